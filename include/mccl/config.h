@@ -1,0 +1,87 @@
+// Settings. One typed table (src/base/settings.cpp) drives parsing, validation, the dump at
+// start-up and the table in the README; nothing else in the library reads the environment.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mccl {
+
+struct Config {
+  std::string transport = "auto";  ///< auto, tcp, shm, rdma
+  std::string log_level = "WARN";  ///< TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF
+  std::string listen_addr;   ///< Addresses or host names, comma-separated; empty: found by routing
+  std::string link_profile;  ///< empty, ethernet, thunderbolt
+  int port_base = 29600;     ///< Rank r listens on port_base + r; 0: any free port
+  std::string ifname;        ///< Interfaces to use, comma-separated; empty: all
+  std::size_t chunk_bytes = std::size_t{4} << 20;  ///< Largest message on the wire
+  std::size_t small_msg_threshold = 65536;         ///< Bytes below which all_reduce goes direct
+  bool transport_crc = false;
+  bool fast_math = true;
+  std::size_t gpu_threshold = 4096;
+  std::string compression = "none";  ///< none, fp16, topk
+  double topk_ratio = 0.01;
+  std::string shader_path;
+  std::string algorithm = "auto";  ///< auto, or the name of an algorithm for whatever it can do
+  std::size_t socket_buffer_bytes = 0;  ///< 0: by link profile
+  double timeout = 1800;                ///< Seconds; default timeout of a call
+  double connect_timeout = 60;          ///< Seconds to meet the other ranks
+  int spin_us = 50;                     ///< Microseconds to look for data before sleeping
+  std::string job_key;                  ///< Secret that every rank of the job shares
+  int rank = -1;                        ///< For Context::from_environment
+  int world_size = -1;
+  std::string root;  ///< host:port where rank 0 serves the store
+  /// Not a setting of ours: MASTER_PORT, which the listener must leave to torch; 0 when not set.
+  int master_port = 0;
+
+  /// Defaults, then the file named by MCCL_CONFIG, then MCCL_* variables. Throws InvalidArgument
+  /// for an unknown variable (with the nearest name), a value out of range, or a file that is not a
+  /// JSON object of known settings.
+  static Config from_environment();
+  /// The same from a given environment; for tests and launchers.
+  static Config from_environment(const std::map<std::string, std::string>& environment);
+
+  /// Sets one setting from text, by its name or its environment variable. Throws InvalidArgument.
+  void set(std::string_view name, std::string_view value);
+  std::string get(std::string_view name) const;
+  /// Reads a JSON object of settings over what is there. Throws InvalidArgument that names the
+  /// file.
+  void merge_json(const std::string& text, const std::string& origin);
+
+  friend bool operator==(const Config&, const Config&) = default;
+};
+
+struct SettingInfo {
+  std::string_view name;      ///< Config field and Python keyword.
+  std::string_view variable;  ///< Environment variable.
+  std::string_view type;      ///< text, integer, number, bytes, boolean, choice
+  std::string default_value;
+  std::string_view range;  ///< For people: "0 to 65535", "auto, tcp, shm, rdma".
+  std::string_view meaning;
+  bool must_agree = false;         ///< Ranks that differ refuse each other.
+  bool secret = false;             ///< Never printed.
+  std::string_view no_effect_yet;  ///< Why setting it changes nothing today; empty when it does.
+};
+
+/// The table, in the order in which it is shown.
+std::span<const SettingInfo> settings();
+
+/// "name=value" lines of the settings that must agree across ranks.
+std::string agreement_of(const Config& config);
+
+/// Every setting as "name = value (variable; meaning)" lines; secrets are masked.
+std::string to_table(const Config& config);
+
+/// One warning per setting that differs from its default and has no effect yet.
+std::vector<std::string> warnings_for(const Config& config);
+
+/// The README's table of settings, in Markdown.
+std::string settings_markdown();
+
+}  // namespace mccl

@@ -1,0 +1,58 @@
+// A process's membership in a job: its listener, its connections, its groups.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mccl/config.h"
+#include "mccl/group.h"
+#include "mccl/metrics.h"
+#include "mccl/store.h"
+
+namespace mccl {
+
+struct ContextOptions {
+  int rank = 0;
+  int size = 1;
+  std::shared_ptr<Store> store;  ///< Not needed when size is 1.
+  Config config = {};
+  std::shared_ptr<Metrics> metrics;  ///< Made when null; give one to share it between contexts.
+};
+
+/// Owns one progress thread. Thread-safe. Nothing in it is shared with other contexts of the
+/// process, so that a process can hold many (the tests run eight ranks as eight threads).
+class Context {
+ public:
+  /// Meets all other ranks: blocks until every pair has proved itself to each other.
+  static std::shared_ptr<Context> create(const ContextOptions& options);
+  /// From the environment: MCCL_RANK, MCCL_WORLD_SIZE, MCCL_ROOT and the other settings.
+  static std::shared_ptr<Context> from_environment();
+
+  virtual ~Context() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual const Config& config() const = 0;
+  virtual std::shared_ptr<Metrics> metrics() const = 0;
+
+  /// All ranks.
+  virtual std::shared_ptr<Group> world() = 0;
+
+  /// The group of `members` (ranks of this context, in the order of their new ranks; this rank
+  /// among them). All members pass the same members and the same `name`, which no other living
+  /// group of the context has.
+  virtual std::shared_ptr<Group> group(const std::string& name, const std::vector<int>& members,
+                                       std::chrono::milliseconds timeout) = 0;
+
+  /// Says goodbye to the peers and ends the progress thread; pending calls fail. The destructor
+  /// does it too.
+  virtual void shutdown() = 0;
+
+  /// For a child of fork(): closes its copies of the sockets, touches nothing else. Every later use
+  /// in the child throws.
+  virtual void abandon_after_fork() noexcept = 0;
+};
+
+}  // namespace mccl

@@ -1,0 +1,99 @@
+// The ranks that communicate together, and what they can call.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "mccl/buffer.h"
+#include "mccl/types.h"
+#include "mccl/work.h"
+
+namespace mccl {
+
+struct CallOptions {
+  /// Default: the group's timeout. Zero or negative means none.
+  std::optional<std::chrono::milliseconds> timeout = {};
+  /// The caller promises to wait on the Work at once; the call then runs on the caller's thread and
+  /// crosses none.
+  bool caller_waits = false;
+};
+
+inline constexpr int kAnySource = -1;
+
+/// Collectives match across ranks by order of call; point to point by (source, tag), independently
+/// of the collectives. All counts are in elements. Every call checks its arguments before anything
+/// is sent and throws InvalidArgument; whatever goes wrong later surfaces in Work::wait().
+///
+/// Input and output may be the same memory (in place) where a call takes both: for gathers the
+/// input may be its own slot of the output, for scatters the output its own slot of the input. They
+/// must not overlap otherwise. After a failure other than InvalidArgument the group stays failed:
+/// every later call fails with the first reason.
+///
+/// Thread-safe; ranks whose threads issue collectives of one group concurrently must order them.
+class Group {
+ public:
+  virtual ~Group() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual const std::string& name() const = 0;
+
+  /// out = op over all ranks' in. in.count == out.count.
+  virtual Work all_reduce(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions& = {}) = 0;
+  /// Everyone's `data` becomes root's.
+  virtual Work broadcast(Buffer data, int root, const CallOptions& = {}) = 0;
+  /// As all_reduce, but only root's `out` is written; others may pass an empty `out`.
+  virtual Work reduce(ConstBuffer in, Buffer out, ReduceOp op, int root,
+                      const CallOptions& = {}) = 0;
+  /// out = every rank's in, packed in rank order. out.count == size * in.count.
+  virtual Work all_gather(ConstBuffer in, Buffer out, const CallOptions& = {}) = 0;
+  /// The same where rank i gives counts[i] elements; all ranks pass the same counts.
+  virtual Work all_gatherv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts,
+                           const CallOptions& = {}) = 0;
+  /// As all_gather, on root only; others may pass an empty `out`.
+  virtual Work gather(ConstBuffer in, Buffer out, int root, const CallOptions& = {}) = 0;
+  virtual Work gatherv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts, int root,
+                       const CallOptions& = {}) = 0;
+  /// out = this rank's part of root's in; others may pass an empty `in`.
+  virtual Work scatter(ConstBuffer in, Buffer out, int root, const CallOptions& = {}) = 0;
+  virtual Work scatterv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts, int root,
+                        const CallOptions& = {}) = 0;
+  /// out = this rank's part of the reduction. in.count == size * out.count.
+  virtual Work reduce_scatter(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions& = {}) = 0;
+  virtual Work reduce_scatterv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts,
+                               ReduceOp op, const CallOptions& = {}) = 0;
+  /// Part j of in goes to rank j; part i of out comes from rank i. Out of place only.
+  virtual Work all_to_all(ConstBuffer in, Buffer out, const CallOptions& = {}) = 0;
+  virtual Work all_to_allv(ConstBuffer in, std::span<const std::size_t> in_counts, Buffer out,
+                           std::span<const std::size_t> out_counts, const CallOptions& = {}) = 0;
+  /// Done when every rank has called it.
+  virtual Work barrier(const CallOptions& = {}) = 0;
+
+  /// A message to `peer`; done when `data` may be reused.
+  virtual Work send(ConstBuffer data, int peer, std::uint32_t tag, const CallOptions& = {}) = 0;
+  /// The oldest message from `peer` (or kAnySource) with this tag; its size must match.
+  virtual Work recv(Buffer data, int peer, std::uint32_t tag, const CallOptions& = {}) = 0;
+
+  /// Calls made between begin and end on this thread start together when end is called, as one
+  /// Work. Pairs do not nest.
+  virtual void begin_coalescing() = 0;
+  virtual Work end_coalescing() = 0;
+
+  /// A collective: ranks of one color form a group, ordered by (key, rank). A negative color gives
+  /// null.
+  virtual std::shared_ptr<Group> split(int color, int key) = 0;
+
+  /// Fails everything pending and to come, here and on the other ranks, with `reason`. Returns at
+  /// once and needs no lock that a stuck call holds.
+  virtual void abort(const std::string& reason) = 0;
+
+  /// The reason why the group failed; empty while it is healthy.
+  virtual std::string failure() const = 0;
+};
+
+}  // namespace mccl

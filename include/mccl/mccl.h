@@ -1,0 +1,12 @@
+// Everything a program needs.
+#pragma once
+
+#include "mccl/buffer.h"
+#include "mccl/config.h"
+#include "mccl/context.h"
+#include "mccl/error.h"
+#include "mccl/group.h"
+#include "mccl/metrics.h"
+#include "mccl/store.h"
+#include "mccl/types.h"
+#include "mccl/work.h"

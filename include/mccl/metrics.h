@@ -1,0 +1,65 @@
+// Counters and latencies of a process's calls, over all its groups.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace mccl {
+
+/// Times are averages in milliseconds unless named otherwise. For one call:
+/// queue wait = submitted until started; execution = started until done; network = time spent
+/// moving bytes; reduce = time spent in arithmetic; sync = the rest of execution, waiting for
+/// peers.
+struct MetricsSummary {
+  std::uint64_t total_ops = 0;
+  std::uint64_t total_bytes_sent = 0;
+  std::uint64_t total_bytes_recv = 0;
+  std::uint64_t total_errors = 0;
+  std::uint64_t refused_connections = 0;  ///< Strangers dropped by the listener.
+  double avg_latency_ms = 0;              ///< Submitted until done.
+  double p50_latency_ms = 0;              ///< From a histogram: within 5 %.
+  double p99_latency_ms = 0;
+  double peak_throughput_gbps =
+      0;  ///< Highest payload gigabits per second of one call of at least 64 KiB.
+  double avg_sync_ms = 0;
+  double avg_network_ms = 0;
+  double avg_reduce_ms = 0;
+  double avg_queue_wait_ms = 0;
+  double avg_execution_ms = 0;
+};
+
+/// One finished call.
+struct CallSample {
+  double queue_wait_s = 0;
+  double execution_s = 0;
+  double network_s = 0;
+  double reduce_s = 0;
+  std::uint64_t payload_bytes = 0;
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;
+  bool failed = false;
+};
+
+/// Thread-safe; constant cost and memory per call.
+class Metrics {
+ public:
+  Metrics();
+  ~Metrics();
+  Metrics(const Metrics&) = delete;
+  Metrics& operator=(const Metrics&) = delete;
+
+  void record(const CallSample& call);
+  void record_refused_connection();
+  MetricsSummary summary() const;
+  void reset();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// The summary as an aligned two-column table of several lines.
+std::string to_table(const MetricsSummary& summary);
+
+}  // namespace mccl

@@ -1,0 +1,91 @@
+// Connections between the processes of a job: one listener, and every connection proved at both
+// ends before anybody sees it.
+#pragma once
+
+#include <poll.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "mccl/config.h"
+#include "rendezvous/endpoint.h"
+#include "transport/link.h"
+
+namespace mccl::rendezvous {
+
+enum class Purpose : std::uint8_t { control, collective, point_to_point };
+
+/// What a connection is for. `group` is 0 for control connections. `rail` numbers the parallel
+/// connections of a pair.
+struct LinkKey {
+  std::uint64_t group = 0;
+  Purpose purpose = Purpose::control;
+  std::uint8_t rail = 0;
+  friend bool operator==(const LinkKey&, const LinkKey&) = default;
+};
+
+/// A dial or an accepted connection that ended well (`link` set) or not (`reason` set; only dials
+/// and proven peers whose settings differ are reported so; strangers are only counted).
+struct MeshEvent {
+  int peer = -1;
+  LinkKey key;
+  std::unique_ptr<transport::Link> link;
+  std::string reason;
+};
+
+struct MeshOptions {
+  int rank = 0;
+  int size = 1;
+  Config config;
+  std::string job_key;
+  /// Settings that must agree, "name=value" lines (agreement_of).
+  std::string agreement;
+  Log log;
+  std::function<void()> on_refused;  ///< Called for every stranger dropped.
+};
+
+/// Not thread-safe: the engine calls it under its progress lock. No call blocks but the constructor
+/// (name resolution).
+class Mesh {
+ public:
+  /// Binds the listener. Throws InvalidArgument when the port is taken or equals MASTER_PORT, an
+  /// address or interface does not exist: with what to set.
+  explicit Mesh(MeshOptions options);
+  ~Mesh();
+
+  /// Where this rank can be reached; publish it.
+  const Endpoint& endpoint() const;
+
+  /// The endpoints of all ranks, this one's included.
+  void set_endpoints(std::vector<Endpoint> endpoints);
+
+  /// How many parallel connections a pair uses for one purpose: the larger number of explicitly
+  /// listed addresses of the two; 1 when none is listed. Equal on both sides.
+  int rails(int peer) const;
+
+  /// Starts to connect to `peer`; a MeshEvent follows before or at the deadline. Tries all of the
+  /// peer's addresses, best route first, and retries while the peer refuses.
+  void dial(int peer, LinkKey key, Clock::time_point deadline);
+
+  /// Adds the descriptors to watch.
+  void watch(std::vector<pollfd>& descriptors) const;
+  /// When progress() must be called again at the latest; Clock::time_point::max() for never.
+  Clock::time_point next_deadline() const;
+
+  /// Does what can be done now; appends what ended.
+  void progress(std::vector<MeshEvent>& events);
+
+  /// Closes every descriptor without a word to the peers (the child of a fork).
+  void abandon() noexcept;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace mccl::rendezvous

@@ -1,0 +1,107 @@
+// What one rank does for one collective, as data. No sockets, threads or time here.
+//
+// An algorithm writes a rank's steps in program order, as if each step ended before the next began.
+// The executor runs them as soon as their data allow: a step waits only for the earlier steps whose
+// regions conflict with its own (read after write, write after read, write after write), which
+// ScheduleBuilder::finish() works out. Messages from one rank to another keep their order: the k-th
+// send to a peer is the peer's k-th receive from this rank.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "mccl/types.h"
+
+namespace mccl::schedule {
+
+enum class Space : std::uint8_t { input, output, scratch };
+
+/// `count` elements from `offset` of one of the three memories.
+struct Region {
+  Space space = Space::output;
+  std::size_t offset = 0;
+  std::size_t count = 0;
+  friend bool operator==(const Region&, const Region&) = default;
+};
+
+enum class StepKind : std::uint8_t {
+  send,         ///< src to peer
+  recv,         ///< from peer to dst
+  recv_reduce,  ///< dst = src op what comes from peer (src may equal dst)
+  copy,         ///< dst = src
+  fold,  ///< dst = op over `operands` regions of dst.count elements that lie one after another
+         ///< from src.offset on, in that order (src.count == operands * dst.count)
+};
+
+struct Step {
+  StepKind kind = StepKind::copy;
+  /// dst now holds the whole reduction: the executor divides it here for an average. A fold that
+  /// completes does both at once.
+  bool completes = false;
+  std::int32_t peer = -1;
+  std::uint32_t operands = 0;
+  Region src;
+  Region dst;
+};
+
+/// What is asked of one rank. Every rank's Problem is the same but for rank, in_place and, for
+/// all_to_all, the counts.
+struct Problem {
+  Collective collective = Collective::all_reduce;
+  int rank = 0;
+  int size = 1;
+  int root = 0;
+  /// Elements of the buffer, for all_reduce, broadcast and reduce.
+  std::size_t count = 0;
+  /// Elements of each rank's part, for all_gather, gather, scatter and reduce_scatter; for
+  /// all_to_all, what this rank sends to each. Size `size`, else empty.
+  std::vector<std::size_t> counts;
+  /// all_to_all: what this rank receives from each.
+  std::vector<std::size_t> recv_counts;
+  /// input and output are the same memory (see Group). broadcast is always in place: it has only an
+  /// output. Input is never written when this is false; and a reduce_scatter or scatter in place
+  /// writes no more of its input than the rank's own part.
+  bool in_place = false;
+  /// Largest message, in elements (at least 1): transfers are cut into pieces of at most this many.
+  std::size_t chunk = 1;
+
+  friend bool operator==(const Problem&, const Problem&) = default;
+};
+
+struct Schedule {
+  std::vector<Step> steps;
+  std::size_t scratch_count = 0;  ///< Elements of scratch memory needed.
+
+  /// Step i may start when waits[i] earlier steps have ended; they are those that list i among
+  /// their successors: successors[successor_begin[i] .. successor_begin[i + 1]).
+  std::vector<std::uint32_t> waits;
+  std::vector<std::uint32_t> successor_begin;
+  std::vector<std::uint32_t> successors;
+};
+
+enum class Algorithm : std::uint8_t {
+  direct,              ///< everyone sends to everyone concerned
+  ring,                ///< neighbours, pipelined
+  ring_both,           ///< half of the data each way around
+  recursive_doubling,  ///< log2(size) exchanges
+  binomial_tree,
+  chain,          ///< a tree of one branch, pipelined
+  pairwise,       ///< size - 1 exchanges, a different partner each
+  dissemination,  ///< barrier
+};
+inline constexpr int kAlgorithmCount = 8;
+
+std::string_view name_of(Algorithm algorithm);
+
+/// Whether `algorithm` can do `problem`.
+bool can(Algorithm algorithm, const Problem& problem);
+
+/// Pure. Requires can(algorithm, problem).
+Schedule build(Algorithm algorithm, const Problem& problem);
+
+/// Where rank `rank`'s part begins.
+std::size_t displacement(const std::vector<std::size_t>& counts, int rank);
+
+}  // namespace mccl::schedule

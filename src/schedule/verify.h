@@ -1,0 +1,25 @@
+// Runs the schedules of all ranks symbolically and proves what they compute.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "schedule/schedule.h"
+
+namespace mccl::schedule {
+
+/// Empty when the schedules (one per rank, in rank order, of the given problems) are right;
+/// otherwise the first fault found, in words with rank and step. Proves that
+/// - the k-th send to a peer and its k-th receive have the same size;
+/// - no ranks can deadlock, even if a send ends only with its receive: the graph of all steps, with
+///   their waits, the order of messages per pair and direction, and the pairing of send and
+///   receive, has no cycle;
+/// - every step's waits cover its hazards (recomputed, not trusted); regions lie inside their
+/// memories;
+/// - the outputs are right: each reduced element holds every rank's contribution exactly once, was
+///   completed exactly once, and is the same expression on every rank up to commuting one addition;
+///   each moved element comes from the right rank and place;
+/// - input is not written (see Problem::in_place).
+std::string verify(std::span<const Problem> problems, std::span<const Schedule> schedules);
+
+}  // namespace mccl::schedule

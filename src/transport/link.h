@@ -1,0 +1,52 @@
+// One ordered, full-duplex path of bytes to one peer. Every transport implements it and passes
+// tests/transport/link_conformance.h.
+//
+// Not thread-safe: the engine calls it under its progress lock. No call blocks. Calls throw
+// LinkClosed once the peer has gone or the path broke; bytes that arrived before that are still
+// handed out first.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "mccl/error.h"
+
+namespace mccl::transport {
+
+class LinkClosed : public PeerError {
+ public:
+  using PeerError::PeerError;
+};
+
+class Link {
+ public:
+  virtual ~Link() = default;
+
+  /// Sends as many bytes of `first` followed by `second` as the path takes now; returns how many.
+  virtual std::size_t write(std::span<const std::byte> first,
+                            std::span<const std::byte> second = {}) = 0;
+
+  /// What has arrived, in memory of the link, if that is at least `at_least` bytes (at most
+  /// peek_capacity()); else empty. Valid until the next call. Never throws LinkClosed while there
+  /// are at_least bytes.
+  virtual std::span<const std::byte> peek(std::size_t at_least) = 0;
+  /// Drops the first n bytes that peek gave.
+  virtual void consume(std::size_t n) = 0;
+  virtual std::size_t peek_capacity() const = 0;
+
+  /// Moves what has arrived into `destination`, without a copy in between where the transport can;
+  /// returns how many bytes, 0 when none are there.
+  virtual std::size_t read(std::span<std::byte> destination) = 0;
+
+  /// A descriptor for poll(2): readable when peek or read may give more, writable when write may
+  /// take more. Bytes already inside the link do not count: use buffered().
+  virtual int descriptor() const = 0;
+  /// Bytes that peek would give without asking the operating system.
+  virtual std::size_t buffered() const = 0;
+
+  /// For messages: "tcp 10.0.0.1:29601 -> 10.0.0.2:41312".
+  virtual std::string description() const = 0;
+};
+
+}  // namespace mccl::transport
