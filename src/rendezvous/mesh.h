@@ -14,20 +14,10 @@
 #include "base/log.h"
 #include "mccl/config.h"
 #include "rendezvous/endpoint.h"
+#include "rendezvous/link_key.h"
 #include "transport/link.h"
 
 namespace mccl::rendezvous {
-
-enum class Purpose : std::uint8_t { control, collective, point_to_point };
-
-/// What a connection is for. `group` is 0 for control connections. `rail` numbers the parallel
-/// connections of a pair.
-struct LinkKey {
-  std::uint64_t group = 0;
-  Purpose purpose = Purpose::control;
-  std::uint8_t rail = 0;
-  friend bool operator==(const LinkKey&, const LinkKey&) = default;
-};
 
 /// A dial or an accepted connection that ended well (`link` set) or not (`reason` set; only dials
 /// and proven peers whose settings differ are reported so; strangers are only counted).

@@ -29,7 +29,8 @@ struct Region {
 enum class StepKind : std::uint8_t {
   send,         ///< src to peer
   recv,         ///< from peer to dst
-  recv_reduce,  ///< dst = src op what comes from peer (src may equal dst)
+  recv_reduce,  ///< dst = src op what comes from peer, the lower rank's operand first, so that two
+                ///< ranks that exchange operands compute the same bits (src may equal dst)
   copy,         ///< dst = src
   fold,  ///< dst = op over `operands` regions of dst.count elements that lie one after another
          ///< from src.offset on, in that order (src.count == operands * dst.count)

@@ -17,8 +17,8 @@ namespace mccl::schedule {
 /// - every step's waits cover its hazards (recomputed, not trusted); regions lie inside their
 /// memories;
 /// - the outputs are right: each reduced element holds every rank's contribution exactly once, was
-///   completed exactly once, and is the same expression on every rank up to commuting one addition;
-///   each moved element comes from the right rank and place;
+///   completed exactly once, and is the same expression on every rank, operand for operand; each
+///   moved element comes from the right rank and place;
 /// - input is not written (see Problem::in_place).
 std::string verify(std::span<const Problem> problems, std::span<const Schedule> schedules);
 

@@ -1,0 +1,132 @@
+# `make` alone explains what there is to make.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+
+DEFAULT_TORCH := 2.11.0
+TORCH ?= $(DEFAULT_TORCH)
+JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
+# Debian's own python has python3-venv and python3-dev beside it; another on the path may not.
+PYTHON ?= $(shell command -v apt-get >/dev/null && echo /usr/bin/python3 || command -v python3)
+
+GOALS := setup build demo test test-cpp test-python test-torch-suite bench lint sanitize
+
+.PHONY: help packages clean format $(GOALS)
+
+help:
+	@sed -n '/^# HELP/,$$ { /^# HELP/d; s/^# \{0,1\}//p }' Makefile
+
+packages:
+	@scripts/install_packages.sh
+
+ifeq ($(TORCH),newest)
+
+# The version decides the folders, so it is found first and the goal made with it.
+$(GOALS): | packages
+	@version=$$(scripts/newest_torch.sh $(PYTHON)); echo "torch: the newest is $$version"; \
+	$(MAKE) TORCH=$$version $@
+
+else
+
+# A torch other than the default lives in folders of its own, so that going back costs nothing.
+SUFFIX := $(if $(filter $(DEFAULT_TORCH),$(TORCH)),,-torch-$(TORCH))
+VENV := .venv$(SUFFIX)
+BUILD := build/release$(SUFFIX)
+BIN := $(CURDIR)/$(VENV)/bin
+export PATH := $(BIN):$(PATH)
+
+ENVIRONMENT := $(VENV)/.installed
+BUILT := $(BUILD)/.installed
+PIP_INSTALL := pip install --disable-pip-version-check $(if $(MAKE_TERMOUT),,--quiet)
+# Folders are listed too: their times change when a file comes or goes. Paths are whole, or the folder
+# `bench` would be the goal of that name.
+SOURCES := $(shell find $(addprefix $(CURDIR)/,CMakeLists.txt pyproject.toml cmake include src bindings tests bench) \
+	\( -path '*/tests/python' -o -path '*/tests/install' -o -path '*/tests/torch_suite' -o -name __pycache__ \) \
+	-prune -o -not -name '*.py' -print)
+
+setup: build
+
+$(ENVIRONMENT): scripts/requirements.txt | packages
+	@echo "setup: $(VENV) with torch $(TORCH); several gigabytes, so this takes minutes"
+	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m $(PIP_INSTALL) torch==$(TORCH) -r scripts/requirements.txt
+	@echo "$(TORCH)" > $@
+
+# One configuration gives libmccl, the C++ tests, the benchmarks and the Python extensions. The
+# package is installed editable: Python files are read from python/mccl where they stand.
+$(BUILT): $(ENVIRONMENT) $(SOURCES)
+	@echo "build: C++ and Python extensions in $(BUILD)"
+	@mkdir -p $(BUILD)
+	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(BIN)/python -m $(PIP_INSTALL) \
+		--no-build-isolation --no-deps --editable . --config-settings=build-dir=$(BUILD) \
+		--config-settings=cmake.define.MCCL_TESTS=ON --config-settings=cmake.define.MCCL_BENCH=ON
+	@touch $@
+
+build: $(BUILT) | packages
+
+demo: build
+	@OMP_NUM_THREADS=1 $(BIN)/torchrun --nproc_per_node=2 --standalone examples/ddp_digits.py
+	@echo
+	@echo "Where to look next:"
+	@echo "  examples/ddp_digits.py   what just ran; --help shows what it takes"
+	@echo "  README.md                a 20-line program of your own, and every setting"
+	@echo "  docs/MULTINODE.md        the same on several machines"
+	@echo "  make bench               MCCL beside Gloo on this machine"
+
+test: test-cpp test-python
+
+test-cpp: build
+	@echo "test: C++"
+	@ctest --test-dir $(BUILD) --output-on-failure
+
+test-python: build
+	@echo "test: Python, examples and installation"
+	@BUILD_FOLDER=$(BUILD) $(BIN)/python -m pytest tests/python tests/install
+
+test-torch-suite: build
+	@echo "test: PyTorch's own distributed tests"
+	@$(BIN)/python -m pytest tests/torch_suite
+
+bench: build
+	@$(BIN)/python bench/torch_all_reduce.py --json build/torch_all_reduce.json
+
+lint: build
+	@scripts/lint.sh $(BUILD) $(JOBS)
+
+# The sanitized builds need no Python.
+sanitize: build
+	@for preset in asan tsan; do \
+		echo "sanitize: $$preset"; \
+		cmake --preset $$preset >/dev/null; \
+		cmake --build --preset $$preset --parallel $(JOBS); \
+		ctest --preset $$preset; \
+	done
+
+format: build
+	@scripts/lint.sh --fix
+
+endif
+
+clean:
+	rm -rf build .venv .venv-torch-*
+
+# HELP
+# MCCL: collective communication for the machines people really have.
+#
+#   make demo              set up, build, and train a digit classifier on two processes
+#   make test              set up, build, and run every test
+#
+#   make setup             install packages, make .venv, build and install mccl into it
+#   make build             the same, for when sources changed
+#   make test-cpp          the C++ tests alone
+#   make test-python       the Python, example and installation tests alone
+#   make test-torch-suite  PyTorch's own distributed tests against MCCL
+#   make bench             measure MCCL beside Gloo
+#   make lint              clang-format, clang-tidy and ruff
+#   make format            let clang-format and ruff rewrite what they can
+#   make sanitize          the C++ tests under address, undefined and thread sanitizers
+#   make clean             remove build/ and the virtual environments
+#
+# Variables: TORCH=2.11.0 (a version, or `newest`), JOBS=2, PYTHON=/usr/bin/python3.
+# After `make setup`, .venv/bin/python imports mccl.

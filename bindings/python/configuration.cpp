@@ -1,0 +1,80 @@
+#include "python/configuration.h"
+
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "mccl/config.h"
+
+namespace mccl::python {
+
+namespace nb = nanobind;
+
+namespace {
+
+using TextMap = std::map<std::string, std::string>;
+
+Config config_of(const TextMap& values) {
+  Config config;
+  for (const auto& [name, value] : values) config.set(name, value);
+  return config;
+}
+
+TextMap texts_of(const Config& config) {
+  TextMap values;
+  for (const SettingInfo& info : settings()) values.emplace(info.name, config.get(info.name));
+  return values;
+}
+
+nb::list setting_rows() {
+  nb::list rows;
+  for (const SettingInfo& info : settings()) {
+    nb::dict row;
+    row["name"] = info.name;
+    row["variable"] = info.variable;
+    row["type"] = info.type;
+    row["default"] = info.default_value;
+    row["range"] = info.range;
+    row["meaning"] = info.meaning;
+    row["must_agree"] = info.must_agree;
+    row["secret"] = info.secret;
+    row["no_effect_yet"] = info.no_effect_yet;
+    rows.append(row);
+  }
+  return rows;
+}
+
+TextMap config_from_environment(const TextMap& environment) {
+  return texts_of(Config::from_environment(environment));
+}
+
+TextMap config_from_dict(const TextMap& base, const TextMap& changes) {
+  Config config = config_of(base);
+  for (const auto& [name, value] : changes) config.set(name, value);
+  return texts_of(config);
+}
+
+}  // namespace
+
+void bind_configuration(nb::module_& module) {
+  using nb::literals::operator""_a;
+  module.def("settings", &setting_rows, "The rows of the table of settings, in its order.");
+  module.def("settings_markdown", &settings_markdown, "The table of settings in Markdown.");
+  module.def("config_from_environment", &config_from_environment, "environment"_a,
+             "Every setting, from the defaults, the file of MCCL_CONFIG and the MCCL_* variables.");
+  module.def("config_from_dict", &config_from_dict, "base"_a, "changes"_a,
+             "Every setting: the defaults, with `base` and then `changes` over them.");
+  module.def(
+      "config_table", [](const TextMap& values) { return to_table(config_of(values)); }, "values"_a,
+      "What a log shows of the settings; secrets are masked.");
+  module.def(
+      "config_warnings", [](const TextMap& values) { return warnings_for(config_of(values)); },
+      "values"_a, "A warning per setting that does not do what it says in this build.");
+}
+
+}  // namespace mccl::python

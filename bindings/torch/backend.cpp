@@ -1,0 +1,269 @@
+#include "backend.h"
+
+#include <c10/util/Exception.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "gil.h"
+#include "mccl/error.h"
+
+namespace mccl_torch {
+
+using c10d::OpType;
+using mccl::CallOptions;
+using mccl::Group;
+
+ProcessGroupMCCL::ProcessGroupMCCL(Membership membership)
+    : c10d::Backend(membership.group->rank(), membership.group->size()),
+      membership_(std::move(membership)),
+      name_(membership_.group->name()),
+      process_(getpid()),
+      timeout_(membership_.timeout),
+      options_(c10::make_intrusive<Options>(membership_.timeout)) {
+  init();
+  options_->global_ranks_in_group = membership_.global_ranks;
+  options_->group_name = name_;
+}
+
+ProcessGroupMCCL::~ProcessGroupMCCL() { shutdown(); }
+
+c10::intrusive_ptr<c10d::Backend::Options> ProcessGroupMCCL::getBackendOptions() {
+  return c10::static_intrusive_pointer_cast<c10d::Backend::Options>(options_);
+}
+
+void ProcessGroupMCCL::setTimeout(std::chrono::milliseconds timeout) {
+  timeout_ = timeout;
+  options_->timeout = timeout;
+}
+
+std::shared_ptr<Group> ProcessGroupMCCL::group_for(const char* call) const {
+  if (getpid() != process_) {
+    C10_THROW_ERROR(DistBackendError,
+                    c10::str("[rank ", rank_, "] ", call,
+                             ": this process was forked from the one that made the group and "
+                             "cannot use its connections; call init_process_group in the child, or "
+                             "start it with the spawn method"));
+  }
+  const std::lock_guard lock(mutex_);
+  if (!membership_.group) {
+    C10_THROW_ERROR(DistBackendError,
+                    c10::str("[rank ", rank_, "] ", call, ": group \"", name_,
+                             "\" was shut down; call init_process_group or new_group again"));
+  }
+  return membership_.group;
+}
+
+CallOptions ProcessGroupMCCL::call_options(std::chrono::milliseconds timeout, bool async) const {
+  CallOptions options;
+  options.timeout = timeout == c10d::kUnsetTimeout ? timeout_.load() : timeout;
+  options.caller_waits = !async;
+  return options;
+}
+
+void ProcessGroupMCCL::require_root(const char* call, std::int64_t root) const {
+  if (root >= 0 && root < size_) return;
+  invalid_argument(call, c10::str("invalid root rank: ", root, " (expected 0 to ", size_ - 1, ")"));
+}
+
+ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::all_of(CallName name, const std::vector<WorkPtr>& parts,
+                                                   Tensors outputs, std::function<void()> finish) {
+  if (parts.size() == 1) return parts.front();
+  std::vector<mccl::Work> engine_works;
+  for (const auto& part : parts) {
+    engine_works.push_back(static_cast<WorkMCCL*>(part.get())->engine_work());
+  }
+  Staging staging(name.title);
+  staging.then([parts, finish = std::move(finish)] {
+    for (const auto& part : parts) static_cast<WorkMCCL*>(part.get())->complete();
+    if (finish) finish();
+  });
+  auto work = c10::make_intrusive<WorkMCCL>(rank_, name, sequence_.load(), std::move(staging),
+                                            outputs, outputs, ledger_);
+  const bool batched = open_batches_ > 0 && in_batch();
+  work->set_batched(batched);
+  work->start(mccl::Work::all_of(std::move(engine_works)));
+  if (batched) {
+    const std::lock_guard lock(batches_mutex_);
+    batches_[std::this_thread::get_id()].push_back(work);
+  }
+  return work;
+}
+
+namespace {
+
+/// torch's tags are int; the upper half of the engine's is for calls of our own.
+std::uint32_t checked_tag(const char* call, int tag) {
+  if (tag < 0) invalid_argument(call, c10::str("Tag must be nonnegative (got ", tag, ")"));
+  return static_cast<std::uint32_t>(tag);
+}
+
+}  // namespace
+
+ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::send(Tensors& tensors, int peer, int tag) {
+  const at::Tensor& tensor = require_single("send", tensors, "tensor");
+  const std::uint32_t engine_tag = checked_tag("send", tag);
+  Staging staging("send");
+  const mccl::ConstBuffer data = staging.input(tensor, movable_type(tensor.scalar_type()));
+  return issue({OpType::SEND, "mccl:send"}, std::move(staging), tensors, {},
+               call_options(c10d::kUnsetTimeout, true),
+               [=](Group& group, const CallOptions& options) {
+                 return group.send(data, peer, engine_tag, options);
+               });
+}
+
+ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::recv(Tensors& tensors, int peer, int tag) {
+  const at::Tensor& tensor = require_single("recv", tensors, "tensor");
+  const std::uint32_t engine_tag = checked_tag("recv", tag);
+  if (peer < 0 || peer >= size_) {
+    invalid_argument("recv", c10::str("invalid source rank: ", peer, " (expected 0 to ", size_ - 1,
+                                      ", without ", rank_, ")"));
+  }
+  Staging staging("recv");
+  const mccl::Buffer data = staging.output(tensor, movable_type(tensor.scalar_type()));
+  return issue({OpType::RECV, "mccl:recv"}, std::move(staging), tensors, tensors,
+               call_options(c10d::kUnsetTimeout, true),
+               [=](Group& group, const CallOptions& options) {
+                 return group.recv(data, peer, engine_tag, options);
+               });
+}
+
+ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::recvAnysource(Tensors& tensors, int tag) {
+  const at::Tensor& tensor = require_single("recvAnysource", tensors, "tensor");
+  const std::uint32_t engine_tag = checked_tag("recvAnysource", tag);
+  Staging staging("recvAnysource");
+  const mccl::Buffer data = staging.output(tensor, movable_type(tensor.scalar_type()));
+  return issue({OpType::RECVANYSOURCE, "mccl:recvAnySource"}, std::move(staging), tensors, tensors,
+               call_options(c10d::kUnsetTimeout, true),
+               [=](Group& group, const CallOptions& options) {
+                 return group.recv(data, mccl::kAnySource, engine_tag, options);
+               });
+}
+
+bool ProcessGroupMCCL::in_batch() {
+  const std::lock_guard lock(batches_mutex_);
+  return batches_.contains(std::this_thread::get_id());
+}
+
+void ProcessGroupMCCL::startCoalescing() {
+  // torch leaves a batch open when the block inside raised; what it recorded starts now.
+  if (open_batches_ > 0 && in_batch()) endCoalescing();
+  group_for("mccl:coalesced")->begin_coalescing();
+  const std::lock_guard lock(batches_mutex_);
+  batches_[std::this_thread::get_id()];
+  ++open_batches_;
+}
+
+ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::endCoalescing() {
+  Batch batch;
+  {
+    const std::lock_guard lock(batches_mutex_);
+    const auto found = batches_.find(std::this_thread::get_id());
+    TORCH_CHECK(found != batches_.end(),
+                "ProcessGroupMCCL::endCoalescing: no batch is open on this thread; call "
+                "startCoalescing first");
+    batch = std::move(found->second);
+    batches_.erase(found);
+    --open_batches_;
+  }
+  for (const auto& work : batch) work->set_batched(false);
+  constexpr CallName kName{OpType::COALESCED, "mccl:coalesced"};
+  Staging staging(kName.title);
+  staging.then([batch] {
+    for (const auto& work : batch) work->complete();
+  });
+  Tensors outputs;
+  for (const auto& work : batch) {
+    for (auto& tensor : work->result()) outputs.push_back(tensor);
+  }
+  auto work = c10::make_intrusive<WorkMCCL>(rank_, kName, sequence_.load(), std::move(staging),
+                                            outputs, outputs, ledger_);
+  try {
+    work->start(group_for(kName.title)->end_coalescing());
+  } catch (const std::exception&) {
+    throw_torch_error(std::current_exception(), rank_, kName.title);
+  }
+  return work;
+}
+
+c10::intrusive_ptr<c10d::Backend> ProcessGroupMCCL::split(
+    const c10::intrusive_ptr<c10d::Store>& /*store*/, const std::vector<int>& ranks,
+    const c10::intrusive_ptr<c10d::Backend::Options>& opts) {
+  group_for("split");
+  // Every rank of the group counts every split, a member or not, so that names agree.
+  const std::uint64_t number = splits_++;
+  Membership child;
+  for (const int rank : ranks) {
+    if (rank < 0 || rank >= size_) {
+      invalid_argument("split",
+                       c10::str("invalid rank ", rank, " (expected 0 to ", size_ - 1, ")"));
+    }
+  }
+  if (std::find(ranks.begin(), ranks.end(), rank_) == ranks.end()) return {};
+  {
+    const std::lock_guard lock(mutex_);
+    child.context = membership_.context;
+    for (const int rank : ranks) {
+      child.members.push_back(membership_.members[static_cast<std::size_t>(rank)]);
+      child.global_ranks.push_back(membership_.global_ranks[static_cast<std::size_t>(rank)]);
+    }
+  }
+  child.timeout = opts ? opts->timeout : timeout_.load();
+  const std::string name = c10::str(name_, "/split", number, ".", ranks.front());
+  try {
+    child.group = child.context->group(name, child.members, child.timeout);
+  } catch (const std::exception&) {
+    throw_torch_error(std::current_exception(), rank_, "split");
+  }
+  auto backend = c10::make_intrusive<ProcessGroupMCCL>(std::move(child));
+  if (opts) backend->options_->group_name = opts->group_name;
+  return c10::static_intrusive_pointer_cast<c10d::Backend>(std::move(backend));
+}
+
+void ProcessGroupMCCL::abort() {
+  if (getpid() != process_) return;
+  std::shared_ptr<Group> group;
+  {
+    const std::lock_guard lock(mutex_);
+    group = membership_.group;
+  }
+  if (group) group->abort(c10::str("aborted by rank ", rank_, " of group \"", name_, "\""));
+}
+
+void ProcessGroupMCCL::shutdown() {
+  const WithoutGil without_gil;
+  Membership last;
+  {
+    const std::lock_guard lock(mutex_);
+    std::swap(last.group, membership_.group);
+    std::swap(last.context, membership_.context);
+  }
+  // In a child of fork() the connections belong to the parent: forget them, but tear down nothing.
+  if (getpid() != process_) new Membership(std::move(last));
+}
+
+c10d::ErrorType ProcessGroupMCCL::getError() {
+  const std::lock_guard lock(mutex_);
+  if (!membership_.group || membership_.group->failure().empty()) {
+    return c10d::ErrorType::SUCCESS;
+  }
+  const int last = ledger_->last_error;
+  return last == 0 ? c10d::ErrorType::COMM_ERROR : static_cast<c10d::ErrorType>(last);
+}
+
+void ProcessGroupMCCL::registerOnCompletionHook(
+    std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) {
+  const std::lock_guard lock(ledger_->mutex);
+  TORCH_CHECK(!ledger_->hook, "ProcessGroupMCCL OnCompletion hook already registered");
+  ledger_->hook = std::make_shared<WorkLedger::Hook>(std::move(hook));
+  // hasHooks() of the base class asks for this one, which nobody calls.
+  onCompletionHook_ = [](const std::shared_ptr<c10d::WorkInfo>&) {};
+}
+
+void ProcessGroupMCCL::waitForPendingWorks() {
+  const WithoutGil without_gil;
+  ledger_->wait_until_idle();
+}
+
+}  // namespace mccl_torch

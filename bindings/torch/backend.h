@@ -1,0 +1,168 @@
+// The torch.distributed backend over one group of the engine.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "mccl/context.h"
+#include "mccl/group.h"
+#include "tensors.h"
+#include "torch/csrc/distributed/c10d/Backend.hpp"
+#include "work.h"
+
+namespace mccl_torch {
+
+inline constexpr const char* kBackendName = "mccl";
+
+/// What a backend is made of. `members` are the group's ranks as the context numbers them, and
+/// `global_ranks` the same as torch numbers them.
+struct Membership {
+  std::shared_ptr<mccl::Context> context;
+  std::shared_ptr<mccl::Group> group;
+  std::vector<int> members;
+  std::vector<std::uint64_t> global_ranks;
+  std::chrono::milliseconds timeout;
+};
+
+class ProcessGroupMCCL final : public c10d::Backend {
+ public:
+  struct Options final : c10d::Backend::Options {
+    explicit Options(std::chrono::milliseconds timeout = kBackendDefaultTimeout)
+        : c10d::Backend::Options(kBackendName, timeout) {}
+  };
+
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+  using Tensors = std::vector<at::Tensor>;
+  using TensorLists = std::vector<std::vector<at::Tensor>>;
+  using Splits = std::vector<std::int64_t>;
+
+  explicit ProcessGroupMCCL(Membership membership);
+  ~ProcessGroupMCCL() override;
+
+  const std::string getBackendName() const override { return kBackendName; }
+  c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override;
+  void setTimeout(std::chrono::milliseconds timeout) override;
+  bool supportsSplitting() const override { return true; }
+  bool supportsCoalescing() const override { return true; }
+
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override;
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
+  WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors,
+                              const c10d::AllreduceCoalescedOptions& opts) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override;
+  WorkPtr allgather(TensorLists& outputs, Tensors& inputs,
+                    const c10d::AllgatherOptions& opts) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
+                          const c10d::AllgatherOptions& opts) override;
+  WorkPtr allgather_coalesced(TensorLists& outputs, Tensors& inputs,
+                              const c10d::AllgatherOptions& opts) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& opts) override;
+  WorkPtr gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) override;
+  WorkPtr scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) override;
+  WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                         const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, Splits& output_splits,
+                        Splits& input_splits, const c10d::AllToAllOptions& opts) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) override;
+  WorkPtr barrier(const c10d::BarrierOptions& opts) override;
+  void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override;
+
+  WorkPtr send(Tensors& tensors, int peer, int tag) override;
+  WorkPtr recv(Tensors& tensors, int peer, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+
+  void startCoalescing() override;
+  WorkPtr endCoalescing() override;
+
+  c10::intrusive_ptr<c10d::Backend> split(
+      const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+      const c10::intrusive_ptr<c10d::Backend::Options>& opts) override;
+
+  void setSequenceNumberForGroup() override { sequence_ = 0; }
+  std::uint64_t getSequenceNumberForGroup() override { return sequence_; }
+
+  void abort() override;
+  void shutdown() override;
+  c10d::ErrorType getError() override;
+  void registerOnCompletionHook(
+      std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) override;
+  void waitForPendingWorks() override;
+  /// Every Work knows its duration anyway.
+  void enableCollectivesTiming() override {}
+
+ private:
+  using Batch = std::vector<c10::intrusive_ptr<WorkMCCL>>;
+
+  std::shared_ptr<mccl::Group> group_for(const char* call) const;
+  mccl::CallOptions call_options(std::chrono::milliseconds timeout, bool async) const;
+  std::size_t ranks() const { return static_cast<std::size_t>(size_); }
+  void require_root(const char* call, std::int64_t root) const;
+
+  /// Makes the Work, then calls `submit(group, options)`, which returns the engine's.
+  template <typename Submit>
+  WorkPtr issue(CallName name, Staging staging, const Tensors& inputs, Tensors outputs,
+                mccl::CallOptions options, Submit&& submit);
+
+  /// A Work that is done when all parts are; runs `finish` then, if they succeeded.
+  WorkPtr all_of(CallName name, const std::vector<WorkPtr>& parts, Tensors outputs,
+                 std::function<void()> finish = {});
+  WorkPtr sum_when_gathered(const std::vector<WorkPtr>& parts, const at::Tensor& tensor,
+                            const at::Tensor& indices, const at::Tensor& values);
+  bool in_batch();
+  void monitor_members(mccl::Group& group, std::chrono::milliseconds timeout, bool wait_all_ranks);
+  void report_to_root(mccl::Group& group, std::chrono::milliseconds timeout);
+
+  mutable std::mutex mutex_;  ///< Guards membership_ against shutdown; held for no call.
+  Membership membership_;
+  const std::string name_;
+  const long process_;  ///< A child of fork() must not touch the connections.
+  std::atomic<std::chrono::milliseconds> timeout_;
+  std::atomic<std::uint64_t> sequence_{0};
+  std::atomic<std::uint64_t> splits_{0};
+  std::shared_ptr<WorkLedger> ledger_ = std::make_shared<WorkLedger>();
+  c10::intrusive_ptr<Options> options_;
+
+  std::mutex batches_mutex_;
+  std::map<std::thread::id, Batch> batches_;
+  std::atomic<int> open_batches_{0};
+};
+
+template <typename Submit>
+ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::issue(CallName name, Staging staging,
+                                                  const Tensors& inputs, Tensors outputs,
+                                                  mccl::CallOptions options, Submit&& submit) {
+  const auto group = group_for(name.title);
+  const bool counts = !c10d::isP2POp(name.type);
+  const std::uint64_t sequence = counts ? ++sequence_ : sequence_.load();
+  auto work = c10::make_intrusive<WorkMCCL>(rank_, name, sequence, std::move(staging), inputs,
+                                            std::move(outputs), ledger_);
+  const bool batched = open_batches_ > 0 && in_batch();
+  if (batched) options.caller_waits = false;
+  work->set_batched(batched);
+  try {
+    work->start(submit(*group, options));
+  } catch (const std::exception&) {
+    if (counts) --sequence_;
+    throw_torch_error(std::current_exception(), rank_, name.title);
+  }
+  if (batched) {
+    const std::lock_guard lock(batches_mutex_);
+    batches_[std::this_thread::get_id()].push_back(work);
+  }
+  return work;
+}
+
+}  // namespace mccl_torch

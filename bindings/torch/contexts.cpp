@@ -1,0 +1,194 @@
+#include "contexts.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <mutex>
+#include <numeric>
+#include <utility>
+
+#include "gil.h"
+#include "mccl/config.h"
+#include "mccl/error.h"
+#include "mccl/store.h"
+
+namespace mccl_torch {
+namespace {
+
+/// torch's store under a prefix of its own.
+class TorchStore final : public mccl::Store {
+ public:
+  TorchStore(c10::intrusive_ptr<c10d::Store> store, std::string prefix)
+      : store_(std::move(store)), prefix_(std::move(prefix)) {}
+
+  void set(const std::string& key, std::string_view value) override {
+    guarded("set", key, [&] {
+      store_->set(prefix_ + key, std::vector<std::uint8_t>(value.begin(), value.end()));
+    });
+  }
+
+  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
+    std::string text;
+    guarded("get", key, [&] {
+      store_->wait({prefix_ + key}, timeout);
+      const std::vector<std::uint8_t> value = store_->get(prefix_ + key);
+      text.assign(value.begin(), value.end());
+    });
+    return text;
+  }
+
+  std::int64_t add(const std::string& key, std::int64_t amount) override {
+    std::int64_t value = 0;
+    guarded("add", key, [&] { value = store_->add(prefix_ + key, amount); });
+    return value;
+  }
+
+ private:
+  template <typename Action>
+  void guarded(const char* action, const std::string& key, Action&& run) {
+    try {
+      run();
+    } catch (const c10::DistStoreError& e) {
+      throw mccl::TimeoutError(c10::str("torch's store did not answer ", action, "(\"", prefix_,
+                                        key, "\") in time: ", e.what_without_backtrace(),
+                                        "; see that every rank is started and reaches the store"));
+    } catch (const c10::Error& e) {
+      throw mccl::PeerError(c10::str("torch's store failed in ", action, "(\"", prefix_, key,
+                                     "\"): ", e.what_without_backtrace()));
+    }
+  }
+
+  c10::intrusive_ptr<c10d::Store> store_;
+  std::string prefix_;
+};
+
+/// The only state that the process has one of.
+struct Registry {
+  std::mutex mutex;
+  std::weak_ptr<mccl::Context> world;  ///< Of torch's default group.
+  std::vector<std::weak_ptr<mccl::Context>> contexts;
+  /// What a child of fork() must never destroy.
+  std::vector<std::shared_ptr<mccl::Context>> abandoned;
+
+  std::vector<std::shared_ptr<mccl::Context>> living() {
+    std::vector<std::shared_ptr<mccl::Context>> found;
+    for (const auto& context : contexts) {
+      if (auto alive = context.lock()) found.push_back(std::move(alive));
+    }
+    return found;
+  }
+};
+
+Registry& registry() {
+  static auto* instance = new Registry;
+  return *instance;
+}
+
+/// A number that is the same on every rank of a group and new for each incarnation of the group on
+/// one store, so that keys of an earlier one are never read again.
+std::int64_t generation_of(c10d::Store& store, int size) {
+  return (store.add("mccl/generation", 1) - 1) / size;
+}
+
+std::shared_ptr<mccl::Context> make_context(const GroupRequest& request, std::int64_t generation,
+                                            bool is_default) {
+  mccl::ContextOptions options;
+  options.rank = request.rank;
+  options.size = request.size;
+  options.store = std::make_shared<TorchStore>(request.store, c10::str("mccl/", generation, "/"));
+  options.config = mccl::Config::from_environment();
+  for (const auto& [name, value] : request.settings) options.config.set(name, value);
+  options.metrics = request.metrics;
+  if (!is_default && options.config.port_base != 0) {
+    const std::lock_guard lock(registry().mutex);
+    if (registry().living().empty()) {
+      // A process keeps its port whichever group it makes first.
+      options.config.port_base +=
+          static_cast<int>(request.global_ranks[static_cast<std::size_t>(request.rank)]) -
+          request.rank;
+    } else {
+      TORCH_WARN("mccl: group \"", request.name,
+                 "\" cannot share the connections of another group of this process, since the "
+                 "default group is not of backend mccl; it listens on a free port instead of "
+                 "counting from MCCL_PORT_BASE");
+      options.config.port_base = 0;
+    }
+  }
+  auto context = mccl::Context::create(options);
+  const std::lock_guard lock(registry().mutex);
+  auto& contexts = registry().contexts;
+  std::erase_if(contexts, [](const auto& entry) { return entry.expired(); });
+  contexts.push_back(context);
+  if (is_default) registry().world = context;
+  return context;
+}
+
+/// The default group's context, when the group's ranks are ranks of it.
+std::shared_ptr<mccl::Context> world_for(const GroupRequest& request) {
+  std::shared_ptr<mccl::Context> world;
+  {
+    const std::lock_guard lock(registry().mutex);
+    world = registry().world.lock();
+  }
+  if (!world) return nullptr;
+  const auto& ranks = request.global_ranks;
+  const bool inside = std::all_of(ranks.begin(), ranks.end(),
+                                  [&](std::int64_t r) { return r >= 0 && r < world->size(); });
+  const bool mine = ranks[static_cast<std::size_t>(request.rank)] == world->rank();
+  return inside && mine ? world : nullptr;
+}
+
+}  // namespace
+
+Membership join(const GroupRequest& request) {
+  const WithoutGil without_gil;
+  try {
+    const std::int64_t generation = generation_of(*request.store, request.size);
+    const bool is_default = request.global_ranks.empty();
+    Membership result;
+    result.timeout = request.timeout;
+    result.context = is_default ? nullptr : world_for(request);
+    if (result.context) {
+      result.members.assign(request.global_ranks.begin(), request.global_ranks.end());
+      result.group = result.context->group(c10::str(request.name, "#", generation), result.members,
+                                           request.timeout);
+    } else {
+      result.context = make_context(request, generation, is_default);
+      result.members.resize(static_cast<std::size_t>(request.size));
+      std::iota(result.members.begin(), result.members.end(), 0);
+      result.group = result.context->world();
+    }
+    result.global_ranks.assign(request.global_ranks.begin(), request.global_ranks.end());
+    if (is_default) {
+      result.global_ranks.assign(result.members.begin(), result.members.end());
+    }
+    return result;
+  } catch (const std::exception&) {
+    throw_torch_error(std::current_exception(), request.rank, "mccl:init");
+  }
+}
+
+void shutdown_contexts() {
+  const WithoutGil without_gil;
+  std::vector<std::shared_ptr<mccl::Context>> living;
+  {
+    const std::lock_guard lock(registry().mutex);
+    living = registry().living();
+  }
+  for (const auto& context : living) context->shutdown();
+}
+
+void before_fork() { registry().mutex.lock(); }
+
+void after_fork_in_parent() { registry().mutex.unlock(); }
+
+void after_fork_in_child() {
+  auto living = registry().living();
+  for (const auto& context : living) context->abandon_after_fork();
+  for (auto& context : living) registry().abandoned.push_back(std::move(context));
+  registry().contexts.clear();
+  registry().world.reset();
+  registry().mutex.unlock();
+}
+
+}  // namespace mccl_torch

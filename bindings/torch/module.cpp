@@ -1,0 +1,84 @@
+// mccl._torch: what Python makes process groups with.
+#include <pybind11/chrono.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "backend.h"
+#include "callbacks.h"
+#include "contexts.h"
+#include "python/shared_metrics.h"
+
+namespace py = pybind11;
+
+namespace mccl_torch {
+namespace {
+
+c10::intrusive_ptr<ProcessGroupMCCL> create(const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                                            int size, std::chrono::milliseconds timeout,
+                                            std::string name,
+                                            std::vector<std::int64_t> global_ranks,
+                                            std::map<std::string, std::string> settings) {
+  GroupRequest request{store,
+                       rank,
+                       size,
+                       timeout,
+                       std::move(name),
+                       std::move(global_ranks),
+                       std::move(settings),
+                       mccl::python::shared_metrics(rank)};
+  const py::gil_scoped_release without_gil;
+  return c10::make_intrusive<ProcessGroupMCCL>(join(request));
+}
+
+}  // namespace
+}  // namespace mccl_torch
+
+PYBIND11_MODULE(_torch, module) {
+  using mccl_torch::ProcessGroupMCCL;
+  module.doc() = "The torch.distributed backend of libmccl.";
+  // The base classes are bound by torch.
+  py::module_::import("torch.distributed.distributed_c10d");
+
+  py::class_<ProcessGroupMCCL, c10d::Backend, c10::intrusive_ptr<ProcessGroupMCCL>> backend(
+      module, "ProcessGroupMCCL");
+  backend
+      .def(
+          "monitored_barrier",
+          [](ProcessGroupMCCL& self, std::chrono::milliseconds timeout, bool wait_all_ranks) {
+            c10d::BarrierOptions options;
+            options.timeout = timeout;
+            self.monitoredBarrier(options, wait_all_ranks);
+          },
+          py::arg("timeout") = c10d::kUnsetTimeout, py::arg("wait_all_ranks") = false,
+          py::call_guard<py::gil_scoped_release>(),
+          "A barrier whose error names the ranks that did not come.")
+      .def(
+          "perform_nocolor_split", [](const ProcessGroupMCCL&, const py::object&) {},
+          py::arg("device"), "Nothing: a rank outside a new group need not take part.");
+
+  using Options = ProcessGroupMCCL::Options;
+  py::class_<Options, c10d::Backend::Options, c10::intrusive_ptr<Options>>(backend, "Options")
+      .def(py::init<std::chrono::milliseconds>(), py::arg("timeout") = kBackendDefaultTimeout)
+      .def("__copy__", [](const Options& self) { return c10::make_intrusive<Options>(self); })
+      .def(
+          "__deepcopy__",
+          [](const Options& self, const py::dict&) { return c10::make_intrusive<Options>(self); },
+          py::arg("memo"));
+
+  module.def("create", &mccl_torch::create, py::arg("store"), py::arg("rank"), py::arg("size"),
+             py::arg("timeout"), py::arg("name"), py::arg("global_ranks"), py::arg("settings"));
+  module.def(
+      "shutdown",
+      [](std::chrono::milliseconds patience) {
+        mccl_torch::shutdown_contexts();
+        return mccl_torch::callback_threads().drain(patience);
+      },
+      py::arg("patience"), py::call_guard<py::gil_scoped_release>(),
+      "Ends every context; whether all callbacks ended in time.");
+  module.def("before_fork", &mccl_torch::before_fork);
+  module.def("after_fork_in_parent", &mccl_torch::after_fork_in_parent);
+  module.def("after_fork_in_child", &mccl_torch::after_fork_in_child);
+}

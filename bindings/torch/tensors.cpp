@@ -1,0 +1,349 @@
+#include "tensors.h"
+
+#include <ATen/MemoryOverlap.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "torch/csrc/distributed/c10d/Utils.hpp"
+
+namespace mccl_torch {
+namespace {
+
+std::optional<mccl::DType> dtype_of(at::ScalarType type) {
+  switch (type) {
+    case at::kBool:
+      return mccl::DType::boolean;
+    case at::kByte:
+      return mccl::DType::u8;
+    case at::kChar:
+      return mccl::DType::i8;
+    case at::kUInt16:
+      return mccl::DType::u16;
+    case at::kShort:
+      return mccl::DType::i16;
+    case at::kUInt32:
+      return mccl::DType::u32;
+    case at::kInt:
+      return mccl::DType::i32;
+    case at::kUInt64:
+      return mccl::DType::u64;
+    case at::kLong:
+      return mccl::DType::i64;
+    case at::kHalf:
+      return mccl::DType::f16;
+    case at::kBFloat16:
+      return mccl::DType::bf16;
+    case at::kFloat:
+      return mccl::DType::f32;
+    case at::kDouble:
+      return mccl::DType::f64;
+    case at::kComplexFloat:
+      return mccl::DType::c64;
+    case at::kComplexDouble:
+      return mccl::DType::c128;
+    default:
+      return std::nullopt;
+  }
+}
+
+/// Whether the engine may use the tensor's own memory.
+bool is_plain(const at::Tensor& tensor) {
+  return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
+}
+
+at::Tensor contiguous_copy(const at::Tensor& tensor) {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  return tensor.resolve_conj().resolve_neg().contiguous();
+}
+
+at::Tensor contiguous_like(const at::Tensor& tensor) {
+  return at::empty(tensor.sizes(), tensor.options().memory_format(at::MemoryFormat::Contiguous));
+}
+
+/// Whether the tensors lie one after another in one storage.
+bool is_consecutive(const std::vector<at::Tensor>& tensors) {
+  const char* next = nullptr;
+  for (const auto& tensor : tensors) {
+    if (!is_plain(tensor)) return false;
+    if (!tensor.storage().is_alias_of(tensors.front().storage())) return false;
+    const auto* data = static_cast<const char*>(tensor.const_data_ptr());
+    if (next != nullptr && data != next) return false;
+    next = data + tensor.nbytes();
+  }
+  return next != nullptr;
+}
+
+std::size_t total_bytes(const std::vector<at::Tensor>& tensors) {
+  std::size_t bytes = 0;
+  for (const auto& tensor : tensors) bytes += tensor.nbytes();
+  return bytes;
+}
+
+/// Views of consecutive pieces of `flat` in the shapes of `tensors`.
+std::vector<at::Tensor> pieces_of(const at::Tensor& flat, const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> pieces;
+  pieces.reserve(tensors.size());
+  std::int64_t offset = 0;
+  for (const auto& tensor : tensors) {
+    pieces.push_back(flat.narrow(0, offset, tensor.numel()).view(tensor.sizes()));
+    offset += tensor.numel();
+  }
+  return pieces;
+}
+
+void copy_without_autograd(const at::Tensor& destination, const at::Tensor& source) {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  destination.copy_(source);
+}
+
+at::Tensor byte_temporary(std::size_t bytes) {
+  return at::empty({static_cast<std::int64_t>(bytes)}, at::TensorOptions().dtype(at::kByte));
+}
+
+constexpr ElementType kBytes{mccl::DType::u8, 1};
+
+/// Bytes of a tensor inside a buffer of several types, so that the next one starts aligned.
+std::size_t padded_bytes(const at::Tensor& tensor) {
+  constexpr std::size_t kAlignment = 16;
+  return (tensor.nbytes() + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+at::Tensor padded_temporary(const std::vector<at::Tensor>& tensors) {
+  std::size_t bytes = 0;
+  for (const auto& tensor : tensors) bytes += padded_bytes(tensor);
+  return at::zeros({static_cast<std::int64_t>(bytes)}, at::TensorOptions().dtype(at::kByte));
+}
+
+}  // namespace
+
+void invalid_argument(const char* call, const std::string& what) {
+  C10_THROW_ERROR(ValueError, c10::str("ProcessGroupMCCL::", call, ": ", what));
+}
+
+ElementType movable_type(at::ScalarType type) {
+  if (const auto dtype = dtype_of(type)) return {*dtype, 1};
+  return {mccl::DType::u8, c10::elementSize(type)};
+}
+
+mccl::DType reducible_type(const char* call, at::ScalarType type, const mccl::ReduceOp& op) {
+  const auto dtype = dtype_of(type);
+  if (!dtype) {
+    invalid_argument(call, c10::str("invalid tensor type: ", type,
+                                    " cannot be reduced (expected bool, an integer, Half, "
+                                    "BFloat16, Float, Double or a complex type); convert first"));
+  }
+  if (!mccl::supports(*dtype, op.kind)) {
+    invalid_argument(
+        call, c10::str("invalid tensor type: ReduceOp ", std::string(mccl::name_of(op.kind)),
+                       " does not take ", type,
+                       " (bitwise operations take integers and bool, min and max anything but "
+                       "complex, avg anything but bool, premul_sum floats and complex)"));
+  }
+  return *dtype;
+}
+
+mccl::ReduceOp reduce_op_of(const char* call, const c10d::ReduceOp& op) {
+  using mccl::ReduceKind;
+  switch (op.op_) {
+    case c10d::ReduceOp::SUM:
+      return ReduceKind::sum;
+    case c10d::ReduceOp::AVG:
+      return ReduceKind::avg;
+    case c10d::ReduceOp::PRODUCT:
+      return ReduceKind::product;
+    case c10d::ReduceOp::MIN:
+      return ReduceKind::min;
+    case c10d::ReduceOp::MAX:
+      return ReduceKind::max;
+    case c10d::ReduceOp::BAND:
+      return ReduceKind::band;
+    case c10d::ReduceOp::BOR:
+      return ReduceKind::bor;
+    case c10d::ReduceOp::BXOR:
+      return ReduceKind::bxor;
+    case c10d::ReduceOp::PREMUL_SUM: {
+      if (!op.supplement_) invalid_argument(call, "ReduceOp PREMUL_SUM comes without its factor");
+      const auto* factor = static_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
+      const double value = factor->tensor_factor.defined()
+                               ? factor->tensor_factor.item().to<double>()
+                               : factor->double_factor;
+      return {ReduceKind::premul_sum, value};
+    }
+    default:
+      invalid_argument(call,
+                       "unknown ReduceOp (expected SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, "
+                       "BXOR or PREMUL_SUM)");
+  }
+}
+
+void require_host_memory(const char* call, const at::Tensor& tensor) {
+  if (tensor.device().is_cpu()) return;
+  invalid_argument(call, c10::str("expected a CPU tensor, got one on ", tensor.device(),
+                                  ": this build moves CPU tensors only; use tensor.cpu(), or "
+                                  "another backend for this device, as in \"cpu:mccl,cuda:nccl\""));
+}
+
+void require_dense(const char* call, const at::Tensor& tensor) {
+  if (tensor.layout() != at::kStrided) {
+    invalid_argument(call, c10::str("only supports dense tensors (invalid tensor layout: expected ",
+                                    at::kStrided, ", got ", tensor.layout(), ")"));
+  }
+  require_host_memory(call, tensor);
+}
+
+at::Tensor& require_single(const char* call, std::vector<at::Tensor>& tensors, const char* role) {
+  if (tensors.size() != 1) {
+    invalid_argument(call, c10::str("requires a single-element ", role, " list (got ",
+                                    tensors.size(), " tensors)"));
+  }
+  require_dense(call, tensors.front());
+  return tensors.front();
+}
+
+void require_same_type(const char* call, const at::Tensor& like,
+                       const std::vector<at::Tensor>& tensors) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    require_dense(call, tensors[i]);
+    if (tensors[i].scalar_type() != like.scalar_type()) {
+      invalid_argument(call, c10::str("invalid tensor type at index ", i, " (expected ",
+                                      like.toString(), ", got ", tensors[i].toString(), ")"));
+    }
+  }
+}
+
+mccl::Buffer Staging::buffer_of(const at::Tensor& contiguous, ElementType type) {
+  kept_.push_back(contiguous);
+  return {contiguous.data_ptr(), static_cast<std::size_t>(contiguous.numel()) * type.units,
+          type.dtype};
+}
+
+mccl::ConstBuffer Staging::input(const at::Tensor& tensor, ElementType type) {
+  return buffer_of(is_plain(tensor) ? tensor : contiguous_copy(tensor), type);
+}
+
+mccl::Buffer Staging::output(const at::Tensor& tensor, ElementType type) {
+  if (is_plain(tensor)) return buffer_of(tensor, type);
+  at::assert_no_internal_overlap(tensor);
+  const at::Tensor temporary = contiguous_like(tensor);
+  copies_.push_back({tensor, temporary});
+  return buffer_of(temporary, type);
+}
+
+mccl::Buffer Staging::in_place(const at::Tensor& tensor, ElementType type) {
+  const mccl::Buffer buffer = output(tensor, type);
+  if (!is_plain(tensor)) copy_without_autograd(copies_.back().source, tensor);
+  return buffer;
+}
+
+at::Tensor Staging::flat_temporary(const std::vector<at::Tensor>& tensors) {
+  std::int64_t total = 0;
+  for (const auto& tensor : tensors) total += tensor.numel();
+  return at::empty({total}, at::TensorOptions().dtype(tensors.front().scalar_type()));
+}
+
+mccl::ConstBuffer Staging::input(const std::vector<at::Tensor>& tensors, ElementType type) {
+  if (tensors.size() == 1) return input(tensors.front(), type);
+  if (is_consecutive(tensors)) {
+    for (const auto& tensor : tensors) kept_.push_back(tensor);
+    const std::size_t count = total_bytes(tensors) / mccl::size_of(type.dtype);
+    return {tensors.front().const_data_ptr(), count, type.dtype};
+  }
+  const at::Tensor flat = flat_temporary(tensors);
+  const auto pieces = pieces_of(flat, tensors);
+  for (std::size_t i = 0; i < tensors.size(); ++i) copy_without_autograd(pieces[i], tensors[i]);
+  return buffer_of(flat, type);
+}
+
+mccl::Buffer Staging::output(const std::vector<at::Tensor>& tensors, ElementType type) {
+  if (tensors.size() == 1) return output(tensors.front(), type);
+  if (is_consecutive(tensors)) {
+    for (const auto& tensor : tensors) kept_.push_back(tensor);
+    const std::size_t count = total_bytes(tensors) / mccl::size_of(type.dtype);
+    return {tensors.front().data_ptr(), count, type.dtype};
+  }
+  for (const auto& tensor : tensors) at::assert_no_internal_overlap(tensor);
+  const at::Tensor flat = flat_temporary(tensors);
+  const auto pieces = pieces_of(flat, tensors);
+  for (std::size_t i = 0; i < tensors.size(); ++i) copies_.push_back({tensors[i], pieces[i]});
+  return buffer_of(flat, type);
+}
+
+mccl::Buffer Staging::in_place(const std::vector<at::Tensor>& tensors, ElementType type) {
+  if (tensors.size() == 1) return in_place(tensors.front(), type);
+  const std::size_t first_copy = copies_.size();
+  const mccl::Buffer buffer = output(tensors, type);
+  for (std::size_t i = first_copy; i < copies_.size(); ++i) {
+    copy_without_autograd(copies_[i].source, copies_[i].destination);
+  }
+  return buffer;
+}
+
+mccl::ConstBuffer Staging::input_bytes(const std::vector<at::Tensor>& tensors) {
+  const at::Tensor flat = padded_temporary(tensors);
+  auto* next = static_cast<char*>(flat.data_ptr());
+  for (const auto& tensor : tensors) {
+    const at::Tensor plain = is_plain(tensor) ? tensor : contiguous_copy(tensor);
+    if (plain.nbytes() != 0) std::memcpy(next, plain.const_data_ptr(), plain.nbytes());
+    next += padded_bytes(plain);
+  }
+  return buffer_of(flat, kBytes);
+}
+
+mccl::Buffer Staging::output_bytes(const std::vector<at::Tensor>& tensors) {
+  const at::Tensor flat = padded_temporary(tensors);
+  auto* next = static_cast<char*>(flat.data_ptr());
+  for (const auto& tensor : tensors) {
+    at::assert_no_internal_overlap(tensor);
+    // The view shares the flat memory, which kept_ holds until finish() is over.
+    copies_.push_back({tensor, at::from_blob(next, tensor.sizes(),
+                                             at::TensorOptions().dtype(tensor.scalar_type()))});
+    next += padded_bytes(tensor);
+  }
+  return buffer_of(flat, kBytes);
+}
+
+mccl::ConstBuffer Staging::apart_from(mccl::ConstBuffer in, mccl::ConstBuffer out,
+                                      std::size_t slot) {
+  if (in.data == static_cast<const char*>(out.data) + slot) return in;
+  return apart_from(in, out);
+}
+
+mccl::ConstBuffer Staging::apart_from(mccl::ConstBuffer in, mccl::ConstBuffer out) {
+  const auto* a = static_cast<const char*>(in.data);
+  const auto* b = static_cast<const char*>(out.data);
+  if (in.bytes() == 0 || out.bytes() == 0) return in;
+  if (a + in.bytes() <= b || b + out.bytes() <= a) return in;
+  const at::Tensor copy = byte_temporary(in.bytes());
+  std::memcpy(copy.data_ptr(), in.data, in.bytes());
+  kept_.push_back(copy);
+  return {copy.const_data_ptr(), in.count, in.dtype};
+}
+
+void Staging::finish() {
+  for (const auto& copy : copies_) copy_without_autograd(copy.destination, copy.source);
+  if (then_) then_();
+}
+
+void Staging::release() {
+  copies_.clear();
+  kept_.clear();
+  then_ = nullptr;
+}
+
+std::vector<std::size_t> counts_of(const std::vector<at::Tensor>& tensors, ElementType type) {
+  std::vector<std::size_t> counts;
+  counts.reserve(tensors.size());
+  for (const auto& tensor : tensors) {
+    counts.push_back(static_cast<std::size_t>(tensor.numel()) * type.units);
+  }
+  return counts;
+}
+
+bool all_equal(const std::vector<std::size_t>& counts) {
+  return std::adjacent_find(counts.begin(), counts.end(), std::not_equal_to<>()) == counts.end();
+}
+
+}  // namespace mccl_torch

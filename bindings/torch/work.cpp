@@ -1,0 +1,208 @@
+#include "work.h"
+
+#include <ATen/core/ivalue.h>
+#include <ATen/core/jit_type.h>
+#include <c10/util/Exception.h>
+
+#include <optional>
+#include <utility>
+
+#include "callbacks.h"
+#include "mccl/error.h"
+
+namespace mccl_torch {
+namespace {
+
+void settle(c10::ivalue::Future& future, const std::vector<at::Tensor>& outputs,
+            const std::exception_ptr& error) {
+  if (error) {
+    future.setError(error);
+  } else {
+    future.markCompleted(c10::IValue(outputs));
+  }
+}
+
+void settle_and_report(c10::ivalue::Future& future, const std::vector<at::Tensor>& outputs,
+                       const std::exception_ptr& error) noexcept {
+  try {
+    settle(future, outputs, error);
+  } catch (const std::exception& e) {
+    TORCH_WARN("mccl: a callback of a future threw: ", e.what());
+  }
+}
+
+c10d::ErrorType kind_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const mccl::TimeoutError&) {
+    return c10d::ErrorType::TIMEOUT;
+  } catch (const mccl::PeerError&) {
+    return c10d::ErrorType::REMOTE_ERROR;
+  } catch (...) {
+    return c10d::ErrorType::COMM_ERROR;
+  }
+}
+
+}  // namespace
+
+std::exception_ptr to_torch_error(const std::exception_ptr& error, int rank, const char* title) {
+  const auto prefix = [&] { return c10::str("[rank ", rank, "] ", title); };
+  try {
+    std::rethrow_exception(error);
+  } catch (const c10::Error&) {
+    return error;
+  } catch (const mccl::InvalidArgument& e) {
+    return std::make_exception_ptr(
+        c10::ValueError({__func__, __FILE__, __LINE__}, c10::str(prefix(), ": ", e.what())));
+  } catch (const mccl::TimeoutError& e) {
+    return std::make_exception_ptr(c10::DistBackendError(
+        {__func__, __FILE__, __LINE__}, c10::str(prefix(), " Timed out : ", e.what())));
+  } catch (const std::exception& e) {
+    return std::make_exception_ptr(
+        c10::DistBackendError({__func__, __FILE__, __LINE__}, c10::str(prefix(), ": ", e.what())));
+  }
+}
+
+void throw_torch_error(const std::exception_ptr& error, int rank, const char* title) {
+  std::rethrow_exception(to_torch_error(error, rank, title));
+}
+
+void WorkLedger::opened() {
+  const std::lock_guard lock(mutex);
+  ++pending;
+}
+
+void WorkLedger::closed() {
+  const std::lock_guard lock(mutex);
+  if (--pending == 0) idle.notify_all();
+}
+
+void WorkLedger::wait_until_idle() {
+  std::unique_lock lock(mutex);
+  idle.wait(lock, [this] { return pending == 0; });
+}
+
+WorkMCCL::WorkMCCL(int rank, CallName name, std::uint64_t sequence, Staging staging,
+                   const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs,
+                   std::shared_ptr<WorkLedger> ledger)
+    : Work(rank, name.type, name.title, inputs),
+      title_(name.title),
+      sequence_(sequence),
+      staging_(std::move(staging)),
+      outputs_(std::move(outputs)),
+      ledger_(std::move(ledger)) {}
+
+void WorkMCCL::start(const mccl::Work& work) {
+  work_ = work;
+  ledger_->opened();
+  // The engine holds this object, and with it the tensors, until the call is over: dropping the
+  // handle does not free memory that a peer still writes.
+  auto self = c10::intrusive_ptr<WorkMCCL>::unsafe_reclaim_from_nonowning(this);
+  work_.on_done([self = std::move(self)](const std::exception_ptr&) { self->complete(); });
+}
+
+void WorkMCCL::complete() {
+  Phase expected = Phase::running;
+  if (phase_.compare_exchange_strong(expected, Phase::finishing)) {
+    std::exception_ptr error = work_.error();
+    finish_with(error);
+    return;
+  }
+  if (phase_.load() == Phase::finished) return;
+  std::unique_lock lock(mutex_);
+  cv_.wait(lock, [this] { return completed_; });
+}
+
+void WorkMCCL::finish_with(std::exception_ptr error) {
+  if (error) {
+    ledger_->last_error = static_cast<int>(kind_of(error));
+    error = to_torch_error(error, rank_, title_);
+  } else {
+    try {
+      staging_.finish();
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }
+  staging_.release();
+  ended_ = std::chrono::steady_clock::now();
+  finish(error);
+  phase_ = Phase::finished;
+  announce(error);
+}
+
+void WorkMCCL::announce(const std::exception_ptr& error) {
+  c10::intrusive_ptr<c10::ivalue::Future> future;
+  {
+    const std::lock_guard lock(future_mutex_);
+    future_due_ = true;
+    future = future_;
+  }
+  std::shared_ptr<WorkLedger::Hook> hook;
+  {
+    const std::lock_guard lock(ledger_->mutex);
+    hook = ledger_->hook;
+  }
+  if (!future && !hook) {
+    ledger_->closed();
+    return;
+  }
+  auto self = c10::intrusive_ptr<WorkMCCL>::unsafe_reclaim_from_nonowning(this);
+  callback_threads().run([self, future, hook, error] {
+    if (future) settle_and_report(*future, self->outputs_, error);
+    if (hook) {
+      (*hook)(std::make_shared<c10d::WorkInfo>(self->opType_, self->sequence_, self->started_,
+                                               self->ended_, self->ended_ - self->started_));
+    }
+    self->ledger_->closed();
+  });
+}
+
+bool WorkMCCL::isCompleted() {
+  if (phase_.load() == Phase::running && !batched_ && work_.done()) complete();
+  return phase_.load() == Phase::finished;
+}
+
+int WorkMCCL::sourceRank() const {
+  if (opType_ != c10d::OpType::RECV && opType_ != c10d::OpType::RECVANYSOURCE) {
+    return Work::sourceRank();
+  }
+  return work_.source();
+}
+
+std::vector<at::Tensor> WorkMCCL::result() { return outputs_; }
+
+void WorkMCCL::synchronize() {
+  if (isCompleted() && exception_) std::rethrow_exception(exception_);
+}
+
+bool WorkMCCL::wait(std::chrono::milliseconds timeout) {
+  if (batched_) return true;
+  if (phase_.load() != Phase::finished) {
+    try {
+      work_.wait(timeout.count() > 0 ? std::optional(timeout) : std::nullopt);
+    } catch (...) {
+      if (!work_.done()) throw_torch_error(std::current_exception(), rank_, title_);
+    }
+    complete();
+  }
+  if (exception_) std::rethrow_exception(exception_);
+  return true;
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> WorkMCCL::getFuture() {
+  const std::lock_guard lock(future_mutex_);
+  if (!future_) {
+    future_ =
+        c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+    if (future_due_) settle(*future_, outputs_, exception_);
+  }
+  return future_;
+}
+
+float WorkMCCL::getDuration() const {
+  TORCH_CHECK(phase_.load() == Phase::finished, "getDuration: the call is not done yet");
+  return std::chrono::duration<float, std::milli>(ended_ - started_).count();
+}
+
+}  // namespace mccl_torch

@@ -1,0 +1,96 @@
+// One call as torch sees it.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "mccl/work.h"
+#include "tensors.h"
+#include "torch/csrc/distributed/c10d/Backend.hpp"
+#include "torch/csrc/distributed/c10d/Work.hpp"
+
+namespace mccl_torch {
+
+/// What torch raises for a failure of the engine: ValueError for wrong arguments, else
+/// DistBackendError whose text says "Timed out" when a timeout passed.
+std::exception_ptr to_torch_error(const std::exception_ptr& error, int rank, const char* title);
+[[noreturn]] void throw_torch_error(const std::exception_ptr& error, int rank, const char* title);
+
+/// What the works of one backend share with it; outlives it while works are pending.
+struct WorkLedger {
+  using Hook = std::function<void(std::shared_ptr<c10d::WorkInfo>)>;
+
+  void opened();
+  void closed();
+  /// Until every work is done and its hook has run.
+  void wait_until_idle();
+
+  std::mutex mutex;
+  std::condition_variable idle;
+  std::size_t pending = 0;
+  std::shared_ptr<Hook> hook;      ///< Guarded by mutex; shared since a copy would touch Python.
+  std::atomic<int> last_error{0};  ///< A c10d::ErrorType.
+};
+
+/// Title of a call in the profiler and in messages, with its kind.
+struct CallName {
+  c10d::OpType type;
+  const char* title;
+};
+
+class WorkMCCL final : public c10d::Work {
+ public:
+  WorkMCCL(int rank, CallName name, std::uint64_t sequence, Staging staging,
+           const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs,
+           std::shared_ptr<WorkLedger> ledger);
+
+  /// Ties the engine's handle to this. Call once, before anyone else sees the object.
+  void start(const mccl::Work& work);
+
+  /// Marks a call inside an open batch: wait() on it returns at once, since only the end of the
+  /// batch starts it.
+  void set_batched(bool batched) { batched_ = batched; }
+
+  const mccl::Work& engine_work() const { return work_; }
+
+  bool isCompleted() override;
+  int sourceRank() const override;
+  std::vector<at::Tensor> result() override;
+  void synchronize() override;
+  bool wait(std::chrono::milliseconds timeout) override;
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  float getDuration() const override;
+  std::uint64_t getSequencenumber() const override { return sequence_; }
+
+  /// Copies results back and tells everyone, once; returns when that is over. The engine's work
+  /// must be done.
+  void complete();
+
+ private:
+  enum class Phase { running, finishing, finished };
+
+  void finish_with(std::exception_ptr error);
+  void announce(const std::exception_ptr& error);
+
+  const char* title_;
+  std::uint64_t sequence_;
+  Staging staging_;
+  std::vector<at::Tensor> outputs_;
+  std::shared_ptr<WorkLedger> ledger_;
+  mccl::Work work_;
+  std::atomic<Phase> phase_{Phase::running};
+  std::atomic<bool> batched_{false};
+  std::mutex future_mutex_;
+  bool future_due_ = false;  ///< A future asked for from now on is complete at once.
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+  std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point ended_{};
+};
+
+}  // namespace mccl_torch

@@ -1,0 +1,21 @@
+# Two things to install. Component `cpp` (the default) is a prefix for C++ programs: library,
+# headers, and what find_package(mccl) reads. Component `python` is what the wheel holds beside the
+# Python files; only scikit-build-core asks for it.
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/mccl)
+
+install(TARGETS mccl EXPORT mcclTargets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT cpp NAMELINK_COMPONENT cpp)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/mccl
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT cpp)
+install(EXPORT mcclTargets NAMESPACE mccl:: DESTINATION ${package_dir} COMPONENT cpp)
+
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/mcclConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/mcclConfig.cmake INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/mcclConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/mcclConfig.cmake ${PROJECT_BINARY_DIR}/mcclConfigVersion.cmake
+  DESTINATION ${package_dir} COMPONENT cpp)
+
+# A wheel cannot hold symbolic links, so the library goes in once, by the name that programs load.
+install(PROGRAMS $<TARGET_FILE:mccl> RENAME $<TARGET_SONAME_FILE_NAME:mccl>
+  DESTINATION mccl COMPONENT python EXCLUDE_FROM_ALL)

@@ -1,0 +1,233 @@
+"""Trains a convolution-and-attention model on random images, to measure training throughput.
+
+One process, no communication, then two processes on MCCL with the same global batch:
+
+    python examples/ddp_dummy_train.py --baseline --save-stats baseline.json
+    torchrun --nproc_per_node=2 --standalone examples/ddp_dummy_train.py --save-stats ddp.json
+    python examples/benchmark_throughput.py --baseline baseline.json --ddp ddp.json -o compared
+
+Both sides are timed alike: a step is everything from taking its batch to the end of the
+optimizer's update, and lasts as long as it does on the slowest rank. The default model has about
+96 million parameters; --dim, --depth and --image-size make it smaller.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+CLASSES = 1000
+
+
+@dataclass
+class Stats:
+    """What --save-stats writes and benchmark_throughput.py reads."""
+
+    kind: str
+    """baseline or ddp."""
+    backend: str
+    world_size: int
+    global_batch: int
+    parameters: int
+    image_size: int
+    warmup_steps: int
+    device: str
+    threads_per_rank: int
+    machine: str
+    torch: str
+    step_seconds: list[float] = field(default_factory=list)
+    """Of each timed step, on the slowest rank."""
+    losses: list[float] = field(default_factory=list)
+
+
+class Attention(nn.Module):
+    """A pre-norm transformer block."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.norm_attention = nn.LayerNorm(dim)
+        self.attention = nn.MultiheadAttention(dim, heads, batch_first=True)
+        self.norm_mlp = nn.LayerNorm(dim)
+        self.mlp = nn.Sequential(nn.Linear(dim, 4 * dim), nn.GELU(), nn.Linear(4 * dim, dim))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Maps (batch, tokens, dim) to the same shape."""
+        y = self.norm_attention(x)
+        x = x + self.attention(y, y, y, need_weights=False)[0]
+        return x + self.mlp(self.norm_mlp(x))
+
+
+class ConvAttention(nn.Module):
+    """Convolutions shrink the image eightfold; attention mixes what they leave."""
+
+    def __init__(self, dim: int, depth: int, heads: int) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(
+            nn.Conv2d(3, dim // 8, 3, stride=2, padding=1),
+            nn.GELU(),
+            nn.Conv2d(dim // 8, dim // 2, 3, stride=2, padding=1),
+            nn.GELU(),
+            nn.Conv2d(dim // 2, dim, 3, stride=2, padding=1),
+        )
+        self.blocks = nn.Sequential(*(Attention(dim, heads) for _ in range(depth)))
+        self.norm = nn.LayerNorm(dim)
+        self.head = nn.Linear(dim, CLASSES)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Maps (batch, 3, height, width) to (batch, classes)."""
+        tokens = self.stem(images).flatten(2).transpose(1, 2)
+        return self.head(self.norm(self.blocks(tokens)).mean(dim=1))
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--baseline", action="store_true", help="one process, no communication")
+    parser.add_argument("--backend", default="mccl", help="mccl (default), gloo, or another")
+    parser.add_argument("--device", default="cpu", help="cpu (default), or what the backend moves")
+    parser.add_argument("--steps", type=int, default=20, help="timed steps (default 20)")
+    parser.add_argument("--warmup", type=int, default=3, help="steps before them (default 3)")
+    parser.add_argument(
+        "--global-batch", type=int, default=8, help="images per step over all ranks (default 8)"
+    )
+    parser.add_argument("--dim", type=int, default=768, help="width of the model (default 768)")
+    parser.add_argument("--depth", type=int, default=13, help="attention blocks (default 13)")
+    parser.add_argument("--heads", type=int, default=12, help="attention heads (default 12)")
+    parser.add_argument("--image-size", type=int, default=32, help="pixels a side (default 32)")
+    parser.add_argument(
+        "--threads", type=int, default=0, help="CPU threads per rank (default: what torch takes)"
+    )
+    parser.add_argument("--save-stats", type=Path, metavar="FILE", help="write the timings as JSON")
+    arguments = parser.parse_args()
+    for name in ("steps", "global_batch", "dim", "depth", "heads", "image_size"):
+        if getattr(arguments, name) < 1:
+            parser.error(f"--{name.replace('_', '-')} must be at least 1")
+    if arguments.dim % 8 or arguments.dim % arguments.heads:
+        parser.error(f"--dim {arguments.dim} must be a multiple of 8 and of --heads")
+    return arguments
+
+
+def synchronize(device: str) -> None:
+    """Waits until the device has done what it was given, so that the clock tells the truth."""
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+    elif device.startswith("mps"):
+        torch.mps.synchronize()
+
+
+def run(arguments: argparse.Namespace, rank: int, size: int) -> Stats:
+    """Trains and times; the same code for one process and for many."""
+    if arguments.global_batch < size:
+        sys.exit(
+            f"--global-batch {arguments.global_batch} leaves some of {size} ranks without work"
+        )
+    torch.manual_seed(0)
+    model: nn.Module = ConvAttention(arguments.dim, arguments.depth, arguments.heads)
+    model.to(arguments.device)
+    parameters = sum(p.numel() for p in model.parameters())
+    if dist.is_initialized():
+        model = DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    share = len(torch.arange(arguments.global_batch).tensor_split(size)[rank])
+
+    stats = Stats(
+        kind="ddp" if dist.is_initialized() else "baseline",
+        backend=arguments.backend if dist.is_initialized() else "none",
+        world_size=size,
+        global_batch=arguments.global_batch,
+        parameters=parameters,
+        image_size=arguments.image_size,
+        warmup_steps=arguments.warmup,
+        device=arguments.device,
+        threads_per_rank=torch.get_num_threads(),
+        machine=f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        torch=torch.__version__,
+    )
+    if rank == 0:
+        print(
+            f"{stats.kind}: {parameters / 1e6:.1f} M parameters, global batch "
+            f"{arguments.global_batch}, {size} rank(s), backend {stats.backend}",
+            flush=True,
+        )
+
+    generator = torch.Generator().manual_seed(1000 + rank)
+    shape = (share, 3, arguments.image_size, arguments.image_size)
+    for step in range(arguments.warmup + arguments.steps):
+        images = torch.randn(shape, generator=generator)
+        labels = torch.randint(CLASSES, (share,), generator=generator)
+        synchronize(arguments.device)
+        begin = time.perf_counter()
+        loss = nn.functional.cross_entropy(
+            model(images.to(arguments.device)), labels.to(arguments.device), reduction="sum"
+        )
+        optimizer.zero_grad()
+        (loss * (size / arguments.global_batch)).backward()
+        optimizer.step()
+        synchronize(arguments.device)
+        seconds = time.perf_counter() - begin
+        if step < arguments.warmup:
+            continue
+        stats.step_seconds.append(seconds)
+        stats.losses.append(loss.item() / share)
+        if rank == 0:
+            print(f"step {step - arguments.warmup + 1:4}   {seconds * 1e3:9.1f} ms", flush=True)
+
+    if dist.is_initialized():
+        slowest = torch.tensor(stats.step_seconds, dtype=torch.float64)
+        dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
+        stats.step_seconds = slowest.tolist()
+    return stats
+
+
+def report(stats: Stats, target: Path | None) -> None:
+    """Prints the throughput and writes the file asked for."""
+    median = sorted(stats.step_seconds)[len(stats.step_seconds) // 2]
+    print(f"median step {median * 1e3:.1f} ms, {stats.global_batch / median:.2f} samples/s")
+    if target is not None:
+        target.write_text(json.dumps(asdict(stats), indent=1) + "\n")
+        print(f"wrote {target}")
+
+
+def join_group(backend: str) -> None:
+    """Joins the ranks that torchrun started; without torchrun, a group of one."""
+    if backend == "mccl":
+        import mccl  # noqa: F401  (registers the backend)
+    if "RANK" in os.environ:
+        dist.init_process_group(backend)
+    else:
+        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+
+
+def main() -> int:
+    """Runs what the command line asks for."""
+    arguments = parse_arguments()
+    if arguments.threads > 0:
+        torch.set_num_threads(arguments.threads)
+    if arguments.baseline:
+        report(run(arguments, rank=0, size=1), arguments.save_stats)
+        return 0
+    join_group(arguments.backend)
+    try:
+        stats = run(arguments, dist.get_rank(), dist.get_world_size())
+        if dist.get_rank() == 0:
+            report(stats, arguments.save_stats)
+    finally:
+        dist.destroy_process_group()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""MCCL: collective communication for the machines people really have.
+
+``import mccl`` is cheap: it loads neither a framework nor the library. It registers the backend
+"mccl" with ``torch.distributed`` where torch is imported, now or later.
+"""
+
+from __future__ import annotations
+
+import importlib
+from importlib.machinery import ModuleSpec, PathFinder
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import ModuleType
+
+    from .config import MCCLConfig, get_config, init
+    from .metrics import get_metrics, log_metrics, reset_metrics
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "MCCLConfig",
+    "__version__",
+    "get_config",
+    "get_metrics",
+    "init",
+    "log_metrics",
+    "reset_metrics",
+]
+
+_HOMES = {
+    "MCCLConfig": "config",
+    "get_config": "config",
+    "init": "config",
+    "get_metrics": "metrics",
+    "log_metrics": "metrics",
+    "reset_metrics": "metrics",
+}
+
+_C10D = "torch.distributed.distributed_c10d"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _AfterC10d:
+    """Sees torch.distributed being imported, and registers the backend when that is over."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name != _C10D:
+            return None
+        sys.meta_path.remove(self)
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def execute_and_register(module: ModuleType) -> None:
+                execute(module)
+                _autoload()
+
+            spec.loader.exec_module = execute_and_register  # type: ignore[method-assign]
+        return spec
+
+
+def _autoload() -> None:
+    """Registers the backend with torch; torch calls it while it is imported. Never raises."""
+    try:
+        if hasattr(sys.modules.get(_C10D), "init_process_group"):
+            from .torch_backend import register
+
+            register()
+        elif not any(isinstance(finder, _AfterC10d) for finder in sys.meta_path):
+            sys.meta_path.insert(0, _AfterC10d())
+    except Exception as error:
+        import warnings
+
+        warnings.warn(f"mccl could not register with torch.distributed: {error}", stacklevel=2)
+
+
+_autoload()

@@ -1,0 +1,278 @@
+"""Settings: MCCLConfig, and what this process has set with init().
+
+Names, types, ranges and defaults come from the table in the C++ library, which also checks every
+value, so that Python, C++ and the environment cannot disagree.
+"""
+
+from __future__ import annotations
+
+import inspect
+import numbers
+import operator
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from mccl import _core
+
+SettingValue = bool | int | float | str
+
+_ROWS: dict[str, dict[str, Any]] = {row["name"]: row for row in _core.settings()}
+_PYTHON_TYPES: dict[str, type] = {
+    "boolean": bool,
+    "integer": int,
+    "bytes": int,
+    "number": float,
+    "text": str,
+    "choice": str,
+}
+
+
+def _type_of(name: str) -> type:
+    return _PYTHON_TYPES[_ROWS[name]["type"]]
+
+
+def _to_text(name: str, value: object) -> str:
+    """The value as the library reads it; ValueError for what no setting of this type can be."""
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if isinstance(value, str):
+        return _utf8(name, value)
+    kind = _type_of(name)
+    if isinstance(value, bool) and kind is bool:
+        return "true" if value else "false"
+    if kind in (bool, int, float) and not isinstance(value, bool):
+        if hasattr(value, "__index__"):
+            return str(operator.index(value))
+        if kind is float and isinstance(value, numbers.Real):
+            return repr(float(value))
+    found = type(value).__name__
+    if not _ROWS[name]["secret"]:
+        found += f" {value!r:.60}"
+    expected = "str" if kind is str else f"{kind.__name__} or str"
+    raise ValueError(f"{name}: expected {expected}; found {found}")
+
+
+def _utf8(label: str, text: str) -> str:
+    """`text`, unless it has bytes that Python could not decode."""
+    try:
+        (label + text).encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{label!a}: expected text in UTF-8") from None
+    return text
+
+
+def _from_text(name: str, text: str) -> SettingValue:
+    kind = _type_of(name)
+    return text == "true" if kind is bool else kind(text)
+
+
+def _check_name(name: object) -> str:
+    """`name` where it is that of a setting; otherwise ValueError with the nearest."""
+    if not isinstance(name, str):
+        raise ValueError(f"expected the name of a setting; found {name!r:.60}")
+    if name not in _ROWS:
+        for row in _ROWS.values():
+            if row["variable"] == name:
+                raise ValueError(f"{name} is a variable; its Python name is {row['name']}")
+        _core.config_from_dict({}, {name: ""})  # raises, and knows the nearest name
+    return name
+
+
+class _Field:
+    """One setting as an attribute: checked when set, the default until then."""
+
+    def __init__(self, row: dict[str, Any]) -> None:
+        self.name: str = row["name"]
+        self.default = _from_text(self.name, row["default"])
+        self.__doc__ = f"{row['meaning']} ({row['range']}; default {self.default!r})."
+
+    def __get__(self, config: MCCLConfig | None, owner: type) -> Any:
+        return self if config is None else config._given.get(self.name, self.default)
+
+    def __set__(self, config: MCCLConfig, value: object) -> None:
+        if value is None:
+            config._given.pop(self.name, None)
+            return
+        texts = _core.config_from_dict({}, {self.name: _to_text(self.name, value)})
+        config._given[self.name] = _from_text(self.name, texts[self.name])
+
+    def __delete__(self, config: MCCLConfig) -> None:
+        config._given.pop(self.name, None)
+
+
+class MCCLConfig:
+    """Settings, some of them given and the others at their defaults.
+
+    Every setting is an attribute and a keyword, under the name it has in the README's table.
+    init() overrides what was given and leaves the rest to the environment. None means not given.
+    Two configurations are equal when all their values are, given or not.
+
+    Raises:
+        ValueError: a name is no setting (the message has the nearest one), or a value is not valid.
+    """
+
+    _given: dict[str, SettingValue]
+
+    def __init__(self, **settings: SettingValue | os.PathLike[str] | None) -> None:
+        object.__setattr__(self, "_given", {})
+        for name, value in settings.items():
+            setattr(self, _check_name(name), value)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name not in _ROWS:
+            try:
+                _check_name(name)
+            except ValueError as error:
+                raise AttributeError(str(error)) from None
+        object.__setattr__(self, name, value)
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str] | None = None) -> MCCLConfig:
+        """All settings as an environment has them.
+
+        Args:
+            env: The environment; default: this process's.
+
+        Returns:
+            The defaults, the file that MCCL_CONFIG names over them, and the MCCL_* variables over
+            both. All of it counts as given.
+        """
+        return cls._of_texts(_core.config_from_environment(_mccl_variables(env)))
+
+    @classmethod
+    def from_dict(cls, settings: Mapping[str, Any]) -> MCCLConfig:
+        """The configuration with the settings of a dictionary given."""
+        return cls(**{_check_name(name): value for name, value in settings.items()})
+
+    @classmethod
+    def _of_texts(cls, texts: Mapping[str, str]) -> MCCLConfig:
+        config = cls()
+        config._given.update({name: _from_text(name, text) for name, text in texts.items()})
+        return config
+
+    @property
+    def given(self) -> dict[str, SettingValue]:
+        """A copy of the settings that were given, by name."""
+        return dict(self._given)
+
+    def to_dict(self) -> dict[str, SettingValue]:
+        """Every setting with its value, given or not, the job key included."""
+        return {name: getattr(self, name) for name in _ROWS}
+
+    def to_env(self) -> dict[str, str]:
+        """The settings that were given as MCCL_* variables, the job key included.
+
+        Adding them to an environment changes no other setting in it.
+        """
+        return {_ROWS[name]["variable"]: text for name, text in self._texts().items()}
+
+    def _texts(self) -> dict[str, str]:
+        """What was given, as the library reads it."""
+        return {name: _to_text(name, value) for name, value in self._given.items()}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, MCCLConfig):
+            return NotImplemented
+        return self.to_dict() == other.to_dict()
+
+    __hash__ = None  # type: ignore[assignment]  # mutable
+
+    def __repr__(self) -> str:
+        """Only what differs from the defaults; the job key is masked."""
+        fields = ", ".join(
+            f"{name}={'(set)' if _ROWS[name]['secret'] else repr(value)}"
+            for name, value in self.to_dict().items()
+            if value != type(self).__dict__[name].default
+        )
+        return f"MCCLConfig({fields})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MCCLConfig.from_dict, (self.given,)
+
+
+for _name, _row in _ROWS.items():
+    setattr(MCCLConfig, _name, _Field(_row))
+    MCCLConfig.__annotations__[_name] = _type_of(_name).__name__
+MCCLConfig.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # for help()
+    [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=MCCLConfig.__dict__[name].default,
+            annotation=_type_of(name),
+        )
+        for name in _ROWS
+    ]
+)
+
+_overrides = MCCLConfig()
+
+
+def _mccl_variables(env: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What the library reads of an environment."""
+    environment = os.environ if env is None else env
+    variables = {name: value for name, value in environment.items() if name.startswith("MCCL_")}
+    if "MASTER_PORT" in environment:
+        variables["MASTER_PORT"] = environment["MASTER_PORT"]
+    return {name: _utf8(name, value) for name, value in variables.items()}
+
+
+def _resolve(overrides: MCCLConfig) -> dict[str, str]:
+    environment = _core.config_from_environment(_mccl_variables())
+    return _core.config_from_dict(environment, overrides._texts())
+
+
+def init(
+    config: MCCLConfig | Mapping[str, Any] | None = None,
+    /,
+    **settings: SettingValue | os.PathLike[str] | None,
+) -> None:
+    """Sets this process's settings over those of its environment, which stays as it is.
+
+    Call it before the first group is made: groups keep the settings that they were made with. A
+    second call replaces what the first one set.
+
+    Args:
+        config: A MCCLConfig, of which what was given counts, or a dictionary of settings.
+        **settings: Settings by name; they win over `config`. None means not given.
+
+    Raises:
+        ValueError: a setting here or in the environment is not valid; nothing has changed.
+        TypeError: `config` is neither.
+    """
+    global _overrides
+    if config is None:
+        config = MCCLConfig()
+    elif isinstance(config, Mapping):
+        config = MCCLConfig.from_dict(config)
+    elif not isinstance(config, MCCLConfig):
+        raise TypeError(
+            f"init: expected a MCCLConfig, a dictionary or keywords; found {type(config).__name__}"
+        )
+    keywords = {name: value for name, value in settings.items() if value is not None}
+    overrides = MCCLConfig(**{**config.given, **keywords})
+    _resolve(overrides)
+    _overrides = overrides
+
+
+def get_config() -> MCCLConfig:
+    """The settings that a group made now would have.
+
+    Defaults, the file of MCCL_CONFIG, the MCCL_* variables and init(), each over the one before.
+    """
+    return MCCLConfig._of_texts(resolved_settings())
+
+
+def resolved_settings() -> dict[str, str]:
+    """get_config() as text by name, for an extension module to hand to Config::set."""
+    return _resolve(_overrides)
+
+
+def settings_markdown() -> str:
+    """The README's table of settings."""
+    return _core.settings_markdown()

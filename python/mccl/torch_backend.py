@@ -1,0 +1,117 @@
+"""The backend "mccl" of torch.distributed, seen from Python."""
+
+from __future__ import annotations
+
+import atexit
+from datetime import timedelta
+import importlib
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+BACKEND = "mccl"
+
+#: In the order in which torch should think of them; it looks the group's backend up by device.
+DEVICES = ["cpu", "cuda", "mps"]
+
+#: How long the end of the process waits for callbacks of futures.
+_PATIENCE = timedelta(seconds=5)
+
+_shim: ModuleType | None = None
+
+
+def register() -> None:
+    """Makes "mccl" known to torch.distributed; doing so twice is harmless."""
+    from torch.distributed.distributed_c10d import Backend
+
+    if BACKEND.upper() not in Backend._plugins:
+        Backend.register_backend(BACKEND, create, extended_api=True, devices=DEVICES)
+
+
+def load() -> ModuleType:
+    """The compiled shim.
+
+    Raises:
+        ImportError: It is missing, or was built for another torch or Python. Said before the
+            library is loaded, since an incompatible one would crash instead.
+    """
+    global _shim
+    if _shim is None:
+        _require_matching_build()
+        _shim = importlib.import_module("mccl._torch")
+        os.register_at_fork(
+            before=_shim.before_fork,
+            after_in_parent=_shim.after_fork_in_parent,
+            after_in_child=_shim.after_fork_in_child,
+        )
+        atexit.register(_shut_down, os.getpid())
+    return _shim
+
+
+def create(options: Any, group_options: Any) -> Any:
+    """What torch calls to make a process group; see ``Backend.register_backend``."""
+    shim = load()
+    from . import config
+
+    if group_options is not None and not isinstance(group_options, shim.ProcessGroupMCCL.Options):
+        raise TypeError(
+            "pg_options of backend mccl must be mccl.torch_backend.Options() or None, not "
+            f"{type(group_options).__name__}"
+        )
+    settings = config.resolved_settings()
+    return shim.create(
+        store=options.store,
+        rank=options.group_rank,
+        size=options.group_size,
+        timeout=_timeout_of(options.timeout, settings),
+        name=options.group_id,
+        global_ranks=list(options.global_ranks_in_group),
+        settings=settings,
+    )
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("ProcessGroupMCCL", "Options"):
+        group = load().ProcessGroupMCCL
+        return group if name == "ProcessGroupMCCL" else group.Options
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _timeout_of(given: timedelta, settings: dict[str, str]) -> timedelta:
+    """torch's timeout, unless that is its default, which a setting of ours may replace."""
+    from torch.distributed.constants import default_pg_timeout
+
+    if given == default_pg_timeout and "timeout" in settings:
+        return timedelta(seconds=float(settings["timeout"]))
+    return given
+
+
+def _require_matching_build() -> None:
+    import torch
+
+    try:
+        from . import _torch_build as build
+    except ImportError:
+        raise ImportError(
+            "mccl was installed without its torch extension, since torch was not there; "
+            "reinstall it: pip install --no-build-isolation --force-reinstall --no-deps mccl"
+        ) from None
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if _minor(build.TORCH) != _minor(torch.__version__) or build.PYTHON != python:
+        raise ImportError(
+            f"mccl's torch extension was built for torch {build.TORCH} and Python {build.PYTHON}, "
+            f"but this is torch {torch.__version__} and Python {python}; rebuild it: "
+            "pip install --no-build-isolation --force-reinstall --no-deps mccl"
+        )
+
+
+def _minor(version: str) -> tuple[str, ...]:
+    return tuple(version.split(".")[:2])
+
+
+def _shut_down(process: int) -> None:
+    if _shim is not None and os.getpid() == process:
+        _shim.shutdown(patience=_PATIENCE)

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Installs the Debian packages of scripts/apt-packages.txt that are missing. Without root, names
+# them and the command that installs them, and fails.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+mapfile -t wanted < <(grep -vE '^\s*(#|$)' apt-packages.txt)
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+  echo "setup: this is not a Debian-like system, so no package was checked or installed." >&2
+  echo "setup: MCCL needs what these Debian packages hold: ${wanted[*]}" >&2
+  exit 0
+fi
+
+installed=$(dpkg-query -W -f='${db:Status-Status} ${binary:Package}\n' 2>/dev/null |
+  sed -n 's/^installed \([^:]*\).*/\1/p')
+mapfile -t missing < <(comm -23 <(printf '%s\n' "${wanted[@]}" | sort -u) <(sort -u <<<"$installed"))
+if [ "${#missing[@]}" -eq 0 ]; then
+  exit 0
+fi
+
+if [ "$(id -u)" -ne 0 ]; then
+  {
+    echo "setup: these packages are missing: ${missing[*]}"
+    echo "setup: install them, then run make again:"
+    echo
+    echo "  sudo apt-get update && sudo apt-get install --yes --no-install-recommends ${missing[*]}"
+    echo
+  } >&2
+  exit 1
+fi
+
+export DEBIAN_FRONTEND=noninteractive
+install=(apt-get install --yes --no-install-recommends "${missing[@]}")
+echo "setup: installing ${#missing[@]} packages: ${missing[*]}"
+# The package lists of a machine may be absent or stale; a simulation tells without changing any.
+if ! apt-get install --simulate --no-install-recommends "${missing[@]}" >/dev/null 2>&1; then
+  apt-get update
+fi
+"${install[@]}" || { apt-get update && "${install[@]}"; }

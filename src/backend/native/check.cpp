@@ -1,0 +1,88 @@
+#include "backend/native/check.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <limits>
+
+#include "mccl/error.h"
+
+namespace mccl::native {
+
+void check_memory(Collective call, const char* argument, const ConstBuffer& buffer) {
+  if (buffer.device.kind != DeviceKind::cpu) {
+    throw InvalidArgument(fmt::format(
+        "{}: {} lies on a device; this build moves host memory only: copy it to the CPU first",
+        name_of(call), argument));
+  }
+  if (!buffer.data && buffer.count > 0) {
+    throw InvalidArgument(
+        fmt::format("{}: {} is null but has {} elements", name_of(call), argument, buffer.count));
+  }
+  if (buffer.count > std::numeric_limits<std::ptrdiff_t>::max() / size_of(buffer.dtype)) {
+    throw InvalidArgument(fmt::format("{}: {} of {} {} elements is more than an address space",
+                                      name_of(call), argument, buffer.count,
+                                      name_of(buffer.dtype)));
+  }
+}
+
+void check_same_type(Collective call, const ConstBuffer& in, const ConstBuffer& out) {
+  if (in.dtype == out.dtype) return;
+  throw InvalidArgument(fmt::format("{}: input is {} but output is {}; they must be the same type",
+                                    name_of(call), name_of(in.dtype), name_of(out.dtype)));
+}
+
+void check_count(Collective call, const char* argument, std::size_t found, std::size_t expected) {
+  if (found == expected) return;
+  throw InvalidArgument(fmt::format("{}: {} has {} elements, {} were expected", name_of(call),
+                                    argument, found, expected));
+}
+
+void check_counts(Collective call, std::span<const std::size_t> counts, int size) {
+  if (counts.size() != static_cast<std::size_t>(size)) {
+    throw InvalidArgument(
+        fmt::format("{}: {} counts given for {} ranks", name_of(call), counts.size(), size));
+  }
+}
+
+void check_reduction(Collective call, DType dtype, const ReduceOp& op) {
+  if (static_cast<int>(op.kind) < kReduceKindCount && supports(dtype, op.kind)) return;
+  throw InvalidArgument(fmt::format("{}: {} is not defined for {}", name_of(call),
+                                    static_cast<int>(op.kind) < kReduceKindCount
+                                        ? name_of(op.kind)
+                                        : std::string_view("the operation"),
+                                    name_of(dtype)));
+}
+
+void check_root(Collective call, int root, int size) {
+  if (root >= 0 && root < size) return;
+  throw InvalidArgument(fmt::format("{}: root {} is not a rank of this group (0 to {})",
+                                    name_of(call), root, size - 1));
+}
+
+void check_peer(Collective call, int peer, int rank, int size, bool any_allowed) {
+  if (any_allowed && peer == -1) return;
+  if (peer == rank) {
+    throw InvalidArgument(
+        fmt::format("{}: rank {} cannot exchange messages with itself", name_of(call), rank));
+  }
+  if (peer < 0 || peer >= size) {
+    throw InvalidArgument(
+        fmt::format("{}: rank {} is not in this group (0 to {})", name_of(call), peer, size - 1));
+  }
+}
+
+bool check_overlap(Collective call, const ConstBuffer& in, const ConstBuffer& out,
+                   std::size_t in_offset, std::size_t out_offset) {
+  if (in.count == 0 || out.count == 0) return false;
+  const auto in_begin = reinterpret_cast<std::uintptr_t>(in.data);
+  const auto out_begin = reinterpret_cast<std::uintptr_t>(out.data);
+  const std::size_t element_bytes = size_of(in.dtype);
+  if (in_begin + in_offset * element_bytes == out_begin + out_offset * element_bytes) return true;
+  if (in_begin + in.bytes() <= out_begin || out_begin + out.bytes() <= in_begin) return false;
+  throw InvalidArgument(fmt::format(
+      "{}: input and output overlap; they must be apart, or in place as the call defines it",
+      name_of(call)));
+}
+
+}  // namespace mccl::native

@@ -1,0 +1,27 @@
+// What a call's arguments must fulfil. Each function throws InvalidArgument that names the call,
+// the argument, what was expected and what was found.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "mccl/buffer.h"
+#include "mccl/types.h"
+
+namespace mccl::native {
+
+/// Host memory, not null unless empty, and not too long for this machine.
+void check_memory(Collective call, const char* argument, const ConstBuffer& buffer);
+void check_same_type(Collective call, const ConstBuffer& in, const ConstBuffer& out);
+void check_count(Collective call, const char* argument, std::size_t found, std::size_t expected);
+void check_counts(Collective call, std::span<const std::size_t> counts, int size);
+void check_reduction(Collective call, DType dtype, const ReduceOp& op);
+void check_root(Collective call, int root, int size);
+void check_peer(Collective call, int peer, int rank, int size, bool any_allowed);
+
+/// Whether a call is in place: whether element `in_offset` of `in` is element `out_offset` of
+/// `out`. Throws when the two overlap otherwise.
+bool check_overlap(Collective call, const ConstBuffer& in, const ConstBuffer& out,
+                   std::size_t in_offset, std::size_t out_offset);
+
+}  // namespace mccl::native

@@ -1,0 +1,79 @@
+#include "mccl/context.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "backend/native/group.h"
+#include "engine/engine.h"
+#include "mccl/error.h"
+
+namespace mccl {
+namespace {
+
+std::chrono::milliseconds milliseconds_of(double seconds) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::duration<double>(seconds));
+}
+
+class NativeContext final : public Context {
+ public:
+  explicit NativeContext(const ContextOptions& options)
+      : engine_(std::make_shared<engine::Engine>(engine::EngineOptions{
+            options.rank, options.size, options.store, options.config, options.metrics})) {
+    std::vector<int> everyone(static_cast<std::size_t>(options.size));
+    std::iota(everyone.begin(), everyone.end(), 0);
+    world_ = group("world", everyone, milliseconds_of(options.config.timeout));
+  }
+
+  ~NativeContext() override { engine_->shutdown(); }
+
+  int rank() const override { return engine_->rank(); }
+  int size() const override { return engine_->size(); }
+  const Config& config() const override { return engine_->config(); }
+  std::shared_ptr<Metrics> metrics() const override { return engine_->metrics(); }
+  std::shared_ptr<Group> world() override { return world_; }
+
+  std::shared_ptr<Group> group(const std::string& name, const std::vector<int>& members,
+                               std::chrono::milliseconds timeout) override {
+    return std::make_shared<native::NativeGroup>(engine_,
+                                                 engine_->make_group(name, members, timeout));
+  }
+
+  void shutdown() override { engine_->shutdown(); }
+  void abandon_after_fork() noexcept override { engine_->abandon_after_fork(); }
+
+ private:
+  const std::shared_ptr<engine::Engine> engine_;
+  std::shared_ptr<Group> world_;
+};
+
+}  // namespace
+
+std::shared_ptr<Context> Context::create(const ContextOptions& options) {
+  return std::make_shared<NativeContext>(options);
+}
+
+std::shared_ptr<Context> Context::from_environment() {
+  ContextOptions options;
+  options.config = Config::from_environment();
+  if (options.config.rank < 0 || options.config.world_size < 1) {
+    throw InvalidArgument(
+        "MCCL_RANK and MCCL_WORLD_SIZE are not both set: give every process its rank (from 0) and "
+        "the number of ranks, and MCCL_ROOT=host:port of rank 0 when there are several");
+  }
+  options.rank = options.config.rank;
+  options.size = options.config.world_size;
+  if (options.size > 1) {
+    if (options.config.root.empty()) {
+      throw InvalidArgument(fmt::format(
+          "MCCL_ROOT is not set: {} ranks meet at host:port of rank 0, any free port there",
+          options.size));
+    }
+    options.store = make_tcp_store(options.config.root, options.rank, options.config.job_key,
+                                   milliseconds_of(options.config.connect_timeout));
+  }
+  return create(options);
+}
+
+}  // namespace mccl

@@ -1,0 +1,329 @@
+#include "backend/native/group.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "backend/native/check.h"
+#include "mccl/error.h"
+
+namespace mccl::native {
+namespace {
+
+std::size_t sum(std::span<const std::size_t> counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+}
+
+std::size_t before(std::span<const std::size_t> counts, int rank) {
+  return sum(counts.first(static_cast<std::size_t>(rank)));
+}
+
+}  // namespace
+
+NativeGroup::NativeGroup(std::shared_ptr<engine::Engine> engine,
+                         std::shared_ptr<engine::GroupState> state)
+    : engine_(std::move(engine)), state_(std::move(state)) {}
+
+NativeGroup::~NativeGroup() { engine_->close_group(state_); }
+
+std::string NativeGroup::failure() const {
+  return state_->failed() ? state_->failure().reason : std::string();
+}
+
+std::vector<std::size_t> NativeGroup::equal_counts(std::size_t count) const {
+  return std::vector<std::size_t>(static_cast<std::size_t>(size()), count);
+}
+
+NativeGroup::OperationPtr NativeGroup::operation(Collective collective, DType dtype,
+                                                 const CallOptions& options) const {
+  auto operation = std::make_shared<engine::Operation>();
+  operation->call.collective = collective;
+  operation->call.dtype = dtype;
+  operation->group = state_;
+  operation->engine = engine_;
+  operation->caller_waits = options.caller_waits;
+  operation->input.dtype = operation->output.dtype = dtype;
+  const auto timeout = options.timeout.value_or(state_->timeout);
+  if (timeout.count() > 0 && timeout < std::chrono::hours(24 * 365)) {
+    operation->deadline = Clock::now() + timeout;
+  }
+  return operation;
+}
+
+Work NativeGroup::submit(OperationPtr operation) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!coalescing_.empty()) {
+      const auto found = coalescing_.find(std::this_thread::get_id());
+      if (found != coalescing_.end()) {
+        found->second.push_back(operation);
+        return Work(operation);
+      }
+    }
+  }
+  engine_->submit({&operation, 1});
+  return Work(operation);
+}
+
+void NativeGroup::begin_coalescing() {
+  std::lock_guard lock(mutex_);
+  if (!coalescing_.emplace(std::this_thread::get_id(), std::vector<OperationPtr>()).second) {
+    throw InvalidArgument("begin_coalescing: this thread has begun one already; end it first");
+  }
+}
+
+Work NativeGroup::end_coalescing() {
+  std::vector<OperationPtr> operations;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = coalescing_.find(std::this_thread::get_id());
+    if (found == coalescing_.end()) {
+      throw InvalidArgument("end_coalescing: this thread has not begun one");
+    }
+    operations = std::move(found->second);
+    coalescing_.erase(found);
+  }
+  if (operations.empty()) return {};
+  engine_->submit(operations);
+  return Work::all_of(std::vector<Work>(operations.begin(), operations.end()));
+}
+
+Work NativeGroup::all_reduce(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions& options) {
+  constexpr Collective call = Collective::all_reduce;
+  check_memory(call, "input", in);
+  check_memory(call, "output", out);
+  check_same_type(call, in, out);
+  check_count(call, "output", out.count, in.count);
+  check_reduction(call, in.dtype, op);
+  const OperationPtr work = operation(call, in.dtype, options);
+  work->call.kind = op.kind;
+  work->factor = op.factor;
+  work->call.count = in.count;
+  work->in_place = check_overlap(call, in, out, 0, 0);
+  work->input = in;
+  work->output = out;
+  return submit(work);
+}
+
+Work NativeGroup::broadcast(Buffer data, int root, const CallOptions& options) {
+  constexpr Collective call = Collective::broadcast;
+  check_memory(call, "data", data);
+  check_root(call, root, size());
+  const OperationPtr work = operation(call, data.dtype, options);
+  work->call.root = root;
+  work->call.count = data.count;
+  work->in_place = true;
+  work->input = data;
+  work->output = data;
+  return submit(work);
+}
+
+Work NativeGroup::reduce(ConstBuffer in, Buffer out, ReduceOp op, int root,
+                         const CallOptions& options) {
+  constexpr Collective call = Collective::reduce;
+  check_memory(call, "input", in);
+  check_root(call, root, size());
+  check_reduction(call, in.dtype, op);
+  const OperationPtr work = operation(call, in.dtype, options);
+  work->call.kind = op.kind;
+  work->factor = op.factor;
+  work->call.root = root;
+  work->call.count = in.count;
+  work->input = in;
+  if (root == rank()) {
+    check_memory(call, "output", out);
+    check_same_type(call, in, out);
+    check_count(call, "output", out.count, in.count);
+    work->in_place = check_overlap(call, in, out, 0, 0);
+    work->output = out;
+  }
+  return submit(work);
+}
+
+Work NativeGroup::all_gather(ConstBuffer in, Buffer out, const CallOptions& options) {
+  return all_gatherv(in, out, equal_counts(in.count), options);
+}
+
+Work NativeGroup::all_gatherv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts,
+                              const CallOptions& options) {
+  constexpr Collective call = Collective::all_gather;
+  check_memory(call, "input", in);
+  check_memory(call, "output", out);
+  check_same_type(call, in, out);
+  check_counts(call, counts, size());
+  check_count(call, "input", in.count, counts[static_cast<std::size_t>(rank())]);
+  check_count(call, "output", out.count, sum(counts));
+  const OperationPtr work = operation(call, in.dtype, options);
+  work->call.count = out.count;
+  work->counts.assign(counts.begin(), counts.end());
+  work->in_place = check_overlap(call, in, out, 0, before(counts, rank()));
+  work->input = in;
+  work->output = out;
+  return submit(work);
+}
+
+Work NativeGroup::gather(ConstBuffer in, Buffer out, int root, const CallOptions& options) {
+  return gatherv(in, out, equal_counts(in.count), root, options);
+}
+
+Work NativeGroup::gatherv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts, int root,
+                          const CallOptions& options) {
+  constexpr Collective call = Collective::gather;
+  check_memory(call, "input", in);
+  check_root(call, root, size());
+  check_counts(call, counts, size());
+  check_count(call, "input", in.count, counts[static_cast<std::size_t>(rank())]);
+  const OperationPtr work = operation(call, in.dtype, options);
+  work->call.root = root;
+  work->call.count = sum(counts);
+  work->counts.assign(counts.begin(), counts.end());
+  work->input = in;
+  if (root == rank()) {
+    check_memory(call, "output", out);
+    check_same_type(call, in, out);
+    check_count(call, "output", out.count, sum(counts));
+    work->in_place = check_overlap(call, in, out, 0, before(counts, rank()));
+    work->output = out;
+  }
+  return submit(work);
+}
+
+Work NativeGroup::scatter(ConstBuffer in, Buffer out, int root, const CallOptions& options) {
+  return scatterv(in, out, equal_counts(out.count), root, options);
+}
+
+Work NativeGroup::scatterv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts,
+                           int root, const CallOptions& options) {
+  constexpr Collective call = Collective::scatter;
+  check_memory(call, "output", out);
+  check_root(call, root, size());
+  check_counts(call, counts, size());
+  check_count(call, "output", out.count, counts[static_cast<std::size_t>(rank())]);
+  const OperationPtr work = operation(call, out.dtype, options);
+  work->call.root = root;
+  work->call.count = sum(counts);
+  work->counts.assign(counts.begin(), counts.end());
+  work->output = out;
+  if (root == rank()) {
+    check_memory(call, "input", in);
+    check_same_type(call, in, out);
+    check_count(call, "input", in.count, sum(counts));
+    work->in_place = check_overlap(call, in, out, before(counts, rank()), 0);
+    work->input = in;
+  }
+  return submit(work);
+}
+
+Work NativeGroup::reduce_scatter(ConstBuffer in, Buffer out, ReduceOp op,
+                                 const CallOptions& options) {
+  return reduce_scatterv(in, out, equal_counts(out.count), op, options);
+}
+
+Work NativeGroup::reduce_scatterv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts,
+                                  ReduceOp op, const CallOptions& options) {
+  constexpr Collective call = Collective::reduce_scatter;
+  check_memory(call, "input", in);
+  check_memory(call, "output", out);
+  check_same_type(call, in, out);
+  check_counts(call, counts, size());
+  check_count(call, "input", in.count, sum(counts));
+  check_count(call, "output", out.count, counts[static_cast<std::size_t>(rank())]);
+  check_reduction(call, in.dtype, op);
+  const OperationPtr work = operation(call, in.dtype, options);
+  work->call.kind = op.kind;
+  work->factor = op.factor;
+  work->call.count = in.count;
+  work->counts.assign(counts.begin(), counts.end());
+  work->in_place = check_overlap(call, in, out, before(counts, rank()), 0);
+  work->input = in;
+  work->output = out;
+  return submit(work);
+}
+
+Work NativeGroup::all_to_all(ConstBuffer in, Buffer out, const CallOptions& options) {
+  const std::size_t ranks = static_cast<std::size_t>(size());
+  if (in.count % ranks != 0) {
+    throw InvalidArgument(fmt::format(
+        "all_to_all: input has {} elements, which {} ranks do not divide; all_to_allv takes any",
+        in.count, ranks));
+  }
+  const std::vector<std::size_t> counts = equal_counts(in.count / ranks);
+  return all_to_allv(in, counts, out, counts, options);
+}
+
+Work NativeGroup::all_to_allv(ConstBuffer in, std::span<const std::size_t> in_counts, Buffer out,
+                              std::span<const std::size_t> out_counts, const CallOptions& options) {
+  constexpr Collective call = Collective::all_to_all;
+  check_memory(call, "input", in);
+  check_memory(call, "output", out);
+  check_same_type(call, in, out);
+  check_counts(call, in_counts, size());
+  check_counts(call, out_counts, size());
+  check_count(call, "input", in.count, sum(in_counts));
+  check_count(call, "output", out.count, sum(out_counts));
+  if (in.data == out.data && in.count > 0 && out.count > 0) {
+    throw InvalidArgument(
+        "all_to_all: input and output are the same memory; it has no in-place form");
+  }
+  check_overlap(call, in, out, 0, 0);
+  const OperationPtr work = operation(call, in.dtype, options);
+  work->counts.assign(in_counts.begin(), in_counts.end());
+  work->recv_counts.assign(out_counts.begin(), out_counts.end());
+  work->input = in;
+  work->output = out;
+  return submit(work);
+}
+
+Work NativeGroup::barrier(const CallOptions& options) {
+  return submit(operation(Collective::barrier, DType::u8, options));
+}
+
+Work NativeGroup::send(ConstBuffer data, int peer, std::uint32_t tag, const CallOptions& options) {
+  check_memory(Collective::send, "data", data);
+  check_peer(Collective::send, peer, rank(), size(), false);
+  const OperationPtr work = operation(Collective::send, data.dtype, options);
+  work->call.peer = peer;
+  work->call.tag = tag;
+  work->call.count = data.count;
+  work->input = data;
+  return submit(work);
+}
+
+Work NativeGroup::recv(Buffer data, int peer, std::uint32_t tag, const CallOptions& options) {
+  check_memory(Collective::recv, "data", data);
+  check_peer(Collective::recv, peer, rank(), size(), true);
+  const OperationPtr work = operation(Collective::recv, data.dtype, options);
+  work->call.peer = peer;
+  work->call.tag = tag;
+  work->call.count = data.count;
+  work->output = data;
+  return submit(work);
+}
+
+std::shared_ptr<Group> NativeGroup::split(int color, int key) {
+  int number = 0;
+  {
+    std::lock_guard lock(mutex_);
+    number = splits_++;
+  }
+  const std::int32_t mine[2] = {color, key};
+  std::vector<std::int32_t> all(2 * static_cast<std::size_t>(size()));
+  all_gather({mine, 2, DType::i32}, {all.data(), all.size(), DType::i32}, {.caller_waits = true})
+      .wait();
+  if (color < 0) return nullptr;
+  std::vector<int> chosen;
+  for (int i = 0; i < size(); ++i) {
+    if (all[2 * static_cast<std::size_t>(i)] == color) chosen.push_back(i);
+  }
+  std::stable_sort(chosen.begin(), chosen.end(), [&all](int a, int b) {
+    return all[2 * static_cast<std::size_t>(a) + 1] < all[2 * static_cast<std::size_t>(b) + 1];
+  });
+  for (int& member : chosen) member = state_->members[static_cast<std::size_t>(member)];
+  return std::make_shared<NativeGroup>(
+      engine_, engine_->make_group(fmt::format("{}/split {} color {}", name(), number, color),
+                                   std::move(chosen), state_->timeout));
+}
+
+}  // namespace mccl::native

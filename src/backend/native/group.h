@@ -1,0 +1,68 @@
+// The native backend: schedules over links.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/engine.h"
+#include "mccl/group.h"
+
+namespace mccl::native {
+
+/// Checks arguments and hands operations to the engine. Thread-safe.
+class NativeGroup final : public Group {
+ public:
+  NativeGroup(std::shared_ptr<engine::Engine> engine, std::shared_ptr<engine::GroupState> state);
+  ~NativeGroup() override;
+
+  int rank() const override { return state_->rank; }
+  int size() const override { return state_->size(); }
+  const std::string& name() const override { return state_->name; }
+
+  Work all_reduce(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions&) override;
+  Work broadcast(Buffer data, int root, const CallOptions&) override;
+  Work reduce(ConstBuffer in, Buffer out, ReduceOp op, int root, const CallOptions&) override;
+  Work all_gather(ConstBuffer in, Buffer out, const CallOptions&) override;
+  Work all_gatherv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts,
+                   const CallOptions&) override;
+  Work gather(ConstBuffer in, Buffer out, int root, const CallOptions&) override;
+  Work gatherv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts, int root,
+               const CallOptions&) override;
+  Work scatter(ConstBuffer in, Buffer out, int root, const CallOptions&) override;
+  Work scatterv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts, int root,
+                const CallOptions&) override;
+  Work reduce_scatter(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions&) override;
+  Work reduce_scatterv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts, ReduceOp op,
+                       const CallOptions&) override;
+  Work all_to_all(ConstBuffer in, Buffer out, const CallOptions&) override;
+  Work all_to_allv(ConstBuffer in, std::span<const std::size_t> in_counts, Buffer out,
+                   std::span<const std::size_t> out_counts, const CallOptions&) override;
+  Work barrier(const CallOptions&) override;
+  Work send(ConstBuffer data, int peer, std::uint32_t tag, const CallOptions&) override;
+  Work recv(Buffer data, int peer, std::uint32_t tag, const CallOptions&) override;
+
+  void begin_coalescing() override;
+  Work end_coalescing() override;
+  std::shared_ptr<Group> split(int color, int key) override;
+  void abort(const std::string& reason) override { engine_->abort(state_, reason); }
+  std::string failure() const override;
+
+ private:
+  using OperationPtr = std::shared_ptr<engine::Operation>;
+
+  OperationPtr operation(Collective collective, DType dtype, const CallOptions& options) const;
+  Work submit(OperationPtr operation);
+  std::vector<std::size_t> equal_counts(std::size_t count) const;
+
+  const std::shared_ptr<engine::Engine> engine_;
+  const std::shared_ptr<engine::GroupState> state_;
+  std::mutex mutex_;
+  std::map<std::thread::id, std::vector<OperationPtr>> coalescing_;  // guarded by mutex_
+  int splits_ = 0;                                                   // guarded by mutex_
+};
+
+}  // namespace mccl::native

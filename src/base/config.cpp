@@ -1,0 +1,196 @@
+#include "mccl/config.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <type_traits>
+
+#include "base/settings.h"
+#include "base/value_text.h"
+#include "mccl/error.h"
+
+#ifdef __APPLE__
+#include <crt_externs.h>
+#else
+extern char** environ;
+#endif
+
+namespace mccl {
+
+namespace {
+
+constexpr std::size_t kLongestText = 4096;
+constexpr std::size_t kLargestFile = std::size_t{1} << 20;
+
+bool in_range(const Setting& setting, double value) {
+  return value >= setting.minimum && value <= setting.maximum;
+}
+
+/// The word of a comma-separated list that `text` is, in the list's spelling.
+std::optional<std::string> word_of(std::string_view list, std::string_view text) {
+  while (!list.empty()) {
+    const std::string_view word = list.substr(0, list.find(", "));
+    if (equal_ignoring_case(word, text)) return std::string(word);
+    list.remove_prefix(std::min(list.size(), word.size() + 2));
+  }
+  return {};
+}
+
+// One overload per type of field; nothing when the text is no valid value.
+
+std::optional<std::string> parse(const Setting& setting, std::string_view text, std::string*) {
+  if (text.size() > kLongestText || has_control_characters(text)) return {};
+  if (setting.kind == SettingKind::choice) return word_of(setting.info.range, text);
+  return std::string(text);
+}
+
+std::optional<bool> parse(const Setting&, std::string_view text, bool*) {
+  return parse_boolean(text);
+}
+
+std::optional<double> parse(const Setting& setting, std::string_view text, double*) {
+  const std::optional<double> value = parse_number(text);
+  if (!value || !in_range(setting, *value)) return {};
+  return value;
+}
+
+std::optional<int> parse(const Setting& setting, std::string_view text, int*) {
+  const auto value = parse_integer(text);
+  if (!value || !in_range(setting, static_cast<double>(*value))) return {};
+  return static_cast<int>(*value);
+}
+
+std::optional<std::size_t> parse(const Setting& setting, std::string_view text, std::size_t*) {
+  if (setting.kind == SettingKind::bytes) {
+    const auto value = parse_bytes(text);
+    if (!value || !in_range(setting, static_cast<double>(*value))) return {};
+    return static_cast<std::size_t>(*value);
+  }
+  const auto value = parse_integer(text);
+  if (!value || !in_range(setting, static_cast<double>(*value))) return {};
+  return static_cast<std::size_t>(*value);
+}
+
+std::string_view wanted(const Setting& setting) {
+  switch (setting.kind) {
+    case SettingKind::text:
+      return "text without control characters, at most 4096 bytes";
+    case SettingKind::integer:
+      return "an integer";
+    case SettingKind::number:
+      return "a number";
+    case SettingKind::bytes:
+      return "bytes, as an integer or with a unit such as 256K or 4M";
+    case SettingKind::boolean:
+      return "true or false (1 or 0, yes or no, on or off)";
+    case SettingKind::choice:
+      return "one of";
+  }
+  return "";
+}
+
+[[noreturn]] void refuse(const Setting& setting, std::string_view text, std::string_view label) {
+  const bool self_explaining =
+      setting.kind == SettingKind::boolean || setting.kind == SettingKind::text;
+  const std::string_view separator = setting.kind == SettingKind::choice ? " " : ", ";
+  throw InvalidArgument(
+      fmt::format("{}: expected {}{}{}; found {}; correct it, or leave it out for the default {}",
+                  printable(label), wanted(setting), self_explaining ? "" : separator,
+                  self_explaining ? "" : setting.info.range,
+                  setting.info.secret ? "a value that is not shown" : in_quotes(text),
+                  setting.info.default_value.empty() ? "(none)" : setting.info.default_value));
+}
+
+std::string text_of_value(const std::string& value) { return value; }
+std::string text_of_value(bool value) { return value ? "true" : "false"; }
+template <typename Number>
+std::string text_of_value(Number value) {
+  return fmt::format("{}", value);
+}
+
+std::string read_file(const std::string& path) {
+  const auto refuse_file = [&](std::string_view reason) {
+    throw InvalidArgument(
+        fmt::format("{}: expected the path of a JSON file of settings, at most 1 MiB; found {}: {}",
+                    kConfigFileVariable, in_quotes(path), reason));
+  };
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) refuse_file(errno != 0 ? std::strerror(errno) : "cannot be opened");
+  std::string text(kLargestFile + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.bad()) refuse_file(errno != 0 ? std::strerror(errno) : "cannot be read");
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (text.size() > kLargestFile) refuse_file("it is larger");
+  return text;
+}
+
+int master_port_of(const std::map<std::string, std::string>& environment) {
+  const auto found = environment.find("MASTER_PORT");
+  if (found == environment.end()) return 0;
+  const auto port = parse_integer(found->second);
+  return port && *port > 0 && *port <= 65535 ? static_cast<int>(*port) : 0;
+}
+
+std::map<std::string, std::string> process_environment() {
+#ifdef __APPLE__
+  char** entries = *_NSGetEnviron();
+#else
+  char** entries = environ;
+#endif
+  std::map<std::string, std::string> result;
+  for (char** entry = entries; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals == std::string_view::npos) continue;
+    result.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return result;
+}
+
+}  // namespace
+
+void assign(Config& config, const Setting& setting, std::string_view text, std::string_view label) {
+  if (text == setting.info.default_value) {
+    const Config defaults;
+    std::visit([&](auto field) { config.*field = defaults.*field; }, setting.field);
+    return;
+  }
+  std::visit(
+      [&](auto field) {
+        using Value = std::remove_reference_t<decltype(config.*field)>;
+        auto value = parse(setting, text, static_cast<Value*>(nullptr));
+        if (!value) refuse(setting, text, label);
+        config.*field = *std::move(value);
+      },
+      setting.field);
+}
+
+std::string text_of(const Config& config, const Setting& setting) {
+  return std::visit([&](auto field) { return text_of_value(config.*field); }, setting.field);
+}
+
+Config Config::from_environment() { return from_environment(process_environment()); }
+
+Config Config::from_environment(const std::map<std::string, std::string>& environment) {
+  Config config;
+  config.master_port = master_port_of(environment);
+  const auto file = environment.find(std::string(kConfigFileVariable));
+  if (file != environment.end()) config.merge_json(read_file(file->second), file->second);
+  for (const auto& [variable, value] : environment) {
+    if (!variable.starts_with(kVariablePrefix) || variable == kConfigFileVariable) continue;
+    assign(config, find_setting(variable), value, variable);
+  }
+  return config;
+}
+
+void Config::set(std::string_view name, std::string_view value) {
+  assign(*this, find_setting(name), value, name);
+}
+
+std::string Config::get(std::string_view name) const { return text_of(*this, find_setting(name)); }
+
+}  // namespace mccl

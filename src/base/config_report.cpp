@@ -1,0 +1,96 @@
+// The settings as people and other ranks see them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "base/settings.h"
+#include "base/value_text.h"
+#include "mccl/config.h"
+
+namespace mccl {
+
+namespace {
+
+constexpr std::string_view kNotSet = "(not set)";
+
+bool is_default(const Config& config, const Setting& setting) {
+  return text_of(config, setting) == setting.info.default_value;
+}
+
+/// What an untouched setting is shown as: -1 stands for "not set" where the range says so.
+std::string shown_default(const SettingInfo& info) {
+  const bool stands_for_none = info.default_value.empty() || info.default_value == "-1";
+  return std::string(stands_for_none ? kNotSet : std::string_view(info.default_value));
+}
+
+std::string meaning_with_caveat(const Setting& setting) {
+  std::string text(setting.info.meaning);
+  if (!setting.info.no_effect_yet.empty())
+    text += fmt::format(". No effect yet: {}", setting.info.no_effect_yet);
+  for (const auto& [value, instead] : setting.substitutions)
+    text += fmt::format(". {}: {}", value, instead);
+  return text;
+}
+
+}  // namespace
+
+std::string shown_value(const Config& config, const Setting& setting) {
+  const std::string text = text_of(config, setting);
+  if (setting.info.secret) return std::string(text.empty() ? kNotSet : "(set)");
+  return text == setting.info.default_value ? shown_default(setting.info) : printable(text);
+}
+
+std::string agreement_of(const Config& config) {
+  std::string lines;
+  for (const Setting& setting : setting_table())
+    if (setting.info.must_agree)
+      lines += fmt::format("{}={}\n", setting.info.name, printable(text_of(config, setting)));
+  return lines;
+}
+
+std::string to_table(const Config& config) {
+  std::size_t name_width = 0;
+  for (const Setting& setting : setting_table())
+    name_width = std::max(name_width, setting.info.name.size());
+  std::string lines;
+  for (const Setting& setting : setting_table())
+    lines += fmt::format("{:<{}} = {} ({}; {})\n", setting.info.name, name_width,
+                         shown_value(config, setting), setting.info.variable, setting.info.meaning);
+  return lines;
+}
+
+std::vector<std::string> warnings_for(const Config& config) {
+  std::vector<std::string> warnings;
+  for (const Setting& setting : setting_table()) {
+    if (is_default(config, setting)) continue;
+    const std::string value = shown_value(config, setting);
+    for (const auto& [substituted, instead] : setting.substitutions)
+      if (value == substituted)
+        warnings.push_back(fmt::format("{}={}: {}", setting.info.name, value, instead));
+    if (!setting.info.no_effect_yet.empty())
+      warnings.push_back(fmt::format("{}={} has no effect yet: {}", setting.info.name, value,
+                                     setting.info.no_effect_yet));
+  }
+  return warnings;
+}
+
+std::string settings_markdown() {
+  std::string table =
+      "| Variable | Python field | Default | Values | Meaning |\n"
+      "|---|---|---|---|---|\n";
+  for (const Setting& setting : setting_table()) {
+    const SettingInfo& info = setting.info;
+    const std::string shown = shown_default(info);
+    table += fmt::format("| `{}` | `{}` | {} | {} | {} |\n", info.variable, info.name,
+                         shown == kNotSet ? shown : fmt::format("`{}`", shown), info.range,
+                         meaning_with_caveat(setting));
+  }
+  table += fmt::format(
+      "| `{}` | | {} | a path | JSON file of settings by their Python names, read before the "
+      "variables |\n",
+      kConfigFileVariable, kNotSet);
+  return table;
+}
+
+}  // namespace mccl

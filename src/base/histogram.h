@@ -1,0 +1,36 @@
+// Durations counted in bins whose bounds grow by a constant factor, so that the relative error of a
+// quantile is the same for microseconds and for minutes.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace mccl {
+
+/// Not thread-safe. add() and the memory are constant.
+class Histogram {
+ public:
+  /// Negative, infinite or NaN counts as the nearest end of what bins can tell apart.
+  void add(double seconds);
+
+  /// The smallest duration that at least `share` (0 to 1) of all do not exceed, within 2.3 % for
+  /// durations from 10 ns to 10,000 s; 0 when there are none.
+  double quantile(double share) const;
+
+  std::uint64_t count() const { return count_; }
+
+ private:
+  static constexpr double kSmallest = 1e-8;
+  static constexpr int kBinsPerDoubling = 16;
+  static constexpr std::size_t kBins = 640;  // 40 doublings: up to 1.1e4 s
+
+  static std::size_t bin_of(double seconds);
+
+  std::array<std::uint64_t, kBins> bins_ = {};
+  std::uint64_t count_ = 0;
+  double least_ = 0;
+  double most_ = 0;
+};
+
+}  // namespace mccl

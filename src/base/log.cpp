@@ -1,0 +1,64 @@
+#include "base/log.h"
+
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <array>
+#include <utility>
+
+#include "base/value_text.h"
+#include "mccl/error.h"
+
+namespace mccl {
+
+namespace {
+
+struct LevelName {
+  LogLevel level;
+  std::string_view name;
+  spdlog::level::level_enum sink_level;
+};
+
+constexpr std::array<LevelName, 7> kLevels = {{
+    {LogLevel::trace, "TRACE", spdlog::level::trace},
+    {LogLevel::debug, "DEBUG", spdlog::level::debug},
+    {LogLevel::info, "INFO", spdlog::level::info},
+    {LogLevel::warn, "WARN", spdlog::level::warn},
+    {LogLevel::error, "ERROR", spdlog::level::err},
+    {LogLevel::fatal, "FATAL", spdlog::level::critical},
+    {LogLevel::off, "OFF", spdlog::level::off},
+}};
+
+const LevelName& entry_of(LogLevel level) { return kLevels[static_cast<std::size_t>(level)]; }
+
+}  // namespace
+
+LogLevel log_level_of(std::string_view name) {
+  for (const LevelName& entry : kLevels)
+    if (equal_ignoring_case(entry.name, name)) return entry.level;
+  throw InvalidArgument(
+      fmt::format("log level: expected TRACE, DEBUG, INFO, WARN, ERROR, FATAL or OFF; found {}",
+                  in_quotes(name)));
+}
+
+Log::Log(int rank, LogLevel level) : level_(level) {
+  const std::string who = rank < 0 ? "mccl" : fmt::format("mccl rank {}", rank);
+  // Made by hand rather than by spdlog's factories, which would enter it in a process-wide
+  // registry: contexts come and go, and several may have the same rank.
+  logger_ =
+      std::make_shared<spdlog::logger>(who, std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  logger_->set_pattern("%Y-%m-%d %H:%M:%S.%e %v");
+  logger_->set_level(spdlog::level::trace);  // enabled() has decided already
+}
+
+void Log::write(LogLevel level, std::string_view text) const {
+  if (level == LogLevel::off || !enabled(level)) return;
+  const LevelName& entry = entry_of(level);
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    logger_->log(entry.sink_level, "{:<5} [{}] {}", entry.name, logger_->name(), line);
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+  }
+}
+
+}  // namespace mccl

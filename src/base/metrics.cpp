@@ -1,0 +1,153 @@
+#include "mccl/metrics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "base/histogram.h"
+
+namespace mccl {
+
+namespace {
+
+/// Smaller calls measure latency, not throughput.
+constexpr std::uint64_t kSmallestThroughputSample = 65536;
+
+double duration(double seconds) { return seconds > 0 && std::isfinite(seconds) ? seconds : 0; }
+
+std::string with_unit(std::uint64_t bytes) {
+  constexpr std::array<std::string_view, 7> kUnits = {"B",   "KiB", "MiB", "GiB",
+                                                      "TiB", "PiB", "EiB"};
+  std::size_t unit = 0;
+  auto value = static_cast<double>(bytes);
+  // 1023.95 would be shown as 1024.0.
+  for (; value >= 1023.95 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
+}
+
+}  // namespace
+
+/// Times are of calls that succeeded: one that ran into its timeout says nothing of the network.
+struct Metrics::State {
+  struct Counters {
+    std::uint64_t calls = 0;
+    std::uint64_t succeeded = 0;
+    std::uint64_t sent = 0;
+    std::uint64_t received = 0;
+    std::uint64_t refused_connections = 0;
+    double latency_s = 0;
+    double queue_wait_s = 0;
+    double execution_s = 0;
+    double network_s = 0;
+    double reduce_s = 0;
+    double sync_s = 0;
+    double peak_bits_per_s = 0;
+    Histogram latencies;
+  };
+
+  mutable std::mutex mutex;  // guards counters; held for a few additions
+  Counters counters;
+};
+
+Metrics::Metrics() : state_(std::make_unique<State>()) {}
+Metrics::~Metrics() = default;
+
+void Metrics::record(const CallSample& call) {
+  const double queue_wait = duration(call.queue_wait_s);
+  const double execution = duration(call.execution_s);
+  const double network = duration(call.network_s);
+  const double reduce = duration(call.reduce_s);
+  const double sync = std::max(0.0, execution - network - reduce);
+
+  const std::lock_guard lock(state_->mutex);
+  State::Counters& counters = state_->counters;
+  ++counters.calls;
+  counters.sent += call.bytes_sent;
+  counters.received += call.bytes_received;
+  if (call.failed) return;
+
+  ++counters.succeeded;
+  counters.queue_wait_s += queue_wait;
+  counters.execution_s += execution;
+  counters.network_s += network;
+  counters.reduce_s += reduce;
+  counters.sync_s += sync;
+  counters.latency_s += queue_wait + execution;
+  counters.latencies.add(queue_wait + execution);
+  if (call.payload_bytes >= kSmallestThroughputSample && execution > 0)
+    counters.peak_bits_per_s =
+        std::max(counters.peak_bits_per_s, 8 * static_cast<double>(call.payload_bytes) / execution);
+}
+
+void Metrics::record_refused_connection() {
+  const std::lock_guard lock(state_->mutex);
+  ++state_->counters.refused_connections;
+}
+
+MetricsSummary Metrics::summary() const {
+  State::Counters counters;
+  {
+    const std::lock_guard lock(state_->mutex);
+    counters = state_->counters;
+  }
+  const auto average_ms = [&](double sum_s) {
+    return counters.succeeded == 0 ? 0 : 1e3 * sum_s / static_cast<double>(counters.succeeded);
+  };
+  return {
+      .total_ops = counters.calls,
+      .total_bytes_sent = counters.sent,
+      .total_bytes_recv = counters.received,
+      .total_errors = counters.calls - counters.succeeded,
+      .refused_connections = counters.refused_connections,
+      .avg_latency_ms = average_ms(counters.latency_s),
+      .p50_latency_ms = 1e3 * counters.latencies.quantile(0.50),
+      .p99_latency_ms = 1e3 * counters.latencies.quantile(0.99),
+      .peak_throughput_gbps = counters.peak_bits_per_s / 1e9,
+      .avg_sync_ms = average_ms(counters.sync_s),
+      .avg_network_ms = average_ms(counters.network_s),
+      .avg_reduce_ms = average_ms(counters.reduce_s),
+      .avg_queue_wait_ms = average_ms(counters.queue_wait_s),
+      .avg_execution_ms = average_ms(counters.execution_s),
+  };
+}
+
+void Metrics::reset() {
+  const std::lock_guard lock(state_->mutex);
+  state_->counters = {};
+}
+
+std::string to_table(const MetricsSummary& summary) {
+  const auto ms = [](double value) { return fmt::format("{:.3f} ms", value); };
+  const std::vector<std::pair<std::string_view, std::string>> rows = {
+      {"calls", fmt::format("{}", summary.total_ops)},
+      {"errors", fmt::format("{}", summary.total_errors)},
+      {"refused connections", fmt::format("{}", summary.refused_connections)},
+      {"sent", with_unit(summary.total_bytes_sent)},
+      {"received", with_unit(summary.total_bytes_recv)},
+      {"latency, average", ms(summary.avg_latency_ms)},
+      {"latency, p50", ms(summary.p50_latency_ms)},
+      {"latency, p99", ms(summary.p99_latency_ms)},
+      {"queue wait, average", ms(summary.avg_queue_wait_ms)},
+      {"execution, average", ms(summary.avg_execution_ms)},
+      {"  network", ms(summary.avg_network_ms)},
+      {"  reduce", ms(summary.avg_reduce_ms)},
+      {"  sync", ms(summary.avg_sync_ms)},
+      {"peak throughput", fmt::format("{:.2f} Gbit/s", summary.peak_throughput_gbps)},
+  };
+  std::size_t name_width = 0, value_width = 0;
+  for (const auto& [name, value] : rows) {
+    name_width = std::max(name_width, name.size());
+    value_width = std::max(value_width, value.size());
+  }
+  std::string table;
+  for (const auto& [name, value] : rows)
+    table += fmt::format("{:<{}}  {:>{}}\n", name, name_width, value, value_width);
+  return table;
+}
+
+}  // namespace mccl

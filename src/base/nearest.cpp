@@ -1,0 +1,43 @@
+#include "base/nearest.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+namespace mccl {
+
+namespace {
+
+constexpr std::size_t kLongestCompared = 64;
+
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+}  // namespace
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  // Three rows of the usual matrix: a swap looks two rows back.
+  std::vector<std::size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
+  std::iota(above.begin(), above.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const bool same = lower(a[i - 1]) == lower(b[j - 1]);
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (same ? 0 : 1)});
+      const bool swapped = i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) &&
+                           lower(a[i - 2]) == lower(b[j - 1]);
+      if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+    before.swap(above);
+    above.swap(row);
+  }
+  return above[b.size()];
+}
+
+std::string_view nearest_of(std::string_view name, std::span<const std::string_view> candidates) {
+  const std::string_view compared = name.substr(0, kLongestCompared);
+  return *std::ranges::min_element(candidates, {}, [&](std::string_view candidate) {
+    return edit_distance(compared, candidate);
+  });
+}
+
+}  // namespace mccl

@@ -1,0 +1,295 @@
+#include "base/settings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "base/nearest.h"
+#include "base/value_text.h"
+#include "mccl/error.h"
+
+namespace mccl {
+
+namespace {
+
+constexpr double kKiB = 1024;
+constexpr double kGiB = kKiB * kKiB * kKiB;
+constexpr double kYear = 31536000;
+constexpr double kMaxRanks = 1 << 20;
+constexpr double kAboveZero = std::numeric_limits<double>::denorm_min();
+
+constexpr std::string_view kNoCodec = "every value is sent exact and whole";
+constexpr std::string_view kNoGpuKernels = "this build reduces on the CPU only";
+
+std::string_view type_name(SettingKind kind) {
+  switch (kind) {
+    case SettingKind::text:
+      return "text";
+    case SettingKind::integer:
+      return "integer";
+    case SettingKind::number:
+      return "number";
+    case SettingKind::bytes:
+      return "bytes";
+    case SettingKind::boolean:
+      return "boolean";
+    case SettingKind::choice:
+      return "choice";
+  }
+  return "text";
+}
+
+constexpr Substitution kMissingTransports[] = {
+    {"shm", "this build has no shm transport; tcp is used"},
+    {"rdma", "this build has no rdma transport; tcp is used"},
+};
+
+/// Setting, without what follows from the rest.
+struct Row {
+  std::string_view name = {};
+  std::string_view variable = {};
+  std::string_view range = {};
+  std::string_view meaning = {};
+  bool must_agree = false;
+  bool secret = false;
+  std::string_view no_effect_yet = {};
+  SettingKind kind = SettingKind::text;
+  SettingField field = {};
+  double minimum = 0;
+  double maximum = 0;
+  std::span<const Substitution> substitutions = {};
+};
+
+using enum SettingKind;
+
+constexpr Row kRows[] = {
+    {.name = "transport",
+     .variable = "MCCL_TRANSPORT",
+     .range = "auto, tcp, shm, rdma",
+     .meaning = "How bytes travel; each pair of ranks agrees on one",
+     .kind = choice,
+     .field = &Config::transport,
+     .substitutions = kMissingTransports},
+    {.name = "log_level",
+     .variable = "MCCL_LOG_LEVEL",
+     .range = "TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF",
+     .meaning = "Least severe lines that are logged; INFO shows every setting at start",
+     .kind = choice,
+     .field = &Config::log_level},
+    {.name = "listen_addr",
+     .variable = "MCCL_LISTEN_ADDR",
+     .range = "addresses or host names, comma-separated",
+     .meaning = "Where this rank listens; several addresses give several links per "
+                "pair; empty: found by routing",
+     .field = &Config::listen_addr},
+    {.name = "link_profile",
+     .variable = "MCCL_LINK_PROFILE",
+     .range = "ethernet, thunderbolt",
+     .meaning = "Kind of cable; thunderbolt gives larger socket buffers",
+     .kind = choice,
+     .field = &Config::link_profile},
+    {.name = "port_base",
+     .variable = "MCCL_PORT_BASE",
+     .range = "0 to 65535",
+     .meaning = "Rank r listens on port_base + r, which must not be MASTER_PORT; 0: any "
+                "free port",
+     .kind = integer,
+     .field = &Config::port_base,
+     .maximum = 65535},
+    {.name = "ifname",
+     .variable = "MCCL_IFNAME",
+     .range = "interface names, comma-separated",
+     .meaning = "Network interfaces to use; empty: all",
+     .field = &Config::ifname},
+    {.name = "chunk_bytes",
+     .variable = "MCCL_CHUNK_BYTES",
+     .range = "4K to 1G",
+     .meaning = "Largest message on the wire",
+     .must_agree = true,
+     .kind = bytes,
+     .field = &Config::chunk_bytes,
+     .minimum = 4 * kKiB,
+     .maximum = kGiB},
+    {.name = "small_msg_threshold",
+     .variable = "MCCL_SMALL_MSG_THRESHOLD",
+     .range = "0 to 1G",
+     .meaning = "Bytes below which all_reduce sends everything to everyone at once",
+     .must_agree = true,
+     .kind = bytes,
+     .field = &Config::small_msg_threshold,
+     .maximum = kGiB},
+    {.name = "transport_crc",
+     .variable = "MCCL_TRANSPORT_CRC",
+     .range = "true, false",
+     .meaning = "Check every message with a CRC-32C",
+     .must_agree = true,
+     .kind = boolean,
+     .field = &Config::transport_crc},
+    {.name = "fast_math",
+     .variable = "MCCL_FAST_MATH",
+     .range = "true, false",
+     .meaning = "GPU kernels may fuse multiply and add, and relax NaN; false: IEEE",
+     .no_effect_yet = kNoGpuKernels,
+     .kind = boolean,
+     .field = &Config::fast_math},
+    {.name = "gpu_threshold",
+     .variable = "MCCL_GPU_THRESHOLD",
+     .range = "0 to 1073741824",
+     .meaning = "Elements below which 16-bit floats are reduced on the CPU",
+     .no_effect_yet = kNoGpuKernels,
+     .kind = integer,
+     .field = &Config::gpu_threshold,
+     .maximum = kGiB},
+    {.name = "compression",
+     .variable = "MCCL_COMPRESSION",
+     .range = "none, fp16, topk",
+     .meaning = "Lossy codec for sums of floats",
+     .must_agree = true,
+     .no_effect_yet = kNoCodec,
+     .kind = choice,
+     .field = &Config::compression},
+    {.name = "topk_ratio",
+     .variable = "MCCL_TOPK_RATIO",
+     .range = "above 0, to 1",
+     .meaning = "Share of the elements that compression=topk sends",
+     .must_agree = true,
+     .no_effect_yet = kNoCodec,
+     .kind = number,
+     .field = &Config::topk_ratio,
+     .minimum = kAboveZero,
+     .maximum = 1},
+    {.name = "shader_path",
+     .variable = "MCCL_SHADER_PATH",
+     .range = "a path",
+     .meaning = "Metal shaders (.metal or .metallib); empty: those of the package",
+     .no_effect_yet = kNoGpuKernels,
+     .field = &Config::shader_path},
+    {.name = "algorithm",
+     .variable = "MCCL_ALGORITHM",
+     .range = "auto, direct, ring, ring_both, recursive_doubling, binomial_tree, chain, "
+              "pairwise, dissemination",
+     .meaning = "Algorithm for whatever it can do; auto: by predicted cost",
+     .must_agree = true,
+     .kind = choice,
+     .field = &Config::algorithm},
+    {.name = "socket_buffer_bytes",
+     .variable = "MCCL_SOCKET_BUFFER_BYTES",
+     .range = "4K to 1G, or 0",
+     .meaning = "Send and receive buffer of each TCP socket; 0: by link_profile",
+     .kind = bytes,
+     .field = &Config::socket_buffer_bytes,
+     .minimum = 4 * kKiB,
+     .maximum = kGiB},
+    {.name = "timeout",
+     .variable = "MCCL_TIMEOUT",
+     .range = "0.001 to 31536000",
+     .meaning = "Seconds that a call may last, unless it says otherwise",
+     .kind = number,
+     .field = &Config::timeout,
+     .minimum = 0.001,
+     .maximum = kYear},
+    {.name = "connect_timeout",
+     .variable = "MCCL_CONNECT_TIMEOUT",
+     .range = "0.001 to 31536000",
+     .meaning = "Seconds to meet the other ranks",
+     .kind = number,
+     .field = &Config::connect_timeout,
+     .minimum = 0.001,
+     .maximum = kYear},
+    {.name = "spin_us",
+     .variable = "MCCL_SPIN_US",
+     .range = "0 to 1000000",
+     .meaning = "Microseconds to look for data before sleeping",
+     .kind = integer,
+     .field = &Config::spin_us,
+     .maximum = 1e6},
+    {.name = "job_key",
+     .variable = "MCCL_JOB_KEY",
+     .range = "any text",
+     .meaning = "Secret that the ranks of a job share; who lacks it cannot join",
+     .secret = true,
+     .field = &Config::job_key},
+    {.name = "rank",
+     .variable = "MCCL_RANK",
+     .range = "0 to 1048575, or -1 for not set",
+     .meaning = "This process's rank, where no framework gives one",
+     .kind = integer,
+     .field = &Config::rank,
+     .maximum = kMaxRanks - 1},
+    {.name = "world_size",
+     .variable = "MCCL_WORLD_SIZE",
+     .range = "1 to 1048576, or -1 for not set",
+     .meaning = "Number of ranks, where no framework gives one",
+     .kind = integer,
+     .field = &Config::world_size,
+     .minimum = 1,
+     .maximum = kMaxRanks},
+    {.name = "root",
+     .variable = "MCCL_ROOT",
+     .range = "host:port",
+     .meaning = "Where rank 0 serves the store at which ranks meet, where no framework "
+                "gives one",
+     .field = &Config::root},
+};
+
+Setting setting_of(const Row& row) {
+  Setting setting;
+  setting.info.name = row.name;
+  setting.info.variable = row.variable;
+  setting.info.type = type_name(row.kind);
+  setting.info.range = row.range;
+  setting.info.meaning = row.meaning;
+  setting.info.must_agree = row.must_agree;
+  setting.info.secret = row.secret;
+  setting.info.no_effect_yet = row.no_effect_yet;
+  setting.kind = row.kind;
+  setting.field = row.field;
+  setting.minimum = row.minimum;
+  setting.maximum = row.maximum;
+  setting.substitutions = row.substitutions;
+  setting.info.default_value = text_of(Config{}, setting);
+  return setting;
+}
+
+}  // namespace
+
+std::span<const Setting> setting_table() {
+  static const std::vector<Setting> table = [] {
+    std::vector<Setting> result;
+    for (const Row& row : kRows) result.push_back(setting_of(row));
+    return result;
+  }();
+  return table;
+}
+
+std::span<const SettingInfo> settings() {
+  static const std::vector<SettingInfo> infos = [] {
+    std::vector<SettingInfo> result;
+    for (const Setting& setting : setting_table()) result.push_back(setting.info);
+    return result;
+  }();
+  return infos;
+}
+
+const Setting& find_setting(std::string_view name) {
+  const std::span<const Setting> table = setting_table();
+  const auto found = std::ranges::find_if(table, [&](const Setting& setting) {
+    return setting.info.name == name || setting.info.variable == name;
+  });
+  if (found != table.end()) return *found;
+
+  if (name == kConfigFileVariable)
+    throw InvalidArgument(fmt::format(
+        "{} names a file of settings and is read from the environment only", kConfigFileVariable));
+  const bool is_variable = name.starts_with(kVariablePrefix);
+  std::vector<std::string_view> candidates;
+  if (is_variable) candidates.push_back(kConfigFileVariable);
+  for (const Setting& setting : table)
+    candidates.push_back(is_variable ? setting.info.variable : setting.info.name);
+  throw InvalidArgument(fmt::format("{} is not a setting; did you mean {}?", printable(name),
+                                    nearest_of(name, candidates)));
+}
+
+}  // namespace mccl

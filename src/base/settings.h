@@ -1,0 +1,55 @@
+// The table of settings with what the library needs to know of each beyond SettingInfo.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "mccl/config.h"
+
+namespace mccl {
+
+/// `bytes` is an integer that may be written with a unit; `choice` is one of the words in `range`.
+enum class SettingKind { text, integer, number, bytes, boolean, choice };
+
+using SettingField = std::variant<std::string Config::*, int Config::*, std::size_t Config::*,
+                                  double Config::*, bool Config::*>;
+
+/// A value that is understood but does something else than it says.
+struct Substitution {
+  std::string_view value;
+  std::string_view instead;
+};
+
+struct Setting {
+  SettingInfo info = {};
+  SettingKind kind = SettingKind::text;
+  SettingField field = {};
+  /// For integer, number and bytes. The default is always valid, also outside these.
+  double minimum = 0;
+  double maximum = 0;
+  std::span<const Substitution> substitutions = {};
+};
+
+/// Names the JSON file of settings; a variable of the environment, but no field of Config.
+inline constexpr std::string_view kConfigFileVariable = "MCCL_CONFIG";
+inline constexpr std::string_view kVariablePrefix = "MCCL_";
+
+std::span<const Setting> setting_table();
+
+/// By name or variable. Throws InvalidArgument with the nearest name.
+const Setting& find_setting(std::string_view name);
+
+/// Checks `text` and stores it. `label` is what the message calls the setting, such as the variable
+/// or the file and key it came from. Throws InvalidArgument.
+void assign(Config& config, const Setting& setting, std::string_view text, std::string_view label);
+
+/// The value as text that `assign` understands.
+std::string text_of(const Config& config, const Setting& setting);
+
+/// What a person may be shown: escaped and cut to a line; "(set)" or "(not set)" for a secret.
+std::string shown_value(const Config& config, const Setting& setting);
+
+}  // namespace mccl

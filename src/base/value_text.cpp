@@ -1,0 +1,117 @@
+#include "base/value_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <locale>
+#include <sstream>
+#include <utility>
+
+namespace mccl {
+
+namespace {
+
+constexpr std::size_t kLongestShown = 120;
+
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+bool is_control(char c) {
+  const auto byte = static_cast<unsigned char>(c);
+  return byte < 0x20 || byte == 0x7f;
+}
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r\n";
+  const std::size_t begin = text.find_first_not_of(kBlanks);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
+}
+
+template <typename Integer>
+std::optional<Integer> whole_integer(std::string_view text) {
+  Integer value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc{} || stop != end) return {};
+  return value;
+}
+
+/// The power of two that a unit stands for.
+std::optional<int> unit_shift(std::string_view unit) {
+  constexpr std::array<std::pair<std::string_view, int>, 7> kUnits = {
+      {{"", 0}, {"k", 10}, {"kib", 10}, {"m", 20}, {"mib", 20}, {"g", 30}, {"gib", 30}}};
+  for (const auto& [name, shift] : kUnits)
+    if (equal_ignoring_case(unit, name)) return shift;
+  return {};
+}
+
+}  // namespace
+
+std::optional<std::int64_t> parse_integer(std::string_view text) {
+  return whole_integer<std::int64_t>(trimmed(text));
+}
+
+std::optional<double> parse_number(std::string_view text) {
+  text = trimmed(text);
+  if (text.empty() || text.find_first_not_of("0123456789+-.eE") != std::string_view::npos)
+    return {};
+  // std::from_chars has no floating-point form in every standard library this builds with.
+  std::istringstream in{std::string(text)};
+  in.imbue(std::locale::classic());
+  double value = 0;
+  in >> value;
+  if (in.fail() || in.peek() != std::istringstream::traits_type::eof() || !std::isfinite(value))
+    return {};
+  return value;
+}
+
+std::optional<std::uint64_t> parse_bytes(std::string_view text) {
+  text = trimmed(text);
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  const auto value = whole_integer<std::uint64_t>(text.substr(0, digits));
+  const auto shift = unit_shift(trimmed(text.substr(digits)));
+  if (!value || !shift || *value > std::numeric_limits<std::uint64_t>::max() >> *shift) return {};
+  return *value << *shift;
+}
+
+std::optional<bool> parse_boolean(std::string_view text) {
+  text = trimmed(text);
+  for (const std::string_view word : {"1", "true", "yes", "on"})
+    if (equal_ignoring_case(text, word)) return true;
+  for (const std::string_view word : {"0", "false", "no", "off"})
+    if (equal_ignoring_case(text, word)) return false;
+  return {};
+}
+
+bool equal_ignoring_case(std::string_view a, std::string_view b) {
+  return std::ranges::equal(a, b, {}, lower, lower);
+}
+
+bool has_control_characters(std::string_view text) { return std::ranges::any_of(text, is_control); }
+
+std::string printable(std::string_view text) {
+  std::string result;
+  for (const char c : text.substr(0, kLongestShown)) {
+    if (is_control(c))
+      fmt::format_to(std::back_inserter(result), "\\x{:02x}", static_cast<unsigned char>(c));
+    else
+      result += c;
+  }
+  if (text.size() > kLongestShown) {
+    // A cut through a character of several bytes would leave text that is not UTF-8.
+    while (!result.empty() && (static_cast<unsigned char>(result.back()) & 0xc0) == 0x80)
+      result.pop_back();
+    if (!result.empty() && static_cast<unsigned char>(result.back()) >= 0xc0) result.pop_back();
+    result += "...";
+  }
+  return result;
+}
+
+std::string in_quotes(std::string_view text) { return '"' + printable(text) + '"'; }
+
+}  // namespace mccl

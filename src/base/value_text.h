@@ -1,0 +1,29 @@
+// Values as people write them, and text as people may be shown it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace mccl {
+
+/// Each gives nothing unless all of `text` is one value; blanks around it are allowed.
+std::optional<std::int64_t> parse_integer(std::string_view text);
+/// Decimal, with or without exponent, whatever the locale; never infinite or NaN.
+std::optional<double> parse_number(std::string_view text);
+/// An integer, or one with a unit of 1024: "4M", "4MiB", "256k".
+std::optional<std::uint64_t> parse_bytes(std::string_view text);
+/// 0, 1, true, false, yes, no, on, off, in any case.
+std::optional<bool> parse_boolean(std::string_view text);
+
+bool equal_ignoring_case(std::string_view a, std::string_view b);
+
+bool has_control_characters(std::string_view text);
+
+/// Control characters as \xNN, and no more than fits a line.
+std::string printable(std::string_view text);
+/// The same in double quotes.
+std::string in_quotes(std::string_view text);
+
+}  // namespace mccl

@@ -1,0 +1,37 @@
+// What one rank asked for: enough to tell whether two ranks mean the same call, and to name it in a
+// message.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "mccl/types.h"
+
+namespace mccl::engine {
+
+struct Call {
+  Collective collective = Collective::barrier;
+  DType dtype = DType::u8;
+  ReduceKind kind = ReduceKind::sum;
+  /// Root of a rooted collective, else -1.
+  std::int32_t root = -1;
+  /// Elements, in a measure that all ranks share: of the buffer or of one part, of all parts for
+  /// uneven gathers and scatters, 0 for uneven all_to_all (whose messages are checked one by one).
+  std::uint64_t count = 0;
+  /// Collectives of a group count from 1; point to point is not counted.
+  std::uint64_t sequence = 0;
+  /// Point to point only.
+  std::int32_t peer = -1;
+  std::uint32_t tag = 0;
+
+  /// Whether two ranks' calls at the same place of the order belong together.
+  bool matches(const Call& other) const;
+};
+
+/// "all_reduce #12 (sum of 1000 f32)", "recv from rank 2 (tag 7, 1000 f32)".
+std::string describe(const Call& call);
+
+/// Whether the fields, read from a peer, are values of their types.
+bool valid_types(std::uint8_t collective, std::uint8_t dtype, std::uint8_t kind);
+
+}  // namespace mccl::engine

@@ -1,0 +1,278 @@
+#include "engine/engine.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "mccl/error.h"
+#include "rendezvous/job_key.h"
+
+namespace mccl::engine {
+namespace {
+
+using std::chrono::duration_cast;
+using std::chrono::milliseconds;
+
+schedule::Facts facts_of(const Config& config) {
+  schedule::Facts facts;
+  facts.chunk_bytes = config.chunk_bytes;
+  facts.small_bytes = config.small_msg_threshold;
+  for (int i = 0; i < schedule::kAlgorithmCount; ++i) {
+    const auto algorithm = static_cast<schedule::Algorithm>(i);
+    if (config.algorithm == schedule::name_of(algorithm)) facts.forced = algorithm;
+  }
+  return facts;
+}
+
+milliseconds seconds_to_ms(double seconds) {
+  return duration_cast<milliseconds>(std::chrono::duration<double>(seconds));
+}
+
+EngineOptions checked(EngineOptions options) {
+  if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
+    throw InvalidArgument(
+        fmt::format("rank {} of {} ranks: a rank is at least 0 and below the "
+                    "number of ranks",
+                    options.rank, options.size));
+  }
+  if (options.size > 1 && !options.store) {
+    throw InvalidArgument(fmt::format("{} ranks need a store to meet through", options.size));
+  }
+  if (!options.metrics) options.metrics = std::make_shared<Metrics>();
+  return options;
+}
+
+}  // namespace
+
+Engine::Engine(EngineOptions options)
+    : options_(checked(std::move(options))),
+      log_(options_.rank, log_level_of(options_.config.log_level)),
+      spin_limit_(options_.config.spin_us),
+      peers_(options_.size),
+      spin_(spin_limit_) {
+  if (log_.enabled(LogLevel::info)) {
+    log_.write(LogLevel::info, fmt::format("settings of rank {} of {}:\n{}", rank(), size(),
+                                           to_table(options_.config)));
+  }
+  for (const std::string& warning : warnings_for(options_.config)) log_.warn("{}", warning);
+  if (size() == 1) return;
+  meet();
+  thread_ = std::thread([this] { progress_loop(); });
+}
+
+Engine::~Engine() { shutdown(); }
+
+void Engine::meet() {
+  const Clock::time_point deadline = Clock::now() + seconds_to_ms(options_.config.connect_timeout);
+  mesh_ = std::make_unique<rendezvous::Mesh>(rendezvous::MeshOptions{
+      .rank = rank(),
+      .size = size(),
+      .config = options_.config,
+      .job_key = agree_on_key(),
+      .agreement = agreement_of(options_.config),
+      .log = log_,
+      .on_refused = [metrics = options_.metrics] { metrics->record_refused_connection(); },
+  });
+
+  Store& store = *options_.store;
+  const auto key = [](int rank) { return fmt::format("mccl/endpoint/{}", rank); };
+  store.set(key(rank()), rendezvous::serialise(mesh_->endpoint()));
+  std::vector<rendezvous::Endpoint> endpoints;
+  int local_ranks = 0;
+  for (int peer = 0; peer < size(); ++peer) {
+    const auto left =
+        std::max(milliseconds(1), duration_cast<milliseconds>(deadline - Clock::now()));
+    endpoints.push_back(rendezvous::parse_endpoint(store.get(key(peer), left)));
+    if (endpoints.back().host == mesh_->endpoint().host) ++local_ranks;
+  }
+  mesh_->set_endpoints(std::move(endpoints));
+  connect_control(deadline);
+  // More ranks than cores: whoever spins keeps another rank from the work it waits for.
+  if (local_ranks > static_cast<int>(std::thread::hardware_concurrency())) spin_ = {};
+}
+
+std::string Engine::agree_on_key() {
+  if (!options_.config.job_key.empty()) return options_.config.job_key;
+  constexpr const char* kKey = "mccl/job_key";
+  if (rank() == 0) options_.store->set(kKey, rendezvous::make_job_key());
+  return options_.store->get(kKey, seconds_to_ms(options_.config.connect_timeout));
+}
+
+/// The higher rank of a pair dials. It is so for every link.
+void Engine::connect_control(Clock::time_point deadline) {
+  for (int peer = 0; peer < rank(); ++peer) mesh_->dial(peer, {}, deadline);
+  int missing = size() - 1;
+  std::vector<rendezvous::MeshEvent> events;
+  while (missing > 0) {
+    mesh_->progress(events);
+    for (rendezvous::MeshEvent& event : events) {
+      if (!event.link) {
+        throw PeerError(fmt::format("rank {} cannot join the job: {}", rank(), event.reason));
+      }
+      if (event.key.purpose == rendezvous::Purpose::control) {
+        if (!peers_.connected(event.peer)) --missing;
+        peers_.connect(event.peer, std::move(event.link));
+      } else {
+        // A peer that has met everyone may already use its first group.
+        early_[event.key.group].links.push_back({event.peer, event.key, std::move(event.link)});
+      }
+    }
+    events.clear();
+    if (missing == 0) return;
+    if (Clock::now() >= deadline) {
+      std::string absent;
+      for (int peer = 0; peer < size(); ++peer) {
+        if (peer == rank() || peers_.connected(peer)) continue;
+        absent += (absent.empty() ? "" : ", ") + std::to_string(peer);
+      }
+      throw TimeoutError(fmt::format(
+          "rank {} waited {} s (MCCL_CONNECT_TIMEOUT) for rank {} to connect: is it running, and "
+          "may it reach port {} here (firewall)?",
+          rank(), options_.config.connect_timeout, absent, mesh_->endpoint().port));
+    }
+    watched_.clear();
+    mesh_->watch(watched_);
+    const auto left = std::min(deadline, mesh_->next_deadline()) - Clock::now();
+    const auto wait =
+        std::clamp(duration_cast<milliseconds>(left), milliseconds(1), milliseconds(100));
+    ::poll(watched_.data(), watched_.size(), static_cast<int>(wait.count()));
+  }
+}
+
+std::shared_ptr<GroupState> Engine::make_group(const std::string& name, std::vector<int> members,
+                                               milliseconds timeout) {
+  for (const int member : members) {
+    if (member < 0 || member >= size() || std::count(members.begin(), members.end(), member) != 1) {
+      throw InvalidArgument(
+          fmt::format("group '{}': rank {} is listed, but members are distinct ranks from 0 to {}",
+                      name, member, size() - 1));
+    }
+  }
+  if (std::find(members.begin(), members.end(), rank()) == members.end()) {
+    throw InvalidArgument(
+        fmt::format("group '{}': this rank, {}, is not among its members", name, rank()));
+  }
+  std::weak_ptr<Engine> self = weak_from_this();
+  const auto slot = std::make_shared<GroupState*>(nullptr);
+  auto group = std::make_shared<GroupState>(
+      name, std::move(members), rank(), timeout, facts_of(options_.config),
+      options_.config.transport_crc, [this, slot](rendezvous::Purpose purpose, int member) {
+        request_links(**slot, purpose, member);
+      });
+  *slot = group.get();
+  {
+    std::lock_guard lock(inbox_mutex_);
+    if (!group_names_.insert(name).second) {
+      throw InvalidArgument(fmt::format("a group named '{}' exists on rank {}", name, rank()));
+    }
+    inbox_.created.push_back(group);
+    inbox_waiting_.store(true, std::memory_order_release);
+  }
+  return group;
+}
+
+void Engine::close_group(const std::shared_ptr<GroupState>& group) {
+  {
+    std::lock_guard lock(inbox_mutex_);
+    group_names_.erase(group->name);
+    inbox_.closed.push_back(group);
+    inbox_waiting_.store(true, std::memory_order_release);
+  }
+  wake();
+}
+
+void Engine::submit(std::span<const std::shared_ptr<Operation>> operations) {
+  if (abandoned_) {
+    throw InvalidArgument(
+        "this process is the child of a fork: it cannot use its parent's groups; make its own");
+  }
+  const Clock::time_point now = Clock::now();
+  bool somebody_else_must_drive = false;
+  {
+    std::lock_guard lock(inbox_mutex_);
+    for (const std::shared_ptr<Operation>& operation : operations) {
+      operation->submitted = now;
+      const bool point_to_point = operation->call.collective == Collective::send ||
+                                  operation->call.collective == Collective::recv;
+      if (!point_to_point) operation->call.sequence = ++operation->group->sequence;
+      inbox_.submitted.push_back(operation);
+      somebody_else_must_drive |= !operation->caller_waits;
+    }
+    inbox_waiting_.store(true, std::memory_order_release);
+  }
+  if (size() == 1) {
+    std::unique_lock lock(progress_mutex_);
+    drive(lock, nullptr, Clock::time_point::max());
+  } else if (somebody_else_must_drive) {
+    wake();
+  }
+}
+
+void Engine::abort(const std::shared_ptr<GroupState>& group, const std::string& reason) {
+  group->fail({FailureKind::aborted, fmt::format("rank {} aborted it: {}", group->rank, reason)});
+  {
+    std::lock_guard lock(inbox_mutex_);
+    inbox_.aborted.push_back(group);
+    inbox_waiting_.store(true, std::memory_order_release);
+  }
+  wake();
+}
+
+void Engine::help(detail::WorkState& work, Clock::time_point deadline) {
+  while (!work.done() && Clock::now() < deadline) {
+    std::unique_lock lock(progress_mutex_, std::try_to_lock);
+    if (!lock) {
+      // The driver may be about to go to sleep without having seen this call.
+      wake();
+      work.sleep_until_done(deadline);
+      return;
+    }
+    drive(lock, &work, deadline);
+    const bool others_wait = lock && (!active_.empty() || inbox_waiting_);
+    if (lock) lock.unlock();
+    if (others_wait) wake();
+  }
+}
+
+void Engine::shutdown() {
+  if (abandoned_ || stopping_.exchange(true)) return;
+  wake();
+  if (thread_.joinable()) thread_.join();
+  std::unique_lock lock(progress_mutex_);
+  drain_inbox();
+  const std::map<std::uint64_t, std::shared_ptr<GroupState>> groups = std::move(groups_);
+  groups_.clear();
+  for (const auto& [id, group] : groups) {
+    group->fail({FailureKind::aborted, fmt::format("rank {} has shut down", group->rank)});
+    group->failure_announced = true;  // the goodbye says it
+    settle_failure(*group);
+  }
+  active_.clear();
+  peers_.leave();
+  mesh_.reset();
+  early_.clear();
+  run_deferred(lock);
+}
+
+void Engine::abandon_after_fork() noexcept {
+  abandoned_ = true;
+  try {
+    if (mesh_) mesh_->abandon();
+    watched_.clear();
+    peers_.watch(watched_);
+    for (const auto& [id, group] : groups_) {
+      group->channels.for_each_lane([this](Lane& lane) {
+        watched_.push_back({lane.link().descriptor(), 0, 0});
+      });
+    }
+    for (const pollfd& descriptor : watched_) ::close(descriptor.fd);
+    wake_pipe_.abandon();
+    // Nothing of it may be destroyed here: its thread and its locks belong to the parent.
+    static_cast<void>(new std::shared_ptr<Engine>(shared_from_this()));
+  } catch (...) {
+    return;  // out of memory in a child: its descriptors close when it ends
+  }
+}
+
+}  // namespace mccl::engine

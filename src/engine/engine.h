@@ -1,0 +1,171 @@
+// Executes calls on links: one per process and job.
+//
+// Threads and locks, in the order in which they are taken:
+// - progress_mutex_: whoever holds it drives. It guards everything that moves bytes: the mesh, the
+//   control connections, the groups' channels, executors and messages. Normally the caller that
+//   waits for its own call holds it; the progress thread takes it when calls run that nobody waits
+//   for, and when something arrives while nobody drives. It sleeps without the lock.
+// - inbox_mutex_: what other threads hand to the driver. Held for a few instructions.
+// - a group's failure lock and a Work's lock: leaves.
+// Callbacks of a Work run without any lock. abort() takes only inbox_mutex_ and the group's failure
+// lock, which nobody holds while waiting.
+#pragma once
+
+#include <poll.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <span>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "engine/group_state.h"
+#include "engine/peers.h"
+#include "engine/wake_pipe.h"
+#include "mccl/config.h"
+#include "mccl/metrics.h"
+#include "mccl/store.h"
+#include "rendezvous/mesh.h"
+
+namespace mccl::engine {
+
+struct EngineOptions {
+  int rank = 0;
+  int size = 1;
+  std::shared_ptr<Store> store;
+  Config config;
+  std::shared_ptr<Metrics> metrics;
+};
+
+class Engine : public std::enable_shared_from_this<Engine> {
+ public:
+  /// Meets all other ranks. Throws InvalidArgument, TimeoutError, PeerError, MismatchError.
+  explicit Engine(EngineOptions options);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  int rank() const { return options_.rank; }
+  int size() const { return options_.size; }
+  const Config& config() const { return options_.config; }
+  const std::shared_ptr<Metrics>& metrics() const { return options_.metrics; }
+  const Log& log() const { return log_; }
+
+  /// Throws InvalidArgument when a living group has the name.
+  std::shared_ptr<GroupState> make_group(const std::string& name, std::vector<int> members,
+                                         std::chrono::milliseconds timeout);
+  /// No more calls come; those that are pending fail.
+  void close_group(const std::shared_ptr<GroupState>& group);
+
+  /// Queues calls of one group together, in order.
+  void submit(std::span<const std::shared_ptr<Operation>> operations);
+
+  /// Drives until `work` is done or `deadline` has passed, or waits while another thread drives.
+  void help(detail::WorkState& work, Clock::time_point deadline);
+
+  void abort(const std::shared_ptr<GroupState>& group, const std::string& reason);
+
+  /// Says goodbye, fails what is pending, ends the thread. The second time does nothing.
+  void shutdown();
+  void abandon_after_fork() noexcept;
+
+ private:
+  using Link = std::unique_ptr<transport::Link>;
+  /// (peer, group, purpose, rail) of a dial under way.
+  using DialKey = std::tuple<int, std::uint64_t, std::uint8_t, std::uint8_t>;
+
+  struct Inbox {
+    std::vector<std::shared_ptr<GroupState>> created;
+    std::vector<std::shared_ptr<Operation>> submitted;
+    std::vector<std::shared_ptr<GroupState>> aborted;
+    std::vector<std::shared_ptr<GroupState>> closed;
+  };
+  struct EarlyLink {
+    int peer;
+    rendezvous::LinkKey key;
+    Link link;
+  };
+  /// What arrived for a group that this rank has not made yet.
+  struct Early {
+    std::vector<EarlyLink> links;
+    std::vector<std::pair<int, Failure>> failures;
+  };
+
+  // engine.cpp: meeting the others.
+  void meet();
+  std::string agree_on_key();
+  void connect_control(Clock::time_point deadline);
+
+  // engine_progress.cpp: driving. All but progress_loop and wake under progress_mutex_.
+  void progress_loop();
+  void drive(std::unique_lock<std::mutex>& lock, const detail::WorkState* work,
+             Clock::time_point deadline);
+  bool step();
+  bool advance(GroupState& group);
+  bool drain_inbox();
+  void start(const std::shared_ptr<Operation>& operation);
+  void begin_next(GroupState& group);
+  void activate(const std::shared_ptr<GroupState>& group);
+  void finish(const std::shared_ptr<Operation>& operation, std::exception_ptr error);
+  bool run_deferred(std::unique_lock<std::mutex>& lock);
+  void prepare_sleep(Clock::time_point deadline);
+  void sleep();
+  void wake() { wake_pipe_.wake(); }
+
+  // engine_control.cpp: everything beside the data. Under progress_mutex_.
+  void housekeeping(Clock::time_point now);
+  void handle(int peer, const ControlMessage& message);
+  void answer_probe(int peer, GroupState& group, const Call& call);
+  void handle(rendezvous::MeshEvent& event);
+  void lose(int peer, const std::string& reason);
+  void request_links(GroupState& group, rendezvous::Purpose purpose, int member);
+  void dial(int peer, const rendezvous::LinkKey& key);
+  void adopt_early(GroupState& group);
+  void fail(GroupState& group, const Failure& failure);
+  void settle_failure(GroupState& group);
+  void watch_time(GroupState& group, Clock::time_point now);
+  std::string stuck_on(const GroupState& group) const;
+  GroupState* find_group(std::uint64_t id);
+
+  EngineOptions options_;
+  const Log log_;
+  const std::chrono::microseconds spin_limit_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> abandoned_{false};
+
+  std::mutex progress_mutex_;
+  // Guarded by progress_mutex_:
+  std::unique_ptr<rendezvous::Mesh> mesh_;  ///< Null when the job has one rank.
+  Peers peers_;
+  std::map<std::uint64_t, std::shared_ptr<GroupState>> groups_;
+  std::vector<std::shared_ptr<GroupState>> active_;
+  std::map<std::uint64_t, Early> early_;
+  std::set<DialKey> dialing_;
+  std::vector<std::pair<std::vector<Work::Callback>, std::exception_ptr>> deferred_;
+  std::chrono::microseconds spin_{0};
+  Clock::time_point next_housekeeping_;
+  // The sleeper's: written under progress_mutex_; the progress thread reads its own copy without.
+  std::vector<pollfd> watched_;
+  std::size_t control_end_ = 0;
+  int sleep_ms_ = -1;
+
+  std::mutex inbox_mutex_;
+  Inbox inbox_;                        // guarded by inbox_mutex_
+  std::set<std::string> group_names_;  // guarded by inbox_mutex_
+  std::atomic<bool> inbox_waiting_{false};
+
+  WakePipe wake_pipe_;
+  std::thread thread_;
+};
+
+}  // namespace mccl::engine

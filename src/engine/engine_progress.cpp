@@ -1,0 +1,256 @@
+// The driving half of Engine.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/engine.h"
+#include "kernels/reduce.h"
+#include "mccl/error.h"
+
+namespace mccl::engine {
+namespace {
+
+/// How long a sleep with calls pending may be: timeouts are noticed this late at most.
+constexpr std::chrono::milliseconds kLongestNap{20};
+
+schedule::Problem problem_of(const Operation& operation) {
+  schedule::Problem problem;
+  problem.collective = operation.call.collective;
+  problem.rank = operation.group->rank;
+  problem.size = operation.group->size();
+  problem.root = std::max(operation.call.root, 0);
+  problem.counts = operation.counts;
+  problem.recv_counts = operation.recv_counts;
+  if (operation.counts.empty()) problem.count = operation.call.count;
+  problem.in_place = operation.call.collective == Collective::broadcast || operation.in_place;
+  return problem;
+}
+
+void cpu_relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+void Engine::progress_loop() {
+  std::vector<pollfd> snapshot;
+  std::unique_lock lock(progress_mutex_);
+  while (!stopping_) {
+    drive(lock, nullptr, Clock::time_point::max());
+    if (!lock) lock.lock();
+    if (stopping_) break;
+    prepare_sleep(Clock::time_point::max());
+    snapshot = watched_;
+    const int timeout = sleep_ms_;
+    lock.unlock();
+    ::poll(snapshot.data(), snapshot.size(), timeout);
+    lock.lock();
+    wake_pipe_.drain();
+    next_housekeeping_ = {};
+  }
+}
+
+/// Until `work` is done, or without one until nothing moves any more. May return without the lock.
+void Engine::drive(std::unique_lock<std::mutex>& lock, const detail::WorkState* work,
+                   Clock::time_point deadline) {
+  Clock::time_point idle_since = Clock::now();
+  while (!stopping_) {
+    const bool moved = step();
+    if (!deferred_.empty() && !run_deferred(lock)) return;
+    if (work ? work->done() : active_.empty() && !inbox_waiting_) return;
+    const Clock::time_point now = Clock::now();
+    if (now >= deadline) return;
+    if (moved) {
+      idle_since = now;
+    } else if (now - idle_since < spin_) {
+      cpu_relax();
+    } else if (!work) {
+      return;
+    } else {
+      prepare_sleep(deadline);
+      sleep();
+    }
+  }
+}
+
+bool Engine::step() {
+  bool moved = inbox_waiting_.load(std::memory_order_acquire) && drain_inbox();
+  const Clock::time_point now = Clock::now();
+  if (now >= next_housekeeping_) housekeeping(now);
+  for (std::size_t i = 0; i < active_.size();) {
+    GroupState& group = *active_[i];
+    if (advance(group)) {
+      moved = true;
+      group.last_progress = now;
+    }
+    if (group.idle()) {
+      group.active = false;
+      active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(i));
+    } else {
+      ++i;
+    }
+  }
+  return moved;
+}
+
+bool Engine::advance(GroupState& group) {
+  if (group.failed()) {
+    settle_failure(group);
+    return true;
+  }
+  bool moved = false;
+  try {
+    while (!group.queue.empty()) {
+      if (!group.executor.running()) begin_next(group);
+      moved |= group.executor.advance();
+      if (!group.executor.finished()) break;
+      group.executor.end();
+      const std::shared_ptr<Operation> operation = std::move(group.queue.front());
+      group.queue.pop_front();
+      finish(operation, nullptr);
+      moved = true;
+    }
+  } catch (const Error& error) {
+    Failure failure = failure_of(error);
+    failure.reason = fmt::format("rank {} in {}: {}", group.rank,
+                                 describe(group.queue.front()->call), failure.reason);
+    fail(group, failure);
+    return true;
+  }
+  try {
+    Messages::Finished finished;
+    moved |= group.messages.advance(finished);
+    for (const std::shared_ptr<Operation>& operation : finished) finish(operation, nullptr);
+  } catch (const Error& error) {
+    Failure failure = failure_of(error);
+    failure.reason = fmt::format("rank {} in point to point: {}", group.rank, failure.reason);
+    fail(group, failure);
+    return true;
+  }
+  return moved;
+}
+
+void Engine::begin_next(GroupState& group) {
+  Operation& operation = *group.queue.front();
+  operation.started = Clock::now();
+  group.recorder.started(operation.call);
+  if (operation.call.kind == ReduceKind::premul_sum && operation.input.count > 0) {
+    operation.multiplied.resize(operation.input.bytes());
+    kernels::scale(operation.input.dtype, operation.input.data, operation.multiplied.data(),
+                   operation.input.count, operation.factor);
+    operation.input.data = operation.multiplied.data();
+    operation.in_place = false;
+  }
+  group.executor.begin(operation,
+                       group.plans.plan(problem_of(operation), size_of(operation.call.dtype)));
+}
+
+bool Engine::drain_inbox() {
+  Inbox inbox;
+  {
+    std::lock_guard lock(inbox_mutex_);
+    inbox = std::exchange(inbox_, {});
+    inbox_waiting_.store(false, std::memory_order_relaxed);
+  }
+  for (const std::shared_ptr<GroupState>& group : inbox.created) {
+    groups_[group->id] = group;
+    adopt_early(*group);
+  }
+  for (const std::shared_ptr<Operation>& operation : inbox.submitted) start(operation);
+  for (const std::shared_ptr<GroupState>& group : inbox.aborted) settle_failure(*group);
+  for (const std::shared_ptr<GroupState>& group : inbox.closed) {
+    group->fail({FailureKind::aborted, "the group was destroyed while calls were pending"});
+    group->failure_announced = true;  // the peers may still be using theirs
+    settle_failure(*group);
+    groups_.erase(group->id);
+  }
+  return true;
+}
+
+void Engine::start(const std::shared_ptr<Operation>& operation) {
+  GroupState& group = *operation->group;
+  if (stopping_ || group.failed()) {
+    const Failure failure = stopping_ && !group.failed()
+                                ? Failure{FailureKind::aborted, "this rank has shut down"}
+                                : group.failure();
+    finish(operation, exception_of(failure.kind, fmt::format("{} on rank {} cannot start: {}",
+                                                             describe(operation->call), group.rank,
+                                                             failure.reason)));
+    return;
+  }
+  activate(operation->group);
+  operation->started = operation->submitted;
+  try {
+    if (operation->call.collective == Collective::send) {
+      group.messages.post_send(operation);
+    } else if (operation->call.collective == Collective::recv) {
+      group.messages.post_receive(operation);
+    } else {
+      group.queue.push_back(operation);
+    }
+  } catch (const Error& error) {
+    fail(group, failure_of(error));
+    finish(operation, std::current_exception());
+  }
+}
+
+void Engine::activate(const std::shared_ptr<GroupState>& group) {
+  if (group->idle()) group->last_progress = group->next_probe = Clock::now();
+  if (group->active) return;
+  group->active = true;
+  active_.push_back(group);
+}
+
+void Engine::finish(const std::shared_ptr<Operation>& operation, std::exception_ptr error) {
+  options_.metrics->record(operation->sample(Clock::now(), error != nullptr));
+  std::vector<Work::Callback> callbacks = operation->finish(error);
+  if (!callbacks.empty()) deferred_.emplace_back(std::move(callbacks), error);
+}
+
+/// False when the lock could not be had again at once: another thread drives now.
+bool Engine::run_deferred(std::unique_lock<std::mutex>& lock) {
+  const auto deferred = std::exchange(deferred_, {});
+  lock.unlock();
+  for (const auto& [callbacks, error] : deferred) {
+    for (const Work::Callback& callback : callbacks) callback(error);
+  }
+  return lock.try_lock();
+}
+
+void Engine::prepare_sleep(Clock::time_point deadline) {
+  watched_.clear();
+  watched_.push_back({wake_pipe_.descriptor(), POLLIN, 0});
+  peers_.watch(watched_);
+  if (mesh_) mesh_->watch(watched_);
+  control_end_ = watched_.size();
+  for (const std::shared_ptr<GroupState>& group : active_) {
+    group->executor.watch(watched_);
+    group->messages.watch(watched_);
+  }
+  Clock::time_point until = deadline;
+  if (mesh_) until = std::min(until, mesh_->next_deadline());
+  const Clock::time_point now = Clock::now();
+  if (!active_.empty()) until = std::min(until, now + kLongestNap);
+  sleep_ms_ = -1;
+  if (until != Clock::time_point::max()) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - now).count();
+    sleep_ms_ = static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000));
+  }
+}
+
+/// The driver's sleep, with the lock: whoever else wants something wakes it through the pipe.
+void Engine::sleep() {
+  if (::poll(watched_.data(), watched_.size(), sleep_ms_) > 0) {
+    const bool beside_data =
+        std::any_of(watched_.begin(), watched_.begin() + static_cast<std::ptrdiff_t>(control_end_),
+                    [](const pollfd& descriptor) { return descriptor.revents != 0; });
+    if (beside_data) next_housekeeping_ = {};
+  }
+  wake_pipe_.drain();
+}
+
+}  // namespace mccl::engine

@@ -1,0 +1,263 @@
+#include "engine/executor.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "kernels/reduce.h"
+#include "mccl/error.h"
+
+namespace mccl::engine {
+namespace {
+
+using schedule::Region;
+using schedule::Space;
+using schedule::Step;
+using schedule::StepKind;
+
+/// avg and premul_sum add; the division and the factor have their own places.
+ReduceKind arithmetic(ReduceKind kind) {
+  return kind == ReduceKind::avg || kind == ReduceKind::premul_sum ? ReduceKind::sum : kind;
+}
+
+class ReduceTimer {
+ public:
+  explicit ReduceTimer(double& seconds) : seconds_(seconds), begin_(Clock::now()) {}
+  ~ReduceTimer() { seconds_ += seconds_between(begin_, Clock::now()); }
+  ReduceTimer(const ReduceTimer&) = delete;
+  ReduceTimer& operator=(const ReduceTimer&) = delete;
+
+ private:
+  double& seconds_;
+  const Clock::time_point begin_;
+};
+
+}  // namespace
+
+void Executor::begin(Operation& operation, std::shared_ptr<const Plan> plan) {
+  operation_ = &operation;
+  plan_ = std::move(plan);
+  element_bytes_ = size_of(operation.call.dtype);
+  const schedule::Schedule& schedule = plan_->schedule;
+  remaining_ = schedule.steps.size();
+  waits_ = schedule.waits;
+  received_.assign(schedule.steps.size(), 0);
+  local_ = plan_->first_local;
+  peers_.clear();
+  for (const PeerPlan& peer : plan_->peers) peers_.push_back({&peer});
+  const std::size_t scratch_bytes = schedule.scratch_count * element_bytes_;
+  if (scratch_.size() < scratch_bytes) scratch_.resize(scratch_bytes);
+}
+
+void Executor::end() {
+  operation_ = nullptr;
+  plan_.reset();
+  peers_.clear();
+}
+
+bool Executor::advance() {
+  bool moved = run_local_steps();
+  for (PeerProgress& peer : peers_) {
+    try {
+      if (peer.sent < peer.plan->sends.size() && connected(peer)) moved |= send_to(peer);
+      if (peer.received < peer.plan->receives.size() && connected(peer))
+        moved |= receive_from(peer);
+    } catch (const transport::LinkClosed& closed) {
+      throw PeerError(fmt::format("rank {} is gone: {}", peer.plan->peer,
+                                  peer.channel->lost.empty() ? closed.what() : peer.channel->lost));
+    }
+    moved |= run_local_steps();
+  }
+  return moved;
+}
+
+bool Executor::connected(PeerProgress& peer) {
+  if (!peer.channel || !peer.channel->connected()) {
+    peer.channel = &channels_.open(rendezvous::Purpose::collective, peer.plan->peer);
+  }
+  return peer.channel->connected();
+}
+
+bool Executor::may_send(const PeerProgress& peer) const {
+  return peer.next_send < peer.plan->sends.size() && waits_[peer.plan->sends[peer.next_send]] == 0;
+}
+
+bool Executor::send_to(PeerProgress& peer) {
+  const std::uint64_t before = operation_->traffic.bytes_sent;
+  for (const auto& lane : peer.channel->lanes) {
+    while (lane->sending() || may_send(peer)) {
+      if (!lane->sending()) {
+        const std::uint32_t step = peer.plan->sends[peer.next_send];
+        Frame frame;
+        frame.call = operation_->call;
+        frame.message = static_cast<std::uint32_t>(peer.next_send++);
+        lane->start(frame, bytes_of(plan_->schedule.steps[step].src), step);
+      }
+      if (!lane->push(operation_->traffic)) break;
+      ++peer.sent;
+      complete(static_cast<std::uint32_t>(lane->token()));
+    }
+  }
+  return operation_->traffic.bytes_sent != before;
+}
+
+bool Executor::receive_from(PeerProgress& peer) {
+  const std::uint64_t before = operation_->traffic.bytes_received;
+  for (const auto& lane : peer.channel->lanes) {
+    while (peer.received < peer.plan->receives.size()) {
+      const Frame* frame = lane->incoming(operation_->traffic);
+      if (!frame || frame->call.sequence > operation_->call.sequence) break;
+      if (!lane->accepted()) {
+        check(*frame, peer);
+        received_[peer.plan->receives[frame->message]] = 1;
+        lane->accept();
+      }
+      const std::uint32_t index = peer.plan->receives[frame->message];
+      if (waits_[index] != 0) break;
+      if (!receive_payload(*lane, plan_->schedule.steps[index])) break;
+      lane->finish_incoming();
+      ++peer.received;
+      complete(index);
+    }
+  }
+  return operation_->traffic.bytes_received != before;
+}
+
+void Executor::check(const Frame& frame, const PeerProgress& peer) {
+  if (frame.kind != FrameKind::collective || frame.call.sequence < operation_->call.sequence) {
+    throw CorruptionError(fmt::format("rank {} sent a message that has no place in {}",
+                                      peer.plan->peer, describe(operation_->call)));
+  }
+  if (!operation_->call.matches(frame.call)) {
+    throw MismatchError(fmt::format("rank {} calls {} where this rank calls {}", peer.plan->peer,
+                                    describe(frame.call), describe(operation_->call)));
+  }
+  const bool known = frame.message < peer.plan->receives.size();
+  const std::size_t expected =
+      known ? plan_->schedule.steps[peer.plan->receives[frame.message]].dst.count * element_bytes_
+            : 0;
+  if (!known || frame.payload_bytes != expected) {
+    throw MismatchError(fmt::format(
+        "rank {} sends {} bytes as message {} of {}, where this rank expects {}: the "
+        "ranks disagree about counts",
+        peer.plan->peer, frame.payload_bytes, frame.message, describe(operation_->call), expected));
+  }
+  if (received_[peer.plan->receives[frame.message]]) {
+    throw CorruptionError(fmt::format("rank {} sent message {} of {} twice", peer.plan->peer,
+                                      frame.message, describe(operation_->call)));
+  }
+}
+
+bool Executor::receive_payload(Lane& lane, const Step& step) {
+  const std::size_t total = step.dst.count * element_bytes_;
+  if (step.kind == StepKind::recv) {
+    return lane.read_payload({writable(step.dst), total}, operation_->traffic);
+  }
+  const ReduceKind kind = arithmetic(operation_->call.kind);
+  while (lane.payload_received() < total) {
+    const std::span<const std::byte> bytes = lane.peek_payload(element_bytes_, operation_->traffic);
+    if (bytes.empty()) return false;
+    const std::size_t at = lane.payload_received();
+    {
+      const ReduceTimer timer(operation_->reduce_s);
+      kernels::reduce(operation_->call.dtype, kind, readable(step.src) + at, bytes.data(),
+                      writable(step.dst) + at, bytes.size() / element_bytes_);
+    }
+    lane.consume_payload(bytes.size(), operation_->traffic);
+  }
+  return true;
+}
+
+bool Executor::run_local_steps() {
+  bool moved = false;
+  while (!local_.empty()) {
+    const std::uint32_t index = local_.back();
+    local_.pop_back();
+    run(plan_->schedule.steps[index]);
+    complete(index);
+    moved = true;
+  }
+  return moved;
+}
+
+void Executor::run(const Step& step) {
+  const ReduceTimer timer(operation_->reduce_s);
+  if (step.kind == StepKind::copy) {
+    std::memmove(writable(step.dst), readable(step.src), step.dst.count * element_bytes_);
+    return;
+  }
+  std::vector<const void*> operands(step.operands);
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    operands[i] = readable(step.src) + i * step.dst.count * element_bytes_;
+  }
+  const bool averages = step.completes && operation_->call.kind == ReduceKind::avg;
+  kernels::fold(operation_->call.dtype,
+                averages ? ReduceKind::avg : arithmetic(operation_->call.kind), operands,
+                writable(step.dst), step.dst.count);
+}
+
+void Executor::complete(std::uint32_t index) {
+  const schedule::Schedule& schedule = plan_->schedule;
+  const Step& step = schedule.steps[index];
+  if (step.completes && step.kind != StepKind::fold && operation_->call.kind == ReduceKind::avg) {
+    const ReduceTimer timer(operation_->reduce_s);
+    kernels::divide(operation_->call.dtype, writable(step.dst), step.dst.count, channels_.size());
+  }
+  --remaining_;
+  for (std::uint32_t i = schedule.successor_begin[index]; i < schedule.successor_begin[index + 1];
+       ++i) {
+    const std::uint32_t successor = schedule.successors[i];
+    if (--waits_[successor] != 0) continue;
+    const StepKind kind = schedule.steps[successor].kind;
+    if (kind == StepKind::copy || kind == StepKind::fold) local_.push_back(successor);
+  }
+}
+
+void Executor::watch(std::vector<pollfd>& descriptors) {
+  for (const PeerProgress& peer : peers_) {
+    if (!peer.channel || !peer.channel->connected()) continue;
+    for (const auto& lane : peer.channel->lanes) {
+      short events = 0;
+      if (lane->sending() || may_send(peer)) events |= POLLOUT;
+      // A lane whose message this rank is not ready for has nothing to be woken by.
+      const Frame* header = lane->header();
+      const bool stalled =
+          header && (!lane->accepted() || waits_[peer.plan->receives[header->message]] != 0);
+      if (peer.received < peer.plan->receives.size() && !stalled) events |= POLLIN;
+      if (events != 0) descriptors.push_back({lane->link().descriptor(), events, 0});
+    }
+  }
+}
+
+std::vector<int> Executor::waiting_for() const {
+  std::vector<int> ranks;
+  for (const PeerProgress& peer : peers_) {
+    if (peer.received < peer.plan->receives.size() || peer.sent < peer.plan->sends.size()) {
+      ranks.push_back(peer.plan->peer);
+    }
+  }
+  return ranks;
+}
+
+std::byte* Executor::writable(const Region& region) {
+  const std::size_t offset = region.offset * element_bytes_;
+  switch (region.space) {
+    case Space::scratch:
+      return scratch_.data() + offset;
+    case Space::output:
+      return static_cast<std::byte*>(operation_->output.data) + offset;
+    case Space::input:  // only in place, where the caller gave the same memory as output
+      return static_cast<std::byte*>(const_cast<void*>(operation_->input.data)) + offset;
+  }
+  return nullptr;
+}
+
+const std::byte* Executor::readable(const Region& region) const {
+  return const_cast<Executor*>(this)->writable(region);
+}
+
+std::span<const std::byte> Executor::bytes_of(const Region& region) const {
+  return {readable(region), region.count * element_bytes_};
+}
+
+}  // namespace mccl::engine

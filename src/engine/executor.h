@@ -1,0 +1,76 @@
+// Walks a Schedule over the lanes of a group: every step as soon as its data allow, all peers and
+// both directions at once.
+#pragma once
+
+#include <poll.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/channel.h"
+#include "engine/operation.h"
+#include "engine/plan.h"
+
+namespace mccl::engine {
+
+/// One collective at a time. Used under the engine's progress lock.
+class Executor {
+ public:
+  explicit Executor(Channels& channels) : channels_(channels) {}
+
+  /// The operation and the plan stay alive until it is finished or cancelled.
+  void begin(Operation& operation, std::shared_ptr<const Plan> plan);
+  bool running() const { return operation_ != nullptr; }
+  bool finished() const { return running() && remaining_ == 0; }
+  void end();
+
+  /// Does what can be done now without waiting; false if that was nothing. Throws MismatchError,
+  /// PeerError, CorruptionError.
+  bool advance();
+
+  /// Adds what to wait for before calling advance again.
+  void watch(std::vector<pollfd>& descriptors);
+
+  /// The peers that have not sent everything yet, for messages: "rank 2, rank 5".
+  std::vector<int> waiting_for() const;
+
+ private:
+  struct PeerProgress {
+    const PeerPlan* plan = nullptr;
+    Channel* channel = nullptr;
+    std::size_t next_send = 0;  // in plan->sends
+    std::size_t sent = 0;       // messages gone entirely
+    std::size_t received = 0;   // messages in entirely
+  };
+
+  /// Asks for the links when there are none; throws PeerError when there will be none.
+  bool connected(PeerProgress& peer);
+  bool send_to(PeerProgress& peer);
+  bool receive_from(PeerProgress& peer);
+  bool run_local_steps();
+  void check(const Frame& frame, const PeerProgress& peer);
+  bool receive_payload(Lane& lane, const schedule::Step& step);
+  void run(const schedule::Step& step);
+  void complete(std::uint32_t step);
+  bool may_send(const PeerProgress& peer) const;
+
+  std::byte* writable(const schedule::Region& region);
+  const std::byte* readable(const schedule::Region& region) const;
+  std::span<const std::byte> bytes_of(const schedule::Region& region) const;
+
+  Channels& channels_;
+  Operation* operation_ = nullptr;
+  std::shared_ptr<const Plan> plan_;
+  std::size_t element_bytes_ = 1;
+  std::size_t remaining_ = 0;
+  std::vector<std::uint32_t> waits_;
+  std::vector<std::uint8_t> received_;  // by step: this message has been taken
+  std::vector<PeerProgress> peers_;
+  std::vector<std::uint32_t> local_;  // copies and folds that may run
+  std::vector<std::byte> scratch_;
+};
+
+}  // namespace mccl::engine

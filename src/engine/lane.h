@@ -1,0 +1,74 @@
+// One link with the message that is on its way out and the one that is coming in.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "engine/frame.h"
+#include "transport/link.h"
+
+namespace mccl::engine {
+
+/// Bytes and seconds that one call spent on links; summed into the metrics.
+struct Traffic {
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;
+  double network_s = 0;
+};
+
+/// Used under the engine's progress lock. Throws LinkClosed and CorruptionError.
+class Lane {
+ public:
+  Lane(std::unique_ptr<transport::Link> link, std::size_t payload_limit, bool crc)
+      : link_(std::move(link)), payload_limit_(payload_limit), crc_(crc) {}
+
+  transport::Link& link() { return *link_; }
+
+  bool sending() const { return sending_; }
+  /// Begins a message. `token` names it to the caller; the payload is borrowed until push says
+  /// done.
+  void start(Frame frame, std::span<const std::byte> payload, std::uint64_t token);
+  /// Writes what the link takes. True when the whole message has gone.
+  bool push(Traffic& traffic);
+  std::uint64_t token() const { return token_; }
+
+  /// The header of the message that is coming in, once it is here.
+  const Frame* incoming(Traffic& traffic);
+  /// The same without looking for new bytes.
+  const Frame* header() const { return incoming_ ? &*incoming_ : nullptr; }
+  /// Whether the caller has checked the incoming header; reset by each new one.
+  bool accepted() const { return accepted_; }
+  void accept() { accepted_ = true; }
+  std::size_t payload_received() const { return received_; }
+
+  /// Moves what is here of the payload to its place in `destination` (the whole payload's memory).
+  /// True when it is complete.
+  bool read_payload(std::span<std::byte> destination, Traffic& traffic);
+  /// What is here of the payload, a whole number of elements; empty when less than one.
+  std::span<const std::byte> peek_payload(std::size_t element_bytes, Traffic& traffic);
+  /// Takes n bytes that peek_payload gave. True when the payload is complete.
+  bool consume_payload(std::size_t n, Traffic& traffic);
+  /// Ends the incoming message, checking its checksum.
+  void finish_incoming();
+
+ private:
+  std::unique_ptr<transport::Link> link_;
+  const std::size_t payload_limit_;
+  const bool crc_;
+
+  bool sending_ = false;
+  FrameBytes header_{};
+  std::size_t sent_ = 0;  // header and payload
+  std::span<const std::byte> payload_;
+  std::uint64_t token_ = 0;
+
+  std::optional<Frame> incoming_;
+  bool accepted_ = false;
+  std::size_t received_ = 0;  // payload only
+  std::uint32_t incoming_crc_ = 0;
+};
+
+}  // namespace mccl::engine

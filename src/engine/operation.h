@@ -1,0 +1,53 @@
+// One call on its way: what was asked, with which memory, until when.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/call.h"
+#include "engine/lane.h"
+#include "engine/work_state.h"
+#include "mccl/buffer.h"
+#include "mccl/metrics.h"
+
+namespace mccl::engine {
+
+class Engine;
+class GroupState;
+
+/// Filled by the caller's thread, then handed to the engine; afterwards only the thread that holds
+/// the progress lock touches it, but for the WorkState part.
+struct Operation final : detail::WorkState {
+  Call call;
+  std::shared_ptr<GroupState> group;
+  std::weak_ptr<Engine> engine;
+  /// The caller waits at once: nobody else need be woken.
+  bool caller_waits = false;
+
+  ConstBuffer input;
+  Buffer output;
+  bool in_place = false;
+  double factor = 1.0;                   ///< premul_sum: what to multiply the input by.
+  std::vector<std::size_t> counts;       ///< As schedule::Problem.
+  std::vector<std::size_t> recv_counts;  ///< all_to_all.
+  std::vector<std::byte> multiplied;     ///< premul_sum: the input times the factor.
+  std::size_t frames_left = 0;           ///< send: frames with its bytes that have not gone yet.
+
+  Clock::time_point submitted;
+  Clock::time_point started;
+  Clock::time_point deadline = Clock::time_point::max();
+  Traffic traffic;
+  double reduce_s = 0;
+
+  std::string description() const override;
+  void received_from(int rank) { set_source(rank); }
+  /// What to tell the metrics at `now`.
+  CallSample sample(Clock::time_point now, bool failed) const;
+
+ protected:
+  void help(Clock::time_point until) override;
+};
+
+}  // namespace mccl::engine

@@ -1,0 +1,48 @@
+// The other processes of the job: a control connection to each, and who has gone.
+#pragma once
+
+#include <poll.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/control.h"
+
+namespace mccl::engine {
+
+/// Indexed by world rank; this rank's own entry stays empty. Used under the engine's progress lock.
+class Peers {
+ public:
+  explicit Peers(int size) : peers_(static_cast<std::size_t>(size)) {}
+
+  void connect(int rank, std::unique_ptr<transport::Link> link);
+  bool connected(int rank) const { return peer(rank).control != nullptr; }
+  /// Why the peer is gone; empty while it is there.
+  const std::string& lost(int rank) const { return peer(rank).lost; }
+
+  /// Nothing happens when the peer is gone.
+  void send(int rank, const ControlMessage& message);
+  void flush();
+  /// Says goodbye to everyone and closes.
+  void leave();
+
+  using OnMessage = std::function<void(int rank, const ControlMessage& message)>;
+  using OnLost = std::function<void(int rank, const std::string& reason)>;
+  void receive(const OnMessage& on_message, const OnLost& on_lost);
+
+  void watch(std::vector<pollfd>& descriptors) const;
+
+ private:
+  struct Peer {
+    std::unique_ptr<ControlConnection> control;
+    std::string lost;
+    bool said_goodbye = false;
+  };
+  const Peer& peer(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }
+
+  std::vector<Peer> peers_;
+};
+
+}  // namespace mccl::engine

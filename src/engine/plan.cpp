@@ -1,0 +1,73 @@
+#include "engine/plan.h"
+
+#include <algorithm>
+
+namespace mccl::engine {
+namespace {
+
+/// Training repeats a few dozen shapes; a program with ever new ones starts over now and then.
+constexpr std::size_t kMostPlans = 256;
+
+PeerPlan& peer_plan(std::vector<PeerPlan>& peers, int peer) {
+  const auto found = std::find_if(peers.begin(), peers.end(),
+                                  [peer](const PeerPlan& plan) { return plan.peer == peer; });
+  if (found != peers.end()) return *found;
+  peers.push_back({peer, {}, {}});
+  return peers.back();
+}
+
+Plan make_plan(schedule::Problem problem, std::size_t element_bytes, const schedule::Facts& facts) {
+  const schedule::Choice choice = schedule::choose(problem, element_bytes, facts);
+  problem.chunk = choice.chunk;
+  Plan plan;
+  plan.algorithm = choice.algorithm;
+  plan.schedule = schedule::build(choice.algorithm, problem);
+  for (std::uint32_t i = 0; i < plan.schedule.steps.size(); ++i) {
+    const schedule::Step& step = plan.schedule.steps[i];
+    switch (step.kind) {
+      case schedule::StepKind::send:
+        peer_plan(plan.peers, step.peer).sends.push_back(i);
+        break;
+      case schedule::StepKind::recv:
+      case schedule::StepKind::recv_reduce:
+        peer_plan(plan.peers, step.peer).receives.push_back(i);
+        break;
+      case schedule::StepKind::copy:
+      case schedule::StepKind::fold:
+        if (plan.schedule.waits[i] == 0) plan.first_local.push_back(i);
+        break;
+    }
+  }
+  return plan;
+}
+
+}  // namespace
+
+std::shared_ptr<const Plan> PlanCache::plan(const schedule::Problem& problem,
+                                            std::size_t element_bytes) {
+  Key key{problem, element_bytes};
+  const auto found = plans_.find(key);
+  if (found != plans_.end()) return found->second;
+  if (plans_.size() >= kMostPlans) plans_.clear();
+  auto made = std::make_shared<const Plan>(make_plan(problem, element_bytes, facts_));
+  plans_.emplace(std::move(key), made);
+  return made;
+}
+
+std::size_t PlanCache::KeyHash::operator()(const Key& key) const {
+  std::size_t hash = key.element_bytes;
+  const auto mix = [&hash](std::size_t value) {
+    hash = (hash ^ value) * 0x9e3779b97f4a7c15ULL;
+    hash ^= hash >> 29;
+  };
+  const schedule::Problem& problem = key.problem;
+  mix(static_cast<std::size_t>(problem.collective));
+  mix(static_cast<std::size_t>(problem.root));
+  mix(problem.count);
+  mix(problem.in_place ? 1 : 2);
+  for (const std::size_t count : problem.counts) mix(count);
+  for (const std::size_t count : problem.recv_counts) mix(count);
+  return hash;
+}
+
+}  // namespace mccl::engine

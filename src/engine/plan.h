@@ -1,0 +1,50 @@
+// Schedules made ready for the executor, kept from call to call.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "schedule/choose.h"
+#include "schedule/schedule.h"
+
+namespace mccl::engine {
+
+/// The messages between this rank and one peer, as steps in order.
+struct PeerPlan {
+  int peer = -1;
+  std::vector<std::uint32_t> sends;
+  std::vector<std::uint32_t> receives;
+};
+
+struct Plan {
+  schedule::Algorithm algorithm = schedule::Algorithm::direct;
+  schedule::Schedule schedule;
+  std::vector<PeerPlan> peers;
+  std::vector<std::uint32_t> first_local;  ///< Copies and folds that wait for nothing.
+};
+
+/// Remembers the plans of recent problems. Used under the engine's progress lock.
+class PlanCache {
+ public:
+  explicit PlanCache(schedule::Facts facts) : facts_(facts) {}
+
+  std::shared_ptr<const Plan> plan(const schedule::Problem& problem, std::size_t element_bytes);
+
+ private:
+  struct Key {
+    schedule::Problem problem;
+    std::size_t element_bytes;
+    friend bool operator==(const Key&, const Key&) = default;
+  };
+  struct KeyHash {
+    std::size_t operator()(const Key& key) const;
+  };
+
+  const schedule::Facts facts_;
+  std::unordered_map<Key, std::shared_ptr<const Plan>, KeyHash> plans_;
+};
+
+}  // namespace mccl::engine

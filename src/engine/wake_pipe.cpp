@@ -1,0 +1,52 @@
+#include "engine/wake_pipe.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "mccl/error.h"
+
+namespace mccl::engine {
+
+WakePipe::WakePipe() {
+  int ends[2];
+  if (::pipe(ends) != 0) {
+    throw Error(std::string("cannot make a pipe: ") + std::strerror(errno) +
+                " (is the limit of open files reached? see ulimit -n)");
+  }
+  for (const int end : ends) {
+    ::fcntl(end, F_SETFD, FD_CLOEXEC);
+    ::fcntl(end, F_SETFL, O_NONBLOCK);
+  }
+  read_end_ = ends[0];
+  write_end_ = ends[1];
+}
+
+WakePipe::~WakePipe() {
+  ::close(read_end_);
+  ::close(write_end_);
+}
+
+void WakePipe::wake() {
+  if (pending_.exchange(true, std::memory_order_acq_rel)) return;
+  const char byte = 1;
+  // A full pipe wakes as well as one byte more would.
+  static_cast<void>(::write(write_end_, &byte, 1) == 1);
+}
+
+void WakePipe::drain() {
+  if (!pending_.load(std::memory_order_acquire)) return;
+  pending_.store(false, std::memory_order_release);
+  char bytes[64];
+  while (::read(read_end_, bytes, sizeof bytes) == static_cast<ssize_t>(sizeof bytes)) {
+  }
+}
+
+void WakePipe::abandon() noexcept {
+  ::close(read_end_);
+  ::close(write_end_);
+}
+
+}  // namespace mccl::engine

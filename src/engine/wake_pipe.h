@@ -1,0 +1,28 @@
+// Ends a poll(2) of another thread.
+#pragma once
+
+#include <atomic>
+
+namespace mccl::engine {
+
+/// wake() from any thread; drain() from the one that was woken.
+class WakePipe {
+ public:
+  WakePipe();
+  ~WakePipe();
+  WakePipe(const WakePipe&) = delete;
+  WakePipe& operator=(const WakePipe&) = delete;
+
+  void wake();
+  void drain();
+  int descriptor() const { return read_end_; }
+  /// For the child of a fork.
+  void abandon() noexcept;
+
+ private:
+  int read_end_ = -1;
+  int write_end_ = -1;
+  std::atomic<bool> pending_{false};
+};
+
+}  // namespace mccl::engine

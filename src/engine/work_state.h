@@ -1,0 +1,51 @@
+// The shared state behind a Work.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "mccl/work.h"
+
+namespace mccl::detail {
+
+/// done_ is set last, with release order: whoever sees it sees everything the call wrote.
+class WorkState : public std::enable_shared_from_this<WorkState> {
+ public:
+  virtual ~WorkState() = default;
+
+  bool done() const { return done_.load(std::memory_order_acquire); }
+  std::exception_ptr error() const;
+  int source() const { return done() ? source_ : -1; }
+  /// For messages.
+  virtual std::string description() const = 0;
+
+  void wait(std::optional<std::chrono::milliseconds> timeout);
+  void on_done(Work::Callback callback);
+
+  /// Ends the call and wakes its waiters; the second and later times do nothing. The callbacks that
+  /// are left to run are returned, so that nobody runs them under a lock.
+  [[nodiscard]] std::vector<Work::Callback> finish(std::exception_ptr error);
+  /// Sleeps until it is done or the deadline has passed.
+  void sleep_until_done(Clock::time_point deadline);
+
+ protected:
+  /// Drives the call along on this thread until it is done or the deadline has passed.
+  virtual void help(Clock::time_point deadline) = 0;
+  void set_source(int rank) { source_ = rank; }
+
+ private:
+  std::atomic<bool> done_{false};
+  int source_ = -1;  // written before done_
+  mutable std::mutex mutex_;
+  std::condition_variable finished_;       // with mutex_
+  std::exception_ptr error_;               // guarded by mutex_
+  std::vector<Work::Callback> callbacks_;  // guarded by mutex_
+};
+
+}  // namespace mccl::detail

@@ -1,0 +1,21 @@
+// The ways to compute CRC-32C, apart, so that tests can compare them. As crc32c() of checksum.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace mccl::kernels {
+
+/// CRC-32C with its bits in transmission order: the coefficient of x^31 is bit 0.
+inline constexpr std::uint32_t kCrc32cPolynomial = 0x82F63B78;
+
+std::uint32_t crc32c_by_table(std::uint32_t crc, std::span<const std::byte> data);
+
+/// Whether this machine computes CRC-32C in hardware and this build knows how.
+bool crc32c_in_hardware();
+
+/// Requires crc32c_in_hardware().
+std::uint32_t crc32c_by_hardware(std::uint32_t crc, std::span<const std::byte> data);
+
+}  // namespace mccl::kernels

@@ -1,0 +1,54 @@
+#include "kernels/reduce.h"
+
+#include <array>
+
+#include "kernels/fold.h"
+
+namespace mccl::kernels {
+namespace {
+
+void fold_any(DType dtype, ReduceKind kind, const FoldArguments& arguments) {
+  if (arguments.n == 0) return;
+  if (dtype == DType::f32 || dtype == DType::f64) return fold_float(dtype, kind, arguments);
+  if (is_floating(dtype)) return fold_half(dtype, kind, arguments);
+  if (is_complex(dtype)) return fold_complex(dtype, kind, arguments);
+  fold_integer(dtype, kind, arguments);
+}
+
+}  // namespace
+
+void reduce(DType dtype, ReduceKind kind, const void* a, const void* b, void* dst, std::size_t n) {
+  const std::array<const void*, 2> operands = {a, b};
+  const bool adds = kind == ReduceKind::avg || kind == ReduceKind::premul_sum;
+  fold_any(dtype, adds ? ReduceKind::sum : kind, {operands, dst, n});
+}
+
+void fold(DType dtype, ReduceKind kind, std::span<const void* const> operands, void* dst,
+          std::size_t n) {
+  if (operands.empty()) return;
+  const int count = static_cast<int>(operands.size());
+  if (kind != ReduceKind::avg) {
+    const bool adds = kind == ReduceKind::premul_sum;
+    return fold_any(dtype, adds ? ReduceKind::sum : kind, {operands, dst, n});
+  }
+  if (is_integer(dtype)) {
+    fold_any(dtype, ReduceKind::sum, {operands, dst, n});
+    return divide(dtype, dst, n, count);
+  }
+  fold_any(dtype, ReduceKind::avg, {operands, dst, n, count});
+}
+
+void divide(DType dtype, void* data, std::size_t n, int divisor) {
+  if (divisor == 1) return;
+  if (is_integer(dtype)) return divide_integer(dtype, data, n, divisor);
+  const std::array<const void*, 1> operands = {data};
+  fold_any(dtype, ReduceKind::avg, {operands, data, n, divisor});
+}
+
+void scale(DType dtype, const void* src, void* dst, std::size_t n, double factor) {
+  if (n == 0) return;
+  if (dtype == DType::f16 || dtype == DType::bf16) return scale_half(dtype, src, dst, n, factor);
+  scale_float(dtype, src, dst, n, factor);
+}
+
+}  // namespace mccl::kernels

@@ -1,0 +1,7 @@
+// Which instruction sets the kernels are compiled for. Include before any Highway header.
+//
+// Each set costs compile time, so those that no machine of interest needs are left out: x86 without
+// SSE4 runs the scalar code, and SVE machines run NEON.
+#pragma once
+
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)

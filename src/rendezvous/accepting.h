@@ -1,0 +1,62 @@
+// The listener's side: everyone who connects is a stranger until proven.
+#pragma once
+
+#include <poll.h>
+
+#include <functional>
+#include <list>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "rendezvous/conversation.h"
+#include "rendezvous/handshake.h"
+#include "transport/tcp/listener.h"
+
+namespace mccl::rendezvous {
+
+/// A member of the job that connected: `socket`, or the reason why its settings keep it out.
+struct Arrival {
+  int peer = -1;
+  LinkKey key;
+  transport::tcp::Socket socket;
+  std::string reason;
+};
+
+/// Holds a bounded number of unproven connections, each for a bounded time.
+class Acceptor {
+ public:
+  Acceptor(std::vector<transport::tcp::Listener> listeners, Party self, Log log,
+           std::function<void()> on_refused);
+
+  /// Does what can be done now.
+  void advance(Clock::time_point now, std::vector<Arrival>& arrivals);
+
+  void watch(std::vector<pollfd>& descriptors) const;
+  Clock::time_point next_deadline() const;
+  void close() noexcept;
+
+ private:
+  struct Guest {
+    Conversation conversation;
+    transport::tcp::Address from;
+    Clock::time_point deadline;
+  };
+
+  void admit(Clock::time_point now);
+  /// False once the guest is no more.
+  bool advance(Guest& guest, Clock::time_point now, std::vector<Arrival>& arrivals);
+  void arrived(Guest& guest, std::vector<Arrival>& arrivals);
+  void turn_away(const Guest& guest, const std::string& why);
+  void refused(const Guest& guest, std::vector<Arrival>& arrivals);
+
+  std::vector<transport::tcp::Listener> listeners_;
+  Party self_;
+  Log log_;
+  std::function<void()> on_refused_;
+  std::list<Guest> guests_;  ///< Oldest first.
+  Clock::time_point paused_until_ = Clock::time_point::min();
+};
+
+}  // namespace mccl::rendezvous

@@ -1,0 +1,269 @@
+#include "rendezvous/binding.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <set>
+
+#include "mccl/error.h"
+
+namespace mccl::rendezvous {
+
+namespace {
+
+using transport::tcp::Address;
+using transport::tcp::BindError;
+using transport::tcp::Interface;
+using transport::tcp::Listener;
+
+constexpr std::size_t kThunderboltBufferBytes = std::size_t{4} << 20;
+constexpr std::size_t kMaxPublished = 32;
+constexpr int kEphemeralTries = 16;
+
+/// What is bound, and what is told to the others.
+struct Plan {
+  std::vector<Address> bound;  ///< Empty: the wildcard.
+  std::vector<std::string> published;
+  bool listed = false;
+};
+
+std::vector<std::string> split(const std::string& list) {
+  std::vector<std::string> items;
+  std::size_t begin = 0;
+  while (begin <= list.size()) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    std::string item = list.substr(begin, end - begin);
+    std::erase_if(item, [](char c) { return c == ' ' || c == '\t'; });
+    if (!item.empty()) items.push_back(std::move(item));
+    begin = end + 1;
+  }
+  return items;
+}
+
+std::string names_of(const std::vector<Interface>& interfaces) {
+  std::string text;
+  std::set<std::string> seen;
+  for (const Interface& each : interfaces) {
+    if (!seen.insert(each.name).second) continue;
+    text += fmt::format("{}{} ({}{})", text.empty() ? "" : ", ", each.name, each.address.host(),
+                        each.up ? "" : ", down");
+  }
+  return text.empty() ? "none with an address" : text;
+}
+
+bool is_ipv6_link_local(const Address& address) {
+  return address.family() == AF_INET6 && address.is_link_local();
+}
+
+/// The addresses under which others may find a listener on all of `interfaces`.
+std::vector<Address> reachable(const std::vector<Interface>& interfaces, int family) {
+  std::vector<Address> global, local, loopback;
+  for (const Interface& each : interfaces) {
+    const Address& address = each.address;
+    if (!each.up || is_ipv6_link_local(address)) continue;
+    if (family == AF_INET && address.family() != AF_INET) continue;
+    const bool loops = each.loopback || address.is_loopback();
+    auto& list = loops ? loopback : address.is_link_local() ? local : global;
+    list.push_back(address);
+  }
+  global.insert(global.end(), local.begin(), local.end());
+  return global.empty() ? loopback : global;
+}
+
+void publish(Plan& plan, const std::vector<Address>& addresses, const Log& log) {
+  for (const Address& address : addresses) plan.published.push_back(address.host());
+  if (plan.published.size() <= kMaxPublished) return;
+  log.warn(
+      "this host has {} addresses; the other ranks are told the first {}. Name the ones to "
+      "use with MCCL_IFNAME or MCCL_LISTEN_ADDR",
+      plan.published.size(), kMaxPublished);
+  plan.published.resize(kMaxPublished);
+}
+
+std::vector<Interface> named(const std::string& list, const std::vector<Interface>& interfaces) {
+  std::vector<Interface> chosen;
+  for (const std::string& name : split(list)) {
+    const std::size_t before = chosen.size();
+    std::copy_if(interfaces.begin(), interfaces.end(), std::back_inserter(chosen),
+                 [&](const Interface& each) { return each.name == name; });
+    if (chosen.size() == before) {
+      throw InvalidArgument(
+          fmt::format("MCCL_IFNAME names \"{}\", and this host has no such interface with an "
+                      "address; it has {}",
+                      name, names_of(interfaces)));
+    }
+  }
+  return chosen;
+}
+
+Plan plan_for_interfaces(const Config& config, const std::vector<Interface>& interfaces,
+                         const Log& log) {
+  Plan plan;
+  const std::vector<std::string> names = split(config.ifname);
+  for (const std::string& name : names) {
+    const std::vector<Interface> chosen = named(name, interfaces);
+    std::vector<Address> addresses = reachable(chosen, AF_INET6);
+    if (addresses.empty()) {
+      throw InvalidArgument(fmt::format(
+          "MCCL_IFNAME names \"{}\", which is down or has only a link-local address; this host "
+          "has {}",
+          name, names_of(interfaces)));
+    }
+    // Of several interfaces each is a path of its own, and one address stands for it.
+    if (names.size() > 1) addresses.resize(1);
+    plan.bound.insert(plan.bound.end(), addresses.begin(), addresses.end());
+  }
+  plan.listed = names.size() > 1;
+  publish(plan, plan.bound, log);
+  return plan;
+}
+
+/// The first address of the item that this host has.
+Address local_address_of(const std::string& item) {
+  const std::vector<Address> resolved = transport::tcp::resolve(item, 0);
+  for (const Address& address : resolved) {
+    const transport::tcp::Socket probe = transport::tcp::Socket::stream(address.family());
+    if (::bind(probe.descriptor(), address.data(), address.size()) == 0) return address;
+  }
+  throw InvalidArgument(fmt::format(
+      "MCCL_LISTEN_ADDR names \"{}\" ({}), which is no address of this host; this host has {}",
+      item, resolved.front().host(), names_of(transport::tcp::list_interfaces())));
+}
+
+Plan plan_for_addresses(const Config& config, const std::vector<Interface>& interfaces,
+                        const Log& log) {
+  Plan plan;
+  const std::vector<std::string> items = split(config.listen_addr);
+  for (const std::string& item : items) {
+    const Address address = local_address_of(item);
+    if (address.is_wildcard()) {
+      if (items.size() > 1) {
+        throw InvalidArgument(fmt::format(
+            "MCCL_LISTEN_ADDR lists {} beside other addresses; it already means all of them",
+            item));
+      }
+      plan.bound = {address};
+      publish(plan, reachable(interfaces, address.family()), log);
+      return plan;
+    }
+    const auto same = [&](const Address& other) { return other.same_host(address); };
+    if (std::any_of(plan.bound.begin(), plan.bound.end(), same))
+      throw InvalidArgument(fmt::format("MCCL_LISTEN_ADDR lists {} twice", address.host()));
+    if (!config.ifname.empty()) {
+      const std::vector<Interface> allowed = named(config.ifname, interfaces);
+      if (std::none_of(allowed.begin(), allowed.end(),
+                       [&](const Interface& each) { return same(each.address); })) {
+        throw InvalidArgument(
+            fmt::format("MCCL_LISTEN_ADDR lists {}, which is on none of the interfaces in "
+                        "MCCL_IFNAME ({}); leave one of the two out",
+                        address.host(), config.ifname));
+      }
+    }
+    plan.bound.push_back(address);
+  }
+  plan.listed = true;
+  publish(plan, plan.bound, log);
+  return plan;
+}
+
+Plan plan_for(const Config& config, const std::vector<Interface>& interfaces, const Log& log) {
+  if (!split(config.listen_addr).empty()) return plan_for_addresses(config, interfaces, log);
+  if (!split(config.ifname).empty()) return plan_for_interfaces(config, interfaces, log);
+  Plan plan;
+  publish(plan, reachable(interfaces, AF_INET6), log);
+  return plan;
+}
+
+int port_for(const Config& config, int rank) {
+  if (config.port_base == 0) return 0;
+  const int port = config.port_base + rank;
+  if (port < 1 || port > 65535) {
+    throw InvalidArgument(fmt::format(
+        "rank {} would listen on port {} (MCCL_PORT_BASE {} plus its rank), which is not 1 to "
+        "65535; set MCCL_PORT_BASE lower",
+        rank, port, config.port_base));
+  }
+  if (port == config.master_port) {
+    throw InvalidArgument(fmt::format(
+        "rank {} would listen on port {} (MCCL_PORT_BASE {} plus its rank), which is MASTER_PORT, "
+        "torch's own; set MCCL_PORT_BASE so that no rank's port is {}",
+        rank, port, config.port_base, port));
+  }
+  return port;
+}
+
+[[noreturn]] void explain(const BindError& error, int rank, int port, const Config& config) {
+  if (error.code == EADDRINUSE) {
+    throw InvalidArgument(fmt::format(
+        "rank {} cannot listen on port {} (MCCL_PORT_BASE {} plus its rank): another program has "
+        "it. Set MCCL_PORT_BASE to where ports are free on every host, or to 0 for any free port",
+        rank, port, config.port_base));
+  }
+  throw InvalidArgument(
+      fmt::format("rank {}: {}; check MCCL_PORT_BASE ({}), MCCL_LISTEN_ADDR and MCCL_IFNAME", rank,
+                  error.what(), config.port_base));
+}
+
+std::vector<Listener> listen_on(const std::vector<Address>& addresses, int port,
+                                std::size_t buffer_bytes) {
+  std::vector<Listener> listeners;
+  if (!addresses.empty()) {
+    for (const Address& address : addresses) {
+      // The first one finds a free port, the others follow it.
+      const int at = listeners.empty() ? port : listeners.front().address().port();
+      listeners.emplace_back(address.with_port(static_cast<std::uint16_t>(at)), buffer_bytes);
+    }
+    return listeners;
+  }
+  try {
+    listeners.emplace_back(Address::wildcard(AF_INET6, static_cast<std::uint16_t>(port)),
+                           buffer_bytes);
+  } catch (const BindError& error) {
+    if (error.code == EADDRINUSE || error.code == EACCES) throw;
+    // No IPv6 here.
+    listeners.emplace_back(Address::wildcard(AF_INET, static_cast<std::uint16_t>(port)),
+                           buffer_bytes);
+  }
+  return listeners;
+}
+
+}  // namespace
+
+std::size_t socket_buffer_bytes(const Config& config) {
+  if (config.socket_buffer_bytes > 0) return config.socket_buffer_bytes;
+  return config.link_profile == "thunderbolt" ? kThunderboltBufferBytes : 0;
+}
+
+Binding bind_listeners(const Config& config, int rank, const std::vector<Interface>& interfaces,
+                       const Log& log) {
+  const int port = port_for(config, rank);
+  const Plan plan = plan_for(config, interfaces, log);
+  Binding binding;
+  for (int tries = 1; binding.listeners.empty(); ++tries) {
+    try {
+      binding.listeners = listen_on(plan.bound, port, socket_buffer_bytes(config));
+    } catch (const BindError& error) {
+      // A port that is free on one address may be taken on the next.
+      if (port != 0 || error.code != EADDRINUSE || tries == kEphemeralTries)
+        explain(error, rank, port, config);
+      continue;
+    }
+    const bool is_torch_s = binding.listeners.front().address().port() == config.master_port;
+    if (port == 0 && is_torch_s && tries < kEphemeralTries) binding.listeners.clear();
+  }
+  binding.endpoint.rank = rank;
+  binding.endpoint.host = transport::tcp::host_identity();
+  binding.endpoint.port = binding.listeners.front().address().port();
+  binding.endpoint.addresses = plan.published;
+  binding.endpoint.listed = plan.listed;
+  if (plan.published.empty()) {
+    throw InvalidArgument(
+        fmt::format("rank {} has no address to be reached at: no interface is up; this host has {}",
+                    rank, names_of(interfaces)));
+  }
+  return binding;
+}
+
+}  // namespace mccl::rendezvous

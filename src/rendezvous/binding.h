@@ -1,0 +1,28 @@
+// Where a rank listens, and which addresses it publishes.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "base/log.h"
+#include "mccl/config.h"
+#include "rendezvous/endpoint.h"
+#include "transport/tcp/interfaces.h"
+#include "transport/tcp/listener.h"
+
+namespace mccl::rendezvous {
+
+struct Binding {
+  std::vector<transport::tcp::Listener> listeners;
+  Endpoint endpoint;
+};
+
+/// Listens as the settings say (port_base, listen_addr, ifname) among the host's `interfaces`.
+/// Blocks while names are resolved. Throws InvalidArgument with what to set.
+Binding bind_listeners(const Config& config, int rank,
+                       const std::vector<transport::tcp::Interface>& interfaces, const Log& log);
+
+/// What sockets are asked for by link profile; 0 for what the kernel thinks best.
+std::size_t socket_buffer_bytes(const Config& config);
+
+}  // namespace mccl::rendezvous

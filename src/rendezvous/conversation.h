@@ -1,0 +1,47 @@
+// A handshake on a connection.
+#pragma once
+
+#include <string>
+
+#include "base/clock.h"
+#include "rendezvous/handshake.h"
+#include "transport/tcp/socket.h"
+
+namespace mccl::rendezvous {
+
+/// Carries a handshake's bytes over a connected, non-blocking socket, and none beyond them.
+class Conversation {
+ public:
+  enum class State { waiting, done, refused, broken };
+
+  Conversation(transport::tcp::Socket socket, Handshake handshake);
+
+  /// Does what can be done without blocking. The last word of a refusal is sent before it is
+  /// reported.
+  State advance();
+
+  const Handshake& handshake() const { return handshake_; }
+  /// Why it was refused, or broke.
+  const std::string& trouble() const { return trouble_; }
+  int descriptor() const { return socket_.descriptor(); }
+  /// The events to poll for.
+  short events() const;
+  /// The socket of a handshake that is done.
+  transport::tcp::Socket take_socket() { return std::move(socket_); }
+
+ private:
+  bool flush();
+  bool receive();
+  State broke(int error);
+
+  transport::tcp::Socket socket_;
+  Handshake handshake_;
+  std::string trouble_;
+  bool broken_ = false;
+};
+
+/// Advances until it ends or the deadline passes; for threads that may block. False when it did not
+/// end well, trouble says why.
+bool converse(Conversation& conversation, Clock::time_point deadline, std::string& trouble);
+
+}  // namespace mccl::rendezvous

@@ -1,0 +1,198 @@
+#include "rendezvous/dialing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "mccl/error.h"
+
+namespace mccl::rendezvous {
+
+namespace {
+
+using namespace std::chrono_literals;
+using transport::tcp::describe_errno;
+using transport::tcp::Socket;
+
+constexpr Clock::duration kAttemptLimit = 2s;
+constexpr Clock::duration kFirstBackOff = 20ms;
+constexpr Clock::duration kLongestBackOff = 500ms;
+
+bool is_ready(int descriptor, short events) {
+  pollfd entry = {descriptor, events, 0};
+  return ::poll(&entry, 1, 0) > 0;
+}
+
+}  // namespace
+
+Dial::Dial(DialRequest request)
+    : request_(std::move(request)),
+      begun_(Clock::now()),
+      next_start_(begun_),
+      back_off_(kFirstBackOff) {}
+
+bool Dial::advance(Clock::time_point now) {
+  start_attempts(now);
+  for (auto attempt = attempts_.begin(); attempt != attempts_.end();) {
+    switch (advance(*attempt, now)) {
+      case Progress::waiting:
+        ++attempt;
+        break;
+      case Progress::failed:
+        attempt = attempts_.erase(attempt);
+        next_start_ = now;
+        proven_ = false;
+        break;
+      case Progress::done:
+        winner_ = attempt->candidate;
+        socket_ = attempt->conversation->take_socket();
+        attempts_.clear();
+        return true;
+      case Progress::refused:
+        reason_ = fmt::format("rank {} at {}: {}", request_.peer,
+                              request_.candidates[attempt->candidate].to.text(),
+                              attempt->conversation->trouble());
+        attempts_.clear();
+        return true;
+    }
+  }
+  if (now >= request_.deadline) {
+    fail(now);
+    return true;
+  }
+  if (attempts_.empty() && next_candidate_ == request_.candidates.size()) {
+    next_candidate_ = 0;
+    next_start_ = now + back_off_;
+    back_off_ = std::min(2 * back_off_, kLongestBackOff);
+  } else {
+    start_attempts(now);
+  }
+  return false;
+}
+
+void Dial::start_attempts(Clock::time_point now) {
+  while (!proven_ && next_candidate_ < request_.candidates.size() && now >= next_start_ &&
+         now < request_.deadline) {
+    start(next_candidate_++, now);
+    if (!attempts_.empty()) next_start_ = now + request_.stagger;
+  }
+}
+
+void Dial::start(std::size_t index, Clock::time_point now) {
+  Candidate& candidate = request_.candidates[index];
+  try {
+    Attempt attempt;
+    attempt.candidate = index;
+    attempt.deadline = std::min(now + kAttemptLimit, request_.deadline);
+    attempt.connecting = Socket::stream(candidate.to.family());
+    transport::tcp::set_buffer_bytes(attempt.connecting, request_.buffer_bytes);
+    transport::tcp::tune_stream(attempt.connecting);
+    const auto* source = candidate.from ? &*candidate.from : nullptr;
+    const int error = transport::tcp::start_connect(attempt.connecting, candidate.to, source);
+    if (error != 0 && error != EINPROGRESS) {
+      candidate.outcome = describe_errno(error);
+      return;
+    }
+    candidate.outcome = "no answer";
+    attempts_.push_back(std::move(attempt));
+  } catch (const Error& error) {
+    candidate.outcome = error.what();
+  }
+}
+
+Dial::Progress Dial::advance(Attempt& attempt, Clock::time_point now) {
+  if (!attempt.conversation) {
+    const Progress connected = finish_connecting(attempt);
+    if (connected == Progress::failed) return connected;
+  }
+  if (attempt.conversation) {
+    Conversation& conversation = *attempt.conversation;
+    const Conversation::State state = conversation.advance();
+    const Handshake& handshake = conversation.handshake();
+    switch (state) {
+      case Conversation::State::done:
+        return Progress::done;
+      case Conversation::State::refused:
+      case Conversation::State::broken:
+        if (handshake.proven() && handshake.refusal() == Refusal::settings)
+          return Progress::refused;
+        outcome_of(attempt) = conversation.trouble();
+        return Progress::failed;
+      case Conversation::State::waiting:
+        if (handshake.proven()) keep_only(attempt);
+        break;
+    }
+  }
+  if (now < attempt.deadline) return Progress::waiting;
+  outcome_of(attempt) = attempt.conversation ? "connected, but the handshake got no answer in time"
+                                             : "no answer to the attempt to connect";
+  return Progress::failed;
+}
+
+Dial::Progress Dial::finish_connecting(Attempt& attempt) {
+  if (!is_ready(attempt.connecting.descriptor(), POLLOUT)) return Progress::waiting;
+  if (const int error = attempt.connecting.take_error(); error != 0) {
+    outcome_of(attempt) = describe_errno(error);
+    return Progress::failed;
+  }
+  if (transport::tcp::is_self_connected(attempt.connecting)) {
+    outcome_of(attempt) = "nobody listens there (the connection met itself)";
+    return Progress::failed;
+  }
+  try {
+    attempt.conversation.emplace(std::move(attempt.connecting),
+                                 Handshake::dialer(request_.self, request_.peer, request_.key));
+  } catch (const Error& error) {
+    outcome_of(attempt) = error.what();
+    return Progress::failed;
+  }
+  return Progress::waiting;
+}
+
+void Dial::keep_only(const Attempt& attempt) {
+  if (proven_) return;
+  proven_ = true;
+  attempts_.remove_if([&](const Attempt& other) { return &other != &attempt; });
+}
+
+void Dial::fail(Clock::time_point now) {
+  std::string tried;
+  for (const Candidate& candidate : request_.candidates)
+    tried +=
+        fmt::format("{}{}: {}", tried.empty() ? "" : "; ", candidate.text(), candidate.outcome);
+  const int port = request_.candidates.empty() ? 0 : first_choice().to.port();
+  reason_ = fmt::format(
+      "rank {} could not connect to rank {} within {:.1f} s. Tried {}. Check that rank {}'s "
+      "process runs, that no firewall blocks port {}, and that MCCL_LISTEN_ADDR or MCCL_IFNAME on "
+      "rank {} names an address that rank {} can reach",
+      request_.self.rank, request_.peer, seconds_between(begun_, now),
+      tried.empty() ? "nothing: it published no address that is usable here" : tried, request_.peer,
+      port, request_.peer, request_.self.rank);
+  attempts_.clear();
+}
+
+std::string& Dial::outcome_of(const Attempt& attempt) {
+  return request_.candidates[attempt.candidate].outcome;
+}
+
+void Dial::watch(std::vector<pollfd>& descriptors) const {
+  for (const Attempt& attempt : attempts_) {
+    if (attempt.conversation) {
+      descriptors.push_back(
+          {attempt.conversation->descriptor(), attempt.conversation->events(), 0});
+    } else {
+      descriptors.push_back({attempt.connecting.descriptor(), POLLOUT, 0});
+    }
+  }
+}
+
+Clock::time_point Dial::next_deadline() const {
+  Clock::time_point next = request_.deadline;
+  if (!proven_ && next_candidate_ < request_.candidates.size()) next = std::min(next, next_start_);
+  for (const Attempt& attempt : attempts_) next = std::min(next, attempt.deadline);
+  return next;
+}
+
+}  // namespace mccl::rendezvous

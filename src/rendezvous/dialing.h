@@ -1,0 +1,81 @@
+// Connecting to one peer: all its addresses, again and again, until one of them proves to be it.
+#pragma once
+
+#include <poll.h>
+
+#include <cstddef>
+#include <list>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "rendezvous/candidates.h"
+#include "rendezvous/conversation.h"
+#include "rendezvous/handshake.h"
+
+namespace mccl::rendezvous {
+
+struct DialRequest {
+  Party self;
+  int peer = -1;
+  LinkKey key;
+  Clock::time_point deadline;
+  std::vector<Candidate> candidates;
+  /// How long a candidate may hang before the next one is tried beside it.
+  Clock::duration stagger = std::chrono::milliseconds(250);
+  std::size_t buffer_bytes = 0;
+};
+
+class Dial {
+ public:
+  explicit Dial(DialRequest request);
+
+  /// Does what can be done now. True once it has ended: see socket() and reason().
+  bool advance(Clock::time_point now);
+
+  /// The proven connection; empty when the dial failed.
+  transport::tcp::Socket take_socket() { return std::move(socket_); }
+  const std::string& reason() const { return reason_; }
+  /// The candidate that won; says when the first choice failed.
+  const Candidate& winner() const { return request_.candidates[winner_]; }
+  const Candidate& first_choice() const { return request_.candidates.front(); }
+
+  int peer() const { return request_.peer; }
+  const LinkKey& key() const { return request_.key; }
+
+  void watch(std::vector<pollfd>& descriptors) const;
+  Clock::time_point next_deadline() const;
+
+ private:
+  struct Attempt {
+    std::size_t candidate = 0;
+    Clock::time_point deadline;
+    transport::tcp::Socket connecting;  ///< Until the connection stands, then:
+    std::optional<Conversation> conversation;
+  };
+  enum class Progress { waiting, failed, done, refused };
+
+  void start_attempts(Clock::time_point now);
+  void start(std::size_t candidate, Clock::time_point now);
+  Progress advance(Attempt& attempt, Clock::time_point now);
+  Progress finish_connecting(Attempt& attempt);
+  void keep_only(const Attempt& attempt);
+  void fail(Clock::time_point now);
+  std::string& outcome_of(const Attempt& attempt);
+
+  DialRequest request_;
+  Clock::time_point begun_;
+  std::list<Attempt> attempts_;
+  std::size_t next_candidate_ = 0;
+  Clock::time_point next_start_;
+  Clock::duration back_off_;
+  /// One attempt has reached the peer, and the others were given up: nothing may start beside it,
+  /// or the peer could accept two.
+  bool proven_ = false;
+  std::size_t winner_ = 0;
+  transport::tcp::Socket socket_;
+  std::string reason_;
+};
+
+}  // namespace mccl::rendezvous

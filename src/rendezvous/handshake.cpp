@@ -1,0 +1,324 @@
+#include "rendezvous/handshake.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "mccl/error.h"
+#include "rendezvous/agreement.h"
+#include "rendezvous/proof.h"
+
+namespace mccl::rendezvous {
+
+namespace {
+
+constexpr std::string_view kMagic = "MCCL";
+constexpr std::uint8_t kDialerRole = 1;
+constexpr std::uint8_t kAcceptorRole = 2;
+
+constexpr std::size_t kPrefixBytes = 6;  ///< Magic and version: the same in every version.
+constexpr std::size_t kHelloBytes = 1 + 1 + 1 + 8 + 4 + 4 + 4 + kNonceBytes;
+constexpr std::size_t kChallengeBytes = 1 + kNonceBytes;
+constexpr std::size_t kDialerProofBytes = 4 + kProofBytes;
+constexpr std::size_t kAcceptorProofBytes = 4 + 4 + 4 + kProofBytes;
+
+constexpr std::string_view kDialerProofLabel = "mccl dialer proof";
+constexpr std::string_view kAcceptorProofLabel = "mccl acceptor proof";
+constexpr std::string_view kDialerSettingsLabel = "mccl dialer settings";
+constexpr std::string_view kVerdictLabel = "mccl acceptor verdict";
+
+Bytes prefix() {
+  Bytes bytes;
+  append(bytes, bytes_of(kMagic));
+  append(bytes, kProtocolVersion);
+  return bytes;
+}
+
+void append_int(Bytes& to, int value) { append(to, static_cast<std::uint32_t>(value)); }
+
+}  // namespace
+
+Handshake::Handshake(Party self, Step first) : self_(std::move(self)), step_(first) {
+  if (self_.agreement.size() > kMaxAgreementBytes) {
+    throw InvalidArgument(fmt::format(
+        "the settings that ranks must agree on take {} bytes, at most {} fit in a handshake",
+        self_.agreement.size(), kMaxAgreementBytes));
+  }
+}
+
+Handshake Handshake::dialer(Party self, int peer, LinkKey key) {
+  Handshake handshake(std::move(self), Step::challenge_prefix);
+  handshake.peer_ = peer;
+  handshake.key_ = key;
+  Bytes hello = prefix();
+  append(hello, kDialerRole);
+  append(hello, static_cast<std::uint8_t>(key.purpose));
+  append(hello, key.rail);
+  append(hello, key.group);
+  append_int(hello, handshake.self_.rank);
+  append_int(hello, peer);
+  append_int(hello, handshake.self_.size);
+  append(hello, make_nonce());
+  handshake.send_open(hello);
+  return handshake;
+}
+
+Handshake Handshake::acceptor(Party self) { return Handshake(std::move(self), Step::hello_prefix); }
+
+std::size_t Handshake::wanted() const {
+  if (state_ != State::in_progress) return 0;
+  const auto total = [this]() -> std::size_t {
+    switch (step_) {
+      case Step::hello_prefix:
+      case Step::challenge_prefix:
+        return kPrefixBytes;
+      case Step::hello:
+        return kHelloBytes;
+      case Step::challenge:
+        return kChallengeBytes;
+      case Step::dialer_proof:
+        return kDialerProofBytes;
+      case Step::acceptor_proof:
+        return kAcceptorProofBytes;
+      case Step::dialer_settings:
+        return agreement_bytes_ + kProofBytes;
+      case Step::verdict:
+        return 1 + agreement_bytes_ + kProofBytes;
+    }
+    return 0;
+  };
+  return total() - input_.size();
+}
+
+void Handshake::feed(std::span<const std::byte> bytes) {
+  if (bytes.size() > wanted()) {
+    throw InvalidArgument(
+        fmt::format("handshake with {}: fed {} bytes, it wants {}", who(), bytes.size(), wanted()));
+  }
+  append(input_, bytes);
+  // The magic is compared as it comes: noise is not owed a wait for the rest of a prefix.
+  if (step_ == Step::hello_prefix || step_ == Step::challenge_prefix) {
+    const std::size_t n = std::min(input_.size(), kMagic.size());
+    if (text_of(std::span(input_).first(n)) != kMagic.substr(0, n))
+      return refuse(Refusal::noise, "what it says is not MCCL's protocol");
+  }
+  if (state_ != State::in_progress || bytes.empty() || wanted() != 0) return;
+  const Bytes message = std::exchange(input_, {});
+  take(message);
+}
+
+void Handshake::sent(std::size_t bytes) {
+  sent_ += std::min(bytes, output_.size() - sent_);
+  if (sent_ < output_.size()) return;
+  output_.clear();
+  sent_ = 0;
+}
+
+void Handshake::take(std::span<const std::byte> message) {
+  switch (step_) {
+    case Step::hello_prefix:
+      return take_prefix(message, Step::hello);
+    case Step::challenge_prefix:
+      return take_prefix(message, Step::challenge);
+    case Step::hello:
+      return take_hello(message);
+    case Step::challenge:
+      return take_challenge(message);
+    case Step::dialer_proof:
+      return take_dialer_proof(message);
+    case Step::acceptor_proof:
+      return take_acceptor_proof(message);
+    case Step::dialer_settings:
+      return take_dialer_settings(message);
+    case Step::verdict:
+      return take_verdict(message);
+  }
+}
+
+void Handshake::take_prefix(std::span<const std::byte> message, Step next) {
+  Reader reader(message.subspan(kMagic.size()));
+  const auto version = reader.number<std::uint16_t>();
+  if (version != kProtocolVersion) {
+    // The other version reads at least the prefix, so that it can name both versions as well.
+    if (step_ == Step::hello_prefix) output_ = prefix();
+    return refuse(Refusal::version,
+                  fmt::format("it speaks version {} of MCCL's protocol, rank {} speaks version "
+                              "{}; install the same version of MCCL everywhere",
+                              version, self_.rank, kProtocolVersion));
+  }
+  append(transcript_, message);
+  expect(next);
+}
+
+void Handshake::take_hello(std::span<const std::byte> message) {
+  Reader reader(message);
+  const auto role = reader.number<std::uint8_t>();
+  const auto purpose = reader.number<std::uint8_t>();
+  key_.rail = reader.number<std::uint8_t>();
+  key_.group = reader.number<std::uint64_t>();
+  if (role != kDialerRole || purpose >= kPurposeCount)
+    return refuse(Refusal::noise, "its hello is malformed");
+  key_.purpose = static_cast<Purpose>(purpose);
+  // Rank, wanted rank and size are read from the transcript once they are proven.
+  append(transcript_, message);
+  Bytes challenge = prefix();
+  append(challenge, kAcceptorRole);
+  append(challenge, make_nonce());
+  send_open(challenge);
+  expect(Step::dialer_proof);
+}
+
+void Handshake::take_challenge(std::span<const std::byte> message) {
+  Reader reader(message);
+  if (reader.number<std::uint8_t>() != kAcceptorRole) {
+    return refuse(Refusal::noise, "its challenge is malformed (is it an echo of this rank?)");
+  }
+  append(transcript_, message);
+  Bytes proof;
+  append_int(proof, static_cast<int>(self_.agreement.size()));
+  send_sealed(kDialerProofLabel, std::move(proof));
+  expect(Step::acceptor_proof);
+}
+
+void Handshake::take_dialer_proof(std::span<const std::byte> message) {
+  if (!check_seal(kDialerProofLabel, message)) return;
+  proven_ = true;
+  agreement_bytes_ = Reader(message).number<std::uint32_t>();
+
+  const std::span<const std::byte> hello_bytes = transcript_;
+  Reader hello(hello_bytes.subspan(kPrefixBytes + 1 + 1 + 1 + 8));
+  peer_ = static_cast<int>(hello.number<std::uint32_t>());
+  const auto meant = static_cast<int>(hello.number<std::uint32_t>());
+  const auto size = hello.number<std::uint32_t>();
+  Bytes answer;
+  append_int(answer, self_.rank);
+  append_int(answer, self_.size);
+  append_int(answer, static_cast<int>(self_.agreement.size()));
+  send_sealed(kAcceptorProofLabel, std::move(answer));
+
+  if (meant != self_.rank) {
+    return refuse(Refusal::rank, fmt::format("rank {} meant to reach rank {}, this is rank {}",
+                                             peer_, meant, self_.rank));
+  }
+  if (!check_size(size)) return;
+  if (peer_ < 0 || (self_.size > 0 && peer_ >= self_.size) ||
+      agreement_bytes_ > kMaxAgreementBytes) {
+    return refuse(Refusal::noise, fmt::format("it claims to be rank {} of {} with {} bytes of "
+                                              "settings, which cannot be",
+                                              peer_, self_.size, agreement_bytes_));
+  }
+  expect(Step::dialer_settings);
+}
+
+void Handshake::take_acceptor_proof(std::span<const std::byte> message) {
+  if (!check_seal(kAcceptorProofLabel, message)) return;
+  proven_ = true;
+  Reader reader(message);
+  const auto rank = static_cast<int>(reader.number<std::uint32_t>());
+  const auto size = reader.number<std::uint32_t>();
+  agreement_bytes_ = reader.number<std::uint32_t>();
+  if (rank != peer_) {
+    return refuse(Refusal::rank, fmt::format("it is rank {} of the job, not rank {}", rank, peer_));
+  }
+  if (!check_size(size)) return;
+  if (agreement_bytes_ > kMaxAgreementBytes) {
+    return refuse(Refusal::noise,
+                  fmt::format("it announces {} bytes of settings", agreement_bytes_));
+  }
+  Bytes settings;
+  append(settings, bytes_of(self_.agreement));
+  send_sealed(kDialerSettingsLabel, std::move(settings));
+  expect(Step::verdict);
+}
+
+void Handshake::take_dialer_settings(std::span<const std::byte> message) {
+  if (!check_seal(kDialerSettingsLabel, message)) return;
+  const std::string difference_found =
+      difference({self_.rank, self_.agreement}, {peer_, text_of(message.first(agreement_bytes_))});
+  Bytes verdict;
+  append(verdict, static_cast<std::uint8_t>(difference_found.empty() ? 1 : 0));
+  append(verdict, bytes_of(self_.agreement));
+  send_sealed(kVerdictLabel, std::move(verdict));
+  if (!difference_found.empty()) return refuse(Refusal::settings, difference_found);
+  state_ = State::done;
+}
+
+void Handshake::take_verdict(std::span<const std::byte> message) {
+  if (!check_seal(kVerdictLabel, message)) return;
+  const std::string difference_found = difference(
+      {self_.rank, self_.agreement}, {peer_, text_of(message.subspan(1, agreement_bytes_))});
+  if (!difference_found.empty()) return refuse(Refusal::settings, difference_found);
+  if (message[0] != std::byte{1})
+    return refuse(Refusal::settings, "it refused settings that are equal to its own");
+  state_ = State::done;
+}
+
+void Handshake::send_open(const Bytes& message) {
+  append(transcript_, message);
+  append(output_, message);
+}
+
+void Handshake::send_sealed(std::string_view label, Bytes message) {
+  Bytes sealed = transcript_;
+  append(sealed, message);
+  append(message, prove(self_.job_key, label, sealed));
+  send_open(message);
+}
+
+bool Handshake::check_seal(std::string_view label, std::span<const std::byte> message) {
+  const auto content = message.first(message.size() - kProofBytes);
+  Bytes sealed = transcript_;
+  append(sealed, content);
+  if (same_proof(prove(self_.job_key, label, sealed), message.last(kProofBytes))) {
+    append(transcript_, message);
+    return true;
+  }
+  refuse(Refusal::proof, proven_ ? "its bytes were altered on the way"
+                                 : "it does not know the job key; every rank needs the same "
+                                   "MCCL_JOB_KEY");
+  return false;
+}
+
+bool Handshake::check_size(std::uint32_t theirs) {
+  if (static_cast<std::uint32_t>(self_.size) == theirs) return true;
+  refuse(Refusal::settings,
+         fmt::format("rank {} is in a job of {} ranks and rank {} in a job of {}; give every rank "
+                     "the same world size",
+                     self_.rank, self_.size, peer_, theirs));
+  return false;
+}
+
+void Handshake::expect(Step step) { step_ = step; }
+
+void Handshake::refuse(Refusal refusal, std::string reason) {
+  state_ = State::refused;
+  refusal_ = refusal;
+  reason_ = std::move(reason);
+}
+
+std::string Handshake::who() const {
+  return peer_ < 0 ? "an unknown process" : fmt::format("rank {}", peer_);
+}
+
+std::string Handshake::explain_close() const {
+  switch (step_) {
+    case Step::challenge_prefix:
+    case Step::challenge:
+      return "it closed the connection without an answer (is it another program?)";
+    case Step::acceptor_proof:
+      return "it closed the connection when shown this rank's proof (has it the same "
+             "MCCL_JOB_KEY?)";
+    case Step::verdict:
+      return "it closed the connection while settings were compared (did its process end?)";
+    case Step::hello_prefix:
+    case Step::hello:
+    case Step::dialer_proof:
+      return "it closed the connection before it proved itself";
+    case Step::dialer_settings:
+      return "it closed the connection before it told its settings";
+  }
+  return "it closed the connection";
+}
+
+}  // namespace mccl::rendezvous

@@ -1,0 +1,100 @@
+#include "rendezvous/memory_store.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "mccl/error.h"
+
+namespace mccl::rendezvous {
+
+namespace {
+
+std::string shown(std::string_view key) { return std::string(key.substr(0, 200)); }
+
+std::int64_t counter_of(const std::string& key, const std::string& text) {
+  std::int64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, failure] = std::from_chars(text.data(), end, value);
+  if (failure != std::errc() || stop != end) {
+    throw InvalidArgument(
+        fmt::format("the store key \"{}\" holds no counter to add to", shown(key)));
+  }
+  return value;
+}
+
+}  // namespace
+
+void check_key(std::string_view key) {
+  if (key.size() <= kMaxKeyBytes) return;
+  throw InvalidArgument(fmt::format("a store key of {} bytes (\"{}...\"): at most {} are allowed",
+                                    key.size(), key.substr(0, 40), kMaxKeyBytes));
+}
+
+void check_value(std::string_view key, std::string_view value) {
+  if (value.size() <= kMaxValueBytes) return;
+  throw InvalidArgument(
+      fmt::format("a value of {} bytes for the store key \"{}\": at most {} are allowed",
+                  value.size(), shown(key), kMaxValueBytes));
+}
+
+void throw_missing_key(const std::string& key, std::chrono::milliseconds timeout) {
+  throw TimeoutError(fmt::format(
+      "the store key \"{}\" was not set within {:.1f} s; has the rank that sets it started, and "
+      "does it use the same store?",
+      shown(key), std::chrono::duration<double>(timeout).count()));
+}
+
+void MemoryStore::set(const std::string& key, std::string_view value) {
+  check_key(key);
+  check_value(key, value);
+  {
+    const std::lock_guard lock(mutex_);
+    values_.insert_or_assign(key, std::string(value));
+  }
+  changed_.notify_all();
+}
+
+std::string MemoryStore::get(const std::string& key, std::chrono::milliseconds timeout) {
+  check_key(key);
+  std::unique_lock lock(mutex_);
+  auto found = values_.end();
+  const auto there = [&] { return (found = values_.find(key)) != values_.end(); };
+  // A timeout near the clock's end would overflow into the past.
+  constexpr auto kLongest = std::chrono::hours(24 * 365);
+  if (!changed_.wait_for(lock, std::min<std::chrono::milliseconds>(timeout, kLongest), there))
+    throw_missing_key(key, timeout);
+  return found->second;
+}
+
+std::int64_t MemoryStore::add(const std::string& key, std::int64_t amount) {
+  check_key(key);
+  std::int64_t sum = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = values_.find(key);
+    const std::int64_t before = found == values_.end() ? 0 : counter_of(key, found->second);
+    if (__builtin_add_overflow(before, amount, &sum)) {
+      throw InvalidArgument(fmt::format("adding {} to the store counter \"{}\" ({}) overflows",
+                                        amount, shown(key), before));
+    }
+    values_.insert_or_assign(key, std::to_string(sum));
+  }
+  changed_.notify_all();
+  return sum;
+}
+
+std::optional<std::string> MemoryStore::find(const std::string& key) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = values_.find(key);
+  if (found == values_.end()) return {};
+  return found->second;
+}
+
+}  // namespace mccl::rendezvous
+
+namespace mccl {
+
+std::shared_ptr<Store> make_memory_store() { return std::make_shared<rendezvous::MemoryStore>(); }
+
+}  // namespace mccl

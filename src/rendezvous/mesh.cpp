@@ -1,0 +1,186 @@
+#include "rendezvous/mesh.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <list>
+#include <optional>
+#include <utility>
+
+#include "mccl/error.h"
+#include "rendezvous/accepting.h"
+#include "rendezvous/binding.h"
+#include "rendezvous/candidates.h"
+#include "rendezvous/dialing.h"
+#include "transport/tcp/link.h"
+
+namespace mccl::rendezvous {
+
+namespace {
+
+using namespace std::chrono_literals;
+using transport::tcp::Interface;
+using transport::tcp::Socket;
+using transport::tcp::TcpLink;
+
+constexpr Clock::duration kStagger = 250ms;
+/// A rail's own path is preferred by more than a slow start of the peer.
+constexpr Clock::duration kRailStagger = 2s;
+
+std::unique_ptr<transport::Link> make_link(Socket socket, int peer, const LinkKey& key) {
+  // The control connection is read at all times, so silence on it means that the host is gone.
+  if (key.purpose == Purpose::control) transport::tcp::limit_silence(socket);
+  return std::make_unique<TcpLink>(std::move(socket), fmt::format("rank {}", peer));
+}
+
+int listed_count(const Endpoint& endpoint) {
+  return endpoint.listed ? static_cast<int>(endpoint.addresses.size()) : 1;
+}
+
+void warn_of_small_buffers(std::size_t wanted, const Log& log) {
+  if (wanted == 0) return;
+  const Socket probe = Socket::stream(AF_INET);
+  const std::size_t granted = transport::tcp::set_buffer_bytes(probe, wanted);
+  if (granted >= wanted) return;
+  log.warn(
+      "the system grants socket buffers of {} bytes, not the {} wanted; raise "
+      "net.core.rmem_max and net.core.wmem_max (Linux) or kern.ipc.maxsockbuf (macOS)",
+      granted, wanted);
+}
+
+}  // namespace
+
+struct Mesh::State {
+  explicit State(MeshOptions given);
+
+  Party self() const { return {options.rank, options.size, options.job_key, options.agreement}; }
+  const Endpoint& endpoint_of(int peer) const;
+  int rails_of(int peer) const {
+    return std::max(listed_count(endpoint), listed_count(endpoint_of(peer)));
+  }
+  void report(Arrival& arrival, std::vector<MeshEvent>& events);
+  void report(Dial& dial, std::vector<MeshEvent>& events);
+
+  MeshOptions options;
+  std::vector<Interface> interfaces;
+  std::vector<Endpoint> endpoints;  ///< In rank order, once they are set.
+  Endpoint endpoint;
+  std::optional<Acceptor> acceptor;
+  std::list<Dial> dials;
+};
+
+Mesh::State::State(MeshOptions given)
+    : options(std::move(given)), interfaces(transport::tcp::list_interfaces()) {
+  Binding binding = bind_listeners(options.config, options.rank, interfaces, options.log);
+  endpoint = std::move(binding.endpoint);
+  warn_of_small_buffers(socket_buffer_bytes(options.config), options.log);
+  acceptor.emplace(std::move(binding.listeners), self(), options.log, options.on_refused);
+}
+
+const Endpoint& Mesh::State::endpoint_of(int peer) const {
+  if (peer < 0 || static_cast<std::size_t>(peer) >= endpoints.size()) {
+    throw InvalidArgument(
+        fmt::format("rank {} knows the endpoints of {} ranks, not that of rank {}", options.rank,
+                    endpoints.size(), peer));
+  }
+  return endpoints[static_cast<std::size_t>(peer)];
+}
+
+void Mesh::State::report(Arrival& arrival, std::vector<MeshEvent>& events) {
+  MeshEvent event;
+  event.peer = arrival.peer;
+  event.key = arrival.key;
+  event.reason = std::move(arrival.reason);
+  if (arrival.socket) event.link = make_link(std::move(arrival.socket), event.peer, event.key);
+  events.push_back(std::move(event));
+}
+
+void Mesh::State::report(Dial& dial, std::vector<MeshEvent>& events) {
+  MeshEvent event;
+  event.peer = dial.peer();
+  event.key = dial.key();
+  event.reason = dial.reason();
+  if (Socket socket = dial.take_socket()) {
+    if (rails_of(dial.peer()) > 1 && &dial.winner() != &dial.first_choice()) {
+      options.log.warn("rail {} to rank {} goes to {} instead of {}: {}", event.key.rail,
+                       event.peer, dial.winner().text(), dial.first_choice().text(),
+                       dial.first_choice().outcome);
+    }
+    event.link = make_link(std::move(socket), event.peer, event.key);
+  }
+  events.push_back(std::move(event));
+}
+
+Mesh::Mesh(MeshOptions options) : state_(std::make_unique<State>(std::move(options))) {}
+
+Mesh::~Mesh() = default;
+
+const Endpoint& Mesh::endpoint() const { return state_->endpoint; }
+
+void Mesh::set_endpoints(std::vector<Endpoint> endpoints) {
+  std::sort(endpoints.begin(), endpoints.end(),
+            [](const Endpoint& a, const Endpoint& b) { return a.rank < b.rank; });
+  for (std::size_t i = 0; i < endpoints.size(); ++i) {
+    if (endpoints[i].rank != static_cast<int>(i) || endpoints[i].addresses.empty()) {
+      throw InvalidArgument(
+          fmt::format("rank {} was given no endpoint of rank {}", state_->options.rank, i));
+    }
+  }
+  if (endpoints.size() != static_cast<std::size_t>(state_->options.size)) {
+    throw InvalidArgument(fmt::format("rank {} was given the endpoints of {} ranks, not of {}",
+                                      state_->options.rank, endpoints.size(),
+                                      state_->options.size));
+  }
+  state_->endpoints = std::move(endpoints);
+}
+
+int Mesh::rails(int peer) const { return state_->rails_of(peer); }
+
+void Mesh::dial(int peer, LinkKey key, Clock::time_point deadline) {
+  State& state = *state_;
+  if (peer == state.options.rank) throw InvalidArgument(fmt::format("rank {} dials itself", peer));
+  const int count = state.rails_of(peer);
+  DialRequest request;
+  request.self = state.self();
+  request.peer = peer;
+  request.key = key;
+  request.deadline = deadline;
+  request.candidates =
+      candidates_for(state.endpoint_of(peer), state.endpoint, {key.rail, count}, state.interfaces);
+  request.stagger = count > 1 ? kRailStagger : kStagger;
+  request.buffer_bytes = socket_buffer_bytes(state.options.config);
+  state.dials.emplace_back(std::move(request));
+}
+
+void Mesh::watch(std::vector<pollfd>& descriptors) const {
+  state_->acceptor->watch(descriptors);
+  for (const Dial& dial : state_->dials) dial.watch(descriptors);
+}
+
+Clock::time_point Mesh::next_deadline() const {
+  Clock::time_point next = state_->acceptor->next_deadline();
+  for (const Dial& dial : state_->dials) next = std::min(next, dial.next_deadline());
+  return next;
+}
+
+void Mesh::progress(std::vector<MeshEvent>& events) {
+  const Clock::time_point now = Clock::now();
+  std::vector<Arrival> arrivals;
+  state_->acceptor->advance(now, arrivals);
+  for (Arrival& arrival : arrivals) state_->report(arrival, events);
+  for (auto dial = state_->dials.begin(); dial != state_->dials.end();) {
+    if (dial->advance(now)) {
+      state_->report(*dial, events);
+      dial = state_->dials.erase(dial);
+    } else {
+      ++dial;
+    }
+  }
+}
+
+void Mesh::abandon() noexcept {
+  state_->acceptor->close();
+  state_->dials.clear();
+}
+
+}  // namespace mccl::rendezvous

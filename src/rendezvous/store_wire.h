@@ -1,0 +1,88 @@
+// Requests to the TCP store and their answers: a header of fixed size, then the key and the value.
+// One request is under way per connection.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "rendezvous/memory_store.h"
+#include "rendezvous/wire.h"
+
+namespace mccl::rendezvous {
+
+enum class StoreCall : std::uint8_t { set, get, add };
+enum class StoreAnswer : std::uint8_t { ok, missing, invalid };
+
+inline constexpr std::size_t kRequestHeaderBytes = 1 + 4 + 4 + 8;
+inline constexpr std::size_t kAnswerHeaderBytes = 1 + 4 + 8;
+inline constexpr std::size_t kMaxRequestBytes = kRequestHeaderBytes + kMaxKeyBytes + kMaxValueBytes;
+
+struct RequestHeader {
+  StoreCall call = StoreCall::set;
+  std::size_t key_bytes = 0;
+  std::size_t value_bytes = 0;
+  std::int64_t number = 0;  ///< What to add, or how many milliseconds to wait.
+};
+
+struct AnswerHeader {
+  StoreAnswer answer = StoreAnswer::ok;
+  std::size_t value_bytes = 0;
+  std::int64_t number = 0;
+};
+
+inline Bytes encode_request(StoreCall call, std::string_view key, std::string_view value,
+                            std::int64_t number) {
+  Bytes bytes;
+  append(bytes, static_cast<std::uint8_t>(call));
+  append(bytes, static_cast<std::uint32_t>(key.size()));
+  append(bytes, static_cast<std::uint32_t>(value.size()));
+  append(bytes, static_cast<std::uint64_t>(number));
+  append(bytes, bytes_of(key));
+  append(bytes, bytes_of(value));
+  return bytes;
+}
+
+inline Bytes encode_answer(StoreAnswer answer, std::string_view value, std::int64_t number) {
+  Bytes bytes;
+  append(bytes, static_cast<std::uint8_t>(answer));
+  append(bytes, static_cast<std::uint32_t>(value.size()));
+  append(bytes, static_cast<std::uint64_t>(number));
+  append(bytes, bytes_of(value));
+  return bytes;
+}
+
+/// Of kRequestHeaderBytes bytes; empty when a member of the job cannot have written them.
+inline std::optional<RequestHeader> decode_request(std::span<const std::byte> bytes) {
+  Reader reader(bytes);
+  RequestHeader header;
+  const auto call = reader.number<std::uint8_t>();
+  header.call = static_cast<StoreCall>(call);
+  header.key_bytes = reader.number<std::uint32_t>();
+  header.value_bytes = reader.number<std::uint32_t>();
+  header.number = static_cast<std::int64_t>(reader.number<std::uint64_t>());
+  if (call > static_cast<std::uint8_t>(StoreCall::add) || header.key_bytes > kMaxKeyBytes ||
+      header.value_bytes > kMaxValueBytes) {
+    return {};
+  }
+  return header;
+}
+
+/// Of kAnswerHeaderBytes bytes.
+inline std::optional<AnswerHeader> decode_answer(std::span<const std::byte> bytes) {
+  Reader reader(bytes);
+  AnswerHeader header;
+  const auto answer = reader.number<std::uint8_t>();
+  header.answer = static_cast<StoreAnswer>(answer);
+  header.value_bytes = reader.number<std::uint32_t>();
+  header.number = static_cast<std::int64_t>(reader.number<std::uint64_t>());
+  if (answer > static_cast<std::uint8_t>(StoreAnswer::invalid) ||
+      header.value_bytes > kMaxValueBytes) {
+    return {};
+  }
+  return header;
+}
+
+}  // namespace mccl::rendezvous

@@ -1,0 +1,285 @@
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "mccl/error.h"
+#include "mccl/store.h"
+#include "rendezvous/conversation.h"
+#include "rendezvous/memory_store.h"
+#include "rendezvous/store_server.h"
+#include "rendezvous/store_wire.h"
+#include "rendezvous/waiting.h"
+#include "transport/tcp/address.h"
+#include "transport/tcp/listener.h"
+
+namespace mccl::rendezvous {
+
+namespace {
+
+using namespace std::chrono_literals;
+using transport::tcp::Address;
+using transport::tcp::BindError;
+using transport::tcp::describe_errno;
+using transport::tcp::HostPort;
+using transport::tcp::Listener;
+using transport::tcp::Socket;
+
+constexpr Clock::duration kAttemptLimit = 2s;
+constexpr Clock::duration kFirstBackOff = 20ms;
+constexpr Clock::duration kLongestBackOff = 500ms;
+/// What a healthy server takes at most beyond the wait that a get asks for.
+constexpr std::chrono::milliseconds kAnswerLimit = 30s;
+constexpr std::chrono::milliseconds kLongestWait = std::chrono::hours(24 * 365);
+
+#ifdef MSG_NOSIGNAL
+constexpr int kSendFlags = MSG_NOSIGNAL;
+#else
+constexpr int kSendFlags = 0;
+#endif
+
+/// A number or "localhost" is meant as it stands. Another name often means something else on its
+/// own host (Debian maps it to 127.0.1.1) than on the others, so behind it all addresses listen.
+std::vector<Listener> listen_at(const std::string& address) {
+  const HostPort where = transport::tcp::parse_host_port(address);
+  if (where.port == 0)
+    throw InvalidArgument(fmt::format("the store's address \"{}\" needs a port", address));
+  std::vector<Listener> listeners;
+  try {
+    if (where.host == "localhost" || Address::parse_numeric(where.host, where.port)) {
+      for (const Address& each : transport::tcp::resolve(where.host, where.port))
+        listeners.emplace_back(each, 0);
+      return listeners;
+    }
+    try {
+      listeners.emplace_back(Address::wildcard(AF_INET6, where.port), 0);
+    } catch (const BindError& error) {
+      if (error.code == EADDRINUSE || error.code == EACCES) throw;
+      listeners.emplace_back(Address::wildcard(AF_INET, where.port), 0);
+    }
+    return listeners;
+  } catch (const BindError& error) {
+    std::string advice = "check the address";
+    if (error.code == EADDRINUSE) advice = "another program has the port; choose another one";
+    if (error.code == EADDRNOTAVAIL) {
+      advice = fmt::format(
+          "rank 0 must run on the host that has this address, or, behind a translated one, be "
+          "given 0.0.0.0:{}",
+          where.port);
+    }
+    throw InvalidArgument(
+        fmt::format("rank 0 cannot serve the store at {}: {}; {}", address, error.what(), advice));
+  }
+}
+
+/// Rank 0's.
+class ServedStore final : public Store {
+ public:
+  ServedStore(const std::string& address, const std::string& job_key)
+      : server_(table_, listen_at(address), job_key) {}
+
+  void set(const std::string& key, std::string_view value) override {
+    table_.set(key, value);
+    server_.wake();
+  }
+  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
+    return table_.get(key, timeout);
+  }
+  std::int64_t add(const std::string& key, std::int64_t amount) override {
+    const std::int64_t sum = table_.add(key, amount);
+    server_.wake();
+    return sum;
+  }
+
+ private:
+  MemoryStore table_;
+  StoreServer server_;
+};
+
+/// The other ranks'. Every call under way has a connection of its own, so that a get that waits
+/// holds nobody up.
+class RemoteStore final : public Store {
+ public:
+  RemoteStore(std::string address, int rank, std::string job_key, std::chrono::milliseconds timeout)
+      : address_(std::move(address)),
+        where_(transport::tcp::parse_host_port(address_)),
+        rank_(rank),
+        job_key_(std::move(job_key)),
+        timeout_(std::clamp(timeout, 0ms, kLongestWait)) {
+    idle_.push_back(connect());
+  }
+
+  void set(const std::string& key, std::string_view value) override {
+    check_key(key);
+    check_value(key, value);
+    call(encode_request(StoreCall::set, key, value, 0), key, 0ms);
+  }
+  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
+    check_key(key);
+    timeout = std::clamp(timeout, 0ms, kLongestWait);
+    return call(encode_request(StoreCall::get, key, {}, timeout.count()), key, timeout).value;
+  }
+  std::int64_t add(const std::string& key, std::int64_t amount) override {
+    check_key(key);
+    return call(encode_request(StoreCall::add, key, {}, amount), key, 0ms).number;
+  }
+
+ private:
+  struct Answer {
+    std::string value;
+    std::int64_t number = 0;
+  };
+
+  Socket connect();
+  Socket try_connect(const Address& address, Clock::time_point deadline, std::string& trouble);
+  Answer call(const Bytes& request, const std::string& key, std::chrono::milliseconds wait);
+  void send(const Socket& socket, std::span<const std::byte> bytes, Clock::time_point deadline);
+  void receive(const Socket& socket, std::span<std::byte> bytes, Clock::time_point deadline);
+  [[noreturn]] void lost(const std::string& why) const;
+
+  const std::string address_;
+  const HostPort where_;
+  const int rank_;
+  const std::string job_key_;
+  const std::chrono::milliseconds timeout_;
+  std::mutex mutex_;
+  std::vector<Socket> idle_;  ///< Under mutex_.
+};
+
+Socket RemoteStore::connect() {
+  const Clock::time_point deadline = Clock::now() + timeout_;
+  Clock::duration back_off = kFirstBackOff;
+  std::string trouble;
+  for (;;) {
+    try {
+      for (const Address& address : transport::tcp::resolve(where_.host, where_.port)) {
+        std::string outcome;
+        if (Socket socket = try_connect(address, deadline, outcome)) return socket;
+        trouble = fmt::format("{}: {}", address.text(), outcome);
+      }
+    } catch (const Error& error) {
+      trouble = error.what();
+    }
+    const Clock::time_point now = Clock::now();
+    if (now >= deadline) {
+      throw PeerError(fmt::format(
+          "rank {} could not reach the store of rank 0 at {} within {:.1f} s; the last attempt: "
+          "{}. Check that rank 0 runs, that it was given the same address, and that no firewall "
+          "blocks port {}",
+          rank_, address_, std::chrono::duration<double>(timeout_).count(), trouble, where_.port));
+    }
+    std::this_thread::sleep_for(std::min(back_off, deadline - now));
+    back_off = std::min(2 * back_off, kLongestBackOff);
+  }
+}
+
+/// Empty, with the trouble, when it fails.
+Socket RemoteStore::try_connect(const Address& address, Clock::time_point deadline,
+                                std::string& trouble) {
+  deadline = std::min(deadline, Clock::now() + kAttemptLimit);
+  Socket socket = Socket::stream(address.family());
+  transport::tcp::tune_stream(socket);
+  int error = transport::tcp::start_connect(socket, address, nullptr);
+  if (error == EINPROGRESS) {
+    if (!wait_for(socket.descriptor(), POLLOUT, deadline)) {
+      trouble = "no answer to the attempt to connect";
+      return {};
+    }
+    error = socket.take_error();
+  }
+  if (error != 0 || transport::tcp::is_self_connected(socket)) {
+    trouble = error != 0 ? describe_errno(error) : "nobody listens there";
+    return {};
+  }
+  transport::tcp::limit_silence(socket);
+  Conversation conversation(std::move(socket),
+                            Handshake::dialer({rank_, 0, job_key_, {}}, 0, {0, Purpose::store, 0}));
+  if (!converse(conversation, deadline, trouble)) return {};
+  return conversation.take_socket();
+}
+
+void RemoteStore::lost(const std::string& why) const {
+  throw PeerError(fmt::format(
+      "rank {} lost the store of rank 0 at {}: {}; rank 0 serves it until it ends, so look at what "
+      "ended rank 0",
+      rank_, address_, why));
+}
+
+RemoteStore::Answer RemoteStore::call(const Bytes& request, const std::string& key,
+                                      std::chrono::milliseconds wait) {
+  Socket socket;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!idle_.empty()) {
+      socket = std::move(idle_.back());
+      idle_.pop_back();
+    }
+  }
+  if (!socket) socket = connect();
+  const Clock::time_point deadline = Clock::now() + wait + kAnswerLimit;
+  send(socket, request, deadline);
+  std::array<std::byte, kAnswerHeaderBytes> raw;
+  receive(socket, raw, deadline);
+  const auto header = decode_answer(raw);
+  if (!header) lost("its answer is malformed");
+  Answer answer{std::string(header->value_bytes, '\0'), header->number};
+  receive(socket, std::as_writable_bytes(std::span(answer.value)), deadline);
+  {
+    const std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(socket));
+  }
+  if (header->answer == StoreAnswer::missing) throw_missing_key(key, wait);
+  if (header->answer == StoreAnswer::invalid) throw InvalidArgument(answer.value);
+  return answer;
+}
+
+void RemoteStore::send(const Socket& socket, std::span<const std::byte> bytes,
+                       Clock::time_point deadline) {
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(socket.descriptor(), bytes.data(), bytes.size(), kSendFlags);
+    if (sent >= 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(sent));
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      if (!wait_for(socket.descriptor(), POLLOUT, deadline)) lost("it takes no more requests");
+    } else if (errno != EINTR) {
+      lost(describe_errno(errno));
+    }
+  }
+}
+
+void RemoteStore::receive(const Socket& socket, std::span<std::byte> bytes,
+                          Clock::time_point deadline) {
+  while (!bytes.empty()) {
+    const ssize_t got = ::recv(socket.descriptor(), bytes.data(), bytes.size(), 0);
+    if (got > 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(got));
+    } else if (got == 0) {
+      lost("it closed the connection");
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      if (!wait_for(socket.descriptor(), POLLIN, deadline)) lost("it does not answer");
+    } else if (errno != EINTR) {
+      lost(describe_errno(errno));
+    }
+  }
+}
+
+}  // namespace
+
+}  // namespace mccl::rendezvous
+
+namespace mccl {
+
+std::shared_ptr<Store> make_tcp_store(const std::string& address, int rank,
+                                      const std::string& job_key,
+                                      std::chrono::milliseconds timeout) {
+  if (rank < 0) throw InvalidArgument(fmt::format("the store was given the rank {}", rank));
+  if (rank == 0) return std::make_shared<rendezvous::ServedStore>(address, job_key);
+  return std::make_shared<rendezvous::RemoteStore>(address, rank, job_key, timeout);
+}
+
+}  // namespace mccl

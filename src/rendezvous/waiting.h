@@ -1,0 +1,29 @@
+// poll(2) against a deadline.
+#pragma once
+
+#include <poll.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/clock.h"
+
+namespace mccl::rendezvous {
+
+/// What poll takes: rounded up, so that it does not wake just before the deadline; -1 for never.
+inline int milliseconds_until(Clock::time_point deadline, Clock::time_point now = Clock::now()) {
+  if (deadline == Clock::time_point::max()) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now).count();
+  return static_cast<int>(std::clamp<long long>(left, 0, 1 << 30));
+}
+
+/// Blocks until the descriptor has one of the events; false when the deadline passed first.
+inline bool wait_for(int descriptor, short events, Clock::time_point deadline) {
+  for (;;) {
+    pollfd entry = {descriptor, events, 0};
+    if (::poll(&entry, 1, milliseconds_until(deadline)) > 0) return true;
+    if (Clock::now() >= deadline) return false;
+  }
+}
+
+}  // namespace mccl::rendezvous

@@ -1,0 +1,18 @@
+// The algorithms, one file each. A function writes the schedule of every collective that its
+// algorithm can do; which those are stands in registry.cpp.
+#pragma once
+
+#include "schedule/schedule.h"
+
+namespace mccl::schedule {
+
+Schedule build_alone(const Problem& problem);  ///< A group of one.
+Schedule build_direct(const Problem& problem);
+Schedule build_ring(const Problem& problem, bool both_ways);
+Schedule build_recursive_doubling(const Problem& problem);
+Schedule build_binomial_tree(const Problem& problem);
+Schedule build_chain(const Problem& problem);
+Schedule build_pairwise(const Problem& problem);
+Schedule build_dissemination(const Problem& problem);
+
+}  // namespace mccl::schedule

@@ -1,0 +1,166 @@
+// The binomial tree: the rank at place v, counted from the root, leads the places [v, v + 2^k),
+// where 2^k is the lowest bit of v, and its children lead those at v + 1, v + 2, v + 4 and so on.
+#include <algorithm>
+#include <ranges>
+#include <vector>
+
+#include "schedule/algorithms.h"
+#include "schedule/builder.h"
+#include "schedule/tree.h"
+
+namespace mccl::schedule {
+namespace {
+
+class BinomialTree {
+ public:
+  BinomialTree(int rank, int root, int size)
+      : size_(size), root_(root), place_(wrap(rank - root, size)) {}
+
+  int rank_at(int place) const { return (place + root_) % size_; }
+  int place() const { return place_; }
+  /// One past the last place that `place` leads.
+  int end_of(int place) const {
+    return place == 0 ? size_ : std::min(size_, place + (place & -place));
+  }
+
+  Tree view() const {
+    Tree tree;
+    if (place_ > 0) tree.parent = rank_at(place_ & (place_ - 1));
+    for (const int child : children()) tree.children.push_back(rank_at(child));
+    return tree;
+  }
+
+  /// The places of the children, the smallest subtree first.
+  std::vector<int> children() const {
+    std::vector<int> places;
+    const int limit = place_ == 0 ? size_ : place_ & -place_;
+    for (int bit = 1; bit < limit && place_ + bit < size_; bit *= 2) {
+      places.push_back(place_ + bit);
+    }
+    return places;
+  }
+
+ private:
+  int size_;
+  int root_;
+  int place_;
+};
+
+/// gather and scatter: what a subtree gives or gets travels as one, in the order of places. In the
+/// root's memory parts lie in the order of ranks, so a subtree in which ranks wrap around is two
+/// spans there, and is cut between them on both sides.
+class Subtrees {
+ public:
+  explicit Subtrees(const Problem& problem)
+      : p_(problem),
+        tree_(problem.rank, problem.root, problem.size),
+        view_(tree_.view()),
+        parts_(problem.counts),
+        builder_(problem) {}
+
+  Schedule gather() {
+    const std::vector<int> children = tree_.children();
+    for (const int child : children) {
+      for (const Region& span : where(child)) receive(tree_.rank_at(child), span);
+    }
+    const Region own = input({0, p_.counts[p_.rank]});
+    if (view_.parent < 0) {
+      builder_.copy_pieces(own, output(parts_[p_.rank]));
+    } else if (children.empty()) {
+      send(view_.parent, own);
+    } else {
+      builder_.copy_pieces(own, kept(tree_.place(), tree_.place() + 1));
+      for (const Region& span : where(tree_.place())) send(view_.parent, span);
+    }
+    return builder_.finish();
+  }
+
+  Schedule scatter() {
+    const std::vector<int> children = tree_.children();
+    const Region own = output({0, p_.counts[p_.rank]});
+    if (view_.parent >= 0 && children.empty()) {
+      receive(view_.parent, own);
+      return builder_.finish();
+    }
+    if (view_.parent >= 0) {
+      for (const Region& span : where(tree_.place())) receive(view_.parent, span);
+    }
+    for (const int child : std::views::reverse(children)) {
+      for (const Region& span : where(child)) send(tree_.rank_at(child), span);
+    }
+    builder_.copy_pieces(
+        view_.parent < 0 ? input(parts_[p_.rank]) : kept(tree_.place(), tree_.place() + 1), own);
+    return builder_.finish();
+  }
+
+ private:
+  /// The memory, here, of what the subtree at `place` gives or gets.
+  std::vector<Region> where(int place) {
+    const int end = tree_.end_of(place);
+    const int seam = std::clamp(p_.size - p_.root, place, end);  // the place of rank 0
+    std::vector<Region> regions;
+    for (const auto& [first, last] : {std::pair{place, seam}, std::pair{seam, end}}) {
+      if (first == last) continue;
+      regions.push_back(view_.parent < 0 ? at_root(first, last) : kept(first, last));
+    }
+    return regions;
+  }
+
+  Region at_root(int first, int last) const {
+    const int rank = tree_.rank_at(first);
+    const Span span = parts_.range(rank, rank + last - first);
+    return p_.collective == Collective::gather ? output(span) : input(span);
+  }
+
+  /// Scratch of the places [first, last) of this rank's subtree.
+  Region kept(int first, int last) {
+    if (!has_scratch_) {
+      scratch_ = builder_.reserve_scratch(count_of(tree_.place(), tree_.end_of(tree_.place())));
+      has_scratch_ = true;
+    }
+    return scratch({scratch_.offset + count_of(tree_.place(), first), count_of(first, last)});
+  }
+
+  std::size_t count_of(int first, int last) const {
+    std::size_t count = 0;
+    for (int place = first; place < last; ++place) count += p_.counts[tree_.rank_at(place)];
+    return count;
+  }
+
+  void send(int peer, const Region& span) {
+    for (std::size_t c = 0; c < builder_.pieces(span.count); ++c) {
+      builder_.send(peer, builder_.piece(span, c));
+    }
+  }
+
+  void receive(int peer, const Region& span) {
+    for (std::size_t c = 0; c < builder_.pieces(span.count); ++c) {
+      builder_.recv(peer, builder_.piece(span, c));
+    }
+  }
+
+  const Problem& p_;
+  const BinomialTree tree_;
+  const Tree view_;
+  const Parts parts_;
+  ScheduleBuilder builder_;
+  Span scratch_;
+  bool has_scratch_ = false;
+};
+
+}  // namespace
+
+Schedule build_binomial_tree(const Problem& p) {
+  switch (p.collective) {
+    case Collective::gather:
+      return Subtrees(p).gather();
+    case Collective::scatter:
+      return Subtrees(p).scatter();
+    default:
+      break;
+  }
+  const int root = p.collective == Collective::all_reduce ? 0 : p.root;
+  return build_on_tree(p, BinomialTree(p.rank, root, p.size).view());
+}
+
+}  // namespace mccl::schedule

@@ -1,0 +1,83 @@
+#include "schedule/builder.h"
+
+#include <algorithm>
+
+#include "schedule/hazards.h"
+
+namespace mccl::schedule {
+namespace {
+
+std::size_t data_of(const Problem& p) {
+  return std::max({p.count, total(p.counts), total(p.recv_counts), std::size_t{1}});
+}
+
+}  // namespace
+
+ScheduleBuilder::ScheduleBuilder(const Problem& problem)
+    : layout_(layout_of(problem)),
+      keeps_empty_messages_(problem.collective == Collective::barrier ||
+                            problem.collective == Collective::all_to_all),
+      chunk_(std::min(problem.chunk, data_of(problem))) {}
+
+Span ScheduleBuilder::reserve_scratch(std::size_t count) {
+  const Span span{schedule_.scratch_count, count};
+  schedule_.scratch_count += count;
+  return span;
+}
+
+std::uint32_t ScheduleBuilder::append(const Step& step) {
+  schedule_.steps.push_back(step);
+  return static_cast<std::uint32_t>(schedule_.steps.size() - 1);
+}
+
+std::uint32_t ScheduleBuilder::send(int peer, const Region& src) {
+  if (src.count == 0 && !keeps_empty_messages_) return 0;
+  return append({.kind = StepKind::send, .peer = peer, .src = src, .dst = {}});
+}
+
+std::uint32_t ScheduleBuilder::recv(int peer, const Region& dst) {
+  if (dst.count == 0 && !keeps_empty_messages_) return 0;
+  return append({.kind = StepKind::recv, .peer = peer, .src = {}, .dst = dst});
+}
+
+void ScheduleBuilder::recv_reduce(int peer, const Region& src, const Region& dst, bool completes) {
+  if (dst.count == 0) return;
+  append({.kind = StepKind::recv_reduce,
+          .completes = completes,
+          .peer = peer,
+          .src = src,
+          .dst = dst});
+}
+
+void ScheduleBuilder::copy(const Region& src, const Region& dst, bool completes) {
+  if (dst.count == 0 || layout_.address(src) == layout_.address(dst)) return;
+  append({.kind = StepKind::copy, .completes = completes, .src = src, .dst = dst});
+}
+
+void ScheduleBuilder::copy_pieces(const Region& src, const Region& dst, bool completes) {
+  for (std::size_t c = 0; c < pieces(dst.count); ++c) {
+    copy(piece(src, c), piece(dst, c), completes);
+  }
+}
+
+void ScheduleBuilder::fold(std::size_t src_offset, int operands, const Region& dst,
+                           bool completes) {
+  if (dst.count == 0) return;
+  append({.kind = StepKind::fold,
+          .completes = completes,
+          .operands = static_cast<std::uint32_t>(operands),
+          .src = {Space::scratch, src_offset, static_cast<std::size_t>(operands) * dst.count},
+          .dst = dst});
+}
+
+void ScheduleBuilder::after(std::uint32_t earlier, std::uint32_t later) {
+  waits_.emplace_back(earlier, later);
+}
+
+Schedule ScheduleBuilder::finish() {
+  find_hazards(layout_, schedule_.steps, waits_);
+  link_waits(waits_, schedule_);
+  return std::move(schedule_);
+}
+
+}  // namespace mccl::schedule

@@ -1,0 +1,58 @@
+// Writes a schedule step by step.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "schedule/layout.h"
+#include "schedule/parts.h"
+#include "schedule/schedule.h"
+
+namespace mccl::schedule {
+
+/// Append steps in program order, one message each, then finish() once. Steps over no elements are
+/// dropped, and so are copies of memory onto itself; only barrier and all_to_all send messages of
+/// nothing.
+class ScheduleBuilder {
+ public:
+  explicit ScheduleBuilder(const Problem& problem);
+
+  /// Problem::chunk, but no more than there is data.
+  std::size_t chunk() const { return chunk_; }
+  std::size_t pieces(std::size_t count) const { return divide_up(count, chunk_); }
+  /// The index-th piece of a transfer; empty past the end.
+  Region piece(const Region& whole, std::size_t index) const { return nth(whole, index, chunk_); }
+
+  /// Scratch memory that belongs to the caller for the whole schedule.
+  Span reserve_scratch(std::size_t count);
+
+  /// The index of the step, for after().
+  std::uint32_t send(int peer, const Region& src);
+  std::uint32_t recv(int peer, const Region& dst);
+  void recv_reduce(int peer, const Region& src, const Region& dst, bool completes = false);
+  /// One step; the caller cuts it.
+  void copy(const Region& src, const Region& dst, bool completes = false);
+  /// As many steps as there are pieces.
+  void copy_pieces(const Region& src, const Region& dst, bool completes = false);
+  /// `dst.count` elements from each of `operands` regions that begin at `src_offset` of scratch.
+  void fold(std::size_t src_offset, int operands, const Region& dst, bool completes);
+
+  /// Makes a step wait for an earlier one with which it shares no data.
+  void after(std::uint32_t earlier, std::uint32_t later);
+
+  /// Works out which steps wait for which.
+  Schedule finish();
+
+ private:
+  std::uint32_t append(const Step& step);
+
+  const Layout layout_;
+  const bool keeps_empty_messages_;
+  std::size_t chunk_;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> waits_;  // (earlier, later)
+  Schedule schedule_;
+};
+
+}  // namespace mccl::schedule

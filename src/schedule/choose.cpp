@@ -1,0 +1,80 @@
+#include "schedule/choose.h"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "schedule/cost.h"
+
+namespace mccl::schedule {
+namespace {
+
+constexpr std::size_t kSmallestChunkBytes = std::size_t{64} << 10;
+/// A schedule of more steps costs more to make and keep than finer pieces bring.
+constexpr double kMostSteps = 4096;
+/// Groups in which everyone may send to everyone at once.
+constexpr int kSmallGroup = 8;
+/// all_to_all does not know how much there is to move, on the other ranks.
+constexpr std::size_t kExchangeChunkBytes = std::size_t{1} << 20;
+
+std::vector<std::size_t> chunks_to_consider(std::size_t element_bytes, const Facts& facts) {
+  std::vector<std::size_t> chunks;
+  const auto add = [&](std::size_t bytes) {
+    chunks.push_back(std::max<std::size_t>(1, bytes / std::max<std::size_t>(1, element_bytes)));
+  };
+  for (std::size_t bytes = kSmallestChunkBytes; bytes < facts.chunk_bytes; bytes *= 2) {
+    add(bytes);
+    if (bytes > facts.chunk_bytes / 2) break;
+  }
+  add(facts.chunk_bytes);
+  return chunks;
+}
+
+Choice choose_exchange(Problem problem, std::size_t element_bytes, const Facts& facts) {
+  Choice choice;
+  choice.algorithm = problem.size <= kSmallGroup ? Algorithm::direct : Algorithm::pairwise;
+  if (facts.forced && can(*facts.forced, problem)) choice.algorithm = *facts.forced;
+  const std::size_t bytes = std::min(facts.chunk_bytes, kExchangeChunkBytes);
+  choice.chunk = std::max<std::size_t>(1, bytes / std::max<std::size_t>(1, element_bytes));
+  problem.chunk = choice.chunk;
+  choice.predicted_s = cost(choice.algorithm, problem, element_bytes, facts);
+  return choice;
+}
+
+/// The one algorithm to consider, if there is only one.
+std::optional<Algorithm> settled(const Problem& problem, std::size_t element_bytes,
+                                 const Facts& facts) {
+  if (facts.forced && can(*facts.forced, problem)) return facts.forced;
+  if (problem.collective == Collective::all_reduce && problem.size <= kSmallGroup &&
+      problem.count < facts.small_bytes / std::max<std::size_t>(1, element_bytes)) {
+    return Algorithm::direct;
+  }
+  return {};
+}
+
+}  // namespace
+
+Choice choose(const Problem& asked, std::size_t element_bytes, const Facts& facts) {
+  if (asked.collective == Collective::all_to_all) {
+    return choose_exchange(asked, element_bytes, facts);
+  }
+  Problem problem = asked;
+  const std::vector<std::size_t> chunks = chunks_to_consider(element_bytes, facts);
+  const std::optional<Algorithm> only = settled(problem, element_bytes, facts);
+  Choice best;
+  best.chunk = chunks.back();
+  best.predicted_s = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kAlgorithmCount; ++i) {
+    const auto algorithm = static_cast<Algorithm>(i);
+    if ((only && algorithm != *only) || !can(algorithm, problem)) continue;
+    for (const std::size_t chunk : chunks) {
+      problem.chunk = chunk;
+      const Estimate found = estimate(algorithm, problem, element_bytes, facts);
+      if (found.steps > kMostSteps && chunk != chunks.back()) continue;
+      if (found.seconds < best.predicted_s) best = {algorithm, chunk, found.seconds};
+    }
+  }
+  return best;
+}
+
+}  // namespace mccl::schedule

@@ -1,0 +1,212 @@
+#include "schedule/cost.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "schedule/layout.h"
+#include "schedule/parts.h"
+
+namespace mccl::schedule {
+namespace {
+
+/// A message costs a rank this part of the latency in work; the rest is waiting, which overlaps.
+constexpr double kMessageWork = 0.125;
+/// Flows that meet at a rank get in each other's way: loss per flow after the first, and at most.
+constexpr double kCrowding = 0.03;
+constexpr double kMostCrowding = 1.0;
+/// Pieces above the first size are out of cache when the next stage wants them; so are operands of
+/// a fold above the second.
+constexpr double kCachedPiece = 512 << 10;
+constexpr double kCachedOperands = 4 << 20;
+constexpr double kUncachedPiece = 1.1;
+constexpr double kUncachedOperands = 2.0;
+
+/// A rank's sends share its bandwidth, and so do its receives; the two directions do not.
+class Model {
+ public:
+  Model(const Problem& p, std::size_t element_bytes, const Facts& facts)
+      : n_(p.size),
+        log_(std::bit_width(static_cast<unsigned>(p.size - 1))),
+        latency_(facts.latency_s),
+        reduce_(1 / facts.reduce_bytes_per_s),
+        chunk_(static_cast<double>(p.chunk) * static_cast<double>(element_bytes)),
+        work_(kMessageWork * facts.latency_s),
+        crowd_(1 + std::min(kMostCrowding, kCrowding * std::max(0, p.size - 2))),
+        power_of_two_(std::has_single_bit(static_cast<unsigned>(p.size))) {
+    const auto element = static_cast<double>(element_bytes);
+    const bool in_parts = !p.counts.empty() && p.collective != Collective::all_to_all;
+    bytes_ = element * static_cast<double>(in_parts ? total(p.counts) : p.count);
+    if (p.collective == Collective::all_to_all) bytes_ = chunk_ * n_;
+    part_ = bytes_ / n_;
+    largest_ =
+        in_parts
+            ? element * static_cast<double>(*std::max_element(p.counts.begin(), p.counts.end()))
+            : part_;
+    const bool cached = std::min(chunk_, std::max(bytes_, 1.0)) <= kCachedPiece;
+    byte_ = (cached ? 1 : kUncachedPiece) / facts.bytes_per_s;
+  }
+
+  Estimate alone() const { return {bytes_ * byte_, pieces(bytes_)}; }
+
+  Estimate direct(Collective collective) const {
+    const double others = n_ - 1;
+    switch (collective) {
+      case Collective::all_reduce:
+        return {latency_ + others * wire(bytes_) * crowd_ + fold(n_ * bytes_),
+                pieces(bytes_) * 2 * n_};
+      case Collective::reduce:
+        return {latency_ + others * wire(bytes_) * crowd_ + fold(n_ * bytes_),
+                pieces(bytes_) * (n_ + 1)};
+      case Collective::broadcast:
+        return {latency_ + others * wire(bytes_), pieces(bytes_) * others};
+      case Collective::reduce_scatter:
+        return {latency_ + others * wire(part_) * crowd_ + fold(bytes_), pieces(largest_) * 2 * n_};
+      case Collective::scatter:
+        return {latency_ + others * wire(part_), pieces(largest_) * n_};
+      case Collective::gather:
+        return {latency_ + others * wire(part_) * crowd_, pieces(largest_) * n_};
+      case Collective::all_gather:
+      case Collective::all_to_all:
+        return {latency_ + others * wire(part_) * crowd_, pieces(largest_) * 2 * n_};
+      default:
+        return {latency_ + others * work_, 2 * others};
+    }
+  }
+
+  Estimate ring(Collective collective, int lanes) const {
+    const double phases = n_ - 1;
+    const double steps = pieces(largest_ / lanes) * lanes * 2 * phases;
+    const Estimate gather{phases * phase(wire(part_), piece(part_), lanes), steps};
+    const Estimate scatter{phases * phase(reduced(part_), reduced_piece(part_), lanes), steps};
+    if (collective == Collective::all_gather) {
+      return {gather.seconds, steps + pieces(largest_)};
+    }
+    if (collective == Collective::reduce_scatter) return scatter;
+    return {scatter.seconds + gather.seconds, 2 * steps};
+  }
+
+  Estimate pairwise(Collective collective) const {
+    const double others = n_ - 1;
+    const double scatter =
+        phase(others * reduced(part_) * crowd_, others * reduced_piece(part_), 1);
+    const double gather = phase(others * wire(part_) * crowd_, others * piece(part_), 1);
+    const double steps = pieces(largest_) * 2 * others;
+    if (collective == Collective::reduce_scatter) return {scatter, steps};
+    if (collective == Collective::all_reduce) return {scatter + gather, 2 * steps};
+    return {others * (latency_ / 2 + wire(part_)), steps + pieces(largest_)};
+  }
+
+  Estimate recursive_doubling(Collective collective) const {
+    if (collective == Collective::all_gather) {
+      double seconds = 0;
+      double steps = pieces(largest_);
+      for (double group = 1; group < n_; group *= 2) {
+        seconds += latency_ + wire(group * part_);
+        steps += 2 * pieces(group * largest_);
+      }
+      return {seconds, steps};
+    }
+    const double rounds = power_of_two_ ? log_ : log_ - 1;
+    double seconds = rounds * (latency_ + reduced(bytes_));
+    if (!power_of_two_) seconds += 2 * latency_ + reduced(bytes_) + wire(bytes_);
+    return {seconds, pieces(bytes_) * (2 * rounds + 2)};
+  }
+
+  /// `depth` hops from the root; each rank exchanges every piece with `degree` others.
+  Estimate tree(Collective collective, double depth, double degree) const {
+    const double first = depth * (latency_ + piece(bytes_));
+    const double first_reduced = depth * (latency_ + reduced_piece(bytes_));
+    const double steps = pieces(bytes_) * (degree + 1);
+    if (collective == Collective::broadcast) {
+      return {first + degree * (wire(bytes_) - piece(bytes_)), steps};
+    }
+    const double rest = reduced(bytes_) - reduced_piece(bytes_);
+    if (collective == Collective::reduce) return {first_reduced + degree * rest, steps};
+    const double both = degree > 1 || n_ == 2 ? degree : 2;  // in a chain: up and down
+    return {first + first_reduced + both * rest, 2 * steps};
+  }
+
+  Estimate binomial_tree(Collective collective) const {
+    if (collective != Collective::gather && collective != Collective::scatter) {
+      return tree(collective, log_, log_);
+    }
+    double seconds = 0;
+    for (int level = 0; level < log_; ++level) {
+      seconds += latency_ + wire(part_ * std::min<double>(1 << level, n_ - (1 << level)));
+    }
+    return {seconds, pieces(bytes_) + 2 * n_};
+  }
+
+  Estimate chain(Collective collective) const { return tree(collective, n_ - 1, 1); }
+
+  Estimate dissemination() const { return {log_ * (latency_ + work_), 2.0 * log_}; }
+
+ private:
+  double pieces(double bytes) const { return bytes > 0 ? std::ceil(bytes / chunk_) : 0; }
+  double wire(double bytes) const { return std::max(1.0, pieces(bytes)) * work_ + bytes * byte_; }
+  double reduced(double bytes) const { return wire(bytes) + bytes * reduce_; }
+  double piece(double bytes) const { return work_ + std::min(bytes, chunk_) * byte_; }
+  double reduced_piece(double bytes) const {
+    return piece(bytes) + std::min(bytes, chunk_) * reduce_;
+  }
+  double fold(double bytes) const {
+    const double operands = n_ * std::min(chunk_, bytes / n_);
+    return bytes * reduce_ * (operands <= kCachedOperands ? 1 : kUncachedOperands);
+  }
+
+  /// A phase of all windows: each is as long as its work, or as one piece needs to pass.
+  double phase(double work, double first_piece, int lanes) const {
+    const double per_lane = pieces(largest_ / lanes);
+    const double windows =
+        std::max(1.0, std::ceil(per_lane / static_cast<double>(kPiecesPerPhase)));
+    return windows * std::max(work / windows, latency_ + first_piece);
+  }
+
+  const double n_;
+  const int log_;  // rounded up
+  const double latency_;
+  const double reduce_;  // seconds per byte
+  const double chunk_;   // bytes
+  const double work_;    // seconds per message
+  const double crowd_;
+  const bool power_of_two_;
+  double bytes_ = 0;
+  double part_ = 0;
+  double largest_ = 0;
+  double byte_ = 0;  // seconds per byte
+};
+
+}  // namespace
+
+Estimate estimate(Algorithm algorithm, const Problem& p, std::size_t element_bytes,
+                  const Facts& facts) {
+  const Model model(p, element_bytes, facts);
+  if (p.size == 1) return model.alone();
+  switch (algorithm) {
+    case Algorithm::direct:
+      return model.direct(p.collective);
+    case Algorithm::ring:
+      return model.ring(p.collective, 1);
+    case Algorithm::ring_both:
+      return model.ring(p.collective, 2);
+    case Algorithm::recursive_doubling:
+      return model.recursive_doubling(p.collective);
+    case Algorithm::binomial_tree:
+      return model.binomial_tree(p.collective);
+    case Algorithm::chain:
+      return model.chain(p.collective);
+    case Algorithm::pairwise:
+      return model.pairwise(p.collective);
+    case Algorithm::dissemination:
+      return model.dissemination();
+  }
+  return {};
+}
+
+double cost(Algorithm algorithm, const Problem& problem, std::size_t element_bytes,
+            const Facts& facts) {
+  return estimate(algorithm, problem, element_bytes, facts).seconds;
+}
+
+}  // namespace mccl::schedule

@@ -1,0 +1,20 @@
+// What an algorithm costs, by a model of few numbers.
+#pragma once
+
+#include <cstddef>
+
+#include "schedule/choose.h"
+
+namespace mccl::schedule {
+
+struct Estimate {
+  double seconds = 0;
+  double steps = 0;  ///< Of the busiest rank, about.
+};
+
+/// Looks at nothing that ranks do not share: neither rank nor in_place, nor, for all_to_all, at
+/// counts; that one is estimated as if every pair exchanged one chunk. Requires can().
+Estimate estimate(Algorithm algorithm, const Problem& problem, std::size_t element_bytes,
+                  const Facts& facts);
+
+}  // namespace mccl::schedule

@@ -1,0 +1,69 @@
+// The messages of all ranks, each send paired with its receive.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "schedule/schedule.h"
+
+namespace mccl::schedule {
+
+/// Steps of all ranks have one numbering: those of rank 0, then those of rank 1, and so on.
+class Exchange {
+ public:
+  static constexpr std::uint32_t kNone = UINT32_MAX;
+
+  /// Throws a Fault when a send and its receive do not fit each other.
+  Exchange(std::span<const Problem> problems, std::span<const Schedule> schedules);
+
+  std::uint32_t steps() const { return begin_.back(); }
+  std::uint32_t number(int rank, std::size_t step) const {
+    return begin_[rank] + static_cast<std::uint32_t>(step);
+  }
+  int rank_of(std::uint32_t number) const { return rank_[number]; }
+  std::size_t index_of(std::uint32_t number) const { return number - begin_[rank_[number]]; }
+  const Step& step(std::uint32_t number) const {
+    return schedules_[rank_[number]].steps[index_of(number)];
+  }
+
+  /// The receive of a send and the send of a receive.
+  std::uint32_t partner(std::uint32_t number) const { return partner_[number]; }
+
+  template <typename Visit>
+  void for_each_successor(std::uint32_t number, Visit visit) const {
+    const int rank = rank_[number];
+    const Schedule& schedule = schedules_[rank];
+    const std::size_t i = index_of(number);
+    for (auto e = schedule.successor_begin[i]; e < schedule.successor_begin[i + 1]; ++e) {
+      visit(begin_[rank] + schedule.successors[e]);
+    }
+  }
+
+  /// An order of all events that waits, the order of messages and rendezvous allow. An event is a
+  /// step or, under the number of the send, a send and its receive. Throws a Fault if there is
+  /// none.
+  std::vector<std::uint32_t> order() const;
+
+ private:
+  /// Message steps by (sender, receiver), in program order.
+  struct Queues {
+    std::vector<std::uint32_t> begin;
+    std::vector<std::uint32_t> steps;  // numbers
+  };
+
+  Queues collect(bool sends) const;
+  void pair(int from, int to, std::span<const std::uint32_t> sends,
+            std::span<const std::uint32_t> receives);
+
+  std::span<const Problem> problems_;
+  std::span<const Schedule> schedules_;
+  std::vector<std::uint32_t> begin_;  // the number of each rank's first step, and one past all
+  std::vector<int> rank_;
+  std::vector<std::uint32_t> partner_;
+  std::vector<std::uint32_t> next_send_;  // from the same rank to the same peer
+  std::vector<bool> follows_send_;        // another from the same rank to the same peer
+};
+
+}  // namespace mccl::schedule

@@ -1,0 +1,44 @@
+// Sums as expressions over the ranks' contributions. Equal expressions have equal numbers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+namespace mccl::schedule {
+
+class Expressions {
+ public:
+  using Id = std::uint32_t;
+  static constexpr Id kNothing = 0;  ///< Memory that nobody has written.
+
+  explicit Expressions(int ranks);
+
+  /// The contribution of one rank.
+  Id leaf(int rank) const { return static_cast<Id>(rank) + 1; }
+  bool is_leaf(Id id) const { return id >= 1 && id <= static_cast<Id>(ranks_); }
+
+  /// Whether no rank contributes to both.
+  bool disjoint(Id a, Id b) const;
+  /// a + b, rounded. Not the same as b + a.
+  Id sum(Id a, Id b) { return node(Kind::sum, a, b); }
+  /// A sum of several operands, rounded once: begin with one and add the others.
+  Id begin_fold(Id first) { return node(Kind::begin_fold, first, kNothing); }
+  Id add_to_fold(Id fold, Id operand) { return node(Kind::add_to_fold, fold, operand); }
+
+  /// How many ranks contribute.
+  int contributions(Id id) const;
+
+ private:
+  enum class Kind : std::uint64_t { sum, begin_fold, add_to_fold };
+
+  Id node(Kind kind, Id a, Id b);
+
+  const int ranks_;
+  const std::size_t words_;             // of one set of ranks
+  std::vector<std::uint64_t> members_;  // a set of ranks for each expression
+  std::unordered_map<std::uint64_t, Id> nodes_;
+};
+
+}  // namespace mccl::schedule

@@ -1,0 +1,110 @@
+#include "schedule/layout.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "mccl/error.h"
+
+namespace mccl::schedule {
+namespace {
+
+bool has_counts(Collective collective) {
+  switch (collective) {
+    case Collective::all_gather:
+    case Collective::gather:
+    case Collective::scatter:
+    case Collective::reduce_scatter:
+    case Collective::all_to_all:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// Input and output apart, or the smaller one inside the larger at `displacement`.
+Layout lay(std::size_t input, std::size_t output, bool aliased, std::size_t displacement = 0) {
+  Layout layout;
+  layout.input_count = input;
+  layout.output_count = output;
+  layout.aliased = aliased;
+  if (!aliased) {
+    layout.output_base = input;
+    layout.scratch_base = input + output;
+    return layout;
+  }
+  (input < output ? layout.input_base : layout.output_base) = displacement;
+  layout.scratch_base = std::max(input, output);
+  return layout;
+}
+
+}  // namespace
+
+std::size_t total(const std::vector<std::size_t>& counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+}
+
+std::size_t displacement(const std::vector<std::size_t>& counts, int rank) {
+  return std::accumulate(counts.begin(), counts.begin() + rank, std::size_t{0});
+}
+
+bool is_reduction(Collective collective) {
+  return collective == Collective::all_reduce || collective == Collective::reduce ||
+         collective == Collective::reduce_scatter;
+}
+
+Layout layout_of(const Problem& p) {
+  const bool at_root = p.rank == p.root;
+  switch (p.collective) {
+    case Collective::all_reduce:
+      return lay(p.count, p.count, p.in_place);
+    case Collective::broadcast:
+      return lay(0, p.count, false);
+    case Collective::reduce:
+      return lay(p.count, at_root ? p.count : 0, p.in_place && at_root);
+    case Collective::all_gather:
+      return lay(p.counts[p.rank], total(p.counts), p.in_place, displacement(p.counts, p.rank));
+    case Collective::gather:
+      return lay(p.counts[p.rank], at_root ? total(p.counts) : 0, p.in_place && at_root,
+                 displacement(p.counts, p.rank));
+    case Collective::scatter:
+      return lay(at_root ? total(p.counts) : 0, p.counts[p.rank], p.in_place && at_root,
+                 displacement(p.counts, p.rank));
+    case Collective::reduce_scatter:
+      return lay(total(p.counts), p.counts[p.rank], p.in_place, displacement(p.counts, p.rank));
+    case Collective::all_to_all:
+      return lay(total(p.counts), total(p.recv_counts), false);
+    case Collective::barrier:
+    case Collective::send:
+    case Collective::recv:
+      break;
+  }
+  return {};
+}
+
+void check(const Problem& p) {
+  if (p.size < 1 || p.rank < 0 || p.rank >= p.size || p.root < 0 || p.root >= p.size) {
+    throw InvalidArgument(fmt::format("schedule: rank {} and root {} must be inside a group of {}",
+                                      p.rank, p.root, p.size));
+  }
+  if (p.chunk == 0) throw InvalidArgument("schedule: a chunk must hold at least one element");
+  const auto size = static_cast<std::size_t>(p.size);
+  if (has_counts(p.collective) && p.counts.size() != size) {
+    throw InvalidArgument(
+        fmt::format("schedule: a group of {} needs as many counts, not {}", size, p.counts.size()));
+  }
+  if (p.collective != Collective::all_to_all) return;
+  if (p.recv_counts.size() != size) {
+    throw InvalidArgument(
+        fmt::format("schedule: a group of {} needs as many counts to receive, not {}", size,
+                    p.recv_counts.size()));
+  }
+  if (p.counts[p.rank] != p.recv_counts[p.rank]) {
+    throw InvalidArgument(
+        fmt::format("schedule: rank {} gives itself {} elements but takes {}: make the two equal",
+                    p.rank, p.counts[p.rank], p.recv_counts[p.rank]));
+  }
+}
+
+}  // namespace mccl::schedule

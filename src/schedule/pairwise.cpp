@@ -1,0 +1,110 @@
+// size - 1 exchanges: in exchange d a rank sends to the one d above it and receives from the one d
+// below it. Reductions need no scratch: each operand is added to the rank's own part as it comes.
+#include <algorithm>
+#include <vector>
+
+#include "schedule/algorithms.h"
+#include "schedule/builder.h"
+
+namespace mccl::schedule {
+namespace {
+
+class Pairwise {
+ public:
+  explicit Pairwise(const Problem& p)
+      : p_(p), builder_(p), phase_count_(kPiecesPerPhase * builder_.chunk()) {}
+
+  Schedule all_reduce() {
+    const Divider divider(builder_.chunk());
+    const std::size_t windows = divide_up(p_.count, phase_count_ * p_.size);
+    for (std::size_t w = 0; w < windows; ++w) {
+      const Span window = divider.part({0, p_.count}, windows, w);
+      const auto part = [&](int rank) { return divider.part(window, p_.size, rank); };
+      const Span own = part(p_.rank);
+      for (int d = 1; d < p_.size; ++d) reduce(d, input(part(up(d))), input(own), output(own));
+      for (int d = 1; d < p_.size; ++d) move(d, output(own), output(part(down(d))));
+    }
+    return builder_.finish();
+  }
+
+  Schedule reduce_scatter() {
+    const Parts parts(p_.counts);
+    const Span own = parts[p_.rank];
+    for (std::size_t w = 0; w < divide_up(parts.largest(), phase_count_); ++w) {
+      const auto window = [&](Span part) { return nth(part, w, phase_count_); };
+      for (int d = 1; d < p_.size; ++d) {
+        reduce(d, input(window(parts[up(d)])), input(window(own)), output(window({0, own.count})));
+      }
+    }
+    return builder_.finish();
+  }
+
+  /// An exchange starts when the one before the last has arrived, so that no rank is sent to by
+  /// many at once.
+  Schedule all_to_all() {
+    const Parts sent(p_.counts);
+    const Parts received(p_.recv_counts);
+    std::vector<std::uint32_t> arrived(p_.size);
+    for (int d = 1; d < p_.size; ++d) {
+      const Region out = input(sent[up(d)]);
+      const Region in = output(received[down(d)]);
+      const std::size_t sends = at_least_one(out.count);
+      const std::size_t receives = at_least_one(in.count);
+      for (std::size_t c = 0; c < std::max(sends, receives); ++c) {
+        if (c < sends) {
+          const std::uint32_t step = builder_.send(up(d), builder_.piece(out, c));
+          if (d > 2) builder_.after(arrived[d - 2], step);
+        }
+        if (c < receives) arrived[d] = builder_.recv(down(d), builder_.piece(in, c));
+      }
+    }
+    builder_.copy_pieces(input(sent[p_.rank]), output(received[p_.rank]));
+    return builder_.finish();
+  }
+
+ private:
+  int up(int distance) const { return wrap(p_.rank + distance, p_.size); }
+  int down(int distance) const { return wrap(p_.rank - distance, p_.size); }
+  std::size_t at_least_one(std::size_t count) const {
+    return std::max(std::size_t{1}, builder_.pieces(count));
+  }
+
+  /// Exchange d of a reduction: only the first reads the rank's own operand.
+  void reduce(int d, const Region& sent, const Region& own, const Region& sum) {
+    const Region& local = d == 1 ? own : sum;
+    for (std::size_t c = 0; c < builder_.pieces(std::max(sent.count, sum.count)); ++c) {
+      builder_.send(up(d), builder_.piece(sent, c));
+      builder_.recv_reduce(down(d), builder_.piece(local, c), builder_.piece(sum, c),
+                           d == p_.size - 1);
+    }
+  }
+
+  void move(int d, const Region& sent, const Region& received) {
+    for (std::size_t c = 0; c < builder_.pieces(std::max(sent.count, received.count)); ++c) {
+      builder_.send(up(d), builder_.piece(sent, c));
+      builder_.recv(down(d), builder_.piece(received, c));
+    }
+  }
+
+  const Problem& p_;
+  ScheduleBuilder builder_;
+  const std::size_t phase_count_;  // elements of a part that one window takes
+};
+
+}  // namespace
+
+Schedule build_pairwise(const Problem& p) {
+  Pairwise pairwise(p);
+  switch (p.collective) {
+    case Collective::all_reduce:
+      return pairwise.all_reduce();
+    case Collective::reduce_scatter:
+      return pairwise.reduce_scatter();
+    case Collective::all_to_all:
+      return pairwise.all_to_all();
+    default:
+      return {};
+  }
+}
+
+}  // namespace mccl::schedule

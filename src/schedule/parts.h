@@ -1,0 +1,89 @@
+// How data is divided. A part is one rank's share; a chunk is the most that one message carries; a
+// piece is what one message carries; a window is what a pipeline takes through all its phases
+// before it begins the next, so that what it touches stays in cache.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "schedule/schedule.h"
+
+namespace mccl::schedule {
+
+/// Pieces of each part in a window. While one is on its way the others keep the links busy.
+inline constexpr std::size_t kPiecesPerPhase = 4;
+
+/// Chunks of scratch through which a stream of pieces goes around.
+inline constexpr std::size_t kSlots = 4;
+
+struct Span {
+  std::size_t offset = 0;
+  std::size_t count = 0;
+};
+
+inline Region input(Span s) { return {Space::input, s.offset, s.count}; }
+inline Region output(Span s) { return {Space::output, s.offset, s.count}; }
+inline Region scratch(Span s) { return {Space::scratch, s.offset, s.count}; }
+
+constexpr std::size_t divide_up(std::size_t a, std::size_t b) { return a / b + (a % b != 0); }
+
+/// The index-th `length` elements of a span; the last may be shorter, those after it are empty.
+inline Span nth(Span whole, std::size_t index, std::size_t length) {
+  const std::size_t begin = std::min(whole.count, index * length);
+  return {whole.offset + begin, std::min(length, whole.count - begin)};
+}
+
+inline Region nth(Region whole, std::size_t index, std::size_t length) {
+  const Span span = nth(Span{whole.offset, whole.count}, index, length);
+  return {whole.space, span.offset, span.count};
+}
+
+/// Divides spans evenly; large ones at multiples of `kGranule` elements, where chunks are such
+/// multiples too, which spares the arithmetic split cache lines.
+class Divider {
+ public:
+  explicit Divider(std::size_t chunk) : aligned_(chunk % kGranule == 0) {}
+
+  Span part(Span whole, std::size_t parts, std::size_t index) const {
+    std::size_t length = divide_up(whole.count, parts);
+    if (aligned_ && length >= 16 * kGranule) length = divide_up(length, kGranule) * kGranule;
+    return nth(whole, index, length);
+  }
+
+ private:
+  static constexpr std::size_t kGranule = 64;
+  bool aligned_;
+};
+
+/// The ranks' parts, one after another.
+class Parts {
+ public:
+  explicit Parts(const std::vector<std::size_t>& counts) : begins_(counts.size() + 1) {
+    for (std::size_t i = 0; i < counts.size(); ++i) begins_[i + 1] = begins_[i] + counts[i];
+  }
+
+  Span operator[](std::size_t rank) const {
+    return {begins_[rank], begins_[rank + 1] - begins_[rank]};
+  }
+  /// Parts [first, last).
+  Span range(std::size_t first, std::size_t last) const {
+    return {begins_[first], begins_[last] - begins_[first]};
+  }
+  std::size_t total() const { return begins_.back(); }
+  std::size_t largest() const {
+    std::size_t most = 0;
+    for (std::size_t i = 0; i + 1 < begins_.size(); ++i) {
+      most = std::max(most, begins_[i + 1] - begins_[i]);
+    }
+    return most;
+  }
+
+ private:
+  std::vector<std::size_t> begins_;
+};
+
+/// `value` modulo `size`, for values from -size on.
+constexpr int wrap(int value, int size) { return (value + size) % size; }
+
+}  // namespace mccl::schedule

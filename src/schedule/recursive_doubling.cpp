@@ -1,0 +1,103 @@
+// log2(size) exchanges, each with the rank whose number differs in one bit.
+#include <algorithm>
+#include <bit>
+
+#include "schedule/algorithms.h"
+#include "schedule/builder.h"
+
+namespace mccl::schedule {
+namespace {
+
+/// Groups that are no power of two: among the first 2 * extra ranks, each even one adds its data
+/// to that of the odd one above it, sits out, and gets the result back.
+class Doubling {
+ public:
+  explicit Doubling(const Problem& p)
+      : p_(p),
+        rounds_(std::bit_width(static_cast<unsigned>(p.size)) - 1),
+        extra_(p.size - (1 << rounds_)) {}
+
+  int rounds() const { return rounds_; }
+  bool paired() const { return p_.rank < 2 * extra_; }
+  bool sits_out() const { return paired() && p_.rank % 2 == 0; }
+  int partner(int round) const {
+    const int place = (paired() ? p_.rank / 2 : p_.rank - extra_) ^ (1 << round);
+    return place < extra_ ? 2 * place + 1 : place + extra_;
+  }
+
+ private:
+  const Problem& p_;
+  int rounds_;
+  int extra_;
+};
+
+/// One piece. Sums go to and fro between scratch and output, since what is being sent must not be
+/// overwritten, and end in output.
+void reduce_piece(ScheduleBuilder& builder, const Problem& p, const Doubling& doubling, Region own,
+                  const Region& result, const Region& spare) {
+  if (doubling.sits_out()) {
+    builder.send(p.rank + 1, own);
+    builder.recv(p.rank + 1, result);
+    return;
+  }
+  const int rounds = doubling.rounds();
+  const auto sum_before = [&](int round) { return (rounds - round) % 2 == 0 ? result : spare; };
+  if (doubling.paired()) {
+    builder.recv_reduce(p.rank - 1, own, sum_before(0));
+    own = sum_before(0);
+  } else if (p.in_place && rounds % 2 == 1) {
+    builder.copy(own, spare);
+    own = spare;
+  }
+  for (int round = 0; round < rounds; ++round) {
+    const int partner = doubling.partner(round);
+    const Region sum = sum_before(round + 1);
+    builder.send(partner, own);
+    builder.recv_reduce(partner, own, sum, round == rounds - 1);
+    own = sum;
+  }
+  if (doubling.paired()) builder.send(p.rank - 1, result);
+}
+
+Schedule all_reduce(const Problem& p) {
+  ScheduleBuilder builder(p);
+  const Doubling doubling(p);
+  const Span all{0, p.count};
+  const std::size_t pieces = builder.pieces(p.count);
+  const std::size_t slots = doubling.sits_out() ? 0 : std::min(kSlots, pieces);
+  const Span spare = builder.reserve_scratch(slots * builder.chunk());
+  for (std::size_t c = 0; c < pieces; ++c) {
+    const Region own = builder.piece(input(all), c);
+    const std::size_t slot = slots == 0 ? 0 : c % slots;
+    reduce_piece(builder, p, doubling, own, builder.piece(output(all), c),
+                 scratch({spare.offset + slot * builder.chunk(), own.count}));
+  }
+  return builder.finish();
+}
+
+/// For powers of two: after round k a rank holds the parts of its aligned group of 2^(k + 1).
+Schedule all_gather(const Problem& p) {
+  ScheduleBuilder builder(p);
+  const Parts parts(p.counts);
+  const Region own = input({0, p.counts[p.rank]});
+  for (int width = 1; width < p.size; width *= 2) {
+    const int first = p.rank & ~(width - 1);
+    const int partner = p.rank ^ width;
+    const Region mine = width == 1 ? own : output(parts.range(first, first + width));
+    const Region theirs = output(parts.range(first ^ width, (first ^ width) + width));
+    for (std::size_t c = 0; c < builder.pieces(std::max(mine.count, theirs.count)); ++c) {
+      builder.send(partner, builder.piece(mine, c));
+      builder.recv(partner, builder.piece(theirs, c));
+    }
+    if (width == 1) builder.copy_pieces(own, output(parts[p.rank]));
+  }
+  return builder.finish();
+}
+
+}  // namespace
+
+Schedule build_recursive_doubling(const Problem& p) {
+  return p.collective == Collective::all_gather ? all_gather(p) : all_reduce(p);
+}
+
+}  // namespace mccl::schedule

@@ -1,0 +1,193 @@
+// Each rank sends to one neighbour and receives from the other. Parts go around: once to be
+// reduced, once to be handed out. Going both ways, half of each part takes the other direction.
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "schedule/algorithms.h"
+#include "schedule/builder.h"
+
+namespace mccl::schedule {
+namespace {
+
+/// One direction around the ring. In phase k a rank sends what it received in phase k - 1; phase 0
+/// sends, when reducing, the part of the rank before it and ends with its own part reduced; when
+/// gathering it sends its own part.
+struct Way {
+  int rank;
+  int size;
+  int direction;  // 1 or -1
+
+  int to() const { return wrap(rank + direction, size); }
+  int from() const { return wrap(rank - direction, size); }
+  int sent_reducing(int phase) const { return wrap(rank - direction * (phase + 1), size); }
+  int received_reducing(int phase) const {
+    return wrap(rank - direction * ((phase + 2) % size), size);
+  }
+  int sent_gathering(int phase) const { return wrap(rank - direction * phase, size); }
+  int received_gathering(int phase) const { return wrap(rank - direction * (phase + 1), size); }
+};
+
+/// What one phase does in one direction, over one window.
+struct Hop {
+  Region sent;
+  bool reduces = false;
+  bool completes = false;
+  Region local = {};  // what is reduced with what comes
+  Region received = {};
+};
+
+class Ring {
+ public:
+  Ring(const Problem& p, bool both_ways)
+      : p_(p),
+        builder_(p),
+        divider_(builder_.chunk()),
+        ways_{Way{p.rank, p.size, 1}, Way{p.rank, p.size, -1}},
+        lanes_(both_ways ? 2 : 1),
+        phase_count_(kPiecesPerPhase * builder_.chunk()) {}
+
+  Schedule all_reduce() {
+    const std::size_t windows = divide_up(p_.count, phase_count_ * p_.size * lanes_);
+    for (std::size_t w = 0; w < windows; ++w) {
+      const Span window = divider_.part({0, p_.count}, windows, w);
+      const auto part = [&](std::size_t lane, int rank) {
+        return divider_.part(divider_.part(window, lanes_, lane), p_.size, rank);
+      };
+      for (int k = 0; k < p_.size - 1; ++k) {
+        hop([&](std::size_t lane) {
+          const Span sent = part(lane, ways_[lane].sent_reducing(k));
+          const Span received = part(lane, ways_[lane].received_reducing(k));
+          return Hop{.sent = k == 0 ? input(sent) : output(sent),
+                     .reduces = true,
+                     .completes = k == p_.size - 2,
+                     .local = input(received),
+                     .received = output(received)};
+        });
+      }
+      for (int k = 0; k < p_.size - 1; ++k) {
+        hop([&](std::size_t lane) {
+          return Hop{.sent = output(part(lane, ways_[lane].sent_gathering(k))),
+                     .received = output(part(lane, ways_[lane].received_gathering(k)))};
+        });
+      }
+    }
+    return builder_.finish();
+  }
+
+  /// Sums on their way stay in scratch: input is not ours to write.
+  Schedule reduce_scatter() {
+    const Parts parts(p_.counts);
+    const std::size_t windows = windows_of(parts);
+    const std::size_t length = std::min(phase_count_, parts.largest());
+    const Span sums = builder_.reserve_scratch(p_.size > 2 ? lanes_ * kRooms * length : 0);
+    std::size_t turn = 0;
+    for (std::size_t w = 0; w < windows; ++w) {
+      const auto part = [&](std::size_t lane, int rank) { return share(parts[rank], lane, w); };
+      for (int k = 0; k < p_.size - 1; ++k, ++turn) {
+        const bool last = k == p_.size - 2;
+        hop([&](std::size_t lane) {
+          const auto room = [&](std::size_t index, std::size_t count) {
+            const std::size_t at = lane * kRooms + index % kRooms;
+            return scratch({sums.offset + at * length, count});
+          };
+          const Span sent = part(lane, ways_[lane].sent_reducing(k));
+          const Span received = part(lane, ways_[lane].received_reducing(k));
+          const Span result{received.offset - parts[p_.rank].offset, received.count};
+          return Hop{.sent = k == 0 ? input(sent) : room(turn + kRooms - 1, sent.count),
+                     .reduces = true,
+                     .completes = last,
+                     .local = input(received),
+                     .received = last ? output(result) : room(turn, received.count)};
+        });
+      }
+    }
+    return builder_.finish();
+  }
+
+  Schedule all_gather() {
+    const Parts parts(p_.counts);
+    const std::size_t windows = windows_of(parts);
+    const std::size_t begin = parts[p_.rank].offset;
+    for (std::size_t w = 0; w < windows; ++w) {
+      const auto part = [&](std::size_t lane, int rank) { return share(parts[rank], lane, w); };
+      const auto own = [&](std::size_t lane) {
+        const Span span = part(lane, p_.rank);
+        return input({span.offset - begin, span.count});
+      };
+      for (int k = 0; k < p_.size - 1; ++k) {
+        hop([&](std::size_t lane) {
+          return Hop{.sent = k == 0 ? own(lane) : output(part(lane, ways_[lane].sent_gathering(k))),
+                     .received = output(part(lane, ways_[lane].received_gathering(k)))};
+        });
+      }
+      for (std::size_t lane = 0; lane < lanes_; ++lane) {
+        builder_.copy_pieces(own(lane), output(part(lane, p_.rank)));
+      }
+    }
+    return builder_.finish();
+  }
+
+ private:
+  /// Sums of one phase leave while those of the next arrive.
+  static constexpr std::size_t kRooms = 2;
+
+  std::size_t windows_of(const Parts& parts) const {
+    return divide_up(divider_.part({0, parts.largest()}, lanes_, 0).count, phase_count_);
+  }
+
+  /// What of a rank's part goes this way in window w.
+  Span share(Span part, std::size_t lane, std::size_t w) const {
+    return nth(divider_.part(part, lanes_, lane), w, phase_count_);
+  }
+
+  /// All pieces of a phase, both ways in turn.
+  template <typename Describe>
+  void hop(const Describe& describe) {
+    std::array<Hop, 2> hops;
+    std::size_t pieces = 0;
+    for (std::size_t lane = 0; lane < lanes_; ++lane) {
+      hops[lane] = describe(lane);
+      pieces = std::max({pieces, builder_.pieces(hops[lane].sent.count),
+                         builder_.pieces(hops[lane].received.count)});
+    }
+    for (std::size_t c = 0; c < pieces; ++c) {
+      for (std::size_t lane = 0; lane < lanes_; ++lane) move(ways_[lane], hops[lane], c);
+    }
+  }
+
+  void move(const Way& way, const Hop& hop, std::size_t c) {
+    builder_.send(way.to(), builder_.piece(hop.sent, c));
+    const Region received = builder_.piece(hop.received, c);
+    if (hop.reduces) {
+      builder_.recv_reduce(way.from(), builder_.piece(hop.local, c), received, hop.completes);
+    } else {
+      builder_.recv(way.from(), received);
+    }
+  }
+
+  const Problem& p_;
+  ScheduleBuilder builder_;
+  const Divider divider_;
+  const std::array<Way, 2> ways_;
+  const std::size_t lanes_;
+  const std::size_t phase_count_;  // elements of a part that one phase of a window moves
+};
+
+}  // namespace
+
+Schedule build_ring(const Problem& p, bool both_ways) {
+  Ring ring(p, both_ways);
+  switch (p.collective) {
+    case Collective::all_reduce:
+      return ring.all_reduce();
+    case Collective::reduce_scatter:
+      return ring.reduce_scatter();
+    case Collective::all_gather:
+      return ring.all_gather();
+    default:
+      return {};
+  }
+}
+
+}  // namespace mccl::schedule

@@ -1,0 +1,149 @@
+#include "schedule/simulation.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "schedule/fault.h"
+
+namespace mccl::schedule {
+
+Simulation::Simulation(std::span<const Problem> problems, std::span<const Schedule> schedules,
+                       const Exchange& exchange)
+    : problems_(problems),
+      schedules_(schedules),
+      exchange_(exchange),
+      expressions_(static_cast<int>(problems.size())) {
+  for (std::size_t r = 0; r < problems.size(); ++r) prepare_memory(r);
+}
+
+void Simulation::fail_at(std::uint32_t number, const std::string& what) const {
+  const int rank = exchange_.rank_of(number);
+  fail(problems_[rank], schedules_[rank], exchange_.index_of(number), what);
+}
+
+void Simulation::prepare_memory(std::size_t rank) {
+  const Problem& p = problems_[rank];
+  layouts_.push_back(layout_of(p));
+  const Layout& layout = layouts_.back();
+  memories_.emplace_back(layout.scratch_base + schedules_[rank].scratch_count);
+  const bool gives_output = p.collective == Collective::broadcast && p.rank == p.root;
+  const Memory::Run contribution{gives_output ? layout.output_count : layout.input_count,
+                                 Value{expressions_.leaf(p.rank), false, 0}};
+  memories_.back().write(gives_output ? layout.output_base : layout.input_base, {&contribution, 1});
+}
+
+void Simulation::run(std::span<const std::uint32_t> order) {
+  for (const std::uint32_t event : order) run_event(event);
+}
+
+void Simulation::run_event(std::uint32_t event) {
+  switch (exchange_.step(event).kind) {
+    case StepKind::send:
+      read(event, exchange_.step(event).src, incoming_);
+      return deliver(exchange_.partner(event));
+    case StepKind::copy:
+      return copy(event);
+    case StepKind::fold:
+      return fold(event);
+    case StepKind::recv:
+    case StepKind::recv_reduce:
+      break;  // happens with its send
+  }
+}
+
+void Simulation::deliver(std::uint32_t receive) {
+  const Step& step = exchange_.step(receive);
+  if (step.kind == StepKind::recv) return write(receive, step.dst, incoming_);
+  const bool peer_first = step.peer < exchange_.rank_of(receive);
+  read(receive, step.src, local_);
+  result_.clear();
+  zip(local_, incoming_, [&](std::size_t count, const Value& mine, const Value& theirs) {
+    require_addable(receive, mine, theirs);
+    const Value& first = peer_first ? theirs : mine;
+    const Value& second = peer_first ? mine : theirs;
+    Value sum{expressions_.sum(first.expression, second.expression), false, mine.element};
+    if (step.completes) sum = completed(receive, sum);
+    result_.push_back({count, sum});
+  });
+  write(receive, step.dst, result_);
+}
+
+void Simulation::copy(std::uint32_t number) {
+  const Step& step = exchange_.step(number);
+  read(number, step.src, incoming_);
+  for (Memory::Run& run : incoming_) {
+    if (step.completes) run.value = completed(number, run.value);
+  }
+  write(number, step.dst, incoming_);
+}
+
+void Simulation::fold(std::uint32_t number) {
+  const Step& step = exchange_.step(number);
+  const std::size_t length = step.dst.count;
+  for (std::uint32_t operand = 0; operand < step.operands; ++operand) {
+    read(number, {step.src.space, step.src.offset + operand * length, length}, incoming_);
+    if (operand == 0) {
+      result_ = incoming_;
+      for (Memory::Run& run : result_) {
+        run.value.expression = expressions_.begin_fold(run.value.expression);
+      }
+      continue;
+    }
+    local_.clear();
+    zip(result_, incoming_, [&](std::size_t count, const Value& sum, const Value& next) {
+      require_addable(number, sum, next);
+      const auto more = expressions_.add_to_fold(sum.expression, next.expression);
+      local_.push_back({count, {more, false, sum.element}});
+    });
+    std::swap(result_, local_);
+  }
+  for (Memory::Run& run : result_) {
+    if (step.completes) run.value = completed(number, run.value);
+  }
+  write(number, step.dst, result_);
+}
+
+void Simulation::require_addable(std::uint32_t number, const Value& a, const Value& b) const {
+  if (a.completed || b.completed) fail_at(number, "adds to a completed reduction");
+  if (a.element != b.element) {
+    fail_at(number, fmt::format("adds element {} to element {}", b.element, a.element));
+  }
+  if (!expressions_.disjoint(a.expression, b.expression)) {
+    fail_at(number, fmt::format("adds a rank's element {} twice", a.element));
+  }
+}
+
+Value Simulation::completed(std::uint32_t number, Value value) const {
+  const int found = expressions_.contributions(value.expression);
+  if (value.completed) fail_at(number, "completes what has been completed");
+  if (found != static_cast<int>(problems_.size())) {
+    fail_at(number, fmt::format("completes a reduction of {} contributions out of {}", found,
+                                problems_.size()));
+  }
+  value.completed = true;
+  return value;
+}
+
+void Simulation::read(std::uint32_t number, const Region& region, Runs& runs) const {
+  const int rank = exchange_.rank_of(number);
+  runs.clear();
+  memories_[rank].read(layouts_[rank].address(region), region.count, runs);
+  for (const Memory::Run& run : runs) {
+    if (run.value.expression == Expressions::kNothing) {
+      fail_at(number, "reads memory that holds nothing yet");
+    }
+  }
+}
+
+void Simulation::write(std::uint32_t number, const Region& region, const Runs& runs) {
+  const int rank = exchange_.rank_of(number);
+  memories_[rank].write(layouts_[rank].address(region), runs);
+}
+
+void Simulation::read_output(int rank, std::size_t offset, std::size_t count, Runs& runs) const {
+  runs.clear();
+  memories_[rank].read(layouts_[rank].output_base + offset, count, runs);
+}
+
+}  // namespace mccl::schedule

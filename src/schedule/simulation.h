@@ -1,0 +1,81 @@
+// Runs the steps of all ranks on symbols instead of numbers.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "schedule/exchange.h"
+#include "schedule/expressions.h"
+#include "schedule/layout.h"
+#include "schedule/schedule.h"
+#include "schedule/segments.h"
+
+namespace mccl::schedule {
+
+/// What a stretch of memory holds: its n-th element is made of the contributing ranks' elements
+/// `element` + n.
+struct Value {
+  Expressions::Id expression = Expressions::kNothing;
+  bool completed = false;
+  std::size_t element = 0;
+
+  Value advanced(std::size_t n) const { return {expression, completed, element + n}; }
+};
+
+using Memory = SegmentMap<Value>;
+using Runs = std::vector<Memory::Run>;
+
+/// Calls visit(count, value of a, value of b) for the stretches on which both are one run.
+template <typename Visit>
+void zip(const Runs& a, const Runs& b, Visit visit) {
+  std::size_t i = 0, j = 0, in_a = 0, in_b = 0;
+  while (i < a.size() && j < b.size()) {
+    const std::size_t count = std::min(a[i].count - in_a, b[j].count - in_b);
+    visit(count, a[i].value.advanced(in_a), b[j].value.advanced(in_b));
+    in_a += count;
+    in_b += count;
+    if (in_a == a[i].count) ++i, in_a = 0;
+    if (in_b == b[j].count) ++j, in_b = 0;
+  }
+}
+
+class Simulation {
+ public:
+  Simulation(std::span<const Problem> problems, std::span<const Schedule> schedules,
+             const Exchange& exchange);
+
+  /// Throws a Fault at a step that cannot be right.
+  void run(std::span<const std::uint32_t> order);
+
+  /// Replaces `runs` by what a rank's output holds from `offset` on.
+  void read_output(int rank, std::size_t offset, std::size_t count, Runs& runs) const;
+  const Expressions& expressions() const { return expressions_; }
+
+ private:
+  [[noreturn]] void fail_at(std::uint32_t number, const std::string& what) const;
+  void prepare_memory(std::size_t rank);
+  void run_event(std::uint32_t event);
+  void deliver(std::uint32_t receive);
+  void copy(std::uint32_t number);
+  void fold(std::uint32_t number);
+  void require_addable(std::uint32_t number, const Value& a, const Value& b) const;
+  Value completed(std::uint32_t number, Value value) const;
+  void read(std::uint32_t number, const Region& region, Runs& runs) const;
+  void write(std::uint32_t number, const Region& region, const Runs& runs);
+
+  std::span<const Problem> problems_;
+  std::span<const Schedule> schedules_;
+  const Exchange& exchange_;
+  Expressions expressions_;
+  std::vector<Layout> layouts_;
+  std::vector<Memory> memories_;
+  Runs incoming_;  // room for one event's runs
+  Runs local_;
+  Runs result_;
+};
+
+}  // namespace mccl::schedule

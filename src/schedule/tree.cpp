@@ -1,0 +1,60 @@
+#include "schedule/tree.h"
+
+#include <algorithm>
+#include <ranges>
+
+#include "schedule/builder.h"
+
+namespace mccl::schedule {
+namespace {
+
+/// Reduces a piece over the children and hands it to the parent; at the root, `sum` becomes the
+/// result. Elsewhere it is where a rank with children keeps its part of the sum.
+void climb(ScheduleBuilder& builder, const Tree& tree, Region own, const Region& sum) {
+  const bool root = tree.parent < 0;
+  for (const int child : tree.children) {
+    builder.recv_reduce(child, own, sum, root && child == tree.children.back());
+    own = sum;
+  }
+  if (!root) builder.send(tree.parent, own);
+}
+
+/// The largest subtree first: it has the longest way to go.
+void descend(ScheduleBuilder& builder, const Tree& tree, const Region& data) {
+  if (tree.parent >= 0) builder.recv(tree.parent, data);
+  for (const int child : std::views::reverse(tree.children)) builder.send(child, data);
+}
+
+Schedule build_reduce(const Problem& p, const Tree& tree) {
+  ScheduleBuilder builder(p);
+  const Span all{0, p.count};
+  const std::size_t pieces = builder.pieces(p.count);
+  const bool keeps_sum = tree.parent >= 0 && !tree.children.empty();
+  const std::size_t slots = keeps_sum ? std::min(kSlots, pieces) : 0;
+  const Span sums = builder.reserve_scratch(slots * builder.chunk());
+  for (std::size_t c = 0; c < pieces; ++c) {
+    const Region own = builder.piece(input(all), c);
+    const Region sum = keeps_sum ? scratch({sums.offset + c % slots * builder.chunk(), own.count})
+                                 : builder.piece(output(all), c);
+    climb(builder, tree, own, sum);
+  }
+  return builder.finish();
+}
+
+}  // namespace
+
+Schedule build_on_tree(const Problem& p, const Tree& tree) {
+  if (p.collective == Collective::reduce) return build_reduce(p, tree);
+  ScheduleBuilder builder(p);
+  const Span all{0, p.count};
+  for (std::size_t c = 0; c < builder.pieces(p.count); ++c) {
+    const Region result = builder.piece(output(all), c);
+    if (p.collective == Collective::all_reduce) {
+      climb(builder, tree, builder.piece(input(all), c), result);
+    }
+    descend(builder, tree, result);
+  }
+  return builder.finish();
+}
+
+}  // namespace mccl::schedule

@@ -1,0 +1,241 @@
+// What the verifier can say of one rank by itself.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "schedule/fault.h"
+#include "schedule/hazards.h"
+#include "schedule/layout.h"
+#include "schedule/segments.h"
+
+namespace mccl::schedule {
+namespace {
+
+std::string describe(const Region& region) {
+  static constexpr const char* kNames[] = {"input", "output", "scratch"};
+  return fmt::format("{}[{}..{})", kNames[static_cast<int>(region.space)], region.offset,
+                     region.offset + region.count);
+}
+
+std::string describe(const Step& step) {
+  switch (step.kind) {
+    case StepKind::send:
+      return fmt::format("send {} to rank {}", describe(step.src), step.peer);
+    case StepKind::recv:
+      return fmt::format("receive {} from rank {}", describe(step.dst), step.peer);
+    case StepKind::recv_reduce:
+      return fmt::format("{} = {} op what comes from rank {}", describe(step.dst),
+                         describe(step.src), step.peer);
+    case StepKind::copy:
+      return fmt::format("{} = {}", describe(step.dst), describe(step.src));
+    case StepKind::fold:
+      return fmt::format("{} = fold of {} in {}", describe(step.dst), step.operands,
+                         describe(step.src));
+  }
+  return "unknown";
+}
+
+/// Who has touched a segment of memory.
+struct Accesses {
+  std::vector<std::uint32_t> writer;   // none or one
+  std::vector<std::uint32_t> readers;  // since it was written
+  Accesses advanced(std::size_t) const { return *this; }
+};
+
+class StepChecker {
+ public:
+  StepChecker(const Problem& problem, const Schedule& schedule)
+      : p_(problem), s_(schedule), layout_(layout_of(problem)) {}
+
+  void run() {
+    check_links();
+    for (std::size_t i = 0; i < s_.steps.size(); ++i) check_step(i);
+    check_hazards();
+  }
+
+ private:
+  [[noreturn]] void fail_at(std::size_t step, const std::string& what) const {
+    fail(p_, s_, step, what);
+  }
+
+  void require(bool condition, std::size_t step, const char* what) const {
+    if (!condition) fail_at(step, what);
+  }
+
+  [[noreturn]] void fail_links(const char* what) const {
+    throw Fault{fmt::format("rank {}: {}", p_.rank, what)};
+  }
+
+  /// Waits and successors agree, and point forward.
+  void check_links() {
+    const std::size_t steps = s_.steps.size();
+    if (s_.waits.size() != steps || s_.successor_begin.size() != steps + 1) {
+      fail_links("the lists of waits and successors do not fit the steps");
+    }
+    if (s_.successor_begin.front() != 0 || s_.successor_begin.back() != s_.successors.size() ||
+        !std::is_sorted(s_.successor_begin.begin(), s_.successor_begin.end())) {
+      fail_links("the ranges of successors are broken");
+    }
+    std::vector<std::uint32_t> found(steps + 1, 0);
+    for (std::size_t i = 0; i < steps; ++i) {
+      for (std::size_t e = s_.successor_begin[i]; e < s_.successor_begin[i + 1]; ++e) {
+        require(s_.successors[e] > i && s_.successors[e] < steps, i,
+                "a successor is no later step");
+        ++found[s_.successors[e] + 1];
+      }
+    }
+    for (std::size_t i = 0; i < steps; ++i) {
+      require(s_.waits[i] == found[i + 1], i, "waits for a number of steps that do not release it");
+    }
+    list_predecessors(std::move(found));
+  }
+
+  void list_predecessors(std::vector<std::uint32_t> counts) {
+    std::partial_sum(counts.begin(), counts.end(), counts.begin());
+    predecessor_begin_ = counts;
+    predecessors_.resize(s_.successors.size());
+    for (std::uint32_t i = 0; i < s_.steps.size(); ++i) {
+      for (std::size_t e = s_.successor_begin[i]; e < s_.successor_begin[i + 1]; ++e) {
+        predecessors_[counts[s_.successors[e]]++] = i;
+      }
+    }
+  }
+
+  void check_step(std::size_t i) const {
+    const Step& step = s_.steps[i];
+    const bool is_message = step.kind != StepKind::copy && step.kind != StepKind::fold;
+    if (is_message) {
+      const std::size_t count = step.kind == StepKind::send ? step.src.count : step.dst.count;
+      const bool may_be_empty =
+          p_.collective == Collective::barrier || p_.collective == Collective::all_to_all;
+      require(step.peer >= 0 && step.peer < p_.size && step.peer != p_.rank, i,
+              "the peer is no other rank of the group");
+      require(count <= p_.chunk, i, "the message is larger than a chunk");
+      require(count > 0 || may_be_empty, i, "the message is empty");
+    }
+    if (reads_memory(step.kind)) check_region(i, step.src);
+    if (writes_memory(step.kind)) {
+      check_region(i, step.dst);
+      check_writable(i, step.dst);
+    }
+    check_shape(i, step);
+    if (step.completes) {
+      require(is_reduction(p_.collective), i, "completes a reduction where there is none");
+      require(step.kind == StepKind::recv_reduce || step.kind == StepKind::fold ||
+                  (step.kind == StepKind::copy && p_.size == 1),
+              i, "a step of this kind completes nothing");
+    }
+  }
+
+  void check_region(std::size_t i, const Region& region) const {
+    const std::size_t size = region.space == Space::input    ? layout_.input_count
+                             : region.space == Space::output ? layout_.output_count
+                                                             : s_.scratch_count;
+    if (region.count <= size && region.offset <= size - region.count) return;
+    fail_at(i, fmt::format("{} lies outside of its memory of {} elements", describe(region), size));
+  }
+
+  void check_writable(std::size_t i, const Region& region) const {
+    const std::size_t begin = layout_.address(region);
+    const bool in_output = begin >= layout_.output_base &&
+                           begin + region.count <= layout_.output_base + layout_.output_count;
+    require(region.count == 0 || region.space == Space::scratch || in_output, i, "writes input");
+  }
+
+  void check_shape(std::size_t i, const Step& step) const {
+    if (step.kind == StepKind::send || step.kind == StepKind::recv) return;
+    const std::size_t operands = step.kind == StepKind::fold ? step.operands : 1;
+    require(operands > 0 && step.src.count == operands * step.dst.count, i,
+            "source and destination do not fit each other");
+    const std::size_t src = layout_.address(step.src);
+    const std::size_t dst = layout_.address(step.dst);
+    const bool apart = src + step.src.count <= dst || dst + step.dst.count <= src;
+    require(apart || (step.kind == StepKind::recv_reduce && src == dst), i,
+            "source and destination overlap");
+  }
+
+  void check_hazards() {
+    SegmentMap<Accesses> memory(layout_.scratch_base + s_.scratch_count);
+    marks_.assign(s_.steps.size(), 0);
+    for (std::uint32_t i = 0; i < s_.steps.size(); ++i) {
+      const Step& step = s_.steps[i];
+      for (std::size_t e = predecessor_begin_[i]; e < predecessor_begin_[i + 1]; ++e) {
+        marks_[predecessors_[e]] = i;
+      }
+      if (reads_memory(step.kind)) {
+        memory.update(layout_.address(step.src), step.src.count, [&](Accesses& accesses) {
+          require_waits(i, accesses.writer, "reads what it writes");
+        });
+      }
+      if (writes_memory(step.kind)) {
+        memory.update(layout_.address(step.dst), step.dst.count, [&](Accesses& accesses) {
+          // Readers have waited for the writer themselves.
+          if (accesses.readers.empty()) {
+            require_waits(i, accesses.writer, "overwrites what it writes");
+          }
+          require_waits(i, accesses.readers, "overwrites what it reads");
+        });
+      }
+      if (reads_memory(step.kind)) {
+        memory.update(layout_.address(step.src), step.src.count,
+                      [&](Accesses& accesses) { accesses.readers.push_back(i); });
+      }
+      if (writes_memory(step.kind)) {
+        memory.update(layout_.address(step.dst), step.dst.count, [&](Accesses& accesses) {
+          accesses.writer.assign(1, i);
+          accesses.readers.clear();
+        });
+      }
+    }
+  }
+
+  void require_waits(std::uint32_t step, const std::vector<std::uint32_t>& earlier,
+                     const char* why) const {
+    for (const std::uint32_t needed : earlier) {
+      const bool directly = marks_[needed] == step;
+      if (directly || waits_indirectly(step, needed)) continue;
+      fail_at(step, fmt::format("does not wait for step {} ({}), but {}", needed,
+                                describe(s_.steps[needed]), why));
+    }
+  }
+
+  bool waits_indirectly(std::uint32_t step, std::uint32_t needed) const {
+    std::vector<std::uint32_t> open{step};
+    std::vector<bool> seen(step + 1, false);
+    while (!open.empty()) {
+      const std::uint32_t at = open.back();
+      open.pop_back();
+      for (std::size_t e = predecessor_begin_[at]; e < predecessor_begin_[at + 1]; ++e) {
+        const std::uint32_t before = predecessors_[e];
+        if (before == needed) return true;
+        if (before < needed || seen[before]) continue;
+        seen[before] = true;
+        open.push_back(before);
+      }
+    }
+    return false;
+  }
+
+  const Problem& p_;
+  const Schedule& s_;
+  const Layout layout_;
+  std::vector<std::uint32_t> predecessor_begin_;
+  std::vector<std::uint32_t> predecessors_;
+  std::vector<std::uint32_t> marks_;  // marks_[j] == i: step i waits for step j
+};
+
+}  // namespace
+
+void fail(const Problem& problem, const Schedule& schedule, std::size_t step,
+          const std::string& what) {
+  throw Fault{fmt::format("rank {}, step {} ({}): {}", problem.rank, step,
+                          describe(schedule.steps[step]), what)};
+}
+
+void check_steps(const Problem& problem, const Schedule& schedule) {
+  StepChecker(problem, schedule).run();
+}
+
+}  // namespace mccl::schedule

@@ -1,0 +1,70 @@
+// Socket addresses: IPv4 and IPv6, with scope ids, as text and as what the kernel takes.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mccl::transport::tcp {
+
+/// An IPv4 or IPv6 address with a port. IPv4-mapped IPv6 addresses become IPv4.
+class Address {
+ public:
+  Address() = default;
+
+  /// Empty for a family that is neither IPv4 nor IPv6, or a length that does not fit it.
+  static std::optional<Address> from(const sockaddr* raw, socklen_t length);
+  /// "10.0.0.1", "fd00::1", "fe80::1%eth0". Empty for anything else, host names included.
+  static std::optional<Address> parse_numeric(std::string_view host, std::uint16_t port);
+  /// [::] or 0.0.0.0.
+  static Address wildcard(int family, std::uint16_t port);
+
+  const sockaddr* data() const { return reinterpret_cast<const sockaddr*>(&storage_); }
+  socklen_t size() const { return size_; }
+  int family() const { return storage_.ss_family; }
+  std::uint16_t port() const;
+  Address with_port(std::uint16_t port) const;
+
+  /// Without the port: "10.0.0.1", "fe80::1%eth0".
+  std::string host() const;
+  /// With it: "10.0.0.1:29600", "[fd00::1]:29600".
+  std::string text() const;
+
+  bool is_loopback() const;
+  bool is_link_local() const;
+  bool is_wildcard() const;
+
+  /// The bytes of the address itself, 4 or 16, in network order.
+  std::span<const unsigned char> raw() const;
+
+  friend bool operator==(const Address& a, const Address& b);
+  /// Equal but for the port.
+  bool same_host(const Address& other) const;
+
+ private:
+  const sockaddr_in& v4() const { return reinterpret_cast<const sockaddr_in&>(storage_); }
+  const sockaddr_in6& v6() const { return reinterpret_cast<const sockaddr_in6&>(storage_); }
+
+  sockaddr_storage storage_ = {};
+  socklen_t size_ = 0;
+};
+
+struct HostPort {
+  std::string host;
+  std::uint16_t port = 0;
+};
+
+/// "host:port", "10.0.0.1:80" or "[fd00::1]:80". Throws InvalidArgument.
+HostPort parse_host_port(std::string_view text);
+
+/// All addresses of a numeric address or a host name, in the resolver's order. Blocks. Throws
+/// InvalidArgument that names the host.
+std::vector<Address> resolve(const std::string& host, std::uint16_t port);
+
+}  // namespace mccl::transport::tcp

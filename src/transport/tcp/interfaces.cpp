@@ -1,0 +1,114 @@
+#include "transport/tcp/interfaces.h"
+
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#ifdef __APPLE__
+#include <sys/sysctl.h>
+#endif
+
+#include <bit>
+#include <cctype>
+#include <cerrno>
+#include <fstream>
+#include <memory>
+#include <system_error>
+
+#include "mccl/error.h"
+#include "transport/tcp/socket.h"
+
+namespace mccl::transport::tcp {
+
+namespace {
+
+int prefix_bits_of(const sockaddr* mask, int family) {
+  if (mask == nullptr) return 0;
+  const unsigned char* bytes = family == AF_INET
+                                   ? reinterpret_cast<const unsigned char*>(
+                                         &reinterpret_cast<const sockaddr_in*>(mask)->sin_addr)
+                                   : reinterpret_cast<const sockaddr_in6*>(mask)->sin6_addr.s6_addr;
+  int bits = 0;
+  for (int i = 0; i < (family == AF_INET ? 4 : 16); ++i) bits += std::popcount(bytes[i]);
+  return bits;
+}
+
+std::string printable(std::string text) {
+  std::erase_if(text, [](unsigned char c) { return std::isgraph(c) == 0; });
+  return text.substr(0, 128);
+}
+
+std::string hostname() {
+  char name[256] = {};
+  if (gethostname(name, sizeof name - 1) != 0) return "unknown";
+  return printable(name);
+}
+
+}  // namespace
+
+bool Interface::reaches(const Address& other) const {
+  const auto mine = address.raw();
+  const auto theirs = other.raw();
+  if (mine.size() != theirs.size() || prefix_bits <= 0) return false;
+  int bits = prefix_bits;
+  for (std::size_t i = 0; i < mine.size() && bits > 0; ++i, bits -= 8) {
+    const int mask = bits >= 8 ? 0xff : (0xff << (8 - bits)) & 0xff;
+    if (((mine[i] ^ theirs[i]) & mask) != 0) return false;
+  }
+  return true;
+}
+
+std::vector<Interface> list_interfaces() {
+  ifaddrs* found = nullptr;
+  if (getifaddrs(&found) != 0) {
+    throw Error(fmt::format("cannot list the network interfaces: {}",
+                            std::system_category().message(errno)));
+  }
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(found, freeifaddrs);
+  std::vector<Interface> interfaces;
+  for (const ifaddrs* entry = found; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr) continue;
+    const int family = entry->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    const auto address = Address::from(
+        entry->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+    if (!address) continue;
+    constexpr unsigned kUsable = IFF_UP | IFF_RUNNING;
+    interfaces.push_back({entry->ifa_name, *address, prefix_bits_of(entry->ifa_netmask, family),
+                          (entry->ifa_flags & kUsable) == kUsable,
+                          (entry->ifa_flags & IFF_LOOPBACK) != 0});
+  }
+  return interfaces;
+}
+
+std::optional<Address> route_source(const Address& destination) {
+  const Socket probe(::socket(destination.family(), SOCK_DGRAM, 0));
+  if (!probe) return {};
+  make_non_blocking(probe);
+  // Connecting a datagram socket only looks up the route; the port must not be 0 on macOS.
+  const Address target = destination.port() != 0 ? destination : destination.with_port(9);
+  if (::connect(probe.descriptor(), target.data(), target.size()) != 0) return {};
+  return probe.local();
+}
+
+std::string host_identity() {
+#ifdef __APPLE__
+  char uuid[64] = {};
+  std::size_t length = sizeof uuid - 1;
+  if (sysctlbyname("kern.bootsessionuuid", uuid, &length, nullptr, 0) == 0 && uuid[0] != '\0')
+    return "boot-" + printable(uuid);
+  return "name-" + hostname();
+#else
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  boot = printable(boot);
+  struct stat space = {};
+  const bool known = ::stat("/proc/self/ns/net", &space) == 0;
+  if (boot.empty() || !known) return "name-" + hostname();
+  return fmt::format("boot-{}-net-{}", boot, static_cast<unsigned long long>(space.st_ino));
+#endif
+}
+
+}  // namespace mccl::transport::tcp

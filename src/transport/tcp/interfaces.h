@@ -1,0 +1,35 @@
+// What this host looks like to the network: its interfaces, its routes, its identity.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transport/tcp/address.h"
+
+namespace mccl::transport::tcp {
+
+/// One address of one interface.
+struct Interface {
+  std::string name;
+  Address address;
+  int prefix_bits = 0;
+  bool up = false;  ///< Up, and its cable has a carrier.
+  bool loopback = false;
+
+  /// Whether `other` is in the subnet of this address.
+  bool reaches(const Address& other) const;
+};
+
+/// In the kernel's order. Throws Error.
+std::vector<Interface> list_interfaces();
+
+/// The local address that packets to `destination` leave from; empty when there is no route.
+/// Sends nothing.
+std::optional<Address> route_source(const Address& destination);
+
+/// Equal for two processes exactly when they share a kernel and a network namespace, so that
+/// loopback joins them. Printable, without spaces.
+std::string host_identity();
+
+}  // namespace mccl::transport::tcp

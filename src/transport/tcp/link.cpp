@@ -1,0 +1,140 @@
+#include "transport/tcp/link.h"
+
+#include <fmt/format.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace mccl::transport::tcp {
+
+namespace {
+
+constexpr std::size_t kBufferBytes = std::size_t{256} << 10;
+/// Whoever asks for no more than this waits for something small, such as a header. What follows it
+/// may have a place of its own, so only a little is received ahead.
+constexpr std::size_t kSmallRequest = 4 << 10;
+constexpr std::size_t kSmallReceive = 16 << 10;
+/// macOS refuses single calls beyond 2 GiB.
+constexpr std::size_t kMaxCallBytes = std::size_t{1} << 30;
+
+#ifdef MSG_NOSIGNAL
+constexpr int kSendFlags = MSG_NOSIGNAL;
+#else
+constexpr int kSendFlags = 0;  // SO_NOSIGPIPE is set on the socket.
+#endif
+
+bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
+
+iovec piece(std::span<const std::byte> bytes) {
+  return {const_cast<std::byte*>(bytes.data()), std::min(bytes.size(), kMaxCallBytes)};
+}
+
+std::string explain(int error) {
+  switch (error) {
+    case ECONNRESET:
+      return "the peer reset the connection (its process died or closed it with bytes unread)";
+    case EPIPE:
+      return "the peer has closed the connection";
+    case ETIMEDOUT:
+      return "the peer's host no longer answers";
+    default:
+      return describe_errno(error);
+  }
+}
+
+}  // namespace
+
+TcpLink::TcpLink(Socket socket, std::string peer)
+    : socket_(std::move(socket)),
+      peer_(std::move(peer)),
+      description_(fmt::format("tcp {} -> {}", socket_.local().text(), socket_.remote().text())) {}
+
+void TcpLink::fail(const std::string& what) const {
+  throw LinkClosed(fmt::format("lost the connection to {}: {} ({})", peer_, what, description_));
+}
+
+std::size_t TcpLink::write(std::span<const std::byte> first, std::span<const std::byte> second) {
+  if (first.empty()) std::swap(first, second);
+  if (first.empty()) return 0;
+  iovec pieces[2] = {piece(first), piece(second)};
+  msghdr message = {};
+  message.msg_iov = pieces;
+  // A shortened first piece must not be followed by the second.
+  message.msg_iovlen = second.empty() || pieces[0].iov_len + second.size() > kMaxCallBytes ? 1 : 2;
+  for (;;) {
+    const ssize_t sent = ::sendmsg(socket_.descriptor(), &message, kSendFlags);
+    if (sent >= 0) return static_cast<std::size_t>(sent);
+    if (would_block(errno) || errno == ENOBUFS) return 0;
+    if (errno != EINTR) fail(explain(errno));
+  }
+}
+
+std::size_t TcpLink::receive(std::byte* to, std::size_t limit) {
+  if (!ended_.empty() || limit == 0) return 0;
+  for (;;) {
+    const ssize_t got = ::recv(socket_.descriptor(), to, std::min(limit, kMaxCallBytes), 0);
+    if (got > 0) return static_cast<std::size_t>(got);
+    if (got == 0) {
+      ended_ = "the peer closed the connection";
+      return 0;
+    }
+    if (would_block(errno)) return 0;
+    if (errno == EINTR) continue;
+    ended_ = explain(errno);
+    return 0;
+  }
+}
+
+void TcpLink::make_room(std::size_t bytes) {
+  if (buffer_ == nullptr) buffer_ = std::make_unique_for_overwrite<std::byte[]>(kBufferBytes);
+  if (begin_ == end_) begin_ = end_ = 0;
+  if (begin_ + bytes <= kBufferBytes) return;
+  std::memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);
+  end_ -= begin_;
+  begin_ = 0;
+}
+
+std::span<const std::byte> TcpLink::peek(std::size_t at_least) {
+  if (at_least > kBufferBytes) {
+    throw InvalidArgument(
+        fmt::format("peek of {} bytes: at most {} fit ({})", at_least, kBufferBytes, description_));
+  }
+  at_least = std::max<std::size_t>(at_least, 1);
+  if (buffered() < at_least) {
+    const std::size_t goal = at_least <= kSmallRequest ? kSmallReceive : kBufferBytes;
+    make_room(goal);
+    end_ += receive(buffer_.get() + end_, goal - buffered());
+    if (buffered() < at_least) {
+      if (!ended_.empty()) fail(ended_);
+      return {};
+    }
+  }
+  return {buffer_.get() + begin_, buffered()};
+}
+
+void TcpLink::consume(std::size_t n) {
+  if (n > buffered()) {
+    throw InvalidArgument(
+        fmt::format("consume of {} bytes: only {} are there ({})", n, buffered(), description_));
+  }
+  begin_ += n;
+}
+
+std::size_t TcpLink::peek_capacity() const { return kBufferBytes; }
+
+std::size_t TcpLink::read(std::span<std::byte> destination) {
+  if (destination.empty()) return 0;
+  const std::size_t ready = std::min(buffered(), destination.size());
+  if (ready > 0) {
+    std::memcpy(destination.data(), buffer_.get() + begin_, ready);
+    begin_ += ready;
+  }
+  const std::size_t got = ready + receive(destination.data() + ready, destination.size() - ready);
+  if (got == 0 && !ended_.empty()) fail(ended_);
+  return got;
+}
+
+}  // namespace mccl::transport::tcp

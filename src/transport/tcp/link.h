@@ -1,0 +1,45 @@
+// A Link over one TCP connection.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "transport/link.h"
+#include "transport/tcp/socket.h"
+
+namespace mccl::transport::tcp {
+
+class TcpLink final : public Link {
+ public:
+  /// Takes a connected, non-blocking socket. `peer` names the other end in messages: "rank 3".
+  TcpLink(Socket socket, std::string peer);
+
+  std::size_t write(std::span<const std::byte> first,
+                    std::span<const std::byte> second = {}) override;
+  std::span<const std::byte> peek(std::size_t at_least) override;
+  void consume(std::size_t n) override;
+  std::size_t peek_capacity() const override;
+  std::size_t read(std::span<std::byte> destination) override;
+  int descriptor() const override { return socket_.descriptor(); }
+  std::size_t buffered() const override { return end_ - begin_; }
+  std::string description() const override { return description_; }
+
+ private:
+  /// Receives up to `limit` bytes at `to`; 0 when none are there or the path ended, which
+  /// ended_ then tells.
+  std::size_t receive(std::byte* to, std::size_t limit);
+  [[noreturn]] void fail(const std::string& what) const;
+  void make_room(std::size_t bytes);
+
+  Socket socket_;
+  std::string peer_;
+  std::string description_;
+  /// Why no more bytes will come; empty while they may.
+  std::string ended_;
+  /// What was received and not yet consumed is buffer_[begin_, end_).
+  std::unique_ptr<std::byte[]> buffer_;
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
+};
+
+}  // namespace mccl::transport::tcp

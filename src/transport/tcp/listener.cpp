@@ -1,0 +1,87 @@
+#include "transport/tcp/listener.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+
+namespace mccl::transport::tcp {
+
+namespace {
+
+constexpr int kBacklog = 1024;
+
+void set_flag(const Socket& socket, int level, int name, int value, const Address& address) {
+  if (::setsockopt(socket.descriptor(), level, name, &value, sizeof value) == 0) return;
+  const int error = errno;
+  throw BindError(error, fmt::format("cannot prepare to listen on {}: {}", address.text(),
+                                     describe_errno(error)));
+}
+
+// Where accept4 exists, no child of a fork in between can inherit the descriptor.
+int accept_from(int listener, sockaddr* from, socklen_t* length) {
+#ifdef __linux__
+  return ::accept4(listener, from, length, SOCK_CLOEXEC | SOCK_NONBLOCK);
+#else
+  return ::accept(listener, from, length);
+#endif
+}
+
+bool means_try_the_next(int error) {
+  switch (error) {
+    case EINTR:
+    case ECONNABORTED:
+    case EPROTO:
+    case ENETDOWN:
+    case ENETUNREACH:
+    case EHOSTUNREACH:
+    case ETIMEDOUT:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+Listener::Listener(const Address& address, std::size_t buffer_bytes) {
+  try {
+    socket_ = Socket::stream(address.family());
+  } catch (const Error& error) {
+    throw BindError(errno, error.what());
+  }
+  if (address.family() == AF_INET6)
+    set_flag(socket_, IPPROTO_IPV6, IPV6_V6ONLY, address.is_wildcard() ? 0 : 1, address);
+  // A port of the kernel's choice must be nobody else's, so it does without the reuse.
+  if (address.port() != 0) set_flag(socket_, SOL_SOCKET, SO_REUSEADDR, 1, address);
+  set_buffer_bytes(socket_, buffer_bytes);
+  if (::bind(socket_.descriptor(), address.data(), address.size()) != 0 ||
+      ::listen(socket_.descriptor(), kBacklog) != 0) {
+    const int error = errno;
+    throw BindError(error,
+                    fmt::format("cannot listen on {}: {}", address.text(), describe_errno(error)));
+  }
+  address_ = socket_.local();
+}
+
+Accepted Listener::accept() {
+  for (;;) {
+    sockaddr_storage raw = {};
+    socklen_t length = sizeof raw;
+    Accepted accepted;
+    accepted.socket =
+        Socket(accept_from(socket_.descriptor(), reinterpret_cast<sockaddr*>(&raw), &length));
+    if (accepted.socket) {
+      const auto from = Address::from(reinterpret_cast<const sockaddr*>(&raw), length);
+      if (!from) continue;
+      accepted.from = *from;
+      make_non_blocking(accepted.socket);
+      tune_stream(accepted.socket);
+      return accepted;
+    }
+    if (means_try_the_next(errno)) continue;
+    if (errno != EAGAIN && errno != EWOULDBLOCK) accepted.error = errno;
+    return accepted;
+  }
+}
+
+}  // namespace mccl::transport::tcp

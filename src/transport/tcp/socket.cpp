@@ -1,0 +1,149 @@
+#include "transport/tcp/socket.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netinet/tcp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+#include "mccl/error.h"
+
+namespace mccl::transport::tcp {
+
+namespace {
+
+constexpr int kKeepAliveIdleSeconds = 5;
+constexpr int kKeepAliveIntervalSeconds = 2;
+constexpr int kKeepAliveProbes = 3;
+[[maybe_unused]] constexpr int kSilenceMilliseconds = 10'000;
+
+// Best effort by intent: a system without one of these options still moves bytes.
+void set_option(const Socket& socket, int level, int name, int value) {
+  (void)::setsockopt(socket.descriptor(), level, name, &value, sizeof value);
+}
+
+std::size_t granted(const Socket& socket, int name) {
+  int value = 0;
+  socklen_t length = sizeof value;
+  if (::getsockopt(socket.descriptor(), SOL_SOCKET, name, &value, &length) != 0) return 0;
+#ifdef __linux__
+  value /= 2;  // Linux doubles what it is asked for, for its own bookkeeping.
+#endif
+  return static_cast<std::size_t>(std::max(value, 0));
+}
+
+}  // namespace
+
+Socket& Socket::operator=(Socket&& other) noexcept {
+  if (this != &other) {
+    close();
+    descriptor_ = other.descriptor_;
+    other.descriptor_ = -1;
+  }
+  return *this;
+}
+
+Socket Socket::stream(int family) {
+#ifdef SOCK_CLOEXEC
+  Socket socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+#else
+  Socket socket(::socket(family, SOCK_STREAM, 0));
+#endif
+  if (!socket) throw Error(fmt::format("cannot make a socket: {}", describe_errno(errno)));
+  make_non_blocking(socket);
+  return socket;
+}
+
+void Socket::close() noexcept {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  descriptor_ = -1;
+}
+
+Address Socket::local() const {
+  sockaddr_storage raw = {};
+  socklen_t length = sizeof raw;
+  if (::getsockname(descriptor_, reinterpret_cast<sockaddr*>(&raw), &length) != 0) return {};
+  return Address::from(reinterpret_cast<const sockaddr*>(&raw), length).value_or(Address());
+}
+
+Address Socket::remote() const {
+  sockaddr_storage raw = {};
+  socklen_t length = sizeof raw;
+  if (::getpeername(descriptor_, reinterpret_cast<sockaddr*>(&raw), &length) != 0) return {};
+  return Address::from(reinterpret_cast<const sockaddr*>(&raw), length).value_or(Address());
+}
+
+int Socket::take_error() const {
+  int error = 0;
+  socklen_t length = sizeof error;
+  if (::getsockopt(descriptor_, SOL_SOCKET, SO_ERROR, &error, &length) != 0) return errno;
+  return error;
+}
+
+std::string describe_errno(int error) { return std::system_category().message(error); }
+
+void make_non_blocking(const Socket& socket) {
+  const int flags = ::fcntl(socket.descriptor(), F_GETFL);
+  if (flags < 0 || ::fcntl(socket.descriptor(), F_SETFL, flags | O_NONBLOCK) != 0 ||
+      ::fcntl(socket.descriptor(), F_SETFD, FD_CLOEXEC) != 0) {
+    throw Error(fmt::format("cannot prepare a socket: {}", describe_errno(errno)));
+  }
+#ifdef SO_NOSIGPIPE
+  set_option(socket, SOL_SOCKET, SO_NOSIGPIPE, 1);
+#endif
+}
+
+std::size_t set_buffer_bytes(const Socket& socket, std::size_t bytes) {
+  if (bytes == 0) return 0;
+  const int value = static_cast<int>(std::min<std::size_t>(bytes, 1 << 30));
+  set_option(socket, SOL_SOCKET, SO_SNDBUF, value);
+  set_option(socket, SOL_SOCKET, SO_RCVBUF, value);
+  return std::min(granted(socket, SO_SNDBUF), granted(socket, SO_RCVBUF));
+}
+
+void tune_stream(const Socket& socket) {
+  set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+#if defined(TCP_KEEPIDLE)
+  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveIdleSeconds);
+#elif defined(TCP_KEEPALIVE)
+  set_option(socket, IPPROTO_TCP, TCP_KEEPALIVE, kKeepAliveIdleSeconds);
+#endif
+#ifdef TCP_KEEPINTVL
+  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, kKeepAliveIntervalSeconds);
+#endif
+#ifdef TCP_KEEPCNT
+  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, kKeepAliveProbes);
+#endif
+}
+
+void limit_silence([[maybe_unused]] const Socket& socket) {
+#if defined(TCP_USER_TIMEOUT)
+  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, kSilenceMilliseconds);
+#elif defined(TCP_RXT_CONNDROPTIME)
+  set_option(socket, IPPROTO_TCP, TCP_RXT_CONNDROPTIME, kSilenceMilliseconds / 1000);
+#endif
+}
+
+int start_connect(const Socket& socket, const Address& destination, const Address* source) {
+  if (source != nullptr) {
+#ifdef IP_BIND_ADDRESS_NO_PORT
+    set_option(socket, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+#endif
+    const Address any_port = source->with_port(0);
+    if (::bind(socket.descriptor(), any_port.data(), any_port.size()) != 0) return errno;
+  }
+  if (::connect(socket.descriptor(), destination.data(), destination.size()) == 0) return 0;
+  // An interrupted connect goes on by itself.
+  return errno == EINTR ? EINPROGRESS : errno;
+}
+
+bool is_self_connected(const Socket& socket) {
+  const Address local = socket.local();
+  return local.size() != 0 && local == socket.remote();
+}
+
+}  // namespace mccl::transport::tcp

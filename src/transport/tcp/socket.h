@@ -1,0 +1,67 @@
+// A TCP socket that closes itself.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "transport/tcp/address.h"
+
+namespace mccl::transport::tcp {
+
+class Socket {
+ public:
+  Socket() = default;
+  /// Takes the descriptor over; a negative one makes an empty Socket.
+  explicit Socket(int descriptor) : descriptor_(descriptor) {}
+  ~Socket() { close(); }
+  Socket(Socket&& other) noexcept : descriptor_(other.descriptor_) { other.descriptor_ = -1; }
+  Socket& operator=(Socket&& other) noexcept;
+  Socket(const Socket&) = delete;
+  Socket& operator=(const Socket&) = delete;
+
+  /// A new non-blocking stream socket that a child's exec does not inherit. Throws Error.
+  static Socket stream(int family);
+
+  explicit operator bool() const { return descriptor_ >= 0; }
+  int descriptor() const { return descriptor_; }
+  void close() noexcept;
+
+  /// Addresses of both ends; an empty Address when the socket has none.
+  Address local() const;
+  Address remote() const;
+
+  /// What a non-blocking connect ended with: 0 or an errno.
+  int take_error() const;
+
+ private:
+  int descriptor_ = -1;
+};
+
+/// "Connection refused".
+std::string describe_errno(int error);
+
+/// Non-blocking, closed on exec, no SIGPIPE. Throws Error.
+void make_non_blocking(const Socket& socket);
+
+/// Buffers of the kernel, to be set before connect or listen so that the window can grow with them;
+/// 0 leaves them to the kernel. Returns what the kernel granted of the smaller of the two.
+std::size_t set_buffer_bytes(const Socket& socket, std::size_t bytes);
+
+/// For a connected socket: no delay for small writes, and probes that notice within about 11 s when
+/// the other host of an idle connection has vanished.
+void tune_stream(const Socket& socket);
+
+/// Break the connection when sent bytes stay unacknowledged for 10 s. Only for connections whose
+/// reader never pauses: Linux counts a reader that lets its window fill up as silent, however alive
+/// it is.
+void limit_silence(const Socket& socket);
+
+/// Starts to connect, from `source` if it is not null: 0 when connected at once, EINPROGRESS, or
+/// another errno.
+int start_connect(const Socket& socket, const Address& destination, const Address* source);
+
+/// A socket connected to itself: on loopback a connect to a free ephemeral port may pick that very
+/// port as its own.
+bool is_self_connected(const Socket& socket);
+
+}  // namespace mccl::transport::tcp

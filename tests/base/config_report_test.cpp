@@ -1,0 +1,108 @@
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "expect_refusal.h"
+#include "mccl/config.h"
+
+namespace mccl {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+TEST(ToTable, HasALinePerSettingWithItsVariable) {
+  Config config;
+  config.set("port_base", "31000");
+  const std::string table = to_table(config);
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'),
+            static_cast<std::ptrdiff_t>(settings().size()));
+  for (const SettingInfo& info : settings()) EXPECT_THAT(table, HasSubstr(info.variable));
+  EXPECT_THAT(table, HasSubstr("= 31000 (MCCL_PORT_BASE; "));
+}
+
+TEST(ToTable, MasksTheJobKey) {
+  Config config;
+  EXPECT_THAT(to_table(config), HasSubstr("= (not set) (MCCL_JOB_KEY"));
+  config.set("job_key", "hush");
+  EXPECT_THAT(to_table(config), HasSubstr("= (set) (MCCL_JOB_KEY"));
+  EXPECT_THAT(to_table(config), Not(HasSubstr("hush")));
+}
+
+TEST(ToTable, AFieldWithNewlinesStaysOneLine) {
+  Config config;
+  config.ifname = "en0\nforged = line";
+  EXPECT_THAT(to_table(config), Not(HasSubstr("\nforged")));
+  EXPECT_THAT(agreement_of(config), Not(HasSubstr("forged")));
+}
+
+TEST(Agreement, ChangesWithTheSettingsThatMustAgreeOnly) {
+  const Config defaults;
+  for (const SettingInfo& info : settings()) {
+    Config config;
+    const bool is_choice = info.type == "choice" || info.type == "boolean";
+    const std::string_view range = info.range;
+    const std::string last{range.substr(is_choice ? range.rfind(", ") + 2 : 0)};
+    config.set(info.name, info.type == "boolean"  ? (info.default_value == "true" ? "0" : "1")
+                          : is_choice             ? last
+                          : info.type == "number" ? "0.5"
+                                                  : "9999");
+    ASSERT_NE(config, defaults) << info.name;
+    EXPECT_EQ(agreement_of(config) != agreement_of(defaults), info.must_agree) << info.name;
+  }
+}
+
+TEST(Agreement, IsNameAndValuePerLine) {
+  EXPECT_EQ(agreement_of(Config{}),
+            "chunk_bytes=4194304\nsmall_msg_threshold=65536\ntransport_crc=false\n"
+            "compression=none\ntopk_ratio=0.01\nalgorithm=auto\n");
+}
+
+TEST(Warnings, NoneForTheDefaults) {
+  EXPECT_THAT(warnings_for(Config{}), IsEmpty());
+  Config config;
+  config.set("transport", "tcp");
+  config.set("port_base", "31000");
+  EXPECT_THAT(warnings_for(config), IsEmpty());
+}
+
+TEST(Warnings, NameWhatIsUsedInstead) {
+  Config config;
+  config.set("transport", "rdma");
+  EXPECT_THAT(warnings_for(config),
+              ElementsAre("transport=rdma: this build has no rdma transport; tcp is used"));
+}
+
+TEST(Warnings, OnePerSettingWithoutEffect) {
+  for (const auto& [name, value] :
+       std::vector<std::pair<std::string, std::string>>{{"compression", "topk"},
+                                                        {"topk_ratio", "0.5"},
+                                                        {"fast_math", "0"},
+                                                        {"gpu_threshold", "1"},
+                                                        {"shader_path", "/x"}}) {
+    Config config;
+    config.set(name, value);
+    EXPECT_THAT(warnings_for(config), ElementsAre(HasSubstr(" has no effect yet: ")));
+    EXPECT_THAT(warnings_for(config), ElementsAre(testing::StartsWith(name + "=")));
+  }
+}
+
+TEST(Markdown, HasARowPerSettingAndOneForTheFile) {
+  const std::string table = settings_markdown();
+  for (const SettingInfo& info : settings()) {
+    EXPECT_THAT(table, HasSubstr("| `" + std::string(info.variable) + "` | `" +
+                                 std::string(info.name) + "` | "));
+    EXPECT_THAT(table, HasSubstr(info.meaning));
+  }
+  EXPECT_THAT(table, HasSubstr("MCCL_CONFIG"));
+  std::size_t begin = 0;
+  for (std::size_t end; (end = table.find('\n', begin)) != std::string::npos; begin = end + 1)
+    EXPECT_EQ(std::count(table.begin() + begin, table.begin() + end, '|'), 6)
+        << table.substr(begin, end - begin);
+}
+
+}  // namespace
+}  // namespace mccl

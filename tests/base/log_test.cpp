@@ -1,0 +1,89 @@
+#include "base/log.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "expect_refusal.h"
+
+namespace mccl {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+template <typename Call>
+std::string stderr_of(Call&& call) {
+  testing::internal::CaptureStderr();
+  call();
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(Log, LineHasTimeLevelAndRank) {
+  const std::string text = stderr_of([] { Log(3, LogLevel::info).info("hello {}", 42); });
+  EXPECT_THAT(text, testing::MatchesRegex("[0-9]+-[0-9]+-[0-9]+ [0-9]+:[0-9]+:[0-9]+\\.[0-9]+ "
+                                          "INFO  \\[mccl rank 3\\] hello 42\n"));
+}
+
+TEST(Log, WritesNothingBelowItsLevel) {
+  EXPECT_THAT(stderr_of([] { Log(0, LogLevel::warn).info("quiet"); }), IsEmpty());
+  EXPECT_THAT(stderr_of([] { Log(0, LogLevel::warn).write(LogLevel::info, "quiet"); }), IsEmpty());
+  EXPECT_THAT(stderr_of([] { Log(0, LogLevel::warn).warn("loud"); }), HasSubstr("WARN  "));
+  EXPECT_THAT(stderr_of([] { Log(0, LogLevel::off).write(LogLevel::fatal, "quiet"); }), IsEmpty());
+  EXPECT_THAT(stderr_of([] { Log(0, LogLevel::off).write(LogLevel::off, "quiet"); }), IsEmpty());
+}
+
+TEST(Log, EachLineOfATextGetsItsPrefix) {
+  const std::string text =
+      stderr_of([] { Log(1, LogLevel::info).write(LogLevel::info, "a\nb\n"); });
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
+  EXPECT_THAT(text, HasSubstr("[mccl rank 1] a\n"));
+  EXPECT_THAT(text, HasSubstr("[mccl rank 1] b\n"));
+}
+
+TEST(Log, BracesInTheTextAreText) {
+  EXPECT_THAT(stderr_of([] { Log(0, LogLevel::info).write(LogLevel::info, "{} %v {0}"); }),
+              HasSubstr("] {} %v {0}\n"));
+}
+
+TEST(Log, TwoLogsDoNotShareTheirLevel) {
+  EXPECT_THAT(stderr_of([] {
+                const Log first(0, LogLevel::info);
+                const Log second(0, LogLevel::off);
+                first.info("kept");
+              }),
+              HasSubstr("kept"));
+}
+
+TEST(Log, WithoutARankThereIsNone) {
+  EXPECT_THAT(stderr_of([] { Log(-1, LogLevel::info).info("x"); }), HasSubstr("[mccl] x"));
+}
+
+TEST(Log, LinesOfManyThreadsStayWhole) {
+  const std::string text = stderr_of([] {
+    const Log log(0, LogLevel::info);
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t)
+      threads.emplace_back([log] {
+        for (int i = 0; i < 100; ++i) log.info("begin {} end", i);
+      });
+    for (std::thread& thread : threads) thread.join();
+  });
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 400);
+  std::size_t begin = 0;
+  for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1)
+    EXPECT_TRUE(text.substr(begin, end - begin).ends_with(" end"));
+}
+
+TEST(LogLevelOf, TakesEveryNameInAnyCase) {
+  EXPECT_EQ(log_level_of("TRACE"), LogLevel::trace);
+  EXPECT_EQ(log_level_of("warn"), LogLevel::warn);
+  EXPECT_EQ(log_level_of("OFF"), LogLevel::off);
+  EXPECT_THAT(test::refusal([] { log_level_of("loud"); }), HasSubstr("\"loud\""));
+}
+
+}  // namespace
+}  // namespace mccl

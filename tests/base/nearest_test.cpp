@@ -1,0 +1,53 @@
+#include "base/nearest.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <random>
+#include <string>
+
+namespace mccl {
+namespace {
+
+TEST(EditDistance, CountsEachKindOfSlipOnce) {
+  EXPECT_EQ(edit_distance("chunk", "chunk"), 0u);
+  EXPECT_EQ(edit_distance("chunk", "chnk"), 1u);
+  EXPECT_EQ(edit_distance("chunk", "chuunk"), 1u);
+  EXPECT_EQ(edit_distance("chunk", "chank"), 1u);
+  EXPECT_EQ(edit_distance("chunk", "cuhnk"), 1u);
+  EXPECT_EQ(edit_distance("chunk", "CHUNK"), 0u);
+  EXPECT_EQ(edit_distance("", "abc"), 3u);
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
+}
+
+TEST(EditDistance, IsSymmetricAndBoundedForRandomWords) {
+  std::mt19937 random(7);
+  const auto word = [&] {
+    std::string text(random() % 12, 'a');
+    for (char& c : text) c = static_cast<char>('a' + random() % 4);
+    return text;
+  };
+  for (int i = 0; i < 2000; ++i) {
+    const std::string a = word(), b = word();
+    const std::size_t distance = edit_distance(a, b);
+    EXPECT_EQ(distance, edit_distance(b, a)) << a << " " << b;
+    EXPECT_EQ(distance == 0, a == b);
+    EXPECT_LE(distance, std::max(a.size(), b.size()));
+    EXPECT_GE(distance + std::min(a.size(), b.size()), std::max(a.size(), b.size()));
+  }
+}
+
+TEST(NearestOf, PrefersTheClosestThenTheFirst) {
+  const std::array<std::string_view, 3> names = {"rank", "root", "port_base"};
+  EXPECT_EQ(nearest_of("portbase", names), "port_base");
+  EXPECT_EQ(nearest_of("rnk", names), "rank");
+  EXPECT_EQ(nearest_of("r", names), "rank");
+}
+
+TEST(NearestOf, TakesVeryLongNames) {
+  const std::array<std::string_view, 2> names = {"a", "port_base"};
+  EXPECT_EQ(nearest_of("port_base" + std::string(10'000'000, 'x'), names), "port_base");
+}
+
+}  // namespace
+}  // namespace mccl

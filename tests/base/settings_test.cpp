@@ -1,0 +1,99 @@
+#include "base/settings.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+
+#include "expect_refusal.h"
+
+namespace mccl {
+namespace {
+
+using test::refusal;
+
+TEST(Settings, VariableIsPrefixAndUpperCaseName) {
+  for (const SettingInfo& info : settings()) {
+    std::string expected = "MCCL_";
+    for (const char c : info.name) expected += static_cast<char>(std::toupper(c));
+    EXPECT_EQ(info.variable, expected);
+  }
+}
+
+TEST(Settings, NamesAreUniqueAndEveryRowIsComplete) {
+  std::set<std::string_view> names;
+  for (const SettingInfo& info : settings()) {
+    EXPECT_TRUE(names.insert(info.name).second) << info.name;
+    EXPECT_FALSE(info.range.empty()) << info.name;
+    EXPECT_FALSE(info.meaning.empty()) << info.name;
+    EXPECT_TRUE(
+        (std::set<std::string_view>{"text", "integer", "number", "bytes", "boolean", "choice"})
+            .contains(info.type))
+        << info.type;
+  }
+}
+
+// The settings that the earlier MCCL documented, with its defaults.
+TEST(Settings, HoldTheEarlierOnesWithTheirDefaults) {
+  const std::map<std::string, std::string> documented = {
+      {"transport", "auto"},      {"log_level", "WARN"},
+      {"listen_addr", ""},        {"link_profile", ""},
+      {"port_base", "29600"},     {"ifname", ""},
+      {"chunk_bytes", "4194304"}, {"small_msg_threshold", "65536"},
+      {"transport_crc", "false"}, {"fast_math", "true"},
+      {"gpu_threshold", "4096"},  {"compression", "none"},
+      {"topk_ratio", "0.01"},     {"shader_path", ""},
+  };
+  for (const auto& [name, default_value] : documented) {
+    EXPECT_EQ(find_setting(name).info.default_value, default_value) << name;
+    EXPECT_EQ(Config{}.get(name), default_value) << name;
+  }
+}
+
+TEST(Settings, EveryFieldOfConfigHasARow) {
+  Config config;
+  std::set<const void*> fields;
+  for (const Setting& setting : setting_table())
+    std::visit([&](auto field) { fields.insert(&(config.*field)); }, setting.field);
+  EXPECT_EQ(fields.size(), settings().size());
+  // Compiles only while Config has this many fields; all but master_port, the last, are settings.
+  const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
+               f20, f21, f22, f23, last] = config;
+  EXPECT_EQ(&last, &config.master_port);
+  EXPECT_EQ(settings().size(), 23u);
+}
+
+TEST(Settings, AgreeingOnesAreThoseThatChangeWhatIsSentOrComputed) {
+  std::set<std::string_view> agreeing;
+  for (const SettingInfo& info : settings())
+    if (info.must_agree) agreeing.insert(info.name);
+  EXPECT_EQ(agreeing,
+            (std::set<std::string_view>{"chunk_bytes", "small_msg_threshold", "transport_crc",
+                                        "algorithm", "compression", "topk_ratio"}));
+}
+
+TEST(FindSetting, TakesNameAndVariable) {
+  EXPECT_EQ(&find_setting("port_base"), &find_setting("MCCL_PORT_BASE"));
+}
+
+TEST(FindSetting, NamesTheNearestForEveryDroppedLetter) {
+  for (const SettingInfo& info : settings()) {
+    if (info.name.size() < 5) continue;
+    for (std::size_t i = 0; i < info.name.size(); ++i) {
+      std::string misspelt{info.name};
+      misspelt.erase(i, 1);
+      const std::string message = refusal([&] { find_setting(misspelt); });
+      EXPECT_NE(message.find("did you mean " + std::string(info.name) + "?"), std::string::npos)
+          << message;
+    }
+  }
+}
+
+TEST(FindSetting, SaysWhatTheFileVariableIs) {
+  EXPECT_NE(refusal([] { find_setting("MCCL_CONFIG"); }).find("file"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace mccl

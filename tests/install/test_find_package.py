@@ -1,0 +1,91 @@
+"""Installs the C++ library into a prefix, builds a program against it there, and runs two ranks."""
+
+import os
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = ROOT / os.environ.get("BUILD_FOLDER", "build/release")
+
+
+def run(*command: object) -> str:
+    """Runs a command that must succeed."""
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the library was installed."""
+    assert (BUILD / "CMakeCache.txt").is_file(), f"nothing is built in {BUILD}: run `make build`"
+    target = tmp_path_factory.mktemp("prefix")
+    run("cmake", "--install", BUILD, "--prefix", target)
+    return target
+
+
+@pytest.fixture(scope="module")
+def program(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example, built against the prefix."""
+    build = tmp_path_factory.mktemp("example")
+    run(
+        "cmake", "-S", ROOT / "examples" / "cpp", "-B", build, "-G", "Ninja",
+        f"-DCMAKE_PREFIX_PATH={prefix}",
+    )  # fmt: skip
+    run("cmake", "--build", build)
+    return build / "all_reduce"
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def test_the_prefix_holds_what_cpp_needs_and_no_more(prefix: Path):
+    assert (prefix / "include/mccl/mccl.h").is_file()
+    assert list(prefix.glob("lib*/cmake/mccl/mcclConfig.cmake"))
+    assert not list(prefix.rglob("*.py"))
+
+
+def test_installed_headers_name_no_other_part_of_the_tree(prefix: Path):
+    known = {path.name for path in (prefix / "include/mccl").iterdir()}
+    for header in (prefix / "include/mccl").glob("*.h"):
+        for line in header.read_text().splitlines():
+            if line.startswith('#include "'):
+                folder, name = line.split('"')[1].split("/")
+                assert (folder, name in known) == ("mccl", True), f"{header.name}: {line}"
+
+
+def test_two_processes_sum(program: Path):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("MCCL_")}
+    environment |= {
+        "MCCL_WORLD_SIZE": "2",
+        "MCCL_ROOT": f"127.0.0.1:{free_port()}",
+        "MCCL_PORT_BASE": "0",
+        "MCCL_CONNECT_TIMEOUT": "30",
+    }
+    ranks = [
+        subprocess.Popen(
+            [program],
+            env=environment | {"MCCL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    outputs = [process.communicate(timeout=60)[0] for process in ranks]
+    assert [process.returncode for process in ranks] == [0, 0], outputs
+    assert outputs == ["rank 0 of 2: sum 3\n", "rank 1 of 2: sum 3\n"]
+
+
+def test_a_program_without_settings_is_told_what_to_set(program: Path):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("MCCL_")}
+    done = subprocess.run([program], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "MCCL_RANK" in done.stderr

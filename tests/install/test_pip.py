@@ -1,0 +1,116 @@
+"""`pip install .` into fresh environments: beside the installed torch, and without any."""
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(sysconfig.get_path("purelib"))
+BUILD_TOOLS = ("scikit-build-core", "nanobind", "packaging", "pathspec")
+
+
+def run(*command: object) -> str:
+    """Runs a command that must succeed and returns all it printed."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("MCCL_")}
+    done = subprocess.run(
+        [str(c) for c in command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=900,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+class Environment:
+    """A virtual environment that mccl is installed into."""
+
+    def __init__(self, folder: Path) -> None:
+        run(sys.executable, "-m", "venv", "--without-pip", folder)
+        self.python = folder / "bin" / "python"
+        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        self.packages = folder / "lib" / version / "site-packages"
+
+    def install(self) -> str:
+        """Installs the project without the network; returns pip's words."""
+        return run(
+            sys.executable, "-m", "pip", "--python", self.python, "install", "--verbose",
+            "--no-build-isolation", "--no-deps", "--no-index", ROOT,
+        )  # fmt: skip
+
+    def run(self, code: str) -> str:
+        """Runs Python code outside the source tree."""
+        return run(self.python, "-P", "-c", code).strip()
+
+    def installed(self) -> set[str]:
+        """Names of the files of the package's top folder, endings of the interpreter cut off."""
+        return {path.name.split(".cpython")[0] for path in (self.packages / "mccl").iterdir()}
+
+
+@pytest.fixture(scope="module")
+def with_torch(tmp_path_factory: pytest.TempPathFactory) -> tuple[Environment, str]:
+    """Sees every package of this environment, but not mccl as it is installed here."""
+    environment = Environment(tmp_path_factory.mktemp("with_torch") / "venv")
+    (environment.packages / "outer.pth").write_text(f"{HERE}\n")
+    return environment, environment.install()
+
+
+@pytest.fixture(scope="module")
+def without_torch(tmp_path_factory: pytest.TempPathFactory) -> tuple[Environment, str]:
+    """Sees the tools that build, and nothing else."""
+    environment = Environment(tmp_path_factory.mktemp("without_torch") / "venv")
+    for tool in BUILD_TOOLS:
+        for file in importlib.metadata.files(tool):
+            top = Path(file).parts[0]
+            link = environment.packages / top
+            if not top.startswith("..") and not link.is_symlink():
+                link.symlink_to(HERE / top)
+    return environment, environment.install()
+
+
+def test_the_library_lies_beside_its_extensions(with_torch: tuple[Environment, str]):
+    assert {"__init__.py", "_core", "libmccl.so.0"} <= with_torch[0].installed()
+
+
+def test_the_installed_package_is_the_one_imported(with_torch: tuple[Environment, str]):
+    environment, _ = with_torch
+    file = environment.run("import mccl; print(mccl.__file__)")
+    assert Path(file).is_relative_to(environment.packages)
+
+
+def test_torch_finds_the_backend(with_torch: tuple[Environment, str]):
+    code = """
+import torch, torch.distributed as dist, mccl
+dist.init_process_group("mccl", store=dist.HashStore(), rank=0, world_size=1)
+x = torch.ones(3)
+dist.all_reduce(x)
+print(dist.get_backend(), x.tolist())
+dist.destroy_process_group()
+"""
+    assert with_torch[0].run(code).splitlines()[-1] == "mccl [1.0, 1.0, 1.0]"
+
+
+def test_entry_points_are_declared(with_torch: tuple[Environment, str]):
+    code = """
+import importlib.metadata as m
+for group in ("torch.backends", "torch.distributed.backends"):
+    print([e.value for e in m.entry_points(group=group) if e.name == "mccl"])
+"""
+    assert with_torch[0].run(code).splitlines() == ["['mccl:_autoload']"] * 2
+
+
+def test_without_torch_the_rest_is_installed_and_it_says_so(
+    without_torch: tuple[Environment, str],
+):
+    environment, said = without_torch
+    assert {"__init__.py", "_core", "libmccl.so.0"} <= environment.installed()
+    assert "torch" in said.lower()
+    assert "--no-build-isolation" in said
+    assert environment.run("import mccl; print(mccl.MCCLConfig().port_base)") == "29600"

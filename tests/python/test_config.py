@@ -1,0 +1,269 @@
+import copy
+import inspect
+import json
+import os
+import pickle
+import runpy
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mccl import _core, config
+from mccl.config import MCCLConfig, get_config, init, resolved_settings, settings_markdown
+
+ROOT = Path(__file__).parents[2]
+ROWS = {row["name"]: row for row in _core.settings()}
+
+
+@pytest.fixture(autouse=True)
+def clean_process(monkeypatch):
+    """No setting from outside, and none left behind."""
+    for name in list(os.environ):
+        if name.startswith("MCCL_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setattr(config, "_overrides", MCCLConfig())
+
+
+def values_of(row):
+    """Valid values of a setting."""
+    kind = row["type"]
+    if kind == "boolean":
+        return st.booleans()
+    if kind == "bytes":
+        return st.integers(4096, 2**30)
+    if kind == "integer":
+        return st.integers(1, 65535)
+    if kind == "number":
+        return st.floats(0.001, 1)
+    if kind == "choice":
+        return st.sampled_from(row["range"].split(", "))
+    return st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "S"]), max_size=30)
+
+
+some_settings = st.fixed_dictionaries(
+    {}, optional={name: values_of(row) for name, row in ROWS.items()}
+)
+
+
+def test_fields_are_those_of_the_table_with_typed_defaults():
+    defaults = MCCLConfig()
+    assert list(inspect.signature(MCCLConfig).parameters) == list(ROWS)
+    assert defaults.transport == "auto"
+    assert defaults.port_base == 29600
+    assert type(defaults.port_base) is int
+    assert defaults.topk_ratio == 0.01
+    assert type(defaults.timeout) is float
+    assert defaults.transport_crc is False
+    assert defaults.listen_addr == ""
+    assert all(hasattr(defaults, name) for name in ROWS)
+
+
+@given(some_settings)
+def test_whatever_is_given_comes_back(settings):
+    made = MCCLConfig(**settings)
+    assert made.given == settings
+    assert {name: getattr(made, name) for name in settings} == settings
+    assert MCCLConfig.from_dict(made.to_dict()) == made
+    assert MCCLConfig.from_dict(made.given).given == made.given
+    assert MCCLConfig.from_env(made.to_env()) == made
+    assert set(made.to_env()) == {ROWS[name]["variable"] for name in settings}
+    assert pickle.loads(pickle.dumps(made)).given == made.given
+
+
+@given(st.dictionaries(st.sampled_from(list(ROWS)), st.text(max_size=20)))
+def test_any_text_is_taken_or_refused(settings):
+    try:
+        made = MCCLConfig(**settings)
+    except ValueError:
+        return
+    assert MCCLConfig.from_dict(made.to_dict()) == made
+
+
+def test_misspelt_names_are_refused_with_the_nearest():
+    with pytest.raises(ValueError, match="did you mean compression"):
+        MCCLConfig(compresion="fp16")
+    with pytest.raises(ValueError, match="did you mean port_base"):
+        MCCLConfig.from_dict({"portbase": 1})
+    with pytest.raises(ValueError, match="did you mean chunk_bytes"):
+        init(chunk_byte=1)
+    with pytest.raises(ValueError, match="Python name is port_base"):
+        init({"MCCL_PORT_BASE": 1})
+    with pytest.raises(ValueError, match="name of a setting"):
+        init({3: 1})
+    with pytest.raises(AttributeError, match="did you mean rank"):
+        MCCLConfig().rnak = 3
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("port_base", 65536),
+        ("port_base", 1.5),
+        ("port_base", True),
+        ("chunk_bytes", "4Q"),
+        ("transport", "udp"),
+        ("transport", 5),
+        ("transport_crc", 2),
+        ("topk_ratio", 0.0),
+        ("topk_ratio", float("nan")),
+        ("timeout", float("inf")),
+        ("listen_addr", ["a"]),
+        ("ifname", "a\nb"),
+        ("root", "\udcff"),
+    ],
+)
+def test_bad_values_are_refused_by_name(name, value):
+    with pytest.raises(ValueError, match=f"{name}'?: expected"):
+        MCCLConfig(**{name: value})
+    changed = MCCLConfig()
+    with pytest.raises(ValueError):
+        setattr(changed, name, value)
+    assert changed.given == {}
+
+
+def test_values_may_be_written_as_in_the_environment():
+    made = MCCLConfig(
+        chunk_bytes="8M", transport_crc="on", log_level="info", shader_path=Path("/a")
+    )
+    assert made.chunk_bytes == 8 << 20
+    assert made.transport_crc is True
+    assert made.log_level == "INFO"
+    assert made.shader_path == "/a"
+    assert MCCLConfig(transport_crc=1).transport_crc is True
+
+
+def test_attributes_can_be_set_and_unset():
+    made = MCCLConfig(port_base=31000)
+    made.compression = "fp16"
+    assert made.given == {"port_base": 31000, "compression": "fp16"}
+    made.port_base = None
+    del made.compression
+    assert made.given == {}
+    assert made.port_base == 29600
+
+
+def test_copies_are_independent():
+    made = MCCLConfig(port_base=31000)
+    for other in (copy.copy(made), copy.deepcopy(made)):
+        other.port_base = 32000
+        other.given["rank"] = 1
+    assert made.given == {"port_base": 31000}
+
+
+def test_repr_shows_what_differs_and_masks_the_key():
+    assert repr(MCCLConfig()) == "MCCLConfig()"
+    assert repr(MCCLConfig(port_base=29600, compression="fp16")) == "MCCLConfig(compression='fp16')"
+    assert "hush" not in repr(MCCLConfig(job_key="hush"))
+
+
+def test_equality_is_of_values_and_configs_are_not_hashable():
+    assert MCCLConfig() == MCCLConfig(port_base=29600)
+    assert MCCLConfig() != MCCLConfig(port_base=29601)
+    assert MCCLConfig() != 3
+    with pytest.raises(TypeError):
+        hash(MCCLConfig())
+
+
+def test_from_env_reads_what_it_is_given_only(monkeypatch):
+    monkeypatch.setenv("MCCL_PORT_BASE", "31000")
+    assert MCCLConfig.from_env({}).port_base == 29600
+    assert MCCLConfig.from_env().port_base == 31000
+    with pytest.raises(ValueError, match="did you mean MCCL_PORT_BASE"):
+        MCCLConfig.from_env({"MCCL_PORTBASE": "1"})
+    with pytest.raises(ValueError, match="MCCL_TIMEOUT: expected a number"):
+        MCCLConfig.from_env({"MCCL_TIMEOUT": "soon"})
+    with pytest.raises(ValueError, match="UTF-8"):
+        MCCLConfig.from_env({"MCCL_ROOT": "\udcff"})
+
+
+def test_each_source_goes_over_the_one_before(monkeypatch, tmp_path):
+    file = tmp_path / "mccl.json"
+    file.write_text(json.dumps({"port_base": 1000, "chunk_bytes": "8M", "timeout": 5}))
+    monkeypatch.setenv("MCCL_CONFIG", str(file))
+    monkeypatch.setenv("MCCL_PORT_BASE", "2000")
+    monkeypatch.setenv("MCCL_CHUNK_BYTES", "16M")
+    init(port_base=3000)
+    resolved = get_config()
+    assert resolved.port_base == 3000
+    assert resolved.chunk_bytes == 16 << 20
+    assert resolved.timeout == 5
+    assert resolved.connect_timeout == 60
+    assert resolved_settings()["port_base"] == "3000"
+    assert set(resolved_settings()) == set(ROWS)
+
+
+def test_a_faulty_file_is_named(monkeypatch, tmp_path):
+    file = tmp_path / "mccl.json"
+    file.write_bytes(b'{"port_base": 1,\n  oops')
+    monkeypatch.setenv("MCCL_CONFIG", str(file))
+    with pytest.raises(ValueError, match=r"mccl\.json, line 2, column 3: expected a JSON object"):
+        get_config()
+
+
+def test_init_leaves_the_environment_alone(monkeypatch):
+    monkeypatch.setenv("MCCL_PORT_BASE", "2000")
+    before = dict(os.environ)
+    init(compression="fp16", job_key="hush")
+    assert dict(os.environ) == before
+    assert get_config().port_base == 2000
+    init(MCCLConfig(compression="fp16"))
+    assert get_config().port_base == 2000
+    init(MCCLConfig(port_base=29600))
+    assert get_config().port_base == 29600
+
+
+def test_init_takes_a_config_a_dictionary_and_keywords():
+    init(MCCLConfig(port_base=1000, rank=1), port_base=2000)
+    assert (get_config().port_base, get_config().rank) == (2000, 1)
+    init({"port_base": 3000})
+    assert (get_config().port_base, get_config().rank) == (3000, -1)
+    init({"port_base": 3000}, port_base=None)
+    assert get_config().port_base == 3000
+    init()
+    assert get_config() == MCCLConfig()
+    with pytest.raises(TypeError, match="expected a MCCLConfig"):
+        init("transport=tcp")
+
+
+def test_init_keeps_its_own_copy():
+    mine = MCCLConfig(port_base=1000)
+    init(mine)
+    mine.port_base = 2000
+    assert get_config().port_base == 1000
+
+
+def test_a_refused_init_changes_nothing(monkeypatch):
+    init(port_base=1000)
+    with pytest.raises(ValueError):
+        init(port_base=-1)
+    with monkeypatch.context() as context:
+        context.setenv("MCCL_PORTBASE", "1")
+        with pytest.raises(ValueError, match="did you mean MCCL_PORT_BASE"):
+            init(port_base=2000)
+    assert get_config().port_base == 1000
+
+
+def test_tables_and_warnings():
+    texts = {**resolved_settings(), "job_key": "hush", "transport": "rdma"}
+    assert "hush" not in _core.config_table(texts)
+    assert _core.config_warnings(texts) == [
+        "transport=rdma: this build has no rdma transport; tcp is used"
+    ]
+
+
+def test_readme_has_the_table():
+    text = (ROOT / "README.md").read_text()
+    script = runpy.run_path(str(ROOT / "scripts" / "settings_table.py"))
+    assert script["renewed"](text, settings_markdown()) == text, (
+        "run scripts/settings_table.py README.md"
+    )
+
+
+def test_settings_table_renews_a_file_between_its_markers(tmp_path):
+    renewed = runpy.run_path(str(ROOT / "scripts" / "settings_table.py"))["renewed"]
+    text = "a\n<!-- settings:begin -->\nold\n<!-- settings:end -->\nb\n"
+    assert renewed(text, "new\n") == text.replace("old", "new")
+    for broken in ("", text * 2, "<!-- settings:end --> <!-- settings:begin -->\n"):
+        with pytest.raises(ValueError):
+            renewed(broken, "new\n")

@@ -1,0 +1,143 @@
+"""The shape of the source tree: which layer may include which, and how long a file may be."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# A layer includes itself and those before it.
+LAYERS = (
+    "include/mccl",
+    "src/base",
+    "src/kernels",
+    "src/schedule",
+    "src/transport",
+    "src/rendezvous",
+    "src/engine",
+    "src/backend",
+    "src/cli",
+    "bindings",
+)
+MOST_LINES = 500
+CODE = {".cpp", ".h", ".hpp", ".cu", ".cuh", ".mm", ".metal", ".py", ".sh", ".cmake"}
+INCLUDE = re.compile(r'^\s*#\s*(?:include|import)\s*[<"]([^>"]+)[>"]', re.MULTILINE)
+ENVIRONMENT = re.compile(r"\b(?:secure_)?getenv\s*\(|\bsetenv\s*\(|\bputenv\s*\(|\benviron\b")
+
+
+def sources(root: Path):
+    """Every C++ file of the layers."""
+    for layer in LAYERS:
+        for path in sorted((root / layer).rglob("*")):
+            if path.suffix in CODE - {".py", ".sh", ".cmake"}:
+                yield layer, path
+
+
+def layer_of_include(name: str, including: Path, root: Path) -> str | None:
+    """The layer that an include names; None for a library outside the project."""
+    beside = including.parent / name
+    for candidate in (beside, root / "include" / name, root / "src" / name, root / name):
+        if candidate.is_file():
+            relative = candidate.resolve().relative_to(root.resolve()).as_posix()
+            return next((layer for layer in LAYERS if relative.startswith(layer + "/")), None)
+    return None
+
+
+def wrong_includes(root: Path) -> list[str]:
+    """Includes that go the wrong way."""
+    found = []
+    for layer, path in sources(root):
+        for name in INCLUDE.findall(path.read_text()):
+            target = layer_of_include(name, path, root)
+            if target is not None and LAYERS.index(target) > LAYERS.index(layer):
+                found.append(f"{path.relative_to(root)} includes {name} of the later {target}")
+    return found
+
+
+def readers_of_the_environment(root: Path) -> list[str]:
+    """Files outside src/base that read or write the environment."""
+    return [
+        str(path.relative_to(root))
+        for layer, path in sources(root)
+        if layer != "src/base" and ENVIRONMENT.search(path.read_text())
+    ]
+
+
+def too_long(paths: list[Path]) -> list[str]:
+    """Files of more lines than one should have."""
+    return [
+        f"{path}: {lines} lines"
+        for path in paths
+        if (lines := len(path.read_text().splitlines())) > MOST_LINES
+    ]
+
+
+def files_of_the_project() -> list[Path]:
+    """What git tracks, and what it would if asked to add everything."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split("\n")
+    return [ROOT / name for name in listed if Path(name).suffix in CODE and (ROOT / name).is_file()]
+
+
+def test_the_tree_has_sources_to_check():
+    assert len(list(sources(ROOT))) > 40
+
+
+def test_includes_go_one_way():
+    assert wrong_includes(ROOT) == []
+
+
+def test_only_the_base_layer_touches_the_environment():
+    assert readers_of_the_environment(ROOT) == []
+
+
+def test_files_are_short():
+    assert too_long(files_of_the_project()) == []
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A tree of two layers, right as it stands."""
+    for name, text in {
+        "include/mccl/group.h": "#include <vector>\n",
+        "src/base/log.h": '#include "mccl/group.h"\n',
+        "src/engine/engine.h": '#include "base/log.h"\n#include "engine/call.h"\n',
+        "src/engine/call.h": "",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_a_right_tree_passes(tree: Path):
+    assert wrong_includes(tree) == []
+    assert readers_of_the_environment(tree) == []
+
+
+@pytest.mark.parametrize("name", ["engine/engine.h", "../engine/engine.h"])
+def test_an_include_of_a_later_layer_is_found(tree: Path, name: str):
+    (tree / "src/base/log.h").write_text(f'#include "{name}"\n')
+    assert len(wrong_includes(tree)) == 1
+
+
+@pytest.mark.parametrize(
+    "call", ['std::getenv("X")', 'secure_getenv ("X")', "extern char** environ;"]
+)
+def test_a_reader_of_the_environment_is_found(tree: Path, call: str):
+    (tree / "src/engine/call.h").write_text(call)
+    assert readers_of_the_environment(tree) == ["src/engine/call.h"]
+
+
+def test_a_long_file_is_found(tmp_path: Path):
+    path = tmp_path / "long.cpp"
+    path.write_text("\n" * MOST_LINES)
+    assert too_long([path]) == []
+    path.write_text("\n" * (MOST_LINES + 1))
+    assert len(too_long([path])) == 1

@@ -1,0 +1,74 @@
+// Ranks as threads of one process: every test of a group runs on real contexts, real sockets.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "mccl/mccl.h"
+
+namespace mccl::testing {
+
+/// Settings for tests: any free port, short timeouts so that a fault ends a test instead of hanging it.
+inline Config test_config() {
+  Config config;
+  config.port_base = 0;
+  config.timeout = 60;
+  config.connect_timeout = 60;
+  config.log_level = "ERROR";
+  return config;
+}
+
+/// Runs `body` on `size` ranks at once and rethrows the first rank's exception.
+inline void run_ranks(int size, const std::function<void(Context&)>& body,
+                      const std::function<Config(int)>& config_of = {}) {
+  const std::shared_ptr<Store> store = make_memory_store();
+  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(size));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        const std::shared_ptr<Context> context = Context::create(
+            {rank, size, store, config_of ? config_of(rank) : test_config(), nullptr});
+        body(*context);
+        context->world()->barrier().wait();  // nobody leaves while others still check
+      } catch (...) {
+        errors[static_cast<std::size_t>(rank)] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+}
+
+/// The same where every rank is expected to fail in its own way: no barrier at the end, and what each
+/// threw comes back as text ("" for nothing).
+inline std::vector<std::string> run_failing_ranks(int size, const std::function<void(Context&)>& body,
+                                                  const std::function<Config(int)>& config_of = {}) {
+  const std::shared_ptr<Store> store = make_memory_store();
+  std::vector<std::string> errors(static_cast<std::size_t>(size));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        const std::shared_ptr<Context> context = Context::create(
+            {rank, size, store, config_of ? config_of(rank) : test_config(), nullptr});
+        body(*context);
+      } catch (const std::exception& error) {
+        errors[static_cast<std::size_t>(rank)] = error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return errors;
+}
+
+}  // namespace mccl::testing
