@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "mccl/error.h"
+#include "rendezvous/agreement.h"
 #include "rendezvous/job_key.h"
 
 namespace mccl::engine {
@@ -27,6 +28,10 @@ schedule::Facts facts_of(const Config& config) {
 
 milliseconds seconds_to_ms(double seconds) {
   return duration_cast<milliseconds>(std::chrono::duration<double>(seconds));
+}
+
+milliseconds time_left(Clock::time_point deadline) {
+  return std::max(milliseconds(1), duration_cast<milliseconds>(deadline - Clock::now()));
 }
 
 EngineOptions checked(EngineOptions options) {
@@ -86,10 +91,28 @@ void Engine::meet() {
     endpoints.push_back(rendezvous::parse_endpoint(store.get(key(peer), left)));
     if (endpoints.back().host == mesh_->endpoint().host) ++local_ranks;
   }
+  compare_settings(agreement_of(options_.config), deadline);
   mesh_->set_endpoints(std::move(endpoints));
   connect_control(deadline);
   // More ranks than cores: whoever spins keeps another rank from the work it waits for.
   if (local_ranks > static_cast<int>(std::thread::hardware_concurrency())) spin_ = {};
+}
+
+/// Before anybody connects, and everyone against rank 0, so that every rank learns of every
+/// difference; the handshake checks again.
+void Engine::compare_settings(const std::string& mine, Clock::time_point deadline) {
+  const auto published = [&](int peer) {
+    return options_.store->get(fmt::format("mccl/settings/{}", peer), time_left(deadline));
+  };
+  options_.store->set(fmt::format("mccl/settings/{}", rank()), mine);
+  const std::string first = rank() == 0 ? mine : published(0);
+  for (int peer = 1; peer < size(); ++peer) {
+    const std::string theirs = peer == rank() ? mine : published(peer);
+    const std::string differs = rendezvous::difference({0, first}, {peer, theirs});
+    if (!differs.empty()) {
+      throw MismatchError(fmt::format("rank {} cannot join the job: {}", rank(), differs));
+    }
+  }
 }
 
 std::string Engine::agree_on_key() {

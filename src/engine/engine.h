@@ -104,6 +104,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // engine.cpp: meeting the others.
   void meet();
   std::string agree_on_key();
+  void compare_settings(const std::string& mine, Clock::time_point deadline);
   void connect_control(Clock::time_point deadline);
 
   // engine_progress.cpp: driving. All but progress_loop and wake under progress_mutex_.
@@ -112,6 +113,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
              Clock::time_point deadline);
   bool step();
   bool advance(GroupState& group);
+  bool advance_collectives(GroupState& group);
+  bool advance_messages(GroupState& group);
+  bool confirm_suspicion(GroupState& group);
   bool drain_inbox();
   void start(const std::shared_ptr<Operation>& operation);
   void begin_next(GroupState& group);

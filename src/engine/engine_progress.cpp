@@ -12,6 +12,8 @@ namespace {
 
 /// How long a sleep with calls pending may be: timeouts are noticed this late at most.
 constexpr std::chrono::milliseconds kLongestNap{20};
+/// How long a broken link waits for the peer to say why it closed it.
+constexpr std::chrono::milliseconds kAnnouncementGrace{250};
 
 schedule::Problem problem_of(const Operation& operation) {
   schedule::Problem problem;
@@ -102,36 +104,54 @@ bool Engine::advance(GroupState& group) {
     settle_failure(group);
     return true;
   }
-  bool moved = false;
+  if (group.suspicion) return confirm_suspicion(group);
   try {
-    while (!group.queue.empty()) {
-      if (!group.executor.running()) begin_next(group);
-      moved |= group.executor.advance();
-      if (!group.executor.finished()) break;
-      group.executor.end();
-      const std::shared_ptr<Operation> operation = std::move(group.queue.front());
-      group.queue.pop_front();
-      finish(operation, nullptr);
-      moved = true;
-    }
+    const bool collectives_moved = advance_collectives(group);
+    return advance_messages(group) || collectives_moved;
   } catch (const Error& error) {
     Failure failure = failure_of(error);
     failure.reason = fmt::format("rank {} in {}: {}", group.rank,
-                                 describe(group.queue.front()->call), failure.reason);
-    fail(group, failure);
+                                 group.executor.running() ? describe(group.queue.front()->call)
+                                                          : std::string("point to point"),
+                                 failure.reason);
+    if (failure.kind == FailureKind::peer) {
+      group.suspicion = std::move(failure);
+      group.suspected_at = Clock::now();
+    } else {
+      fail(group, failure);
+    }
     return true;
   }
-  try {
-    Messages::Finished finished;
-    moved |= group.messages.advance(finished);
-    for (const std::shared_ptr<Operation>& operation : finished) finish(operation, nullptr);
-  } catch (const Error& error) {
-    Failure failure = failure_of(error);
-    failure.reason = fmt::format("rank {} in point to point: {}", group.rank, failure.reason);
-    fail(group, failure);
-    return true;
+}
+
+bool Engine::advance_collectives(GroupState& group) {
+  bool moved = false;
+  while (!group.queue.empty()) {
+    if (!group.executor.running()) begin_next(group);
+    moved |= group.executor.advance();
+    if (!group.executor.finished()) break;
+    group.executor.end();
+    const std::shared_ptr<Operation> operation = std::move(group.queue.front());
+    group.queue.pop_front();
+    finish(operation, nullptr);
+    moved = true;
   }
   return moved;
+}
+
+bool Engine::advance_messages(GroupState& group) {
+  if (group.messages.idle()) return false;
+  Messages::Finished finished;
+  const bool moved = group.messages.advance(finished);
+  for (const std::shared_ptr<Operation>& operation : finished) finish(operation, nullptr);
+  return moved;
+}
+
+bool Engine::confirm_suspicion(GroupState& group) {
+  next_housekeeping_ = {};
+  if (Clock::now() - group.suspected_at < kAnnouncementGrace) return false;
+  fail(group, *group.suspicion);
+  return true;
 }
 
 void Engine::begin_next(GroupState& group) {
@@ -228,6 +248,7 @@ void Engine::prepare_sleep(Clock::time_point deadline) {
   if (mesh_) mesh_->watch(watched_);
   control_end_ = watched_.size();
   for (const std::shared_ptr<GroupState>& group : active_) {
+    if (group->suspicion) continue;
     group->executor.watch(watched_);
     group->messages.watch(watched_);
   }

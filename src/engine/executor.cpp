@@ -124,13 +124,15 @@ bool Executor::receive_from(PeerProgress& peer) {
 }
 
 void Executor::check(const Frame& frame, const PeerProgress& peer) {
-  if (frame.kind != FrameKind::collective || frame.call.sequence < operation_->call.sequence) {
-    throw CorruptionError(fmt::format("rank {} sent a message that has no place in {}",
-                                      peer.plan->peer, describe(operation_->call)));
-  }
-  if (!operation_->call.matches(frame.call)) {
+  const std::optional<Call> mine = recorder_.find(frame.call.sequence);
+  if (mine && !mine->matches(frame.call)) {
     throw MismatchError(fmt::format("rank {} calls {} where this rank calls {}", peer.plan->peer,
-                                    describe(frame.call), describe(operation_->call)));
+                                    describe(frame.call), describe(*mine)));
+  }
+  if (frame.kind != FrameKind::collective || frame.call.sequence != operation_->call.sequence) {
+    throw CorruptionError(fmt::format("rank {} sent a message of {} that has no place in {}",
+                                      peer.plan->peer, describe(frame.call),
+                                      describe(operation_->call)));
   }
   const bool known = frame.message < peer.plan->receives.size();
   const std::size_t expected =

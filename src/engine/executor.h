@@ -13,13 +13,15 @@
 #include "engine/channel.h"
 #include "engine/operation.h"
 #include "engine/plan.h"
+#include "engine/recorder.h"
 
 namespace mccl::engine {
 
 /// One collective at a time. Used under the engine's progress lock.
 class Executor {
  public:
-  explicit Executor(Channels& channels) : channels_(channels) {}
+  Executor(Channels& channels, const Recorder& recorder)
+      : channels_(channels), recorder_(recorder) {}
 
   /// The operation and the plan stay alive until it is finished or cancelled.
   void begin(Operation& operation, std::shared_ptr<const Plan> plan);
@@ -62,6 +64,7 @@ class Executor {
   std::span<const std::byte> bytes_of(const schedule::Region& region) const;
 
   Channels& channels_;
+  const Recorder& recorder_;
   Operation* operation_ = nullptr;
   std::shared_ptr<const Plan> plan_;
   std::size_t element_bytes_ = 1;

@@ -32,7 +32,7 @@ GroupState::GroupState(std::string group_name, std::vector<int> group_members, i
       timeout(group_timeout),
       channels(size(), facts.chunk_bytes, crc, std::move(request)),
       plans(facts),
-      executor(channels),
+      executor(channels, recorder),
       messages(channels, facts.chunk_bytes),
       peer_status(members.size()) {}
 

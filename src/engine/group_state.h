@@ -56,6 +56,10 @@ class GroupState {
   Recorder recorder;
   std::deque<std::shared_ptr<Operation>> queue;  ///< Collectives in order; the first one runs.
   bool failure_announced = false;
+  /// A link broke: the peer may have died, or it closed the link because of a failure that it is
+  /// about to announce. The announcement is waited for a moment, because it says more.
+  std::optional<Failure> suspicion;
+  Clock::time_point suspected_at;
   std::uint64_t sequence = 0;  ///< Of the last collective submitted; under Engine::inbox_mutex_.
   bool active = false;         ///< Listed in the engine's active groups.
   Clock::time_point last_progress;

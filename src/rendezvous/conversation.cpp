@@ -40,9 +40,17 @@ Conversation::State Conversation::advance() {
       return State::done;
     case Handshake::State::refused:
       trouble_ = handshake_.reason();
+      discard_input();
       return State::refused;
   }
   return State::waiting;
+}
+
+/// A socket closed with bytes unread resets the connection, and some systems then drop the last
+/// words on their way to the peer.
+void Conversation::discard_input() {
+  std::array<std::byte, 4096> buffer;
+  (void)::recv(socket_.descriptor(), buffer.data(), buffer.size(), 0);
 }
 
 short Conversation::events() const {

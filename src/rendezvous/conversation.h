@@ -32,6 +32,7 @@ class Conversation {
  private:
   bool flush();
   bool receive();
+  void discard_input();
   State broke(int error);
 
   transport::tcp::Socket socket_;

@@ -17,7 +17,7 @@ struct Facts {
   std::size_t chunk_bytes = std::size_t{4} << 20;  ///< Upper bound of a message.
   std::size_t small_bytes =
       65536;  ///< all_reduce below this goes direct (unless the group is large).
-  std::optional<Algorithm> forced;  ///< Used wherever it can do the problem.
+  std::optional<Algorithm> forced = {};  ///< Used wherever it can do the problem.
 };
 
 struct Choice {

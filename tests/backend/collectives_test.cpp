@@ -209,7 +209,8 @@ TEST_P(Collectives, AllToAllWithUnevenSplits) {
       for (int peer = 0; peer < size; ++peer) {
         in_counts.push_back(between(group.rank(), peer));
         out_counts.push_back(between(peer, group.rank()));
-        const auto give = input_of(group.rank(), in_counts.back(), 100u * static_cast<unsigned>(peer));
+        const auto give =
+            input_of(group.rank(), in_counts.back(), 100u * static_cast<unsigned>(peer));
         const auto take =
             input_of(peer, out_counts.back(), 100u * static_cast<unsigned>(group.rank()));
         in.insert(in.end(), give.begin(), give.end());
@@ -272,7 +273,9 @@ TEST(Reductions, OfEveryKind) {
     const auto truth = [](int rank) { return static_cast<std::uint8_t>(rank == 1); };
     expect_all_reduce<std::uint8_t>(context, DType::boolean, ReduceKind::sum, truth, 1);
     expect_all_reduce<std::uint8_t>(context, DType::boolean, ReduceKind::product, truth, 0);
-    const auto imaginary = [](int rank) { return std::complex<float>(1, static_cast<float>(rank)); };
+    const auto imaginary = [](int rank) {
+      return std::complex<float>(1, static_cast<float>(rank));
+    };
     expect_all_reduce<std::complex<float>>(context, DType::c64, ReduceKind::sum, imaginary, {3, 3});
   });
 }

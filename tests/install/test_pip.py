@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -83,6 +84,12 @@ def test_the_installed_package_is_the_one_imported(with_torch: tuple[Environment
     environment, _ = with_torch
     file = environment.run("import mccl; print(mccl.__file__)")
     assert Path(file).is_relative_to(environment.packages)
+
+
+def test_the_version_is_that_of_the_build(with_torch: tuple[Environment, str]):
+    version = re.search(r"project\(mccl VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+    code = "import importlib.metadata as m, mccl; print(mccl.__version__, m.version('mccl'))"
+    assert with_torch[0].run(code) == f"{version} {version}"
 
 
 def test_torch_finds_the_backend(with_torch: tuple[Environment, str]):

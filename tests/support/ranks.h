@@ -15,7 +15,8 @@
 
 namespace mccl::testing {
 
-/// Settings for tests: any free port, short timeouts so that a fault ends a test instead of hanging it.
+/// Settings for tests: any free port, short timeouts so that a fault ends a test instead of hanging
+/// it.
 inline Config test_config() {
   Config config;
   config.port_base = 0;
@@ -49,10 +50,11 @@ inline void run_ranks(int size, const std::function<void(Context&)>& body,
   }
 }
 
-/// The same where every rank is expected to fail in its own way: no barrier at the end, and what each
-/// threw comes back as text ("" for nothing).
-inline std::vector<std::string> run_failing_ranks(int size, const std::function<void(Context&)>& body,
-                                                  const std::function<Config(int)>& config_of = {}) {
+/// The same where every rank is expected to fail in its own way: no barrier at the end, and what
+/// each threw comes back as text ("" for nothing).
+inline std::vector<std::string> run_failing_ranks(
+    int size, const std::function<void(Context&)>& body,
+    const std::function<Config(int)>& config_of = {}) {
   const std::shared_ptr<Store> store = make_memory_store();
   std::vector<std::string> errors(static_cast<std::size_t>(size));
   std::vector<std::thread> threads;

@@ -268,6 +268,9 @@ Work NativeGroup::all_to_allv(ConstBuffer in, std::span<const std::size_t> in_co
         "all_to_all: input and output are the same memory; it has no in-place form");
   }
   check_overlap(call, in, out, 0, 0);
+  check_count(call, "this rank's own part of the output",
+              out_counts[static_cast<std::size_t>(rank())],
+              in_counts[static_cast<std::size_t>(rank())]);
   const OperationPtr work = operation(call, in.dtype, options);
   work->counts.assign(in_counts.begin(), in_counts.end());
   work->recv_counts.assign(out_counts.begin(), out_counts.end());

@@ -1,0 +1,231 @@
+// What goes wrong on one rank is a clear error on every rank, in bounded time.
+#include "support/ranks.h"
+
+namespace mccl {
+namespace {
+
+using testing::run_failing_ranks;
+using testing::run_ranks;
+using testing::test_config;
+
+constexpr DType kType = DType::f32;
+
+void all_reduce(Group& group, std::size_t count, const CallOptions& options = {}) {
+  std::vector<float> data(count, 1);
+  group
+      .all_reduce({data.data(), count, kType}, {data.data(), count, kType}, ReduceKind::sum,
+                  options)
+      .wait();
+}
+
+void expect_all(const std::vector<std::string>& errors, const std::vector<std::string>& words) {
+  for (std::size_t rank = 0; rank < errors.size(); ++rank) {
+    for (const std::string& word : words) {
+      EXPECT_NE(errors[rank].find(word), std::string::npos)
+          << "rank " << rank << " said '" << errors[rank] << "', expected '" << word << "'";
+    }
+  }
+}
+
+TEST(Mismatch, OfCountsNamesBothCalls) {
+  for (const std::size_t count : {std::size_t{5}, std::size_t{400'000}}) {
+    const auto errors = run_failing_ranks(3, [count](Context& context) {
+      all_reduce(*context.world(), 10);
+      all_reduce(*context.world(), context.rank() == 1 ? count + 1 : count);
+    });
+    expect_all(errors, {"all_reduce #2 (sum of " + std::to_string(count) + " f32)",
+                        "all_reduce #2 (sum of " + std::to_string(count + 1) + " f32)", "rank 1"});
+  }
+}
+
+TEST(Mismatch, OfCollectivesNamesBothCalls) {
+  const auto errors = run_failing_ranks(4, [](Context& context) {
+    if (context.rank() == 2) {
+      context.world()->barrier().wait();
+    } else {
+      all_reduce(*context.world(), 1000);
+    }
+    context.world()->barrier().wait();
+  });
+  expect_all(errors, {"barrier #1", "all_reduce #1"});
+}
+
+TEST(Mismatch, OfOperationsAndTypesAndRoots) {
+  const auto kinds = run_failing_ranks(2, [](Context& context) {
+    float one = 1;
+    const Buffer data{&one, 1, kType};
+    context.world()
+        ->all_reduce(data, data, context.rank() == 0 ? ReduceKind::min : ReduceKind::max)
+        .wait();
+  });
+  expect_all(kinds, {"min of 1 f32", "max of 1 f32"});
+  const auto types = run_failing_ranks(2, [](Context& context) {
+    float one = 1;
+    const Buffer data{&one, 1, context.rank() == 0 ? DType::f32 : DType::i32};
+    context.world()->all_reduce(data, data, ReduceKind::sum).wait();
+  });
+  expect_all(types, {"sum of 1 f32", "sum of 1 i32"});
+  const auto roots = run_failing_ranks(3, [](Context& context) {
+    float one = 1;
+    context.world()->broadcast({&one, 1, kType}, context.rank() == 1 ? 1 : 0).wait();
+    context.world()->barrier().wait();
+  });
+  expect_all(roots, {"root 0", "root 1"});
+}
+
+TEST(Mismatch, OfSplitsInAllToAll) {
+  const auto errors = run_failing_ranks(2, [](Context& context) {
+    std::vector<float> in(4);
+    std::vector<float> out(4);
+    // Rank 0 gives rank 1 two elements, where rank 1 expects one.
+    const std::vector<std::size_t> counts =
+        context.rank() == 0 ? std::vector<std::size_t>{2, 2} : std::vector<std::size_t>{1, 3};
+    context.world()
+        ->all_to_allv({in.data(), 4, kType}, counts, {out.data(), 4, kType}, counts)
+        .wait();
+    context.world()->barrier().wait();
+  });
+  expect_all(errors, {"disagree about counts"});
+}
+
+TEST(Timeout, NamesTheRankThatIsMissing) {
+  const auto errors = run_failing_ranks(3, [](Context& context) {
+    all_reduce(*context.world(), 4);
+    if (context.rank() == 2) {
+      // Stays away from the call until the others have told it that they gave up.
+      while (context.world()->failure().empty()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+      all_reduce(*context.world(), 4);
+    } else {
+      all_reduce(*context.world(), 1'000'000, {.timeout = std::chrono::milliseconds(1500)});
+    }
+  });
+  expect_all(errors, {"all_reduce #2", "timed out", "rank 2", "all_reduce #1"});
+}
+
+TEST(Timeout, OfAWaitLeavesTheCallRunning) {
+  run_ranks(2, [](Context& context) {
+    Group& group = *context.world();
+    float value = 1;
+    const Buffer data{&value, 1, kType};
+    if (context.rank() == 0) {
+      const Work work = group.all_reduce(data, data, ReduceKind::sum);
+      EXPECT_THROW(work.wait(std::chrono::milliseconds(20)), TimeoutError);
+      char token = 1;
+      group.send({&token, 1, DType::u8}, 1, 0).wait();
+      work.wait();
+    } else {
+      char token = 0;
+      group.recv({&token, 1, DType::u8}, 0, 0).wait();
+      group.all_reduce(data, data, ReduceKind::sum).wait();
+    }
+    EXPECT_EQ(value, 2);
+  });
+}
+
+TEST(Abort, ReachesEveryRankWithItsReason) {
+  const auto errors = run_failing_ranks(3, [](Context& context) {
+    Group& group = *context.world();
+    all_reduce(group, 4);
+    if (context.rank() == 1) {
+      group.abort("the loss is not a number");
+      all_reduce(group, 4);
+    } else {
+      all_reduce(group, 1'000'000);
+    }
+  });
+  expect_all(errors, {"the loss is not a number", "rank 1"});
+}
+
+/// Fault 12 of the earlier system: the abort comes while another thread is stuck in a call.
+TEST(Abort, FreesACallThatIsStuck) {
+  const auto errors = run_failing_ranks(2, [](Context& context) {
+    Group& group = *context.world();
+    if (context.rank() == 1) {
+      while (group.failure().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      all_reduce(group, 4);
+    }
+    std::thread aborter([&group] { group.abort("enough"); });
+    try {
+      all_reduce(group, 1'000'000);
+    } catch (...) {
+      aborter.join();
+      throw;
+    }
+    aborter.join();
+  });
+  expect_all(errors, {"enough"});
+}
+
+TEST(Departure, OfARankIsAnErrorThatNamesIt) {
+  const auto errors = run_failing_ranks(3, [](Context& context) {
+    all_reduce(*context.world(), 4);
+    if (context.rank() == 2) throw std::runtime_error("rank 2 leaves");
+    all_reduce(*context.world(), 1'000'000);
+  });
+  expect_all(errors, {"rank 2"});
+}
+
+TEST(Failure, StaysAndIsIndependentOfOtherGroups) {
+  run_ranks(3, [](Context& context) {
+    const auto other = context.group("other", {0, 1, 2}, std::chrono::seconds(30));
+    if (context.rank() == 0) other->abort("test");
+    EXPECT_THROW(
+        {
+          for (;;) all_reduce(*other, 4);
+        },
+        AbortedError);
+    EXPECT_THROW(all_reduce(*other, 4), AbortedError);
+    EXPECT_NE(other->failure().find("test"), std::string::npos);
+    all_reduce(*context.world(), 1000);
+  });
+}
+
+TEST(Settings, ThatDifferAreAnErrorOnEveryRank) {
+  const auto errors = run_failing_ranks(
+      3, [](Context&) {},
+      [](int rank) {
+        Config config = test_config();
+        if (rank == 1) config.chunk_bytes = 1 << 20;
+        return config;
+      });
+  expect_all(errors, {"chunk_bytes", "1048576", "4194304"});
+}
+
+TEST(Settings, AWrongKeyKeepsARankOut) {
+  const auto errors = run_failing_ranks(
+      2, [](Context&) {},
+      [](int rank) {
+        Config config = test_config();
+        config.connect_timeout = 2;
+        config.job_key = rank == 0 ? "right" : "wrong";
+        return config;
+      });
+  for (const std::string& error : errors) EXPECT_FALSE(error.empty());
+}
+
+TEST(Arguments, AreCheckedBeforeAnythingIsSent) {
+  run_ranks(2, [](Context& context) {
+    Group& group = *context.world();
+    float values[4] = {};
+    const Buffer four{values, 4, kType};
+    const Buffer two{values, 2, kType};
+    EXPECT_THROW(group.all_reduce(four, two, ReduceKind::sum), InvalidArgument);
+    EXPECT_THROW(group.all_reduce(four, {values + 1, 3, kType}, ReduceKind::sum), InvalidArgument);
+    EXPECT_THROW(group.all_reduce(four, four, ReduceKind::bxor), InvalidArgument);
+    EXPECT_THROW(group.all_reduce({nullptr, 1, kType}, {values, 1, kType}, ReduceKind::sum),
+                 InvalidArgument);
+    EXPECT_THROW(group.broadcast(four, 2), InvalidArgument);
+    EXPECT_THROW(group.send(four, 5, 0), InvalidArgument);
+    EXPECT_THROW(group.send(four, group.rank(), 0), InvalidArgument);
+    EXPECT_THROW(group.recv({values, 4, kType, {DeviceKind::cuda, 0}}, kAnySource, 0),
+                 InvalidArgument);
+    EXPECT_THROW(group.all_gather(two, two), InvalidArgument);
+    EXPECT_THROW(group.end_coalescing(), InvalidArgument);
+    all_reduce(group, 100);  // nothing was lost
+  });
+}
+
+}  // namespace
+}  // namespace mccl

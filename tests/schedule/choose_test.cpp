@@ -1,0 +1,169 @@
+#include "schedule/choose.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "cases.h"
+#include "schedule/cost.h"
+#include "schedule/verify.h"
+
+namespace mccl::schedule {
+namespace {
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+Case call(Collective collective, int size, std::size_t bytes) {
+  Case c{.collective = collective, .size = size, .count = bytes / 4};
+  if (has_parts(collective)) c.counts = parts_of(size, bytes / 4 / size, 0);
+  return c;
+}
+
+Choice choose_f32(Collective collective, int size, std::size_t bytes, const Facts& facts = {}) {
+  return choose(problem_of(call(collective, size, bytes), 0), 4, facts);
+}
+
+TEST(Choose, IsTheSameForEveryRank) {
+  for (const Collective collective : kCollectives) {
+    for (const int size : {1, 2, 3, 8, 12, 33}) {
+      for (const std::size_t bytes : {std::size_t{0}, std::size_t{4}, kMiB / 10, 40 * kMiB}) {
+        Case c = call(collective, size, bytes);
+        c.mixed = true;  // in place on odd ranks; uneven in all_to_all
+        if (has_parts(collective)) c.counts = parts_of(size, bytes / 4 / size, 1);
+        const Choice first = choose(problem_of(c, 0), 4, {});
+        EXPECT_TRUE(can(first.algorithm, problem_of(c, 0)));
+        EXPECT_GE(first.chunk, 1u);
+        EXPECT_LE(first.chunk * 4, Facts{}.chunk_bytes);
+        EXPECT_GE(first.predicted_s, 0);
+        for (int rank = 1; rank < size; ++rank) {
+          const Choice other = choose(problem_of(c, rank), 4, {});
+          EXPECT_EQ(other.algorithm, first.algorithm);
+          EXPECT_EQ(other.chunk, first.chunk);
+          EXPECT_EQ(other.predicted_s, first.predicted_s);
+        }
+      }
+    }
+  }
+}
+
+TEST(Choose, IgnoresTheCountsOfAllToAll) {
+  for (const int size : {2, 8, 9, 30}) {
+    const Choice small = choose_f32(Collective::all_to_all, size, 4);
+    const Choice large = choose_f32(Collective::all_to_all, size, 64 * kMiB);
+    EXPECT_EQ(small.algorithm, large.algorithm);
+    EXPECT_EQ(small.chunk, large.chunk);
+  }
+}
+
+TEST(Choose, IgnoresTheChunkAsked) {
+  Problem p = problem_of(call(Collective::all_reduce, 4, 8 * kMiB), 0);
+  const Choice first = choose(p, 4, {});
+  p.chunk = 12345;
+  EXPECT_EQ(choose(p, 4, {}).chunk, first.chunk);
+}
+
+TEST(Choose, SendsSmallAllReducesDirectly) {
+  for (const int size : {1, 2, 3, 4, 8}) {
+    EXPECT_EQ(choose_f32(Collective::all_reduce, size, 4).algorithm, Algorithm::direct);
+    EXPECT_EQ(choose_f32(Collective::all_reduce, size, 65532).algorithm, Algorithm::direct);
+  }
+  EXPECT_EQ(choose_f32(Collective::all_reduce, 64, 4).algorithm, Algorithm::recursive_doubling);
+  EXPECT_NE(choose_f32(Collective::all_reduce, 4, 65536).algorithm, Algorithm::direct);
+  EXPECT_NE(choose_f32(Collective::all_reduce, 4, 32768, {.small_bytes = 1024}).algorithm,
+            Algorithm::direct);
+}
+
+TEST(Choose, TakesPipelinesForLargeBuffers) {
+  for (const int size : {2, 3, 4, 8, 16}) {
+    const Choice choice = choose_f32(Collective::all_reduce, size, 256 * kMiB);
+    EXPECT_EQ(choice.algorithm, Algorithm::ring) << size;
+    EXPECT_GE(choice.chunk * 4, 128u << 10);
+    EXPECT_LE(choice.chunk * 4, 1u << 20);
+    EXPECT_EQ(choose_f32(Collective::broadcast, size, 256 * kMiB).algorithm,
+              size == 2 ? Algorithm::direct : Algorithm::chain)
+        << size;
+  }
+}
+
+TEST(Choose, TakesWhatIsForcedWhereItCan) {
+  Facts facts;
+  facts.forced = Algorithm::chain;
+  EXPECT_EQ(choose_f32(Collective::all_reduce, 4, 4, facts).algorithm, Algorithm::chain);
+  EXPECT_EQ(choose_f32(Collective::reduce, 4, kMiB, facts).algorithm, Algorithm::chain);
+  EXPECT_EQ(choose_f32(Collective::all_to_all, 4, kMiB, facts).algorithm, Algorithm::direct);
+  EXPECT_EQ(choose_f32(Collective::all_reduce, 1, kMiB, facts).algorithm, Algorithm::direct);
+  facts.forced = Algorithm::pairwise;
+  EXPECT_EQ(choose_f32(Collective::all_to_all, 4, kMiB, facts).algorithm, Algorithm::pairwise);
+}
+
+TEST(Choose, RespectsTheLargestMessage) {
+  for (const std::size_t chunk_bytes : {std::size_t{0}, std::size_t{1}, std::size_t{1000},
+                                        std::size_t{65536}, std::size_t{100000}, SIZE_MAX}) {
+    for (const Collective collective : kCollectives) {
+      const Choice choice = choose_f32(collective, 4, 8 * kMiB, {.chunk_bytes = chunk_bytes});
+      EXPECT_GE(choice.chunk, 1u);
+      EXPECT_LE(choice.chunk, std::max<std::size_t>(1, chunk_bytes / 4));
+    }
+  }
+}
+
+TEST(Choose, KeepsSchedulesShort) {
+  for (const Collective collective : kCollectives) {
+    for (const int size : {1, 2, 4, 8, 16}) {
+      for (const std::size_t bytes : {kMiB, 64 * kMiB, 512 * kMiB}) {
+        if (collective == Collective::all_to_all) continue;  // knows nothing of the bytes
+        for (const Algorithm forced : kAlgorithms) {
+          Facts facts;
+          facts.forced = forced;
+          Case c = call(collective, size, bytes);
+          const Problem p = problem_of(c, 0);
+          if (!can(forced, p)) continue;
+          c.chunk = choose(p, 4, facts).chunk;
+          if (c.chunk * 4 == facts.chunk_bytes) continue;
+          for (const int rank : {0, size - 1}) {
+            EXPECT_LE(build(forced, problem_of(c, rank)).steps.size(), 4500u)
+                << describe(forced, c);
+          }
+        }
+      }
+    }
+  }
+}
+
+/// What is chosen by default is right, at real sizes.
+TEST(Choose, ChoosesWhatCanBeProved) {
+  for (const Collective collective : kCollectives) {
+    for (const int size : {2, 3, 4, 8}) {
+      for (const std::size_t bytes : {std::size_t{4000}, 300000 + std::size_t{4}, 20 * kMiB + 12}) {
+        Case c = call(collective, size, bytes);
+        const Choice choice = choose(problem_of(c, 0), 4, {});
+        c.chunk = choice.chunk;
+        const std::vector<Problem> problems = problems_of(c);
+        EXPECT_EQ(verify(problems, build_all(choice.algorithm, problems)), "")
+            << describe(choice.algorithm, c);
+      }
+    }
+  }
+}
+
+TEST(Cost, GrowsWithTheDataAndTheLatency) {
+  for (const Collective collective : kCollectives) {
+    if (collective == Collective::barrier || collective == Collective::all_to_all) continue;
+    for (const Algorithm algorithm : kAlgorithms) {
+      for (const int size : {2, 3, 8}) {
+        Case small = call(collective, size, 64 << 10);
+        Case large = call(collective, size, 64 << 20);
+        small.chunk = large.chunk = 65536;
+        if (!can(algorithm, problem_of(small, 0))) continue;
+        const double cheap = cost(algorithm, problem_of(small, 0), 4, {});
+        EXPECT_GT(cheap, 0);
+        EXPECT_GT(cost(algorithm, problem_of(large, 0), 4, {}), 2 * cheap) << name_of(algorithm);
+        EXPECT_GT(cost(algorithm, problem_of(small, 0), 4, {.latency_s = 1}), 1)
+            << name_of(algorithm);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mccl::schedule

@@ -1,0 +1,342 @@
+// The verifier finds what is wrong with schedules that are nearly right.
+#include "schedule/verify.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+#include "cases.h"
+#include "schedule/builder.h"
+#include "schedule/hazards.h"
+
+namespace mccl::schedule {
+namespace {
+
+using testing::HasSubstr;
+
+/// The schedules of a call, to be spoilt.
+struct Group {
+  std::vector<Problem> problems;
+  std::vector<Schedule> schedules;
+
+  Group(Algorithm algorithm, const Case& c)
+      : problems(problems_of(c)), schedules(build_all(algorithm, problems)) {}
+
+  std::string fault() const { return verify(problems, schedules); }
+
+  /// Makes the waits fit the steps again, so that only the steps are at fault.
+  void wait_again(int rank) {
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> waits;
+    find_hazards(layout_of(problems[rank]), schedules[rank].steps, waits);
+    link_waits(waits, schedules[rank]);
+  }
+
+  Step& find(int rank, StepKind kind, int skip = 0) {
+    for (Step& step : schedules[rank].steps) {
+      if (step.kind == kind && skip-- == 0) return step;
+    }
+    throw std::runtime_error("no such step");
+  }
+};
+
+const Case kRing{.collective = Collective::all_reduce, .size = 4, .count = 23, .chunk = 3};
+
+/// The same call for every rank, with steps written by `write`.
+std::string fault_of(const Case& c,
+                     const std::function<void(const Problem&, ScheduleBuilder&)>& write) {
+  const std::vector<Problem> problems = problems_of(c);
+  std::vector<Schedule> schedules;
+  for (const Problem& p : problems) {
+    ScheduleBuilder builder(p);
+    write(p, builder);
+    schedules.push_back(builder.finish());
+  }
+  return verify(problems, schedules);
+}
+
+const std::pair<Algorithm, Case> kMany[] = {
+    {Algorithm::ring, kRing},
+    {Algorithm::direct, {.size = 3, .count = 10, .chunk = 4}},
+    {Algorithm::recursive_doubling, {.size = 5, .count = 9, .chunk = 4, .in_place = true}},
+    {Algorithm::binomial_tree, {.size = 6, .count = 7, .chunk = 3}},
+    {Algorithm::pairwise, {.size = 3, .count = 12, .chunk = 3}},
+    {Algorithm::ring_both,
+     {.collective = Collective::all_gather, .size = 4, .counts = {5, 0, 7, 3}, .chunk = 2}},
+    {Algorithm::ring,
+     {.collective = Collective::reduce_scatter, .size = 4, .counts = {5, 1, 7, 3}, .chunk = 2}},
+    {Algorithm::binomial_tree,
+     {.collective = Collective::gather, .size = 6, .root = 2, .counts = {1, 2, 3, 4, 5, 6}}},
+    {Algorithm::binomial_tree,
+     {.collective = Collective::scatter, .size = 6, .root = 2, .counts = {1, 2, 3, 4, 5, 6}}},
+    {Algorithm::chain, {.collective = Collective::reduce, .size = 4, .root = 1, .count = 9}},
+    {Algorithm::chain, {.collective = Collective::broadcast, .size = 4, .root = 1, .count = 9}},
+    {Algorithm::pairwise, {.collective = Collective::all_to_all, .size = 4, .count = 3}},
+    {Algorithm::dissemination, {.collective = Collective::barrier, .size = 6}},
+};
+
+TEST(Verify, FindsEveryDroppedStep) {
+  for (const auto& [algorithm, c] : kMany) {
+    const Group whole(algorithm, c);
+    ASSERT_EQ(whole.fault(), "");
+    for (int rank = 0; rank < c.size; ++rank) {
+      for (std::size_t i = 0; i < whole.schedules[rank].steps.size(); ++i) {
+        Group group = whole;
+        auto& steps = group.schedules[rank].steps;
+        steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(i));
+        group.wait_again(rank);
+        ASSERT_NE(group.fault(), "") << describe(algorithm, c) << " without step " << i;
+      }
+    }
+  }
+}
+
+TEST(Verify, FindsEveryShiftedRegion) {
+  for (const auto& [algorithm, c] : kMany) {
+    if (c.collective == Collective::barrier) continue;
+    const Group whole(algorithm, c);
+    for (int rank = 0; rank < c.size; ++rank) {
+      for (std::size_t i = 0; i < whole.schedules[rank].steps.size(); ++i) {
+        for (const bool source : {false, true}) {
+          Group group = whole;
+          Step& step = group.schedules[rank].steps[i];
+          Region& region = source ? step.src : step.dst;
+          if (region.count == 0) continue;
+          ++region.offset;
+          group.schedules[rank].scratch_count += 1;
+          group.wait_again(rank);
+          ASSERT_NE(group.fault(), "") << describe(algorithm, c) << " with step " << i << " moved";
+        }
+      }
+    }
+  }
+}
+
+/// Whether `later` waits for `earlier` through the waits of others.
+bool reaches(const Schedule& s, std::uint32_t earlier, std::uint32_t later) {
+  if (earlier == later) return true;
+  for (auto e = s.successor_begin[earlier]; e < s.successor_begin[earlier + 1]; ++e) {
+    if (s.successors[e] <= later && reaches(s, s.successors[e], later)) return true;
+  }
+  return false;
+}
+
+void drop_wait(Schedule& s, std::uint32_t earlier, std::size_t edge) {
+  --s.waits[s.successors[edge]];
+  s.successors.erase(s.successors.begin() + static_cast<std::ptrdiff_t>(edge));
+  for (std::size_t i = earlier + 1; i < s.successor_begin.size(); ++i) --s.successor_begin[i];
+}
+
+TEST(Verify, FindsEveryMissingWait) {
+  int missing = 0;
+  for (const auto& [algorithm, c] : kMany) {
+    if (c.collective == Collective::barrier || c.collective == Collective::all_to_all) continue;
+    const Group whole(algorithm, c);
+    for (int rank = 0; rank < c.size; ++rank) {
+      const Schedule& s = whole.schedules[rank];
+      for (std::uint32_t i = 0; i < s.steps.size(); ++i) {
+        for (auto e = s.successor_begin[i]; e < s.successor_begin[i + 1]; ++e) {
+          Group group = whole;
+          drop_wait(group.schedules[rank], i, e);
+          if (reaches(group.schedules[rank], i, s.successors[e])) continue;
+          ASSERT_THAT(group.fault(), HasSubstr("does not wait for step")) << describe(algorithm, c);
+          ++missing;
+        }
+      }
+    }
+  }
+  EXPECT_GT(missing, 100);
+}
+
+TEST(Verify, FindsASpoiltLink) {
+  Group group(Algorithm::ring, kRing);
+  ++group.schedules[1].waits.back();
+  EXPECT_THAT(group.fault(), HasSubstr("rank 1"));
+  group = Group(Algorithm::ring, kRing);
+  group.schedules[2].successors.front() = 0;
+  EXPECT_THAT(group.fault(), HasSubstr("no later step"));
+  group = Group(Algorithm::ring, kRing);
+  group.schedules[2].waits.pop_back();
+  EXPECT_THAT(group.fault(), HasSubstr("do not fit the steps"));
+}
+
+TEST(Verify, FindsSwappedSends) {
+  Group group(Algorithm::ring, kRing);
+  std::swap(group.find(0, StepKind::send).src, group.find(0, StepKind::send, 2).src);
+  group.wait_again(0);
+  EXPECT_NE(group.fault(), "");
+  group = Group(Algorithm::direct,
+                {.collective = Collective::broadcast, .size = 2, .count = 8, .chunk = 4});
+  std::swap(group.find(0, StepKind::send).src, group.find(0, StepKind::send, 1).src);
+  group.wait_again(0);
+  EXPECT_THAT(group.fault(), HasSubstr("holds element"));
+}
+
+TEST(Verify, FindsAMessageThatDoesNotFitItsReceive) {
+  Group group(Algorithm::direct, {.collective = Collective::broadcast, .size = 2, .count = 8});
+  group.find(1, StepKind::recv).dst.count = 0;
+  EXPECT_THAT(group.fault(), HasSubstr("the message is empty"));
+  group = Group(Algorithm::direct,
+                {.collective = Collective::broadcast, .size = 2, .count = 8, .chunk = 4});
+  group.find(1, StepKind::recv).dst.count = 3;
+  group.wait_again(1);
+  EXPECT_THAT(group.fault(), HasSubstr("has 4 elements"));
+}
+
+TEST(Verify, FindsCountsThatDisagree) {
+  const Case c{.collective = Collective::all_to_all, .size = 3, .count = 4, .chunk = 8};
+  for (const Algorithm algorithm : {Algorithm::direct, Algorithm::pairwise}) {
+    std::vector<Problem> problems = problems_of(c);
+    problems[1].counts[2] = 0;
+    EXPECT_NE(verify(problems, build_all(algorithm, problems)), "") << name_of(algorithm);
+  }
+}
+
+TEST(Verify, FindsDroppedAndDoubledCompletion) {
+  Group group(Algorithm::ring, kRing);
+  for (Step& step : group.schedules[2].steps) step.completes = false;
+  EXPECT_THAT(group.fault(), HasSubstr("never completed"));
+  group = Group(Algorithm::ring, kRing);
+  group.find(0, StepKind::recv_reduce).completes = true;
+  EXPECT_THAT(group.fault(), HasSubstr("contributions out of 4"));
+  group = Group(Algorithm::chain, {.collective = Collective::broadcast, .size = 2, .count = 1});
+  group.find(1, StepKind::recv).completes = true;
+  EXPECT_THAT(group.fault(), HasSubstr("completes a reduction where there is none"));
+}
+
+TEST(Verify, FindsAnOperandAddedTwice) {
+  Group group(Algorithm::direct, {.size = 3, .count = 2, .chunk = 2});
+  Step& fold = group.find(0, StepKind::fold);
+  fold.operands = 2;
+  fold.src.count = 4;
+  group.wait_again(0);
+  EXPECT_THAT(group.fault(), HasSubstr("2 contributions out of 3"));
+  const Case two{.size = 2, .count = 4, .chunk = 4};
+  EXPECT_THAT(fault_of(two,
+                       [](const Problem& p, ScheduleBuilder& b) {
+                         const Region in = input({0, 4});
+                         const Region sum = output({0, 4});
+                         b.send(1 - p.rank, in);
+                         b.recv_reduce(1 - p.rank, in, sum, false);
+                         b.send(1 - p.rank, in);
+                         b.recv_reduce(1 - p.rank, sum, sum, true);
+                       }),
+              HasSubstr("twice"));
+}
+
+TEST(Verify, FindsAnotherOrderOfAddition) {
+  const Case three{.size = 3, .count = 4, .chunk = 4};
+  EXPECT_THAT(fault_of(three,
+                       [](const Problem& p, ScheduleBuilder& b) {
+                         Region sum = input({0, 4});
+                         for (int d = 1; d < 3; ++d) {
+                           b.send((p.rank + d) % 3, input({0, 4}));
+                           b.recv_reduce((p.rank + 3 - d) % 3, sum, output({0, 4}), d == 2);
+                           sum = output({0, 4});
+                         }
+                       }),
+              HasSubstr("another order"));
+}
+
+TEST(Verify, FindsDeadlocks) {
+  // Each rank overwrites what it sends, and so waits for the peer to take it first.
+  const Case two{.size = 2, .count = 4, .chunk = 4, .in_place = true};
+  EXPECT_THAT(fault_of(two,
+                       [](const Problem& p, ScheduleBuilder& b) {
+                         b.send(1 - p.rank, output({0, 4}));
+                         b.recv_reduce(1 - p.rank, output({0, 4}), output({0, 4}), true);
+                       }),
+              HasSubstr("deadlock"));
+  // Both pass on what they are still to get.
+  const Case gather{.collective = Collective::all_gather, .size = 2, .counts = {1, 1}, .chunk = 1};
+  EXPECT_THAT(fault_of(gather,
+                       [](const Problem& p, ScheduleBuilder& b) {
+                         const auto peer = static_cast<std::size_t>(1 - p.rank);
+                         b.recv(1 - p.rank, output({peer, 1}));
+                         b.send(1 - p.rank, output({peer, 1}));
+                       }),
+              HasSubstr("deadlock"));
+  // Rank 0's second message, for which rank 1 waits, is behind the first, which waits for rank 1.
+  const Case exchange{.collective = Collective::all_to_all, .size = 2, .count = 2, .chunk = 1};
+  EXPECT_THAT(fault_of(exchange,
+                       [](const Problem& p, ScheduleBuilder& b) {
+                         if (p.rank == 0) {
+                           const auto answer = b.recv(1, output({2, 1}));
+                           b.after(answer, b.send(1, input({2, 1})));
+                           b.send(1, input({3, 1}));
+                           b.recv(1, output({3, 1}));
+                         } else {
+                           b.recv(0, output({0, 1}));
+                           const auto second = b.recv(0, output({1, 1}));
+                           b.after(second, b.send(0, input({0, 1})));
+                           b.send(0, input({1, 1}));
+                         }
+                       }),
+              HasSubstr("deadlock"));
+}
+
+TEST(Verify, FindsWritesToInput) {
+  Group group(Algorithm::ring, kRing);
+  for (Step& step : group.schedules[3].steps) {
+    if (step.kind == StepKind::recv) step.dst.space = Space::input;
+  }
+  group.wait_again(3);
+  EXPECT_THAT(group.fault(), HasSubstr("writes input"));
+  // In place, a reduce_scatter may write its own part but no other.
+  const Case scatter{.collective = Collective::reduce_scatter,
+                     .size = 2,
+                     .counts = {2, 2},
+                     .chunk = 2,
+                     .in_place = true};
+  const auto write = [](bool own) {
+    return [own](const Problem& p, ScheduleBuilder& b) {
+      const auto mine = static_cast<std::size_t>(p.rank) * 2;
+      b.send(1 - p.rank, input({2 - mine, 2}));
+      b.recv_reduce(1 - p.rank, input({mine, 2}), output({0, 2}), true);
+      if (!own) b.copy(output({0, 2}), input({2 - mine, 2}));
+    };
+  };
+  EXPECT_EQ(fault_of(scatter, write(true)), "");
+  EXPECT_THAT(fault_of(scatter, write(false)), HasSubstr("writes input"));
+}
+
+TEST(Verify, FindsRegionsOutsideOfTheirMemory) {
+  Group group(Algorithm::direct, {.size = 3, .count = 5, .chunk = 5});
+  group.schedules[1].scratch_count -= 1;
+  EXPECT_THAT(group.fault(), HasSubstr("outside of its memory"));
+  // Only the root of a reduction has an output.
+  Group reduce(Algorithm::direct, {.collective = Collective::reduce, .size = 2, .count = 4});
+  Step extra{.kind = StepKind::copy, .src = input({0, 1}), .dst = output({0, 1})};
+  reduce.schedules[1].steps.push_back(extra);
+  reduce.wait_again(1);
+  EXPECT_THAT(reduce.fault(), HasSubstr("outside of its memory"));
+}
+
+TEST(Verify, FindsMessagesLargerThanAChunk) {
+  Group group(Algorithm::ring, kRing);
+  for (Problem& p : group.problems) p.chunk = 2;
+  EXPECT_THAT(group.fault(), HasSubstr("larger than a chunk"));
+}
+
+TEST(Verify, FindsABarrierThatLetsOneThrough) {
+  Group group(Algorithm::dissemination, {.collective = Collective::barrier, .size = 6});
+  Schedule& s = group.schedules[0];
+  std::fill(s.waits.begin(), s.waits.end(), 0);
+  std::fill(s.successor_begin.begin(), s.successor_begin.end(), 0);
+  s.successors.clear();
+  EXPECT_THAT(group.fault(), HasSubstr("may leave the barrier before"));
+}
+
+TEST(Verify, RefusesProblemsOfDifferentCalls) {
+  Group group(Algorithm::ring, kRing);
+  group.problems[2].count += 1;
+  EXPECT_THAT(group.fault(), HasSubstr("not that of rank 2"));
+  group.problems.pop_back();
+  EXPECT_NE(group.fault(), "");
+  EXPECT_NE(verify({}, {}), "");
+}
+
+}  // namespace
+}  // namespace mccl::schedule
