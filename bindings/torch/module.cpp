@@ -57,7 +57,15 @@ PYBIND11_MODULE(_torch, module) {
           "A barrier whose error names the ranks that did not come.")
       .def(
           "perform_nocolor_split", [](const ProcessGroupMCCL&, const py::object&) {},
-          py::arg("device"), "Nothing: a rank outside a new group need not take part.");
+          py::arg("device"), "Nothing: a rank outside a new group need not take part.")
+      .def("get_error", &ProcessGroupMCCL::getError,
+           "Why the group failed: an ErrorType, SUCCESS while it is healthy.")
+      .def("_set_default_timeout", &ProcessGroupMCCL::setTimeout, py::arg("timeout"))
+      // torch binds this for each backend of its own; split_group asks for it.
+      .def_property_readonly("options", [](ProcessGroupMCCL& self) {
+        return c10::static_intrusive_pointer_cast<ProcessGroupMCCL::Options>(
+            self.getBackendOptions());
+      });
 
   using Options = ProcessGroupMCCL::Options;
   py::class_<Options, c10d::Backend::Options, c10::intrusive_ptr<Options>>(backend, "Options")

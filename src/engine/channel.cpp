@@ -59,6 +59,13 @@ void Channels::close_all() {
   }
 }
 
+std::vector<std::unique_ptr<transport::Link>> Channels::take_links() {
+  std::vector<std::unique_ptr<transport::Link>> links;
+  for_each_lane([&links](Lane& lane) { links.push_back(lane.take_link()); });
+  close_all();
+  return links;
+}
+
 void Channels::for_each_lane(const std::function<void(Lane&)>& visit) {
   for (std::vector<Channel>* channels : {&collective_, &point_to_point_}) {
     for (Channel& channel : *channels) {

@@ -42,6 +42,8 @@ class Channels {
   /// No more links to this peer.
   void lose(int peer, const std::string& reason);
   void close_all();
+  /// The links, taken out.
+  std::vector<std::unique_ptr<transport::Link>> take_links();
   int size() const { return static_cast<int>(collective_.size()); }
   void for_each_lane(const std::function<void(Lane&)>& visit);
 

@@ -267,11 +267,15 @@ void Engine::shutdown() {
   const std::map<std::uint64_t, std::shared_ptr<GroupState>> groups = std::move(groups_);
   groups_.clear();
   for (const auto& [id, group] : groups) {
+    departing_.add(group->channels.take_links(), Clock::now());
     group->fail({FailureKind::aborted, fmt::format("rank {} has shut down", group->rank)});
     group->failure_announced = true;  // the goodbye says it
     settle_failure(*group);
   }
   active_.clear();
+  for (departing_.sweep(Clock::now()); !departing_.empty(); departing_.sweep(Clock::now())) {
+    std::this_thread::sleep_for(milliseconds(1));
+  }
   peers_.leave();
   mesh_.reset();
   early_.clear();

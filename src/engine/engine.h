@@ -29,6 +29,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "engine/departing.h"
 #include "engine/group_state.h"
 #include "engine/peers.h"
 #include "engine/wake_pipe.h"
@@ -155,6 +156,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::vector<std::shared_ptr<GroupState>> active_;
   std::map<std::uint64_t, Early> early_;
   std::set<DialKey> dialing_;
+  Departing departing_;
   std::vector<std::pair<std::vector<Work::Callback>, std::exception_ptr>> deferred_;
   std::chrono::microseconds spin_{0};
   Clock::time_point next_housekeeping_;

@@ -31,6 +31,7 @@ void Engine::housekeeping(Clock::time_point now) {
     mesh_->progress(events);
     for (rendezvous::MeshEvent& event : events) handle(event);
   }
+  departing_.sweep(now);
   for (std::size_t i = 0; i < active_.size(); ++i) watch_time(*active_[i], now);
 }
 

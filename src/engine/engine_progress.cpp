@@ -183,6 +183,7 @@ bool Engine::drain_inbox() {
   for (const std::shared_ptr<Operation>& operation : inbox.submitted) start(operation);
   for (const std::shared_ptr<GroupState>& group : inbox.aborted) settle_failure(*group);
   for (const std::shared_ptr<GroupState>& group : inbox.closed) {
+    departing_.add(group->channels.take_links(), Clock::now());
     group->fail({FailureKind::aborted, "the group was destroyed while calls were pending"});
     group->failure_announced = true;  // the peers may still be using theirs
     settle_failure(*group);
@@ -255,7 +256,7 @@ void Engine::prepare_sleep(Clock::time_point deadline) {
   Clock::time_point until = deadline;
   if (mesh_) until = std::min(until, mesh_->next_deadline());
   const Clock::time_point now = Clock::now();
-  if (!active_.empty()) until = std::min(until, now + kLongestNap);
+  if (!active_.empty() || !departing_.empty()) until = std::min(until, now + kLongestNap);
   sleep_ms_ = -1;
   if (until != Clock::time_point::max()) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - now).count();

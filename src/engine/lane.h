@@ -26,6 +26,8 @@ class Lane {
       : link_(std::move(link)), payload_limit_(payload_limit), crc_(crc) {}
 
   transport::Link& link() { return *link_; }
+  /// Ends the lane's use.
+  std::unique_ptr<transport::Link> take_link() { return std::move(link_); }
 
   bool sending() const { return sending_; }
   /// Begins a message. `token` names it to the caller; the payload is borrowed until push says

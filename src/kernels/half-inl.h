@@ -86,6 +86,7 @@ struct F16Lanes : HalfLanes {
 
 #else
 
+// Not inlined: the loop would hold a dozen copies of each, for machines that are rare.
 struct F16Lanes : HalfLanes {
   HWY_INLINE Values load(const std::uint8_t* from) const {
     const auto both = load_at(U32(), from);
@@ -96,7 +97,7 @@ struct F16Lanes : HalfLanes {
   }
 
  private:
-  HWY_INLINE hn::Vec<F32> widened(hn::Vec<U32> half) const {
+  HWY_NOINLINE static hn::Vec<F32> widened(hn::Vec<U32> half) {
     const auto magnitude = hn::And(half, hn::Set(U32(), 0x7FFF));
     const auto sign = hn::ShiftLeft<16>(hn::Xor(half, magnitude));
     const auto order = hn::BitCast(I32(), magnitude);
@@ -115,7 +116,7 @@ struct F16Lanes : HalfLanes {
     return hn::BitCast(F32(), hn::Or(value, sign));
   }
 
-  HWY_INLINE hn::Vec<U32> narrowed(hn::Vec<F32> v) const {
+  HWY_NOINLINE static hn::Vec<U32> narrowed(hn::Vec<F32> v) {
     const auto bits = hn::BitCast(U32(), v);
     const auto magnitude = hn::And(bits, hn::Set(U32(), 0x7FFFFFFFu));
     const auto sign = hn::ShiftRight<16>(hn::Xor(bits, magnitude));

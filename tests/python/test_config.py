@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from mccl import _core, config
 from mccl.config import MCCLConfig, get_config, init, resolved_settings, settings_markdown
 

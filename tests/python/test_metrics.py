@@ -3,6 +3,7 @@ import subprocess
 import sys
 
 import pytest
+
 from mccl import _core
 from mccl.metrics import MetricsSummary, get_metrics, log_metrics, reset_metrics
 

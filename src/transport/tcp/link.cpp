@@ -1,7 +1,12 @@
 #include "transport/tcp/link.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
+#ifdef __linux__
+#include <linux/sockios.h>
+#endif
 
 #include <algorithm>
 #include <cerrno>
@@ -121,6 +126,17 @@ void TcpLink::consume(std::size_t n) {
         fmt::format("consume of {} bytes: only {} are there ({})", n, buffered(), description_));
   }
   begin_ += n;
+}
+
+std::size_t TcpLink::unsent() const {
+  int bytes = 0;
+#if defined(SIOCOUTQ)
+  if (::ioctl(socket_.descriptor(), SIOCOUTQ, &bytes) != 0) return 0;
+#elif defined(SO_NWRITE)
+  socklen_t length = sizeof bytes;
+  if (::getsockopt(socket_.descriptor(), SOL_SOCKET, SO_NWRITE, &bytes, &length) != 0) return 0;
+#endif
+  return static_cast<std::size_t>(std::max(bytes, 0));
 }
 
 std::size_t TcpLink::peek_capacity() const { return kBufferBytes; }

@@ -22,6 +22,7 @@ class TcpLink final : public Link {
   std::size_t read(std::span<std::byte> destination) override;
   int descriptor() const override { return socket_.descriptor(); }
   std::size_t buffered() const override { return end_ - begin_; }
+  std::size_t unsent() const override;
   std::string description() const override { return description_; }
 
  private:

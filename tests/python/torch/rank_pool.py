@@ -18,6 +18,7 @@ SIZE = 4
 DEADLINE = 90.0
 TIMEOUT = timedelta(seconds=30)
 
+_DIED = (False, "the process died")
 _HERE = str(Path(__file__).parent)
 
 
@@ -142,7 +143,7 @@ class RankPool:
         for rank in range(self.size):
             here, there = context.Pipe()
             arguments = (there, rank, self.size, self._folder.name)
-            process = context.Process(target=_serve, args=arguments, daemon=True)
+            process = context.Process(target=_serve, args=arguments)
             process.start()
             there.close()
             self._workers.append((process, here))
@@ -154,7 +155,7 @@ class RankPool:
             connection.send((function, args, deadline))
         end = time.monotonic() + deadline
         answers = [self._answer(rank, end) for rank in range(self.size)]
-        if any(answer is None for answer in answers):
+        if any(answer is None or answer is _DIED for answer in answers):
             for process, _ in self._workers:
                 process.kill()
             self.close()
@@ -173,7 +174,7 @@ class RankPool:
             if connection.poll(max(end - time.monotonic(), 0)):
                 return connection.recv()
         except (EOFError, ConnectionError):
-            return (False, "the process died")
+            return _DIED
         return None
 
 

@@ -1,0 +1,15 @@
+// Whatever parses as an endpoint is what serialise writes.
+#include <cstdint>
+#include <cstdlib>
+
+#include "mccl/error.h"
+#include "rendezvous/endpoint.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  try {
+    if (mccl::rendezvous::serialise(mccl::rendezvous::parse_endpoint(text)) != text) std::abort();
+  } catch (const mccl::InvalidArgument&) {
+  }
+  return 0;
+}

@@ -1,0 +1,134 @@
+"""What importing mccl does, with torch, without it, and with another one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import mccl
+
+PACKAGE = Path(mccl.__file__).parent
+
+
+def run(code: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stderr, done.stderr
+    return done.stdout
+
+
+def test_torch_loads_the_backend_by_entry_point(tmp_path: Path):
+    info = tmp_path / "mccl_for_test-0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mccl-for-test\nVersion: 0\n")
+    (info / "entry_points.txt").write_text("[torch.backends]\nmccl = mccl:_autoload\n")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    run(
+        """
+import sys
+import torch
+import torch.distributed as dist
+assert dist.is_backend_available("mccl")
+assert "mccl._torch" not in sys.modules, "registering must not load the library"
+assert "mccl._core" not in sys.modules
+""",
+        PYTHONPATH=path,
+    )
+
+
+def test_mccl_before_torch_without_autoload():
+    run(
+        """
+import sys
+import mccl
+assert "torch" not in sys.modules, "import mccl must stay cheap"
+import torch.distributed as dist
+assert dist.is_backend_available("mccl")
+assert dist.Backend.backend_capability["mccl"] == ["cpu", "cuda", "mps"]
+assert not any(type(f).__module__ == "mccl" for f in sys.meta_path)
+""",
+        TORCH_DEVICE_BACKEND_AUTOLOAD="0",
+    )
+
+
+def test_mccl_after_torch_without_autoload():
+    run(
+        """
+import torch.distributed as dist
+import mccl
+import importlib
+importlib.reload(mccl)
+assert dist.is_backend_available("mccl")
+""",
+        TORCH_DEVICE_BACKEND_AUTOLOAD="0",
+    )
+
+
+def test_mccl_without_torch():
+    run(
+        """
+import sys
+
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "torch":
+            raise ImportError("no torch here")
+
+sys.meta_path.insert(0, NoTorch())
+import mccl
+assert mccl.get_config().port_base >= 0
+assert mccl.get_metrics() is None
+assert isinstance(mccl.__version__, str)
+assert set(mccl.__all__) <= set(dir(mccl))
+try:
+    mccl.no_such_thing
+except AttributeError as error:
+    assert "no_such_thing" in str(error)
+else:
+    raise AssertionError
+"""
+    )
+
+
+def test_another_torch_is_refused_before_the_library_is_loaded():
+    out = run(
+        """
+import sys
+import torch
+import mccl, mccl.torch_backend
+import mccl._torch_build as build
+for name, wrong in (("TORCH", "2.3.1"), ("PYTHON", "3.7")):
+    right = getattr(build, name)
+    setattr(build, name, wrong)
+    try:
+        mccl.torch_backend.load()
+    except ImportError as error:
+        print(error)
+    else:
+        raise AssertionError("it was loaded")
+    setattr(build, name, right)
+assert "mccl._torch" not in sys.modules
+mccl.torch_backend.load()
+"""
+    )
+    first, second = out.splitlines()
+    assert "2.3.1" in first
+    assert "rebuild it: pip install" in first
+    assert "Python 3.7" in second
+
+
+def test_the_build_names_its_torch():
+    import mccl._torch_build as build
+    import torch
+
+    assert build.TORCH == torch.__version__
+    assert f"{sys.version_info.major}.{sys.version_info.minor}" == build.PYTHON

@@ -1,0 +1,140 @@
+// Ranks on different hosts: network namespaces joined by a cable, where loopback leads nowhere and
+// both hosts have a bridge of the same address, as container hosts do.
+#include <gtest/gtest.h>
+
+#ifdef __linux__
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "mccl/store.h"
+#include "rendezvous/mesh_job.h"
+
+namespace mccl::rendezvous {
+namespace {
+
+bool shell(const std::string& command) {
+  return std::system((command + " >/dev/null 2>&1").c_str()) == 0;
+}
+
+/// Two namespaces, "a" and "b", that end with the object.
+class Hosts {
+ public:
+  Hosts() : prefix_("mccl" + std::to_string(::getpid())) {
+    ready_ =
+        shell("ip netns add " + name(0)) && shell("ip netns add " + name(1)) && furnish(0) &&
+        furnish(1) &&
+        shell("ip -n " + name(0) + " link add cable type veth peer name cable netns " + name(1)) &&
+        plug(0) && plug(1);
+  }
+  ~Hosts() {
+    shell("ip netns del " + name(0));
+    shell("ip netns del " + name(1));
+  }
+  Hosts(const Hosts&) = delete;
+  Hosts& operator=(const Hosts&) = delete;
+
+  bool ready() const { return ready_; }
+
+  /// Makes this process one of the host; for a child.
+  void enter(int host) const {
+    const int space = ::open(("/var/run/netns/" + name(host)).c_str(), O_RDONLY | O_CLOEXEC);
+    if (space < 0 || ::setns(space, CLONE_NEWNET) != 0) throw Error("cannot enter " + name(host));
+    ::close(space);
+  }
+
+ private:
+  std::string name(int host) const { return prefix_ + (host == 0 ? "a" : "b"); }
+
+  bool furnish(int host) const {
+    const std::string ip = "ip -n " + name(host) + " ";
+    return shell(ip + "link set lo up") && shell(ip + "link add bridge0 type bridge") &&
+           shell(ip + "link add port0 type veth peer name inside0") &&
+           shell(ip + "link set port0 master bridge0 up") && shell(ip + "link set inside0 up") &&
+           shell(ip + "addr add 172.31.0.1/24 dev bridge0") && shell(ip + "link set bridge0 up");
+  }
+  bool plug(int host) const {
+    const std::string ip = "ip -n " + name(host) + " ";
+    const std::string number = std::to_string(host + 1);
+    return shell(ip + "addr add 10.77.0." + number + "/24 dev cable") &&
+           shell(ip + "addr add fd77::" + number + "/64 dev cable nodad") &&
+           shell(ip + "link set cable up");
+  }
+
+  std::string prefix_;
+  bool ready_ = false;
+};
+
+MeshEvent meet(Mesh& mesh, int rank) {
+  if (rank == 0) mesh.dial(1, {}, in(seconds(20)));
+  std::vector<MeshEvent> events;
+  const Clock::time_point limit = in(seconds(25));
+  while (events.empty()) {
+    mesh.progress(events);
+    std::vector<pollfd> descriptors;
+    mesh.watch(descriptors);
+    if (Clock::now() >= limit) throw Error("the ranks do not meet");
+    ::poll(descriptors.data(), descriptors.size(),
+           events.empty() ? milliseconds_until(std::min(limit, mesh.next_deadline())) : 0);
+  }
+  if (events[0].link == nullptr) throw Error(events[0].reason);
+  return std::move(events[0]);
+}
+
+/// What each rank's process does; throws what goes wrong.
+void run_rank(int rank, const std::string& store_address, const std::string& expected_path) {
+  const auto store = make_tcp_store(store_address, rank, "key", seconds(20));
+  Mesh mesh({rank, 2, Config(), "key", "", Log(rank, LogLevel::off), {}});
+  store->set("endpoint" + std::to_string(rank), serialise(mesh.endpoint()));
+  std::vector<Endpoint> endpoints;
+  for (int peer = 0; peer < 2; ++peer)
+    endpoints.push_back(parse_endpoint(store->get("endpoint" + std::to_string(peer), seconds(20))));
+  if (endpoints[0].host == endpoints[1].host) throw Error("two hosts with one identity");
+  mesh.set_endpoints(endpoints);
+  const MeshEvent event = meet(mesh, rank);
+  if (rank == 0 && event.link->description().find(expected_path) == std::string::npos)
+    throw Error("it went another way: " + event.link->description());
+  // Rank 0 serves the store, so it must be the last to leave.
+  store->set("done" + std::to_string(rank), "yes");
+  if (rank == 0) store->get("done1", seconds(20));
+}
+
+pid_t start_rank(const Hosts& hosts, int rank, const std::string& store_address,
+                 const std::string& expected_path) {
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  try {
+    hosts.enter(rank);
+    run_rank(rank, store_address, expected_path);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
+    ::_exit(1);
+  }
+  ::_exit(0);
+}
+
+void expect_meeting(const std::string& store_address, const std::string& expected_path) {
+  const Hosts hosts;
+  if (!hosts.ready()) GTEST_SKIP() << "`ip netns` cannot make hosts here (it needs root)";
+  const pid_t children[] = {start_rank(hosts, 0, store_address, expected_path),
+                            start_rank(hosts, 1, store_address, expected_path)};
+  for (const pid_t child : children) {
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+}
+
+TEST(Hosts, AreFoundByRoute) { expect_meeting("10.77.0.1:29400", "-> 10.77.0.2:"); }
+
+TEST(Hosts, FindTheStoreOverIPv6) { expect_meeting("[fd77::1]:29400", "-> 10.77.0.2:"); }
+
+}  // namespace
+}  // namespace mccl::rendezvous
+
+#endif  // __linux__
