@@ -86,7 +86,7 @@ test-python: build
 
 test-torch-suite: build
 	@echo "test: PyTorch's own distributed tests"
-	@$(BIN)/python -m pytest tests/torch_suite
+	@$(BIN)/python -m pytest -p no:cacheprovider tests/torch_suite
 
 bench: build
 	@$(BIN)/python bench/torch_all_reduce.py --json build/torch_all_reduce.json

@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 import importlib
-from importlib.machinery import ModuleSpec, PathFinder
 import sys
+from importlib.machinery import ModuleSpec, PathFinder
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

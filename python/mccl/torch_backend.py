@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import atexit
-from datetime import timedelta
 import importlib
 import os
 import sys
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

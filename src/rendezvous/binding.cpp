@@ -57,17 +57,22 @@ bool is_ipv6_link_local(const Address& address) {
   return address.family() == AF_INET6 && address.is_link_local();
 }
 
-/// The addresses under which others may find a listener on all of `interfaces`.
+/// The addresses under which others may find a listener on all of `interfaces`, the likeliest
+/// first.
 std::vector<Address> reachable(const std::vector<Interface>& interfaces, int family) {
-  std::vector<Address> global, local, loopback;
+  std::vector<Address> global, unplugged, local, loopback;
   for (const Interface& each : interfaces) {
     const Address& address = each.address;
     if (!each.up || is_ipv6_link_local(address)) continue;
     if (family == AF_INET && address.family() != AF_INET) continue;
     const bool loops = each.loopback || address.is_loopback();
-    auto& list = loops ? loopback : address.is_link_local() ? local : global;
+    auto& list = loops                     ? loopback
+                 : address.is_link_local() ? local
+                 : each.carrier            ? global
+                                           : unplugged;
     list.push_back(address);
   }
+  global.insert(global.end(), unplugged.begin(), unplugged.end());
   global.insert(global.end(), local.begin(), local.end());
   return global.empty() ? loopback : global;
 }

@@ -13,7 +13,7 @@ namespace mccl::rendezvous {
 struct Candidate {
   transport::tcp::Address to;
   std::optional<transport::tcp::Address> from;  ///< Local address to bind; else the route's.
-  std::string outcome = "not tried yet";        ///< For the message when all fail.
+  std::string outcome;  ///< What the last attempt ended with; empty before the first.
 
   std::string text() const;
 };

@@ -19,6 +19,7 @@ using transport::tcp::Socket;
 constexpr Clock::duration kAttemptLimit = 2s;
 constexpr Clock::duration kFirstBackOff = 20ms;
 constexpr Clock::duration kLongestBackOff = 500ms;
+constexpr std::string_view kNoAnswer = "no answer";
 
 bool is_ready(int descriptor, short events) {
   pollfd entry = {descriptor, events, 0};
@@ -95,7 +96,7 @@ void Dial::start(std::size_t index, Clock::time_point now) {
       candidate.outcome = describe_errno(error);
       return;
     }
-    candidate.outcome = "no answer";
+    if (candidate.outcome.empty()) candidate.outcome = kNoAnswer;
     attempts_.push_back(std::move(attempt));
   } catch (const Error& error) {
     candidate.outcome = error.what();
@@ -126,6 +127,9 @@ Dial::Progress Dial::advance(Attempt& attempt, Clock::time_point now) {
     }
   }
   if (now < attempt.deadline) return Progress::waiting;
+  // An attempt that the end cut short tells less than a whole one before it.
+  if (attempt.deadline == request_.deadline && outcome_of(attempt) != kNoAnswer)
+    return Progress::failed;
   outcome_of(attempt) = attempt.conversation ? "connected, but the handshake got no answer in time"
                                              : "no answer to the attempt to connect";
   return Progress::failed;

@@ -160,7 +160,9 @@ Socket RemoteStore::connect() {
       for (const Address& address : transport::tcp::resolve(where_.host, where_.port)) {
         std::string outcome;
         if (Socket socket = try_connect(address, deadline, outcome)) return socket;
-        trouble = fmt::format("{}: {}", address.text(), outcome);
+        // An attempt that the end cut short tells less than a whole one before it.
+        if (trouble.empty() || Clock::now() < deadline)
+          trouble = fmt::format("{}: {}", address.text(), outcome);
       }
     } catch (const Error& error) {
       trouble = error.what();

@@ -12,6 +12,8 @@ namespace {
 constexpr std::size_t kSmallestChunkBytes = std::size_t{64} << 10;
 /// A schedule of more steps costs more to make and keep than finer pieces bring.
 constexpr double kMostSteps = 4096;
+/// Between equals the first stands.
+constexpr double kBetter = 0.999;
 /// Groups in which everyone may send to everyone at once.
 constexpr int kSmallGroup = 8;
 /// all_to_all does not know how much there is to move, on the other ranks.
@@ -71,7 +73,7 @@ Choice choose(const Problem& asked, std::size_t element_bytes, const Facts& fact
       problem.chunk = chunk;
       const Estimate found = estimate(algorithm, problem, element_bytes, facts);
       if (found.steps > kMostSteps && chunk != chunks.back()) continue;
-      if (found.seconds < best.predicted_s) best = {algorithm, chunk, found.seconds};
+      if (found.seconds < kBetter * best.predicted_s) best = {algorithm, chunk, found.seconds};
     }
   }
   return best;

@@ -14,13 +14,15 @@ namespace {
 constexpr double kMessageWork = 0.125;
 /// Flows that meet at a rank get in each other's way: loss per flow after the first, and at most.
 constexpr double kCrowding = 0.03;
-constexpr double kMostCrowding = 1.0;
+constexpr double kMostCrowding = 0.2;
 /// Pieces above the first size are out of cache when the next stage wants them; so are operands of
 /// a fold above the second.
 constexpr double kCachedPiece = 512 << 10;
 constexpr double kCachedOperands = 4 << 20;
 constexpr double kUncachedPiece = 1.1;
 constexpr double kUncachedOperands = 2.0;
+/// What is kept in scratch to be passed on costs this part of a transfer more.
+constexpr double kKeeping = 0.5;
 
 /// A rank's sends share its bandwidth, and so do its receives; the two directions do not.
 class Model {
@@ -131,7 +133,8 @@ class Model {
     if (collective != Collective::gather && collective != Collective::scatter) {
       return tree(collective, log_, log_);
     }
-    double seconds = 0;
+    const double largest_subtree = 1 << (log_ - 1);
+    double seconds = kKeeping * (largest_subtree - 1) * part_ * byte_;
     for (int level = 0; level < log_; ++level) {
       seconds += latency_ + wire(part_ * std::min<double>(1 << level, n_ - (1 << level)));
     }

@@ -144,15 +144,13 @@ class Ring {
   /// All pieces of a phase, both ways in turn.
   template <typename Describe>
   void hop(const Describe& describe) {
-    std::array<Hop, 2> hops;
-    std::size_t pieces = 0;
-    for (std::size_t lane = 0; lane < lanes_; ++lane) {
-      hops[lane] = describe(lane);
-      pieces = std::max({pieces, builder_.pieces(hops[lane].sent.count),
-                         builder_.pieces(hops[lane].received.count)});
-    }
+    const Hop first = describe(0);
+    const Hop second = lanes_ == 2 ? describe(1) : Hop{};
+    const std::size_t pieces = builder_.pieces(std::max(
+        {first.sent.count, first.received.count, second.sent.count, second.received.count}));
     for (std::size_t c = 0; c < pieces; ++c) {
-      for (std::size_t lane = 0; lane < lanes_; ++lane) move(ways_[lane], hops[lane], c);
+      move(ways_[0], first, c);
+      move(ways_[1], second, c);
     }
   }
 

@@ -114,8 +114,9 @@ TEST(Binding, TheWildcardPublishesInterfaces) {
 }
 
 TEST(Binding, LoopbackIsPublishedOnlyAlone) {
-  const auto interface_of = [](const char* name, const char* address, bool up, bool loopback) {
-    return Interface{name, *Address::parse_numeric(address, 0), 24, up, loopback};
+  const auto interface_of = [](const char* name, const char* address, bool up, bool loopback,
+                               bool carrier = true) {
+    return Interface{name, *Address::parse_numeric(address, 0), 24, up, loopback, carrier};
   };
   Config config;
   config.port_base = 0;
@@ -124,12 +125,13 @@ TEST(Binding, LoopbackIsPublishedOnlyAlone) {
   };
   const Interface lo = interface_of("lo", "127.0.0.1", true, true);
   EXPECT_THAT(published({lo}), testing::ElementsAre("127.0.0.1"));
-  EXPECT_THAT(published({lo, interface_of("a", "10.1.0.1", true, false),
-                         interface_of("b", "10.2.0.1", false, false),
-                         interface_of("c", "fe80::1", true, false),
-                         interface_of("d", "169.254.1.1", true, false),
-                         interface_of("e", "fd00::1", true, false)}),
-              testing::ElementsAre("10.1.0.1", "fd00::1", "169.254.1.1"));
+  EXPECT_THAT(
+      published(
+          {lo, interface_of("z", "10.9.0.1", true, false, false),
+           interface_of("a", "10.1.0.1", true, false), interface_of("b", "10.2.0.1", false, false),
+           interface_of("c", "fe80::1", true, false), interface_of("d", "169.254.1.1", true, false),
+           interface_of("e", "fd00::1", true, false)}),
+      testing::ElementsAre("10.1.0.1", "fd00::1", "10.9.0.1", "169.254.1.1"));
   EXPECT_THROW(published({}), InvalidArgument);
 }
 

@@ -75,10 +75,9 @@ std::vector<Interface> list_interfaces() {
     const auto address = Address::from(
         entry->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
     if (!address) continue;
-    constexpr unsigned kUsable = IFF_UP | IFF_RUNNING;
     interfaces.push_back({entry->ifa_name, *address, prefix_bits_of(entry->ifa_netmask, family),
-                          (entry->ifa_flags & kUsable) == kUsable,
-                          (entry->ifa_flags & IFF_LOOPBACK) != 0});
+                          (entry->ifa_flags & IFF_UP) != 0, (entry->ifa_flags & IFF_LOOPBACK) != 0,
+                          (entry->ifa_flags & IFF_RUNNING) != 0});
   }
   return interfaces;
 }

@@ -14,8 +14,10 @@ struct Interface {
   std::string name;
   Address address;
   int prefix_bits = 0;
-  bool up = false;  ///< Up, and its cable has a carrier.
+  bool up = false;
   bool loopback = false;
+  /// Its cable leads somewhere. A system may tell so only a second after it came up.
+  bool carrier = true;
 
   /// Whether `other` is in the subnet of this address.
   bool reaches(const Address& other) const;

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from rank_pool import RankPool  # noqa: E402
+from rank_pool import RankPool
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Worker processes, one per rank, that stay for a whole test file: importing torch takes seconds."""
+"""Worker processes, one per rank, that stay for a whole file: importing torch takes seconds."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import faulthandler
 import multiprocessing
 import multiprocessing.connection
 import os
-from pathlib import Path
 import sys
 import tempfile
 import time
 import traceback
 from datetime import timedelta
+from pathlib import Path
 
 SIZE = 4
 DEADLINE = 90.0

@@ -110,7 +110,7 @@ def check_all_reduce(op_name: str, dtypes, sizes) -> None:
     [
         ("SUM", DTYPES),
         ("PRODUCT", DTYPES),
-        ("AVG", INTEGERS + [torch.float32, torch.float64]),
+        ("AVG", [*INTEGERS, torch.float32, torch.float64]),
         ("MIN", [torch.bool, *INTEGERS, *FLOATS]),
         ("MAX", [torch.bool, *INTEGERS, *FLOATS]),
         ("BAND", [torch.bool, *INTEGERS]),

@@ -127,8 +127,9 @@ mccl.torch_backend.load()
 
 
 def test_the_build_names_its_torch():
-    import mccl._torch_build as build
     import torch
+
+    import mccl._torch_build as build
 
     assert build.TORCH == torch.__version__
     assert f"{sys.version_info.major}.{sys.version_info.minor}" == build.PYTHON
