@@ -79,12 +79,12 @@ def make_model(seed: int) -> nn.Module:
     """A small convolutional network; the seed decides its first weights."""
     torch.manual_seed(seed)
     return nn.Sequential(
-        nn.Conv2d(1, 16, 3, padding=1),
+        nn.Conv2d(1, 32, 3, padding=1),
         nn.GELU(),
-        nn.Conv2d(16, 32, 3, padding=1, stride=2),
+        nn.Conv2d(32, 64, 3, padding=1, stride=2),
         nn.GELU(),
         nn.Flatten(),
-        nn.Linear(32 * 4 * 4, 10),
+        nn.Linear(64 * 4 * 4, 10),
     )
 
 

@@ -13,8 +13,9 @@ bool Channel::connected() const {
          std::all_of(lanes.begin(), lanes.end(), [](const auto& lane) { return lane != nullptr; });
 }
 
-Channels::Channels(int size, std::size_t payload_limit, bool crc, Request request)
-    : payload_limit_(payload_limit),
+Channels::Channels(int rank, int size, std::size_t payload_limit, bool crc, Request request)
+    : rank_(rank),
+      payload_limit_(payload_limit),
       crc_(crc),
       request_(std::move(request)),
       collective_(static_cast<std::size_t>(size)),

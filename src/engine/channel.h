@@ -29,7 +29,7 @@ class Channels {
   /// Asks for the links of a channel, once.
   using Request = std::function<void(rendezvous::Purpose purpose, int peer)>;
 
-  Channels(int size, std::size_t payload_limit, bool crc, Request request);
+  Channels(int rank, int size, std::size_t payload_limit, bool crc, Request request);
 
   /// The channel, its links asked for. Throws PeerError when the peer is lost and it was never
   /// connected.
@@ -44,10 +44,12 @@ class Channels {
   void close_all();
   /// The links, taken out.
   std::vector<std::unique_ptr<transport::Link>> take_links();
+  int rank() const { return rank_; }
   int size() const { return static_cast<int>(collective_.size()); }
   void for_each_lane(const std::function<void(Lane&)>& visit);
 
  private:
+  const int rank_;
   const std::size_t payload_limit_;
   const bool crc_;
   const Request request_;

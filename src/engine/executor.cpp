@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <utility>
 
 #include "kernels/reduce.h"
 #include "mccl/error.h"
@@ -160,10 +161,14 @@ bool Executor::receive_payload(Lane& lane, const Step& step) {
     const std::span<const std::byte> bytes = lane.peek_payload(element_bytes_, operation_->traffic);
     if (bytes.empty()) return false;
     const std::size_t at = lane.payload_received();
+    const void* local = readable(step.src) + at;
+    const void* remote = bytes.data();
+    // The lower rank's operand first, so that every rank computes the same expression.
+    if (step.peer < channels_.rank()) std::swap(local, remote);
     {
       const ReduceTimer timer(operation_->reduce_s);
-      kernels::reduce(operation_->call.dtype, kind, readable(step.src) + at, bytes.data(),
-                      writable(step.dst) + at, bytes.size() / element_bytes_);
+      kernels::reduce(operation_->call.dtype, kind, local, remote, writable(step.dst) + at,
+                      bytes.size() / element_bytes_);
     }
     lane.consume_payload(bytes.size(), operation_->traffic);
   }

@@ -30,7 +30,7 @@ GroupState::GroupState(std::string group_name, std::vector<int> group_members, i
       members(std::move(group_members)),
       rank(index_of(members, world_rank)),
       timeout(group_timeout),
-      channels(size(), facts.chunk_bytes, crc, std::move(request)),
+      channels(rank, size(), facts.chunk_bytes, crc, std::move(request)),
       plans(facts),
       executor(channels, recorder),
       messages(channels, facts.chunk_bytes),

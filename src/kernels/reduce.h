@@ -1,5 +1,6 @@
 // Arithmetic on host memory. Pointers may have any alignment; `n` counts elements and may be 0.
-// Thread-safe. Each function picks the best instruction set of the machine at run time.
+// Thread-safe. Each function picks the best instruction set of the machine at run time; the results
+// are the same bits on all of them, and in either order of two operands. reference.h defines them.
 #pragma once
 
 #include <cstddef>

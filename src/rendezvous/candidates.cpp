@@ -96,13 +96,13 @@ std::vector<Candidate> candidates_for(const Endpoint& peer, const Endpoint& self
     candidates.push_back(std::move(own));
   } else if (same_host && !peer.listed) {
     for (const Address& address : loopbacks(peer.port, interfaces))
-      candidates.push_back({address, {}});
+      candidates.push_back({address, {}, {}});
   }
   for (const Address& address : ordered) {
     const bool known = std::any_of(
         candidates.begin(), candidates.end(),
         [&](const Candidate& each) { return each.to == address && !each.from.has_value(); });
-    if (!known) candidates.push_back({address, {}});
+    if (!known) candidates.push_back({address, {}, {}});
   }
   return candidates;
 }

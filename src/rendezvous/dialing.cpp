@@ -164,8 +164,8 @@ void Dial::keep_only(const Attempt& attempt) {
 void Dial::fail(Clock::time_point now) {
   std::string tried;
   for (const Candidate& candidate : request_.candidates)
-    tried +=
-        fmt::format("{}{}: {}", tried.empty() ? "" : "; ", candidate.text(), candidate.outcome);
+    tried += fmt::format("{}{}: {}", tried.empty() ? "" : "; ", candidate.text(),
+                         candidate.outcome.empty() ? "not tried" : candidate.outcome);
   const int port = request_.candidates.empty() ? 0 : first_choice().to.port();
   reason_ = fmt::format(
       "rank {} could not connect to rank {} within {:.1f} s. Tried {}. Check that rank {}'s "

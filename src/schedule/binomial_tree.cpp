@@ -1,7 +1,7 @@
 // The binomial tree: the rank at place v, counted from the root, leads the places [v, v + 2^k),
 // where 2^k is the lowest bit of v, and its children lead those at v + 1, v + 2, v + 4 and so on.
 #include <algorithm>
-#include <ranges>
+#include <utility>
 #include <vector>
 
 #include "schedule/algorithms.h"
@@ -85,8 +85,8 @@ class Subtrees {
     if (view_.parent >= 0) {
       for (const Region& span : where(tree_.place())) receive(view_.parent, span);
     }
-    for (const int child : std::views::reverse(children)) {
-      for (const Region& span : where(child)) send(tree_.rank_at(child), span);
+    for (auto child = children.rbegin(); child != children.rend(); ++child) {
+      for (const Region& span : where(*child)) send(tree_.rank_at(*child), span);
     }
     builder_.copy_pieces(
         view_.parent < 0 ? input(parts_[p_.rank]) : kept(tree_.place(), tree_.place() + 1), own);

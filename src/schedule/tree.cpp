@@ -1,7 +1,6 @@
 #include "schedule/tree.h"
 
 #include <algorithm>
-#include <ranges>
 
 #include "schedule/builder.h"
 
@@ -22,7 +21,9 @@ void climb(ScheduleBuilder& builder, const Tree& tree, Region own, const Region&
 /// The largest subtree first: it has the longest way to go.
 void descend(ScheduleBuilder& builder, const Tree& tree, const Region& data) {
   if (tree.parent >= 0) builder.recv(tree.parent, data);
-  for (const int child : std::views::reverse(tree.children)) builder.send(child, data);
+  for (auto child = tree.children.rbegin(); child != tree.children.rend(); ++child) {
+    builder.send(*child, data);
+  }
 }
 
 Schedule build_reduce(const Problem& p, const Tree& tree) {

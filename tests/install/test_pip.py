@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -54,12 +55,17 @@ class Environment:
         """Names of the files of the package's top folder, endings of the interpreter cut off."""
         return {path.name.split(".cpython")[0] for path in (self.packages / "mccl").iterdir()}
 
+    def link(self, names: Iterable[str]) -> None:
+        """Makes files and folders of this environment's site-packages visible there."""
+        for name in names:
+            (self.packages / name).symlink_to(HERE / name)
+
 
 @pytest.fixture(scope="module")
 def with_torch(tmp_path_factory: pytest.TempPathFactory) -> tuple[Environment, str]:
     """Sees every package of this environment, but not mccl as it is installed here."""
     environment = Environment(tmp_path_factory.mktemp("with_torch") / "venv")
-    (environment.packages / "outer.pth").write_text(f"{HERE}\n")
+    environment.link(path.name for path in HERE.iterdir() if "mccl" not in path.name)
     return environment, environment.install()
 
 
@@ -67,12 +73,8 @@ def with_torch(tmp_path_factory: pytest.TempPathFactory) -> tuple[Environment, s
 def without_torch(tmp_path_factory: pytest.TempPathFactory) -> tuple[Environment, str]:
     """Sees the tools that build, and nothing else."""
     environment = Environment(tmp_path_factory.mktemp("without_torch") / "venv")
-    for tool in BUILD_TOOLS:
-        for file in importlib.metadata.files(tool):
-            top = Path(file).parts[0]
-            link = environment.packages / top
-            if not top.startswith("..") and not link.is_symlink():
-                link.symlink_to(HERE / top)
+    files = [file for tool in BUILD_TOOLS for file in importlib.metadata.files(tool)]
+    environment.link({file.parts[0] for file in files} - {".."})
     return environment, environment.install()
 
 
