@@ -160,6 +160,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::vector<std::pair<std::vector<Work::Callback>, std::exception_ptr>> deferred_;
   std::chrono::microseconds spin_{0};
   Clock::time_point next_housekeeping_;
+  Clock::time_point next_watch_;
   // The sleeper's: written under progress_mutex_; the progress thread reads its own copy without.
   std::vector<pollfd> watched_;
   std::size_t control_end_ = 0;

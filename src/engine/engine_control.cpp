@@ -14,6 +14,8 @@ using rendezvous::Purpose;
 
 /// How often the driver looks beside the data while it is busy with data.
 constexpr std::chrono::milliseconds kHousekeeping{1};
+/// How often calls are compared with their deadlines.
+constexpr std::chrono::milliseconds kWatch{10};
 /// A call that does not move for so long asks the peers what they are doing.
 constexpr std::chrono::seconds kProbeAfter{1};
 /// Groups that a peer may use before this rank has made them.
@@ -32,7 +34,9 @@ void Engine::housekeeping(Clock::time_point now) {
     for (rendezvous::MeshEvent& event : events) handle(event);
   }
   departing_.sweep(now);
-  for (std::size_t i = 0; i < active_.size(); ++i) watch_time(*active_[i], now);
+  if (now < next_watch_) return;
+  next_watch_ = now + kWatch;
+  for (const std::shared_ptr<GroupState>& group : active_) watch_time(*group, now);
 }
 
 GroupState* Engine::find_group(std::uint64_t id) {

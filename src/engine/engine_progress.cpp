@@ -165,8 +165,11 @@ void Engine::begin_next(GroupState& group) {
     operation.input.data = operation.multiplied.data();
     operation.in_place = false;
   }
-  group.executor.begin(operation,
-                       group.plans.plan(problem_of(operation), size_of(operation.call.dtype)));
+  const std::shared_ptr<const Plan> plan =
+      group.plans.plan(problem_of(operation), size_of(operation.call.dtype));
+  log_.debug("{} of group '{}' goes {}", describe(operation.call), group.name,
+             schedule::name_of(plan->algorithm));
+  group.executor.begin(operation, plan);
 }
 
 bool Engine::drain_inbox() {

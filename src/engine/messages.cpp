@@ -170,14 +170,13 @@ Messages::Finished Messages::pending() const {
   for (const Peer& peer : peers_) {
     for (const auto& [id, operation] : peer.awaiting_grant) all.push_back(operation);
     for (const auto& [id, incoming] : peer.incoming) all.push_back(incoming.operation);
-    for (const std::vector<Outgoing>& frames :
-         {std::vector<Outgoing>(peer.outgoing.begin(), peer.outgoing.end()), peer.writing}) {
-      for (const Outgoing& outgoing : frames) {
-        if (outgoing.operation && (all.empty() || all.back() != outgoing.operation)) {
-          all.push_back(outgoing.operation);
-        }
-      }
-    }
+    const auto add = [&all](const Outgoing& outgoing) {
+      // The pieces of one message follow one another.
+      const bool listed = !all.empty() && all.back() == outgoing.operation;
+      if (outgoing.operation && !listed) all.push_back(outgoing.operation);
+    };
+    std::for_each(peer.outgoing.begin(), peer.outgoing.end(), add);
+    std::for_each(peer.writing.begin(), peer.writing.end(), add);
   }
   return all;
 }

@@ -39,16 +39,13 @@ def check_any_source() -> None:
             seen.add(source)
         assert seen == set(range(1, size))
         tensor = torch.zeros(1)
-        work = dist.irecv(tensor)
+        work = dist.irecv(tensor, tag=9)
         work.wait()
         assert work._source_rank() == 2
     else:
         dist.send(torch.full((3,), float(rank)), 0)
         if rank == 2:
-            dist.barrier(group=dist.group.WORLD, async_op=True)
-            dist.send(torch.ones(1), 0)
-    if rank != 2:
-        dist.barrier(async_op=True)
+            dist.send(torch.ones(1), 0, tag=9)
     dist.barrier()
 
 
