@@ -4,6 +4,7 @@
 #   lint.sh --fix               lets clang-format and ruff rewrite what they can
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+PATH=$PWD/.venv/bin:$PATH
 
 folders=(include src bindings tests bench examples)
 mapfile -t cxx < <(find "${folders[@]}" -name '*.cpp' -o -name '*.h' | sort)

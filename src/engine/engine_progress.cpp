@@ -10,6 +10,9 @@
 namespace mccl::engine {
 namespace {
 
+/// How long the driver keeps its core to itself while it looks for data; after that it lets others
+/// run between looks, among whom may be the very rank that it waits for.
+constexpr std::chrono::microseconds kPause{3};
 /// How long a sleep with calls pending may be: timeouts are noticed this late at most.
 constexpr std::chrono::milliseconds kLongestNap{20};
 /// How long a broken link waits for the peer to say why it closed it.
@@ -69,7 +72,7 @@ void Engine::drive(std::unique_lock<std::mutex>& lock, const detail::WorkState* 
     if (moved) {
       idle_since = now;
     } else if (now - idle_since < spin_) {
-      cpu_relax();
+      now - idle_since < kPause ? cpu_relax() : std::this_thread::yield();
     } else if (!work) {
       return;
     } else {
