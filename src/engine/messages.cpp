@@ -10,8 +10,6 @@
 
 namespace mccl::engine {
 
-using rendezvous::Purpose;
-
 Messages::Messages(Channels& channels, std::size_t piece_bytes)
     : channels_(channels),
       piece_bytes_(piece_bytes),

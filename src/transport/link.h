@@ -45,8 +45,8 @@ class Link {
   /// Bytes that peek would give without asking the operating system.
   virtual std::size_t buffered() const = 0;
 
-  /// Bytes that write has taken and the peer's host has not acknowledged: destroying the link may lose
-  /// them. 0 where a transport cannot tell.
+  /// Bytes that write has taken and the peer's host has not acknowledged: destroying the link may
+  /// lose them. 0 where a transport cannot tell.
   virtual std::size_t unsent() const = 0;
 
   /// For messages: "tcp 10.0.0.1:29601 -> 10.0.0.2:41312".

@@ -225,6 +225,21 @@ TEST(Candidates, TheSameHostIsReachedOverLoopbackFirst) {
               testing::ElementsAre("127.0.0.9:1001"));
 }
 
+TEST(Candidates, AnAddressThatIsOursLeadsToAnotherHostLast) {
+  const std::vector<Interface> interfaces = transport::tcp::list_interfaces();
+  const auto wired = std::find_if(interfaces.begin(), interfaces.end(), [](const Interface& each) {
+    return each.up && !each.loopback && each.address.family() == AF_INET && each.prefix_bits < 31;
+  });
+  if (wired == interfaces.end()) GTEST_SKIP() << "no network beside loopback";
+  const std::string ours = wired->address.host();
+  std::string neighbour = ours;
+  neighbour.back() = neighbour.back() == '2' ? '3' : '2';
+  const Endpoint self = {0, "here", 1000, {ours}, false};
+  const Endpoint peer = {1, "there", 1001, {ours, "127.0.0.1", neighbour}, false};
+  EXPECT_THAT(texts(candidates_for(peer, self, {}, interfaces)),
+              testing::ElementsAre(neighbour + ":1001", ours + ":1001", "127.0.0.1:1001"));
+}
+
 TEST(Candidates, RailsPairAddressesInTurn) {
   const std::vector<Interface> interfaces = transport::tcp::list_interfaces();
   const Endpoint self = {0, "here", 1000, {"127.0.0.1", "127.0.0.2"}, true};

@@ -183,6 +183,17 @@ TEST(Handshake, NoiseIsToldFromItsFirstBytes) {
   }
 }
 
+TEST(Handshake, AMalformedHelloIsNotAnswered) {
+  for (const std::size_t field : {6u, 7u}) {  // The role and the purpose.
+    Handshake dialer = Handshake::dialer(party(2), 1, kKey);
+    Handshake acceptor = Handshake::acceptor(party(1));
+    const Flip flip{true, field, std::byte{0xf0}};
+    const Wires wires = pump(dialer, acceptor, &flip);
+    EXPECT_EQ(acceptor.refusal(), Refusal::noise);
+    EXPECT_TRUE(wires.to_dialer.empty());
+  }
+}
+
 TEST(Handshake, AnotherVersionNamesBothOnBothSides) {
   const Flip flip{true, 4, std::byte{0x02}};
   Handshake dialer = Handshake::dialer(party(2), 1, kKey);

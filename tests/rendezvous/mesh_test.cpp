@@ -1,5 +1,7 @@
 #include "rendezvous/mesh.h"
 
+#include <netinet/tcp.h>
+
 #include <thread>
 
 #include "rendezvous/mesh_job.h"
@@ -269,6 +271,27 @@ TEST(Mesh, AnAbandonedMeshHoldsNoDescriptor) {
   job[0].mesh->progress(job[0].events);
   EXPECT_TRUE(job[0].events.empty());
 }
+
+#ifdef TCP_USER_TIMEOUT
+TEST(Mesh, OnlyTheControlConnectionLimitsSilence) {
+  Job job(2);
+  job.exchange_endpoints();
+  for (const Purpose purpose : {Purpose::control, Purpose::collective, Purpose::point_to_point})
+    job[0].mesh->dial(1, {1, purpose, 0}, in(seconds(20)));
+  ASSERT_NO_FATAL_FAILURE(job.drive_until([&] { return job.event_count() == 6; }));
+  for (const int rank : {0, 1}) {
+    for (const MeshEvent& event : job[rank].events) {
+      int limit = -1;
+      socklen_t length = sizeof limit;
+      ASSERT_EQ(
+          ::getsockopt(event.link->descriptor(), IPPROTO_TCP, TCP_USER_TIMEOUT, &limit, &length),
+          0);
+      // A data connection may stay full for as long as its reader computes.
+      EXPECT_EQ(limit, event.key.purpose == Purpose::control ? 10'000 : 0);
+    }
+  }
+}
+#endif
 
 TEST(Mesh, EachRankMayHaveAThreadOfItsOwn) {
   constexpr int kSize = 4;

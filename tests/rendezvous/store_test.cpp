@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "mccl/error.h"
+#include "rendezvous/conversation.h"
 #include "rendezvous/memory_store.h"
 #include "rendezvous/store_wire.h"
 #include "rendezvous/waiting.h"
@@ -282,6 +283,29 @@ TEST(TcpStore, NoiseDisturbsNobody) {
   char byte = 0;
   ASSERT_TRUE(wait_for(strangers[0].descriptor(), POLLIN, Clock::now() + kPatience));
   EXPECT_LE(::recv(strangers[0].descriptor(), &byte, 1, 0), 0);
+}
+
+TEST(TcpStore, AWaitThatTheServerAlreadyHoldsEndsWithTheServersOwnSet) {
+  const std::uint16_t port = free_port();
+  const auto server = make_tcp_store(address_with(port), 0, kJobKey, kPatience);
+  Conversation conversation(raw_connection(port),
+                            Handshake::dialer({1, 0, kJobKey, {}}, 0, {0, Purpose::store, 0}));
+  std::string trouble;
+  ASSERT_TRUE(converse(conversation, Clock::now() + kPatience, trouble)) << trouble;
+  const Socket socket = conversation.take_socket();
+  const Bytes request = encode_request(StoreCall::get, "late", {}, 3'600'000);
+  ASSERT_EQ(::send(socket.descriptor(), request.data(), request.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(request.size()));
+  // The server looks at every connection in turn: after two more answers it has seen the request.
+  const auto other = make_tcp_store(address_with(port), 2, kJobKey, kPatience);
+  other->add("n", 1);
+  other->add("n", 1);
+  server->set("late", "here");
+  ASSERT_TRUE(wait_for(socket.descriptor(), POLLIN, Clock::now() + kPatience));
+  Bytes answer(kAnswerHeaderBytes + 4);
+  ASSERT_EQ(::recv(socket.descriptor(), answer.data(), answer.size(), 0),
+            static_cast<ssize_t>(answer.size()));
+  EXPECT_EQ(text_of(std::span(answer).last(4)), "here");
 }
 
 TEST(StoreWire, LengthsAreCheckedBeforeAnythingIsAllocated) {

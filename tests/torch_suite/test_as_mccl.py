@@ -1,7 +1,9 @@
-from torch_tests import Spawning, import_pretending
+from torch_tests import Forking, import_pretending
 
 tests = import_pretending("mccl")
 
 
-class TestMccl(Spawning, tests.TestDistBackend, tests.DistributedTest._DistTestBase):
+class TestMccl(Forking, tests.TestDistBackend, tests.DistributedTest._DistTestBase):
     """Everything that is not meant for a backend by name."""
+
+    TESTS = tests

@@ -1,0 +1,142 @@
+// One dial at a time, on a clock of the test's own.
+#include "rendezvous/dialing.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "rendezvous/accepting.h"
+#include "rendezvous/mesh_job.h"
+#include "transport/tcp/listener.h"
+
+namespace mccl::rendezvous {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+using transport::tcp::Address;
+using transport::tcp::Listener;
+
+const Party kDialer = {0, 2, "key", ""};
+const Party kAcceptor = {1, 2, "key", ""};
+
+Listener listener_at(const char* host) { return Listener(*Address::parse_numeric(host, 0), 0); }
+
+Address nobody_at(const char* host) { return listener_at(host).address(); }
+
+DialRequest request_to(const std::vector<Address>& addresses, Clock::duration limit) {
+  DialRequest request;
+  request.self = kDialer;
+  request.peer = 1;
+  request.deadline = Clock::now() + limit;
+  for (const Address& address : addresses) request.candidates.push_back({address, {}, {}});
+  return request;
+}
+
+std::size_t attempts_of(const Dial& dial) {
+  std::vector<pollfd> descriptors;
+  dial.watch(descriptors);
+  return descriptors.size();
+}
+
+TEST(Dial, StartsTheNextCandidateBesideOneThatHangs) {
+  const Listener mute = listener_at("127.0.0.1"), mute_too = listener_at("127.0.0.2");
+  Dial dial(request_to({mute.address(), mute_too.address()}, 1h));
+  const Clock::time_point begin = Clock::now();
+  EXPECT_FALSE(dial.advance(begin));
+  EXPECT_EQ(attempts_of(dial), 1u);
+  EXPECT_EQ(dial.next_deadline(), begin + 250ms);
+  EXPECT_FALSE(dial.advance(begin + 249ms));
+  EXPECT_EQ(attempts_of(dial), 1u);
+  EXPECT_FALSE(dial.advance(begin + 250ms));
+  EXPECT_EQ(attempts_of(dial), 2u);
+  // Each has its two seconds.
+  EXPECT_EQ(dial.next_deadline(), begin + 2s);
+  EXPECT_FALSE(dial.advance(begin + 2s));
+  EXPECT_EQ(attempts_of(dial), 1u);
+  EXPECT_FALSE(dial.advance(begin + 2250ms));
+  EXPECT_EQ(attempts_of(dial), 0u);
+}
+
+TEST(Dial, BacksOffBetweenRounds) {
+  Dial dial(request_to({nobody_at("127.0.0.1")}, 1h));
+  Clock::time_point now = Clock::now();
+  std::vector<milliseconds> pauses;
+  while (pauses.size() < 8) {
+    const bool failed_at_once = !dial.advance(now) && attempts_of(dial) == 0;
+    if (!failed_at_once) {
+      std::vector<pollfd> descriptors;
+      dial.watch(descriptors);
+      ASSERT_GT(::poll(descriptors.data(), descriptors.size(), 20'000), 0);
+      continue;
+    }
+    const Clock::time_point next = dial.next_deadline();
+    pauses.push_back(std::chrono::duration_cast<milliseconds>(next - now));
+    now = next;
+  }
+  EXPECT_THAT(pauses, testing::ElementsAre(20ms, 40ms, 80ms, 160ms, 320ms, 500ms, 500ms, 500ms));
+}
+
+TEST(Dial, KeepsTheWholeStoryOverACutOne) {
+  Dial dial(request_to({nobody_at("127.0.0.1")}, 1h));
+  const Clock::time_point begin = Clock::now();
+  while (!dial.advance(begin) && attempts_of(dial) > 0) {
+  }
+  EXPECT_TRUE(dial.advance(begin + 2h));
+  EXPECT_THAT(dial.reason(), HasSubstr("Connection refused"));
+  EXPECT_FALSE(dial.take_socket());
+}
+
+TEST(Dial, AProvenPeerEndsTheOtherAttempts) {
+  const Listener mute = listener_at("127.0.0.2");
+  std::vector<Listener> listeners;
+  listeners.push_back(listener_at("127.0.0.1"));
+  const Address there = listeners.front().address();
+  Acceptor acceptor(std::move(listeners), kAcceptor, Log(1, LogLevel::off), {});
+  DialRequest request = request_to({mute.address(), there, mute.address()}, 1h);
+  request.stagger = 0s;
+  Dial dial(std::move(request));
+  const Clock::time_point now = Clock::now();
+  std::vector<Arrival> arrivals;
+  std::size_t last = 0;
+  while (!dial.advance(now)) {
+    last = attempts_of(dial);
+    acceptor.advance(now, arrivals);
+  }
+  EXPECT_EQ(last, 1u) << "the others were still tried when the peer had proved itself";
+  EXPECT_TRUE(dial.take_socket());
+  EXPECT_EQ(arrivals.size(), 1u);
+  EXPECT_EQ(dial.winner().to, there);
+}
+
+TEST(Dial, WithoutCandidatesEndsAtItsDeadline) {
+  Dial dial(request_to({}, 1h));
+  EXPECT_FALSE(dial.advance(Clock::now()));
+  EXPECT_TRUE(dial.advance(Clock::now() + 2h));
+  EXPECT_THAT(dial.reason(), HasSubstr("no address"));
+}
+
+TEST(Acceptor, GivesStrangersFiveSeconds) {
+  std::vector<Listener> listeners;
+  listeners.push_back(listener_at("127.0.0.1"));
+  const Address there = listeners.front().address();
+  int refused = 0;
+  Acceptor acceptor(std::move(listeners), kAcceptor, Log(1, LogLevel::off), [&] { ++refused; });
+  const auto silent = transport::tcp::Socket::stream(AF_INET);
+  transport::tcp::start_connect(silent, there, nullptr);
+  std::vector<pollfd> descriptors;
+  acceptor.watch(descriptors);
+  ASSERT_GT(::poll(descriptors.data(), descriptors.size(), 20'000), 0);
+  const Clock::time_point now = Clock::now();
+  std::vector<Arrival> arrivals;
+  acceptor.advance(now, arrivals);
+  EXPECT_EQ(acceptor.next_deadline(), now + 5s);
+  acceptor.advance(now + 4999ms, arrivals);
+  EXPECT_EQ(refused, 0);
+  acceptor.advance(now + 5s, arrivals);
+  EXPECT_EQ(refused, 1);
+  EXPECT_EQ(acceptor.next_deadline(), Clock::time_point::max());
+  EXPECT_TRUE(arrivals.empty());
+}
+
+}  // namespace
+}  // namespace mccl::rendezvous
