@@ -111,7 +111,7 @@ bool Engine::advance(GroupState& group) {
   try {
     const bool collectives_moved = advance_collectives(group);
     return advance_messages(group) || collectives_moved;
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     Failure failure = failure_of(error);
     failure.reason = fmt::format("rank {} in {}: {}", group.rank,
                                  group.executor.running() ? describe(group.queue.front()->call)
@@ -219,7 +219,7 @@ void Engine::start(const std::shared_ptr<Operation>& operation) {
     } else {
       group.queue.push_back(operation);
     }
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     fail(group, failure_of(error));
     finish(operation, std::current_exception());
   }

@@ -26,9 +26,10 @@ inline Config test_config() {
   return config;
 }
 
-/// Runs `body` on `size` ranks at once and rethrows the first rank's exception.
-inline void run_ranks(int size, const std::function<void(Context&)>& body,
-                      const std::function<Config(int)>& config_of = {}) {
+/// Runs `body` on `size` ranks at once; what each threw, null for nothing.
+inline std::vector<std::exception_ptr> outcomes_of_ranks(
+    int size, const std::function<void(Context&)>& body,
+    const std::function<Config(int)>& config_of = {}) {
   const std::shared_ptr<Store> store = make_memory_store();
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(size));
   std::vector<std::thread> threads;
@@ -38,39 +39,41 @@ inline void run_ranks(int size, const std::function<void(Context&)>& body,
         const std::shared_ptr<Context> context = Context::create(
             {rank, size, store, config_of ? config_of(rank) : test_config(), nullptr});
         body(*context);
-        context->world()->barrier().wait();  // nobody leaves while others still check
       } catch (...) {
         errors[static_cast<std::size_t>(rank)] = std::current_exception();
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (const std::exception_ptr& error : errors) {
+  return errors;
+}
+
+/// The same where all is expected to go well: rethrows the first rank's exception.
+inline void run_ranks(int size, const std::function<void(Context&)>& body,
+                      const std::function<Config(int)>& config_of = {}) {
+  const auto and_wait = [&body](Context& context) {
+    body(context);
+    context.world()->barrier().wait();  // nobody leaves while others still check
+  };
+  for (const std::exception_ptr& error : outcomes_of_ranks(size, and_wait, config_of)) {
     if (error) std::rethrow_exception(error);
   }
 }
 
-/// The same where every rank is expected to fail in its own way: no barrier at the end, and what
-/// each threw comes back as text ("" for nothing).
+/// The same where every rank is expected to fail in its own way: what each said, "" for nothing.
 inline std::vector<std::string> run_failing_ranks(
     int size, const std::function<void(Context&)>& body,
     const std::function<Config(int)>& config_of = {}) {
-  const std::shared_ptr<Store> store = make_memory_store();
-  std::vector<std::string> errors(static_cast<std::size_t>(size));
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < size; ++rank) {
-    threads.emplace_back([&, rank] {
-      try {
-        const std::shared_ptr<Context> context = Context::create(
-            {rank, size, store, config_of ? config_of(rank) : test_config(), nullptr});
-        body(*context);
-      } catch (const std::exception& error) {
-        errors[static_cast<std::size_t>(rank)] = error.what();
-      }
-    });
+  std::vector<std::string> texts;
+  for (const std::exception_ptr& error : outcomes_of_ranks(size, body, config_of)) {
+    texts.emplace_back();
+    try {
+      if (error) std::rethrow_exception(error);
+    } catch (const std::exception& thrown) {
+      texts.back() = thrown.what();
+    }
   }
-  for (std::thread& thread : threads) thread.join();
-  return errors;
+  return texts;
 }
 
 }  // namespace mccl::testing
