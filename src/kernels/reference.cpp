@@ -109,8 +109,11 @@ T combine_floats(ReduceKind kind, T a, T b) {
 
 template <class T>
 T combine_integers(ReduceKind kind, T a, T b) {
+  // Signs extend on purpose: the low bits of the result are those of T.
+  // NOLINTBEGIN(bugprone-signed-char-misuse)
   const auto wide_a = static_cast<std::uint64_t>(a);
   const auto wide_b = static_cast<std::uint64_t>(b);
+  // NOLINTEND(bugprone-signed-char-misuse)
   switch (kind) {
     case ReduceKind::product:
       return static_cast<T>(wide_a * wide_b);

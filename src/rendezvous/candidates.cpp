@@ -62,6 +62,7 @@ std::vector<Address> loopbacks(std::uint16_t port, const std::vector<Interface>&
 std::vector<Address> by_distance(std::vector<Address> addresses, bool same_host,
                                  const std::vector<Interface>& interfaces) {
   std::vector<std::pair<Distance, Address>> ranked;
+  ranked.reserve(addresses.size());
   for (const Address& address : addresses)
     ranked.emplace_back(distance_to(address, same_host, interfaces), address);
   std::stable_sort(ranked.begin(), ranked.end(),

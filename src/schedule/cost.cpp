@@ -103,7 +103,8 @@ class Model {
     if (collective == Collective::all_gather) {
       double seconds = 0;
       double steps = pieces(largest_);
-      for (double group = 1; group < n_; group *= 2) {
+      for (int size = 1; size < n_; size *= 2) {
+        const double group = size;
         seconds += latency_ + wire(group * part_);
         steps += 2 * pieces(group * largest_);
       }
