@@ -221,14 +221,16 @@ def check_use_after_fork() -> None:
             dist.all_reduce(torch.ones(1))
         except Exception as error:
             text = str(error)
-        # Teardown in the child must not say goodbye in the parent's name.
-        dist.destroy_process_group()
-        os.write(writer, text.encode())
-        os._exit(0)
+        try:
+            # Teardown in the child must not say goodbye in the parent's name.
+            dist.destroy_process_group()
+            os.write(writer, text.encode())
+        finally:
+            os._exit(0)  # never back into the pool; what the child has to say is in the pipe
+    os.close(writer)
     os.waitpid(child, 0)
     assert "forked" in os.read(reader, 4096).decode()
     os.close(reader)
-    os.close(writer)
     assert total() == 6
 
 
