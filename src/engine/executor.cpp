@@ -216,7 +216,7 @@ void Executor::complete(std::uint32_t index) {
     const std::uint32_t successor = schedule.successors[i];
     if (--waits_[successor] != 0) continue;
     const StepKind kind = schedule.steps[successor].kind;
-    if (kind == StepKind::copy || kind == StepKind::fold) local_.push_back(successor);
+    if (!is_message(kind) && !is_window(kind)) local_.push_back(successor);
   }
 }
 

@@ -1,6 +1,7 @@
 #include "engine/plan.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace mccl::engine {
 namespace {
@@ -18,6 +19,7 @@ PeerPlan& peer_plan(std::vector<PeerPlan>& peers, int peer) {
 
 Plan make_plan(schedule::Problem problem, std::size_t element_bytes, const schedule::Facts& facts) {
   const schedule::Choice choice = schedule::choose(problem, element_bytes, facts);
+  problem = schedule::placed(std::move(problem), element_bytes, facts);
   problem.chunk = choice.chunk;
   Plan plan;
   plan.algorithm = choice.algorithm;
@@ -35,6 +37,13 @@ Plan make_plan(schedule::Problem problem, std::size_t element_bytes, const sched
       case schedule::StepKind::copy:
       case schedule::StepKind::fold:
         if (plan.schedule.waits[i] == 0) plan.first_local.push_back(i);
+        break;
+      case schedule::StepKind::publish:
+      case schedule::StepKind::arrive:
+      case schedule::StepKind::await:
+      case schedule::StepKind::read:
+      case schedule::StepKind::read_fold:
+        plan.window.push_back(i);
         break;
     }
   }

@@ -24,6 +24,7 @@ struct Plan {
   schedule::Schedule schedule;
   std::vector<PeerPlan> peers;
   std::vector<std::uint32_t> first_local;  ///< Copies and folds that wait for nothing.
+  std::vector<std::uint32_t> window;       ///< Steps through the node's window, in order.
 };
 
 /// Remembers the plans of recent problems. Used under the engine's progress lock.

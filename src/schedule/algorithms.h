@@ -14,5 +14,10 @@ Schedule build_binomial_tree(const Problem& problem);
 Schedule build_chain(const Problem& problem);
 Schedule build_pairwise(const Problem& problem);
 Schedule build_dissemination(const Problem& problem);
+Schedule build_one_shot(const Problem& problem);
+Schedule build_two_shot(const Problem& problem);
+Schedule build_hierarchical(const Problem& problem);
+
+bool can_hierarchical(const Problem& problem);
 
 }  // namespace mccl::schedule

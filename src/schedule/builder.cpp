@@ -70,12 +70,51 @@ void ScheduleBuilder::fold(std::size_t src_offset, int operands, const Region& d
           .dst = dst});
 }
 
+void ScheduleBuilder::publish(const Region& src, std::size_t window) {
+  if (src.count == 0) return;
+  append({.kind = StepKind::publish, .window = window, .src = src, .dst = {}});
+}
+
+std::uint32_t ScheduleBuilder::arrive() {
+  append({.kind = StepKind::arrive, .src = {}, .dst = {}});
+  return ++schedule_.arrivals;
+}
+
+void ScheduleBuilder::await(int peer, std::uint32_t mark) {
+  append({.kind = StepKind::await, .peer = peer, .mark = mark, .src = {}, .dst = {}});
+}
+
+void ScheduleBuilder::read(int peer, std::size_t window, const Region& dst) {
+  if (dst.count == 0) return;
+  append({.kind = StepKind::read, .peer = peer, .window = window, .src = {}, .dst = dst});
+}
+
+void ScheduleBuilder::read_fold(const Region& src, std::size_t window, const Region& dst,
+                                bool completes) {
+  if (dst.count == 0) return;
+  append({.kind = StepKind::read_fold,
+          .completes = completes,
+          .window = window,
+          .src = src,
+          .dst = dst});
+}
+
 void ScheduleBuilder::after(std::uint32_t earlier, std::uint32_t later) {
   waits_.emplace_back(earlier, later);
 }
 
 Schedule ScheduleBuilder::finish() {
-  find_hazards(layout_, schedule_.steps, waits_);
+  const std::vector<Step>& steps = schedule_.steps;
+  const auto is_message_step = [](const Step& step) { return is_message(step.kind); };
+  schedule_.in_order =
+      schedule_.arrivals > 0 && std::none_of(steps.begin(), steps.end(), is_message_step);
+  std::uint32_t last = UINT32_MAX;
+  for (std::uint32_t i = 0; i < steps.size(); ++i) {
+    if (!schedule_.in_order && !is_window(steps[i].kind)) continue;
+    if (last != UINT32_MAX) after(last, i);
+    last = i;
+  }
+  if (!schedule_.in_order) find_hazards(layout_, steps, waits_);
   link_waits(waits_, schedule_);
   return std::move(schedule_);
 }

@@ -39,6 +39,18 @@ class ScheduleBuilder {
   /// `dst.count` elements from each of `operands` regions that begin at `src_offset` of scratch.
   void fold(std::size_t src_offset, int operands, const Region& dst, bool completes);
 
+  /// Steps through the window, which is divided in slots that the algorithm counts from 0.
+  void use_window(std::size_t count) { schedule_.window_count = count; }
+  void publish(const Region& src, std::size_t window);
+  /// The mark to wait for.
+  std::uint32_t arrive();
+  void await(int peer, std::uint32_t mark);
+  void read(int peer, std::size_t window, const Region& dst);
+  void read_fold(const Region& src, std::size_t window, const Region& dst, bool completes);
+
+  /// Any step, as it is.
+  std::uint32_t append(const Step& step);
+
   /// Makes a step wait for an earlier one with which it shares no data.
   void after(std::uint32_t earlier, std::uint32_t later);
 
@@ -46,8 +58,6 @@ class ScheduleBuilder {
   Schedule finish();
 
  private:
-  std::uint32_t append(const Step& step);
-
   const Layout layout_;
   const bool keeps_empty_messages_;
   std::size_t chunk_;

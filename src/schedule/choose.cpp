@@ -47,6 +47,7 @@ Choice choose_exchange(Problem problem, std::size_t element_bytes, const Facts& 
 std::optional<Algorithm> settled(const Problem& problem, std::size_t element_bytes,
                                  const Facts& facts) {
   if (facts.forced && can(*facts.forced, problem)) return facts.forced;
+  if (!problem.nodes.empty()) return {};
   if (problem.collective == Collective::all_reduce && problem.size <= kSmallGroup &&
       problem.count < facts.small_bytes / std::max<std::size_t>(1, element_bytes)) {
     return Algorithm::direct;
@@ -56,11 +57,17 @@ std::optional<Algorithm> settled(const Problem& problem, std::size_t element_byt
 
 }  // namespace
 
+Problem placed(Problem problem, std::size_t element_bytes, const Facts& facts) {
+  problem.nodes = facts.nodes;
+  problem.window = facts.window_bytes / std::max<std::size_t>(1, element_bytes);
+  return problem;
+}
+
 Choice choose(const Problem& asked, std::size_t element_bytes, const Facts& facts) {
+  Problem problem = placed(asked, element_bytes, facts);
   if (asked.collective == Collective::all_to_all) {
-    return choose_exchange(asked, element_bytes, facts);
+    return choose_exchange(problem, element_bytes, facts);
   }
-  Problem problem = asked;
   const std::vector<std::size_t> chunks = chunks_to_consider(element_bytes, facts);
   const std::optional<Algorithm> only = settled(problem, element_bytes, facts);
   Choice best;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <vector>
 
 #include "schedule/schedule.h"
 
@@ -11,13 +12,17 @@ namespace mccl::schedule {
 
 /// What the model knows of a group. Equal on all ranks.
 struct Facts {
-  double latency_s = 15e-6;                        ///< One message of no bytes, end to end.
-  double bytes_per_s = 2e9;                        ///< One link, one direction.
-  double reduce_bytes_per_s = 8e9;                 ///< Arithmetic per rank.
+  double latency_s = 15e-6;           ///< One message of no bytes, end to end.
+  double bytes_per_s = 2e9;           ///< One link, one direction.
+  double reduce_bytes_per_s = 8e9;    ///< Arithmetic per rank.
+  double window_latency_s = 0.15e-6;  ///< From one rank's arrival to another's seeing it.
+  double window_bytes_per_s = 8e9;    ///< A rank's copies to and from the window.
   std::size_t chunk_bytes = std::size_t{4} << 20;  ///< Upper bound of a message.
   std::size_t small_bytes =
       65536;  ///< all_reduce below this goes direct (unless the group is large).
   std::optional<Algorithm> forced = {};  ///< Used wherever it can do the problem.
+  std::vector<int> nodes = {};           ///< As Problem::nodes.
+  std::size_t window_bytes = 0;          ///< What Problem::window is in bytes.
 };
 
 struct Choice {
@@ -26,9 +31,12 @@ struct Choice {
   double predicted_s = 0;
 };
 
-/// Considers every algorithm that can do the problem. `problem.chunk` is ignored; for all_to_all
-/// only what all ranks know (size) is used.
+/// Considers every algorithm that can do the problem. The problem's chunk, nodes and window are
+/// ignored (the facts hold them); for all_to_all only what all ranks know (size) is used.
 Choice choose(const Problem& problem, std::size_t element_bytes, const Facts& facts);
+
+/// The problem with the nodes and the window that the facts tell.
+Problem placed(Problem problem, std::size_t element_bytes, const Facts& facts);
 
 /// Predicted seconds.
 double cost(Algorithm algorithm, const Problem& problem, std::size_t element_bytes,

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "schedule/layout.h"
+#include "schedule/nodes.h"
 #include "schedule/parts.h"
 
 namespace mccl::schedule {
@@ -23,6 +24,9 @@ constexpr double kUncachedPiece = 1.1;
 constexpr double kUncachedOperands = 2.0;
 /// What is kept in scratch to be passed on costs this part of a transfer more.
 constexpr double kKeeping = 0.5;
+/// What is under way in a window at a time and still comes from the cache; and what more costs.
+constexpr double kWindowCached = 1 << 20;
+constexpr double kUncachedWindow = 1.2;
 
 /// A rank's sends share its bandwidth, and so do its receives; the two directions do not.
 class Model {
@@ -31,6 +35,9 @@ class Model {
       : n_(p.size),
         log_(std::bit_width(static_cast<unsigned>(p.size - 1))),
         latency_(facts.latency_s),
+        window_latency_(facts.window_latency_s),
+        window_byte_(1 / facts.window_bytes_per_s),
+        window_(static_cast<double>(p.window) * static_cast<double>(element_bytes)),
         reduce_(1 / facts.reduce_bytes_per_s),
         chunk_(static_cast<double>(p.chunk) * static_cast<double>(element_bytes)),
         work_(kMessageWork * facts.latency_s),
@@ -144,6 +151,46 @@ class Model {
 
   Estimate chain(Collective collective) const { return tree(collective, n_ - 1, 1); }
 
+  /// Everyone, or the root, reads everything it needs.
+  Estimate one_shot(Collective collective) const {
+    const double others = n_ - 1;
+    switch (collective) {
+      case Collective::all_reduce:
+        return through_window(bytes_, others * bytes_, 1, bytes_);
+      case Collective::reduce:
+        return through_window(bytes_, others * bytes_, 1, bytes_);
+      case Collective::broadcast:
+        return through_window(bytes_, bytes_, 1, bytes_);
+      case Collective::reduce_scatter:
+        return through_window(others * part_, others * part_, 1, bytes_);
+      case Collective::scatter:
+        return through_window(others * part_, part_, 1, bytes_);
+      case Collective::all_gather:
+      case Collective::gather:
+        return through_window(part_, others * part_, 1, part_);
+      default:
+        return {window_latency_, 2};
+    }
+  }
+
+  Estimate two_shot() const {
+    const double others = (n_ - 1) / n_;
+    return through_window(bytes_, 2 * others * bytes_, 2, bytes_);
+  }
+
+  /// Inside the nodes nearly free, between them a ring of as many parts as nodes.
+  Estimate hierarchical(Collective collective, double nodes, double rails) const {
+    const double shared = bytes_ / rails;
+    const double inside = 4 * window_latency_ + 3 * bytes_ * window_byte_;
+    if (collective == Collective::broadcast) {
+      return {inside + nodes * (latency_ + piece(bytes_)) + wire(bytes_), 4 * pieces(bytes_)};
+    }
+    const double rounds = std::ceil(std::log2(nodes));
+    const double small = rounds * (latency_ + reduced(shared));
+    const double ring = 2 * (nodes - 1) * (latency_ + reduced(shared / nodes));
+    return {inside + std::min(small, ring), 8 * pieces(bytes_)};
+  }
+
   Estimate dissemination() const { return {log_ * (latency_ + work_), 2.0 * log_}; }
 
  private:
@@ -159,6 +206,19 @@ class Model {
     return bytes * reduce_ * (operands <= kCachedOperands ? 1 : kUncachedOperands);
   }
 
+  /// `published` and `read` bytes of the busiest rank; `shots` meetings for every slot of
+  /// `through`.
+  Estimate through_window(double published, double read, double shots, double through) const {
+    const double piece = std::clamp(std::min(chunk_, through), 1.0, window_ / 2);
+    const double count = std::max(1.0, std::ceil(through / piece));
+    const double slots = std::clamp(std::floor(window_ / piece / (shots > 1 ? 1 : 2)), 1.0, 8.0);
+    const double meetings = shots * std::ceil(count / slots);
+    // A piece that leaves the cache before it is read goes through memory once more.
+    const double spill = piece * slots > kWindowCached ? kUncachedWindow : 1;
+    return {meetings * window_latency_ + (published + read) * window_byte_ * spill,
+            count * shots * 4};
+  }
+
   /// A phase of all windows: each is as long as its work, or as one piece needs to pass.
   double phase(double work, double first_piece, int lanes) const {
     const double per_lane = pieces(largest_ / lanes);
@@ -170,9 +230,12 @@ class Model {
   const double n_;
   const int log_;  // rounded up
   const double latency_;
-  const double reduce_;  // seconds per byte
-  const double chunk_;   // bytes
-  const double work_;    // seconds per message
+  const double window_latency_;
+  const double window_byte_;  // seconds
+  const double window_;       // bytes
+  const double reduce_;       // seconds per byte
+  const double chunk_;        // bytes
+  const double work_;         // seconds per message
   const double crowd_;
   const bool power_of_two_;
   double bytes_ = 0;
@@ -204,6 +267,17 @@ Estimate estimate(Algorithm algorithm, const Problem& p, std::size_t element_byt
       return model.pairwise(p.collective);
     case Algorithm::dissemination:
       return model.dissemination();
+    case Algorithm::one_shot:
+      return model.one_shot(p.collective);
+    case Algorithm::two_shot:
+      return model.two_shot();
+    case Algorithm::hierarchical: {
+      const auto nodes = all_nodes(p);
+      std::size_t rails = nodes[0].size();
+      for (const auto& node : nodes) rails = std::min(rails, node.size());
+      return model.hierarchical(p.collective, static_cast<double>(nodes.size()),
+                                static_cast<double>(rails));
+    }
   }
   return {};
 }

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "schedule/fault.h"
+#include "schedule/nodes.h"
 
 namespace mccl::schedule {
 
@@ -30,6 +31,60 @@ Exchange::Exchange(std::span<const Problem> problems, std::span<const Schedule> 
       pair(from, to, queue(sends), queue(receives));
     }
   }
+  collect_arrivals();
+}
+
+template <typename Visit>
+void Exchange::for_each_await(Visit visit) const {
+  for (std::size_t r = 0; r < schedules_.size(); ++r) {
+    const std::vector<Step>& steps = schedules_[r].steps;
+    const int rank = static_cast<int>(r);
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      if (steps[i].kind != StepKind::await) continue;
+      for (const int peer : node_members(problems_[r], rank)) {
+        if (peer == rank || (steps[i].peer != kAllPeers && steps[i].peer != peer)) continue;
+        if (steps[i].mark < 1 || steps[i].mark > arrivals_[peer].size()) {
+          fail(problems_[r], schedules_[r], i,
+               fmt::format("waits for arrival {} of rank {}, which arrives {} times", steps[i].mark,
+                           peer, arrivals_[peer].size()));
+        }
+        visit(number(rank, i), arrival(peer, steps[i].mark));
+      }
+    }
+  }
+}
+
+void Exchange::collect_arrivals() {
+  arrivals_.resize(schedules_.size());
+  arrival_place_.assign(steps(), 0);
+  std::uint32_t places = 0;
+  for (std::uint32_t n = 0; n < steps(); ++n) {
+    if (step(n).kind != StepKind::arrive) continue;
+    arrivals_[rank_[n]].push_back(n);
+    arrival_place_[n] = places++;
+  }
+  for (std::size_t r = 0; r < schedules_.size(); ++r) {
+    const int first = node_members(problems_[r], static_cast<int>(r))[0];
+    if (arrivals_[r].size() == arrivals_[first].size() &&
+        arrivals_[r].size() == schedules_[r].arrivals) {
+      continue;
+    }
+    throw Fault{fmt::format("rank {} arrives {} times, says {}, and rank {} of its node {} times",
+                            r, arrivals_[r].size(), schedules_[r].arrivals, first,
+                            arrivals_[first].size())};
+  }
+  awaits_begin_.assign(places + 1, 0);
+  awaited_.assign(steps(), 0);
+  for_each_await([&](std::uint32_t await, std::uint32_t arrival) {
+    ++awaits_begin_[arrival_place_[arrival] + 1];
+    ++awaited_[await];
+  });
+  std::partial_sum(awaits_begin_.begin(), awaits_begin_.end(), awaits_begin_.begin());
+  awaits_.resize(awaits_begin_.back());
+  std::vector<std::uint32_t> at = awaits_begin_;
+  for_each_await([&](std::uint32_t await, std::uint32_t arrival) {
+    awaits_[at[arrival_place_[arrival]]++] = await;
+  });
 }
 
 Exchange::Queues Exchange::collect(bool sends) const {
@@ -40,7 +95,7 @@ Exchange::Queues Exchange::collect(bool sends) const {
     for (std::size_t rank = 0; rank < size; ++rank) {
       const std::vector<Step>& steps = schedules_[rank].steps;
       for (std::size_t i = 0; i < steps.size(); ++i) {
-        if (steps[i].kind == StepKind::copy || steps[i].kind == StepKind::fold) continue;
+        if (!is_message(steps[i].kind)) continue;
         if ((steps[i].kind == StepKind::send) != sends) continue;
         const auto peer = static_cast<std::size_t>(steps[i].peer);
         visit(sends ? rank * size + peer : peer * size + rank, number(static_cast<int>(rank), i));
@@ -84,7 +139,8 @@ std::vector<std::uint32_t> Exchange::order() const {
   for (std::uint32_t n = 0; n < steps(); ++n) {
     const bool received = partner_[n] != kNone && step(n).kind != StepKind::send;
     events[n] = received ? partner_[n] : n;
-    waits[events[n]] += schedules_[rank_[n]].waits[index_of(n)] + (follows_send_[n] ? 1 : 0);
+    waits[events[n]] +=
+        schedules_[rank_[n]].waits[index_of(n)] + (follows_send_[n] ? 1 : 0) + awaited_[n];
   }
   std::vector<std::uint32_t> ready;
   for (std::uint32_t n = 0; n < steps(); ++n) {

@@ -1,4 +1,5 @@
-// The messages of all ranks, each send paired with its receive.
+// What passes between ranks: each send paired with its receive, each wait with the arrivals that it
+// is for.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,8 @@ class Exchange {
  public:
   static constexpr std::uint32_t kNone = UINT32_MAX;
 
-  /// Throws a Fault when a send and its receive do not fit each other.
+  /// Throws a Fault when a send and its receive do not fit each other, when somebody waits for an
+  /// arrival that never comes, or when the ranks of a node arrive unequally often.
   Exchange(std::span<const Problem> problems, std::span<const Schedule> schedules);
 
   std::uint32_t steps() const { return begin_.back(); }
@@ -39,7 +41,13 @@ class Exchange {
     for (auto e = schedule.successor_begin[i]; e < schedule.successor_begin[i + 1]; ++e) {
       visit(begin_[rank] + schedule.successors[e]);
     }
+    if (schedule.steps[i].kind != StepKind::arrive) return;
+    const auto place = arrival_place_[number];
+    for (auto e = awaits_begin_[place]; e < awaits_begin_[place + 1]; ++e) visit(awaits_[e]);
   }
+
+  /// The number of a rank's arrival; `mark` counts from 1.
+  std::uint32_t arrival(int rank, std::uint32_t mark) const { return arrivals_[rank][mark - 1]; }
 
   /// An order of all events that waits, the order of messages and rendezvous allow. An event is a
   /// step or, under the number of the send, a send and its receive. Throws a Fault if there is
@@ -54,6 +62,10 @@ class Exchange {
   };
 
   Queues collect(bool sends) const;
+  void collect_arrivals();
+  /// Calls visit(number of the await, number of the arrival) for each pair.
+  template <typename Visit>
+  void for_each_await(Visit visit) const;
   void pair(int from, int to, std::span<const std::uint32_t> sends,
             std::span<const std::uint32_t> receives);
 
@@ -62,8 +74,13 @@ class Exchange {
   std::vector<std::uint32_t> begin_;  // the number of each rank's first step, and one past all
   std::vector<int> rank_;
   std::vector<std::uint32_t> partner_;
-  std::vector<std::uint32_t> next_send_;  // from the same rank to the same peer
-  std::vector<bool> follows_send_;        // another from the same rank to the same peer
+  std::vector<std::uint32_t> next_send_;              // from the same rank to the same peer
+  std::vector<bool> follows_send_;                    // another from the same rank to the same peer
+  std::vector<std::vector<std::uint32_t>> arrivals_;  // by rank, in order
+  std::vector<std::uint32_t> arrival_place_;          // of an arrival in awaits_begin_
+  std::vector<std::uint32_t> awaits_begin_;
+  std::vector<std::uint32_t> awaits_;   // numbers, by arrival
+  std::vector<std::uint32_t> awaited_;  // by number: arrivals that an await waits for
 };
 
 }  // namespace mccl::schedule

@@ -11,8 +11,15 @@
 
 namespace mccl::schedule {
 
-constexpr bool reads_memory(StepKind kind) { return kind != StepKind::recv; }
-constexpr bool writes_memory(StepKind kind) { return kind != StepKind::send; }
+/// Of input, output and scratch; windows have rules of their own.
+constexpr bool reads_memory(StepKind kind) {
+  return kind != StepKind::recv && kind != StepKind::arrive && kind != StepKind::await &&
+         kind != StepKind::read;
+}
+constexpr bool writes_memory(StepKind kind) {
+  return kind != StepKind::send && kind != StepKind::arrive && kind != StepKind::await &&
+         kind != StepKind::publish;
+}
 
 /// Adds to `waits` an (earlier, later) pair for each hazard that others do not imply. The memory is
 /// divided where any region begins or ends; each interval remembers who wrote it last and who has

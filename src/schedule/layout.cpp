@@ -90,6 +90,10 @@ void check(const Problem& p) {
   }
   if (p.chunk == 0) throw InvalidArgument("schedule: a chunk must hold at least one element");
   const auto size = static_cast<std::size_t>(p.size);
+  if (!p.nodes.empty() && p.nodes.size() != size) {
+    throw InvalidArgument(
+        fmt::format("schedule: a group of {} needs as many nodes, not {}", size, p.nodes.size()));
+  }
   if (has_counts(p.collective) && p.counts.size() != size) {
     throw InvalidArgument(
         fmt::format("schedule: a group of {} needs as many counts, not {}", size, p.counts.size()));

@@ -5,6 +5,7 @@
 #include "mccl/error.h"
 #include "schedule/algorithms.h"
 #include "schedule/layout.h"
+#include "schedule/nodes.h"
 
 namespace mccl::schedule {
 namespace {
@@ -34,6 +35,12 @@ std::string_view name_of(Algorithm algorithm) {
       return "pairwise";
     case Algorithm::dissemination:
       return "dissemination";
+    case Algorithm::one_shot:
+      return "one_shot";
+    case Algorithm::two_shot:
+      return "two_shot";
+    case Algorithm::hierarchical:
+      return "hierarchical";
   }
   return "unknown";
 }
@@ -62,6 +69,12 @@ bool can(Algorithm algorithm, const Problem& p) {
       return one_of(c, all_reduce, reduce_scatter, all_to_all);
     case Algorithm::dissemination:
       return c == barrier;
+    case Algorithm::one_shot:
+      return shares_window(p) && c != all_to_all;
+    case Algorithm::two_shot:
+      return shares_window(p) && one_of(c, all_reduce, reduce);
+    case Algorithm::hierarchical:
+      return can_hierarchical(p);
   }
   return false;
 }
@@ -91,6 +104,12 @@ Schedule build(Algorithm algorithm, const Problem& p) {
       return build_pairwise(p);
     case Algorithm::dissemination:
       return build_dissemination(p);
+    case Algorithm::one_shot:
+      return build_one_shot(p);
+    case Algorithm::two_shot:
+      return build_two_shot(p);
+    case Algorithm::hierarchical:
+      return build_hierarchical(p);
   }
   return {};
 }

@@ -5,6 +5,13 @@
 // regions conflict with its own (read after write, write after read, write after write), which
 // ScheduleBuilder::finish() works out. Messages from one rank to another keep their order: the k-th
 // send to a peer is the peer's k-th receive from this rank.
+//
+// The ranks of a node also have a window: memory of each rank that all of them can read. A rank
+// publishes into its own; one publication serves many readers. In place of messages there are
+// arrivals: each rank counts its own, everyone can wait for a peer's count, and a count says that
+// what the rank published before it may be read, and that what the rank read before it has been
+// read. Steps that concern the window run one after another. All ranks of a node arrive equally
+// often in a call, and at least once.
 #pragma once
 
 #include <cstddef>
@@ -32,17 +39,33 @@ enum class StepKind : std::uint8_t {
   recv_reduce,  ///< dst = src op what comes from peer, the lower rank's operand first, so that two
                 ///< ranks that exchange operands compute the same bits (src may equal dst)
   copy,         ///< dst = src
-  fold,  ///< dst = op over `operands` regions of dst.count elements that lie one after another
-         ///< from src.offset on, in that order (src.count == operands * dst.count)
+  fold,       ///< dst = op over `operands` regions of dst.count elements that lie one after another
+              ///< from src.offset on, in that order (src.count == operands * dst.count)
+  publish,    ///< this rank's window, from `window` on, = src
+  arrive,     ///< this rank's next arrival
+  await,      ///< until `peer` (kAllPeers: every other rank of the node) has arrived `mark` times
+  read,       ///< dst = what `peer` published from `window` on
+  read_fold,  ///< dst = op over the ranks of the node in rank order: src of this rank, and what the
+              ///< others published from `window` on (src may equal dst)
 };
+
+/// Whether a step concerns the window.
+constexpr bool is_window(StepKind kind) { return kind >= StepKind::publish; }
+constexpr bool is_message(StepKind kind) {
+  return kind == StepKind::send || kind == StepKind::recv || kind == StepKind::recv_reduce;
+}
+
+inline constexpr std::int32_t kAllPeers = -1;
 
 struct Step {
   StepKind kind = StepKind::copy;
   /// dst now holds the whole reduction: the executor divides it here for an average. A fold that
   /// completes does both at once.
   bool completes = false;
-  std::int32_t peer = -1;
+  std::int32_t peer = kAllPeers;
   std::uint32_t operands = 0;
+  std::uint32_t mark = 0;
+  std::size_t window = 0;
   Region src;
   Region dst;
 };
@@ -67,6 +90,10 @@ struct Problem {
   bool in_place = false;
   /// Largest message, in elements (at least 1): transfers are cut into pieces of at most this many.
   std::size_t chunk = 1;
+  /// The node of each rank; empty when no two ranks share one.
+  std::vector<int> nodes = {};
+  /// Elements that a rank can have published at a time; 0 when there is no window.
+  std::size_t window = 0;
 
   friend bool operator==(const Problem&, const Problem&) = default;
 };
@@ -74,6 +101,10 @@ struct Problem {
 struct Schedule {
   std::vector<Step> steps;
   std::size_t scratch_count = 0;  ///< Elements of scratch memory needed.
+  std::size_t window_count = 0;   ///< Elements of window needed; equal on all ranks of a node.
+  std::uint32_t arrivals = 0;     ///< Equal on all ranks of a node; 0 when it needs no window.
+  /// Every step waits for the one before it, and only for that; there are no messages.
+  bool in_order = false;
 
   /// Step i may start when waits[i] earlier steps have ended; they are those that list i among
   /// their successors: successors[successor_begin[i] .. successor_begin[i + 1]).
@@ -91,8 +122,11 @@ enum class Algorithm : std::uint8_t {
   chain,          ///< a tree of one branch, pipelined
   pairwise,       ///< size - 1 exchanges, a different partner each
   dissemination,  ///< barrier
+  one_shot,       ///< through the window: everyone reads all that it needs
+  two_shot,       ///< through the window: everyone reduces a part and reads the others' results
+  hierarchical,   ///< reduce inside the nodes, exchange between them, share inside
 };
-inline constexpr int kAlgorithmCount = 8;
+inline constexpr int kAlgorithmCount = 11;
 
 std::string_view name_of(Algorithm algorithm);
 

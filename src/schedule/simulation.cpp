@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "schedule/fault.h"
+#include "schedule/nodes.h"
 
 namespace mccl::schedule {
 
@@ -13,7 +14,8 @@ Simulation::Simulation(std::span<const Problem> problems, std::span<const Schedu
     : problems_(problems),
       schedules_(schedules),
       exchange_(exchange),
-      expressions_(static_cast<int>(problems.size())) {
+      expressions_(static_cast<int>(problems.size())),
+      windows_(problems, schedules) {
   for (std::size_t r = 0; r < problems.size(); ++r) prepare_memory(r);
 }
 
@@ -38,7 +40,10 @@ void Simulation::run(std::span<const std::uint32_t> order) {
 }
 
 void Simulation::run_event(std::uint32_t event) {
-  switch (exchange_.step(event).kind) {
+  const Step& step = exchange_.step(event);
+  const int rank = exchange_.rank_of(event);
+  if (is_window(step.kind)) windows_.begin_step(rank, exchange_.index_of(event));
+  switch (step.kind) {
     case StepKind::send:
       read(event, exchange_.step(event).src, incoming_);
       return deliver(exchange_.partner(event));
@@ -46,6 +51,16 @@ void Simulation::run_event(std::uint32_t event) {
       return copy(event);
     case StepKind::fold:
       return fold(event);
+    case StepKind::publish:
+      return publish(event);
+    case StepKind::arrive:
+      return windows_.arrive(rank);
+    case StepKind::await:
+      return windows_.await(rank, step);
+    case StepKind::read:
+      return read_window(event);
+    case StepKind::read_fold:
+      return read_fold(event);
     case StepKind::recv:
     case StepKind::recv_reduce:
       break;  // happens with its send
@@ -83,25 +98,62 @@ void Simulation::fold(std::uint32_t number) {
   const std::size_t length = step.dst.count;
   for (std::uint32_t operand = 0; operand < step.operands; ++operand) {
     read(number, {step.src.space, step.src.offset + operand * length, length}, incoming_);
-    if (operand == 0) {
-      result_ = incoming_;
-      for (Memory::Run& run : result_) {
-        run.value.expression = expressions_.begin_fold(run.value.expression);
-      }
-      continue;
-    }
-    local_.clear();
-    zip(result_, incoming_, [&](std::size_t count, const Value& sum, const Value& next) {
-      require_addable(number, sum, next);
-      const auto more = expressions_.add_to_fold(sum.expression, next.expression);
-      local_.push_back({count, {more, false, sum.element}});
-    });
-    std::swap(result_, local_);
+    operand == 0 ? begin_fold() : add_operand(number);
   }
+  end_fold(number);
+}
+
+/// Begins with what is in incoming_.
+void Simulation::begin_fold() {
+  result_ = incoming_;
+  for (Memory::Run& run : result_) {
+    run.value.expression = expressions_.begin_fold(run.value.expression);
+  }
+}
+
+void Simulation::add_operand(std::uint32_t number) {
+  local_.clear();
+  zip(result_, incoming_, [&](std::size_t count, const Value& sum, const Value& next) {
+    require_addable(number, sum, next);
+    const auto more = expressions_.add_to_fold(sum.expression, next.expression);
+    local_.push_back({count, {more, false, sum.element}});
+  });
+  std::swap(result_, local_);
+}
+
+void Simulation::end_fold(std::uint32_t number) {
+  const Step& step = exchange_.step(number);
   for (Memory::Run& run : result_) {
     if (step.completes) run.value = completed(number, run.value);
   }
   write(number, step.dst, result_);
+}
+
+void Simulation::publish(std::uint32_t number) {
+  const Step& step = exchange_.step(number);
+  read(number, step.src, incoming_);
+  windows_.publish(exchange_.rank_of(number), step.window, incoming_);
+}
+
+void Simulation::read_window(std::uint32_t number) {
+  const Step& step = exchange_.step(number);
+  windows_.read(exchange_.rank_of(number), step.peer, step.window, step.dst.count, incoming_);
+  write(number, step.dst, incoming_);
+}
+
+void Simulation::read_fold(std::uint32_t number) {
+  const Step& step = exchange_.step(number);
+  const int rank = exchange_.rank_of(number);
+  bool first = true;
+  for (const int member : node_members(problems_[rank], rank)) {
+    if (member == rank) {
+      read(number, step.src, incoming_);
+    } else {
+      windows_.read(rank, member, step.window, step.dst.count, incoming_);
+    }
+    std::exchange(first, false) ? begin_fold() : add_operand(number);
+  }
+  end_fold(number);
 }
 
 void Simulation::require_addable(std::uint32_t number, const Value& a, const Value& b) const {

@@ -13,21 +13,10 @@
 #include "schedule/layout.h"
 #include "schedule/schedule.h"
 #include "schedule/segments.h"
+#include "schedule/value.h"
+#include "schedule/window_proof.h"
 
 namespace mccl::schedule {
-
-/// What a stretch of memory holds: its n-th element is made of the contributing ranks' elements
-/// `element` + n.
-struct Value {
-  Expressions::Id expression = Expressions::kNothing;
-  bool completed = false;
-  std::size_t element = 0;
-
-  Value advanced(std::size_t n) const { return {expression, completed, element + n}; }
-};
-
-using Memory = SegmentMap<Value>;
-using Runs = std::vector<Memory::Run>;
 
 /// Calls visit(count, value of a, value of b) for the stretches on which both are one run.
 template <typename Visit>
@@ -62,6 +51,12 @@ class Simulation {
   void deliver(std::uint32_t receive);
   void copy(std::uint32_t number);
   void fold(std::uint32_t number);
+  void begin_fold();
+  void add_operand(std::uint32_t number);
+  void end_fold(std::uint32_t number);
+  void publish(std::uint32_t number);
+  void read_window(std::uint32_t number);
+  void read_fold(std::uint32_t number);
   void require_addable(std::uint32_t number, const Value& a, const Value& b) const;
   Value completed(std::uint32_t number, Value value) const;
   void read(std::uint32_t number, const Region& region, Runs& runs) const;
@@ -73,6 +68,7 @@ class Simulation {
   Expressions expressions_;
   std::vector<Layout> layouts_;
   std::vector<Memory> memories_;
+  WindowProof windows_;
   Runs incoming_;  // room for one event's runs
   Runs local_;
   Runs result_;

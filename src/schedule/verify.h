@@ -12,8 +12,10 @@ namespace mccl::schedule {
 /// otherwise the first fault found, in words with rank and step. Proves that
 /// - the k-th send to a peer and its k-th receive have the same size;
 /// - no ranks can deadlock, even if a send ends only with its receive: the graph of all steps, with
-///   their waits, the order of messages per pair and direction, and the pairing of send and
-///   receive, has no cycle;
+///   their waits, the order of messages per pair and direction, the pairing of send and receive,
+///   and the waits for arrivals, has no cycle;
+/// - what is read from a window was published before, and stays until it has been read; the ranks
+///   of a node arrive equally often;
 /// - every step's waits cover its hazards (recomputed, not trusted); regions lie inside their
 /// memories;
 /// - the outputs are right: each reduced element holds every rank's contribution exactly once, was

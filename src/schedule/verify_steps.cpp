@@ -8,6 +8,7 @@
 #include "schedule/fault.h"
 #include "schedule/hazards.h"
 #include "schedule/layout.h"
+#include "schedule/nodes.h"
 #include "schedule/segments.h"
 
 namespace mccl::schedule {
@@ -33,6 +34,19 @@ std::string describe(const Step& step) {
     case StepKind::fold:
       return fmt::format("{} = fold of {} in {}", describe(step.dst), step.operands,
                          describe(step.src));
+    case StepKind::publish:
+      return fmt::format("publish {} at {}", describe(step.src), step.window);
+    case StepKind::arrive:
+      return "arrive";
+    case StepKind::await:
+      return fmt::format("wait for arrival {} of {}", step.mark,
+                         step.peer == kAllPeers ? "all" : fmt::format("rank {}", step.peer));
+    case StepKind::read:
+      return fmt::format("{} = what rank {} published at {}", describe(step.dst), step.peer,
+                         step.window);
+    case StepKind::read_fold:
+      return fmt::format("{} = fold of {} and what the node published at {}", describe(step.dst),
+                         describe(step.src), step.window);
   }
   return "unknown";
 }
@@ -52,7 +66,11 @@ class StepChecker {
   void run() {
     check_links();
     for (std::size_t i = 0; i < s_.steps.size(); ++i) check_step(i);
-    check_hazards();
+    if (s_.in_order) {
+      check_chain();
+    } else {
+      check_hazards();
+    }
   }
 
  private:
@@ -103,10 +121,41 @@ class StepChecker {
     }
   }
 
-  void check_step(std::size_t i) const {
+  /// Steps one after another cover every hazard.
+  void check_chain() const {
+    for (std::size_t i = 1; i < s_.steps.size(); ++i) {
+      require(predecessor_begin_[i + 1] - predecessor_begin_[i] == 1 &&
+                  predecessors_[predecessor_begin_[i]] == i - 1,
+              i, "does not wait for the step before it");
+    }
+  }
+
+  void check_window_step(std::size_t i) const {
     const Step& step = s_.steps[i];
-    const bool is_message = step.kind != StepKind::copy && step.kind != StepKind::fold;
-    if (is_message) {
+    const std::vector<int> node = node_members(p_, p_.rank);
+    const bool names_peer =
+        step.kind == StepKind::read || (step.kind == StepKind::await && step.peer != kAllPeers);
+    require(!names_peer ||
+                (step.peer != p_.rank && std::count(node.begin(), node.end(), step.peer) == 1),
+            i, "the peer is no other rank of the node");
+    const std::size_t count = step.kind == StepKind::publish ? step.src.count : step.dst.count;
+    require(s_.window_count <= p_.window && step.window <= s_.window_count &&
+                count <= s_.window_count - step.window,
+            i, "lies outside of the window");
+    if (i > last_window_ && last_window_ != kNone) {
+      require(
+          waits_indirectly(static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(last_window_)),
+          i, "does not wait for the window step before it");
+    }
+  }
+
+  void check_step(std::size_t i) {
+    const Step& step = s_.steps[i];
+    if (is_window(step.kind)) {
+      check_window_step(i);
+      last_window_ = i;
+    }
+    if (is_message(step.kind)) {
       const std::size_t count = step.kind == StepKind::send ? step.src.count : step.dst.count;
       const bool may_be_empty =
           p_.collective == Collective::barrier || p_.collective == Collective::all_to_all;
@@ -124,7 +173,7 @@ class StepChecker {
     if (step.completes) {
       require(is_reduction(p_.collective), i, "completes a reduction where there is none");
       require(step.kind == StepKind::recv_reduce || step.kind == StepKind::fold ||
-                  (step.kind == StepKind::copy && p_.size == 1),
+                  step.kind == StepKind::read_fold || (step.kind == StepKind::copy && p_.size == 1),
               i, "a step of this kind completes nothing");
     }
   }
@@ -145,15 +194,15 @@ class StepChecker {
   }
 
   void check_shape(std::size_t i, const Step& step) const {
-    if (step.kind == StepKind::send || step.kind == StepKind::recv) return;
+    if (!reads_memory(step.kind) || !writes_memory(step.kind)) return;
     const std::size_t operands = step.kind == StepKind::fold ? step.operands : 1;
     require(operands > 0 && step.src.count == operands * step.dst.count, i,
             "source and destination do not fit each other");
     const std::size_t src = layout_.address(step.src);
     const std::size_t dst = layout_.address(step.dst);
     const bool apart = src + step.src.count <= dst || dst + step.dst.count <= src;
-    require(apart || (step.kind == StepKind::recv_reduce && src == dst), i,
-            "source and destination overlap");
+    const bool may_be_same = step.kind == StepKind::recv_reduce || step.kind == StepKind::read_fold;
+    require(apart || (may_be_same && src == dst), i, "source and destination overlap");
   }
 
   void check_hazards() {
@@ -223,6 +272,8 @@ class StepChecker {
   const Layout layout_;
   std::vector<std::uint32_t> predecessor_begin_;
   std::vector<std::uint32_t> predecessors_;
+  static constexpr std::size_t kNone = SIZE_MAX;
+  std::size_t last_window_ = kNone;   // the latest window step that was checked
   std::vector<std::uint32_t> marks_;  // marks_[j] == i: step i waits for step j
 };
 

@@ -14,9 +14,31 @@
 namespace mccl::schedule {
 
 inline constexpr Algorithm kAlgorithms[] = {
-    Algorithm::direct,        Algorithm::ring,  Algorithm::ring_both, Algorithm::recursive_doubling,
-    Algorithm::binomial_tree, Algorithm::chain, Algorithm::pairwise,  Algorithm::dissemination,
+    Algorithm::direct,        Algorithm::ring,
+    Algorithm::ring_both,     Algorithm::recursive_doubling,
+    Algorithm::binomial_tree, Algorithm::chain,
+    Algorithm::pairwise,      Algorithm::dissemination,
+    Algorithm::one_shot,      Algorithm::two_shot,
+    Algorithm::hierarchical,
 };
+
+/// How ranks lie on nodes.
+enum class Placement { apart, one_node, pairs, uneven, interleaved };
+inline constexpr Placement kPlacements[] = {Placement::apart, Placement::one_node, Placement::pairs,
+                                            Placement::uneven, Placement::interleaved};
+
+inline std::vector<int> nodes_of(Placement placement, int size) {
+  std::vector<int> nodes;
+  for (int r = 0; r < size && placement != Placement::apart; ++r) {
+    nodes.push_back(placement == Placement::one_node      ? 0
+                    : placement == Placement::pairs       ? r / 2
+                    : placement == Placement::interleaved ? r % 3
+                                                          : (r < 3   ? 0
+                                                             : r < 4 ? 1
+                                                                     : r / 4 + 1));
+  }
+  return nodes;
+}
 
 inline constexpr Collective kCollectives[] = {
     Collective::all_reduce,     Collective::broadcast,  Collective::reduce,
@@ -44,7 +66,18 @@ struct Case {
   std::size_t chunk = 1;
   bool in_place = false;
   bool mixed = false;  ///< Only odd ranks are in place.
+  Placement placement = Placement::apart;
+  std::size_t window = 0;
 };
+
+/// Algorithms that need no window do not look at where ranks lie.
+inline std::vector<Placement> placements(Algorithm algorithm) {
+  if (algorithm == Algorithm::one_shot || algorithm == Algorithm::two_shot) {
+    return {Placement::one_node};
+  }
+  if (algorithm != Algorithm::hierarchical) return {Placement::apart};
+  return {Placement::pairs, Placement::uneven, Placement::interleaved};
+}
 
 /// What rank `from` sends to rank `to` in an all_to_all of about `count` elements each.
 inline std::size_t exchange_count(std::size_t count, bool uneven, int from, int to) {
@@ -62,6 +95,8 @@ inline Problem problem_of(const Case& c, int rank) {
   p.count = c.count;
   p.counts = c.counts;
   p.chunk = c.chunk;
+  p.nodes = nodes_of(c.placement, c.size);
+  p.window = c.window;
   p.in_place = c.mixed ? rank % 2 == 1 : c.in_place;
   if (c.collective == Collective::all_to_all) {
     const bool uneven = c.mixed;
@@ -88,12 +123,14 @@ inline std::vector<Schedule> build_all(Algorithm algorithm, const std::vector<Pr
 }
 
 inline std::string describe(Algorithm algorithm, const Case& c) {
-  return fmt::format("{} for collective {}, size {}, root {}, count {}, counts {}, chunk {}{}",
-                     name_of(algorithm), static_cast<int>(c.collective), c.size, c.root, c.count,
-                     fmt::join(c.counts, " "), c.chunk,
-                     c.mixed      ? ", mixed"
-                     : c.in_place ? ", in place"
-                                  : "");
+  return fmt::format(
+      "{} for collective {}, size {}, root {}, count {}, counts {}, chunk {}, "
+      "placement {}, window {}{}",
+      name_of(algorithm), static_cast<int>(c.collective), c.size, c.root, c.count,
+      fmt::join(c.counts, " "), c.chunk, static_cast<int>(c.placement), c.window,
+      c.mixed      ? ", mixed"
+      : c.in_place ? ", in place"
+                   : "");
 }
 
 /// Parts of about `count`: 0 even, 1 uneven with zeros, 2 all with the last rank.

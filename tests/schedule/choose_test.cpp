@@ -146,6 +146,30 @@ TEST(Choose, ChoosesWhatCanBeProved) {
   }
 }
 
+/// Fault 28 of the earlier system: a reduce-scatter in which one rank receives everything.
+TEST(Choose, Fault28ALargeReduceScatterLoadsAllRanksAlike) {
+  for (const int size : {2, 3, 4, 8, 16}) {
+    const std::size_t part = 4 * kMiB;
+    Case c{
+        .collective = Collective::reduce_scatter, .size = size, .counts = parts_of(size, part, 0)};
+    const Choice choice = choose(problem_of(c, 0), 4, {});
+    c.chunk = choice.chunk;
+    for (int rank = 0; rank < size; ++rank) {
+      std::size_t sent = 0;
+      std::size_t received = 0;
+      for (const Step& step : build(choice.algorithm, problem_of(c, rank)).steps) {
+        if (step.kind == StepKind::send) sent += step.src.count;
+        if (step.kind == StepKind::recv || step.kind == StepKind::recv_reduce) {
+          received += step.dst.count;
+        }
+      }
+      const std::size_t others = static_cast<std::size_t>(size) - 1;
+      EXPECT_EQ(sent, others * part) << describe(choice.algorithm, c) << ", rank " << rank;
+      EXPECT_EQ(received, others * part) << describe(choice.algorithm, c) << ", rank " << rank;
+    }
+  }
+}
+
 TEST(Cost, GrowsWithTheDataAndTheLatency) {
   for (const Collective collective : kCollectives) {
     if (collective == Collective::barrier || collective == Collective::all_to_all) continue;

@@ -60,6 +60,8 @@ class Replay {
     std::vector<std::deque<std::vector<double>>> arrived;  // by sender
     std::vector<std::deque<std::size_t>> sends;            // by peer, in order
     std::vector<std::deque<std::size_t>> receives;
+    std::vector<double> window;
+    std::size_t arrivals = 0;
   };
 
   static std::size_t sum(const std::vector<std::size_t>& counts) {
@@ -75,6 +77,7 @@ class Replay {
     rank.in_memory.assign(most, -1e9);
     rank.out_memory.assign(most, -2e9);
     rank.scratch.assign(schedules_[r].scratch_count, -3e9);
+    rank.window.assign(schedules_[r].window_count, -4e9);
     rank.input = rank.in_memory.data();
     rank.output = rank.out_memory.data();
     const bool at_root = p.rank == p.root;
@@ -119,9 +122,23 @@ class Replay {
   bool may_run(std::size_t r, std::size_t i) const {
     const Rank& rank = ranks_[r];
     const Step& step = schedules_[r].steps[i];
-    if (step.kind == StepKind::copy || step.kind == StepKind::fold) return true;
+    if (step.kind == StepKind::await) {
+      const auto arrived = [&](std::size_t peer) {
+        return !neighbours(r, peer) || ranks_[peer].arrivals >= step.mark;
+      };
+      if (step.peer != kAllPeers) return arrived(static_cast<std::size_t>(step.peer));
+      for (std::size_t peer = 0; peer < ranks_.size(); ++peer) {
+        if (peer != r && !arrived(peer)) return false;
+      }
+      return true;
+    }
+    if (!is_message(step.kind)) return true;
     if (step.kind == StepKind::send) return rank.sends[step.peer].front() == i;
     return rank.receives[step.peer].front() == i && !rank.arrived[step.peer].empty();
+  }
+
+  bool neighbours(std::size_t a, std::size_t b) const {
+    return !problems_[a].nodes.empty() && problems_[a].nodes[a] == problems_[a].nodes[b];
   }
 
   double* at(Rank& rank, const Region& region) {
@@ -157,6 +174,29 @@ class Replay {
         for (std::size_t k = 0; k < step.dst.count; ++k) {
           double all = src[k];
           for (std::size_t o = 1; o < step.operands; ++o) all += src[o * step.dst.count + k];
+          dst[k] = all;
+        }
+        break;
+      case StepKind::publish:
+        for (std::size_t k = 0; k < step.src.count; ++k) rank.window[step.window + k] = src[k];
+        break;
+      case StepKind::arrive:
+        ++rank.arrivals;
+        break;
+      case StepKind::await:
+        break;
+      case StepKind::read:
+        for (std::size_t k = 0; k < step.dst.count; ++k) {
+          dst[k] = ranks_[step.peer].window[step.window + k];
+        }
+        break;
+      case StepKind::read_fold:
+        for (std::size_t k = 0; k < step.dst.count; ++k) {
+          double all = 0;
+          for (std::size_t peer = 0; peer < ranks_.size(); ++peer) {
+            if (peer == r) all += src[k];
+            if (peer != r && neighbours(r, peer)) all += ranks_[peer].window[step.window + k];
+          }
           dst[k] = all;
         }
         break;

@@ -123,8 +123,12 @@ TEST(Replay, GivesTheRightNumbersInAnyOrder) {
           c.chunk = variant < 3 ? 4 : 100;
           c.in_place = variant % 2 == 1;
           c.mixed = variant == 4;
-          if (can(algorithm, problem_of(c, 0))) replay(algorithm, c, seed++);
-          ASSERT_FALSE(HasFatalFailure());
+          c.window = variant % 3 == 0 ? 20 : 200;
+          for (const Placement placement : placements(algorithm)) {
+            c.placement = placement;
+            if (can(algorithm, problem_of(c, 0))) replay(algorithm, c, seed++);
+            ASSERT_FALSE(HasFatalFailure());
+          }
         }
       }
     }
@@ -137,6 +141,8 @@ TEST(Replay, GivesTheSameBitsOnEveryRank) {
     for (const Algorithm algorithm : kAlgorithms) {
       Case c{.collective = Collective::all_reduce, .size = size, .count = 97, .chunk = 5};
       c.mixed = true;
+      c.window = 30;
+      c.placement = placements(algorithm).back();
       if (!can(algorithm, problem_of(c, 0))) continue;
       const std::vector<Problem> problems = problems_of(c);
       const std::vector<Schedule> schedules = build_all(algorithm, problems);

@@ -1,0 +1,237 @@
+// For groups that span several nodes: what can be done inside a node is done there, through its
+// window, so that as little as possible travels between nodes.
+//
+// An all_reduce goes in three phases: the ranks of a node reduce a part each, the ranks that hold
+// the same part of different nodes (a rail) reduce it among themselves, and every rank reads the
+// parts of its neighbours. There are as many rails as the smallest node has ranks. Large buffers go
+// in segments, the phases of several at once: while one is between the nodes, the next is reduced.
+// A broadcast goes from the root to one rank of every other node, and inside all nodes from there.
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "schedule/algorithms.h"
+#include "schedule/builder.h"
+#include "schedule/nodes.h"
+
+namespace mccl::schedule {
+namespace {
+
+/// Segments that are between nodes while the next ones are reduced.
+constexpr std::size_t kSegmentsInFlight = 2;
+/// A segment is this many chunks for each rail, so that rings inside of it are pipelined.
+constexpr std::size_t kChunksPerSegment = 4;
+/// Below this many elements of a part, latency counts and not bandwidth.
+constexpr std::size_t kSmallPart = 8192;
+
+class Hierarchical {
+ public:
+  explicit Hierarchical(const Problem& problem)
+      : p_(problem), builder_(problem), nodes_(all_nodes(problem)) {
+    for (std::size_t n = 0; n < nodes_.size(); ++n) {
+      rails_ = std::min(n == 0 ? nodes_[n].size() : rails_, nodes_[n].size());
+      const auto found = std::find(nodes_[n].begin(), nodes_[n].end(), p_.rank);
+      if (found == nodes_[n].end()) continue;
+      node_ = n;
+      local_ = static_cast<std::size_t>(found - nodes_[n].begin());
+    }
+  }
+
+  Schedule all_reduce() {
+    const std::size_t longest = std::max<std::size_t>(1, p_.chunk * kChunksPerSegment * rails_);
+    const std::size_t segments = std::max<std::size_t>(1, divide_up(p_.count, longest));
+    lay_slots(rails_);
+    for (std::size_t s = 0; s < segments + kSegmentsInFlight; ++s) {
+      if (s < segments) {
+        const Span segment = nth(Span{0, p_.count}, s, longest);
+        reduce_inside(segment);
+        if (local_ < rails_) exchange_between(rail(segment, local_));
+      }
+      if (s >= kSegmentsInFlight) {
+        share_inside(nth(Span{0, p_.count}, s - kSegmentsInFlight, longest));
+      }
+    }
+    return builder_.finish();
+  }
+
+  Schedule broadcast() {
+    lay_slots(1);
+    const std::vector<int> heads = heads_of_nodes();
+    if (heads[node_] == p_.rank) {
+      Problem between = like(heads.size(), node_, p_.count);
+      between.collective = Collective::broadcast;
+      between.root = static_cast<int>(node_of(p_.root));
+      embed(between, p_.count <= kSmallPart ? Algorithm::binomial_tree : Algorithm::chain, heads,
+            {0, p_.count});
+    }
+    spread_inside(heads[node_], {0, p_.count});
+    return builder_.finish();
+  }
+
+ private:
+  bool alone() const { return nodes_[node_].size() == 1; }
+
+  std::size_t node_of(int rank) const {
+    for (std::size_t n = 0; n < nodes_.size(); ++n) {
+      if (std::count(nodes_[n].begin(), nodes_[n].end(), rank) != 0) return n;
+    }
+    return 0;
+  }
+
+  /// The root of a broadcast for its own node, the first rank for the others.
+  std::vector<int> heads_of_nodes() const {
+    std::vector<int> heads;
+    for (const std::vector<int>& node : nodes_) heads.push_back(node[0]);
+    heads[node_of(p_.root)] = p_.root;
+    return heads;
+  }
+
+  void lay_slots(std::size_t parts) {
+    piece_ = std::max<std::size_t>(1, std::min(p_.chunk, p_.window / parts));
+    if (!alone()) builder_.use_window(piece_ * parts);
+  }
+
+  Span rail(Span segment, std::size_t index) const {
+    return Divider(p_.chunk).part(segment, rails_, index);
+  }
+  std::size_t rounds(Span segment) const {
+    return std::max<std::size_t>(1, divide_up(rail(segment, 0).count, piece_));
+  }
+  Span piece_of_rail(Span segment, std::size_t index, std::size_t round) const {
+    return nth(rail(segment, index), round, piece_);
+  }
+
+  /// One round through the window: everyone is done with the round before, publishes, waits, reads.
+  template <typename Publish, typename Read>
+  void round(Publish publish, Read read) {
+    if (last_mark_ > 0) builder_.await(kAllPeers, last_mark_);
+    publish();
+    builder_.await(kAllPeers, builder_.arrive());
+    read();
+    last_mark_ = builder_.arrive();
+  }
+
+  void reduce_inside(Span segment) {
+    if (alone()) {
+      builder_.copy_pieces(input(rail(segment, 0)), output(rail(segment, 0)));
+      return;
+    }
+    for (std::size_t i = 0; i < rounds(segment); ++i) {
+      round(
+          [&] {
+            for (std::size_t other = 0; other < rails_; ++other) {
+              if (other == local_) continue;
+              builder_.publish(input(piece_of_rail(segment, other, i)), other * piece_);
+            }
+          },
+          [&] {
+            if (local_ >= rails_) return;
+            const Span own = piece_of_rail(segment, local_, i);
+            builder_.read_fold(input(own), local_ * piece_, output(own), false);
+          });
+    }
+  }
+
+  void share_inside(Span segment) {
+    if (alone()) return;
+    for (std::size_t i = 0; i < rounds(segment); ++i) {
+      round(
+          [&] {
+            if (local_ >= rails_) return;
+            builder_.publish(output(piece_of_rail(segment, local_, i)), local_ * piece_);
+          },
+          [&] {
+            for (std::size_t other = 0; other < rails_; ++other) {
+              if (other == local_) continue;
+              builder_.read(nodes_[node_][other], other * piece_,
+                            output(piece_of_rail(segment, other, i)));
+            }
+          });
+    }
+  }
+
+  void spread_inside(int head, Span all) {
+    if (alone()) return;
+    for (std::size_t i = 0; i < std::max<std::size_t>(1, divide_up(all.count, piece_)); ++i) {
+      round(
+          [&] {
+            if (head == p_.rank) builder_.publish(output(nth(all, i, piece_)), 0);
+          },
+          [&] {
+            if (head != p_.rank) builder_.read(head, 0, output(nth(all, i, piece_)));
+          });
+    }
+  }
+
+  Problem like(std::size_t size, std::size_t rank, std::size_t count) const {
+    Problem between;
+    between.size = static_cast<int>(size);
+    between.rank = static_cast<int>(rank);
+    between.count = count;
+    between.chunk = p_.chunk;
+    between.in_place = true;
+    return between;
+  }
+
+  void exchange_between(Span part) {
+    if (part.count == 0) return;
+    std::vector<int> ranks;
+    for (const std::vector<int>& node : nodes_) ranks.push_back(node[local_]);
+    const Problem between = like(nodes_.size(), node_, part.count);
+    embed(between, part.count <= kSmallPart ? Algorithm::recursive_doubling : Algorithm::ring,
+          ranks, part);
+  }
+
+  /// Appends the schedule of a smaller group, whose output is `place` of this one's.
+  void embed(const Problem& problem, Algorithm algorithm, const std::vector<int>& ranks,
+             Span place) {
+    const Schedule inner = build(algorithm, problem);
+    Span& room = scratch_[embedded_++ % scratch_.size()];
+    if (room.count < inner.scratch_count) room = builder_.reserve_scratch(inner.scratch_count);
+    const auto moved = [&](Region region) {
+      region.offset += region.space == Space::scratch ? room.offset : place.offset;
+      if (region.space == Space::input) region.space = Space::output;  // it is in place
+      return region;
+    };
+    std::vector<std::uint32_t> numbers;
+    for (Step step : inner.steps) {
+      if (is_message(step.kind)) step.peer = ranks[static_cast<std::size_t>(step.peer)];
+      step.src = moved(step.src);
+      step.dst = moved(step.dst);
+      numbers.push_back(builder_.append(step));
+    }
+    for (std::size_t i = 0; i < inner.steps.size(); ++i) {
+      for (auto e = inner.successor_begin[i]; e < inner.successor_begin[i + 1]; ++e) {
+        builder_.after(numbers[i], numbers[inner.successors[e]]);
+      }
+    }
+  }
+
+  const Problem& p_;
+  ScheduleBuilder builder_;
+  const std::vector<std::vector<int>> nodes_;
+  std::size_t node_ = 0;   // this rank's
+  std::size_t local_ = 0;  // its place there
+  std::size_t rails_ = 1;
+  std::size_t piece_ = 1;
+  std::uint32_t last_mark_ = 0;
+  std::array<Span, kSegmentsInFlight + 1> scratch_{};  // of the segments, in turn
+  std::size_t embedded_ = 0;
+};
+
+}  // namespace
+
+bool can_hierarchical(const Problem& p) {
+  if (p.collective != Collective::all_reduce && p.collective != Collective::broadcast) return false;
+  if (p.nodes.empty() || p.window < 2 * static_cast<std::size_t>(p.size)) return false;
+  const std::size_t nodes = all_nodes(p).size();
+  return nodes > 1 && nodes < static_cast<std::size_t>(p.size);
+}
+
+Schedule build_hierarchical(const Problem& p) {
+  Hierarchical hierarchical(p);
+  return p.collective == Collective::all_reduce ? hierarchical.all_reduce()
+                                                : hierarchical.broadcast();
+}
+
+}  // namespace mccl::schedule

@@ -1,0 +1,230 @@
+// Through the window in one step: everyone publishes what others need of it and reads what it needs
+// of them.
+//
+// The window is a row of slots, one piece each. Where everyone publishes, pieces go in batches:
+// half of the slots is published and then read while the other half still holds the batch before.
+// When a rank has seen a peer's first arrival of a batch it knows that the peer has read the batch
+// before the last one, whose slots come next. Where data flow from or to a root there is no such
+// proof in passing: the ranks that read arrive once per piece, and whoever publishes waits for
+// that.
+#include <algorithm>
+
+#include "schedule/algorithms.h"
+#include "schedule/builder.h"
+#include "schedule/nodes.h"
+
+namespace mccl::schedule {
+namespace {
+
+class OneShot {
+ public:
+  explicit OneShot(const Problem& problem) : p_(problem), builder_(problem) {}
+
+  Schedule all_reduce() {
+    const Span all{0, p_.count};
+    lay_slots(1, p_.count, kHalves);
+    in_batches(
+        p_.count, [&](std::size_t i) { builder_.publish(input(piece(all, i)), slot(i)); },
+        [&](std::size_t i) {
+          builder_.read_fold(input(piece(all, i)), slot(i), output(piece(all, i)), true);
+        });
+    return builder_.finish();
+  }
+
+  Schedule reduce_scatter() {
+    const Parts parts(p_.counts);
+    const Span own = parts[p_.rank];
+    lay_slots(p_.size, parts.largest(), kHalves);
+    in_batches(
+        parts.largest(),
+        [&](std::size_t i) {
+          for_others([&](int r) { builder_.publish(input(piece(parts[r], i)), slot(i, r)); });
+        },
+        [&](std::size_t i) {
+          builder_.read_fold(input(piece(own, i)), slot(i, p_.rank),
+                             output(piece({0, own.count}, i)), true);
+        });
+    return builder_.finish();
+  }
+
+  Schedule all_gather() {
+    const Parts parts(p_.counts);
+    const Span own{0, p_.counts[p_.rank]};
+    lay_slots(1, parts.largest(), kHalves);
+    in_batches(
+        parts.largest(), [&](std::size_t i) { builder_.publish(input(piece(own, i)), slot(i)); },
+        [&](std::size_t i) {
+          builder_.copy(input(piece(own, i)), output(piece(parts[p_.rank], i)));
+          for_others([&](int r) { builder_.read(r, slot(i), output(piece(parts[r], i))); });
+        });
+    return builder_.finish();
+  }
+
+  Schedule broadcast() {
+    const Span all{0, p_.count};
+    lay_slots(1, p_.count, kRow);
+    from_root(
+        p_.count, [&](std::size_t i) { builder_.publish(output(piece(all, i)), slot(i)); },
+        [&](std::size_t i) { builder_.read(p_.root, slot(i), output(piece(all, i))); });
+    return builder_.finish();
+  }
+
+  Schedule scatter() {
+    const Parts parts(p_.counts);
+    const Span own{0, p_.counts[p_.rank]};
+    lay_slots(p_.size, parts.largest(), kRow);
+    from_root(
+        parts.largest(),
+        [&](std::size_t i) {
+          for_others([&](int r) { builder_.publish(input(piece(parts[r], i)), slot(i, r)); });
+          builder_.copy(input(piece(parts[p_.rank], i)), output(piece(own, i)));
+        },
+        [&](std::size_t i) { builder_.read(p_.root, slot(i, p_.rank), output(piece(own, i))); });
+    return builder_.finish();
+  }
+
+  Schedule reduce() {
+    const Span all{0, p_.count};
+    lay_slots(1, p_.count, kRow);
+    to_root(
+        p_.count, [&](std::size_t i) { builder_.publish(input(piece(all, i)), slot(i)); },
+        [&](std::size_t i) {
+          builder_.read_fold(input(piece(all, i)), slot(i), output(piece(all, i)), true);
+        });
+    return builder_.finish();
+  }
+
+  Schedule gather() {
+    const Parts parts(p_.counts);
+    const Span own{0, p_.counts[p_.rank]};
+    lay_slots(1, parts.largest(), kRow);
+    to_root(
+        parts.largest(), [&](std::size_t i) { builder_.publish(input(piece(own, i)), slot(i)); },
+        [&](std::size_t i) {
+          builder_.copy(input(piece(own, i)), output(piece(parts[p_.rank], i)));
+          for_others([&](int r) { builder_.read(r, slot(i), output(piece(parts[r], i))); });
+        });
+    return builder_.finish();
+  }
+
+  Schedule barrier() {
+    builder_.await(kAllPeers, builder_.arrive());
+    return builder_.finish();
+  }
+
+ private:
+  static constexpr std::size_t kRow = 1;     ///< Slots are used in turn, one by one.
+  static constexpr std::size_t kHalves = 2;  ///< … or half of them at a time.
+  static constexpr std::size_t kMostSlots = 8;
+
+  /// A slot holds a piece for each of `readers`; one piece is at most Problem::chunk for all of
+  /// them together.
+  void lay_slots(int readers, std::size_t longest, std::size_t division) {
+    const auto width = static_cast<std::size_t>(readers);
+    const std::size_t room = p_.window / (division * width);
+    piece_ = std::max<std::size_t>(1, std::min({p_.chunk / width, room, longest}));
+    pieces_ = std::max<std::size_t>(1, divide_up(longest, piece_));
+    slot_ = piece_ * width;
+    const std::size_t most = std::min({p_.window / slot_, kMostSlots, pieces_ * division});
+    slots_ = most / division * division;
+    batch_ = slots_ / division;
+    builder_.use_window(std::min(slots_, pieces_) * slot_);
+  }
+
+  std::size_t slot(std::size_t index, int reader = 0) const {
+    return index % slots_ * slot_ + (slot_ == piece_ ? 0 : reader * piece_);
+  }
+  Span piece(Span whole, std::size_t index) const { return nth(whole, index, piece_); }
+
+  template <typename Visit>
+  void for_others(Visit visit) const {
+    for (int d = 1; d < p_.size; ++d) visit(wrap(p_.rank + d, p_.size));
+  }
+
+  template <typename Publish, typename Read>
+  void in_batches(std::size_t count, Publish publish, Read read) {
+    if (count == 0) return arrive_for_nothing();
+    for (std::size_t begin = 0; begin < pieces_; begin += batch_) {
+      const std::size_t end = std::min(pieces_, begin + batch_);
+      for (std::size_t i = begin; i < end; ++i) {
+        publish(i);
+        builder_.arrive();
+      }
+      for (std::size_t i = begin; i < end; ++i) {
+        builder_.await(kAllPeers, mark(i));
+        read(i);
+      }
+    }
+  }
+
+  template <typename Publish, typename Read>
+  void from_root(std::size_t count, Publish publish, Read read) {
+    if (count == 0) return arrive_for_nothing();
+    for (std::size_t i = 0; i < pieces_; ++i) {
+      if (p_.rank == p_.root) {
+        if (i >= slots_) builder_.await(kAllPeers, mark(i - slots_));
+        publish(i);
+      } else {
+        builder_.await(p_.root, mark(i));
+        read(i);
+      }
+      builder_.arrive();
+    }
+  }
+
+  template <typename Publish, typename Read>
+  void to_root(std::size_t count, Publish publish, Read read) {
+    if (count == 0) return arrive_for_nothing();
+    for (std::size_t i = 0; i < pieces_; ++i) {
+      if (p_.rank != p_.root) {
+        if (i >= slots_) builder_.await(p_.root, mark(i - slots_));
+        publish(i);
+      } else {
+        builder_.await(kAllPeers, mark(i));
+        read(i);
+      }
+      builder_.arrive();
+    }
+  }
+
+  /// So that calls that differ are found out even where there is nothing to move.
+  void arrive_for_nothing() { builder_.await(kAllPeers, builder_.arrive()); }
+
+  static std::uint32_t mark(std::size_t index) { return static_cast<std::uint32_t>(index + 1); }
+
+  const Problem& p_;
+  ScheduleBuilder builder_;
+  std::size_t piece_ = 1;  // elements for one reader
+  std::size_t pieces_ = 1;
+  std::size_t slot_ = 1;  // elements
+  std::size_t slots_ = 1;
+  std::size_t batch_ = 1;  // slots
+};
+
+}  // namespace
+
+Schedule build_one_shot(const Problem& p) {
+  OneShot one_shot(p);
+  switch (p.collective) {
+    case Collective::all_reduce:
+      return one_shot.all_reduce();
+    case Collective::broadcast:
+      return one_shot.broadcast();
+    case Collective::reduce:
+      return one_shot.reduce();
+    case Collective::all_gather:
+      return one_shot.all_gather();
+    case Collective::gather:
+      return one_shot.gather();
+    case Collective::scatter:
+      return one_shot.scatter();
+    case Collective::reduce_scatter:
+      return one_shot.reduce_scatter();
+    case Collective::barrier:
+      return one_shot.barrier();
+    default:
+      return {};
+  }
+}
+
+}  // namespace mccl::schedule

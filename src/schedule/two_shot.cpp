@@ -1,0 +1,135 @@
+// Through the window in two steps: every rank reduces its part of all operands and publishes the
+// result, which the others read.
+//
+// A piece is published without the rank's own part; the room of that part then takes the result.
+// Each phase runs for a batch of pieces before the next phase, so that ranks seldom wait. One set
+// of slots is enough: whoever has read a peer's results of a batch knows that the peer is done with
+// everybody's operands of it, and a rank publishes the next operands only after it has read the
+// results.
+#include <algorithm>
+#include <vector>
+
+#include "schedule/algorithms.h"
+#include "schedule/builder.h"
+#include "schedule/nodes.h"
+
+namespace mccl::schedule {
+namespace {
+
+class TwoShot {
+ public:
+  explicit TwoShot(const Problem& problem)
+      : p_(problem),
+        builder_(problem),
+        divider_(problem.chunk),
+        piece_(piece_for(problem)),
+        part_(divider_.part({0, piece_}, ranks(problem), 0).count),
+        slot_(part_ * ranks(problem)),
+        pieces_(divide_up(p_.count, piece_)),
+        slots_(std::max<std::size_t>(1, std::min({p_.window / slot_, kMostSlots, pieces_}))) {
+    builder_.use_window(slots_ * slot_);
+  }
+
+  Schedule all_reduce() { return run(true); }
+  Schedule reduce() { return run(p_.rank == p_.root); }
+
+ private:
+  static constexpr std::size_t kMostSlots = 8;
+  static constexpr std::size_t kGranule = 64;
+
+  static std::size_t ranks(const Problem& p) { return static_cast<std::size_t>(p.size); }
+
+  /// As long as a chunk, if a slot with room for as many equal parts as there are ranks fits.
+  static std::size_t piece_for(const Problem& p) {
+    const std::size_t wanted = std::max<std::size_t>(1, std::min(p.chunk, p.count));
+    const std::size_t part = Divider(p.chunk).part({0, wanted}, ranks(p), 0).count;
+    if (part * ranks(p) <= p.window) return wanted;
+    const std::size_t most = p.window / ranks(p);
+    return ranks(p) * (most < kGranule ? most : most / kGranule * kGranule);
+  }
+
+  Schedule run(bool takes_results) {
+    if (pieces_ == 0) builder_.await(kAllPeers, builder_.arrive());
+    for (std::size_t begin = 0; begin < pieces_; begin += slots_) {
+      const std::size_t end = std::min(pieces_, begin + slots_);
+      std::vector<std::uint32_t> marks;
+      for (std::size_t i = begin; i < end; ++i) {
+        publish_operands(i);
+        marks.push_back(builder_.arrive());
+      }
+      for (std::size_t i = begin; i < end; ++i) {
+        builder_.await(kAllPeers, marks[i - begin]);
+        reduce_own_part(i);
+        marks.push_back(builder_.arrive());
+      }
+      for (std::size_t i = begin; i < end; ++i) {
+        const std::uint32_t mark = marks[marks.size() - (end - i)];
+        if (takes_results) {
+          read_results(i, mark);
+        } else {
+          builder_.await(kAllPeers, mark);
+        }
+      }
+    }
+    return builder_.finish();
+  }
+
+  Span piece(std::size_t index) const { return nth(Span{0, p_.count}, index, piece_); }
+  Span part(std::size_t index, int rank) const {
+    return divider_.part(piece(index), ranks(p_), static_cast<std::size_t>(rank));
+  }
+  /// A rank's part has the same place in every slot, even where a short piece has shorter parts:
+  /// results are replaced by results only.
+  std::size_t place(std::size_t index, int rank) const {
+    return index % slots_ * slot_ + static_cast<std::size_t>(rank) * part_;
+  }
+
+  void publish_operands(std::size_t index) {
+    for (int d = 1; d < p_.size; ++d) {
+      const int peer = wrap(p_.rank + d, p_.size);
+      builder_.publish(input(part(index, peer)), place(index, peer));
+    }
+  }
+
+  void reduce_own_part(std::size_t index) {
+    const Span own = part(index, p_.rank);
+    // Ranks other than the root of a reduce have no output.
+    const bool has_output = p_.collective == Collective::all_reduce || p_.rank == p_.root;
+    const Region result = has_output ? output(own) : scratch(scratch_for(own.count));
+    builder_.read_fold(input(own), place(index, p_.rank), result, true);
+    builder_.publish(result, place(index, p_.rank));
+  }
+
+  void read_results(std::size_t index, std::uint32_t mark) {
+    for (int d = 1; d < p_.size; ++d) {
+      const int peer = wrap(p_.rank + d, p_.size);
+      const Span theirs = part(index, peer);
+      builder_.await(peer, mark);
+      builder_.read(peer, place(index, peer), output(theirs));
+    }
+  }
+
+  Span scratch_for(std::size_t count) {
+    if (result_.count < count) result_ = builder_.reserve_scratch(count);
+    return {result_.offset, count};
+  }
+
+  const Problem& p_;
+  ScheduleBuilder builder_;
+  const Divider divider_;
+  const std::size_t piece_;
+  const std::size_t part_;  // the most of a piece that one rank reduces
+  const std::size_t slot_;
+  const std::size_t pieces_;
+  const std::size_t slots_;
+  Span result_;
+};
+
+}  // namespace
+
+Schedule build_two_shot(const Problem& p) {
+  TwoShot two_shot(p);
+  return p.collective == Collective::all_reduce ? two_shot.all_reduce() : two_shot.reduce();
+}
+
+}  // namespace mccl::schedule
