@@ -42,7 +42,6 @@ std::string_view type_name(SettingKind kind) {
 }
 
 constexpr Substitution kMissingTransports[] = {
-    {"shm", "this build has no shm transport; tcp is used"},
     {"rdma", "this build has no rdma transport; tcp is used"},
 };
 
@@ -169,7 +168,7 @@ constexpr Row kRows[] = {
     {.name = "algorithm",
      .variable = "MCCL_ALGORITHM",
      .range = "auto, direct, ring, ring_both, recursive_doubling, binomial_tree, chain, "
-              "pairwise, dissemination",
+              "pairwise, dissemination, one_shot, two_shot, hierarchical",
      .meaning = "Algorithm for whatever it can do; auto: by predicted cost",
      .kind = choice,
      .must_agree = true,

@@ -12,6 +12,7 @@
 
 #include "engine/call.h"
 #include "engine/failure.h"
+#include "engine/group_window.h"
 #include "rendezvous/mesh.h"
 #include "transport/link.h"
 
@@ -23,14 +24,17 @@ enum class ControlKind : std::uint8_t {
   probe,    ///< "I am stuck in this call": key.group, call
   status,   ///< answer to a probe: the last call started here (sequence 0 when none)
   goodbye,  ///< the process leaves in good order
+  share,    ///< "your end of the link is in my memory": key, offer.place
+  window,   ///< this rank's offer for the group's window: key.group, offer
 };
-inline constexpr int kControlKindCount = 5;
+inline constexpr int kControlKindCount = 7;
 
 struct ControlMessage {
   ControlKind kind = ControlKind::goodbye;
   rendezvous::LinkKey key;
   Call call;
   Failure failure;
+  WindowOffer offer;
 };
 
 /// A length-prefixed message. Reasons longer than 2 KiB are cut.

@@ -54,8 +54,7 @@ Engine::Engine(EngineOptions options)
     : options_(checked(std::move(options))),
       log_(options_.rank, log_level_of(options_.config.log_level)),
       spin_limit_(options_.config.spin_us),
-      peers_(options_.size),
-      spin_(spin_limit_) {
+      peers_(options_.size) {
   if (log_.enabled(LogLevel::info)) {
     log_.write(LogLevel::info, fmt::format("settings of rank {} of {}:\n{}", rank(), size(),
                                            to_table(options_.config)));
@@ -70,11 +69,12 @@ Engine::~Engine() { shutdown(); }
 
 void Engine::meet() {
   const Clock::time_point deadline = Clock::now() + seconds_to_ms(options_.config.connect_timeout);
+  const std::string job_key = agree_on_key();
   mesh_ = std::make_unique<rendezvous::Mesh>(rendezvous::MeshOptions{
       .rank = rank(),
       .size = size(),
       .config = options_.config,
-      .job_key = agree_on_key(),
+      .job_key = job_key,
       .agreement = agreement_of(options_.config),
       .log = log_,
       .on_refused = [metrics = options_.metrics] { metrics->record_refused_connection(); },
@@ -83,19 +83,13 @@ void Engine::meet() {
   Store& store = *options_.store;
   const auto key = [](int rank) { return fmt::format("mccl/endpoint/{}", rank); };
   store.set(key(rank()), rendezvous::serialise(mesh_->endpoint()));
-  std::vector<rendezvous::Endpoint> endpoints;
-  int local_ranks = 0;
   for (int peer = 0; peer < size(); ++peer) {
-    const auto left =
-        std::max(milliseconds(1), duration_cast<milliseconds>(deadline - Clock::now()));
-    endpoints.push_back(rendezvous::parse_endpoint(store.get(key(peer), left)));
-    if (endpoints.back().host == mesh_->endpoint().host) ++local_ranks;
+    endpoints_.push_back(rendezvous::parse_endpoint(store.get(key(peer), time_left(deadline))));
   }
   compare_settings(agreement_of(options_.config), deadline);
-  mesh_->set_endpoints(std::move(endpoints));
+  mesh_->set_endpoints(endpoints_);
   connect_control(deadline);
-  // More ranks than cores: whoever spins keeps another rank from the work it waits for.
-  if (local_ranks > static_cast<int>(std::thread::hardware_concurrency())) spin_ = {};
+  meet_neighbours(job_key, deadline);
 }
 
 /// Before anybody connects, and everyone against rank 0, so that every rank learns of every
@@ -176,13 +170,14 @@ std::shared_ptr<GroupState> Engine::make_group(const std::string& name, std::vec
     throw InvalidArgument(
         fmt::format("group '{}': this rank, {}, is not among its members", name, rank()));
   }
-  std::weak_ptr<Engine> self = weak_from_this();
+  schedule::Facts facts = facts_of(options_.config);
+  facts.nodes = nodes_of(members);
   const auto slot = std::make_shared<GroupState*>(nullptr);
-  auto group = std::make_shared<GroupState>(
-      name, std::move(members), rank(), timeout, facts_of(options_.config),
-      options_.config.transport_crc, [this, slot](rendezvous::Purpose purpose, int member) {
-        request_links(**slot, purpose, member);
-      });
+  auto group = std::make_shared<GroupState>(name, std::move(members), rank(), timeout,
+                                            std::move(facts), options_.config.transport_crc,
+                                            [this, slot](rendezvous::Purpose purpose, int member) {
+                                              request_links(**slot, purpose, member);
+                                            });
   *slot = group.get();
   {
     std::lock_guard lock(inbox_mutex_);
@@ -192,6 +187,7 @@ std::shared_ptr<GroupState> Engine::make_group(const std::string& name, std::vec
     inbox_.created.push_back(group);
     inbox_waiting_.store(true, std::memory_order_release);
   }
+  if (!group->window.nodes().empty()) wake();  // the others wait for this rank's offer
   return group;
 }
 

@@ -19,6 +19,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -37,6 +38,7 @@
 #include "mccl/metrics.h"
 #include "mccl/store.h"
 #include "rendezvous/mesh.h"
+#include "rendezvous/neighbours.h"
 
 namespace mccl::engine {
 
@@ -96,9 +98,14 @@ class Engine : public std::enable_shared_from_this<Engine> {
     rendezvous::LinkKey key;
     Link link;
   };
+  struct EarlyOffer {
+    int peer;
+    WindowOffer offer;
+  };
   /// What arrived for a group that this rank has not made yet.
   struct Early {
     std::vector<EarlyLink> links;
+    std::vector<EarlyOffer> offers;
     std::vector<std::pair<int, Failure>> failures;
   };
 
@@ -107,6 +114,19 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::string agree_on_key();
   void compare_settings(const std::string& mine, Clock::time_point deadline);
   void connect_control(Clock::time_point deadline);
+
+  // engine_memory.cpp: what is shared with the other ranks of the node.
+  void meet_neighbours(const std::string& job_key, Clock::time_point deadline);
+  void tell_of_missing_neighbours() const;
+  const rendezvous::Neighbour* neighbour(int peer) const;
+  std::vector<int> nodes_of(const std::vector<int>& members) const;
+  void offer_window(GroupState& group);
+  void take_offer(GroupState& group, int member, const WindowOffer& offer);
+  bool window_ready(GroupState& group);
+  bool share_link(int peer, const rendezvous::LinkKey& key);
+  void take_shared_link(int peer, const rendezvous::LinkKey& key,
+                        const transport::shm::RangePlace& place);
+  int rails(int peer) const { return neighbour(peer) ? 1 : mesh_->rails(peer); }
 
   // engine_progress.cpp: driving. All but progress_loop and wake under progress_mutex_.
   void progress_loop();
@@ -124,6 +144,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void finish(const std::shared_ptr<Operation>& operation, std::exception_ptr error);
   bool run_deferred(std::unique_lock<std::mutex>& lock);
   void prepare_sleep(Clock::time_point deadline);
+  bool fall_asleep();
   void sleep();
   void wake() { wake_pipe_.wake(); }
 
@@ -151,6 +172,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::mutex progress_mutex_;
   // Guarded by progress_mutex_:
   std::unique_ptr<rendezvous::Mesh> mesh_;  ///< Null when the job has one rank.
+  std::vector<rendezvous::Endpoint> endpoints_;
+  std::shared_ptr<transport::shm::Arena> arena_;  ///< Null when nothing is shared.
+  rendezvous::Neighbourhood neighbourhood_;       ///< Constant once the others are met.
+  std::optional<transport::shm::Sleeper> sleeper_;
   Peers peers_;
   std::map<std::uint64_t, std::shared_ptr<GroupState>> groups_;
   std::vector<std::shared_ptr<GroupState>> active_;
@@ -158,7 +183,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::set<DialKey> dialing_;
   Departing departing_;
   std::vector<std::pair<std::vector<Work::Callback>, std::exception_ptr>> deferred_;
-  std::chrono::microseconds spin_{0};
+  bool crowded_ = false;  ///< More ranks than cores on this machine.
   Clock::time_point next_housekeeping_;
   Clock::time_point next_watch_;
   // The sleeper's: written under progress_mutex_; the progress thread reads its own copy without.

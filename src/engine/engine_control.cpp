@@ -68,6 +68,16 @@ void Engine::handle(int peer, const ControlMessage& message) {
                                        : "is in or after " + describe(message.call);
       }
       return;
+    case ControlKind::share:
+      take_shared_link(peer, message.key, message.offer.place);
+      return;
+    case ControlKind::window:
+      if (group && group->rank_of(peer) >= 0) {
+        take_offer(*group, group->rank_of(peer), message.offer);
+      } else if (!group && early_.size() < kMostEarlyGroups) {
+        early_[message.key.group].offers.push_back({peer, message.offer});
+      }
+      return;
     case ControlKind::goodbye:
       return;
   }
@@ -100,8 +110,7 @@ void Engine::handle(rendezvous::MeshEvent& event) {
     if (member >= 0) group->channels.lose(member, event.reason);
   } else if (member >= 0) {
     group->channels.attach(event.key.purpose, member, event.key.rail,
-                           static_cast<std::uint8_t>(mesh_->rails(event.peer)),
-                           std::move(event.link));
+                           static_cast<std::uint8_t>(rails(event.peer)), std::move(event.link));
   } else if (!group && event.key.group != 0 && early_.size() < kMostEarlyGroups) {
     early_[event.key.group].links.push_back({event.peer, event.key, std::move(event.link)});
   }
@@ -117,7 +126,7 @@ void Engine::lose(int peer, const std::string& reason) {
 
 void Engine::request_links(GroupState& group, Purpose purpose, int member) {
   const int peer = group.members[static_cast<std::size_t>(member)];
-  for (int rail = 0; rail < mesh_->rails(peer); ++rail) {
+  for (int rail = 0; rail < rails(peer); ++rail) {
     const LinkKey key{group.id, purpose, static_cast<std::uint8_t>(rail)};
     if (peer < rank()) {
       dial(peer, key);
@@ -131,7 +140,7 @@ void Engine::request_links(GroupState& group, Purpose purpose, int member) {
 }
 
 void Engine::dial(int peer, const LinkKey& key) {
-  if (peer >= rank() || key.purpose == Purpose::control || key.rail >= mesh_->rails(peer)) return;
+  if (peer >= rank() || key.purpose == Purpose::control || key.rail >= rails(peer)) return;
   const DialKey dial_key{peer, key.group, static_cast<std::uint8_t>(key.purpose), key.rail};
   if (GroupState* group = find_group(key.group)) {
     const int member = group->rank_of(peer);
@@ -148,6 +157,7 @@ void Engine::dial(int peer, const LinkKey& key) {
     if (known || early_.size() >= kMostEarlyGroups) return;
   }
   if (!dialing_.insert(dial_key).second) return;
+  if (neighbour(peer) && share_link(peer, key)) return;
   const auto limit = std::chrono::duration<double>(options_.config.connect_timeout);
   mesh_->dial(peer, key, Clock::now() + std::chrono::duration_cast<Clock::duration>(limit));
 }
@@ -163,8 +173,10 @@ void Engine::adopt_early(GroupState& group) {
     const int member = group.rank_of(early.peer);
     if (member < 0) continue;
     group.channels.attach(early.key.purpose, member, early.key.rail,
-                          static_cast<std::uint8_t>(mesh_->rails(early.peer)),
-                          std::move(early.link));
+                          static_cast<std::uint8_t>(rails(early.peer)), std::move(early.link));
+  }
+  for (const EarlyOffer& early : found->second.offers) {
+    if (group.rank_of(early.peer) >= 0) take_offer(group, group.rank_of(early.peer), early.offer);
   }
   for (const auto& [peer, failure] : found->second.failures) {
     if (group.rank_of(peer) < 0) continue;

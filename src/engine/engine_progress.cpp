@@ -48,6 +48,7 @@ void Engine::progress_loop() {
     drive(lock, nullptr, Clock::time_point::max());
     if (!lock) lock.lock();
     if (stopping_) break;
+    if (!fall_asleep()) continue;
     prepare_sleep(Clock::time_point::max());
     snapshot = watched_;
     const int timeout = sleep_ms_;
@@ -62,6 +63,7 @@ void Engine::progress_loop() {
 /// Until `work` is done, or without one until nothing moves any more. May return without the lock.
 void Engine::drive(std::unique_lock<std::mutex>& lock, const detail::WorkState* work,
                    Clock::time_point deadline) {
+  if (sleeper_) sleeper_->wake_up();  // whoever sleeps now need not be woken: this thread looks
   Clock::time_point idle_since = Clock::now();
   while (!stopping_) {
     const bool moved = step();
@@ -71,15 +73,24 @@ void Engine::drive(std::unique_lock<std::mutex>& lock, const detail::WorkState* 
     if (now >= deadline) return;
     if (moved) {
       idle_since = now;
-    } else if (now - idle_since < spin_) {
-      now - idle_since < kPause ? cpu_relax() : std::this_thread::yield();
+    } else if (now - idle_since < spin_limit_) {
+      !crowded_&& now - idle_since < kPause ? cpu_relax() : std::this_thread::yield();
     } else if (!work) {
       return;
-    } else {
+    } else if (fall_asleep()) {
       prepare_sleep(deadline);
       sleep();
     }
   }
+}
+
+/// Asks neighbours to ring. False when something moved meanwhile, which they did not ring for.
+bool Engine::fall_asleep() {
+  if (!sleeper_ || active_.empty()) return true;
+  sleeper_->fall_asleep();
+  if (!step()) return true;
+  sleeper_->wake_up();
+  return false;
 }
 
 bool Engine::step() {
@@ -130,7 +141,10 @@ bool Engine::advance(GroupState& group) {
 bool Engine::advance_collectives(GroupState& group) {
   bool moved = false;
   while (!group.queue.empty()) {
-    if (!group.executor.running()) begin_next(group);
+    if (!group.executor.running()) {
+      if (!window_ready(group)) break;
+      begin_next(group);
+    }
     moved |= group.executor.advance();
     if (!group.executor.finished()) break;
     group.executor.end();
@@ -184,6 +198,7 @@ bool Engine::drain_inbox() {
   }
   for (const std::shared_ptr<GroupState>& group : inbox.created) {
     groups_[group->id] = group;
+    offer_window(*group);
     adopt_early(*group);
   }
   for (const std::shared_ptr<Operation>& operation : inbox.submitted) start(operation);
@@ -279,6 +294,7 @@ void Engine::sleep() {
     if (beside_data) next_housekeeping_ = {};
   }
   wake_pipe_.drain();
+  if (sleeper_) sleeper_->wake_up();
 }
 
 }  // namespace mccl::engine

@@ -21,16 +21,24 @@ ReduceKind arithmetic(ReduceKind kind) {
   return kind == ReduceKind::avg || kind == ReduceKind::premul_sum ? ReduceKind::sum : kind;
 }
 
+/// Reading the clock would take longer than the arithmetic on less than this.
+constexpr std::size_t kTimedBytes = 4096;
+
 class ReduceTimer {
  public:
-  explicit ReduceTimer(double& seconds) : seconds_(seconds), begin_(Clock::now()) {}
-  ~ReduceTimer() { seconds_ += seconds_between(begin_, Clock::now()); }
+  ReduceTimer(double& seconds, std::size_t bytes)
+      : seconds_(bytes < kTimedBytes ? nullptr : &seconds) {
+    if (seconds_) begin_ = Clock::now();
+  }
+  ~ReduceTimer() {
+    if (seconds_) *seconds_ += seconds_between(begin_, Clock::now());
+  }
   ReduceTimer(const ReduceTimer&) = delete;
   ReduceTimer& operator=(const ReduceTimer&) = delete;
 
  private:
-  double& seconds_;
-  const Clock::time_point begin_;
+  double* seconds_;
+  Clock::time_point begin_;
 };
 
 }  // namespace
@@ -41,23 +49,33 @@ void Executor::begin(Operation& operation, std::shared_ptr<const Plan> plan) {
   element_bytes_ = size_of(operation.call.dtype);
   const schedule::Schedule& schedule = plan_->schedule;
   remaining_ = schedule.steps.size();
-  waits_ = schedule.waits;
-  received_.assign(schedule.steps.size(), 0);
-  local_ = plan_->first_local;
-  peers_.clear();
-  for (const PeerPlan& peer : plan_->peers) peers_.push_back({&peer});
+  next_window_ = 0;
+  if (schedule.arrivals > 0) {
+    group_window_.window()->begin(schedule.arrivals, schedule.window_count * element_bytes_,
+                                  fingerprint_of(operation.call), label_of(operation.call));
+  }
+  if (!schedule.in_order) {
+    waits_ = schedule.waits;
+    received_.assign(schedule.steps.size(), 0);
+    local_ = plan_->first_local;
+    peers_.clear();
+    for (const PeerPlan& peer : plan_->peers) peers_.push_back({&peer});
+  }
   const std::size_t scratch_bytes = schedule.scratch_count * element_bytes_;
   if (scratch_.size() < scratch_bytes) scratch_.resize(scratch_bytes);
 }
 
 void Executor::end() {
+  if (plan_->schedule.arrivals > 0) group_window_.window()->end();
   operation_ = nullptr;
   plan_.reset();
   peers_.clear();
 }
 
 bool Executor::advance() {
+  if (plan_->schedule.in_order) return advance_in_order();
   bool moved = run_local_steps();
+  moved |= run_window_steps();
   for (PeerProgress& peer : peers_) {
     try {
       if (peer.sent < peer.plan->sends.size() && connected(peer)) moved |= send_to(peer);
@@ -69,6 +87,7 @@ bool Executor::advance() {
     }
     moved |= run_local_steps();
   }
+  moved |= run_window_steps();
   return moved;
 }
 
@@ -166,7 +185,7 @@ bool Executor::receive_payload(Lane& lane, const Step& step) {
     // The lower rank's operand first, so that every rank computes the same expression.
     if (step.peer < channels_.rank()) std::swap(local, remote);
     {
-      const ReduceTimer timer(operation_->reduce_s);
+      const ReduceTimer timer(operation_->reduce_s, bytes.size());
       kernels::reduce(operation_->call.dtype, kind, local, remote, writable(step.dst) + at,
                       bytes.size() / element_bytes_);
     }
@@ -188,26 +207,37 @@ bool Executor::run_local_steps() {
 }
 
 void Executor::run(const Step& step) {
-  const ReduceTimer timer(operation_->reduce_s);
   if (step.kind == StepKind::copy) {
+    const ReduceTimer timer(operation_->reduce_s, step.dst.count * element_bytes_);
     std::memmove(writable(step.dst), readable(step.src), step.dst.count * element_bytes_);
     return;
   }
-  std::vector<const void*> operands(step.operands);
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    operands[i] = readable(step.src) + i * step.dst.count * element_bytes_;
+  operands_.clear();
+  for (std::size_t i = 0; i < step.operands; ++i) {
+    operands_.push_back(readable(step.src) + i * step.dst.count * element_bytes_);
   }
-  const bool averages = step.completes && operation_->call.kind == ReduceKind::avg;
-  kernels::fold(operation_->call.dtype,
-                averages ? ReduceKind::avg : arithmetic(operation_->call.kind), operands,
+  fold(step);
+}
+
+/// Of operands_.
+void Executor::fold(const Step& step) {
+  const ReduceTimer timer(operation_->reduce_s, step.dst.count * element_bytes_);
+  const ReduceKind kind = operation_->call.kind;
+  const bool averages = step.completes && kind == ReduceKind::avg;
+  const bool at_once = averages && operands_.size() == static_cast<std::size_t>(channels_.size());
+  kernels::fold(operation_->call.dtype, at_once ? ReduceKind::avg : arithmetic(kind), operands_,
                 writable(step.dst), step.dst.count);
+  if (averages && !at_once) {
+    kernels::divide(operation_->call.dtype, writable(step.dst), step.dst.count, channels_.size());
+  }
 }
 
 void Executor::complete(std::uint32_t index) {
   const schedule::Schedule& schedule = plan_->schedule;
   const Step& step = schedule.steps[index];
-  if (step.completes && step.kind != StepKind::fold && operation_->call.kind == ReduceKind::avg) {
-    const ReduceTimer timer(operation_->reduce_s);
+  const bool folds = step.kind == StepKind::fold || step.kind == StepKind::read_fold;
+  if (step.completes && !folds && operation_->call.kind == ReduceKind::avg) {
+    const ReduceTimer timer(operation_->reduce_s, step.dst.count * element_bytes_);
     kernels::divide(operation_->call.dtype, writable(step.dst), step.dst.count, channels_.size());
   }
   --remaining_;
@@ -238,6 +268,15 @@ void Executor::watch(std::vector<pollfd>& descriptors) {
 
 std::vector<int> Executor::waiting_for() const {
   std::vector<int> ranks;
+  if (!plan_) return ranks;
+  if (next_window_ < plan_->window.size()) {
+    const Step& step = plan_->schedule.steps[plan_->window[next_window_]];
+    for (const int peer : group_window_.neighbours()) {
+      const bool concerns =
+          step.kind == StepKind::await && (step.peer == schedule::kAllPeers || step.peer == peer);
+      if (concerns && !group_window_.window()->arrived(peer, step.mark)) ranks.push_back(peer);
+    }
+  }
   for (const PeerProgress& peer : peers_) {
     if (peer.received < peer.plan->receives.size() || peer.sent < peer.plan->sends.size()) {
       ranks.push_back(peer.plan->peer);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/channel.h"
+#include "engine/group_window.h"
 #include "engine/operation.h"
 #include "engine/plan.h"
 #include "engine/recorder.h"
@@ -20,8 +21,8 @@ namespace mccl::engine {
 /// One collective at a time. Used under the engine's progress lock.
 class Executor {
  public:
-  Executor(Channels& channels, const Recorder& recorder)
-      : channels_(channels), recorder_(recorder) {}
+  Executor(Channels& channels, GroupWindow& group_window, const Recorder& recorder)
+      : channels_(channels), group_window_(group_window), recorder_(recorder) {}
 
   /// The operation and the plan stay alive until it is finished or cancelled.
   void begin(Operation& operation, std::shared_ptr<const Plan> plan);
@@ -53,9 +54,21 @@ class Executor {
   bool send_to(PeerProgress& peer);
   bool receive_from(PeerProgress& peer);
   bool run_local_steps();
+  // executor_window.cpp: steps through the node's window, one after another.
+  bool advance_in_order();
+  bool run_window_steps();
+  bool run_window_step(const schedule::Step& step);
+  bool wait_for(const schedule::Step& step);
+  bool has_arrived(int rank, std::uint32_t mark);
+  bool open_window();
+  void check_same_call(int rank) const;
+  void read(const schedule::Step& step);
+  void read_fold(const schedule::Step& step);
+
   void check(const Frame& frame, const PeerProgress& peer);
   bool receive_payload(Lane& lane, const schedule::Step& step);
   void run(const schedule::Step& step);
+  void fold(const schedule::Step& step);
   void complete(std::uint32_t step);
   bool may_send(const PeerProgress& peer) const;
 
@@ -64,6 +77,7 @@ class Executor {
   std::span<const std::byte> bytes_of(const schedule::Region& region) const;
 
   Channels& channels_;
+  GroupWindow& group_window_;
   const Recorder& recorder_;
   Operation* operation_ = nullptr;
   std::shared_ptr<const Plan> plan_;
@@ -74,6 +88,8 @@ class Executor {
   std::vector<PeerProgress> peers_;
   std::vector<std::uint32_t> local_;  // copies and folds that may run
   std::vector<std::byte> scratch_;
+  std::size_t next_window_ = 0;        // in plan_->window
+  std::vector<const void*> operands_;  // of one fold
 };
 
 }  // namespace mccl::engine

@@ -23,16 +23,17 @@ std::uint64_t group_id(const std::string& name) {
 }
 
 GroupState::GroupState(std::string group_name, std::vector<int> group_members, int world_rank,
-                       std::chrono::milliseconds group_timeout, schedule::Facts facts, bool crc,
-                       Channels::Request request)
+                       std::chrono::milliseconds group_timeout, const schedule::Facts& facts,
+                       bool crc, Channels::Request request)
     : name(std::move(group_name)),
       id(group_id(name)),
       members(std::move(group_members)),
       rank(index_of(members, world_rank)),
       timeout(group_timeout),
       channels(rank, size(), facts.chunk_bytes, crc, std::move(request)),
+      window(rank, facts.nodes),
       plans(facts),
-      executor(channels, recorder),
+      executor(channels, window, recorder),
       messages(channels, facts.chunk_bytes),
       peer_status(members.size()) {}
 

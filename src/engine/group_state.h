@@ -15,6 +15,7 @@
 #include "engine/channel.h"
 #include "engine/executor.h"
 #include "engine/failure.h"
+#include "engine/group_window.h"
 #include "engine/messages.h"
 #include "engine/operation.h"
 #include "engine/plan.h"
@@ -27,7 +28,7 @@ namespace mccl::engine {
 class GroupState {
  public:
   GroupState(std::string group_name, std::vector<int> group_members, int world_rank,
-             std::chrono::milliseconds group_timeout, schedule::Facts facts, bool crc,
+             std::chrono::milliseconds group_timeout, const schedule::Facts& facts, bool crc,
              Channels::Request request);
 
   const std::string name;
@@ -50,11 +51,13 @@ class GroupState {
 
   // Under the progress lock.
   Channels channels;
+  GroupWindow window;
   PlanCache plans;
   Executor executor;
   Messages messages;
   Recorder recorder;
   std::deque<std::shared_ptr<Operation>> queue;  ///< Collectives in order; the first one runs.
+  bool windowless = false;  ///< Its ranks agreed that there is no memory for a window.
   bool failure_announced = false;
   /// A link broke: the peer may have died, or it closed the link because of a failure that it is
   /// about to announce. The announcement is waited for a moment, because it says more.

@@ -63,6 +63,11 @@ std::shared_ptr<const Plan> PlanCache::plan(const schedule::Problem& problem,
   return made;
 }
 
+void PlanCache::learn(schedule::Facts facts) {
+  facts_ = std::move(facts);
+  plans_.clear();
+}
+
 std::size_t PlanCache::KeyHash::operator()(const Key& key) const {
   std::size_t hash = key.element_bytes;
   const auto mix = [&hash](std::size_t value) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "schedule/choose.h"
@@ -30,9 +31,13 @@ struct Plan {
 /// Remembers the plans of recent problems. Used under the engine's progress lock.
 class PlanCache {
  public:
-  explicit PlanCache(schedule::Facts facts) : facts_(facts) {}
+  explicit PlanCache(schedule::Facts facts) : facts_(std::move(facts)) {}
 
   std::shared_ptr<const Plan> plan(const schedule::Problem& problem, std::size_t element_bytes);
+
+  const schedule::Facts& facts() const { return facts_; }
+  /// Forgets the plans that were made from other facts.
+  void learn(schedule::Facts facts);
 
  private:
   struct Key {
@@ -44,7 +49,7 @@ class PlanCache {
     std::size_t operator()(const Key& key) const;
   };
 
-  const schedule::Facts facts_;
+  schedule::Facts facts_;
   std::unordered_map<Key, std::shared_ptr<const Plan>, KeyHash> plans_;
 };
 

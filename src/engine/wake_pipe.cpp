@@ -37,7 +37,6 @@ void WakePipe::wake() {
 }
 
 void WakePipe::drain() {
-  if (!pending_.load(std::memory_order_acquire)) return;
   pending_.store(false, std::memory_order_release);
   char bytes[64];
   while (::read(read_end_, bytes, sizeof bytes) == static_cast<ssize_t>(sizeof bytes)) {

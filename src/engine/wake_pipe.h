@@ -1,4 +1,4 @@
-// Ends a poll(2) of another thread.
+// Ends a poll(2) of another thread, or of this one by another process that has the writing end.
 #pragma once
 
 #include <atomic>
@@ -16,13 +16,14 @@ class WakePipe {
   void wake();
   void drain();
   int descriptor() const { return read_end_; }
+  int writing_end() const { return write_end_; }
   /// For the child of a fork.
   void abandon() noexcept;
 
  private:
   int read_end_ = -1;
   int write_end_ = -1;
-  std::atomic<bool> pending_{false};
+  std::atomic<bool> pending_{false};  ///< Of this process's own.
 };
 
 }  // namespace mccl::engine

@@ -1,0 +1,182 @@
+// The part of Engine that concerns memory shared with the other ranks of the node.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <thread>
+
+#include "engine/engine.h"
+#include "mccl/error.h"
+#include "transport/shm/link.h"
+
+namespace mccl::engine {
+namespace {
+
+using transport::shm::Arena;
+using transport::shm::RangePlace;
+using transport::shm::ShmLink;
+
+/// Address space that a process may fill with what it shares: for groups, and for links to each
+/// peer. Memory is taken as it is needed.
+constexpr std::size_t kGroupBytes = std::size_t{64} << 20;
+constexpr std::size_t kBytesPerPeer = std::size_t{8} << 20;
+constexpr std::size_t kMostPeersOfNode = 512;
+
+}  // namespace
+
+void Engine::meet_neighbours(const std::string& job_key, Clock::time_point deadline) {
+  const std::string& wanted = options_.config.transport;
+  if (wanted == "tcp") return;
+  rendezvous::NeighbourOptions meeting{.rank = rank(),
+                                       .size = size(),
+                                       .store = options_.store,
+                                       .job_key = job_key,
+                                       .bell_pipe = wake_pipe_.writing_end(),
+                                       .deadline = deadline};
+  const std::size_t peers = std::min<std::size_t>(kMostPeersOfNode, size() - 1);
+  std::string reason;
+  try {
+    arena_ = Arena::make(kGroupBytes + kBytesPerPeer * peers);
+    meeting.arena = arena_.get();
+  } catch (const Error& error) {
+    reason = error.what();
+    log_.warn("no memory is shared with other ranks: {}", reason);
+  }
+  neighbourhood_ = rendezvous::meet_neighbours(meeting);
+  if (wanted == "shm" && neighbourhood_.neighbours.size() + 1 != static_cast<std::size_t>(size())) {
+    throw PeerError(
+        fmt::format("MCCL_TRANSPORT is shm, but rank {} shares memory with {} of the {} other "
+                    "ranks{}{}: set it "
+                    "to auto to reach the rest through tcp",
+                    rank(), neighbourhood_.neighbours.size(), size() - 1,
+                    reason.empty() ? "" : ", because ", reason));
+  }
+  if (neighbourhood_.neighbours.empty()) {
+    arena_.reset();
+  } else {
+    sleeper_.emplace(arena_->header());
+  }
+  tell_of_missing_neighbours();
+  // More ranks than cores: who waits gives its core away at once.
+  const auto cores = std::thread::hardware_concurrency();
+  const auto here = std::count_if(endpoints_.begin(), endpoints_.end(), [this](const auto& other) {
+    return other.host == mesh_->endpoint().host;
+  });
+  crowded_ = here > static_cast<std::ptrdiff_t>(cores);
+}
+
+/// Ranks that say they are on this machine, but share no memory with this one.
+void Engine::tell_of_missing_neighbours() const {
+  std::string missing;
+  for (const rendezvous::Endpoint& other : endpoints_) {
+    if (other.rank == rank() || other.host != mesh_->endpoint().host || neighbour(other.rank)) {
+      continue;
+    }
+    missing += fmt::format("{}{}", missing.empty() ? "" : ", ", other.rank);
+  }
+  if (missing.empty()) return;
+  log_.warn(
+      "rank {} is on the same machine, but shares no memory with this rank (another container or "
+      "user, or no memory left): tcp is used between them",
+      missing);
+}
+
+const rendezvous::Neighbour* Engine::neighbour(int peer) const {
+  const auto found = neighbourhood_.neighbours.find(peer);
+  return found == neighbourhood_.neighbours.end() ? nullptr : &found->second;
+}
+
+/// By rank of a group; empty when no two of its members share a node.
+std::vector<int> Engine::nodes_of(const std::vector<int>& members) const {
+  if (neighbourhood_.nodes.empty()) return {};
+  std::map<int, int> counts;
+  std::vector<int> nodes;
+  for (const int member : members) {
+    nodes.push_back(neighbourhood_.nodes[static_cast<std::size_t>(member)]);
+    ++counts[nodes.back()];
+  }
+  if (counts.size() == nodes.size()) return {};
+  for (int& node : nodes) {
+    node = static_cast<int>(std::distance(counts.begin(), counts.find(node)));
+  }
+  return nodes;
+}
+
+void Engine::offer_window(GroupState& group) {
+  if (group.window.nodes().empty()) return;
+  ControlMessage message;
+  message.kind = ControlKind::window;
+  message.key.group = group.id;
+  message.offer = group.window.offer(arena_);
+  for (const int member : group.members) {
+    if (member != rank()) peers_.send(member, message);
+  }
+  peers_.flush();
+}
+
+void Engine::take_offer(GroupState& group, int member, const WindowOffer& offer) {
+  if (!group.window.nodes().empty()) group.window.take(member, offer);
+}
+
+/// Whether the group's calls can be planned: all know how large its window is.
+bool Engine::window_ready(GroupState& group) {
+  if (group.window.nodes().empty() || group.plans.facts().window_bytes != 0 || group.windowless) {
+    return true;
+  }
+  if (group.window.pending()) {
+    const int member = group.window.missing_member();
+    const std::string& lost = group.channels.at(rendezvous::Purpose::collective, member).lost;
+    if (!lost.empty()) throw PeerError(fmt::format("rank {} is gone: {}", member, lost));
+    next_housekeeping_ = {};
+    return false;
+  }
+  group.window.settle([&](int member) -> const rendezvous::Neighbour& {
+    return *neighbour(group.members[static_cast<std::size_t>(member)]);
+  });
+  schedule::Facts facts = group.plans.facts();
+  facts.window_bytes = group.window.bank_bytes();
+  group.windowless = facts.window_bytes == 0;
+  if (group.windowless) {
+    log_.warn(
+        "group '{}' shares no window, because a rank of it has no memory left for one: its "
+        "collectives go through links",
+        group.name);
+    facts.nodes.clear();
+  }
+  group.plans.learn(std::move(facts));
+  return true;
+}
+
+/// Makes a link in this rank's memory; false when there is none left, and then tcp serves.
+bool Engine::share_link(int peer, const rendezvous::LinkKey& key) {
+  const rendezvous::Neighbour& other = *neighbour(peer);
+  std::unique_ptr<ShmLink> link =
+      ShmLink::make(*arena_, other.bell(), fmt::format("rank {}", peer));
+  if (!link) {
+    log_.warn("no memory is left for a link to rank {}: tcp is used", peer);
+    return false;
+  }
+  ControlMessage message;
+  message.kind = ControlKind::share;
+  message.key = key;
+  message.offer.place = link->place();
+  peers_.send(peer, message);
+  peers_.flush();
+  rendezvous::MeshEvent made{peer, key, std::move(link), {}};
+  handle(made);
+  return true;
+}
+
+void Engine::take_shared_link(int peer, const rendezvous::LinkKey& key, const RangePlace& place) {
+  const rendezvous::Neighbour* other = neighbour(peer);
+  if (!other || key.purpose == rendezvous::Purpose::control) return;
+  rendezvous::MeshEvent taken{peer, key, nullptr, {}};
+  try {
+    taken.link = ShmLink::join(other->arena, place, other->bell(), fmt::format("rank {}", peer));
+  } catch (const Error& error) {
+    taken.reason = error.what();
+  }
+  handle(taken);
+}
+
+}  // namespace mccl::engine

@@ -1,0 +1,168 @@
+// The half of Executor that goes through the node's window.
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "engine/executor.h"
+#include "mccl/error.h"
+
+namespace mccl::engine {
+
+using schedule::Step;
+using schedule::StepKind;
+using transport::shm::Window;
+
+namespace {
+
+/// Reading the clock would take longer than copying less than this.
+constexpr std::size_t kTimedBytes = 4096;
+
+/// Counts a copy to or from the window as time of the network.
+class CopyTimer {
+ public:
+  CopyTimer(Traffic& traffic, std::size_t bytes)
+      : traffic_(bytes < kTimedBytes ? nullptr : &traffic) {
+    if (traffic_) begin_ = Clock::now();
+  }
+  ~CopyTimer() {
+    if (traffic_) traffic_->network_s += seconds_between(begin_, Clock::now());
+  }
+  CopyTimer(const CopyTimer&) = delete;
+  CopyTimer& operator=(const CopyTimer&) = delete;
+
+ private:
+  Traffic* traffic_;
+  Clock::time_point begin_;
+};
+
+}  // namespace
+
+/// A schedule without messages: nothing but window steps, copies and folds in a row.
+bool Executor::advance_in_order() {
+  const std::vector<Step>& steps = plan_->schedule.steps;
+  const std::size_t before = remaining_;
+  while (remaining_ > 0) {
+    const Step& step = steps[steps.size() - remaining_];
+    if (!is_window(step.kind)) {
+      run(step);
+    } else if (run_window_step(step)) {
+      ++next_window_;
+    } else {
+      break;
+    }
+    --remaining_;
+  }
+  return remaining_ != before;
+}
+
+bool Executor::run_window_steps() {
+  bool moved = false;
+  while (next_window_ < plan_->window.size()) {
+    const std::uint32_t index = plan_->window[next_window_];
+    if (waits_[index] != 0 || !run_window_step(plan_->schedule.steps[index])) break;
+    ++next_window_;
+    complete(index);
+    run_local_steps();
+    moved = true;
+  }
+  return moved;
+}
+
+/// False when it must wait for a neighbour.
+bool Executor::run_window_step(const Step& step) {
+  Window& window = *group_window_.window();
+  switch (step.kind) {
+    case StepKind::publish: {
+      if (!open_window()) return false;
+      const CopyTimer timer(operation_->traffic, step.src.count * element_bytes_);
+      const std::span<const std::byte> bytes = bytes_of(step.src);
+      std::memcpy(window.own() + step.window * element_bytes_, bytes.data(), bytes.size());
+      operation_->traffic.bytes_sent += bytes.size();
+      return true;
+    }
+    case StepKind::arrive:
+      if (!open_window()) return false;
+      window.arrive();
+      return true;
+    case StepKind::await:
+      return wait_for(step);
+    case StepKind::read:
+      read(step);
+      return true;
+    case StepKind::read_fold:
+      read_fold(step);
+      return true;
+    default:
+      return true;
+  }
+}
+
+/// The bank that the call publishes in. Throws when a neighbour's last call was another one: who
+/// only publishes, as the root of a broadcast, looks at nobody at the time.
+bool Executor::open_window() {
+  Window& window = *group_window_.window();
+  if (window.is_open()) return true;
+  if (!window.open()) return false;
+  const int stray = window.strayed();
+  if (stray < 0) return true;
+  const Call theirs = call_of(window.label_before(stray));
+  const std::optional<Call> mine = recorder_.find(theirs.sequence);
+  throw MismatchError(fmt::format("rank {} called {} where this rank called {}", stray,
+                                  describe(theirs), mine ? describe(*mine) : "something else"));
+}
+
+bool Executor::wait_for(const Step& step) {
+  if (step.peer != schedule::kAllPeers) return has_arrived(step.peer, step.mark);
+  for (const int rank : group_window_.neighbours()) {
+    if (!has_arrived(rank, step.mark)) return false;
+  }
+  return true;
+}
+
+bool Executor::has_arrived(int rank, std::uint32_t mark) {
+  const Window& window = *group_window_.window();
+  if (!window.arrived(rank, mark)) {
+    const std::string& lost = channels_.at(rendezvous::Purpose::collective, rank).lost;
+    if (lost.empty()) return false;
+    if (!window.arrived(rank, mark))
+      throw PeerError(fmt::format("rank {} is gone: {}", rank, lost));
+  }
+  if (!window.same_call(rank)) check_same_call(rank);
+  return true;
+}
+
+/// Throws: the neighbour is in another call.
+void Executor::check_same_call(int rank) const {
+  const Call theirs = call_of(group_window_.window()->label_of(rank));
+  throw MismatchError(fmt::format("rank {} calls {} where this rank calls {}", rank,
+                                  describe(theirs), describe(operation_->call)));
+}
+
+void Executor::read(const Step& step) {
+  const std::size_t bytes = step.dst.count * element_bytes_;
+  const CopyTimer timer(operation_->traffic, bytes);
+  std::memcpy(writable(step.dst),
+              group_window_.window()->published_by(step.peer) + step.window * element_bytes_,
+              bytes);
+  operation_->traffic.bytes_received += bytes;
+}
+
+void Executor::read_fold(const Step& step) {
+  const std::size_t offset = step.window * element_bytes_;
+  const int mine = channels_.rank();
+  bool own_is_in = false;
+  operands_.clear();
+  for (const int rank : group_window_.neighbours()) {
+    if (rank > mine && !own_is_in) {
+      operands_.push_back(readable(step.src));
+      own_is_in = true;
+    }
+    operands_.push_back(group_window_.window()->published_by(rank) + offset);
+  }
+  if (!own_is_in) operands_.push_back(readable(step.src));
+  fold(step);
+  operation_->traffic.bytes_received +=
+      step.dst.count * element_bytes_ * group_window_.neighbours().size();
+}
+
+}  // namespace mccl::engine

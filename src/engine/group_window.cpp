@@ -1,0 +1,122 @@
+#include "engine/group_window.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "mccl/error.h"
+
+namespace mccl::engine {
+namespace {
+
+using transport::shm::Window;
+
+/// Several pieces that stay in the second-level cache together.
+constexpr std::size_t kUsualBankBytes = std::size_t{1} << 20;
+constexpr std::size_t kLeastBankBytes = std::size_t{16} << 10;
+
+struct LabelLayout {
+  std::uint8_t collective;
+  std::uint8_t dtype;
+  std::uint8_t kind;
+  std::uint8_t reserved;
+  std::int32_t root;
+  std::uint64_t count;
+  std::uint64_t sequence;
+};
+static_assert(sizeof(LabelLayout) <= transport::shm::kLabelBytes);
+
+}  // namespace
+
+GroupWindow::GroupWindow(int rank, std::vector<int> nodes)
+    : rank_(rank), nodes_(std::move(nodes)), offers_(nodes_.size()), missing_(nodes_.size()) {
+  for (int other = 0; other < static_cast<int>(nodes_.size()); ++other) {
+    if (other != rank && nodes_[other] == nodes_[rank]) neighbours_.push_back(other);
+  }
+}
+
+WindowOffer GroupWindow::offer(const std::shared_ptr<transport::shm::Arena>& arena) {
+  WindowOffer mine;
+  mine.bank_bytes = kUsualBankBytes;
+  while (!neighbours_.empty() && !own_ && mine.bank_bytes >= kLeastBankBytes) {
+    own_ = arena->allocate(transport::shm::window_bytes(mine.bank_bytes),
+                           static_cast<std::uint32_t>(neighbours_.size()));
+    if (!own_) mine.bank_bytes /= 4;
+  }
+  if (!neighbours_.empty() && !own_) mine.bank_bytes = 0;
+  if (own_) mine.place = own_.place();
+  take(rank_, mine);
+  return mine;
+}
+
+void GroupWindow::take(int member, const WindowOffer& offer) {
+  std::optional<WindowOffer>& known = offers_[static_cast<std::size_t>(member)];
+  if (known) return;
+  known = offer;
+  --missing_;
+}
+
+int GroupWindow::missing_member() const {
+  const auto found = std::find(offers_.begin(), offers_.end(), std::nullopt);
+  return found == offers_.end() ? -1 : static_cast<int>(found - offers_.begin());
+}
+
+void GroupWindow::settle(const Find& neighbour) {
+  std::size_t least = kUsualBankBytes;
+  for (const std::optional<WindowOffer>& offer : offers_) {
+    least = std::min<std::size_t>(least, offer->bank_bytes);
+  }
+  bank_bytes_ = least / transport::shm::kLine * transport::shm::kLine;
+  if (bank_bytes_ < kLeastBankBytes) bank_bytes_ = 0;
+  if (neighbours_.empty() || bank_bytes_ == 0) return;
+  std::vector<Window::Neighbour> mapped;
+  for (const int other : neighbours_) {
+    const rendezvous::Neighbour& found = neighbour(other);
+    mapped.push_back(
+        {other, found.arena.map(offers_[static_cast<std::size_t>(other)]->place), found.bell()});
+  }
+  window_.emplace(static_cast<int>(nodes_.size()), std::move(own_), std::move(mapped), bank_bytes_);
+}
+
+Label label_of(const Call& call) {
+  LabelLayout layout{};
+  layout.collective = static_cast<std::uint8_t>(call.collective);
+  layout.dtype = static_cast<std::uint8_t>(call.dtype);
+  layout.kind = static_cast<std::uint8_t>(call.kind);
+  layout.root = call.root;
+  layout.count = call.count;
+  layout.sequence = call.sequence;
+  Label label{};
+  std::memcpy(label.data(), &layout, sizeof layout);
+  return label;
+}
+
+Call call_of(std::span<const std::byte, transport::shm::kLabelBytes> label) {
+  LabelLayout layout;
+  std::memcpy(&layout, label.data(), sizeof layout);
+  if (layout.reserved != 0 || !valid_types(layout.collective, layout.dtype, layout.kind)) {
+    throw CorruptionError("shared memory: what a neighbour says of its call is no call");
+  }
+  Call call;
+  call.collective = static_cast<Collective>(layout.collective);
+  call.dtype = static_cast<DType>(layout.dtype);
+  call.kind = static_cast<ReduceKind>(layout.kind);
+  call.root = layout.root;
+  call.count = layout.count;
+  call.sequence = layout.sequence;
+  return call;
+}
+
+std::uint64_t fingerprint_of(const Call& call) {
+  const std::uint64_t small =
+      static_cast<std::uint64_t>(call.collective) | static_cast<std::uint64_t>(call.dtype) << 8 |
+      static_cast<std::uint64_t>(call.kind) << 16 |
+      static_cast<std::uint64_t>(static_cast<std::uint32_t>(call.root)) << 24;
+  // Odd factors: no single field can change without the sum changing.
+  std::uint64_t mixed = small * 0x9e3779b97f4a7c15ULL;
+  mixed += call.count * 0xc2b2ae3d27d4eb4fULL;
+  mixed += call.sequence * 0x165667b19e3779f9ULL;
+  return mixed;
+}
+
+}  // namespace mccl::engine

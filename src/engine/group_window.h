@@ -1,0 +1,73 @@
+// How a group comes to its shared window. Each rank takes memory and tells all members how much;
+// the smallest offer counts everywhere, so that all choose their schedules alike. Until every offer
+// is there, no collective of the group starts.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/call.h"
+#include "rendezvous/neighbours.h"
+#include "transport/shm/window.h"
+
+namespace mccl::engine {
+
+/// What a rank offers: the size of its banks, and where they are in its arena (for its neighbours).
+struct WindowOffer {
+  std::uint64_t bank_bytes = 0;
+  transport::shm::RangePlace place;
+};
+
+/// Used under the engine's progress lock.
+class GroupWindow {
+ public:
+  /// `nodes` by rank of the group; empty when no two share one, and then nothing is ever pending.
+  GroupWindow(int rank, std::vector<int> nodes);
+
+  const std::vector<int>& nodes() const { return nodes_; }
+  /// The others of this rank's node, in rank order.
+  const std::vector<int>& neighbours() const { return neighbours_; }
+
+  /// Takes memory for this rank's window, as much as there is up to the usual size, and says what
+  /// to tell the other members.
+  WindowOffer offer(const std::shared_ptr<transport::shm::Arena>& arena);
+  void take(int member, const WindowOffer& offer);
+  bool pending() const { return missing_ > 0; }
+  /// A member whose offer has not come; -1 when all have.
+  int missing_member() const;
+
+  /// Maps the neighbours' windows once every offer is there. `neighbour` finds a rank of the group.
+  using Find = std::function<const rendezvous::Neighbour&(int rank)>;
+  void settle(const Find& neighbour);
+  /// Bytes that a rank can have published at a time; 0 where there is no window. Equal on all
+  /// ranks.
+  std::size_t bank_bytes() const { return bank_bytes_; }
+  /// Null when this rank has no neighbours, or there is no window.
+  transport::shm::Window* window() { return window_ ? &*window_ : nullptr; }
+
+ private:
+  const int rank_;
+  const std::vector<int> nodes_;
+  std::vector<int> neighbours_;
+  std::vector<std::optional<WindowOffer>> offers_;  // by rank of the group
+  std::size_t missing_ = 0;
+  transport::shm::Range own_;
+  std::size_t bank_bytes_ = 0;
+  std::optional<transport::shm::Window> window_;
+};
+
+/// What a rank says of its call in the window.
+using Label = std::array<std::byte, transport::shm::kLabelBytes>;
+Label label_of(const Call& call);
+/// Throws CorruptionError for what label_of cannot have written.
+Call call_of(std::span<const std::byte, transport::shm::kLabelBytes> label);
+/// Differs for calls that differ, but for accidents of 64 bits.
+std::uint64_t fingerprint_of(const Call& call);
+
+}  // namespace mccl::engine

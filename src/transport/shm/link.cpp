@@ -1,0 +1,139 @@
+#include "transport/shm/link.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+namespace mccl::transport::shm {
+namespace {
+
+/// Of each ring: large enough that a writer seldom waits, small enough for the cache.
+constexpr std::size_t kRingBytes = std::size_t{256} << 10;
+/// What is handed over at a time, so that both sides copy at once.
+constexpr std::size_t kGrain = std::size_t{32} << 10;
+
+/// The range: a page for both rings' states, then the rings. The range's own first line belongs to
+/// the arena.
+struct States {
+  RingState to_joiner;
+  RingState to_maker;
+};
+static_assert(sizeof(States) + kLine <= 4096);
+
+std::size_t range_bytes() { return page_bytes() + 2 * kRingBytes; }
+
+States& states_of(std::span<std::byte> memory) { return *reinterpret_cast<States*>(memory.data()); }
+
+std::span<std::byte> memory_of(const std::variant<Range, PeerRange>& memory) {
+  return std::visit([](const auto& range) { return range.memory(); }, memory);
+}
+
+Mapping map_ring(const Descriptor& file, const RangePlace& place, std::size_t index) {
+  return Mapping::twice(file, place.offset + page_bytes() + index * kRingBytes, kRingBytes);
+}
+
+}  // namespace
+
+std::unique_ptr<ShmLink> ShmLink::make(Arena& arena, Bell bell, std::string peer) {
+  Range range = arena.allocate(range_bytes(), 1);
+  if (!range) return nullptr;
+  new (range.memory().data()) States;
+  const RangePlace place = range.place();
+  return std::unique_ptr<ShmLink>(
+      new ShmLink(std::move(range), place, arena.file(), true, bell, std::move(peer)));
+}
+
+std::unique_ptr<ShmLink> ShmLink::join(const PeerArena& arena, const RangePlace& place, Bell bell,
+                                       std::string peer) {
+  PeerRange range = arena.map(place);
+  if (range.memory().size() + kLine < range_bytes()) {
+    throw CorruptionError(fmt::format("shared memory: {} names a link of {} bytes, which is none",
+                                      peer, place.bytes));
+  }
+  return std::unique_ptr<ShmLink>(
+      new ShmLink(std::move(range), place, arena.file(), false, bell, std::move(peer)));
+}
+
+ShmLink::ShmLink(Memory memory, RangePlace place, const Descriptor& file, bool maker, Bell bell,
+                 std::string peer)
+    : memory_(std::move(memory)),
+      place_(place),
+      first_ring_(map_ring(file, place, 0)),
+      second_ring_(map_ring(file, place, 1)),
+      out_(maker ? states_of(memory_of(memory_)).to_joiner : states_of(memory_of(memory_)).to_maker,
+           maker ? first_ring_.data() : second_ring_.data(), kRingBytes),
+      in_(maker ? states_of(memory_of(memory_)).to_maker : states_of(memory_of(memory_)).to_joiner,
+          maker ? second_ring_.data() : first_ring_.data(), kRingBytes),
+      bell_(bell),
+      peer_(std::move(peer)) {}
+
+ShmLink::~ShmLink() {
+  out_.leave();
+  in_.leave();
+  bell_.ring();
+}
+
+void ShmLink::fail() const {
+  throw LinkClosed(fmt::format("{} has closed its end of {}", peer_, description()));
+}
+
+std::size_t ShmLink::write(std::span<const std::byte> first, std::span<const std::byte> second) {
+  if (out_.reader_left()) fail();
+  std::size_t written = 0;
+  while (!first.empty() || !second.empty()) {
+    const auto a = first.first(std::min(first.size(), kGrain));
+    const auto b = second.first(a.size() < first.size() ? 0 : std::min(second.size(), kGrain));
+    const std::size_t n = out_.write(a, b);
+    if (n != 0) bell_.ring();
+    written += n;
+    if (n < a.size() + b.size()) break;
+    first = first.subspan(a.size());
+    second = second.subspan(b.size());
+  }
+  return written;
+}
+
+std::span<const std::byte> ShmLink::arrived() {
+  const bool last = in_.writer_left();  // before looking, so that nothing written is missed
+  const std::span<const std::byte> bytes = in_.peek();
+  if (last && bytes.empty()) fail();
+  return bytes;
+}
+
+std::span<const std::byte> ShmLink::peek(std::size_t at_least) {
+  const bool last = in_.writer_left();
+  const std::span<const std::byte> bytes = in_.peek();
+  if (bytes.size() >= at_least) return bytes;
+  if (last) fail();
+  return {};
+}
+
+void ShmLink::consume(std::size_t n) {
+  if (n == 0) return;
+  in_.consume(n);
+  bell_.ring();
+}
+
+std::size_t ShmLink::peek_capacity() const { return kRingBytes; }
+
+std::size_t ShmLink::buffered() const { return in_.peek().size(); }
+
+std::size_t ShmLink::read(std::span<std::byte> destination) {
+  if (destination.empty()) return 0;
+  const std::span<const std::byte> bytes = arrived();
+  const std::size_t n = std::min(bytes.size(), destination.size());
+  for (std::size_t at = 0; at < n; at += kGrain) {
+    const std::size_t piece = std::min(kGrain, n - at);
+    std::memcpy(destination.data() + at, bytes.data() + at, piece);
+    consume(piece);
+  }
+  return n;
+}
+
+std::string ShmLink::description() const {
+  return fmt::format("shared memory at {} with {}", place_.offset, peer_);
+}
+
+}  // namespace mccl::transport::shm

@@ -1,0 +1,60 @@
+// A Link through shared memory: a ring each way, in a range of one side's arena.
+//
+// It has no descriptor of its own: a side that waits falls asleep as bell.h says.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "transport/link.h"
+#include "transport/shm/arena.h"
+#include "transport/shm/bell.h"
+#include "transport/shm/ring.h"
+
+namespace mccl::transport::shm {
+
+class ShmLink final : public Link {
+ public:
+  /// Makes the range, whose place the other side must be told. Null when there is no memory left.
+  /// `bell` is the peer's; `peer` names it in messages: "rank 3".
+  static std::unique_ptr<ShmLink> make(Arena& arena, Bell bell, std::string peer);
+  /// Takes the other end of a range that the peer has made. Throws CorruptionError.
+  static std::unique_ptr<ShmLink> join(const PeerArena& arena, const RangePlace& place, Bell bell,
+                                       std::string peer);
+  ~ShmLink() override;
+
+  RangePlace place() const { return place_; }
+
+  std::size_t write(std::span<const std::byte> first,
+                    std::span<const std::byte> second = {}) override;
+  std::span<const std::byte> peek(std::size_t at_least) override;
+  void consume(std::size_t n) override;
+  std::size_t peek_capacity() const override;
+  std::size_t read(std::span<std::byte> destination) override;
+  int descriptor() const override { return -1; }
+  std::size_t buffered() const override;
+  std::size_t unsent() const override { return 0; }  // it stays for the peer to read
+  std::string description() const override;
+
+ private:
+  using Memory = std::variant<Range, PeerRange>;
+
+  ShmLink(Memory memory, RangePlace place, const Descriptor& file, bool maker, Bell bell,
+          std::string peer);
+  /// What may be read, after noticing whether more can come.
+  std::span<const std::byte> arrived();
+  [[noreturn]] void fail() const;
+
+  Memory memory_;
+  const RangePlace place_;
+  const Mapping first_ring_;  // maker to joiner
+  const Mapping second_ring_;
+  RingWriter out_;
+  RingReader in_;
+  const Bell bell_;
+  const std::string peer_;
+};
+
+}  // namespace mccl::transport::shm

@@ -1,0 +1,61 @@
+// A ring of bytes between one writer and one reader, each of which may be another process.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "transport/shm/arena.h"
+
+namespace mccl::transport::shm {
+
+/// What both sides share, in the range's memory. The counts only grow; what lies between them is
+/// full.
+struct RingState {
+  alignas(kLine) std::atomic<std::uint64_t> written{0};
+  alignas(kLine) std::atomic<std::uint64_t> taken{0};
+  alignas(kLine) std::atomic<std::uint32_t> writer_left{0};
+  std::atomic<std::uint32_t> reader_left{0};
+};
+
+/// `bytes` is the ring's memory mapped twice in a row, so that nothing is ever cut in two.
+class RingWriter {
+ public:
+  RingWriter(RingState& state, std::byte* bytes, std::size_t capacity)
+      : state_(&state), bytes_(bytes), capacity_(capacity) {}
+
+  std::size_t room() const;
+  /// As much of both as there is room for; how much.
+  std::size_t write(std::span<const std::byte> first, std::span<const std::byte> second);
+  bool reader_left() const { return state_->reader_left.load(std::memory_order_acquire) != 0; }
+  void leave() { state_->writer_left.store(1, std::memory_order_release); }
+
+ private:
+  RingState* state_;
+  std::byte* bytes_;
+  std::size_t capacity_;
+  std::uint64_t written_ = 0;        // the writer's own copy
+  mutable std::uint64_t taken_ = 0;  // as last seen
+};
+
+class RingReader {
+ public:
+  RingReader(RingState& state, const std::byte* bytes, std::size_t capacity)
+      : state_(&state), bytes_(bytes), capacity_(capacity) {}
+
+  /// Everything that is there, in one piece.
+  std::span<const std::byte> peek() const;
+  void consume(std::size_t n);
+  /// Whether the writer has left. What it wrote before is in the next peek().
+  bool writer_left() const { return state_->writer_left.load(std::memory_order_acquire) != 0; }
+  void leave() { state_->reader_left.store(1, std::memory_order_release); }
+
+ private:
+  RingState* state_;
+  const std::byte* bytes_;
+  std::size_t capacity_;
+  std::uint64_t taken_ = 0;
+};
+
+}  // namespace mccl::transport::shm
