@@ -29,11 +29,12 @@ class TorchStore final : public mccl::Store {
 
   std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
     std::string text;
-    guarded("get", key, [&] {
+    const auto wait_and_get = [&] {
       store_->wait({prefix_ + key}, timeout);
       const std::vector<std::uint8_t> value = store_->get(prefix_ + key);
       text.assign(value.begin(), value.end());
-    });
+    };
+    guarded("get", key, wait_and_get, Clock::now() + timeout);
     return text;
   }
 
@@ -44,15 +45,20 @@ class TorchStore final : public mccl::Store {
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   template <typename Action>
-  void guarded(const char* action, const std::string& key, Action&& run) {
+  void guarded(const char* action, const std::string& key, Action&& run,
+               Clock::time_point deadline = Clock::time_point::max()) {
     try {
       run();
-    } catch (const c10::DistStoreError& e) {
-      throw mccl::TimeoutError(c10::str("torch's store did not answer ", action, "(\"", prefix_,
-                                        key, "\") in time: ", e.what_without_backtrace(),
-                                        "; see that every rank is started and reaches the store"));
     } catch (const c10::Error& e) {
+      // Only some stores have a type for a wait that was in vain; FileStore has not.
+      if (Clock::now() >= deadline || dynamic_cast<const c10::DistStoreError*>(&e) != nullptr) {
+        throw mccl::TimeoutError(c10::str(
+            "torch's store did not answer ", action, "(\"", prefix_, key, "\") in time: ",
+            e.what_without_backtrace(), "; see that every rank is started and reaches the store"));
+      }
       throw mccl::PeerError(c10::str("torch's store failed in ", action, "(\"", prefix_, key,
                                      "\"): ", e.what_without_backtrace()));
     }

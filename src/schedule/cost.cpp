@@ -156,7 +156,6 @@ class Model {
     const double others = n_ - 1;
     switch (collective) {
       case Collective::all_reduce:
-        return through_window(bytes_, others * bytes_, 1, bytes_);
       case Collective::reduce:
         return through_window(bytes_, others * bytes_, 1, bytes_);
       case Collective::broadcast:

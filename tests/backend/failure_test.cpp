@@ -1,4 +1,5 @@
 // What goes wrong on one rank is a clear error on every rank, in bounded time.
+#include "rendezvous/endpoint.h"
 #include "support/ranks.h"
 
 namespace mccl {
@@ -124,6 +125,29 @@ TEST(Timeout, OfAWaitLeavesTheCallRunning) {
   });
 }
 
+/// Fault 20 of the earlier system: the exception left a thread that nobody joined, which ended the
+/// process.
+TEST(Timeout, Fault20OfConnectingIsAnErrorThatLeavesNoThread) {
+  const std::shared_ptr<Store> store = make_memory_store();
+  std::thread absent([&store] {  // publishes what a rank publishes, and never connects
+    rendezvous::Endpoint endpoint =
+        rendezvous::parse_endpoint(store->get("mccl/endpoint/0", std::chrono::seconds(60)));
+    endpoint.rank = 1;
+    store->set("mccl/endpoint/1", rendezvous::serialise(endpoint));
+    store->set("mccl/settings/1", store->get("mccl/settings/0", std::chrono::seconds(60)));
+  });
+  Config config = test_config();
+  config.connect_timeout = 0.5;
+  try {
+    Context::create({0, 2, store, config, nullptr});
+    ADD_FAILURE() << "rank 1 connected";
+  } catch (const TimeoutError& error) {
+    expect_all({error.what()}, {"rank 1", "MCCL_CONNECT_TIMEOUT"});
+  }
+  absent.join();
+  run_ranks(2, [](Context& context) { all_reduce(*context.world(), 1000); });
+}
+
 TEST(Abort, ReachesEveryRankWithItsReason) {
   const auto errors = run_failing_ranks(3, [](Context& context) {
     Group& group = *context.world();
@@ -193,7 +217,7 @@ TEST(Settings, ThatDifferAreAnErrorOnEveryRank) {
   expect_all(errors, {"chunk_bytes", "1048576", "4194304"});
 }
 
-TEST(Settings, AWrongKeyKeepsARankOut) {
+TEST(Settings, Fault24AWrongKeyKeepsARankOut) {
   const auto errors = run_failing_ranks(
       2, [](Context&) {},
       [](int rank) {

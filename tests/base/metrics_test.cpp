@@ -85,7 +85,7 @@ TEST(Metrics, AveragesOverTheCallsThatSucceeded) {
   EXPECT_NEAR(summary.p99_latency_ms, 33, 0.05 * 33);
 }
 
-TEST(Metrics, CountsBeyondTenThousandCalls) {
+TEST(Metrics, Fault30CountsBeyondTenThousandCalls) {
   Metrics metrics;
   for (int i = 0; i < 25'000; ++i) metrics.record(call_of(0, 0.001, 0, 0));
   EXPECT_EQ(metrics.summary().total_ops, 25'000u);

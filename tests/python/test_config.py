@@ -81,7 +81,7 @@ def test_any_text_is_taken_or_refused(settings):
     assert MCCLConfig.from_dict(made.to_dict()) == made
 
 
-def test_misspelt_names_are_refused_with_the_nearest():
+def test_fault_32_misspelt_names_are_refused_with_the_nearest():
     with pytest.raises(ValueError, match="did you mean compression"):
         MCCLConfig(compresion="fp16")
     with pytest.raises(ValueError, match="did you mean port_base"):

@@ -166,7 +166,7 @@ TEST(Binding, WhatThisHostHasNotIsRefused) {
   EXPECT_THAT(message, HasSubstr("lo (127.0.0.1"));
 }
 
-TEST(Binding, InterfacesNarrowTheAddresses) {
+TEST(Binding, Fault33InterfacesNarrowTheAddresses) {
   Config config = loopback_config("");
   config.ifname = "lo";
   const Binding binding = bind_with(config);
@@ -178,7 +178,7 @@ TEST(Binding, InterfacesNarrowTheAddresses) {
   EXPECT_EQ(bind_with(config).listeners.size(), 1u);
 }
 
-TEST(Binding, AnAddressOutsideTheInterfacesIsRefused) {
+TEST(Binding, Fault33AnAddressOutsideTheInterfacesIsRefused) {
   const Interface lo = {"lo", *Address::parse_numeric("127.0.0.1", 0), 8, true, true};
   const Interface other = {"eth9", *Address::parse_numeric("10.1.0.1", 0), 24, true, false};
   Config config = loopback_config();
@@ -316,7 +316,7 @@ TEST(MeshBinding, ARailWhoseOwnPathFailsTakesAnother) {
   EXPECT_THAT(job[0].events[0].link->description(), HasSubstr("-> 127.0.0.1:"));
 }
 
-TEST(MeshBinding, IPv6Works) {
+TEST(MeshBinding, Fault24IPv6Works) {
   if (!has_ipv6()) GTEST_SKIP() << "no IPv6 here";
   Job job(2, loopback_config("::1"));
   job.exchange_endpoints();

@@ -142,7 +142,7 @@ TEST(Mesh, AFloodOfSilentConnectionsDisturbsNobody) {
   expect_all_pairs_carry(job, 2);
 }
 
-TEST(Mesh, AStrangerWithAnotherKeyStaysOut) {
+TEST(Mesh, Fault24AStrangerWithAnotherKeyStaysOut) {
   Job job(3);
   job.exchange_endpoints();
   Job outside(2, loopback_config(), "another key");

@@ -244,7 +244,7 @@ TEST(TcpStore, BadAddressesAreRefused) {
   EXPECT_THROW(make_tcp_store("127.0.0.1:29500", -1, kJobKey, 50ms), InvalidArgument);
 }
 
-TEST(TcpStore, LocalhostAndHostNamesWork) {
+TEST(TcpStore, Fault24HostNamesAndIPv6Work) {
   for (const char* host : {"localhost", "[::1]"}) {
     const std::string address = std::string(host) + ":" + std::to_string(free_port());
     std::shared_ptr<Store> server;

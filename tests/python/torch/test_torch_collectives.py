@@ -167,7 +167,7 @@ def check_reduce(sizes) -> None:
                 same(tensor, reduced(inputs, ReduceOp.SUM))
 
 
-def test_reduce_to_every_root(pool):
+def test_fault_22_reduce_to_every_root(pool):
     pool.run(check_reduce, SIZES)
 
 
@@ -265,7 +265,7 @@ def check_moves(dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES + BYTES_ONLY, ids=str)
-def test_moving_data(pool, dtype):
+def test_fault_22_gather_scatter_and_other_moves(pool, dtype):
     pool.run(check_moves, dtype)
 
 
@@ -294,8 +294,32 @@ def check_all_to_all(dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.uint8], ids=str)
-def test_all_to_all(pool, dtype):
+def test_fault_22_all_to_all(pool, dtype):
     pool.run(check_all_to_all, dtype)
+
+
+def check_calls_of_fsdp() -> None:
+    rank, size = dist.get_rank(), dist.get_world_size()
+    group = dist.group.WORLD
+    whole = torch.zeros(size * 3)
+    group._allgather_base(whole, torch.full((3,), float(rank))).wait()
+    same(whole, torch.arange(float(size)).repeat_interleave(3))
+    part = torch.zeros(3)
+    group._reduce_scatter_base(part, whole + rank).wait()
+    same(part, torch.full((3,), float(size * rank + sum(range(size)))))
+    flags = torch.tensor([1 << rank, 0b1110 | rank], dtype=torch.int32)
+    for op, expected in (
+        (ReduceOp.BOR, [0b1111, 0b1111]),
+        (ReduceOp.BAND, [0, 0b1110]),
+        (ReduceOp.BXOR, [0b1111, 0]),
+    ):
+        found = flags.clone()
+        dist.all_reduce(found, op)
+        same(found, torch.tensor(expected, dtype=torch.int32))
+
+
+def test_fault_22_base_calls_and_bitwise_reductions(pool):
+    pool.run(check_calls_of_fsdp)
 
 
 def check_strided() -> None:

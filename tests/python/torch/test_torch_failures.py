@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import subprocess
+import sys
 import threading
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
-from rank_pool import RankError, RankPool
+from rank_pool import RankError, RankPool, end_group
 
 CPU = torch.device("cpu")
 SHORT = timedelta(seconds=1)
@@ -321,6 +324,59 @@ def test_a_dead_peer_is_an_error_that_names_it():
         assert str(caught.value) == "ranks [2]: the process died"
     finally:
         pool.close()
+
+
+def check_start_without_the_dead(path: str) -> None:
+    if dist.get_rank() == 2:
+        os._exit(3)
+    assert error_of(lambda: dist.all_reduce(torch.ones(1 << 20)))
+    rank = dist.get_rank()
+    end_group()
+    dist.init_process_group("mccl", store=dist.FileStore(path, 2), rank=rank, world_size=2)
+    healthy()
+
+
+def test_fault_24_the_survivors_of_a_death_start_again():
+    pool = RankPool(3)
+    try:
+        with pytest.raises(RankError) as caught:
+            pool.run(check_start_without_the_dead, pool.store_path())
+        assert str(caught.value) == "ranks [2]: the process died"
+    finally:
+        pool.close()
+
+
+ALONE = r"""
+import os, re, sys
+import torch, torch.distributed as dist
+import mccl
+
+def threads():
+    return len(os.listdir("/proc/self/task"))
+
+mccl.init(port_base=0, connect_timeout=0.5)
+before = threads()
+for number in range(3):
+    try:
+        store = dist.FileStore(f"{sys.argv[1]}{number}", 2)
+        dist.init_process_group("mccl", store=store, rank=0, world_size=2)
+    except RuntimeError as error:
+        assert re.search(r"Timed out.*\b1\b", str(error)), error
+    else:
+        raise AssertionError("nobody was there")
+    assert not dist.is_initialized()
+    assert threads() == before, (threads(), before)
+dist.init_process_group("mccl", store=dist.HashStore(), rank=0, world_size=1)
+dist.all_reduce(torch.ones(3))
+dist.destroy_process_group()
+print("done")
+"""
+
+
+def test_fault_20_a_connect_timeout_leaves_the_process_whole(tmp_path: Path):
+    command = [sys.executable, "-c", ALONE, str(tmp_path / "store")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
 
 def check_monitored_barrier() -> None:

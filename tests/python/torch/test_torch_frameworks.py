@@ -202,7 +202,7 @@ def check_fsdp(dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16], ids=str)
-def test_fsdp2(pool, dtype):
+def test_fault_22_fsdp2(pool, dtype):
     pool.run(check_fsdp, dtype)
 
 

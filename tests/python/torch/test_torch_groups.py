@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 import torch.distributed as dist
 from rank_pool import TIMEOUT, RankPool
@@ -283,6 +284,35 @@ def test_ranks_that_must_agree_and_do_not_refuse_each_other():
         assert all("chunk_bytes" in text for text in texts), texts
     finally:
         pool.close()
+
+
+def check_listening_at(path: str, rank: int, size: int, address: str) -> None:
+    import mccl
+
+    mccl.init(listen_addr=address, port_base=0, job_key="a key of the job")
+    store = dist.FileStore(path, size)
+    try:
+        dist.init_process_group("mccl", store=store, rank=rank, world_size=size, timeout=TIMEOUT)
+        assert total() == sum(range(size))
+        tensor = torch.full((300000,), float(rank))
+        dist.broadcast(tensor, 1)
+        assert tensor.eq(1).all()
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        mccl.init()
+
+
+@pytest.mark.parametrize("address", ["localhost", "::1"])
+def test_fault_24_host_names_and_ipv6_carry_cpu_tensors(pool, address):
+    if address == "::1":
+        try:
+            with socket.socket(socket.AF_INET6) as probe:
+                probe.bind((address, 0))
+        except OSError:
+            pytest.skip("no IPv6 here")
+    path = pool.store_path()
+    pool.run_each(check_listening_at, [(path, r, pool.size, address) for r in range(pool.size)])
 
 
 LEAVE = """

@@ -49,7 +49,7 @@ def check_any_source() -> None:
     dist.barrier()
 
 
-def test_receive_from_any(pool):
+def test_fault_22_receive_from_any(pool):
     pool.run(check_any_source)
 
 
@@ -72,16 +72,33 @@ def test_fault_10_irecv_then_isend_on_both_ranks(pool):
 
 def check_both_ways(count: int) -> None:
     rank = dist.get_rank()
-    peer = rank ^ 1
-    incoming = torch.zeros(count)
-    send = dist.isend(torch.full((count,), float(rank)), peer)
+    if rank > 1:
+        return
+    peer = 1 - rank
+    outgoing, incoming = torch.full((count,), float(rank)), torch.zeros(count)
+    # Both directions are full before either rank receives.
+    send = dist.isend(outgoing, peer)
     dist.recv(incoming, peer)
     send.wait()
     assert incoming.eq(peer).all()
+    # One direction ends while the other waits: rank 0 receives only once it has heard so.
+    incoming.zero_()
+    token = torch.zeros(1)
+    send = dist.isend(outgoing, peer)
+    if rank == 0:
+        send.wait()
+        dist.recv(token, peer, tag=1)
+        dist.recv(incoming, peer)
+    else:
+        dist.recv(incoming, peer)
+        assert not send.is_completed()
+        dist.send(token, peer, tag=1)
+        send.wait()
+    assert incoming.eq(peer).all()
 
 
-def test_large_messages_both_ways_at_once(pool):
-    pool.run(check_both_ways, 1 << 23)
+def test_fault_27_large_messages_go_both_ways_at_once(pool):
+    pool.run(check_both_ways, 1 << 24)
 
 
 def check_beside_collectives() -> None:

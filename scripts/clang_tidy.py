@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""Runs clang-tidy over the library, on what changed since it was last clean.
+
+clang_tidy.py BUILD_FOLDER [JOBS] [--all]
+
+A source that was clean leaves a stamp in BUILD_FOLDER/clang_tidy: the hash of clang-tidy's version,
+its configuration, the compile command, and the content of the source and of every header that it
+was built from. The source is passed over while that hash stays. --all checks every source.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# clang does not know every flag that g++ wrote into the database.
+OPTIONS = ("--quiet", "--extra-arg=-Wno-unknown-warning-option")
+NOISE = re.compile(r".*warnings? (?:generated|treated as).*\n")
+
+
+@dataclass
+class Source:
+    """One source and where to remember that it was clean."""
+
+    path: Path
+    key: str | None  # None: what it includes is not known, so it is always checked
+    stamp: Path
+
+    def is_clean(self) -> bool:
+        """Whether it was clean as it is now."""
+        return self.key is not None and self.stamp.is_file() and self.stamp.read_text() == self.key
+
+    def check(self, build: Path) -> bool:
+        """Runs clang-tidy and prints what it found; whether it found nothing."""
+        done = subprocess.run(
+            ["clang-tidy", "-p", build, *OPTIONS, self.path], capture_output=True, text=True
+        )
+        sys.stdout.write(NOISE.sub("", done.stdout + done.stderr))
+        sys.stdout.flush()
+        self.stamp.unlink(missing_ok=True)
+        if done.returncode == 0 and self.key is not None:
+            self.stamp.parent.mkdir(exist_ok=True)
+            self.stamp.write_text(self.key)
+        return done.returncode == 0
+
+
+@functools.cache
+def digest(path: Path) -> str:
+    """The hash of one file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def inputs_of_objects(build: Path) -> dict[str, list[Path]]:
+    """What ninja noted of each object: the source and the headers that it was compiled from."""
+    try:
+        listed = subprocess.run(
+            ["ninja", "-C", build, "-t", "deps"], capture_output=True, text=True
+        )
+    except FileNotFoundError:
+        return {}
+    inputs: dict[str, list[Path]] = {}
+    for entry in listed.stdout.split("\n\n"):
+        head, *paths = entry.strip().split("\n")
+        if head.endswith("(VALID)"):
+            inputs[head.split(":")[0]] = [build / path.strip() for path in paths]
+    return inputs
+
+
+def sources(build: Path) -> list[Source]:
+    """The sources under src/ that are built on this platform."""
+    version = subprocess.run(["clang-tidy", "--version"], capture_output=True, check=True).stdout
+    settings = version + (ROOT / ".clang-tidy").read_bytes() + " ".join(OPTIONS).encode()
+    inputs = inputs_of_objects(build)
+    found = {}
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        path = Path(entry["file"])
+        if not path.is_relative_to(ROOT / "src"):
+            continue
+        key = None
+        built = re.search(r" -o (\S+)", entry["command"])
+        files = inputs.get(built[1] if built else "", [])
+        if files and all(file.is_file() for file in files):
+            parts = [entry["command"], *(f"{file} {digest(file)}" for file in [path, *files])]
+            key = hashlib.sha256(settings + "\n".join(parts).encode()).hexdigest()
+        name = path.relative_to(ROOT).as_posix().replace("/", "-")
+        found[path] = Source(path, key, build / "clang_tidy" / name)
+    return [found[path] for path in sorted(found)]
+
+
+def main() -> int:
+    """Runs what the command line asks for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("build", type=Path, help="holds compile_commands.json")
+    parser.add_argument("jobs", type=int, nargs="?", default=1)
+    parser.add_argument("--all", action="store_true", help="check clean sources too")
+    arguments = parser.parse_args()
+    build = arguments.build.resolve()
+
+    everything = sources(build)
+    if not everything:
+        sys.exit(f"clang_tidy.py: {build}/compile_commands.json knows no source of src/")
+    todo = [source for source in everything if arguments.all or not source.is_clean()]
+    rest = len(everything) - len(todo)
+    print(f"lint: clang-tidy, {len(todo)} files; {rest} are as when they were clean", flush=True)
+    with ThreadPoolExecutor(max(arguments.jobs, 1)) as threads:
+        return 0 if all(list(threads.map(lambda source: source.check(build), todo))) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
