@@ -10,15 +10,20 @@ JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 # Debian's own python has python3-venv and python3-dev beside it; another on the path may not.
 PYTHON ?= $(shell command -v apt-get >/dev/null && echo /usr/bin/python3 || command -v python3)
 
-GOALS := setup build demo test test-cpp test-python test-torch-suite bench lint sanitize
+GOALS := setup build demo test test-cpp test-python test-torch-suite bench bench-check lint \
+	sanitize
 
-.PHONY: help packages clean format $(GOALS)
+.PHONY: help packages peers clean format $(GOALS)
 
 help:
 	@sed -n '/^# HELP/,$$ { /^# HELP/d; s/^# \{0,1\}//p }' Makefile
 
 packages:
 	@scripts/install_packages.sh
+
+# What MCCL is measured beside.
+peers: | packages
+	@scripts/install_peers.sh build/peers $(PYTHON)
 
 ifeq ($(TORCH),newest)
 
@@ -42,8 +47,9 @@ PIP_INSTALL := pip install --disable-pip-version-check $(if $(MAKE_TERMOUT),,--q
 # Folders are listed too: their times change when a file comes or goes. Paths are whole, or the folder
 # `bench` would be the goal of that name.
 SOURCES := $(shell find $(addprefix $(CURDIR)/,CMakeLists.txt pyproject.toml cmake include src bindings tests bench) \
-	\( -path '*/tests/python' -o -path '*/tests/install' -o -path '*/tests/torch_suite' -o -name __pycache__ \) \
-	-prune -o -not -name '*.py' -print)
+	\( -path '*/tests/python' -o -path '*/tests/install' -o -path '*/tests/torch_suite' -o -name __pycache__ \
+	-o -path '*/bench/peers' -o -path '*/bench/comparison' \) \
+	-prune -o -not -name '*.py' -not -name '*.json' -print)
 
 setup: build
 
@@ -72,7 +78,7 @@ demo: build
 	@echo "  examples/ddp_digits.py   what just ran; --help shows what it takes"
 	@echo "  README.md                a 20-line program of your own, and every setting"
 	@echo "  docs/MULTINODE.md        the same on several machines"
-	@echo "  make bench               MCCL beside Gloo on this machine"
+	@echo "  make bench               MCCL beside Gloo, Open MPI, MPICH and MLX's ring"
 
 test: test-cpp test-python
 
@@ -88,8 +94,12 @@ test-torch-suite: build
 	@echo "test: PyTorch's own distributed tests"
 	@$(BIN)/python -m pytest -p no:cacheprovider tests/torch_suite
 
-bench: build
-	@$(BIN)/python bench/torch_all_reduce.py --json build/torch_all_reduce.json
+# BENCH takes options of bench/compare.py, such as BENCH=--quick.
+bench: build peers
+	@$(BIN)/python bench/compare.py --plots build/bench $(BENCH)
+
+bench-check: build peers
+	@$(BIN)/python bench/compare.py --check --json build/bench-check.json $(BENCH)
 
 lint: build
 	@scripts/lint.sh $(BUILD) $(JOBS)
@@ -122,7 +132,9 @@ clean:
 #   make test-cpp          the C++ tests alone
 #   make test-python       the Python, example and installation tests alone
 #   make test-torch-suite  PyTorch's own distributed tests against MCCL
-#   make bench             measure MCCL beside Gloo
+#   make bench             measure MCCL beside Gloo, Open MPI, MPICH and MLX's ring (about an hour;
+#                          BENCH=--quick takes minutes, BENCH=--help tells more)
+#   make bench-check       measure only what bench/bounds.json promises, and fail where it is broken
 #   make lint              clang-format, clang-tidy and ruff
 #   make format            let clang-format and ruff rewrite what they can
 #   make sanitize          the C++ tests under address, undefined and thread sanitizers

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Installs the Debian packages of scripts/apt-packages.txt that are missing. Without root, names
+# Installs the Debian packages of a list beside this script that are missing. Without root, names
 # them and the command that installs them, and fails.
+#   install_packages.sh [LIST]   (default apt-packages.txt)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-mapfile -t wanted < <(grep -vE '^\s*(#|$)' apt-packages.txt)
+mapfile -t wanted < <(grep -vE '^\s*(#|$)' "${1:-apt-packages.txt}")
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   echo "setup: this is not a Debian-like system, so no package was checked or installed." >&2

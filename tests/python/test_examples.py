@@ -103,27 +103,22 @@ def test_throughput_is_measured_and_compared(tmp_path: Path):
         assert arrays["world_size"] == 2
 
 
-def test_runs_that_differ_are_not_compared(tmp_path: Path):
+@pytest.mark.parametrize(
+    "differing", ["global_batch", "parameters", "image_size", "device", "warmup_steps"]
+)
+def test_fault_35_runs_that_were_timed_differently_are_not_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, differing: str
+):
     common = {
-        "kind": "baseline", "parameters": 10, "image_size": 32, "device": "cpu",
-        "warmup_steps": 1, "world_size": 1, "step_seconds": [0.1],
+        "kind": "baseline", "global_batch": 8, "parameters": 10, "image_size": 32,
+        "device": "cpu", "warmup_steps": 1, "world_size": 1, "step_seconds": [0.1],
     }  # fmt: skip
-    for name, batch in (("a", 8), ("b", 16)):
-        (tmp_path / f"{name}.json").write_text(json.dumps(common | {"global_batch": batch}))
-    output = run(
-        EXAMPLES / "benchmark_throughput.py", "--baseline", tmp_path / "a.json",
-        "--ddp", tmp_path / "b.json", "-o", tmp_path / "c", status=1,
-    )  # fmt: skip
-    assert "global_batch 8 and 16" in output
+    other = common | {"kind": "ddp", "backend": "mccl", "world_size": 2}
+    other[differing] = "mps" if differing == "device" else 64
+    for name, stats in (("a", common), ("b", other)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(stats))
+    baseline, ddp, prefix = (str(tmp_path / name) for name in ("a.json", "b.json", "c"))
+    monkeypatch.setattr(sys, "argv", ["", "--baseline", baseline, "--ddp", ddp, "-o", prefix])
+    with pytest.raises(SystemExit, match=f"{differing} {common[differing]} and {other[differing]}"):
+        load_example("benchmark_throughput").main()
     assert not (tmp_path / "c.npz").exists()
-
-
-def test_the_bench_measures_both_backends(tmp_path: Path):
-    result = tmp_path / "result.json"
-    run(
-        ROOT / "bench" / "torch_all_reduce.py", "--max-bytes", "4096", "--rounds", "2",
-        "--seconds", "0.001", "--json", result,
-    )  # fmt: skip
-    rows = json.loads(result.read_text())["rows"]
-    assert [row["bytes"] for row in rows] == [8, 64, 512, 4096]
-    assert all(row[name]["median_us"] > 0 for row in rows for name in ("mccl", "gloo"))

@@ -1,0 +1,112 @@
+"""Ratios that must hold: reading them, which cells they need, and checking them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from comparison.contestants import PEERS_ALL
+from comparison.results import Results
+from comparison.sizes import parse_size, show_size
+from comparison.table import ratio_of, show_ratio
+from peers.cells import Cell
+
+FIELDS = {"name", "contestant", "against", "ranks", "collective", "bytes", "transport", "at_most"}
+EVERY = "every"
+PEERS_WORD = "peers"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The contestant's time over that of the fastest of `against` is at most this."""
+
+    name: str
+    contestant: str
+    against: tuple[str, ...]
+    ranks: int
+    cell: Cell
+    at_most: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A bound beside what was measured; no ratio where that is missing."""
+
+    bound: Bound
+    ratio: float | None
+    rival: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether it was measured and is within the bound."""
+        return self.ratio is not None and self.ratio <= self.bound.at_most
+
+    def line(self) -> str:
+        """One line for a person."""
+        bound = self.bound
+        found = f"{show_ratio(self.ratio)} of {self.rival}" if self.ratio is not None else "unknown"
+        size = f" {show_size(bound.cell.bytes)}" if bound.cell.bytes else ""
+        where = f"{bound.contestant}, {bound.ranks} ranks, {bound.cell.collective}{size}"
+        return (
+            f"{'holds ' if self.holds else 'BROKEN'}  {bound.name} ({where}): {found}, "
+            f"at most {show_ratio(bound.at_most)}"
+        )
+
+
+def expand(entry: dict, sizes: Sequence[int]) -> list[Bound]:
+    """The bounds of one entry of the file: one per number of ranks, collective and size."""
+    unknown = entry.keys() - FIELDS
+    absent = FIELDS - entry.keys() - {"transport"}
+    if unknown or absent:
+        raise ValueError(
+            f"bound '{entry.get('name', '?')}': unknown {sorted(unknown)}, absent {sorted(absent)}"
+        )
+    transport = entry.get("transport", "auto")
+    suffix = "" if transport == "auto" else f"-{transport}"
+    against = entry["against"]
+    if against == PEERS_WORD:
+        against = PEERS_ALL
+    as_list = lambda value: value if isinstance(value, list) else [value]  # noqa: E731
+    found = entry["bytes"]
+    wanted = list(sizes) if found == EVERY else [parse_size(str(size)) for size in as_list(found)]
+    return [
+        Bound(
+            entry["name"],
+            entry["contestant"] + suffix,
+            tuple(against),
+            ranks,
+            Cell(collective, size),
+            float(entry["at_most"]),
+        )
+        for ranks in as_list(entry["ranks"])
+        for collective in as_list(entry["collective"])
+        for size in wanted
+    ]
+
+
+def load_bounds(path: Path, sizes: Sequence[int]) -> list[Bound]:
+    """All bounds of the file; `sizes` is what `every` stands for."""
+    return [bound for entry in json.loads(path.read_text()) for bound in expand(entry, sizes)]
+
+
+def cells_needed(bounds: Sequence[Bound]) -> dict[int, dict[str, list[Cell]]]:
+    """What must be measured to check these, by ranks and contestant."""
+    needed: dict[int, dict[str, list[Cell]]] = {}
+    for bound in bounds:
+        by_name = needed.setdefault(bound.ranks, {})
+        for name in (bound.contestant, *bound.against):
+            cells = by_name.setdefault(name, [])
+            if bound.cell not in cells:
+                cells.append(bound.cell)
+    return needed
+
+
+def check(bounds: Sequence[Bound], results: Results) -> list[Verdict]:
+    """Every bound beside what was measured."""
+    verdicts = []
+    for bound in bounds:
+        found = ratio_of(results, bound.contestant, bound.against, bound.ranks, bound.cell)
+        verdicts.append(Verdict(bound, *found) if found else Verdict(bound, None))
+    return verdicts

@@ -1,0 +1,84 @@
+"""What a contestant is: how it is found, set up and started."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from comparison.sizes import COLLECTIVES
+from peers.cells import Cell
+
+ROOT = Path(__file__).resolve().parents[2]
+PEERS = ROOT / "bench" / "peers"
+BUILT = ROOT / "build" / "peers"
+INSTALL = "make peers"
+
+
+@dataclass(frozen=True)
+class Command:
+    """One process to start."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One way to set a contestant up, in words and in what the machine is told."""
+
+    words: str
+    argv: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What is measured in one start, with which setting."""
+
+    ranks: int
+    seconds: float
+    cells: Sequence[Cell]
+    setting: Setting
+    folder: Path
+
+    def arguments(self) -> list[str]:
+        """As every peer's program takes them."""
+        return ["--seconds", str(self.seconds), *map(str, self.cells)]
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One implementation. Where it has several settings, a probe decides which one is measured."""
+
+    name: str
+    title: str
+    missing: Callable[[], str | None]
+    settings: Callable[[int], list[Setting]]
+    commands: Callable[[Launch], list[Command]]
+    collectives: Sequence[str] = COLLECTIVES
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for listener in sockets:
+            listener.bind(("127.0.0.1", 0))
+        return [int(listener.getsockname()[1]) for listener in sockets]
+    finally:
+        for listener in sockets:
+            listener.close()
+
+
+def loopback() -> str:
+    """The loopback interface's name."""
+    return "lo" if sys.platform == "linux" else "lo0"

@@ -1,0 +1,81 @@
+"""Writes what a run found between the markers of docs/benchmarks.md."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from comparison.bounds import Verdict
+from comparison.results import Results
+from comparison.sizes import show_size
+from comparison.table import Table, notes_of, show_ratio, tables_of
+
+BEGIN = "<!-- figures:begin (bench/compare.py --docs writes what follows) -->"
+END = "<!-- figures:end -->"
+
+
+def settings_table(results: Results) -> Table:
+    """Who took part, and how it was set up."""
+    table = Table("", ["contestant", "ranks", "settings"], numbers=False)
+    for about in results.about.get("contestants", {}).values():
+        if "missing" in about:
+            table.rows.append([about["title"], "", about["missing"]])
+        for ranks, words in about["settings"].items():
+            table.rows.append([about["title"], ranks, words])
+    return table
+
+
+def verdicts_table(verdicts: Sequence[Verdict]) -> Table:
+    """The bounds, with what was found."""
+    headers = ["bound", "contestant", "ranks", "call", "against", "ratio", "at most", "holds"]
+    table = Table("", headers, numbers=False)
+    for verdict in verdicts:
+        bound = verdict.bound
+        size = f" {show_size(bound.cell.bytes)}" if bound.cell.bytes else ""
+        table.rows.append(
+            [
+                bound.name,
+                bound.contestant,
+                str(bound.ranks),
+                bound.cell.collective + size,
+                verdict.rival or ", ".join(bound.against),
+                show_ratio(verdict.ratio),
+                show_ratio(bound.at_most),
+                "yes" if verdict.holds else "no" if verdict.ratio is not None else "not measured",
+            ]
+        )
+    return table
+
+
+def section(results: Results, verdicts: Sequence[Verdict], pictures: Sequence[str]) -> str:
+    """The Markdown of everything."""
+    about = results.about
+    parts = [
+        f"{about.get('machine', 'This machine')}, {about.get('date', 'undated')}; median of "
+        f"{about.get('rounds', '?')} rounds. Command: `{about.get('command', 'make bench')}`.",
+        "### Settings",
+        settings_table(results).markdown(),
+        "### Times and ratios",
+        *(f"![median time of a call over its size]({picture})" for picture in pictures),
+        *(table.markdown() for table in tables_of(results)),
+    ]
+    notes = notes_of(results)
+    if notes:
+        parts += ["Not measured:", "\n".join(f"- {note}" for note in notes)]
+    if verdicts:
+        parts += ["### Bounds", verdicts_table(verdicts).markdown()]
+    return "\n\n".join(parts)
+
+
+def write_docs(
+    path: Path, results: Results, verdicts: Sequence[Verdict], pictures: Sequence[Path]
+) -> None:
+    """Replaces what is between the markers."""
+    text = path.read_text()
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{path} has no line '{BEGIN}' followed by '{END}'")
+    links = [os.path.relpath(picture, path.parent) for picture in pictures]
+    path.write_text(f"{before}{BEGIN}\n\n{section(results, verdicts, links)}\n\n{END}{after}")

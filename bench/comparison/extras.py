@@ -1,0 +1,74 @@
+"""Measurements that are no collective: training steps, and cables of a known rate."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+
+from comparison.contestant import PEERS, Command, free_ports
+from comparison.launch import launch
+from comparison.mccl_program import mccl_missing, mccl_program
+from comparison.results import Key, Results
+from comparison.torch_backends import torch_missing
+from peers.cells import Cell
+
+RANKS = 2
+LIMIT = 600.0  # seconds between two lines
+DDP_CELLS = (Cell("ddp_digits", 0), Cell("ddp_25m", 0))
+CABLE_CELLS = (Cell("link_1g", 64 << 20), Cell("links_1g_500m", 64 << 20))
+
+
+@dataclass(frozen=True)
+class Extra:
+    """One program that prints lines of several contestants."""
+
+    name: str
+    contestant: str
+    cells: tuple[Cell, ...]
+
+
+EXTRAS = {
+    "ddp": Extra("ddp", "mccl-torch", DDP_CELLS),
+    "cables": Extra("cables", "mccl-tcp", CABLE_CELLS),
+}
+
+
+def missing(extra: Extra) -> str | None:
+    """Why it cannot run here."""
+    if extra.name == "ddp":
+        return torch_missing("mccl")
+    if sys.platform != "linux" or os.geteuid() != 0:
+        return "network namespaces need Linux and root"
+    return mccl_missing()
+
+
+def commands(extra: Extra, rounds: int) -> list[Command]:
+    """How it is started."""
+    if extra.name == "cables":
+        script = [sys.executable, str(PEERS.parent / "shaped.py"), "--lines"]
+        return [Command([*script, "--program", str(mccl_program())])]
+    (port,) = free_ports(1)
+    script = [sys.executable, str(PEERS / "ddp_step.py"), "--rounds", str(rounds)]
+    shared = {
+        "OMP_NUM_THREADS": "1",
+        "MCCL_PORT_BASE": "0",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "WORLD_SIZE": str(RANKS),
+    }
+    return [Command(script, {**shared, "RANK": str(rank)}) for rank in range(RANKS)]
+
+
+def run_extra(extra: Extra, rounds: int, results: Results) -> None:
+    """Measures it, or notes why not."""
+    reason = missing(extra)
+    if reason is None:
+        outcome = launch(commands(extra, rounds), LIMIT, start_limit=LIMIT)
+        for line in outcome.lines:
+            cell = Cell(line["collective"], line["bytes"])
+            results.add(Key(line["contestant"], RANKS, cell), line)
+        reason = outcome.failure
+    lost = [c for c in extra.cells if results.time_us(extra.contestant, RANKS, c) is None]
+    if reason is not None:
+        results.mark_absent(extra.contestant, RANKS, lost, reason)

@@ -1,0 +1,43 @@
+"""What the machine itself allows, as if it took part: rows to be compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from comparison.contestant import cores
+from comparison.results import Key, Results
+from peers.cells import Cell
+
+PASS = "bound-pass"
+SOCKETS = "bound-sockets"
+LINE = "line"
+
+TITLES = {
+    PASS: "one pass over memory",
+    SOCKETS: "raw sockets, both ways",
+    LINE: "the line itself",
+}
+
+# Each bound's rate in what `mccl bench` reports, and the contestant in whose run it is measured: a
+# pass of all ranks over their buffers in place through a stage in cache; bytes over a plain socket
+# each way, both at once. In an all-reduce of two ranks each way carries the whole buffer.
+RATES = {PASS: ("pass_all_gbs", "mccl"), SOCKETS: ("tcp_both_ways_gbs", "mccl-tcp")}
+
+
+def add_bounds(
+    results: Results, contestant: str, ranks: int, cells: Sequence[Cell], rates: dict[str, Any]
+) -> None:
+    """Adds a round of the bounds that hold for the all-reduces among the cells."""
+    for name, (rate_name, measured_by) in RATES.items():
+        rate = rates.get(rate_name)
+        # Ranks that share a core do not pass over their memory at once.
+        most_ranks = 2 if name == SOCKETS else cores()
+        if contestant != measured_by or not rate or ranks > most_ranks:
+            continue
+        for cell in cells:
+            if cell.collective == "all_reduce" and cell.bytes >= 1 << 20:
+                microseconds = cell.bytes / (rate * 1e9) * 1e6
+                results.add(
+                    Key(name, ranks, cell), {"time_us": microseconds, "p50_us": microseconds}
+                )

@@ -1,0 +1,68 @@
+"""Open MPI and MPICH."""
+
+from __future__ import annotations
+
+import shutil
+
+from comparison.contestant import BUILT, INSTALL, Command, Launch, Setting, cores, loopback
+
+
+def mpi_missing(kind: str, packages: str) -> str | None:
+    if shutil.which(f"mpirun.{kind}") is None:
+        return f"not installed: run `{INSTALL}` (or `apt-get install {packages}`)"
+    if not (BUILT / f"mpi_bench.{kind}").exists():
+        return f"bench/peers/mpi_bench.cpp is not compiled for it: run `{INSTALL}`"
+    return None
+
+
+def openmpi_placement(ranks: int) -> Setting:
+    if ranks <= cores():
+        return Setting("ranks bound to cores, spinning", ("--bind-to", "core"))
+    yielding = ("--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1")
+    return Setting("more ranks than cores: unbound, mpi_yield_when_idle 1", yielding)
+
+
+def openmpi_settings(ranks: int) -> list[Setting]:
+    place = openmpi_placement(ranks)
+    shm = ("--mca", "pml", "ob1", "--mca", "btl", "self,vader")
+    return [
+        Setting(
+            f"shared memory (vader), CMA {words}; {place.words}",
+            (*place.argv, *shm, "--mca", "btl_vader_single_copy_mechanism", mechanism),
+        )
+        for words, mechanism in (("off", "none"), ("on", "cma"))
+    ]
+
+
+def openmpi_tcp_settings(ranks: int) -> list[Setting]:
+    place = openmpi_placement(ranks)
+    tcp = ("--mca", "pml", "ob1", "--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include",
+           loopback())  # fmt: skip
+    return [Setting(f"btl self,tcp on loopback; {place.words}", (*place.argv, *tcp))]
+
+
+def openmpi_commands(launch: Launch) -> list[Command]:
+    run = ["mpirun.openmpi", "-n", str(launch.ranks), *launch.setting.argv]
+    program = [str(BUILT / "mpi_bench.openmpi"), *launch.arguments()]
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return [Command([*run, *program], root)]
+
+
+def mpich_settings(ranks: int) -> list[Setting]:
+    bound = ranks <= cores()
+    place = "ranks bound to cores" if bound else "more ranks than cores: unbound (it only spins)"
+    argv = ("-bind-to", "core") if bound else ()
+    return [
+        Setting(f"its own shared memory; {place}", argv),
+        Setting(
+            f"UCX's shared memory (MPIR_CVAR_NOLOCAL=1, UCX_TLS=sm,self); {place}",
+            argv,
+            {"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "sm,self"},
+        ),
+    ]
+
+
+def mpich_commands(launch: Launch) -> list[Command]:
+    run = ["mpirun.mpich", "-n", str(launch.ranks), *launch.setting.argv]
+    program = [str(BUILT / "mpi_bench.mpich"), *launch.arguments()]
+    return [Command([*run, *program], launch.setting.env)]

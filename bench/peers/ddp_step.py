@@ -1,0 +1,115 @@
+"""Times a training step with DistributedDataParallel, MCCL and Gloo taking turns.
+
+    torchrun --nproc_per_node=2 --standalone bench/peers/ddp_step.py
+
+The same processes hold a group of each backend, and per model a replica on each group: a round of
+steps on one, then on the other. A step is forward, backward and optimizer. Prints JSON lines, a
+line per round, backend and model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from cells import at_share, emit
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
+import ddp_digits
+
+BACKENDS = {"mccl-torch": "mccl", "gloo": "gloo"}
+WIDTH = 2048
+LAYERS = 6
+
+
+def perceptron() -> nn.Module:
+    """25 million parameters in six square layers."""
+    torch.manual_seed(0)
+    layers = [nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.GELU()) for _ in range(LAYERS)]
+    return nn.Sequential(*layers)
+
+
+def digits_step(group: dist.ProcessGroup, batch: int) -> Callable[[], None]:
+    """A step of examples/ddp_digits.py; `batch` images on this rank."""
+    data = ddp_digits.load_data()
+    model = DistributedDataParallel(ddp_digits.make_model(0), process_group=group)
+    images, labels = data.train_images[:batch], data.train_labels[:batch]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    return lambda: one_step(optimizer, lambda: nn.functional.cross_entropy(model(images), labels))
+
+
+def perceptron_step(group: dist.ProcessGroup, batch: int) -> Callable[[], None]:
+    """A step of the large model."""
+    model = DistributedDataParallel(perceptron(), process_group=group)
+    rows = torch.randn(batch, WIDTH, generator=torch.Generator().manual_seed(0))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9)
+    return lambda: one_step(optimizer, lambda: nn.functional.mse_loss(model(rows), rows))
+
+
+def one_step(optimizer: torch.optim.Optimizer, loss: Callable[[], torch.Tensor]) -> None:
+    """Forward, backward, optimizer."""
+    optimizer.zero_grad()
+    loss().backward()
+    optimizer.step()
+
+
+def timed_steps(step: Callable[[], None], count: int) -> list[float]:
+    """Seconds of each step, of the slowest rank."""
+    dist.barrier()
+    seconds = []
+    for _ in range(count):
+        begin = time.perf_counter()
+        step()
+        seconds.append(time.perf_counter() - begin)
+    slowest = torch.tensor(seconds, dtype=torch.float64)
+    dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
+    return slowest.tolist()
+
+
+def main() -> int:
+    """Joins the groups, and takes turns."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each backend")
+    parser.add_argument("--steps", type=int, default=20, help="steps of a turn")
+    parser.add_argument("--digits-batch", type=int, default=32, help="images of a rank's step")
+    parser.add_argument("--perceptron-batch", type=int, default=8, help="rows of a rank's step")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    import mccl  # noqa: F401  (registers the backend)
+
+    # The default group keeps the processes together; those that are measured are beside it.
+    dist.init_process_group("gloo")
+    groups = {name: dist.new_group(backend=backend) for name, backend in BACKENDS.items()}
+    models = {
+        "ddp_digits": (digits_step, arguments.digits_batch),
+        "ddp_25m": (perceptron_step, arguments.perceptron_batch),
+    }
+    for model, (make, batch) in models.items():
+        steps = {name: make(group, batch) for name, group in groups.items()}
+        for step in steps.values():
+            timed_steps(step, 3)
+        for turn in range(arguments.rounds):
+            for name in list(steps) if turn % 2 == 0 else reversed(steps):
+                seconds = timed_steps(steps[name], arguments.steps)
+                if dist.get_rank() == 0:
+                    figures = {
+                        "time_us": statistics.mean(seconds) * 1e6,
+                        "p50_us": statistics.median(seconds) * 1e6,
+                        "p99_us": at_share(seconds, 0.99) * 1e6,
+                        "calls": len(seconds),
+                    }
+                    emit({"contestant": name, "collective": model, "bytes": 0, **figures})
+    dist.destroy_process_group()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+"""Times the collectives of MLX's ring, as one rank of several.
+
+    MLX_RANK=0 MLX_HOSTFILE=hosts.json python mlx_bench.py --seconds 0.2 all_reduce:8 …
+
+MLX has no call in place: each evaluates a new array.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import mlx.core as mx
+from cells import Cell, measure_all
+
+
+class MlxTeam:
+    """Bookkeeping with the ring's own sums."""
+
+    def __init__(self, group: mx.distributed.Group) -> None:
+        self.group = group
+        self.rank = group.rank()
+
+    def barrier(self) -> None:
+        """Meets the other ranks."""
+        mx.eval(mx.distributed.all_sum(mx.zeros(1), group=self.group))
+
+    def agree(self, value: int) -> int:
+        """Rank 0's value."""
+        mine = mx.array([value if self.rank == 0 else 0])
+        return int(mx.distributed.all_sum(mine, group=self.group).item())
+
+    def slowest(self, seconds: list[float]) -> list[float]:
+        """The largest of every rank's."""
+        return mx.distributed.all_max(mx.array(seconds), group=self.group).tolist()
+
+
+def exchange(data: mx.array, group: mx.distributed.Group) -> None:
+    """Sends to the next rank and receives from the previous; even ranks send first."""
+    rank, size = group.rank(), group.size()
+    following, previous = (rank + 1) % size, (rank - 1) % size
+    if rank % 2 == 0:
+        mx.eval(mx.distributed.send(data, following, group=group))
+        mx.eval(mx.distributed.recv_like(data, previous, group=group))
+    else:
+        mx.eval(mx.distributed.recv_like(data, previous, group=group))
+        mx.eval(mx.distributed.send(data, following, group=group))
+
+
+def call_of(cell: Cell, group: mx.distributed.Group) -> Callable[[], Any] | None:
+    """The cell's call, on an array made beforehand."""
+    elements = cell.elements(group.size())
+    data = mx.zeros(elements)
+    part = mx.zeros(max(1, elements // group.size()))
+    mx.eval(data, part)
+    calls: dict[str, Callable[[], Any]] = {
+        "all_reduce": lambda: mx.eval(mx.distributed.all_sum(data, group=group)),
+        "all_gather": lambda: mx.eval(mx.distributed.all_gather(part, group=group)),
+        "sendrecv": lambda: exchange(data, group),
+    }
+    return calls.get(cell.collective)
+
+
+def main() -> int:
+    """Joins the ring, and measures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=0.2, help="that a cell aims to last")
+    parser.add_argument("cells", nargs="+", type=Cell.parse, metavar="COLLECTIVE:BYTES")
+    arguments = parser.parse_args()
+    mx.set_default_device(mx.cpu)
+    group = mx.distributed.init(strict=True, backend="ring")
+    measure_all(
+        arguments.cells,
+        lambda cell: call_of(cell, group),
+        arguments.seconds,
+        MlxTeam(group),
+        "MLX's ring",
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
