@@ -3,6 +3,8 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
+# What is built is built by CMake: make itself knows no way to build a file.
+MAKEFLAGS += --no-builtin-rules
 
 DEFAULT_TORCH := 2.11.0
 TORCH ?= $(DEFAULT_TORCH)

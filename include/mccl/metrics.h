@@ -7,7 +7,8 @@
 
 namespace mccl {
 
-/// Times are averages in milliseconds unless named otherwise. For one call:
+/// Times are averages in milliseconds unless named otherwise, over calls that succeeded; of calls of
+/// a microsecond or less, one in a few is timed and stands for the others. For one call:
 /// queue wait = submitted until started; execution = started until done; network = time spent
 /// moving bytes; reduce = time spent in arithmetic; sync = the rest of execution, waiting for
 /// peers.
@@ -49,7 +50,10 @@ class Metrics {
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  void record(const CallSample& call);
+  /// A call; its times count for `weight` calls, of which others are only counted.
+  void record(const CallSample& call, std::uint32_t weight = 1);
+  /// A call that succeeded and was not timed: reading the clock would take as long as it did.
+  void record_untimed(const CallSample& call);
   void record_refused_connection();
   MetricsSummary summary() const;
   void reset();

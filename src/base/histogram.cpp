@@ -17,12 +17,12 @@ std::size_t Histogram::bin_of(double seconds) {
   return std::min(static_cast<std::size_t>(bin), kBins - 1);
 }
 
-void Histogram::add(double seconds) {
+void Histogram::add(double seconds, std::uint64_t times) {
   seconds = seconds > 0 ? std::min(seconds, kLongest) : 0;  // NaN compares false
   least_ = count_ == 0 ? seconds : std::min(least_, seconds);
   most_ = std::max(most_, seconds);
-  ++bins_[bin_of(seconds)];
-  ++count_;
+  bins_[bin_of(seconds)] += times;
+  count_ += times;
 }
 
 double Histogram::quantile(double share) const {

@@ -12,7 +12,7 @@ namespace mccl {
 class Histogram {
  public:
   /// Negative, infinite or NaN counts as the nearest end of what bins can tell apart.
-  void add(double seconds);
+  void add(double seconds, std::uint64_t times = 1);
 
   /// The smallest duration that at least `share` (0 to 1) of all do not exceed, within 2.3 % for
   /// durations from 10 ns to 10,000 s; 0 when there are none.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <mutex>
 #include <utility>
@@ -35,10 +36,8 @@ std::string with_unit(std::uint64_t bytes) {
 /// Times are of calls that succeeded: one that ran into its timeout says nothing of the network.
 struct Metrics::State {
   struct Counters {
-    std::uint64_t calls = 0;
-    std::uint64_t succeeded = 0;
-    std::uint64_t sent = 0;
-    std::uint64_t received = 0;
+    std::uint64_t timed = 0;
+    std::uint64_t errors = 0;
     std::uint64_t refused_connections = 0;
     double latency_s = 0;
     double queue_wait_s = 0;
@@ -50,35 +49,48 @@ struct Metrics::State {
     Histogram latencies;
   };
 
+  std::atomic<std::uint64_t> calls{0};
+  std::atomic<std::uint64_t> sent{0};
+  std::atomic<std::uint64_t> received{0};
+
   mutable std::mutex mutex;  // guards counters; held for a few additions
   Counters counters;
+
+  void count(const CallSample& call) {
+    calls.fetch_add(1, std::memory_order_relaxed);
+    sent.fetch_add(call.bytes_sent, std::memory_order_relaxed);
+    received.fetch_add(call.bytes_received, std::memory_order_relaxed);
+  }
 };
 
 Metrics::Metrics() : state_(std::make_unique<State>()) {}
 Metrics::~Metrics() = default;
 
-void Metrics::record(const CallSample& call) {
+void Metrics::record_untimed(const CallSample& call) { state_->count(call); }
+
+void Metrics::record(const CallSample& call, std::uint32_t weight) {
   const double queue_wait = duration(call.queue_wait_s);
   const double execution = duration(call.execution_s);
   const double network = duration(call.network_s);
   const double reduce = duration(call.reduce_s);
   const double sync = std::max(0.0, execution - network - reduce);
 
+  state_->count(call);
   const std::lock_guard lock(state_->mutex);
   State::Counters& counters = state_->counters;
-  ++counters.calls;
-  counters.sent += call.bytes_sent;
-  counters.received += call.bytes_received;
-  if (call.failed) return;
-
-  ++counters.succeeded;
-  counters.queue_wait_s += queue_wait;
-  counters.execution_s += execution;
-  counters.network_s += network;
-  counters.reduce_s += reduce;
-  counters.sync_s += sync;
-  counters.latency_s += queue_wait + execution;
-  counters.latencies.add(queue_wait + execution);
+  if (call.failed) {
+    ++counters.errors;
+    return;
+  }
+  const double times = weight;
+  counters.timed += weight;
+  counters.queue_wait_s += times * queue_wait;
+  counters.execution_s += times * execution;
+  counters.network_s += times * network;
+  counters.reduce_s += times * reduce;
+  counters.sync_s += times * sync;
+  counters.latency_s += times * (queue_wait + execution);
+  counters.latencies.add(queue_wait + execution, weight);
   if (call.payload_bytes >= kSmallestThroughputSample && execution > 0)
     counters.peak_bits_per_s =
         std::max(counters.peak_bits_per_s, 8 * static_cast<double>(call.payload_bytes) / execution);
@@ -96,13 +108,13 @@ MetricsSummary Metrics::summary() const {
     counters = state_->counters;
   }
   const auto average_ms = [&](double sum_s) {
-    return counters.succeeded == 0 ? 0 : 1e3 * sum_s / static_cast<double>(counters.succeeded);
+    return counters.timed == 0 ? 0 : 1e3 * sum_s / static_cast<double>(counters.timed);
   };
   return {
-      .total_ops = counters.calls,
-      .total_bytes_sent = counters.sent,
-      .total_bytes_recv = counters.received,
-      .total_errors = counters.calls - counters.succeeded,
+      .total_ops = state_->calls,
+      .total_bytes_sent = state_->sent,
+      .total_bytes_recv = state_->received,
+      .total_errors = counters.errors,
       .refused_connections = counters.refused_connections,
       .avg_latency_ms = average_ms(counters.latency_s),
       .p50_latency_ms = 1e3 * counters.latencies.quantile(0.50),
@@ -119,6 +131,7 @@ MetricsSummary Metrics::summary() const {
 void Metrics::reset() {
   const std::lock_guard lock(state_->mutex);
   state_->counters = {};
+  state_->calls = state_->sent = state_->received = 0;
 }
 
 std::string to_table(const MetricsSummary& summary) {

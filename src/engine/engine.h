@@ -70,6 +70,17 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// No more calls come; those that are pending fail.
   void close_group(const std::shared_ptr<GroupState>& group);
 
+  /// Runs a collective here and now if nothing else is under way, nothing but the node's memory is
+  /// needed, and the neighbours come soon: then the result is empty and `done` true. If it has
+  /// begun and they do not come, the engine goes on with it, and the result is the call. Otherwise
+  /// nothing has happened, and it can be submitted.
+  struct AtOnce {
+    bool done = false;
+    std::shared_ptr<Operation> begun;
+  };
+  AtOnce run_at_once(const std::shared_ptr<GroupState>& group, Task& task,
+                     std::chrono::milliseconds timeout);
+
   /// Queues calls of one group together, in order.
   void submit(std::span<const std::shared_ptr<Operation>> operations);
 
@@ -128,6 +139,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
                         const transport::shm::RangePlace& place);
   int rails(int peer) const { return neighbour(peer) ? 1 : mesh_->rails(peer); }
 
+  // engine_at_once.cpp
+  bool spin_until_finished(GroupState& group);
+  void count_at_once(const Task& task, Clock::time_point begun);
+
   // engine_progress.cpp: driving. All but progress_loop and wake under progress_mutex_.
   void progress_loop();
   void drive(std::unique_lock<std::mutex>& lock, const detail::WorkState* work,
@@ -140,6 +155,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool drain_inbox();
   void start(const std::shared_ptr<Operation>& operation);
   void begin_next(GroupState& group);
+  std::shared_ptr<const Plan> plan_for(GroupState& group, Task& task);
   void activate(const std::shared_ptr<GroupState>& group);
   void finish(const std::shared_ptr<Operation>& operation, std::exception_ptr error);
   bool run_deferred(std::unique_lock<std::mutex>& lock);
@@ -183,7 +199,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::set<DialKey> dialing_;
   Departing departing_;
   std::vector<std::pair<std::vector<Work::Callback>, std::exception_ptr>> deferred_;
-  bool crowded_ = false;  ///< More ranks than cores on this machine.
+  std::uint32_t at_once_ = 0;  ///< Calls done at once, of which only some are timed.
+  bool crowded_ = false;       ///< More ranks than cores on this machine.
   Clock::time_point next_housekeeping_;
   Clock::time_point next_watch_;
   // The sleeper's: written under progress_mutex_; the progress thread reads its own copy without.

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "engine/engine.h"
+#include "engine/pause.h"
 #include "kernels/reduce.h"
 #include "mccl/error.h"
 
@@ -18,25 +19,17 @@ constexpr std::chrono::milliseconds kLongestNap{20};
 /// How long a broken link waits for the peer to say why it closed it.
 constexpr std::chrono::milliseconds kAnnouncementGrace{250};
 
-schedule::Problem problem_of(const Operation& operation) {
+schedule::Problem problem_of(const GroupState& group, const Task& task) {
   schedule::Problem problem;
-  problem.collective = operation.call.collective;
-  problem.rank = operation.group->rank;
-  problem.size = operation.group->size();
-  problem.root = std::max(operation.call.root, 0);
-  problem.counts = operation.counts;
-  problem.recv_counts = operation.recv_counts;
-  if (operation.counts.empty()) problem.count = operation.call.count;
-  problem.in_place = operation.call.collective == Collective::broadcast || operation.in_place;
+  problem.collective = task.call.collective;
+  problem.rank = group.rank;
+  problem.size = group.size();
+  problem.root = std::max(task.call.root, 0);
+  problem.counts = task.counts;
+  problem.recv_counts = task.recv_counts;
+  if (task.counts.empty()) problem.count = task.call.count;
+  problem.in_place = task.call.collective == Collective::broadcast || task.in_place;
   return problem;
-}
-
-void cpu_relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
 }
 
 }  // namespace
@@ -74,7 +67,7 @@ void Engine::drive(std::unique_lock<std::mutex>& lock, const detail::WorkState* 
     if (moved) {
       idle_since = now;
     } else if (now - idle_since < spin_limit_) {
-      !crowded_&& now - idle_since < kPause ? cpu_relax() : std::this_thread::yield();
+      !crowded_&& now - idle_since < kPause ? pause_core() : std::this_thread::yield();
     } else if (!work) {
       return;
     } else if (fall_asleep()) {
@@ -182,11 +175,23 @@ void Engine::begin_next(GroupState& group) {
     operation.input.data = operation.multiplied.data();
     operation.in_place = false;
   }
-  const std::shared_ptr<const Plan> plan =
-      group.plans.plan(problem_of(operation), size_of(operation.call.dtype));
-  log_.debug("{} of group '{}' goes {}", describe(operation.call), group.name,
-             schedule::name_of(plan->algorithm));
-  group.executor.begin(operation, plan);
+  group.executor.begin(operation, plan_for(group, operation));
+}
+
+std::shared_ptr<const Plan> Engine::plan_for(GroupState& group, Task& task) {
+  const std::size_t element_bytes = size_of(task.call.dtype);
+  if (task.counts.empty()) {
+    const bool in_place = task.call.collective == Collective::broadcast || task.in_place;
+    const auto& last = group.plans.same_as_last(task.call.collective, std::max(task.call.root, 0),
+                                                task.call.count, in_place, element_bytes);
+    if (last) return last;
+  }
+  const auto plan = group.plans.plan(problem_of(group, task), element_bytes);
+  if (log_.enabled(LogLevel::debug)) {
+    log_.debug("{} of group '{}' goes {}", describe(task.call), group.name,
+               schedule::name_of(plan->algorithm));
+  }
+  return plan;
 }
 
 bool Engine::drain_inbox() {

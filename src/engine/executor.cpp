@@ -43,16 +43,16 @@ class ReduceTimer {
 
 }  // namespace
 
-void Executor::begin(Operation& operation, std::shared_ptr<const Plan> plan) {
-  operation_ = &operation;
+void Executor::begin(Task& task, std::shared_ptr<const Plan> plan) {
+  task_ = &task;
   plan_ = std::move(plan);
-  element_bytes_ = size_of(operation.call.dtype);
+  element_bytes_ = size_of(task.call.dtype);
   const schedule::Schedule& schedule = plan_->schedule;
   remaining_ = schedule.steps.size();
   next_window_ = 0;
   if (schedule.arrivals > 0) {
     group_window_.window()->begin(schedule.arrivals, schedule.window_count * element_bytes_,
-                                  fingerprint_of(operation.call), label_of(operation.call));
+                                  fingerprint_of(task.call), label_of(task.call));
   }
   if (!schedule.in_order) {
     waits_ = schedule.waits;
@@ -67,7 +67,7 @@ void Executor::begin(Operation& operation, std::shared_ptr<const Plan> plan) {
 
 void Executor::end() {
   if (plan_->schedule.arrivals > 0) group_window_.window()->end();
-  operation_ = nullptr;
+  task_ = nullptr;
   plan_.reset();
   peers_.clear();
 }
@@ -103,30 +103,30 @@ bool Executor::may_send(const PeerProgress& peer) const {
 }
 
 bool Executor::send_to(PeerProgress& peer) {
-  const std::uint64_t before = operation_->traffic.bytes_sent;
+  const std::uint64_t before = task_->traffic.bytes_sent;
   for (const auto& lane : peer.channel->lanes) {
     while (lane->sending() || may_send(peer)) {
       if (!lane->sending()) {
         const std::uint32_t step = peer.plan->sends[peer.next_send];
         Frame frame;
-        frame.call = operation_->call;
+        frame.call = task_->call;
         frame.message = static_cast<std::uint32_t>(peer.next_send++);
         lane->start(frame, bytes_of(plan_->schedule.steps[step].src), step);
       }
-      if (!lane->push(operation_->traffic)) break;
+      if (!lane->push(task_->traffic)) break;
       ++peer.sent;
       complete(static_cast<std::uint32_t>(lane->token()));
     }
   }
-  return operation_->traffic.bytes_sent != before;
+  return task_->traffic.bytes_sent != before;
 }
 
 bool Executor::receive_from(PeerProgress& peer) {
-  const std::uint64_t before = operation_->traffic.bytes_received;
+  const std::uint64_t before = task_->traffic.bytes_received;
   for (const auto& lane : peer.channel->lanes) {
     while (peer.received < peer.plan->receives.size()) {
-      const Frame* frame = lane->incoming(operation_->traffic);
-      if (!frame || frame->call.sequence > operation_->call.sequence) break;
+      const Frame* frame = lane->incoming(task_->traffic);
+      if (!frame || frame->call.sequence > task_->call.sequence) break;
       if (!lane->accepted()) {
         check(*frame, peer);
         received_[peer.plan->receives[frame->message]] = 1;
@@ -140,7 +140,7 @@ bool Executor::receive_from(PeerProgress& peer) {
       complete(index);
     }
   }
-  return operation_->traffic.bytes_received != before;
+  return task_->traffic.bytes_received != before;
 }
 
 void Executor::check(const Frame& frame, const PeerProgress& peer) {
@@ -149,10 +149,10 @@ void Executor::check(const Frame& frame, const PeerProgress& peer) {
     throw MismatchError(fmt::format("rank {} calls {} where this rank calls {}", peer.plan->peer,
                                     describe(frame.call), describe(*mine)));
   }
-  if (frame.kind != FrameKind::collective || frame.call.sequence != operation_->call.sequence) {
+  if (frame.kind != FrameKind::collective || frame.call.sequence != task_->call.sequence) {
     throw CorruptionError(fmt::format("rank {} sent a message of {} that has no place in {}",
                                       peer.plan->peer, describe(frame.call),
-                                      describe(operation_->call)));
+                                      describe(task_->call)));
   }
   const bool known = frame.message < peer.plan->receives.size();
   const std::size_t expected =
@@ -162,22 +162,22 @@ void Executor::check(const Frame& frame, const PeerProgress& peer) {
     throw MismatchError(fmt::format(
         "rank {} sends {} bytes as message {} of {}, where this rank expects {}: the "
         "ranks disagree about counts",
-        peer.plan->peer, frame.payload_bytes, frame.message, describe(operation_->call), expected));
+        peer.plan->peer, frame.payload_bytes, frame.message, describe(task_->call), expected));
   }
   if (received_[peer.plan->receives[frame.message]]) {
     throw CorruptionError(fmt::format("rank {} sent message {} of {} twice", peer.plan->peer,
-                                      frame.message, describe(operation_->call)));
+                                      frame.message, describe(task_->call)));
   }
 }
 
 bool Executor::receive_payload(Lane& lane, const Step& step) {
   const std::size_t total = step.dst.count * element_bytes_;
   if (step.kind == StepKind::recv) {
-    return lane.read_payload({writable(step.dst), total}, operation_->traffic);
+    return lane.read_payload({writable(step.dst), total}, task_->traffic);
   }
-  const ReduceKind kind = arithmetic(operation_->call.kind);
+  const ReduceKind kind = arithmetic(task_->call.kind);
   while (lane.payload_received() < total) {
-    const std::span<const std::byte> bytes = lane.peek_payload(element_bytes_, operation_->traffic);
+    const std::span<const std::byte> bytes = lane.peek_payload(element_bytes_, task_->traffic);
     if (bytes.empty()) return false;
     const std::size_t at = lane.payload_received();
     const void* local = readable(step.src) + at;
@@ -185,11 +185,11 @@ bool Executor::receive_payload(Lane& lane, const Step& step) {
     // The lower rank's operand first, so that every rank computes the same expression.
     if (step.peer < channels_.rank()) std::swap(local, remote);
     {
-      const ReduceTimer timer(operation_->reduce_s, bytes.size());
-      kernels::reduce(operation_->call.dtype, kind, local, remote, writable(step.dst) + at,
+      const ReduceTimer timer(task_->reduce_s, bytes.size());
+      kernels::reduce(task_->call.dtype, kind, local, remote, writable(step.dst) + at,
                       bytes.size() / element_bytes_);
     }
-    lane.consume_payload(bytes.size(), operation_->traffic);
+    lane.consume_payload(bytes.size(), task_->traffic);
   }
   return true;
 }
@@ -208,7 +208,7 @@ bool Executor::run_local_steps() {
 
 void Executor::run(const Step& step) {
   if (step.kind == StepKind::copy) {
-    const ReduceTimer timer(operation_->reduce_s, step.dst.count * element_bytes_);
+    const ReduceTimer timer(task_->reduce_s, step.dst.count * element_bytes_);
     std::memmove(writable(step.dst), readable(step.src), step.dst.count * element_bytes_);
     return;
   }
@@ -221,14 +221,14 @@ void Executor::run(const Step& step) {
 
 /// Of operands_.
 void Executor::fold(const Step& step) {
-  const ReduceTimer timer(operation_->reduce_s, step.dst.count * element_bytes_);
-  const ReduceKind kind = operation_->call.kind;
+  const ReduceTimer timer(task_->reduce_s, step.dst.count * element_bytes_);
+  const ReduceKind kind = task_->call.kind;
   const bool averages = step.completes && kind == ReduceKind::avg;
   const bool at_once = averages && operands_.size() == static_cast<std::size_t>(channels_.size());
-  kernels::fold(operation_->call.dtype, at_once ? ReduceKind::avg : arithmetic(kind), operands_,
+  kernels::fold(task_->call.dtype, at_once ? ReduceKind::avg : arithmetic(kind), operands_,
                 writable(step.dst), step.dst.count);
   if (averages && !at_once) {
-    kernels::divide(operation_->call.dtype, writable(step.dst), step.dst.count, channels_.size());
+    kernels::divide(task_->call.dtype, writable(step.dst), step.dst.count, channels_.size());
   }
 }
 
@@ -236,9 +236,9 @@ void Executor::complete(std::uint32_t index) {
   const schedule::Schedule& schedule = plan_->schedule;
   const Step& step = schedule.steps[index];
   const bool folds = step.kind == StepKind::fold || step.kind == StepKind::read_fold;
-  if (step.completes && !folds && operation_->call.kind == ReduceKind::avg) {
-    const ReduceTimer timer(operation_->reduce_s, step.dst.count * element_bytes_);
-    kernels::divide(operation_->call.dtype, writable(step.dst), step.dst.count, channels_.size());
+  if (step.completes && !folds && task_->call.kind == ReduceKind::avg) {
+    const ReduceTimer timer(task_->reduce_s, step.dst.count * element_bytes_);
+    kernels::divide(task_->call.dtype, writable(step.dst), step.dst.count, channels_.size());
   }
   --remaining_;
   for (std::uint32_t i = schedule.successor_begin[index]; i < schedule.successor_begin[index + 1];
@@ -291,9 +291,9 @@ std::byte* Executor::writable(const Region& region) {
     case Space::scratch:
       return scratch_.data() + offset;
     case Space::output:
-      return static_cast<std::byte*>(operation_->output.data) + offset;
+      return static_cast<std::byte*>(task_->output.data) + offset;
     case Space::input:  // only in place, where the caller gave the same memory as output
-      return static_cast<std::byte*>(const_cast<void*>(operation_->input.data)) + offset;
+      return static_cast<std::byte*>(const_cast<void*>(task_->input.data)) + offset;
   }
   return nullptr;
 }

@@ -24,9 +24,11 @@ class Executor {
   Executor(Channels& channels, GroupWindow& group_window, const Recorder& recorder)
       : channels_(channels), group_window_(group_window), recorder_(recorder) {}
 
-  /// The operation and the plan stay alive until it is finished or cancelled.
-  void begin(Operation& operation, std::shared_ptr<const Plan> plan);
-  bool running() const { return operation_ != nullptr; }
+  /// The task and the plan stay alive until it is finished or cancelled.
+  void begin(Task& task, std::shared_ptr<const Plan> plan);
+  /// Goes on with the same task at another place.
+  void moved_to(Task& task) { task_ = &task; }
+  bool running() const { return task_ != nullptr; }
   bool finished() const { return running() && remaining_ == 0; }
   void end();
 
@@ -79,7 +81,7 @@ class Executor {
   Channels& channels_;
   GroupWindow& group_window_;
   const Recorder& recorder_;
-  Operation* operation_ = nullptr;
+  Task* task_ = nullptr;
   std::shared_ptr<const Plan> plan_;
   std::size_t element_bytes_ = 1;
   std::size_t remaining_ = 0;

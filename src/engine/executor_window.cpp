@@ -74,10 +74,10 @@ bool Executor::run_window_step(const Step& step) {
   switch (step.kind) {
     case StepKind::publish: {
       if (!open_window()) return false;
-      const CopyTimer timer(operation_->traffic, step.src.count * element_bytes_);
+      const CopyTimer timer(task_->traffic, step.src.count * element_bytes_);
       const std::span<const std::byte> bytes = bytes_of(step.src);
       std::memcpy(window.own() + step.window * element_bytes_, bytes.data(), bytes.size());
-      operation_->traffic.bytes_sent += bytes.size();
+      task_->traffic.bytes_sent += bytes.size();
       return true;
     }
     case StepKind::arrive:
@@ -135,16 +135,16 @@ bool Executor::has_arrived(int rank, std::uint32_t mark) {
 void Executor::check_same_call(int rank) const {
   const Call theirs = call_of(group_window_.window()->label_of(rank));
   throw MismatchError(fmt::format("rank {} calls {} where this rank calls {}", rank,
-                                  describe(theirs), describe(operation_->call)));
+                                  describe(theirs), describe(task_->call)));
 }
 
 void Executor::read(const Step& step) {
   const std::size_t bytes = step.dst.count * element_bytes_;
-  const CopyTimer timer(operation_->traffic, bytes);
+  const CopyTimer timer(task_->traffic, bytes);
   std::memcpy(writable(step.dst),
               group_window_.window()->published_by(step.peer) + step.window * element_bytes_,
               bytes);
-  operation_->traffic.bytes_received += bytes;
+  task_->traffic.bytes_received += bytes;
 }
 
 void Executor::read_fold(const Step& step) {
@@ -161,7 +161,7 @@ void Executor::read_fold(const Step& step) {
   }
   if (!own_is_in) operands_.push_back(readable(step.src));
   fold(step);
-  operation_->traffic.bytes_received +=
+  task_->traffic.bytes_received +=
       step.dst.count * element_bytes_ * group_window_.neighbours().size();
 }
 

@@ -4,6 +4,11 @@
 
 namespace mccl::engine {
 
+Clock::time_point deadline_after(Clock::time_point start, std::chrono::milliseconds timeout) {
+  const bool limited = timeout.count() > 0 && timeout < std::chrono::hours(24 * 365);
+  return limited ? start + timeout : Clock::time_point::max();
+}
+
 std::string Operation::description() const { return describe(call); }
 
 void Operation::help(Clock::time_point until) {

@@ -1,8 +1,10 @@
 // One call on its way: what was asked, with which memory, until when.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -17,15 +19,12 @@ namespace mccl::engine {
 class Engine;
 class GroupState;
 
-/// Filled by the caller's thread, then handed to the engine; afterwards only the thread that holds
-/// the progress lock touches it, but for the WorkState part.
-struct Operation final : detail::WorkState {
-  Call call;
-  std::shared_ptr<GroupState> group;
-  std::weak_ptr<Engine> engine;
-  /// The caller waits at once: nobody else need be woken.
-  bool caller_waits = false;
+/// Never, for a timeout of nothing or of years.
+Clock::time_point deadline_after(Clock::time_point start, std::chrono::milliseconds timeout);
 
+/// What is asked of the engine, and what it took.
+struct Task {
+  Call call;
   ConstBuffer input;
   Buffer output;
   bool in_place = false;
@@ -33,13 +32,25 @@ struct Operation final : detail::WorkState {
   std::vector<std::size_t> counts;       ///< As schedule::Problem.
   std::vector<std::size_t> recv_counts;  ///< all_to_all.
   std::vector<std::byte> multiplied;     ///< premul_sum: the input times the factor.
-  std::size_t frames_left = 0;           ///< send: frames with its bytes that have not gone yet.
+
+  Traffic traffic;
+  double reduce_s = 0;
+};
+
+/// Filled by the caller's thread, then handed to the engine; afterwards only the thread that holds
+/// the progress lock touches it, but for the WorkState part.
+struct Operation final : detail::WorkState, Task {
+  explicit Operation(Task task) : Task(std::move(task)) {}
+
+  std::shared_ptr<GroupState> group;
+  std::weak_ptr<Engine> engine;
+  /// The caller waits at once: nobody else need be woken.
+  bool caller_waits = false;
+  std::size_t frames_left = 0;  ///< send: frames with its bytes that have not gone yet.
 
   Clock::time_point submitted;
   Clock::time_point started;
   Clock::time_point deadline = Clock::time_point::max();
-  Traffic traffic;
-  double reduce_s = 0;
 
   std::string description() const override;
   void received_from(int rank) { set_source(rank); }

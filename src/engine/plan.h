@@ -35,6 +35,12 @@ class PlanCache {
 
   std::shared_ptr<const Plan> plan(const schedule::Problem& problem, std::size_t element_bytes);
 
+  /// The plan of the last problem, if that is asked for again. Null otherwise, and for problems
+  /// with counts.
+  const std::shared_ptr<const Plan>& same_as_last(Collective collective, int root,
+                                                  std::size_t count, bool in_place,
+                                                  std::size_t element_bytes) const;
+
   const schedule::Facts& facts() const { return facts_; }
   /// Forgets the plans that were made from other facts.
   void learn(schedule::Facts facts);
@@ -51,6 +57,8 @@ class PlanCache {
 
   schedule::Facts facts_;
   std::unordered_map<Key, std::shared_ptr<const Plan>, KeyHash> plans_;
+  const Key* last_key_ = nullptr;  // in plans_
+  std::shared_ptr<const Plan> last_;
 };
 
 }  // namespace mccl::engine

@@ -20,6 +20,16 @@ std::size_t before(std::span<const std::size_t> counts, int rank) {
   return sum(counts.first(static_cast<std::size_t>(rank)));
 }
 
+bool is_collective(Collective call) { return call != Collective::send && call != Collective::recv; }
+
+engine::Task task_of(Collective collective, DType dtype) {
+  engine::Task task;
+  task.call.collective = collective;
+  task.call.dtype = dtype;
+  task.input.dtype = task.output.dtype = dtype;
+  return task;
+}
+
 }  // namespace
 
 NativeGroup::NativeGroup(std::shared_ptr<engine::Engine> engine,
@@ -36,35 +46,37 @@ std::vector<std::size_t> NativeGroup::equal_counts(std::size_t count) const {
   return std::vector<std::size_t>(static_cast<std::size_t>(size()), count);
 }
 
-NativeGroup::OperationPtr NativeGroup::operation(Collective collective, DType dtype,
+NativeGroup::OperationPtr NativeGroup::operation(engine::Task task,
                                                  const CallOptions& options) const {
-  auto operation = std::make_shared<engine::Operation>();
-  operation->call.collective = collective;
-  operation->call.dtype = dtype;
+  auto operation = std::make_shared<engine::Operation>(std::move(task));
   operation->group = state_;
   operation->engine = engine_;
   operation->caller_waits = options.caller_waits;
-  operation->input.dtype = operation->output.dtype = dtype;
-  const auto timeout = options.timeout.value_or(state_->timeout);
-  if (timeout.count() > 0 && timeout < std::chrono::hours(24 * 365)) {
-    operation->deadline = Clock::now() + timeout;
-  }
+  operation->deadline = engine::deadline_after(Clock::now(), timeout_of(options));
   return operation;
 }
 
-Work NativeGroup::submit(OperationPtr operation) {
-  {
+std::chrono::milliseconds NativeGroup::timeout_of(const CallOptions& options) const {
+  return options.timeout.value_or(state_->timeout);
+}
+
+Work NativeGroup::submit(engine::Task task, const CallOptions& options) {
+  if (coalescing_threads_.load(std::memory_order_relaxed) != 0) {
     std::lock_guard lock(mutex_);
-    if (!coalescing_.empty()) {
-      const auto found = coalescing_.find(std::this_thread::get_id());
-      if (found != coalescing_.end()) {
-        found->second.push_back(operation);
-        return Work(operation);
-      }
+    const auto found = coalescing_.find(std::this_thread::get_id());
+    if (found != coalescing_.end()) {
+      found->second.push_back(operation(std::move(task), options));
+      return Work(found->second.back());
     }
   }
-  engine_->submit({&operation, 1});
-  return Work(operation);
+  if (options.caller_waits && is_collective(task.call.collective)) {
+    const auto at_once = engine_->run_at_once(state_, task, timeout_of(options));
+    if (at_once.done) return {};
+    if (at_once.begun) return Work(at_once.begun);
+  }
+  const OperationPtr submitted = operation(std::move(task), options);
+  engine_->submit({&submitted, 1});
+  return Work(submitted);
 }
 
 void NativeGroup::begin_coalescing() {
@@ -72,6 +84,7 @@ void NativeGroup::begin_coalescing() {
   if (!coalescing_.emplace(std::this_thread::get_id(), std::vector<OperationPtr>()).second) {
     throw InvalidArgument("begin_coalescing: this thread has begun one already; end it first");
   }
+  ++coalescing_threads_;
 }
 
 Work NativeGroup::end_coalescing() {
@@ -84,6 +97,7 @@ Work NativeGroup::end_coalescing() {
     }
     operations = std::move(found->second);
     coalescing_.erase(found);
+    --coalescing_threads_;
   }
   if (operations.empty()) return {};
   engine_->submit(operations);
@@ -97,27 +111,27 @@ Work NativeGroup::all_reduce(ConstBuffer in, Buffer out, ReduceOp op, const Call
   check_same_type(call, in, out);
   check_count(call, "output", out.count, in.count);
   check_reduction(call, in.dtype, op);
-  const OperationPtr work = operation(call, in.dtype, options);
-  work->call.kind = op.kind;
-  work->factor = op.factor;
-  work->call.count = in.count;
-  work->in_place = check_overlap(call, in, out, 0, 0);
-  work->input = in;
-  work->output = out;
-  return submit(work);
+  engine::Task task = task_of(call, in.dtype);
+  task.call.kind = op.kind;
+  task.factor = op.factor;
+  task.call.count = in.count;
+  task.in_place = check_overlap(call, in, out, 0, 0);
+  task.input = in;
+  task.output = out;
+  return submit(std::move(task), options);
 }
 
 Work NativeGroup::broadcast(Buffer data, int root, const CallOptions& options) {
   constexpr Collective call = Collective::broadcast;
   check_memory(call, "data", data);
   check_root(call, root, size());
-  const OperationPtr work = operation(call, data.dtype, options);
-  work->call.root = root;
-  work->call.count = data.count;
-  work->in_place = true;
-  work->input = data;
-  work->output = data;
-  return submit(work);
+  engine::Task task = task_of(call, data.dtype);
+  task.call.root = root;
+  task.call.count = data.count;
+  task.in_place = true;
+  task.input = data;
+  task.output = data;
+  return submit(std::move(task), options);
 }
 
 Work NativeGroup::reduce(ConstBuffer in, Buffer out, ReduceOp op, int root,
@@ -126,20 +140,20 @@ Work NativeGroup::reduce(ConstBuffer in, Buffer out, ReduceOp op, int root,
   check_memory(call, "input", in);
   check_root(call, root, size());
   check_reduction(call, in.dtype, op);
-  const OperationPtr work = operation(call, in.dtype, options);
-  work->call.kind = op.kind;
-  work->factor = op.factor;
-  work->call.root = root;
-  work->call.count = in.count;
-  work->input = in;
+  engine::Task task = task_of(call, in.dtype);
+  task.call.kind = op.kind;
+  task.factor = op.factor;
+  task.call.root = root;
+  task.call.count = in.count;
+  task.input = in;
   if (root == rank()) {
     check_memory(call, "output", out);
     check_same_type(call, in, out);
     check_count(call, "output", out.count, in.count);
-    work->in_place = check_overlap(call, in, out, 0, 0);
-    work->output = out;
+    task.in_place = check_overlap(call, in, out, 0, 0);
+    task.output = out;
   }
-  return submit(work);
+  return submit(std::move(task), options);
 }
 
 Work NativeGroup::all_gather(ConstBuffer in, Buffer out, const CallOptions& options) {
@@ -155,13 +169,13 @@ Work NativeGroup::all_gatherv(ConstBuffer in, Buffer out, std::span<const std::s
   check_counts(call, counts, size());
   check_count(call, "input", in.count, counts[static_cast<std::size_t>(rank())]);
   check_count(call, "output", out.count, sum(counts));
-  const OperationPtr work = operation(call, in.dtype, options);
-  work->call.count = out.count;
-  work->counts.assign(counts.begin(), counts.end());
-  work->in_place = check_overlap(call, in, out, 0, before(counts, rank()));
-  work->input = in;
-  work->output = out;
-  return submit(work);
+  engine::Task task = task_of(call, in.dtype);
+  task.call.count = out.count;
+  task.counts.assign(counts.begin(), counts.end());
+  task.in_place = check_overlap(call, in, out, 0, before(counts, rank()));
+  task.input = in;
+  task.output = out;
+  return submit(std::move(task), options);
 }
 
 Work NativeGroup::gather(ConstBuffer in, Buffer out, int root, const CallOptions& options) {
@@ -175,19 +189,19 @@ Work NativeGroup::gatherv(ConstBuffer in, Buffer out, std::span<const std::size_
   check_root(call, root, size());
   check_counts(call, counts, size());
   check_count(call, "input", in.count, counts[static_cast<std::size_t>(rank())]);
-  const OperationPtr work = operation(call, in.dtype, options);
-  work->call.root = root;
-  work->call.count = sum(counts);
-  work->counts.assign(counts.begin(), counts.end());
-  work->input = in;
+  engine::Task task = task_of(call, in.dtype);
+  task.call.root = root;
+  task.call.count = sum(counts);
+  task.counts.assign(counts.begin(), counts.end());
+  task.input = in;
   if (root == rank()) {
     check_memory(call, "output", out);
     check_same_type(call, in, out);
     check_count(call, "output", out.count, sum(counts));
-    work->in_place = check_overlap(call, in, out, 0, before(counts, rank()));
-    work->output = out;
+    task.in_place = check_overlap(call, in, out, 0, before(counts, rank()));
+    task.output = out;
   }
-  return submit(work);
+  return submit(std::move(task), options);
 }
 
 Work NativeGroup::scatter(ConstBuffer in, Buffer out, int root, const CallOptions& options) {
@@ -201,19 +215,19 @@ Work NativeGroup::scatterv(ConstBuffer in, Buffer out, std::span<const std::size
   check_root(call, root, size());
   check_counts(call, counts, size());
   check_count(call, "output", out.count, counts[static_cast<std::size_t>(rank())]);
-  const OperationPtr work = operation(call, out.dtype, options);
-  work->call.root = root;
-  work->call.count = sum(counts);
-  work->counts.assign(counts.begin(), counts.end());
-  work->output = out;
+  engine::Task task = task_of(call, out.dtype);
+  task.call.root = root;
+  task.call.count = sum(counts);
+  task.counts.assign(counts.begin(), counts.end());
+  task.output = out;
   if (root == rank()) {
     check_memory(call, "input", in);
     check_same_type(call, in, out);
     check_count(call, "input", in.count, sum(counts));
-    work->in_place = check_overlap(call, in, out, before(counts, rank()), 0);
-    work->input = in;
+    task.in_place = check_overlap(call, in, out, before(counts, rank()), 0);
+    task.input = in;
   }
-  return submit(work);
+  return submit(std::move(task), options);
 }
 
 Work NativeGroup::reduce_scatter(ConstBuffer in, Buffer out, ReduceOp op,
@@ -231,15 +245,15 @@ Work NativeGroup::reduce_scatterv(ConstBuffer in, Buffer out, std::span<const st
   check_count(call, "input", in.count, sum(counts));
   check_count(call, "output", out.count, counts[static_cast<std::size_t>(rank())]);
   check_reduction(call, in.dtype, op);
-  const OperationPtr work = operation(call, in.dtype, options);
-  work->call.kind = op.kind;
-  work->factor = op.factor;
-  work->call.count = in.count;
-  work->counts.assign(counts.begin(), counts.end());
-  work->in_place = check_overlap(call, in, out, before(counts, rank()), 0);
-  work->input = in;
-  work->output = out;
-  return submit(work);
+  engine::Task task = task_of(call, in.dtype);
+  task.call.kind = op.kind;
+  task.factor = op.factor;
+  task.call.count = in.count;
+  task.counts.assign(counts.begin(), counts.end());
+  task.in_place = check_overlap(call, in, out, before(counts, rank()), 0);
+  task.input = in;
+  task.output = out;
+  return submit(std::move(task), options);
 }
 
 Work NativeGroup::all_to_all(ConstBuffer in, Buffer out, const CallOptions& options) {
@@ -271,38 +285,38 @@ Work NativeGroup::all_to_allv(ConstBuffer in, std::span<const std::size_t> in_co
   check_count(call, "this rank's own part of the output",
               out_counts[static_cast<std::size_t>(rank())],
               in_counts[static_cast<std::size_t>(rank())]);
-  const OperationPtr work = operation(call, in.dtype, options);
-  work->counts.assign(in_counts.begin(), in_counts.end());
-  work->recv_counts.assign(out_counts.begin(), out_counts.end());
-  work->input = in;
-  work->output = out;
-  return submit(work);
+  engine::Task task = task_of(call, in.dtype);
+  task.counts.assign(in_counts.begin(), in_counts.end());
+  task.recv_counts.assign(out_counts.begin(), out_counts.end());
+  task.input = in;
+  task.output = out;
+  return submit(std::move(task), options);
 }
 
 Work NativeGroup::barrier(const CallOptions& options) {
-  return submit(operation(Collective::barrier, DType::u8, options));
+  return submit(task_of(Collective::barrier, DType::u8), options);
 }
 
 Work NativeGroup::send(ConstBuffer data, int peer, std::uint32_t tag, const CallOptions& options) {
   check_memory(Collective::send, "data", data);
   check_peer(Collective::send, peer, rank(), size(), false);
-  const OperationPtr work = operation(Collective::send, data.dtype, options);
-  work->call.peer = peer;
-  work->call.tag = tag;
-  work->call.count = data.count;
-  work->input = data;
-  return submit(work);
+  engine::Task task = task_of(Collective::send, data.dtype);
+  task.call.peer = peer;
+  task.call.tag = tag;
+  task.call.count = data.count;
+  task.input = data;
+  return submit(std::move(task), options);
 }
 
 Work NativeGroup::recv(Buffer data, int peer, std::uint32_t tag, const CallOptions& options) {
   check_memory(Collective::recv, "data", data);
   check_peer(Collective::recv, peer, rank(), size(), true);
-  const OperationPtr work = operation(Collective::recv, data.dtype, options);
-  work->call.peer = peer;
-  work->call.tag = tag;
-  work->call.count = data.count;
-  work->output = data;
-  return submit(work);
+  engine::Task task = task_of(Collective::recv, data.dtype);
+  task.call.peer = peer;
+  task.call.tag = tag;
+  task.call.count = data.count;
+  task.output = data;
+  return submit(std::move(task), options);
 }
 
 std::shared_ptr<Group> NativeGroup::split(int color, int key) {

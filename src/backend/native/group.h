@@ -1,6 +1,7 @@
 // The native backend: schedules over links.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -54,12 +55,14 @@ class NativeGroup final : public Group {
  private:
   using OperationPtr = std::shared_ptr<engine::Operation>;
 
-  OperationPtr operation(Collective collective, DType dtype, const CallOptions& options) const;
-  Work submit(OperationPtr operation);
+  OperationPtr operation(engine::Task task, const CallOptions& options) const;
+  std::chrono::milliseconds timeout_of(const CallOptions& options) const;
+  Work submit(engine::Task task, const CallOptions& options);
   std::vector<std::size_t> equal_counts(std::size_t count) const;
 
   const std::shared_ptr<engine::Engine> engine_;
   const std::shared_ptr<engine::GroupState> state_;
+  std::atomic<int> coalescing_threads_{0};
   std::mutex mutex_;
   std::map<std::thread::id, std::vector<OperationPtr>> coalescing_;  // guarded by mutex_
   int splits_ = 0;                                                   // guarded by mutex_

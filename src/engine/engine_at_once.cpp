@@ -1,0 +1,96 @@
+// A call that goes through the node's window only, on the caller's own thread, without a Work: what
+// small calls of a busy loop take, where every lock and every look at the clock would show.
+#include <algorithm>
+#include <thread>
+
+#include "engine/engine.h"
+#include "engine/pause.h"
+#include "mccl/error.h"
+
+namespace mccl::engine {
+namespace {
+
+/// One call in so many is timed, and counts for all of them.
+constexpr std::uint32_t kTimedEvery = 8;
+/// Looks between two looks at the clock.
+constexpr int kLooks = 64;
+
+}  // namespace
+
+Engine::AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Task& task,
+                                   std::chrono::milliseconds timeout) {
+  if (abandoned_ || crowded_ || group->window.nodes().empty()) return {};
+  std::unique_lock lock(progress_mutex_, std::try_to_lock);
+  if (!lock || !active_.empty() || inbox_waiting_.load(std::memory_order_acquire)) return {};
+  if (stopping_ || group->failed() || group->suspicion || !window_ready(*group) ||
+      task.call.kind == ReduceKind::premul_sum) {
+    return {};
+  }
+  std::shared_ptr<const Plan> plan = plan_for(*group, task);
+  if (!plan->schedule.in_order) return {};
+  const bool timed = at_once_++ % kTimedEvery == 0;
+  Clock::time_point now;
+  if (timed) {
+    now = Clock::now();
+    if (now >= next_housekeeping_) housekeeping(now);
+  }
+  {
+    // A call that another thread submits meanwhile comes after this one.
+    std::lock_guard inbox_lock(inbox_mutex_);
+    if (!inbox_.submitted.empty()) return {};
+    task.call.sequence = ++group->sequence;
+  }
+  group->recorder.started(task.call);
+  group->executor.begin(task, std::move(plan));
+  try {
+    if (spin_until_finished(*group)) {
+      group->executor.end();
+      count_at_once(task, timed ? now : Clock::time_point());
+      return {.done = true, .begun = nullptr};
+    }
+  } catch (const Error&) {
+    // It will be met again by the driver, who knows what to do about it.
+  }
+  const auto begun = std::make_shared<Operation>(std::move(task));
+  begun->group = group;
+  begun->engine = weak_from_this();
+  begun->caller_waits = true;
+  begun->submitted = begun->started = Clock::now();
+  begun->deadline = deadline_after(begun->started, timeout);
+  group->executor.moved_to(*begun);
+  activate(group);
+  group->queue.push_back(begun);
+  return {.done = false, .begun = begun};
+}
+
+/// For as long as a driver would before it sleeps.
+bool Engine::spin_until_finished(GroupState& group) {
+  Clock::time_point until;
+  for (int looks = 0;; ++looks) {
+    group.executor.advance();
+    if (group.executor.finished()) return true;
+    pause_core();
+    if (looks % kLooks != 0) continue;
+    const Clock::time_point now = Clock::now();
+    if (looks == 0) until = now + spin_limit_;
+    if (now >= until || inbox_waiting_.load(std::memory_order_relaxed)) return false;
+    if (looks > kLooks) std::this_thread::yield();
+  }
+}
+
+void Engine::count_at_once(const Task& task, Clock::time_point begun) {
+  CallSample sample;
+  sample.network_s = task.traffic.network_s;
+  sample.reduce_s = task.reduce_s;
+  sample.payload_bytes = std::max(task.input.bytes(), task.output.bytes());
+  sample.bytes_sent = task.traffic.bytes_sent;
+  sample.bytes_received = task.traffic.bytes_received;
+  if (begun == Clock::time_point()) {
+    options_.metrics->record_untimed(sample);
+    return;
+  }
+  sample.execution_s = seconds_between(begun, Clock::now());
+  options_.metrics->record(sample, kTimedEvery);
+}
+
+}  // namespace mccl::engine

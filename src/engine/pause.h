@@ -1,0 +1,14 @@
+// A breath for a core that looks again and again.
+#pragma once
+
+namespace mccl::engine {
+
+inline void pause_core() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace mccl::engine
