@@ -1,10 +1,23 @@
 # Two things to install. Component `cpp` (the default) is a prefix for C++ programs: library,
 # headers, and what find_package(mccl) reads. Component `python` is what the wheel holds beside the
 # Python files; only scikit-build-core asks for it.
+
+# How a program or library says "the folder that I lie in".
+if(APPLE)
+  set(origin "@loader_path")
+else()
+  set(origin "$ORIGIN")
+endif()
+
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/mccl)
 
 install(TARGETS mccl EXPORT mcclTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT cpp NAMELINK_COMPONENT cpp)
+if(MCCL_CLI)
+  file(RELATIVE_PATH to_library /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
+  set_property(TARGET mccl_program APPEND PROPERTY INSTALL_RPATH ${origin}/${to_library})
+  install(TARGETS mccl_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT cpp)
+endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/mccl
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT cpp)
 install(EXPORT mcclTargets NAMESPACE mccl:: DESTINATION ${package_dir} COMPONENT cpp)

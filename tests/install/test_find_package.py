@@ -61,6 +61,15 @@ def test_installed_headers_name_no_other_part_of_the_tree(prefix: Path):
                 assert (folder, name in known) == ("mccl", True), f"{header.name}: {line}"
 
 
+def test_the_program_finds_the_library_of_its_prefix(prefix: Path, tmp_path: Path):
+    moved = tmp_path / "moved"
+    prefix.rename(moved)
+    try:
+        assert run(moved / "bin/mccl", "--version").startswith("mccl ")
+    finally:
+        moved.rename(prefix)
+
+
 def test_two_processes_sum(program: Path):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("MCCL_")}
     environment |= {

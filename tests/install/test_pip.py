@@ -123,3 +123,13 @@ def test_without_torch_the_rest_is_installed_and_it_says_so(
     assert "torch" in said.lower()
     assert "--no-build-isolation" in said
     assert environment.run("import mccl; print(mccl.MCCLConfig().port_base)") == "29600"
+
+
+def test_the_program_lies_beside_the_interpreter_and_finds_its_library(
+    without_torch: tuple[Environment, str],
+):
+    program = without_torch[0].python.parent / "mccl"
+    version = without_torch[0].run("import mccl; print(mccl.__version__)")
+    assert run(program, "--version") == f"mccl {version}\n"
+    said = run(program, "bench", "--no-bounds", "--sizes", "64", "--iterations", "5")
+    assert said.splitlines()[-1].split()[0] == "64"

@@ -1,0 +1,293 @@
+#include "cli/bench.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/nearest.h"
+#include "base/value_text.h"
+#include "cli/bench/host.h"
+#include "cli/bench/local_ranks.h"
+#include "cli/bench/options.h"
+#include "cli/bench/pattern.h"
+#include "cli/bench/port_pipe.h"
+#include "cli/bench/report.h"
+#include "cli/bench/run.h"
+#include "cli/bench/sizes.h"
+#include "mccl/mccl.h"
+#include "transport/tcp/listener.h"
+
+namespace mccl::cli {
+namespace {
+
+using namespace bench;
+
+constexpr int kMostRanks = 1024;
+constexpr std::uint64_t kMostCalls = 10'000'000;
+constexpr int kAttemptsAtAPort = 16;
+
+constexpr const char* kSummary = "Measure the collectives, and what this machine could do at best";
+
+constexpr const char* kFooter = R"(The table, in the words of nccl-tests:
+  size     bytes of the whole operation (of all ranks' parts together for all_gather,
+           reduce_scatter, all_to_all, gather and scatter), rounded down to whole elements
+  count    elements that a rank passes: its own part, where there are parts
+  time     mean of a call on the slowest rank; p50, p99: of single calls on rank 0
+  algbw    size / time
+  busbw    algbw x 2(n-1)/n for all_reduce, x (n-1)/n where there are parts, x 1 otherwise: comparable
+           with what the hardware can carry, whatever the number of ranks
+  wrong    elements that are not what they must be, over all ranks
+
+Examples:
+  mccl bench                                   all_reduce between 2 processes of this machine
+  mccl bench all --ranks 4 --sizes 8,64K,16M   every collective at three sizes
+  mccl bench all_reduce --sizes 8:64M:x2 --dtype bf16 --json result.json
+  mccl bench broadcast --transport tcp --root 1 --no-bounds
+On several machines, one process each; the others with MCCL_RANK=1 and so on:
+  MCCL_RANK=0 MCCL_WORLD_SIZE=2 MCCL_ROOT=10.0.0.1:29500 mccl bench all_reduce
+
+Exit status: 0 good, 1 wrong results or a failed run, 2 bad arguments.)";
+
+/// As given; empty or absent where the default holds.
+struct Flags {
+  std::vector<std::string> routines;
+  std::optional<int> ranks;
+  std::string sizes = "8,1K,64K,1M,16M,64M";
+  std::string dtype = "f32";
+  std::string op = "sum";
+  std::string transport;
+  std::string algorithm;
+  Options rest;
+};
+
+template <typename Kind>
+Kind kind_of(std::string_view flag, std::string_view text, int count) {
+  std::vector<std::string_view> names(static_cast<std::size_t>(count));
+  for (int i = 0; i < count; ++i)
+    names[static_cast<std::size_t>(i)] = name_of(static_cast<Kind>(i));
+  const auto found = std::ranges::find(names, text);
+  if (found != names.end()) return static_cast<Kind>(found - names.begin());
+  throw InvalidArgument(fmt::format("{}: {} is not known; did you mean {}? There are {}", flag,
+                                    in_quotes(text), nearest_of(text, names),
+                                    fmt::join(names, ", ")));
+}
+
+/// What does not depend on the number of ranks.
+Options options_of(const Flags& flags) {
+  Options options = flags.rest;
+  std::vector<std::string_view> names(flags.routines.begin(), flags.routines.end());
+  if (names.empty()) names.push_back("all_reduce");
+  options.routines = parse_routines(names);
+  options.sizes = parse_sizes(flags.sizes);
+  options.dtype = kind_of<DType>("--dtype", flags.dtype, kDTypeCount);
+  options.op = kind_of<ReduceKind>("--op", flags.op, kReduceKindCount);
+  if (options.op.kind == ReduceKind::premul_sum) options.op.factor = kPremulFactor;
+  const bool reduces = std::ranges::any_of(
+      options.routines, [](Routine routine) { return info_of(routine).reduces; });
+  if (reduces && !supports(options.dtype, options.op.kind)) {
+    throw InvalidArgument(
+        fmt::format("--op {} is not defined for --dtype {}", flags.op, flags.dtype));
+  }
+  check_writable("--json", options.json);
+  check_writable("--csv", options.csv);
+  return options;
+}
+
+/// The settings of the environment, with what the flags say over them.
+Config config_of(const Flags& flags) {
+  Config config = Config::from_environment();
+  if (!flags.transport.empty()) config.set("transport", flags.transport);
+  if (!flags.algorithm.empty()) config.set("algorithm", flags.algorithm);
+  return config;
+}
+
+void check_ranks(Options& options, int ranks, bool one_host, bool all_asked) {
+  if (options.root >= ranks) {
+    throw InvalidArgument(fmt::format("--root {}: the ranks are 0 to {}", options.root, ranks - 1));
+  }
+  if (ranks == 1 && std::erase(options.routines, Routine::sendrecv) > 0 && !all_asked)
+    throw InvalidArgument("sendrecv needs two ranks at least; give --ranks");
+  std::size_t largest = 0;
+  for (const Routine routine : options.routines) {
+    for (const std::size_t size : options.sizes)
+      largest = std::max(largest, shape_of(routine, size, options.dtype, ranks).bytes);
+  }
+  const double needed = 2.0 * static_cast<double>(largest) * (one_host ? ranks : 1);
+  const auto there = static_cast<double>(memory_bytes());
+  if (there > 0 && needed > there) {
+    throw InvalidArgument(fmt::format(
+        "--sizes: {} needs two buffers of it in each of {} ranks, {:.1f} GiB; this machine has "
+        "{:.1f} GiB",
+        text_of_size(largest), one_host ? ranks : 1, needed / (1 << 30), there / (1 << 30)));
+  }
+}
+
+std::string random_key() {
+  std::random_device source;
+  std::string key;
+  for (int i = 0; i < 4; ++i) key += fmt::format("{:08x}", source());
+  return key;
+}
+
+std::chrono::milliseconds connect_timeout(const Config& config) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::duration<double>(config.connect_timeout));
+}
+
+/// A port that is free may be taken before it is used; then another one.
+std::shared_ptr<Store> serve_store(const Config& config, PortPipe& pipe) {
+  using transport::tcp::Address;
+  for (int attempt = 1;; ++attempt) {
+    const std::uint16_t port =
+        transport::tcp::Listener(*Address::parse_numeric("127.0.0.1", 0), 0).address().port();
+    try {
+      std::shared_ptr<Store> store = make_tcp_store(fmt::format("127.0.0.1:{}", port), 0,
+                                                    config.job_key, connect_timeout(config));
+      pipe.announce(port);
+      return store;
+    } catch (const InvalidArgument&) {
+      if (attempt == kAttemptsAtAPort) throw;
+    }
+  }
+}
+
+int run_here(int ranks, Config config, const Options& options) {
+  // Any free port, unless the environment asks for certain ones.
+  if (config.port_base == Config{}.port_base) config.port_base = 0;
+  if (config.job_key.empty()) config.job_key = random_key();
+  return run_local_ranks(ranks, "mccl bench", [&](int rank, PortPipe& pipe) {
+    std::shared_ptr<Store> store;
+    if (rank == 0) {
+      store = serve_store(config, pipe);
+    } else {
+      store = make_tcp_store(fmt::format("127.0.0.1:{}", pipe.learn()), rank, config.job_key,
+                             connect_timeout(config));
+    }
+    const auto context = Context::create({rank, ranks, store, config, nullptr});
+    run_rank(*context, options, true);
+    context->shutdown();
+  });
+}
+
+/// As one rank of a job that somebody else has started.
+int run_as_rank(const Config& config, const Options& options) {
+  std::shared_ptr<Store> store;
+  if (config.world_size > 1) {
+    if (config.root.empty())
+      throw InvalidArgument("MCCL_ROOT is not set: give every rank host:port of rank 0");
+    store = make_tcp_store(config.root, config.rank, config.job_key, connect_timeout(config));
+  }
+  const auto context = Context::create({config.rank, config.world_size, store, config, nullptr});
+  run_rank(*context, options, config.world_size == 1);
+  context->shutdown();
+  return kGood;
+}
+
+int run_bench(const Flags& flags) {
+  Options options = options_of(flags);
+  const Config config = config_of(flags);
+  const bool all_asked = std::ranges::find(flags.routines, "all") != flags.routines.end();
+  if ((config.rank < 0) != (config.world_size < 0)) {
+    throw InvalidArgument(
+        "MCCL_RANK and MCCL_WORLD_SIZE go together: set both to take part in a job, neither to "
+        "start ranks here");
+  }
+  if (config.rank < 0) {
+    const int ranks = flags.ranks.value_or(2);
+    check_ranks(options, ranks, true, all_asked);
+    return run_here(ranks, config, options);
+  }
+  if (config.rank >= config.world_size) {
+    throw InvalidArgument(
+        fmt::format("MCCL_RANK is {}, but the ranks of MCCL_WORLD_SIZE={} are 0 "
+                    "to {}",
+                    config.rank, config.world_size, config.world_size - 1));
+  }
+  if (flags.ranks && *flags.ranks != config.world_size) {
+    throw InvalidArgument(fmt::format(
+        "--ranks {}, but MCCL_WORLD_SIZE={} says that this is one rank of a job: leave one out",
+        *flags.ranks, config.world_size));
+  }
+  check_ranks(options, config.world_size, false, all_asked);
+  return run_as_rank(config, options);
+}
+
+void add_what(CLI::App& app, Flags& flags) {
+  app.add_option("collective", flags.routines,
+                 "all_reduce (default), all_gather, reduce_scatter, all_to_all, broadcast,\n"
+                 "reduce, gather, scatter, sendrecv, barrier, or all")
+      ->option_text("...");
+  app.add_option("-n,--ranks", flags.ranks, "Processes to start on this machine; default 2")
+      ->check(CLI::Range(1, kMostRanks))
+      ->option_text("N");
+  app.add_option("-s,--sizes", flags.sizes,
+                 "Bytes, in units of 1024: 8,64K,1M and ranges, 8:64M:x4;\ndefault " + flags.sizes)
+      ->option_text("SIZES");
+  app.add_option("--dtype", flags.dtype,
+                 "Type of an element: f32 (default), f64, f16, bf16, i8 to i64,\n"
+                 "u8 to u64, bool, c64, c128")
+      ->option_text("TYPE");
+  app.add_option("--op", flags.op,
+                 "Reduction: sum (default), avg, product, min, max, band, bor, bxor,\npremul_sum")
+      ->option_text("OP");
+  app.add_option("--root", flags.rest.root, "Root of rooted collectives; default 0")
+      ->check(CLI::Range(0, kMostRanks * kMostRanks))
+      ->option_text("RANK");
+  app.add_option("--transport", flags.transport,
+                 "auto, tcp or shm; default: MCCL_TRANSPORT, or auto")
+      ->option_text("NAME");
+  app.add_option("--algorithm", flags.algorithm,
+                 "Algorithm for whatever it can do; default: MCCL_ALGORITHM, or auto")
+      ->option_text("NAME");
+}
+
+/// --name, which is the default, and --no-name.
+void add_switch(CLI::App& app, const std::string& name, const std::string& meaning, bool& value) {
+  const std::string default_meaning = meaning + " (default)";
+  CLI::Option* on = app.add_flag(fmt::format("--{}", name), default_meaning);
+  app.add_flag_callback(
+         fmt::format("--no-{}", name), [&value] { value = false; }, "Do not")
+      ->excludes(on)
+      ->option_text(" ");  // instead of a list of what it excludes
+  on->option_text(" ");
+}
+
+void add_how(CLI::App& app, Flags& flags) {
+  Options& rest = flags.rest;
+  CLI::Option* seconds =
+      app.add_option("--seconds", rest.seconds, "To spend on each half of a row; default 0.2")
+          ->check(CLI::Range(0.0, 3600.0))
+          ->option_text("S");
+  app.add_option("--iterations", rest.iterations, "Calls of each half of a row, instead")
+      ->check(CLI::Range(std::uint64_t{1}, kMostCalls))
+      ->option_text("N")
+      ->excludes(seconds);
+  app.add_option("--warmup", rest.warmup, "Calls before those that count, at least; default 5")
+      ->check(CLI::Range(std::uint64_t{0}, kMostCalls))
+      ->option_text("N");
+  add_switch(app, "check", "Check the first result of each half of a row", rest.check);
+  add_switch(app, "bounds", "Measure what the machine can do at best", rest.bounds);
+  app.add_option("--json", rest.json, "Write the result there as one JSON object")
+      ->option_text("FILE");
+  app.add_option("--csv", rest.csv, "Write the rows there as CSV")->option_text("FILE");
+}
+
+}  // namespace
+
+Command add_bench(CLI::App& program) {
+  const auto flags = std::make_shared<Flags>();
+  CLI::App* app = program.add_subcommand("bench", kSummary);
+  app->footer(kFooter);
+  add_what(*app, *flags);
+  add_how(*app, *flags);
+  return {app, [flags] { return run_bench(*flags); }};
+}
+
+}  // namespace mccl::cli

@@ -1,0 +1,214 @@
+#include "cli/bench/local_ranks.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
+#include "base/clock.h"
+#include "cli/command.h"
+#include "mccl/error.h"
+
+namespace mccl::cli::bench {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// For the others to end by themselves once one has failed.
+constexpr auto kGrace = 2s;
+constexpr std::size_t kLongestReport = 4096;
+
+struct Child {
+  pid_t pid = -1;
+  Descriptor report;  ///< Closed once the process is known to end.
+  std::string message;
+  std::optional<int> status;
+  bool killed_by_us = false;
+
+  bool failed() const { return status && *status != 0; }
+};
+
+/// Nothing of this process may go on without its parent: the kernel sees to it on Linux, and
+/// everywhere the end of a pipe that only the parent holds.
+void die_with(pid_t parent, Descriptor life) {
+#ifdef __linux__
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+#endif
+  if (::getppid() != parent) ::_exit(kFailed);
+  std::thread([life = std::move(life)] {
+    char byte = 0;
+    read_some(life.get(), &byte, 1);
+    ::_exit(kFailed);
+  }).detach();
+}
+
+/// Skips destructors of what was the parent's.
+[[noreturn]] void be_rank(int rank, PortPipe& port, const RankBody& body, Descriptor report) {
+  std::string message;
+  try {
+    body(rank, port);
+  } catch (const std::exception& error) {
+    message = error.what();
+    if (message.empty()) message = "failed without a reason";
+    message.resize(std::min(message.size(), kLongestReport));
+  }
+  std::fflush(nullptr);
+  if (message.empty()) ::_exit(kGood);
+  // A parent that is gone needs no report.
+  std::signal(SIGPIPE, SIG_IGN);
+  [[maybe_unused]] const ssize_t n = ::write(report.get(), message.data(), message.size());
+  ::_exit(kFailed);
+}
+
+std::string cause_of(const Child& child, int rank) {
+  if (WIFSIGNALED(*child.status)) {
+    const int signal = WTERMSIG(*child.status);
+    return fmt::format("rank {} was killed by signal {} ({})", rank, signal, ::strsignal(signal));
+  }
+  if (!child.message.empty()) return child.message;
+  return fmt::format("rank {} ended with status {} and no reason", rank,
+                     WEXITSTATUS(*child.status));
+}
+
+class Family {
+ public:
+  explicit Family(int ranks) : port_(ranks) {}
+  ~Family() { end_all(); }
+  Family(const Family&) = delete;
+  Family& operator=(const Family&) = delete;
+
+  void start(int rank, const RankBody& body);
+  /// Returns when all have ended.
+  void watch();
+  /// What went wrong first; empty when nothing did.
+  std::string failure() const;
+
+ private:
+  void listen(Child& child);
+  void reap(Child& child);
+  void end_all();
+
+  PortPipe port_;
+  Pipe life_ = make_pipe();
+  std::vector<Child> children_;
+  std::vector<std::size_t> failed_;  ///< Ranks, in the order in which it showed.
+};
+
+void Family::start(int rank, const RankBody& body) {
+  Pipe report = make_pipe();
+  std::fflush(nullptr);
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid < 0) {
+    throw Error(
+        fmt::format("cannot start rank {}: {}; ask for fewer ranks", rank, std::strerror(errno)));
+  }
+  if (pid == 0) {
+    children_.clear();
+    life_.writer.close();
+    report.reader.close();
+    die_with(parent, std::move(life_.reader));
+    be_rank(rank, port_, body, std::move(report.writer));
+  }
+  children_.push_back(
+      {.pid = pid, .report = std::move(report.reader), .message = {}, .status = {}});
+}
+
+void Family::watch() {
+  port_.close();
+  std::optional<Clock::time_point> deadline;
+  for (;;) {
+    std::vector<pollfd> entries;
+    std::vector<Child*> running;
+    for (Child& child : children_) {
+      if (child.status) continue;
+      entries.push_back({child.report.get(), POLLIN, 0});
+      running.push_back(&child);
+    }
+    if (running.empty()) return;
+    if (!failed_.empty() && !deadline) deadline = Clock::now() + kGrace;
+    const auto left =
+        deadline ? std::chrono::ceil<std::chrono::milliseconds>(*deadline - Clock::now()) : -1ms;
+    const int ready = ::poll(entries.data(), static_cast<nfds_t>(entries.size()),
+                             deadline ? std::max(0, static_cast<int>(left.count())) : -1);
+    if (ready == 0) return end_all();
+    for (std::size_t i = 0; ready > 0 && i < entries.size(); ++i)
+      if (entries[i].revents != 0) listen(*running[i]);
+  }
+}
+
+/// The report ends when the process does.
+void Family::listen(Child& child) {
+  std::array<char, kLongestReport> text;
+  const ssize_t n = read_some(child.report.get(), text.data(), text.size());
+  if (n > 0) {
+    child.message.append(text.data(), static_cast<std::size_t>(n));
+  } else {
+    reap(child);
+  }
+}
+
+void Family::reap(Child& child) {
+  int status = 0;
+  while (::waitpid(child.pid, &status, 0) < 0) {
+    if (errno == EINTR) continue;
+    status = W_EXITCODE(kFailed, 0);
+    break;
+  }
+  child.status = status;
+  child.report.close();
+  if (child.failed() && !child.killed_by_us)
+    failed_.push_back(static_cast<std::size_t>(&child - children_.data()));
+}
+
+void Family::end_all() {
+  for (Child& child : children_) {
+    if (child.status) continue;
+    child.killed_by_us = true;
+    ::kill(child.pid, SIGKILL);
+  }
+  for (Child& child : children_)
+    if (!child.status) reap(child);
+}
+
+/// A rank that was killed makes the others fail too, and may be noticed after them.
+std::string Family::failure() const {
+  if (failed_.empty()) return {};
+  std::size_t first = failed_.front();
+  for (const std::size_t rank : failed_) {
+    if (!WIFSIGNALED(*children_[rank].status)) continue;
+    first = rank;
+    break;
+  }
+  return cause_of(children_[first], static_cast<int>(first));
+}
+
+}  // namespace
+
+int run_local_ranks(int ranks, const char* who, const RankBody& body) {
+  Family family(ranks);
+  for (int rank = 0; rank < ranks; ++rank) family.start(rank, body);
+  family.watch();
+  const std::string failure = family.failure();
+  if (failure.empty()) return kGood;
+  fmt::print(stderr, "{}: {}\n", who, failure);
+  return kFailed;
+}
+
+}  // namespace mccl::cli::bench

@@ -1,0 +1,245 @@
+#include "cli/bench/pattern.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/reference.h"
+
+namespace mccl::cli::bench {
+namespace {
+
+using kernels::reference::narrow_bf16;
+using kernels::reference::narrow_f16;
+
+/// Scrambles all bits (the finaliser of splitmix64).
+constexpr std::uint64_t scrambled(std::uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+std::uint64_t random_of(std::uint64_t source, std::uint64_t element) {
+  return scrambled(scrambled(source + 1) + element * 0x9e3779b97f4a7c15);
+}
+
+/// All integers from 0 to this are exact in the type.
+std::uint64_t largest_exact(DType dtype) {
+  switch (dtype) {
+    case DType::boolean:
+      return 1;
+    case DType::i8:
+      return 127;
+    case DType::u8:
+      return 255;
+    case DType::i16:
+      return 32767;
+    case DType::u16:
+      return 65535;
+    case DType::f16:
+      return 2048;
+    case DType::bf16:
+      return 256;
+    default:
+      return 1 << 20;
+  }
+}
+
+template <typename T>
+void put(std::byte* to, T value) {
+  std::memcpy(to, &value, sizeof value);
+}
+
+/// One real component; `value` is exact in the type.
+void encode(DType dtype, double value, std::byte* to) {
+  const auto integer = is_floating(dtype) || is_complex(dtype) ? 0 : std::llround(value);
+  switch (dtype) {
+    case DType::boolean:
+    case DType::u8:
+    case DType::i8:
+      return put(to, static_cast<std::uint8_t>(integer));
+    case DType::u16:
+    case DType::i16:
+      return put(to, static_cast<std::uint16_t>(integer));
+    case DType::u32:
+    case DType::i32:
+      return put(to, static_cast<std::uint32_t>(integer));
+    case DType::u64:
+    case DType::i64:
+      return put(to, static_cast<std::uint64_t>(integer));
+    case DType::f16:
+      return put(to, narrow_f16(static_cast<float>(value)));
+    case DType::bf16:
+      return put(to, narrow_bf16(static_cast<float>(value)));
+    case DType::f32:
+    case DType::c64:
+      return put(to, static_cast<float>(value));
+    case DType::f64:
+    case DType::c128:
+      return put(to, value);
+  }
+}
+
+/// A pattern of `value(element, component)`; complex types have two components.
+template <typename Value>
+Pattern pattern_of(DType dtype, Value&& value) {
+  const std::size_t element_bytes = size_of(dtype);
+  const std::size_t components = is_complex(dtype) ? 2 : 1;
+  std::vector<std::byte> cycle(kPeriod * element_bytes);
+  for (std::size_t i = 0; i < kPeriod; ++i) {
+    for (std::size_t c = 0; c < components; ++c) {
+      encode(dtype, value(i, c), &cycle[i * element_bytes + c * element_bytes / components]);
+    }
+  }
+  return {std::move(cycle), element_bytes};
+}
+
+/// Powers of two move a type's exponent about without costing a bit.
+double scale_of(DType dtype, std::size_t element) {
+  if (!is_floating(dtype) && !is_complex(dtype)) return 1;
+  return std::ldexp(1.0, static_cast<int>(element % 5) - 2);
+}
+
+/// Integers whose sum over all ranks is exact. With more ranks than the type can count, only as
+/// many of them as it can give a one.
+double sum_term(DType dtype, std::uint64_t limit, std::size_t element, std::uint64_t rank,
+                std::uint64_t ranks, std::uint64_t salt) {
+  const std::uint64_t most = limit / ranks;
+  const std::uint64_t term = most > 0 ? random_of(rank ^ salt, element) % (most + 1)
+                                      : ((rank + element) % ranks < limit ? 1 : 0);
+  return static_cast<double>(term) * scale_of(dtype, element);
+}
+
+/// Integers whose sum is a multiple of the number of ranks, where the type has room for different
+/// ones.
+double average_term(DType dtype, std::size_t element, std::uint64_t rank, std::uint64_t ranks,
+                    std::uint64_t salt) {
+  const std::uint64_t mean = largest_exact(dtype) / ranks;
+  std::uint64_t term = std::min<std::uint64_t>(mean, element % 2);
+  if (mean >= ranks - 1) {
+    const std::uint64_t base = random_of(salt, element) % (mean - (ranks - 1) + 1);
+    term = base + 2 * ((rank + element) % ranks);
+  }
+  return static_cast<double>(term) * scale_of(dtype, element);
+}
+
+/// Ones and twos, with no more twos than the type can multiply.
+double product_term(DType dtype, std::size_t element, std::uint64_t rank, std::uint64_t ranks) {
+  const std::uint64_t most = size_of(dtype) == 1 ? 6 : 14;
+  const std::uint64_t twos = element % (std::min(ranks, most) + 1);
+  return (rank + element) % ranks < twos ? 2 : 1;
+}
+
+double extreme_term(DType dtype, std::size_t element, std::uint64_t rank) {
+  const std::uint64_t limit = largest_exact(dtype);
+  const std::uint64_t middle = limit / 2;
+  const auto value = static_cast<double>(random_of(rank, element) % (limit + 1));
+  const bool is_signed = dtype == DType::i8 || dtype == DType::i16 || dtype == DType::i32 ||
+                         dtype == DType::i64 || is_floating(dtype);
+  return is_signed ? value - static_cast<double>(middle) : value;
+}
+
+/// What `rank` gives to component `c` of `element`.
+double term(DType dtype, ReduceKind kind, std::size_t element, std::size_t c, std::uint64_t rank,
+            std::uint64_t ranks) {
+  if (dtype == DType::boolean) return static_cast<double>(random_of(rank, element) % 2);
+  const std::uint64_t salt = c << 32;
+  switch (kind) {
+    case ReduceKind::sum:
+      return sum_term(dtype, largest_exact(dtype), element, rank, ranks, salt);
+    case ReduceKind::premul_sum:
+      return sum_term(dtype, largest_exact(dtype) / 2, element, rank, ranks, salt);
+    case ReduceKind::avg:
+      return average_term(dtype, element, rank, ranks, salt);
+    case ReduceKind::product:
+      return c == 0 ? product_term(dtype, element, rank, ranks) : 0;
+    case ReduceKind::min:
+    case ReduceKind::max:
+      return extreme_term(dtype, element, rank);
+    case ReduceKind::band:
+    case ReduceKind::bor:
+    case ReduceKind::bxor:
+      return static_cast<double>(random_of(rank, element) & 0xffffffff);
+  }
+  return 0;
+}
+
+double combined(DType dtype, ReduceKind kind, double a, double b) {
+  const bool logical = dtype == DType::boolean;
+  switch (kind) {
+    case ReduceKind::sum:
+    case ReduceKind::premul_sum:
+    case ReduceKind::avg:
+      return logical ? std::max(a, b) : a + b;
+    case ReduceKind::product:
+      return a * b;
+    case ReduceKind::min:
+      return std::min(a, b);
+    case ReduceKind::max:
+      return std::max(a, b);
+    case ReduceKind::band:
+      return static_cast<double>(std::llround(a) & std::llround(b));
+    case ReduceKind::bor:
+      return static_cast<double>(std::llround(a) | std::llround(b));
+    case ReduceKind::bxor:
+      return static_cast<double>(std::llround(a) ^ std::llround(b));
+  }
+  return 0;
+}
+
+}  // namespace
+
+void Pattern::fill(std::span<std::byte> memory, std::size_t first) const {
+  std::size_t offset = (first % kPeriod) * element_bytes_;
+  while (!memory.empty()) {
+    const std::size_t n = std::min(memory.size(), cycle_.size() - offset);
+    std::memcpy(memory.data(), cycle_.data() + offset, n);
+    memory = memory.subspan(n);
+    offset = 0;
+  }
+}
+
+std::uint64_t Pattern::count_wrong(std::span<const std::byte> memory, std::size_t first) const {
+  std::uint64_t wrong = 0;
+  std::size_t offset = (first % kPeriod) * element_bytes_;
+  while (!memory.empty()) {
+    const std::size_t n = std::min(memory.size(), cycle_.size() - offset);
+    const std::byte* expected = cycle_.data() + offset;
+    if (std::memcmp(memory.data(), expected, n) != 0) {
+      for (std::size_t i = 0; i + element_bytes_ <= n; i += element_bytes_)
+        wrong += std::memcmp(memory.data() + i, expected + i, element_bytes_) != 0 ? 1 : 0;
+    }
+    memory = memory.subspan(n);
+    offset = 0;
+  }
+  return wrong;
+}
+
+Pattern contribution(DType dtype, ReduceKind kind, int rank, int ranks) {
+  return pattern_of(dtype, [&](std::size_t element, std::size_t c) {
+    return term(dtype, kind, element, c, static_cast<std::uint64_t>(rank),
+                static_cast<std::uint64_t>(ranks));
+  });
+}
+
+Pattern reduction(DType dtype, ReduceKind kind, int ranks) {
+  const auto n = static_cast<std::uint64_t>(ranks);
+  return pattern_of(dtype, [&](std::size_t element, std::size_t c) {
+    double result = term(dtype, kind, element, c, 0, n);
+    for (std::uint64_t rank = 1; rank < n; ++rank)
+      result = combined(dtype, kind, result, term(dtype, kind, element, c, rank, n));
+    if (kind == ReduceKind::avg) result /= ranks;
+    if (kind == ReduceKind::premul_sum) result *= kPremulFactor;
+    return result;
+  });
+}
+
+Pattern message(DType dtype, std::uint64_t source) {
+  const std::uint64_t values = largest_exact(dtype) + 1;
+  return pattern_of(dtype, [&](std::size_t element, std::size_t c) {
+    return static_cast<double>(random_of(source ^ (std::uint64_t{c} << 32), element) % values);
+  });
+}
+
+}  // namespace mccl::cli::bench

@@ -1,0 +1,36 @@
+#include "cli/bench/port_pipe.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "mccl/error.h"
+
+namespace mccl::cli::bench {
+
+void PortPipe::close() noexcept {
+  pipe_.reader.close();
+  pipe_.writer.close();
+}
+
+void PortPipe::announce(std::uint16_t port) {
+  // Each write and read of so few bytes is whole, so that every rank gets a port of its own.
+  for (int rank = 1; rank < ranks_; ++rank) {
+    if (::write(pipe_.writer.get(), &port, sizeof port) != sizeof port)
+      throw Error(fmt::format("rank 0 cannot tell its port: {}", std::strerror(errno)));
+  }
+  close();
+}
+
+std::uint16_t PortPipe::learn() {
+  pipe_.writer.close();
+  std::uint16_t port = 0;
+  const ssize_t n = read_some(pipe_.reader.get(), &port, sizeof port);
+  close();
+  if (n != sizeof port) throw PeerError("rank 0 ended before the ranks had met");
+  return port;
+}
+
+}  // namespace mccl::cli::bench

@@ -1,0 +1,55 @@
+// What was measured, as values; the table and the files are made of these.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/bench/bounds.h"
+#include "cli/bench/routine.h"
+#include "cli/bench/timing.h"
+#include "mccl/types.h"
+
+namespace mccl::cli::bench {
+
+/// One half of a row.
+struct Measurement {
+  Timing timing;
+  double algbw_gbs = 0;                ///< GB/s: the size over the time; 0 for a barrier.
+  double busbw_gbs = 0;                ///< What the hardware must have moved for it.
+  std::optional<std::uint64_t> wrong;  ///< Elements over all ranks; empty: not checked.
+};
+
+struct Row {
+  Routine routine = Routine::all_reduce;
+  Shape shape;
+  DType dtype = DType::f32;
+  std::optional<ReduceKind> op;
+  std::optional<int> root;
+  std::optional<Measurement> out_of_place;  ///< Empty: there is no such call.
+  std::optional<Measurement> in_place;
+};
+
+/// What the figures hold for.
+struct Setup {
+  std::string version;
+  std::string cpu;
+  unsigned cores = 0;
+  int ranks = 0;
+  bool one_host = true;
+  std::string transport;
+  std::string algorithm;
+};
+
+struct Result {
+  Setup setup;
+  std::optional<Bounds> bounds;
+  std::vector<Row> rows;
+};
+
+/// Over all rows; elements that were not checked count as right.
+std::uint64_t wrong_elements(const std::vector<Row>& rows);
+
+}  // namespace mccl::cli::bench

@@ -1,0 +1,146 @@
+#include "cli/bench/run.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "cli/bench/agree.h"
+#include "cli/bench/bounds.h"
+#include "cli/bench/host.h"
+#include "cli/bench/report.h"
+#include "cli/bench/sizes.h"
+#include "cli/bench/table.h"
+#include "cli/bench/trial.h"
+#include "mccl/error.h"
+
+namespace mccl::cli::bench {
+namespace {
+
+/// Rank 0's words; the others say nothing.
+class Voice {
+ public:
+  explicit Voice(bool speaks)
+      : speaks_(speaks), on_terminal_(speaks && ::isatty(STDERR_FILENO) == 1) {}
+
+  void print(const std::string& text) const {
+    if (!speaks_) return;
+    clear();
+    std::fputs(text.c_str(), stdout);
+    std::fflush(stdout);
+  }
+  void progress(const std::string& text) const {
+    if (on_terminal_) fmt::print(stderr, "\r\x1b[K{}", text);
+  }
+  void clear() const { progress(""); }
+
+ private:
+  bool speaks_;
+  bool on_terminal_;
+};
+
+class Run {
+ public:
+  Run(Context& context, const Options& options, bool one_host)
+      : options_(options),
+        group_(context.world()),
+        voice_(context.rank() == 0),
+        a_(largest_shape()),
+        b_(largest_shape()) {
+    result_.setup = {MCCL_VERSION,
+                     cpu_name(),
+                     core_count(),
+                     context.size(),
+                     one_host,
+                     context.config().transport,
+                     context.config().algorithm};
+  }
+
+  Result measure() {
+    voice_.print(setup_text(result_.setup));
+    if (options_.bounds) {
+      voice_.progress("measuring the bounds of this machine");
+      result_.bounds = measure_bounds(*group_, result_.setup.one_host);
+      voice_.print(bounds_text(*result_.bounds, result_.setup.ranks));
+    }
+    for (const Routine routine : options_.routines) {
+      voice_.print(heading(routine));
+      if (routine == Routine::barrier) {
+        measure_row(routine, 0);
+      } else {
+        for (const std::size_t size : options_.sizes) measure_row(routine, size);
+      }
+    }
+    voice_.clear();
+    return std::move(result_);
+  }
+
+ private:
+  std::size_t largest_shape() const {
+    std::size_t bytes = 0;
+    for (const Routine routine : options_.routines) {
+      for (const std::size_t size : options_.sizes)
+        bytes = std::max(bytes, shape_of(routine, size, options_.dtype, group_->size()).bytes);
+    }
+    return bytes;
+  }
+
+  void measure_row(Routine routine, std::size_t size) {
+    const RoutineInfo& info = info_of(routine);
+    Row row;
+    row.routine = routine;
+    row.shape = shape_of(routine, size, options_.dtype, group_->size());
+    row.dtype = options_.dtype;
+    if (info.reduces) row.op = options_.op.kind;
+    if (info.rooted) row.root = options_.root;
+    if (info.out_of_place) row.out_of_place = measure_half(row, false);
+    if (info.in_place) row.in_place = measure_half(row, true);
+    voice_.print(row_text(row));
+    result_.rows.push_back(row);
+  }
+
+  Measurement measure_half(const Row& row, bool in_place) {
+    voice_.progress(fmt::format("{} {} {}", info_of(row.routine).name,
+                                text_of_size(row.shape.bytes),
+                                in_place ? "in place" : "out of place"));
+    const Trial trial(*group_, row.routine, row.shape, options_, in_place, a_, b_);
+    Measurement measured;
+    trial.fill();
+    meet(*group_);
+    if (options_.check && row.shape.bytes > 0) {
+      trial.run();
+      measured.wrong = sum(*group_, trial.wrong());
+    }
+    measured.timing = bench::measure(
+        *group_, [&trial] { trial.run(); }, options_);
+    const double seconds = measured.timing.time_us * 1e-6;
+    measured.algbw_gbs = static_cast<double>(row.shape.bytes) / std::max(seconds, 1e-12) / 1e9;
+    measured.busbw_gbs = measured.algbw_gbs * bus_factor(row.routine, group_->size());
+    return measured;
+  }
+
+  const Options& options_;
+  std::shared_ptr<Group> group_;
+  Voice voice_;
+  Memory a_;
+  Memory b_;
+  Result result_;
+};
+
+}  // namespace
+
+void run_rank(Context& context, const Options& options, bool one_host) {
+  const Result result = Run(context, options, one_host).measure();
+  meet(*context.world());
+  if (context.rank() != 0) return;
+  if (!options.json.empty()) write_file(options.json, to_json(result));
+  if (!options.csv.empty()) write_file(options.csv, to_csv(result));
+  const std::uint64_t wrong = wrong_elements(result.rows);
+  if (wrong > 0) {
+    throw CorruptionError(fmt::format(
+        "{} wrong elements; --algorithm direct tells whether an algorithm is at fault", wrong));
+  }
+}
+
+}  // namespace mccl::cli::bench

@@ -1,0 +1,90 @@
+#include "cli/bench/table.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+
+#include "cli/bench/sizes.h"
+
+namespace mccl::cli::bench {
+namespace {
+
+constexpr const char* kNone = "-";
+
+std::string left_half(std::string_view size, std::string_view count, std::string_view type,
+                      std::string_view op, std::string_view root) {
+  return fmt::format("{:>11} {:>11} {:>5} {:>10} {:>4}", size, count, type, op, root);
+}
+
+std::string half(std::string_view time, std::string_view p50, std::string_view p99,
+                 std::string_view algbw, std::string_view busbw, std::string_view wrong) {
+  return fmt::format("  {:>9} {:>9} {:>9} {:>7} {:>7} {:>5}", time, p50, p99, algbw, busbw, wrong);
+}
+
+std::string half_of(const std::optional<Measurement>& measured, bool moves_bytes) {
+  if (!measured) return half(kNone, kNone, kNone, kNone, kNone, kNone);
+  const Timing& timing = measured->timing;
+  const auto rate = [&](double gbs) {
+    return moves_bytes ? fmt::format("{:.{}f}", gbs, gbs < 100 ? 2 : 1) : kNone;
+  };
+  return half(number_text(timing.time_us), number_text(timing.p50_us), number_text(timing.p99_us),
+              rate(measured->algbw_gbs), rate(measured->busbw_gbs),
+              measured->wrong ? fmt::format("{}", *measured->wrong) : kNone);
+}
+
+}  // namespace
+
+std::string number_text(double value) {
+  int places = 3;
+  for (double bound = 100; places > 0 && value >= bound; bound *= 10) --places;
+  return fmt::format("{:.{}f}", value, places);
+}
+
+std::string setup_text(const Setup& setup) {
+  return fmt::format("# mccl {}: {} rank{} {}, {} ({} cores), transport {}, algorithm {}\n",
+                     setup.version, setup.ranks, setup.ranks == 1 ? "" : "s",
+                     setup.one_host ? "on this machine" : "of a job", setup.cpu, setup.cores,
+                     setup.transport, setup.algorithm);
+}
+
+std::string bounds_text(const Bounds& bounds, int ranks) {
+  std::string text = fmt::format("# bounds of this machine now, with {} a process:\n",
+                                 text_of_size(bounds.buffer_bytes));
+  const auto line = [&](const std::string& what, double value, std::string_view unit) {
+    fmt::format_to(std::back_inserter(text), "#   {:<52} {:>8.2f} {}\n", what, value, unit);
+  };
+  line("copy, one process", bounds.copy_one_gbs, "GB/s");
+  line(fmt::format("copy, {} at once", ranks), bounds.copy_all_gbs, "GB/s each");
+  line(fmt::format("pass in place through a 256K stage, {} at once", ranks), bounds.pass_all_gbs,
+       "GB/s each");
+  if (!bounds.loopback) return text;
+  line("TCP on loopback, one way", bounds.loopback->one_way_gbs, "GB/s");
+  line("TCP on loopback, both ways at once", bounds.loopback->both_ways_gbs, "GB/s each way");
+  line("TCP on loopback, 8 bytes there and back", bounds.loopback->round_trip_us, "us");
+  return text;
+}
+
+std::string heading(Routine routine) {
+  const auto names = half("time", "p50", "p99", "algbw", "busbw", "wrong");
+  const auto units = half("us", "us", "us", "GB/s", "GB/s", "");
+  const std::string blank(left_half("", "", "", "", "").size(), ' ');
+  const std::string title = fmt::format("# {}", info_of(routine).name);
+  std::string text = fmt::format("#\n{:<{}}  {:^{}}  {:^{}}\n", title, blank.size(), "out of place",
+                                 names.size() - 2, "in place", names.size() - 2);
+  std::string columns = left_half("size", "count", "type", "op", "root") + names + names;
+  std::string below = left_half("B", "elements", "", "", "") + units + units;
+  columns.front() = below.front() = '#';
+  below.erase(below.find_last_not_of(' ') + 1);
+  while (text.size() > 1 && text[text.size() - 2] == ' ') text.erase(text.size() - 2, 1);
+  return text + columns + "\n" + below + "\n";
+}
+
+std::string row_text(const Row& row) {
+  const bool moves_bytes = row.shape.bytes > 0;
+  return left_half(fmt::format("{}", row.shape.bytes), fmt::format("{}", row.shape.part),
+                   moves_bytes ? name_of(row.dtype) : kNone, row.op ? name_of(*row.op) : kNone,
+                   row.root ? fmt::format("{}", *row.root) : kNone) +
+         half_of(row.out_of_place, moves_bytes) + half_of(row.in_place, moves_bytes) + "\n";
+}
+
+}  // namespace mccl::cli::bench

@@ -1,0 +1,90 @@
+#include "cli/bench/timing.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "base/clock.h"
+#include "cli/bench/agree.h"
+
+namespace mccl::cli::bench {
+namespace {
+
+constexpr std::uint64_t kFewest = 5;
+constexpr std::uint64_t kMost = 1'000'000;
+/// Below this, reading the clock around a call would show in its time: a batch of calls is timed as
+/// a whole, beside the single ones.
+constexpr double kShortCall = 20e-6;
+/// Of the time of a row, before its calls count.
+constexpr double kWarmupShare = 0.1;
+
+struct Plan {
+  std::uint64_t singles = 0;
+  std::uint64_t batch = 0;  ///< 0: the single calls give the mean too.
+};
+
+double time_batch(const std::function<void()>& call, std::uint64_t count) {
+  const Clock::time_point begin = Clock::now();
+  for (std::uint64_t i = 0; i < count; ++i) call();
+  return seconds_between(begin, Clock::now());
+}
+
+/// Rank 0's plan on every rank. Warms up with ever more calls until their time tells how many fit.
+Plan make_plan(Group& group, const std::function<void()>& call, const Options& options) {
+  double each = 0;
+  std::uint64_t count = options.warmup;
+  if (options.iterations == 0) count = std::max<std::uint64_t>(count, 1);
+  while (count > 0) {
+    meet(group);
+    const double took = time_batch(call, count);
+    each = took / static_cast<double>(count);
+    const bool enough =
+        options.iterations > 0 || took >= kWarmupShare * options.seconds || count >= kMost;
+    count = value_of_first(group, enough ? 0 : 2 * count);
+  }
+  if (options.iterations > 0) {
+    const bool is_short = options.warmup > 0 && each < kShortCall;
+    return {value_of_first(group, options.iterations),
+            value_of_first(group, is_short ? options.iterations : 0)};
+  }
+  const bool is_short = each < kShortCall;
+  const double seconds = is_short ? options.seconds / 2 : options.seconds;
+  const double fitting = std::min(seconds / std::max(each, 1e-9), static_cast<double>(kMost));
+  const std::uint64_t calls = std::max(kFewest, static_cast<std::uint64_t>(fitting));
+  return {value_of_first(group, calls), value_of_first(group, is_short ? calls : 0)};
+}
+
+}  // namespace
+
+double percentile(std::span<double> samples, double share) {
+  if (samples.empty()) return 0;
+  const auto n = static_cast<double>(samples.size());
+  const double rank = std::clamp(std::ceil(share * n), 1.0, n);
+  const auto at = samples.begin() + static_cast<std::ptrdiff_t>(rank) - 1;
+  std::ranges::nth_element(samples, at);
+  return *at;
+}
+
+Timing measure(Group& group, const std::function<void()>& call, const Options& options) {
+  const Plan plan = make_plan(group, call, options);
+  std::vector<double> samples(plan.singles);
+  meet(group);
+  const Clock::time_point begin = Clock::now();
+  Clock::time_point before = begin;
+  for (double& sample : samples) {
+    call();
+    const Clock::time_point after = Clock::now();
+    sample = seconds_between(before, after);
+    before = after;
+  }
+  double elapsed = seconds_between(begin, before);
+  if (plan.batch > 0) {
+    meet(group);
+    elapsed = time_batch(call, plan.batch);
+  }
+  const std::uint64_t calls = plan.batch > 0 ? plan.batch : plan.singles;
+  return {largest(group, elapsed) / static_cast<double>(calls) * 1e6,
+          percentile(samples, 0.50) * 1e6, percentile(samples, 0.99) * 1e6, calls};
+}
+
+}  // namespace mccl::cli::bench

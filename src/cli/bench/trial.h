@@ -1,0 +1,62 @@
+// One half of a row: the memory and the call of one routine at one size, in place or out of place.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "cli/bench/options.h"
+#include "mccl/group.h"
+
+namespace mccl::cli::bench {
+
+/// Page-aligned memory.
+class Memory {
+ public:
+  /// Throws Error.
+  explicit Memory(std::size_t bytes);
+  std::span<std::byte> bytes() const { return {start_.get(), size_}; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* start) const;
+  };
+  std::unique_ptr<std::byte, Free> start_;
+  std::size_t size_;
+};
+
+class Trial {
+ public:
+  /// `a` and `b` hold shape.bytes each at least, and outlive the Trial, as does `group`.
+  Trial(Group& group, Routine routine, const Shape& shape, const Options& options, bool in_place,
+        const Memory& a, const Memory& b);
+
+  /// Puts this rank's data where the call reads it, and rubbish where it writes.
+  void fill() const;
+  /// The call, to its end.
+  void run() const { call_(); }
+  /// Wrong elements in what the call wrote on this rank, after one fill and one run.
+  std::uint64_t wrong() const;
+
+ private:
+  void place(const Memory& a, const Memory& b, bool in_place);
+  std::function<void()> make_call() const;
+  std::span<std::byte> part(std::span<std::byte> whole, int index) const;
+  ConstBuffer in() const;
+  Buffer out() const;
+  std::uint64_t wrong_parts(std::uint64_t first_source, std::uint64_t step) const;
+
+  Group& group_;
+  Routine routine_;
+  Shape shape_;
+  DType dtype_;
+  ReduceOp op_;
+  int root_;
+  std::span<std::byte> input_;   ///< What the call reads on this rank; may be empty.
+  std::span<std::byte> output_;  ///< What it writes; the input too, where a call has one buffer.
+  std::function<void()> call_;
+};
+
+}  // namespace mccl::cli::bench

@@ -1,0 +1,24 @@
+// What main needs to know of a subcommand.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace mccl::cli {
+
+/// Exit statuses of the program.
+inline constexpr int kGood = 0;
+inline constexpr int kFailed = 1;
+inline constexpr int kBadArguments = 2;
+
+struct Command {
+  CLI::App* app = nullptr;
+  /// After its arguments are parsed. Returns the exit status; throws InvalidArgument for arguments
+  /// that make no sense together, and other Errors for what failed.
+  std::function<int()> run;
+};
+
+/// Adds the subcommand with its flags and its help.
+using AddCommand = Command (*)(CLI::App& program);
+
+}  // namespace mccl::cli

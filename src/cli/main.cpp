@@ -1,0 +1,72 @@
+// The `mccl` program: a table of subcommands.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/nearest.h"
+#include "base/value_text.h"
+#include "cli/bench.h"
+#include "cli/command.h"
+#include "mccl/error.h"
+
+namespace mccl::cli {
+namespace {
+
+/// In the order in which the help shows them.
+constexpr AddCommand kCommands[] = {add_bench};
+
+int complain(std::string_view who, std::string_view what, int status) {
+  fmt::print(stderr, "{}: {}\n", who, what);
+  return status;
+}
+
+/// A first word that is neither a flag nor a subcommand; CLI11 would only call it unexpected.
+std::string unknown_command(int argc, char** argv, const std::vector<Command>& commands) {
+  if (argc < 2 || std::string_view(argv[1]).starts_with('-')) return {};
+  std::vector<std::string_view> names;
+  names.reserve(commands.size());
+  for (const Command& command : commands) names.push_back(command.app->get_name());
+  for (const std::string_view name : names)
+    if (name == argv[1]) return {};
+  return fmt::format("{} is not a command; did you mean \"mccl {}\"? \"mccl --help\" lists them",
+                     in_quotes(argv[1]), nearest_of(argv[1], names));
+}
+
+int run(int argc, char** argv) {
+  CLI::App program{"MCCL: collective communication for the machines people really have.", "mccl"};
+  program.set_version_flag("--version", "mccl " MCCL_VERSION);
+  program.require_subcommand(0, 1);
+  program.footer("\"mccl COMMAND --help\" explains a command, with examples.");
+  std::vector<Command> commands;
+  for (const AddCommand add : kCommands) commands.push_back(add(program));
+
+  const std::string unknown = unknown_command(argc, argv, commands);
+  if (!unknown.empty()) return complain("mccl", unknown, kBadArguments);
+  try {
+    program.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return program.exit(error) == 0 ? kGood : kBadArguments;
+  }
+  for (const Command& command : commands) {
+    if (!command.app->parsed()) continue;
+    const std::string who = fmt::format("mccl {}", command.app->get_name());
+    try {
+      return command.run();
+    } catch (const InvalidArgument& error) {
+      return complain(who, error.what(), kBadArguments);
+    } catch (const std::exception& error) {
+      return complain(who, error.what(), kFailed);
+    }
+  }
+  fmt::print("{}", program.help());
+  return kGood;
+}
+
+}  // namespace
+}  // namespace mccl::cli
+
+int main(int argc, char** argv) { return mccl::cli::run(argc, argv); }

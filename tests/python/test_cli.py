@@ -1,0 +1,276 @@
+"""The `mccl` program as people run it: exit statuses, tables, files, and no process left behind."""
+
+import csv
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sysconfig
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = ROOT / os.environ.get("BUILD_FOLDER", "build/release")
+COLLECTIVES = (
+    "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "gather",
+    "scatter", "sendrecv", "barrier",
+)  # fmt: skip
+QUICK = ("--seconds", "0.001", "--warmup", "1")
+TINY = ("--no-bounds", *QUICK, "--sizes")
+PATIENCE = 60
+
+
+def program() -> Path:
+    """The program of the build folder, where one is given; else the installed one."""
+    places = [Path(sysconfig.get_path("scripts")) / "mccl", BUILD / "src/cli/mccl"]
+    if "BUILD_FOLDER" in os.environ:
+        places.reverse()
+    found = [place for place in places if place.is_file()]
+    assert found, f"none of {[str(p) for p in places]} is there: run `make build`"
+    return found[0]
+
+
+def environment(**settings: str) -> dict[str, str]:
+    """This environment, with these settings and no others."""
+    return {k: v for k, v in os.environ.items() if not k.startswith("MCCL_")} | settings
+
+
+def run(*arguments: object, status: int = 0, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Runs the program to its end."""
+    done = subprocess.run(
+        [program(), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        env=environment(**settings),
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    return done
+
+
+@pytest.fixture
+def endless():
+    """A run that would last for minutes, whose ranks have met; with its ranks."""
+    flags = ("--ranks", "3", "--no-bounds", "--sizes", "8", "--iterations", "10000000")
+    started = subprocess.Popen(
+        [program(), "bench", *flags],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    ranks = []
+    try:
+        assert started.stdout.readline().startswith("# mccl")
+        ranks = sorted(psutil.Process(started.pid).children(), key=lambda rank: rank.pid)
+        yield started, ranks
+    finally:
+        for rank in filter(runs, ranks):
+            rank.kill()
+        started.kill()
+        started.communicate(timeout=PATIENCE)
+
+
+def runs(process: psutil.Process) -> bool:
+    """Whether the process does; a dead one that nobody has collected does not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_alone_it_explains_itself():
+    done = run()
+    assert "bench" in done.stdout
+    assert done.stderr == ""
+
+
+def test_the_version_is_that_of_the_build():
+    version = re.search(r"project\(mccl VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+    assert run("--version").stdout == f"mccl {version}\n"
+
+
+def test_help_shows_every_collective_and_an_example():
+    text = run("bench", "--help").stdout
+    assert all(name in text for name in COLLECTIVES)
+    assert "mccl bench all --ranks 4" in text
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_every_collective_is_right(ranks: int, tmp_path: Path):
+    file = tmp_path / "result.json"
+    done = run("bench", "all", "--ranks", ranks, *TINY, "8,4K", "--root", 1, "--json", file)
+    result = json.loads(file.read_text())
+    assert (result["ranks"], result["transport"], result["bounds"]) == (ranks, "auto", None)
+    assert {row["collective"] for row in result["rows"]} == set(COLLECTIVES)
+    for row in result["rows"]:
+        assert row["wrong"] == (None if row["collective"] == "barrier" else 0), row
+        assert row["time_us"] > 0
+        assert row["p99_us"] >= row["p50_us"] > 0
+        assert row["iterations"] >= 5
+    lines = [line for line in done.stdout.splitlines() if not line.startswith("#")]
+    assert len(lines) == 2 * 9 + 1
+
+
+def test_bandwidths_follow_from_the_time(tmp_path: Path):
+    file = tmp_path / "result.json"
+    run("bench", "all_reduce", "all_gather", "reduce", "--ranks", 3, *TINY, "12K", "--json", file)
+    factors = {"all_reduce": 4 / 3, "all_gather": 2 / 3, "reduce": 1}
+    rows = json.loads(file.read_text())["rows"]
+    assert [row["in_place"] for row in rows] == [False, True] * 3
+    for row in rows:
+        assert row["bytes"] == 12288
+        assert row["algbw"] == pytest.approx(12288 / row["time_us"] / 1e3)
+        assert row["busbw"] == pytest.approx(row["algbw"] * factors[row["collective"]])
+
+
+def test_one_rank_is_a_group_too():
+    assert "sendrecv" not in run("bench", "all", "--ranks", 1, *TINY, "64").stdout
+
+
+@pytest.mark.parametrize(
+    ("dtype", "op"), [("bf16", "sum"), ("f16", "avg"), ("i8", "max"), ("c64", "premul_sum")]
+)
+def test_types_and_reductions(dtype: str, op: str):
+    run("bench", "all_reduce", "--ranks", 3, "--dtype", dtype, "--op", op, *TINY, "1000")
+
+
+def test_transport_and_algorithm_are_what_was_asked(tmp_path: Path):
+    file = tmp_path / "result.json"
+    run("bench", "--transport", "tcp", "--algorithm", "ring", *TINY, "64K", "--json", file)
+    result = json.loads(file.read_text())
+    assert (result["transport"], result["algorithm"]) == ("tcp", "ring")
+
+
+def test_the_bounds_of_the_machine(tmp_path: Path):
+    file = tmp_path / "result.json"
+    done = run("bench", "barrier", *QUICK, "--json", file)
+    bounds = json.loads(file.read_text())["bounds"]
+    assert len(bounds) == 7
+    assert all(value > 0 for value in bounds.values())
+    assert "TCP on loopback, both ways at once" in done.stdout
+
+
+def test_csv_is_the_same_as_json(tmp_path: Path):
+    files = tmp_path / "rows.csv", tmp_path / "rows.json"
+    run("bench", "broadcast", *TINY, "8:128:x4", "--csv", files[0], "--json", files[1])
+    rows = list(csv.DictReader(files[0].open()))
+    assert [row["bytes"] for row in rows] == ["8", "32", "128"]
+    expected = json.loads(files[1].read_text())["rows"]
+    assert [row.keys() for row in rows] == [row.keys() for row in expected]
+    assert [float(row["time_us"]) for row in rows] == [row["time_us"] for row in expected]
+
+
+def test_without_a_check_nothing_counts_as_right(tmp_path: Path):
+    file = tmp_path / "result.json"
+    run("bench", "--no-check", *TINY, "64", "--json", file)
+    assert [row["wrong"] for row in json.loads(file.read_text())["rows"]] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["bnech"], 'did you mean "mccl bench"'),
+        (["--bench"], "--bench"),
+        (["bench", "all_redcue"], "did you mean all_reduce?"),
+        (["bench", "--sizes", "8Q"], '"8Q"'),
+        (["bench", "--sizes", "64:8"], "ends below its start"),
+        (["bench", "--sizes", "900G"], "this machine has"),
+        (["bench", "--ranks", "0"], "1 to 1024"),
+        (["bench", "--dtype", "f33"], "did you mean f32?"),
+        (["bench", "--op", "band"], "not defined for"),
+        (["bench", "--root", "2"], "0 to 1"),
+        (["bench", "--transport", "pigeon"], "auto, tcp, shm"),
+        (["bench", "--algorithm", "fast"], "recursive_doubling"),
+        (["bench", "sendrecv", "--ranks", "1"], "two ranks"),
+        (["bench", "--json", "/no/such/folder/file"], "/no/such/folder/file"),
+        (["bench", "--seconds", "1", "--iterations", "1"], "excludes"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments: list[str], reason: str):
+    done = run(*arguments, status=2)
+    assert reason in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_wrong_variable_is_refused():
+    assert "MCCL_ALGORITHM" in run("bench", status=2, MCCL_ALGORITM="ring").stderr
+    assert "MCCL_WORLD_SIZE" in run("bench", status=2, MCCL_RANK="0").stderr
+
+
+def test_a_refused_run_leaves_no_file(tmp_path: Path):
+    run("bench", "--json", tmp_path / "result.json", "--root", 7, status=2)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ranks_that_cannot_meet_fail_with_the_reason():
+    done = run(
+        "bench", "--ranks", 2, *TINY, "8", status=1,
+        MCCL_LISTEN_ADDR="192.0.2.1", MCCL_CONNECT_TIMEOUT="5",
+    )  # fmt: skip
+    assert "192.0.2.1" in done.stderr
+
+
+def test_started_as_ranks_of_a_job_it_starts_none(tmp_path: Path):
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        root = f"127.0.0.1:{listener.getsockname()[1]}"
+    file = tmp_path / "result.json"
+    ranks = [
+        subprocess.Popen(
+            [program(), "bench", *TINY, "64", "--json", file],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=environment(
+                MCCL_RANK=str(rank), MCCL_WORLD_SIZE="2", MCCL_ROOT=root, MCCL_PORT_BASE="0"
+            ),
+        )
+        for rank in range(2)
+    ]
+    outputs = [process.communicate(timeout=PATIENCE)[0] for process in ranks]
+    assert [process.returncode for process in ranks] == [0, 0], outputs
+    assert "2 ranks of a job" in outputs[0]
+    assert outputs[1] == ""
+    assert json.loads(file.read_text())["one_host"] is False
+
+
+def test_as_a_rank_of_a_job_it_refuses_to_be_another_number():
+    done = run("bench", "--ranks", 3, status=2, MCCL_RANK="0", MCCL_WORLD_SIZE="2")
+    assert "--ranks 3" in done.stderr
+
+
+@pytest.mark.parametrize("victim", [0, 1, 2])
+def test_a_rank_that_is_killed_ends_the_run(endless, victim: int):
+    started, ranks = endless
+    assert len(ranks) == 3
+    ranks[victim].kill()
+    stdout, stderr = started.communicate(timeout=PATIENCE)
+    assert started.returncode == 1, stdout + stderr
+    assert f"rank {victim} was killed by signal 9" in stderr
+    assert not any(map(runs, ranks))
+
+
+def test_a_rank_that_is_stopped_for_good_is_ended_with_the_others(endless):
+    started, ranks = endless
+    ranks[2].suspend()
+    ranks[1].kill()
+    started.communicate(timeout=PATIENCE)
+    assert started.returncode == 1
+    assert not any(map(runs, ranks))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_no_rank_outlives_the_program(endless, number: signal.Signals):
+    started, ranks = endless
+    started.send_signal(number)
+    started.communicate(timeout=PATIENCE)
+    assert started.returncode == -number
+    deadline = time.monotonic() + PATIENCE
+    while any(map(runs, ranks)):
+        assert time.monotonic() < deadline, ranks
