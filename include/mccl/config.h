@@ -33,6 +33,9 @@ struct Config {
   double timeout = 1800;                ///< Seconds; default timeout of a call
   double connect_timeout = 60;          ///< Seconds to meet the other ranks
   int spin_us = 50;                     ///< Microseconds to look for data before sleeping
+  bool calibrate = true;                ///< Measure links and memory when a job starts
+  double link_latency_us = 0;           ///< Of a link between machines; 0: measured
+  double link_gbit = 0;                 ///< Gbit/s of a link between machines; 0: measured
   std::string job_key;                  ///< Secret that every rank of the job shares
   int rank = -1;                        ///< For Context::from_environment
   int world_size = -1;

@@ -16,7 +16,8 @@ struct Call {
   /// Root of a rooted collective, else -1.
   std::int32_t root = -1;
   /// Elements, in a measure that all ranks share: of the buffer or of one part, of all parts for
-  /// uneven gathers and scatters, 0 for uneven all_to_all (whose messages are checked one by one).
+  /// uneven gathers and scatters; of the whole input for an even all_to_all, 0 for one with counts
+  /// (whose messages are checked one by one).
   std::uint64_t count = 0;
   /// Collectives of a group count from 1; point to point is not counted.
   std::uint64_t sequence = 0;

@@ -1,5 +1,7 @@
 #include "engine/channel.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "mccl/error.h"
@@ -30,7 +32,9 @@ Channel& Channels::at(Purpose purpose, int peer) {
 Channel& Channels::open(Purpose purpose, int peer) {
   Channel& channel = at(purpose, peer);
   if (channel.connected()) return channel;
-  if (!channel.lost.empty()) throw PeerError(channel.lost);
+  if (!channel.lost.empty()) {
+    throw PeerError(fmt::format("rank {} is gone: {}", peer, channel.lost));
+  }
   if (!channel.requested) {
     channel.requested = true;
     request_(purpose, peer);

@@ -15,7 +15,7 @@ namespace {
 using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 
-schedule::Facts facts_of(const Config& config) {
+schedule::Facts facts_from(const Config& config) {
   schedule::Facts facts;
   facts.chunk_bytes = config.chunk_bytes;
   facts.small_bytes = config.small_msg_threshold;
@@ -54,6 +54,7 @@ Engine::Engine(EngineOptions options)
     : options_(checked(std::move(options))),
       log_(options_.rank, log_level_of(options_.config.log_level)),
       spin_limit_(options_.config.spin_us),
+      facts_(facts_from(options_.config)),
       peers_(options_.size) {
   if (log_.enabled(LogLevel::info)) {
     log_.write(LogLevel::info, fmt::format("settings of rank {} of {}:\n{}", rank(), size(),
@@ -170,7 +171,7 @@ std::shared_ptr<GroupState> Engine::make_group(const std::string& name, std::vec
     throw InvalidArgument(
         fmt::format("group '{}': this rank, {}, is not among its members", name, rank()));
   }
-  schedule::Facts facts = facts_of(options_.config);
+  schedule::Facts facts = facts_;
   facts.nodes = nodes_of(members);
   const auto slot = std::make_shared<GroupState*>(nullptr);
   auto group = std::make_shared<GroupState>(name, std::move(members), rank(), timeout,
@@ -189,6 +190,11 @@ std::shared_ptr<GroupState> Engine::make_group(const std::string& name, std::vec
   }
   if (!group->window.nodes().empty()) wake();  // the others wait for this rank's offer
   return group;
+}
+
+schedule::Facts Engine::facts_of(GroupState& group) {
+  std::lock_guard lock(progress_mutex_);
+  return group.plans.facts();
 }
 
 void Engine::close_group(const std::shared_ptr<GroupState>& group) {

@@ -63,6 +63,17 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const Config& config() const { return options_.config; }
   const std::shared_ptr<Metrics>& metrics() const { return options_.metrics; }
   const Log& log() const { return log_; }
+  Store& store() const { return *options_.store; }
+
+  /// The node of each rank of the job; empty when no two share memory.
+  const std::vector<int>& nodes() const { return neighbourhood_.nodes; }
+  /// What the groups that are made from now on know. Before the first group is made.
+  const schedule::Facts& facts() const { return facts_; }
+  void learn(schedule::Facts facts) { facts_ = std::move(facts); }
+  /// What a group's schedules are chosen by, once it has made a call.
+  schedule::Facts facts_of(GroupState& group);
+  /// Whether calls are counted in the metrics; they are from the beginning.
+  void count_calls(bool count) { counts_calls_.store(count, std::memory_order_relaxed); }
 
   /// Throws InvalidArgument when a living group has the name.
   std::shared_ptr<GroupState> make_group(const std::string& name, std::vector<int> members,
@@ -182,6 +193,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   EngineOptions options_;
   const Log log_;
   const std::chrono::microseconds spin_limit_;
+  schedule::Facts facts_;  ///< Not changed once groups are used by several threads.
+  std::atomic<bool> counts_calls_{true};
   std::atomic<bool> stopping_{false};
   std::atomic<bool> abandoned_{false};
 

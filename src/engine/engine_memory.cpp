@@ -26,7 +26,6 @@ constexpr std::size_t kMostPeersOfNode = 512;
 
 void Engine::meet_neighbours(const std::string& job_key, Clock::time_point deadline) {
   const std::string& wanted = options_.config.transport;
-  if (wanted == "tcp") return;
   rendezvous::NeighbourOptions meeting{.rank = rank(),
                                        .size = size(),
                                        .store = options_.store,
@@ -36,7 +35,8 @@ void Engine::meet_neighbours(const std::string& job_key, Clock::time_point deadl
   const std::size_t peers = std::min<std::size_t>(kMostPeersOfNode, size() - 1);
   std::string reason;
   try {
-    arena_ = Arena::make(kGroupBytes + kBytesPerPeer * peers);
+    // With tcp this rank only says that it shares nothing: the others may be set otherwise.
+    if (wanted != "tcp") arena_ = Arena::make(kGroupBytes + kBytesPerPeer * peers);
     meeting.arena = arena_.get();
   } catch (const Error& error) {
     reason = error.what();
@@ -56,7 +56,7 @@ void Engine::meet_neighbours(const std::string& job_key, Clock::time_point deadl
   } else {
     sleeper_.emplace(arena_->header());
   }
-  tell_of_missing_neighbours();
+  if (wanted != "tcp") tell_of_missing_neighbours();
   // More ranks than cores: who waits gives its core away at once.
   const auto cores = std::thread::hardware_concurrency();
   const auto here = std::count_if(endpoints_.begin(), endpoints_.end(), [this](const auto& other) {

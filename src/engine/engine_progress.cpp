@@ -27,6 +27,7 @@ schedule::Problem problem_of(const GroupState& group, const Task& task) {
   problem.root = std::max(task.call.root, 0);
   problem.counts = task.counts;
   problem.recv_counts = task.recv_counts;
+  problem.even = task.even;
   if (task.counts.empty()) problem.count = task.call.count;
   problem.in_place = task.call.collective == Collective::broadcast || task.in_place;
   return problem;
@@ -253,7 +254,9 @@ void Engine::activate(const std::shared_ptr<GroupState>& group) {
 }
 
 void Engine::finish(const std::shared_ptr<Operation>& operation, std::exception_ptr error) {
-  options_.metrics->record(operation->sample(Clock::now(), error != nullptr));
+  if (counts_calls_.load(std::memory_order_relaxed)) {
+    options_.metrics->record(operation->sample(Clock::now(), error != nullptr));
+  }
   std::vector<Work::Callback> callbacks = operation->finish(error);
   if (!callbacks.empty()) deferred_.emplace_back(std::move(callbacks), error);
 }

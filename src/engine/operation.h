@@ -28,6 +28,7 @@ struct Task {
   ConstBuffer input;
   Buffer output;
   bool in_place = false;
+  bool even = false;                     ///< As schedule::Problem.
   double factor = 1.0;                   ///< premul_sum: what to multiply the input by.
   std::vector<std::size_t> counts;       ///< As schedule::Problem.
   std::vector<std::size_t> recv_counts;  ///< all_to_all.

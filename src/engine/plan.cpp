@@ -94,7 +94,7 @@ std::size_t PlanCache::KeyHash::operator()(const Key& key) const {
   mix(static_cast<std::size_t>(problem.collective));
   mix(static_cast<std::size_t>(problem.root));
   mix(problem.count);
-  mix(problem.in_place ? 1 : 2);
+  mix((problem.in_place ? 1 : 2) + (problem.even ? 4 : 0));
   for (const std::size_t count : problem.counts) mix(count);
   for (const std::size_t count : problem.recv_counts) mix(count);
   return hash;

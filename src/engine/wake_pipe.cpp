@@ -1,6 +1,7 @@
 #include "engine/wake_pipe.h"
 
 #include <fcntl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,13 +13,17 @@ namespace mccl::engine {
 
 WakePipe::WakePipe() {
   int ends[2];
-  if (::pipe(ends) != 0) {
-    throw Error(std::string("cannot make a pipe: ") + std::strerror(errno) +
+  if (::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) {
+    throw Error(std::string("cannot make a pair of sockets: ") + std::strerror(errno) +
                 " (is the limit of open files reached? see ulimit -n)");
   }
   for (const int end : ends) {
     ::fcntl(end, F_SETFD, FD_CLOEXEC);
     ::fcntl(end, F_SETFL, O_NONBLOCK);
+#ifdef SO_NOSIGPIPE
+    const int on = 1;
+    ::setsockopt(end, SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof on);
+#endif
   }
   read_end_ = ends[0];
   write_end_ = ends[1];

@@ -1,4 +1,5 @@
-// Ends a poll(2) of another thread, or of this one by another process that has the writing end.
+// Ends a poll(2) of another thread, or of this one by another process that has the writing end. A
+// pair of sockets, because writing to a pipe that nobody reads any more raises a signal.
 #pragma once
 
 #include <atomic>

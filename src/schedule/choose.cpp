@@ -10,6 +10,7 @@ namespace mccl::schedule {
 namespace {
 
 constexpr std::size_t kSmallestChunkBytes = std::size_t{64} << 10;
+constexpr std::size_t kWindowPieceBytes = std::size_t{128} << 10;
 /// A schedule of more steps costs more to make and keep than finer pieces bring.
 constexpr double kMostSteps = 4096;
 /// Between equals the first stands.
@@ -30,6 +31,19 @@ std::vector<std::size_t> chunks_to_consider(std::size_t element_bytes, const Fac
   }
   add(facts.chunk_bytes);
   return chunks;
+}
+
+bool is_through_window(Algorithm algorithm) {
+  return algorithm == Algorithm::one_shot || algorithm == Algorithm::two_shot;
+}
+
+/// Pieces through a window are of one size, of which several stay in the cache of a core.
+std::size_t window_chunk(const std::vector<std::size_t>& chunks, std::size_t element_bytes) {
+  const std::size_t wanted = kWindowPieceBytes / std::max<std::size_t>(1, element_bytes);
+  for (const std::size_t chunk : chunks) {
+    if (chunk >= wanted) return chunk;
+  }
+  return chunks.back();
 }
 
 Choice choose_exchange(Problem problem, std::size_t element_bytes, const Facts& facts) {
@@ -65,18 +79,22 @@ Problem placed(Problem problem, std::size_t element_bytes, const Facts& facts) {
 
 Choice choose(const Problem& asked, std::size_t element_bytes, const Facts& facts) {
   Problem problem = placed(asked, element_bytes, facts);
-  if (asked.collective == Collective::all_to_all) {
+  if (asked.collective == Collective::all_to_all && !asked.even) {
     return choose_exchange(problem, element_bytes, facts);
   }
   const std::vector<std::size_t> chunks = chunks_to_consider(element_bytes, facts);
   const std::optional<Algorithm> only = settled(problem, element_bytes, facts);
+  // Where all share a window, links through the same memory only add copies.
+  const bool window_only = !only && can(Algorithm::one_shot, problem);
   Choice best;
   best.chunk = chunks.back();
   best.predicted_s = std::numeric_limits<double>::infinity();
   for (int i = 0; i < kAlgorithmCount; ++i) {
     const auto algorithm = static_cast<Algorithm>(i);
     if ((only && algorithm != *only) || !can(algorithm, problem)) continue;
+    if (window_only && !is_through_window(algorithm)) continue;
     for (const std::size_t chunk : chunks) {
+      if (is_through_window(algorithm) && chunk != window_chunk(chunks, element_bytes)) continue;
       problem.chunk = chunk;
       const Estimate found = estimate(algorithm, problem, element_bytes, facts);
       if (found.steps > kMostSteps && chunk != chunks.back()) continue;

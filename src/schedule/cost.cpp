@@ -24,9 +24,18 @@ constexpr double kUncachedPiece = 1.1;
 constexpr double kUncachedOperands = 2.0;
 /// What is kept in scratch to be passed on costs this part of a transfer more.
 constexpr double kKeeping = 0.5;
-/// What is under way in a window at a time and still comes from the cache; and what more costs.
-constexpr double kWindowCached = 1 << 20;
-constexpr double kUncachedWindow = 1.2;
+/// Doublings beyond the cache until nothing comes from it any more.
+constexpr double kSpill = 2;
+/// What a piece through the window costs beside its bytes; what one more neighbour adds to a
+/// meeting, in parts of its latency; and the switch to another process of the same core.
+constexpr double kWindowPiece = 0.1e-6;
+constexpr double kArrival = 0.5;
+constexpr double kSwitch = 1.5e-6;
+
+bool shares_node(const Problem& p) {
+  return !p.nodes.empty() &&
+         std::all_of(p.nodes.begin(), p.nodes.end(), [&](int node) { return node == p.nodes[0]; });
+}
 
 /// A rank's sends share its bandwidth, and so do its receives; the two directions do not.
 class Model {
@@ -34,26 +43,28 @@ class Model {
   Model(const Problem& p, std::size_t element_bytes, const Facts& facts)
       : n_(p.size),
         log_(std::bit_width(static_cast<unsigned>(p.size - 1))),
-        latency_(facts.latency_s),
-        window_latency_(facts.window_latency_s),
-        window_byte_(1 / facts.window_bytes_per_s),
+        facts_(facts),
+        shared_(shares_node(p)),
+        latency_(shared_ ? facts.shared_latency_s : facts.latency_s),
         window_(static_cast<double>(p.window) * static_cast<double>(element_bytes)),
         reduce_(1 / facts.reduce_bytes_per_s),
         chunk_(static_cast<double>(p.chunk) * static_cast<double>(element_bytes)),
-        work_(kMessageWork * facts.latency_s),
+        work_(kMessageWork * latency_),
         crowd_(1 + std::min(kMostCrowding, kCrowding * std::max(0, p.size - 2))),
         power_of_two_(std::has_single_bit(static_cast<unsigned>(p.size))) {
     const auto element = static_cast<double>(element_bytes);
-    const bool in_parts = !p.counts.empty() && p.collective != Collective::all_to_all;
+    const bool exchanges = p.collective == Collective::all_to_all && !p.even;
+    const bool in_parts = !p.counts.empty() && !exchanges;
     bytes_ = element * static_cast<double>(in_parts ? total(p.counts) : p.count);
-    if (p.collective == Collective::all_to_all) bytes_ = chunk_ * n_;
+    if (exchanges) bytes_ = chunk_ * n_;
     part_ = bytes_ / n_;
     largest_ =
         in_parts
             ? element * static_cast<double>(*std::max_element(p.counts.begin(), p.counts.end()))
             : part_;
     const bool cached = std::min(chunk_, std::max(bytes_, 1.0)) <= kCachedPiece;
-    byte_ = (cached ? 1 : kUncachedPiece) / facts.bytes_per_s;
+    byte_ = (cached ? 1 : kUncachedPiece) /
+            (shared_ ? facts.shared_bytes_per_s / facts.ranks_per_core : facts.bytes_per_s);
   }
 
   Estimate alone() const { return {bytes_ * byte_, pieces(bytes_)}; }
@@ -157,30 +168,32 @@ class Model {
     switch (collective) {
       case Collective::all_reduce:
       case Collective::reduce:
-        return through_window(bytes_, others * bytes_, 1, bytes_);
+        return through_window(bytes_ + others * bytes_, 2.5 * bytes_, 1, bytes_);
       case Collective::broadcast:
-        return through_window(bytes_, bytes_, 1, bytes_);
+        return through_window(bytes_, 2 * bytes_, 1, bytes_);
       case Collective::reduce_scatter:
-        return through_window(others * part_, others * part_, 1, bytes_);
+        return through_window(2 * others * part_, 2.5 * bytes_, 1, bytes_);
       case Collective::scatter:
-        return through_window(others * part_, part_, 1, bytes_);
+        return through_window(others * part_ + part_, 2 * bytes_, 1, bytes_);
       case Collective::all_gather:
       case Collective::gather:
-        return through_window(part_, others * part_, 1, part_);
+        return through_window(part_ + others * part_, 2 * bytes_, 1, part_);
+      case Collective::all_to_all:
+        return through_window((2 * others + 1) * part_, 2.5 * bytes_, 1, bytes_);
       default:
-        return {window_latency_, 2};
+        return {meeting(), 2};
     }
   }
 
   Estimate two_shot() const {
     const double others = (n_ - 1) / n_;
-    return through_window(bytes_, 2 * others * bytes_, 2, bytes_);
+    return through_window((3 * others + 1 / n_) * bytes_, 1.25 * bytes_, 2, bytes_);
   }
 
-  /// Inside the nodes nearly free, between them a ring of as many parts as nodes.
+  /// Inside the nodes through windows, between them a ring of as many parts as nodes.
   Estimate hierarchical(Collective collective, double nodes, double rails) const {
     const double shared = bytes_ / rails;
-    const double inside = 4 * window_latency_ + 3 * bytes_ * window_byte_;
+    const double inside = 4 * meeting() + 3 * bytes_ / facts_.memory_bytes_per_s;
     if (collective == Collective::broadcast) {
       return {inside + nodes * (latency_ + piece(bytes_)) + wire(bytes_), 4 * pieces(bytes_)};
     }
@@ -205,17 +218,30 @@ class Model {
     return bytes * reduce_ * (operands <= kCachedOperands ? 1 : kUncachedOperands);
   }
 
-  /// `published` and `read` bytes of the busiest rank; `shots` meetings for every slot of
-  /// `through`.
-  Estimate through_window(double published, double read, double shots, double through) const {
-    const double piece = std::clamp(std::min(chunk_, through), 1.0, window_ / 2);
+  /// All ranks of a node wait for each other. With more ranks than cores somebody has to give its
+  /// core away first.
+  double meeting() const {
+    const double switches = facts_.ranks_per_core > 1 ? kSwitch * facts_.ranks_per_core : 0;
+    return facts_.window_latency_s * (1 + kArrival * (n_ - 1)) + switches;
+  }
+
+  /// The busiest rank copies or adds `moved` bytes and touches `touched`; `through` bytes go
+  /// through each slot's `shots` meetings.
+  Estimate through_window(double moved, double touched, double shots, double through) const {
+    const double piece = std::clamp(std::min(chunk_, through), 1.0, std::max(1.0, window_ / 2));
     const double count = std::max(1.0, std::ceil(through / piece));
     const double slots = std::clamp(std::floor(window_ / piece / (shots > 1 ? 1 : 2)), 1.0, 8.0);
     const double meetings = shots * std::ceil(count / slots);
-    // A piece that leaves the cache before it is read goes through memory once more.
-    const double spill = piece * slots > kWindowCached ? kUncachedWindow : 1;
-    return {meetings * window_latency_ + (published + read) * window_byte_ * spill,
-            count * shots * 4};
+    const double seconds = meetings * meeting() + count * shots * kWindowPiece +
+                           facts_.ranks_per_core * moved * moved_byte(touched);
+    return {seconds, count * shots * 4};
+  }
+
+  /// Between the rates of the cache and of memory for what does not fit, but nearly.
+  double moved_byte(double touched) const {
+    const double over = std::log2(std::max(1.0, touched / facts_.cache_bytes));
+    const double spilled = std::min(1.0, over / kSpill);
+    return (1 - spilled) / facts_.cached_bytes_per_s + spilled / facts_.memory_bytes_per_s;
   }
 
   /// A phase of all windows: each is as long as its work, or as one piece needs to pass.
@@ -228,13 +254,13 @@ class Model {
 
   const double n_;
   const int log_;  // rounded up
+  const Facts& facts_;
+  const bool shared_;  // all ranks are on one node
   const double latency_;
-  const double window_latency_;
-  const double window_byte_;  // seconds
-  const double window_;       // bytes
-  const double reduce_;       // seconds per byte
-  const double chunk_;        // bytes
-  const double work_;         // seconds per message
+  const double window_;  // bytes
+  const double reduce_;  // seconds per byte
+  const double chunk_;   // bytes
+  const double work_;    // seconds per message
   const double crowd_;
   const bool power_of_two_;
   double bytes_ = 0;

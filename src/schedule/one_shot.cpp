@@ -47,6 +47,23 @@ class OneShot {
     return builder_.finish();
   }
 
+  /// Where all know how much there is.
+  Schedule all_to_all() {
+    const Parts parts(p_.counts);
+    lay_slots(p_.size, parts.largest(), kHalves);
+    in_batches(
+        parts.largest(),
+        [&](std::size_t i) {
+          for_others([&](int r) { builder_.publish(input(piece(parts[r], i)), slot(i, r)); });
+        },
+        [&](std::size_t i) {
+          builder_.copy(input(piece(parts[p_.rank], i)), output(piece(parts[p_.rank], i)));
+          for_others(
+              [&](int r) { builder_.read(r, slot(i, p_.rank), output(piece(parts[r], i))); });
+        });
+    return builder_.finish();
+  }
+
   Schedule all_gather() {
     const Parts parts(p_.counts);
     const Span own{0, p_.counts[p_.rank]};
@@ -220,6 +237,8 @@ Schedule build_one_shot(const Problem& p) {
       return one_shot.scatter();
     case Collective::reduce_scatter:
       return one_shot.reduce_scatter();
+    case Collective::all_to_all:
+      return one_shot.all_to_all();
     case Collective::barrier:
       return one_shot.barrier();
     default:

@@ -70,7 +70,7 @@ bool can(Algorithm algorithm, const Problem& p) {
     case Algorithm::dissemination:
       return c == barrier;
     case Algorithm::one_shot:
-      return shares_window(p) && c != all_to_all;
+      return shares_window(p) && (c != all_to_all || p.even);
     case Algorithm::two_shot:
       return shares_window(p) && one_of(c, all_reduce, reduce);
     case Algorithm::hierarchical:

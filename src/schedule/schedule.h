@@ -84,6 +84,8 @@ struct Problem {
   std::vector<std::size_t> counts;
   /// all_to_all: what this rank receives from each.
   std::vector<std::size_t> recv_counts;
+  /// all_to_all: every rank gives every other the same number of elements, as all of them know.
+  bool even = false;
   /// input and output are the same memory (see Group). broadcast is always in place: it has only an
   /// output. Input is never written when this is false; and a reduce_scatter or scatter in place
   /// writes no more of its input than the rank's own part.

@@ -100,6 +100,7 @@ inline Problem problem_of(const Case& c, int rank) {
   p.in_place = c.mixed ? rank % 2 == 1 : c.in_place;
   if (c.collective == Collective::all_to_all) {
     const bool uneven = c.mixed;
+    p.even = !uneven;
     p.in_place = false;
     for (int peer = 0; peer < c.size; ++peer) {
       p.counts.push_back(exchange_count(c.count, uneven, rank, peer));

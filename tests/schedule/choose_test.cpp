@@ -46,10 +46,13 @@ TEST(Choose, IsTheSameForEveryRank) {
   }
 }
 
-TEST(Choose, IgnoresTheCountsOfAllToAll) {
+TEST(Choose, IgnoresTheCountsOfAnUnevenAllToAll) {
   for (const int size : {2, 8, 9, 30}) {
-    const Choice small = choose_f32(Collective::all_to_all, size, 4);
-    const Choice large = choose_f32(Collective::all_to_all, size, 64 * kMiB);
+    Case c = call(Collective::all_to_all, size, 4);
+    c.mixed = true;
+    const Choice small = choose(problem_of(c, 0), 4, {});
+    c.count = 64 * kMiB;
+    const Choice large = choose(problem_of(c, 0), 4, {});
     EXPECT_EQ(small.algorithm, large.algorithm);
     EXPECT_EQ(small.chunk, large.chunk);
   }
@@ -90,7 +93,7 @@ TEST(Choose, TakesWhatIsForcedWhereItCan) {
   facts.forced = Algorithm::chain;
   EXPECT_EQ(choose_f32(Collective::all_reduce, 4, 4, facts).algorithm, Algorithm::chain);
   EXPECT_EQ(choose_f32(Collective::reduce, 4, kMiB, facts).algorithm, Algorithm::chain);
-  EXPECT_EQ(choose_f32(Collective::all_to_all, 4, kMiB, facts).algorithm, Algorithm::direct);
+  EXPECT_NE(choose_f32(Collective::all_to_all, 4, kMiB, facts).algorithm, Algorithm::chain);
   EXPECT_EQ(choose_f32(Collective::all_reduce, 1, kMiB, facts).algorithm, Algorithm::direct);
   facts.forced = Algorithm::pairwise;
   EXPECT_EQ(choose_f32(Collective::all_to_all, 4, kMiB, facts).algorithm, Algorithm::pairwise);

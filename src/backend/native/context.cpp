@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "backend/native/calibration.h"
 #include "backend/native/group.h"
 #include "engine/engine.h"
 #include "mccl/error.h"
@@ -21,6 +22,7 @@ class NativeContext final : public Context {
   explicit NativeContext(const ContextOptions& options)
       : engine_(std::make_shared<engine::Engine>(engine::EngineOptions{
             options.rank, options.size, options.store, options.config, options.metrics})) {
+    native::calibrate(engine_);
     std::vector<int> everyone(static_cast<std::size_t>(options.size));
     std::iota(everyone.begin(), everyone.end(), 0);
     world_ = group("world", everyone, milliseconds_of(options.config.timeout));

@@ -264,11 +264,19 @@ Work NativeGroup::all_to_all(ConstBuffer in, Buffer out, const CallOptions& opti
         in.count, ranks));
   }
   const std::vector<std::size_t> counts = equal_counts(in.count / ranks);
-  return all_to_allv(in, counts, out, counts, options);
+  engine::Task task = exchange(in, counts, out, counts);
+  task.even = true;
+  task.call.count = in.count;
+  return submit(std::move(task), options);
 }
 
 Work NativeGroup::all_to_allv(ConstBuffer in, std::span<const std::size_t> in_counts, Buffer out,
                               std::span<const std::size_t> out_counts, const CallOptions& options) {
+  return submit(exchange(in, in_counts, out, out_counts), options);
+}
+
+engine::Task NativeGroup::exchange(ConstBuffer in, std::span<const std::size_t> in_counts,
+                                   Buffer out, std::span<const std::size_t> out_counts) const {
   constexpr Collective call = Collective::all_to_all;
   check_memory(call, "input", in);
   check_memory(call, "output", out);
@@ -290,7 +298,7 @@ Work NativeGroup::all_to_allv(ConstBuffer in, std::span<const std::size_t> in_co
   task.recv_counts.assign(out_counts.begin(), out_counts.end());
   task.input = in;
   task.output = out;
-  return submit(std::move(task), options);
+  return task;
 }
 
 Work NativeGroup::barrier(const CallOptions& options) {

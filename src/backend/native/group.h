@@ -56,6 +56,9 @@ class NativeGroup final : public Group {
   using OperationPtr = std::shared_ptr<engine::Operation>;
 
   OperationPtr operation(engine::Task task, const CallOptions& options) const;
+  /// The task of an all_to_all.
+  engine::Task exchange(ConstBuffer in, std::span<const std::size_t> in_counts, Buffer out,
+                        std::span<const std::size_t> out_counts) const;
   std::chrono::milliseconds timeout_of(const CallOptions& options) const;
   Work submit(engine::Task task, const CallOptions& options);
   std::vector<std::size_t> equal_counts(std::size_t count) const;

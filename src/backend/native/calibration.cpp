@@ -1,0 +1,233 @@
+#include "backend/native/calibration.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <locale>
+#include <numeric>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "backend/native/group.h"
+#include "mccl/error.h"
+
+namespace mccl::native {
+namespace {
+
+using schedule::Facts;
+
+/// Sizes of all_reduce at which the model of a window is fitted: a line, a piece in cache, more
+/// than the cache holds.
+constexpr std::size_t kSmall = 8;
+constexpr std::size_t kCached = std::size_t{128} << 10;
+constexpr std::size_t kBeyond = std::size_t{4} << 20;
+/// Of a link: small messages, and one that shows the rate even of a slow network in a few
+/// milliseconds.
+constexpr std::size_t kStream = std::size_t{256} << 10;
+
+constexpr std::chrono::seconds kPatience{30};
+
+/// One rank's measurements; 0 where it measured nothing.
+struct Measured {
+  double link_latency_s = 0;
+  double link_bytes_per_s = 0;
+  /// Time taken over time predicted.
+  double window_latency = 0;
+  double cached = 0;
+  double memory = 0;
+  double ranks_per_core = 1;  ///< Of this rank's node.
+};
+constexpr double Measured::*kFields[] = {&Measured::link_latency_s, &Measured::link_bytes_per_s,
+                                         &Measured::window_latency, &Measured::cached,
+                                         &Measured::memory,         &Measured::ranks_per_core};
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+/// The median time of `times` calls, after as many that warm up.
+template <typename Call>
+double time_of(int times, Call call) {
+  for (int i = 0; i < times; ++i) call();
+  std::vector<double> taken;
+  for (int i = 0; i < times; ++i) {
+    const Clock::time_point begin = Clock::now();
+    call();
+    taken.push_back(seconds_between(begin, Clock::now()));
+  }
+  return median(std::move(taken));
+}
+
+class Calibration {
+ public:
+  explicit Calibration(const std::shared_ptr<engine::Engine>& engine)
+      : engine_(engine), nodes_(engine->nodes()) {}
+
+  void run() {
+    Measured mine;
+    const Config& config = engine_->config();
+    const bool link_is_given = config.link_latency_us > 0 && config.link_gbit > 0;
+    if (!link_is_given) measure_link(mine);
+    measure_window(mine);
+    mine.ranks_per_core = ranks_per_core();
+    Facts facts = engine_->facts();
+    apply(agree(mine), facts);
+    if (config.link_latency_us > 0) facts.latency_s = config.link_latency_us * 1e-6;
+    if (config.link_gbit > 0) facts.bytes_per_s = config.link_gbit * 1e9 / 8;
+    engine_->log().info(
+        "links: {:.3g} us, {:.3g} GB/s; shared memory: links {:.3g} us, {:.3g} GB/s, windows "
+        "{:.3g} "
+        "us, {:.3g} GB/s in cache and {:.3g} beyond",
+        facts.latency_s * 1e6, facts.bytes_per_s / 1e9, facts.shared_latency_s * 1e6,
+        facts.shared_bytes_per_s / 1e9, facts.window_latency_s * 1e6,
+        facts.cached_bytes_per_s / 1e9, facts.memory_bytes_per_s / 1e9);
+    engine_->learn(std::move(facts));
+  }
+
+ private:
+  bool one_node() const {
+    return !nodes_.empty() && std::all_of(nodes_.begin(), nodes_.end(),
+                                          [this](int node) { return node == nodes_[0]; });
+  }
+
+  double ranks_per_core() const {
+    const auto rank = static_cast<std::size_t>(engine_->rank());
+    const auto ranks = nodes_.empty() ? 1 : std::count(nodes_.begin(), nodes_.end(), nodes_[rank]);
+    const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
+    return std::max(1.0, static_cast<double>(ranks) / cores);
+  }
+
+  /// Pairs that lie on different nodes where there are several: ranks in the order of their places
+  /// on their nodes, two by two. The one without a partner measures nothing.
+  std::vector<int> my_pair() const {
+    std::vector<int> order(static_cast<std::size_t>(engine_->size()));
+    std::iota(order.begin(), order.end(), 0);
+    std::vector<int> place(order.size(), 0);
+    for (std::size_t r = 0; r < order.size() && !nodes_.empty(); ++r) {
+      place[r] = static_cast<int>(std::count(nodes_.begin(), nodes_.begin() + r, nodes_[r]));
+    }
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return place[a] < place[b]; });
+    const auto mine = std::find(order.begin(), order.end(), engine_->rank()) - order.begin();
+    const auto first = mine / 2 * 2;
+    if (first + 1 >= static_cast<std::ptrdiff_t>(order.size())) return {};
+    return {order[first], order[first + 1]};
+  }
+
+  void measure_link(Measured& measured) {
+    const std::vector<int> pair = my_pair();
+    if (pair.empty()) return;
+    NativeGroup group(engine_, engine_->make_group(fmt::format("calibration/pair of {}", pair[0]),
+                                                   pair, kPatience));
+    std::vector<std::byte> data(kStream);
+    const bool first = group.rank() == 0;
+    const auto there_and_back = [&](std::size_t there, std::size_t back) {
+      const auto part = [&](std::size_t bytes) { return Buffer{data.data(), bytes, DType::u8}; };
+      const CallOptions now{.caller_waits = true};
+      if (first) group.send(part(there), 1, 0, now).wait();
+      group.recv(part(first ? back : there), 1 - group.rank(), 0, now).wait();
+      if (!first) group.send(part(back), 0, 0, now).wait();
+    };
+    const double small = time_of(10, [&] { there_and_back(1, 1); });
+    const double large = time_of(2, [&] { there_and_back(kStream, 1); });
+    measured.link_latency_s = small / 2;
+    measured.link_bytes_per_s = kStream / std::max(1e-9, large - small);
+  }
+
+  /// By what factors the window's part of the model is off.
+  void measure_window(Measured& measured) {
+    std::vector<int> members;
+    for (int r = 0; r < engine_->size() && !nodes_.empty(); ++r) {
+      if (nodes_[static_cast<std::size_t>(r)] ==
+          nodes_[static_cast<std::size_t>(engine_->rank())]) {
+        members.push_back(r);
+      }
+    }
+    if (members.size() < 2) return;
+    const auto state =
+        engine_->make_group(fmt::format("calibration/node of {}", members[0]), members, kPatience);
+    NativeGroup group(engine_, state);
+    std::vector<float> data(kBeyond / sizeof(float));
+    const auto taken = [&](std::size_t bytes, int times) {
+      const Buffer part{data.data(), bytes / sizeof(float), DType::f32};
+      return time_of(times, [&] {
+        group.all_reduce(part, part, ReduceKind::max, {.caller_waits = true}).wait();
+      });
+    };
+    const double small = taken(kSmall, 30);
+    const double cached = taken(kCached, 5);
+    const double beyond = taken(kBeyond, 1);
+    Facts facts = engine_->facts_of(*state);
+    facts.ranks_per_core = ranks_per_core();
+    if (facts.window_bytes == 0) return;  // there was no memory for one
+    const auto predicted = [&](std::size_t bytes) {
+      schedule::Problem problem;
+      problem.size = group.size();
+      problem.count = bytes / sizeof(float);
+      return schedule::choose(problem, sizeof(float), facts).predicted_s;
+    };
+    const double base = predicted(kSmall);
+    measured.window_latency = small / base;
+    measured.cached = std::max(0.05, (cached - small) / (predicted(kCached) - base));
+    measured.memory = std::max(0.05, (beyond - small) / (predicted(kBeyond) - base));
+  }
+
+  /// The medians over all ranks that measured.
+  Measured agree(const Measured& mine) const {
+    Store& store = engine_->store();
+    const auto key = [](int rank) { return fmt::format("mccl/speed/{}", rank); };
+    std::string text;
+    for (const auto field : kFields) text += fmt::format("{:.4g} ", mine.*field);
+    store.set(key(engine_->rank()), text);
+    std::vector<std::vector<double>> values(std::size(kFields));
+    for (int rank = 0; rank < engine_->size(); ++rank) {
+      std::istringstream stream(store.get(key(rank), kPatience));
+      stream.imbue(std::locale::classic());
+      for (std::vector<double>& of_field : values) {
+        double value = 0;
+        if (!(stream >> value) || !std::isfinite(value) || value < 0) {
+          throw CorruptionError(fmt::format("rank {} tells its speed in what is not {} numbers",
+                                            rank, std::size(kFields)));
+        }
+        if (value > 0) of_field.push_back(value);
+      }
+    }
+    Measured agreed;
+    for (std::size_t i = 0; i < values.size(); ++i) agreed.*kFields[i] = median(values[i]);
+    const std::vector<double>& crowds = values.back();
+    agreed.ranks_per_core = *std::max_element(crowds.begin(), crowds.end());
+    return agreed;
+  }
+
+  void apply(const Measured& agreed, Facts& facts) const {
+    double& latency = one_node() ? facts.shared_latency_s : facts.latency_s;
+    double& rate = one_node() ? facts.shared_bytes_per_s : facts.bytes_per_s;
+    if (agreed.link_latency_s > 0) latency = agreed.link_latency_s;
+    if (agreed.link_bytes_per_s > 0) rate = agreed.link_bytes_per_s;
+    if (agreed.window_latency > 0) facts.window_latency_s *= agreed.window_latency;
+    if (agreed.cached > 0) facts.cached_bytes_per_s /= agreed.cached;
+    if (agreed.memory > 0) facts.memory_bytes_per_s /= agreed.memory;
+    facts.ranks_per_core = agreed.ranks_per_core;
+    facts.memory_bytes_per_s = std::min(facts.memory_bytes_per_s, facts.cached_bytes_per_s);
+  }
+
+  const std::shared_ptr<engine::Engine>& engine_;
+  const std::vector<int>& nodes_;
+};
+
+}  // namespace
+
+void calibrate(const std::shared_ptr<engine::Engine>& engine) {
+  if (engine->size() == 1 || !engine->config().calibrate) return;
+  engine->count_calls(false);
+  Calibration(engine).run();
+  engine->count_calls(true);
+}
+
+}  // namespace mccl::native
