@@ -12,6 +12,8 @@ namespace {
 
 /// One call in so many is timed, and counts for all of them.
 constexpr std::uint32_t kTimedEvery = 8;
+/// Looks without a breath between them: it would be as long as what is waited for.
+constexpr int kEagerLooks = 128;
 /// Looks between two looks at the clock.
 constexpr int kLooks = 64;
 
@@ -69,7 +71,7 @@ bool Engine::spin_until_finished(GroupState& group) {
   for (int looks = 0;; ++looks) {
     group.executor.advance();
     if (group.executor.finished()) return true;
-    pause_core();
+    if (looks > kEagerLooks) pause_core();
     if (looks % kLooks != 0) continue;
     const Clock::time_point now = Clock::now();
     if (looks == 0) until = now + spin_limit_;

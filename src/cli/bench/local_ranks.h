@@ -10,9 +10,9 @@ namespace mccl::cli::bench {
 using RankBody = std::function<void(int rank, PortPipe& port)>;
 
 /// Runs `body` in that many new processes and waits for all of them. Call it while the process has
-/// one thread. A body that throws, or a process that is killed, ends all: the message of the first
-/// cause goes to stderr after `who`. Returns the exit status. The processes die with this one,
-/// however it dies.
+/// one thread. Each gets a core of its own where there are enough. A body that throws, or a process
+/// that is killed, ends all: the message of the first cause goes to stderr after `who`. Returns the
+/// exit status. The processes die with this one, however it dies.
 int run_local_ranks(int ranks, const char* who, const RankBody& body);
 
 }  // namespace mccl::cli::bench
