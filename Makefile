@@ -15,7 +15,7 @@ PYTHON ?= $(shell command -v apt-get >/dev/null && echo /usr/bin/python3 || comm
 GOALS := setup build demo test test-cpp test-python test-torch-suite bench bench-check lint \
 	sanitize
 
-.PHONY: help packages peers clean format $(GOALS)
+.PHONY: help packages peers clean format test-aarch64 $(GOALS)
 
 help:
 	@sed -n '/^# HELP/,$$ { /^# HELP/d; s/^# \{0,1\}//p }' Makefile
@@ -120,6 +120,10 @@ format: build
 
 endif
 
+# Needs none of the rest, and is skipped where the cross compiler or the emulator is missing.
+test-aarch64:
+	@scripts/test_aarch64.sh $(CURDIR)/build/aarch64 $(JOBS)
+
 clean:
 	rm -rf build .venv .venv-torch-*
 
@@ -134,6 +138,7 @@ clean:
 #   make test-cpp          the C++ tests alone
 #   make test-python       the Python, example and installation tests alone
 #   make test-torch-suite  PyTorch's own distributed tests against MCCL
+#   make test-aarch64      what is free of locks, as an ARM program under qemu
 #   make bench             measure MCCL beside Gloo, Open MPI, MPICH and MLX's ring (about an hour;
 #                          BENCH=--quick takes minutes, BENCH=--help tells more)
 #   make bench-check       measure only what bench/bounds.json promises, and fail where it is broken

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mccl/config.h"
@@ -21,6 +22,14 @@ struct ContextOptions {
   std::shared_ptr<Metrics> metrics;  ///< Made when null; give one to share it between contexts.
 };
 
+/// What the choice of algorithms assumes a job's links and memory to cost: measured when the job
+/// started, given by settings, or assumed. Equal on all ranks.
+struct Costs {
+  /// By name, in seconds, bytes and bytes per second; such as {"latency_s", 15e-6}.
+  std::vector<std::pair<std::string, double>> numbers;
+  std::vector<int> nodes;  ///< The node of each rank; empty when no two share memory.
+};
+
 /// Owns one progress thread. Thread-safe. Nothing in it is shared with other contexts of the
 /// process, so that a process can hold many (the tests run eight ranks as eight threads).
 class Context {
@@ -36,6 +45,8 @@ class Context {
   virtual int size() const = 0;
   virtual const Config& config() const = 0;
   virtual std::shared_ptr<Metrics> metrics() const = 0;
+  /// Of all ranks' group; what it shares is known after its first collective.
+  virtual Costs costs() const = 0;
 
   /// All ranks.
   virtual std::shared_ptr<Group> world() = 0;

@@ -6,23 +6,19 @@
 #include <chrono>
 #include <memory>
 #include <optional>
-#include <random>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/nearest.h"
-#include "base/value_text.h"
 #include "cli/bench/host.h"
-#include "cli/bench/local_ranks.h"
+#include "cli/bench/local_job.h"
 #include "cli/bench/options.h"
 #include "cli/bench/pattern.h"
-#include "cli/bench/port_pipe.h"
 #include "cli/bench/report.h"
 #include "cli/bench/run.h"
 #include "cli/bench/sizes.h"
+#include "cli/named.h"
 #include "mccl/mccl.h"
-#include "transport/tcp/listener.h"
 
 namespace mccl::cli {
 namespace {
@@ -31,7 +27,6 @@ using namespace bench;
 
 constexpr int kMostRanks = 1024;
 constexpr std::uint64_t kMostCalls = 10'000'000;
-constexpr int kAttemptsAtAPort = 16;
 
 constexpr const char* kSummary = "Measure the collectives, and what this machine could do at best";
 
@@ -66,18 +61,6 @@ struct Flags {
   std::string algorithm;
   Options rest;
 };
-
-template <typename Kind>
-Kind kind_of(std::string_view flag, std::string_view text, int count) {
-  std::vector<std::string_view> names(static_cast<std::size_t>(count));
-  for (int i = 0; i < count; ++i)
-    names[static_cast<std::size_t>(i)] = name_of(static_cast<Kind>(i));
-  const auto found = std::ranges::find(names, text);
-  if (found != names.end()) return static_cast<Kind>(found - names.begin());
-  throw InvalidArgument(fmt::format("{}: {} is not known; did you mean {}? There are {}", flag,
-                                    in_quotes(text), nearest_of(text, names),
-                                    fmt::join(names, ", ")));
-}
 
 /// What does not depend on the number of ranks.
 Options options_of(const Flags& flags) {
@@ -129,51 +112,9 @@ void check_ranks(Options& options, int ranks, bool one_host, bool all_asked) {
   }
 }
 
-std::string random_key() {
-  std::random_device source;
-  std::string key;
-  for (int i = 0; i < 4; ++i) key += fmt::format("{:08x}", source());
-  return key;
-}
-
 std::chrono::milliseconds connect_timeout(const Config& config) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::duration<double>(config.connect_timeout));
-}
-
-/// A port that is free may be taken before it is used; then another one.
-std::shared_ptr<Store> serve_store(const Config& config, PortPipe& pipe) {
-  using transport::tcp::Address;
-  for (int attempt = 1;; ++attempt) {
-    const std::uint16_t port =
-        transport::tcp::Listener(*Address::parse_numeric("127.0.0.1", 0), 0).address().port();
-    try {
-      std::shared_ptr<Store> store = make_tcp_store(fmt::format("127.0.0.1:{}", port), 0,
-                                                    config.job_key, connect_timeout(config));
-      pipe.announce(port);
-      return store;
-    } catch (const InvalidArgument&) {
-      if (attempt == kAttemptsAtAPort) throw;
-    }
-  }
-}
-
-int run_here(int ranks, Config config, const Options& options) {
-  // Any free port, unless the environment asks for certain ones.
-  if (config.port_base == Config{}.port_base) config.port_base = 0;
-  if (config.job_key.empty()) config.job_key = random_key();
-  return run_local_ranks(ranks, "mccl bench", [&](int rank, PortPipe& pipe) {
-    std::shared_ptr<Store> store;
-    if (rank == 0) {
-      store = serve_store(config, pipe);
-    } else {
-      store = make_tcp_store(fmt::format("127.0.0.1:{}", pipe.learn()), rank, config.job_key,
-                             connect_timeout(config));
-    }
-    const auto context = Context::create({rank, ranks, store, config, nullptr});
-    run_rank(*context, options, true);
-    context->shutdown();
-  });
 }
 
 /// As one rank of a job that somebody else has started.
@@ -202,7 +143,8 @@ int run_bench(const Flags& flags) {
   if (config.rank < 0) {
     const int ranks = flags.ranks.value_or(2);
     check_ranks(options, ranks, true, all_asked);
-    return run_here(ranks, config, options);
+    return run_local_job(ranks, "mccl bench", config,
+                         [&](Context& context) { run_rank(context, options, true); });
   }
   if (config.rank >= config.world_size) {
     throw InvalidArgument(
@@ -223,6 +165,7 @@ void add_what(CLI::App& app, Flags& flags) {
   app.add_option("collective", flags.routines,
                  "all_reduce (default), all_gather, reduce_scatter, all_to_all, broadcast,\n"
                  "reduce, gather, scatter, sendrecv, barrier, or all")
+      ->delimiter(',')
       ->option_text("...");
   app.add_option("-n,--ranks", flags.ranks, "Processes to start on this machine; default 2")
       ->check(CLI::Range(1, kMostRanks))

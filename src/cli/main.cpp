@@ -11,13 +11,14 @@
 #include "base/value_text.h"
 #include "cli/bench.h"
 #include "cli/command.h"
+#include "cli/plan.h"
 #include "mccl/error.h"
 
 namespace mccl::cli {
 namespace {
 
 /// In the order in which the help shows them.
-constexpr AddCommand kCommands[] = {add_bench};
+constexpr AddCommand kCommands[] = {add_bench, add_plan};
 
 int complain(std::string_view who, std::string_view what, int status) {
   fmt::print(stderr, "{}: {}\n", who, what);

@@ -48,6 +48,7 @@ void Channels::attach(Purpose purpose, int peer, std::uint8_t rail, std::uint8_t
   channel.requested = true;
   if (channel.lanes.size() < rails) channel.lanes.resize(rails);
   if (rail >= channel.lanes.size() || channel.lanes[rail]) return;  // a second one is not needed
+  if (!channel.lost.empty()) link->peer_gone();
   channel.lanes[rail] = std::make_unique<Lane>(std::move(link), payload_limit_, crc_);
 }
 
@@ -55,6 +56,9 @@ void Channels::lose(int peer, const std::string& reason) {
   for (const Purpose purpose : {Purpose::collective, Purpose::point_to_point}) {
     Channel& channel = at(purpose, peer);
     if (channel.lost.empty()) channel.lost = reason;
+    for (const auto& lane : channel.lanes) {
+      if (lane) lane->link().peer_gone();
+    }
   }
 }
 

@@ -173,22 +173,27 @@ std::shared_ptr<GroupState> Engine::make_group(const std::string& name, std::vec
   }
   schedule::Facts facts = facts_;
   facts.nodes = nodes_of(members);
-  const auto slot = std::make_shared<GroupState*>(nullptr);
-  auto group = std::make_shared<GroupState>(name, std::move(members), rank(), timeout,
-                                            std::move(facts), options_.config.transport_crc,
-                                            [this, slot](rendezvous::Purpose purpose, int member) {
-                                              request_links(**slot, purpose, member);
-                                            });
-  *slot = group.get();
+  // Told apart from groups of that name that came before, which others may still have.
+  std::string identity = fmt::format("{}\n{}\n", name, fmt::join(members, " "));
   {
     std::lock_guard lock(inbox_mutex_);
     if (!group_names_.insert(name).second) {
       throw InvalidArgument(fmt::format("a group named '{}' exists on rank {}", name, rank()));
     }
+    identity += std::to_string(++times_made_[identity]);
+  }
+  const auto slot = std::make_shared<GroupState*>(nullptr);
+  auto group = std::make_shared<GroupState>(
+      name, group_id(identity), std::move(members), rank(), timeout, std::move(facts),
+      options_.config.transport_crc, [this, slot](rendezvous::Purpose purpose, int member) {
+        request_links(**slot, purpose, member);
+      });
+  *slot = group.get();
+  {
+    std::lock_guard lock(inbox_mutex_);
     inbox_.created.push_back(group);
     inbox_waiting_.store(true, std::memory_order_release);
   }
-  if (!group->window.nodes().empty()) wake();  // the others wait for this rank's offer
   return group;
 }
 

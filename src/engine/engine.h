@@ -139,6 +139,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // engine_memory.cpp: what is shared with the other ranks of the node.
   void meet_neighbours(const std::string& job_key, Clock::time_point deadline);
+  void let_all_meet() const;
   void tell_of_missing_neighbours() const;
   const rendezvous::Neighbour* neighbour(int peer) const;
   std::vector<int> nodes_of(const std::vector<int>& members) const;
@@ -166,7 +167,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool drain_inbox();
   void start(const std::shared_ptr<Operation>& operation);
   void begin_next(GroupState& group);
-  std::shared_ptr<const Plan> plan_for(GroupState& group, Task& task);
+  const Plan& plan_for(GroupState& group, Task& task);
   void activate(const std::shared_ptr<GroupState>& group);
   void finish(const std::shared_ptr<Operation>& operation, std::exception_ptr error);
   bool run_deferred(std::unique_lock<std::mutex>& lock);
@@ -222,8 +223,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   int sleep_ms_ = -1;
 
   std::mutex inbox_mutex_;
-  Inbox inbox_;                        // guarded by inbox_mutex_
-  std::set<std::string> group_names_;  // guarded by inbox_mutex_
+  Inbox inbox_;                                      // guarded by inbox_mutex_
+  std::set<std::string> group_names_;                // guarded by inbox_mutex_
+  std::map<std::string, std::uint64_t> times_made_;  // groups, by name and members; the same
   std::atomic<bool> inbox_waiting_{false};
 
   WakePipe wake_pipe_;

@@ -11,7 +11,7 @@ namespace mccl::engine {
 namespace {
 
 /// One call in so many is timed, and counts for all of them.
-constexpr std::uint32_t kTimedEvery = 8;
+constexpr std::uint32_t kTimedEvery = 16;
 /// Looks without a breath between them: it would be as long as what is waited for.
 constexpr int kEagerLooks = 128;
 /// Looks between two looks at the clock.
@@ -24,33 +24,30 @@ Engine::AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Tas
   if (abandoned_ || crowded_ || group->window.nodes().empty()) return {};
   std::unique_lock lock(progress_mutex_, std::try_to_lock);
   if (!lock || !active_.empty() || inbox_waiting_.load(std::memory_order_acquire)) return {};
-  if (stopping_ || group->failed() || group->suspicion || !window_ready(*group) ||
+  if (stopping_ || group->failed() || group->suspicion || group->plans.facts().window_bytes == 0 ||
       task.call.kind == ReduceKind::premul_sum) {
     return {};
   }
-  std::shared_ptr<const Plan> plan = plan_for(*group, task);
-  if (!plan->schedule.in_order) return {};
+  const Plan& plan = plan_for(*group, task);
+  if (!plan.schedule.in_order) return {};
   const bool timed = at_once_++ % kTimedEvery == 0;
   Clock::time_point now;
   if (timed) {
     now = Clock::now();
     if (now >= next_housekeeping_) housekeeping(now);
+    if (group->failed()) return {};
   }
-  {
-    // A call that another thread submits meanwhile comes after this one.
-    std::lock_guard inbox_lock(inbox_mutex_);
-    if (!inbox_.submitted.empty()) return {};
-    task.call.sequence = ++group->sequence;
-  }
+  // A call that another thread submits meanwhile has no order with this one: its callers gave none.
+  task.call.sequence = group->sequence.fetch_add(1, std::memory_order_relaxed) + 1;
   group->recorder.started(task.call);
-  group->executor.begin(task, std::move(plan));
+  group->executor.begin(task, plan);
   try {
     if (spin_until_finished(*group)) {
       group->executor.end();
       count_at_once(task, timed ? now : Clock::time_point());
       return {.done = true, .begun = nullptr};
     }
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     // It will be met again by the driver, who knows what to do about it.
   }
   const auto begun = std::make_shared<Operation>(std::move(task));
@@ -68,15 +65,16 @@ Engine::AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Tas
 /// For as long as a driver would before it sleeps.
 bool Engine::spin_until_finished(GroupState& group) {
   Clock::time_point until;
-  for (int looks = 0;; ++looks) {
+  for (int looks = 1;; ++looks) {
     group.executor.advance();
     if (group.executor.finished()) return true;
     if (looks > kEagerLooks) pause_core();
     if (looks % kLooks != 0) continue;
+    // Not before: reading the clock takes longer than a neighbour that is on time.
     const Clock::time_point now = Clock::now();
-    if (looks == 0) until = now + spin_limit_;
+    if (looks == kLooks) until = now + spin_limit_;
     if (now >= until || inbox_waiting_.load(std::memory_order_relaxed)) return false;
-    if (looks > kLooks) std::this_thread::yield();
+    if (looks > kEagerLooks) std::this_thread::yield();
   }
 }
 

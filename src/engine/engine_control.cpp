@@ -253,7 +253,8 @@ void Engine::watch_time(GroupState& group, Clock::time_point now) {
 /// ", waiting for rank 2 (is in or after all_reduce #11)".
 std::string Engine::stuck_on(const GroupState& group) const {
   std::string text;
-  for (const int peer : group.executor.waiting_for()) {
+  const bool meets = !group.executor.running() && group.window.offered();
+  for (const int peer : meets ? group.window.missing_members() : group.executor.waiting_for()) {
     const std::string& status = group.peer_status[static_cast<std::size_t>(peer)];
     text += fmt::format("{} {}{}", text.empty() ? ", waiting for" : ",", group.name_of_rank(peer),
                         status.empty() ? "" : " (which " + status + ")");

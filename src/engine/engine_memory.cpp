@@ -21,6 +21,8 @@ using transport::shm::ShmLink;
 constexpr std::size_t kGroupBytes = std::size_t{64} << 20;
 constexpr std::size_t kBytesPerPeer = std::size_t{8} << 20;
 constexpr std::size_t kMostPeersOfNode = 512;
+/// How long a rank that gives up stays for the others.
+constexpr std::chrono::seconds kLastWords{2};
 
 }  // namespace
 
@@ -44,6 +46,7 @@ void Engine::meet_neighbours(const std::string& job_key, Clock::time_point deadl
   }
   neighbourhood_ = rendezvous::meet_neighbours(meeting);
   if (wanted == "shm" && neighbourhood_.neighbours.size() + 1 != static_cast<std::size_t>(size())) {
+    let_all_meet();
     throw PeerError(
         fmt::format("MCCL_TRANSPORT is shm, but rank {} shares memory with {} of the {} other "
                     "ranks{}{}: set it "
@@ -63,6 +66,20 @@ void Engine::meet_neighbours(const std::string& job_key, Clock::time_point deadl
     return other.host == mesh_->endpoint().host;
   });
   crowded_ = here > static_cast<std::ptrdiff_t>(cores);
+}
+
+/// Waits until no rank needs the store any more, which may be served by this one: so that each
+/// finds its own error and not that this one has left.
+void Engine::let_all_meet() const {
+  const auto key = [](int rank) { return fmt::format("mccl/gives up/{}", rank); };
+  try {
+    options_.store->set(key(rank()), "");
+    for (int peer = 0; peer < size(); ++peer) {
+      options_.store->get(key(peer), kLastWords);
+    }
+  } catch (const Error&) {
+    return;  // whoever does not come has another error, and has had its time
+  }
 }
 
 /// Ranks that say they are on this machine, but share no memory with this one.
@@ -103,7 +120,6 @@ std::vector<int> Engine::nodes_of(const std::vector<int>& members) const {
 }
 
 void Engine::offer_window(GroupState& group) {
-  if (group.window.nodes().empty()) return;
   ControlMessage message;
   message.kind = ControlKind::window;
   message.key.group = group.id;
@@ -123,10 +139,12 @@ bool Engine::window_ready(GroupState& group) {
   if (group.window.nodes().empty() || group.plans.facts().window_bytes != 0 || group.windowless) {
     return true;
   }
+  if (!group.window.offered()) offer_window(group);
   if (group.window.pending()) {
-    const int member = group.window.missing_member();
-    const std::string& lost = group.channels.at(rendezvous::Purpose::collective, member).lost;
-    if (!lost.empty()) throw PeerError(fmt::format("rank {} is gone: {}", member, lost));
+    for (const int member : group.window.missing_members()) {
+      const std::string& lost = group.channels.at(rendezvous::Purpose::collective, member).lost;
+      if (!lost.empty()) throw PeerError(fmt::format("rank {} is gone: {}", member, lost));
+    }
     next_housekeeping_ = {};
     return false;
   }

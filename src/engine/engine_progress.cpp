@@ -179,18 +179,18 @@ void Engine::begin_next(GroupState& group) {
   group.executor.begin(operation, plan_for(group, operation));
 }
 
-std::shared_ptr<const Plan> Engine::plan_for(GroupState& group, Task& task) {
+const Plan& Engine::plan_for(GroupState& group, Task& task) {
   const std::size_t element_bytes = size_of(task.call.dtype);
   if (task.counts.empty()) {
     const bool in_place = task.call.collective == Collective::broadcast || task.in_place;
-    const auto& last = group.plans.same_as_last(task.call.collective, std::max(task.call.root, 0),
+    const Plan* last = group.plans.same_as_last(task.call.collective, std::max(task.call.root, 0),
                                                 task.call.count, in_place, element_bytes);
-    if (last) return last;
+    if (last) return *last;
   }
-  const auto plan = group.plans.plan(problem_of(group, task), element_bytes);
+  const Plan& plan = group.plans.plan(problem_of(group, task), element_bytes);
   if (log_.enabled(LogLevel::debug)) {
     log_.debug("{} of group '{}' goes {}", describe(task.call), group.name,
-               schedule::name_of(plan->algorithm));
+               schedule::name_of(plan.algorithm));
   }
   return plan;
 }
@@ -204,7 +204,6 @@ bool Engine::drain_inbox() {
   }
   for (const std::shared_ptr<GroupState>& group : inbox.created) {
     groups_[group->id] = group;
-    offer_window(*group);
     adopt_early(*group);
   }
   for (const std::shared_ptr<Operation>& operation : inbox.submitted) start(operation);

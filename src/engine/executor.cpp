@@ -43,9 +43,9 @@ class ReduceTimer {
 
 }  // namespace
 
-void Executor::begin(Task& task, std::shared_ptr<const Plan> plan) {
+void Executor::begin(Task& task, const Plan& plan) {
   task_ = &task;
-  plan_ = std::move(plan);
+  plan_ = &plan;
   element_bytes_ = size_of(task.call.dtype);
   const schedule::Schedule& schedule = plan_->schedule;
   remaining_ = schedule.steps.size();
@@ -68,7 +68,7 @@ void Executor::begin(Task& task, std::shared_ptr<const Plan> plan) {
 void Executor::end() {
   if (plan_->schedule.arrivals > 0) group_window_.window()->end();
   task_ = nullptr;
-  plan_.reset();
+  plan_ = nullptr;
   peers_.clear();
 }
 
@@ -271,10 +271,14 @@ std::vector<int> Executor::waiting_for() const {
   if (!plan_) return ranks;
   if (next_window_ < plan_->window.size()) {
     const Step& step = plan_->schedule.steps[plan_->window[next_window_]];
+    const transport::shm::Window& window = *group_window_.window();
+    if (step.kind != StepKind::await && !window.is_open() && window.late() >= 0) {
+      ranks.push_back(window.late());
+    }
     for (const int peer : group_window_.neighbours()) {
       const bool concerns =
           step.kind == StepKind::await && (step.peer == schedule::kAllPeers || step.peer == peer);
-      if (concerns && !group_window_.window()->arrived(peer, step.mark)) ranks.push_back(peer);
+      if (concerns && !window.arrived(peer, step.mark)) ranks.push_back(peer);
     }
   }
   for (const PeerProgress& peer : peers_) {

@@ -25,7 +25,7 @@ class Executor {
       : channels_(channels), group_window_(group_window), recorder_(recorder) {}
 
   /// The task and the plan stay alive until it is finished or cancelled.
-  void begin(Task& task, std::shared_ptr<const Plan> plan);
+  void begin(Task& task, const Plan& plan);
   /// Goes on with the same task at another place.
   void moved_to(Task& task) { task_ = &task; }
   bool running() const { return task_ != nullptr; }
@@ -63,6 +63,8 @@ class Executor {
   bool wait_for(const schedule::Step& step);
   bool has_arrived(int rank, std::uint32_t mark);
   bool open_window();
+  bool is_lost(int rank);
+  [[noreturn]] void throw_lost(int rank);
   void check_same_call(int rank) const;
   void read(const schedule::Step& step);
   void read_fold(const schedule::Step& step);
@@ -82,7 +84,7 @@ class Executor {
   GroupWindow& group_window_;
   const Recorder& recorder_;
   Task* task_ = nullptr;
-  std::shared_ptr<const Plan> plan_;
+  const Plan* plan_ = nullptr;
   std::size_t element_bytes_ = 1;
   std::size_t remaining_ = 0;
   std::vector<std::uint32_t> waits_;

@@ -102,13 +102,26 @@ bool Executor::run_window_step(const Step& step) {
 bool Executor::open_window() {
   Window& window = *group_window_.window();
   if (window.is_open()) return true;
-  if (!window.open()) return false;
+  if (!window.open()) {
+    const int late = window.late();
+    if (late < 0 || !is_lost(late)) return false;
+    if (!window.open()) throw_lost(late);  // it may have arrived before it left
+  }
   const int stray = window.strayed();
   if (stray < 0) return true;
   const Call theirs = call_of(window.label_before(stray));
   const std::optional<Call> mine = recorder_.find(theirs.sequence);
   throw MismatchError(fmt::format("rank {} called {} where this rank called {}", stray,
                                   describe(theirs), mine ? describe(*mine) : "something else"));
+}
+
+bool Executor::is_lost(int rank) {
+  return !channels_.at(rendezvous::Purpose::collective, rank).lost.empty();
+}
+
+void Executor::throw_lost(int rank) {
+  throw PeerError(fmt::format("rank {} is gone: {}", rank,
+                              channels_.at(rendezvous::Purpose::collective, rank).lost));
 }
 
 bool Executor::wait_for(const Step& step) {
@@ -122,10 +135,8 @@ bool Executor::wait_for(const Step& step) {
 bool Executor::has_arrived(int rank, std::uint32_t mark) {
   const Window& window = *group_window_.window();
   if (!window.arrived(rank, mark)) {
-    const std::string& lost = channels_.at(rendezvous::Purpose::collective, rank).lost;
-    if (lost.empty()) return false;
-    if (!window.arrived(rank, mark))
-      throw PeerError(fmt::format("rank {} is gone: {}", rank, lost));
+    if (!is_lost(rank)) return false;
+    if (!window.arrived(rank, mark)) throw_lost(rank);
   }
   if (!window.same_call(rank)) check_same_call(rank);
   return true;

@@ -14,19 +14,20 @@ int index_of(const std::vector<int>& members, int world_rank) {
 
 }  // namespace
 
-std::uint64_t group_id(const std::string& name) {
+std::uint64_t group_id(const std::string& identity) {
   std::uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const char c : name) {
+  for (const char c : identity) {
     hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
   }
   return hash == 0 ? 1 : hash;  // 0 is the id of control connections
 }
 
-GroupState::GroupState(std::string group_name, std::vector<int> group_members, int world_rank,
+GroupState::GroupState(std::string group_name, std::uint64_t group_id,
+                       std::vector<int> group_members, int world_rank,
                        std::chrono::milliseconds group_timeout, const schedule::Facts& facts,
                        bool crc, Channels::Request request)
     : name(std::move(group_name)),
-      id(group_id(name)),
+      id(group_id),
       members(std::move(group_members)),
       rank(index_of(members, world_rank)),
       timeout(group_timeout),

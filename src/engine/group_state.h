@@ -27,9 +27,9 @@ namespace mccl::engine {
 /// engine; the rest is touched only under the engine's progress lock.
 class GroupState {
  public:
-  GroupState(std::string group_name, std::vector<int> group_members, int world_rank,
-             std::chrono::milliseconds group_timeout, const schedule::Facts& facts, bool crc,
-             Channels::Request request);
+  GroupState(std::string group_name, std::uint64_t group_id, std::vector<int> group_members,
+             int world_rank, std::chrono::milliseconds group_timeout, const schedule::Facts& facts,
+             bool crc, Channels::Request request);
 
   const std::string name;
   const std::uint64_t id;          ///< Equal on all members.
@@ -63,8 +63,8 @@ class GroupState {
   /// about to announce. The announcement is waited for a moment, because it says more.
   std::optional<Failure> suspicion;
   Clock::time_point suspected_at;
-  std::uint64_t sequence = 0;  ///< Of the last collective submitted; under Engine::inbox_mutex_.
-  bool active = false;         ///< Listed in the engine's active groups.
+  std::atomic<std::uint64_t> sequence{0};  ///< Of the last collective submitted.
+  bool active = false;                     ///< Listed in the engine's active groups.
   Clock::time_point last_progress;
   Clock::time_point next_probe;
   std::vector<std::string> peer_status;  ///< What peers answered to the last probe, for messages.
@@ -77,7 +77,7 @@ class GroupState {
   Failure failure_;  // guarded by failure_mutex_
 };
 
-/// The id that a group name stands for on the wire (FNV-1a, 64 bits).
-std::uint64_t group_id(const std::string& name);
+/// The id that a group's identity stands for on the wire (FNV-1a, 64 bits).
+std::uint64_t group_id(const std::string& identity);
 
 }  // namespace mccl::engine

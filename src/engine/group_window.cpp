@@ -56,9 +56,12 @@ void GroupWindow::take(int member, const WindowOffer& offer) {
   --missing_;
 }
 
-int GroupWindow::missing_member() const {
-  const auto found = std::find(offers_.begin(), offers_.end(), std::nullopt);
-  return found == offers_.end() ? -1 : static_cast<int>(found - offers_.begin());
+std::vector<int> GroupWindow::missing_members() const {
+  std::vector<int> missing;
+  for (std::size_t member = 0; member < offers_.size(); ++member) {
+    if (!offers_[member]) missing.push_back(static_cast<int>(member));
+  }
+  return missing;
 }
 
 void GroupWindow::settle(const Find& neighbour) {

@@ -1,6 +1,7 @@
 // How a group comes to its shared window. Each rank takes memory and tells all members how much;
-// the smallest offer counts everywhere, so that all choose their schedules alike. Until every offer
-// is there, no collective of the group starts.
+// the smallest offer counts everywhere, so that all choose their schedules alike. That happens at
+// the first collective, so that groups without one take nothing; until every offer is there, it
+// does not start.
 #pragma once
 
 #include <cstddef>
@@ -34,13 +35,14 @@ class GroupWindow {
   /// The others of this rank's node, in rank order.
   const std::vector<int>& neighbours() const { return neighbours_; }
 
+  bool offered() const { return offers_[static_cast<std::size_t>(rank_)].has_value(); }
   /// Takes memory for this rank's window, as much as there is up to the usual size, and says what
   /// to tell the other members.
   WindowOffer offer(const std::shared_ptr<transport::shm::Arena>& arena);
   void take(int member, const WindowOffer& offer);
   bool pending() const { return missing_ > 0; }
-  /// A member whose offer has not come; -1 when all have.
-  int missing_member() const;
+  /// The members whose offers have not come.
+  std::vector<int> missing_members() const;
 
   /// Maps the neighbours' windows once every offer is there. `neighbour` finds a rank of the group.
   using Find = std::function<const rendezvous::Neighbour&(int rank)>;

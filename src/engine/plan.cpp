@@ -52,35 +52,30 @@ Plan make_plan(schedule::Problem problem, std::size_t element_bytes, const sched
 
 }  // namespace
 
-std::shared_ptr<const Plan> PlanCache::plan(const schedule::Problem& problem,
-                                            std::size_t element_bytes) {
+const Plan& PlanCache::plan(const schedule::Problem& problem, std::size_t element_bytes) {
   Key key{problem, element_bytes};
   auto found = plans_.find(key);
   if (found == plans_.end()) {
     if (plans_.size() >= kMostPlans) plans_.clear();
-    auto made = std::make_shared<const Plan>(make_plan(problem, element_bytes, facts_));
-    found = plans_.emplace(std::move(key), std::move(made)).first;
+    found = plans_.emplace(std::move(key), make_plan(problem, element_bytes, facts_)).first;
   }
-  last_key_ = &found->first;
-  last_ = found->second;
-  return last_;
+  last_ = &*found;
+  return found->second;
 }
 
-const std::shared_ptr<const Plan>& PlanCache::same_as_last(Collective collective, int root,
-                                                           std::size_t count, bool in_place,
-                                                           std::size_t element_bytes) const {
-  static const std::shared_ptr<const Plan> kNone;
-  if (!last_) return kNone;
-  const schedule::Problem& last = last_key_->problem;
-  const bool same = last.collective == collective && last.root == root && last.count == count &&
-                    last.in_place == in_place && last_key_->element_bytes == element_bytes &&
-                    last.counts.empty();
-  return same ? last_ : kNone;
+const Plan* PlanCache::same_as_last(Collective collective, int root, std::size_t count,
+                                    bool in_place, std::size_t element_bytes) const {
+  if (!last_) return nullptr;
+  const auto& [key, plan] = *last_;
+  const bool same = key.problem.collective == collective && key.problem.root == root &&
+                    key.problem.count == count && key.problem.in_place == in_place &&
+                    key.element_bytes == element_bytes && key.problem.counts.empty();
+  return same ? &plan : nullptr;
 }
 
 void PlanCache::learn(schedule::Facts facts) {
   facts_ = std::move(facts);
-  last_.reset();
+  last_ = nullptr;
   plans_.clear();
 }
 

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -33,13 +32,13 @@ class PlanCache {
  public:
   explicit PlanCache(schedule::Facts facts) : facts_(std::move(facts)) {}
 
-  std::shared_ptr<const Plan> plan(const schedule::Problem& problem, std::size_t element_bytes);
+  /// Lives until another plan is asked for.
+  const Plan& plan(const schedule::Problem& problem, std::size_t element_bytes);
 
   /// The plan of the last problem, if that is asked for again. Null otherwise, and for problems
   /// with counts.
-  const std::shared_ptr<const Plan>& same_as_last(Collective collective, int root,
-                                                  std::size_t count, bool in_place,
-                                                  std::size_t element_bytes) const;
+  const Plan* same_as_last(Collective collective, int root, std::size_t count, bool in_place,
+                           std::size_t element_bytes) const;
 
   const schedule::Facts& facts() const { return facts_; }
   /// Forgets the plans that were made from other facts.
@@ -56,9 +55,9 @@ class PlanCache {
   };
 
   schedule::Facts facts_;
-  std::unordered_map<Key, std::shared_ptr<const Plan>, KeyHash> plans_;
-  const Key* last_key_ = nullptr;  // in plans_
-  std::shared_ptr<const Plan> last_;
+  using Plans = std::unordered_map<Key, Plan, KeyHash>;
+  Plans plans_;
+  const Plans::value_type* last_ = nullptr;  // in plans_
 };
 
 }  // namespace mccl::engine

@@ -42,10 +42,12 @@ void WakePipe::wake() {
 }
 
 void WakePipe::drain() {
-  pending_.store(false, std::memory_order_release);
   char bytes[64];
   while (::read(read_end_, bytes, sizeof bytes) == static_cast<ssize_t>(sizeof bytes)) {
   }
+  // Not before: a byte written in between would be read here, and nobody would write another. Who
+  // calls wake() before this line writes none, and is seen by what follows.
+  pending_.exchange(false, std::memory_order_acq_rel);
 }
 
 void WakePipe::abandon() noexcept {

@@ -1,17 +1,20 @@
 #include "rendezvous/neighbours.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cstring>
+#include <cerrno>
+#include <deque>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <utility>
 
 #include "mccl/error.h"
 #include "rendezvous/proof.h"
+#include "rendezvous/waiting.h"
 #include "transport/shm/local_socket.h"
 
 namespace mccl::rendezvous {
@@ -24,6 +27,11 @@ using transport::shm::LocalListener;
 
 constexpr std::uint64_t kMagic = 0x6d63636c2d6e6272ULL;
 constexpr std::string_view kProofLabel = "mccl neighbour";
+
+/// How long ranks that must already be in the queue are looked for among strangers.
+constexpr std::chrono::seconds kPatience{5};
+/// Connections that have not introduced themselves; the oldest goes first.
+constexpr std::size_t kMostStrangers = 64;
 
 /// What a rank says of itself; the arena and the bell's pipe come with it. The proof covers the
 /// rank and both names, so that it is good for this pair and direction only.
@@ -53,11 +61,12 @@ class Meeting {
 
   Neighbourhood run() {
     std::optional<LocalListener> listener;
-    if (o_.arena) listener.emplace(o_.size);
+    if (o_.arena) listener.emplace(o_.size + static_cast<int>(kMostStrangers));
     publish("local", listener ? listener->name() : std::string("-"));
     for (int peer = 0; peer < o_.size; ++peer) names_[peer] = published("local", peer);
     dial_lower();
     if (listener) accept_higher(*listener);
+    listener.reset();  // whoever is still in its queue learns that nobody will answer
     for (auto& [peer, connection] : dialled_) complete(peer, connection);
     return agree();
   }
@@ -85,61 +94,99 @@ class Meeting {
     connection.send(std::as_bytes(std::span(&mine, 1)), passed);
   }
 
-  /// Who it is, its memory mapped; -1 for a stranger or when it cannot be mapped.
-  int take_introduction(const LocalConnection& connection) {
+  struct Introduced {
+    int rank = -1;  // of a stranger
+    std::vector<Descriptor> passed;
+  };
+
+  /// Throws PeerError, TimeoutError.
+  Introduced take_introduction(const LocalConnection& connection,
+                               Clock::time_point deadline) const {
     Introduction theirs;
-    std::vector<Descriptor> passed =
-        connection.receive(std::as_writable_bytes(std::span(&theirs, 1)), o_.deadline);
+    Introduced introduced;
+    introduced.passed = connection.receive(std::as_writable_bytes(std::span(&theirs, 1)), deadline);
     const bool known = theirs.magic == kMagic && theirs.rank >= 0 && theirs.rank < o_.size &&
-                       theirs.to == o_.rank && passed.size() == 2 &&
+                       theirs.to == o_.rank && introduced.passed.size() == 2 &&
                        same_proof(theirs.proof, proof(theirs.rank, o_.rank));
-    if (!known) return -1;
-    Neighbour neighbour{transport::shm::PeerArena(std::move(passed[0])), std::move(passed[1])};
-    result_.neighbours.insert_or_assign(theirs.rank, std::move(neighbour));
-    return theirs.rank;
+    if (known) introduced.rank = theirs.rank;
+    return introduced;
+  }
+
+  /// Throws Error when its memory cannot be mapped.
+  void remember(Introduced introduced) {
+    Neighbour neighbour{transport::shm::PeerArena(std::move(introduced.passed[0])),
+                        std::move(introduced.passed[1])};
+    result_.neighbours.insert_or_assign(introduced.rank, std::move(neighbour));
   }
 
   void dial_lower() {
+    const Clock::time_point deadline = std::min(o_.deadline, Clock::now() + kPatience);
     std::vector<int> reached;
     for (int peer = 0; peer < o_.rank && o_.arena; ++peer) {
       if (names_[peer] == "-") continue;
-      LocalConnection connection = LocalConnection::dial(names_[peer]);
+      LocalConnection connection = LocalConnection::dial(names_[peer], deadline);
       if (!connection || !connection.same_user()) continue;
-      introduce(connection, peer);
+      try {
+        introduce(connection, peer);
+      } catch (const PeerError&) {
+        continue;
+      }
       dialled_.emplace(peer, std::move(connection));
       reached.push_back(peer);
     }
     publish("dialled", join(reached));
   }
 
-  /// Those that say they have reached this rank wait in the listener's queue, in any order.
+  /// Those that say they have reached this rank wait in the listener's queue with their
+  /// introductions sent, in any order, and strangers among them.
   void accept_higher(const LocalListener& listener) {
-    std::size_t expected = 0;
+    std::set<int> expected;
     for (int peer = o_.rank + 1; peer < o_.size; ++peer) {
       const std::vector<int> reached = parse_ranks(published("dialled", peer), o_.size);
-      expected += static_cast<std::size_t>(std::count(reached.begin(), reached.end(), o_.rank));
+      if (std::count(reached.begin(), reached.end(), o_.rank) != 0) expected.insert(peer);
     }
-    while (expected > 0) {
-      const LocalConnection connection = listener.accept(o_.deadline);
-      if (!connection.same_user()) continue;
-      try {
-        const int peer = take_introduction(connection);
-        if (peer <= o_.rank) continue;
-        --expected;
-        introduce(connection, peer);
-      } catch (const PeerError&) {
-        continue;  // a stranger that hung up; who is expected says more if it fails
+    const Clock::time_point limit = std::min(o_.deadline, Clock::now() + kPatience);
+    std::deque<LocalConnection> unknown;
+    while (!expected.empty() && Clock::now() < o_.deadline) {
+      std::vector<pollfd> entries{{listener.descriptor(), POLLIN, 0}};
+      for (const LocalConnection& each : unknown) entries.push_back({each.descriptor(), POLLIN, 0});
+      const int ready = ::poll(entries.data(), entries.size(), milliseconds_until(limit));
+      if (ready == 0 || (ready < 0 && errno != EINTR)) return;
+      for (std::size_t i = entries.size() - 1; i > 0; --i) {
+        if (entries[i].revents == 0) continue;
+        hear(unknown[i - 1], expected);
+        unknown.erase(unknown.begin() + static_cast<std::ptrdiff_t>(i - 1));
       }
+      if (entries[0].revents != 0) unknown.push_back(listener.accept(o_.deadline));
+      if (unknown.size() > kMostStrangers) unknown.pop_front();
+    }
+  }
+
+  /// Whoever belongs to the job has sent everything in one piece.
+  void hear(const LocalConnection& connection, std::set<int>& expected) {
+    if (!connection.same_user()) return;
+    try {
+      Introduced introduced = take_introduction(connection, Clock::now());
+      const int peer = introduced.rank;
+      if (expected.erase(peer) == 0) return;
+      remember(std::move(introduced));
+      introduce(connection, peer);
+    } catch (const Error&) {
+      return;  // a stranger, or a rank whose memory cannot be mapped here
     }
   }
 
   void complete(int peer, const LocalConnection& connection) {
     try {
-      if (take_introduction(connection) != peer) result_.neighbours.erase(peer);
+      Introduced introduced = take_introduction(connection, o_.deadline);
+      if (introduced.rank == peer) remember(std::move(introduced));
     } catch (const TimeoutError&) {
-      throw;
+      throw TimeoutError(fmt::format(
+          "rank {} met rank {} on this machine, which then said nothing more until the time to "
+          "connect (MCCL_CONNECT_TIMEOUT) was over: has it been stopped?",
+          o_.rank, peer));
     } catch (const Error&) {
-      result_.neighbours.erase(peer);
+      return;
     }
   }
 
@@ -152,6 +199,9 @@ class Meeting {
       mapped.push_back(parse_ranks(published("neighbours", peer), o_.size));
     }
     result_.nodes = nodes_from(mapped);
+    // Rank 0 may serve the store: it does not leave before the others have read this.
+    publish("met", "");
+    for (int peer = 1; peer < o_.size && o_.rank == 0; ++peer) published("met", peer);
     std::erase_if(result_.neighbours, [this](const auto& entry) {
       return result_.nodes.empty() || result_.nodes[entry.first] != result_.nodes[o_.rank];
     });

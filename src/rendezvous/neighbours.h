@@ -44,8 +44,9 @@ struct NeighbourOptions {
 /// TimeoutError and the store's errors; that somebody is no neighbour is no error.
 Neighbourhood meet_neighbours(const NeighbourOptions& options);
 
-/// Nodes from what each rank says of whom it has mapped: as large as they can be with everyone
-/// having mapped everyone. `mapped[a]` need not be sorted; only mutual pairs count.
+/// Nodes from what each rank says of whom it has mapped: on a node, everyone has mapped everyone.
+/// Ranks are taken in order, each into the node of the first rank that it fits. `mapped[a]` need
+/// not be sorted.
 std::vector<int> nodes_from(const std::vector<std::vector<int>>& mapped);
 
 }  // namespace mccl::rendezvous

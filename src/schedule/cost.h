@@ -13,7 +13,8 @@ struct Estimate {
 };
 
 /// Looks at nothing that ranks do not share: neither rank nor in_place, nor, for all_to_all, at
-/// counts unless they are even; then it is estimated as if every pair exchanged one chunk. Requires can().
+/// counts unless they are even; then it is estimated as if every pair exchanged one chunk. Requires
+/// can().
 Estimate estimate(Algorithm algorithm, const Problem& problem, std::size_t element_bytes,
                   const Facts& facts);
 

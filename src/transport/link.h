@@ -49,6 +49,10 @@ class Link {
   /// lose them. 0 where a transport cannot tell.
   virtual std::size_t unsent() const = 0;
 
+  /// The peer's process has ended, as is known from elsewhere. What has arrived is still handed
+  /// out. For transports that do not see it themselves.
+  virtual void peer_gone() {}
+
   /// For messages: "tcp 10.0.0.1:29601 -> 10.0.0.2:41312".
   virtual std::string description() const = 0;
 };

@@ -8,6 +8,7 @@
 #include "backend/native/group.h"
 #include "engine/engine.h"
 #include "mccl/error.h"
+#include "schedule/facts.h"
 
 namespace mccl {
 namespace {
@@ -15,6 +16,14 @@ namespace {
 std::chrono::milliseconds milliseconds_of(double seconds) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::duration<double>(seconds));
+}
+
+Costs costs_of(const schedule::Facts& facts) {
+  Costs costs;
+  for (const schedule::FactInfo& info : schedule::fact_table())
+    costs.numbers.emplace_back(info.name, schedule::value_of(facts, info));
+  costs.nodes = facts.nodes;
+  return costs;
 }
 
 class NativeContext final : public Context {
@@ -25,7 +34,8 @@ class NativeContext final : public Context {
     native::calibrate(engine_);
     std::vector<int> everyone(static_cast<std::size_t>(options.size));
     std::iota(everyone.begin(), everyone.end(), 0);
-    world_ = group("world", everyone, milliseconds_of(options.config.timeout));
+    world_state_ = engine_->make_group("world", everyone, milliseconds_of(options.config.timeout));
+    world_ = std::make_shared<native::NativeGroup>(engine_, world_state_);
   }
 
   ~NativeContext() override { engine_->shutdown(); }
@@ -34,6 +44,7 @@ class NativeContext final : public Context {
   int size() const override { return engine_->size(); }
   const Config& config() const override { return engine_->config(); }
   std::shared_ptr<Metrics> metrics() const override { return engine_->metrics(); }
+  Costs costs() const override { return costs_of(engine_->facts_of(*world_state_)); }
   std::shared_ptr<Group> world() override { return world_; }
 
   std::shared_ptr<Group> group(const std::string& name, const std::vector<int>& members,
@@ -47,6 +58,7 @@ class NativeContext final : public Context {
 
  private:
   const std::shared_ptr<engine::Engine> engine_;
+  std::shared_ptr<engine::GroupState> world_state_;
   std::shared_ptr<Group> world_;
 };
 

@@ -35,6 +35,13 @@ Json bounds_json(const Bounds& bounds) {
   return json;
 }
 
+Json json_of(const Costs& costs) {
+  Json json = Json::object();
+  for (const auto& [name, value] : costs.numbers) json[name] = value;
+  json["nodes"] = costs.nodes;
+  return json;
+}
+
 Json half_json(const Row& row, const Measurement& measured, bool in_place) {
   const bool moves_bytes = row.shape.bytes > 0;
   return {{"collective", info_of(row.routine).name},
@@ -73,6 +80,8 @@ std::uint64_t wrong_elements(const std::vector<Row>& rows) {
   return wrong;
 }
 
+std::string costs_json(const Costs& costs) { return json_of(costs).dump(); }
+
 std::string to_json(const Result& result) {
   const Json json = {{"version", result.setup.version},
                      {"cpu", result.setup.cpu},
@@ -82,6 +91,7 @@ std::string to_json(const Result& result) {
                      {"transport", result.setup.transport},
                      {"algorithm", result.setup.algorithm},
                      {"bounds", result.bounds ? bounds_json(*result.bounds) : Json(nullptr)},
+                     {"costs", json_of(result.costs)},
                      {"rows", rows_json(result)}};
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -9,6 +9,8 @@ namespace mccl::cli::bench {
 
 /// One object. Times are in microseconds, rates in GB/s; null where there is no such figure.
 std::string to_json(const Result& result);
+/// What is under "costs" there, on one line.
+std::string costs_json(const Costs& costs);
 /// A heading and a line for each half of a row.
 std::string to_csv(const Result& result);
 

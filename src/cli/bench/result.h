@@ -10,6 +10,7 @@
 #include "cli/bench/bounds.h"
 #include "cli/bench/routine.h"
 #include "cli/bench/timing.h"
+#include "mccl/context.h"
 #include "mccl/types.h"
 
 namespace mccl::cli::bench {
@@ -46,6 +47,7 @@ struct Setup {
 struct Result {
   Setup setup;
   std::optional<Bounds> bounds;
+  Costs costs;
   std::vector<Row> rows;
 };
 

@@ -131,8 +131,9 @@ class Run {
 }  // namespace
 
 void run_rank(Context& context, const Options& options, bool one_host) {
-  const Result result = Run(context, options, one_host).measure();
+  Result result = Run(context, options, one_host).measure();
   meet(*context.world());
+  result.costs = context.costs();
   if (context.rank() != 0) return;
   if (!options.json.empty()) write_file(options.json, to_json(result));
   if (!options.csv.empty()) write_file(options.csv, to_csv(result));

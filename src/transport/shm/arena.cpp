@@ -70,7 +70,12 @@ bool Arena::find_place(std::size_t bytes, RangePlace& place) {
 Range Arena::allocate(std::size_t bytes, std::uint32_t readers) {
   Range range;
   if (!find_place(whole_pages(bytes + kLine), range.place_)) return range;
-  range.mapping_ = Mapping::of(file_, range.place_.offset, range.place_.bytes);
+  try {
+    range.mapping_ = Mapping::of(file_, range.place_.offset, range.place_.bytes);
+  } catch (const Error&) {
+    retired_.push_back(std::exchange(range.place_, {}));
+    return range;
+  }
   range.arena_ = shared_from_this();
   std::memset(range.mapping_.data(), 0, range.mapping_.size());
   new (range.mapping_.data()) Readers(readers);
@@ -94,8 +99,9 @@ PeerArena::PeerArena(Descriptor file) : file_(std::move(file)), size_(size_of_me
 }
 
 PeerRange PeerArena::map(const RangePlace& place) const {
+  // The first page is the arena's own.
   if (place.offset % page_bytes() != 0 || place.bytes % page_bytes() != 0 || place.bytes == 0 ||
-      place.bytes > size_ || place.offset > size_ - place.bytes) {
+      place.offset == 0 || place.bytes > size_ || place.offset > size_ - place.bytes) {
     throw CorruptionError(
         fmt::format("shared memory: a peer names {} bytes at {} of an arena of {} bytes",
                     place.bytes, place.offset, size_));

@@ -58,7 +58,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
   static std::shared_ptr<Arena> make(std::size_t capacity);
 
   /// An empty Range when the capacity is used up or the system has no memory left for it. The
-  /// memory is zero.
+  /// memory is zero. Each of the `readers` is to map it once.
   Range allocate(std::size_t bytes, std::uint32_t readers);
 
   int descriptor() const { return file_.get(); }

@@ -3,7 +3,7 @@
 // the two always sees the other.
 #pragma once
 
-#include <unistd.h>
+#include <sys/socket.h>
 
 #include <atomic>
 
@@ -11,7 +11,7 @@
 
 namespace mccl::transport::shm {
 
-/// The sleeper's side. `pipe` in Bell is a pipe that it polls while it sleeps.
+/// The sleeper's side.
 class Sleeper {
  public:
   explicit Sleeper(ArenaHeader& header) : header_(header) {}
@@ -31,10 +31,11 @@ class Sleeper {
   ArenaHeader& header_;
 };
 
-/// The side of whoever wakes it. Thread-safe.
+/// The side of whoever wakes it: `socket` is one end of a pair, of which the sleeper polls the
+/// other. Thread-safe.
 class Bell {
  public:
-  Bell(ArenaHeader& header, int pipe) : header_(&header), pipe_(pipe) {}
+  Bell(ArenaHeader& header, int socket) : header_(&header), socket_(socket) {}
 
   /// What was stored before it is seen by the sleeper, or the sleeper is woken.
   void ring() const {
@@ -49,12 +50,18 @@ class Bell {
  private:
   void wake() const {
     if (header_->asleep.exchange(0, std::memory_order_relaxed) == 0) return;
+      // A process that died asleep must not take this one along with a SIGPIPE.
+#ifdef MSG_NOSIGNAL
+    constexpr int kFlags = MSG_NOSIGNAL | MSG_DONTWAIT;
+#else
+    constexpr int kFlags = MSG_DONTWAIT;  // SO_NOSIGPIPE is set on the socket
+#endif
     const char byte = 1;
-    static_cast<void>(::write(pipe_, &byte, 1) == 1);  // a full pipe wakes as well
+    static_cast<void>(::send(socket_, &byte, 1, kFlags) == 1);  // a full one wakes as well
   }
 
   ArenaHeader* header_;
-  int pipe_;
+  int socket_;
 };
 
 }  // namespace mccl::transport::shm

@@ -76,11 +76,12 @@ ShmLink::~ShmLink() {
 }
 
 void ShmLink::fail() const {
-  throw LinkClosed(fmt::format("{} has closed its end of {}", peer_, description()));
+  throw LinkClosed(fmt::format("lost the connection to {}: it {} ({})", peer_,
+                               peer_gone_ ? "is gone" : "has closed its end", description()));
 }
 
 std::size_t ShmLink::write(std::span<const std::byte> first, std::span<const std::byte> second) {
-  if (out_.reader_left()) fail();
+  if (peer_gone_ || out_.reader_left()) fail();
   std::size_t written = 0;
   while (!first.empty() || !second.empty()) {
     const auto a = first.first(std::min(first.size(), kGrain));
@@ -95,22 +96,27 @@ std::size_t ShmLink::write(std::span<const std::byte> first, std::span<const std
   return written;
 }
 
-std::span<const std::byte> ShmLink::arrived() {
-  const bool last = in_.writer_left();  // before looking, so that nothing written is missed
-  const std::span<const std::byte> bytes = in_.peek();
-  if (last && bytes.empty()) fail();
-  return bytes;
-}
-
-std::span<const std::byte> ShmLink::peek(std::size_t at_least) {
-  const bool last = in_.writer_left();
+std::span<const std::byte> ShmLink::arrived(std::size_t at_least) {
+  const bool last = peer_gone_ || in_.writer_left();  // before looking: nothing written is missed
   const std::span<const std::byte> bytes = in_.peek();
   if (bytes.size() >= at_least) return bytes;
   if (last) fail();
   return {};
 }
 
+std::span<const std::byte> ShmLink::peek(std::size_t at_least) {
+  if (at_least > kRingBytes) {
+    throw InvalidArgument(
+        fmt::format("peek of {} bytes: at most {} fit ({})", at_least, kRingBytes, description()));
+  }
+  return arrived(std::max<std::size_t>(at_least, 1));
+}
+
 void ShmLink::consume(std::size_t n) {
+  if (n > in_.seen()) {
+    throw InvalidArgument(
+        fmt::format("consume of {} bytes: only {} are there ({})", n, in_.seen(), description()));
+  }
   if (n == 0) return;
   in_.consume(n);
   bell_.ring();
@@ -122,7 +128,7 @@ std::size_t ShmLink::buffered() const { return in_.peek().size(); }
 
 std::size_t ShmLink::read(std::span<std::byte> destination) {
   if (destination.empty()) return 0;
-  const std::span<const std::byte> bytes = arrived();
+  const std::span<const std::byte> bytes = arrived(1);
   const std::size_t n = std::min(bytes.size(), destination.size());
   for (std::size_t at = 0; at < n; at += kGrain) {
     const std::size_t piece = std::min(kGrain, n - at);

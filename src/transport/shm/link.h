@@ -36,6 +36,7 @@ class ShmLink final : public Link {
   int descriptor() const override { return -1; }
   std::size_t buffered() const override;
   std::size_t unsent() const override { return 0; }  // it stays for the peer to read
+  void peer_gone() override { peer_gone_ = true; }
   std::string description() const override;
 
  private:
@@ -43,8 +44,9 @@ class ShmLink final : public Link {
 
   ShmLink(Memory memory, RangePlace place, const Descriptor& file, bool maker, Bell bell,
           std::string peer);
-  /// What may be read, after noticing whether more can come.
-  std::span<const std::byte> arrived();
+  /// What may be read, if it is at least so much; else nothing, or LinkClosed when no more can
+  /// come.
+  std::span<const std::byte> arrived(std::size_t at_least);
   [[noreturn]] void fail() const;
 
   Memory memory_;
@@ -55,6 +57,7 @@ class ShmLink final : public Link {
   RingReader in_;
   const Bell bell_;
   const std::string peer_;
+  bool peer_gone_ = false;
 };
 
 }  // namespace mccl::transport::shm

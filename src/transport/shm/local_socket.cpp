@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -69,8 +70,13 @@ void wait_readable(const Descriptor& socket, Clock::time_point deadline) {
 
 }  // namespace
 
-LocalConnection LocalConnection::dial(const std::string& name) {
+LocalConnection LocalConnection::dial(const std::string& name, Clock::time_point deadline) {
   Descriptor socket = make_socket();
+  const auto left = std::max<std::int64_t>(
+      1, std::chrono::ceil<std::chrono::microseconds>(deadline - Clock::now()).count());
+  const timeval limit = {static_cast<time_t>(left / 1'000'000),
+                         static_cast<suseconds_t>(left % 1'000'000)};
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   const auto [address, length] = address_of(name);
   const auto connect = [&, &address = address, &length = length] {
     return ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), length);
@@ -175,7 +181,10 @@ LocalConnection LocalListener::accept(Clock::time_point deadline) const {
   for (;;) {
     wait_readable(socket_, deadline);
     Descriptor accepted(::accept(socket_.get(), nullptr, nullptr));
-    if (!accepted) continue;  // it went away again
+    if (!accepted && (errno == EINTR || errno == EAGAIN || errno == ECONNABORTED)) continue;
+    if (!accepted) {
+      throw Error(fmt::format("cannot let a process of this machine in: {}", std::strerror(errno)));
+    }
     ::fcntl(accepted.get(), F_SETFD, FD_CLOEXEC);
     return LocalConnection(std::move(accepted));
   }

@@ -17,10 +17,12 @@ class LocalConnection {
   LocalConnection() = default;
   explicit LocalConnection(Descriptor socket) : socket_(std::move(socket)) {}
 
-  /// An empty connection when nobody of the name listens on this machine (or in this container).
-  static LocalConnection dial(const std::string& name);
+  /// An empty connection when nobody of the name listens on this machine (or in this container), or
+  /// when the listener's queue stays full.
+  static LocalConnection dial(const std::string& name, Clock::time_point deadline);
 
   explicit operator bool() const { return static_cast<bool>(socket_); }
+  int descriptor() const { return socket_.get(); }
   /// Whether the other end runs as the same user.
   bool same_user() const;
   /// Throws PeerError.
@@ -43,7 +45,8 @@ class LocalListener {
   LocalListener& operator=(const LocalListener&) = delete;
 
   const std::string& name() const { return name_; }
-  /// Throws TimeoutError.
+  int descriptor() const { return socket_.get(); }
+  /// Throws TimeoutError, and Error when the system lets no more connections in.
   LocalConnection accept(Clock::time_point deadline) const;
 
  private:

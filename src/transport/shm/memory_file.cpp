@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -85,6 +86,12 @@ std::size_t page_bytes() {
 }
 
 Descriptor make_memory_file(std::size_t bytes) {
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) {
+    throw Error(fmt::format(
+        "shared memory: {} bytes of it count as a file, and files may have {} (see ulimit -f)",
+        bytes, limit.rlim_cur));  // asking all the same would raise a signal
+  }
 #ifdef __linux__
   Descriptor file(::memfd_create("mccl", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file) fail("make it");

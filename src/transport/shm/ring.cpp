@@ -17,11 +17,6 @@ std::size_t filled(std::uint64_t written, std::uint64_t taken, std::size_t capac
 
 }  // namespace
 
-std::size_t RingWriter::room() const {
-  if (written_ - taken_ == capacity_) taken_ = state_->taken.load(std::memory_order_acquire);
-  return capacity_ - filled(written_, taken_, capacity_);
-}
-
 std::size_t RingWriter::write(std::span<const std::byte> first, std::span<const std::byte> second) {
   const std::size_t wanted = first.size() + second.size();
   if (capacity_ - filled(written_, taken_, capacity_) < wanted) {
@@ -41,7 +36,9 @@ std::size_t RingWriter::write(std::span<const std::byte> first, std::span<const 
 
 std::span<const std::byte> RingReader::peek() const {
   const std::uint64_t written = state_->written.load(std::memory_order_acquire);
-  return {bytes_ + taken_ % capacity_, filled(written, taken_, capacity_)};
+  const std::size_t there = filled(written, taken_, capacity_);
+  seen_ = taken_ + there;
+  return {bytes_ + taken_ % capacity_, there};
 }
 
 void RingReader::consume(std::size_t n) {

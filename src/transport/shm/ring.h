@@ -25,7 +25,6 @@ class RingWriter {
   RingWriter(RingState& state, std::byte* bytes, std::size_t capacity)
       : state_(&state), bytes_(bytes), capacity_(capacity) {}
 
-  std::size_t room() const;
   /// As much of both as there is room for; how much.
   std::size_t write(std::span<const std::byte> first, std::span<const std::byte> second);
   bool reader_left() const { return state_->reader_left.load(std::memory_order_acquire) != 0; }
@@ -35,8 +34,8 @@ class RingWriter {
   RingState* state_;
   std::byte* bytes_;
   std::size_t capacity_;
-  std::uint64_t written_ = 0;        // the writer's own copy
-  mutable std::uint64_t taken_ = 0;  // as last seen
+  std::uint64_t written_ = 0;  // the writer's own copy
+  std::uint64_t taken_ = 0;    // as last seen
 };
 
 class RingReader {
@@ -46,6 +45,9 @@ class RingReader {
 
   /// Everything that is there, in one piece.
   std::span<const std::byte> peek() const;
+  /// What the last peek() gave and consume() has left of it.
+  std::size_t seen() const { return static_cast<std::size_t>(seen_ - taken_); }
+  /// At most seen().
   void consume(std::size_t n);
   /// Whether the writer has left. What it wrote before is in the next peek().
   bool writer_left() const { return state_->writer_left.load(std::memory_order_acquire) != 0; }
@@ -56,6 +58,7 @@ class RingReader {
   const std::byte* bytes_;
   std::size_t capacity_;
   std::uint64_t taken_ = 0;
+  mutable std::uint64_t seen_ = 0;
 };
 
 }  // namespace mccl::transport::shm

@@ -48,11 +48,16 @@ class Window {
     int rank;
     PeerRange range;
     Bell bell;
+    /// The neighbour's memory: of `range`, unless the caller has mapped it otherwise.
+    std::span<std::byte> memory = range.memory();
   };
 
   /// `bank_bytes`, a multiple of kLine, is what all have agreed on. Throws CorruptionError when a
   /// neighbour's range is smaller than that takes.
   Window(int group_size, Range own, std::vector<Neighbour> neighbours, std::size_t bank_bytes);
+  /// The same where the caller keeps this rank's own memory, which begins as zeros.
+  Window(int group_size, std::span<std::byte> own, std::vector<Neighbour> neighbours,
+         std::size_t bank_bytes);
 
   std::size_t bank_bytes() const { return bank_bytes_; }
 
@@ -61,7 +66,9 @@ class Window {
              std::span<const std::byte, kLabelBytes> label);
   /// Whether its bank may be written now; stays true for the rest of the call.
   bool open();
-  bool is_open() const { return open_; }
+  bool is_open() const { return open_ && stray_ < 0; }
+  /// A neighbour that open() waits for; -1 when there is none.
+  int late() const;
   /// The call is over; a call that fails is never over.
   void end();
 
@@ -80,7 +87,7 @@ class Window {
 
   /// Once open: a neighbour whose last call was another than this rank's, which nobody may have
   /// noticed then; -1 when there is none. And what it said of that call.
-  int strayed() const;
+  int strayed() const { return stray_; }
   std::span<const std::byte, kLabelBytes> label_before(int rank) const;
 
  private:
@@ -96,6 +103,7 @@ class Window {
     return *reinterpret_cast<BankHead*>(own_banks_.banks[bank]);
   }
   View view_of(std::span<std::byte> memory) const;
+  int find_stray() const;
 
   const std::size_t bank_bytes_;
   Range own_;
@@ -108,6 +116,7 @@ class Window {
   std::uint32_t arrivals_ = 0;   // of the call in all
   std::uint32_t arrived_ = 0;    // so far
   bool open_ = false;
+  int stray_ = -1;
   bool is_inline_ = false;
   std::uint64_t fingerprint_ = 0;
   std::uint64_t fingerprint_before_ = 0;

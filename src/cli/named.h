@@ -1,0 +1,31 @@
+// Values of flags that are one of a few names.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include "base/nearest.h"
+#include "base/value_text.h"
+#include "mccl/error.h"
+
+namespace mccl::cli {
+
+/// The value of an enumeration of `count` values whose name_of is `text`. Throws InvalidArgument
+/// with the nearest name.
+template <typename Kind>
+Kind kind_of(std::string_view flag, std::string_view text, int count) {
+  std::vector<std::string_view> names(static_cast<std::size_t>(count));
+  for (int i = 0; i < count; ++i)
+    names[static_cast<std::size_t>(i)] = name_of(static_cast<Kind>(i));
+  const auto found = std::ranges::find(names, text);
+  if (found != names.end()) return static_cast<Kind>(found - names.begin());
+  throw InvalidArgument(fmt::format("{}: {} is not known; did you mean {}? There are {}", flag,
+                                    in_quotes(text), nearest_of(text, names),
+                                    fmt::join(names, ", ")));
+}
+
+}  // namespace mccl::cli

@@ -1,0 +1,388 @@
+#include "cli/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/value_text.h"
+#include "cli/bench/host.h"
+#include "cli/bench/report.h"
+#include "cli/bench/sizes.h"
+#include "cli/named.h"
+#include "cli/plan/answer.h"
+#include "cli/plan/check.h"
+#include "cli/plan/facts.h"
+#include "cli/plan/measure.h"
+#include "cli/plan/quantity.h"
+#include "cli/plan/report.h"
+#include "cli/plan/steps.h"
+#include "cli/plan/table.h"
+#include "mccl/error.h"
+
+namespace mccl::cli {
+namespace {
+
+using namespace plan;
+
+constexpr int kMostRanks = 4096;
+constexpr int kMostMeasuredRanks = 64;
+constexpr std::size_t kUsualWindow = std::size_t{1} << 20;
+constexpr double kTolerance = 30;
+
+constexpr const char* kSummary =
+    "Tell which schedule a call takes, and how long, without making it";
+
+constexpr const char* kFooter =
+    R"(Every call takes the schedule that a model of few numbers, the facts, predicts to be fastest. They
+are measured when a job starts; here they are assumed, unless --measure measures this machine.
+
+The table:
+  size, count      as in mccl bench
+  algorithm        the schedule; chunk: the largest message or piece that it cuts transfers into
+  steps            of the rank that has most; ~ when only estimated
+  sent, received   through links, of the rank that has most
+  published, read  into its own and out of its neighbours' windows: memory that a node's ranks share
+  time             predicted; algbw, busbw: as in mccl bench
+With --compare, times of links are shown too where all ranks share a window; they are not chosen
+then. With many ranks, schedules are built of the root and as many others as a second allows.
+
+Examples:
+  mccl plan --ranks 4                          all_reduce among 4 processes of this machine
+  mccl plan --ranks 4 --measure                the same, from what this machine can do now
+  mccl plan all --ranks 1024 --ranks-per-node 8 --link-rate 10Gbit --link-latency 15us
+  mccl plan all_reduce --ranks 16 --nodes 4 --sizes 1M --compare
+  mccl plan broadcast --ranks 5 --nodes 5 --root 2 --sizes 64K --steps 3 --verify
+Is the model right on this machine?
+  mccl bench all_reduce,broadcast --json measured.json
+  mccl plan --check measured.json --within 30
+
+Exit status: 0 good, 1 a schedule that is wrong, deviations above --within, or a failed measurement,
+2 bad arguments.)";
+
+/// As given; empty or absent where the default holds.
+struct Flags {
+  std::vector<std::string> routines;
+  int ranks = 2;
+  std::optional<int> nodes;
+  std::optional<int> ranks_per_node;
+  std::string sizes = "8,1K,64K,1M,16M,64M";
+  std::string dtype = "f32";
+  std::string op = "sum";
+  int root = 0;
+  std::string link_latency;
+  std::string link_rate;
+  std::string algorithm = "auto";
+  std::string window;
+  std::optional<unsigned> cores;
+  std::vector<std::string> facts;
+  bool in_place = false;
+  bool compare = false;
+  bool measure = false;
+  bool verify = false;
+  std::optional<std::string> steps;  ///< A rank; empty text: 0.
+  std::string check;
+  std::optional<double> within;
+  std::string json;
+};
+
+std::vector<bench::Routine> routines_of(const Flags& flags) {
+  std::vector<std::string_view> names(flags.routines.begin(), flags.routines.end());
+  if (names.empty()) names.push_back("all_reduce");
+  std::vector<bench::Routine> routines = bench::parse_routines(names);
+  if (std::erase_if(routines, [](bench::Routine r) { return !has_schedule(r); }) > 0 &&
+      std::ranges::find(names, "all") == names.end()) {
+    throw InvalidArgument(
+        "sendrecv is no collective: it has no schedule, its bytes go as they are");
+  }
+  return routines;
+}
+
+std::vector<Question> questions_of(const Flags& flags) {
+  Question question;
+  question.dtype = kind_of<DType>("--dtype", flags.dtype, kDTypeCount);
+  question.op = kind_of<ReduceKind>("--op", flags.op, kReduceKindCount);
+  question.ranks = flags.ranks;
+  question.root = flags.root;
+  question.in_place = flags.in_place;
+  if (flags.root >= flags.ranks) {
+    throw InvalidArgument(
+        fmt::format("--root {}: the ranks are 0 to {}", flags.root, flags.ranks - 1));
+  }
+  const std::vector<std::size_t> sizes = bench::parse_sizes(flags.sizes);
+  std::vector<Question> questions;
+  for (const bench::Routine routine : routines_of(flags)) {
+    question.routine = routine;
+    if (bench::info_of(routine).reduces && !supports(question.dtype, question.op)) {
+      throw InvalidArgument(
+          fmt::format("--op {} is not defined for --dtype {}", flags.op, flags.dtype));
+    }
+    for (const std::size_t size : sizes) {
+      question.shape = bench::shape_of(routine, size, question.dtype, flags.ranks);
+      questions.push_back(question);
+      if (routine == bench::Routine::barrier) break;
+    }
+  }
+  return questions;
+}
+
+/// Ranks that share a node. Without flags all do, as those that mccl bench starts.
+int ranks_per_node(const Flags& flags) {
+  if (flags.ranks_per_node) return std::min(*flags.ranks_per_node, flags.ranks);
+  const int nodes = flags.nodes.value_or(1);
+  if (nodes > flags.ranks) {
+    throw InvalidArgument(fmt::format("--nodes {}: {} ranks are on {} nodes at most", nodes,
+                                      flags.ranks, flags.ranks));
+  }
+  const int per_node = (flags.ranks + nodes - 1) / nodes;
+  if ((flags.ranks + per_node - 1) / per_node != nodes) {
+    throw InvalidArgument(
+        fmt::format("--nodes {}: {} ranks do not fill so many with {} each; give --ranks-per-node",
+                    nodes, flags.ranks, per_node));
+  }
+  return per_node;
+}
+
+struct Basis {
+  schedule::Facts facts;
+  std::string origin;
+};
+
+/// What the machine told, put where the flags say that the ranks are.
+Basis measured_basis(schedule::Facts measured, std::vector<int> nodes) {
+  const bool shares = !measured.nodes.empty();
+  const bool one_node = std::ranges::all_of(nodes, [](int node) { return node == 0; });
+  std::string origin =
+      fmt::format("measured here{}", shares ? "" : ", where no ranks share memory");
+  if (!one_node && shares) origin += "; of links between nodes as assumed";
+  measured.nodes = one_node && !shares ? std::vector<int>() : std::move(nodes);
+  return {std::move(measured), std::move(origin)};
+}
+
+int measuring_ranks(const Flags& flags) {
+  return std::clamp(ranks_per_node(flags), 2, kMostMeasuredRanks);
+}
+
+Basis assumed_basis(std::vector<int> nodes) {
+  schedule::Facts facts;
+  facts.nodes = std::move(nodes);
+  facts.window_bytes = kUsualWindow;
+  return {std::move(facts), "as assumed"};
+}
+
+Basis basis_of(const Flags& flags, const std::optional<schedule::Facts>& measured) {
+  std::vector<int> nodes = nodes_of(flags.ranks, ranks_per_node(flags));
+  Basis basis =
+      measured ? measured_basis(*measured, std::move(nodes)) : assumed_basis(std::move(nodes));
+  schedule::Facts& facts = basis.facts;
+  const unsigned cores = flags.cores.value_or(bench::core_count());
+  facts.ranks_per_core = std::max(1.0, static_cast<double>(fullest_node(facts)) / cores);
+  if (!flags.link_latency.empty())
+    facts.latency_s = parse_seconds("--link-latency", flags.link_latency);
+  if (!flags.link_rate.empty()) facts.bytes_per_s = parse_rate("--link-rate", flags.link_rate);
+  if (!flags.window.empty()) set_fact(facts, fmt::format("window_bytes={}", flags.window));
+  for (const std::string& fact : flags.facts) set_fact(facts, fact);
+  // As in a job whose ranks find no memory for a window.
+  if (facts.window_bytes == 0) facts.nodes.clear();
+  if (facts.nodes.empty()) facts.window_bytes = 0;
+  if (flags.algorithm != "auto") {
+    facts.forced =
+        kind_of<schedule::Algorithm>("--algorithm", flags.algorithm, schedule::kAlgorithmCount);
+  }
+  return basis;
+}
+
+void check_links(const Flags& flags) {
+  const bool given = !flags.link_latency.empty() || !flags.link_rate.empty();
+  if (given && flags.window.empty() && ranks_per_node(flags) >= flags.ranks && flags.ranks > 1) {
+    throw InvalidArgument(
+        "--link-latency and --link-rate are of links between nodes, and there is only one node; "
+        "give --nodes or --ranks-per-node");
+  }
+}
+
+int rank_of_steps(const Flags& flags) {
+  if (flags.steps->empty()) return 0;
+  const auto rank = parse_integer(*flags.steps);
+  if (rank && *rank >= 0 && *rank < flags.ranks) return static_cast<int>(*rank);
+  throw InvalidArgument(
+      fmt::format("--steps: {} is not a rank from 0 to {}; write collectives before --steps",
+                  in_quotes(*flags.steps), flags.ranks - 1));
+}
+
+/// Returns whether the schedule is right.
+bool print_details(const Flags& flags, const Answer& found, const schedule::Facts& facts) {
+  const Question& question = found.question;
+  if (facts.forced && found.choice.algorithm != *facts.forced) {
+    fmt::print("#   {} cannot do this: as chosen without it\n", schedule::name_of(*facts.forced));
+  }
+  if (flags.steps) {
+    const int rank = rank_of_steps(flags);
+    if (!found.traffic) {
+      throw InvalidArgument(
+          fmt::format("--steps: {} has about {:.0f} steps, too many to build; give smaller --sizes",
+                      plan::name_of(question), found.estimated_steps));
+    }
+    const auto built = schedule::build(found.choice.algorithm,
+                                       chosen_problem(question, rank, found.choice, facts));
+    fmt::print("#   steps of rank {}, in elements:\n{}", rank, steps_text(built));
+  }
+  if (!flags.verify) return true;
+  const std::string fault = prove(found, facts);
+  fmt::print("#   verified: {}\n", fault.empty()
+                                       ? fmt::format("right on all {} ranks", question.ranks)
+                                       : fmt::format("WRONG: {}", fault));
+  return fault.empty();
+}
+
+int run_questions(const Flags& flags) {
+  const std::vector<Question> questions = questions_of(flags);
+  if (flags.steps) rank_of_steps(flags);
+  bench::check_writable("--json", flags.json);
+  check_links(flags);
+  basis_of(flags, {});  // finds what is wrong with the flags before anything is measured
+  std::optional<schedule::Facts> measured;
+  if (flags.measure && !(measured = plan::measure(measuring_ranks(flags)))) return kFailed;
+  const Basis basis = basis_of(flags, measured);
+  const schedule::Facts& facts = basis.facts;
+  const int nodes = node_count(facts, flags.ranks);
+  fmt::print("# mccl {}: {} rank{} on {} node{}, {}, algorithm {}\n{}", MCCL_VERSION, flags.ranks,
+             flags.ranks == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s", flags.dtype,
+             flags.algorithm, facts_text(facts, basis.origin));
+  auto rows = nlohmann::ordered_json::array();
+  bool right = true;
+  std::optional<bench::Routine> under;
+  for (const Question& question : questions) {
+    if (under != question.routine) fmt::print("{}", heading(question.routine));
+    under = question.routine;
+    const Answer found = answer(question, facts);
+    const auto others =
+        flags.compare ? alternatives(question, facts) : std::vector<schedule::Choice>();
+    fmt::print("{}{}", row_text(found), alternatives_text(found, others));
+    right = print_details(flags, found, facts) && right;
+    rows.push_back(row_json(found, others));
+  }
+  if (!flags.json.empty())
+    bench::write_file(flags.json, to_json(facts, flags.ranks, std::move(rows)));
+  return right ? kGood : kFailed;
+}
+
+int run_check(const CLI::App& app, const Flags& flags) {
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_name();
+    if (option->count() > 0 && name != "--check" && name != "--within" && name != "--json" &&
+        name != "--fact") {
+      throw InvalidArgument(
+          fmt::format("--check takes the calls and the facts from its file; leave out {}", name));
+    }
+  }
+  bench::check_writable("--json", flags.json);
+  MeasuredRun run = parse_run(read_text(flags.check));
+  for (const std::string& fact : flags.facts) set_fact(run.facts, fact);
+  const std::vector<Comparison> comparisons = compare(run);
+  fmt::print("{}{}", facts_text(run.facts, "measured by that run"),
+             comparison_text(run, comparisons, flags.within.value_or(kTolerance)));
+  if (!flags.json.empty()) bench::write_file(flags.json, comparison_json(run, comparisons));
+  return flags.within && count_outside(comparisons, *flags.within) > 0 ? kFailed : kGood;
+}
+
+void add_what(CLI::App& app, Flags& flags) {
+  app.add_option("collective", flags.routines,
+                 "all_reduce (default), all_gather, reduce_scatter, all_to_all, broadcast,\n"
+                 "reduce, gather, scatter, barrier, or all")
+      ->delimiter(',')
+      ->option_text("...");
+  app.add_option("-n,--ranks", flags.ranks, "Processes; default 2")
+      ->check(CLI::Range(1, kMostRanks))
+      ->option_text("N");
+  CLI::Option* nodes =
+      app.add_option("--nodes", flags.nodes, "Machines, as equally full as can be; default 1")
+          ->check(CLI::Range(1, kMostRanks))
+          ->option_text("K");
+  app.add_option("--ranks-per-node", flags.ranks_per_node, "Instead: ranks on each machine")
+      ->check(CLI::Range(1, kMostRanks))
+      ->option_text("M")
+      ->excludes(nodes);
+  nodes->option_text("K");
+  app.add_option("-s,--sizes", flags.sizes,
+                 "Bytes, in units of 1024: 8,64K,1M and ranges, 8:64M:x4;\ndefault " + flags.sizes)
+      ->option_text("SIZES");
+  app.add_option("--dtype", flags.dtype, "Type of an element, as in mccl bench; default f32")
+      ->option_text("TYPE");
+  app.add_option("--op", flags.op, "Reduction, as in mccl bench; default sum")->option_text("OP");
+  app.add_option("--root", flags.root, "Root of rooted collectives; default 0")
+      ->check(CLI::Range(0, kMostRanks - 1))
+      ->option_text("RANK");
+  app.add_flag("--in-place", flags.in_place, "Input and output are the same memory");
+  app.add_option("--algorithm", flags.algorithm,
+                 "Algorithm for whatever it can do; default auto: the cheapest")
+      ->option_text("NAME");
+}
+
+void add_facts(CLI::App& app, Flags& flags) {
+  app.add_option("--link-latency", flags.link_latency,
+                 "Of a message of no bytes between machines, such as 15us")
+      ->option_text("TIME");
+  app.add_option("--link-rate", flags.link_rate,
+                 "Between machines, one direction, such as 10Gbit or 1.25GB/s")
+      ->option_text("RATE");
+  app.add_option("--window", flags.window,
+                 "What a rank can have published to its node at a time; default\n1M; 0: no window")
+      ->option_text("BYTES");
+  app.add_option("--cores", flags.cores, "Of each machine; default: those of this one")
+      ->check(CLI::Range(1U, 1U << 16))
+      ->option_text("N");
+  app.add_flag("--measure", flags.measure,
+               "Measure this machine as a job does, with as many ranks as a node\nhas");
+  app.add_option("--fact", flags.facts, "Set any of the facts that are printed above the table")
+      ->option_text("NAME=VALUE")
+      ->allow_extra_args(false)
+      ->take_all();
+}
+
+void add_output(CLI::App& app, Flags& flags) {
+  app.add_flag("--compare", flags.compare, "Every algorithm that can do it, cheapest first");
+  app.add_option_function<std::vector<std::string>>(
+         "--steps",
+         [&flags](const std::vector<std::string>& given) {
+           flags.steps = given.empty() ? std::string() : given.front();
+         },
+         "The steps of a rank, default 0, with what each waits for; 200 lines\nat most")
+      ->expected(0, 1)
+      ->option_text("[RANK]");
+  app.add_flag("--verify", flags.verify, "Prove the schedules of all ranks; up to 64 of them");
+  CLI::Option* check =
+      app.add_option("--check", flags.check,
+                     "Predicted beside measured times of a JSON file of mccl bench")
+          ->option_text("FILE");
+  app.add_option("--within", flags.within,
+                 "With --check: fail when a prediction deviates by more than that\nmany per cent")
+      ->check(CLI::Range(0.0, 1e6))
+      ->option_text("PERCENT")
+      ->needs(check);
+  app.add_option("--json", flags.json, "Write the plan there as one JSON object")
+      ->option_text("FILE");
+}
+
+}  // namespace
+
+Command add_plan(CLI::App& program) {
+  const auto flags = std::make_shared<Flags>();
+  CLI::App* app = program.add_subcommand("plan", kSummary);
+  app->footer(kFooter);
+  add_what(*app, *flags);
+  add_facts(*app, *flags);
+  add_output(*app, *flags);
+  return {app, [app, flags] {
+            return flags->check.empty() && app->get_option("--check")->count() == 0
+                       ? run_questions(*flags)
+                       : run_check(*app, *flags);
+          }};
+}
+
+}  // namespace mccl::cli

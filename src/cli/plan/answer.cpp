@@ -1,0 +1,149 @@
+#include "cli/plan/answer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "mccl/error.h"
+#include "schedule/cost.h"
+#include "schedule/nodes.h"
+#include "schedule/verify.h"
+
+namespace mccl::cli::plan {
+namespace {
+
+using schedule::StepKind;
+
+/// Steps that are built in a fraction of a second: of one rank, and of all that are looked at.
+constexpr double kMostStepsOfRank = 1e5;
+constexpr double kMostSteps = 2e5;
+/// Steps of all ranks that the verifier goes through in some seconds.
+constexpr double kMostProvenSteps = 1e5;
+
+void take_most(std::size_t& most, std::size_t value) { most = std::max(most, value); }
+
+void add(Traffic& most, const schedule::Problem& problem, std::size_t element_bytes,
+         const schedule::Schedule& built) {
+  const std::size_t neighbours = schedule::node_members(problem, problem.rank).size() - 1;
+  Traffic mine;
+  for (const schedule::Step& step : built.steps) {
+    const std::size_t given = step.src.count * element_bytes;
+    const std::size_t taken = step.dst.count * element_bytes;
+    if (step.kind == StepKind::send) mine.sent += given;
+    if (step.kind == StepKind::recv || step.kind == StepKind::recv_reduce) mine.received += taken;
+    if (step.kind == StepKind::publish) mine.published += given;
+    if (step.kind == StepKind::read) mine.read += taken;
+    if (step.kind == StepKind::read_fold) mine.read += neighbours * taken;
+  }
+  take_most(most.steps, built.steps.size());
+  take_most(most.sent, mine.sent);
+  take_most(most.received, mine.received);
+  take_most(most.published, mine.published);
+  take_most(most.read, mine.read);
+  ++most.ranks;
+}
+
+/// The root, whose steps are often the most, those around it, and then all others.
+std::vector<int> order_of_interest(int ranks, int root) {
+  std::vector<int> order;
+  std::set<int> seen;
+  const auto visit = [&](int rank) {
+    if (seen.insert(rank).second) order.push_back(rank);
+  };
+  for (const int distance : {0, 1, ranks - 1, ranks / 2}) visit((root + distance) % ranks);
+  for (int rank = 0; rank < ranks; ++rank) visit(rank);
+  return order;
+}
+
+std::optional<Traffic> traffic_of(const Answer& answer, const schedule::Facts& facts) {
+  if (answer.estimated_steps > kMostStepsOfRank) return {};
+  const Question& question = answer.question;
+  Traffic traffic;
+  double steps = 0;
+  for (const int rank : order_of_interest(question.ranks, question.root)) {
+    const schedule::Problem problem = chosen_problem(question, rank, answer.choice, facts);
+    const schedule::Schedule built = schedule::build(answer.choice.algorithm, problem);
+    add(traffic, problem, element_bytes(question), built);
+    // Even a short schedule of many ranks takes its time to begin.
+    steps += static_cast<double>(built.steps.size() + static_cast<std::size_t>(question.ranks));
+    if (steps > kMostSteps) break;
+  }
+  return traffic;
+}
+
+}  // namespace
+
+double Answer::chunk_bytes() const {
+  return static_cast<double>(choice.chunk) * static_cast<double>(element_bytes(question));
+}
+
+double Answer::algbw_gbs() const {
+  return static_cast<double>(question.shape.bytes) / std::max(choice.predicted_s, 1e-12) / 1e9;
+}
+
+double Answer::busbw_gbs() const {
+  return algbw_gbs() * bench::bus_factor(question.routine, question.ranks);
+}
+
+schedule::Choice choose(const Question& question, const schedule::Facts& facts) {
+  return schedule::choose(problem_of(question, 0), element_bytes(question), facts);
+}
+
+Answer answer(const Question& question, const schedule::Facts& facts) {
+  Answer found;
+  found.question = question;
+  found.choice = choose(question, facts);
+  found.estimated_steps =
+      schedule::estimate(found.choice.algorithm, chosen_problem(question, 0, found.choice, facts),
+                         element_bytes(question), facts)
+          .steps;
+  found.traffic = traffic_of(found, facts);
+  return found;
+}
+
+std::vector<schedule::Choice> alternatives(const Question& question, const schedule::Facts& asked) {
+  schedule::Facts facts = asked;
+  const schedule::Problem problem =
+      schedule::placed(problem_of(question, 0), element_bytes(question), facts);
+  std::vector<schedule::Choice> found;
+  for (int i = 0; i < schedule::kAlgorithmCount; ++i) {
+    facts.forced = static_cast<schedule::Algorithm>(i);
+    if (schedule::can(*facts.forced, problem)) found.push_back(choose(question, facts));
+  }
+  std::ranges::stable_sort(found, {}, &schedule::Choice::predicted_s);
+  return found;
+}
+
+schedule::Problem chosen_problem(const Question& question, int rank, const schedule::Choice& choice,
+                                 const schedule::Facts& facts) {
+  schedule::Problem problem =
+      schedule::placed(problem_of(question, rank), element_bytes(question), facts);
+  problem.chunk = choice.chunk;
+  return problem;
+}
+
+std::string prove(const Answer& answer, const schedule::Facts& facts) {
+  const Question& question = answer.question;
+  if (question.ranks > kMostProvenRanks) {
+    throw InvalidArgument(fmt::format(
+        "--verify follows every byte of every rank, which takes too long for {} ranks; give "
+        "--ranks {} at most",
+        question.ranks, kMostProvenRanks));
+  }
+  if (answer.estimated_steps * question.ranks > kMostProvenSteps) {
+    throw InvalidArgument(
+        fmt::format("--verify: {} has about {:.0f} steps in each of {} ranks, which takes too "
+                    "long; give smaller --sizes",
+                    name_of(question), answer.estimated_steps, question.ranks));
+  }
+  std::vector<schedule::Problem> problems;
+  std::vector<schedule::Schedule> schedules;
+  for (int rank = 0; rank < question.ranks; ++rank) {
+    problems.push_back(chosen_problem(question, rank, answer.choice, facts));
+    schedules.push_back(schedule::build(answer.choice.algorithm, problems.back()));
+  }
+  return schedule::verify(problems, schedules);
+}
+
+}  // namespace mccl::cli::plan

@@ -1,0 +1,51 @@
+// What the model predicts beside what `mccl bench` measured.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/plan/question.h"
+#include "schedule/choose.h"
+
+namespace mccl::cli::plan {
+
+struct MeasuredRow {
+  Question question;
+  double time_us = 0;  ///< Mean of the slowest rank.
+  double p50_us = 0;
+};
+
+struct MeasuredRun {
+  int ranks = 1;
+  std::string transport;
+  schedule::Facts facts;
+  std::vector<MeasuredRow> rows;
+};
+
+/// From the text of a JSON file of `mccl bench`. Rows of calls without a schedule are left out.
+/// Throws InvalidArgument that names what is wrong.
+MeasuredRun parse_run(const std::string& text);
+
+/// Reads a file. Throws InvalidArgument.
+std::string read_text(const std::string& path);
+
+struct Comparison {
+  MeasuredRow row;
+  schedule::Choice choice;
+
+  /// Of the prediction from the measured time, in per cent of that.
+  double deviation() const;
+};
+
+std::vector<Comparison> compare(const MeasuredRun& run);
+
+/// A table, and a line that says how many rows are within `tolerance` per cent.
+std::string comparison_text(const MeasuredRun& run, const std::vector<Comparison>& comparisons,
+                            double tolerance);
+std::string comparison_json(const MeasuredRun& run, const std::vector<Comparison>& comparisons);
+
+/// Rows that deviate more.
+std::size_t count_outside(const std::vector<Comparison>& comparisons, double tolerance);
+
+}  // namespace mccl::cli::plan

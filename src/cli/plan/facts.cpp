@@ -1,0 +1,122 @@
+#include "cli/plan/facts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "base/nearest.h"
+#include "base/value_text.h"
+#include "cli/bench/sizes.h"
+#include "cli/plan/quantity.h"
+#include "mccl/error.h"
+#include "schedule/facts.h"
+
+namespace mccl::cli::plan {
+namespace {
+
+std::string text_of(const schedule::FactInfo& info, double value) {
+  if (info.unit == "s") return text_of_seconds(value);
+  if (info.unit == "B/s") return text_of_rate(value);
+  if (info.unit == "B") return bench::text_of_size(static_cast<std::size_t>(value));
+  return fmt::format("{:.3g}", value);
+}
+
+double parse_value(const schedule::FactInfo& info, std::string_view text) {
+  const std::string flag = fmt::format("--fact {}", info.name);
+  if (const auto number = parse_number(text)) return *number;
+  if (info.unit == "s") return parse_seconds(flag, text);
+  if (info.unit == "B/s") return parse_rate(flag, text);
+  if (info.unit == "B") {
+    if (const auto bytes = parse_bytes(text)) return static_cast<double>(*bytes);
+  }
+  throw InvalidArgument(fmt::format("{}: {} is not a number", flag, in_quotes(text)));
+}
+
+}  // namespace
+
+std::vector<int> nodes_of(int ranks, int per_node) {
+  std::vector<int> nodes;
+  for (int rank = 0; rank < ranks && per_node > 1; ++rank) nodes.push_back(rank / per_node);
+  return nodes;
+}
+
+int node_count(const schedule::Facts& facts, int ranks) {
+  if (facts.nodes.empty()) return ranks;
+  return static_cast<int>(std::set<int>(facts.nodes.begin(), facts.nodes.end()).size());
+}
+
+int fullest_node(const schedule::Facts& facts) {
+  std::map<int, int> members;
+  int most = 1;
+  for (const int node : facts.nodes) most = std::max(most, ++members[node]);
+  return most;
+}
+
+void set_fact(schedule::Facts& facts, std::string_view assignment) {
+  const std::size_t equals = assignment.find('=');
+  const std::string_view name = assignment.substr(0, equals);
+  const schedule::FactInfo* info = schedule::find_fact(name);
+  if (!info || equals == std::string_view::npos) {
+    std::vector<std::string_view> names;
+    for (const schedule::FactInfo& known : schedule::fact_table()) names.push_back(known.name);
+    throw InvalidArgument(
+        fmt::format("--fact: {} is not NAME=VALUE of a fact; did you mean {}=…? There are {}",
+                    in_quotes(assignment), nearest_of(name, names), fmt::join(names, ", ")));
+  }
+  const double value = parse_value(*info, assignment.substr(equals + 1));
+  if (!schedule::is_possible(*info, value)) {
+    throw InvalidArgument(fmt::format("--fact {}: {} is impossible ({})", info->name,
+                                      in_quotes(assignment.substr(equals + 1)), info->meaning));
+  }
+  schedule::assign(facts, *info, value);
+}
+
+std::string facts_text(const schedule::Facts& facts, std::string_view origin) {
+  std::string text = fmt::format("# facts, {}:\n", origin);
+  for (const schedule::FactInfo& info : schedule::fact_table()) {
+    fmt::format_to(std::back_inserter(text), "#   {:<19} {:>12}  {}\n", info.name,
+                   text_of(info, schedule::value_of(facts, info)), info.meaning);
+  }
+  return text;
+}
+
+nlohmann::ordered_json facts_json(const schedule::Facts& facts) {
+  auto json = nlohmann::ordered_json::object();
+  for (const schedule::FactInfo& info : schedule::fact_table())
+    json[std::string(info.name)] = schedule::value_of(facts, info);
+  json["nodes"] = facts.nodes;
+  return json;
+}
+
+schedule::Facts facts_of_json(const nlohmann::json& costs, int ranks) {
+  schedule::Facts facts;
+  for (const schedule::FactInfo& info : schedule::fact_table()) {
+    const auto found = costs.find(info.name);
+    if (found == costs.end() || !found->is_number() ||
+        !schedule::is_possible(info, found->get<double>())) {
+      throw InvalidArgument(
+          fmt::format("costs: {} is missing or impossible; measure again with this version's "
+                      "mccl bench",
+                      info.name));
+    }
+    schedule::assign(facts, info, found->get<double>());
+  }
+  const auto nodes = costs.find("nodes");
+  const bool right = nodes != costs.end() && nodes->is_array() &&
+                     (nodes->empty() || nodes->size() == static_cast<std::size_t>(ranks)) &&
+                     std::ranges::all_of(*nodes, [&](const nlohmann::json& node) {
+                       return node.is_number_integer() && node.get<std::int64_t>() >= 0 &&
+                              node.get<std::int64_t>() < ranks;
+                     });
+  if (!right)
+    throw InvalidArgument(fmt::format("costs: nodes is not a list of {} nodes or none", ranks));
+  facts.nodes = nodes->get<std::vector<int>>();
+  return facts;
+}
+
+}  // namespace mccl::cli::plan

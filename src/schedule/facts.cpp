@@ -1,0 +1,64 @@
+#include "schedule/facts.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace mccl::schedule {
+namespace {
+
+constexpr FactInfo kFacts[] = {
+    {"latency_s", "s", "a message of no bytes through a link", &Facts::latency_s},
+    {"bytes_per_s", "B/s", "a link, one direction", &Facts::bytes_per_s},
+    {"reduce_bytes_per_s", "B/s", "arithmetic of a rank", &Facts::reduce_bytes_per_s},
+    {"shared_latency_s", "s", "a message of no bytes through a link in shared memory",
+     &Facts::shared_latency_s},
+    {"shared_bytes_per_s", "B/s", "a link in shared memory, one direction",
+     &Facts::shared_bytes_per_s},
+    {"window_latency_s", "s", "from an arrival until a neighbour sees it",
+     &Facts::window_latency_s},
+    {"cached_bytes_per_s", "B/s", "a rank's copies inside its cache", &Facts::cached_bytes_per_s},
+    {"memory_bytes_per_s", "B/s", "a rank's copies beyond it, all ranks of a node at once",
+     &Facts::memory_bytes_per_s},
+    {"cache_bytes", "B", "the cache that a core has for itself", &Facts::cache_bytes},
+    {"ranks_per_core", "", "on the fullest node", &Facts::ranks_per_core},
+    {"chunk_bytes", "B", "the largest message", &Facts::chunk_bytes},
+    {"small_bytes", "B", "all_reduce below this goes direct", &Facts::small_bytes},
+    {"window_bytes", "B", "what a rank can have published at a time; 0: no window",
+     &Facts::window_bytes},
+};
+
+constexpr double kMostCounted = 1e15;
+
+}  // namespace
+
+std::span<const FactInfo> fact_table() { return kFacts; }
+
+const FactInfo* find_fact(std::string_view name) {
+  const auto* const found = std::ranges::find(kFacts, name, &FactInfo::name);
+  return found == std::end(kFacts) ? nullptr : found;
+}
+
+double value_of(const Facts& facts, const FactInfo& info) {
+  return std::visit([&](auto field) { return static_cast<double>(facts.*field); }, info.field);
+}
+
+bool is_possible(const FactInfo& info, double value) {
+  if (!std::isfinite(value) || value < 0) return false;
+  if (info.field == decltype(info.field)(&Facts::chunk_bytes)) {
+    return value >= 1 && value <= kMostCounted;
+  }
+  if (info.field == decltype(info.field)(&Facts::ranks_per_core)) return value >= 1;
+  if (std::holds_alternative<std::size_t Facts::*>(info.field)) return value <= kMostCounted;
+  return value > 0;
+}
+
+void assign(Facts& facts, const FactInfo& info, double value) {
+  std::visit(
+      [&](auto field) {
+        using Value = std::remove_reference_t<decltype(facts.*field)>;
+        facts.*field = static_cast<Value>(value);
+      },
+      info.field);
+}
+
+}  // namespace mccl::schedule

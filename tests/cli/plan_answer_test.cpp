@@ -1,0 +1,154 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "cli/plan/answer.h"
+#include "cli/plan/facts.h"
+#include "cli/plan/steps.h"
+#include "mccl/error.h"
+
+namespace mccl::cli::plan {
+namespace {
+
+using bench::Routine;
+using ::testing::HasSubstr;
+
+Question question(Routine routine, std::size_t bytes, int ranks, bool in_place = false) {
+  Question asked;
+  asked.routine = routine;
+  asked.shape = bench::shape_of(routine, bytes, DType::f32, ranks);
+  asked.ranks = ranks;
+  asked.in_place = in_place;
+  return asked;
+}
+
+schedule::Facts facts(int ranks, int per_node) {
+  schedule::Facts facts;
+  facts.nodes = nodes_of(ranks, per_node);
+  facts.window_bytes = facts.nodes.empty() ? 0 : std::size_t{1} << 20;
+  return facts;
+}
+
+TEST(Answer, EveryCallIsProvedWhereverTheRanksAre) {
+  for (const bench::RoutineInfo& info : bench::routines()) {
+    if (!has_schedule(info.routine)) continue;
+    for (const int ranks : {1, 2, 5}) {
+      for (const int per_node : {1, 2, 5}) {
+        for (const bool in_place : {false, true}) {
+          const schedule::Facts known = facts(ranks, per_node);
+          Question asked = question(info.routine, 4096, ranks, in_place);
+          asked.root = ranks - 1;
+          const Answer found = answer(asked, known);
+          EXPECT_EQ(prove(found, known), "") << info.name << " " << ranks << " " << per_node;
+          ASSERT_TRUE(found.traffic);
+          EXPECT_EQ(found.traffic->ranks, ranks);
+        }
+      }
+    }
+  }
+}
+
+TEST(Answer, CountsTheBytesOfTheBusiestRank) {
+  schedule::Facts known = facts(4, 1);
+  known.forced = schedule::Algorithm::ring;
+  const Answer ring = answer(question(Routine::all_reduce, 4 << 20, 4), known);
+  ASSERT_TRUE(ring.traffic);
+  EXPECT_EQ(ring.traffic->sent, 6U << 20);  // 2 * 3/4 of it
+  EXPECT_EQ(ring.traffic->received, 6U << 20);
+  EXPECT_EQ(ring.traffic->published, 0U);
+
+  known = facts(4, 4);
+  known.forced = schedule::Algorithm::one_shot;
+  const Answer shared = answer(question(Routine::all_reduce, 1 << 20, 4), known);
+  ASSERT_TRUE(shared.traffic);
+  EXPECT_EQ(shared.traffic->published, 1U << 20);
+  EXPECT_EQ(shared.traffic->read, 3U << 20);  // everyone else's
+  EXPECT_EQ(shared.traffic->sent, 0U);
+
+  // Only the root sends; it is looked at wherever it is.
+  known = facts(4, 1);
+  known.forced = schedule::Algorithm::direct;
+  Question broadcast = question(Routine::broadcast, 1 << 20, 4);
+  broadcast.root = 2;
+  EXPECT_EQ(answer(broadcast, known).traffic->sent, 3U << 20);
+}
+
+TEST(Answer, RatesFollowFromSizeAndTime) {
+  const Answer found = answer(question(Routine::all_reduce, 1 << 20, 4), facts(4, 4));
+  EXPECT_DOUBLE_EQ(found.algbw_gbs(), (1 << 20) / found.choice.predicted_s / 1e9);
+  EXPECT_DOUBLE_EQ(found.busbw_gbs(), found.algbw_gbs() * 1.5);
+}
+
+TEST(Answer, AlternativesAreAllThatCanCheapestFirst) {
+  const schedule::Facts known = facts(8, 1);
+  const Question asked = question(Routine::all_reduce, 1 << 20, 8);
+  const auto found = alternatives(asked, known);
+  EXPECT_TRUE(std::ranges::is_sorted(found, {}, &schedule::Choice::predicted_s));
+  EXPECT_EQ(found.size(), 7U);  // all but those of barriers, windows and nodes
+  // Nothing is settled beforehand above small_bytes: the cheapest is the choice.
+  EXPECT_EQ(found.front().algorithm, choose(asked, known).algorithm);
+}
+
+TEST(Answer, ThousandsOfRanksAreOnlySampled) {
+  const schedule::Facts known = facts(4096, 8);
+  const Answer found = answer(question(Routine::all_gather, 64 << 20, 4096), known);
+  ASSERT_TRUE(found.traffic);
+  EXPECT_GT(found.traffic->ranks, 0);
+  EXPECT_LT(found.traffic->ranks, 4096);
+}
+
+TEST(Answer, WhatWouldTakeLongIsNotBuilt) {
+  schedule::Facts known = facts(4, 1);
+  known.chunk_bytes = 64;
+  const Answer found = answer(question(Routine::all_reduce, std::size_t{1} << 30, 4), known);
+  EXPECT_FALSE(found.traffic);
+  EXPECT_GT(found.estimated_steps, 1e6);
+  EXPECT_THROW(prove(found, known), InvalidArgument);
+}
+
+TEST(Answer, ManyRanksAreNotProved) {
+  const schedule::Facts known = facts(65, 1);
+  try {
+    prove(answer(question(Routine::broadcast, 8, 65), known), known);
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("--ranks 64"));
+  }
+}
+
+schedule::Schedule built(Routine routine, std::size_t bytes, int ranks, schedule::Facts known) {
+  const Question asked = question(routine, bytes, ranks);
+  const schedule::Choice choice = choose(asked, known);
+  return schedule::build(choice.algorithm, chosen_problem(asked, 0, choice, known));
+}
+
+TEST(Steps, SayWhatTheyWaitFor) {
+  schedule::Facts known = facts(2, 1);
+  known.forced = schedule::Algorithm::ring;
+  const std::string text = steps_text(built(Routine::all_reduce, 64, 2, known));
+  EXPECT_THAT(text, HasSubstr("     0  send input"));
+  EXPECT_THAT(text, HasSubstr("to rank 1"));
+  EXPECT_THAT(text, HasSubstr(", complete"));
+  EXPECT_THAT(text, HasSubstr("  after 1\n"));
+}
+
+TEST(Steps, ManyAreCutWithHowManyMore) {
+  schedule::Facts known = facts(2, 1);
+  known.forced = schedule::Algorithm::direct;
+  known.chunk_bytes = 64;
+  const schedule::Schedule schedule = built(Routine::all_reduce, 1 << 16, 2, known);
+  ASSERT_GT(schedule.steps.size(), kMostStepLines);
+  const std::string text = steps_text(schedule);
+  EXPECT_EQ(std::ranges::count(text, '\n'), static_cast<std::ptrdiff_t>(kMostStepLines) + 1);
+  EXPECT_THAT(
+      text, HasSubstr("and " + std::to_string(schedule.steps.size() - kMostStepLines) + " more\n"));
+}
+
+TEST(Steps, NothingIsSaidToo) {
+  EXPECT_THAT(steps_text(schedule::Schedule{}), HasSubstr("nothing to do"));
+}
+
+}  // namespace
+}  // namespace mccl::cli::plan

@@ -1,0 +1,142 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "cli/plan.h"
+#include "mccl/error.h"
+
+namespace mccl::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct Said {
+  int status = kGood;
+  std::string text;
+};
+
+/// Runs `mccl plan` with these arguments; errors of the arguments are thrown.
+Said plan(const std::string& arguments) {
+  CLI::App program{"", "mccl"};
+  const Command command = add_plan(program);
+  program.parse("plan " + arguments);
+  testing::internal::CaptureStdout();
+  Said said;
+  try {
+    said.status = command.run();
+  } catch (...) {
+    testing::internal::GetCapturedStdout();
+    throw;
+  }
+  said.text = testing::internal::GetCapturedStdout();
+  return said;
+}
+
+std::string refusal(const std::string& arguments) {
+  try {
+    plan(arguments);
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+
+class TemporaryFile {
+ public:
+  TemporaryFile()
+      : path_(std::filesystem::temp_directory_path() /
+              ("mccl_plan_test." + std::to_string(::getpid()))) {}
+  ~TemporaryFile() { std::filesystem::remove(path_); }
+  std::string path() const { return path_.string(); }
+  nlohmann::json read() const { return nlohmann::json::parse(std::ifstream(path_)); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+TEST(Plan, PrintsTheFactsAndARowForEachSize) {
+  const Said said = plan("all_reduce,broadcast --ranks 4 --sizes 8,1M --cores 2");
+  EXPECT_EQ(said.status, kGood);
+  EXPECT_THAT(said.text, HasSubstr("4 ranks on 1 node, f32, algorithm auto"));
+  EXPECT_THAT(said.text, HasSubstr("ranks_per_core                 2"));
+  EXPECT_THAT(said.text, HasSubstr("# all_reduce\n"));
+  EXPECT_THAT(said.text, HasSubstr("# broadcast\n"));
+  EXPECT_THAT(said.text, HasSubstr("    1048576      262144  two_shot"));
+}
+
+TEST(Plan, LinksAreAsGiven) {
+  const std::string base = "all_gather --ranks 16 --ranks-per-node 4 --sizes 64M ";
+  const std::string fast = plan(base + "--link-rate 100Gbit --link-latency 2us").text;
+  EXPECT_THAT(fast, HasSubstr("16 ranks on 4 nodes"));
+  EXPECT_THAT(fast, HasSubstr("12.5 GB/s"));
+  EXPECT_NE(fast, plan(base + "--link-rate 1Gbit --link-latency 2us").text);
+  EXPECT_THAT(plan("--ranks 16 --nodes 4").text, HasSubstr("16 ranks on 4 nodes"));
+}
+
+TEST(Plan, WithoutAWindowNothingIsShared) {
+  const std::string text = plan("--ranks 4 --window 0 --sizes 1M --compare").text;
+  EXPECT_THAT(text, HasSubstr("4 ranks on 4 nodes"));
+  EXPECT_THAT(text, Not(HasSubstr("two_shot")));
+}
+
+TEST(Plan, DetailsFollowTheRow) {
+  const Said said = plan("broadcast --ranks 4 --nodes 4 --sizes 64 --root 1 --verify --steps 1");
+  EXPECT_THAT(said.text, HasSubstr("steps of rank 1"));
+  EXPECT_THAT(said.text, HasSubstr("     0  send output[0..16) to rank"));
+  EXPECT_THAT(said.text, HasSubstr("verified: right on all 4 ranks"));
+  EXPECT_THAT(plan("--ranks 2 --sizes 64 --steps").text, HasSubstr("steps of rank 0"));
+  EXPECT_THAT(plan("barrier --ranks 2 --algorithm chain").text, HasSubstr("chain cannot do this"));
+}
+
+TEST(Plan, WritesWhatItPrints) {
+  const TemporaryFile file;
+  plan("all_reduce barrier --ranks 8 --nodes 8 --sizes 1M --compare --json " + file.path());
+  const nlohmann::json json = file.read();
+  EXPECT_EQ(json["ranks"], 8);
+  EXPECT_EQ(json["costs"]["latency_s"], 15e-6);
+  ASSERT_EQ(json["rows"].size(), 2U);
+  EXPECT_EQ(json["rows"][0]["bytes"], 1 << 20);
+  EXPECT_EQ(json["rows"][0]["algorithm"], json["rows"][0]["alternatives"][0]["algorithm"]);
+  EXPECT_GT(json["rows"][0]["sent_bytes"].get<double>(), 0);
+  EXPECT_TRUE(json["rows"][1]["algbw"].is_null());
+}
+
+TEST(Plan, MeasuresThisMachine) {
+  const Said said = plan("--ranks 2 --sizes 64K --measure");
+  EXPECT_EQ(said.status, kGood);
+  EXPECT_THAT(said.text, HasSubstr("# facts, measured here"));
+}
+
+TEST(Plan, SaysWhatIsWrongWithItsArguments) {
+  EXPECT_THAT(refusal("all_reduces"), HasSubstr("did you mean all_reduce"));
+  EXPECT_THAT(refusal("sendrecv"), HasSubstr("sendrecv is no collective"));
+  EXPECT_THAT(refusal("--ranks 0"), HasSubstr("--ranks"));
+  EXPECT_THAT(refusal("--ranks 4097"), HasSubstr("--ranks"));
+  EXPECT_THAT(refusal("--ranks 4 --nodes 5"), HasSubstr("--nodes 5"));
+  EXPECT_THAT(refusal("--ranks 5 --nodes 4"), HasSubstr("--ranks-per-node"));
+  EXPECT_THAT(refusal("--ranks 4 --nodes 2 --ranks-per-node 2"), HasSubstr("excludes"));
+  EXPECT_THAT(refusal("--link-rate 10Gbit"), HasSubstr("only one node"));
+  EXPECT_THAT(refusal("--nodes 2 --link-rate 10"), HasSubstr("--link-rate: \"10\""));
+  EXPECT_THAT(refusal("--nodes 2 --link-latency 15"), HasSubstr("--link-latency"));
+  EXPECT_THAT(refusal("--root 2"), HasSubstr("--root 2"));
+  EXPECT_THAT(refusal("--dtype f31"), HasSubstr("did you mean"));
+  EXPECT_THAT(refusal("--op band"), HasSubstr("not defined for"));
+  EXPECT_THAT(refusal("--algorithm rings"), HasSubstr("did you mean ring"));
+  EXPECT_THAT(refusal("--window much"), HasSubstr("\"much\""));
+  EXPECT_THAT(refusal("--steps 2"), HasSubstr("not a rank from 0 to 1"));
+  EXPECT_THAT(refusal("--steps all_reduce"), HasSubstr("before --steps"));
+  EXPECT_THAT(refusal("--ranks 65 --verify"), HasSubstr("--ranks 64"));
+  EXPECT_THAT(refusal("--json /no/such/folder/file"), HasSubstr("--json"));
+  EXPECT_THAT(refusal("--within 3"), HasSubstr("--check"));
+  EXPECT_THAT(refusal("--check /no/such/file"), HasSubstr("/no/such/file"));
+  EXPECT_THAT(refusal("--check file --ranks 4"), HasSubstr("leave out --ranks"));
+}
+
+}  // namespace
+}  // namespace mccl::cli

@@ -1,0 +1,68 @@
+// Hosts for tests: network namespaces joined by a cable, where loopback leads nowhere and both
+// hosts have a bridge of the same address, as container hosts do.
+#pragma once
+
+#include <fcntl.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "mccl/error.h"
+
+namespace mccl::testing {
+
+inline bool shell(const std::string& command) {
+  return std::system((command + " >/dev/null 2>&1").c_str()) == 0;
+}
+
+/// Two namespaces, "a" and "b", that end with the object.
+class Hosts {
+ public:
+  Hosts() : prefix_("mccl" + std::to_string(::getpid())) {
+    ready_ =
+        shell("ip netns add " + name(0)) && shell("ip netns add " + name(1)) && furnish(0) &&
+        furnish(1) &&
+        shell("ip -n " + name(0) + " link add cable type veth peer name cable netns " + name(1)) &&
+        plug(0) && plug(1);
+  }
+  ~Hosts() {
+    shell("ip netns del " + name(0));
+    shell("ip netns del " + name(1));
+  }
+  Hosts(const Hosts&) = delete;
+  Hosts& operator=(const Hosts&) = delete;
+
+  bool ready() const { return ready_; }
+
+  /// Makes this process one of the host; for a child.
+  void enter(int host) const {
+    const int space = ::open(("/var/run/netns/" + name(host)).c_str(), O_RDONLY | O_CLOEXEC);
+    if (space < 0 || ::setns(space, CLONE_NEWNET) != 0) throw Error("cannot enter " + name(host));
+    ::close(space);
+  }
+
+ private:
+  std::string name(int host) const { return prefix_ + (host == 0 ? "a" : "b"); }
+
+  bool furnish(int host) const {
+    const std::string ip = "ip -n " + name(host) + " ";
+    return shell(ip + "link set lo up") && shell(ip + "link add bridge0 type bridge") &&
+           shell(ip + "link add port0 type veth peer name inside0") &&
+           shell(ip + "link set port0 master bridge0 up") && shell(ip + "link set inside0 up") &&
+           shell(ip + "addr add 172.31.0.1/24 dev bridge0") && shell(ip + "link set bridge0 up");
+  }
+  bool plug(int host) const {
+    const std::string ip = "ip -n " + name(host) + " ";
+    const std::string number = std::to_string(host + 1);
+    return shell(ip + "addr add 10.77.0." + number + "/24 dev cable") &&
+           shell(ip + "addr add fd77::" + number + "/64 dev cable nodad") &&
+           shell(ip + "link set cable up");
+  }
+
+  std::string prefix_;
+  bool ready_ = false;
+};
+
+}  // namespace mccl::testing

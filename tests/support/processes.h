@@ -1,0 +1,153 @@
+// Ranks as processes of their own: what can be killed, stopped, and put on another host.
+#pragma once
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "mccl/mccl.h"
+#include "support/ranks.h"
+
+namespace mccl::testing {
+
+/// A port of this host that was free a moment ago.
+inline int free_port() {
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  EXPECT_EQ(::bind(socket, reinterpret_cast<sockaddr*>(&address), length), 0);
+  EXPECT_EQ(::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length), 0);
+  ::close(socket);
+  return ntohs(address.sin_port);
+}
+
+/// The ranks of a job, each a process that tells this one what it has to say line by line. Whatever
+/// is left of them ends with the object. Make it while this process has no other threads.
+class Processes {
+ public:
+  /// One rank: says things with `say`, and at the end what went wrong, or nothing.
+  using Say = std::function<void(const std::string& line)>;
+  using Body = std::function<void(Context& context, const Say& say)>;
+
+  struct Options {
+    std::string store_address;             ///< Empty: on this host.
+    std::function<Config(int)> config_of;  ///< Null: test_config().
+    std::function<void(int)> enter;        ///< Done first in each process.
+  };
+
+  Processes(int size, const Body& body, Options options = {}) {
+    if (options.store_address.empty()) {
+      options.store_address = "127.0.0.1:" + std::to_string(free_port());
+    }
+    for (int rank = 0; rank < size; ++rank) start(rank, size, body, options);
+  }
+  ~Processes() {
+    for (const Rank& rank : ranks_) {
+      ::kill(rank.process, SIGKILL);
+      ::waitpid(rank.process, nullptr, 0);
+      ::close(rank.output);
+    }
+  }
+  Processes(const Processes&) = delete;
+  Processes& operator=(const Processes&) = delete;
+
+  void signal(int rank, int number) const { ::kill(ranks_[rank].process, number); }
+
+  /// The next line of a rank; "" at its end, "(silence)" when none came in time.
+  std::string line(int rank, std::chrono::seconds patience = std::chrono::seconds(60)) {
+    Rank& from = ranks_[rank];
+    const auto limit = std::chrono::steady_clock::now() + patience;
+    for (;;) {
+      const std::size_t end = from.text.find('\n');
+      if (end != std::string::npos) {
+        const std::string line = from.text.substr(0, end);
+        from.text.erase(0, end + 1);
+        return line;
+      }
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+          limit - std::chrono::steady_clock::now());
+      pollfd entry = {from.output, POLLIN, 0};
+      if (left.count() <= 0 || ::poll(&entry, 1, static_cast<int>(left.count())) == 0) {
+        return "(silence)";
+      }
+      char piece[4096];
+      const ssize_t n = ::read(from.output, piece, sizeof piece);
+      if (n > 0) from.text.append(piece, static_cast<std::size_t>(n));
+      if (n == 0) return std::exchange(from.text, {});
+    }
+  }
+
+  /// What every rank says from here on is nothing but its end.
+  void expect_good_end() {
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      EXPECT_EQ(line(static_cast<int>(rank)), "done") << "rank " << rank;
+    }
+  }
+
+ private:
+  struct Rank {
+    pid_t process = -1;
+    int output = -1;
+    std::string text;
+  };
+
+  void start(int rank, int size, const Body& body, const Options& options) {
+    int ends[2];
+    if (::pipe(ends) != 0) throw Error("no pipe");
+    const pid_t process = ::fork();
+    if (process != 0) {
+      ::close(ends[1]);
+      ranks_.push_back({process, ends[0], {}});
+      return;
+    }
+    for (const Rank& other : ranks_) ::close(other.output);
+    ::close(ends[0]);
+    const Say say = [out = ends[1]](std::string line) {
+      for (char& c : line) c = c == '\n' ? ' ' : c;
+      line += '\n';
+      static_cast<void>(::write(out, line.data(), line.size()) < 0);
+    };
+    run(rank, size, body, options, say);
+  }
+
+  /// Never returns: the test program goes on in the parent only.
+  [[noreturn]] static void run(int rank, int size, const Body& body, const Options& options,
+                               const Say& say) {
+    std::shared_ptr<Store> store;
+    try {
+      if (options.enter) options.enter(rank);
+      store = make_tcp_store(options.store_address, rank, "key", std::chrono::seconds(60));
+      const std::shared_ptr<Context> context =
+          Context::create({rank, size, store,
+                           options.config_of ? options.config_of(rank) : test_config(), nullptr});
+      body(*context, say);
+      say("done");
+      // Rank 0 serves the store: it leaves last.
+      store->add("ranks that are done", 1);
+      while (rank == 0 && store->add("ranks that are done", 0) < size) ::usleep(1000);
+      ::_exit(0);
+    } catch (const std::exception& error) {
+      say(error.what());
+    } catch (...) {
+      say("(something else was thrown)");
+    }
+    ::_exit(1);
+  }
+
+  std::vector<Rank> ranks_;
+};
+
+}  // namespace mccl::testing

@@ -1,0 +1,324 @@
+#include "transport/link_conformance.h"
+
+namespace mccl::transport {
+namespace {
+
+TEST_P(LinkConformance, NothingThereIsNoError) {
+  Bytes destination(10);
+  EXPECT_EQ(a_->read(destination), 0u);
+  EXPECT_TRUE(a_->peek(1).empty());
+  EXPECT_EQ(a_->buffered(), 0u);
+  EXPECT_FALSE(a_->description().empty());
+  EXPECT_GE(a_->peek_capacity(), 4096u);
+}
+
+TEST_P(LinkConformance, ZeroBytesAreNothing) {
+  EXPECT_EQ(a_->write({}), 0u);
+  EXPECT_EQ(a_->write({}, {}), 0u);
+  EXPECT_EQ(a_->read({}), 0u);
+  a_->consume(0);
+  const Bytes sent = pattern(5, 1);
+  write_all(*a_, sent);
+  const auto seen = peek_until(*b_, 5);
+  EXPECT_EQ(Bytes(seen.begin(), seen.end()), sent);
+  EXPECT_EQ(b_->read({}), 0u);
+  EXPECT_EQ(b_->buffered(), 5u);
+}
+
+TEST_P(LinkConformance, TwoPiecesFollowEachOther) {
+  const Bytes first = pattern(100, 1);
+  const Bytes second = pattern(200, 2);
+  EXPECT_EQ(a_->write(first, second), 300u);
+  EXPECT_EQ(a_->write({}, second), 200u);
+  EXPECT_EQ(a_->write(first, {}), 100u);
+  Bytes expected = first;
+  expected.insert(expected.end(), second.begin(), second.end());
+  expected.insert(expected.end(), second.begin(), second.end());
+  expected.insert(expected.end(), first.begin(), first.end());
+  Bytes got(600);
+  ASSERT_NO_FATAL_FAILURE(read_all(*b_, got));
+  EXPECT_EQ(got, expected);
+}
+
+TEST_P(LinkConformance, PeekWaitsForEnough) {
+  const Bytes sent = pattern(1000, 3);
+  write_all(*a_, std::span(sent).first(400));
+  // 400 bytes are there once they are seen, and yet not 401.
+  EXPECT_GE(peek_until(*b_, 400).size(), 400u);
+  EXPECT_TRUE(b_->peek(401).empty());
+  EXPECT_EQ(b_->buffered(), 400u);
+  write_all(*a_, std::span(sent).subspan(400));
+  const auto seen = peek_until(*b_, 1000);
+  EXPECT_EQ(Bytes(seen.begin(), seen.end()), sent);
+}
+
+TEST_P(LinkConformance, PeekTakesNothing) {
+  const Bytes sent = pattern(64, 4);
+  write_all(*a_, sent);
+  for (int i = 0; i < 3; ++i) {
+    const auto seen = peek_until(*b_, 64);
+    EXPECT_EQ(Bytes(seen.begin(), seen.end()), sent);
+  }
+}
+
+TEST_P(LinkConformance, ConsumeTakesParts) {
+  const Bytes sent = pattern(1000, 5);
+  write_all(*a_, sent);
+  Bytes got;
+  for (std::size_t n = 1; got.size() < sent.size(); n += 7) {
+    const std::size_t part = std::min(n, sent.size() - got.size());
+    const auto seen = peek_until(*b_, part);
+    ASSERT_GE(seen.size(), part);
+    got.insert(got.end(), seen.begin(), seen.begin() + static_cast<std::ptrdiff_t>(part));
+    b_->consume(part);
+  }
+  EXPECT_EQ(got, sent);
+  EXPECT_EQ(b_->buffered(), 0u);
+}
+
+TEST_P(LinkConformance, PeekReachesItsCapacity) {
+  const std::size_t capacity = b_->peek_capacity();
+  const Bytes sent = pattern(2 * capacity + 77, 6);
+  std::size_t written = 0;
+  // An odd start, so that the capacity is reached only if what is kept is moved to make room.
+  for (std::size_t skipped = 0; skipped < 77;) {
+    written += a_->write(std::span(sent).subspan(written));
+    Bytes head(77 - skipped);
+    skipped += b_->read(head);
+  }
+  for (int round = 0; round < 2; ++round) {
+    std::span<const std::byte> seen;
+    const Clock::time_point limit = Clock::now() + std::chrono::seconds(60);
+    while ((seen = b_->peek(capacity)).empty()) {
+      ASSERT_LT(Clock::now(), limit) << "peek(peek_capacity()) never succeeds";
+      written += a_->write(std::span(sent).subspan(written));
+    }
+    ASSERT_EQ(seen.size(), capacity);
+    EXPECT_EQ(0, std::memcmp(seen.data(), sent.data() + 77 + round * capacity, capacity));
+    b_->consume(capacity);
+  }
+}
+
+TEST_P(LinkConformance, MixesReadAndPeekAtOddPlaces) {
+  std::mt19937 random(7);
+  const Bytes sent = pattern(1 << 20, 8);
+  Bytes got(sent.size() + 16);
+  std::size_t written = 0, arrived = 0;
+  while (arrived < sent.size()) {
+    const std::size_t piece = std::min<std::size_t>(1 + random() % 40'000, sent.size() - written);
+    written += a_->write(std::span(sent).subspan(written, piece));
+    const std::size_t rest = written - arrived;
+    if (random() % 2 == 0) {
+      const std::size_t wanted = std::min<std::size_t>(1 + random() % 30'000, rest);
+      // Offset by three, so that source and destination are aligned differently.
+      arrived += b_->read(std::span(got).subspan(3 + arrived, wanted));
+    } else {
+      const auto seen =
+          b_->peek(std::min<std::size_t>(1 + random() % 5'000, std::max<std::size_t>(rest, 1)));
+      if (seen.empty()) continue;
+      const std::size_t taken = 1 + random() % seen.size();
+      std::memcpy(got.data() + 3 + arrived, seen.data(), taken);
+      b_->consume(taken);
+      arrived += taken;
+    }
+  }
+  EXPECT_EQ(0, std::memcmp(got.data() + 3, sent.data(), sent.size()));
+}
+
+TEST_P(LinkConformance, BothWaysAtOnceInRandomPieces) {
+  std::mt19937 random(9);
+  const Bytes from_a = pattern(3 << 20, 10), from_b = pattern(2 << 20, 11);
+  Bytes at_a(from_b.size()), at_b(from_a.size());
+  std::size_t sent_a = 0, sent_b = 0, got_a = 0, got_b = 0;
+  const auto step = [&](Link& link, const Bytes& out, std::size_t& sent, Bytes& in,
+                        std::size_t& got) {
+    const std::size_t cut = std::min<std::size_t>(random() % 70'000, out.size() - sent);
+    const std::size_t first = cut == 0 ? 0 : random() % cut;
+    sent += link.write(std::span(out).subspan(sent, first),
+                       std::span(out).subspan(sent + first, cut - first));
+    got += link.read(
+        std::span(in).subspan(got, std::min<std::size_t>(random() % 90'000, in.size() - got)));
+  };
+  while (got_a < at_a.size() || got_b < at_b.size()) {
+    step(*a_, from_a, sent_a, at_a, got_a);
+    step(*b_, from_b, sent_b, at_b, got_b);
+  }
+  EXPECT_TRUE(at_a == from_b);
+  EXPECT_TRUE(at_b == from_a);
+}
+
+TEST_P(LinkConformance, PushesBackAndResumes) {
+  const Bytes block = pattern(1 << 20, 12);
+  std::size_t written = 0;
+  const std::size_t limit = std::size_t{1} << 30;
+  // Until it takes nothing more, twice in a row with the peer looking in between.
+  for (std::size_t n = 1; n > 0 && written < limit;) {
+    n = a_->write(std::span(block).subspan(written % block.size()));
+    written += n;
+  }
+  ASSERT_LT(written, limit) << "write never pushes back";
+  Bytes got(block.size());
+  std::size_t arrived = 0;
+  while (arrived < written) {
+    const std::size_t wanted = std::min(block.size() - arrived % block.size(), written - arrived);
+    const std::span<std::byte> piece = std::span(got).first(wanted);
+    ASSERT_NO_FATAL_FAILURE(read_all(*b_, piece));
+    ASSERT_EQ(0, std::memcmp(piece.data(), block.data() + arrived % block.size(), wanted));
+    arrived += wanted;
+  }
+  ASSERT_NO_FATAL_FAILURE(until(*a_, POLLOUT, [&] { return a_->write(block) > 0; }));
+}
+
+TEST_P(LinkConformance, MovesSixtyFourMebibytes) {
+  const Bytes sent = pattern(std::size_t{64} << 20, 13);
+  Bytes got(sent.size());
+  std::size_t written = 0, arrived = 0;
+  while (arrived < sent.size()) {
+    const std::size_t out = a_->write(std::span(sent).subspan(written));
+    const std::size_t in = b_->read(std::span(got).subspan(arrived));
+    written += out;
+    arrived += in;
+    if (out + in > 0) continue;
+    ASSERT_NO_FATAL_FAILURE(until(*b_, POLLIN, [&] {
+      const std::size_t n = b_->read(std::span(got).subspan(arrived));
+      arrived += n;
+      return n > 0;
+    }));
+  }
+  EXPECT_TRUE(got == sent);
+}
+
+TEST_P(LinkConformance, WakesTheReader) {
+  Bytes got(1);
+  waits_b_->prepare();
+  EXPECT_EQ(b_->read(got), 0u);
+  EXPECT_FALSE(waits_b_->wait(*b_, POLLIN, 0)) << "readable before anything was sent";
+  waits_b_->prepare();
+  write_all(*a_, pattern(1, 14));
+  EXPECT_TRUE(waits_b_->wait(*b_, POLLIN, kPatienceMs));
+  ASSERT_NO_FATAL_FAILURE(read_all(*b_, got));
+  EXPECT_EQ(got, pattern(1, 14));
+}
+
+TEST_P(LinkConformance, WakesTheWriterWhenThereIsRoom) {
+  const Bytes block = pattern(1 << 20, 18);
+  std::size_t written = 0;
+  for (std::size_t n = 1; n > 0; written += n) n = a_->write(block);
+  waits_a_->prepare();
+  written += a_->write(block);
+  Bytes got(written);
+  ASSERT_NO_FATAL_FAILURE(read_all(*b_, got));
+  EXPECT_TRUE(waits_a_->wait(*a_, POLLOUT, kPatienceMs));
+  EXPECT_GT(a_->write(block), 0u);
+}
+
+/// Each end in a thread of its own that sleeps whenever it can do nothing: an event that is missed
+/// ends this test.
+TEST_P(LinkConformance, TwoThreadsWakeEachOther) {
+  constexpr std::size_t kBytes = std::size_t{8} << 20;
+  const auto stream = [this](Link& from, Link& to, unsigned seed) {
+    const Bytes sent = pattern(kBytes, seed);
+    Bytes got(kBytes);
+    std::thread reader([&] {
+      std::mt19937 random(seed);
+      for (std::size_t at = 0; at < kBytes && !HasFatalFailure();) {
+        const std::size_t n = std::min<std::size_t>(1 + random() % 50'000, kBytes - at);
+        read_all(to, std::span(got).subspan(at, n));
+        at += n;
+      }
+    });
+    std::mt19937 random(seed + 1);
+    for (std::size_t at = 0; at < kBytes && !HasFatalFailure();) {
+      const std::size_t n = std::min<std::size_t>(1 + random() % 400'000, kBytes - at);
+      write_all(from, std::span(sent).subspan(at, n));
+      at += n;
+    }
+    reader.join();
+    EXPECT_TRUE(got == sent);
+  };
+  stream(*a_, *b_, 19);
+  stream(*b_, *a_, 20);
+}
+
+TEST_P(LinkConformance, TwoThreadsCallAndAnswer) {
+  constexpr int kRounds = 20'000;
+  std::thread answers([this] {
+    Bytes byte(1);
+    for (int i = 0; i < kRounds && !HasFatalFailure(); ++i) {
+      read_all(*b_, byte);
+      write_all(*b_, byte);
+    }
+  });
+  for (int i = 0; i < kRounds && !HasFatalFailure(); ++i) {
+    const Bytes asked(1, static_cast<std::byte>(i));
+    Bytes answer(1);
+    write_all(*a_, asked);
+    read_all(*a_, answer);
+    ASSERT_EQ(answer, asked);
+  }
+  answers.join();
+}
+
+TEST_P(LinkConformance, DataComeBeforeTheClose) {
+  const Bytes sent = pattern(100'000, 15);
+  std::size_t written = 0;
+  while (written < sent.size()) {
+    const std::size_t n = a_->write(std::span(sent).subspan(written));
+    if (n == 0) break;
+    written += n;
+  }
+  a_.reset();
+  const auto head = peek_until(*b_, 100);
+  ASSERT_GE(head.size(), 100u);
+  EXPECT_EQ(0, std::memcmp(head.data(), sent.data(), 100));
+  Bytes got = drain(*b_);
+  ASSERT_EQ(got.size(), written);
+  EXPECT_EQ(0, std::memcmp(got.data(), sent.data(), written));
+  EXPECT_THROW(b_->peek(1), LinkClosed);
+  Bytes more(1);
+  EXPECT_THROW(b_->read(more), LinkClosed);
+}
+
+TEST_P(LinkConformance, TooLittleBeforeTheCloseIsStillHandedOut) {
+  const Bytes sent = pattern(40, 16);
+  write_all(*a_, sent);
+  a_.reset();
+  // Whether the close is seen with the bytes or after them, fewer than 41 never come.
+  try {
+    ASSERT_NO_FATAL_FAILURE(until(*b_, POLLIN, [&] { return !b_->peek(41).empty(); }));
+    FAIL() << "41 of 40 bytes came";
+  } catch (const LinkClosed&) {
+  }
+  const auto seen = b_->peek(40);
+  EXPECT_EQ(Bytes(seen.begin(), seen.end()), sent);
+  b_->consume(40);
+  EXPECT_THROW(b_->peek(1), LinkClosed);
+}
+
+TEST_P(LinkConformance, WritingToAClosedPeerFails) {
+  a_.reset();
+  const Bytes block = pattern(1 << 16, 17);
+  const Clock::time_point limit = Clock::now() + std::chrono::seconds(30);
+  try {
+    while (Clock::now() < limit) b_->write(block);
+    FAIL() << "write never noticed that the peer is gone";
+  } catch (const LinkClosed& closed) {
+    EXPECT_NE(std::string(closed.what()).find("lost the connection"), std::string::npos)
+        << closed.what();
+  }
+}
+
+TEST_P(LinkConformance, WakesForTheClose) {
+  waits_b_->prepare();
+  a_.reset();
+  EXPECT_TRUE(waits_b_->wait(*b_, POLLIN, kPatienceMs));
+  EXPECT_THROW(b_->peek(1), LinkClosed);
+}
+
+TEST_P(LinkConformance, PeekBeyondTheCapacityIsRefused) {
+  EXPECT_THROW(a_->peek(a_->peek_capacity() + 1), InvalidArgument);
+  EXPECT_THROW(a_->consume(1), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace mccl::transport

@@ -1,0 +1,143 @@
+#include <array>
+
+#include "transport/link_conformance.h"
+#include "transport/shm/link.h"
+#include "transport/shm_process.h"
+
+namespace mccl::transport {
+namespace {
+
+using shm::PeerArena;
+using shm::Process;
+using shm::RangePlace;
+using shm::ShmLink;
+
+/// Both ends of one link, each of which could be in another process.
+struct Pair {
+  std::array<Process, 2> processes;
+
+  LinkPair connect() {
+    auto made = ShmLink::make(processes[0].arena(), processes[1].bell(), "rank 1");
+    auto joined =
+        ShmLink::join(processes[0].passed(), made->place(), processes[0].bell(), "rank 0");
+    return {std::move(made), std::move(joined)};
+  }
+};
+
+class Sleeping final : public Waiter {
+ public:
+  explicit Sleeping(Process& process) : process_(process) {}
+  void prepare() override { process_.fall_asleep(); }
+  void cancel() override { process_.wake_up(); }
+  bool wait(const Link&, short, int timeout_ms) override { return process_.sleep(timeout_ms); }
+
+ private:
+  Process& process_;
+};
+
+/// `swapped`: the end that joins comes first.
+LinkFactory shared_memory(const char* name, bool swapped) {
+  const auto pair = std::make_shared<std::unique_ptr<Pair>>();
+  return {name,
+          [pair, swapped] {
+            *pair = std::make_unique<Pair>();
+            LinkPair links = (*pair)->connect();
+            if (swapped) std::swap(links.first, links.second);
+            return links;
+          },
+          [pair, swapped](int end) {
+            return std::make_unique<Sleeping>((*pair)->processes[swapped ? 1 - end : end]);
+          }};
+}
+
+INSTANTIATE_TEST_SUITE_P(Shm, LinkConformance,
+                         testing::Values(shared_memory("maker_first", false),
+                                         shared_memory("joiner_first", true)),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(ShmLink, HasNoDescriptorAndNamesItsPeer) {
+  Pair pair;
+  const auto [a, b] = pair.connect();
+  EXPECT_EQ(a->descriptor(), -1);
+  EXPECT_EQ(b->descriptor(), -1);
+  EXPECT_NE(a->description().find("rank 1"), std::string::npos) << a->description();
+  EXPECT_NE(b->description().find("rank 0"), std::string::npos) << b->description();
+}
+
+TEST(ShmLink, RingsNobodyWhoIsAwake) {
+  Pair pair;
+  const auto [a, b] = pair.connect();
+  const Bytes byte(1);
+  EXPECT_EQ(a->write(byte), 1u);
+  EXPECT_FALSE(pair.processes[1].sleep(0));
+}
+
+/// What a process killed with its bell asked for leaves behind: nobody reads, and writing there
+/// would raise a signal.
+TEST(ShmLink, APeerThatDiedAsleepHarmsNobody) {
+  Pair pair;
+  const auto [a, b] = pair.connect();
+  pair.processes[1].fall_asleep();
+  pair.processes[1].stop_listening();
+  EXPECT_EQ(a->write(Bytes(100)), 100u);
+}
+
+TEST(ShmLink, HandsOutWhatAPeerWroteBeforeItDied) {
+  Pair pair;
+  const auto [a, b] = pair.connect();
+  const Bytes sent(100, std::byte{7});
+  a->write(sent);
+  b->peer_gone();
+  EXPECT_THROW(b->peek(101), LinkClosed);
+  Bytes got(100);
+  EXPECT_EQ(b->read(got), 100u);
+  EXPECT_EQ(got, sent);
+  EXPECT_THROW(b->read(got), LinkClosed);
+  EXPECT_THROW(b->peek(1), LinkClosed);
+  try {
+    b->write(sent);
+    FAIL() << "it writes to the dead";
+  } catch (const LinkClosed& closed) {
+    EXPECT_NE(std::string(closed.what()).find("rank 0"), std::string::npos) << closed.what();
+  }
+}
+
+TEST(ShmLink, NoMemoryLeftIsNoLink) {
+  Process small(std::size_t{600} << 10);
+  const Process peer;
+  const auto first = ShmLink::make(small.arena(), peer.bell(), "rank 1");
+  EXPECT_NE(first, nullptr);
+  EXPECT_EQ(ShmLink::make(small.arena(), peer.bell(), "rank 1"), nullptr);
+}
+
+TEST(ShmLink, APlaceThatIsTooSmallIsRefused) {
+  Process maker;
+  const Process joiner;
+  const shm::Range range = maker.arena().allocate(100, 1);
+  try {
+    ShmLink::join(maker.passed(), range.place(), joiner.bell(), "rank 4");
+    FAIL() << "it joins";
+  } catch (const CorruptionError& error) {
+    EXPECT_NE(std::string(error.what()).find("rank 4"), std::string::npos) << error.what();
+  }
+}
+
+TEST(ShmLink, ItsMemoryIsUsedAgainOnceBothEndsAreGone) {
+  Pair pair;
+  RangePlace first;
+  {
+    const auto [a, b] = pair.connect();
+    first = static_cast<ShmLink&>(*a).place();
+  }
+  const std::size_t taken = pair.processes[0].arena().taken();
+  for (int i = 0; i < 20; ++i) {
+    const auto [a, b] = pair.connect();
+    EXPECT_EQ(static_cast<ShmLink&>(*a).place().offset, first.offset);
+    EXPECT_EQ(a->write(Bytes(10)), 10u);
+    EXPECT_EQ(b->buffered(), 10u);
+  }
+  EXPECT_EQ(pair.processes[0].arena().taken(), taken);
+}
+
+}  // namespace
+}  // namespace mccl::transport

@@ -1,0 +1,372 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "mccl/error.h"
+#include "transport/shm/window.h"
+#include "transport/shm_process.h"
+
+namespace mccl::transport::shm {
+namespace {
+
+constexpr std::size_t kBankBytes = std::size_t{16} << 10;
+constexpr int kPatienceMs = 20'000;
+
+/// Whether ranks see each other's memory at one address, where a sanitizer can watch it, or each at
+/// its own, as processes do.
+enum class Memory { one_address, own_address };
+
+struct alignas(kLine) Line {
+  std::byte bytes[kLine] = {};
+};
+
+/// The windows of all ranks of one node.
+class Node {
+ public:
+  Node(int ranks, Memory memory, std::size_t bank_bytes = kBankBytes)
+      : processes_(static_cast<std::size_t>(ranks)) {
+    const std::size_t bytes = window_bytes(bank_bytes);
+    std::vector<Range> ranges;
+    for (Process& process : processes_) {
+      ranges.push_back(process.arena().allocate(bytes, static_cast<std::uint32_t>(ranks - 1)));
+      lines_.emplace_back(bytes / kLine);
+    }
+    std::vector<RangePlace> places;
+    for (const Range& range : ranges) places.push_back(range.place());
+    for (std::size_t rank = 0; rank < processes_.size(); ++rank) {
+      std::vector<Window::Neighbour> others;
+      for (std::size_t other = 0; other < processes_.size(); ++other) {
+        if (other == rank) continue;
+        const Process& process = processes_[other];
+        if (memory == Memory::own_address) {
+          others.push_back(
+              {static_cast<int>(other), process.passed().map(places[other]), process.bell()});
+        } else {
+          others.push_back({static_cast<int>(other), PeerRange(), process.bell(), plain(other)});
+        }
+      }
+      windows_.push_back(
+          memory == Memory::own_address
+              ? std::make_unique<Window>(ranks, std::move(ranges[rank]), std::move(others),
+                                         bank_bytes)
+              : std::make_unique<Window>(ranks, plain(rank), std::move(others), bank_bytes));
+    }
+  }
+
+  Window& window(int rank) { return *windows_[static_cast<std::size_t>(rank)]; }
+  Process& process(int rank) { return processes_[static_cast<std::size_t>(rank)]; }
+
+ private:
+  std::span<std::byte> plain(std::size_t rank) {
+    return {lines_[rank][0].bytes, lines_[rank].size() * kLine};
+  }
+
+  std::vector<Process> processes_;
+  std::vector<std::vector<Line>> lines_;
+  std::vector<std::unique_ptr<Window>> windows_;
+};
+
+using Label = std::array<std::byte, kLabelBytes>;
+
+Label label_of(std::uint64_t call) {
+  Label label{};
+  std::memcpy(label.data(), &call, sizeof call);
+  return label;
+}
+
+std::uint64_t called(std::span<const std::byte, kLabelBytes> label) {
+  std::uint64_t call = 0;
+  std::memcpy(&call, label.data(), sizeof call);
+  return call;
+}
+
+void begin(Window& window, std::uint64_t call, std::uint32_t arrivals = 1,
+           std::size_t published = 8) {
+  window.begin(arrivals, published, call * 0x9e3779b97f4a7c15ULL, label_of(call));
+}
+
+/// A whole call in which nothing is read.
+void pass(Window& window, std::uint64_t call) {
+  begin(window, call);
+  ASSERT_TRUE(window.open());
+  window.arrive();
+  window.end();
+}
+
+TEST(Window, ABankIsOpenedAgainWhenEveryoneHasReadIt) {
+  Node node(3, Memory::own_address);
+  Window &fast = node.window(0), &slow = node.window(1), &other = node.window(2);
+  begin(fast, 1);
+  ASSERT_TRUE(fast.open());
+  std::memset(fast.own(), 1, 8);
+  fast.arrive();
+  fast.end();
+  begin(fast, 2);
+  EXPECT_FALSE(fast.open()) << "nobody has begun the call before";
+  pass(other, 1);
+  EXPECT_FALSE(fast.open());
+  EXPECT_EQ(fast.late(), 1);
+
+  begin(slow, 1);
+  ASSERT_TRUE(slow.open());
+  slow.arrive();
+  EXPECT_EQ(fast.late(), -1);
+  ASSERT_TRUE(fast.open());
+  std::memset(fast.own(), 2, 8);
+  fast.arrive();
+  fast.end();
+  ASSERT_NO_FATAL_FAILURE(pass(other, 2));
+  begin(fast, 3);
+  EXPECT_FALSE(fast.open()) << "the slow one still reads";
+  ASSERT_TRUE(slow.arrived(0, 1));
+  EXPECT_EQ(slow.published_by(0)[0], std::byte{1});
+  slow.end();
+  EXPECT_FALSE(fast.open()) << "that it has read everything shows only in its next call";
+  ASSERT_NO_FATAL_FAILURE(pass(slow, 2));
+  EXPECT_TRUE(fast.open());
+  EXPECT_EQ(fast.strayed(), -1);
+}
+
+TEST(Window, ArrivalsAreThoseOfTheCall) {
+  Node node(2, Memory::own_address);
+  Window &a = node.window(0), &b = node.window(1);
+  for (std::uint64_t call = 1; call < 50; ++call) {
+    const std::uint32_t arrivals = 1 + call * 7 % 5;
+    begin(a, call, arrivals);
+    begin(b, call, arrivals);
+    ASSERT_TRUE(a.open());
+    ASSERT_TRUE(b.open());
+    for (std::uint32_t mark = 1; mark <= arrivals; ++mark) {
+      EXPECT_FALSE(b.arrived(0, mark)) << mark << " of call " << call;
+      a.arrive();
+      EXPECT_TRUE(b.arrived(0, mark));
+      b.arrive();
+    }
+    EXPECT_FALSE(b.arrived(0, arrivals + 1));
+    a.end();
+    b.end();
+  }
+}
+
+TEST(Window, SmallPublicationsTravelInTheHead) {
+  Node node(2, Memory::own_address);
+  std::uint64_t call = 0;
+  for (const std::size_t bytes : {std::size_t{1}, BankHead::kInlineBytes,
+                                  BankHead::kInlineBytes + 1, kBankBytes, std::size_t{0}}) {
+    ++call;
+    for (int rank : {0, 1}) {
+      begin(node.window(rank), call, 1, bytes);
+      ASSERT_TRUE(node.window(rank).open());
+      std::memset(node.window(rank).own(), rank + 10, bytes);
+      node.window(rank).arrive();
+    }
+    for (int rank : {0, 1}) {
+      Window& window = node.window(rank);
+      ASSERT_TRUE(window.arrived(1 - rank, 1));
+      EXPECT_TRUE(window.same_call(1 - rank));
+      const std::byte* published = window.published_by(1 - rank);
+      EXPECT_TRUE(std::all_of(published, published + bytes, [rank](std::byte byte) {
+        return byte == static_cast<std::byte>(1 - rank + 10);
+      })) << bytes;
+      window.end();
+    }
+  }
+}
+
+TEST(Window, TellsWhoIsInAnotherCall) {
+  Node node(2, Memory::own_address);
+  begin(node.window(0), 7);
+  begin(node.window(1), 8);
+  for (int rank : {0, 1}) {
+    ASSERT_TRUE(node.window(rank).open());
+    node.window(rank).arrive();
+  }
+  ASSERT_TRUE(node.window(0).arrived(1, 1));
+  EXPECT_FALSE(node.window(0).same_call(1));
+  EXPECT_EQ(called(node.window(0).label_of(1)), 8u);
+  EXPECT_FALSE(node.window(1).same_call(0));
+  EXPECT_EQ(called(node.window(1).label_of(0)), 7u);
+}
+
+TEST(Window, TellsWhoWasInAnotherCallWhenNobodyLooked) {
+  Node node(3, Memory::own_address);
+  for (int rank : {0, 1, 2}) pass(node.window(rank), 1);
+  for (int rank : {0, 1, 2}) pass(node.window(rank), rank == 1 ? 9 : 2);
+  for (int rank : {0, 1, 2}) {
+    Window& window = node.window(rank);
+    begin(window, 3);
+    for (int look = 0; look < 2; ++look) {
+      ASSERT_TRUE(window.open());
+      EXPECT_EQ(window.strayed(), rank == 1 ? 0 : 1);
+      EXPECT_EQ(called(window.label_before(window.strayed())), rank == 1 ? 2u : 9u);
+      EXPECT_FALSE(window.is_open()) << "whoever looks again must see it again";
+    }
+  }
+}
+
+TEST(Window, ANeighboursMemoryThatIsTooSmallIsRefused) {
+  Process own, other;
+  const Range theirs = other.arena().allocate(window_bytes(kBankBytes) - page_bytes(), 1);
+  std::vector<Window::Neighbour> neighbours;
+  neighbours.push_back({5, other.passed().map(theirs.place()), other.bell()});
+  try {
+    const Window window(6, own.arena().allocate(window_bytes(kBankBytes), 1), std::move(neighbours),
+                        kBankBytes);
+    FAIL() << "it was taken";
+  } catch (const CorruptionError& error) {
+    EXPECT_NE(std::string(error.what()).find("rank 5"), std::string::npos) << error.what();
+  }
+}
+
+/// What a rank does that must wait.
+enum class Waiting { yields, sleeps };
+
+struct Traffic {
+  const char* name;
+  int ranks;
+  Memory memory;
+  Waiting waiting;
+  std::uint64_t calls;
+};
+
+void PrintTo(const Traffic& traffic, std::ostream* stream) { *stream << traffic.name; }
+
+/// What all ranks do in a call, the same for all.
+struct Shape {
+  enum Kind { everyone_reads_everyone, everyone_reads_the_root, some_read_some };
+  Kind kind;
+  int root;
+  std::uint32_t arrivals;
+  std::size_t words;  // 8 bytes each, published before each arrival
+
+  Shape(std::mt19937& random, int ranks) {
+    kind = static_cast<Kind>(random() % 3);
+    root = static_cast<int>(random() % static_cast<unsigned>(ranks));
+    arrivals = 1 + random() % 4;
+    const std::size_t most = kBankBytes / 8 / arrivals;
+    words = random() % 2 == 0 ? BankHead::kInlineBytes / 8 / arrivals : 1 + random() % most;
+  }
+};
+
+class WindowTraffic : public testing::TestWithParam<Traffic> {
+ protected:
+  static std::uint64_t word(std::uint64_t call, int rank, std::uint32_t arrival, std::size_t i) {
+    return call << 32 | static_cast<std::uint64_t>(rank) << 24 | arrival << 16 | (i & 0xffff);
+  }
+
+  void fail(const std::string& what) {
+    if (!failed_.exchange(true)) ADD_FAILURE() << what;
+  }
+
+  /// False once a rank has failed.
+  template <typename Ready>
+  bool until(int rank, Ready ready) {
+    Process& process = node_->process(rank);
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(kPatienceMs);
+    while (!ready()) {
+      if (failed_) return false;
+      if (GetParam().waiting == Waiting::yields) {
+        std::this_thread::yield();
+        if (std::chrono::steady_clock::now() > limit) fail("a rank waits in vain");
+        continue;
+      }
+      process.fall_asleep();
+      if (ready()) {
+        process.wake_up();
+        return true;
+      }
+      if (!process.sleep(kPatienceMs)) fail("nobody rang for a rank that sleeps");
+    }
+    return true;
+  }
+
+  bool read(int rank, int from, std::uint64_t call, const Shape& shape, std::uint32_t arrival,
+            unsigned delay) {
+    Window& window = node_->window(rank);
+    if (!until(rank, [&] { return window.arrived(from, arrival + 1); })) return false;
+    if (!window.same_call(from) || called(window.label_of(from)) != call) {
+      fail("a neighbour seems to be in another call");
+    }
+    for (unsigned i = 0; i < delay; ++i) std::this_thread::yield();
+    const std::byte* published = window.published_by(from) + arrival * shape.words * 8;
+    for (std::size_t i = 0; i < shape.words; ++i) {
+      std::uint64_t found = 0;
+      std::memcpy(&found, published + 8 * i, 8);
+      if (found == word(call, from, arrival, i)) continue;
+      fail("rank " + std::to_string(rank) + " reads what rank " + std::to_string(from) +
+           " published for call " + std::to_string(found >> 32) + " in call " +
+           std::to_string(call));
+      return false;
+    }
+    return true;
+  }
+
+  bool run_call(int rank, std::uint64_t call, const Shape& shape, std::mt19937& random) {
+    Window& window = node_->window(rank);
+    const bool roots = shape.kind == Shape::everyone_reads_the_root;
+    begin(window, call, shape.arrivals, shape.arrivals * shape.words * 8);
+    for (std::uint32_t arrival = 0; arrival < shape.arrivals; ++arrival) {
+      if (!until(rank, [&] { return window.open(); })) return false;
+      if (window.strayed() >= 0) fail("a neighbour seems to have been in another call");
+      if (!roots || rank == shape.root) {
+        for (std::size_t i = 0; i < shape.words; ++i) {
+          const std::uint64_t value = word(call, rank, arrival, i);
+          std::memcpy(window.own() + (arrival * shape.words + i) * 8, &value, 8);
+        }
+      }
+      window.arrive();
+      const unsigned delay = random() % 16 == 0 ? random() % 100 : 0;
+      for (int from = 0; from < GetParam().ranks; ++from) {
+        const bool reads = shape.kind == Shape::some_read_some ? random() % 2 == 0
+                           : roots                             ? from == shape.root
+                                                               : true;
+        if (from == rank || !reads) continue;
+        if (!read(rank, from, call, shape, arrival, delay)) return false;
+      }
+    }
+    window.end();
+    return true;
+  }
+
+  void run_rank(int rank) {
+    std::mt19937 shapes(1);
+    std::mt19937 random(100 + static_cast<unsigned>(rank));
+    for (std::uint64_t call = 1; call <= GetParam().calls; ++call) {
+      const Shape shape(shapes, GetParam().ranks);
+      if (!run_call(rank, call, shape, random)) return;
+    }
+  }
+
+  std::unique_ptr<Node> node_;
+  std::atomic<bool> failed_{false};
+};
+
+TEST_P(WindowTraffic, EveryoneReadsWhatWasPublishedForTheCall) {
+  node_ = std::make_unique<Node>(GetParam().ranks, GetParam().memory);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < GetParam().ranks; ++rank) {
+    threads.emplace_back([this, rank] { run_rank(rank); });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shm, WindowTraffic,
+    testing::Values(Traffic{"two", 2, Memory::own_address, Waiting::yields, 3000},
+                    Traffic{"two_watched", 2, Memory::one_address, Waiting::yields, 2000},
+                    Traffic{"five_watched", 5, Memory::one_address, Waiting::yields, 800},
+                    Traffic{"two_asleep", 2, Memory::own_address, Waiting::sleeps, 3000},
+                    Traffic{"four_asleep", 4, Memory::one_address, Waiting::sleeps, 1000}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace mccl::transport::shm
