@@ -7,11 +7,10 @@
 
 namespace mccl {
 
-/// Times are averages in milliseconds unless named otherwise, over calls that succeeded; of calls of
-/// a microsecond or less, one in a few is timed and stands for the others. For one call:
-/// queue wait = submitted until started; execution = started until done; network = time spent
-/// moving bytes; reduce = time spent in arithmetic; sync = the rest of execution, waiting for
-/// peers.
+/// Times are averages in milliseconds unless named otherwise, over calls that succeeded; of calls
+/// of a microsecond or less, one in a few is timed and stands for the others. For one call: queue
+/// wait = submitted until started; execution = started until done; network = time spent moving
+/// bytes; reduce = time spent in arithmetic; sync = the rest of execution, waiting for peers.
 struct MetricsSummary {
   std::uint64_t total_ops = 0;
   std::uint64_t total_bytes_sent = 0;

@@ -56,6 +56,7 @@ const Plan& PlanCache::plan(const schedule::Problem& problem, std::size_t elemen
   Key key{problem, element_bytes};
   auto found = plans_.find(key);
   if (found == plans_.end()) {
+    last_ = nullptr;
     if (plans_.size() >= kMostPlans) plans_.clear();
     found = plans_.emplace(std::move(key), make_plan(problem, element_bytes, facts_)).first;
   }

@@ -199,9 +199,6 @@ class Meeting {
       mapped.push_back(parse_ranks(published("neighbours", peer), o_.size));
     }
     result_.nodes = nodes_from(mapped);
-    // Rank 0 may serve the store: it does not leave before the others have read this.
-    publish("met", "");
-    for (int peer = 1; peer < o_.size && o_.rank == 0; ++peer) published("met", peer);
     std::erase_if(result_.neighbours, [this](const auto& entry) {
       return result_.nodes.empty() || result_.nodes[entry.first] != result_.nodes[o_.rank];
     });

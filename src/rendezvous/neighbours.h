@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "mccl/store.h"
 #include "transport/shm/arena.h"
 #include "transport/shm/bell.h"

@@ -63,6 +63,8 @@ def endless():
         stderr=subprocess.PIPE,
         text=True,
         env=environment(),
+        # The tests may run where hanging up is ignored, as under nohup, and would pass that on.
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
     )
     ranks = []
     try:

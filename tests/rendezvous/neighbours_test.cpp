@@ -245,7 +245,6 @@ struct Faulty {
                      const std::string& mapped) {
     store->set("mccl/local/1", "none");
     store->set("mccl/neighbours/1", mapped);
-    store->set("mccl/met/1", "");
     std::thread rank1([&] {
       name = store->get("mccl/local/0", seconds(60));
       act();

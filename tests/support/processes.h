@@ -135,16 +135,23 @@ class Processes {
                            options.config_of ? options.config_of(rank) : test_config(), nullptr});
       body(*context, say);
       say("done");
-      // Rank 0 serves the store: it leaves last.
-      store->add("ranks that are done", 1);
-      while (rank == 0 && store->add("ranks that are done", 0) < size) ::usleep(1000);
-      ::_exit(0);
     } catch (const std::exception& error) {
       say(error.what());
     } catch (...) {
       say("(something else was thrown)");
     }
-    ::_exit(1);
+    if (store) leave(rank, size, *store);
+    ::_exit(0);
+  }
+
+  /// Rank 0, which serves the store, leaves last; when a rank was killed, with this object.
+  static void leave(int rank, int size, Store& store) {
+    try {
+      store.add("ranks that have ended", 1);
+      while (rank == 0 && store.add("ranks that have ended", 0) < size) ::usleep(1000);
+    } catch (const std::exception&) {
+      return;  // rank 0 has been killed
+    }
   }
 
   std::vector<Rank> ranks_;
