@@ -124,7 +124,7 @@ MeasuredRun parse_run(const std::string& content) {
   if (!rows.is_array()) refuse(where, "rows", "a list");
   for (std::size_t i = 0; i < rows.size(); ++i) {
     MeasuredRow row = row_of(rows[i], run.ranks, fmt::format("row {}", i));
-    if (has_schedule(row.question.routine)) run.rows.push_back(std::move(row));
+    if (has_schedule(row.question.routine)) run.rows.push_back(row);
   }
   if (run.rows.empty()) refuse(where, "rows", "a list with a collective in it");
   return run;
