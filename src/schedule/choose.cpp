@@ -94,10 +94,11 @@ Choice choose(const Problem& asked, std::size_t element_bytes, const Facts& fact
     if ((only && algorithm != *only) || !can(algorithm, problem)) continue;
     if (window_only && !is_through_window(algorithm)) continue;
     for (const std::size_t chunk : chunks) {
-      if (is_through_window(algorithm) && chunk != window_chunk(chunks, element_bytes)) continue;
+      const bool fixed = is_through_window(algorithm);
+      if (fixed && chunk != window_chunk(chunks, element_bytes)) continue;
       problem.chunk = chunk;
       const Estimate found = estimate(algorithm, problem, element_bytes, facts);
-      if (found.steps > kMostSteps && chunk != chunks.back()) continue;
+      if (found.steps > kMostSteps && !fixed && chunk != chunks.back()) continue;
       if (found.seconds < kBetter * best.predicted_s) best = {algorithm, chunk, found.seconds};
     }
   }

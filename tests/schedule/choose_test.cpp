@@ -110,6 +110,26 @@ TEST(Choose, RespectsTheLargestMessage) {
   }
 }
 
+/// However many steps that makes: the piece is what the cache holds.
+TEST(Choose, GoesThroughTheWindowOfANodeAtEverySize) {
+  for (const int size : {2, 4}) {
+    Facts facts;
+    facts.nodes.assign(static_cast<std::size_t>(size), 0);
+    facts.window_bytes = kMiB;
+    for (const Collective collective : {Collective::all_reduce, Collective::broadcast,
+                                        Collective::all_gather, Collective::reduce_scatter}) {
+      for (const std::size_t bytes : {std::size_t{8}, kMiB, 64 * kMiB, 256 * kMiB, 1024 * kMiB}) {
+        const Choice choice = choose_f32(collective, size, bytes, facts);
+        EXPECT_TRUE(choice.algorithm == Algorithm::one_shot ||
+                    choice.algorithm == Algorithm::two_shot)
+            << name_of(choice.algorithm) << " for collective " << static_cast<int>(collective)
+            << " of " << bytes << " bytes among " << size;
+        EXPECT_LT(choice.predicted_s, 100);
+      }
+    }
+  }
+}
+
 TEST(Choose, KeepsSchedulesShort) {
   for (const Collective collective : kCollectives) {
     for (const int size : {1, 2, 4, 8, 16}) {
