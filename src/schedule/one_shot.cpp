@@ -36,10 +36,7 @@ class OneShot {
     const Span own = parts[p_.rank];
     lay_slots(p_.size, parts.largest(), kHalves);
     in_batches(
-        parts.largest(),
-        [&](std::size_t i) {
-          for_others([&](int r) { builder_.publish(input(piece(parts[r], i)), slot(i, r)); });
-        },
+        parts.largest(), [&](std::size_t i) { publish_parts(parts, i); },
         [&](std::size_t i) {
           builder_.read_fold(input(piece(own, i)), slot(i, p_.rank),
                              output(piece({0, own.count}, i)), true);
@@ -52,10 +49,7 @@ class OneShot {
     const Parts parts(p_.counts);
     lay_slots(p_.size, parts.largest(), kHalves);
     in_batches(
-        parts.largest(),
-        [&](std::size_t i) {
-          for_others([&](int r) { builder_.publish(input(piece(parts[r], i)), slot(i, r)); });
-        },
+        parts.largest(), [&](std::size_t i) { publish_parts(parts, i); },
         [&](std::size_t i) {
           builder_.copy(input(piece(parts[p_.rank], i)), output(piece(parts[p_.rank], i)));
           for_others(
@@ -70,10 +64,7 @@ class OneShot {
     lay_slots(1, parts.largest(), kHalves);
     in_batches(
         parts.largest(), [&](std::size_t i) { builder_.publish(input(piece(own, i)), slot(i)); },
-        [&](std::size_t i) {
-          builder_.copy(input(piece(own, i)), output(piece(parts[p_.rank], i)));
-          for_others([&](int r) { builder_.read(r, slot(i), output(piece(parts[r], i))); });
-        });
+        [&](std::size_t i) { gather_parts(own, parts, i); });
     return builder_.finish();
   }
 
@@ -93,7 +84,7 @@ class OneShot {
     from_root(
         parts.largest(),
         [&](std::size_t i) {
-          for_others([&](int r) { builder_.publish(input(piece(parts[r], i)), slot(i, r)); });
+          publish_parts(parts, i);
           builder_.copy(input(piece(parts[p_.rank], i)), output(piece(own, i)));
         },
         [&](std::size_t i) { builder_.read(p_.root, slot(i, p_.rank), output(piece(own, i))); });
@@ -117,10 +108,7 @@ class OneShot {
     lay_slots(1, parts.largest(), kRow);
     to_root(
         parts.largest(), [&](std::size_t i) { builder_.publish(input(piece(own, i)), slot(i)); },
-        [&](std::size_t i) {
-          builder_.copy(input(piece(own, i)), output(piece(parts[p_.rank], i)));
-          for_others([&](int r) { builder_.read(r, slot(i), output(piece(parts[r], i))); });
-        });
+        [&](std::size_t i) { gather_parts(own, parts, i); });
     return builder_.finish();
   }
 
@@ -156,6 +144,17 @@ class OneShot {
   template <typename Visit>
   void for_others(Visit visit) const {
     for (int d = 1; d < p_.size; ++d) visit(wrap(p_.rank + d, p_.size));
+  }
+
+  /// A piece of what each of the others gets.
+  void publish_parts(const Parts& parts, std::size_t index) {
+    for_others([&](int r) { builder_.publish(input(piece(parts[r], index)), slot(index, r)); });
+  }
+
+  /// A piece of what each gave, this rank's own among them.
+  void gather_parts(Span own, const Parts& parts, std::size_t index) {
+    builder_.copy(input(piece(own, index)), output(piece(parts[p_.rank], index)));
+    for_others([&](int r) { builder_.read(r, slot(index), output(piece(parts[r], index))); });
   }
 
   template <typename Publish, typename Read>
