@@ -57,6 +57,8 @@ nb::object metrics_summary() {
   fields["avg_reduce_ms"] = summary.avg_reduce_ms;
   fields["avg_queue_wait_ms"] = summary.avg_queue_wait_ms;
   fields["avg_execution_ms"] = summary.avg_execution_ms;
+  fields["staging_bytes"] = summary.staging_bytes;
+  fields["peak_staging_bytes"] = summary.peak_staging_bytes;
   return fields;
 }
 

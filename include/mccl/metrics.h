@@ -27,6 +27,10 @@ struct MetricsSummary {
   double avg_reduce_ms = 0;
   double avg_queue_wait_ms = 0;
   double avg_execution_ms = 0;
+  /// Memory that the process holds to pass data on, now and at most: what it shares with the other
+  /// ranks of its node, receive buffers, and room for sums under way. Not reset, but for the most.
+  std::uint64_t staging_bytes = 0;
+  std::uint64_t peak_staging_bytes = 0;
 };
 
 /// One finished call.
@@ -54,6 +58,8 @@ class Metrics {
   /// A call that succeeded and was not timed: reading the clock would take as long as it did.
   void record_untimed(const CallSample& call);
   void record_refused_connection();
+  /// Memory for passing data on that was taken, or given back when negative.
+  void record_staging(std::int64_t bytes);
   MetricsSummary summary() const;
   void reset();
 

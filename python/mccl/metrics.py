@@ -30,6 +30,9 @@ class MetricsSummary:
         avg_reduce_ms: Arithmetic.
         avg_queue_wait_ms: Waiting for earlier calls.
         avg_execution_ms: From started until done.
+        staging_bytes: Memory held now to pass data on: shared with other ranks of the machine,
+            receive buffers, and room for sums under way.
+        peak_staging_bytes: The most of it that was ever held at a time.
     """
 
     total_ops: int = 0
@@ -46,6 +49,8 @@ class MetricsSummary:
     avg_reduce_ms: float = 0.0
     avg_queue_wait_ms: float = 0.0
     avg_execution_ms: float = 0.0
+    staging_bytes: int = 0
+    peak_staging_bytes: int = 0
 
 
 def get_metrics() -> MetricsSummary | None:

@@ -55,6 +55,8 @@ struct Metrics::State {
 
   mutable std::mutex mutex;  // guards counters; held for a few additions
   Counters counters;
+  std::int64_t staging_bytes = 0;  // guarded by mutex, as the next
+  std::int64_t peak_staging_bytes = 0;
 
   void count(const CallSample& call) {
     calls.fetch_add(1, std::memory_order_relaxed);
@@ -101,11 +103,20 @@ void Metrics::record_refused_connection() {
   ++state_->counters.refused_connections;
 }
 
+void Metrics::record_staging(std::int64_t bytes) {
+  const std::lock_guard lock(state_->mutex);
+  state_->staging_bytes += bytes;
+  state_->peak_staging_bytes = std::max(state_->peak_staging_bytes, state_->staging_bytes);
+}
+
 MetricsSummary Metrics::summary() const {
   State::Counters counters;
+  std::uint64_t staging = 0, peak_staging = 0;
   {
     const std::lock_guard lock(state_->mutex);
     counters = state_->counters;
+    staging = static_cast<std::uint64_t>(state_->staging_bytes);
+    peak_staging = static_cast<std::uint64_t>(state_->peak_staging_bytes);
   }
   const auto average_ms = [&](double sum_s) {
     return counters.timed == 0 ? 0 : 1e3 * sum_s / static_cast<double>(counters.timed);
@@ -125,12 +136,15 @@ MetricsSummary Metrics::summary() const {
       .avg_reduce_ms = average_ms(counters.reduce_s),
       .avg_queue_wait_ms = average_ms(counters.queue_wait_s),
       .avg_execution_ms = average_ms(counters.execution_s),
+      .staging_bytes = staging,
+      .peak_staging_bytes = peak_staging,
   };
 }
 
 void Metrics::reset() {
   const std::lock_guard lock(state_->mutex);
   state_->counters = {};
+  state_->peak_staging_bytes = state_->staging_bytes;
   state_->calls = state_->sent = state_->received = 0;
 }
 
@@ -151,6 +165,8 @@ std::string to_table(const MetricsSummary& summary) {
       {"  reduce", ms(summary.avg_reduce_ms)},
       {"  sync", ms(summary.avg_sync_ms)},
       {"peak throughput", fmt::format("{:.2f} Gbit/s", summary.peak_throughput_gbps)},
+      {"staging memory", with_unit(summary.staging_bytes)},
+      {"staging memory, most", with_unit(summary.peak_staging_bytes)},
   };
   std::size_t name_width = 0, value_width = 0;
   for (const auto& [name, value] : rows) {

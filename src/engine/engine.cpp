@@ -231,7 +231,12 @@ void Engine::submit(std::span<const std::shared_ptr<Operation>> operations) {
     }
     inbox_waiting_.store(true, std::memory_order_release);
   }
-  if (size() == 1) {
+  if (stopping_) {
+    // Nobody drives any more: the calls fail here and now.
+    std::unique_lock lock(progress_mutex_);
+    drain_inbox();
+    run_deferred(lock);
+  } else if (size() == 1) {
     std::unique_lock lock(progress_mutex_);
     drive(lock, nullptr, Clock::time_point::max());
   } else if (somebody_else_must_drive) {
@@ -284,6 +289,8 @@ void Engine::shutdown() {
     std::this_thread::sleep_for(milliseconds(1));
   }
   peers_.leave();
+  options_.metrics->record_staging(-staging_bytes_);
+  staging_bytes_ = 0;
   mesh_.reset();
   early_.clear();
   run_deferred(lock);

@@ -144,8 +144,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const rendezvous::Neighbour* neighbour(int peer) const;
   std::vector<int> nodes_of(const std::vector<int>& members) const;
   void offer_window(GroupState& group);
-  void take_offer(GroupState& group, int member, const WindowOffer& offer);
   bool window_ready(GroupState& group);
+  void report_staging();
   bool share_link(int peer, const rendezvous::LinkKey& key);
   void take_shared_link(int peer, const rendezvous::LinkKey& key,
                         const transport::shm::RangePlace& place);
@@ -213,8 +213,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::set<DialKey> dialing_;
   Departing departing_;
   std::vector<std::pair<std::vector<Work::Callback>, std::exception_ptr>> deferred_;
-  std::uint32_t at_once_ = 0;  ///< Calls done at once, of which only some are timed.
-  bool crowded_ = false;       ///< More ranks than cores on this machine.
+  std::uint32_t at_once_ = 0;       ///< Calls done at once, of which only some are timed.
+  bool staging_changed_ = false;    ///< Since it was reported last.
+  std::int64_t staging_bytes_ = 0;  ///< As reported.
+  bool crowded_ = false;            ///< More ranks than cores on this machine.
   Clock::time_point next_housekeeping_;
   Clock::time_point next_watch_;
   // The sleeper's: written under progress_mutex_; the progress thread reads its own copy without.

@@ -73,7 +73,7 @@ void Engine::handle(int peer, const ControlMessage& message) {
       return;
     case ControlKind::window:
       if (group && group->rank_of(peer) >= 0) {
-        take_offer(*group, group->rank_of(peer), message.offer);
+        group->window.take(group->rank_of(peer), message.offer);
       } else if (!group && early_.size() < kMostEarlyGroups) {
         early_[message.key.group].offers.push_back({peer, message.offer});
       }
@@ -109,6 +109,7 @@ void Engine::handle(rendezvous::MeshEvent& event) {
     log_.warn("no link to rank {}: {}", event.peer, event.reason);
     if (member >= 0) group->channels.lose(member, event.reason);
   } else if (member >= 0) {
+    staging_changed_ = true;
     group->channels.attach(event.key.purpose, member, event.key.rail,
                            static_cast<std::uint8_t>(rails(event.peer)), std::move(event.link));
   } else if (!group && event.key.group != 0 && early_.size() < kMostEarlyGroups) {
@@ -172,11 +173,12 @@ void Engine::adopt_early(GroupState& group) {
   for (EarlyLink& early : found->second.links) {
     const int member = group.rank_of(early.peer);
     if (member < 0) continue;
+    staging_changed_ = true;
     group.channels.attach(early.key.purpose, member, early.key.rail,
                           static_cast<std::uint8_t>(rails(early.peer)), std::move(early.link));
   }
   for (const EarlyOffer& early : found->second.offers) {
-    if (group.rank_of(early.peer) >= 0) take_offer(group, group.rank_of(early.peer), early.offer);
+    if (group.rank_of(early.peer) >= 0) group.window.take(group.rank_of(early.peer), early.offer);
   }
   for (const auto& [peer, failure] : found->second.failures) {
     if (group.rank_of(peer) < 0) continue;

@@ -130,15 +130,9 @@ void Engine::offer_window(GroupState& group) {
   peers_.flush();
 }
 
-void Engine::take_offer(GroupState& group, int member, const WindowOffer& offer) {
-  if (!group.window.nodes().empty()) group.window.take(member, offer);
-}
-
 /// Whether the group's calls can be planned: all know how large its window is.
 bool Engine::window_ready(GroupState& group) {
-  if (group.window.nodes().empty() || group.plans.facts().window_bytes != 0 || group.windowless) {
-    return true;
-  }
+  if (group.window.settled()) return true;
   if (!group.window.offered()) offer_window(group);
   if (group.window.pending()) {
     for (const int member : group.window.missing_members()) {
@@ -153,8 +147,7 @@ bool Engine::window_ready(GroupState& group) {
   });
   schedule::Facts facts = group.plans.facts();
   facts.window_bytes = group.window.bank_bytes();
-  group.windowless = facts.window_bytes == 0;
-  if (group.windowless) {
+  if (facts.window_bytes == 0) {
     log_.warn(
         "group '{}' shares no window, because a rank of it has no memory left for one: its "
         "collectives go through links",
@@ -162,7 +155,20 @@ bool Engine::window_ready(GroupState& group) {
     facts.nodes.clear();
   }
   group.plans.learn(std::move(facts));
+  staging_changed_ = true;
   return true;
+}
+
+void Engine::report_staging() {
+  std::size_t bytes = arena_ ? arena_->taken() : 0;
+  for (const auto& [id, group] : groups_) {
+    bytes += group->executor.scratch_bytes();
+    group->channels.for_each_lane([&](Lane& lane) { bytes += lane.link().buffer_bytes(); });
+  }
+  staging_changed_ = false;
+  const auto now = static_cast<std::int64_t>(bytes);
+  options_.metrics->record_staging(now - staging_bytes_);
+  staging_bytes_ = now;
 }
 
 /// Makes a link in this rank's memory; false when there is none left, and then tcp serves.

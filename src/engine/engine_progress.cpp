@@ -176,7 +176,9 @@ void Engine::begin_next(GroupState& group) {
     operation.input.data = operation.multiplied.data();
     operation.in_place = false;
   }
+  const std::size_t scratch = group.executor.scratch_bytes();
   group.executor.begin(operation, plan_for(group, operation));
+  staging_changed_ |= group.executor.scratch_bytes() != scratch;
 }
 
 const Plan& Engine::plan_for(GroupState& group, Task& task) {
@@ -214,6 +216,7 @@ bool Engine::drain_inbox() {
     group->failure_announced = true;  // the peers may still be using theirs
     settle_failure(*group);
     groups_.erase(group->id);
+    staging_changed_ = true;
   }
   return true;
 }
@@ -256,6 +259,7 @@ void Engine::finish(const std::shared_ptr<Operation>& operation, std::exception_
   if (counts_calls_.load(std::memory_order_relaxed)) {
     options_.metrics->record(operation->sample(Clock::now(), error != nullptr));
   }
+  if (staging_changed_) report_staging();
   std::vector<Work::Callback> callbacks = operation->finish(error);
   if (!callbacks.empty()) deferred_.emplace_back(std::move(callbacks), error);
 }

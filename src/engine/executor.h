@@ -36,6 +36,9 @@ class Executor {
   /// PeerError, CorruptionError.
   bool advance();
 
+  /// Room for sums and for what is passed on, kept from call to call.
+  std::size_t scratch_bytes() const { return scratch_.size(); }
+
   /// Adds what to wait for before calling advance again.
   void watch(std::vector<pollfd>& descriptors);
 
@@ -65,7 +68,8 @@ class Executor {
   bool open_window();
   bool is_lost(int rank);
   [[noreturn]] void throw_lost(int rank);
-  void check_same_call(int rank) const;
+  /// A neighbour is, or was, in another call.
+  [[noreturn]] void throw_divergence(int rank) const;
   void read(const schedule::Step& step);
   void read_fold(const schedule::Step& step);
 

@@ -97,8 +97,9 @@ bool Executor::run_window_step(const Step& step) {
   }
 }
 
-/// The bank that the call publishes in. Throws when a neighbour's last call was another one: who
-/// only publishes, as the root of a broadcast, looks at nobody at the time.
+/// The places that the call publishes in. Throws when it has come out that a neighbour called
+/// something else before: who only publishes, as the root of a broadcast, looks at nobody at the
+/// time.
 bool Executor::open_window() {
   Window& window = *group_window_.window();
   if (window.is_open()) return true;
@@ -107,12 +108,8 @@ bool Executor::open_window() {
     if (late < 0 || !is_lost(late)) return false;
     if (!window.open()) throw_lost(late);  // it may have arrived before it left
   }
-  const int stray = window.strayed();
-  if (stray < 0) return true;
-  const Call theirs = call_of(window.label_before(stray));
-  const std::optional<Call> mine = recorder_.find(theirs.sequence);
-  throw MismatchError(fmt::format("rank {} called {} where this rank called {}", stray,
-                                  describe(theirs), mine ? describe(*mine) : "something else"));
+  if (window.strayed() >= 0) throw_divergence(window.strayed());
+  return true;
 }
 
 bool Executor::is_lost(int rank) {
@@ -133,20 +130,21 @@ bool Executor::wait_for(const Step& step) {
 }
 
 bool Executor::has_arrived(int rank, std::uint32_t mark) {
-  const Window& window = *group_window_.window();
+  Window& window = *group_window_.window();
   if (!window.arrived(rank, mark)) {
     if (!is_lost(rank)) return false;
     if (!window.arrived(rank, mark)) throw_lost(rank);
   }
-  if (!window.same_call(rank)) check_same_call(rank);
+  if (!window.same_calls(rank)) throw_divergence(rank);
   return true;
 }
 
-/// Throws: the neighbour is in another call.
-void Executor::check_same_call(int rank) const {
-  const Call theirs = call_of(group_window_.window()->label_of(rank));
-  throw MismatchError(fmt::format("rank {} calls {} where this rank calls {}", rank,
-                                  describe(theirs), describe(task_->call)));
+void Executor::throw_divergence(int rank) const {
+  const Window::Divergence found = group_window_.window()->divergence_of(rank);
+  throw MismatchError(
+      fmt::format("rank {} {} {} where this rank {} {}", rank, found.is_over ? "called" : "calls",
+                  describe(call_of(found.theirs)), found.is_over ? "called" : "calls",
+                  describe(call_of(found.ours))));
 }
 
 void Executor::read(const Step& step) {

@@ -57,7 +57,6 @@ class GroupState {
   Messages messages;
   Recorder recorder;
   std::deque<std::shared_ptr<Operation>> queue;  ///< Collectives in order; the first one runs.
-  bool windowless = false;  ///< Its ranks agreed that there is no memory for a window.
   bool failure_announced = false;
   /// A link broke: the peer may have died, or it closed the link because of a failure that it is
   /// about to announce. The announcement is waited for a moment, because it says more.

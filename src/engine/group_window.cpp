@@ -29,7 +29,11 @@ static_assert(sizeof(LabelLayout) <= transport::shm::kLabelBytes);
 }  // namespace
 
 GroupWindow::GroupWindow(int rank, std::vector<int> nodes)
-    : rank_(rank), nodes_(std::move(nodes)), offers_(nodes_.size()), missing_(nodes_.size()) {
+    : rank_(rank),
+      nodes_(std::move(nodes)),
+      offers_(nodes_.size()),
+      missing_(nodes_.size()),
+      settled_(nodes_.empty()) {
   for (int other = 0; other < static_cast<int>(nodes_.size()); ++other) {
     if (other != rank && nodes_[other] == nodes_[rank]) neighbours_.push_back(other);
   }
@@ -50,6 +54,7 @@ WindowOffer GroupWindow::offer(const std::shared_ptr<transport::shm::Arena>& are
 }
 
 void GroupWindow::take(int member, const WindowOffer& offer) {
+  if (nodes_.empty()) return;
   std::optional<WindowOffer>& known = offers_[static_cast<std::size_t>(member)];
   if (known) return;
   known = offer;
@@ -65,6 +70,7 @@ std::vector<int> GroupWindow::missing_members() const {
 }
 
 void GroupWindow::settle(const Find& neighbour) {
+  settled_ = true;
   std::size_t least = kUsualBankBytes;
   for (const std::optional<WindowOffer>& offer : offers_) {
     least = std::min<std::size_t>(least, offer->bank_bytes);

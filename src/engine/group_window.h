@@ -39,8 +39,11 @@ class GroupWindow {
   /// Takes memory for this rank's window, as much as there is up to the usual size, and says what
   /// to tell the other members.
   WindowOffer offer(const std::shared_ptr<transport::shm::Arena>& arena);
+  /// Nothing happens where no two ranks share a node, or when the member has offered already.
   void take(int member, const WindowOffer& offer);
   bool pending() const { return missing_ > 0; }
+  /// Whether it is known how large the window is; from the beginning where there is none.
+  bool settled() const { return settled_; }
   /// The members whose offers have not come.
   std::vector<int> missing_members() const;
 
@@ -59,6 +62,7 @@ class GroupWindow {
   std::vector<int> neighbours_;
   std::vector<std::optional<WindowOffer>> offers_;  // by rank of the group
   std::size_t missing_ = 0;
+  bool settled_ = false;
   transport::shm::Range own_;
   std::size_t bank_bytes_ = 0;
   std::optional<transport::shm::Window> window_;

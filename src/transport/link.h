@@ -49,6 +49,9 @@ class Link {
   /// lose them. 0 where a transport cannot tell.
   virtual std::size_t unsent() const = 0;
 
+  /// Memory that the link takes of its own, beside what it shares with the peer.
+  virtual std::size_t buffer_bytes() const { return 0; }
+
   /// The peer's process has ended, as is known from elsewhere. What has arrived is still handed
   /// out. For transports that do not see it themselves.
   virtual void peer_gone() {}

@@ -169,6 +169,40 @@ TEST(Metrics, CountCallsBytesAndTimesOverAllGroups) {
   });
 }
 
+TEST(Metrics, StagingIsCountedAndStaysSmall) {
+  for (const std::string_view transport : {"auto", "tcp"}) {
+    Config config = test_config();
+    config.set("transport", transport);
+    run_ranks(
+        3,
+        [](Context& context) {
+          std::vector<float> data(3'000'000, 1);
+          context.world()->all_reduce(buffer(data), buffer(data), ReduceKind::sum).wait();
+          const std::uint64_t peers = 2;
+          const MetricsSummary summary = context.metrics()->summary();
+          EXPECT_GT(summary.staging_bytes, 0u);
+          EXPECT_LE(summary.peak_staging_bytes, (64u + 8u * peers) << 20);
+        },
+        [&](int) { return config; });
+  }
+}
+
+TEST(Shutdown, EndsEveryLaterCallAtOnce) {
+  const std::vector<std::string> said = testing::run_failing_ranks(2, [](Context& context) {
+    const std::shared_ptr<Group> world = context.world();
+    std::vector<float> data(100, 1);
+    world->all_reduce(buffer(data), buffer(data), ReduceKind::sum).wait();
+    EXPECT_GT(context.metrics()->summary().staging_bytes, 0u);
+    context.shutdown();
+    EXPECT_EQ(context.metrics()->summary().staging_bytes, 0u);
+    EXPECT_TRUE(world->barrier().done()) << "there may be nobody who waits";
+    world->all_reduce(buffer(data), buffer(data), ReduceKind::sum, {.caller_waits = true}).wait();
+  });
+  for (const std::string& text : said) {
+    EXPECT_NE(text.find("shut down"), std::string::npos) << text;
+  }
+}
+
 TEST(SingleRank, NeedsNoStoreAndNoSocket) {
   const auto context = Context::create({0, 1, nullptr, test_config(), nullptr});
   std::vector<float> data(10, 4);

@@ -85,6 +85,18 @@ TEST(Metrics, AveragesOverTheCallsThatSucceeded) {
   EXPECT_NEAR(summary.p99_latency_ms, 33, 0.05 * 33);
 }
 
+TEST(Metrics, StagingIsWhatIsHeldAndWhatWasHeldAtMost) {
+  Metrics metrics;
+  metrics.record_staging(1000);
+  metrics.record_staging(500);
+  metrics.record_staging(-1200);
+  EXPECT_EQ(metrics.summary().staging_bytes, 300u);
+  EXPECT_EQ(metrics.summary().peak_staging_bytes, 1500u);
+  metrics.reset();
+  EXPECT_EQ(metrics.summary().staging_bytes, 300u) << "it is still held";
+  EXPECT_EQ(metrics.summary().peak_staging_bytes, 300u);
+}
+
 TEST(Metrics, Fault30CountsBeyondTenThousandCalls) {
   Metrics metrics;
   for (int i = 0; i < 25'000; ++i) metrics.record(call_of(0, 0.001, 0, 0));

@@ -102,36 +102,46 @@ void pass(Window& window, std::uint64_t call) {
   window.end();
 }
 
+TEST(Window, ARankRunsAheadUntilItsPlacesAreUsedUp) {
+  Node node(3, Memory::own_address);
+  Window &fast = node.window(0), &slow = node.window(1), &other = node.window(2);
+  for (std::uint64_t call = 1; call < kDepth; ++call) {
+    ASSERT_NO_FATAL_FAILURE(pass(fast, call));
+    ASSERT_NO_FATAL_FAILURE(pass(other, call));
+  }
+  begin(fast, kDepth);
+  EXPECT_FALSE(fast.open()) << "the slow one has not begun the first call, whose head comes next";
+  EXPECT_EQ(fast.late(), 1);
+  ASSERT_NO_FATAL_FAILURE(pass(slow, 1));
+  EXPECT_TRUE(fast.open());
+  EXPECT_EQ(fast.strayed(), -1);
+}
+
 TEST(Window, ABankIsOpenedAgainWhenEveryoneHasReadIt) {
   Node node(3, Memory::own_address);
   Window &fast = node.window(0), &slow = node.window(1), &other = node.window(2);
-  begin(fast, 1);
-  ASSERT_TRUE(fast.open());
-  std::memset(fast.own(), 1, 8);
-  fast.arrive();
-  fast.end();
-  begin(fast, 2);
-  EXPECT_FALSE(fast.open()) << "nobody has begun the call before";
-  pass(other, 1);
-  EXPECT_FALSE(fast.open());
+  const auto pass_large = [](Window& window, std::uint64_t call) {
+    begin(window, call, 1, kBankBytes);
+    ASSERT_TRUE(window.open());
+    std::memset(window.own(), static_cast<int>(call), kBankBytes);
+    window.arrive();
+    window.end();
+  };
+  for (const std::uint64_t call : {1, 2}) {
+    ASSERT_NO_FATAL_FAILURE(pass_large(fast, call));
+    ASSERT_NO_FATAL_FAILURE(pass_large(other, call));
+  }
+  begin(fast, 3, 1, kBankBytes);
+  EXPECT_FALSE(fast.open()) << "nobody has read what was published for the first";
   EXPECT_EQ(fast.late(), 1);
-
-  begin(slow, 1);
-  ASSERT_TRUE(slow.open());
-  slow.arrive();
-  EXPECT_EQ(fast.late(), -1);
-  ASSERT_TRUE(fast.open());
-  std::memset(fast.own(), 2, 8);
-  fast.arrive();
-  fast.end();
-  ASSERT_NO_FATAL_FAILURE(pass(other, 2));
-  begin(fast, 3);
-  EXPECT_FALSE(fast.open()) << "the slow one still reads";
+  begin(slow, 1, 1, kBankBytes);
   ASSERT_TRUE(slow.arrived(0, 1));
   EXPECT_EQ(slow.published_by(0)[0], std::byte{1});
+  ASSERT_TRUE(slow.open());
+  slow.arrive();
   slow.end();
   EXPECT_FALSE(fast.open()) << "that it has read everything shows only in its next call";
-  ASSERT_NO_FATAL_FAILURE(pass(slow, 2));
+  ASSERT_NO_FATAL_FAILURE(pass_large(slow, 2));
   EXPECT_TRUE(fast.open());
   EXPECT_EQ(fast.strayed(), -1);
 }
@@ -157,11 +167,12 @@ TEST(Window, ArrivalsAreThoseOfTheCall) {
   }
 }
 
-TEST(Window, SmallPublicationsTravelInTheHead) {
+TEST(Window, EveryPublicationHasAPlaceOfItsSize) {
   Node node(2, Memory::own_address);
   std::uint64_t call = 0;
-  for (const std::size_t bytes : {std::size_t{1}, BankHead::kInlineBytes,
-                                  BankHead::kInlineBytes + 1, kBankBytes, std::size_t{0}}) {
+  for (const std::size_t bytes :
+       {std::size_t{1}, CallHead::kInlineBytes, CallHead::kInlineBytes + 1,
+        WindowFront::kSmallBytes, WindowFront::kSmallBytes + 1, kBankBytes, std::size_t{0}}) {
     ++call;
     for (int rank : {0, 1}) {
       begin(node.window(rank), call, 1, bytes);
@@ -172,7 +183,7 @@ TEST(Window, SmallPublicationsTravelInTheHead) {
     for (int rank : {0, 1}) {
       Window& window = node.window(rank);
       ASSERT_TRUE(window.arrived(1 - rank, 1));
-      EXPECT_TRUE(window.same_call(1 - rank));
+      EXPECT_TRUE(window.same_calls(1 - rank));
       const std::byte* published = window.published_by(1 - rank);
       EXPECT_TRUE(std::all_of(published, published + bytes, [rank](std::byte byte) {
         return byte == static_cast<std::byte>(1 - rank + 10);
@@ -184,30 +195,66 @@ TEST(Window, SmallPublicationsTravelInTheHead) {
 
 TEST(Window, TellsWhoIsInAnotherCall) {
   Node node(2, Memory::own_address);
-  begin(node.window(0), 7);
-  begin(node.window(1), 8);
   for (int rank : {0, 1}) {
+    begin(node.window(rank), 7 + static_cast<std::uint64_t>(rank));
     ASSERT_TRUE(node.window(rank).open());
     node.window(rank).arrive();
   }
-  ASSERT_TRUE(node.window(0).arrived(1, 1));
-  EXPECT_FALSE(node.window(0).same_call(1));
-  EXPECT_EQ(called(node.window(0).label_of(1)), 8u);
-  EXPECT_FALSE(node.window(1).same_call(0));
-  EXPECT_EQ(called(node.window(1).label_of(0)), 7u);
+  for (int rank : {0, 1}) {
+    Window& window = node.window(rank);
+    ASSERT_TRUE(window.arrived(1 - rank, 1));
+    EXPECT_FALSE(window.same_calls(1 - rank));
+    const Window::Divergence found = window.divergence_of(1 - rank);
+    EXPECT_FALSE(found.is_over);
+    EXPECT_EQ(called(found.theirs), rank == 0 ? 8u : 7u);
+    EXPECT_EQ(called(found.ours), rank == 0 ? 7u : 8u);
+  }
 }
 
 TEST(Window, TellsWhoWasInAnotherCallWhenNobodyLooked) {
-  Node node(3, Memory::own_address);
-  for (int rank : {0, 1, 2}) pass(node.window(rank), 1);
-  for (int rank : {0, 1, 2}) pass(node.window(rank), rank == 1 ? 9 : 2);
-  for (int rank : {0, 1, 2}) {
+  for (std::uint64_t later = 1; later < kDepth - 1; ++later) {
+    Node node(3, Memory::own_address);
+    for (int rank : {0, 1, 2}) ASSERT_NO_FATAL_FAILURE(pass(node.window(rank), 1));
+    for (int rank : {0, 1, 2}) {
+      ASSERT_NO_FATAL_FAILURE(pass(node.window(rank), rank == 1 ? 99 : 2));
+    }
+    for (std::uint64_t call = 3; call < 2 + later; ++call) {
+      for (int rank : {0, 1, 2}) ASSERT_NO_FATAL_FAILURE(pass(node.window(rank), call));
+    }
+    for (int rank : {0, 1, 2}) {
+      begin(node.window(rank), 2 + later);
+      ASSERT_TRUE(node.window(rank).open());
+      node.window(rank).arrive();
+    }
+    for (int rank : {0, 1, 2}) {
+      Window& window = node.window(rank);
+      const int other = rank == 1 ? 0 : 1;
+      ASSERT_TRUE(window.arrived(other, 1));
+      ASSERT_FALSE(window.same_calls(other)) << later;
+      const Window::Divergence found = window.divergence_of(other);
+      EXPECT_TRUE(found.is_over);
+      EXPECT_EQ(called(found.theirs), rank == 1 ? 2u : 99u) << later;
+      EXPECT_EQ(called(found.ours), rank == 1 ? 99u : 2u) << later;
+      if (rank != 1) EXPECT_TRUE(window.same_calls(2 - rank));
+    }
+  }
+}
+
+TEST(Window, WhoNeverLooksIsToldWhenItsPlacesComeAroundAgain) {
+  Node node(2, Memory::own_address);
+  for (int rank : {0, 1}) ASSERT_NO_FATAL_FAILURE(pass(node.window(rank), 1));
+  for (int rank : {0, 1}) ASSERT_NO_FATAL_FAILURE(pass(node.window(rank), rank == 1 ? 99 : 2));
+  for (std::uint64_t call = 3; call <= kDepth; ++call) {
+    for (int rank : {0, 1}) ASSERT_NO_FATAL_FAILURE(pass(node.window(rank), call));
+  }
+  for (int rank : {0, 1}) {
     Window& window = node.window(rank);
-    begin(window, 3);
+    begin(window, kDepth + 1);
     for (int look = 0; look < 2; ++look) {
       ASSERT_TRUE(window.open());
-      EXPECT_EQ(window.strayed(), rank == 1 ? 0 : 1);
-      EXPECT_EQ(called(window.label_before(window.strayed())), rank == 1 ? 2u : 9u);
+      EXPECT_EQ(window.strayed(), 1 - rank);
+      const Window::Divergence found = window.divergence_of(1 - rank);
+      EXPECT_EQ(called(found.theirs), rank == 1 ? 2u : 99u);
       EXPECT_FALSE(window.is_open()) << "whoever looks again must see it again";
     }
   }
@@ -253,7 +300,7 @@ struct Shape {
     root = static_cast<int>(random() % static_cast<unsigned>(ranks));
     arrivals = 1 + random() % 4;
     const std::size_t most = kBankBytes / 8 / arrivals;
-    words = random() % 2 == 0 ? BankHead::kInlineBytes / 8 / arrivals : 1 + random() % most;
+    words = random() % 2 == 0 ? CallHead::kInlineBytes / 8 / arrivals : 1 + random() % most;
   }
 };
 
@@ -293,7 +340,7 @@ class WindowTraffic : public testing::TestWithParam<Traffic> {
             unsigned delay) {
     Window& window = node_->window(rank);
     if (!until(rank, [&] { return window.arrived(from, arrival + 1); })) return false;
-    if (!window.same_call(from) || called(window.label_of(from)) != call) {
+    if (!window.same_calls(from)) {
       fail("a neighbour seems to be in another call");
     }
     for (unsigned i = 0; i < delay; ++i) std::this_thread::yield();

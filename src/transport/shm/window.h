@@ -1,12 +1,17 @@
 // The window of a group's ranks on one node: memory of each that all the others read.
 //
-// Every rank has two banks, used by its calls in turn, so that a call can begin while a slow
-// neighbour still reads what was published for the one before. A bank begins with a line that holds
-// the count of arrivals, the label of the call, and room for a small publication: a small call
-// moves one cache line. Arrivals are counted over the life of the window, never back to 0.
+// A rank may be several calls ahead of a slow neighbour, as the root of a broadcast is: its calls
+// use the places of the window in turn. A call has a head, which holds the count of arrivals and
+// room for the smallest publications, so that a small call moves one cache line; a page for small
+// ones; and, if it publishes more than that, one of two banks. Arrivals are counted over the life
+// of the window, never back to 0.
 //
-// A rank opens a bank again only when every neighbour has arrived in the call after the one that
+// A rank uses a place again only when every neighbour has arrived in the call after the one that
 // used it last: all that it had to read there, it has read.
+//
+// Whoever only publishes looks at nobody at the time. So each call's fingerprint contains those of
+// all calls before it, and what the last calls were stays readable in a trail that is twice as long
+// as anybody can be ahead.
 #pragma once
 
 #include <atomic>
@@ -25,20 +30,38 @@ namespace mccl::transport::shm {
 /// What a rank says of its call to the others, opaque here.
 inline constexpr std::size_t kLabelBytes = 48;
 
-/// The first lines of a bank.
-struct BankHead {
+/// Calls of one rank whose places are distinct.
+inline constexpr std::size_t kDepth = 16;
+
+/// What the others look at first in a call.
+struct alignas(kLine) CallHead {
   static constexpr std::size_t kInlineBytes = 48;
 
   std::atomic<std::uint64_t> arrivals{0};
-  std::uint64_t fingerprint = 0;  ///< Of the label: neighbours that differ are not in one call.
-  std::byte small[kInlineBytes];  ///< A small publication; a larger one is behind the head.
-  alignas(kLine) std::byte label[kLabelBytes];
+  std::uint64_t fingerprint = 0;     ///< Of all calls so far: neighbours that differ have diverged.
+  std::byte smallest[kInlineBytes];  ///< A publication that fits.
 };
-static_assert(sizeof(BankHead) == 2 * kLine);
+static_assert(sizeof(CallHead) == kLine);
 
-/// Bytes of a range for a window whose banks hold that many; and the reverse.
+/// What a call was.
+struct alignas(kLine) CallTrace {
+  std::uint64_t fingerprint = 0;
+  std::byte label[kLabelBytes];
+};
+static_assert(sizeof(CallTrace) == kLine);
+
+/// How a rank's range is laid out; banks follow.
+struct WindowFront {
+  static constexpr std::size_t kSmallBytes = 4096;
+
+  CallHead heads[kDepth];
+  CallTrace trail[2 * kDepth];
+  alignas(kLine) std::byte small[kDepth][kSmallBytes];
+};
+
+/// Bytes of a range for a window whose banks hold that many.
 constexpr std::size_t window_bytes(std::size_t bank_bytes) {
-  return 2 * (sizeof(BankHead) + bank_bytes);
+  return sizeof(WindowFront) + 2 * bank_bytes;
 }
 
 /// Used under the engine's progress lock. Neighbours are numbered as the ranks of the group.
@@ -64,7 +87,7 @@ class Window {
   /// A call begins: it arrives `arrivals` times and publishes at most `published` bytes at a time.
   void begin(std::uint32_t arrivals, std::size_t published, std::uint64_t fingerprint,
              std::span<const std::byte, kLabelBytes> label);
-  /// Whether its bank may be written now; stays true for the rest of the call.
+  /// Whether its places may be written now; stays true for the rest of the call.
   bool open();
   bool is_open() const { return open_ && stray_ < 0; }
   /// A neighbour that open() waits for; -1 when there is none.
@@ -78,48 +101,68 @@ class Window {
 
   /// Whether the neighbour has arrived so often in this call.
   bool arrived(int rank, std::uint32_t mark) const {
-    return head_of(rank).arrivals.load(std::memory_order_acquire) >= base_ + mark;
+    return head_of(rank, call_).arrivals.load(std::memory_order_acquire) >= base_ + mark;
   }
-  /// Of a neighbour that has arrived in this call:
+  /// Of a neighbour that has arrived in this call: whether it called the same, now and before.
+  bool same_calls(int rank) {
+    if (head_of(rank, call_).fingerprint != fingerprint_) return false;
+    views_[static_cast<std::size_t>(rank)].compared = call_;
+    return true;
+  }
   const std::byte* published_by(int rank) const;
-  bool same_call(int rank) const { return head_of(rank).fingerprint == fingerprint_; }
-  std::span<const std::byte, kLabelBytes> label_of(int rank) const;
 
-  /// Once open: a neighbour whose last call was another than this rank's, which nobody may have
-  /// noticed then; -1 when there is none. And what it said of that call.
+  /// Once open: a neighbour of which it has come out that it called something else than this rank;
+  /// -1 when there is none.
   int strayed() const { return stray_; }
-  std::span<const std::byte, kLabelBytes> label_before(int rank) const;
+
+  /// The first call in which a neighbour differs that has strayed, or that has arrived in this call
+  /// and has not called the same.
+  struct Divergence {
+    std::span<const std::byte, kLabelBytes> theirs;
+    std::span<const std::byte, kLabelBytes> ours;
+    bool is_over;  ///< It is a call before this one.
+  };
+  Divergence divergence_of(int rank) const;
 
  private:
   struct View {
-    std::byte* banks[2] = {nullptr, nullptr};
+    WindowFront* front = nullptr;
+    std::byte* banks = nullptr;
+    std::uint64_t compared = 0;  ///< The last call known to be the same as this rank's.
   };
 
-  const BankHead& head_of(int rank) const { return head_of(rank, bank_); }
-  const BankHead& head_of(int rank, std::size_t bank) const {
-    return *reinterpret_cast<const BankHead*>(views_[static_cast<std::size_t>(rank)].banks[bank]);
+  const CallHead& head_of(int rank, std::uint64_t call) const {
+    return views_[static_cast<std::size_t>(rank)].front->heads[call % kDepth];
   }
-  BankHead& own_head(std::size_t bank) const {
-    return *reinterpret_cast<BankHead*>(own_banks_.banks[bank]);
+  static CallTrace& trace_of(const View& view, std::uint64_t call) {
+    return view.front->trail[call % (2 * kDepth)];
   }
+  std::byte* data_of(const View& view) const;
   View view_of(std::span<std::byte> memory) const;
-  int find_stray() const;
+  int find_stray();
 
   const std::size_t bank_bytes_;
   Range own_;
   std::vector<Neighbour> neighbours_;
-  View own_banks_;
+  View own_view_;
   std::vector<View> views_;  // by rank of the group
-  std::size_t bank_ = 0;
-  std::uint64_t base_ = 0;       // arrivals before this call
-  std::uint64_t must_have_ = 0;  // arrivals of all neighbours before the bank may be opened
-  std::uint32_t arrivals_ = 0;   // of the call in all
-  std::uint32_t arrived_ = 0;    // so far
+
+  // Calls count from 1.
+  std::uint64_t call_ = 0;
+  std::uint64_t base_ = 0;                  // arrivals before this call
+  std::uint64_t first_arrivals_[kDepth]{};  // of the last calls: the count of their first arrival
+  std::uint64_t awaited_ = 0;   // the call that all neighbours must have begun before this may open
+  std::uint32_t arrivals_ = 0;  // of the call in all
+  std::uint32_t arrived_ = 0;   // so far
   bool open_ = false;
   int stray_ = -1;
-  bool is_inline_ = false;
+
+  enum class Place : std::uint8_t { head, small, bank };
+  Place place_ = Place::head;
+  std::size_t bank_ = 0;                // that the next or the present large call uses
+  std::uint64_t last_use_[2] = {0, 0};  // of each bank: the call
+
   std::uint64_t fingerprint_ = 0;
-  std::uint64_t fingerprint_before_ = 0;
   std::byte label_[kLabelBytes] = {};
   std::byte* own_data_ = nullptr;
 };

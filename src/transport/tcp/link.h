@@ -23,6 +23,7 @@ class TcpLink final : public Link {
   int descriptor() const override { return socket_.descriptor(); }
   std::size_t buffered() const override { return end_ - begin_; }
   std::size_t unsent() const override;
+  std::size_t buffer_bytes() const override { return peek_capacity(); }
   std::string description() const override { return description_; }
 
  private:
