@@ -15,6 +15,20 @@ bool Channel::connected() const {
          std::all_of(lanes.begin(), lanes.end(), [](const auto& lane) { return lane != nullptr; });
 }
 
+std::optional<std::size_t> Channel::free_rail() const {
+  std::optional<std::size_t> best;
+  std::size_t least = 0;
+  for (std::size_t rail = 0; rail < lanes.size(); ++rail) {
+    if (lanes[rail]->sending()) continue;
+    // Asking the kernel is not free, and one way needs no choice.
+    const std::size_t on_its_way = lanes.size() == 1 ? 0 : lanes[rail]->link().unsent();
+    if (best && on_its_way >= least) continue;
+    best = rail;
+    least = on_its_way;
+  }
+  return best;
+}
+
 Channels::Channels(int rank, int size, std::size_t payload_limit, bool crc, Request request)
     : rank_(rank),
       payload_limit_(payload_limit),

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,9 @@ struct Channel {
   std::string lost;  ///< Why there will be no more links; empty while there may be.
 
   bool connected() const;
+  /// Where the next message goes: of the lanes that have none to send, the one with least on its
+  /// way, so that each carries what its path can. Nothing when all are busy.
+  std::optional<std::size_t> free_rail() const;
 };
 
 /// Used under the engine's progress lock. Peers are ranks of the group.

@@ -104,21 +104,28 @@ bool Executor::may_send(const PeerProgress& peer) const {
 
 bool Executor::send_to(PeerProgress& peer) {
   const std::uint64_t before = task_->traffic.bytes_sent;
-  for (const auto& lane : peer.channel->lanes) {
-    while (lane->sending() || may_send(peer)) {
-      if (!lane->sending()) {
-        const std::uint32_t step = peer.plan->sends[peer.next_send];
-        Frame frame;
-        frame.call = task_->call;
-        frame.message = static_cast<std::uint32_t>(peer.next_send++);
-        lane->start(frame, bytes_of(plan_->schedule.steps[step].src), step);
-      }
-      if (!lane->push(task_->traffic)) break;
-      ++peer.sent;
-      complete(static_cast<std::uint32_t>(lane->token()));
-    }
+  const Channel& channel = *peer.channel;
+  for (const auto& lane : channel.lanes) {
+    if (lane->sending()) push(peer, *lane);
+  }
+  while (may_send(peer)) {
+    const std::optional<std::size_t> rail = channel.free_rail();
+    if (!rail) break;
+    Lane& lane = *channel.lanes[*rail];
+    const std::uint32_t step = peer.plan->sends[peer.next_send];
+    Frame frame;
+    frame.call = task_->call;
+    frame.message = static_cast<std::uint32_t>(peer.next_send++);
+    lane.start(frame, bytes_of(plan_->schedule.steps[step].src), step);
+    push(peer, lane);
   }
   return task_->traffic.bytes_sent != before;
+}
+
+void Executor::push(PeerProgress& peer, Lane& lane) {
+  if (!lane.push(task_->traffic)) return;
+  ++peer.sent;
+  complete(static_cast<std::uint32_t>(lane.token()));
 }
 
 bool Executor::receive_from(PeerProgress& peer) {

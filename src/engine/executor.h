@@ -57,6 +57,7 @@ class Executor {
   /// Asks for the links when there are none; throws PeerError when there will be none.
   bool connected(PeerProgress& peer);
   bool send_to(PeerProgress& peer);
+  void push(PeerProgress& peer, Lane& lane);
   bool receive_from(PeerProgress& peer);
   bool run_local_steps();
   // executor_window.cpp: steps through the node's window, one after another.

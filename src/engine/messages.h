@@ -83,6 +83,7 @@ class Messages {
   };
 
   bool write_to(int rank, Peer& peer, Finished& finished);
+  bool push(Peer& peer, std::size_t rail, Finished& finished);
   bool read_from(int rank, Peer& peer, Finished& finished);
   bool read_lanes(int rank, Peer& peer, Channel& channel, Finished& finished);
   bool wants_to_read(int rank, const Peer& peer) const;

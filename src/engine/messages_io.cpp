@@ -14,34 +14,41 @@ using rendezvous::Purpose;
 bool Messages::write_to(int rank, Peer& peer, Finished& finished) {
   peer.channel = &channels_.open(Purpose::point_to_point, rank);
   if (!peer.channel->connected()) return false;
-  peer.writing.resize(peer.channel->lanes.size());
+  const Channel& channel = *peer.channel;
+  peer.writing.resize(channel.lanes.size());
   bool moved = false;
-  bool writing = false;
-  for (std::size_t rail = 0; rail < peer.channel->lanes.size(); ++rail) {
-    Lane& lane = *peer.channel->lanes[rail];
-    Outgoing& current = peer.writing[rail];
-    while (lane.sending() || !peer.outgoing.empty()) {
-      if (!lane.sending()) {
-        // Only granted pieces may overtake: the order of announcements is the order of matching.
-        if (rail != 0 && peer.outgoing.front().frame.kind != FrameKind::data) break;
-        current = std::move(peer.outgoing.front());
-        peer.outgoing.pop_front();
-        lane.start(current.frame, current.payload, 0);
-      }
-      Traffic aside;
-      Traffic& traffic = current.operation ? current.operation->traffic : aside;
-      const std::uint64_t before = traffic.bytes_sent;
-      const bool gone = lane.push(traffic);
-      moved |= traffic.bytes_sent != before;
-      if (!gone) break;
-      if (current.operation && --current.operation->frames_left == 0) {
-        finish(std::move(current.operation), finished);
-      }
-      current = {};
-    }
-    writing |= lane.sending();
+  for (std::size_t rail = 0; rail < channel.lanes.size(); ++rail) {
+    if (channel.lanes[rail]->sending()) moved |= push(peer, rail, finished);
   }
+  while (!peer.outgoing.empty()) {
+    std::optional<std::size_t> rail = channel.free_rail();
+    // Only granted pieces may overtake: the order of announcements is the order of matching.
+    if (peer.outgoing.front().frame.kind != FrameKind::data) rail = 0;
+    if (!rail || channel.lanes[*rail]->sending()) break;
+    Outgoing& current = peer.writing[*rail];
+    current = std::move(peer.outgoing.front());
+    peer.outgoing.pop_front();
+    channel.lanes[*rail]->start(current.frame, current.payload, 0);
+    moved |= push(peer, *rail, finished);
+  }
+  const bool writing = std::any_of(channel.lanes.begin(), channel.lanes.end(),
+                                   [](const auto& lane) { return lane->sending(); });
   if (!writing) peer.writing.clear();
+  return moved;
+}
+
+bool Messages::push(Peer& peer, std::size_t rail, Finished& finished) {
+  Outgoing& current = peer.writing[rail];
+  Traffic aside;
+  Traffic& traffic = current.operation ? current.operation->traffic : aside;
+  const std::uint64_t before = traffic.bytes_sent;
+  const bool gone = peer.channel->lanes[rail]->push(traffic);
+  const bool moved = traffic.bytes_sent != before;
+  if (!gone) return moved;
+  if (current.operation && --current.operation->frames_left == 0) {
+    finish(std::move(current.operation), finished);
+  }
+  current = {};
   return moved;
 }
 

@@ -11,8 +11,9 @@
 
 namespace mccl::schedule {
 
-/// Pieces of each part in a window. While one is on its way the others keep the links busy.
-inline constexpr std::size_t kPiecesPerPhase = 4;
+/// Pieces of each part in a window. While one is on its way the others keep the links busy: several
+/// links of unlike speed too, on the slowest of which a piece takes as long as many on the others.
+inline constexpr std::size_t kPiecesPerPhase = 16;
 
 /// Chunks of scratch through which a stream of pieces goes around.
 inline constexpr std::size_t kSlots = 4;
