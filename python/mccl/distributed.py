@@ -63,9 +63,9 @@ def init(
 ) -> Group:
     """Joins the job; returns the group of all its ranks.
 
-    Whatever is not given comes from mccl.init() and the environment, where a launcher has put it. A
-    process that is told neither rank nor size is a world of one, in which every call works. A second
-    call returns the same group. Blocks until all ranks have met.
+    Whatever is not given comes from mccl.init() and the environment, where a launcher has put it.
+    A process that is told neither rank nor size is a world of one, in which every call works. A
+    second call returns the same group. Blocks until all ranks have met.
 
     Args:
         rank: This process's, from 0. Setting `rank`.
@@ -120,7 +120,7 @@ def _checked(settings: dict[str, Any]) -> dict[str, str]:
         raise InvalidArgument(f"init: {error}") from None
 
 
-async def _finish(work: Work) -> Any:
+async def _finish(work: Work[Any]) -> Any:
     """What awaiting a Work does."""
     if not work.done():
         loop = asyncio.get_running_loop()
