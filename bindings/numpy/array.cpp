@@ -1,4 +1,4 @@
-#include "numpy/errors.h"
+#include "python/errors.h"
 // The errors come first.
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,4 +1,5 @@
 // What Python sees of a Group; the docstrings define the calls.
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
 #include "numpy/group.h"

@@ -1,4 +1,4 @@
-#include "numpy/errors.h"
+#include "python/errors.h"
 // The errors come first.
 #include <fmt/format.h>
 #include <unistd.h>
@@ -131,15 +131,14 @@ nb::object ArrayGroup::send(nb::handle x, int peer, std::int64_t tag, bool wait,
              });
 }
 
-nb::object ArrayGroup::recv(nb::handle out, nb::handle peer, std::int64_t tag, bool wait,
+nb::object ArrayGroup::recv(nb::handle out, std::optional<int> peer, std::int64_t tag, bool wait,
                             nb::handle timeout) {
   constexpr const char* call = "recv";
   const std::uint32_t number = tag_of(call, tag);
-  const int from = peer.is_none() ? kAnySource : nb::cast<int>(peer);
   const Array to = output_array(call, out);
   return run(call, {wait, timeout_of(call, timeout)}, {{}, to.memory, to.object},
              [&](Group& group, const CallOptions& options) {
-               return group.recv(to.buffer(), from, number, options);
+               return group.recv(to.buffer(), peer.value_or(kAnySource), number, options);
              });
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -46,7 +47,8 @@ class ArrayGroup {
                     nb::handle timeout);
   nb::object barrier(bool wait, nb::handle timeout);
   nb::object send(nb::handle x, int peer, std::int64_t tag, bool wait, nb::handle timeout);
-  nb::object recv(nb::handle out, nb::handle peer, std::int64_t tag, bool wait, nb::handle timeout);
+  nb::object recv(nb::handle out, std::optional<int> peer, std::int64_t tag, bool wait,
+                  nb::handle timeout);
 
   // In rows, which are the elements of one index of the first axis (group_rows.cpp).
   nb::object all_gather(nb::handle x, nb::handle out, nb::handle counts, bool wait,

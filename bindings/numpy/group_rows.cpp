@@ -1,5 +1,5 @@
 // The calls that put parts together or take them apart, along the first axis.
-#include "numpy/errors.h"
+#include "python/errors.h"
 // The errors come first.
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // mccl._distributed: the compiled part of mccl.distributed.
-#include "numpy/errors.h"
+#include "python/errors.h"
 // The errors come first.
 #include "numpy/array.h"
 #include "numpy/group.h"
@@ -9,7 +9,7 @@
 NB_MODULE(_distributed, module) {
   module.doc() = "Groups of ranks whose calls take arrays.";
   mccl::numpy::load_numpy();
-  mccl::numpy::bind_errors();
+  mccl::python::bind_errors();
   mccl::numpy::bind_work(module);
   mccl::numpy::bind_group(module);
   mccl::numpy::bind_world(module);

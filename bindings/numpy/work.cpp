@@ -1,4 +1,4 @@
-#include "numpy/errors.h"
+#include "python/errors.h"
 // The errors come first.
 #include <fmt/format.h>
 #include <nanobind/stl/string.h>
@@ -93,7 +93,7 @@ nb::object ArrayWork::result() {
 
 nb::object ArrayWork::error() const {
   const std::exception_ptr error = work_.error();
-  return error ? python_error_of(error) : nb::none();
+  return error ? python::python_error_of(error) : nb::none();
 }
 
 nb::object ArrayWork::source() const {

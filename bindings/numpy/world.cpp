@@ -1,4 +1,4 @@
-#include "numpy/errors.h"
+#include "python/errors.h"
 // The errors come first.
 #include <fmt/format.h>
 #include <nanobind/stl/map.h>

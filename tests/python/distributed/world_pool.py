@@ -1,4 +1,4 @@
-"""Worker processes, one per rank, that stay for a whole file and make worlds of mccl.distributed."""
+"""Worker processes, one per rank, that stay for a whole file and make worlds of arrays."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@
 
 #include <exception>
 
-namespace mccl::numpy {
+namespace mccl::python {
 
 namespace nb = nanobind;
 
@@ -23,4 +23,4 @@ void bind_errors();
 /// GIL.
 nb::object python_error_of(const std::exception_ptr& error);
 
-}  // namespace mccl::numpy
+}  // namespace mccl::python

@@ -1,9 +1,9 @@
-#include "numpy/errors.h"
+#include "python/errors.h"
 
 #include <array>
 #include <cstddef>
 
-namespace mccl::numpy {
+namespace mccl::python {
 namespace {
 
 enum class Kind : std::size_t {
@@ -72,4 +72,4 @@ nb::object python_error_of(const std::exception_ptr& error) {
   return found;
 }
 
-}  // namespace mccl::numpy
+}  // namespace mccl::python
