@@ -164,7 +164,7 @@ def test_an_out_that_is_read_only(alone):
 )
 def test_what_has_no_dtype_of_ours(alone, x):
     with pytest.raises(
-        dist.InvalidArgument, match="all_reduce: an array of dtype .*; expected bool"
+        dist.InvalidArgument, match=r"all_reduce: an array of dtype .*; expected bool"
     ):
         alone.all_reduce(x)
 
