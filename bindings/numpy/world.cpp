@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -83,6 +84,10 @@ void place(ContextOptions& options) {
         "init: of rank (MCCL_RANK) and size (MCCL_WORLD_SIZE) only one is set; give every process "
         "both, or neither to a process that is alone");
   }
+  if (config.rank >= config.world_size) {
+    throw InvalidArgument(fmt::format("init: rank {} of {} ranks: ranks count from 0 to {}",
+                                      config.rank, config.world_size, config.world_size - 1));
+  }
   options.rank = config.rank;
   options.size = config.world_size;
   if (options.size > 1 && config.root.empty()) {
@@ -93,23 +98,35 @@ void place(ContextOptions& options) {
   }
 }
 
-struct Started {
-  std::shared_ptr<Store> store;
-  std::shared_ptr<Context> context;
-};
+std::shared_ptr<Store> open_store(const ContextOptions& options) {
+  return make_tcp_store(options.config.root, options.rank, options.config.job_key,
+                        milliseconds_of(options.config.connect_timeout));
+}
+
+/// Rank 0 serves what the others still read to learn why the job does not start; so it leaves last,
+/// or when they take too long.
+void leave_failed_start(Store& store, int rank, int size) {
+  constexpr std::chrono::seconds kPatience{2};
+  constexpr std::chrono::milliseconds kBetweenLooks{5};
+  constexpr const char* kLeft = "mccl/left";
+  std::int64_t left = store.add(kLeft, 1);
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (rank == 0 && left < size && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(kBetweenLooks);
+    left = store.add(kLeft, 0);
+  }
+}
 
 /// Meets the other ranks; owns all that it uses.
-Started start_context(ContextOptions options, std::shared_ptr<Store> known) {
-  Started started{std::move(known), nullptr};
-  if (options.size > 1) {
-    if (!started.store) {
-      started.store = make_tcp_store(options.config.root, options.rank, options.config.job_key,
-                                     milliseconds_of(options.config.connect_timeout));
-    }
-    options.store = store_of_this_start(started.store, options.size);
+std::shared_ptr<Context> create_context(ContextOptions options) {
+  if (!options.store) return Context::create(options);
+  options.store = store_of_this_start(options.store, options.size);
+  try {
+    return Context::create(options);
+  } catch (const MismatchError&) {
+    leave_failed_start(*options.store, options.rank, options.size);
+    throw;
   }
-  started.context = Context::create(options);
-  return started;
 }
 
 nb::object start(const Settings& settings) {
@@ -119,14 +136,13 @@ nb::object start(const Settings& settings) {
   for (const auto& [name, value] : settings) options.config.set(name, value);
   place(options);
   options.metrics = python::shared_metrics(options.rank);
-  const std::string root = options.config.root;
-  const auto found = process.stores.find(root);
-  const auto known = found == process.stores.end() ? nullptr : found->second;
-  Started started;
-  run_interruptibly([options, known] { return start_context(options, known); }, started);
-  if (started.store) process.stores[root] = started.store;
-  process.context = started.context;
-  process.world = nb::cast(ArrayGroup(started.context->world()));
+  if (options.size > 1) {
+    std::shared_ptr<Store>& store = process.stores[options.config.root];
+    if (!store) run_interruptibly([options] { return open_store(options); }, store);
+    options.store = store;
+  }
+  run_interruptibly([options] { return create_context(options); }, process.context);
+  process.world = nb::cast(ArrayGroup(process.context->world()));
   return process.world;
 }
 
@@ -147,6 +163,7 @@ void shutdown() {
 void after_fork_in_child() {
   Registry& process = registry();
   forget_callback_thread_after_fork();
+  nb::set_leak_warnings(false);  // what is left here on purpose would be reported
   if (process.context) {
     process.context->abandon_after_fork();
     process.abandoned.push_back(std::move(process.context));
