@@ -17,7 +17,13 @@ import atexit
 import contextlib
 import os
 import threading
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
+
+if find_spec("numpy") is None:
+    raise ModuleNotFoundError(
+        "mccl.distributed needs NumPy: pip install 'mccl[numpy]'", name="numpy"
+    )
 
 from mccl import _distributed, config
 from mccl._distributed import Group, Work

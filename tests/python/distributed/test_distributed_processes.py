@@ -203,6 +203,20 @@ def test_import_of_the_package_stays_cheap():
     assert out == "False False\n"
 
 
+def test_without_numpy_what_is_missing_is_named():
+    code = """
+import importlib.util
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "numpy" else find(name, *rest)
+import mccl.distributed
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT
+    )
+    assert done.returncode == 1
+    assert "mccl.distributed needs NumPy: pip install" in done.stderr
+
+
 def test_metrics_count_the_calls():
     code = """
         import mccl
