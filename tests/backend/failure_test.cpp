@@ -28,24 +28,6 @@ void expect_all(const std::vector<std::string>& errors, const std::vector<std::s
   }
 }
 
-TEST(Shutdown, FailsCallsThatComeAfterIt) {
-  for (const int ranks : {1, 2}) {
-    run_failing_ranks(ranks, [](Context& context) {
-      const std::shared_ptr<Group> world = context.world();
-      context.shutdown();
-      for (const bool waits : {false, true}) {
-        float one = 1;
-        const Buffer data{&one, 1, kType};
-        const CallOptions options{.timeout = {}, .caller_waits = waits};
-        const Work work = world->all_reduce(data, data, ReduceKind::sum, options);
-        EXPECT_TRUE(work.done());
-        EXPECT_THROW(work.wait(), AbortedError);
-        EXPECT_THROW(world->recv(data, kAnySource, 0, options).wait(), AbortedError);
-      }
-    });
-  }
-}
-
 TEST(Mismatch, OfCountsNamesBothCalls) {
   for (const std::size_t count : {std::size_t{5}, std::size_t{400'000}}) {
     const auto errors = run_failing_ranks(3, [count](Context& context) {
