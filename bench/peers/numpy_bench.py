@@ -7,6 +7,7 @@ MCCL_RANK=0 MCCL_WORLD_SIZE=2 MCCL_ROOT=127.0.0.1:29500 \
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -65,6 +66,14 @@ def call_of(cell: Cell, world: dist.Group) -> Callable[[], Any] | None:
     return calls.get(cell.collective)
 
 
+def take_a_core(rank: int, ranks: int) -> None:
+    """Gives this rank a core of its own where there are enough, as `mccl bench` does."""
+    if hasattr(os, "sched_setaffinity"):
+        allowed = sorted(os.sched_getaffinity(0))
+        if len(allowed) >= ranks:
+            os.sched_setaffinity(0, {allowed[rank]})
+
+
 def main() -> int:
     """Joins the group, and measures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -72,6 +81,7 @@ def main() -> int:
     parser.add_argument("cells", nargs="+", type=Cell.parse, metavar="COLLECTIVE:BYTES")
     arguments = parser.parse_args()
     world = dist.init()
+    take_a_core(world.rank, world.size)
     measure_all(
         arguments.cells,
         lambda cell: call_of(cell, world),
