@@ -17,6 +17,7 @@ NOTHING = "-"
 RATIOS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("mccl", PEERS_ALL, "C++ / fastest peer"),
     ("mccl-torch", ("gloo",), "torch / Gloo"),
+    ("mccl-numpy", ("mccl",), "NumPy / C++"),
     ("mccl-tcp", ("openmpi-tcp",), "TCP / Open MPI's TCP"),
     ("mccl-tcp", ("gloo",), "TCP / Gloo"),
     ("mccl", (PASS,), "C++ / one pass"),
