@@ -14,8 +14,8 @@ constexpr std::size_t kLongestList = std::size_t{1} << 20;
 constexpr std::size_t kLongestNumber = 9;
 
 [[noreturn]] void refuse(std::string_view text, std::string_view why) {
-  throw InvalidArgument(fmt::format("{} is no list of nodes: {}; expected names such as a,b or n[1-3]",
-                                    in_quotes(text), why));
+  throw InvalidArgument(fmt::format(
+      "{} is no list of nodes: {}; expected names such as a,b or n[1-3]", in_quotes(text), why));
 }
 
 /// Commas outside brackets separate.

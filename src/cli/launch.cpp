@@ -106,8 +106,8 @@ Backend backend_of(const Flags& flags, const Hostfile& file) {
   const bool flag = !flags.backend.empty();
   const std::string& name = flag ? flags.backend : file.backend;
   if (name.empty()) return Backend::any;
-  const auto backend = kind_of<Backend>(flag ? "--backend" : flags.hostfile + ".backend", name,
-                                        kBackendCount);
+  const auto backend =
+      kind_of<Backend>(flag ? "--backend" : flags.hostfile + ".backend", name, kBackendCount);
   const bool jaccl = backend == Backend::jaccl || backend == Backend::jaccl_ring;
   if (jaccl && !file.hosts.front().rdma.is_array()) {
     throw InvalidArgument(
@@ -236,7 +236,8 @@ void add_what(CLI::App& app, Flags& flags) {
       ->option_text("NAME=VALUE")
       ->allow_extra_args(false)
       ->take_all();
-  app.add_option("--cwd", flags.directory, "Directory to run in; default: this one, on all machines")
+  app.add_option("--cwd", flags.directory,
+                 "Directory to run in; default: this one, on all machines")
       ->option_text("DIR");
   app.add_option("--python", flags.python,
                  "For programs that end in .py; default: the Python beside mccl,\n"
@@ -268,10 +269,9 @@ void add_what(CLI::App& app, Flags& flags) {
 }
 
 void add_how(CLI::App& app, Flags& flags) {
-  CLI::Option* prefix =
-      app.add_flag("--prefix", flags.prefix,
-                   "Begin lines with [rank]; the default, but for a single rank")
-          ->option_text(" ");
+  CLI::Option* prefix = app.add_flag("--prefix", flags.prefix,
+                                     "Begin lines with [rank]; the default, but for a single rank")
+                            ->option_text(" ");
   app.add_flag("--no-prefix", flags.no_prefix, "Do not")->excludes(prefix)->option_text(" ");
   prefix->option_text(" ");
   app.add_option("--log-dir", flags.log_folder, "Also write what rank N writes to DIR/rank-N.log")

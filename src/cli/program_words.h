@@ -8,9 +8,9 @@
 
 namespace mccl::cli {
 
-/// The index in `words`, which follow the name of `command`, of the first that is neither one of its
-/// flags nor the value of one; their number when there is none. A "--" ends the flags and counts as
-/// one.
+/// The index in `words`, which follow the name of `command`, of the first that is neither one of
+/// its flags nor the value of one; their number when there is none. A "--" ends the flags and
+/// counts as one.
 std::size_t end_of_flags(const CLI::App& command, std::span<const char* const> words);
 
 }  // namespace mccl::cli

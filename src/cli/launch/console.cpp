@@ -23,8 +23,8 @@ std::string prefix_of(int rank, int ranks, bool colour) {
   const std::size_t width = std::to_string(ranks - 1).size();
   const std::string text = fmt::format("[{:>{}}]", rank, width);
   if (!colour) return text + " ";
-  return fmt::format("\x1b[{}m{}\x1b[0m ", kColours[static_cast<std::size_t>(rank) % kColours.size()],
-                     text);
+  return fmt::format("\x1b[{}m{}\x1b[0m ",
+                     kColours[static_cast<std::size_t>(rank) % kColours.size()], text);
 }
 
 bool same_file(int a, int b) {

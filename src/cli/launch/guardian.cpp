@@ -109,7 +109,8 @@ class Leftovers {
     if (word > 0) groups.insert(word);
     if (word < 0) groups.erase(-word);
   }
-  Leftovers(folder, std::move(groups)).end(finished ? std::chrono::milliseconds(kShortGrace) : grace);
+  Leftovers(folder, std::move(groups))
+      .end(finished ? std::chrono::milliseconds(kShortGrace) : grace);
   std::error_code ignored;
   std::filesystem::remove_all(folder, ignored);
   ::_exit(0);

@@ -27,14 +27,15 @@ bool is_word(std::string_view text, std::string_view also) {
 
 bool is_ipv6(std::string_view text) {
   std::array<unsigned char, 16> raw = {};
-  return ::inet_pton(AF_INET6, std::string(text.substr(0, text.find('%'))).c_str(), raw.data()) == 1;
+  return ::inet_pton(AF_INET6, std::string(text.substr(0, text.find('%'))).c_str(), raw.data()) ==
+         1;
 }
 
 [[noreturn]] void refuse(std::string_view where, std::string_view text) {
-  throw InvalidArgument(
-      fmt::format("{}: {} is no host; expected [user@]name, [user@]address, or either with :port; an "
-                  "IPv6 address with a port goes in brackets",
-                  where, in_quotes(text)));
+  throw InvalidArgument(fmt::format(
+      "{}: {} is no host; expected [user@]name, [user@]address, or either with :port; an "
+      "IPv6 address with a port goes in brackets",
+      where, in_quotes(text)));
 }
 
 std::string this_machine() {
@@ -109,9 +110,10 @@ std::pair<std::string, std::string> parse_variable(std::string_view where, std::
                       return c < 0x80 && (std::isalnum(c) != 0 || c == '_');
                     });
   if (!good) {
-    throw InvalidArgument(fmt::format("{}: {} sets no variable; expected NAME=VALUE with letters, "
-                                      "digits and _ in NAME",
-                                      where, in_quotes(text)));
+    throw InvalidArgument(
+        fmt::format("{}: {} sets no variable; expected NAME=VALUE with letters, "
+                    "digits and _ in NAME",
+                    where, in_quotes(text)));
   }
   return {std::string(name), std::string(text.substr(equals + 1))};
 }

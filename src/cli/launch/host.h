@@ -24,8 +24,8 @@ struct Host {
   nlohmann::json rdma;
 };
 
-/// "[user@]host[:port]", where host is a name, an IPv4 address, or an IPv6 address, in brackets when
-/// a port follows. Throws InvalidArgument that begins with `where`.
+/// "[user@]host[:port]", where host is a name, an IPv4 address, or an IPv6 address, in brackets
+/// when a port follows. Throws InvalidArgument that begins with `where`.
 Host parse_host(std::string_view where, std::string_view text);
 
 /// Names separated by commas, as in --hosts.

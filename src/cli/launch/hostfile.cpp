@@ -24,8 +24,8 @@ constexpr std::size_t kLargestFile = std::size_t{16} << 20;
 constexpr std::size_t kMostHosts = 4096;
 constexpr int kMostSlots = 4096;
 
-constexpr std::array<std::string_view, 9> kHostKeys = {"ssh",    "ips", "rdma", "slots", "python",
-                                                       "cwd",    "env", "user", "port"};
+constexpr std::array<std::string_view, 9> kHostKeys = {"ssh", "ips", "rdma", "slots", "python",
+                                                       "cwd", "env", "user", "port"};
 constexpr std::array<std::string_view, 4> kFileKeys = {"backend", "envs", "env", "hosts"};
 
 /// A place in the file, for messages: the file and the path to a value.
@@ -140,9 +140,8 @@ std::vector<Host> hosts_at(const Place& place, const json& list) {
     hosts.push_back(host_at(place.at(i), list[i], list.size()));
   const auto has_rdma = [](const Host& host) { return host.rdma.is_array(); };
   if (std::ranges::any_of(hosts, has_rdma) && !std::ranges::all_of(hosts, has_rdma))
-    throw InvalidArgument(
-        fmt::format("{}: some hosts have \"rdma\" and some have not; give it to all or to none",
-                    place.path));
+    throw InvalidArgument(fmt::format(
+        "{}: some hosts have \"rdma\" and some have not; give it to all or to none", place.path));
   return hosts;
 }
 
@@ -193,14 +192,15 @@ Hostfile read_hostfile(const std::string& path) {
 }
 
 std::string table_of(const Hostfile& file) {
-  std::string text = fmt::format("#  {:<24} {:<32} {:>5}  {}\n", "host", "addresses", "slots", "rdma");
+  std::string text =
+      fmt::format("#  {:<24} {:<32} {:>5}  {}\n", "host", "addresses", "slots", "rdma");
   for (std::size_t i = 0; i < file.hosts.size(); ++i) {
     const Host& host = file.hosts[i];
-    text += fmt::format("{:<2} {:<24} {:<32} {:>5}  {}\n", i, printable(text_of(host)),
-                        host.addresses.empty() ? "(by routing)"
-                                               : fmt::format("{}", fmt::join(host.addresses, ",")),
-                        host.slots ? std::to_string(*host.slots) : "-",
-                        host.rdma.is_array() ? printable(host.rdma.dump()) : "-");
+    text += fmt::format(
+        "{:<2} {:<24} {:<32} {:>5}  {}\n", i, printable(text_of(host)),
+        host.addresses.empty() ? "(by routing)" : fmt::format("{}", fmt::join(host.addresses, ",")),
+        host.slots ? std::to_string(*host.slots) : "-",
+        host.rdma.is_array() ? printable(host.rdma.dump()) : "-");
   }
   return text;
 }

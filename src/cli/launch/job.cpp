@@ -105,7 +105,8 @@ Job plan_job(const Request& request, std::string key) {
     if (is_new) job.hosts.push_back(host);
     for (int i = 0; i < ranks_of(request, host); ++i) {
       if (job.size() == kMostRanks)
-        throw InvalidArgument(fmt::format("more than {} ranks; give fewer hosts or slots", kMostRanks));
+        throw InvalidArgument(
+            fmt::format("more than {} ranks; give fewer hosts or slots", kMostRanks));
       job.ranks.push_back({.rank = job.size(),
                            .host = place->second,
                            .local_rank = job.ranks_on(place->second),

@@ -80,8 +80,9 @@ std::string devices_file(const Job& job);
 inline constexpr const char* kRingFile = "hostfile.json";
 inline constexpr const char* kDevicesFile = "devices.json";
 
-/// What tells a rank who it is and where the others are. Whatever the request or the host sets comes
-/// with it; so does what `inherited`, the environment of the launcher, has set for MCCL and MLX.
+/// What tells a rank who it is and where the others are. Whatever the request or the host sets
+/// comes with it; so does what `inherited`, the environment of the launcher, has set for MCCL and
+/// MLX.
 Variables environment_of(const Job& job, const Rank& rank, const Ports& ports,
                          const std::vector<Reached>& reached, const Variables& inherited);
 

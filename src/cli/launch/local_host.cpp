@@ -43,7 +43,8 @@ std::string fault_of(const Rank& rank, const std::string& path) {
   const bool whole = script.starts_with('/') || rank.directory.empty();
   if (::access((whole ? script : rank.directory + "/" + script).c_str(), R_OK) == 0) return {};
   return fmt::format("there is no script {} on this machine; is the path right from {}?",
-                     in_quotes(script), rank.directory.empty() ? "here" : in_quotes(rank.directory));
+                     in_quotes(script),
+                     rank.directory.empty() ? "here" : in_quotes(rank.directory));
 }
 
 void write_secret(const std::string& path, const std::string& text) {
@@ -66,17 +67,16 @@ LocalHost::LocalHost(const std::vector<const Rank*>& ranks, const Variables& inh
 void LocalHost::prepare(const Files& files, const std::vector<const Rank*>& ranks,
                         const std::vector<Variables>& variables) {
   write_secret(guardian_->folder() + "/" + kRingFile, files.ring);
-  if (!files.devices.empty())
-    write_secret(guardian_->folder() + "/" + kDevicesFile, files.devices);
+  if (!files.devices.empty()) write_secret(guardian_->folder() + "/" + kDevicesFile, files.devices);
   for (std::size_t i = 0; i < ranks.size(); ++i) variables_[ranks[i]->rank] = variables[i];
 }
 
 Process LocalHost::start(const Rank& rank, const std::optional<TerminalPlan>& terminal) {
   ProcessPlan plan{.argv = rank.argv,
-                  .directory = rank.directory,
-                  .environment = inherited_,
-                  .terminal = {},
-                  .echo = terminal && terminal->echo};
+                   .directory = rank.directory,
+                   .environment = inherited_,
+                   .terminal = {},
+                   .echo = terminal && terminal->echo};
   for (const auto& [name, value] : variables_[rank.rank]) plan.environment[name] = value;
   plan.argv[0] = find_program(rank.argv[0], path_of(plan.environment), rank.directory);
   if (plan.argv[0].empty()) plan.argv[0] = rank.argv[0];

@@ -48,8 +48,8 @@ void enlarge([[maybe_unused]] const Descriptor& pipe) {
 }
 
 [[noreturn]] void refuse(const char* what) {
-  throw Error(fmt::format("cannot make {}: {}; start fewer ranks here, or raise the limits",
-                          what, std::strerror(errno)));
+  throw Error(fmt::format("cannot make {}: {}; start fewer ranks here, or raise the limits", what,
+                          std::strerror(errno)));
 }
 
 /// Programs write line ends as they are: the person's own terminal makes of them what it needs.
@@ -102,7 +102,8 @@ Streams open_streams(const ProcessPlan& plan, Process& process) {
   Pipe error = make_pipe();
   child.error = std::move(error.writer);
   process.error = std::move(error.reader);
-  for (const Descriptor* end : {&process.input, &process.output, &process.error}) do_not_block(*end);
+  for (const Descriptor* end : {&process.input, &process.output, &process.error})
+    do_not_block(*end);
   return child;
 }
 

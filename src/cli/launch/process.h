@@ -43,8 +43,8 @@ struct Process {
   bool has_terminal = false;  ///< input and output are the same terminal's.
 };
 
-/// The file that `program` names: itself when there is a slash in it (relative to `directory`), else
-/// the first executable of that name on `path`. Empty when there is none.
+/// The file that `program` names: itself when there is a slash in it (relative to `directory`),
+/// else the first executable of that name on `path`. Empty when there is none.
 std::string find_program(const std::string& program, const std::string& path,
                          const std::string& directory);
 

@@ -30,7 +30,8 @@ std::string text_of(const Job& job, const RunOptions& options, bool commands) {
   std::string text;
   for (const Rank& rank : job.ranks) {
     text += heading(job, rank);
-    if (commands && !rank.directory.empty()) text += fmt::format("cd {} &&\n", shell_word(rank.directory));
+    if (commands && !rank.directory.empty())
+      text += fmt::format("cd {} &&\n", shell_word(rank.directory));
     for (const auto& [name, value] : environment_of(job, rank, ports, places, options.inherited))
       text += fmt::format("{}{}\n", variable_text(name, value), commands ? " \\" : "");
     if (commands) text += fmt::format("  {}\n", command_line(rank.argv));

@@ -265,7 +265,8 @@ void JobRun::collect() {
 
 void JobRun::move_towards_the_end() {
   const Clock::time_point now = Clock::now();
-  if (!failures_.empty() && !terminate_at_ && !kill_at_ && !killed_) terminate_at_ = now + kSettling;
+  if (!failures_.empty() && !terminate_at_ && !kill_at_ && !killed_)
+    terminate_at_ = now + kSettling;
   if (terminate_at_ && now >= *terminate_at_) terminate();
   if (kill_at_ && now >= *kill_at_) kill();
 }

@@ -14,8 +14,8 @@ namespace mccl::cli::launch {
 struct RunOptions {
   Variables inherited;  ///< The launcher's own environment.
   ConsoleOptions console;
-  std::optional<int> starting_port;     ///< Nothing: free ports here, kUsualPort elsewhere.
-  std::optional<int> input_rank;        ///< Nothing: all ranks get what is typed.
+  std::optional<int> starting_port;       ///< Nothing: free ports here, kUsualPort elsewhere.
+  std::optional<int> input_rank;          ///< Nothing: all ranks get what is typed.
   std::chrono::milliseconds grace{5000};  ///< Between SIGTERM and SIGKILL.
   std::optional<std::chrono::milliseconds> timeout;
   std::vector<std::string> ssh_arguments;

@@ -7,9 +7,9 @@
 
 namespace mccl::cli::launch {
 
-/// While it lives, SIGINT, SIGTERM, SIGHUP, SIGCHLD and SIGWINCH are gathered instead of acted on, and
-/// SIGPIPE and stops from the keyboard are ignored: a stopped launcher would be taken for a dead one.
-/// SIGHUP stays ignored where it was, as under nohup. One at a time.
+/// While it lives, SIGINT, SIGTERM, SIGHUP, SIGCHLD and SIGWINCH are gathered instead of acted on,
+/// and SIGPIPE and stops from the keyboard are ignored: a stopped launcher would be taken for a
+/// dead one. SIGHUP stays ignored where it was, as under nohup. One at a time.
 class Signals {
  public:
   Signals();

@@ -36,7 +36,8 @@ std::vector<int> expand_tasks_per_node(const std::string& text) {
     if (times != item.npos && item.back() != ')') refuse(text);
     const int repeated =
         times == item.npos ? 1 : count_of(item.substr(times + 2, item.size() - times - 3), text);
-    tasks.insert(tasks.end(), static_cast<std::size_t>(repeated), count_of(item.substr(0, times), text));
+    tasks.insert(tasks.end(), static_cast<std::size_t>(repeated),
+                 count_of(item.substr(0, times), text));
     if (tasks.size() > kMostNodes) refuse(text);
     begin = end + 1;
   }
@@ -47,7 +48,8 @@ std::vector<Host> hosts_of_allocation(const std::map<std::string, std::string>& 
   const auto nodes = environment.find("SLURM_JOB_NODELIST");
   if (nodes == environment.end()) {
     throw InvalidArgument(
-        "--slurm: this is no Slurm allocation, as SLURM_JOB_NODELIST is not set; run it under salloc "
+        "--slurm: this is no Slurm allocation, as SLURM_JOB_NODELIST is not set; run it under "
+        "salloc "
         "or sbatch, or give --hosts");
   }
   std::vector<Host> hosts;

@@ -15,7 +15,8 @@ constexpr std::size_t kLongestLine = 400;
 constexpr int kSignalBase = 128;
 constexpr int kLargestSignal = 64;
 
-/// Signals that come from outside or from a fault, and not from a program that ends itself in order.
+/// Signals that come from outside or from a fault, and not from a program that ends itself in
+/// order.
 bool killed(const Exit& exit) {
   const int number = exit.status - kSignalBase;
   return number > 0 && number <= kLargestSignal;
@@ -56,8 +57,8 @@ std::string text_of(const Failure& failure, int ranks, const LastLines& said) {
                                  printable(failure.host), text_of(failure.exit));
   if (ranks > 1) text += "; it failed first and the job was ended";
   if (said.lines().empty()) return text + "\n";
-  text += fmt::format("\nmccl launch: the last that rank {} wrote to standard error:\n",
-                      failure.rank);
+  text +=
+      fmt::format("\nmccl launch: the last that rank {} wrote to standard error:\n", failure.rank);
   for (const std::string& line : said.lines()) text += fmt::format("  {}\n", printable(line));
   return text;
 }

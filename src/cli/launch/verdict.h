@@ -11,7 +11,7 @@ namespace mccl::cli::launch {
 
 /// How a process ended.
 struct Exit {
-  int status = 0;              ///< As a shell has it: 128 + the signal's number when killed.
+  int status = 0;                ///< As a shell has it: 128 + the signal's number when killed.
   bool connection_lost = false;  ///< Its host went away; its true end is not known.
 
   bool good() const { return status == 0 && !connection_lost; }
