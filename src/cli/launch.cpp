@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -151,7 +152,11 @@ Request request_of(const Flags& flags, std::vector<std::string> program,
   request.hosts = file.hosts;
   request.ranks_per_host = flags.ranks_per_host;
   request.environment = variables_of(flags, file, inherited);
-  request.directory = flags.directory;
+  const bool all_here = std::ranges::all_of(request.hosts, is_here);
+  if (!all_here || !flags.directory.empty())
+    request.directory = std::filesystem::absolute(flags.directory.empty() ? "." : flags.directory)
+                            .lexically_normal()
+                            .string();
   request.backend = backend_of(flags, file);
   request.connections_per_address = flags.connections_per_address;
   request.nccl_port = flags.nccl_port;

@@ -57,8 +57,8 @@ void write_secret(const std::string& path, const std::string& text) {
 }  // namespace
 
 LocalHost::LocalHost(const std::vector<const Rank*>& ranks, const Variables& inherited,
-                     std::chrono::milliseconds grace)
-    : inherited_(inherited), guardian_(std::make_unique<Guardian>(grace)) {
+                     Guardian& guardian)
+    : inherited_(inherited), guardian_(guardian) {
   const std::string path = path_of(inherited);
   for (const Rank* rank : ranks)
     if (fault_.empty()) fault_ = fault_of(*rank, path);
@@ -66,8 +66,8 @@ LocalHost::LocalHost(const std::vector<const Rank*>& ranks, const Variables& inh
 
 void LocalHost::prepare(const Files& files, const std::vector<const Rank*>& ranks,
                         const std::vector<Variables>& variables) {
-  write_secret(guardian_->folder() + "/" + kRingFile, files.ring);
-  if (!files.devices.empty()) write_secret(guardian_->folder() + "/" + kDevicesFile, files.devices);
+  write_secret(guardian_.folder() + "/" + kRingFile, files.ring);
+  if (!files.devices.empty()) write_secret(guardian_.folder() + "/" + kDevicesFile, files.devices);
   for (std::size_t i = 0; i < ranks.size(); ++i) variables_[ranks[i]->rank] = variables[i];
 }
 
@@ -82,13 +82,13 @@ Process LocalHost::start(const Rank& rank, const std::optional<TerminalPlan>& te
   if (plan.argv[0].empty()) plan.argv[0] = rank.argv[0];
   if (terminal) plan.terminal = terminal->size;
   Process process = launch::start(plan);
-  guardian_->watch(process.id);
+  guardian_.watch(process.id);
   running_.insert(process.id);
   return process;
 }
 
 Exit LocalHost::ended(const Process& process, Exit exit) {
-  guardian_->forget(process.id);
+  guardian_.forget(process.id);
   running_.erase(process.id);
   return exit;
 }

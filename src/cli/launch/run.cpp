@@ -11,9 +11,11 @@
 #include "cli/command.h"
 #include "cli/launch/free_ports.h"
 #include "cli/launch/input.h"
+#include "cli/launch/guardian.h"
 #include "cli/launch/local_host.h"
 #include "cli/launch/running_rank.h"
 #include "cli/launch/signals.h"
+#include "cli/launch/ssh_host.h"
 #include "cli/launch/terminal.h"
 #include "mccl/error.h"
 
@@ -39,6 +41,7 @@ class JobRun {
  private:
   std::vector<const Rank*> ranks_on(std::size_t host) const;
 
+  std::unique_ptr<RunningHost> open_host(std::size_t host);
   void reach_hosts();
   void prepare_hosts();
   void start_ranks();
@@ -61,7 +64,8 @@ class JobRun {
   const Job& job_;
   const RunOptions& options_;
   Signals signals_;
-  std::vector<std::unique_ptr<RunningHost>> hosts_;  ///< Before anything that makes a thread.
+  std::optional<Guardian> guardian_;  ///< Before anything that makes a thread.
+  std::vector<std::unique_ptr<RunningHost>> hosts_;
   const bool at_terminal_ = at_a_terminal() && !in_the_background();
   const bool keys_go_through_ = at_terminal_ && (options_.input_rank || job_.size() == 1);
   Console console_;
@@ -83,17 +87,10 @@ class JobRun {
 JobRun::JobRun(const Job& job, const RunOptions& options)
     : job_(job),
       options_(options),
-      hosts_([&] {
-        std::vector<std::unique_ptr<RunningHost>> hosts;
-        for (std::size_t host = 0; host < job.hosts.size(); ++host) {
-          if (!is_here(job.hosts[host])) throw Error("only this machine");
-          hosts.push_back(
-              std::make_unique<LocalHost>(ranks_on(host), options.inherited, options.grace));
-        }
-        return hosts;
-      }()),
+      guardian_(options.grace),
       console_(job.size(), options.console),
       input_(static_cast<std::size_t>(job.size())) {
+  for (std::size_t host = 0; host < job.hosts.size(); ++host) hosts_.push_back(open_host(host));
   if (options.timeout) time_limit_ = Clock::now() + *options.timeout;
   for (int rank = 0; options.input_rank && rank < job.size(); ++rank)
     if (rank != *options.input_rank) input_.leave(static_cast<std::size_t>(rank));
@@ -104,6 +101,16 @@ std::vector<const Rank*> JobRun::ranks_on(std::size_t host) const {
   for (const Rank& rank : job_.ranks)
     if (rank.host == host) ranks.push_back(&rank);
   return ranks;
+}
+
+std::unique_ptr<RunningHost> JobRun::open_host(std::size_t host) {
+  const Host& about = job_.hosts[host];
+  if (is_here(about)) return std::make_unique<LocalHost>(ranks_on(host), options_.inherited, *guardian_);
+  std::string path;
+  for (const Variables* variables : {&job_.request.environment, &about.environment})
+    if (const auto found = variables->find("PATH"); found != variables->end()) path = found->second;
+  return std::make_unique<SshHost>(about, host, ranks_on(host), options_.inherited, *guardian_,
+                                   SshOptions{options_.ssh_arguments, options_.grace, path});
 }
 
 int JobRun::run() {
@@ -124,13 +131,19 @@ void JobRun::reach_hosts() {
     const std::string fault = stopped() ? "" : hosts_[host]->fault();
     if (!fault.empty()) faults += fmt::format("\n  {}: {}", text_of(job_.hosts[host]), fault);
   }
-  if (!faults.empty()) throw Error("nothing was started:" + faults);
+  if (faults.empty()) return;
+  finish_hosts();
+  throw Error("nothing was started:" + faults);
 }
 
 void JobRun::prepare_hosts() {
   if (stopped()) return;
   std::vector<Reached> reached;
   for (const auto& host : hosts_) reached.push_back(host->reached());
+  // Others do not reach this machine at 127.0.0.1, but where ssh came from.
+  const auto other = std::ranges::find_if(reached, [](const Reached& r) { return !r.launcher.empty(); });
+  for (std::size_t host = 0; other != reached.end() && host < hosts_.size(); ++host)
+    if (is_here(job_.hosts[host])) reached[host].address = other->launcher;
   const Ports ports = choose_ports(job_, options_.starting_port);
   const Files files{ring_file(job_, ports, reached), devices_file(job_)};
   for (std::size_t host = 0; host < hosts_.size(); ++host) {
@@ -141,6 +154,11 @@ void JobRun::prepare_hosts() {
   }
   while (!stopped() && !std::ranges::all_of(hosts_, [](const auto& h) { return h->prepared(); }))
     step();
+  for (std::size_t host = 0; host < hosts_.size(); ++host) {
+    if (hosts_[host]->lost())
+      throw Error(fmt::format("the connection to {} was lost before anything was started",
+                              text_of(job_.hosts[host])));
+  }
 }
 
 void JobRun::start_ranks() {
@@ -173,6 +191,7 @@ void JobRun::wait_for_ranks() {
 void JobRun::finish_hosts() {
   for (const auto& host : hosts_) host->finish();
   while (!std::ranges::all_of(hosts_, [](const auto& h) { return h->finished(); })) step();
+  guardian_.reset();
 }
 
 int JobRun::verdict() {
