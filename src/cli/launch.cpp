@@ -34,15 +34,16 @@ constexpr const char* kSummary = "Start a job on this machine, on others, or und
 
 constexpr const char* kFooter =
     R"(Everything after the program's name is the program's own; -- ends the flags where that is unclear.
-A program whose name ends in .py runs under Python. Every rank finds in its environment who it is and
-where the others are: for MCCL, for MLX and for torch (--print-env shows it).
+A program whose name ends in .py runs under Python. Every rank finds in its environment who it is
+and where the others are: for MCCL, for MLX and for torch (--print-env shows it).
 
 The first rank that fails ends the job: the others get SIGTERM, and SIGKILL after --grace. So do
 SIGINT, SIGTERM and SIGHUP to the launcher. Other machines need ssh without a password, a shell and
 the program; nothing of MCCL's is copied there.
 
-On a terminal, what you type goes to all ranks, and Ctrl-C ends the job. With --stdin-to, or when there
-is one rank, that rank gets every key, Ctrl-C and Ctrl-D too, as if it ran alone: for breakpoint().
+On a terminal, what you type goes to all ranks, and Ctrl-C ends the job. With --stdin-to, or when
+there is one rank, that rank gets every key, Ctrl-C and Ctrl-D too, as if it ran alone: for
+breakpoint().
 
 Examples:
   mccl launch -n 4 train.py --epochs 3            four ranks on this machine
@@ -53,9 +54,9 @@ Examples:
   mccl launch --hosts a,b --dry-run train.py      what would run where
   mccl launch --check desk.json                   is the file right?
 
-Exit status: 0 good; that of the rank that failed first, 128 + the signal's number when it was killed,
-255 when its machine was lost; 128 + the number of a signal that ended the launcher; 124 after
---timeout; 1 when the job could not be started; 2 bad arguments.)";
+Exit status: 0 good; that of the rank that failed first, 128 + the signal's number when it was
+killed, 255 when its machine was lost; 128 + the number of a signal that ended the launcher; 124
+after --timeout; 1 when the job could not be started; 2 bad arguments.)";
 
 /// As given; empty or absent where the default holds.
 struct Flags {

@@ -25,7 +25,7 @@ std::size_t end_of_flags(const CLI::App& command, std::span<const char* const> w
     const std::string_view word = words[at];
     if (word == "--") return at + 1;
     if (!word.starts_with('-') || word == "-") return at;
-    at += next_is_value(command, word) ? 2 : 1;
+    at += next_is_value(command, word) && at + 1 < words.size() ? 2 : 1;
   }
   return words.size();
 }

@@ -33,7 +33,7 @@ std::string make_folder() {
   std::error_code ignored;
   std::filesystem::path place = std::filesystem::temp_directory_path(ignored);
   if (ignored) place = "/tmp";
-  std::string folder = (place / "mccl-launch.XXXXXXXXXX").string();
+  std::string folder = (place / "mccl-launch.XXXXXX").string();
   if (::mkdtemp(folder.data()) == nullptr) {
     throw Error(fmt::format("cannot make a folder in {}: {}; set TMPDIR to one that can be written",
                             place.string(), std::strerror(errno)));

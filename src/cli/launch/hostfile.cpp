@@ -177,9 +177,9 @@ Hostfile parse_hostfile(std::string_view name, std::string_view text) {
 }
 
 Hostfile read_hostfile(const std::string& path) {
+  errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::string text(kLargestFile + 1, '\0');
-  errno = 0;
   if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (!file.is_open() || file.bad()) {
     throw InvalidArgument(fmt::format("{}: {}; expected a hostfile", printable(path),

@@ -42,7 +42,8 @@ struct Ports {
 struct Reached {
   std::string address;  ///< By which the others reach it.
   std::string folder;   ///< Where the files of this job are.
-  std::string launcher = {};  ///< The launcher's address as that host sees it; empty for this machine.
+  std::string launcher =
+      {};  ///< The launcher's address as that host sees it; empty for this machine.
 };
 
 struct Rank {

@@ -86,12 +86,11 @@ std::string test_of_program(const std::string& program) {
 
 std::string check_of(const std::string& token, const Rank& rank, std::size_t number) {
   const std::string inside = fmt::format("cd -- {}", shell_word(rank.directory));
-  std::string text =
-      fmt::format("if ! ( {} ) >/dev/null 2>&1; then {}\n", inside,
-                  say(token, fmt::format("no-directory {}", number))) +
-      fmt::format("elif ! ( {} && {} ) >/dev/null 2>&1; then {}\n", inside,
-                  test_of_program(rank.argv.front()),
-                  say(token, fmt::format("no-program {}", number)));
+  std::string text = fmt::format("if ! ( {} ) >/dev/null 2>&1; then {}\n", inside,
+                                 say(token, fmt::format("no-directory {}", number))) +
+                     fmt::format("elif ! ( {} && {} ) >/dev/null 2>&1; then {}\n", inside,
+                                 test_of_program(rank.argv.front()),
+                                 say(token, fmt::format("no-program {}", number)));
   if (rank.argv.size() > 1 && rank.argv[1].ends_with(".py"))
     text += fmt::format("elif ! ( {} && [ -r {} ] ) >/dev/null 2>&1; then {}\n", inside,
                         shell_word(rank.argv[1]), say(token, fmt::format("no-script {}", number)));
@@ -102,7 +101,8 @@ std::string check_of(const std::string& token, const Rank& rank, std::size_t num
 
 std::string guard_command(const std::string& token) {
   return replaced(
-      "exec sh -c 'umask 077; d=$(mktemp -d \"${TMPDIR:-/tmp}/mccl-launch.XXXXXXXXXX\") || exit 97; "
+      "exec sh -c 'umask 077; d=$(mktemp -d \"${TMPDIR:-/tmp}/mccl-launch.XXXXXXXXXX\") || exit "
+      "97; "
       "take() { while IFS= read -r l; do [ \"$l\" = TOKEN ] && return 0; printf \"%s\\n\" \"$l\"; "
       "done; return 1; }; echo \"TOKEN folder $d\"; take > \"$d/check\" && . \"$d/check\"; "
       "rm -rf \"$d\"'",
@@ -117,8 +117,8 @@ std::string check_script(const std::string& token, const std::vector<const Rank*
   text += say(token, "from $SSH_CONNECTION") + "\n";
   std::string checks;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    const bool same = i > 0 && ranks[i]->argv == ranks[0]->argv &&
-                      ranks[i]->directory == ranks[0]->directory;
+    const bool same =
+        i > 0 && ranks[i]->argv == ranks[0]->argv && ranks[i]->directory == ranks[0]->directory;
     if (!same) checks += check_of(token, *ranks[i], i);
   }
   const std::string own_path = path.empty() ? "" : fmt::format("PATH={}\n", shell_word(path));
@@ -143,7 +143,8 @@ std::string rank_script(const Rank& rank, const Variables& variables, const std:
   text += "trap : HUP INT QUIT TERM\n";
   text += fmt::format("echo $$ > {}\n", pid);
   // What the shell itself says of a program's death is nobody's standard error.
-  text += fmt::format("exec 3>&2 2>/dev/null\n( exec 2>&3 3>&-; exec {} )\n", command_line(rank.argv));
+  text +=
+      fmt::format("exec 3>&2 2>/dev/null\n( exec 2>&3 3>&-; exec {} )\n", command_line(rank.argv));
   text += "s=$?\ntrap '' HUP INT QUIT TERM\n";
   text += fmt::format("kill -s TERM -- -$$ 2>/dev/null\nrm -f {}\nexit $s\n", pid);
   return text;

@@ -1,11 +1,11 @@
 // What a shell on another machine is told: plain text for any POSIX sh, made here and run there.
 //
 // The first session on a host runs its guard. It makes a folder that only the user can enter, takes
-// scripts from its standard input, each up to a line that is the token, and runs them. What it has to
-// say are lines that begin with the token. In the end it takes one word a line: beat, term, kill or
-// finish. When the words stop for good, or beat stays away, it ends all ranks and removes the folder.
-// Each rank is a script in that folder, run by a session of its own. So neither the key nor anything
-// else of the environment is ever on a command line.
+// scripts from its standard input, each up to a line that is the token, and runs them. What it has
+// to say are lines that begin with the token. In the end it takes one word a line: beat, term, kill
+// or finish. When the words stop for good, or beat stays away, it ends all ranks and removes the
+// folder. Each rank is a script in that folder, run by a session of its own. So neither the key nor
+// anything else of the environment is ever on a command line.
 #pragma once
 
 #include <span>

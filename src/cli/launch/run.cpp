@@ -10,8 +10,8 @@
 
 #include "cli/command.h"
 #include "cli/launch/free_ports.h"
-#include "cli/launch/input.h"
 #include "cli/launch/guardian.h"
+#include "cli/launch/input.h"
 #include "cli/launch/local_host.h"
 #include "cli/launch/running_rank.h"
 #include "cli/launch/signals.h"
@@ -105,7 +105,8 @@ std::vector<const Rank*> JobRun::ranks_on(std::size_t host) const {
 
 std::unique_ptr<RunningHost> JobRun::open_host(std::size_t host) {
   const Host& about = job_.hosts[host];
-  if (is_here(about)) return std::make_unique<LocalHost>(ranks_on(host), options_.inherited, *guardian_);
+  if (is_here(about))
+    return std::make_unique<LocalHost>(ranks_on(host), options_.inherited, *guardian_);
   std::string path;
   for (const Variables* variables : {&job_.request.environment, &about.environment})
     if (const auto found = variables->find("PATH"); found != variables->end()) path = found->second;
@@ -141,7 +142,8 @@ void JobRun::prepare_hosts() {
   std::vector<Reached> reached;
   for (const auto& host : hosts_) reached.push_back(host->reached());
   // Others do not reach this machine at 127.0.0.1, but where ssh came from.
-  const auto other = std::ranges::find_if(reached, [](const Reached& r) { return !r.launcher.empty(); });
+  const auto other =
+      std::ranges::find_if(reached, [](const Reached& r) { return !r.launcher.empty(); });
   for (std::size_t host = 0; other != reached.end() && host < hosts_.size(); ++host)
     if (is_here(job_.hosts[host])) reached[host].address = other->launcher;
   const Ports ports = choose_ports(job_, options_.starting_port);

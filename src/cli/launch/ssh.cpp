@@ -10,8 +10,8 @@ namespace mccl::cli::launch {
 namespace {
 
 constexpr std::array kOptions = {
-    "BatchMode=yes",         "ConnectTimeout=10",  "ServerAliveInterval=2",
-    "ServerAliveCountMax=3", "ControlPersist=no",  "ClearAllForwardings=yes",
+    "BatchMode=yes",         "ConnectTimeout=10", "ServerAliveInterval=2",
+    "ServerAliveCountMax=3", "ControlPersist=no", "ClearAllForwardings=yes",
     "RemoteCommand=none",    "EscapeChar=none",
 };
 
@@ -21,18 +21,21 @@ struct Complaint {
 };
 
 constexpr std::array kComplaints = {
-    Complaint{"REMOTE HOST IDENTIFICATION HAS CHANGED",
-              "its host key is not the one that is known; if that is right, remove the old one with: "
-              "ssh-keygen -R {}"},
+    Complaint{
+        "REMOTE HOST IDENTIFICATION HAS CHANGED",
+        "its host key is not the one that is known; if that is right, remove the old one with: "
+        "ssh-keygen -R {}"},
     Complaint{"Host key verification failed",
               "its host key is not known here; accept it once with: ssh {}"},
-    Complaint{"Permission denied",
-              "it takes none of your keys; give it one with ssh-copy-id {}, or load one with ssh-add"},
+    Complaint{
+        "Permission denied",
+        "it takes none of your keys; give it one with ssh-copy-id {}, or load one with ssh-add"},
     Complaint{"Could not resolve hostname",
               "that name has no address; is it spelt right, in /etc/hosts or ~/.ssh/config?"},
-    Complaint{"Connection refused",
-              "no ssh server answers there; start sshd (on macOS: Remote Login in the settings), or give "
-              "its port as {}:PORT"},
+    Complaint{
+        "Connection refused",
+        "no ssh server answers there; start sshd (on macOS: Remote Login in the settings), or give "
+        "its port as {}:PORT"},
     Complaint{"timed out", "it cannot be reached; is it on, and on this network?"},
     Complaint{"No route to host", "it cannot be reached; is it on, and on this network?"},
     Complaint{"Network is unreachable", "it cannot be reached; is this machine on its network?"},

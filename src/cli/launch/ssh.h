@@ -10,9 +10,9 @@
 namespace mccl::cli::launch {
 
 enum class SshRole {
-  master,             ///< Opens a connection that others share, at a socket.
-  session,            ///< Goes through such a connection.
-  terminal_session,   ///< The same with a terminal on the other side.
+  master,            ///< Opens a connection that others share, at a socket.
+  session,           ///< Goes through such a connection.
+  terminal_session,  ///< The same with a terminal on the other side.
 };
 
 /// The words of an ssh that never asks for anything and notices within ten seconds that the other

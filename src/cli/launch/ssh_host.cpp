@@ -21,7 +21,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// sshd lets a connection have ten sessions, unless told otherwise (MaxSessions); one keeps it open.
+/// sshd lets a connection have ten sessions, unless told otherwise (MaxSessions); one keeps it
+/// open.
 constexpr std::size_t kRanksOfConnection = 9;
 constexpr auto kForCheck = 30s;
 constexpr auto kForFinish = 5s;
@@ -139,17 +140,20 @@ void SshHost::hear(Connection& connection, std::string_view line) {
   const Rank& rank = *ranks_[static_cast<std::size_t>(*number)];
   const std::string directory = in_quotes(rank.directory);
   if (word == "no-directory") {
-    faults_.push_back(fmt::format("it has no directory {} for you; make it there, or give another with "
-                                  "--cwd, or \"cwd\" in the hostfile",
-                                  directory));
+    faults_.push_back(
+        fmt::format("it has no directory {} for you; make it there, or give another with "
+                    "--cwd, or \"cwd\" in the hostfile",
+                    directory));
   } else if (word == "no-program") {
-    faults_.push_back(fmt::format("it has no program {} that you may run; install it there, or give "
-                                  "the whole path (of Python: --python, or \"python\" in the hostfile)",
-                                  in_quotes(rank.argv.front())));
+    faults_.push_back(
+        fmt::format("it has no program {} that you may run; install it there, or give "
+                    "the whole path (of Python: --python, or \"python\" in the hostfile)",
+                    in_quotes(rank.argv.front())));
   } else {
-    faults_.push_back(fmt::format("it has no script {} in {}; copy it there, or give another "
-                                  "directory with --cwd",
-                                  in_quotes(rank.argv[1]), directory));
+    faults_.push_back(
+        fmt::format("it has no script {} in {}; copy it there, or give another "
+                    "directory with --cwd",
+                    in_quotes(rank.argv[1]), directory));
   }
 }
 
@@ -202,22 +206,21 @@ void SshHost::prepare(const Files& files, const std::vector<const Rank*>& ranks,
 }
 
 bool SshHost::prepared() const {
-  return std::ranges::all_of(connections_,
-                             [](const Connection& c) { return c.ready || c.ended; });
+  return std::ranges::all_of(connections_, [](const Connection& c) { return c.ready || c.ended; });
 }
 
 SshHost::Connection& SshHost::connection_of(const Rank& rank) {
-  const auto place = std::ranges::find_if(ranks_, [&](const Rank* r) { return r->rank == rank.rank; });
+  const auto place =
+      std::ranges::find_if(ranks_, [&](const Rank* r) { return r->rank == rank.rank; });
   return connections_[static_cast<std::size_t>(place - ranks_.begin()) / kRanksOfConnection];
 }
 
 Process SshHost::start(const Rank& rank, const std::optional<TerminalPlan>& terminal) {
   const Connection& connection = connection_of(rank);
   const SshRole role = terminal ? SshRole::terminal_session : SshRole::session;
-  Process process =
-      start_ssh(ssh_words(host_, role, connection.socket, options_.arguments,
-                          rank_command(reached_.folder, rank.rank)),
-                terminal);
+  Process process = start_ssh(ssh_words(host_, role, connection.socket, options_.arguments,
+                                        rank_command(reached_.folder, rank.rank)),
+                              terminal);
   sessions_[process.id] = &connection;
   return process;
 }
