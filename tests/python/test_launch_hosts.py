@@ -1,5 +1,6 @@
 """`mccl launch` over a real ssh, between network namespaces with a real sshd each."""
 
+import importlib.util
 import json
 import os
 import re
@@ -36,6 +37,12 @@ def nothing_remains(hosts):
 @pytest.fixture
 def mark() -> str:
     return f"mark-{uuid.uuid4().hex}"
+
+
+def need(*modules: str) -> None:
+    for module in modules:
+        if importlib.util.find_spec(module) is None:
+            pytest.skip(f"{module} is not installed")
 
 
 def flags(hosts, *arguments: object) -> tuple:
@@ -223,7 +230,7 @@ def test_a_cpp_job_on_mccl(hosts):
 
 @pytest.mark.parametrize("backend", ["gloo", "mccl"])
 def test_a_torch_job_with_ddp(hosts, tmp_path: Path, backend: str):
-    pytest.importorskip("torch")
+    need("torch", "mccl._core")
     script = tmp_path / "ddp.py"
     script.write_text(f"""
 import torch, torch.distributed as dist
@@ -246,7 +253,7 @@ dist.destroy_process_group()
 
 
 def test_an_mlx_job_on_its_own_ring(hosts, tmp_path: Path):
-    pytest.importorskip("mlx.core")
+    need("mlx")
     script = tmp_path / "ring.py"
     script.write_text("""
 import mlx.core as mx
