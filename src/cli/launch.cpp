@@ -14,10 +14,12 @@
 #include "base/value_text.h"
 #include "cli/launch/hostfile.h"
 #include "cli/launch/job.h"
+#include "cli/launch/mpi.h"
 #include "cli/launch/python.h"
 #include "cli/launch/report.h"
 #include "cli/launch/run.h"
 #include "cli/launch/slurm.h"
+#include "cli/launch/words.h"
 #include "cli/named.h"
 #include "mccl/error.h"
 #include "rendezvous/job_key.h"
@@ -155,9 +157,7 @@ Request request_of(const Flags& flags, std::vector<std::string> program,
   request.environment = variables_of(flags, file, inherited);
   const bool all_here = std::ranges::all_of(request.hosts, is_here);
   if (!all_here || !flags.directory.empty())
-    request.directory = std::filesystem::absolute(flags.directory.empty() ? "." : flags.directory)
-                            .lexically_normal()
-                            .string();
+    request.directory = (std::filesystem::current_path() / flags.directory).string();
   request.backend = backend_of(flags, file);
   request.connections_per_address = flags.connections_per_address;
   request.nccl_port = flags.nccl_port;
@@ -202,6 +202,15 @@ int run_launch(const Flags& flags, std::vector<std::string> program) {
     throw InvalidArgument("there is no program to start; \"mccl launch --help\" has examples");
   const Request request = request_of(flags, std::move(program), inherited);
   const Job job = plan_job(request, rendezvous::make_job_key());
+  if (!flags.mpi_arguments.empty() && request.backend != Backend::mpi)
+    throw InvalidArgument("--mpi-arg is for --backend mpi; give that too");
+  if (request.backend == Backend::mpi) {
+    if (flags.dry_run) {
+      fmt::print("{}\n", command_line(mpirun_words(job, flags.mpi_arguments)));
+      return kGood;
+    }
+    become_mpirun(job, flags.mpi_arguments, inherited);
+  }
   const RunOptions options = run_options(flags, job, inherited);
   if (flags.dry_run || flags.print_environment) {
     fmt::print("{}", text_of(job, options, flags.dry_run));

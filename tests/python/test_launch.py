@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from launching import PATIENCE, environment, folders, marked, program, run, start, wait_until
+from launching import PATIENCE, ROOT, environment, folders, marked, program, run, start, wait_until
 
 SH = ("--", "sh", "-c")
 FACES = (
@@ -259,7 +259,9 @@ def test_a_full_pipe_holds_up_the_ranks_and_loses_nothing():
 
 
 def test_characters_are_not_torn():
-    script = "import sys\nfor _ in range(3000): sys.stdout.buffer.write('é€😀'.encode() * 7 + b'\\n')"
+    script = (
+        "import sys\nfor _ in range(3000): sys.stdout.buffer.write('é€😀'.encode() * 7 + b'\\n')"
+    )
     done = run("-n", 3, "--no-prefix", "python3", "-c", script)
     assert set(done.stdout.splitlines()) == {"é€😀" * 7}
 
@@ -302,6 +304,18 @@ def test_a_hostfile_is_checked(tmp_path: Path):
     file.write_text('[{"ssh": "a", "ip": []}]')
     said = run("--check", file, status=2).stderr
     assert f'{file}[0]: "ip" is not known; did you mean "ips"?' in said
+
+
+def test_the_schema_knows_what_the_program_does(tmp_path: Path):
+    schema = json.loads((ROOT / "docs/hostfile.schema.json").read_text())
+    file = tmp_path / "desk.json"
+    for text, known in (
+        ('[{"ssh": "a", "x": 1}]', schema["$defs"]["host"]["properties"]),
+        ('{"hosts": [], "x": 1}', schema["oneOf"][1]["properties"]),
+    ):
+        file.write_text(text)
+        said = run("--check", file, status=2).stderr
+        assert set(said.strip().split("There are ")[1].split(", ")) == set(known)
 
 
 def test_bad_arguments_are_told_apart():

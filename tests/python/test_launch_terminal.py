@@ -67,7 +67,9 @@ def script(tmp_path: Path, text: str) -> Path:
 
 
 def test_a_debugger_in_one_rank_that_has_the_keys(session, tmp_path: Path):
-    child = session("-n", 3, "--stdin-to", 1, "--python", sys.executable, script(tmp_path, DEBUGGED))
+    child = session(
+        "-n", 3, "--stdin-to", 1, "--python", sys.executable, script(tmp_path, DEBUGGED)
+    )
     child.expect_exact("(Pdb) ")
     child.sendline("p secret")
     child.expect_exact("41")
@@ -95,7 +97,9 @@ def test_a_debugger_in_one_rank_when_all_get_what_is_typed(session, tmp_path: Pa
 
 
 def test_ctrl_d_leaves_a_debugger(session, tmp_path: Path):
-    child = session("-n", 2, "--stdin-to", 1, "--python", sys.executable, script(tmp_path, DEBUGGED))
+    child = session(
+        "-n", 2, "--stdin-to", 1, "--python", sys.executable, script(tmp_path, DEBUGGED)
+    )
     child.expect_exact("(Pdb) ")
     child.sendeof()
     child.expect_exact("bdb.BdbQuit")
@@ -141,7 +145,9 @@ def test_prefixes_are_coloured_and_a_prompt_shows_before_its_line_ends(session):
 
 
 def test_the_terminal_is_left_as_it_was(session):
-    child = session("-n", 1, "--", "sh", "-c", "exit 3", before=("sh", "-c", 'stty -g; "$@"; stty -g', "-"))
+    child = session(
+        "-n", 1, "--", "sh", "-c", "exit 3", before=("sh", "-c", 'stty -g; "$@"; stty -g', "-")
+    )
     child.expect(pexpect.EOF)
     modes = re.findall(r"^[0-9a-f:]{20,}", child.before, re.MULTILINE)
     assert len(modes) == 2

@@ -114,6 +114,12 @@ std::vector<char*> pointers_to(std::vector<std::string>& words) {
   return pointers;
 }
 
+std::vector<std::string> texts_of(const std::map<std::string, std::string>& environment) {
+  std::vector<std::string> texts;
+  for (const auto& [name, value] : environment) texts.push_back(fmt::format("{}={}", name, value));
+  return texts;
+}
+
 /// Of the child: as a process finds itself that a shell starts.
 void reset_signals() {
   for (int number = 1; number < NSIG; ++number) std::signal(number, SIG_DFL);
@@ -162,9 +168,7 @@ Process start(const ProcessPlan& plan) {
   Process process;
   const Streams child = open_streams(plan, process);
   std::vector<std::string> arguments = plan.argv;
-  std::vector<std::string> variables;
-  for (const auto& [name, value] : plan.environment)
-    variables.push_back(fmt::format("{}={}", name, value));
+  std::vector<std::string> variables = texts_of(plan.environment);
   const std::vector<char*> argv = pointers_to(arguments);
   const std::vector<char*> environment = pointers_to(variables);
   process.id = ::fork();
@@ -174,6 +178,12 @@ Process start(const ProcessPlan& plan) {
            const_cast<char**>(environment.data()), child, plan.terminal.has_value());
   }
   return process;
+}
+
+void execute(const std::string& program, std::vector<std::string> argv,
+             const std::map<std::string, std::string>& environment) {
+  std::vector<std::string> variables = texts_of(environment);
+  ::execve(program.c_str(), pointers_to(argv).data(), pointers_to(variables).data());
 }
 
 std::optional<Exit> collect(pid_t child) {

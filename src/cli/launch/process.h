@@ -52,6 +52,10 @@ std::string find_program(const std::string& program, const std::string& path,
 /// standard error and exits with status 126 or 127, as under a shell.
 Process start(const ProcessPlan& plan);
 
+/// Makes this process the program. Returns only when that fails, with the cause in errno.
+void execute(const std::string& program, std::vector<std::string> argv,
+             const std::map<std::string, std::string>& environment);
+
 /// How the child ended, if it did; what is left of its process group is told to end too.
 std::optional<Exit> collect(pid_t child);
 

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <memory>
 
+#include "base/value_text.h"
 #include "cli/command.h"
 #include "cli/launch/free_ports.h"
 #include "cli/launch/guardian.h"
@@ -17,6 +18,7 @@
 #include "cli/launch/signals.h"
 #include "cli/launch/ssh_host.h"
 #include "cli/launch/terminal.h"
+#include "cli/launch/words.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::launch {
@@ -43,6 +45,8 @@ class JobRun {
 
   std::unique_ptr<RunningHost> open_host(std::size_t host);
   void reach_hosts();
+  /// With --verbose.
+  void tell(const std::string& what);
   void prepare_hosts();
   void start_ranks();
   void wait_for_ranks();
@@ -137,6 +141,10 @@ void JobRun::reach_hosts() {
   throw Error("nothing was started:" + faults);
 }
 
+void JobRun::tell(const std::string& what) {
+  if (options_.verbose) console_.say(fmt::format("mccl launch: {}\n", what));
+}
+
 void JobRun::prepare_hosts() {
   if (stopped()) return;
   std::vector<Reached> reached;
@@ -146,6 +154,10 @@ void JobRun::prepare_hosts() {
       std::ranges::find_if(reached, [](const Reached& r) { return !r.launcher.empty(); });
   for (std::size_t host = 0; other != reached.end() && host < hosts_.size(); ++host)
     if (is_here(job_.hosts[host])) reached[host].address = other->launcher;
+  for (std::size_t host = 0; host < hosts_.size(); ++host) {
+    tell(fmt::format("{} is ready at {}; the job's files there: {}", text_of(job_.hosts[host]),
+                     reached[host].address, printable(reached[host].folder)));
+  }
   const Ports ports = choose_ports(job_, options_.starting_port);
   const Files files{ring_file(job_, ports, reached), devices_file(job_)};
   for (std::size_t host = 0; host < hosts_.size(); ++host) {
@@ -170,6 +182,8 @@ void JobRun::start_ranks() {
     std::optional<TerminalPlan> terminal;
     if (at_terminal_ && gets_input) terminal = {terminal_size(), keys_go_through_};
     RunningHost& host = *hosts_[rank.host];
+    tell(fmt::format("rank {} on {}: {}", rank.rank, text_of(job_.hosts[rank.host]),
+                     command_line(rank.argv)));
     ranks_.push_back(std::make_unique<RunningRank>(rank, host, host.start(rank, terminal),
                                                    terminal && keys_go_through_));
   }
