@@ -244,7 +244,7 @@ print("ranks", dist.get_world_size(), round(norm, 3))
 dist.destroy_process_group()
 """)
     done = launch(
-        hosts, *ALL, "--env", "OMP_NUM_THREADS=1", "--env", f"GLOO_SOCKET_IFNAME=cable",
+        hosts, *ALL, "--env", "OMP_NUM_THREADS=1", "--env", "GLOO_SOCKET_IFNAME=cable",
         "--python", sys.executable, script,
     )  # fmt: skip
     said = {line.split("] ")[1] for line in done.stdout.splitlines() if "ranks" in line}

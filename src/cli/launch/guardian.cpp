@@ -62,7 +62,7 @@ std::vector<pid_t> marked_processes(const std::string& folder) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
     const pid_t process = std::atoi(entry.path().filename().c_str());
     if (process <= 0 || process == ::getpid()) continue;
-    std::ifstream file(entry.path() / "environ", std::ios::binary);
+    std::ifstream file(fmt::format("/proc/{}/environ", process), std::ios::binary);
     const std::string environment{std::istreambuf_iterator<char>(file), {}};
     if (environment.starts_with(mark) || environment.find('\0' + mark) != std::string::npos)
       found.push_back(process);
