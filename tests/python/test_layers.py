@@ -24,7 +24,7 @@ LAYERS = (
 MOST_LINES = 500
 CODE = {".cpp", ".h", ".hpp", ".cu", ".cuh", ".mm", ".metal", ".py", ".sh", ".cmake"}
 INCLUDE = re.compile(r'^\s*#\s*(?:include|import)\s*[<"]([^>"]+)[>"]', re.MULTILINE)
-ENVIRONMENT = re.compile(r"\b(?:secure_)?getenv\s*\(|\bsetenv\s*\(|\bputenv\s*\(|\benviron\b")
+ENVIRONMENT = re.compile(r"\b(?:secure_)?getenv\s*\(|\bsetenv\s*\(|\bputenv\s*\(|(?<!/)\benviron\b")
 
 
 def sources(root: Path):
@@ -131,7 +131,7 @@ def test_an_include_of_a_later_layer_is_found(tree: Path, name: str):
     "call", ['std::getenv("X")', 'secure_getenv ("X")', "extern char** environ;"]
 )
 def test_a_reader_of_the_environment_is_found(tree: Path, call: str):
-    (tree / "src/engine/call.h").write_text(call)
+    (tree / "src/engine/call.h").write_text(call + ' "/proc/1/environ"')
     assert readers_of_the_environment(tree) == ["src/engine/call.h"]
 
 

@@ -1,0 +1,144 @@
+// Where `mccl launch` finds its hosts: flags, hostfiles, Slurm.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+
+#include "cli/launch/hostfile.h"
+#include "cli/launch/slurm.h"
+#include "mccl/error.h"
+
+namespace mccl::cli::launch {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+template <typename Call>
+std::string refusal(Call&& call) {
+  try {
+    call();
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "(accepted)";
+}
+
+std::string refused(const std::string& text) {
+  return refusal([&] { parse_hostfile("desk.json", text); });
+}
+
+TEST(LaunchHost, IsReadAsSshReadsIt) {
+  EXPECT_EQ(parse_host("", "a").name, "a");
+  const Host full = parse_host("", "me@a.example:2222");
+  EXPECT_EQ(full.user, "me");
+  EXPECT_EQ(full.name, "a.example");
+  EXPECT_EQ(full.port, 2222);
+  EXPECT_EQ(parse_host("", "fd77::1").name, "fd77::1");
+  EXPECT_EQ(parse_host("", "[fd77::1]:22").port, 22);
+  EXPECT_EQ(parse_host("", "fe80::1%eth0").name, "fe80::1%eth0");
+}
+
+TEST(LaunchHost, IsWrittenAsItWasRead) {
+  for (const char* text : {"a", "me@a", "me@a:1", "[fd77::1]:22", "fd77::1", "me@[::1]:65535"})
+    EXPECT_EQ(text_of(parse_host("", text)), text);
+}
+
+TEST(LaunchHost, WhatIsNoneIsRefusedByName) {
+  for (const char* text : {"", "@a", "a:", "a:0", "a:65536", "a:b", "a b", "-oProxyCommand=x",
+                           "[a]:1", "[fd77::1", "a;b", "a$b", "a\nb", "me@", "[fd77::1]22", "a@-b"})
+    EXPECT_THAT(refusal([&] { parse_host("--hosts", text); }), HasSubstr("--hosts: ")) << text;
+}
+
+TEST(LaunchHostfile, BothOfMlxsForms) {
+  const Hostfile list = parse_hostfile("f", R"([{"ssh": "a", "ips": ["10.0.0.1"]}, {"ssh": "b"}])");
+  EXPECT_EQ(list.hosts.size(), 2U);
+  EXPECT_THAT(list.hosts[0].addresses, ElementsAre("10.0.0.1"));
+  const Hostfile object = parse_hostfile("f", R"({"backend": "jaccl", "envs": ["A=1", "B=x=y"],
+               "hosts": [{"ssh": "a", "rdma": [null, "r0"]}, {"ssh": "b", "rdma": [["r1"], null]}]})");
+  EXPECT_EQ(object.backend, "jaccl");
+  EXPECT_EQ(object.environment.at("B"), "x=y");
+  EXPECT_EQ(object.hosts[1].rdma[0][0], "r1");
+}
+
+TEST(LaunchHostfile, WhatAHostMaySay) {
+  const Host host =
+      parse_hostfile("f", R"([{"ssh": "a", "user": "me", "port": 2222, "slots": 4, "python": "/p",
+                               "cwd": "/w", "env": {"A": "1"}}])")
+          .hosts[0];
+  EXPECT_EQ(text_of(host), "me@a:2222");
+  EXPECT_EQ(host.slots, 4);
+  EXPECT_EQ(host.python, "/p");
+  EXPECT_EQ(host.directory, "/w");
+  EXPECT_EQ(host.environment.at("A"), "1");
+}
+
+TEST(LaunchHostfile, ErrorsNameTheFileThePlaceAndWhatWasExpected) {
+  EXPECT_THAT(refused("[\n{\"ssh\": \"a\",}\n]"),
+              HasSubstr("desk.json: no JSON: parse error at line 2"));
+  EXPECT_THAT(refused("3"), HasSubstr("desk.json: expected a list of hosts"));
+  EXPECT_THAT(refused("[]"), HasSubstr("desk.json: expected a list of 1 to"));
+  EXPECT_THAT(refused("{}"), HasSubstr("desk.json: expected \"hosts\""));
+  EXPECT_THAT(refused(R"([{"ips": []}])"), HasSubstr("desk.json[0]: expected \"ssh\""));
+  EXPECT_THAT(refused(R"([{"ssh": "a"}, {"ssh": "a b"}])"), HasSubstr("desk.json[1].ssh: "));
+  EXPECT_THAT(refused(R"([{"ssh": "a", "slot": 2}])"), HasSubstr("did you mean \"slots\""));
+  EXPECT_THAT(refused(R"([{"ssh": "a", "slots": 0}])"),
+              HasSubstr("[0].slots: expected an integer"));
+  EXPECT_THAT(refused(R"([{"ssh": "a", "ips": ["a"]}])"),
+              HasSubstr("[0].ips[0]: expected an IPv4"));
+  EXPECT_THAT(refused(R"([{"ssh": "a", "rdma": [1]}])"), HasSubstr("[0].rdma[0]: expected null"));
+  EXPECT_THAT(refused(R"([{"ssh": "a", "rdma": [null, null]}])"), HasSubstr("each of the 1 hosts"));
+  EXPECT_THAT(refused(R"([{"ssh": "a", "rdma": [null, "r"]}, {"ssh": "b"}])"),
+              HasSubstr("some hosts have \"rdma\""));
+  EXPECT_THAT(refused(R"({"envs": ["1=2"], "hosts": [{"ssh": "a"}]})"),
+              HasSubstr("desk.json.envs[0]: \"1=2\" sets no variable"));
+  EXPECT_THAT(refusal([] { read_hostfile("/nowhere/x.json"); }),
+              HasSubstr("/nowhere/x.json: No such"));
+}
+
+TEST(LaunchHostfile, AnyTextGivesHostsOrARefusal) {
+  const std::string seed =
+      R"({"backend":"ring","envs":["A=1"],"hosts":[{"ssh":"me@a:1","ips":["10.0.0.1"],"slots":2,"rdma":[null]}]})";
+  std::mt19937 random(9);
+  for (int round = 0; round < 20000; ++round) {
+    std::string text = seed;
+    for (unsigned i = 0; i <= random() % 4; ++i) {
+      const std::size_t at = random() % text.size();
+      if (random() % 2) {
+        text[at] = static_cast<char>(random() % 128);
+      } else {
+        text.erase(at, random() % 6);
+      }
+      if (text.empty()) break;
+    }
+    try {
+      EXPECT_FALSE(parse_hostfile("f", text).hosts.empty());
+    } catch (const InvalidArgument&) {
+      continue;
+    }
+  }
+}
+
+TEST(LaunchSlurm, TasksPerNode) {
+  EXPECT_THAT(expand_tasks_per_node("4(x2),3"), ElementsAre(4, 4, 3));
+  EXPECT_THAT(expand_tasks_per_node("1"), ElementsAre(1));
+  for (const char* text : {"", "x", "2(x", "2(x)", "2(x0)", "2(x9999999)", "2,,3", "-1", "2(x2)3"})
+    EXPECT_THROW(expand_tasks_per_node(text), InvalidArgument) << text;
+}
+
+TEST(LaunchSlurm, AnAllocationGivesHostsWithSlots) {
+  const auto hosts = hosts_of_allocation(
+      {{"SLURM_JOB_NODELIST", "n[1-2],m"}, {"SLURM_TASKS_PER_NODE", "4(x2),3"}});
+  ASSERT_EQ(hosts.size(), 3U);
+  EXPECT_EQ(hosts[1].name, "n2");
+  EXPECT_EQ(hosts[2].slots, 3);
+  EXPECT_THAT(refusal([] { hosts_of_allocation({}); }), HasSubstr("salloc"));
+  EXPECT_THAT(refusal([] {
+                hosts_of_allocation({{"SLURM_JOB_NODELIST", "a"}, {"SLURM_TASKS_PER_NODE", "1,2"}});
+              }),
+              HasSubstr("has 1 nodes"));
+}
+
+}  // namespace
+}  // namespace mccl::cli::launch

@@ -1,0 +1,334 @@
+"""`mccl launch` on this machine: what ranks get and give, and how a job ends."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import psutil
+import pytest
+from launching import PATIENCE, ROOT, environment, folders, marked, program, run, start, wait_until
+
+SH = ("--", "sh", "-c")
+FACES = (
+    "MCCL_RANK", "MCCL_WORLD_SIZE", "MCCL_ROOT", "MCCL_JOB_KEY", "MLX_RANK", "MLX_WORLD_SIZE",
+    "MLX_HOSTFILE", "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR",
+    "MASTER_PORT",
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def nothing_remains():
+    """No folder of a job; a process that was looked for by its mark is looked for in the test."""
+    before = folders()
+    yield
+    wait_until(lambda: folders() <= before, folders() - before)
+
+
+@pytest.fixture
+def mark() -> str:
+    """A word that no other process has in its command line."""
+    return f"mark-{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def endless(mark: str):
+    """Starts a job whose ranks have a child each and never end by themselves; they have begun."""
+    jobs = []
+
+    def begin(ranks: int = 3) -> subprocess.Popen:
+        script = "echo ready; sleep 1000 & wait; wait"
+        job = start("-n", ranks, "--grace", 1, *SH, script, mark)
+        jobs.append(job)
+        for _ in range(ranks):
+            assert "ready" in job.stdout.readline()
+        return job
+
+    yield begin
+    for job in jobs:
+        job.kill()
+        job.communicate(timeout=PATIENCE)
+
+
+def descendants(job: subprocess.Popen) -> list[psutil.Process]:
+    return psutil.Process(job.pid).children(recursive=True)
+
+
+def running(processes: list[psutil.Process]) -> list[psutil.Process]:
+    found = []
+    for process in processes:
+        try:
+            if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def test_help_teaches():
+    text = run("--help").stdout
+    for flag in (
+        "--hosts", "--hostfile", "--repeat-hosts", "--ranks-per-host", "--backend", "--env",
+        "--mpi-arg", "--connections-per-ip", "--starting-port", "--cwd", "--nccl-port", "--python",
+        "--print-python", "--verbose", "--timeout", "--prefix", "--no-prefix", "--log-dir",
+        "--dry-run", "--print-env", "--user", "--ssh-arg", "--stdin-to", "--slurm", "--check",
+    ):  # fmt: skip
+        assert flag in text
+    assert "mccl launch -n 4 train.py" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_every_rank_knows_its_place():
+    names = " ".join(f'\\"{name}\\": \\"${name}\\",' for name in FACES).rstrip(",")
+    done = run("-n", 3, "--no-prefix", *SH, f'echo "{{{names}}}"; cat $MLX_HOSTFILE; echo')
+    lines = sorted(line for line in done.stdout.splitlines() if line.startswith("{"))
+    ranks = [json.loads(line) for line in lines]
+    assert [rank["MCCL_RANK"] for rank in ranks] == ["0", "1", "2"]
+    for rank in ranks:
+        assert rank["RANK"] == rank["MLX_RANK"] == rank["LOCAL_RANK"] == rank["MCCL_RANK"]
+        assert rank["WORLD_SIZE"] == rank["LOCAL_WORLD_SIZE"] == rank["MLX_WORLD_SIZE"] == "3"
+        assert len(rank["MCCL_JOB_KEY"]) == 64
+    for same in ("MCCL_JOB_KEY", "MCCL_ROOT", "MASTER_ADDR", "MASTER_PORT"):
+        assert len({rank[same] for rank in ranks}) == 1
+    rings = [json.loads(x) for x in done.stdout.splitlines() if x.startswith("[")]
+    places = [place for rank in rings[0] for place in rank]
+    assert len(rings[0]) == 3
+    taken = [ranks[0]["MCCL_ROOT"], f"127.0.0.1:{ranks[0]['MASTER_PORT']}", *places]
+    assert len(set(taken)) == len(taken)
+
+
+def test_two_jobs_have_two_keys():
+    keys = [run("-n", 1, *SH, "echo $MCCL_JOB_KEY").stdout for _ in range(2)]
+    assert keys[0] != keys[1]
+
+
+def test_the_key_is_on_no_command_line(endless):
+    job = endless()
+    key = re.search(r"MCCL_JOB_KEY=(\w{64})", environ_of(descendants(job)[-1]))[1]
+    everything = ["\0".join(p.info["cmdline"] or []) for p in psutil.process_iter(["cmdline"])]
+    assert not any(key in line for line in everything)
+    job.terminate()
+    job.communicate(timeout=PATIENCE)
+
+
+def environ_of(process: psutil.Process) -> str:
+    return Path(f"/proc/{process.pid}/environ").read_text()
+
+
+def test_the_words_of_the_program_are_its_own(tmp_path: Path):
+    script = tmp_path / "words.py"
+    script.write_text("import sys, json; print(json.dumps(sys.argv[1:]))")
+    words = ["-n", "5", "--help", "a b", "$HOME", "it's", 'say "x"', "", "line\nend", "bench", "--"]
+    assert json.loads(run("-n", 1, script, *words).stdout) == words
+
+
+def test_a_script_runs_under_python(tmp_path: Path):
+    script = tmp_path / "which.py"
+    script.write_text("import sys; print(sys.executable)")
+    assert run("--python", sys.executable, script).stdout.strip() == sys.executable
+    assert Path(run("--print-python").stdout.strip()).name.startswith("python")
+
+
+def test_output_comes_in_whole_lines_with_a_prefix():
+    script = "for i in 1 2 3; do printf 'half '; echo $RANK; done; printf end"
+    lines = run("-n", 4, *SH, script).stdout.splitlines()
+    for rank in range(4):
+        assert [x for x in lines if x.startswith(f"[{rank}] ")] == [
+            *[f"[{rank}] half {rank}"] * 3,
+            f"[{rank}] end",
+        ]
+
+
+def test_standard_error_stays_apart():
+    done = run("-n", 2, "--no-prefix", *SH, "echo out; echo err >&2")
+    assert done.stdout == "out\nout\n"
+    assert done.stderr == "err\nerr\n"
+
+
+def test_one_rank_is_as_without_the_launcher():
+    assert run(*SH, "printf 'a\\nb'").stdout == "a\nb"
+    assert run("--prefix", *SH, "echo a").stdout == "[0] a\n"
+
+
+def test_every_rank_has_a_log(tmp_path: Path):
+    logs = tmp_path / "logs"
+    run("-n", 2, "--log-dir", logs, *SH, "echo out $RANK; echo err $RANK >&2")
+    for rank in range(2):
+        lines = (logs / f"rank-{rank}.log").read_text().splitlines()
+        assert sorted(lines) == [f"err {rank}", f"out {rank}"]
+
+
+def test_standard_input_goes_to_all_with_its_end():
+    text = "".join(f"line {i}\n" for i in range(20000))
+    done = run("-n", 3, *SH, "cksum", text_in=text)
+    sums = {line.split(" ", 1)[1] for line in done.stdout.splitlines()}
+    assert len(sums) == 1
+    assert f" {len(text)}" in sums.pop()
+
+
+def test_standard_input_goes_to_one():
+    done = run("-n", 3, "--stdin-to", 1, *SH, "wc -c", text_in="12345")
+    assert sorted(done.stdout.split()) == sorted(["[0]", "0", "[1]", "5", "[2]", "0"])
+    assert "the ranks are 0 to 2" in run("-n", 3, "--stdin-to", 3, "true", status=2).stderr
+
+
+def test_a_rank_that_closes_its_input_stops_nobody():
+    done = run("-n", 2, *SH, '[ "$RANK" = 0 ] && exec wc -c; exec <&-', text_in="x" * 5_000_000)
+    assert "5000000" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "said"),
+    [
+        ("exit 7", 7, "exited with status 7"),
+        ("kill -9 $$", 137, "was killed by signal 9"),
+        ("kill -11 $$", 139, "was killed by signal 11"),
+        ("exit 255", 255, "exited with status 255"),
+    ],
+)
+def test_the_first_failure_ends_the_job(how: str, status: int, said: str, mark: str):
+    script = f"[ $RANK = 1 ] && {{ echo 'my last words' >&2; {how}; }}; sleep 1000"
+    done = run("-n", 3, *SH, script, mark, status=status)
+    assert f"rank 1 of 3 on 127.0.0.1 {said}" in done.stderr
+    assert done.stderr.endswith("  my last words\n")
+    assert not marked(mark)
+
+
+def test_a_rank_that_ignores_sigterm_is_killed(mark: str):
+    script = "trap '' TERM; [ $RANK = 1 ] && exit 3; while :; do sleep 1000; done"
+    run("-n", 2, "--grace", 0.3, *SH, script, mark, status=3)
+    assert not marked(mark)
+
+
+def test_children_that_left_their_group_end_too(mark: str):
+    script = f"setsid sh -c 'trap \"\" TERM; while :; do sleep 1000; done' {mark} & exit 0"
+    run("-n", 2, *SH, script)
+    assert not marked(mark)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_whole_job(number: signal.Signals, endless):
+    job = endless()
+    all_of_it = descendants(job)
+    job.send_signal(number)
+    _, stderr = job.communicate(timeout=PATIENCE)
+    assert job.returncode == 128 + number
+    assert f"signal {number.value}" in stderr
+    assert not running(all_of_it)
+
+
+def test_a_launcher_that_is_killed_leaves_nobody_behind(endless, mark: str):
+    job = endless()
+    all_of_it = descendants(job)
+    job.kill()
+    killed = time.monotonic()
+    job.communicate(timeout=PATIENCE)
+    wait_until(lambda: not running(all_of_it), all_of_it)
+    assert time.monotonic() - killed < 10
+    assert not marked(mark)
+
+
+def test_a_job_may_have_its_time():
+    done = run("-n", 2, "--timeout", 0.5, "sleep", 1000, status=124)
+    assert "--timeout" in done.stderr
+
+
+def test_output_that_nobody_reads_any_more_ends_the_job():
+    job = start("-n", 2, "yes")
+    job.stdout.read(1000)
+    job.stdout.close()
+    assert job.wait(timeout=PATIENCE) == 141
+    job.stderr.close()
+
+
+def test_a_full_pipe_holds_up_the_ranks_and_loses_nothing():
+    total = 64 << 20
+    job = start("-n", 2, *SH, f"yes 0123456789 | head -c {total}", text=False)
+    read = 0
+    while piece := job.stdout.read(1 << 20):
+        read += len(piece)
+    assert job.wait(timeout=PATIENCE) == 0
+    # Every line of either rank has a prefix; the last, cut off by head, may get an end.
+    lines = 2 * (total // 11 + 1)
+    assert 2 * total + 4 * lines <= read <= 2 * total + 4 * lines + 2
+    job.stderr.close()
+
+
+def test_characters_are_not_torn():
+    script = (
+        "import sys\nfor _ in range(3000): sys.stdout.buffer.write('é€😀'.encode() * 7 + b'\\n')"
+    )
+    done = run("-n", 3, "--no-prefix", "python3", "-c", script)
+    assert set(done.stdout.splitlines()) == {"é€😀" * 7}
+
+
+def test_sixty_four_ranks_start_and_end():
+    done = run("-n", 64, program(), "--version")
+    assert len(done.stdout.splitlines()) == 64
+
+
+def test_what_cannot_be_started_is_said_before_anything_starts(tmp_path: Path):
+    assert 'no program "nope"' in run("-n", 2, "nope", status=1).stderr
+    assert "no directory" in run("--cwd", tmp_path / "x", "true", status=1).stderr
+    assert "no script" in run("nope.py", status=1).stderr
+    plain = tmp_path / "plain"
+    plain.write_text("echo\n")
+    assert "chmod +x" in run(plain, status=1).stderr
+
+
+def test_directory_and_variables(tmp_path: Path):
+    done = run(
+        "--cwd", tmp_path, "--env", "A=x y", "--env", "B", *SH, "pwd; echo $A $B",
+        env=environment(B="from here"),
+    )  # fmt: skip
+    assert done.stdout == f"{tmp_path}\nx y from here\n"
+
+
+def test_a_dry_run_and_the_variables_start_nothing(tmp_path: Path):
+    touched = tmp_path / "touched"
+    done = run("--hosts", "a,me@b:2222", "-n", 2, "--dry-run", "touch", touched)
+    assert "# rank 3 of 4, on me@b:2222, by ssh" in done.stdout
+    assert f"touch {touched}" in done.stdout
+    assert "MLX_HOSTFILE=" in run("--print-env", "touch", touched).stdout
+    assert not touched.exists()
+
+
+def test_a_hostfile_is_checked(tmp_path: Path):
+    file = tmp_path / "desk.json"
+    file.write_text('[{"ssh": "a", "ips": ["10.0.0.1"], "slots": 2}, {"ssh": "b"}]')
+    assert "10.0.0.1" in run("--check", file).stdout
+    file.write_text('[{"ssh": "a", "ip": []}]')
+    said = run("--check", file, status=2).stderr
+    assert f'{file}[0]: "ip" is not known; did you mean "ips"?' in said
+
+
+def test_the_schema_knows_what_the_program_does(tmp_path: Path):
+    schema = json.loads((ROOT / "docs/hostfile.schema.json").read_text())
+    file = tmp_path / "desk.json"
+    for text, known in (
+        ('[{"ssh": "a", "x": 1}]', schema["$defs"]["host"]["properties"]),
+        ('{"hosts": [], "x": 1}', schema["oneOf"][1]["properties"]),
+    ):
+        file.write_text(text)
+        said = run("--check", file, status=2).stderr
+        assert set(said.strip().split("There are ")[1].split(", ")) == set(known)
+
+
+def test_bad_arguments_are_told_apart():
+    run(status=2)
+    run("--hosts", "a b", "true", status=2)
+    run("--nosuch", "true", status=2)
+    run("-n", 0, "true", status=2)
+    assert "rdma" in run("--backend", "jaccl", "true", status=2).stderr
+    assert "jaccl" in run("--backend", "jacl", "true", status=2).stderr
+    assert "salloc" in run("--slurm", "true", status=2).stderr
+
+
+def test_an_mccl_job_meets():
+    flags = ("--no-bounds", "--sizes", "8,1M", "--seconds", "0.01")
+    done = run("-n", 4, program(), "bench", "all_reduce", *flags)
+    assert "4 ranks of a job" in done.stdout
