@@ -6,9 +6,12 @@
 #include <nanobind/stl/vector.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/environment.h"
+#include "base/placement.h"
 #include "mccl/config.h"
 
 namespace mccl::python {
@@ -59,6 +62,13 @@ TextMap config_from_dict(const TextMap& base, const TextMap& changes) {
   return texts_of(config);
 }
 
+/// (rank, size), or nothing.
+nb::object place(const TextMap& values) {
+  const std::optional<Placement> found = find_placement(config_of(values), process_environment());
+  if (!found) return nb::none();
+  return nb::make_tuple(found->rank, found->size);
+}
+
 }  // namespace
 
 void bind_configuration(nb::module_& module) {
@@ -67,6 +77,9 @@ void bind_configuration(nb::module_& module) {
   module.def("settings_markdown", &settings_markdown, "The table of settings in Markdown.");
   module.def("config_from_environment", &config_from_environment, "environment"_a,
              "Every setting, from the defaults, the file of MCCL_CONFIG and the MCCL_* variables.");
+  module.def("place", &place, "values"_a,
+             "This process's rank and how many there are, as whatever started the job tells; None "
+             "where nothing does.");
   module.def("config_from_dict", &config_from_dict, "base"_a, "changes"_a,
              "Every setting: the defaults, with `base` and then `changes` over them.");
   module.def(

@@ -96,14 +96,27 @@ std::int64_t generation_of(c10d::Store& store, int size) {
   return (store.add("mccl/generation", 1) - 1) / size;
 }
 
+mccl::Config settings_of(const GroupRequest& request) {
+  mccl::Config settings = mccl::Config::from_environment();
+  for (const auto& [name, value] : request.settings) settings.set(name, value);
+  return settings;
+}
+
+void remember(const std::shared_ptr<mccl::Context>& context, bool is_default) {
+  const std::lock_guard lock(registry().mutex);
+  auto& contexts = registry().contexts;
+  std::erase_if(contexts, [](const auto& entry) { return entry.expired(); });
+  contexts.push_back(context);
+  if (is_default) registry().world = context;
+}
+
 std::shared_ptr<mccl::Context> make_context(const GroupRequest& request, std::int64_t generation,
                                             bool is_default) {
   mccl::ContextOptions options;
   options.rank = request.rank;
   options.size = request.size;
   options.store = std::make_shared<TorchStore>(request.store, c10::str("mccl/", generation, "/"));
-  options.config = mccl::Config::from_environment();
-  for (const auto& [name, value] : request.settings) options.config.set(name, value);
+  options.config = settings_of(request);
   options.metrics = request.metrics;
   if (!is_default && options.config.port_base != 0) {
     const std::lock_guard lock(registry().mutex);
@@ -121,11 +134,13 @@ std::shared_ptr<mccl::Context> make_context(const GroupRequest& request, std::in
     }
   }
   auto context = mccl::Context::create(options);
-  const std::lock_guard lock(registry().mutex);
-  auto& contexts = registry().contexts;
-  std::erase_if(contexts, [](const auto& entry) { return entry.expired(); });
-  contexts.push_back(context);
-  if (is_default) registry().world = context;
+  remember(context, is_default);
+  return context;
+}
+
+std::shared_ptr<mccl::Context> meet_elsewhere(const GroupRequest& request) {
+  auto context = mccl::Context::from_environment(settings_of(request), request.metrics);
+  remember(context, true);
   return context;
 }
 
@@ -149,7 +164,8 @@ std::shared_ptr<mccl::Context> world_for(const GroupRequest& request) {
 Membership join(const GroupRequest& request) {
   const WithoutGil without_gil;
   try {
-    const std::int64_t generation = generation_of(*request.store, request.size);
+    const std::int64_t generation =
+        request.elsewhere ? 0 : generation_of(*request.store, request.size);
     const bool is_default = request.global_ranks.empty();
     Membership result;
     result.timeout = request.timeout;
@@ -159,7 +175,8 @@ Membership join(const GroupRequest& request) {
       result.group = result.context->group(c10::str(request.name, "#", generation), result.members,
                                            request.timeout);
     } else {
-      result.context = make_context(request, generation, is_default);
+      result.context = request.elsewhere ? meet_elsewhere(request)
+                                         : make_context(request, generation, is_default);
       result.members.resize(static_cast<std::size_t>(request.size));
       std::iota(result.members.begin(), result.members.end(), 0);
       result.group = result.context->world();

@@ -24,6 +24,9 @@ struct GroupRequest {
   std::vector<std::int64_t> global_ranks;  ///< Empty for the default group.
   std::map<std::string, std::string> settings;
   std::shared_ptr<mccl::Metrics> metrics;
+  /// The default group meets where the environment says, with ranks that may not be torch's; then
+  /// `store` is of no use.
+  bool elsewhere = false;
 };
 
 /// A collective of the group's ranks. The default group makes a context; the others are groups of

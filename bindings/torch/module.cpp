@@ -20,7 +20,8 @@ c10::intrusive_ptr<ProcessGroupMCCL> create(const c10::intrusive_ptr<c10d::Store
                                             int size, std::chrono::milliseconds timeout,
                                             std::string name,
                                             std::vector<std::int64_t> global_ranks,
-                                            std::map<std::string, std::string> settings) {
+                                            std::map<std::string, std::string> settings,
+                                            bool elsewhere) {
   GroupRequest request{store,
                        rank,
                        size,
@@ -28,7 +29,8 @@ c10::intrusive_ptr<ProcessGroupMCCL> create(const c10::intrusive_ptr<c10d::Store
                        std::move(name),
                        std::move(global_ranks),
                        std::move(settings),
-                       mccl::python::shared_metrics(rank)};
+                       mccl::python::shared_metrics(rank),
+                       elsewhere};
   const py::gil_scoped_release without_gil;
   return c10::make_intrusive<ProcessGroupMCCL>(join(request));
 }
@@ -77,7 +79,8 @@ PYBIND11_MODULE(_torch, module) {
           py::arg("memo"));
 
   module.def("create", &mccl_torch::create, py::arg("store"), py::arg("rank"), py::arg("size"),
-             py::arg("timeout"), py::arg("name"), py::arg("global_ranks"), py::arg("settings"));
+             py::arg("timeout"), py::arg("name"), py::arg("global_ranks"), py::arg("settings"),
+             py::arg("elsewhere"));
   module.def(
       "shutdown",
       [](std::chrono::milliseconds patience) {

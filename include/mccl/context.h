@@ -36,9 +36,12 @@ class Context {
  public:
   /// Meets all other ranks: blocks until every pair has proved itself to each other.
   static std::shared_ptr<Context> create(const ContextOptions& options);
-  /// From the environment: MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT, or what torchrun, Open MPI's or
-  /// MPICH's mpirun, or srun tell; and the other settings. Throws InvalidArgument when nobody tells.
+  /// The same where the environment tells rank, size and meeting point: `mccl launch`, torchrun,
+  /// mpirun, srun, or MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT. Settings are the environment's too,
+  /// unless given.
   static std::shared_ptr<Context> from_environment();
+  static std::shared_ptr<Context> from_environment(Config settings,
+                                                   std::shared_ptr<Metrics> metrics = nullptr);
 
   virtual ~Context() = default;
 

@@ -6,16 +6,23 @@ import atexit
 import importlib
 import os
 import sys
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlparse
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+    import torch.distributed as dist
 
 BACKEND = "mccl"
 
 #: In the order in which torch should think of them; it looks the group's backend up by device.
 DEVICES = ["cpu", "cuda", "mps"]
+
+#: The store of a group that meets elsewhere holds this key, and nothing else: see meet().
+_ELSEWHERE = "mccl/elsewhere"
 
 #: How long the end of the process waits for callbacks of futures.
 _PATIENCE = timedelta(seconds=5)
@@ -24,11 +31,50 @@ _shim: ModuleType | None = None
 
 
 def register() -> None:
-    """Makes "mccl" known to torch.distributed; doing so twice is harmless."""
+    """Makes "mccl" known to torch.distributed: as a backend, and as a way to meet ("mccl://").
+
+    Doing so twice is harmless.
+    """
     from torch.distributed.distributed_c10d import Backend
 
     if BACKEND.upper() not in Backend._plugins:
         Backend.register_backend(BACKEND, create, extended_api=True, devices=DEVICES)
+        # The package has a function of that name too, which hides the module.
+        rendezvous = importlib.import_module("torch.distributed.rendezvous")
+        rendezvous.register_rendezvous_handler(BACKEND, meet)
+
+
+def meet(
+    url: str, timeout: timedelta | None = None, **_: object
+) -> Iterator[tuple[dist.Store, int, int]]:
+    """The way to meet of ``init_process_group("mccl", init_method="mccl://")``.
+
+    The ranks meet as those of MLX, NumPy and C++ do: where MCCL_ROOT or the launcher says. So they
+    may be of one job. torch itself gets a store that no other rank sees, which is why such a job
+    has no further process groups of torch.
+
+    Raises:
+        ValueError: Nothing tells this process its rank, or not the one that the caller gives.
+    """
+    from torch.distributed import HashStore
+
+    from . import _core, config
+
+    place = _core.place(config.resolved_settings())
+    if place is None:
+        raise ValueError(
+            f"{url}: nothing tells this process its rank: start it with mccl launch, torchrun, "
+            "mpirun or srun, or set MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT"
+        )
+    given = parse_qs(urlparse(url).query)
+    for name, found in zip(("rank", "world_size"), place, strict=True):
+        if name in given and int(given[name][0]) not in (-1, found):
+            raise ValueError(
+                f"{url}: {name} is {given[name][0]}, but the environment says {found}; leave it out"
+            )
+    store = HashStore()
+    store.set(_ELSEWHERE, "")
+    yield store, *place
 
 
 def load() -> ModuleType:
@@ -62,6 +108,12 @@ def create(options: Any, group_options: Any) -> Any:
             f"{type(group_options).__name__}"
         )
     settings = config.resolved_settings()
+    elsewhere = _meets_elsewhere(options.store)
+    if elsewhere and options.global_ranks_in_group:
+        raise RuntimeError(
+            "a job that meets by mccl:// has one process group of torch, that of all ranks; meet by "
+            "env:// or tcp:// where every rank is torch's"
+        )
     return shim.create(
         store=options.store,
         rank=options.group_rank,
@@ -70,6 +122,7 @@ def create(options: Any, group_options: Any) -> Any:
         name=options.group_id,
         global_ranks=list(options.global_ranks_in_group),
         settings=settings,
+        elsewhere=elsewhere,
     )
 
 
@@ -78,6 +131,14 @@ def __getattr__(name: str) -> Any:
         group = load().ProcessGroupMCCL
         return group if name == "ProcessGroupMCCL" else group.Options
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _meets_elsewhere(store: dist.Store) -> bool:
+    from torch.distributed import HashStore, PrefixStore
+
+    while isinstance(store, PrefixStore):
+        store = store.underlying_store
+    return isinstance(store, HashStore) and store.check([_ELSEWHERE])
 
 
 def _timeout_of(given: timedelta, settings: dict[str, str]) -> timedelta:

@@ -73,15 +73,20 @@ std::shared_ptr<Context> Context::create(const ContextOptions& options) {
 }
 
 std::shared_ptr<Context> Context::from_environment() {
+  return from_environment(Config::from_environment());
+}
+
+std::shared_ptr<Context> Context::from_environment(Config settings,
+                                                   std::shared_ptr<Metrics> metrics) {
   ContextOptions options;
-  options.config = Config::from_environment();
+  options.config = std::move(settings);
+  options.metrics = std::move(metrics);
   const std::optional<Placement> placement = find_placement(options.config, process_environment());
   if (!placement) {
     throw InvalidArgument(
         "MCCL_RANK and MCCL_WORLD_SIZE are not set, and no launcher tells them (mccl launch, "
-        "torchrun, "
-        "mpirun or srun): give every process its rank (from 0) and the number of ranks, and "
-        "MCCL_ROOT=host:port of rank 0 when there are several");
+        "torchrun, mpirun or srun): give every process its rank (from 0) and the number of ranks, "
+        "and MCCL_ROOT=host:port of rank 0 when there are several");
   }
   options.rank = placement->rank;
   options.size = placement->size;
