@@ -1,0 +1,82 @@
+#include "join.h"
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "mccl/context.h"
+#include "mccl/error.h"
+#include "python/shared_metrics.h"
+
+namespace mccl_mlx {
+
+namespace nb = nanobind;
+
+namespace {
+
+/// The only state that the process has one of.
+struct Registry {
+  std::mutex mutex;
+  std::vector<std::weak_ptr<mccl::Context>> contexts;
+};
+
+Registry& registry() {
+  static auto* instance = new Registry;
+  return *instance;
+}
+
+std::shared_ptr<mccl::Context> make_context(const mccl::ContextOptions& given) {
+  mccl::ContextOptions options = given;
+  if (options.size > 1) {
+    const auto patience = std::chrono::duration_cast<std::chrono::milliseconds>(
+        std::chrono::duration<double>(options.config.connect_timeout));
+    options.store = mccl::make_tcp_store(options.config.root, options.rank, options.config.job_key,
+                                         patience);
+  }
+  return mccl::Context::create(options);
+}
+
+}  // namespace
+
+nb::capsule join(const std::map<std::string, std::string>& settings) {
+  mccl::ContextOptions options;
+  for (const auto& [name, value] : settings) options.config.set(name, value);
+  options.rank = options.config.rank;
+  options.size = options.config.world_size;
+  options.metrics = mccl::python::shared_metrics(options.rank);
+  auto held = std::make_unique<std::shared_ptr<mccl::Group>>();
+  {
+    const nb::gil_scoped_release without_gil;
+    auto context = make_context(options);
+    const std::lock_guard lock(registry().mutex);
+    std::erase_if(registry().contexts, [](const auto& entry) { return entry.expired(); });
+    registry().contexts.push_back(context);
+    // Shares ownership of the context.
+    *held = std::shared_ptr<mccl::Group>(context, context->world().get());
+  }
+  nb::capsule capsule(held.get(), kGroupCapsule, [](void* group) noexcept {
+    delete static_cast<std::shared_ptr<mccl::Group>*>(group);
+  });
+  held.release();
+  return capsule;
+}
+
+std::shared_ptr<mccl::Group> native_group_in(const nb::capsule& capsule) {
+  const void* pointer = PyCapsule_GetPointer(capsule.ptr(), kGroupCapsule);
+  if (pointer == nullptr) throw nb::python_error();
+  return *static_cast<const std::shared_ptr<mccl::Group>*>(pointer);
+}
+
+void leave_all() {
+  std::vector<std::shared_ptr<mccl::Context>> living;
+  {
+    const std::lock_guard lock(registry().mutex);
+    for (const auto& context : registry().contexts) {
+      if (auto alive = context.lock()) living.push_back(std::move(alive));
+    }
+  }
+  for (const auto& context : living) context->shutdown();
+}
+
+}  // namespace mccl_mlx
