@@ -19,6 +19,16 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::vector<std::weak_ptr<mccl::Context>> contexts;
+  /// What a child of fork() must never destroy.
+  std::vector<std::shared_ptr<mccl::Context>> abandoned;
+
+  std::vector<std::shared_ptr<mccl::Context>> living() {
+    std::vector<std::shared_ptr<mccl::Context>> found;
+    for (const auto& context : contexts) {
+      if (auto alive = context.lock()) found.push_back(std::move(alive));
+    }
+    return found;
+  }
 };
 
 Registry& registry() {
@@ -72,11 +82,21 @@ void leave_all() {
   std::vector<std::shared_ptr<mccl::Context>> living;
   {
     const std::lock_guard lock(registry().mutex);
-    for (const auto& context : registry().contexts) {
-      if (auto alive = context.lock()) living.push_back(std::move(alive));
-    }
+    living = registry().living();
   }
   for (const auto& context : living) context->shutdown();
+}
+
+void before_fork() { registry().mutex.lock(); }
+
+void after_fork_in_parent() { registry().mutex.unlock(); }
+
+void after_fork_in_child() {
+  auto living = registry().living();
+  for (const auto& context : living) context->abandon_after_fork();
+  for (auto& context : living) registry().abandoned.push_back(std::move(context));
+  registry().contexts.clear();
+  registry().mutex.unlock();
 }
 
 }  // namespace mccl_mlx

@@ -24,4 +24,9 @@ std::shared_ptr<mccl::Group> native_group_in(const nanobind::capsule& capsule);
 /// Ends every context that was made here and lives: says goodbye to the peers.
 void leave_all();
 
+/// Around fork(): the child forgets the contexts without a word to the peers.
+void before_fork();
+void after_fork_in_parent();
+void after_fork_in_child();
+
 }  // namespace mccl_mlx

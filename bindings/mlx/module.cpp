@@ -93,5 +93,8 @@ NB_MODULE(_mlx, module) {
   module.def("alone", &mccl_mlx::alone, "A mx.distributed.Group of this process alone.");
   module.def("leave_all", &mccl_mlx::leave_all, nb::call_guard<nb::gil_scoped_release>(),
              "Says goodbye to the peers of every group that join() made.");
+  module.def("before_fork", &mccl_mlx::before_fork);
+  module.def("after_fork_in_parent", &mccl_mlx::after_fork_in_parent);
+  module.def("after_fork_in_child", &mccl_mlx::after_fork_in_child);
   mccl_mlx::bind_exchanges(module);
 }

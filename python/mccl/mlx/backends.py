@@ -142,6 +142,11 @@ def mccl(environment: Environment, settings: Mapping[str, str]) -> Job:
             ("MCCL_WORLD_SIZE", "MCCL_RANK") if has_rank else ("MCCL_RANK", "MCCL_WORLD_SIZE")
         )
         raise Refusal(f"mccl: {other} is set, but {missing} is not")
+    if int(settings["rank"]) >= int(settings["world_size"]):
+        raise Refusal(
+            f"mccl: rank {settings['rank']} of {settings['world_size']} ranks: MCCL_RANK is at "
+            "least 0 and below MCCL_WORLD_SIZE"
+        )
     if int(settings["world_size"]) > 1 and not settings["root"]:
         raise Refusal(
             f"mccl: MCCL_ROOT is not set: {settings['world_size']} ranks meet at host:port of "

@@ -35,6 +35,11 @@ def load() -> ModuleType:
             f"{core.__version__} with one that does not match it; install the nanobind that this "
             f"MLX was built with and rebuild: {_REBUILD}"
         ) from None
+    os.register_at_fork(
+        before=shim.before_fork,
+        after_in_parent=shim.after_fork_in_parent,
+        after_in_child=shim.after_fork_in_child,
+    )
     atexit.register(_leave, os.getpid())
     return shim
 

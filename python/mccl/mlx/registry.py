@@ -27,6 +27,8 @@ class _Registry:
         #: for a connection each time.
         self.failures: dict[str, str] = {}
         self.alone: mx.distributed.Group | None = None
+        #: What has been said about being alone; nobody needs to hear it at every step.
+        self.said: set[str] = set()
 
 
 _registry = _Registry()
@@ -119,10 +121,12 @@ def _without_group(
     asked = [refusal for refusal in refusals if not refusal.absent] or refusals
     reasons = "; ".join(map(str, asked))
     if strict:
-        raise RuntimeError(f"no group can be made: {reasons}") from asked[0]
-    nobody_asked = backend == backends.ANY and all(refusal.absent for refusal in refusals)
-    level = logging.INFO if nobody_asked else logging.WARNING
-    _log.log(level, "this process is alone in its group, and communicates nothing: %s", reasons)
+        raise RuntimeError(f"no group can be made: {reasons}") from None
+    if reasons not in _registry.said:
+        _registry.said.add(reasons)
+        nobody_asked = backend == backends.ANY and all(refusal.absent for refusal in refusals)
+        level = logging.INFO if nobody_asked else logging.WARNING
+        _log.log(level, "this process is alone in its group, and communicates nothing: %s", reasons)
     if _registry.alone is None:
         _registry.alone = load().alone()
     return _registry.alone
