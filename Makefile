@@ -25,7 +25,7 @@ packages:
 
 # What MCCL is measured beside.
 peers: | packages
-	@scripts/install_peers.sh build/peers $(PYTHON)
+	@scripts/install_peers.sh build/peers
 
 ifeq ($(TORCH),newest)
 
