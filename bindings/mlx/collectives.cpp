@@ -16,8 +16,8 @@ bool less(const Complex& a, const Complex& b) {
 }
 
 /// The engine knows no order of complex numbers, so every rank looks at everyone's.
-mccl::Work complex_extreme(mccl::Group& group, mccl::ConstBuffer in, mccl::Buffer out,
-                           bool largest, const mccl::CallOptions& options) {
+mccl::Work complex_extreme(mccl::Group& group, mccl::ConstBuffer in, mccl::Buffer out, bool largest,
+                           const mccl::CallOptions& options) {
   const auto ranks = static_cast<std::size_t>(group.size());
   std::vector<Complex> all(ranks * in.count);
   group.all_gather(in, {all.data(), all.size(), mccl::DType::c64}, options).wait();
@@ -41,8 +41,8 @@ Kept data_of(const mx::array& input, const mx::array& output) {
 void Group::reduce(const mx::array& input, mx::array& output, mccl::ReduceKind kind,
                    mx::Stream stream) {
   run_on(stream, data_of(input, output),
-         [in = buffer_of(input), out = buffer_of(output), kind](
-             mccl::Group& group, const mccl::CallOptions& options) {
+         [in = buffer_of(input), out = buffer_of(output), kind](mccl::Group& group,
+                                                                const mccl::CallOptions& options) {
            const bool ordered = kind == mccl::ReduceKind::max || kind == mccl::ReduceKind::min;
            if (ordered && in.dtype == mccl::DType::c64) {
              return complex_extreme(group, in, out, kind == mccl::ReduceKind::max, options);
@@ -65,16 +65,16 @@ void Group::all_min(const mx::array& input, mx::array& output, mx::Stream stream
 
 void Group::all_gather(const mx::array& input, mx::array& output, mx::Stream stream) {
   run_on(stream, data_of(input, output),
-         [in = buffer_of(input), out = buffer_of(output)](
-             mccl::Group& group, const mccl::CallOptions& options) {
+         [in = buffer_of(input), out = buffer_of(output)](mccl::Group& group,
+                                                          const mccl::CallOptions& options) {
            return group.all_gather(in, out, options);
          });
 }
 
 void Group::sum_scatter(const mx::array& input, mx::array& output, mx::Stream stream) {
   run_on(stream, data_of(input, output),
-         [in = buffer_of(input), out = buffer_of(output)](
-             mccl::Group& group, const mccl::CallOptions& options) {
+         [in = buffer_of(input), out = buffer_of(output)](mccl::Group& group,
+                                                          const mccl::CallOptions& options) {
            return group.reduce_scatter(in, out, mccl::ReduceKind::sum, options);
          });
 }

@@ -15,9 +15,9 @@ namespace {
 using enum ExchangeKind;
 
 std::string_view name_of(ExchangeKind kind) {
-  constexpr std::string_view kNames[] = {"all_sum",    "all_mean",    "broadcast",
-                                         "reduce",     "all_gather",  "sum_scatter",
-                                         "gather",     "scatter",     "all_to_all"};
+  constexpr std::string_view kNames[] = {"all_sum", "all_mean",   "broadcast",
+                                         "reduce",  "all_gather", "sum_scatter",
+                                         "gather",  "scatter",    "all_to_all"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
@@ -40,9 +40,10 @@ std::vector<std::size_t> elements_of(const std::vector<int>& rows, std::size_t r
 void check_rows(std::string_view name, std::string_view what, const std::vector<int>& rows,
                 int size) {
   if (rows.size() != static_cast<std::size_t>(size)) {
-    throw mccl::InvalidArgument(fmt::format("{}: {}: expected one number for each of {} ranks; "
-                                            "found {}",
-                                            name, what, size, rows));
+    throw mccl::InvalidArgument(
+        fmt::format("{}: {}: expected one number for each of {} ranks; "
+                    "found {}",
+                    name, what, size, rows));
   }
   for (const int each : rows) {
     if (each >= 0) continue;

@@ -55,16 +55,15 @@ mx::Stream Group::communication_stream(mx::StreamOrDevice stream) { return cpu_s
 void Group::run_on(mx::Stream stream, Kept kept, Call call) {
   const std::lock_guard lock(order_);
   auto turn = std::make_shared<Turn>(collectives_);
-  mx::cpu::get_command_encoder(stream).dispatch(
-      [self = shared_from_this(), turn = std::move(turn), kept = std::move(kept),
-       call = std::move(call)] {
-        naming_rank(self->rank(), [&] {
-          turn->await();
-          const mccl::Work work = call(*self->group_, {.timeout = {}, .caller_waits = true});
-          turn->end();
-          work.wait();
-        });
-      });
+  mx::cpu::get_command_encoder(stream).dispatch([self = shared_from_this(), turn = std::move(turn),
+                                                 kept = std::move(kept), call = std::move(call)] {
+    naming_rank(self->rank(), [&] {
+      turn->await();
+      const mccl::Work work = call(*self->group_, {.timeout = {}, .caller_waits = true});
+      turn->end();
+      work.wait();
+    });
+  });
 }
 
 void Group::run_now(const Call& call) {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "mccl/group.h"
 #include "arrays.h"
+#include "mccl/group.h"
 #include "turns.h"
 
 namespace mccl_mlx {

@@ -41,8 +41,8 @@ std::shared_ptr<mccl::Context> make_context(const mccl::ContextOptions& given) {
   if (options.size > 1) {
     const auto patience = std::chrono::duration_cast<std::chrono::milliseconds>(
         std::chrono::duration<double>(options.config.connect_timeout));
-    options.store = mccl::make_tcp_store(options.config.root, options.rank, options.config.job_key,
-                                         patience);
+    options.store =
+        mccl::make_tcp_store(options.config.root, options.rank, options.config.job_key, patience);
   }
   return mccl::Context::create(options);
 }

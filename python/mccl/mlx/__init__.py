@@ -12,11 +12,12 @@ Unchanged programs run on MCCL too: `mccl.mlx.install()`, or `python -m mccl.mlx
 docs/MLX.md goes from here to tensor-parallel inference.
 """
 
+# ruff: noqa: E402  (what does not match must be said before anything of MLX's is used)
 from __future__ import annotations
 
 from .loader import load as _load
 
-_load()  # before anything else of MLX's: what does not match would fail without a clear word
+_load()
 
 from .gradients import average_gradients
 from .install import install, is_installed, uninstall

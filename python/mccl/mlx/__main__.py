@@ -3,8 +3,9 @@
     python -m mccl.mlx script.py [arguments]
     python -m mccl.mlx -m mlx_lm generate [arguments]
 
-`mx.distributed.init()` and all operations of `mx.distributed` then use MCCL. Start it once per rank,
-with MLX_RANK and MLX_HOSTFILE or with MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT set; see docs/MLX.md.
+`mx.distributed.init()` and all operations of `mx.distributed` then use MCCL. Start it once per
+rank, with MLX_RANK and MLX_HOSTFILE or with MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT set; see
+docs/MLX.md.
 """
 
 from __future__ import annotations

@@ -106,9 +106,9 @@ def _addresses_of(entry: object, rank: int, path: str) -> list[_Address]:
     if not isinstance(entry, list) or not entry:
         hint = ""
         if isinstance(entry, dict):
-            hint = "; a hostfile with \"ssh\" and \"ips\" is one for mlx.launch, which makes the other"
+            hint = '; a hostfile with "ssh" and "ips" is one for mlx.launch, which makes the other'
         raise Refusal(
-            f"ring: MLX_HOSTFILE {path}: rank {rank}: expected a list of one or more \"host:port\"; "
+            f'ring: MLX_HOSTFILE {path}: rank {rank}: expected a list of one or more "host:port"; '
             f"found {_shape_of(entry)}{hint}"
         )
     return [_address_of(item, rank, path) for item in entry]
@@ -183,7 +183,6 @@ def _asks_for_others(environment: Environment) -> list[str]:
     ]
 
 
-#: In the order in which `any` tries them.
 BACKENDS: dict[str, Callable[[Environment, Mapping[str, str]], Job]] = {
     "ring": ring,
     "mccl": mccl,
@@ -194,6 +193,16 @@ BACKENDS: dict[str, Callable[[Environment, Mapping[str, str]], Job]] = {
 PRESENT = ("ring", "mccl")
 
 ANY = "any"
+
+
+def order_of_any(settings: Mapping[str, str]) -> list[str]:
+    """The backends in the order in which `any` tries them.
+
+    Who sets MCCL_RANK means MCCL_RANK. Otherwise what is set for MLX goes first: a program that
+    `mlx.launch` starts may find what another launcher left in the environment.
+    """
+    first = "mccl" if settings["rank"] != "-1" or settings["world_size"] != "-1" else "ring"
+    return [first, *(name for name in BACKENDS if name != first)]
 
 
 def require_known(name: object) -> str:

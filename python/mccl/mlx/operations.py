@@ -35,16 +35,12 @@ if TYPE_CHECKING:
 Rows = Sequence[int] | None
 
 
-def all_sum(
-    x: mx.array, *, group: Group | None = None, stream: StreamOrDevice = None
-) -> mx.array:
+def all_sum(x: mx.array, *, group: Group | None = None, stream: StreamOrDevice = None) -> mx.array:
     """The sum of every rank's `x`, of any one shape. Its gradient is the sum of all gradients."""
     return _exchange("all_sum", x, group, stream)
 
 
-def all_mean(
-    x: mx.array, *, group: Group | None = None, stream: StreamOrDevice = None
-) -> mx.array:
+def all_mean(x: mx.array, *, group: Group | None = None, stream: StreamOrDevice = None) -> mx.array:
     """The mean of every rank's `x`, of any one shape; of integers, truncated toward zero."""
     return _exchange("all_mean", x, group, stream)
 
@@ -176,16 +172,14 @@ def all_to_all(
     if (rows_to is None) != (rows_from is None):
         raise ValueError("all_to_all: give both rows_to and rows_from, or neither")
     shares = _shares(x, rows_to, group, "all_to_all")
-    return _exchange(
-        "all_to_all", x, group, stream, rows=shares, rows_from=rows_from or shares
-    )
+    return _exchange("all_to_all", x, group, stream, rows=shares, rows_from=rows_from or shares)
 
 
 def barrier(group: Group | None = None) -> None:
     """Returns when every rank has called it.
 
-    It is not lazy. What was evaluated before, on whatever stream, has communicated by then; what was
-    only recorded has not.
+    It is not lazy. What was evaluated before, on whatever stream, has communicated by then; what
+    was only recorded has not.
     """
     load().barrier(_group_or_default(group))
 

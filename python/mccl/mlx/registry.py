@@ -50,7 +50,7 @@ def init(backend: str = backends.ANY, strict: bool = False) -> mx.distributed.Gr
             unless nothing in the environment asked for a group.
 
     Raises:
-        ValueError: No backend has this name.
+        ValueError: No backend has this name, or a setting of MCCL has no such value or name.
         RuntimeError: With `strict`: no group could be made; the message has the reason for each
             backend. A later call tries again.
         ImportError: MLX and this package do not match; see mccl.mlx.loader.
@@ -60,11 +60,12 @@ def init(backend: str = backends.ANY, strict: bool = False) -> mx.distributed.Gr
         known = _registry.default if backend == backends.ANY else _registry.groups.get(backend)
         if known is not None:
             return known
-        names = list(backends.BACKENDS) if backend == backends.ANY else [backend]
+        settings = config.resolved_settings()
         refusals: list[backends.Refusal] = []
+        names = backends.order_of_any(settings) if backend == backends.ANY else [backend]
         for name in names:
             try:
-                return _keep(name, _join(name, strict))
+                return _keep(name, _join(name, settings, strict))
             except backends.Refusal as refusal:
                 refusals.append(refusal)
                 if not refusal.absent and backend == backends.ANY:
@@ -82,12 +83,11 @@ def is_available(backend: str = backends.ANY) -> bool:
     return backend == backends.ANY or backend in backends.PRESENT
 
 
-def _join(name: str, strict: bool) -> mx.distributed.Group:
+def _join(name: str, settings: dict[str, str], strict: bool) -> mx.distributed.Group:
     if not strict and name in _registry.failures:
         raise backends.Refusal(_registry.failures[name])
     shim = load()
     try:
-        settings = config.resolved_settings()
         job = backends.BACKENDS[name](os.environ, settings)
         return shim.group_of(shim.join(_merged(settings, job.settings)))
     except (ValueError, RuntimeError) as error:
@@ -130,4 +130,3 @@ def _without_group(
     if _registry.alone is None:
         _registry.alone = load().alone()
     return _registry.alone
-

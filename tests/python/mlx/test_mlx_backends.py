@@ -22,7 +22,9 @@ def hostfile(folder: Path, content: object) -> str:
 
 
 def ring(folder: Path, content: object, rank: object = 0) -> backends.Job:
-    return backends.ring({"MLX_RANK": str(rank), "MLX_HOSTFILE": hostfile(folder, content)}, NOTHING)
+    return backends.ring(
+        {"MLX_RANK": str(rank), "MLX_HOSTFILE": hostfile(folder, content)}, NOTHING
+    )
 
 
 def refusal_of(call) -> backends.Refusal:
@@ -46,7 +48,10 @@ def test_a_rank_of_a_ring_listens_at_its_own_address(tmp_path: Path, rank: int):
 
 
 def test_several_addresses_of_a_rank(tmp_path: Path):
-    hosts = [["10.0.0.1:5000", "10.0.1.1:5001"], ["10.0.0.2:6000", "10.0.1.2:6000", "10.0.0.2:6001"]]
+    hosts = [
+        ["10.0.0.1:5000", "10.0.1.1:5001"],
+        ["10.0.0.2:6000", "10.0.1.2:6000", "10.0.0.2:6001"],
+    ]
     first, second = (ring(tmp_path, hosts, rank).settings for rank in range(2))
     assert first["listen_addr"] == "10.0.0.1,10.0.1.1"
     assert first["port_base"] == "5001"
@@ -159,6 +164,13 @@ def test_backends_that_are_not_here_say_what_is_missing(name: str):
     asked = refusal_of(lambda: backends.BACKENDS[name]({variable: "2"}, NOTHING))
     assert not asked.absent
     assert f"{variable} asks for it" in str(asked)
+
+
+def test_who_sets_a_rank_of_mccl_means_it():
+    assert backends.order_of_any(NOTHING)[:2] == ["ring", "mccl"]
+    assert backends.order_of_any(NOTHING | {"rank": "0"})[:2] == ["mccl", "ring"]
+    assert backends.order_of_any(NOTHING | {"world_size": "2"})[:2] == ["mccl", "ring"]
+    assert sorted(backends.order_of_any(NOTHING)) == sorted(backends.BACKENDS)
 
 
 def test_names():

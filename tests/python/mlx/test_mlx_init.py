@@ -156,7 +156,6 @@ def test_strict_without_a_job_says_what_each_backend_misses():
         ("any", {"MCCL_RANK": "0"}, "MCCL_WORLD_SIZE is not"),
         ("any", {"MLX_RANK": "0", "MLX_HOSTFILE": "/nowhere"}, "cannot be read"),
         ("any", {"MLX_IBV_DEVICES": "d.json", "MLX_RANK": "0"}, "MLX_IBV_DEVICES asks for it"),
-        ("any", {"MCCL_RNK": "0"}, "MCCL_RANK"),
         ("mccl", {"MCCL_RANK": "2", "MCCL_WORLD_SIZE": "2", "MCCL_ROOT": "127.0.0.1:1"}, "rank 2"),
     ],
 )
@@ -227,6 +226,12 @@ def test_an_unknown_backend_is_an_error_even_if_not_strict():
     assert "ValueError: backend 'gloo': expected one of any, ring, mccl" in errors
 
 
+def test_a_misspelt_setting_is_an_error_even_if_not_strict():
+    _, errors = run("mccl.mlx.init()", {"MCCL_RNK": "0"}, status=1)
+    assert "ValueError: " in errors
+    assert "MCCL_RANK" in errors
+
+
 def test_is_available():
     code = "print([mccl.mlx.is_available(n) for n in ('any', 'ring', 'mccl', 'jaccl', 'nope')])"
     assert run(code)[0].strip() == "[True, True, True, False, False]"
@@ -262,9 +267,7 @@ def test_an_unchanged_program_runs_on_mccl(tmp_path: Path):
     for process in processes:
         output, _ = process.communicate(timeout=120)
         assert process.returncode == 0
-        assert output.strip() == (
-            "2 [0.5, 0.5, 0.5] [2.0, 2.0] [2.0] ['--steps', '3'] __main__"
-        )
+        assert output.strip() == ("2 [0.5, 0.5, 0.5] [2.0, 2.0] [2.0] ['--steps', '3'] __main__")
 
 
 def test_a_module_runs_on_mccl(tmp_path: Path):
@@ -357,7 +360,9 @@ assert all(getattr(mx.distributed, name) is value for name, value in before.item
     ],
 )
 def test_a_mismatch_is_one_sentence_at_import(change: str, expected: str):
-    code = f"import sys\nimport mlx.core\nimport mccl._mlx_build as build\n{change}\nimport mccl.mlx"
+    code = (
+        f"import sys\nimport mlx.core\nimport mccl._mlx_build as build\n{change}\nimport mccl.mlx"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
@@ -382,5 +387,3 @@ assert os.waitpid(child, 0)[1] == 0
 """
     for output, _ in run_ranks(code, ring_environments(tmp_path, 2)):
         assert output.split() == ["3", "2"]
-
-

@@ -13,7 +13,7 @@ import mccl.mlx
 
 pytest.importorskip("mlx_lm")
 
-WORDS = "the a cat dog ring rank sum of all sends waits and then".split()
+WORDS = ["the", "a", "cat", "dog", "ring", "rank", "sum", "of", "all", "sends", "waits", "and"]
 PROMPT = "the cat sends a ring and"
 
 CONFIG = {

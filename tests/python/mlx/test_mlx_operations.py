@@ -59,9 +59,7 @@ def cases_of(size: int, seed: int = 0) -> dict[str, Case]:
     return {
         "all_sum": Case(lambda x, g: mlx.all_sum(x, group=g), same, [total] * size),
         "all_mean": Case(lambda x, g: mlx.all_mean(x, group=g), same, [total / size] * size),
-        "broadcast": Case(
-            lambda x, g: mlx.broadcast(x, root, group=g), same, [same[root]] * size
-        ),
+        "broadcast": Case(lambda x, g: mlx.broadcast(x, root, group=g), same, [same[root]] * size),
         "reduce": Case(
             lambda x, g: mlx.reduce(x, root, group=g),
             same,
@@ -259,7 +257,9 @@ def check_compiled() -> None:
     case = cases_of(size)["uneven all_gather"]
     compiled = mx.compile(lambda x: case.call(x * 2, group) + 1)
     for _ in range(3):
-        assert np.allclose(np.array(compiled(mx.array(case.inputs[rank]))), case.outputs[rank] * 2 + 1)
+        assert np.allclose(
+            np.array(compiled(mx.array(case.inputs[rank]))), case.outputs[rank] * 2 + 1
+        )
 
 
 def test_in_compiled_functions(two):

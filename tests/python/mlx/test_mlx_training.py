@@ -85,7 +85,7 @@ def test_buckets_hold_one_type_each_from_the_last_to_the_first():
     arrays = [array for _, array in tree_flatten(gradients_of(0))]
     for size in (0, 1, 100, 3000, 1 << 20):
         buckets = list(buckets_of(arrays, size))
-        assert sorted(sum(buckets, [])) == list(range(len(arrays)))
+        assert sorted(i for bucket in buckets for i in bucket) == list(range(len(arrays)))
         for bucket in buckets:
             assert bucket == sorted(bucket, reverse=True)
             assert len({arrays[i].dtype for i in bucket}) == 1
@@ -321,8 +321,10 @@ def train_digits(rank: int, size: int, average) -> dict:
 
 def check_digits(ours: bool) -> None:
     group = world()
-    average = partial(mccl.mlx.average_gradients, all_reduce_size=3000) if ours else (
-        nn.average_gradients
+    average = (
+        partial(mccl.mlx.average_gradients, all_reduce_size=3000)
+        if ours
+        else (nn.average_gradients)
     )
     found = train_digits(group.rank(), group.size(), average)
     alone = train_digits(0, 1, lambda gradients: gradients)
