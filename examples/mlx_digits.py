@@ -2,7 +2,7 @@
 
 On two processes of this machine:
 
-    mlx.launch -n 2 -- python examples/mlx_digits.py
+    mccl launch -n 2 examples/mlx_digits.py
 
 Every epoch prints the loss and the accuracy on digits that the model has not seen. Then come two
 checks: all ranks hold the same weights, bit for bit; and a single process that trains on the same
