@@ -13,12 +13,15 @@
 #include <utility>
 #include <vector>
 
+#include "base/environment.h"
+#include "base/placement.h"
 #include "mccl/context.h"
 #include "numpy/callback_thread.h"
 #include "numpy/group.h"
 #include "numpy/interruptible.h"
 #include "numpy/world.h"
 #include "python/shared_metrics.h"
+#include "rendezvous/join.h"
 
 namespace mccl::numpy {
 namespace {
@@ -30,8 +33,9 @@ using Settings = std::map<std::string, std::string>;
 struct Registry {
   std::shared_ptr<Context> context;
   nb::object world;  ///< Its Group.
-  /// By address, and kept for as long as the process lives: a rank that starts again early must
-  /// find the store that rank 0 serves, not one that is about to close.
+  /// By address (empty where a launcher tells it to rank 0), and kept for as long as the process
+  /// lives: a rank that starts again early must find the store that rank 0 serves, not one that is
+  /// about to close.
   std::map<std::string, std::shared_ptr<Store>> stores;
   std::vector<std::shared_ptr<Context>> abandoned;  ///< What a child must never destroy.
 };
@@ -39,11 +43,6 @@ struct Registry {
 Registry& registry() {
   static auto* instance = new Registry;
   return *instance;
-}
-
-std::chrono::milliseconds milliseconds_of(double seconds) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(
-      std::chrono::duration<double>(seconds));
 }
 
 /// Another store's keys under a prefix.
@@ -73,34 +72,6 @@ std::shared_ptr<Store> store_of_this_start(const std::shared_ptr<Store>& store, 
   const std::int64_t start = (store->add("mccl/start", 1) - 1) / size;
   if (start == 0) return store;
   return std::make_shared<PrefixedStore>(store, fmt::format("start {}/", start));
-}
-
-/// A process under no launcher is a job of one.
-void place(ContextOptions& options) {
-  const Config& config = options.config;
-  if (config.rank < 0 && config.world_size < 0) return;
-  if (config.rank < 0 || config.world_size < 1) {
-    throw InvalidArgument(
-        "init: of rank (MCCL_RANK) and size (MCCL_WORLD_SIZE) only one is set; give every process "
-        "both, or neither to a process that is alone");
-  }
-  if (config.rank >= config.world_size) {
-    throw InvalidArgument(fmt::format("init: rank {} of {} ranks: ranks count from 0 to {}",
-                                      config.rank, config.world_size, config.world_size - 1));
-  }
-  options.rank = config.rank;
-  options.size = config.world_size;
-  if (options.size > 1 && config.root.empty()) {
-    throw InvalidArgument(fmt::format(
-        "init: root (MCCL_ROOT) is not set: {} ranks meet at host:port of rank 0, any free port "
-        "there",
-        options.size));
-  }
-}
-
-std::shared_ptr<Store> open_store(const ContextOptions& options) {
-  return make_tcp_store(options.config.root, options.rank, options.config.job_key,
-                        milliseconds_of(options.config.connect_timeout));
 }
 
 /// Rank 0 serves what the others still read to learn why the job does not start; so it leaves last,
@@ -134,11 +105,16 @@ nb::object start(const Settings& settings) {
   if (process.context) throw InvalidArgument("start: the world exists");
   ContextOptions options;
   for (const auto& [name, value] : settings) options.config.set(name, value);
-  place(options);
+  // A process that nobody tells anything is a job of one.
+  const Placement place =
+      find_placement(options.config, process_environment()).value_or(Placement());
+  options.rank = place.rank;
+  options.size = place.size;
   options.metrics = python::shared_metrics(options.rank);
   if (options.size > 1) {
-    std::shared_ptr<Store>& store = process.stores[options.config.root];
-    if (!store) run_interruptibly([options] { return open_store(options); }, store);
+    std::shared_ptr<Store>& store = process.stores[place.root];
+    const auto join = [place, config = options.config] { return rendezvous::join(place, config); };
+    if (!store) run_interruptibly(join, store);
     options.store = store;
   }
   run_interruptibly([options] { return create_context(options); }, process.context);

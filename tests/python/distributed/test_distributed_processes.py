@@ -78,13 +78,26 @@ def test_the_five_lines():
     assert well(run_ranks(code, 3)) == ["[3. 6. 9.]\n"] * 3
 
 
+def test_torchrun_tells_the_place():
+    code = "print(dist.init().all_gather(dist.init().rank))"
+    port = free_address().rpartition(":")[2]
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    processes = [start(code, RANK=str(rank), **shared) for rank in range(2)]
+    assert well([finish(process) for process in processes]) == ["[0 1]\n"] * 2
+
+
 @pytest.mark.parametrize(
     ("settings", "environment", "says"),
     [
-        ("rank=0", {}, "rank (MCCL_RANK) and size (MCCL_WORLD_SIZE) only one is set"),
-        ("", {"MCCL_WORLD_SIZE": "2"}, "only one is set"),
-        ("rank=0, size=2", {}, "root (MCCL_ROOT) is not set: 2 ranks meet at host:port"),
-        ("rank=2, size=2, root='127.0.0.1:1'", {}, "rank 2 of 2 ranks: ranks count from 0 to 1"),
+        ("rank=0", {}, "MCCL_RANK is set and MCCL_WORLD_SIZE is not"),
+        ("", {"MCCL_WORLD_SIZE": "2"}, "MCCL_WORLD_SIZE is set and MCCL_RANK is not"),
+        ("rank=0, size=2", {}, "MCCL_ROOT is not set: 2 ranks meet at host:port"),
+        (
+            "rank=2, size=2, root='127.0.0.1:1'",
+            {},
+            "rank 2, as MCCL tells, but the ranks are 0 to 1",
+        ),
+        ("", {"RANK": "0", "WORLD_SIZE": "2"}, "MASTER_ADDR"),
         ("size=-5", {}, "size"),
         ("timout=3", {}, "timeout"),
         ("timeout='soon'", {}, "timeout"),
