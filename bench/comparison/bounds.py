@@ -13,14 +13,18 @@ from comparison.sizes import parse_size, show_size
 from comparison.table import ratio_of, show_ratio
 from peers.cells import Cell
 
-FIELDS = {"name", "contestant", "against", "ranks", "collective", "bytes", "transport", "at_most"}
+FIELDS = {"name", "contestant", "against", "ranks", "collective", "bytes", "at_most"}
+OPTIONAL = {"transport", "plus_us"}
 EVERY = "every"
 PEERS_WORD = "peers"
 
 
 @dataclass(frozen=True)
 class Bound:
-    """The contestant's time over that of the fastest of `against` is at most this."""
+    """The contestant's time is at most so many times that of the fastest of `against`.
+
+    `plus_us` microseconds may come on top.
+    """
 
     name: str
     contestant: str
@@ -28,6 +32,12 @@ class Bound:
     ranks: int
     cell: Cell
     at_most: float
+    plus_us: float = 0.0
+
+    def limit(self) -> str:
+        """For a person."""
+        most = show_ratio(self.at_most)
+        return f"{most} + {self.plus_us:g} us" if self.plus_us else most
 
 
 @dataclass(frozen=True)
@@ -37,11 +47,15 @@ class Verdict:
     bound: Bound
     ratio: float | None
     rival: str = ""
+    rival_us: float = 0.0
 
     @property
     def holds(self) -> bool:
         """Whether it was measured and is within the bound."""
-        return self.ratio is not None and self.ratio <= self.bound.at_most
+        if self.ratio is None:
+            return False
+        most_us = self.bound.at_most * self.rival_us + self.bound.plus_us
+        return self.ratio * self.rival_us <= most_us
 
     def line(self) -> str:
         """One line for a person."""
@@ -51,14 +65,14 @@ class Verdict:
         where = f"{bound.contestant}, {bound.ranks} ranks, {bound.cell.collective}{size}"
         return (
             f"{'holds ' if self.holds else 'BROKEN'}  {bound.name} ({where}): {found}, "
-            f"at most {show_ratio(bound.at_most)}"
+            f"at most {bound.limit()}"
         )
 
 
 def expand(entry: dict, sizes: Sequence[int]) -> list[Bound]:
     """The bounds of one entry of the file: one per number of ranks, collective and size."""
-    unknown = entry.keys() - FIELDS
-    absent = FIELDS - entry.keys() - {"transport"}
+    unknown = entry.keys() - FIELDS - OPTIONAL
+    absent = FIELDS - entry.keys()
     if unknown or absent:
         raise ValueError(
             f"bound '{entry.get('name', '?')}': unknown {sorted(unknown)}, absent {sorted(absent)}"
@@ -79,6 +93,7 @@ def expand(entry: dict, sizes: Sequence[int]) -> list[Bound]:
             ranks,
             Cell(collective, size),
             float(entry["at_most"]),
+            float(entry.get("plus_us", 0.0)),
         )
         for ranks in as_list(entry["ranks"])
         for collective in as_list(entry["collective"])
@@ -108,5 +123,6 @@ def check(bounds: Sequence[Bound], results: Results) -> list[Verdict]:
     verdicts = []
     for bound in bounds:
         found = ratio_of(results, bound.contestant, bound.against, bound.ranks, bound.cell)
-        verdicts.append(Verdict(bound, *found) if found else Verdict(bound, None))
+        best = results.fastest(bound.against, bound.ranks, bound.cell)
+        verdicts.append(Verdict(bound, *found, best[0]) if found else Verdict(bound, None))
     return verdicts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from comparison.contestant import Contestant
+from comparison.mccl_numpy import MCCL_NUMPY
 from comparison.mccl_program import mccl_contestant
 from comparison.mlx import mccl_mlx_contestant, ring_contestant
 from comparison.mpi import (
@@ -21,6 +22,7 @@ CONTESTANTS: dict[str, Contestant] = {
     for contestant in (
         mccl_contestant("mccl", "auto", COLLECTIVES),
         torch_contestant("mccl-torch", "MCCL, torch", "mccl", MCCL_TORCH),
+        MCCL_NUMPY,
         torch_contestant("gloo", "Gloo, torch", "gloo", GLOO),
         Contestant(
             "openmpi",

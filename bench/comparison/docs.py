@@ -41,7 +41,7 @@ def verdicts_table(verdicts: Sequence[Verdict]) -> Table:
                 bound.cell.collective + size,
                 verdict.rival or ", ".join(bound.against),
                 show_ratio(verdict.ratio),
-                show_ratio(bound.at_most),
+                bound.limit(),
                 "yes" if verdict.holds else "no" if verdict.ratio is not None else "not measured",
             ]
         )

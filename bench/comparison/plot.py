@@ -19,6 +19,7 @@ from peers.cells import Cell
 STYLES = {
     "mccl": ("tab:red", "-"),
     "mccl-torch": ("tab:red", "--"),
+    "mccl-numpy": ("tab:red", "-."),
     "mccl-tcp": ("tab:red", ":"),
     "gloo": ("tab:blue", "--"),
     "openmpi": ("tab:green", "-"),

@@ -18,6 +18,7 @@ RATIOS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("mccl", PEERS_ALL, "C++ / fastest peer"),
     ("mccl-torch", ("gloo",), "torch / Gloo"),
     ("mccl-mlx", ("mlx",), "MLX / its ring"),
+    ("mccl-numpy", ("mccl",), "NumPy / C++"),
     ("mccl-tcp", ("openmpi-tcp",), "TCP / Open MPI's TCP"),
     ("mccl-tcp", ("gloo",), "TCP / Gloo"),
     ("mccl-mlx-tcp", ("mlx",), "MLX on TCP / its ring"),

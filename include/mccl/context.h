@@ -36,7 +36,8 @@ class Context {
  public:
   /// Meets all other ranks: blocks until every pair has proved itself to each other.
   static std::shared_ptr<Context> create(const ContextOptions& options);
-  /// From the environment: MCCL_RANK, MCCL_WORLD_SIZE, MCCL_ROOT and the other settings.
+  /// From the environment: MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT, or what torchrun, Open MPI's or
+  /// MPICH's mpirun, or srun tell; and the other settings. Throws InvalidArgument when nobody tells.
   static std::shared_ptr<Context> from_environment();
 
   virtual ~Context() = default;

@@ -273,6 +273,16 @@ def resolved_settings() -> dict[str, str]:
     return _resolve(_overrides)
 
 
+def texts_of(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Some settings as text by name, in the form that resolved_settings() has.
+
+    Raises:
+        ValueError: a name is no setting, or a value is not valid.
+    """
+    texts = _core.config_from_dict({}, MCCLConfig.from_dict(settings)._texts())
+    return {name: texts[name] for name in settings}
+
+
 def settings_markdown() -> str:
     """The README's table of settings."""
     return _core.settings_markdown()

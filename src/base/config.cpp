@@ -8,15 +8,10 @@
 #include <optional>
 #include <type_traits>
 
+#include "base/environment.h"
 #include "base/settings.h"
 #include "base/value_text.h"
 #include "mccl/error.h"
-
-#ifdef __APPLE__
-#include <crt_externs.h>
-#else
-extern char** environ;
-#endif
 
 namespace mccl {
 
@@ -133,22 +128,6 @@ int master_port_of(const std::map<std::string, std::string>& environment) {
   if (found == environment.end()) return 0;
   const auto port = parse_integer(found->second);
   return port && *port > 0 && *port <= 65535 ? static_cast<int>(*port) : 0;
-}
-
-std::map<std::string, std::string> process_environment() {
-#ifdef __APPLE__
-  char** entries = *_NSGetEnviron();
-#else
-  char** entries = environ;
-#endif
-  std::map<std::string, std::string> result;
-  for (char** entry = entries; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    const std::size_t equals = text.find('=');
-    if (equals == std::string_view::npos) continue;
-    result.emplace(text.substr(0, equals), text.substr(equals + 1));
-  }
-  return result;
 }
 
 }  // namespace

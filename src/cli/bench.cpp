@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/environment.h"
+#include "base/placement.h"
 #include "cli/bench/host.h"
 #include "cli/bench/local_job.h"
 #include "cli/bench/options.h"
@@ -19,6 +20,7 @@
 #include "cli/bench/sizes.h"
 #include "cli/named.h"
 #include "mccl/mccl.h"
+#include "rendezvous/join.h"
 
 namespace mccl::cli {
 namespace {
@@ -45,8 +47,8 @@ Examples:
   mccl bench all --ranks 4 --sizes 8,64K,16M   every collective at three sizes
   mccl bench all_reduce --sizes 8:64M:x2 --dtype bf16 --json result.json
   mccl bench broadcast --transport tcp --root 1 --no-bounds
-On several machines, one process each; the others with MCCL_RANK=1 and so on:
-  MCCL_RANK=0 MCCL_WORLD_SIZE=2 MCCL_ROOT=10.0.0.1:29500 mccl bench all_reduce
+On several machines, or under srun, mpirun or torchrun instead of mccl launch:
+  mccl launch --hosts a,b mccl bench all_reduce
 
 Exit status: 0 good, 1 wrong results or a failed run, 2 bad arguments.)";
 
@@ -112,21 +114,11 @@ void check_ranks(Options& options, int ranks, bool one_host, bool all_asked) {
   }
 }
 
-std::chrono::milliseconds connect_timeout(const Config& config) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(
-      std::chrono::duration<double>(config.connect_timeout));
-}
-
 /// As one rank of a job that somebody else has started.
-int run_as_rank(const Config& config, const Options& options) {
-  std::shared_ptr<Store> store;
-  if (config.world_size > 1) {
-    if (config.root.empty())
-      throw InvalidArgument("MCCL_ROOT is not set: give every rank host:port of rank 0");
-    store = make_tcp_store(config.root, config.rank, config.job_key, connect_timeout(config));
-  }
-  const auto context = Context::create({config.rank, config.world_size, store, config, nullptr});
-  run_rank(*context, options, config.world_size == 1);
+int run_as_rank(const Placement& placement, const Config& config, const Options& options) {
+  const std::shared_ptr<Store> store = rendezvous::join(placement, config);
+  const auto context = Context::create({placement.rank, placement.size, store, config, nullptr});
+  run_rank(*context, options, placement.size == 1);
   context->shutdown();
   return kGood;
 }
@@ -135,30 +127,20 @@ int run_bench(const Flags& flags) {
   Options options = options_of(flags);
   const Config config = config_of(flags);
   const bool all_asked = std::ranges::find(flags.routines, "all") != flags.routines.end();
-  if ((config.rank < 0) != (config.world_size < 0)) {
-    throw InvalidArgument(
-        "MCCL_RANK and MCCL_WORLD_SIZE go together: set both to take part in a job, neither to "
-        "start ranks here");
-  }
-  if (config.rank < 0) {
+  const std::optional<Placement> placement = find_placement(config, process_environment());
+  if (!placement) {
     const int ranks = flags.ranks.value_or(2);
     check_ranks(options, ranks, true, all_asked);
     return run_local_job(ranks, "mccl bench", config,
                          [&](Context& context) { run_rank(context, options, true); });
   }
-  if (config.rank >= config.world_size) {
+  if (flags.ranks && *flags.ranks != placement->size) {
     throw InvalidArgument(
-        fmt::format("MCCL_RANK is {}, but the ranks of MCCL_WORLD_SIZE={} are 0 "
-                    "to {}",
-                    config.rank, config.world_size, config.world_size - 1));
+        fmt::format("--ranks {}, but this is one rank of a job of {}, as {} tells: leave one out",
+                    *flags.ranks, placement->size, placement->found_by));
   }
-  if (flags.ranks && *flags.ranks != config.world_size) {
-    throw InvalidArgument(fmt::format(
-        "--ranks {}, but MCCL_WORLD_SIZE={} says that this is one rank of a job: leave one out",
-        *flags.ranks, config.world_size));
-  }
-  check_ranks(options, config.world_size, false, all_asked);
-  return run_as_rank(config, options);
+  check_ranks(options, placement->size, false, all_asked);
+  return run_as_rank(*placement, config, options);
 }
 
 void add_what(CLI::App& app, Flags& flags) {

@@ -3,6 +3,9 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <memory>
+#include <string>
+#include <vector>
 
 namespace mccl::cli {
 
@@ -15,7 +18,9 @@ struct Command {
   CLI::App* app = nullptr;
   /// After its arguments are parsed. Returns the exit status; throws InvalidArgument for arguments
   /// that make no sense together, and other Errors for what failed.
-  std::function<int()> run;
+  std::function<int()> run = {};
+  /// For a command that starts another program: takes that program's words, which are not parsed.
+  std::shared_ptr<std::vector<std::string>> program = {};
 };
 
 /// Adds the subcommand with its flags and its help.

@@ -11,14 +11,16 @@
 #include "base/value_text.h"
 #include "cli/bench.h"
 #include "cli/command.h"
+#include "cli/launch.h"
 #include "cli/plan.h"
+#include "cli/program_words.h"
 #include "mccl/error.h"
 
 namespace mccl::cli {
 namespace {
 
 /// In the order in which the help shows them.
-constexpr AddCommand kCommands[] = {add_bench, add_plan};
+constexpr AddCommand kCommands[] = {add_launch, add_bench, add_plan};
 
 int complain(std::string_view who, std::string_view what, int status) {
   fmt::print(stderr, "{}: {}\n", who, what);
@@ -37,6 +39,19 @@ std::string unknown_command(int argc, char** argv, const std::vector<Command>& c
                      in_quotes(argv[1]), nearest_of(argv[1], names));
 }
 
+/// Hands the words of a program that a command starts to that command. Returns how many are left
+/// to parse.
+int take_program(int argc, char** argv, const std::vector<Command>& commands) {
+  for (const Command& command : commands) {
+    if (argc < 2 || command.app->get_name() != argv[1] || command.program == nullptr) continue;
+    const std::size_t flags = end_of_flags(*command.app, {argv + 2, argv + argc});
+    command.program->assign(argv + 2 + flags, argv + argc);
+    const bool dashes = flags > 0 && std::string_view(argv[1 + flags]) == "--";
+    return static_cast<int>(2 + flags - (dashes ? 1 : 0));
+  }
+  return argc;
+}
+
 int run(int argc, char** argv) {
   CLI::App program{"MCCL: collective communication for the machines people really have.", "mccl"};
   program.set_version_flag("--version", "mccl " MCCL_VERSION);
@@ -48,7 +63,7 @@ int run(int argc, char** argv) {
   const std::string unknown = unknown_command(argc, argv, commands);
   if (!unknown.empty()) return complain("mccl", unknown, kBadArguments);
   try {
-    program.parse(argc, argv);
+    program.parse(take_program(argc, argv, commands), argv);
   } catch (const CLI::ParseError& error) {
     return program.exit(error) == 0 ? kGood : kBadArguments;
   }

@@ -210,6 +210,14 @@ def test_bounds_are_checked(times: dict[str, float], holds: bool, said: str):
     assert said in verdict.line()
 
 
+@pytest.mark.parametrize(("time", "holds"), [(4.9, True), (5.1, False)])
+def test_a_bound_may_have_microseconds_on_top(time: float, holds: bool):
+    (bound,) = expand(BOUND | {"at_most": 1.0, "plus_us": 3}, [])
+    (verdict,) = check([bound], results_of({"mccl": time, "gloo": 2.0}))
+    assert verdict.holds is holds
+    assert "at most 1.00 + 3 us" in verdict.line()
+
+
 # --- launching
 
 
@@ -305,7 +313,7 @@ def test_who_is_not_installed_is_named():
     ]
 
 
-PROCESS_PER_RANK = ("gloo", "mccl-torch", "mlx", "mccl-mlx")
+PROCESS_PER_RANK = ("gloo", "mccl-torch", "mccl-numpy", "mlx", "mccl-mlx")
 
 
 def test_contestants_start_as_many_processes_as_they_should(tmp_path: Path):

@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 
 #include <numeric>
+#include <optional>
 
 #include "backend/native/calibration.h"
 #include "backend/native/group.h"
+#include "base/environment.h"
+#include "base/placement.h"
 #include "engine/engine.h"
 #include "mccl/error.h"
+#include "rendezvous/join.h"
 #include "schedule/facts.h"
 
 namespace mccl {
@@ -71,22 +75,17 @@ std::shared_ptr<Context> Context::create(const ContextOptions& options) {
 std::shared_ptr<Context> Context::from_environment() {
   ContextOptions options;
   options.config = Config::from_environment();
-  if (options.config.rank < 0 || options.config.world_size < 1) {
+  const std::optional<Placement> placement = find_placement(options.config, process_environment());
+  if (!placement) {
     throw InvalidArgument(
-        "MCCL_RANK and MCCL_WORLD_SIZE are not both set: give every process its rank (from 0) and "
-        "the number of ranks, and MCCL_ROOT=host:port of rank 0 when there are several");
+        "MCCL_RANK and MCCL_WORLD_SIZE are not set, and no launcher tells them (mccl launch, "
+        "torchrun, "
+        "mpirun or srun): give every process its rank (from 0) and the number of ranks, and "
+        "MCCL_ROOT=host:port of rank 0 when there are several");
   }
-  options.rank = options.config.rank;
-  options.size = options.config.world_size;
-  if (options.size > 1) {
-    if (options.config.root.empty()) {
-      throw InvalidArgument(fmt::format(
-          "MCCL_ROOT is not set: {} ranks meet at host:port of rank 0, any free port there",
-          options.size));
-    }
-    options.store = make_tcp_store(options.config.root, options.rank, options.config.job_key,
-                                   milliseconds_of(options.config.connect_timeout));
-  }
+  options.rank = placement->rank;
+  options.size = placement->size;
+  options.store = rendezvous::join(*placement, options.config);
   return create(options);
 }
 

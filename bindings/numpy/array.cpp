@@ -1,0 +1,349 @@
+#include "python/errors.h"
+// The errors come first.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nanobind/ndarray.h>
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "numpy/array.h"
+
+namespace mccl::numpy {
+namespace {
+
+/// What NumPy's `__array_struct__` points to:
+/// https://numpy.org/doc/stable/reference/arrays.interface.html
+struct ArrayInterface {
+  int two;
+  int dimensions;
+  char kind;
+  int item_bytes;
+  int flags;
+  Py_ssize_t* shape;
+  Py_ssize_t* strides;
+  void* data;
+  PyObject* description;
+};
+static_assert(sizeof(Py_ssize_t) == sizeof(std::int64_t));
+
+constexpr int kContiguous = 0x1;
+constexpr int kNotSwapped = 0x200;
+constexpr int kWritable = 0x400;
+
+constexpr const char* kExpectedTypes =
+    "bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32, float64, complex64 or "
+    "complex128, in this machine's byte order";
+
+/// Looked up once, and never destroyed: the interpreter ends first.
+struct NumPy {
+  PyObject* array_type = nullptr;
+  PyObject* generic_type = nullptr;
+  PyObject* empty = nullptr;
+  PyObject* asarray = nullptr;
+  PyObject* ascontiguousarray = nullptr;
+  PyObject* array_struct = nullptr;  ///< "__array_struct__", interned.
+  std::array<PyObject*, kDTypeCount> types{};
+};
+
+NumPy numpy;
+
+/// NumPy's names of DType's values, in their order; bfloat16 is of another package.
+constexpr std::array<const char*, kDTypeCount> kTypeNames = {
+    "bool",  "uint8",   "int8",     "uint16",  "int16",   "uint32",    "int32",     "uint64",
+    "int64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"};
+
+std::string class_name(nb::handle object) {
+  return nb::str(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(object.ptr()))).attr("__name__"))
+      .c_str();
+}
+
+std::string text_of(Shape shape) {
+  return fmt::format("({}{})", fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
+}
+
+std::optional<DType> dtype_of(char kind, int item_bytes) {
+  switch (kind) {
+    case 'b':
+      return DType::boolean;
+    case 'u':
+      if (item_bytes == 1) return DType::u8;
+      if (item_bytes == 2) return DType::u16;
+      if (item_bytes == 4) return DType::u32;
+      if (item_bytes == 8) return DType::u64;
+      break;
+    case 'i':
+      if (item_bytes == 1) return DType::i8;
+      if (item_bytes == 2) return DType::i16;
+      if (item_bytes == 4) return DType::i32;
+      if (item_bytes == 8) return DType::i64;
+      break;
+    case 'f':
+      if (item_bytes == 2) return DType::f16;
+      if (item_bytes == 4) return DType::f32;
+      if (item_bytes == 8) return DType::f64;
+      break;
+    case 'c':
+      if (item_bytes == 8) return DType::c64;
+      if (item_bytes == 16) return DType::c128;
+      break;
+    default:
+      break;
+  }
+  return std::nullopt;
+}
+
+std::optional<DType> dtype_of(nb::dlpack::dtype dtype) {
+  if (dtype.lanes != 1) return std::nullopt;
+  const int item_bytes = dtype.bits / 8;
+  switch (static_cast<nb::dlpack::dtype_code>(dtype.code)) {
+    case nb::dlpack::dtype_code::Bool:
+      return item_bytes == 1 ? std::optional(DType::boolean) : std::nullopt;
+    case nb::dlpack::dtype_code::Int:
+      return dtype_of('i', item_bytes);
+    case nb::dlpack::dtype_code::UInt:
+      return dtype_of('u', item_bytes);
+    case nb::dlpack::dtype_code::Float:
+      return dtype_of('f', item_bytes);
+    case nb::dlpack::dtype_code::Complex:
+      return dtype_of('c', item_bytes);
+    case nb::dlpack::dtype_code::Bfloat:
+      return item_bytes == 2 ? std::optional(DType::bf16) : std::nullopt;
+    default:
+      return std::nullopt;
+  }
+}
+
+bool is_array(nb::handle x) {
+  return PyObject_TypeCheck(x.ptr(), reinterpret_cast<PyTypeObject*>(numpy.array_type));
+}
+
+/// One of NumPy's scalars, which lends a copy of itself.
+bool is_scalar(nb::handle x) {
+  return PyObject_TypeCheck(x.ptr(), reinterpret_cast<PyTypeObject*>(numpy.generic_type));
+}
+
+/// The type of an array whose kind and size do not tell; bfloat16 is such.
+DType unusual_dtype(const char* call, nb::handle array, const ArrayInterface& found) {
+  const nb::object dtype = array.attr("dtype");
+  const std::string name = nb::str(nb::handle(dtype)).c_str();
+  if (found.item_bytes == 2 && name == kTypeNames[static_cast<std::size_t>(DType::bf16)])
+    return DType::bf16;
+  throw InvalidArgument(
+      fmt::format("{}: an array of dtype {}; expected {}", call, name, kExpectedTypes));
+}
+
+/// A NumPy array as it lies.
+Array numpy_view(const char* call, nb::handle array, bool& contiguous) {
+  Array view;
+  view.object = nb::borrow(array);
+  view.memory = nb::steal(PyObject_GetAttr(array.ptr(), numpy.array_struct));
+  if (!view.memory.is_valid()) throw nb::python_error();
+  const auto* found =
+      static_cast<const ArrayInterface*>(PyCapsule_GetPointer(view.memory.ptr(), nullptr));
+  if (found == nullptr || found->two != 2) throw nb::python_error();
+  const std::optional<DType> dtype =
+      found->flags & kNotSwapped ? dtype_of(found->kind, found->item_bytes) : std::nullopt;
+  view.dtype = dtype ? *dtype : unusual_dtype(call, array, *found);
+  view.data = found->data;
+  view.shape = {found->shape, static_cast<std::size_t>(found->dimensions)};
+  view.writable = found->flags & kWritable;
+  contiguous = found->flags & kContiguous;
+  return view;
+}
+
+/// Copies what lies with strides (in elements) to a memory in C order.
+void copy_strided(std::byte*& to, const std::byte* from, Shape shape, Shape strides,
+                  std::size_t item_bytes) {
+  if (shape.empty()) {
+    std::memcpy(to, from, item_bytes);
+    to += item_bytes;
+    return;
+  }
+  for (Py_ssize_t i = 0; i < shape[0]; ++i) {
+    copy_strided(to, from + i * strides[0] * static_cast<Py_ssize_t>(item_bytes), shape.subspan(1),
+                 strides.subspan(1), item_bytes);
+  }
+}
+
+bool in_c_order(Shape shape, Shape strides) {
+  Py_ssize_t expected = 1;
+  for (std::size_t i = shape.size(); i-- > 0;) {
+    if (shape[i] == 0) return true;
+    if (shape[i] != 1 && strides[i] != expected) return false;
+    expected *= shape[i];
+  }
+  return true;
+}
+
+/// What another library lends through DLPack. `Tensor` says whether it must be writable.
+template <typename Tensor>
+Array dlpack_view(const char* call, nb::handle x, Shape& strides) {
+  Tensor tensor;
+  if (!nb::try_cast(x, tensor)) {
+    x.attr("__dlpack__")();  // raises where the other library refuses, and it knows why
+    throw InvalidArgument(
+        fmt::format("{}: the memory of this {} cannot be used: it is not in host memory, or not "
+                    "writable; copy it to a NumPy array",
+                    call, class_name(x)));
+  }
+  const std::optional<DType> dtype = dtype_of(tensor.dtype());
+  if (!dtype) {
+    throw InvalidArgument(fmt::format("{}: a {} of DLPack type code {}, {} bits; expected {}", call,
+                                      class_name(x), tensor.dtype().code, tensor.dtype().bits,
+                                      kExpectedTypes));
+  }
+  auto kept = std::make_unique<Tensor>(std::move(tensor));
+  Array view;
+  view.object = nb::borrow(x);
+  view.dtype = *dtype;
+  // In the library's memory, so that an array of no elements need not have any.
+  view.data = const_cast<void*>(static_cast<const void*>(kept->data()));
+  view.shape = {reinterpret_cast<const Py_ssize_t*>(kept->shape_ptr()), kept->ndim()};
+  strides = {reinterpret_cast<const Py_ssize_t*>(kept->stride_ptr()), kept->ndim()};
+  view.writable = !Tensor::ReadOnly;
+  view.memory = nb::capsule(kept.get(), [](void* p) noexcept { delete static_cast<Tensor*>(p); });
+  kept.release();
+  return view;
+}
+
+bool lends_dlpack(nb::handle x) { return nb::hasattr(x, "__dlpack__"); }
+
+/// The memory of something with the buffer protocol, such as a bytearray, as a NumPy array.
+nb::object array_of_buffer(nb::handle x) {
+  return nb::borrow(numpy.asarray)(nb::steal(PyMemoryView_FromObject(x.ptr())));
+}
+
+nb::object dtype_object(DType dtype) {
+  PyObject*& known = numpy.types[static_cast<std::size_t>(dtype)];
+  if (known == nullptr) {
+    try {
+      const nb::object bfloat16 = nb::module_::import_("ml_dtypes").attr("bfloat16");
+      known = nb::module_::import_("numpy").attr("dtype")(bfloat16).release().ptr();
+    } catch (nb::python_error& error) {
+      if (!error.matches(PyExc_ImportError)) throw;
+      throw InvalidArgument(
+          "NumPy has no bfloat16 of its own: install ml_dtypes, or give an array as out=");
+    }
+  }
+  return nb::borrow(known);
+}
+
+}  // namespace
+
+std::size_t Array::count() const {
+  std::size_t product = 1;
+  for (const Py_ssize_t length : shape) product *= static_cast<std::size_t>(length);
+  return product;
+}
+
+std::size_t Array::row() const {
+  std::size_t product = 1;
+  for (std::size_t i = 1; i < shape.size(); ++i) product *= static_cast<std::size_t>(shape[i]);
+  return product;
+}
+
+void load_numpy() {
+  const nb::module_ module = nb::module_::import_("numpy");
+  const auto take = [&module](const char* name) {
+    return nb::object(module.attr(name)).release().ptr();
+  };
+  numpy.array_type = take("ndarray");
+  numpy.generic_type = take("generic");
+  numpy.empty = take("empty");
+  numpy.asarray = take("asarray");
+  numpy.ascontiguousarray = take("ascontiguousarray");
+  numpy.array_struct = PyUnicode_InternFromString("__array_struct__");
+  const nb::object dtype = module.attr("dtype");
+  for (std::size_t i = 0; i < numpy.types.size(); ++i) {
+    if (i != static_cast<std::size_t>(DType::bf16))
+      numpy.types[i] = dtype(kTypeNames[i]).release().ptr();
+  }
+}
+
+Array input_array(const char* call, nb::handle x) {
+  bool contiguous = true;
+  if (is_array(x) || is_scalar(x)) {
+    Array view = numpy_view(call, x, contiguous);
+    if (contiguous) return view;
+    return numpy_view(call, nb::borrow(numpy.ascontiguousarray)(x), contiguous);
+  }
+  if (lends_dlpack(x)) {
+    Shape strides;
+    Array view = dlpack_view<nb::ndarray<nb::ro, nb::device::cpu>>(call, x, strides);
+    if (in_c_order(view.shape, strides)) return view;
+    Array copy = new_array(view.dtype, view.shape);
+    auto* to = static_cast<std::byte*>(copy.data);
+    copy_strided(to, static_cast<const std::byte*>(view.data), view.shape, strides,
+                 size_of(view.dtype));
+    return copy;
+  }
+  const bool has_buffer = PyObject_CheckBuffer(x.ptr()) != 0;
+  return input_array(call, has_buffer ? array_of_buffer(x) : nb::borrow(numpy.asarray)(x));
+}
+
+Array output_array(const char* call, nb::handle out) {
+  bool contiguous = true;
+  Array view;
+  if (is_array(out)) {
+    view = numpy_view(call, out, contiguous);
+  } else if (lends_dlpack(out)) {
+    Shape strides;
+    view = dlpack_view<nb::ndarray<nb::device::cpu>>(call, out, strides);
+    contiguous = in_c_order(view.shape, strides);
+  } else if (PyObject_CheckBuffer(out.ptr()) && !is_scalar(out)) {
+    view = numpy_view(call, array_of_buffer(out), contiguous);
+    view.object = nb::borrow(out);
+  } else {
+    throw InvalidArgument(fmt::format("{}: out is a {}; expected an array", call, class_name(out)));
+  }
+  if (!contiguous) {
+    throw InvalidArgument(fmt::format(
+        "{}: out of shape {} is not in C order; give a contiguous array, or none and use what the "
+        "call returns",
+        call, text_of(view.shape)));
+  }
+  if (!view.writable) throw InvalidArgument(fmt::format("{}: out is read-only", call));
+  return view;
+}
+
+Array output_array(const char* call, nb::handle out, DType dtype, Shape shape) {
+  Array view = output_array(call, out);
+  const bool same_shape =
+      std::equal(view.shape.begin(), view.shape.end(), shape.begin(), shape.end());
+  if (view.dtype == dtype && same_shape) return view;
+  throw InvalidArgument(fmt::format("{}: out is {} of shape {}; expected {} of shape {}", call,
+                                    kTypeNames[static_cast<std::size_t>(view.dtype)],
+                                    text_of(view.shape),
+                                    kTypeNames[static_cast<std::size_t>(dtype)], text_of(shape)));
+}
+
+Array new_array(DType dtype, Shape shape) {
+  const nb::object lengths = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    PyTuple_SET_ITEM(lengths.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromSsize_t(shape[i]));
+  }
+  const nb::object type = dtype_object(dtype);
+  PyObject* arguments[] = {lengths.ptr(), type.ptr()};
+  const nb::object made = nb::steal(PyObject_Vectorcall(numpy.empty, arguments, 2, nullptr));
+  if (!made.is_valid()) throw nb::python_error();
+  bool contiguous = true;
+  return numpy_view("empty", made, contiguous);
+}
+
+Array result_array(const char* call, nb::handle out, DType dtype, Shape shape) {
+  return out.is_none() ? new_array(dtype, shape) : output_array(call, out, dtype, shape);
+}
+
+std::vector<Py_ssize_t> with_rows(Shape shape, std::size_t rows) {
+  std::vector<Py_ssize_t> changed(shape.begin(), shape.end());
+  if (changed.empty()) changed.push_back(1);
+  changed[0] = static_cast<Py_ssize_t>(rows);
+  return changed;
+}
+
+}  // namespace mccl::numpy

@@ -1,0 +1,55 @@
+#include "numpy/callback_thread.h"
+
+#include <nanobind/nanobind.h>
+
+#include <atomic>
+#include <utility>
+
+namespace mccl::numpy {
+namespace {
+
+/// Never destroyed: the thread may outlive the statics of this module.
+std::atomic<CallbackThread*> instance{new CallbackThread};
+
+}  // namespace
+
+void CallbackThread::post(Task task) {
+  const std::lock_guard lock(mutex_);
+  tasks_.push_back(std::move(task));
+  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  wake_.notify_one();
+}
+
+void CallbackThread::stop() {
+  std::thread ending;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    ending = std::move(thread_);
+    wake_.notify_one();
+  }
+  if (ending.joinable()) ending.join();
+  const std::lock_guard lock(mutex_);
+  stopping_ = false;
+}
+
+void CallbackThread::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    wake_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
+    if (tasks_.empty()) return;
+    const std::deque<Task> due = std::exchange(tasks_, {});
+    lock.unlock();
+    {
+      const nanobind::gil_scoped_acquire gil;
+      for (const Task& task : due) task();
+    }
+    lock.lock();
+  }
+}
+
+CallbackThread& callback_thread() { return *instance.load(); }
+
+void forget_callback_thread_after_fork() { instance = new CallbackThread; }
+
+}  // namespace mccl::numpy

@@ -1,0 +1,37 @@
+// Runs Python code on behalf of the engine, whose own threads must never wait for the GIL.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace mccl::numpy {
+
+/// One thread, started by the first task. Thread-safe.
+class CallbackThread {
+ public:
+  using Task = std::function<void()>;
+
+  /// Runs `task` soon, with the GIL, in the order of the calls. It must not throw. Needs no GIL.
+  void post(Task task);
+
+  /// Runs what was posted and ends the thread; a later post() starts it again. Without the GIL.
+  void stop();
+
+ private:
+  void run();
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<Task> tasks_;  // guarded by mutex_
+  std::thread thread_;      // guarded by mutex_
+  bool stopping_ = false;   // guarded by mutex_
+};
+
+/// The process's one. In a child of fork() it is another, as the thread stayed with the parent.
+CallbackThread& callback_thread();
+void forget_callback_thread_after_fork();
+
+}  // namespace mccl::numpy

@@ -1,0 +1,151 @@
+#include "python/errors.h"
+// The errors come first.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "numpy/group.h"
+#include "numpy/interruptible.h"
+
+namespace mccl::numpy {
+namespace {
+
+/// Where the values of `x` come to lie in `out` before a call in place.
+struct Placed {
+  const void* from = nullptr;  ///< Null: they are there.
+  void* to = nullptr;
+  std::size_t bytes = 0;
+
+  void copy() const {
+    if (from != nullptr && from != to && bytes > 0) std::memmove(to, from, bytes);
+  }
+};
+
+}  // namespace
+
+ArrayGroup::ArrayGroup(std::shared_ptr<Group> group)
+    : group_(std::move(group)), process_(::getpid()) {}
+
+ArrayGroup::~ArrayGroup() {
+  if (!group_) return;
+  if (process_ != ::getpid()) {
+    // Its locks may be held by threads that only the parent has.
+    static_cast<void>(new auto(std::move(group_)));
+    return;
+  }
+  const nb::gil_scoped_release without_gil;  // the last handle may end the engine's thread
+  group_.reset();
+}
+
+nb::object ArrayGroup::failure() const {
+  const std::string reason = group_->failure();
+  return reason.empty() ? nb::none() : nb::object(nb::str(reason.c_str(), reason.size()));
+}
+
+nb::object ArrayGroup::capsule() const {
+  auto held = std::make_unique<std::shared_ptr<Group>>(group_);
+  nb::capsule capsule(held.get(), kGroupCapsule, [](void* pointer) noexcept {
+    delete static_cast<std::shared_ptr<Group>*>(pointer);
+  });
+  held.release();
+  return capsule;
+}
+
+std::string ArrayGroup::repr() const {
+  return fmt::format("<mccl.distributed.Group '{}': rank {} of {}>", name(), rank(), size());
+}
+
+void ArrayGroup::check_root(const char* call, int root) const {
+  if (root >= 0 && root < size()) return;
+  throw InvalidArgument(
+      fmt::format("{}: root {} is not a rank of this group (0 to {})", call, root, size() - 1));
+}
+
+nb::object ArrayGroup::all_reduce(nb::handle x, nb::handle op, nb::handle out, bool wait,
+                                  nb::handle timeout) {
+  constexpr const char* call = "all_reduce";
+  const ReduceOp reduction = reduce_op(call, op);
+  const Array in = input_array(call, x);
+  const Array to = result_array(call, out, in.dtype, in.shape);
+  return run(call, {wait, timeout_of(call, timeout)}, {in.memory, to.memory, to.object},
+             [&](Group& group, const CallOptions& options) {
+               return group.all_reduce(in.buffer(), to.buffer(), reduction, options);
+             });
+}
+
+nb::object ArrayGroup::broadcast(nb::handle x, int root, nb::handle out, bool wait,
+                                 nb::handle timeout) {
+  constexpr const char* call = "broadcast";
+  check_root(call, root);
+  Array to;
+  Placed values;
+  nb::object read;
+  if (x.is_none()) {
+    if (out.is_none()) throw InvalidArgument("broadcast: neither x nor out is given");
+    to = output_array(call, out);
+  } else {
+    const Array in = input_array(call, x);
+    to = result_array(call, out, in.dtype, in.shape);
+    if (rank() == root) values = {in.data, to.data, in.buffer().bytes()};
+    read = in.memory;
+  }
+  return run(call, {wait, timeout_of(call, timeout)}, {read, to.memory, to.object},
+             [&](Group& group, const CallOptions& options) {
+               values.copy();
+               return group.broadcast(to.buffer(), root, options);
+             });
+}
+
+nb::object ArrayGroup::reduce(nb::handle x, nb::handle op, int root, nb::handle out, bool wait,
+                              nb::handle timeout) {
+  constexpr const char* call = "reduce";
+  check_root(call, root);
+  const ReduceOp reduction = reduce_op(call, op);
+  const Array in = input_array(call, x);
+  Array to;
+  to.object = nb::none();
+  to.dtype = in.dtype;
+  if (rank() == root) to = result_array(call, out, in.dtype, in.shape);
+  const Buffer buffer = rank() == root ? to.buffer() : Buffer{nullptr, 0, in.dtype, {}};
+  return run(call, {wait, timeout_of(call, timeout)}, {in.memory, to.memory, to.object},
+             [&](Group& group, const CallOptions& options) {
+               return group.reduce(in.buffer(), buffer, reduction, root, options);
+             });
+}
+
+nb::object ArrayGroup::barrier(bool wait, nb::handle timeout) {
+  constexpr const char* call = "barrier";
+  return run(call, {wait, timeout_of(call, timeout)}, {{}, {}, nb::none()},
+             [](Group& group, const CallOptions& options) { return group.barrier(options); });
+}
+
+nb::object ArrayGroup::send(nb::handle x, int peer, std::int64_t tag, bool wait,
+                            nb::handle timeout) {
+  constexpr const char* call = "send";
+  const std::uint32_t number = tag_of(call, tag);
+  const Array in = input_array(call, x);
+  return run(call, {wait, timeout_of(call, timeout)}, {in.memory, {}, nb::none()},
+             [&](Group& group, const CallOptions& options) {
+               return group.send(in.buffer(), peer, number, options);
+             });
+}
+
+nb::object ArrayGroup::recv(nb::handle out, std::optional<int> peer, std::int64_t tag, bool wait,
+                            nb::handle timeout) {
+  constexpr const char* call = "recv";
+  const std::uint32_t number = tag_of(call, tag);
+  const Array to = output_array(call, out);
+  return run(call, {wait, timeout_of(call, timeout)}, {{}, to.memory, to.object},
+             [&](Group& group, const CallOptions& options) {
+               return group.recv(to.buffer(), peer.value_or(kAnySource), number, options);
+             });
+}
+
+nb::object ArrayGroup::split(int color, int key) {
+  std::shared_ptr<Group> part;
+  run_interruptibly([group = group_, color, key] { return group->split(color, key); }, part);
+  return part ? nb::cast(ArrayGroup(std::move(part))) : nb::none();
+}
+
+}  // namespace mccl::numpy

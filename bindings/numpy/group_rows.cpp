@@ -1,0 +1,153 @@
+// The calls that put parts together or take them apart, along the first axis.
+#include "python/errors.h"
+// The errors come first.
+#include <fmt/format.h>
+
+#include <optional>
+#include <vector>
+
+#include "numpy/group.h"
+
+namespace mccl::numpy {
+namespace {
+
+using Counts = std::vector<std::size_t>;
+
+std::size_t rows_of(const Array& x) {
+  return x.shape.empty() ? 1 : static_cast<std::size_t>(x.shape[0]);
+}
+
+void check_axis(const char* call, const Array& x) {
+  if (x.shape.empty())
+    throw InvalidArgument(fmt::format("{}: x has no axis along which ranks have parts", call));
+}
+
+void check_rows(const char* call, std::size_t found, std::size_t expected, const char* why) {
+  if (found == expected) return;
+  throw InvalidArgument(fmt::format("{}: x has {} rows along its first axis; expected {}, {}", call,
+                                    found, expected, why));
+}
+
+/// Rows per rank of something that is taken apart.
+Counts parts_of(const char* call, nb::handle counts, const Array& whole, int size) {
+  check_axis(call, whole);
+  const std::size_t rows = rows_of(whole);
+  if (!counts.is_none()) {
+    Counts given = counts_of(call, "counts", counts, size);
+    check_rows(call, rows, sum(given), "the sum of counts");
+    return given;
+  }
+  const auto ranks = static_cast<std::size_t>(size);
+  if (rows % ranks != 0) {
+    throw InvalidArgument(
+        fmt::format("{}: x has {} rows along its first axis, which {} ranks do not divide; counts= "
+                    "takes any",
+                    call, rows, size));
+  }
+  return Counts(ranks, rows / ranks);
+}
+
+/// Rows per rank of something that is put together from parts such as this rank's `part`.
+Counts all_parts(const char* call, nb::handle counts, const Array& part, int rank, int size) {
+  if (counts.is_none()) return Counts(static_cast<std::size_t>(size), rows_of(part));
+  Counts given = counts_of(call, "counts", counts, size);
+  check_rows(call, rows_of(part), given[static_cast<std::size_t>(rank)], "this rank's of counts");
+  return given;
+}
+
+/// `out`, or a new array, of the type and row of `like`.
+Array rows_like(const char* call, nb::handle out, const Array& like, std::size_t rows) {
+  return result_array(call, out, like.dtype, with_rows(like.shape, rows));
+}
+
+}  // namespace
+
+nb::object ArrayGroup::all_gather(nb::handle x, nb::handle out, nb::handle counts, bool wait,
+                                  nb::handle timeout) {
+  constexpr const char* call = "all_gather";
+  const Array in = input_array(call, x);
+  const Counts rows = all_parts(call, counts, in, rank(), size());
+  const Array to = rows_like(call, out, in, sum(rows));
+  return run(call, {wait, timeout_of(call, timeout)}, {in.memory, to.memory, to.object},
+             [&](Group& group, const CallOptions& options) {
+               return group.all_gatherv(in.buffer(), to.buffer(), times(rows, in.row()), options);
+             });
+}
+
+nb::object ArrayGroup::gather(nb::handle x, int root, nb::handle out, nb::handle counts, bool wait,
+                              nb::handle timeout) {
+  constexpr const char* call = "gather";
+  check_root(call, root);
+  const Array in = input_array(call, x);
+  const Counts rows = all_parts(call, counts, in, rank(), size());
+  Array to;
+  to.object = nb::none();
+  if (rank() == root) to = rows_like(call, out, in, sum(rows));
+  const Buffer buffer = rank() == root ? to.buffer() : Buffer{nullptr, 0, in.dtype, {}};
+  return run(call, {wait, timeout_of(call, timeout)}, {in.memory, to.memory, to.object},
+             [&](Group& group, const CallOptions& options) {
+               return group.gatherv(in.buffer(), buffer, times(rows, in.row()), root, options);
+             });
+}
+
+nb::object ArrayGroup::reduce_scatter(nb::handle x, nb::handle op, nb::handle out,
+                                      nb::handle counts, bool wait, nb::handle timeout) {
+  constexpr const char* call = "reduce_scatter";
+  const ReduceOp reduction = reduce_op(call, op);
+  const Array in = input_array(call, x);
+  const Counts rows = parts_of(call, counts, in, size());
+  const Array to = rows_like(call, out, in, rows[static_cast<std::size_t>(rank())]);
+  return run(call, {wait, timeout_of(call, timeout)}, {in.memory, to.memory, to.object},
+             [&](Group& group, const CallOptions& options) {
+               return group.reduce_scatterv(in.buffer(), to.buffer(), times(rows, in.row()),
+                                            reduction, options);
+             });
+}
+
+nb::object ArrayGroup::scatter(nb::handle x, int root, nb::handle out, nb::handle counts, bool wait,
+                               nb::handle timeout) {
+  constexpr const char* call = "scatter";
+  check_root(call, root);
+  Array in;
+  Array to;
+  Counts rows;
+  if (!x.is_none()) {
+    in = input_array(call, x);
+    rows = parts_of(call, counts, in, size());
+    to = rows_like(call, out, in, rows[static_cast<std::size_t>(rank())]);
+  } else if (rank() == root || out.is_none()) {
+    throw InvalidArgument(fmt::format(
+        "scatter: x is None on rank {}; the root, {}, gives the values, and the others an array of "
+        "that shape and dtype, or out=",
+        rank(), root));
+  } else {
+    to = output_array(call, out);
+    rows = all_parts(call, counts, to, rank(), size());
+  }
+  const std::size_t row = to.row();
+  const Buffer from = rank() == root ? in.buffer() : Buffer{nullptr, 0, to.dtype, {}};
+  return run(call, {wait, timeout_of(call, timeout)}, {in.memory, to.memory, to.object},
+             [&](Group& group, const CallOptions& options) {
+               return group.scatterv(from, to.buffer(), times(rows, row), root, options);
+             });
+}
+
+nb::object ArrayGroup::all_to_all(nb::handle x, nb::handle out, nb::handle in_counts,
+                                  nb::handle out_counts, bool wait, nb::handle timeout) {
+  constexpr const char* call = "all_to_all";
+  if (in_counts.is_none() != out_counts.is_none())
+    throw InvalidArgument("all_to_all: in_counts and out_counts go together");
+  const Array in = input_array(call, x);
+  const Counts sent = parts_of(call, in_counts, in, size());
+  const bool even = in_counts.is_none();
+  const Counts received = even ? sent : counts_of(call, "out_counts", out_counts, size());
+  const Array to = rows_like(call, out, in, sum(received));
+  return run(call, {wait, timeout_of(call, timeout)}, {in.memory, to.memory, to.object},
+             [&](Group& group, const CallOptions& options) {
+               if (even) return group.all_to_all(in.buffer(), to.buffer(), options);
+               return group.all_to_allv(in.buffer(), times(sent, in.row()), to.buffer(),
+                                        times(received, in.row()), options);
+             });
+}
+
+}  // namespace mccl::numpy

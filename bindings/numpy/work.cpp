@@ -1,0 +1,157 @@
+#include "python/errors.h"
+// The errors come first.
+#include <fmt/format.h>
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "numpy/callback_thread.h"
+#include "numpy/work.h"
+
+namespace mccl::numpy {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// How late a signal is seen at most.
+constexpr std::chrono::milliseconds kSignalInterval{50};
+
+bool wait_for(const Work& work, std::chrono::milliseconds limit) {
+  try {
+    work.wait(limit);
+    return true;
+  } catch (const TimeoutError&) {
+    if (!work.done()) return false;
+    // Done meanwhile: what counts is how the call ended, not that this wait did.
+    if (const std::exception_ptr error = work.error()) std::rethrow_exception(error);
+    return true;
+  }
+}
+
+}  // namespace
+
+bool wait_a_while(const Work& work) { return wait_for(work, kSignalInterval); }
+
+void wait_with_signals(const Work& work, Timeout timeout) {
+  const bool bounded = timeout && timeout->count() > 0;
+  const Clock::time_point end = bounded ? Clock::now() + *timeout : Clock::time_point::max();
+  while (true) {
+    auto limit = kSignalInterval;
+    if (bounded) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
+      limit = std::clamp(left, std::chrono::milliseconds(1), kSignalInterval);
+    }
+    {
+      const nb::gil_scoped_release without_gil;
+      if (wait_for(work, limit)) return;
+    }
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    if (Clock::now() >= end) {
+      throw TimeoutError(fmt::format(
+          "the call is not done after {} s; it goes on until its own timeout: wait again, or abort "
+          "the group",
+          std::chrono::duration<double>(*timeout).count()));
+    }
+  }
+}
+
+void keep_until_done(const Work& work, Kept kept) {
+  // The engine holds a plain pointer: it must not touch Python's counts.
+  auto* held = new Kept(std::move(kept));
+  work.on_done(
+      [held](const std::exception_ptr&) { callback_thread().post([held] { delete held; }); });
+}
+
+ArrayWork::ArrayWork(const char* call, Work work, Kept kept)
+    : call_(call), work_(std::move(work)), kept_(std::move(kept)) {}
+
+ArrayWork::~ArrayWork() {
+  const bool keeps = kept_.output.is_valid() || kept_.input.is_valid();
+  if (keeps && !work_.done()) keep_until_done(work_, std::move(kept_));
+}
+
+nb::object ArrayWork::finished() {
+  kept_.input = {};
+  kept_.output = {};
+  return kept_.result;
+}
+
+nb::object ArrayWork::wait(nb::handle timeout) {
+  wait_with_signals(work_, timeout_of("wait", timeout));
+  return finished();
+}
+
+nb::object ArrayWork::result() {
+  if (!work_.done()) {
+    throw Error(fmt::format("{} is not done, so it has no result yet: wait() or await it", call_));
+  }
+  if (const std::exception_ptr error = work_.error()) std::rethrow_exception(error);
+  return finished();
+}
+
+nb::object ArrayWork::error() const {
+  const std::exception_ptr error = work_.error();
+  return error ? python::python_error_of(error) : nb::none();
+}
+
+nb::object ArrayWork::source() const {
+  const int rank = work_.source();
+  return rank < 0 ? nb::none() : nb::object(nb::int_(rank));
+}
+
+void ArrayWork::on_done(nb::callable callback) const {
+  PyObject* held = callback.release().ptr();
+  work_.on_done([held](const std::exception_ptr&) {
+    callback_thread().post([held] {
+      PyObject* answer = PyObject_CallNoArgs(held);
+      if (answer == nullptr) PyErr_WriteUnraisable(held);
+      Py_XDECREF(answer);
+      Py_DECREF(held);
+    });
+  });
+}
+
+std::string ArrayWork::repr() const {
+  const char* state = !done() ? "running" : work_.error() ? "failed" : "done";
+  return fmt::format("<mccl.distributed.Work: {}, {}>", call_, state);
+}
+
+void bind_work(nb::module_& module) {
+  using nb::literals::operator""_a;
+  nb::class_<ArrayWork>(module, "Work",
+                        "The handle of one call. Thread-safe.\n\n"
+                        "Dropping it does not cancel the call; the arrays stay alive until the "
+                        "call is done.\nInside asyncio, `await work` gives what wait() gives; "
+                        "cancelling that does not cancel the call.")
+      .def("wait", &ArrayWork::wait, "timeout"_a = nb::none(),
+           "Blocks until the call is done, and helps it along.\n\n"
+           "Args:\n"
+           "    timeout: Seconds for this wait; None: as long as the call lasts.\n\n"
+           "Returns:\n"
+           "    What the blocking call returns.\n\n"
+           "Raises:\n"
+           "    TimeoutError: `timeout` has passed; the call itself goes on. Or its own has.\n"
+           "    Error: What else the call failed with.")
+      .def("done", &ArrayWork::done, "Whether the call has ended, well or not.")
+      .def("result", &ArrayWork::result,
+           "What wait() returns or raises, without waiting; Error while the call runs.")
+      .def("error", &ArrayWork::error,
+           "The exception that the call failed with; None while it runs and when it succeeded.")
+      .def_prop_ro("source", &ArrayWork::source,
+                   "The rank that a recv got its message from; None until done, and for others.")
+      .def("on_done", &ArrayWork::on_done, "callback"_a,
+           "Calls `callback()` once the call is done, on a thread of the library's.\n\n"
+           "All callbacks share that thread, so they must not wait for another call. What one "
+           "raises goes to sys.unraisablehook.")
+      .def("__await__",
+           [](nb::handle self) {
+             return nb::module_::import_("mccl.distributed")
+                 .attr("_finish")(self)
+                 .attr("__await__")();
+           })
+      .def("__repr__", &ArrayWork::repr);
+}
+
+}  // namespace mccl::numpy

@@ -1,0 +1,163 @@
+#include "python/errors.h"
+// The errors come first.
+#include <fmt/format.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/string.h>
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/environment.h"
+#include "base/placement.h"
+#include "mccl/context.h"
+#include "numpy/callback_thread.h"
+#include "numpy/group.h"
+#include "numpy/interruptible.h"
+#include "numpy/world.h"
+#include "python/shared_metrics.h"
+#include "rendezvous/join.h"
+
+namespace mccl::numpy {
+namespace {
+
+using Settings = std::map<std::string, std::string>;
+
+/// The only state that the process has one of. Touched with the GIL held, and what waits is called
+/// under the lock of mccl.distributed.
+struct Registry {
+  std::shared_ptr<Context> context;
+  nb::object world;  ///< Its Group.
+  /// By address (empty where a launcher tells it to rank 0), and kept for as long as the process
+  /// lives: a rank that starts again early must find the store that rank 0 serves, not one that is
+  /// about to close.
+  std::map<std::string, std::shared_ptr<Store>> stores;
+  std::vector<std::shared_ptr<Context>> abandoned;  ///< What a child must never destroy.
+};
+
+Registry& registry() {
+  static auto* instance = new Registry;
+  return *instance;
+}
+
+/// Another store's keys under a prefix.
+class PrefixedStore final : public Store {
+ public:
+  PrefixedStore(std::shared_ptr<Store> store, std::string prefix)
+      : store_(std::move(store)), prefix_(std::move(prefix)) {}
+
+  void set(const std::string& key, std::string_view value) override {
+    store_->set(prefix_ + key, value);
+  }
+  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
+    return store_->get(prefix_ + key, timeout);
+  }
+  std::int64_t add(const std::string& key, std::int64_t amount) override {
+    return store_->add(prefix_ + key, amount);
+  }
+
+ private:
+  const std::shared_ptr<Store> store_;
+  const std::string prefix_;
+};
+
+/// The job's first start uses the store as C++ programs do, which may take part; every later one
+/// has keys of its own.
+std::shared_ptr<Store> store_of_this_start(const std::shared_ptr<Store>& store, int size) {
+  const std::int64_t start = (store->add("mccl/start", 1) - 1) / size;
+  if (start == 0) return store;
+  return std::make_shared<PrefixedStore>(store, fmt::format("start {}/", start));
+}
+
+/// Rank 0 serves what the others still read to learn why the job does not start; so it leaves last,
+/// or when they take too long.
+void leave_failed_start(Store& store, int rank, int size) {
+  constexpr std::chrono::seconds kPatience{2};
+  constexpr std::chrono::milliseconds kBetweenLooks{5};
+  constexpr const char* kLeft = "mccl/left";
+  std::int64_t left = store.add(kLeft, 1);
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (rank == 0 && left < size && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(kBetweenLooks);
+    left = store.add(kLeft, 0);
+  }
+}
+
+/// Meets the other ranks; owns all that it uses.
+std::shared_ptr<Context> create_context(ContextOptions options) {
+  if (!options.store) return Context::create(options);
+  options.store = store_of_this_start(options.store, options.size);
+  try {
+    return Context::create(options);
+  } catch (const MismatchError&) {
+    leave_failed_start(*options.store, options.rank, options.size);
+    throw;
+  }
+}
+
+nb::object start(const Settings& settings) {
+  Registry& process = registry();
+  if (process.context) throw InvalidArgument("start: the world exists");
+  ContextOptions options;
+  for (const auto& [name, value] : settings) options.config.set(name, value);
+  // A process that nobody tells anything is a job of one.
+  const Placement place =
+      find_placement(options.config, process_environment()).value_or(Placement());
+  options.rank = place.rank;
+  options.size = place.size;
+  options.metrics = python::shared_metrics(options.rank);
+  if (options.size > 1) {
+    std::shared_ptr<Store>& store = process.stores[place.root];
+    const auto join = [place, config = options.config] { return rendezvous::join(place, config); };
+    if (!store) run_interruptibly(join, store);
+    options.store = store;
+  }
+  run_interruptibly([options] { return create_context(options); }, process.context);
+  process.world = nb::cast(ArrayGroup(process.context->world()));
+  return process.world;
+}
+
+nb::object world() {
+  const nb::object& found = registry().world;
+  return found.is_valid() ? found : nb::none();
+}
+
+void shutdown() {
+  Registry& process = registry();
+  const auto context = std::exchange(process.context, nullptr);
+  process.world = {};
+  const nb::gil_scoped_release without_gil;
+  if (context) context->shutdown();
+  callback_thread().stop();
+}
+
+void after_fork_in_child() {
+  Registry& process = registry();
+  forget_callback_thread_after_fork();
+  nb::set_leak_warnings(false);  // what is left here on purpose would be reported
+  if (process.context) {
+    process.context->abandon_after_fork();
+    process.abandoned.push_back(std::move(process.context));
+  }
+  process.world.release();  // neither it nor a store may be destroyed here
+  static_cast<void>(new auto(std::exchange(process.stores, {})));
+}
+
+}  // namespace
+
+void bind_world(nb::module_& module) {
+  using nb::literals::operator""_a;
+  module.def("start", &start, "settings"_a,
+             "Makes the world of resolved settings: meets all other ranks.");
+  module.def("world", &world, "The group of all ranks, or None.");
+  module.def("shutdown", &shutdown, "Leaves the job, and ends what runs in the background.");
+  module.def("after_fork_in_child", &after_fork_in_child,
+             "Forgets the world, without a word to the peers.");
+}
+
+}  // namespace mccl::numpy

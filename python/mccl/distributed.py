@@ -1,0 +1,160 @@
+"""Collective communication between processes, on arrays in host memory.
+
+    import numpy as np
+    import mccl.distributed as dist
+
+    world = dist.init()
+    total = world.all_reduce(np.ones(4))
+
+Arrays are NumPy's, what ``__dlpack__`` or the buffer protocol lends, or what ``numpy.asarray``
+takes. ``help(dist.Group)`` has the calls, and docs/NUMPY.md shows their use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import os
+import threading
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+if find_spec("numpy") is None:
+    raise ModuleNotFoundError(
+        "mccl.distributed needs NumPy: pip install 'mccl[numpy]'", name="numpy"
+    )
+
+from mccl import _distributed, config
+from mccl._distributed import Group, Work
+from mccl.errors import (
+    AbortedError,
+    CorruptionError,
+    Error,
+    InvalidArgument,
+    MismatchError,
+    PeerError,
+    TimeoutError,
+)
+
+if TYPE_CHECKING:
+    from mccl.config import SettingValue
+
+__all__ = [
+    "AbortedError",
+    "CorruptionError",
+    "Error",
+    "Group",
+    "InvalidArgument",
+    "MismatchError",
+    "PeerError",
+    "TimeoutError",
+    "Work",
+    "init",
+    "is_initialized",
+    "shutdown",
+]
+
+_lock = threading.Lock()
+#: The settings that the world was made with, by name.
+_settings: dict[str, str] = {}
+
+
+def init(
+    *,
+    rank: int | None = None,
+    size: int | None = None,
+    root: str | None = None,
+    **settings: SettingValue | os.PathLike[str] | None,
+) -> Group:
+    """Joins the job; returns the group of all its ranks.
+
+    Whatever is not given comes from mccl.init() and the environment, where a launcher has put it.
+    A process that is told neither rank nor size is a world of one, in which every call works. A
+    second call returns the same group. Blocks until all ranks have met.
+
+    Args:
+        rank: This process's, from 0. Setting `rank`.
+        size: How many ranks there are. Setting `world_size`.
+        root: "host:port" of rank 0, any free port there. Setting `root`.
+        **settings: Other settings of mccl.config by name. None means not given.
+
+    Raises:
+        InvalidArgument: A value is wrong, rank or size is missing, or the world exists and what is
+            given differs from how it was made.
+        TimeoutError: Other ranks did not come within the setting `connect_timeout`.
+        MismatchError: The ranks' settings differ where they must agree.
+        PeerError: Another rank cannot be reached, or has left.
+    """
+    given = {"rank": rank, "world_size": size, "root": root, **settings}
+    texts = _checked({name: value for name, value in given.items() if value is not None})
+    with _lock:
+        world = _distributed.world()
+        if world is None:
+            resolved = {**config.resolved_settings(), **texts}
+            world = _distributed.start(resolved)
+            _settings.clear()
+            _settings.update(resolved)
+        for name, text in texts.items():
+            if _settings[name] != text:
+                raise InvalidArgument(
+                    f"init: {name} is {text}, but the world was made with {_settings[name]}; "
+                    "call shutdown() first to make another"
+                )
+        return world
+
+
+def is_initialized() -> bool:
+    """Whether init() has made a world that has not been shut down."""
+    return _distributed.world() is not None
+
+
+def shutdown() -> None:
+    """Leaves the job: says goodbye to the other ranks, and fails what is pending.
+
+    The end of the process does it too. A world that was not made is no error.
+    """
+    with _lock:
+        _distributed.shutdown()
+
+
+def _checked(settings: dict[str, Any]) -> dict[str, str]:
+    """The settings as the library writes them."""
+    try:
+        return config.texts_of(settings)
+    except ValueError as error:
+        raise InvalidArgument(f"init: {error}") from None
+
+
+async def _finish(work: Work[Any]) -> Any:
+    """What awaiting a Work does."""
+    if not work.done():
+        loop = asyncio.get_running_loop()
+        over = loop.create_future()
+
+        def settle() -> None:
+            if not over.done():
+                over.set_result(None)
+
+        def notify() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(settle)
+
+        work.on_done(notify)
+        await over
+    return work.result()
+
+
+def _forget_after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()
+    _distributed.after_fork_in_child()
+
+
+def _shut_down(process: int) -> None:
+    if os.getpid() == process:
+        shutdown()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)
+atexit.register(_shut_down, os.getpid())

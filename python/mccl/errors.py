@@ -1,0 +1,37 @@
+"""What the calls of mccl.distributed and of its groups raise.
+
+Every message names the rank, the peer and the call where they are known, what was expected and
+found, and what to do next.
+"""
+
+from __future__ import annotations
+
+import builtins
+
+
+class Error(RuntimeError):
+    """What every error of the library is."""
+
+
+class InvalidArgument(ValueError, Error):  # noqa: N818  # the name that it has in C++
+    """An argument, setting, file or variable is wrong. Nothing was sent; the group goes on."""
+
+
+class TimeoutError(builtins.TimeoutError, Error):
+    """A call outlived its timeout, or a wait for it ended first."""
+
+
+class PeerError(ConnectionError, Error):
+    """A peer died, left, or cannot be reached."""
+
+
+class MismatchError(ValueError, Error):
+    """Ranks called different things, or sent sizes that do not match."""
+
+
+class AbortedError(Error):
+    """The group was aborted or shut down, here or on another rank."""
+
+
+class CorruptionError(Error):
+    """Bytes from a peer failed a check: the network or a peer is broken."""

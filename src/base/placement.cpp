@@ -1,0 +1,217 @@
+#include "base/placement.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/node_list.h"
+#include "base/value_text.h"
+#include "mccl/error.h"
+
+namespace mccl {
+namespace {
+
+using Environment = std::map<std::string, std::string>;
+
+constexpr int kMostRanks = 1 << 20;
+constexpr int kFirstDerivedPort = 20000;
+constexpr std::uint64_t kDerivedPorts = 8192;
+
+/// Variables of one launcher; those that are missing are gathered for the message.
+class Reader {
+ public:
+  Reader(const Environment& environment, std::string_view launcher)
+      : environment_(environment), launcher_(launcher) {}
+
+  bool has(const std::string& name) const { return environment_.contains(name); }
+
+  std::string text(const std::string& name) {
+    const auto found = environment_.find(name);
+    if (found == environment_.end() || found->second.empty()) {
+      missing_.push_back(name);
+      return {};
+    }
+    found_.push_back(name);
+    return found->second;
+  }
+
+  int integer(const std::string& name, int least, int most) {
+    const std::string value = text(name);
+    if (value.empty()) return least;
+    const auto number = parse_integer(value);
+    if (number && *number >= least && *number <= most) return static_cast<int>(*number);
+    throw InvalidArgument(
+        fmt::format("{}: expected an integer from {} to {}, as {} sets it; found {}", name, least,
+                    most, launcher_, in_quotes(value)));
+  }
+
+  int integer_or(const std::string& name, int fallback) {
+    return has(name) ? integer(name, 0, kMostRanks) : fallback;
+  }
+
+  bool complete() const { return missing_.empty(); }
+  /// What was found and what was not; empty when nothing was.
+  std::string half() const {
+    if (found_.empty() || complete()) return {};
+    return fmt::format("{} ({}) without {}", fmt::join(found_, ", "), launcher_,
+                       fmt::join(missing_, ", "));
+  }
+
+ private:
+  const Environment& environment_;
+  std::string_view launcher_;
+  std::vector<std::string> found_;
+  std::vector<std::string> missing_;
+};
+
+/// What one launcher told: a placement, or part of one.
+struct Told {
+  std::optional<Placement> placement;
+  std::string half;
+};
+
+/// `has_root`: MCCL_ROOT is set.
+using Ask = Told (*)(const Environment& environment, bool has_root);
+
+std::string at_port(const std::string& host, int port) {
+  const bool v6 = host.find(':') != host.npos && !host.starts_with('[');
+  return v6 ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
+}
+
+Told told(const Reader& reader, Placement placement, std::string_view by) {
+  if (!reader.complete()) return {{}, reader.half()};
+  placement.found_by = by;
+  return {std::move(placement), {}};
+}
+
+/// torch serves its own store at MASTER_PORT, so ours has another port.
+Told ask_torchrun(const Environment& environment, bool has_root) {
+  Reader reader(environment, "torchrun");
+  if (!reader.has("RANK") && !reader.has("WORLD_SIZE")) return {};
+  Placement placement;
+  placement.rank = reader.integer("RANK", 0, kMostRanks);
+  placement.size = reader.integer("WORLD_SIZE", 1, kMostRanks);
+  placement.local_rank = reader.integer_or("LOCAL_RANK", -1);
+  if (!has_root && placement.size > 1) {
+    const std::string host = reader.text("MASTER_ADDR");
+    const int port = reader.integer("MASTER_PORT", 1, 65535);
+    placement.root = at_port(host, derived_port(fmt::format("torchrun {} {}", host, port)));
+  }
+  return told(reader, placement, "torchrun");
+}
+
+Told ask_open_mpi(const Environment& environment, bool has_root) {
+  Reader reader(environment, "Open MPI");
+  if (!reader.has("OMPI_COMM_WORLD_RANK") && !reader.has("OMPI_COMM_WORLD_SIZE")) return {};
+  Placement placement;
+  placement.rank = reader.integer("OMPI_COMM_WORLD_RANK", 0, kMostRanks);
+  placement.size = reader.integer("OMPI_COMM_WORLD_SIZE", 1, kMostRanks);
+  placement.local_rank = reader.integer("OMPI_COMM_WORLD_LOCAL_RANK", 0, kMostRanks);
+  placement.one_host =
+      reader.integer("OMPI_COMM_WORLD_LOCAL_SIZE", 1, kMostRanks) == placement.size;
+  if (has_root || placement.size == 1 || !reader.complete())
+    return told(reader, placement, "Open MPI");
+  if (!placement.one_host) {
+    throw InvalidArgument(
+        "Open MPI does not tell its ranks where rank 0 is when they are on several hosts: start "
+        "them "
+        "with mpirun -x MCCL_ROOT=host:port, of rank 0's host and any free port there");
+  }
+  const bool has_name = reader.has("PMIX_NAMESPACE");
+  const std::string job = reader.text(has_name ? "PMIX_NAMESPACE" : "OMPI_MCA_ess_base_jobid");
+  placement.root = at_port("127.0.0.1", derived_port("Open MPI " + job));
+  return told(reader, placement, "Open MPI");
+}
+
+/// MPI_LOCALNRANKS tells hydra from Slurm, which speaks PMI too.
+Told ask_mpich(const Environment& environment, bool has_root) {
+  Reader reader(environment, "MPICH");
+  if (!reader.has("MPI_LOCALNRANKS") || !reader.has("PMI_RANK")) return {};
+  Placement placement;
+  placement.rank = reader.integer("PMI_RANK", 0, kMostRanks);
+  placement.size = reader.integer("PMI_SIZE", 1, kMostRanks);
+  placement.local_rank = reader.integer("MPI_LOCALRANKID", 0, kMostRanks);
+  placement.one_host = reader.integer("MPI_LOCALNRANKS", 1, kMostRanks) == placement.size;
+  if (!has_root && placement.size > 1) placement.pmi = reader.integer("PMI_FD", 0, kMostRanks);
+  return told(reader, placement, "MPICH");
+}
+
+/// Of a step, which is what srun starts; the script of a batch job is no rank.
+Told ask_slurm(const Environment& environment, bool has_root) {
+  Reader reader(environment, "Slurm");
+  if (!reader.has("SLURM_PROCID") || !reader.has("SLURM_STEP_ID")) return {};
+  Placement placement;
+  placement.rank = reader.integer("SLURM_PROCID", 0, kMostRanks);
+  placement.size = reader.integer("SLURM_STEP_NUM_TASKS", 1, kMostRanks);
+  placement.local_rank = reader.integer_or("SLURM_LOCALID", -1);
+  if (has_root || placement.size == 1) return told(reader, placement, "Slurm");
+  const std::string nodes = reader.text("SLURM_STEP_NODELIST");
+  const std::string job = reader.text("SLURM_JOB_ID");
+  const std::string step = reader.text("SLURM_STEP_ID");
+  if (!reader.complete()) return told(reader, placement, "Slurm");
+  const std::vector<std::string> names = expand_node_list(nodes);
+  placement.one_host = names.size() == 1;
+  placement.root = at_port(placement.one_host ? "127.0.0.1" : names.front(),
+                           derived_port(fmt::format("Slurm {} {}", job, step)));
+  return told(reader, placement, "Slurm");
+}
+
+constexpr Ask kLaunchers[] = {ask_torchrun, ask_open_mpi, ask_mpich, ask_slurm};
+
+std::optional<Placement> ask_settings(const Config& config) {
+  const bool has_rank = config.rank >= 0;
+  const bool has_size = config.world_size > 0;
+  if (has_rank != has_size) {
+    throw InvalidArgument(fmt::format("{} is set and {} is not: give every process both",
+                                      has_rank ? "MCCL_RANK" : "MCCL_WORLD_SIZE",
+                                      has_rank ? "MCCL_WORLD_SIZE" : "MCCL_RANK"));
+  }
+  if (!has_rank) return {};
+  if (config.world_size > 1 && config.root.empty()) {
+    throw InvalidArgument(fmt::format(
+        "MCCL_ROOT is not set: {} ranks meet at host:port of rank 0, any free port there",
+        config.world_size));
+  }
+  Placement placement;
+  placement.rank = config.rank;
+  placement.size = config.world_size;
+  placement.root = config.root;
+  placement.found_by = "MCCL";
+  return placement;
+}
+
+Placement checked(Placement placement) {
+  if (placement.rank < placement.size) return placement;
+  throw InvalidArgument(fmt::format("rank {}, as {} tells, but the ranks are 0 to {}",
+                                    placement.rank, placement.found_by, placement.size - 1));
+}
+
+}  // namespace
+
+std::optional<Placement> find_placement(const Config& config, const Environment& environment) {
+  if (const auto placement = ask_settings(config)) return checked(*placement);
+  std::string halves;
+  for (const Ask ask : kLaunchers) {
+    Told told = ask(environment, !config.root.empty());
+    if (told.placement) {
+      if (!config.root.empty()) told.placement->root = config.root;
+      return checked(*std::move(told.placement));
+    }
+    if (!told.half.empty()) halves += (halves.empty() ? "" : "; ") + told.half;
+  }
+  if (halves.empty()) return {};
+  throw InvalidArgument(fmt::format(
+      "what started this process tells only part of its place: {}; set what is missing, or set "
+      "MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT",
+      halves));
+}
+
+int derived_port(std::string_view seed) {
+  std::uint64_t hash = 14695981039346656037U;  // FNV-1a
+  for (const char c : seed) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
+  return kFirstDerivedPort + static_cast<int>((hash ^ (hash >> 32)) % kDerivedPorts);
+}
+
+}  // namespace mccl

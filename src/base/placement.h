@@ -1,0 +1,37 @@
+// A process's place in a job, as whatever started the job tells it.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "mccl/config.h"
+
+namespace mccl {
+
+struct Placement {
+  int rank = 0;
+  int size = 1;
+  int local_rank = -1;  ///< Among the ranks of this host; -1 when nobody tells.
+  std::string root;     ///< host:port at which rank 0 serves the store; may be empty for one rank.
+  int pmi = -1;         ///< Instead of a root: the descriptor at which MPICH's launcher answers.
+  bool one_host = false;      ///< All ranks are known to be on this host.
+  std::string_view found_by;  ///< "MCCL", "torchrun", "Open MPI", "MPICH" or "Slurm".
+
+  friend bool operator==(const Placement&, const Placement&) = default;
+};
+
+/// Asks, in this order, the MCCL_* settings, torchrun, Open MPI, MPICH (hydra) and Slurm (srun);
+/// the first that tells all wins, and MCCL_ROOT is the meeting point for any of them. MPI goes
+/// before Slurm, whose variables its ranks may inherit from the daemon that started them. Nothing
+/// when there is no trace of a launcher. Throws InvalidArgument when one tells only part, or
+/// nonsense.
+std::optional<Placement> find_placement(const Config& config,
+                                        const std::map<std::string, std::string>& environment);
+
+/// A port below those that systems hand out, the same for the same seed: where the ranks of a job
+/// can meet that share nothing but a name.
+int derived_port(std::string_view seed);
+
+}  // namespace mccl

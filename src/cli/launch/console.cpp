@@ -1,0 +1,115 @@
+#include "cli/launch/console.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "base/value_text.h"
+#include "cli/launch/lines.h"
+#include "mccl/error.h"
+
+namespace mccl::cli::launch {
+namespace {
+
+/// Cyan, green, yellow, blue, magenta, red.
+constexpr std::array kColours = {36, 32, 33, 34, 35, 31};
+
+std::string prefix_of(int rank, int ranks, bool colour) {
+  const std::size_t width = std::to_string(ranks - 1).size();
+  const std::string text = fmt::format("[{:>{}}]", rank, width);
+  if (!colour) return text + " ";
+  return fmt::format("\x1b[{}m{}\x1b[0m ",
+                     kColours[static_cast<std::size_t>(rank) % kColours.size()], text);
+}
+
+bool same_file(int a, int b) {
+  struct stat first = {};
+  struct stat second = {};
+  return ::fstat(a, &first) == 0 && ::fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
+         first.st_ino == second.st_ino;
+}
+
+}  // namespace
+
+Console::Console(int ranks, const ConsoleOptions& options) {
+  one_sink_ = same_file(STDOUT_FILENO, STDERR_FILENO);
+  for (const Stream stream : {Stream::output, Stream::error}) {
+    Sink& sink = sinks_[static_cast<std::size_t>(stream)];
+    sink.descriptor = stream == Stream::output ? STDOUT_FILENO : STDERR_FILENO;
+    sink.is_terminal = ::isatty(sink.descriptor) == 1;
+    sink.writer = std::make_shared<Writer>();
+  }
+  prefixes_.resize(static_cast<std::size_t>(ranks));
+  for (int rank = 0; options.prefix && rank < ranks; ++rank)
+    prefixes_[static_cast<std::size_t>(rank)] = prefix_of(rank, ranks, sinks_[0].is_terminal);
+  if (!options.log_folder.empty()) open_files(ranks, options.log_folder);
+}
+
+void Console::open_files(int ranks, const std::string& folder) {
+  std::error_code fault;
+  std::filesystem::create_directories(folder, fault);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::string path = fmt::format("{}/rank-{}.log", folder, rank);
+    files_.emplace_back(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    if (files_.back().get() < 0) {
+      throw InvalidArgument(fmt::format("--log-dir: cannot write {}: {}", printable(path),
+                                        std::strerror(fault ? fault.value() : errno)));
+    }
+  }
+}
+
+void Console::put(int rank, Stream stream, std::string_view text) {
+  if (text.empty()) return;
+  Sink& to = sink(stream);
+  const auto index = static_cast<std::size_t>(rank);
+  if (!files_.empty()) to.writer->write(files_[index].get(), std::string(text));
+  const std::pair source{rank, stream};
+  std::string shown;
+  shown.reserve(text.size() + text.size() / 4 + 64);
+  std::string_view rest = text;
+  if (to.open == source) {
+    const std::string_view end_of_line = rest.substr(0, rest.find('\n') + 1);
+    const std::string_view continued = end_of_line.empty() ? rest : end_of_line;
+    shown += continued;
+    rest.remove_prefix(continued.size());
+  } else if (to.open) {
+    shown += '\n';
+  }
+  if (prefixes_[index].empty()) {
+    shown += rest;
+  } else {
+    append_with_prefix(shown, prefixes_[index], rest);
+  }
+  to.open.reset();
+  if (text.back() != '\n') to.open = source;
+  to.writer->write(to.descriptor, std::move(shown));
+}
+
+void Console::say(std::string text) {
+  Sink& to = sink(Stream::error);
+  if (to.open) text = fmt::format("\n{}", text);
+  to.open.reset();
+  to.writer->write(STDERR_FILENO, std::move(text));
+}
+
+bool Console::full() const { return sinks_[0].writer->full() || sinks_[1].writer->full(); }
+
+bool Console::broken() const { return sinks_[0].writer->broken() || sinks_[1].writer->broken(); }
+
+void Console::watch(Watch& watch) const {
+  for (const Sink& sink : sinks_) {
+    const int room = sink.writer->room();
+    watch.on(room, POLLIN, [room] {
+      std::array<char, 256> bytes;
+      while (read_some(room, bytes.data(), bytes.size()) > 0) {
+      }
+    });
+  }
+}
+
+}  // namespace mccl::cli::launch

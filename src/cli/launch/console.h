@@ -1,0 +1,61 @@
+// What the ranks write, on its way to the launcher's own output and to files.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cli/launch/watch.h"
+#include "cli/launch/writer.h"
+
+namespace mccl::cli::launch {
+
+struct ConsoleOptions {
+  bool prefix = true;
+  std::string log_folder;  ///< Empty: no files.
+};
+
+enum class Stream { output, error };
+
+class Console {
+ public:
+  /// Throws InvalidArgument when a file cannot be made.
+  Console(int ranks, const ConsoleOptions& options);
+
+  /// Whole lines, or a piece of one that somebody is to see now. A line that another rank has left
+  /// open is ended before.
+  void put(int rank, Stream stream, std::string_view text);
+  /// Of the launcher itself; on standard error, on lines of their own.
+  void say(std::string text);
+  /// Whether there is a terminal, where a line is shown before it ends.
+  bool shows_pieces(Stream stream) const { return sink(stream).is_terminal; }
+  /// Whether so much waits to be written that ranks should be read no further.
+  bool full() const;
+  /// Whether whoever reads the output is gone.
+  bool broken() const;
+  /// Waits until full() or broken() may have changed.
+  void watch(Watch& watch) const;
+
+ private:
+  struct Sink {
+    int descriptor = -1;
+    bool is_terminal = false;
+    std::shared_ptr<Writer> writer;
+    std::optional<std::pair<int, Stream>> open;  ///< Whose line has not ended.
+  };
+
+  Sink& sink(Stream stream) { return sinks_[one_sink_ ? 0 : static_cast<std::size_t>(stream)]; }
+  const Sink& sink(Stream stream) const { return const_cast<Console*>(this)->sink(stream); }
+  void open_files(int ranks, const std::string& folder);
+
+  std::array<Sink, 2> sinks_;
+  bool one_sink_ = false;              ///< Standard output and error are the same file.
+  std::vector<std::string> prefixes_;  ///< By rank; plain or coloured.
+  std::vector<Descriptor> files_;      ///< By rank; none without a folder.
+};
+
+}  // namespace mccl::cli::launch

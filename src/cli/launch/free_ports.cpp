@@ -1,0 +1,20 @@
+#include "cli/launch/free_ports.h"
+
+#include "transport/tcp/listener.h"
+
+namespace mccl::cli::launch {
+
+std::vector<std::uint16_t> free_ports(std::size_t count) {
+  using transport::tcp::Address;
+  using transport::tcp::Listener;
+  std::vector<Listener> held;
+  std::vector<std::uint16_t> ports;
+  held.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    held.emplace_back(*Address::parse_numeric("0.0.0.0", 0), 0);
+    ports.push_back(held.back().address().port());
+  }
+  return ports;
+}
+
+}  // namespace mccl::cli::launch

@@ -1,0 +1,151 @@
+#include "cli/launch/guardian.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "mccl/error.h"
+
+namespace mccl::cli::launch {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kBetweenLooks = 10ms;
+/// For leftovers of ranks that have ended; they have been told to end before.
+constexpr auto kShortGrace = 1s;
+constexpr pid_t kFinish = 0;
+
+std::string make_folder() {
+  std::error_code ignored;
+  std::filesystem::path place = std::filesystem::temp_directory_path(ignored);
+  if (ignored) place = "/tmp";
+  std::string folder = (place / "mccl-launch.XXXXXXXXXX").string();
+  if (::mkdtemp(folder.data()) == nullptr) {
+    throw Error(fmt::format("cannot make a folder in {}: {}; set TMPDIR to one that can be written",
+                            place.string(), std::strerror(errno)));
+  }
+  return folder;
+}
+
+/// Nobody may wait for the end of a stream because the guardian has it open.
+void close_all_but(int kept) {
+  std::vector<int> open;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/fd", ignored))
+    open.push_back(std::atoi(entry.path().filename().c_str()));
+  for (const int descriptor : open)
+    if (descriptor != kept) ::close(descriptor);
+  const int nowhere = ::open("/dev/null", O_RDWR);
+  for (int stream = 0; stream <= STDERR_FILENO; ++stream)
+    if (stream != nowhere && stream != kept) ::dup2(nowhere, stream);
+}
+
+/// Processes that left their rank's group, found by what their environment says. Only Linux tells.
+std::vector<pid_t> marked_processes(const std::string& folder) {
+  std::vector<pid_t> found;
+  const std::string mark = "MLX_HOSTFILE=" + folder + "/";
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
+    const pid_t process = std::atoi(entry.path().filename().c_str());
+    if (process <= 0 || process == ::getpid()) continue;
+    std::ifstream file(entry.path() / "environ", std::ios::binary);
+    const std::string environment{std::istreambuf_iterator<char>(file), {}};
+    if (environment.starts_with(mark) || environment.find('\0' + mark) != std::string::npos)
+      found.push_back(process);
+  }
+  return found;
+}
+
+class Leftovers {
+ public:
+  Leftovers(std::string folder, std::set<pid_t> groups)
+      : folder_(std::move(folder)), groups_(std::move(groups)) {}
+
+  /// Returns how many there were.
+  std::size_t signal(int number) {
+    std::erase_if(groups_, [&](pid_t group) { return ::kill(-group, number) != 0; });
+    const std::vector<pid_t> strays = marked_processes(folder_);
+    for (const pid_t process : strays) ::kill(process, number);
+    return groups_.size() + strays.size();
+  }
+
+  void end(std::chrono::milliseconds grace) {
+    if (signal(SIGTERM) == 0) return;
+    const Clock::time_point limit = Clock::now() + grace;
+    while (signal(0) > 0 && Clock::now() < limit) std::this_thread::sleep_for(kBetweenLooks);
+    while (signal(SIGKILL) > 0 && Clock::now() < limit + grace)
+      std::this_thread::sleep_for(kBetweenLooks);
+  }
+
+ private:
+  std::string folder_;
+  std::set<pid_t> groups_;
+};
+
+[[noreturn]] void guard(const std::string& folder, int pipe, std::chrono::milliseconds grace) {
+  ::setsid();
+  for (const int number : {SIGCHLD, SIGWINCH}) std::signal(number, SIG_DFL);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGQUIT}) std::signal(number, SIG_IGN);
+  close_all_but(pipe);
+  std::set<pid_t> groups;
+  pid_t word = 0;
+  bool finished = false;
+  while (!finished && read_some(pipe, &word, sizeof word) == sizeof word) {
+    finished = word == kFinish;
+    if (word > 0) groups.insert(word);
+    if (word < 0) groups.erase(-word);
+  }
+  Leftovers(folder, std::move(groups))
+      .end(finished ? std::chrono::milliseconds(kShortGrace) : grace);
+  std::error_code ignored;
+  std::filesystem::remove_all(folder, ignored);
+  ::_exit(0);
+}
+
+}  // namespace
+
+Guardian::Guardian(std::chrono::milliseconds grace) : folder_(make_folder()) {
+  Pipe pipe = make_pipe();
+  process_ = ::fork();
+  if (process_ < 0) {
+    const int cause = errno;
+    std::filesystem::remove_all(folder_);
+    throw Error(fmt::format("cannot make a process: {}", std::strerror(cause)));
+  }
+  if (process_ == 0) {
+    pipe.writer.close();
+    guard(folder_, pipe.reader.get(), grace);
+  }
+  pipe_ = std::move(pipe.writer);
+}
+
+Guardian::~Guardian() {
+  tell(kFinish);
+  pipe_.close();
+  while (::waitpid(process_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+void Guardian::watch(pid_t leader) { tell(leader); }
+void Guardian::forget(pid_t leader) { tell(-leader); }
+
+void Guardian::tell(pid_t what) {
+  while (::write(pipe_.get(), &what, sizeof what) < 0 && errno == EINTR) {
+  }
+}
+
+}  // namespace mccl::cli::launch

@@ -1,0 +1,208 @@
+#include "cli/launch/hostfile.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <span>
+#include <sstream>
+
+#include "base/nearest.h"
+#include "base/value_text.h"
+#include "mccl/error.h"
+
+namespace mccl::cli::launch {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kLargestFile = std::size_t{16} << 20;
+constexpr std::size_t kMostHosts = 4096;
+constexpr int kMostSlots = 4096;
+
+constexpr std::array<std::string_view, 9> kHostKeys = {"ssh", "ips", "rdma", "slots", "python",
+                                                       "cwd", "env", "user", "port"};
+constexpr std::array<std::string_view, 4> kFileKeys = {"backend", "envs", "env", "hosts"};
+
+/// A place in the file, for messages: the file and the path to a value.
+struct Place {
+  std::string path;
+
+  Place at(std::string_view key) const { return {fmt::format("{}.{}", path, key)}; }
+  Place at(std::size_t index) const { return {fmt::format("{}[{}]", path, index)}; }
+
+  [[noreturn]] void refuse(std::string_view expected, const json& found) const {
+    throw InvalidArgument(
+        fmt::format("{}: expected {}; found {}", path, expected,
+                    printable(found.dump(-1, ' ', false, json::error_handler_t::replace))));
+  }
+};
+
+void check_keys(const Place& place, const json& object, std::span<const std::string_view> known) {
+  for (const auto& [key, value] : object.items()) {
+    if (std::ranges::find(known, key) != known.end()) continue;
+    throw InvalidArgument(fmt::format("{}: {} is not known; did you mean \"{}\"? There are {}",
+                                      place.path, in_quotes(key), nearest_of(key, known),
+                                      fmt::join(known, ", ")));
+  }
+}
+
+std::string text_at(const Place& place, const json& value) {
+  if (!value.is_string()) place.refuse("text in quotes", value);
+  std::string text = value.get<std::string>();
+  if (text.find('\0') != text.npos) place.refuse("text without a NUL", value);
+  return text;
+}
+
+int integer_at(const Place& place, const json& value, int least, int most) {
+  if (!value.is_number_integer() || value < least || value > most)
+    place.refuse(fmt::format("an integer from {} to {}", least, most), value);
+  return value.get<int>();
+}
+
+/// {"NAME": "VALUE"}, or MLX's ["NAME=VALUE"].
+std::map<std::string, std::string> variables_at(const Place& place, const json& value) {
+  std::map<std::string, std::string> variables;
+  if (value.is_object()) {
+    for (const auto& [name, text] : value.items()) {
+      const std::string& there = text_at(place.at(name), text);
+      variables.insert(parse_variable(place.path, name + "=" + there));
+    }
+  } else if (value.is_array()) {
+    for (std::size_t i = 0; i < value.size(); ++i)
+      variables.insert(parse_variable(place.at(i).path, text_at(place.at(i), value[i])));
+  } else {
+    place.refuse("a list of \"NAME=VALUE\", or an object", value);
+  }
+  return variables;
+}
+
+bool is_address(const std::string& text) {
+  std::array<unsigned char, 16> raw = {};
+  return ::inet_pton(AF_INET, text.c_str(), raw.data()) == 1 ||
+         ::inet_pton(AF_INET6, text.substr(0, text.find('%')).c_str(), raw.data()) == 1;
+}
+
+std::vector<std::string> addresses_at(const Place& place, const json& value) {
+  if (!value.is_array()) place.refuse("a list of addresses", value);
+  std::vector<std::string> addresses;
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    addresses.push_back(text_at(place.at(i), value[i]));
+    if (!is_address(addresses.back()))
+      place.at(i).refuse("an IPv4 or IPv6 address in numbers", value[i]);
+  }
+  return addresses;
+}
+
+/// Devices to each host: null, a name, or a list of names.
+const json& rdma_at(const Place& place, const json& value, std::size_t hosts) {
+  if (!value.is_array() || (!value.empty() && value.size() != hosts))
+    place.refuse(fmt::format("a list with a device for each of the {} hosts", hosts), value);
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    const json& device = value[i];
+    const bool names = device.is_array() && std::ranges::all_of(device, [](const json& name) {
+                         return name.is_string();
+                       });
+    if (!device.is_null() && !device.is_string() && !names)
+      place.at(i).refuse("null, a device, or a list of devices", device);
+  }
+  return value;
+}
+
+Host host_at(const Place& place, const json& entry, std::size_t hosts) {
+  if (!entry.is_object()) place.refuse("an object with \"ssh\"", entry);
+  check_keys(place, entry, kHostKeys);
+  if (!entry.contains("ssh")) place.refuse("\"ssh\", the name of the host", entry);
+  Host host = parse_host(place.at("ssh").path, text_at(place.at("ssh"), entry["ssh"]));
+  for (const auto& [key, value] : entry.items()) {
+    const Place here = place.at(key);
+    if (key == "ips") host.addresses = addresses_at(here, value);
+    if (key == "slots") host.slots = integer_at(here, value, 1, kMostSlots);
+    if (key == "port") host.port = integer_at(here, value, 1, 65535);
+    if (key == "python") host.python = text_at(here, value);
+    if (key == "cwd") host.directory = text_at(here, value);
+    if (key == "env") host.environment = variables_at(here, value);
+    if (key == "user") host.user = parse_host(here.path, text_at(here, value) + "@host").user;
+    if (key == "rdma" && !value.empty()) host.rdma = rdma_at(here, value, hosts);
+  }
+  return host;
+}
+
+std::vector<Host> hosts_at(const Place& place, const json& list) {
+  if (!list.is_array() || list.empty() || list.size() > kMostHosts)
+    place.refuse(fmt::format("a list of 1 to {} hosts", kMostHosts), list);
+  std::vector<Host> hosts;
+  for (std::size_t i = 0; i < list.size(); ++i)
+    hosts.push_back(host_at(place.at(i), list[i], list.size()));
+  const auto has_rdma = [](const Host& host) { return host.rdma.is_array(); };
+  if (std::ranges::any_of(hosts, has_rdma) && !std::ranges::all_of(hosts, has_rdma))
+    throw InvalidArgument(fmt::format(
+        "{}: some hosts have \"rdma\" and some have not; give it to all or to none", place.path));
+  return hosts;
+}
+
+/// nlohmann names the line and the column, after words of its own.
+std::string without_number(std::string_view message) {
+  const std::size_t end = message.find("] ");
+  return printable(end == message.npos ? message : message.substr(end + 2));
+}
+
+}  // namespace
+
+Hostfile parse_hostfile(std::string_view name, std::string_view text) {
+  json read;
+  try {
+    read = json::parse(text);
+  } catch (const json::parse_error& error) {
+    throw InvalidArgument(fmt::format("{}: no JSON: {}", name, without_number(error.what())));
+  }
+  const Place place{std::string(name)};
+  Hostfile file;
+  if (read.is_array()) {
+    file.hosts = hosts_at(place, read);
+    return file;
+  }
+  if (!read.is_object()) place.refuse("a list of hosts, or an object with \"hosts\"", read);
+  check_keys(place, read, kFileKeys);
+  if (!read.contains("hosts")) place.refuse("\"hosts\"", read);
+  if (read.contains("backend")) file.backend = text_at(place.at("backend"), read["backend"]);
+  for (const char* key : {"envs", "env"})
+    if (read.contains(key)) file.environment.merge(variables_at(place.at(key), read[key]));
+  file.hosts = hosts_at(place.at("hosts"), read["hosts"]);
+  return file;
+}
+
+Hostfile read_hostfile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kLargestFile + 1, '\0');
+  errno = 0;
+  if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file.is_open() || file.bad()) {
+    throw InvalidArgument(fmt::format("{}: {}; expected a hostfile", printable(path),
+                                      errno == 0 ? "cannot be read" : std::strerror(errno)));
+  }
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (text.size() > kLargestFile)
+    throw InvalidArgument(fmt::format("{}: too large for a hostfile", printable(path)));
+  return parse_hostfile(printable(path), text);
+}
+
+std::string table_of(const Hostfile& file) {
+  std::string text =
+      fmt::format("#  {:<24} {:<32} {:>5}  {}\n", "host", "addresses", "slots", "rdma");
+  for (std::size_t i = 0; i < file.hosts.size(); ++i) {
+    const Host& host = file.hosts[i];
+    text += fmt::format(
+        "{:<2} {:<24} {:<32} {:>5}  {}\n", i, printable(text_of(host)),
+        host.addresses.empty() ? "(by routing)" : fmt::format("{}", fmt::join(host.addresses, ",")),
+        host.slots ? std::to_string(*host.slots) : "-",
+        host.rdma.is_array() ? printable(host.rdma.dump()) : "-");
+  }
+  return text;
+}
+
+}  // namespace mccl::cli::launch

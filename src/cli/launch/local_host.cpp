@@ -1,0 +1,100 @@
+#include "cli/launch/local_host.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "base/value_text.h"
+#include "mccl/error.h"
+
+namespace mccl::cli::launch {
+namespace {
+
+std::string path_of(const Variables& inherited) {
+  const auto path = inherited.find("PATH");
+  return path == inherited.end() ? "/usr/local/bin:/usr/bin:/bin" : path->second;
+}
+
+bool is_folder(const std::string& path) {
+  struct stat about = {};
+  return ::stat(path.c_str(), &about) == 0 && S_ISDIR(about.st_mode);
+}
+
+/// What is wrong with starting the rank; empty when nothing is.
+std::string fault_of(const Rank& rank, const std::string& path) {
+  if (!rank.directory.empty() && !is_folder(rank.directory)) {
+    return fmt::format("there is no directory {} on this machine; give another with --cwd",
+                       in_quotes(rank.directory));
+  }
+  const std::string& program = rank.argv.front();
+  if (find_program(program, path, rank.directory).empty()) {
+    return fmt::format("there is no program {} on this machine{}", in_quotes(program),
+                       program.find('/') == program.npos
+                           ? " in PATH; write ./ before a file of this directory"
+                           : "; is the path right, and the file executable (chmod +x)?");
+  }
+  if (rank.argv.size() < 2 || !rank.argv[1].ends_with(".py")) return {};
+  const std::string& script = rank.argv[1];
+  const bool whole = script.starts_with('/') || rank.directory.empty();
+  if (::access((whole ? script : rank.directory + "/" + script).c_str(), R_OK) == 0) return {};
+  return fmt::format("there is no script {} on this machine; is the path right from {}?",
+                     in_quotes(script),
+                     rank.directory.empty() ? "here" : in_quotes(rank.directory));
+}
+
+void write_secret(const std::string& path, const std::string& text) {
+  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (file.get() < 0 ||
+      ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+    throw Error(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
+}
+
+}  // namespace
+
+LocalHost::LocalHost(const std::vector<const Rank*>& ranks, const Variables& inherited,
+                     Guardian& guardian)
+    : inherited_(inherited), guardian_(guardian) {
+  const std::string path = path_of(inherited);
+  for (const Rank* rank : ranks)
+    if (fault_.empty()) fault_ = fault_of(*rank, path);
+}
+
+void LocalHost::prepare(const Files& files, const std::vector<const Rank*>& ranks,
+                        const std::vector<Variables>& variables) {
+  write_secret(guardian_.folder() + "/" + kRingFile, files.ring);
+  if (!files.devices.empty()) write_secret(guardian_.folder() + "/" + kDevicesFile, files.devices);
+  for (std::size_t i = 0; i < ranks.size(); ++i) variables_[ranks[i]->rank] = variables[i];
+}
+
+Process LocalHost::start(const Rank& rank, const std::optional<TerminalPlan>& terminal) {
+  ProcessPlan plan{.argv = rank.argv,
+                   .directory = rank.directory,
+                   .environment = inherited_,
+                   .terminal = {},
+                   .echo = terminal && terminal->echo};
+  for (const auto& [name, value] : variables_[rank.rank]) plan.environment[name] = value;
+  plan.argv[0] = find_program(rank.argv[0], path_of(plan.environment), rank.directory);
+  if (plan.argv[0].empty()) plan.argv[0] = rank.argv[0];
+  if (terminal) plan.terminal = terminal->size;
+  Process process = launch::start(plan);
+  guardian_.watch(process.id);
+  running_.insert(process.id);
+  return process;
+}
+
+Exit LocalHost::ended(const Process& process, Exit exit) {
+  guardian_.forget(process.id);
+  running_.erase(process.id);
+  return exit;
+}
+
+void LocalHost::signal(int number) {
+  for (const pid_t leader : running_) ::kill(-leader, number);
+}
+
+}  // namespace mccl::cli::launch

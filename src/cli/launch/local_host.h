@@ -1,0 +1,41 @@
+// This machine: ranks are children, started without a shell.
+#pragma once
+
+#include <map>
+#include <set>
+
+#include "cli/launch/guardian.h"
+#include "cli/launch/running_host.h"
+
+namespace mccl::cli::launch {
+
+class LocalHost final : public RunningHost {
+ public:
+  /// `ranks` are those that will run here; `inherited` is the environment that they add to.
+  LocalHost(const std::vector<const Rank*>& ranks, const Variables& inherited, Guardian& guardian);
+
+  void watch(Watch&) override {}
+  void collect() override {}
+  bool checked() const override { return true; }
+  std::string fault() const override { return fault_; }
+  Reached reached() const override { return {"127.0.0.1", guardian_.folder()}; }
+  void prepare(const Files& files, const std::vector<const Rank*>& ranks,
+               const std::vector<Variables>& variables) override;
+  bool prepared() const override { return true; }
+  Process start(const Rank& rank, const std::optional<TerminalPlan>& terminal) override;
+  Exit ended(const Process& process, Exit exit) override;
+  bool lost() const override { return false; }
+  void signal(int number) override;
+  /// The guardian does what is left to do.
+  void finish() override {}
+  bool finished() const override { return true; }
+
+ private:
+  const Variables inherited_;
+  Guardian& guardian_;
+  std::string fault_;
+  std::map<int, Variables> variables_;  ///< By rank.
+  std::set<pid_t> running_;
+};
+
+}  // namespace mccl::cli::launch

@@ -1,0 +1,192 @@
+#include "cli/launch/process.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+
+#include "mccl/error.h"
+
+namespace mccl::cli::launch {
+namespace {
+
+constexpr int kCannotExecute = 126;
+constexpr int kNotFound = 127;
+[[maybe_unused]] constexpr int kPipeBytes = 1 << 20;
+
+/// The child's ends of its streams.
+struct Streams {
+  Descriptor input;
+  Descriptor output;
+  Descriptor error;
+};
+
+bool is_program(const std::string& path) {
+  struct stat about = {};
+  return ::stat(path.c_str(), &about) == 0 && S_ISREG(about.st_mode) &&
+         ::access(path.c_str(), X_OK) == 0;
+}
+
+void do_not_block(const Descriptor& descriptor) {
+  ::fcntl(descriptor.get(), F_SETFL, ::fcntl(descriptor.get(), F_GETFL) | O_NONBLOCK);
+}
+
+/// Fewer, larger reads, where the system lets us.
+void enlarge([[maybe_unused]] const Descriptor& pipe) {
+#ifdef F_SETPIPE_SZ
+  ::fcntl(pipe.get(), F_SETPIPE_SZ, kPipeBytes);
+#endif
+}
+
+[[noreturn]] void refuse(const char* what) {
+  throw Error(fmt::format("cannot make {}: {}; start fewer ranks here, or raise the limits", what,
+                          std::strerror(errno)));
+}
+
+/// Programs write line ends as they are: the person's own terminal makes of them what it needs.
+void furnish(int terminal, WindowSize size, bool echo) {
+  termios modes = {};
+  if (::tcgetattr(terminal, &modes) == 0) {
+    modes.c_oflag &= ~static_cast<tcflag_t>(OPOST);
+    if (!echo) modes.c_lflag &= ~static_cast<tcflag_t>(ECHO | ECHOE | ECHOK | ECHONL | ECHOCTL);
+    ::tcsetattr(terminal, TCSANOW, &modes);
+  }
+  winsize window = {};
+  window.ws_col = size.columns;
+  window.ws_row = size.rows;
+  ::ioctl(terminal, TIOCSWINSZ, &window);
+}
+
+Descriptor copy_of(const Descriptor& descriptor) {
+  const int copy = ::fcntl(descriptor.get(), F_DUPFD_CLOEXEC, 0);
+  if (copy < 0) refuse("a descriptor");
+  return Descriptor(copy);
+}
+
+void open_terminal(const ProcessPlan& plan, Process& process, Streams& child) {
+  Descriptor ours(::posix_openpt(O_RDWR | O_NOCTTY));
+  if (ours.get() < 0 || ::grantpt(ours.get()) != 0 || ::unlockpt(ours.get()) != 0)
+    refuse("a terminal");
+  ::fcntl(ours.get(), F_SETFD, FD_CLOEXEC);
+  child.input = Descriptor(::open(::ptsname(ours.get()), O_RDWR | O_NOCTTY | O_CLOEXEC));
+  if (child.input.get() < 0) refuse("a terminal");
+  furnish(child.input.get(), *plan.terminal, plan.echo);
+  child.output = copy_of(child.input);
+  process.input = copy_of(ours);
+  process.output = std::move(ours);
+  process.has_terminal = true;
+}
+
+Streams open_streams(const ProcessPlan& plan, Process& process) {
+  Streams child;
+  if (plan.terminal) {
+    open_terminal(plan, process, child);
+  } else {
+    Pipe input = make_pipe();
+    Pipe output = make_pipe();
+    enlarge(output.reader);
+    child.input = std::move(input.reader);
+    process.input = std::move(input.writer);
+    child.output = std::move(output.writer);
+    process.output = std::move(output.reader);
+  }
+  Pipe error = make_pipe();
+  child.error = std::move(error.writer);
+  process.error = std::move(error.reader);
+  for (const Descriptor* end : {&process.input, &process.output, &process.error})
+    do_not_block(*end);
+  return child;
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+/// Of the child: as a process finds itself that a shell starts.
+void reset_signals() {
+  for (int number = 1; number < NSIG; ++number) std::signal(number, SIG_DFL);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+/// Of the child, after fork: only what is safe there.
+[[noreturn]] void become(const char* directory, char** argv, char** environment,
+                         const Streams& streams, bool terminal) {
+  ::setsid();
+  reset_signals();
+  ::dup2(streams.input.get(), STDIN_FILENO);
+  ::dup2(streams.output.get(), STDOUT_FILENO);
+  ::dup2(streams.error.get(), STDERR_FILENO);
+  if (terminal) ::ioctl(STDIN_FILENO, TIOCSCTTY, 0);
+  if (directory[0] == '\0' || ::chdir(directory) == 0) ::execve(argv[0], argv, environment);
+  const int cause = errno;
+  const char* why = std::strerror(cause);
+  for (const char* text : {"mccl launch: cannot start ", static_cast<const char*>(argv[0]), " in ",
+                           directory[0] == '\0' ? "." : directory, ": ", why, "\n"}) {
+    if (::write(STDERR_FILENO, text, std::strlen(text)) < 0) break;
+  }
+  ::_exit(cause == ENOENT ? kNotFound : kCannotExecute);
+}
+
+}  // namespace
+
+std::string find_program(const std::string& program, const std::string& path,
+                         const std::string& directory) {
+  if (program.find('/') != std::string::npos) {
+    const bool whole = program.front() == '/' || directory.empty();
+    return is_program(whole ? program : directory + "/" + program) ? program : "";
+  }
+  for (std::size_t begin = 0; begin <= path.size();) {
+    const std::size_t end = std::min(path.find(':', begin), path.size());
+    const std::string folder = path.substr(begin, end - begin);
+    if (is_program(folder + "/" + program)) return folder + "/" + program;
+    begin = end + 1;
+  }
+  return {};
+}
+
+Process start(const ProcessPlan& plan) {
+  Process process;
+  const Streams child = open_streams(plan, process);
+  std::vector<std::string> arguments = plan.argv;
+  std::vector<std::string> variables;
+  for (const auto& [name, value] : plan.environment)
+    variables.push_back(fmt::format("{}={}", name, value));
+  const std::vector<char*> argv = pointers_to(arguments);
+  const std::vector<char*> environment = pointers_to(variables);
+  process.id = ::fork();
+  if (process.id < 0) refuse("a process");
+  if (process.id == 0) {
+    become(plan.directory.c_str(), const_cast<char**>(argv.data()),
+           const_cast<char**>(environment.data()), child, plan.terminal.has_value());
+  }
+  return process;
+}
+
+std::optional<Exit> collect(pid_t child) {
+  siginfo_t about = {};
+  if (::waitid(P_PID, static_cast<id_t>(child), &about, WEXITED | WNOHANG | WNOWAIT) != 0)
+    return Exit{.status = kNotFound};
+  if (about.si_pid == 0) return {};
+  // As long as the child is not collected, its group's number is nobody else's.
+  ::kill(-child, SIGTERM);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (WIFSIGNALED(status)) return Exit{.status = 128 + WTERMSIG(status)};
+  return Exit{.status = WEXITSTATUS(status)};
+}
+
+}  // namespace mccl::cli::launch

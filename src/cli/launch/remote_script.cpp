@@ -1,0 +1,162 @@
+#include "cli/launch/remote_script.h"
+
+#include <fmt/format.h>
+
+#include "cli/launch/words.h"
+
+namespace mccl::cli::launch {
+namespace {
+
+/// Without a word from the launcher for so many seconds it is taken for dead.
+constexpr int kSilence = 4;
+/// And then ranks have this long, so that all is over within ten seconds.
+constexpr int kGraceAfterSilence = 3;
+
+/// $d: the folder; $g: seconds between SIGTERM and SIGKILL; $w: the process that counts beats.
+/// Strays are processes that left their rank's group, known by a variable of their environment.
+constexpr const char* kGuard = R"sh(
+trap '' HUP PIPE
+groups() {
+  for f in "$d"/pid.*; do
+    [ -f "$f" ] && read -r p < "$f" && kill -s "$1" -- "-$p" 2>/dev/null && touched=yes
+  done
+}
+strays() {
+  [ -d /proc/self ] || return 0
+  for p in $(grep -lsF "MLX_HOSTFILE=$d/" /proc/[0-9]*/environ 2>/dev/null); do
+    p=${p#/proc/}
+    kill -s "$1" "${p%/environ}" 2>/dev/null && touched=yes
+  done
+}
+all() { touched=no; groups "$1"; strays "$1"; }
+end_all() {
+  all TERM
+  n=0
+  while [ "$touched" = yes ] && [ "$n" -lt $(($1 * 10)) ]; do
+    sleep 0.1 || sleep 1
+    n=$((n + 1))
+    all 0
+  done
+  [ "$touched" = no ] || all KILL
+  rm -rf "$d"
+}
+count_beats() {
+  trap 'kill "$s" 2>/dev/null; exit 0' TERM
+  missed=0
+  while [ "$missed" -lt SILENCE ]; do
+    sleep 1 & s=$!
+    wait "$s"
+    [ -d "$d" ] || exit 0
+    if [ -f "$d/beat" ]; then rm -f "$d/beat"; missed=0; else missed=$((missed + 1)); fi
+  done
+  end_all GRACE
+  kill -s KILL $$
+}
+stay() {
+  count_beats < /dev/null > /dev/null 2>&1 & w=$!
+  while read -r word; do
+    case $word in
+      beat) : > "$d/beat" ;;
+      term) groups TERM ;;
+      kill) all KILL ;;
+      finish) break ;;
+    esac
+  done
+  kill "$w" 2>/dev/null
+  end_all "$g"
+}
+)sh";
+
+std::string replaced(std::string text, std::string_view what, const std::string& by) {
+  for (std::size_t at = text.find(what); at != text.npos; at = text.find(what, at + by.size()))
+    text.replace(at, what.size(), by);
+  return text;
+}
+
+std::string say(const std::string& token, const std::string& what) {
+  return fmt::format("echo {} {}", token, what);
+}
+
+/// A test, in the rank's directory, that succeeds when the program is there.
+std::string test_of_program(const std::string& program) {
+  const std::string word = shell_word(program);
+  if (program.find('/') == program.npos) return fmt::format("command -v -- {}", word);
+  return fmt::format("[ -x {} ] && ! [ -d {} ]", word, word);
+}
+
+std::string check_of(const std::string& token, const Rank& rank, std::size_t number) {
+  const std::string inside = fmt::format("cd -- {}", shell_word(rank.directory));
+  std::string text =
+      fmt::format("if ! ( {} ) >/dev/null 2>&1; then {}\n", inside,
+                  say(token, fmt::format("no-directory {}", number))) +
+      fmt::format("elif ! ( {} && {} ) >/dev/null 2>&1; then {}\n", inside,
+                  test_of_program(rank.argv.front()),
+                  say(token, fmt::format("no-program {}", number)));
+  if (rank.argv.size() > 1 && rank.argv[1].ends_with(".py"))
+    text += fmt::format("elif ! ( {} && [ -r {} ] ) >/dev/null 2>&1; then {}\n", inside,
+                        shell_word(rank.argv[1]), say(token, fmt::format("no-script {}", number)));
+  return text + "fi\n";
+}
+
+}  // namespace
+
+std::string guard_command(const std::string& token) {
+  return replaced(
+      "exec sh -c 'umask 077; d=$(mktemp -d \"${TMPDIR:-/tmp}/mccl-launch.XXXXXXXXXX\") || exit 97; "
+      "take() { while IFS= read -r l; do [ \"$l\" = TOKEN ] && return 0; printf \"%s\\n\" \"$l\"; "
+      "done; return 1; }; echo \"TOKEN folder $d\"; take > \"$d/check\" && . \"$d/check\"; "
+      "rm -rf \"$d\"'",
+      "TOKEN", token);
+}
+
+std::string check_script(const std::string& token, const std::vector<const Rank*>& ranks,
+                         const std::string& path, int grace_seconds) {
+  std::string text = replaced(kGuard, "SILENCE", std::to_string(kSilence));
+  text = replaced(std::move(text), "GRACE", std::to_string(kGraceAfterSilence));
+  text += fmt::format("g={}\n", grace_seconds);
+  text += say(token, "from $SSH_CONNECTION") + "\n";
+  std::string checks;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const bool same = i > 0 && ranks[i]->argv == ranks[0]->argv &&
+                      ranks[i]->directory == ranks[0]->directory;
+    if (!same) checks += check_of(token, *ranks[i], i);
+  }
+  const std::string own_path = path.empty() ? "" : fmt::format("PATH={}\n", shell_word(path));
+  text += fmt::format("(\n{}{})\n{}\n", own_path, checks, say(token, "checked"));
+  return text + "take > \"$d/files\" && . \"$d/files\"\n";
+}
+
+std::string files_script(const std::string& token, std::span<const NamedText> files) {
+  std::string text;
+  for (const auto& [name, content] : files)
+    text += fmt::format("printf %s {} > \"$d\"/{}\n", shell_word(content), shell_word(name));
+  return text + say(token, "ready") + "\nstay\n";
+}
+
+std::string rank_script(const Rank& rank, const Variables& variables, const std::string& folder) {
+  std::string text;
+  for (const auto& [name, value] : variables)
+    text += fmt::format("export {}={}\n", name, shell_word(value));
+  const std::string pid = shell_word(fmt::format("{}/pid.{}", folder, rank.rank));
+  text += fmt::format("cd -- {} || exit 126\n", shell_word(rank.directory));
+  // The shell stays, to tell how the program ended, and lets signals pass to the program.
+  text += "trap : HUP INT QUIT TERM\n";
+  text += fmt::format("echo $$ > {}\n", pid);
+  // What the shell itself says of a program's death is nobody's standard error.
+  text += fmt::format("exec 3>&2 2>/dev/null\n( exec 2>&3 3>&-; exec {} )\n", command_line(rank.argv));
+  text += "s=$?\ntrap '' HUP INT QUIT TERM\n";
+  text += fmt::format("kill -s TERM -- -$$ 2>/dev/null\nrm -f {}\nexit $s\n", pid);
+  return text;
+}
+
+std::string rank_file(int rank) { return fmt::format("rank.{}", rank); }
+
+std::string rank_command(const std::string& folder, int rank) {
+  return fmt::format("exec sh {}", shell_word(folder + "/" + rank_file(rank)));
+}
+
+std::string holder_command(const std::string& token) {
+  return fmt::format("exec sh -c 'echo {} ready; exec cat > /dev/null'", token);
+}
+
+}  // namespace mccl::cli::launch

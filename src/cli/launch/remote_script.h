@@ -1,0 +1,45 @@
+// What a shell on another machine is told: plain text for any POSIX sh, made here and run there.
+//
+// The first session on a host runs its guard. It makes a folder that only the user can enter, takes
+// scripts from its standard input, each up to a line that is the token, and runs them. What it has to
+// say are lines that begin with the token. In the end it takes one word a line: beat, term, kill or
+// finish. When the words stop for good, or beat stays away, it ends all ranks and removes the folder.
+// Each rank is a script in that folder, run by a session of its own. So neither the key nor anything
+// else of the environment is ever on a command line.
+#pragma once
+
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/launch/job.h"
+
+namespace mccl::cli::launch {
+
+/// The command of the guard's session. It holds no quotes but the single ones around it, no
+/// backslash before a quote and no line end, so that csh and fish pass it on like sh does.
+std::string guard_command(const std::string& token);
+
+/// What must be there for a rank to run; told by the number of the rank in `ranks`.
+/// Says "folder PATH" before, then "from" with ssh's addresses, "no-directory N", "no-program N" or
+/// "no-script N" for what is not there, and "checked".
+std::string check_script(const std::string& token, const std::vector<const Rank*>& ranks,
+                         const std::string& path, int grace_seconds);
+
+using NamedText = std::pair<std::string, std::string>;
+
+/// Writes the files into the folder, says "ready", and waits for words.
+std::string files_script(const std::string& token, std::span<const NamedText> files);
+
+/// Sets the variables, changes the directory, runs the program and exits as it did: 128 + the
+/// signal's number when it was killed.
+std::string rank_script(const Rank& rank, const Variables& variables, const std::string& folder);
+std::string rank_file(int rank);
+/// The command of a rank's session.
+std::string rank_command(const std::string& folder, int rank);
+
+/// The command of a session that keeps a further connection open.
+std::string holder_command(const std::string& token);
+
+}  // namespace mccl::cli::launch

@@ -1,0 +1,14 @@
+// A job that is not started, told to people.
+#pragma once
+
+#include <string>
+
+#include "cli/launch/run.h"
+
+namespace mccl::cli::launch {
+
+/// What each rank would run and where, or (`commands` is false) its variables alone. Secrets are
+/// masked.
+std::string text_of(const Job& job, const RunOptions& options, bool commands);
+
+}  // namespace mccl::cli::launch

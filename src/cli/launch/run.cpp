@@ -1,0 +1,326 @@
+#include "cli/launch/run.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/launch/free_ports.h"
+#include "cli/launch/input.h"
+#include "cli/launch/guardian.h"
+#include "cli/launch/local_host.h"
+#include "cli/launch/running_rank.h"
+#include "cli/launch/signals.h"
+#include "cli/launch/ssh_host.h"
+#include "cli/launch/terminal.h"
+#include "mccl/error.h"
+
+namespace mccl::cli::launch {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kTimedOut = 124;
+constexpr int kConnectionLost = 255;
+constexpr int kSignalBase = 128;
+/// For failures that one cause brings about on several ranks, before the cause is named.
+constexpr auto kSettling = 100ms;
+constexpr auto kBetweenLooks = 1s;
+constexpr char kEndOfInput = '\x04';
+
+class JobRun {
+ public:
+  JobRun(const Job& job, const RunOptions& options);
+
+  int run();
+
+ private:
+  std::vector<const Rank*> ranks_on(std::size_t host) const;
+
+  std::unique_ptr<RunningHost> open_host(std::size_t host);
+  void reach_hosts();
+  void prepare_hosts();
+  void start_ranks();
+  void wait_for_ranks();
+  void finish_hosts();
+  int verdict();
+
+  void watch_hosts();
+  void watch_input();
+  void read_input();
+  /// Waits for anything at all, once.
+  void step();
+  void on_signals();
+  void collect();
+  void move_towards_the_end();
+  void terminate();
+  void kill();
+  bool stopped() const { return stop_signal_ != 0 || timed_out_ || output_lost_; }
+
+  const Job& job_;
+  const RunOptions& options_;
+  Signals signals_;
+  std::optional<Guardian> guardian_;  ///< Before anything that makes a thread.
+  std::vector<std::unique_ptr<RunningHost>> hosts_;
+  const bool at_terminal_ = at_a_terminal() && !in_the_background();
+  const bool keys_go_through_ = at_terminal_ && (options_.input_rank || job_.size() == 1);
+  Console console_;
+  std::optional<RawKeys> raw_keys_;
+  Input input_;
+  std::vector<std::unique_ptr<RunningRank>> ranks_;
+  Watch watch_;
+
+  std::vector<Failure> failures_;  ///< In the order in which they were noticed.
+  int stop_signal_ = 0;
+  bool timed_out_ = false;
+  bool output_lost_ = false;
+  std::optional<Clock::time_point> time_limit_;
+  std::optional<Clock::time_point> terminate_at_;
+  std::optional<Clock::time_point> kill_at_;
+  bool killed_ = false;
+};
+
+JobRun::JobRun(const Job& job, const RunOptions& options)
+    : job_(job),
+      options_(options),
+      guardian_(options.grace),
+      console_(job.size(), options.console),
+      input_(static_cast<std::size_t>(job.size())) {
+  for (std::size_t host = 0; host < job.hosts.size(); ++host) hosts_.push_back(open_host(host));
+  if (options.timeout) time_limit_ = Clock::now() + *options.timeout;
+  for (int rank = 0; options.input_rank && rank < job.size(); ++rank)
+    if (rank != *options.input_rank) input_.leave(static_cast<std::size_t>(rank));
+}
+
+std::vector<const Rank*> JobRun::ranks_on(std::size_t host) const {
+  std::vector<const Rank*> ranks;
+  for (const Rank& rank : job_.ranks)
+    if (rank.host == host) ranks.push_back(&rank);
+  return ranks;
+}
+
+std::unique_ptr<RunningHost> JobRun::open_host(std::size_t host) {
+  const Host& about = job_.hosts[host];
+  if (is_here(about)) return std::make_unique<LocalHost>(ranks_on(host), options_.inherited, *guardian_);
+  std::string path;
+  for (const Variables* variables : {&job_.request.environment, &about.environment})
+    if (const auto found = variables->find("PATH"); found != variables->end()) path = found->second;
+  return std::make_unique<SshHost>(about, host, ranks_on(host), options_.inherited, *guardian_,
+                                   SshOptions{options_.ssh_arguments, options_.grace, path});
+}
+
+int JobRun::run() {
+  reach_hosts();
+  prepare_hosts();
+  start_ranks();
+  wait_for_ranks();
+  finish_hosts();
+  return verdict();
+}
+
+/// Throws one Error that tells of every host that cannot be used.
+void JobRun::reach_hosts() {
+  while (!stopped() && !std::ranges::all_of(hosts_, [](const auto& h) { return h->checked(); }))
+    step();
+  std::string faults;
+  for (std::size_t host = 0; host < hosts_.size(); ++host) {
+    const std::string fault = stopped() ? "" : hosts_[host]->fault();
+    if (!fault.empty()) faults += fmt::format("\n  {}: {}", text_of(job_.hosts[host]), fault);
+  }
+  if (faults.empty()) return;
+  finish_hosts();
+  throw Error("nothing was started:" + faults);
+}
+
+void JobRun::prepare_hosts() {
+  if (stopped()) return;
+  std::vector<Reached> reached;
+  for (const auto& host : hosts_) reached.push_back(host->reached());
+  // Others do not reach this machine at 127.0.0.1, but where ssh came from.
+  const auto other = std::ranges::find_if(reached, [](const Reached& r) { return !r.launcher.empty(); });
+  for (std::size_t host = 0; other != reached.end() && host < hosts_.size(); ++host)
+    if (is_here(job_.hosts[host])) reached[host].address = other->launcher;
+  const Ports ports = choose_ports(job_, options_.starting_port);
+  const Files files{ring_file(job_, ports, reached), devices_file(job_)};
+  for (std::size_t host = 0; host < hosts_.size(); ++host) {
+    std::vector<Variables> variables;
+    for (const Rank* rank : ranks_on(host))
+      variables.push_back(environment_of(job_, *rank, ports, reached, options_.inherited));
+    hosts_[host]->prepare(files, ranks_on(host), variables);
+  }
+  while (!stopped() && !std::ranges::all_of(hosts_, [](const auto& h) { return h->prepared(); }))
+    step();
+  for (std::size_t host = 0; host < hosts_.size(); ++host) {
+    if (hosts_[host]->lost())
+      throw Error(fmt::format("the connection to {} was lost before anything was started",
+                              text_of(job_.hosts[host])));
+  }
+}
+
+void JobRun::start_ranks() {
+  if (stopped()) return;
+  for (const Rank& rank : job_.ranks) {
+    const bool gets_input = input_.reading(static_cast<std::size_t>(rank.rank));
+    std::optional<TerminalPlan> terminal;
+    if (at_terminal_ && gets_input) terminal = {terminal_size(), keys_go_through_};
+    RunningHost& host = *hosts_[rank.host];
+    ranks_.push_back(std::make_unique<RunningRank>(rank, host, host.start(rank, terminal),
+                                                   terminal && keys_go_through_));
+  }
+  if (keys_go_through_) raw_keys_.emplace();
+}
+
+void JobRun::wait_for_ranks() {
+  while (!std::ranges::all_of(ranks_, [](const auto& rank) { return rank->finished(); })) {
+    watch_input();
+    for (const auto& rank : ranks_) {
+      rank->watch(watch_, console_, input_);
+      rank->show_pieces(watch_, console_);
+    }
+    step();
+    move_towards_the_end();
+  }
+  for (const auto& rank : ranks_) rank->close(console_);
+  raw_keys_.reset();
+}
+
+void JobRun::finish_hosts() {
+  for (const auto& host : hosts_) host->finish();
+  while (!std::ranges::all_of(hosts_, [](const auto& h) { return h->finished(); })) step();
+  guardian_.reset();
+}
+
+int JobRun::verdict() {
+  if (output_lost_) return kSignalBase + SIGPIPE;
+  if (stop_signal_ != 0) {
+    console_.say(fmt::format("mccl launch: signal {} ({}) ended the job\n", stop_signal_,
+                             ::strsignal(stop_signal_)));
+    return kSignalBase + stop_signal_;
+  }
+  if (timed_out_) {
+    console_.say(fmt::format("mccl launch: the job was ended after {:g} s, as --timeout asks\n",
+                             static_cast<double>(options_.timeout->count()) / 1e3));
+    return kTimedOut;
+  }
+  if (failures_.empty()) return kGood;
+  const Failure& first = first_cause(failures_);
+  const auto& rank = ranks_[static_cast<std::size_t>(first.rank)];
+  console_.say("mccl launch: " + text_of(first, job_.size(), rank->last_lines()));
+  return first.exit.connection_lost ? kConnectionLost : first.exit.status;
+}
+
+void JobRun::watch_hosts() {
+  for (const auto& host : hosts_) host->watch(watch_);
+}
+
+void JobRun::watch_input() {
+  if (!input_.wants_more()) return;
+  if (in_the_background()) {
+    watch_.at(Clock::now() + kBetweenLooks);
+  } else {
+    watch_.on(STDIN_FILENO, POLLIN, [this] { read_input(); });
+  }
+}
+
+void JobRun::read_input() {
+  std::array<char, 1 << 16> bytes;
+  const ssize_t n = read_some(STDIN_FILENO, bytes.data(), bytes.size());
+  if (n > 0) {
+    input_.add({bytes.data(), static_cast<std::size_t>(n)});
+  } else if (n == 0 && at_terminal_) {
+    // Ctrl-D ends what is read now, and not the terminal.
+    input_.add({&kEndOfInput, 1});
+  } else {
+    input_.end();
+  }
+}
+
+void JobRun::step() {
+  watch_.on(signals_.descriptor(), POLLIN, [this] { on_signals(); });
+  console_.watch(watch_);
+  watch_hosts();
+  for (const auto& time : {time_limit_, terminate_at_, kill_at_})
+    if (time) watch_.at(*time);
+  watch_.wait();
+  if (console_.broken() && !output_lost_) {
+    output_lost_ = true;
+    terminate();
+  }
+  if (time_limit_ && Clock::now() >= *time_limit_) {
+    time_limit_.reset();
+    timed_out_ = true;
+    terminate();
+  }
+}
+
+void JobRun::on_signals() {
+  for (const int number : signals_.take()) {
+    if (number == SIGCHLD) {
+      collect();
+    } else if (number == SIGWINCH) {
+      for (const auto& rank : ranks_) rank->resize(terminal_size());
+    } else if (stop_signal_ == 0) {
+      stop_signal_ = number;
+      terminate();
+    } else {
+      kill();
+    }
+  }
+}
+
+void JobRun::collect() {
+  for (const auto& host : hosts_) host->collect();
+  for (const auto& rank : ranks_) {
+    // Once the job is being ended, an end says nothing of its cause.
+    const bool ending = kill_at_ || killed_;
+    if (!rank->collect() || rank->exit()->good() || ending) continue;
+    failures_.push_back({rank->rank(), text_of(job_.hosts[rank->host()]), *rank->exit()});
+  }
+}
+
+void JobRun::move_towards_the_end() {
+  const Clock::time_point now = Clock::now();
+  if (!failures_.empty() && !terminate_at_ && !kill_at_ && !killed_)
+    terminate_at_ = now + kSettling;
+  if (terminate_at_ && now >= *terminate_at_) terminate();
+  if (kill_at_ && now >= *kill_at_) kill();
+}
+
+void JobRun::terminate() {
+  terminate_at_.reset();
+  if (kill_at_ || killed_) return;
+  for (const auto& host : hosts_) host->signal(SIGTERM);
+  kill_at_ = Clock::now() + options_.grace;
+}
+
+void JobRun::kill() {
+  kill_at_.reset();
+  killed_ = true;
+  for (const auto& host : hosts_) host->signal(SIGKILL);
+}
+
+}  // namespace
+
+std::vector<Reached> expected_places(const Job& job) {
+  std::vector<Reached> places;
+  for (const Host& host : job.hosts)
+    places.push_back({is_here(host) && job.all_here() ? "127.0.0.1" : host.name, "FOLDER"});
+  return places;
+}
+
+Ports choose_ports(const Job& job, const std::optional<int>& starting_port) {
+  if (starting_port || !job.all_here()) return ports_from(job, starting_port.value_or(kUsualPort));
+  const std::vector<std::uint16_t> free = free_ports(2 + ring_ports(job));
+  return {.root = free[0], .master = free[1], .ring = {free.begin() + 2, free.end()}};
+}
+
+int run(const Job& job, const RunOptions& options) {
+  JobRun running(job, options);
+  return running.run();
+}
+
+}  // namespace mccl::cli::launch

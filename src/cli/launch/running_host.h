@@ -1,0 +1,60 @@
+// A machine on which ranks run: how they are started there and ended.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/launch/job.h"
+#include "cli/launch/process.h"
+#include "cli/launch/watch.h"
+
+namespace mccl::cli::launch {
+
+/// How a rank's process gets at the person's terminal; absent when it does not.
+struct TerminalPlan {
+  WindowSize size;
+  bool echo = false;
+};
+
+/// What a rank's files hold; the same for all ranks.
+struct Files {
+  std::string ring;
+  std::string devices;  ///< Empty: none.
+};
+
+/// Used in the order of its functions. What takes time is waited for in a Watch.
+class RunningHost {
+ public:
+  virtual ~RunningHost() = default;
+
+  /// Waits for what the host has to say and keeps the connection alive.
+  virtual void watch(Watch& watch) = 0;
+  /// Some child process has ended.
+  virtual void collect() = 0;
+
+  /// Whether the check has ended; then fault() or reached() is what came out.
+  virtual bool checked() const = 0;
+  /// What keeps ranks from running there, with the cure; empty when nothing does.
+  virtual std::string fault() const = 0;
+  virtual Reached reached() const = 0;
+
+  /// Gives the host what its ranks need; `variables` are those of each of its ranks.
+  virtual void prepare(const Files& files, const std::vector<const Rank*>& ranks,
+                       const std::vector<Variables>& variables) = 0;
+  virtual bool prepared() const = 0;
+  /// A process whose streams are the rank's.
+  virtual Process start(const Rank& rank, const std::optional<TerminalPlan>& terminal) = 0;
+  /// The process has ended; tells how the rank did.
+  virtual Exit ended(const Process& process, Exit exit) = 0;
+
+  /// The connection broke: its ranks end there by themselves.
+  virtual bool lost() const = 0;
+  /// Sends SIGTERM or SIGKILL to all its ranks, with their children.
+  virtual void signal(int number) = 0;
+  /// Ends what is left there and removes files. finished() tells when that is done.
+  virtual void finish() = 0;
+  virtual bool finished() const = 0;
+};
+
+}  // namespace mccl::cli::launch

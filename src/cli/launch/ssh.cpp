@@ -1,0 +1,79 @@
+#include "cli/launch/ssh.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "base/value_text.h"
+
+namespace mccl::cli::launch {
+namespace {
+
+constexpr std::array kOptions = {
+    "BatchMode=yes",         "ConnectTimeout=10",  "ServerAliveInterval=2",
+    "ServerAliveCountMax=3", "ControlPersist=no",  "ClearAllForwardings=yes",
+    "RemoteCommand=none",    "EscapeChar=none",
+};
+
+struct Complaint {
+  std::string_view text;
+  std::string_view meaning;  ///< {} stands for the host as ssh takes it.
+};
+
+constexpr std::array kComplaints = {
+    Complaint{"REMOTE HOST IDENTIFICATION HAS CHANGED",
+              "its host key is not the one that is known; if that is right, remove the old one with: "
+              "ssh-keygen -R {}"},
+    Complaint{"Host key verification failed",
+              "its host key is not known here; accept it once with: ssh {}"},
+    Complaint{"Permission denied",
+              "it takes none of your keys; give it one with ssh-copy-id {}, or load one with ssh-add"},
+    Complaint{"Could not resolve hostname",
+              "that name has no address; is it spelt right, in /etc/hosts or ~/.ssh/config?"},
+    Complaint{"Connection refused",
+              "no ssh server answers there; start sshd (on macOS: Remote Login in the settings), or give "
+              "its port as {}:PORT"},
+    Complaint{"timed out", "it cannot be reached; is it on, and on this network?"},
+    Complaint{"No route to host", "it cannot be reached; is it on, and on this network?"},
+    Complaint{"Network is unreachable", "it cannot be reached; is this machine on its network?"},
+};
+
+std::string last_line(std::string_view text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.remove_suffix(1);
+  return printable(text.substr(text.rfind('\n') + 1));
+}
+
+}  // namespace
+
+std::vector<std::string> ssh_words(const Host& host, SshRole role, const std::string& socket,
+                                   const std::vector<std::string>& extra,
+                                   const std::string& command) {
+  std::vector<std::string> words = {"ssh"};
+  const auto add_option = [&](std::string option) {
+    words.emplace_back("-o");
+    words.push_back(std::move(option));
+  };
+  for (const char* option : kOptions) add_option(option);
+  add_option(role == SshRole::master ? "ControlMaster=yes" : "ControlMaster=no");
+  add_option("ControlPath=" + socket);
+  if (role != SshRole::master) add_option("LogLevel=ERROR");
+  words.emplace_back(role == SshRole::terminal_session ? "-tt" : "-T");
+  if (!host.user.empty()) words.insert(words.end(), {"-l", host.user});
+  if (host.port != 0) words.insert(words.end(), {"-p", std::to_string(host.port)});
+  words.insert(words.end(), extra.begin(), extra.end());
+  words.insert(words.end(), {"--", host.name, command});
+  return words;
+}
+
+std::string explain_ssh(const Host& host, std::string_view complaint) {
+  const std::string name = host.user.empty() ? host.name : host.user + "@" + host.name;
+  for (const Complaint& known : kComplaints) {
+    if (complaint.find(known.text) == complaint.npos) continue;
+    return fmt::format("{} (ssh: {})", fmt::format(fmt::runtime(known.meaning), name),
+                       last_line(complaint));
+  }
+  if (last_line(complaint).empty()) return "ssh ended without a word; try: ssh " + name;
+  return fmt::format("ssh: {}; try: ssh {}", last_line(complaint), name);
+}
+
+}  // namespace mccl::cli::launch

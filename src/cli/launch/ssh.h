@@ -1,0 +1,27 @@
+// How ssh is called, and what its complaints mean.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/launch/host.h"
+
+namespace mccl::cli::launch {
+
+enum class SshRole {
+  master,             ///< Opens a connection that others share, at a socket.
+  session,            ///< Goes through such a connection.
+  terminal_session,   ///< The same with a terminal on the other side.
+};
+
+/// The words of an ssh that never asks for anything and notices within ten seconds that the other
+/// side is gone. `extra` are arguments of the user's.
+std::vector<std::string> ssh_words(const Host& host, SshRole role, const std::string& socket,
+                                   const std::vector<std::string>& extra,
+                                   const std::string& command);
+
+/// What ssh's complaint on standard error means for people, with the cure.
+std::string explain_ssh(const Host& host, std::string_view complaint);
+
+}  // namespace mccl::cli::launch

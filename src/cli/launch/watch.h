@@ -1,0 +1,29 @@
+// What a loop waits for, gathered anew each time round.
+#pragma once
+
+#include <poll.h>
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace mccl::cli::launch {
+
+class Watch {
+ public:
+  /// `then` is called when poll() reports anything of `events` or a fault of the descriptor.
+  void on(int descriptor, short events, std::function<void()> then);
+  /// Ends the wait at that time.
+  void at(Clock::time_point time);
+  /// Waits once, calls what is due, and forgets everything.
+  void wait();
+
+ private:
+  std::vector<pollfd> entries_;
+  std::vector<std::function<void()>> calls_;
+  std::optional<Clock::time_point> time_;
+};
+
+}  // namespace mccl::cli::launch

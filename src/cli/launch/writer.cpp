@@ -1,0 +1,93 @@
+#include "cli/launch/writer.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <utility>
+
+namespace mccl::cli::launch {
+namespace {
+
+constexpr std::size_t kMostWaiting = std::size_t{4} << 20;
+
+}  // namespace
+
+Writer::Writer() {
+  for (const int end : {room_.reader.get(), room_.writer.get()}) ::fcntl(end, F_SETFL, O_NONBLOCK);
+  // Signals are for the thread that watches the job.
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { run(); });
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+Writer::~Writer() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void Writer::write(int descriptor, std::string text) {
+  if (text.empty()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (broken_) return;
+    waiting_bytes_ += text.size();
+    waiting_.push_back({descriptor, std::move(text)});
+  }
+  changed_.notify_one();
+}
+
+bool Writer::full() const {
+  const std::lock_guard lock(mutex_);
+  return waiting_bytes_ >= kMostWaiting;
+}
+
+bool Writer::broken() const {
+  const std::lock_guard lock(mutex_);
+  return broken_;
+}
+
+void Writer::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return ending_ || !waiting_.empty(); });
+    if (waiting_.empty()) return;
+    const std::vector<Piece> pieces = std::exchange(waiting_, {});
+    for (const Piece& piece : pieces) {
+      bool good = !broken_;
+      lock.unlock();
+      good = good && write_all(piece);
+      lock.lock();
+      broken_ = broken_ || !good;
+      waiting_bytes_ -= piece.text.size();
+    }
+    [[maybe_unused]] const ssize_t n = ::write(room_.writer.get(), "", 1);
+  }
+}
+
+bool Writer::write_all(const Piece& piece) {
+  std::string_view left = piece.text;
+  while (!left.empty()) {
+    const ssize_t n = ::write(piece.descriptor, left.data(), left.size());
+    if (n > 0) {
+      left.remove_prefix(static_cast<std::size_t>(n));
+    } else if (errno == EAGAIN) {
+      pollfd entry = {piece.descriptor, POLLOUT, 0};
+      ::poll(&entry, 1, -1);
+    } else if (errno != EINTR) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace mccl::cli::launch

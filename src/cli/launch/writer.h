@@ -1,0 +1,50 @@
+// Output that may block, written by a thread so that nothing else waits for it.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cli/launch/process.h"
+
+namespace mccl::cli::launch {
+
+/// Thread-safe. Keeps the order of its calls.
+class Writer {
+ public:
+  Writer();
+  /// Writes what is left first.
+  ~Writer();
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
+
+  void write(int descriptor, std::string text);
+  /// Whether so much waits that whoever can should stop giving more; room() tells when not.
+  bool full() const;
+  /// Becomes readable when full() may have changed, or broken() has; read it empty.
+  int room() const { return room_.reader.get(); }
+  /// Somebody has closed the other end: nothing more will be written.
+  bool broken() const;
+
+ private:
+  struct Piece {
+    int descriptor = -1;
+    std::string text;
+  };
+
+  void run();
+  static bool write_all(const Piece& piece);
+
+  Pipe room_ = make_pipe();
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Piece> waiting_;  // guarded by mutex_, as are all below
+  std::size_t waiting_bytes_ = 0;
+  bool broken_ = false;
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+}  // namespace mccl::cli::launch

@@ -1,0 +1,126 @@
+#include "rendezvous/join.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "base/clock.h"
+#include "base/value_text.h"
+#include "mccl/error.h"
+#include "transport/tcp/listener.h"
+
+namespace mccl::rendezvous {
+namespace {
+
+constexpr std::size_t kLongestAnswer = 4096;
+
+/// A launcher that is gone is an error, and no signal.
+#ifdef MSG_NOSIGNAL
+constexpr int kQuietly = MSG_NOSIGNAL;
+#else
+constexpr int kQuietly = 0;
+#endif
+
+/// One question and one answer at a time, each a line of name=value pairs.
+class Pmi {
+ public:
+  Pmi(int descriptor, std::chrono::milliseconds timeout)
+      : descriptor_(descriptor), limit_(Clock::now() + timeout) {}
+
+  /// Returns the value of `wanted` in the answer; empty when it has none.
+  std::string ask(const std::string& question, std::string_view expected, std::string_view wanted) {
+    const std::string line = question + "\n";
+    if (::send(descriptor_, line.data(), line.size(), kQuietly) !=
+        static_cast<ssize_t>(line.size()))
+      fail(question, std::strerror(errno));
+    const std::string answer = read_line(question);
+    if (value_of(answer, "cmd") != expected) fail(question, in_quotes(answer));
+    const std::string status = value_of(answer, "rc");
+    if (!status.empty() && status != "0") fail(question, in_quotes(answer));
+    return value_of(answer, wanted);
+  }
+
+ private:
+  [[noreturn]] static void fail(const std::string& question, std::string_view found) {
+    throw Error(
+        fmt::format("MPICH's launcher does not answer {} as expected: {}; give the ranks "
+                    "MCCL_ROOT, host:port of rank 0",
+                    in_quotes(question), found));
+  }
+
+  std::string read_line(const std::string& question) {
+    std::string line;
+    for (char c = 0; line.size() < kLongestAnswer;) {
+      pollfd entry = {descriptor_, POLLIN, 0};
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(limit_ - Clock::now()).count();
+      if (left <= 0 || ::poll(&entry, 1, static_cast<int>(left)) == 0)
+        fail(question, "not in time; are all ranks there?");
+      const ssize_t n = ::read(descriptor_, &c, 1);
+      if (n == 0) fail(question, "it is gone");
+      if (n < 0 && errno != EINTR) fail(question, std::strerror(errno));
+      if (n == 1 && c == '\n') return line;
+      if (n == 1) line += c;
+    }
+    fail(question, "too long a line");
+  }
+
+  static std::string value_of(std::string_view answer, std::string_view name) {
+    while (!answer.empty()) {
+      const std::string_view pair = answer.substr(0, answer.find(' '));
+      if (pair.size() > name.size() && pair.starts_with(name) && pair[name.size()] == '=')
+        return std::string(pair.substr(name.size() + 1));
+      answer.remove_prefix(std::min(answer.size(), pair.size() + 1));
+    }
+    return {};
+  }
+
+  int descriptor_;
+  Clock::time_point limit_;
+};
+
+std::string own_root(const Placement& placement) {
+  using transport::tcp::Address;
+  std::array<char, 256> name = {};
+  ::gethostname(name.data(), name.size() - 1);
+  const int port =
+      transport::tcp::Listener(*Address::parse_numeric("0.0.0.0", 0), 0).address().port();
+  return fmt::format("{}:{}", placement.one_host ? "127.0.0.1" : name.data(), port);
+}
+
+}  // namespace
+
+std::string exchange_root(int descriptor, int rank, const std::string& root,
+                          std::chrono::milliseconds timeout) {
+  Pmi pmi(descriptor, timeout);
+  pmi.ask("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init", "");
+  const std::string space = pmi.ask("cmd=get_my_kvsname", "my_kvsname", "kvsname");
+  if (rank == 0) {
+    pmi.ask(fmt::format("cmd=put kvsname={} key=mccl-root value={}", space, root), "put_result",
+            "");
+  }
+  pmi.ask("cmd=barrier_in", "barrier_out", "");
+  std::string found =
+      pmi.ask(fmt::format("cmd=get kvsname={} key=mccl-root", space), "get_result", "value");
+  pmi.ask("cmd=finalize", "finalize_ack", "");
+  return found;
+}
+
+std::shared_ptr<Store> join(const Placement& placement, const Config& config) {
+  if (placement.size == 1) return nullptr;
+  const auto timeout = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::duration<double>(config.connect_timeout));
+  std::string root = placement.root;
+  if (placement.pmi >= 0) {
+    root = exchange_root(placement.pmi, placement.rank,
+                         placement.rank == 0 ? own_root(placement) : "", timeout);
+  }
+  return make_tcp_store(root, placement.rank, config.job_key, timeout);
+}
+
+}  // namespace mccl::rendezvous

@@ -1,0 +1,242 @@
+"""A process's life in a job: how it finds it, how it ends, and what a child of it may do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from world_pool import free_address
+
+LIMIT = 60
+
+
+def start(code: str, **environment: str) -> subprocess.Popen:
+    """A Python process under no launcher but `environment`."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("MCCL_")}
+    return subprocess.Popen(
+        [sys.executable, "-c", "import mccl.distributed as dist\n" + textwrap.dedent(code)],
+        env={**inherited, "MCCL_PORT_BASE": "0", **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen) -> tuple[int, str, str]:
+    try:
+        out, err = process.communicate(timeout=LIMIT)
+    finally:
+        process.kill()
+    return process.returncode, out, err
+
+
+def run(code: str, **environment: str) -> tuple[int, str, str]:
+    return finish(start(code, **environment))
+
+
+def run_ranks(code: str, size: int = 2) -> list[tuple[int, str, str]]:
+    root = free_address()
+    processes = [
+        start(code, MCCL_RANK=str(rank), MCCL_WORLD_SIZE=str(size), MCCL_ROOT=root)
+        for rank in range(size)
+    ]
+    return [finish(process) for process in processes]
+
+
+def well(results) -> list[str]:
+    for status, _, err in results:
+        assert status == 0, err
+        assert "leaked" not in err, err
+    return [out for _, out, _ in results]
+
+
+def test_alone():
+    code = """
+        world = dist.init()
+        assert (world.rank, world.size, world.name) == (0, 1, "world"), world
+        assert dist.is_initialized() and dist.init() is world
+        assert world.all_reduce(2.5) == 2.5 and world.broadcast(3) == 3
+        assert world.all_gather([1, 2]).tolist() == world.scatter([1, 2]).tolist() == [1, 2]
+        assert world.all_to_all([4]).tolist() == world.reduce_scatter([4]).tolist() == [4]
+        assert world.gather(7).tolist() == [7] and world.reduce(7) == 7
+        world.barrier()
+        assert world.split(0).size == 1 and world.split(-1) is None
+        print(world)
+    """
+    assert well([run(code)]) == ["<mccl.distributed.Group 'world': rank 0 of 1>\n"]
+
+
+def test_the_five_lines():
+    code = """
+        import numpy as np
+        world = dist.init()
+        print(world.all_reduce(np.arange(3.0) + world.rank))
+    """
+    assert well(run_ranks(code, 3)) == ["[3. 6. 9.]\n"] * 3
+
+
+def test_torchrun_tells_the_place():
+    code = "print(dist.init().all_gather(dist.init().rank))"
+    port = free_address().rpartition(":")[2]
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    processes = [start(code, RANK=str(rank), **shared) for rank in range(2)]
+    assert well([finish(process) for process in processes]) == ["[0 1]\n"] * 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "environment", "says"),
+    [
+        ("rank=0", {}, "MCCL_RANK is set and MCCL_WORLD_SIZE is not"),
+        ("", {"MCCL_WORLD_SIZE": "2"}, "MCCL_WORLD_SIZE is set and MCCL_RANK is not"),
+        ("rank=0, size=2", {}, "MCCL_ROOT is not set: 2 ranks meet at host:port"),
+        (
+            "rank=2, size=2, root='127.0.0.1:1'",
+            {},
+            "rank 2, as MCCL tells, but the ranks are 0 to 1",
+        ),
+        ("", {"RANK": "0", "WORLD_SIZE": "2"}, "MASTER_ADDR"),
+        ("size=-5", {}, "size"),
+        ("timout=3", {}, "timeout"),
+        ("timeout='soon'", {}, "timeout"),
+        ("rank=0, size=2, root='nowhere'", {}, "nowhere"),
+        ("", {"MCCL_RANC": "1"}, "MCCL_RANK"),
+    ],
+)
+def test_an_init_that_cannot_be(settings, environment, says):
+    code = f"""
+        try:
+            dist.init({settings})
+        except dist.InvalidArgument as error:
+            print(error)
+        assert not dist.is_initialized()
+        assert dist.init(rank=0, size=1) if {not environment} else True
+    """
+    (out,) = well([run(code, **environment)])
+    assert says in out
+
+
+def test_ranks_that_do_not_come():
+    code = """
+        try:
+            dist.init(connect_timeout=0.3)
+        except dist.TimeoutError as error:
+            print(error)
+    """
+    status, out, err = run(code, MCCL_RANK="0", MCCL_WORLD_SIZE="2", MCCL_ROOT=free_address())
+    assert status == 0, err
+    assert "mccl" in out or "rank" in out
+
+
+def test_settings_that_differ():
+    code = """
+        import os
+        try:
+            dist.init(chunk_bytes=65536 * (1 + int(os.environ["MCCL_RANK"])))
+        except dist.MismatchError as error:
+            print(error)
+    """
+    for out in well(run_ranks(code)):
+        assert "chunk_bytes" in out
+
+
+def test_control_c_while_meeting():
+    code = """
+        import os, signal, threading
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            dist.init(connect_timeout=600)
+        except KeyboardInterrupt:
+            print("interrupted")
+    """
+    # A child of a shell's background job ignores the signal.
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n" + (
+        textwrap.dedent(code)
+    )
+    status, out, err = run(code, MCCL_RANK="0", MCCL_WORLD_SIZE="2", MCCL_ROOT=free_address())
+    assert (status, out) == (0, "interrupted\n"), err
+
+
+@pytest.mark.parametrize(
+    "leave",
+    ["", "dist.shutdown()", "dist.shutdown(); dist.shutdown()", "raise SystemExit(0)", "del world"],
+)
+def test_leaving(leave):
+    code = f"""
+        world = dist.init()
+        world.barrier()
+        {leave}
+    """
+    well(run_ranks(code))
+
+
+def test_leaving_with_calls_pending():
+    code = """
+        import asyncio
+        import numpy as np
+        world = dist.init()
+        world.barrier()
+        works = [world.recv(np.empty(100), wait=False) for _ in range(3)]
+        works[0].on_done(lambda: print("told", works[0].error() is not None))
+        world.recv(np.empty(100), wait=False)
+        del works[2]
+    """
+    assert well(run_ranks(code)) == ["told True\n"] * 2
+
+
+def test_a_child_of_fork():
+    code = """
+        import os
+        world = dist.init()
+        pending = world.recv(bytearray(3), wait=False)
+        child = os.fork()
+        if child == 0:
+            assert not dist.is_initialized()
+            try:
+                world.all_reduce(1)
+            except dist.InvalidArgument as error:
+                assert "child of a fork" in str(error), error
+                assert dist.init(rank=0, size=1, root="").all_reduce(3) == 3
+                raise SystemExit(7)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        assert world.all_reduce(1) == 2
+        world.send(b"abc", 1 - world.rank)
+        pending.wait()
+    """
+    well(run_ranks(code))
+
+
+def test_import_of_the_package_stays_cheap():
+    code = "import sys, mccl; print('numpy' in sys.modules, 'mccl._distributed' in sys.modules)"
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=LIMIT
+    ).stdout
+    assert out == "False False\n"
+
+
+def test_without_numpy_what_is_missing_is_named():
+    code = """
+import importlib.util
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "numpy" else find(name, *rest)
+import mccl.distributed
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT
+    )
+    assert done.returncode == 1
+    assert "mccl.distributed needs NumPy: pip install" in done.stderr
+
+
+def test_metrics_count_the_calls():
+    code = """
+        import mccl
+        world = dist.init()
+        mccl.reset_metrics()
+        for _ in range(10):
+            world.all_reduce([1.0, 2.0])
+        print(mccl.get_metrics().total_ops)
+    """
+    assert well(run_ranks(code)) == ["10\n"] * 2

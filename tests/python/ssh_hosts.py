@@ -1,0 +1,139 @@
+"""Hosts to launch on: network namespaces with an address and a real sshd each."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+PATIENCE = 60
+NETWORK = "10.78.0"
+
+
+def shell(*command: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(c) for c in command], capture_output=True, text=True)
+
+
+def missing() -> str:
+    """Why there can be no such hosts here; empty when there can."""
+    for program in ("ip", "ssh", "ssh-keygen"):
+        if shutil.which(program) is None:
+            return f"{program} is not installed"
+    if not Path("/usr/sbin/sshd").is_file():
+        return "there is no sshd (Debian's openssh-server)"
+    probe = f"mccl-probe-{os.getpid()}"
+    made = shell("ip", "netns", "add", probe)
+    shell("ip", "netns", "del", probe)
+    return "" if made.returncode == 0 else f"`ip netns` cannot make hosts: {made.stderr.strip()}"
+
+
+class SshHosts:
+    """`desk`, from which jobs are launched, and hosts a, b, … on one network."""
+
+    def __init__(self, count: int) -> None:
+        self.names = [chr(ord("a") + i) for i in range(count)]
+        self.folder = Path(tempfile.mkdtemp(prefix="mccl-hosts-"))
+        self.prefix = f"mccl{os.getpid()}"
+        self.servers: dict[str, subprocess.Popen] = {}
+        self.config = self.folder / "ssh_config"
+        try:
+            self._make()
+        except BaseException:
+            self.close()
+            raise
+
+    def space(self, name: str) -> str:
+        return f"{self.prefix}-{name}"
+
+    def address(self, name: str) -> str:
+        return f"{NETWORK}.{self.names.index(name) + 1}"
+
+    def _must(self, *command: object) -> None:
+        done = shell(*command)
+        assert done.returncode == 0, (command, done.stderr)
+
+    def _make(self) -> None:
+        desk = self.space("desk")
+        self._must("ip", "netns", "add", desk)
+        self._must("ip", "-n", desk, "link", "set", "lo", "up")
+        self._must("ip", "-n", desk, "link", "add", "net", "type", "bridge")
+        self._must("ip", "-n", desk, "addr", "add", f"{NETWORK}.100/24", "dev", "net")
+        self._must("ip", "-n", desk, "link", "set", "net", "up")
+        for key in ("client", "stranger", "host"):
+            self._must("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.folder / key)
+        Path("/run/sshd").mkdir(exist_ok=True)
+        for name in self.names:
+            self._plug(name)
+            self.serve(name)
+        self._write_config("client")
+
+    def _plug(self, name: str) -> None:
+        desk, space = self.space("desk"), self.space(name)
+        self._must("ip", "netns", "add", space)
+        self._must("ip", "-n", space, "link", "set", "lo", "up")
+        self._must(
+            "ip", "-n", desk, "link", "add", f"to-{name}", "type", "veth",
+            "peer", "name", "cable", "netns", space,
+        )  # fmt: skip
+        self._must("ip", "-n", desk, "link", "set", f"to-{name}", "master", "net", "up")
+        self._must("ip", "-n", space, "addr", "add", f"{self.address(name)}/24", "dev", "cable")
+        self._must("ip", "-n", space, "link", "set", "cable", "up")
+
+    def serve(self, name: str) -> None:
+        """Starts the host's sshd and waits until it answers."""
+        log = self.folder / f"sshd-{name}.log"
+        self.servers[name] = subprocess.Popen(
+            [
+                "ip", "netns", "exec", self.space(name), "/usr/sbin/sshd", "-D", "-e",
+                "-f", "/dev/null",
+                "-o", f"ListenAddress={self.address(name)}", "-o", f"HostKey={self.folder}/host",
+                "-o", f"AuthorizedKeysFile={self.folder}/client.pub", "-o", "StrictModes=no",
+                "-o", "PasswordAuthentication=no", "-o", "PidFile=none",
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=log.open("w"),
+        )  # fmt: skip
+        deadline = time.monotonic() + PATIENCE
+        while "listening" not in log.read_text():
+            assert time.monotonic() < deadline, log.read_text()
+            assert self.servers[name].poll() is None, log.read_text()
+
+    def _write_config(self, key: str) -> None:
+        known = self.folder / "known_hosts"
+        public = (self.folder / "host.pub").read_text()
+        known.write_text("".join(f"{self.address(name)} {public}" for name in self.names))
+        text = "".join(f"Host {name}\n  HostName {self.address(name)}\n" for name in self.names)
+        text += f"Host *\n  IdentityFile {self.folder}/{key}\n  IdentitiesOnly yes\n"
+        text += f"  UserKnownHostsFile {known}\n  GlobalKnownHostsFile /dev/null\n"
+        self.config.write_text(text)
+
+    def use_key(self, key: str) -> None:
+        """`client`, which the hosts know, or `stranger`."""
+        self._write_config(key)
+
+    def forget(self, name: str) -> None:
+        """The desk no longer knows the host's key."""
+        known = self.folder / "known_hosts"
+        lines = known.read_text().splitlines(keepends=True)
+        known.write_text("".join(x for x in lines if not x.startswith(self.address(name) + " ")))
+
+    def pull(self, name: str) -> None:
+        """Pulls the host's cable."""
+        self._must("ip", "-n", self.space("desk"), "link", "set", f"to-{name}", "down")
+
+    def plug_in(self, name: str) -> None:
+        self._must("ip", "-n", self.space("desk"), "link", "set", f"to-{name}", "up")
+
+    def on(self, name: str, *command: object) -> list[str]:
+        """The command as one that runs on a host, or the desk."""
+        return ["ip", "netns", "exec", self.space(name), *map(str, command)]
+
+    def close(self) -> None:
+        for server in self.servers.values():
+            server.send_signal(signal.SIGTERM)
+            server.wait(timeout=PATIENCE)
+        for name in [*self.names, "desk"]:
+            shell("ip", "netns", "del", self.space(name))
+        shutil.rmtree(self.folder)
