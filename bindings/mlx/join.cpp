@@ -1,12 +1,13 @@
-#include "join.h"
-
+#include "python/errors.h"
+// The errors come first.
 #include <algorithm>
 #include <mutex>
 #include <utility>
 #include <vector>
 
+#include "join.h"
 #include "mccl/context.h"
-#include "mccl/error.h"
+#include "numpy/interruptible.h"
 #include "python/shared_metrics.h"
 
 namespace mccl_mlx {
@@ -55,16 +56,15 @@ nb::capsule join(const std::map<std::string, std::string>& settings) {
   options.rank = options.config.rank;
   options.size = options.config.world_size;
   options.metrics = mccl::python::shared_metrics(options.rank);
-  auto held = std::make_unique<std::shared_ptr<mccl::Group>>();
+  std::shared_ptr<mccl::Context> context;
+  mccl::numpy::run_interruptibly([options] { return make_context(options); }, context);
   {
-    const nb::gil_scoped_release without_gil;
-    auto context = make_context(options);
     const std::lock_guard lock(registry().mutex);
     std::erase_if(registry().contexts, [](const auto& entry) { return entry.expired(); });
     registry().contexts.push_back(context);
-    // Shares ownership of the context.
-    *held = std::shared_ptr<mccl::Group>(context, context->world().get());
   }
+  // It shares ownership of the context.
+  auto held = std::make_unique<std::shared_ptr<mccl::Group>>(context, context->world().get());
   nb::capsule capsule(held.get(), kGroupCapsule, [](void* group) noexcept {
     delete static_cast<std::shared_ptr<mccl::Group>*>(group);
   });

@@ -1,4 +1,5 @@
-// How a process joins a job and others of its extension modules get at the group.
+// Jobs beside the one of mccl.distributed, and how groups come from one extension module to
+// another.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -1,4 +1,6 @@
 // mccl._mlx: groups of the engine for mx.distributed. Import mlx.core first.
+#include "python/errors.h"
+// The errors come first.
 #include <mlx/mlx.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
@@ -6,14 +8,7 @@
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
-#include <exception>
 #include <memory>
-
-// A module's symbols are hidden, and where the system compares exception types by address (macOS) a
-// hidden type would not match the one that the library throws.
-#pragma GCC visibility push(default)
-#include "mccl/error.h"
-#pragma GCC visibility pop
 
 #include "exchange_primitive.h"
 #include "group.h"
@@ -75,15 +70,7 @@ void bind_exchanges(nb::module_& module) {
 NB_MODULE(_mlx, module) {
   using nb::literals::operator""_a;
   module.doc() = "Groups of libmccl for mx.distributed.";
-  nb::register_exception_translator(
-      [](const std::exception_ptr& thrown, void*) {
-        try {
-          std::rethrow_exception(thrown);
-        } catch (const mccl::InvalidArgument& error) {
-          PyErr_SetString(PyExc_ValueError, error.what());
-        }
-      },
-      nullptr);
+  mccl::python::bind_errors();
   module.def(
       "accepts", [](const mccl_mlx::mx::array&) { return true; }, "array"_a,
       "True; TypeError where this module and MLX were built with nanobinds that do not match.");

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/placement.h"
 #include "mccl/config.h"
 
 namespace mccl::python {
@@ -59,6 +60,17 @@ TextMap config_from_dict(const TextMap& base, const TextMap& changes) {
   return texts_of(config);
 }
 
+/// What started this process has told it, or None.
+nb::object placement(const TextMap& values, const TextMap& environment) {
+  const auto found = find_placement(config_of(values), environment);
+  if (!found) return nb::none();
+  nb::dict fields;
+  fields["rank"] = found->rank;
+  fields["size"] = found->size;
+  fields["found_by"] = found->found_by;
+  return fields;
+}
+
 }  // namespace
 
 void bind_configuration(nb::module_& module) {
@@ -69,6 +81,8 @@ void bind_configuration(nb::module_& module) {
              "Every setting, from the defaults, the file of MCCL_CONFIG and the MCCL_* variables.");
   module.def("config_from_dict", &config_from_dict, "base"_a, "changes"_a,
              "Every setting: the defaults, with `base` and then `changes` over them.");
+  module.def("placement", &placement, "values"_a, "environment"_a,
+             "A process's rank, size and who told them, by settings and an environment; or None.");
   module.def(
       "config_table", [](const TextMap& values) { return to_table(config_of(values)); }, "values"_a,
       "What a log shows of the settings; secrets are masked.");

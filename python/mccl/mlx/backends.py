@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mccl import _core
+
 Environment = Mapping[str, str]
 
 
@@ -28,7 +30,7 @@ class Refusal(Exception):  # noqa: N818  (it is an answer; whether it is an erro
 
 @dataclass(frozen=True)
 class Job:
-    """How to join: a backend's name, and settings that win over nothing that was given."""
+    """How to join: a backend's name, and the settings that its environment stands for."""
 
     backend: str
     settings: dict[str, str] = field(default_factory=dict)
@@ -133,26 +135,35 @@ def _shape_of(value: object) -> str:
 
 
 def mccl(environment: Environment, settings: Mapping[str, str]) -> Job:
-    """From MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT, or the same settings given to mccl.init()."""
-    has_rank, has_size = settings["rank"] != "-1", settings["world_size"] != "-1"
-    if not has_rank and not has_size:
-        raise Refusal("mccl: neither MCCL_RANK nor MCCL_WORLD_SIZE is set", absent=True)
-    if not has_rank or not has_size:
-        missing, other = (
-            ("MCCL_WORLD_SIZE", "MCCL_RANK") if has_rank else ("MCCL_RANK", "MCCL_WORLD_SIZE")
-        )
-        raise Refusal(f"mccl: {other} is set, but {missing} is not")
-    if int(settings["rank"]) >= int(settings["world_size"]):
+    """From MCCL's own settings, or a launcher.
+
+    The settings are MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT, in the environment or given to
+    mccl.init(); the launchers torchrun, Open MPI's and MPICH's mpirun, and srun.
+    """
+    try:
+        place = _core.placement(dict(settings), _readable(environment))
+    except ValueError as error:
+        raise Refusal(f"mccl: {error}") from None
+    if place is None:
         raise Refusal(
-            f"mccl: rank {settings['rank']} of {settings['world_size']} ranks: MCCL_RANK is at "
-            "least 0 and below MCCL_WORLD_SIZE"
-        )
-    if int(settings["world_size"]) > 1 and not settings["root"]:
-        raise Refusal(
-            f"mccl: MCCL_ROOT is not set: {settings['world_size']} ranks meet at host:port of "
-            "rank 0, any free port there"
+            "mccl: neither MCCL_RANK nor MCCL_WORLD_SIZE is set, and no launcher tells them "
+            "(mccl launch, torchrun, mpirun or srun)",
+            absent=True,
         )
     return Job("mccl")
+
+
+def _readable(environment: Environment) -> dict[str, str]:
+    """The variables whose values are text; no launcher sets others."""
+    return {name: text for name, text in environment.items() if _is_utf8(name + text)}
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _not_here(name: str, variables: tuple[str, ...], needs: str) -> Callable[..., Job]:
@@ -171,7 +182,7 @@ def _not_here(name: str, variables: tuple[str, ...], needs: str) -> Callable[...
 _OTHERS = {
     "jaccl": (("MLX_JACCL_COORDINATOR", "MLX_IBV_DEVICES"), "RDMA"),
     "nccl": (("NCCL_HOST_IP",), "calls into NCCL"),
-    "mpi": (("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"), "calls into MPI"),
+    "mpi": (("OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS"), "calls into MPI"),
 }
 
 

@@ -42,9 +42,10 @@ def init(backend: str = backends.ANY, strict: bool = False) -> mx.distributed.Gr
     no group. Blocks until all ranks have come, up to MCCL_CONNECT_TIMEOUT (60 s).
 
     Args:
-        backend: `ring` (MLX_RANK and MLX_HOSTFILE), `mccl` (MCCL_RANK, MCCL_WORLD_SIZE and
-            MCCL_ROOT), or `any`: the first of them that the environment asks for. `jaccl`, `nccl`
-            and `mpi` are known by name but not part of this version.
+        backend: `ring` (MLX_RANK and MLX_HOSTFILE), `mccl` (the job of mccl.distributed: MCCL_RANK,
+            MCCL_WORLD_SIZE and MCCL_ROOT, or torchrun, mpirun or srun), or `any`: the first of them
+            that the environment asks for. `jaccl`, `nccl` and `mpi` are known by name but not part
+            of this version.
         strict: Raise where no group can be made. Otherwise the answer is a group of this process
             alone, in which every operation is a no-op, and a warning in the log `mccl` says why,
             unless nothing in the environment asked for a group.
@@ -89,11 +90,20 @@ def _join(name: str, settings: dict[str, str], strict: bool) -> mx.distributed.G
     shim = load()
     try:
         job = backends.BACKENDS[name](os.environ, settings)
-        return shim.group_of(shim.join(_merged(settings, job.settings)))
-    except (ValueError, RuntimeError) as error:
+        return shim.group_of(_world(name, settings, job))
+    except (ValueError, RuntimeError, ImportError) as error:
         reason = f"{name}: {error}"
         _registry.failures[name] = reason
         raise backends.Refusal(reason) from error
+
+
+def _world(name: str, settings: dict[str, str], job: backends.Job) -> object:
+    """The group of all ranks, as a capsule. `mccl` is the job of mccl.distributed."""
+    if name != "mccl":
+        return load().join(_merged(settings, job.settings))
+    from mccl import distributed
+
+    return distributed.init().capsule
 
 
 def _merged(settings: dict[str, str], of_job: dict[str, str]) -> dict[str, str]:

@@ -142,7 +142,7 @@ def test_a_rank_of_another_backend_is_no_ring():
         ({"rank": "0"}, False, "MCCL_WORLD_SIZE is not"),
         ({"world_size": "2"}, False, "MCCL_RANK is not"),
         ({"rank": "0", "world_size": "2"}, False, "MCCL_ROOT is not set"),
-        ({"rank": "2", "world_size": "2"}, False, "rank 2 of 2 ranks"),
+        ({"rank": "2", "world_size": "2", "root": "a:1"}, False, "rank 2, as MCCL tells"),
     ],
 )
 def test_settings_that_are_no_job(settings: dict, absent: bool, expected: str):
@@ -151,8 +151,26 @@ def test_settings_that_are_no_job(settings: dict, absent: bool, expected: str):
     assert refusal.absent == absent
 
 
-def test_settings_that_are_a_job():
-    assert backends.mccl({}, NOTHING | {"rank": "0", "world_size": "1"}).backend == "mccl"
+@pytest.mark.parametrize(
+    ("settings", "environment"),
+    [
+        ({"rank": "0", "world_size": "1"}, {}),
+        ({"rank": "0", "world_size": "1"}, {"SOMETHING": "\udcff"}),
+        (
+            {},
+            {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"},
+        ),
+        ({}, {"SLURM_PROCID": "0", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "1"}),
+    ],
+)
+def test_settings_and_launchers_that_are_a_job(settings: dict, environment: dict):
+    assert backends.mccl(environment, NOTHING | settings).backend == "mccl"
+
+
+def test_half_a_launcher():
+    refusal = refusal_of(lambda: backends.mccl({"RANK": "1"}, NOTHING))
+    assert "WORLD_SIZE" in str(refusal)
+    assert not refusal.absent
 
 
 @pytest.mark.parametrize("name", ["jaccl", "nccl", "mpi"])
@@ -160,7 +178,7 @@ def test_backends_that_are_not_here_say_what_is_missing(name: str):
     refusal = refusal_of(lambda: backends.BACKENDS[name]({}, NOTHING))
     assert refusal.absent
     assert str(refusal).startswith(f"{name}: this version of MCCL has no ")
-    variable = {"jaccl": "MLX_IBV_DEVICES", "nccl": "NCCL_HOST_IP", "mpi": "PMI_SIZE"}[name]
+    variable = {"jaccl": "MLX_IBV_DEVICES", "nccl": "NCCL_HOST_IP", "mpi": "MPI_LOCALNRANKS"}[name]
     asked = refusal_of(lambda: backends.BACKENDS[name]({variable: "2"}, NOTHING))
     assert not asked.absent
     assert f"{variable} asks for it" in str(asked)
