@@ -71,7 +71,7 @@ def check_types(shapes, dtypes) -> None:
             expect(gathered, np.concatenate(parts), dtype, f"all_gather {what}")
             if shape:
                 rows = mx.repeat(x, size, axis=0)
-                total = reduced("sum", [np.repeat(each, size, axis=0) for each in everyone])
+                total = np.repeat(reduced("sum", everyone), size, axis=0)
                 mine = np.split(total, size)[rank]
                 scattered = mx.distributed.sum_scatter(rows, group=group)
                 expect(scattered, mine, dtype, f"sum_scatter {what}")

@@ -139,6 +139,25 @@ def test_communication_starts_before_evaluation_is_asked_for(two):
     two.run(check_overlap)
 
 
+def check_computing_goes_on() -> None:
+    """Rank 1 averages only when it hears that rank 0 has computed its next bucket meanwhile."""
+    group = world()
+    token, stream = group.split(0), mx.new_stream(mx.cpu)
+    first, last = mx.full((1000,), 1.0) * 3, mx.full((1000,), 2.0)
+    if group.rank() == 1:
+        mx.eval(mx.distributed.recv_like(first, 0, group=token, stream=stream))
+    averaged = mccl.mlx.average_gradients({"first": first, "last": last}, group, 0)
+    if group.rank() == 0:
+        mx.eval(first)
+        mx.eval(mx.distributed.send(first, 1, group=token, stream=stream))
+    assert averaged["first"][9].item() == 3.0
+    assert averaged["last"][9].item() == 2.0
+
+
+def test_the_next_bucket_is_computed_while_one_travels(two):
+    two.run(check_computing_goes_on)
+
+
 def check_in_compiled_step() -> None:
     group = world()
 
