@@ -73,8 +73,13 @@ def ring(environment: Environment, settings: Mapping[str, str]) -> Job:
             "listen_addr": ",".join(dict.fromkeys(address.host for address in own)),
             # Rank r listens on port_base + r.
             "port_base": str(port - rank if port > rank else 0),
+            **({"log_level": "INFO"} if _is_on(environment, "MLX_RING_VERBOSE") else {}),
         },
     )
+
+
+def _is_on(environment: Environment, variable: str) -> bool:
+    return environment.get(variable, "") not in ("", "0")
 
 
 def _rank_of(text: str, size: int, path: str) -> int:

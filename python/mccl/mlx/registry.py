@@ -107,11 +107,11 @@ def _world(name: str, settings: dict[str, str], job: backends.Job) -> object:
 
 
 def _merged(settings: dict[str, str], of_job: dict[str, str]) -> dict[str, str]:
-    """Who sets MCCL_LISTEN_ADDR or MCCL_PORT_BASE knows better than a hostfile."""
+    """Settings that were given win over what is derived from variables of MLX and a hostfile."""
     defaults = config.MCCLConfig().to_dict()
     given = {
         name: settings[name]
-        for name in ("listen_addr", "port_base")
+        for name in ("listen_addr", "port_base", "log_level")
         if settings[name] != str(defaults[name])
     }
     return {**settings, **of_job, **given}

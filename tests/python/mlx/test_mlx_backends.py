@@ -59,6 +59,13 @@ def test_several_addresses_of_a_rank(tmp_path: Path):
     assert second["port_base"] == "5999"
 
 
+@pytest.mark.parametrize(("verbose", "level"), [("1", "INFO"), ("0", None), ("", None)])
+def test_a_verbose_ring_logs_more(tmp_path: Path, verbose: str, level: str | None):
+    environment = {"MLX_RANK": "0", "MLX_HOSTFILE": hostfile(tmp_path, FOUR)}
+    job = backends.ring(environment | {"MLX_RING_VERBOSE": verbose}, NOTHING)
+    assert job.settings.get("log_level") == level
+
+
 def test_ipv6_addresses_and_host_names(tmp_path: Path):
     settings = ring(tmp_path, [["[fd00::1]:5000"], ["studio.local:5000"]], 1).settings
     assert settings["root"] == "[fd00::1]:5000"
