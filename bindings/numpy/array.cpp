@@ -201,7 +201,7 @@ Array dlpack_view(const char* call, nb::handle x, Shape& strides) {
   Array view;
   view.object = nb::borrow(x);
   view.dtype = *dtype;
-  // In the library's memory, so that an array of no elements need not have any.
+  // What is lent to be read is only read: see `writable`.
   view.data = const_cast<void*>(static_cast<const void*>(kept->data()));
   view.shape = {reinterpret_cast<const Py_ssize_t*>(kept->shape_ptr()), kept->ndim()};
   strides = {reinterpret_cast<const Py_ssize_t*>(kept->stride_ptr()), kept->ndim()};

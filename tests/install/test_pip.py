@@ -79,7 +79,8 @@ def without_torch(tmp_path_factory: pytest.TempPathFactory) -> tuple[Environment
 
 
 def test_the_library_lies_beside_its_extensions(with_torch: tuple[Environment, str]):
-    assert {"__init__.py", "_core", "libmccl.so.0"} <= with_torch[0].installed()
+    files = {"__init__.py", "py.typed", "_core", "_distributed", "_distributed.pyi", "libmccl.so.0"}
+    assert files <= with_torch[0].installed()
 
 
 def test_the_installed_package_is_the_one_imported(with_torch: tuple[Environment, str]):
