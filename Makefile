@@ -12,7 +12,7 @@ JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 # Debian's own python has python3-venv and python3-dev beside it; another on the path may not.
 PYTHON ?= $(shell command -v apt-get >/dev/null && echo /usr/bin/python3 || command -v python3)
 
-GOALS := setup build demo test test-cpp test-python test-torch-suite bench bench-check lint \
+GOALS := setup build demo demo-mlx test test-cpp test-python test-torch-suite bench bench-check lint \
 	sanitize
 
 .PHONY: help packages peers clean format test-aarch64 $(GOALS)
@@ -25,7 +25,7 @@ packages:
 
 # What MCCL is measured beside.
 peers: | packages
-	@scripts/install_peers.sh build/peers $(PYTHON)
+	@scripts/install_peers.sh build/peers
 
 ifeq ($(TORCH),newest)
 
@@ -82,6 +82,13 @@ demo: build
 	@echo "  docs/MULTINODE.md        the same on several machines"
 	@echo "  make bench               MCCL beside Gloo, Open MPI, MPICH and MLX's ring"
 
+demo-mlx: build
+	@$(BIN)/mccl launch -n 2 --no-prefix examples/mlx_digits.py
+	@echo
+	@echo "Where to look next:"
+	@echo "  examples/mlx_digits.py   what just ran; --help shows what it takes"
+	@echo "  docs/MLX.md              from five lines to tensor-parallel inference"
+
 test: test-cpp test-python
 
 test-cpp: build
@@ -131,6 +138,7 @@ clean:
 # MCCL: collective communication for the machines people really have.
 #
 #   make demo              set up, build, and train a digit classifier on two processes
+#   make demo-mlx          the same with MLX
 #   make test              set up, build, and run every test
 #
 #   make setup             install packages, make .venv, build and install mccl into it

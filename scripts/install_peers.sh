@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
 # Installs what MCCL is compared with, and compiles the program that times the MPIs.
-#   install_peers.sh FOLDER PYTHON
+#   install_peers.sh FOLDER
 # A peer that cannot be had here is named and left out; bench/compare.py says so again.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-folder=${1:?usage: install_peers.sh FOLDER PYTHON}
-python=${2:?usage: install_peers.sh FOLDER PYTHON}
+folder=${1:?usage: install_peers.sh FOLDER}
 source=bench/peers/mpi_bench.cpp
 mkdir -p "$folder"
 
@@ -21,15 +20,3 @@ for mpi in openmpi mpich; do
       echo "peers: $source does not compile with mpicxx.$mpi, so it is left out" >&2
   fi
 done
-
-# An environment of its own, so that MCCL's stays as it is.
-if ! "$folder/mlx/bin/python" -c 'import mlx.core' 2>/dev/null; then
-  echo "peers: $folder/mlx"
-  package=mlx
-  [ "$(uname)" = Darwin ] || package='mlx[cpu]'
-  if ! { "$python" -m venv "$folder/mlx" &&
-    "$folder/mlx/bin/python" -m pip install --disable-pip-version-check --quiet "$package"; }; then
-    echo "peers: MLX cannot be installed here, so it is left out" >&2
-    rm -rf "$folder/mlx"
-  fi
-fi

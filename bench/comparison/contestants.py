@@ -5,7 +5,7 @@ from __future__ import annotations
 from comparison.contestant import Contestant
 from comparison.mccl_numpy import MCCL_NUMPY
 from comparison.mccl_program import mccl_contestant
-from comparison.mlx import mlx_commands, mlx_missing, mlx_settings
+from comparison.mlx import mccl_mlx_contestant, ring_contestant
 from comparison.mpi import (
     mpi_missing,
     mpich_commands,
@@ -38,14 +38,9 @@ CONTESTANTS: dict[str, Contestant] = {
             mpich_settings,
             mpich_commands,
         ),
-        Contestant(
-            "mlx",
-            "MLX ring",
-            mlx_missing,
-            mlx_settings,
-            mlx_commands,
-            ("all_reduce", "all_gather", "sendrecv"),
-        ),
+        ring_contestant(),
+        mccl_mlx_contestant("mccl-mlx", "auto"),
+        mccl_mlx_contestant("mccl-mlx-tcp", "tcp"),
         mccl_contestant("mccl-tcp", "tcp", ("all_reduce",)),
         Contestant(
             "openmpi-tcp",

@@ -1,29 +1,42 @@
-"""MLX's ring, from an environment of its own."""
+"""mx.distributed on two engines: MLX's own ring, and MCCL."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
+import sys
+from importlib.util import find_spec
 
-from comparison.contestant import BUILT, INSTALL, PEERS, Command, Launch, Setting, free_ports
+from comparison.contestant import PEERS, Command, Contestant, Launch, Setting, free_ports
 
-
-def mlx_python() -> Path:
-    return BUILT / "mlx" / "bin" / "python"
-
-
-def mlx_missing() -> str | None:
-    return None if mlx_python().exists() else f"not installed: run `{INSTALL}` (pip: mlx[cpu])"
+COLLECTIVES = ("all_reduce", "all_gather", "sendrecv")
 
 
-def mlx_settings(ranks: int) -> list[Setting]:
+def mlx_missing(engine: str) -> str | None:
+    """Why an engine cannot be measured here; None where it can."""
+    # The extensions are built beside each other, and which were built depends on what was there.
+    wanted = ["mlx.core"] + (["mccl", "mccl._mlx"] if engine == "mccl" else [])
+    try:
+        absent = [name for name in wanted if find_spec(name) is None]
+    except ModuleNotFoundError as error:
+        absent = [str(error.name)]
+    return f"python has no module {', '.join(absent)}: run `make setup`" if absent else None
+
+
+def ring_settings(ranks: int) -> list[Setting]:
+    """MLX's ring with one and with two connections."""
     return [
         Setting(f"{count} connection{'s' * (count > 1)} per neighbour on loopback", (str(count),))
         for count in (1, 2)
     ]
 
 
-def mlx_commands(launch: Launch) -> list[Command]:
+def mccl_settings(transport: str) -> list[Setting]:
+    """MCCL with its defaults, or on one transport."""
+    words = "the defaults" if transport == "auto" else f"MCCL_TRANSPORT={transport}"
+    return [Setting(words, ("1",), {"MCCL_TRANSPORT": transport, "MCCL_PORT_BASE": "0"})]
+
+
+def commands_of(engine: str, launch: Launch) -> list[Command]:
     """The hostfile gives each rank one address per connection."""
     lanes = int(launch.setting.argv[0])
     ports = free_ports(launch.ranks * lanes)
@@ -31,10 +44,35 @@ def mlx_commands(launch: Launch) -> list[Command]:
         [f"127.0.0.1:{port}" for port in ports[rank * lanes : (rank + 1) * lanes]]
         for rank in range(launch.ranks)
     ]
-    hostfile = launch.folder / "mlx-hosts.json"
+    hostfile = launch.folder / f"{engine}-hosts.json"
     hostfile.write_text(json.dumps(hosts))
-    program = [str(mlx_python()), str(PEERS / "mlx_bench.py"), *launch.arguments()]
+    script = [sys.executable, str(PEERS / "mlx_bench.py"), "--engine", engine]
+    shared = {"MLX_HOSTFILE": str(hostfile), **launch.setting.env}
     return [
-        Command(program, {"MLX_RANK": str(rank), "MLX_HOSTFILE": str(hostfile)})
+        Command([*script, *launch.arguments()], {**shared, "MLX_RANK": str(rank)})
         for rank in range(launch.ranks)
     ]
+
+
+def ring_contestant() -> Contestant:
+    """MLX's own ring."""
+    return Contestant(
+        "mlx",
+        "MLX ring",
+        lambda: mlx_missing("mlx"),
+        ring_settings,
+        lambda launch: commands_of("mlx", launch),
+        COLLECTIVES,
+    )
+
+
+def mccl_mlx_contestant(name: str, transport: str) -> Contestant:
+    """MCCL under mx.distributed."""
+    return Contestant(
+        name,
+        "MCCL, MLX" if transport == "auto" else f"MCCL, MLX, {transport.upper()}",
+        lambda: mlx_missing("mccl"),
+        lambda ranks: mccl_settings(transport),
+        lambda launch: commands_of("mccl", launch),
+        COLLECTIVES if transport == "auto" else ("all_reduce",),
+    )

@@ -17,9 +17,11 @@ NOTHING = "-"
 RATIOS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("mccl", PEERS_ALL, "C++ / fastest peer"),
     ("mccl-torch", ("gloo",), "torch / Gloo"),
+    ("mccl-mlx", ("mlx",), "MLX / its ring"),
     ("mccl-numpy", ("mccl",), "NumPy / C++"),
     ("mccl-tcp", ("openmpi-tcp",), "TCP / Open MPI's TCP"),
     ("mccl-tcp", ("gloo",), "TCP / Gloo"),
+    ("mccl-mlx-tcp", ("mlx",), "MLX on TCP / its ring"),
     ("mccl", (PASS,), "C++ / one pass"),
     ("mccl-tcp", (SOCKETS,), "TCP / raw sockets"),
     ("mccl-tcp", (LINE,), "TCP / line"),

@@ -1,8 +1,9 @@
-"""Times the collectives of MLX's ring, as one rank of several.
+"""Times the collectives of mx.distributed, as one rank of several.
 
-    MLX_RANK=0 MLX_HOSTFILE=hosts.json python mlx_bench.py --seconds 0.2 all_reduce:8 …
+    MLX_RANK=0 MLX_HOSTFILE=hosts.json python mlx_bench.py --engine mlx --seconds 0.2 all_reduce:8 …
 
-MLX has no call in place: each evaluates a new array.
+The engine is MLX's own ring (`mlx`) or MCCL (`mccl`); both read the same hostfile. MLX has no call
+in place: each evaluates a new array.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from typing import Any
 import mlx.core as mx
 from cells import Cell, measure_all
 
+TITLES = {"mlx": "MLX's ring", "mccl": "MCCL's MLX interface"}
+
 
 class MlxTeam:
-    """Bookkeeping with the ring's own sums."""
+    """Bookkeeping with the group's own sums."""
 
     def __init__(self, group: mx.distributed.Group) -> None:
         self.group = group
@@ -35,6 +38,15 @@ class MlxTeam:
     def slowest(self, seconds: list[float]) -> list[float]:
         """The largest of every rank's."""
         return mx.distributed.all_max(mx.array(seconds), group=self.group).tolist()
+
+
+def join(engine: str) -> mx.distributed.Group:
+    """The group of all ranks."""
+    if engine == "mlx":
+        return mx.distributed.init(strict=True, backend="ring")
+    import mccl.mlx
+
+    return mccl.mlx.init("ring", strict=True)
 
 
 def exchange(data: mx.array, group: mx.distributed.Group) -> None:
@@ -64,19 +76,20 @@ def call_of(cell: Cell, group: mx.distributed.Group) -> Callable[[], Any] | None
 
 
 def main() -> int:
-    """Joins the ring, and measures."""
+    """Joins the others, and measures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--engine", choices=sorted(TITLES), default="mlx")
     parser.add_argument("--seconds", type=float, default=0.2, help="that a cell aims to last")
     parser.add_argument("cells", nargs="+", type=Cell.parse, metavar="COLLECTIVE:BYTES")
     arguments = parser.parse_args()
     mx.set_default_device(mx.cpu)
-    group = mx.distributed.init(strict=True, backend="ring")
+    group = join(arguments.engine)
     measure_all(
         arguments.cells,
         lambda cell: call_of(cell, group),
         arguments.seconds,
         MlxTeam(group),
-        "MLX's ring",
+        TITLES[arguments.engine],
     )
     return 0
 

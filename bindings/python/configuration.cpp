@@ -6,11 +6,9 @@
 #include <nanobind/stl/vector.h>
 
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "base/environment.h"
 #include "base/placement.h"
 #include "mccl/config.h"
 
@@ -62,11 +60,15 @@ TextMap config_from_dict(const TextMap& base, const TextMap& changes) {
   return texts_of(config);
 }
 
-/// (rank, size), or nothing.
-nb::object place(const TextMap& values) {
-  const std::optional<Placement> found = find_placement(config_of(values), process_environment());
+/// What started this process has told it, or None.
+nb::object placement(const TextMap& values, const TextMap& environment) {
+  const auto found = find_placement(config_of(values), environment);
   if (!found) return nb::none();
-  return nb::make_tuple(found->rank, found->size);
+  nb::dict fields;
+  fields["rank"] = found->rank;
+  fields["size"] = found->size;
+  fields["found_by"] = found->found_by;
+  return fields;
 }
 
 }  // namespace
@@ -77,11 +79,10 @@ void bind_configuration(nb::module_& module) {
   module.def("settings_markdown", &settings_markdown, "The table of settings in Markdown.");
   module.def("config_from_environment", &config_from_environment, "environment"_a,
              "Every setting, from the defaults, the file of MCCL_CONFIG and the MCCL_* variables.");
-  module.def("place", &place, "values"_a,
-             "This process's rank and how many there are, as whatever started the job tells; None "
-             "where nothing does.");
   module.def("config_from_dict", &config_from_dict, "base"_a, "changes"_a,
              "Every setting: the defaults, with `base` and then `changes` over them.");
+  module.def("placement", &placement, "values"_a, "environment"_a,
+             "A process's rank, size and who told them, by settings and an environment; or None.");
   module.def(
       "config_table", [](const TextMap& values) { return to_table(config_of(values)); }, "values"_a,
       "What a log shows of the settings; secrets are masked.");

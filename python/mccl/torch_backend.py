@@ -60,21 +60,21 @@ def meet(
 
     from . import _core, config
 
-    place = _core.place(config.resolved_settings())
+    place = _core.placement(config.resolved_settings(), dict(os.environ))
     if place is None:
         raise ValueError(
             f"{url}: nothing tells this process its rank: start it with mccl launch, torchrun, "
             "mpirun or srun, or set MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT"
         )
     given = parse_qs(urlparse(url).query)
-    for name, found in zip(("rank", "world_size"), place, strict=True):
+    for name, found in (("rank", place["rank"]), ("world_size", place["size"])):
         if name in given and int(given[name][0]) not in (-1, found):
             raise ValueError(
                 f"{url}: {name} is {given[name][0]}, but the environment says {found}; leave it out"
             )
     store = HashStore()
     store.set(_ELSEWHERE, "")
-    yield store, *place
+    yield store, place["rank"], place["size"]
 
 
 def load() -> ModuleType:

@@ -1,4 +1,4 @@
-"""`pip install .` into fresh environments: beside the installed torch, and without any."""
+"""`pip install .` into fresh environments: beside the installed torch and MLX, and without."""
 
 import importlib.metadata
 import os
@@ -105,6 +105,21 @@ print(dist.get_backend(), x.tolist())
 dist.destroy_process_group()
 """
     assert with_torch[0].run(code).splitlines()[-1] == "mccl [1.0, 1.0, 1.0]"
+
+
+def test_mlx_finds_its_groups(with_torch: tuple[Environment, str]):
+    code = "import mccl.mlx as m; g = m.init(); print(type(g).__module__, g.size())"
+    assert with_torch[0].run(code) == "mlx.core.distributed 1"
+
+
+def test_without_mlx_the_import_says_so(without_torch: tuple[Environment, str]):
+    code = """
+try:
+    import mccl.mlx
+except ImportError as error:
+    print(error)
+"""
+    assert "mccl.mlx needs MLX" in without_torch[0].run(code)
 
 
 def test_entry_points_are_declared(with_torch: tuple[Environment, str]):

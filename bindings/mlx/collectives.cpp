@@ -1,0 +1,82 @@
+// What MLX itself can ask of a group.
+#include <algorithm>
+#include <complex>
+#include <utility>
+
+#include "group.h"
+
+namespace mccl_mlx {
+namespace {
+
+using Complex = std::complex<float>;
+
+/// MLX orders complex numbers by their real parts, then by their imaginary ones.
+bool less(const Complex& a, const Complex& b) {
+  return a.real() < b.real() || (a.real() == b.real() && a.imag() < b.imag());
+}
+
+/// The engine knows no order of complex numbers, so every rank looks at everyone's.
+mccl::Work complex_extreme(mccl::Group& group, mccl::ConstBuffer in, mccl::Buffer out, bool largest,
+                           const mccl::CallOptions& options) {
+  const auto ranks = static_cast<std::size_t>(group.size());
+  std::vector<Complex> all(ranks * in.count);
+  group.all_gather(in, {all.data(), all.size(), mccl::DType::c64}, options).wait();
+  auto* best = static_cast<Complex*>(out.data);
+  std::copy_n(all.begin(), in.count, best);
+  for (std::size_t rank = 1; rank < ranks; ++rank) {
+    for (std::size_t i = 0; i < in.count; ++i) {
+      const Complex& other = all[rank * in.count + i];
+      if (largest ? less(best[i], other) : less(other, best[i])) best[i] = other;
+    }
+  }
+  return {};
+}
+
+Kept data_of(const mx::array& input, const mx::array& output) {
+  return {input.data_shared_ptr(), output.data_shared_ptr()};
+}
+
+}  // namespace
+
+void Group::reduce(const mx::array& input, mx::array& output, mccl::ReduceKind kind,
+                   mx::Stream stream) {
+  run_on(stream, data_of(input, output),
+         [in = buffer_of(input), out = buffer_of(output), kind](mccl::Group& group,
+                                                                const mccl::CallOptions& options) {
+           const bool ordered = kind == mccl::ReduceKind::max || kind == mccl::ReduceKind::min;
+           if (ordered && in.dtype == mccl::DType::c64) {
+             return complex_extreme(group, in, out, kind == mccl::ReduceKind::max, options);
+           }
+           return group.all_reduce(in, out, kind, options);
+         });
+}
+
+void Group::all_sum(const mx::array& input, mx::array& output, mx::Stream stream) {
+  reduce(input, output, mccl::ReduceKind::sum, stream);
+}
+
+void Group::all_max(const mx::array& input, mx::array& output, mx::Stream stream) {
+  reduce(input, output, mccl::ReduceKind::max, stream);
+}
+
+void Group::all_min(const mx::array& input, mx::array& output, mx::Stream stream) {
+  reduce(input, output, mccl::ReduceKind::min, stream);
+}
+
+void Group::all_gather(const mx::array& input, mx::array& output, mx::Stream stream) {
+  run_on(stream, data_of(input, output),
+         [in = buffer_of(input), out = buffer_of(output)](mccl::Group& group,
+                                                          const mccl::CallOptions& options) {
+           return group.all_gather(in, out, options);
+         });
+}
+
+void Group::sum_scatter(const mx::array& input, mx::array& output, mx::Stream stream) {
+  run_on(stream, data_of(input, output),
+         [in = buffer_of(input), out = buffer_of(output)](mccl::Group& group,
+                                                          const mccl::CallOptions& options) {
+           return group.reduce_scatter(in, out, mccl::ReduceKind::sum, options);
+         });
+}
+
+}  // namespace mccl_mlx

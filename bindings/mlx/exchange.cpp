@@ -1,0 +1,197 @@
+#include "exchange.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstring>
+#include <numeric>
+#include <string_view>
+
+#include "mccl/error.h"
+
+namespace mccl_mlx {
+namespace {
+
+using enum ExchangeKind;
+
+std::string_view name_of(ExchangeKind kind) {
+  constexpr std::string_view kNames[] = {"all_sum", "all_mean",   "broadcast",
+                                         "reduce",  "all_gather", "sum_scatter",
+                                         "gather",  "scatter",    "all_to_all"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+int sum(const std::vector<int>& rows) { return std::accumulate(rows.begin(), rows.end(), 0); }
+
+int at(const std::vector<int>& rows, int rank) { return rows[static_cast<std::size_t>(rank)]; }
+
+mx::Shape with_rows(mx::Shape shape, int rows) {
+  shape[0] = rows;
+  return shape;
+}
+
+std::vector<std::size_t> elements_of(const std::vector<int>& rows, std::size_t row) {
+  std::vector<std::size_t> counts;
+  counts.reserve(rows.size());
+  for (const int each : rows) counts.push_back(static_cast<std::size_t>(each) * row);
+  return counts;
+}
+
+void check_rows(std::string_view name, std::string_view what, const std::vector<int>& rows,
+                int size) {
+  if (rows.size() != static_cast<std::size_t>(size)) {
+    throw mccl::InvalidArgument(
+        fmt::format("{}: {}: expected one number for each of {} ranks; "
+                    "found {}",
+                    name, what, size, rows));
+  }
+  for (const int each : rows) {
+    if (each >= 0) continue;
+    throw mccl::InvalidArgument(
+        fmt::format("{}: {}: rows are at least 0; found {}", name, what, rows));
+  }
+}
+
+/// How many rows this rank must give; -1 where any number will do.
+int rows_wanted(const Exchange& exchange, int rank) {
+  switch (exchange.kind) {
+    case all_gather:
+    case gather:
+      return at(exchange.rows, rank);
+    case sum_scatter:
+    case all_to_all:
+      return sum(exchange.rows);
+    case scatter:
+      return rank == exchange.root ? sum(exchange.rows) : -1;
+    default:
+      return -1;
+  }
+}
+
+/// Root reads its input only, and the others have no use for theirs.
+mccl::Work start_broadcast(const Exchange& exchange, mccl::Group& group, mccl::ConstBuffer in,
+                           mccl::Buffer out, const mccl::CallOptions& options) {
+  mccl::Buffer data = out;
+  if (group.rank() == exchange.root) data.data = const_cast<void*>(in.data);
+  return group.broadcast(data, exchange.root, options);
+}
+
+void clear(mccl::Buffer buffer) {
+  if (buffer.count > 0) std::memset(buffer.data, 0, buffer.bytes());
+}
+
+}  // namespace
+
+bool has_rows(ExchangeKind kind) {
+  return kind == all_gather || kind == sum_scatter || kind == gather || kind == scatter ||
+         kind == all_to_all;
+}
+
+void check(const Exchange& exchange, const mx::Shape& input, int rank, int size) {
+  const std::string_view name = name_of(exchange.kind);
+  if (exchange.root < 0 || exchange.root >= size) {
+    throw mccl::InvalidArgument(fmt::format("{}: root {} is not a rank of this group (0 to {})",
+                                            name, exchange.root, size - 1));
+  }
+  if (!has_rows(exchange.kind)) return;
+  if (input.empty()) {
+    throw mccl::InvalidArgument(
+        fmt::format("{}: expected an array with an axis to divide; found a scalar", name));
+  }
+  check_rows(name, exchange.kind == all_to_all ? "rows_to" : "rows", exchange.rows, size);
+  if (exchange.kind == all_to_all) check_rows(name, "rows_from", exchange.from, size);
+  const int wanted = rows_wanted(exchange, rank);
+  if (wanted < 0 || wanted == input[0]) return;
+  throw mccl::InvalidArgument(
+      fmt::format("{}: rank {} gives an array of {} rows, but its rows are {} (of {})", name, rank,
+                  input[0], wanted, exchange.rows));
+}
+
+mx::Shape output_shape(const Exchange& exchange, const mx::Shape& input, int rank) {
+  switch (exchange.kind) {
+    case all_gather:
+      return with_rows(input, sum(exchange.rows));
+    case gather:
+      return with_rows(input, rank == exchange.root ? sum(exchange.rows) : exchange.idle_rows);
+    case sum_scatter:
+    case scatter:
+      return with_rows(input, at(exchange.rows, rank));
+    case all_to_all:
+      return with_rows(input, sum(exchange.from));
+    default:
+      return input;
+  }
+}
+
+Exchange adjoint(const Exchange& exchange, const mx::Shape& input) {
+  Exchange result = exchange;
+  switch (exchange.kind) {
+    case all_sum:
+    case all_mean:
+      break;
+    case broadcast:
+      result.kind = reduce;
+      break;
+    case reduce:
+      result.kind = broadcast;
+      break;
+    case all_gather:
+      result.kind = sum_scatter;
+      break;
+    case sum_scatter:
+      result.kind = all_gather;
+      break;
+    case gather:
+      result.kind = scatter;
+      break;
+    case scatter:
+      result.kind = gather;
+      result.idle_rows = input[0];
+      break;
+    case all_to_all:
+      std::swap(result.rows, result.from);
+      break;
+  }
+  return result;
+}
+
+bool gives_own_input(const Exchange& exchange, int rank) {
+  return exchange.kind == broadcast && rank == exchange.root;
+}
+
+bool works_in_place(const Exchange& exchange) {
+  return exchange.kind == all_sum || exchange.kind == all_mean;
+}
+
+mccl::Work start(const Exchange& exchange, mccl::Group& group, mccl::ConstBuffer in,
+                 mccl::Buffer out, std::size_t row, const mccl::CallOptions& options) {
+  const std::vector<std::size_t> counts = elements_of(exchange.rows, row);
+  const bool is_root = group.rank() == exchange.root;
+  switch (exchange.kind) {
+    case all_sum:
+      return group.all_reduce(in, out, mccl::ReduceKind::sum, options);
+    case all_mean:
+      return group.all_reduce(in, out, mccl::ReduceKind::avg, options);
+    case broadcast:
+      return start_broadcast(exchange, group, in, out, options);
+    case reduce:
+      if (!is_root) clear(out);
+      return group.reduce(in, is_root ? out : mccl::Buffer{}, mccl::ReduceKind::sum, exchange.root,
+                          options);
+    case all_gather:
+      return group.all_gatherv(in, out, counts, options);
+    case sum_scatter:
+      return group.reduce_scatterv(in, out, counts, mccl::ReduceKind::sum, options);
+    case gather:
+      if (!is_root) clear(out);
+      return group.gatherv(in, is_root ? out : mccl::Buffer{}, counts, exchange.root, options);
+    case scatter:
+      return group.scatterv(is_root ? in : mccl::ConstBuffer{}, out, counts, exchange.root,
+                            options);
+    case all_to_all:
+      return group.all_to_allv(in, counts, out, elements_of(exchange.from, row), options);
+  }
+  return {};
+}
+
+}  // namespace mccl_mlx

@@ -1,0 +1,112 @@
+#include "exchange_primitive.h"
+
+#include <mlx/allocator.h>
+#include <mlx/ops.h>
+#include <mlx/primitives.h>
+
+#include <utility>
+
+#include "mccl/error.h"
+
+namespace mccl_mlx {
+namespace {
+
+class ExchangePrimitive final : public mx::UnaryPrimitive {
+ public:
+  ExchangePrimitive(mx::Stream stream, std::shared_ptr<Group> group, Exchange exchange)
+      : UnaryPrimitive(stream), group_(std::move(group)), exchange_(std::move(exchange)) {}
+
+  void eval_cpu(const std::vector<mx::array>& inputs, mx::array& out) override {
+    const mx::array& in = inputs[0];
+    allocate(in, out);
+    group_->run_on(
+        stream(), {in.data_shared_ptr(), out.data_shared_ptr()},
+        [exchange = exchange_, in = buffer_of(in), out = buffer_of(out), row = elements_of_row(in)](
+            mccl::Group& group, const mccl::CallOptions& options) {
+          return start(exchange, group, in, out, row, options);
+        });
+  }
+
+  void eval_gpu(const std::vector<mx::array>&, mx::array&) override {
+    throw mccl::Error("MCCL communicates on streams of the CPU only");
+  }
+
+  std::vector<mx::array> jvp(const std::vector<mx::array>&, const std::vector<mx::array>& tangents,
+                             const std::vector<int>&) override {
+    return {record(tangents[0], exchange_, group_, stream())};
+  }
+
+  std::vector<mx::array> vjp(const std::vector<mx::array>& primals,
+                             const std::vector<mx::array>& cotangents, const std::vector<int>&,
+                             const std::vector<mx::array>&) override {
+    return {record(cotangents[0], adjoint(exchange_, primals[0].shape()), group_, stream())};
+  }
+
+  /// Rows stay on axis 0, so what is mapped over becomes part of a row.
+  std::pair<std::vector<mx::array>, std::vector<int>> vmap(const std::vector<mx::array>& inputs,
+                                                           const std::vector<int>& axes) override {
+    mx::array x = inputs[0];
+    int axis = axes[0];
+    if (has_rows(exchange_.kind) && axis >= 0) {
+      if (x.ndim() < 2) {
+        throw mccl::InvalidArgument(std::string(name()) +
+                                    ": nothing is left to divide of an array that is mapped over "
+                                    "its only axis");
+      }
+      x = mx::moveaxis(x, axis, 1, stream());
+      axis = 1;
+    }
+    return {{record(x, exchange_, group_, stream())}, {axis}};
+  }
+
+  const char* name() const override { return "mccl::Exchange"; }
+
+  std::vector<mx::Shape> output_shapes(const std::vector<mx::array>& inputs) override {
+    return {output_shape(exchange_, inputs[0].shape(), group_->rank())};
+  }
+
+ private:
+  void allocate(const mx::array& in, mx::array& out) const {
+    const bool shares = gives_own_input(exchange_, group_->rank()) ||
+                        (works_in_place(exchange_) && in.is_donatable());
+    if (shares) {
+      out.copy_shared_buffer(in);
+    } else {
+      out.set_data(mx::allocator::malloc(out.nbytes()));
+    }
+  }
+
+  static std::size_t elements_of_row(const mx::array& in) {
+    std::size_t elements = 1;
+    for (std::size_t axis = 1; axis < in.ndim(); ++axis) {
+      elements *= static_cast<std::size_t>(in.shape(static_cast<int>(axis)));
+    }
+    return elements;
+  }
+
+  const std::shared_ptr<Group> group_;
+  const Exchange exchange_;
+};
+
+}  // namespace
+
+std::shared_ptr<Group> group_in(const mx::distributed::Group& group) {
+  auto found = std::dynamic_pointer_cast<Group>(group.raw_group());
+  if (!found && !std::dynamic_pointer_cast<Alone>(group.raw_group())) {
+    throw mccl::InvalidArgument(
+        "group: expected one that mccl.mlx.init() or its split() made; found one of MLX's own "
+        "backends");
+  }
+  return found;
+}
+
+mx::array record(const mx::array& x, const Exchange& exchange, const std::shared_ptr<Group>& group,
+                 mx::StreamOrDevice stream) {
+  check(exchange, x.shape(), group->rank(), group->size());
+  const mx::Stream chosen = group->communication_stream(stream);
+  return mx::array(output_shape(exchange, x.shape(), group->rank()), x.dtype(),
+                   std::make_shared<ExchangePrimitive>(chosen, group, exchange),
+                   {mx::contiguous(x, false, chosen)});
+}
+
+}  // namespace mccl_mlx

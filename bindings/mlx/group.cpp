@@ -1,0 +1,141 @@
+#include "group.h"
+
+#include <fmt/format.h>
+#include <mlx/backend/cpu/encoder.h>
+#include <mlx/utils.h>
+#include <nanobind/nanobind.h>
+
+#include <optional>
+#include <utility>
+
+#include "mccl/error.h"
+
+namespace mccl_mlx {
+
+namespace nb = nanobind;
+
+namespace {
+
+/// Says which rank a wrong argument was given on; all other errors of the engine do so themselves.
+template <typename Action>
+auto naming_rank(int rank, Action&& action) {
+  try {
+    return action();
+  } catch (const mccl::InvalidArgument& error) {
+    throw mccl::InvalidArgument(fmt::format("rank {}: {}", rank, error.what()));
+  }
+}
+
+/// Whoever waits for other threads must not hold Python's lock: they may need it to drop memory
+/// that Python owns.
+class WithoutPython {
+ public:
+  WithoutPython() {
+    if (PyGILState_Check()) released_.emplace();
+  }
+
+ private:
+  std::optional<nb::gil_scoped_release> released_;
+};
+
+mx::Stream cpu_stream(mx::StreamOrDevice stream) {
+  const mx::Stream chosen = mx::to_stream(stream, mx::Device::cpu);
+  if (chosen.device != mx::Device::cpu) {
+    throw mccl::InvalidArgument(
+        "stream: MCCL communicates on a stream of the CPU, and this is one of the GPU; pass "
+        "stream=mx.cpu, or none");
+  }
+  return chosen;
+}
+
+}  // namespace
+
+mx::Stream Group::communication_stream(mx::StreamOrDevice stream) { return cpu_stream(stream); }
+
+void Group::run_on(mx::Stream stream, Kept kept, Call call) {
+  const std::lock_guard lock(order_);
+  auto turn = std::make_shared<Turn>(collectives_);
+  mx::cpu::get_command_encoder(stream).dispatch([self = shared_from_this(), turn = std::move(turn),
+                                                 kept = std::move(kept), call = std::move(call)] {
+    naming_rank(self->rank(), [&] {
+      turn->await();
+      const mccl::Work work = call(*self->group_, {.timeout = {}, .caller_waits = true});
+      turn->end();
+      work.wait();
+    });
+  });
+}
+
+void Group::run_now(const Call& call) {
+  const WithoutPython without_python;
+  std::shared_ptr<Turn> turn;
+  {
+    const std::lock_guard lock(order_);
+    turn = std::make_shared<Turn>(collectives_);
+  }
+  naming_rank(rank(), [&] {
+    turn->await();
+    call(*group_, {.timeout = {}, .caller_waits = true}).wait();
+  });
+}
+
+void Group::send(const mx::array& input, int dst, mx::Stream stream) {
+  const std::lock_guard lock(order_);
+  mx::cpu::get_command_encoder(stream).dispatch(
+      [self = shared_from_this(), turn = std::make_shared<Turn>(sends_),
+       data = input.data_shared_ptr(), buffer = buffer_of(input), dst] {
+        naming_rank(self->rank(), [&] {
+          turn->await();
+          const mccl::Work work = self->group_->send(buffer, dst, 0);
+          turn->end();
+          work.wait();
+        });
+      });
+}
+
+void Group::recv(mx::array& output, int src, mx::Stream stream) {
+  const std::lock_guard lock(order_);
+  mccl::Work work;
+  std::exception_ptr refused;
+  try {
+    work = naming_rank(rank(), [&] { return group_->recv(buffer_of(output), src, 0); });
+  } catch (const mccl::Error&) {
+    refused = std::current_exception();
+  }
+  // The engine writes until the work is done, even if MLX drops what waits for it.
+  work.on_done([data = output.data_shared_ptr()](const std::exception_ptr&) {});
+  mx::cpu::get_command_encoder(stream).dispatch([self = shared_from_this(), work, refused] {
+    if (refused) std::rethrow_exception(refused);
+    work.wait();
+  });
+}
+
+std::shared_ptr<mx::distributed::detail::GroupImpl> Group::split(int color, int key) {
+  std::shared_ptr<mccl::Group> part;
+  run_now([&](mccl::Group& group, const mccl::CallOptions&) {
+    part = group.split(color, key < 0 ? group.rank() : key);
+    return mccl::Work();
+  });
+  if (!part) {
+    throw mccl::InvalidArgument(fmt::format(
+        "split: color {} puts rank {} into no group, and MLX knows no such thing; give every rank "
+        "a color of 0 or more",
+        color, rank()));
+  }
+  // The context of the job lives as long as the group that it was made with.
+  using Family = std::pair<std::shared_ptr<mccl::Group>, std::shared_ptr<mccl::Group>>;
+  const auto family = std::make_shared<Family>(group_, std::move(part));
+  return std::make_shared<Group>(std::shared_ptr<mccl::Group>(family, family->second.get()));
+}
+
+mx::Stream Alone::communication_stream(mx::StreamOrDevice stream) { return cpu_stream(stream); }
+
+std::shared_ptr<mx::distributed::detail::GroupImpl> Alone::split(int, int) {
+  throw mccl::Error("split: this process is alone, and a group of one cannot be split");
+}
+
+void Alone::refuse(const char* call) {
+  throw mccl::Error(fmt::format("{}: this process is alone; nothing is communicated", call));
+}
+
+}  // namespace mccl_mlx

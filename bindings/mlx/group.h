@@ -1,0 +1,82 @@
+// A group of the engine as MLX's own distributed::Group.
+#pragma once
+
+#include <mlx/distributed/distributed_impl.h>
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "arrays.h"
+#include "mccl/group.h"
+#include "turns.h"
+
+namespace mccl_mlx {
+
+/// Starts one call of the engine.
+using Call = std::function<mccl::Work(mccl::Group&, const mccl::CallOptions&)>;
+/// Memory that must live until a call has ended.
+using Kept = std::vector<std::shared_ptr<mx::array::Data>>;
+
+/// Thread-safe. Collectives match across ranks in the order in which they are evaluated, whatever
+/// stream they run on; of several threads that evaluate at once, the program must decide the order.
+/// Sends have an order of their own, and receives are posted as soon as they are evaluated, so that
+/// ranks which all send first meet nevertheless.
+class Group final : public mx::distributed::detail::GroupImpl,
+                    public std::enable_shared_from_this<Group> {
+ public:
+  explicit Group(std::shared_ptr<mccl::Group> group) : group_(std::move(group)) {}
+
+  /// A CPU stream: the caller's if it is one. Throws for a stream of a GPU.
+  mx::Stream communication_stream(mx::StreamOrDevice stream) override;
+
+  int rank() override { return group_->rank(); }
+  int size() override { return group_->size(); }
+  /// A collective, and not lazy. A negative key keeps the order of this group.
+  std::shared_ptr<GroupImpl> split(int color, int key) override;
+
+  void all_sum(const mx::array& input, mx::array& output, mx::Stream stream) override;
+  void all_gather(const mx::array& input, mx::array& output, mx::Stream stream) override;
+  void send(const mx::array& input, int dst, mx::Stream stream) override;
+  void recv(mx::array& output, int src, mx::Stream stream) override;
+  void all_max(const mx::array& input, mx::array& output, mx::Stream stream) override;
+  void all_min(const mx::array& input, mx::array& output, mx::Stream stream) override;
+  void sum_scatter(const mx::array& input, mx::array& output, mx::Stream stream) override;
+
+  /// Runs a collective on the stream's thread when its turn comes; what it throws surfaces where
+  /// MLX waits for the stream.
+  void run_on(mx::Stream stream, Kept kept, Call call);
+  /// Runs a collective now, in its turn, on this thread. Gives Python's lock up meanwhile.
+  void run_now(const Call& call);
+
+ private:
+  void reduce(const mx::array& input, mx::array& output, mccl::ReduceKind kind, mx::Stream stream);
+
+  const std::shared_ptr<mccl::Group> group_;
+  const std::shared_ptr<Line> collectives_ = std::make_shared<Line>();
+  const std::shared_ptr<Line> sends_ = std::make_shared<Line>();
+  std::mutex order_;  ///< Held while a turn is taken and its operation enqueued.
+};
+
+/// A process on its own. MLX communicates nothing in a group of one, and this one cannot be split.
+class Alone final : public mx::distributed::detail::GroupImpl {
+ public:
+  mx::Stream communication_stream(mx::StreamOrDevice stream) override;
+  int rank() override { return 0; }
+  int size() override { return 1; }
+  std::shared_ptr<GroupImpl> split(int color, int key) override;
+  void all_sum(const mx::array&, mx::array&, mx::Stream) override { refuse("all_sum"); }
+  void all_gather(const mx::array&, mx::array&, mx::Stream) override { refuse("all_gather"); }
+  void send(const mx::array&, int, mx::Stream) override { refuse("send"); }
+  void recv(mx::array&, int, mx::Stream) override { refuse("recv"); }
+  void all_max(const mx::array&, mx::array&, mx::Stream) override { refuse("all_max"); }
+  void all_min(const mx::array&, mx::array&, mx::Stream) override { refuse("all_min"); }
+  void sum_scatter(const mx::array&, mx::array&, mx::Stream) override { refuse("sum_scatter"); }
+
+ private:
+  [[noreturn]] static void refuse(const char* call);
+};
+
+}  // namespace mccl_mlx

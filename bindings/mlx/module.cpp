@@ -1,0 +1,87 @@
+// mccl._mlx: groups of the engine for mx.distributed. Import mlx.core first.
+#include "python/errors.h"
+// The errors come first.
+#include <mlx/mlx.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+
+#include "exchange_primitive.h"
+#include "group.h"
+#include "join.h"
+
+namespace nb = nanobind;
+
+namespace mccl_mlx {
+namespace {
+
+mx::distributed::Group group_of(const nb::capsule& capsule) {
+  return mx::distributed::Group(std::make_shared<Group>(native_group_in(capsule)));
+}
+
+mx::distributed::Group alone() { return mx::distributed::Group(std::make_shared<Alone>()); }
+
+/// In a group of one, everything that can be exchanged is what there is.
+mx::array exchange(const mx::array& x, const mx::distributed::Group& group, ExchangeKind kind,
+                   int root, std::vector<int> rows, std::vector<int> from,
+                   mx::StreamOrDevice stream) {
+  const Exchange wanted{kind, root, std::move(rows), std::move(from)};
+  const auto several = group_in(group);
+  if (several) return record(x, wanted, several, stream);
+  check(wanted, x.shape(), 0, 1);
+  return x;
+}
+
+void barrier(const mx::distributed::Group& group) {
+  if (const auto several = group_in(group)) {
+    several->run_now([](mccl::Group& native, const mccl::CallOptions& options) {
+      return native.barrier(options);
+    });
+  }
+}
+
+void bind_exchanges(nb::module_& module) {
+  using nb::literals::operator""_a;
+  nb::enum_<ExchangeKind>(module, "ExchangeKind")
+      .value("all_sum", ExchangeKind::all_sum)
+      .value("all_mean", ExchangeKind::all_mean)
+      .value("broadcast", ExchangeKind::broadcast)
+      .value("reduce", ExchangeKind::reduce)
+      .value("all_gather", ExchangeKind::all_gather)
+      .value("sum_scatter", ExchangeKind::sum_scatter)
+      .value("gather", ExchangeKind::gather)
+      .value("scatter", ExchangeKind::scatter)
+      .value("all_to_all", ExchangeKind::all_to_all);
+  module.def("exchange", &exchange, "x"_a, "group"_a, "kind"_a, "root"_a, "rows"_a, "rows_from"_a,
+             "stream"_a.none(), "Records an exchange; see mccl.mlx.operations.");
+  module.def("barrier", &barrier, "group"_a, "Returns when every rank has called it.");
+  module.def(
+      "is_tracer", [](const mx::array& array) { return array.is_tracer(); }, "array"_a,
+      "Whether the array stands for others while a function is transformed or compiled.");
+}
+
+}  // namespace
+}  // namespace mccl_mlx
+
+NB_MODULE(_mlx, module) {
+  using nb::literals::operator""_a;
+  module.doc() = "Groups of libmccl for mx.distributed.";
+  mccl::python::bind_errors();
+  module.def(
+      "accepts", [](const mccl_mlx::mx::array&) { return true; }, "array"_a,
+      "True; TypeError where this module and MLX were built with nanobinds that do not match.");
+  module.def("join", &mccl_mlx::join, "settings"_a,
+             "Meets the other ranks; a capsule \"mccl.group\" with the group of all.");
+  module.def("group_of", &mccl_mlx::group_of, "capsule"_a, "The group as an mx.distributed.Group.");
+  module.def("alone", &mccl_mlx::alone, "A mx.distributed.Group of this process alone.");
+  module.def("leave_all", &mccl_mlx::leave_all, nb::call_guard<nb::gil_scoped_release>(),
+             "Says goodbye to the peers of every group that join() made.");
+  module.def("before_fork", &mccl_mlx::before_fork);
+  module.def("after_fork_in_parent", &mccl_mlx::after_fork_in_parent);
+  module.def("after_fork_in_child", &mccl_mlx::after_fork_in_child);
+  mccl_mlx::bind_exchanges(module);
+}

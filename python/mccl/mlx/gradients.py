@@ -1,0 +1,108 @@
+"""Averaging gradients over ranks, in buckets, while later buckets are still computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import mlx.core as mx
+from mlx.utils import tree_flatten, tree_unflatten
+
+from .loader import load
+from .operations import all_mean, all_sum
+from .registry import default_group
+
+if TYPE_CHECKING:
+    Stream = mx.Stream | mx.ThreadLocalStream
+
+#: Bytes of a bucket.
+BUCKET = 32 * 1024**2
+
+
+def average_gradients(
+    gradients: Any,
+    group: mx.distributed.Group | None = None,
+    all_reduce_size: int = BUCKET,
+    communication_stream: Stream | None = None,
+    *,
+    overlap: bool = True,
+) -> Any:
+    """The mean of every rank's gradients, as a tree of the same structure.
+
+    It takes what `mlx.nn.average_gradients` takes. Gradients go in buckets, one per type of element
+    at a time, from the end of the tree to its start, which is the order in which a backward pass
+    has them. With `overlap`, each bucket starts to be computed and communicated right away, so that
+    one travels while the next is computed; inside `mx.compile` and other transformations nothing
+    can start early, and all is left to the graph.
+
+    Args:
+        gradients: A tree of arrays, of the same structure, shapes and types on every rank.
+        group: Whose mean; None: the default group.
+        all_reduce_size: Bytes after which a bucket is full; 0 or less: each array on its own.
+        communication_stream: Where communication runs; None: a stream of its own on the CPU.
+        overlap: Whether evaluation starts here.
+
+    Raises:
+        ValueError: The stream is one of a GPU, or the group not one of mccl.mlx.
+        RuntimeError: At evaluation: ranks passed different trees, or a rank is gone.
+    """
+    group = default_group() if group is None else group
+    flat: list[tuple[str, mx.array]] = tree_flatten(gradients)
+    if group.size() == 1 or not flat:
+        return gradients
+    stream = _own_stream() if communication_stream is None else communication_stream
+    arrays = [array for _, array in flat]
+    overlap = overlap and not any(map(load().is_tracer, arrays))
+    averaged: dict[int, mx.array] = {}
+    for bucket in buckets_of(arrays, all_reduce_size):
+        mean = _mean_of([arrays[i] for i in bucket], group, stream)
+        if overlap:
+            mx.async_eval(mean)
+        averaged.update(zip(bucket, _apart(mean, [arrays[i] for i in bucket]), strict=True))
+    return tree_unflatten([(key, averaged[i]) for i, (key, _) in enumerate(flat)])
+
+
+def buckets_of(arrays: Sequence[mx.array], size: int) -> Iterator[list[int]]:
+    """Indices of arrays that travel together: of one type, from the last to the first.
+
+    A bucket is full when it has at least `size` bytes.
+    """
+    filling: dict[mx.Dtype, list[int]] = {}
+    bytes_in: dict[mx.Dtype, int] = {}
+    for index in reversed(range(len(arrays))):
+        array = arrays[index]
+        filling.setdefault(array.dtype, []).append(index)
+        bytes_in[array.dtype] = bytes_in.get(array.dtype, 0) + array.nbytes
+        if bytes_in[array.dtype] >= size:
+            yield filling.pop(array.dtype)
+            bytes_in[array.dtype] = 0
+    yield from filling.values()
+
+
+def _mean_of(arrays: Sequence[mx.array], group: mx.distributed.Group, stream: Stream) -> mx.array:
+    """The mean of all ranks' arrays, one after another in one array."""
+    if len(arrays) == 1:
+        together = arrays[0]
+    else:
+        together = mx.concatenate([array.reshape(-1) for array in arrays])
+    if mx.issubdtype(together.dtype, mx.inexact):
+        return all_mean(together, group=group, stream=stream)
+    return all_sum(together, group=group, stream=stream) / group.size()
+
+
+def _apart(mean: mx.array, like: Sequence[mx.array]) -> list[mx.array]:
+    if len(like) == 1:
+        return [mean]
+    ends, end = [], 0
+    for array in like[:-1]:
+        end += array.size
+        ends.append(end)
+    parts = mx.split(mean, ends)
+    return [part.reshape(array.shape) for part, array in zip(parts, like, strict=True)]
+
+
+@cache
+def _own_stream() -> Stream:
+    """One for each thread that asks, kept apart from those that compute."""
+    return mx.new_thread_local_stream(mx.cpu)

@@ -1,0 +1,82 @@
+"""Putting MCCL in the place of MLX's own backends, for programs that know nothing of it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import mlx.core as mx
+
+from . import registry
+from .loader import load
+
+#: The operations of mx.distributed, all of which take a group.
+_OPERATIONS = (
+    "all_sum",
+    "all_max",
+    "all_min",
+    "all_gather",
+    "sum_scatter",
+    "send",
+    "recv",
+    "recv_like",
+)
+
+#: What was there before; empty while nothing is installed.
+_originals: dict[str, Any] = {}
+
+
+def install() -> None:
+    """Makes `mx.distributed.init` that of MCCL, and its default group that of the operations.
+
+    Programs and libraries that call `mx.distributed`, `mlx.nn` and `mlx_lm` then run on MCCL
+    unchanged. A name that a module imported earlier (`from mlx.core.distributed import init`) stays
+    what it was. Doing it twice is harmless; `uninstall()` undoes it.
+
+    Raises:
+        ImportError: MLX and this package do not match.
+    """
+    load()
+    if _originals:
+        return
+    replacements = {name: _with_our_group(getattr(mx.distributed, name)) for name in _OPERATIONS}
+    replacements |= {"init": _init, "is_available": registry.is_available}
+    for name, replacement in replacements.items():
+        _originals[name] = getattr(mx.distributed, name)
+        setattr(mx.distributed, name, replacement)
+
+
+def uninstall() -> None:
+    """Gives `mx.distributed` back to MLX. Groups that were made go on."""
+    for name, original in _originals.items():
+        setattr(mx.distributed, name, original)
+    _originals.clear()
+
+
+def is_installed() -> bool:
+    """Whether `mx.distributed` is MCCL's now."""
+    return bool(_originals)
+
+
+def _init(
+    strict: bool = False, backend: str = "any", *, all_gather_factory: Any = None
+) -> mx.distributed.Group:
+    """`mccl.mlx.init` with the arguments of `mx.distributed.init`."""
+    if all_gather_factory is not None:
+        raise ValueError(
+            "init: all_gather_factory is for MLX's jaccl, which is not part of this version of "
+            'MCCL; backend="ring" needs none'
+        )
+    return registry.init(backend=backend, strict=strict)
+
+
+def _with_our_group(operation: Callable[..., mx.array]) -> Callable[..., mx.array]:
+    @functools.wraps(operation)
+    def with_our_group(
+        *arguments: Any, group: mx.distributed.Group | None = None, **options: Any
+    ) -> mx.array:
+        chosen = registry.default_group() if group is None else group
+        return operation(*arguments, group=chosen, **options)
+
+    return with_our_group

@@ -1,0 +1,81 @@
+"""The compiled part of mccl.mlx, and whether it fits the MLX that is installed."""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import os
+import sys
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+_REBUILD = "pip install --no-build-isolation --force-reinstall --no-deps mccl"
+
+
+@cache
+def load() -> ModuleType:
+    """The extension module `mccl._mlx`.
+
+    Raises:
+        ImportError: MLX or the extension is missing, or the extension was built for another MLX,
+            nanobind or Python. Said before anything of MLX's is called, since what does not match
+            would crash.
+    """
+    core = _import_mlx()
+    build = _require_matching_build(core.__version__)
+    shim = importlib.import_module("mccl._mlx")
+    try:
+        shim.accepts(core.array(0))
+    except TypeError:
+        raise ImportError(
+            f"mccl's MLX extension was built with nanobind {build.NANOBIND}, and MLX "
+            f"{core.__version__} with one that does not match it; install the nanobind that this "
+            f"MLX was built with and rebuild: {_REBUILD}"
+        ) from None
+    os.register_at_fork(
+        before=shim.before_fork,
+        after_in_parent=shim.after_fork_in_parent,
+        after_in_child=shim.after_fork_in_child,
+    )
+    atexit.register(_leave, os.getpid())
+    return shim
+
+
+def _import_mlx() -> ModuleType:
+    try:
+        return importlib.import_module("mlx.core")
+    except ImportError as error:
+        raise ImportError(
+            f"mccl.mlx needs MLX, which cannot be imported ({error}); install it: pip install mlx, "
+            "and on Linux mlx-cpu of the same version"
+        ) from error
+
+
+def _require_matching_build(mlx: str) -> ModuleType:
+    try:
+        build = importlib.import_module("mccl._mlx_build")
+    except ImportError:
+        raise ImportError(
+            "mccl was installed without its MLX extension, since MLX was not there; reinstall it: "
+            f"{_REBUILD}"
+        ) from None
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if _release(build.MLX) != _release(mlx) or build.PYTHON != python:
+        raise ImportError(
+            f"mccl's MLX extension was built for MLX {build.MLX} and Python {build.PYTHON}, but "
+            f"this is MLX {mlx} and Python {python}; rebuild it: {_REBUILD}"
+        )
+    return build
+
+
+def _release(version: str) -> tuple[str, ...]:
+    """Major, minor and patch: MLX promises no more than that they are the same code."""
+    return tuple(version.split("+")[0].split(".")[:3])
+
+
+def _leave(process: int) -> None:
+    if os.getpid() == process:
+        load().leave_all()

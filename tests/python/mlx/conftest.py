@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("mlx.core")
+
+from mlx_ranks import MlxRanks
+
+
+@pytest.fixture(scope="module", params=[2, 4, 8], ids="{} ranks".format)
+def ranks(request):
+    """Processes of one job, of each size."""
+    with MlxRanks(request.param) as processes:
+        yield processes
+
+
+@pytest.fixture(scope="module")
+def two():
+    with MlxRanks(2) as processes:
+        yield processes
+
+
+@pytest.fixture(scope="module")
+def four():
+    with MlxRanks(4) as processes:
+        yield processes

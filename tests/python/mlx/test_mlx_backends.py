@@ -1,0 +1,205 @@
+"""Which job a process belongs to, by its environment: pure decisions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mccl.config import MCCLConfig
+from mccl.mlx import backends
+
+NOTHING = {name: str(value) for name, value in MCCLConfig().to_dict().items()}
+
+
+def hostfile(folder: Path, content: object) -> str:
+    path = folder / "hosts.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return str(path)
+
+
+def ring(folder: Path, content: object, rank: object = 0) -> backends.Job:
+    return backends.ring(
+        {"MLX_RANK": str(rank), "MLX_HOSTFILE": hostfile(folder, content)}, NOTHING
+    )
+
+
+def refusal_of(call) -> backends.Refusal:
+    with pytest.raises(backends.Refusal) as raised:
+        call()
+    return raised.value
+
+
+FOUR = [[f"10.0.0.{rank + 1}:500{rank}"] for rank in range(4)]
+
+
+@pytest.mark.parametrize("rank", range(4))
+def test_a_rank_of_a_ring_listens_at_its_own_address(tmp_path: Path, rank: int):
+    settings = ring(tmp_path, FOUR, rank).settings
+    assert (settings["rank"], settings["world_size"]) == (str(rank), "4")
+    assert settings["root"] == "10.0.0.1:5000"
+    assert settings["listen_addr"] == f"10.0.0.{rank + 1}"
+    # Rank 0's only port is where the ranks meet; the others listen at theirs.
+    port = int(settings["port_base"]) + rank if settings["port_base"] != "0" else 0
+    assert port == (0 if rank == 0 else 5000 + rank)
+
+
+def test_several_addresses_of_a_rank(tmp_path: Path):
+    hosts = [
+        ["10.0.0.1:5000", "10.0.1.1:5001"],
+        ["10.0.0.2:6000", "10.0.1.2:6000", "10.0.0.2:6001"],
+    ]
+    first, second = (ring(tmp_path, hosts, rank).settings for rank in range(2))
+    assert first["listen_addr"] == "10.0.0.1,10.0.1.1"
+    assert first["port_base"] == "5001"
+    assert second["listen_addr"] == "10.0.0.2,10.0.1.2"
+    assert second["port_base"] == "5999"
+
+
+@pytest.mark.parametrize(("verbose", "level"), [("1", "INFO"), ("0", None), ("", None)])
+def test_a_verbose_ring_logs_more(tmp_path: Path, verbose: str, level: str | None):
+    environment = {"MLX_RANK": "0", "MLX_HOSTFILE": hostfile(tmp_path, FOUR)}
+    job = backends.ring(environment | {"MLX_RING_VERBOSE": verbose}, NOTHING)
+    assert job.settings.get("log_level") == level
+
+
+def test_ipv6_addresses_and_host_names(tmp_path: Path):
+    settings = ring(tmp_path, [["[fd00::1]:5000"], ["studio.local:5000"]], 1).settings
+    assert settings["root"] == "[fd00::1]:5000"
+    assert settings["listen_addr"] == "studio.local"
+
+
+@pytest.mark.parametrize(
+    ("content", "rank", "expected"),
+    [
+        ("[[", 0, "is not JSON"),
+        ("", 0, "is not JSON"),
+        ({}, 0, "an empty object"),
+        ([], 0, "an empty list"),
+        ("7", 0, "found 7"),
+        ({"hosts": []}, 0, "expected [["),
+        ([["a:1"], []], 0, "rank 1: expected a list of one or more"),
+        ([["a:1"], "b:2"], 0, 'rank 1: expected a list of one or more "host:port"; found "b:2"'),
+        ([{"ssh": "a", "ips": ["b"]}], 0, "one for mlx.launch"),
+        ([["a:1"], ["b"]], 0, 'rank 1: expected "host:port"'),
+        ([["a:1"], ["b:x"]], 0, 'found "b:x"'),
+        ([["a:1"], ["b:0"]], 0, "a port from 1 to 65535"),
+        ([["a:1"], ["b:65536"]], 0, "a port from 1 to 65535"),
+        ([["a:1"], [7]], 0, "found 7"),
+        ([[":1"]], 0, 'found ":1"'),
+        (FOUR, 4, "has 4 ranks, 0 to 3"),
+        (FOUR, -1, "MLX_RANK is '-1'"),
+        (FOUR, "one", "MLX_RANK is 'one'"),
+    ],
+)
+def test_a_bad_hostfile_or_rank(tmp_path: Path, content: object, rank: object, expected: str):
+    refusal = refusal_of(lambda: ring(tmp_path, content, rank))
+    assert expected in str(refusal)
+    assert str(refusal).startswith("ring: ")
+    assert not refusal.absent
+
+
+def test_a_hostfile_that_is_not_there(tmp_path: Path):
+    environment = {"MLX_RANK": "0", "MLX_HOSTFILE": str(tmp_path / "none.json")}
+    refusal = refusal_of(lambda: backends.ring(environment, NOTHING))
+    assert "cannot be read: No such file" in str(refusal)
+    assert not refusal.absent
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=12),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner),
+    )
+)
+def test_any_json_is_a_job_or_a_refusal(tmp_path_factory, document: object):
+    try:
+        job = ring(tmp_path_factory.mktemp("hosts"), document)
+    except backends.Refusal as refusal:
+        assert str(refusal).startswith("ring: ")
+    else:
+        assert job.settings["rank"] == "0"
+
+
+def test_a_ring_that_nobody_asked_for():
+    assert refusal_of(lambda: backends.ring({}, NOTHING)).absent
+
+
+@pytest.mark.parametrize("missing", ["MLX_RANK", "MLX_HOSTFILE"])
+def test_half_a_ring(tmp_path: Path, missing: str):
+    environment = {"MLX_RANK": "0", "MLX_HOSTFILE": hostfile(tmp_path, FOUR)}
+    del environment[missing]
+    refusal = refusal_of(lambda: backends.ring(environment, NOTHING))
+    assert f"{missing} is not" in str(refusal)
+    assert not refusal.absent
+
+
+def test_a_rank_of_another_backend_is_no_ring():
+    environment = {"MLX_RANK": "0", "MLX_JACCL_COORDINATOR": "10.0.0.1:5000"}
+    assert refusal_of(lambda: backends.ring(environment, NOTHING)).absent
+
+
+@pytest.mark.parametrize(
+    ("settings", "absent", "expected"),
+    [
+        ({}, True, "neither MCCL_RANK nor MCCL_WORLD_SIZE"),
+        ({"rank": "0"}, False, "MCCL_WORLD_SIZE is not"),
+        ({"world_size": "2"}, False, "MCCL_RANK is not"),
+        ({"rank": "0", "world_size": "2"}, False, "MCCL_ROOT is not set"),
+        ({"rank": "2", "world_size": "2", "root": "a:1"}, False, "rank 2, as MCCL tells"),
+    ],
+)
+def test_settings_that_are_no_job(settings: dict, absent: bool, expected: str):
+    refusal = refusal_of(lambda: backends.mccl({}, NOTHING | settings))
+    assert expected in str(refusal)
+    assert refusal.absent == absent
+
+
+@pytest.mark.parametrize(
+    ("settings", "environment"),
+    [
+        ({"rank": "0", "world_size": "1"}, {}),
+        ({"rank": "0", "world_size": "1"}, {"SOMETHING": "\udcff"}),
+        (
+            {},
+            {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"},
+        ),
+        ({}, {"SLURM_PROCID": "0", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "1"}),
+    ],
+)
+def test_settings_and_launchers_that_are_a_job(settings: dict, environment: dict):
+    assert backends.mccl(environment, NOTHING | settings).backend == "mccl"
+
+
+def test_half_a_launcher():
+    refusal = refusal_of(lambda: backends.mccl({"RANK": "1"}, NOTHING))
+    assert "WORLD_SIZE" in str(refusal)
+    assert not refusal.absent
+
+
+@pytest.mark.parametrize("name", ["jaccl", "nccl", "mpi"])
+def test_backends_that_are_not_here_say_what_is_missing(name: str):
+    refusal = refusal_of(lambda: backends.BACKENDS[name]({}, NOTHING))
+    assert refusal.absent
+    assert str(refusal).startswith(f"{name}: this version of MCCL has no ")
+    variable = {"jaccl": "MLX_IBV_DEVICES", "nccl": "NCCL_HOST_IP", "mpi": "MPI_LOCALNRANKS"}[name]
+    asked = refusal_of(lambda: backends.BACKENDS[name]({variable: "2"}, NOTHING))
+    assert not asked.absent
+    assert f"{variable} asks for it" in str(asked)
+
+
+def test_who_sets_a_rank_of_mccl_means_it():
+    assert backends.order_of_any(NOTHING)[:2] == ["ring", "mccl"]
+    assert backends.order_of_any(NOTHING | {"rank": "0"})[:2] == ["mccl", "ring"]
+    assert backends.order_of_any(NOTHING | {"world_size": "2"})[:2] == ["mccl", "ring"]
+    assert sorted(backends.order_of_any(NOTHING)) == sorted(backends.BACKENDS)
+
+
+def test_names():
+    for name in ("any", *backends.BACKENDS):
+        assert backends.require_known(name) == name
+    with pytest.raises(ValueError, match="expected one of any, ring, mccl, jaccl, nccl, mpi"):
+        backends.require_known("gloo")

@@ -1,0 +1,247 @@
+"""What goes wrong: every rank is told what, at evaluation, and nothing else breaks."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+import time
+
+import mlx.core as mx
+import pytest
+from mlx_ranks import MlxRanks, error_of
+
+import mccl.mlx
+
+
+def healthy(group) -> None:
+    assert mx.distributed.all_sum(mx.ones(3), group=group).tolist() == [group.size()] * 3
+
+
+# --- ranks that differ --------------------------------------------------------------------------
+
+
+def differ_in_shape(group):
+    return mx.distributed.all_sum(mx.ones(10 + (group.rank() == 1)), group=group)
+
+
+def differ_in_type(group):
+    dtype = mx.int32 if group.rank() == 0 else mx.float32
+    return mx.distributed.all_sum(mx.ones(10, dtype), group=group)
+
+
+def differ_in_reduction(group):
+    call = mx.distributed.all_max if group.rank() == 1 else mx.distributed.all_sum
+    return call(mx.ones(10), group=group)
+
+
+def differ_in_gathered_shape(group):
+    return mx.distributed.all_gather(mx.ones(2 + group.rank()), group=group)
+
+
+def differ_in_call(group):
+    if group.rank() == 0:
+        return mx.distributed.all_gather(mx.ones(4), group=group)
+    return mx.distributed.all_sum(mx.ones(4), group=group)
+
+
+def differ_in_root(group):
+    return mccl.mlx.broadcast(mx.ones(4), group.rank() % 2, group=group)
+
+
+def differ_in_rows(group):
+    size = group.size()
+    rows = [1] * size if group.rank() else [1] * (size - 1) + [2]
+    return mccl.mlx.all_gather(mx.ones((1, 2)), rows, group=group)
+
+
+def check_difference(call) -> None:
+    world = mccl.mlx.init(strict=True)
+    group = world.split(0)
+
+    def evaluate():
+        # A root whose data has left may be done before anyone sees that ranks differ.
+        mx.eval(call(group))
+        mccl.mlx.barrier(group)
+
+    text = error_of(evaluate, RuntimeError)
+    assert re.search(r"rank \d", text), text
+    assert "timed out" not in text, text
+    # A failed group stays failed, and says so with the first reason.
+    reason = text.rpartition(": ")[2]
+    again = error_of(lambda: mx.eval(mx.distributed.all_sum(mx.ones(1), group=group)), RuntimeError)
+    assert re.search(r"on rank \d cannot start", again), again
+    assert reason in again, again
+    assert reason in error_of(lambda: group.split(0), RuntimeError)
+    healthy(world)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        differ_in_shape,
+        differ_in_type,
+        differ_in_reduction,
+        differ_in_gathered_shape,
+        differ_in_call,
+        differ_in_root,
+        differ_in_rows,
+    ],
+)
+def test_ranks_that_call_different_things_are_all_told(ranks, call):
+    ranks.run(check_difference, call)
+
+
+def check_message_size() -> None:
+    world = mccl.mlx.init(strict=True)
+    group = world.split(0)
+    if group.rank() == 0:
+        sent = mx.distributed.send(mx.ones(5), 1, group=group)
+        try:
+            mx.eval(sent)
+        except RuntimeError as error:
+            assert "rank 1" in str(error), error
+    elif group.rank() == 1:
+        received = mx.distributed.recv((4,), mx.float32, 0, group=group)
+        text = error_of(lambda: mx.eval(received), RuntimeError)
+        assert "20" in text or "5" in text, text
+    healthy(world)
+
+
+def test_a_message_of_another_size(two):
+    two.run(check_message_size)
+
+
+# --- wrong arguments ----------------------------------------------------------------------------
+
+
+def check_arguments() -> None:
+    group = mccl.mlx.init(strict=True)
+    rank, size = group.rank(), group.size()
+    x = mx.ones((size + 1, 2))
+    calls = [
+        lambda: mx.distributed.sum_scatter(x, group=group),
+        lambda: mx.distributed.sum_scatter(mx.array(1.0), group=group),
+        lambda: mx.distributed.send(x, size, group=group),
+        lambda: mx.distributed.send(x, -1, group=group),
+        lambda: mx.distributed.send(x, rank, group=group),
+        lambda: mx.distributed.recv((2,), mx.float32, size, group=group),
+        lambda: mx.distributed.recv((2,), mx.float32, -2, group=group),
+        lambda: mx.distributed.recv((2,), mx.float32, rank, group=group),
+    ]
+    for number, call in enumerate(calls):
+        text = error_of(lambda call=call: mx.eval(call()), (ValueError, RuntimeError))
+        assert text, number
+        healthy(group)
+
+
+def test_wrong_arguments_leave_the_group_as_it_was(ranks):
+    ranks.run(check_arguments)
+
+
+# --- time and death -----------------------------------------------------------------------------
+
+
+def check_timeout() -> None:
+    world = mccl.mlx.init(strict=True)
+    group = world.split(0)
+    if group.rank() == 0:
+        text = error_of(lambda: mx.eval(mx.distributed.all_sum(mx.ones(1), group=group)))
+        assert re.search(r"timed out after [\d.]+ s.*waiting for rank 1", text), text
+    else:
+        # Too late, whenever it comes: the group has failed.
+        time_out = threading.Event()
+        while not time_out.wait(0.05):
+            try:
+                mx.eval(mx.distributed.recv((1,), mx.float32, 0, group=group))
+            except RuntimeError as error:
+                assert "timed out" in str(error), error
+                break
+
+
+def test_a_call_that_others_do_not_join_times_out():
+    with MlxRanks(2, MCCL_TIMEOUT="1") as ranks:
+        ranks.run(check_timeout)
+
+
+def check_other_streams_after_an_error() -> None:
+    world = mccl.mlx.init(strict=True)
+    group = world.split(0)
+    stream = mx.new_stream(mx.cpu)
+    bad = mx.distributed.all_sum(mx.ones(2 + world.rank()), group=group, stream=stream)
+    # What depends on it fails with it, on whatever stream.
+    depends = (bad.sum() + 1) * 2
+    text = error_of(lambda: mx.eval(depends), RuntimeError)
+    assert re.search(r"rank \d", text), text
+    # The stream on which it happened tells of it too, once.
+    error_of(lambda: mx.synchronize(stream), RuntimeError)
+    good = mx.distributed.all_sum(mx.ones(3), group=world, stream=stream)
+    assert good.tolist() == [world.size()] * 3
+    healthy(world)
+
+
+def test_an_error_reaches_what_depends_on_it(two):
+    two.run(check_other_streams_after_an_error)
+
+
+def survive(dying: int) -> str:
+    """Evaluates until it fails; what the failure says. One rank dies on the way."""
+    group = mccl.mlx.init(strict=True)
+    for step in range(100000):
+        if group.rank() == dying and step == 20:
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            mx.eval(mx.distributed.all_sum(mx.ones(1000), group=group))
+        except RuntimeError as error:
+            return str(error)
+    return "nothing failed"
+
+
+@pytest.mark.parametrize("size", [2, 4, 8])
+def test_a_killed_rank_is_named_on_every_other(size: int):
+    with MlxRanks(size) as ranks:
+        dying = size - 1
+        begin = time.monotonic()
+        answers = ranks.answers(survive, [(dying,)] * size, deadline=40)
+        assert answers[dying] == (False, "the process died")
+        for good, text in answers[:dying]:
+            assert good, text
+            assert f"rank {dying}" in text, text
+        assert time.monotonic() - begin < 40
+
+
+def stop_while_pending(dying: int) -> str:
+    """Waits for a message of a rank that is killed meanwhile."""
+    group = mccl.mlx.init(strict=True)
+    if group.rank() == dying:
+        os.kill(os.getpid(), signal.SIGKILL)
+    received = mx.distributed.recv((4,), mx.float32, dying, group=group)
+    return error_of(lambda: mx.eval(received), RuntimeError)
+
+
+def test_a_receive_from_a_killed_rank_fails():
+    with MlxRanks(2) as ranks:
+        answers = ranks.answers(stop_while_pending, [(1,)] * 2, deadline=40)
+        good, text = answers[0]
+        assert good, text
+        assert "rank 1" in text
+
+
+def leave_with_work_pending() -> None:
+    """A process that ends with operations that no one will ever join."""
+    group = mccl.mlx.init(strict=True)
+    if group.rank() == 0:
+        mx.async_eval(mx.distributed.all_sum(mx.ones(4), group=group))
+        mx.async_eval(mx.distributed.recv((4,), mx.float32, 1, group=group))
+
+
+def test_a_process_with_work_pending_can_end():
+    ranks = MlxRanks(2)
+    ranks.run(leave_with_work_pending)
+    processes = [process for process, _ in ranks._workers]
+    for _, connection in ranks._workers:
+        connection.close()
+    for process in processes:
+        process.join(30)
+        assert process.exitcode == 0
