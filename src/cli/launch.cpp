@@ -178,6 +178,7 @@ RunOptions run_options(const Flags& flags, const Job& job, const Variables& inhe
   RunOptions options;
   options.inherited = inherited;
   options.console.prefix = flags.prefix || (!flags.no_prefix && job.size() > 1);
+  options.console.colour = !inherited.contains("NO_COLOR");
   options.console.log_folder = flags.log_folder;
   options.starting_port = flags.starting_port;
   options.input_rank = flags.input_rank;

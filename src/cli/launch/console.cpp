@@ -46,7 +46,8 @@ Console::Console(int ranks, const ConsoleOptions& options) {
   }
   prefixes_.resize(static_cast<std::size_t>(ranks));
   for (int rank = 0; options.prefix && rank < ranks; ++rank)
-    prefixes_[static_cast<std::size_t>(rank)] = prefix_of(rank, ranks, sinks_[0].is_terminal);
+    prefixes_[static_cast<std::size_t>(rank)] =
+        prefix_of(rank, ranks, options.colour && sinks_[0].is_terminal);
   if (!options.log_folder.empty()) open_files(ranks, options.log_folder);
 }
 

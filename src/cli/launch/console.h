@@ -16,6 +16,7 @@ namespace mccl::cli::launch {
 
 struct ConsoleOptions {
   bool prefix = true;
+  bool colour = true;      ///< Where it goes to a terminal.
   std::string log_folder;  ///< Empty: no files.
 };
 

@@ -98,7 +98,8 @@ bool is_here(const Host& host) {
   if (!host.user.empty() || host.port != 0) return false;
   for (const std::string_view name : {"127.0.0.1", "::1", "localhost"})
     if (host.name == name) return true;
-  return host.name == this_machine();
+  const std::string own = this_machine();
+  return host.name == own || host.name == own.substr(0, own.find('.'));
 }
 
 std::pair<std::string, std::string> parse_variable(std::string_view where, std::string_view text) {

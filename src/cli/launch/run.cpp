@@ -1,5 +1,6 @@
 #include "cli/launch/run.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -33,6 +34,14 @@ constexpr int kSignalBase = 128;
 constexpr auto kSettling = 100ms;
 constexpr auto kBetweenLooks = 1s;
 constexpr char kEndOfInput = '\x04';
+
+/// One that is closed would be taken by the first pipe.
+void open_standard_streams() {
+  int opened = 0;
+  do opened = ::open("/dev/null", O_RDWR);
+  while (opened >= 0 && opened <= STDERR_FILENO);
+  if (opened >= 0) ::close(opened);
+}
 
 class JobRun {
  public:
@@ -335,6 +344,7 @@ Ports choose_ports(const Job& job, const std::optional<int>& starting_port) {
 }
 
 int run(const Job& job, const RunOptions& options) {
+  open_standard_streams();
   JobRun running(job, options);
   return running.run();
 }

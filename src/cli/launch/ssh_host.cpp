@@ -249,6 +249,9 @@ void SshHost::signal(int number) {
 
 void SshHost::finish() {
   finishing_ = true;
+  // Nothing is there yet to be ended: who is still connecting is not waited for.
+  for (const Connection& connection : connections_)
+    if (!checked_ && !connection.ended) ::kill(connection.process.id, SIGTERM);
   limit_ = Clock::now() + options_.grace + kForFinish;
   tell("finish\n");
   for (Connection& connection : connections_)
