@@ -243,7 +243,8 @@ def test_started_as_ranks_of_a_job_it_starts_none(tmp_path: Path):
 
 
 def test_as_a_rank_of_a_job_it_refuses_to_be_another_number():
-    done = run("bench", "--ranks", 3, status=2, MCCL_RANK="0", MCCL_WORLD_SIZE="2")
+    job = {"MCCL_RANK": "0", "MCCL_WORLD_SIZE": "2", "MCCL_ROOT": "127.0.0.1:29500"}
+    done = run("bench", "--ranks", 3, status=2, **job)
     assert "--ranks 3" in done.stderr
 
 
