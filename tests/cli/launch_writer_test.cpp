@@ -1,0 +1,69 @@
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <string>
+
+#include "cli/launch/writer.h"
+
+namespace mccl::cli::launch {
+namespace {
+
+std::string read_all(const Pipe& pipe, std::size_t bytes) {
+  std::string text;
+  std::array<char, 4096> piece;
+  while (text.size() < bytes) {
+    const ssize_t n = read_some(pipe.reader.get(), piece.data(), piece.size());
+    if (n <= 0) break;
+    text.append(piece.data(), static_cast<std::size_t>(n));
+  }
+  return text;
+}
+
+/// Waits until the writer says that something has changed.
+void wait_for_room(const Writer& writer) {
+  pollfd entry = {writer.room(), POLLIN, 0};
+  EXPECT_EQ(::poll(&entry, 1, 60'000), 1);
+  std::array<char, 64> bytes;
+  EXPECT_GT(::read(writer.room(), bytes.data(), bytes.size()), 0);
+}
+
+TEST(LaunchWriter, KeepsTheOrderAndWritesAllBeforeItEnds) {
+  const Pipe pipe = make_pipe();
+  std::string expected;
+  {
+    Writer writer;
+    for (int i = 0; i < 2000; ++i) {
+      const std::string text = std::to_string(i) + "\n";
+      writer.write(pipe.writer.get(), text);
+      expected += text;
+    }
+  }
+  EXPECT_EQ(read_all(pipe, expected.size()), expected);
+}
+
+TEST(LaunchWriter, NeverWaitsForAReaderAndSaysWhenThereIsRoomAgain) {
+  const Pipe pipe = make_pipe();
+  Writer writer;
+  std::size_t given = 0;
+  for (; !writer.full(); given += 65536) writer.write(pipe.writer.get(), std::string(65536, 'x'));
+  EXPECT_EQ(read_all(pipe, given).size(), given);
+  while (writer.full()) wait_for_room(writer);
+  EXPECT_FALSE(writer.broken());
+}
+
+TEST(LaunchWriter, NoticesThatNobodyReads) {
+  std::signal(SIGPIPE, SIG_IGN);
+  Pipe pipe = make_pipe();
+  pipe.reader.close();
+  Writer writer;
+  writer.write(pipe.writer.get(), "x");
+  while (!writer.broken()) wait_for_room(writer);
+  for (int i = 0; i < 1000; ++i) writer.write(pipe.writer.get(), std::string(65536, 'x'));
+  EXPECT_FALSE(writer.full());
+}
+
+}  // namespace
+}  // namespace mccl::cli::launch
