@@ -35,7 +35,7 @@ Signals::Signals() {
     ::fcntl(end, F_SETFL, O_NONBLOCK);
   gathered_writer = gathered.writer.get();
   struct sigaction action = {};
-  ::sigemptyset(&action.sa_mask);
+  sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;
   auto before = before_.begin();
   action.sa_handler = gather;
