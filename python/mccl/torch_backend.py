@@ -111,8 +111,8 @@ def create(options: Any, group_options: Any) -> Any:
     elsewhere = _meets_elsewhere(options.store)
     if elsewhere and options.global_ranks_in_group:
         raise RuntimeError(
-            "a job that meets by mccl:// has one process group of torch, that of all ranks; meet by "
-            "env:// or tcp:// where every rank is torch's"
+            "a job that meets by mccl:// has one process group of torch, that of all ranks; meet "
+            "by env:// or tcp:// where every rank is torch's"
         )
     return shim.create(
         store=options.store,

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/result.h"
 #include "kernels/reduce.h"
 #include "mccl/error.h"
 
@@ -216,7 +217,12 @@ bool Executor::run_local_steps() {
 void Executor::run(const Step& step) {
   if (step.kind == StepKind::copy) {
     const ReduceTimer timer(task_->reduce_s, step.dst.count * element_bytes_);
-    std::memmove(writable(step.dst), readable(step.src), step.dst.count * element_bytes_);
+    const std::size_t bytes = step.dst.count * element_bytes_;
+    if (step.dst.space == Space::output && step.src.space == Space::input && !task_->in_place) {
+      copy_to_result(*task_, writable(step.dst), readable(step.src), bytes);
+    } else {
+      std::memmove(writable(step.dst), readable(step.src), bytes);
+    }
     return;
   }
   operands_.clear();

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/executor.h"
+#include "engine/result.h"
 #include "mccl/error.h"
 
 namespace mccl::engine {
@@ -150,9 +151,13 @@ void Executor::throw_divergence(int rank) const {
 void Executor::read(const Step& step) {
   const std::size_t bytes = step.dst.count * element_bytes_;
   const CopyTimer timer(task_->traffic, bytes);
-  std::memcpy(writable(step.dst),
-              group_window_.window()->published_by(step.peer) + step.window * element_bytes_,
-              bytes);
+  const std::byte* published =
+      group_window_.window()->published_by(step.peer) + step.window * element_bytes_;
+  if (step.dst.space == schedule::Space::output) {
+    copy_to_result(*task_, writable(step.dst), published, bytes);
+  } else {
+    std::memcpy(writable(step.dst), published, bytes);
+  }
   task_->traffic.bytes_received += bytes;
 }
 

@@ -1,0 +1,136 @@
+"""Jobs whose ranks are of different frameworks, as examples/mixed shows them."""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from launching import BUILD, ROOT, environment, program
+
+MIXED = ROOT / "examples" / "mixed"
+LIMIT = 240
+
+FRAMEWORKS = ["torch", "mlx", "numpy"]
+MISSING = [name for name in FRAMEWORKS if importlib.util.find_spec(f"{name}") is None]
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
+
+
+def launch(size: int, *command: object) -> subprocess.CompletedProcess:
+    words = [program(), "launch", "-n", size, "--no-prefix", "--", sys.executable, *command]
+    return subprocess.run(
+        [str(word) for word in words],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        env=environment(MCCL_TIMEOUT="60", OMP_NUM_THREADS="1"),
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def cpp_rank(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The C++ rank, built against the build folder."""
+    compiler = shutil.which(os.environ.get("CXX", "c++"))
+    if compiler is None:
+        pytest.skip("no C++ compiler")
+    target = tmp_path_factory.mktemp("mixed") / "meet"
+    library = BUILD / "src"
+    subprocess.run(
+        [compiler, "-std=c++20", f"-I{ROOT / 'include'}", MIXED / "meet.cpp", "-o", target,
+         f"-L{library}", "-lmccl", f"-Wl,-rpath,{library.resolve()}"],
+        check=True,
+    )  # fmt: skip
+    return target
+
+
+def test_four_frameworks_in_one_group(cpp_rank: Path):
+    done = launch(4, MIXED / "meet.py", "--frameworks", "torch,mlx,numpy,cpp", "--cpp", cpp_rank)
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = "sum [10.0, 20.0, 30.0, 40.0], from rank 0 [7.0, 7.0, 7.0, 7.0], "
+    said += "ranks [0.0, 1.0, 2.0, 3.0]"
+    assert sorted(done.stdout.splitlines()) == [
+        f"rank {rank}, {name}: {said}" for rank, name in enumerate(["torch", "mlx", "numpy", "cpp"])
+    ]
+
+
+@pytest.mark.parametrize("order", ["mlx,torch", "numpy,cpp,torch,mlx"])
+def test_any_framework_may_be_rank_0(order: str, cpp_rank: Path):
+    size = order.count(",") + 1
+    done = launch(size, MIXED / "meet.py", "--frameworks", order, "--cpp", cpp_rank)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(done.stdout.splitlines()) == size
+
+
+@pytest.mark.parametrize("frameworks", ["torch,mlx", "mlx,numpy,torch"])
+def test_frameworks_train_one_model(frameworks: str):
+    size = frameworks.count(",") + 1
+    done = launch(size, MIXED / "train_digits.py", "--frameworks", frameworks, "--epochs", 12)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = re.findall(r"^rank (\d), (\w+): accuracy ([\d.]+)%", done.stdout, re.MULTILINE)
+    assert sorted((int(rank), name) for rank, name, _ in lines) == list(
+        enumerate(frameworks.split(","))
+    )
+    assert len({accuracy for *_, accuracy in lines}) == 1 and float(lines[0][2]) > 95
+
+
+MISMATCH = """
+import os
+if os.environ["MCCL_RANK"] == "0":
+    import torch, torch.distributed as dist, mccl
+    dist.init_process_group("mccl", init_method="mccl://")
+    dist.all_reduce(torch.ones(4))
+else:
+    import numpy as np, mccl.distributed as dist
+    dist.init().all_reduce(np.ones(4))
+"""
+
+
+def test_calls_that_do_not_match_are_named_on_both_sides(tmp_path: Path):
+    script = tmp_path / "mismatch.py"
+    script.write_text(MISMATCH)
+    done = launch(2, script)
+    assert done.returncode == 1
+    assert "sum of 4 f32" in done.stderr and "sum of 4 f64" in done.stderr, done.stderr
+
+
+ELSEWHERE = """
+import torch.distributed as dist, mccl
+dist.init_process_group("mccl", init_method="mccl://")
+assert (dist.get_rank(), dist.get_world_size()) == (0, 1)
+try:
+    dist.new_group([0])
+except RuntimeError as error:
+    assert "one process group" in str(error), error
+else:
+    raise SystemExit("a second group was made")
+dist.destroy_process_group()
+try:
+    dist.init_process_group("mccl", init_method="mccl://", rank=1, world_size=2)
+except ValueError as error:
+    assert "rank is 1, but the environment says 0" in str(error), error
+else:
+    raise SystemExit("a wrong rank was taken")
+"""
+
+
+def test_what_mccl_cannot_mean_is_refused(tmp_path: Path):
+    script = tmp_path / "elsewhere.py"
+    script.write_text(ELSEWHERE)
+    done = launch(1, script)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_nobody_tells_the_rank():
+    code = (
+        "import torch.distributed as dist, mccl\n"
+        "dist.init_process_group('mccl', init_method='mccl://')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT,
+        env=environment(), check=False,
+    )  # fmt: skip
+    assert done.returncode == 1 and "nothing tells this process its rank" in done.stderr
