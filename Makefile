@@ -96,6 +96,8 @@ test-cpp: build
 	@ctest --test-dir $(BUILD) --output-on-failure
 
 test-python: build
+	@scripts/install_packages.sh apt-packages-launch.txt || \
+		echo "test: what starts under Slurm and MPI is left out" >&2
 	@echo "test: Python, examples and installation"
 	@BUILD_FOLDER=$(BUILD) $(BIN)/python -m pytest tests/python tests/install
 
