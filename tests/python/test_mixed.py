@@ -19,8 +19,12 @@ MISSING = [name for name in FRAMEWORKS if importlib.util.find_spec(f"{name}") is
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
 
 
-def launch(size: int, *command: object) -> subprocess.CompletedProcess:
-    words = [program(), "launch", "-n", size, "--no-prefix", "--", sys.executable, *command]
+def launch(size: int, *script: object) -> subprocess.CompletedProcess:
+    return launch_any(size, sys.executable, *script)
+
+
+def launch_any(size: int, *command: object) -> subprocess.CompletedProcess:
+    words = [program(), "launch", "-n", size, "--no-prefix", "--", *command]
     return subprocess.run(
         [str(word) for word in words],
         capture_output=True,
@@ -31,20 +35,24 @@ def launch(size: int, *command: object) -> subprocess.CompletedProcess:
     )
 
 
-@pytest.fixture(scope="module")
-def cpp_rank(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The C++ rank, built against the build folder."""
+def compiled(source: Path, target: Path) -> Path:
+    """A C++ program against the build folder."""
     compiler = shutil.which(os.environ.get("CXX", "c++"))
     if compiler is None:
         pytest.skip("no C++ compiler")
-    target = tmp_path_factory.mktemp("mixed") / "meet"
     library = BUILD / "src"
     subprocess.run(
-        [compiler, "-std=c++20", f"-I{ROOT / 'include'}", MIXED / "meet.cpp", "-o", target,
+        [compiler, "-std=c++20", f"-I{ROOT / 'include'}", source, "-o", target,
          f"-L{library}", "-lmccl", f"-Wl,-rpath,{library.resolve()}"],
         check=True,
     )  # fmt: skip
     return target
+
+
+@pytest.fixture(scope="module")
+def cpp_rank(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The C++ rank."""
+    return compiled(MIXED / "meet.cpp", tmp_path_factory.mktemp("mixed") / "meet")
 
 
 def test_four_frameworks_in_one_group(cpp_rank: Path):
@@ -134,3 +142,28 @@ def test_nobody_tells_the_rank():
         env=environment(), check=False,
     )  # fmt: skip
     assert done.returncode == 1 and "nothing tells this process its rank" in done.stderr
+
+
+def five_lines() -> dict[str, list[str]]:
+    """The programs that docs/NUMPY.md shows beside each other, by name."""
+    text = (ROOT / "docs" / "NUMPY.md").read_text()
+    rows = re.findall(r"^\| (C\+\+|NumPy|MLX|torch) \| (`.*`) \|$", text, re.MULTILINE)
+    return {name: [line.strip("`") for line in cell.split("<br>")] for name, cell in rows}
+
+
+@pytest.mark.parametrize("name", ["C++", "NumPy", "MLX", "torch"])
+def test_five_lines_in_four_languages(name: str, tmp_path: Path):
+    lines = five_lines()[name]
+    assert len(lines) == 5
+    if name == "C++":
+        source = tmp_path / "five.cpp"
+        headers = '#include <iostream>\n#include <vector>\n#include "mccl/mccl.h"\n'
+        source.write_text(headers + "int main() {\n" + "\n".join(lines) + "\n}\n")
+        done = launch_any(2, compiled(source, tmp_path / "five"))
+    else:
+        script = tmp_path / "five.py"
+        script.write_text("\n".join(lines))
+        done = launch(2, script)
+    assert done.returncode == 0, done.stderr
+    numbers = [re.search(r"[\d.]+", line) for line in done.stdout.splitlines()]
+    assert [float(number[0]) for number in numbers if number] == [2, 2]
