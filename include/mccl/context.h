@@ -52,7 +52,7 @@ class Context {
   /// Of all ranks' group; what it shares is known after its first collective.
   virtual Costs costs() const = 0;
 
-  /// All ranks.
+  /// All ranks. Like every group of the context, it ends with it.
   virtual std::shared_ptr<Group> world() = 0;
 
   /// The group of `members` (ranks of this context, in the order of their new ranks; this rank

@@ -142,7 +142,7 @@ std::string path_of(const Variables& inherited) {
 
 std::string python_of(const Flags& flags, const Variables& inherited) {
   if (!flags.python.empty()) return flags.python;
-  const std::string found = find_python(path_of(inherited));
+  std::string found = find_python(path_of(inherited));
   if (found.empty()) throw InvalidArgument("there is no Python here; name one with --python");
   return found;
 }
