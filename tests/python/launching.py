@@ -30,6 +30,16 @@ def environment(**settings: str) -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if not k.startswith("MCCL_")} | settings
 
 
+def heed_signals() -> None:
+    """Between fork and exec.
+
+    The tests may run where signals are ignored, as under nohup or behind a shell's `&`, and would
+    pass that on.
+    """
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def start(*arguments: object, before: tuple = (), **options: object) -> subprocess.Popen:
     """Starts a job; `before` are words before the program's name."""
     defaults = {
@@ -38,8 +48,7 @@ def start(*arguments: object, before: tuple = (), **options: object) -> subproce
         "stderr": subprocess.PIPE,
         "text": True,
         "env": environment(),
-        # The tests may run where hanging up is ignored, as under nohup, and would pass that on.
-        "preexec_fn": lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+        "preexec_fn": heed_signals,
     }
     command = [*map(str, before), str(program()), "launch", *map(str, arguments)]
     return subprocess.Popen(command, **(defaults | options))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from launching import heed_signals
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("BUILD_FOLDER", "build/release")
@@ -63,8 +64,7 @@ def endless():
         stderr=subprocess.PIPE,
         text=True,
         env=environment(),
-        # The tests may run where hanging up is ignored, as under nohup, and would pass that on.
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+        preexec_fn=heed_signals,
     )
     ranks = []
     try:

@@ -70,7 +70,7 @@ std::map<std::string, std::string> variables_at(const Place& place, const json& 
   if (value.is_object()) {
     for (const auto& [name, text] : value.items()) {
       const std::string& there = text_at(place.at(name), text);
-      variables.insert(parse_variable(place.path, name + "=" + there));
+      variables.insert(parse_variable(place.path, fmt::format("{}={}", name, there)));
     }
   } else if (value.is_array()) {
     for (std::size_t i = 0; i < value.size(); ++i)

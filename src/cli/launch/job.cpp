@@ -170,9 +170,10 @@ std::string devices_file(const Job& job) {
 Variables environment_of(const Job& job, const Rank& rank, const Ports& ports,
                          const std::vector<Reached>& reached, const Variables& inherited) {
   Variables variables;
-  for (const auto& [name, value] : inherited) {
+  for (const auto& variable : inherited) {
+    const std::string& name = variable.first;
     const auto begins = [&](std::string_view prefix) { return name.starts_with(prefix); };
-    if (std::ranges::any_of(kForwarded, begins)) variables[name] = value;
+    if (std::ranges::any_of(kForwarded, begins)) variables.insert(variable);
   }
   const std::string meeting = addresses_of(job, 0, reached).front();
   add_mccl(variables, job, rank, ports, meeting);

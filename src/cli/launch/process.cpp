@@ -109,6 +109,7 @@ Streams open_streams(const ProcessPlan& plan, Process& process) {
 
 std::vector<char*> pointers_to(std::vector<std::string>& words) {
   std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
   return pointers;
@@ -116,6 +117,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& words) {
 
 std::vector<std::string> texts_of(const std::map<std::string, std::string>& environment) {
   std::vector<std::string> texts;
+  texts.reserve(environment.size());
   for (const auto& [name, value] : environment) texts.push_back(fmt::format("{}={}", name, value));
   return texts;
 }
@@ -157,8 +159,8 @@ std::string find_program(const std::string& program, const std::string& path,
   }
   for (std::size_t begin = 0; begin <= path.size();) {
     const std::size_t end = std::min(path.find(':', begin), path.size());
-    const std::string folder = path.substr(begin, end - begin);
-    if (is_program(folder + "/" + program)) return folder + "/" + program;
+    std::string found = fmt::format("{}/{}", path.substr(begin, end - begin), program);
+    if (is_program(found)) return found;
     begin = end + 1;
   }
   return {};

@@ -33,7 +33,7 @@ std::string find_python(const std::string& path) {
   const std::string beside = this_program().parent_path().string();
   for (const std::string& folders : {beside, path}) {
     for (const char* name : {"python3", "python"}) {
-      const std::string found = find_program(name, folders, "");
+      std::string found = find_program(name, folders, "");
       if (!found.empty()) return found;
     }
   }
