@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "group.h"
+#include "large_pages.h"
 
 namespace mccl_mlx {
 namespace {
@@ -32,6 +33,13 @@ mccl::Work complex_extreme(mccl::Group& group, mccl::ConstBuffer in, mccl::Buffe
   return {};
 }
 
+/// The memory of a result, not yet touched unless it is the input's.
+mccl::Buffer result_of(mx::array& output) {
+  const mccl::Buffer memory = buffer_of(output);
+  ask_for_large_pages(memory);
+  return memory;
+}
+
 Kept data_of(const mx::array& input, const mx::array& output) {
   return {input.data_shared_ptr(), output.data_shared_ptr()};
 }
@@ -41,7 +49,7 @@ Kept data_of(const mx::array& input, const mx::array& output) {
 void Group::reduce(const mx::array& input, mx::array& output, mccl::ReduceKind kind,
                    mx::Stream stream) {
   run_on(stream, data_of(input, output),
-         [in = buffer_of(input), out = buffer_of(output), kind](mccl::Group& group,
+         [in = buffer_of(input), out = result_of(output), kind](mccl::Group& group,
                                                                 const mccl::CallOptions& options) {
            const bool ordered = kind == mccl::ReduceKind::max || kind == mccl::ReduceKind::min;
            if (ordered && in.dtype == mccl::DType::c64) {
@@ -65,7 +73,7 @@ void Group::all_min(const mx::array& input, mx::array& output, mx::Stream stream
 
 void Group::all_gather(const mx::array& input, mx::array& output, mx::Stream stream) {
   run_on(stream, data_of(input, output),
-         [in = buffer_of(input), out = buffer_of(output)](mccl::Group& group,
+         [in = buffer_of(input), out = result_of(output)](mccl::Group& group,
                                                           const mccl::CallOptions& options) {
            return group.all_gather(in, out, options);
          });
@@ -73,7 +81,7 @@ void Group::all_gather(const mx::array& input, mx::array& output, mx::Stream str
 
 void Group::sum_scatter(const mx::array& input, mx::array& output, mx::Stream stream) {
   run_on(stream, data_of(input, output),
-         [in = buffer_of(input), out = buffer_of(output)](mccl::Group& group,
+         [in = buffer_of(input), out = result_of(output)](mccl::Group& group,
                                                           const mccl::CallOptions& options) {
            return group.reduce_scatter(in, out, mccl::ReduceKind::sum, options);
          });

@@ -27,6 +27,8 @@ def start(code: str, environment: dict[str, str], *arguments: str) -> subprocess
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # The tests may run where Control-C is ignored, as behind a shell's `&`.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
