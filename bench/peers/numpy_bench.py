@@ -48,9 +48,10 @@ def exchange(world: dist.Group, data: np.ndarray, room: np.ndarray) -> None:
 def call_of(cell: Cell, world: dist.Group) -> Callable[[], Any] | None:
     """The cell's call on buffers of its own. Zeros stay zeros, whatever is summed how often."""
     elements = cell.elements(world.size)
-    whole = np.zeros(elements, np.float32)
-    other = np.zeros(elements, np.float32)
-    part = np.zeros(max(1, elements // world.size), np.float32)
+    # np.zeros would be one page of the system's, read again and again.
+    whole = np.full(elements, 0, np.float32)
+    other = np.full(elements, 0, np.float32)
+    part = np.full(max(1, elements // world.size), 0, np.float32)
     calls: dict[str, Callable[[], Any]] = {
         "all_reduce": lambda: world.all_reduce(whole, out=whole),
         "broadcast": lambda: world.broadcast(whole, out=whole),
