@@ -1,13 +1,12 @@
 #include "python/errors.h"
 // The errors come first.
-#include <algorithm>
-#include <mutex>
+#include <memory>
 #include <utility>
-#include <vector>
 
 #include "join.h"
 #include "mccl/context.h"
 #include "numpy/interruptible.h"
+#include "python/context_registry.h"
 #include "python/shared_metrics.h"
 
 namespace mccl_mlx {
@@ -17,23 +16,8 @@ namespace nb = nanobind;
 namespace {
 
 /// The only state that the process has one of.
-struct Registry {
-  std::mutex mutex;
-  std::vector<std::weak_ptr<mccl::Context>> contexts;
-  /// What a child of fork() must never destroy.
-  std::vector<std::shared_ptr<mccl::Context>> abandoned;
-
-  std::vector<std::shared_ptr<mccl::Context>> living() {
-    std::vector<std::shared_ptr<mccl::Context>> found;
-    for (const auto& context : contexts) {
-      if (auto alive = context.lock()) found.push_back(std::move(alive));
-    }
-    return found;
-  }
-};
-
-Registry& registry() {
-  static auto* instance = new Registry;
+mccl::python::ContextRegistry& registry() {
+  static auto* instance = new mccl::python::ContextRegistry;
   return *instance;
 }
 
@@ -58,11 +42,7 @@ nb::capsule join(const std::map<std::string, std::string>& settings) {
   options.metrics = mccl::python::shared_metrics(options.rank);
   std::shared_ptr<mccl::Context> context;
   mccl::numpy::run_interruptibly([options] { return make_context(options); }, context);
-  {
-    const std::lock_guard lock(registry().mutex);
-    std::erase_if(registry().contexts, [](const auto& entry) { return entry.expired(); });
-    registry().contexts.push_back(context);
-  }
+  registry().add(context);
   // It shares ownership of the context.
   auto held = std::make_unique<std::shared_ptr<mccl::Group>>(context, context->world().get());
   nb::capsule capsule(held.get(), kGroupCapsule, [](void* group) noexcept {
@@ -78,25 +58,12 @@ std::shared_ptr<mccl::Group> native_group_in(const nb::capsule& capsule) {
   return *static_cast<const std::shared_ptr<mccl::Group>*>(pointer);
 }
 
-void leave_all() {
-  std::vector<std::shared_ptr<mccl::Context>> living;
-  {
-    const std::lock_guard lock(registry().mutex);
-    living = registry().living();
-  }
-  for (const auto& context : living) context->shutdown();
-}
+void leave_all() { registry().shutdown_all(); }
 
-void before_fork() { registry().mutex.lock(); }
+void before_fork() { registry().before_fork(); }
 
-void after_fork_in_parent() { registry().mutex.unlock(); }
+void after_fork_in_parent() { registry().after_fork_in_parent(); }
 
-void after_fork_in_child() {
-  auto living = registry().living();
-  for (const auto& context : living) context->abandon_after_fork();
-  for (auto& context : living) registry().abandoned.push_back(std::move(context));
-  registry().contexts.clear();
-  registry().mutex.unlock();
-}
+void after_fork_in_child() { registry().after_fork_in_child(); }
 
 }  // namespace mccl_mlx

@@ -11,6 +11,7 @@
 #include "mccl/config.h"
 #include "mccl/error.h"
 #include "mccl/store.h"
+#include "python/context_registry.h"
 
 namespace mccl_torch {
 namespace {
@@ -70,19 +71,9 @@ class TorchStore final : public mccl::Store {
 
 /// The only state that the process has one of.
 struct Registry {
+  mccl::python::ContextRegistry contexts;
   std::mutex mutex;
-  std::weak_ptr<mccl::Context> world;  ///< Of torch's default group.
-  std::vector<std::weak_ptr<mccl::Context>> contexts;
-  /// What a child of fork() must never destroy.
-  std::vector<std::shared_ptr<mccl::Context>> abandoned;
-
-  std::vector<std::shared_ptr<mccl::Context>> living() {
-    std::vector<std::shared_ptr<mccl::Context>> found;
-    for (const auto& context : contexts) {
-      if (auto alive = context.lock()) found.push_back(std::move(alive));
-    }
-    return found;
-  }
+  std::weak_ptr<mccl::Context> world;  ///< Of torch's default group; guarded by mutex.
 };
 
 Registry& registry() {
@@ -103,10 +94,8 @@ mccl::Config settings_of(const GroupRequest& request) {
 }
 
 void remember(const std::shared_ptr<mccl::Context>& context, bool is_default) {
+  registry().contexts.add(context);
   const std::lock_guard lock(registry().mutex);
-  auto& contexts = registry().contexts;
-  std::erase_if(contexts, [](const auto& entry) { return entry.expired(); });
-  contexts.push_back(context);
   if (is_default) registry().world = context;
 }
 
@@ -119,8 +108,7 @@ std::shared_ptr<mccl::Context> make_context(const GroupRequest& request, std::in
   options.config = settings_of(request);
   options.metrics = request.metrics;
   if (!is_default && options.config.port_base != 0) {
-    const std::lock_guard lock(registry().mutex);
-    if (registry().living().empty()) {
+    if (registry().contexts.empty()) {
       // A process keeps its port whichever group it makes first.
       options.config.port_base +=
           static_cast<int>(request.global_ranks[static_cast<std::size_t>(request.rank)]) -
@@ -193,23 +181,21 @@ Membership join(const GroupRequest& request) {
 
 void shutdown_contexts() {
   const WithoutGil without_gil;
-  std::vector<std::shared_ptr<mccl::Context>> living;
-  {
-    const std::lock_guard lock(registry().mutex);
-    living = registry().living();
-  }
-  for (const auto& context : living) context->shutdown();
+  registry().contexts.shutdown_all();
 }
 
-void before_fork() { registry().mutex.lock(); }
+void before_fork() {
+  registry().mutex.lock();
+  registry().contexts.before_fork();
+}
 
-void after_fork_in_parent() { registry().mutex.unlock(); }
+void after_fork_in_parent() {
+  registry().contexts.after_fork_in_parent();
+  registry().mutex.unlock();
+}
 
 void after_fork_in_child() {
-  auto living = registry().living();
-  for (const auto& context : living) context->abandon_after_fork();
-  for (auto& context : living) registry().abandoned.push_back(std::move(context));
-  registry().contexts.clear();
+  registry().contexts.after_fork_in_child();
   registry().world.reset();
   registry().mutex.unlock();
 }

@@ -2,21 +2,17 @@
 
 import csv
 import json
-import os
 import re
 import signal
 import socket
 import subprocess
-import sysconfig
 import time
 from pathlib import Path
 
 import psutil
 import pytest
-from launching import heed_signals
+from launching import ROOT, environment, heed_signals, program
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = ROOT / os.environ.get("BUILD_FOLDER", "build/release")
 COLLECTIVES = (
     "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "gather",
     "scatter", "sendrecv", "barrier",
@@ -24,21 +20,6 @@ COLLECTIVES = (
 QUICK = ("--seconds", "0.001", "--warmup", "1")
 TINY = ("--no-bounds", *QUICK, "--sizes")
 PATIENCE = 60
-
-
-def program() -> Path:
-    """The program of the build folder, where one is given; else the installed one."""
-    places = [Path(sysconfig.get_path("scripts")) / "mccl", BUILD / "src/cli/mccl"]
-    if "BUILD_FOLDER" in os.environ:
-        places.reverse()
-    found = [place for place in places if place.is_file()]
-    assert found, f"none of {[str(p) for p in places]} is there: run `make build`"
-    return found[0]
-
-
-def environment(**settings: str) -> dict[str, str]:
-    """This environment, with these settings and no others."""
-    return {k: v for k, v in os.environ.items() if not k.startswith("MCCL_")} | settings
 
 
 def run(*arguments: object, status: int = 0, **settings: str) -> subprocess.CompletedProcess[str]:

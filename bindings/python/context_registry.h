@@ -1,0 +1,63 @@
+// The contexts that an extension module has made: what must end with the process, and what a child
+// of fork() must leave alone.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "mccl/context.h"
+
+namespace mccl::python {
+
+/// One per module, never destroyed. Thread-safe; nothing here needs the GIL.
+class ContextRegistry {
+ public:
+  void add(const std::shared_ptr<Context>& context) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(contexts_, [](const auto& entry) { return entry.expired(); });
+    contexts_.push_back(context);
+  }
+
+  bool empty() {
+    const std::lock_guard lock(mutex_);
+    return living().empty();
+  }
+
+  /// Says goodbye to the peers of every context. Blocks: call it without the GIL.
+  void shutdown_all() {
+    std::vector<std::shared_ptr<Context>> contexts;
+    {
+      const std::lock_guard lock(mutex_);
+      contexts = living();
+    }
+    for (const auto& context : contexts) context->shutdown();
+  }
+
+  // Around fork(): the child forgets the contexts without a word to the peers.
+  void before_fork() { mutex_.lock(); }
+  void after_fork_in_parent() { mutex_.unlock(); }
+  void after_fork_in_child() {
+    auto contexts = living();
+    for (const auto& context : contexts) context->abandon_after_fork();
+    for (auto& context : contexts) abandoned_.push_back(std::move(context));
+    contexts_.clear();
+    mutex_.unlock();
+  }
+
+ private:
+  std::vector<std::shared_ptr<Context>> living() const {
+    std::vector<std::shared_ptr<Context>> found;
+    for (const auto& context : contexts_) {
+      if (auto alive = context.lock()) found.push_back(std::move(alive));
+    }
+    return found;
+  }
+
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<Context>> contexts_;     // guarded by mutex_
+  std::vector<std::shared_ptr<Context>> abandoned_;  // in a child: never to be destroyed
+};
+
+}  // namespace mccl::python
