@@ -26,6 +26,7 @@ STYLES = {
     "openmpi-tcp": ("tab:green", ":"),
     "mpich": ("tab:purple", "-"),
     "mlx": ("tab:orange", "--"),
+    "mccl-mlx": ("tab:orange", "-"),
     PASS: ("tab:gray", ":"),
 }
 COLUMNS = 3
@@ -67,7 +68,7 @@ def plot(results: Results, folder: Path) -> list[Path]:
         height = -(-len(drawn) // COLUMNS)
         width = min(COLUMNS, len(drawn))
         figure, grid = plt.subplots(
-            height, width, figsize=(4.6 * width, 3.4 * height + 0.6), squeeze=False
+            height, width, figsize=(4.6 * width, 3.4 * height + 0.9), squeeze=False
         )
         for axes, (collective, sizes) in zip(grid.flat, drawn.items(), strict=False):
             draw(axes, results, ranks, collective, sizes)
@@ -80,9 +81,9 @@ def plot(results: Results, folder: Path) -> list[Path]:
             for axes in grid.flat
             for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
         }
-        figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=len(handles))
+        figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=2 * width)
         figure.suptitle(f"{ranks} ranks on one machine: median time of a call (lower is better)")
-        figure.tight_layout(rect=(0, 0.6 / (3.4 * height + 0.6), 1, 1))
+        figure.tight_layout(rect=(0, 0.9 / (3.4 * height + 0.9), 1, 1))
         path = folder / f"times-{ranks}-ranks.png"
         figure.savefig(path, dpi=110)
         plt.close(figure)
