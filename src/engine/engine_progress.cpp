@@ -259,7 +259,7 @@ void Engine::finish(const std::shared_ptr<Operation>& operation, std::exception_
   if (counts_calls_.load(std::memory_order_relaxed)) {
     options_.metrics->record(operation->sample(Clock::now(), error != nullptr));
   }
-  if (staging_changed_) report_staging();
+  if (staging_changed_ && !stopping_) report_staging();  // shutdown has given all of it back
   std::vector<Work::Callback> callbacks = operation->finish(error);
   if (!callbacks.empty()) deferred_.emplace_back(std::move(callbacks), error);
 }

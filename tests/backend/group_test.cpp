@@ -190,12 +190,16 @@ TEST(Metrics, StagingIsCountedAndStaysSmall) {
 TEST(Shutdown, EndsEveryLaterCallAtOnce) {
   const std::vector<std::string> said = testing::run_failing_ranks(2, [](Context& context) {
     const std::shared_ptr<Group> world = context.world();
+    std::shared_ptr<Group> other = context.group("other", {0, 1}, std::chrono::seconds(30));
     std::vector<float> data(100, 1);
     world->all_reduce(buffer(data), buffer(data), ReduceKind::sum).wait();
     EXPECT_GT(context.metrics()->summary().staging_bytes, 0u);
     context.shutdown();
     EXPECT_EQ(context.metrics()->summary().staging_bytes, 0u);
     EXPECT_TRUE(world->barrier().done()) << "there may be nobody who waits";
+    other.reset();
+    for (int call = 0; call < 2; ++call) EXPECT_TRUE(world->barrier().done());
+    EXPECT_EQ(context.metrics()->summary().staging_bytes, 0u) << "it was given back already";
     world->all_reduce(buffer(data), buffer(data), ReduceKind::sum, {.caller_waits = true}).wait();
   });
   for (const std::string& text : said) {
