@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "large_pages.h"
 #include "mccl/error.h"
 
 namespace mccl_mlx {
@@ -73,6 +74,7 @@ class ExchangePrimitive final : public mx::UnaryPrimitive {
       out.copy_shared_buffer(in);
     } else {
       out.set_data(mx::allocator::malloc(out.nbytes()));
+      ask_for_large_pages(buffer_of(out));
     }
   }
 

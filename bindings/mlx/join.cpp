@@ -21,27 +21,15 @@ mccl::python::ContextRegistry& registry() {
   return *instance;
 }
 
-std::shared_ptr<mccl::Context> make_context(const mccl::ContextOptions& given) {
-  mccl::ContextOptions options = given;
-  if (options.size > 1) {
-    const auto patience = std::chrono::duration_cast<std::chrono::milliseconds>(
-        std::chrono::duration<double>(options.config.connect_timeout));
-    options.store =
-        mccl::make_tcp_store(options.config.root, options.rank, options.config.job_key, patience);
-  }
-  return mccl::Context::create(options);
-}
-
 }  // namespace
 
 nb::capsule join(const std::map<std::string, std::string>& settings) {
-  mccl::ContextOptions options;
-  for (const auto& [name, value] : settings) options.config.set(name, value);
-  options.rank = options.config.rank;
-  options.size = options.config.world_size;
-  options.metrics = mccl::python::shared_metrics(options.rank);
+  mccl::Config config;
+  for (const auto& [name, value] : settings) config.set(name, value);
+  const std::shared_ptr<mccl::Metrics> metrics = mccl::python::shared_metrics(config.rank);
   std::shared_ptr<mccl::Context> context;
-  mccl::numpy::run_interruptibly([options] { return make_context(options); }, context);
+  mccl::numpy::run_interruptibly(
+      [config, metrics] { return mccl::Context::from_environment(config, metrics); }, context);
   registry().add(context);
   // It shares ownership of the context.
   auto held = std::make_unique<std::shared_ptr<mccl::Group>>(context, context->world().get());

@@ -116,8 +116,7 @@ Told ask_open_mpi(const Environment& environment, bool has_root) {
   if (!placement.one_host) {
     throw InvalidArgument(
         "Open MPI does not tell its ranks where rank 0 is when they are on several hosts: start "
-        "them "
-        "with mpirun -x MCCL_ROOT=host:port, of rank 0's host and any free port there");
+        "them with mpirun -x MCCL_ROOT=host:port, of rank 0's host and any free port there");
   }
   const bool has_name = reader.has("PMIX_NAMESPACE");
   const std::string job = reader.text(has_name ? "PMIX_NAMESPACE" : "OMPI_MCA_ess_base_jobid");
