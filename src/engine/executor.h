@@ -15,6 +15,7 @@
 #include "engine/operation.h"
 #include "engine/plan.h"
 #include "engine/recorder.h"
+#include "engine/write_choice.h"
 
 namespace mccl::engine {
 
@@ -71,6 +72,7 @@ class Executor {
   [[noreturn]] void throw_lost(int rank);
   /// A neighbour is, or was, in another call.
   [[noreturn]] void throw_divergence(int rank) const;
+  void publish(const schedule::Step& step);
   void read(const schedule::Step& step);
   void read_fold(const schedule::Step& step);
 
@@ -99,6 +101,7 @@ class Executor {
   std::vector<std::byte> scratch_;
   std::size_t next_window_ = 0;        // in plan_->window
   std::vector<const void*> operands_;  // of one fold
+  WriteChoice write_choice_;           // of publications
 };
 
 }  // namespace mccl::engine

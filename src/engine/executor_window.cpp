@@ -18,7 +18,7 @@ namespace {
 /// Reading the clock would take longer than copying less than this.
 constexpr std::size_t kTimedBytes = 4096;
 
-/// Counts a copy to or from the window as time of the network.
+/// Counts a copy from the window as time of the network.
 class CopyTimer {
  public:
   CopyTimer(Traffic& traffic, std::size_t bytes)
@@ -73,14 +73,10 @@ bool Executor::run_window_steps() {
 bool Executor::run_window_step(const Step& step) {
   Window& window = *group_window_.window();
   switch (step.kind) {
-    case StepKind::publish: {
+    case StepKind::publish:
       if (!open_window()) return false;
-      const CopyTimer timer(task_->traffic, step.src.count * element_bytes_);
-      const std::span<const std::byte> bytes = bytes_of(step.src);
-      std::memcpy(window.own() + step.window * element_bytes_, bytes.data(), bytes.size());
-      task_->traffic.bytes_sent += bytes.size();
+      publish(step);
       return true;
-    }
     case StepKind::arrive:
       if (!open_window()) return false;
       window.arrive();
@@ -146,6 +142,26 @@ void Executor::throw_divergence(int rank) const {
       fmt::format("rank {} {} {} where this rank {} {}", rank, found.is_over ? "called" : "calls",
                   describe(call_of(found.theirs)), found.is_over ? "called" : "calls",
                   describe(call_of(found.ours))));
+}
+
+void Executor::publish(const Step& step) {
+  const std::span<const std::byte> bytes = bytes_of(step.src);
+  std::byte* place = group_window_.window()->own() + step.window * element_bytes_;
+  task_->traffic.bytes_sent += bytes.size();
+  if (bytes.size() < WriteChoice::kLeastBytes) {
+    std::memcpy(place, bytes.data(), bytes.size());
+    return;
+  }
+  const Clock::time_point begin = Clock::now();
+  const WriteChoice::Way way = write_choice_.next(begin);
+  if (way == WriteChoice::Way::past_cache) {
+    kernels::copy_past_cache(place, bytes.data(), bytes.size());
+  } else {
+    std::memcpy(place, bytes.data(), bytes.size());
+  }
+  const Clock::time_point end = Clock::now();
+  write_choice_.took(way, bytes.size(), seconds_between(begin, end), end);
+  task_->traffic.network_s += seconds_between(begin, end);
 }
 
 void Executor::read(const Step& step) {

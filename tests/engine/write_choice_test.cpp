@@ -1,0 +1,78 @@
+#include "engine/write_choice.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+namespace mccl::engine {
+namespace {
+
+using Way = WriteChoice::Way;
+using namespace std::chrono_literals;
+
+constexpr std::size_t kBytes = 65536;
+
+/// Writes in a world where either way has a rate, with a clock of its own.
+struct World {
+  WriteChoice choice;
+  Clock::time_point now{1h};
+  double through_gbs = 40;
+  double past_gbs = 28;
+  int past = 0;
+
+  Way write() {
+    const Way way = choice.next(now);
+    const double gbs = way == Way::past_cache ? past_gbs : through_gbs;
+    choice.took(way, kBytes, kBytes / gbs / 1e9, now);
+    past += way == Way::past_cache;
+    return way;
+  }
+  void finish_trial() {
+    now += WriteChoice::kBetweenTrials;
+    for (int i = 0; i < WriteChoice::kTrialWrites; ++i) write();
+  }
+};
+
+TEST(WriteChoice, TriesBothWaysAtFirstAndThenKeepsToOne) {
+  World world;
+  for (int i = 0; i < WriteChoice::kTrialWrites; ++i) world.write();
+  EXPECT_EQ(world.past, WriteChoice::kTrialWrites / 2);
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(world.write(), Way::through_cache);
+}
+
+TEST(WriteChoice, GoesPastTheCacheOnlyWhereThatMakesUpForTheReading) {
+  World world;
+  world.finish_trial();
+  EXPECT_EQ(world.write(), Way::through_cache);
+  world.through_gbs = 2;
+  world.finish_trial();
+  EXPECT_EQ(world.write(), Way::past_cache);
+  world.through_gbs = world.past_gbs / WriteChoice::kWorthwhile * 1.1;
+  world.finish_trial();
+  EXPECT_EQ(world.write(), Way::through_cache);
+}
+
+TEST(WriteChoice, NoticesWhenTheCoresHaveMoved) {
+  World world;
+  world.through_gbs = 2;
+  world.finish_trial();
+  EXPECT_EQ(world.write(), Way::past_cache);
+  world.through_gbs = 40;
+  EXPECT_EQ(world.write(), Way::past_cache);
+  world.finish_trial();
+  EXPECT_EQ(world.write(), Way::through_cache);
+}
+
+TEST(WriteChoice, AWriteThatSomethingElseDelayedDecidesNothing) {
+  World world;
+  world.now += WriteChoice::kBetweenTrials;
+  world.through_gbs = 0.01;
+  world.write();
+  world.write();
+  world.through_gbs = 40;
+  for (int i = 2; i < WriteChoice::kTrialWrites; ++i) world.write();
+  EXPECT_EQ(world.write(), Way::through_cache);
+}
+
+}  // namespace
+}  // namespace mccl::engine
