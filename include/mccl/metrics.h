@@ -1,6 +1,7 @@
 // Counters and latencies of a process's calls, over all its groups.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -45,6 +46,30 @@ struct CallSample {
   bool failed = false;
 };
 
+/// Counts calls that are so short that even an atomic addition would show. One thread at a time
+/// counts, others may read.
+class Tally {
+ public:
+  void count(std::uint64_t bytes_sent, std::uint64_t bytes_received) {
+    add(calls_, 1);
+    add(sent_, bytes_sent);
+    add(received_, bytes_received);
+  }
+  std::uint64_t calls() const { return calls_.load(std::memory_order_relaxed); }
+  std::uint64_t bytes_sent() const { return sent_.load(std::memory_order_relaxed); }
+  std::uint64_t bytes_received() const { return received_.load(std::memory_order_relaxed); }
+
+ private:
+  using Counter = std::atomic<std::uint64_t>;
+  static void add(Counter& counter, std::uint64_t more) {
+    counter.store(counter.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+  }
+
+  Counter calls_{0};
+  Counter sent_{0};
+  Counter received_{0};
+};
+
 /// Thread-safe; constant cost and memory per call.
 class Metrics {
  public:
@@ -55,8 +80,8 @@ class Metrics {
 
   /// A call; its times count for `weight` calls, of which others are only counted.
   void record(const CallSample& call, std::uint32_t weight = 1);
-  /// A call that succeeded and was not timed: reading the clock would take as long as it did.
-  void record_untimed(const CallSample& call);
+  /// A new tally of calls that succeed and are not timed. What it has counted stays counted.
+  std::shared_ptr<Tally> tally();
   void record_refused_connection();
   /// Memory for passing data on that was taken, or given back when negative.
   void record_staging(std::int64_t bytes);

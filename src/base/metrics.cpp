@@ -35,6 +35,11 @@ std::string with_unit(std::uint64_t bytes) {
 
 /// Times are of calls that succeeded: one that ran into its timeout says nothing of the network.
 struct Metrics::State {
+  struct Totals {
+    std::uint64_t calls = 0;
+    std::uint64_t sent = 0;
+    std::uint64_t received = 0;
+  };
   struct Counters {
     std::uint64_t timed = 0;
     std::uint64_t errors = 0;
@@ -57,6 +62,19 @@ struct Metrics::State {
   Counters counters;
   std::int64_t staging_bytes = 0;  // guarded by mutex, as the next
   std::int64_t peak_staging_bytes = 0;
+  std::vector<std::shared_ptr<Tally>> tallies;  // the vector is guarded by mutex
+  Totals tallied_before_reset;                  // guarded by mutex
+
+  /// Of all tallies. Under the mutex.
+  Totals tallied() const {
+    Totals sum;
+    for (const std::shared_ptr<Tally>& tally : tallies) {
+      sum.calls += tally->calls();
+      sum.sent += tally->bytes_sent();
+      sum.received += tally->bytes_received();
+    }
+    return sum;
+  }
 
   void count(const CallSample& call) {
     calls.fetch_add(1, std::memory_order_relaxed);
@@ -68,7 +86,10 @@ struct Metrics::State {
 Metrics::Metrics() : state_(std::make_unique<State>()) {}
 Metrics::~Metrics() = default;
 
-void Metrics::record_untimed(const CallSample& call) { state_->count(call); }
+std::shared_ptr<Tally> Metrics::tally() {
+  const std::lock_guard lock(state_->mutex);
+  return state_->tallies.emplace_back(std::make_shared<Tally>());
+}
 
 void Metrics::record(const CallSample& call, std::uint32_t weight) {
   const double queue_wait = duration(call.queue_wait_s);
@@ -111,10 +132,13 @@ void Metrics::record_staging(std::int64_t bytes) {
 
 MetricsSummary Metrics::summary() const {
   State::Counters counters;
+  State::Totals tallied, before;
   std::uint64_t staging = 0, peak_staging = 0;
   {
     const std::lock_guard lock(state_->mutex);
     counters = state_->counters;
+    tallied = state_->tallied();
+    before = state_->tallied_before_reset;
     staging = static_cast<std::uint64_t>(state_->staging_bytes);
     peak_staging = static_cast<std::uint64_t>(state_->peak_staging_bytes);
   }
@@ -122,9 +146,9 @@ MetricsSummary Metrics::summary() const {
     return counters.timed == 0 ? 0 : 1e3 * sum_s / static_cast<double>(counters.timed);
   };
   return {
-      .total_ops = state_->calls,
-      .total_bytes_sent = state_->sent,
-      .total_bytes_recv = state_->received,
+      .total_ops = state_->calls + tallied.calls - before.calls,
+      .total_bytes_sent = state_->sent + tallied.sent - before.sent,
+      .total_bytes_recv = state_->received + tallied.received - before.received,
       .total_errors = counters.errors,
       .refused_connections = counters.refused_connections,
       .avg_latency_ms = average_ms(counters.latency_s),
@@ -146,6 +170,7 @@ void Metrics::reset() {
   state_->counters = {};
   state_->peak_staging_bytes = state_->staging_bytes;
   state_->calls = state_->sent = state_->received = 0;
+  state_->tallied_before_reset = state_->tallied();
 }
 
 std::string to_table(const MetricsSummary& summary) {

@@ -55,7 +55,8 @@ Engine::Engine(EngineOptions options)
       log_(options_.rank, log_level_of(options_.config.log_level)),
       spin_limit_(options_.config.spin_us),
       facts_(facts_from(options_.config)),
-      peers_(options_.size) {
+      peers_(options_.size),
+      tally_(options_.metrics->tally()) {
   if (log_.enabled(LogLevel::info)) {
     log_.write(LogLevel::info, fmt::format("settings of rank {} of {}:\n{}", rank(), size(),
                                            to_table(options_.config)));

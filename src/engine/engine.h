@@ -214,6 +214,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Departing departing_;
   std::vector<std::pair<std::vector<Work::Callback>, std::exception_ptr>> deferred_;
   std::uint32_t at_once_ = 0;       ///< Calls done at once, of which only some are timed.
+  std::shared_ptr<Tally> tally_;    ///< Of those that are not.
   bool staging_changed_ = false;    ///< Since it was reported last.
   std::int64_t staging_bytes_ = 0;  ///< As reported.
   bool crowded_ = false;            ///< More ranks than cores on this machine.

@@ -80,16 +80,16 @@ bool Engine::spin_until_finished(GroupState& group) {
 
 void Engine::count_at_once(const Task& task, Clock::time_point begun) {
   if (!counts_calls_.load(std::memory_order_relaxed)) return;
+  if (begun == Clock::time_point()) {
+    tally_->count(task.traffic.bytes_sent, task.traffic.bytes_received);
+    return;
+  }
   CallSample sample;
   sample.network_s = task.traffic.network_s;
   sample.reduce_s = task.reduce_s;
   sample.payload_bytes = std::max(task.input.bytes(), task.output.bytes());
   sample.bytes_sent = task.traffic.bytes_sent;
   sample.bytes_received = task.traffic.bytes_received;
-  if (begun == Clock::time_point()) {
-    options_.metrics->record_untimed(sample);
-    return;
-  }
   sample.execution_s = seconds_between(begun, Clock::now());
   options_.metrics->record(sample, kTimedEvery);
 }

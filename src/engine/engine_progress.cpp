@@ -25,10 +25,19 @@ schedule::Problem problem_of(const GroupState& group, const Task& task) {
   problem.rank = group.rank;
   problem.size = group.size();
   problem.root = std::max(task.call.root, 0);
-  problem.counts = task.counts;
-  problem.recv_counts = task.recv_counts;
-  problem.even = task.even;
-  if (task.counts.empty()) problem.count = task.call.count;
+  if (task.even) {
+    const auto ranks = static_cast<std::size_t>(group.size());
+    problem.counts.assign(ranks, task.call.count / ranks);
+    if (task.call.collective == Collective::all_to_all) {
+      problem.recv_counts = problem.counts;
+      problem.even = true;
+    }
+  } else if (task.counts.empty()) {
+    problem.count = task.call.count;
+  } else {
+    problem.counts = task.counts;
+    problem.recv_counts = task.recv_counts;
+  }
   problem.in_place = task.call.collective == Collective::broadcast || task.in_place;
   return problem;
 }
@@ -182,14 +191,19 @@ void Engine::begin_next(GroupState& group) {
 }
 
 const Plan& Engine::plan_for(GroupState& group, Task& task) {
-  const std::size_t element_bytes = size_of(task.call.dtype);
-  if (task.counts.empty()) {
-    const bool in_place = task.call.collective == Collective::broadcast || task.in_place;
-    const Plan* last = group.plans.same_as_last(task.call.collective, std::max(task.call.root, 0),
-                                                task.call.count, in_place, element_bytes);
-    if (last) return *last;
-  }
-  const Plan& plan = group.plans.plan(problem_of(group, task), element_bytes);
+  PlanShape shape;
+  shape.collective = task.call.collective;
+  shape.root = task.call.root;
+  shape.count = task.call.count;
+  shape.even = task.even;
+  shape.in_place = task.in_place;
+  shape.element_bytes = size_of(task.call.dtype);
+  const bool by_shape = task.counts.empty();
+  const Plan* last = by_shape ? group.plans.same_as_last(shape) : nullptr;
+  if (last) return *last;
+  const schedule::Problem problem = problem_of(group, task);
+  const Plan& plan =
+      by_shape ? group.plans.plan(problem, shape) : group.plans.plan(problem, shape.element_bytes);
   if (log_.enabled(LogLevel::debug)) {
     log_.debug("{} of group '{}' goes {}", describe(task.call), group.name,
                schedule::name_of(plan.algorithm));

@@ -53,7 +53,7 @@ void Executor::begin(Task& task, const Plan& plan) {
   next_window_ = 0;
   if (schedule.arrivals > 0) {
     group_window_.window()->begin(schedule.arrivals, schedule.window_count * element_bytes_,
-                                  fingerprint_of(task.call), label_of(task.call));
+                                  fingerprint_of(task.call));
   }
   if (!schedule.in_order) {
     waits_ = schedule.waits;

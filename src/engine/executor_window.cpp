@@ -105,6 +105,7 @@ bool Executor::open_window() {
     if (late < 0 || !is_lost(late)) return false;
     if (!window.open()) throw_lost(late);  // it may have arrived before it left
   }
+  write_label(task_->call, window.label());
   if (window.strayed() >= 0) throw_divergence(window.strayed());
   return true;
 }
@@ -138,10 +139,10 @@ bool Executor::has_arrived(int rank, std::uint32_t mark) {
 
 void Executor::throw_divergence(int rank) const {
   const Window::Divergence found = group_window_.window()->divergence_of(rank);
-  throw MismatchError(
-      fmt::format("rank {} {} {} where this rank {} {}", rank, found.is_over ? "called" : "calls",
-                  describe(call_of(found.theirs)), found.is_over ? "called" : "calls",
-                  describe(call_of(found.ours))));
+  const char* verb = found.is_over ? "called" : "calls";
+  throw MismatchError(fmt::format("rank {} {} {} where this rank {} {}", rank, verb,
+                                  describe(call_of(found.theirs)), verb,
+                                  describe(found.is_over ? call_of(found.ours) : task_->call)));
 }
 
 void Executor::publish(const Step& step) {

@@ -87,7 +87,7 @@ void GroupWindow::settle(const Find& neighbour) {
   window_.emplace(static_cast<int>(nodes_.size()), std::move(own_), std::move(mapped), bank_bytes_);
 }
 
-Label label_of(const Call& call) {
+void write_label(const Call& call, Label label) {
   LabelLayout layout{};
   layout.collective = static_cast<std::uint8_t>(call.collective);
   layout.dtype = static_cast<std::uint8_t>(call.dtype);
@@ -95,9 +95,7 @@ Label label_of(const Call& call) {
   layout.root = call.root;
   layout.count = call.count;
   layout.sequence = call.sequence;
-  Label label{};
   std::memcpy(label.data(), &layout, sizeof layout);
-  return label;
 }
 
 Call call_of(std::span<const std::byte, transport::shm::kLabelBytes> label) {

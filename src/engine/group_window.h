@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -69,9 +70,9 @@ class GroupWindow {
 };
 
 /// What a rank says of its call in the window.
-using Label = std::array<std::byte, transport::shm::kLabelBytes>;
-Label label_of(const Call& call);
-/// Throws CorruptionError for what label_of cannot have written.
+using Label = std::span<std::byte, transport::shm::kLabelBytes>;
+void write_label(const Call& call, Label label);
+/// Throws CorruptionError for what write_label cannot have written.
 Call call_of(std::span<const std::byte, transport::shm::kLabelBytes> label);
 /// Differs for calls that differ, but for accidents of 64 bits.
 std::uint64_t fingerprint_of(const Call& call);

@@ -28,8 +28,8 @@ struct Task {
   ConstBuffer input;
   Buffer output;
   bool in_place = false;
-  bool even = false;                     ///< As schedule::Problem.
-  double factor = 1.0;                   ///< premul_sum: what to multiply the input by.
+  bool even = false;    ///< The ranks have equal parts of call.count elements, and no counts.
+  double factor = 1.0;  ///< premul_sum: what to multiply the input by.
   std::vector<std::size_t> counts;       ///< As schedule::Problem.
   std::vector<std::size_t> recv_counts;  ///< all_to_all.
   std::vector<std::byte> multiplied;     ///< premul_sum: the input times the factor.

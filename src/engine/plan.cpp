@@ -53,30 +53,26 @@ Plan make_plan(schedule::Problem problem, std::size_t element_bytes, const sched
 }  // namespace
 
 const Plan& PlanCache::plan(const schedule::Problem& problem, std::size_t element_bytes) {
+  last_shape_ = {};
   Key key{problem, element_bytes};
   auto found = plans_.find(key);
   if (found == plans_.end()) {
-    last_ = nullptr;
     if (plans_.size() >= kMostPlans) plans_.clear();
     found = plans_.emplace(std::move(key), make_plan(problem, element_bytes, facts_)).first;
   }
-  last_ = &*found;
   return found->second;
 }
 
-const Plan* PlanCache::same_as_last(Collective collective, int root, std::size_t count,
-                                    bool in_place, std::size_t element_bytes) const {
-  if (!last_) return nullptr;
-  const auto& [key, plan] = *last_;
-  const bool same = key.problem.collective == collective && key.problem.root == root &&
-                    key.problem.count == count && key.problem.in_place == in_place &&
-                    key.element_bytes == element_bytes && key.problem.counts.empty();
-  return same ? &plan : nullptr;
+const Plan& PlanCache::plan(const schedule::Problem& problem, const PlanShape& shape) {
+  const Plan& found = plan(problem, shape.element_bytes);
+  last_shape_ = shape;
+  last_ = &found;
+  return found;
 }
 
 void PlanCache::learn(schedule::Facts facts) {
   facts_ = std::move(facts);
-  last_ = nullptr;
+  last_shape_ = {};
   plans_.clear();
 }
 

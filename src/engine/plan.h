@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "mccl/types.h"
 #include "schedule/choose.h"
 #include "schedule/schedule.h"
 
@@ -27,6 +28,17 @@ struct Plan {
   std::vector<std::uint32_t> window;       ///< Steps through the node's window, in order.
 };
 
+/// What tells a call's problem from that of the call before, where there are no counts.
+struct PlanShape {
+  Collective collective = Collective::barrier;
+  int root = 0;
+  std::size_t count = 0;
+  bool even = false;  ///< As Task.
+  bool in_place = false;
+  std::size_t element_bytes = 0;  ///< 0: none.
+  friend bool operator==(const PlanShape&, const PlanShape&) = default;
+};
+
 /// Remembers the plans of recent problems. Used under the engine's progress lock.
 class PlanCache {
  public:
@@ -34,11 +46,13 @@ class PlanCache {
 
   /// Lives until another plan is asked for.
   const Plan& plan(const schedule::Problem& problem, std::size_t element_bytes);
+  /// The same, where same_as_last may find it by its shape.
+  const Plan& plan(const schedule::Problem& problem, const PlanShape& shape);
 
-  /// The plan of the last problem, if that is asked for again. Null otherwise, and for problems
-  /// with counts.
-  const Plan* same_as_last(Collective collective, int root, std::size_t count, bool in_place,
-                           std::size_t element_bytes) const;
+  /// The plan that was asked for last, if that was by the same shape; else null.
+  const Plan* same_as_last(const PlanShape& shape) const {
+    return shape == last_shape_ ? last_ : nullptr;
+  }
 
   const schedule::Facts& facts() const { return facts_; }
   /// Forgets the plans that were made from other facts.
@@ -55,9 +69,9 @@ class PlanCache {
   };
 
   schedule::Facts facts_;
-  using Plans = std::unordered_map<Key, Plan, KeyHash>;
-  Plans plans_;
-  const Plans::value_type* last_ = nullptr;  // in plans_
+  std::unordered_map<Key, Plan, KeyHash> plans_;
+  PlanShape last_shape_;
+  const Plan* last_ = nullptr;  // in plans_
 };
 
 }  // namespace mccl::engine

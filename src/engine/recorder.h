@@ -14,7 +14,7 @@ class Recorder {
  public:
   void started(const Call& call) {
     calls_[call.sequence % kCalls] = call;
-    last_ = call;
+    last_ = call.sequence;
   }
   /// The call with this sequence number, if it has started and is not too long ago.
   std::optional<Call> find(std::uint64_t sequence) const {
@@ -23,12 +23,12 @@ class Recorder {
     return call;
   }
   /// Sequence 0 when there was none.
-  const Call& last() const { return last_; }
+  const Call& last() const { return calls_[last_ % kCalls]; }
 
  private:
   static constexpr std::size_t kCalls = 64;
   std::array<Call, kCalls> calls_{};
-  Call last_{};
+  std::uint64_t last_ = 0;
 };
 
 }  // namespace mccl::engine

@@ -29,8 +29,10 @@ class WriteChoice {
   /// Shorter writes take less time than the clock, and go through the cache.
   static constexpr std::size_t kLeastBytes = 4096;
   /// Writes of a trial: half of them one way, half the other.
-  static constexpr int kTrialWrites = 8;
+  static constexpr int kTrialWrites = 10;
   static constexpr std::chrono::milliseconds kBetweenTrials{50};
+  /// At first more often, since places that nobody has read yet say little.
+  static constexpr std::chrono::milliseconds kFirstBetweenTrials{1};
   /// What is written past the cache is read from memory, which takes longer: writing must be so
   /// many times as fast to make up for it.
   static constexpr double kWorthwhile = 2.5;
@@ -41,12 +43,23 @@ class WriteChoice {
   void took(Way way, std::size_t bytes, double seconds, Clock::time_point now);
 
  private:
-  double& best(Way way) { return best_[static_cast<std::size_t>(way)]; }
+  /// Seconds a byte, of the writes of a trial that went one way.
+  struct Samples {
+    std::array<double, kTrialWrites / 2> taken{};
+    std::size_t count = 0;
+
+    void add(double sample) {
+      if (count < taken.size()) taken[count++] = sample;
+    }
+    double median();
+  };
+  Samples& samples(Way way) { return samples_[static_cast<std::size_t>(way)]; }
 
   Way way_ = Way::through_cache;
   int trials_left_ = 0;
   Clock::time_point next_trial_{};
-  std::array<double, 2> best_{};  // seconds a byte, of the trial under way
+  std::chrono::milliseconds between_trials_ = kFirstBetweenTrials;
+  std::array<Samples, 2> samples_;  // of the trial under way
 };
 
 }  // namespace mccl::engine

@@ -33,6 +33,16 @@ struct World {
   }
 };
 
+TEST(WriteChoice, TriesMoreOftenAtFirst) {
+  World world;
+  for (int i = 0; i < WriteChoice::kTrialWrites; ++i) world.write();
+  EXPECT_EQ(world.write(), Way::through_cache);
+  world.through_gbs = 2;
+  world.now += WriteChoice::kFirstBetweenTrials;
+  for (int i = 0; i < WriteChoice::kTrialWrites; ++i) world.write();
+  EXPECT_EQ(world.write(), Way::past_cache);
+}
+
 TEST(WriteChoice, TriesBothWaysAtFirstAndThenKeepsToOne) {
   World world;
   for (int i = 0; i < WriteChoice::kTrialWrites; ++i) world.write();
@@ -67,11 +77,19 @@ TEST(WriteChoice, AWriteThatSomethingElseDelayedDecidesNothing) {
   World world;
   world.now += WriteChoice::kBetweenTrials;
   world.through_gbs = 0.01;
-  world.write();
-  world.write();
+  for (int i = 0; i < 4; ++i) world.write();
   world.through_gbs = 40;
-  for (int i = 2; i < WriteChoice::kTrialWrites; ++i) world.write();
+  for (int i = 4; i < WriteChoice::kTrialWrites; ++i) world.write();
   EXPECT_EQ(world.write(), Way::through_cache);
+}
+
+TEST(WriteChoice, PlacesThatNobodyHasReadYetDecideNothing) {
+  World world;
+  world.now += WriteChoice::kBetweenTrials;
+  for (int i = 0; i < 4; ++i) world.write();
+  world.through_gbs = 9;
+  for (int i = 4; i < WriteChoice::kTrialWrites; ++i) world.write();
+  EXPECT_EQ(world.write(), Way::past_cache);
 }
 
 }  // namespace

