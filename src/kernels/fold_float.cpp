@@ -55,9 +55,9 @@ struct ProductComplex {};
 
 void fold_float_vectors(DType dtype, ReduceKind kind, const FoldArguments& arguments) {
   if (dtype == DType::f32) {
-    return fold_floats<float>(PlainLanes<float>(), kind, arguments, sizeof(float));
+    return fold_floats<float>(WordLanes<float>(), kind, arguments, sizeof(float));
   }
-  fold_floats<double>(PlainLanes<double>(), kind, arguments, sizeof(double));
+  fold_floats<double>(WordLanes<double>(), kind, arguments, sizeof(double));
 }
 
 void multiply_complex(DType dtype, const FoldArguments& arguments) {
@@ -69,9 +69,9 @@ void multiply_complex(DType dtype, const FoldArguments& arguments) {
 
 void scale_float_vectors(DType dtype, const FoldArguments& arguments, double factor) {
   if (dtype == DType::f32) {
-    return fold_loop(PlainLanes<float>(), ScaleFloat<float>(factor), arguments, sizeof(float));
+    return fold_loop(WordLanes<float>(), ScaleFloat<float>(factor), arguments, sizeof(float));
   }
-  fold_loop(PlainLanes<double>(), ScaleFloat<double>(factor), arguments, sizeof(double));
+  fold_loop(WordLanes<double>(), ScaleFloat<double>(factor), arguments, sizeof(double));
 }
 
 }  // namespace mccl::kernels::HWY_NAMESPACE

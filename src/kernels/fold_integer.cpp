@@ -74,9 +74,9 @@ void add_integers(const FoldArguments& arguments, std::size_t element_bytes) {
     case 2:
       return fold_loop(PlainLanes<std::uint16_t>(), Add(), arguments, 2);
     case 4:
-      return fold_loop(PlainLanes<std::uint32_t>(), Add(), arguments, 4);
+      return fold_loop(WordLanes<std::uint32_t>(), Add(), arguments, 4);
     default:
-      return fold_loop(PlainLanes<std::uint64_t>(), Add(), arguments, 8);
+      return fold_loop(WordLanes<std::uint64_t>(), Add(), arguments, 8);
   }
 }
 
@@ -87,9 +87,9 @@ void multiply_integers(const FoldArguments& arguments, std::size_t element_bytes
     case 2:
       return fold_loop(PlainLanes<std::uint16_t>(), Multiply(), arguments, 2);
     case 4:
-      return fold_loop(PlainLanes<std::uint32_t>(), Multiply(), arguments, 4);
+      return fold_loop(WordLanes<std::uint32_t>(), Multiply(), arguments, 4);
     default:
-      return fold_loop(PlainLanes<std::uint64_t>(), Multiply(), arguments, 8);
+      return fold_loop(WordLanes<std::uint64_t>(), Multiply(), arguments, 8);
   }
 }
 
@@ -105,13 +105,13 @@ void choose_integers(DType dtype, const FoldArguments& arguments) {
     case DType::i16:
       return fold_loop(PlainLanes<std::int16_t>(), Op(), arguments, 2);
     case DType::u32:
-      return fold_loop(PlainLanes<std::uint32_t>(), Op(), arguments, 4);
+      return fold_loop(WordLanes<std::uint32_t>(), Op(), arguments, 4);
     case DType::i32:
-      return fold_loop(PlainLanes<std::int32_t>(), Op(), arguments, 4);
+      return fold_loop(WordLanes<std::int32_t>(), Op(), arguments, 4);
     case DType::u64:
-      return fold_loop(PlainLanes<std::uint64_t>(), Op(), arguments, 8);
+      return fold_loop(WordLanes<std::uint64_t>(), Op(), arguments, 8);
     case DType::i64:
-      return fold_loop(PlainLanes<std::int64_t>(), Op(), arguments, 8);
+      return fold_loop(WordLanes<std::int64_t>(), Op(), arguments, 8);
     default:
       return;
   }

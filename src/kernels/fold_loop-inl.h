@@ -2,9 +2,11 @@
 //
 // `Lanes` says how a step of bytes becomes values and back:
 //   Values load(const std::uint8_t*), void store(Values, std::uint8_t*), std::size_t step();
-//   combine(op, Values, Values) and finish(op, Values) apply an operation to them.
-// The last bytes, fewer than a step, go through a zero-padded buffer and the same vector code, so
-// that a result does not depend on where in an array an element stands.
+//   combine(op, Values, Values) and finish(op, Values) apply an operation to them;
+//   Values load_one(const std::uint8_t*), void store_one(Values, std::uint8_t*), kOne, where there
+//   are such: a lane's kOne bytes in every lane, and those of the first lane.
+// The last bytes, fewer than a step, go one by one or through a zero-padded buffer, and through the
+// same vector code, so that a result does not depend on where in an array an element stands.
 
 #if defined(MCCL_KERNELS_FOLD_LOOP_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MCCL_KERNELS_FOLD_LOOP_INL_H_
@@ -66,6 +68,24 @@ struct PlainLanes {
   }
 };
 
+/// The same for elements of 4 or 8 bytes, of which a few may also go one by one.
+template <class T>
+struct WordLanes : PlainLanes<T> {
+  using typename PlainLanes<T>::D;
+  using typename PlainLanes<T>::Values;
+  static constexpr std::size_t kOne = sizeof(T);
+
+  HWY_INLINE Values load_one(const std::uint8_t* from) const {
+    T value;
+    std::memcpy(&value, from, sizeof(T));
+    return hn::Set(D(), value);
+  }
+  HWY_INLINE void store_one(Values v, std::uint8_t* to) const {
+    const T value = hn::GetLane(v);
+    std::memcpy(to, &value, sizeof(T));
+  }
+};
+
 template <class Lanes, class Op>
 class FoldLoop {
  public:
@@ -80,11 +100,19 @@ class FoldLoop {
     const std::size_t step = lanes_.step();
     std::size_t at = in_.size() == 2 ? run_two() : run_many();
     for (; at + step <= bytes_; at += step) lanes_.store(fold_at(at), dst_ + at);
-    if (at < bytes_) run_tail(at);
+    if (at >= bytes_) return;
+    if constexpr (requires { Lanes::kOne; }) {
+      if (step <= kFew * Lanes::kOne || bytes_ - at <= kFew * Lanes::kOne) return run_few(at);
+    }
+    run_tail(at);
   }
 
  private:
   using Values = typename Lanes::Values;
+
+  /// So many elements are done sooner one by one: what has just been written in pieces to a buffer
+  /// takes long to be read from it as a whole.
+  static constexpr std::size_t kFew = 4;
 
   HWY_INLINE const std::uint8_t* input(std::size_t operand, std::size_t at) const {
     return static_cast<const std::uint8_t*>(in_[operand]) + at;
@@ -135,6 +163,16 @@ class FoldLoop {
       r = lanes_.combine(op_, r, lanes_.load(input(i, at)));
     }
     return lanes_.finish(op_, r);
+  }
+
+  HWY_INLINE void run_few(std::size_t at) const {
+    for (; at < bytes_; at += Lanes::kOne) {
+      Values r = lanes_.load_one(input(0, at));
+      for (std::size_t i = 1; i < in_.size(); ++i) {
+        r = lanes_.combine(op_, r, lanes_.load_one(input(i, at)));
+      }
+      lanes_.store_one(lanes_.finish(op_, r), dst_ + at);
+    }
   }
 
   HWY_INLINE void run_tail(std::size_t at) const {
