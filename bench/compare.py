@@ -184,6 +184,8 @@ def report(results: Results, verdicts: Sequence[Verdict]) -> None:
             print(f"{about['title']}, {ranks} ranks: {words}")
     for table in tables_of(results):
         print(f"\n{table.text()}")
+    if results.about.get("steadiness"):
+        print(f"\nBetween the cores: {results.about['steadiness']}")
     notes = notes_of(results)
     if notes:
         print("\nNot measured:", *notes, sep="\n  ")

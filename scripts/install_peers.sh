@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what MCCL is compared with, and compiles the program that times the MPIs.
+# Installs what MCCL is compared with, and compiles the programs that time the MPIs and the way
+# between two cores.
 #   install_peers.sh FOLDER
 # A peer that cannot be had here is named and left out; bench/compare.py says so again.
 set -euo pipefail
@@ -20,3 +21,11 @@ for mpi in openmpi mpich; do
       echo "peers: $source does not compile with mpicxx.$mpi, so it is left out" >&2
   fi
 done
+
+distance=$folder/core_distance
+source=bench/peers/core_distance.cpp
+if [ ! -x "$distance" ] || [ "$source" -nt "$distance" ]; then
+  echo "peers: $distance"
+  "${CXX:-c++}" -std=c++20 -O2 -Wall -Wextra -pthread "$source" -o "$distance" ||
+    echo "peers: $source does not compile, so turns are not told apart by it" >&2
+fi

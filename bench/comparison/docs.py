@@ -54,6 +54,7 @@ def section(results: Results, verdicts: Sequence[Verdict], pictures: Sequence[st
     parts = [
         f"{about.get('machine', 'This machine')}, {about.get('date', 'undated')}; median of "
         f"{about.get('rounds', '?')} rounds. Command: `{about.get('command', 'make bench')}`.",
+        *([f"Between the cores: {about['steadiness']}."] if about.get("steadiness") else []),
         "### Settings",
         settings_table(results).markdown(),
         "### Times and ratios",

@@ -6,13 +6,15 @@ import math
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from comparison.contestant import Contestant, Launch, Setting
-from comparison.launch import launch
+from comparison.launch import Outcome, launch
 from comparison.machine import add_bounds
 from comparison.results import Key, Results
+from comparison.steadiness import Steadiness
 from peers.cells import SLOW_CALL, Cell
 
 PROBE = tuple(Cell("all_reduce", size) for size in (8, 64 << 10, 1 << 20, 16 << 20))
@@ -55,11 +57,13 @@ class Runner:
     plan: Plan
     results: Results
     progress: Progress
+    steadiness: Steadiness = field(default_factory=Steadiness)
     chosen: dict[tuple[str, int], Setting] = field(default_factory=dict)
 
     def run(self) -> None:
         """All ranks, all rounds. Each round begins with another contestant."""
         self.results.about.setdefault("contestants", {})
+        self.steadiness.begin()
         for ranks, wanted in self.plan.cells.items():
             present = [c for c in self.plan.contestants if wanted.get(c.name)]
             present = [c for c in present if self.is_present(c, ranks, wanted[c.name])]
@@ -71,6 +75,7 @@ class Runner:
                     words = f"round {turn + 1}/{self.plan.rounds}, {ranks} ranks, {contestant.name}"
                     self.progress.step(words)
                     self.measure(contestant, ranks, wanted[contestant.name])
+                    self.results.about["steadiness"] = self.steadiness.words()
 
     def is_present(self, contestant: Contestant, ranks: int, cells: Sequence[Cell]) -> bool:
         """Whether it is installed; if not, its rows say what to do."""
@@ -109,10 +114,7 @@ class Runner:
         """One round of one contestant. What failed is left out, and the rest is tried again."""
         left = [cell for cell in cells if self.is_open(contestant, ranks, cell)]
         while left:
-            with tempfile.TemporaryDirectory() as folder:
-                setting = self.chosen[contestant.name, ranks]
-                start = Launch(ranks, self.plan.seconds, left, setting, Path(folder))
-                outcome = launch(contestant.commands(start), self.plan.limit)
+            outcome = self.steadiness.run(partial(self.turn, contestant, ranks, left))
             done = set()
             for line in outcome.lines:
                 if "bounds" in line:
@@ -129,6 +131,13 @@ class Runner:
             lost = self.lost_to(outcome.cell, left)
             self.results.mark_absent(contestant.name, ranks, lost, failure)
             left = [cell for cell in left if cell not in lost]
+
+    def turn(self, contestant: Contestant, ranks: int, cells: Sequence[Cell]) -> Outcome:
+        """Launches the contestant once."""
+        with tempfile.TemporaryDirectory() as folder:
+            setting = self.chosen[contestant.name, ranks]
+            start = Launch(ranks, self.plan.seconds, cells, setting, Path(folder))
+            return launch(contestant.commands(start), self.plan.limit)
 
     def note_late_failure(self, contestant: Contestant, ranks: int, failure: str | None) -> None:
         """Keeps what went wrong after the last figure."""

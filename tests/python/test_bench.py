@@ -17,6 +17,7 @@ from comparison.machine import PASS, SOCKETS, TITLES, add_bounds
 from comparison.results import Key, Results, load
 from comparison.run import Plan, Runner
 from comparison.sizes import FULL_SIZES, QUICK_SIZES, cells_of, parse_size, show_size
+from comparison.steadiness import Steadiness
 from comparison.table import notes_of, ratio_of, tables_of
 from peers.cells import MAX_CALLS, Cell, Times, figures_of, next_batch
 
@@ -279,8 +280,64 @@ def contestant(paces: Sequence[str] = ("1.0",), missing: str | None = None) -> C
 def run_rounds(one: Contestant, cells: Sequence[Cell], rounds: int = 2) -> Results:
     results = Results()
     plan = Plan([one], {2: {one.name: list(cells)}}, rounds, seconds=0.01, limit=20)
-    Runner(plan, results, Silence()).run()
+    Runner(plan, results, Silence(), Steadiness(look=lambda: None)).run()
     return results
+
+
+class Machine:
+    """A clock, and cores whose distances come one after another; the last one stays."""
+
+    def __init__(self, *distances: float) -> None:
+        self.distances = list(distances)
+        self.time = 0.0
+
+    def look(self) -> float:
+        return self.distances.pop(0) if len(self.distances) > 1 else self.distances[0]
+
+    def sleep(self, seconds: float) -> None:
+        self.time += seconds
+
+    def steadiness(self, usual: float = 100.0) -> Steadiness:
+        return Steadiness(self.look, self.sleep, lambda: self.time, usual)
+
+
+def test_what_is_usual_is_found_among_what_happens():
+    machine = Machine(*[50.0] * 5, *[110.0] * 6, *[500.0] * 4)
+    steadiness = machine.steadiness()
+    steadiness.begin()
+    assert steadiness.usual == 110.0
+
+
+@pytest.mark.parametrize(
+    ("distances", "turns", "unsteady"),
+    [
+        ([100.0, 120.0], 1, 0),  # before, after
+        ([100.0, 500.0, 100.0, 90.0], 2, 0),  # it changed in the first turn
+        ([500.0, 50.0, 100.0, 100.0], 1, 0),  # waited for
+        ([100.0, 50.0, 100.0, 50.0, 100.0, 50.0], 3, 1),
+    ],
+)
+def test_a_turn_counts_when_the_cores_are_as_far_apart_as_usual(distances, turns, unsteady):
+    steadiness = Machine(*distances).steadiness()
+    made = iter(range(1, 9))
+    assert steadiness.run(lambda: next(made)) == turns
+    assert (steadiness.repeated, steadiness.unsteady) == (turns - 1, unsteady)
+    assert "100 ns" in steadiness.words()
+
+
+def test_cores_that_stay_apart_hold_nobody_up_for_long():
+    machine = Machine(500.0)
+    steadiness = machine.steadiness()
+    assert steadiness.run(lambda: "found") == "found"
+    assert steadiness.unsteady == 1
+    assert machine.time < 60
+
+
+def test_without_distances_every_turn_counts():
+    steadiness = Steadiness(look=lambda: None)
+    steadiness.begin()
+    assert steadiness.run(lambda: 7) == 7
+    assert steadiness.words() is None
 
 
 def test_a_failure_costs_the_larger_cells_of_its_collective():

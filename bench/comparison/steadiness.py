@@ -1,0 +1,105 @@
+"""Keeps the turns of a run comparable where a virtual machine's cores are moved about.
+
+What two processes of a machine can do depends on how far apart their cores are: a flag between
+hardware threads of one core takes a fifth of what it takes between cores that share no cache. A
+host moves the cores of its guests while they run. So a turn counts when the cores were as far apart
+before and after it as they mostly are in the run; otherwise it is made again, a few times.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from comparison.contestant import ROOT
+
+Found = TypeVar("Found")
+
+PROGRAM = ROOT / "build/peers/core_distance"
+LOOKS = 15  # before the run, for what is usual
+PAUSE = 0.4  # seconds between two looks
+PATIENCE = 12.0  # seconds to wait for the usual
+ALIKE = 1.5  # distances up to this ratio are the same
+ATTEMPTS = 3
+LONG_TURN = 15.0  # seconds; a turn that lasts longer is made once
+
+
+def distance(program: Path = PROGRAM) -> float | None:
+    """Nanoseconds of a flag from core to core and back; None where it cannot be measured."""
+    try:
+        found = subprocess.run([program], capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return float(found.stdout) if found.stdout.strip() else None
+
+
+@dataclass
+class Steadiness:
+    """Makes turns until one is as the others are; without distances, makes them once."""
+
+    look: Callable[[], float | None] = distance
+    sleep: Callable[[float], None] = time.sleep
+    now: Callable[[], float] = time.monotonic
+    usual: float | None = None
+    turns: int = 0
+    repeated: int = 0
+    unsteady: int = 0
+    seen: list[float] = field(default_factory=list)
+
+    def begin(self) -> None:
+        """Finds what is usual."""
+        looks = []
+        for _ in range(LOOKS):
+            found = self.look()
+            if found is None:
+                return
+            looks.append(found)
+            self.sleep(PAUSE)
+        self.usual = statistics.median_low(looks)
+
+    def run(self, turn: Callable[[], Found]) -> Found:
+        """What the turn returned that counts: the last one if none was steady."""
+        self.turns += 1
+        for attempt in range(1, ATTEMPTS + 1):
+            self.wait()
+            began = self.now()
+            found = turn()
+            if self.is_usual():
+                return found
+            if self.now() - began > LONG_TURN or attempt == ATTEMPTS:
+                break
+            self.repeated += 1
+        self.unsteady += 1
+        return found
+
+    def wait(self) -> None:
+        """Until the cores are as far apart as usual, for a while."""
+        until = self.now() + PATIENCE
+        while not self.is_usual() and self.now() < until:
+            self.sleep(PAUSE)
+
+    def is_usual(self) -> bool:
+        """Looks once."""
+        if self.usual is None:
+            return True
+        found = self.look()
+        if found is None:
+            return True
+        self.seen.append(found)
+        return self.usual / ALIKE < found < self.usual * ALIKE
+
+    def words(self) -> str | None:
+        """For the report."""
+        if self.usual is None:
+            return None
+        low, *_, high = sorted([*self.seen, self.usual, self.usual])
+        return (
+            f"a flag from core to core and back took {self.usual:.0f} ns mostly ({low:.0f} to "
+            f"{high:.0f} were seen); of {self.turns} turns {self.repeated} were made again because "
+            f"it differed, and {self.unsteady} count although it did"
+        )
