@@ -16,12 +16,13 @@ constexpr std::uint32_t kTimedEvery = 16;
 constexpr int kEagerLooks = 128;
 /// Looks between two looks at the clock.
 constexpr int kLooks = 64;
+constexpr int kCrowdedLooks = 8;
 
 }  // namespace
 
 Engine::AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Task& task,
                                    std::chrono::milliseconds timeout) {
-  if (abandoned_ || crowded_ || group->window.nodes().empty()) return {};
+  if (abandoned_ || group->window.nodes().empty()) return {};
   std::unique_lock lock(progress_mutex_, std::try_to_lock);
   if (!lock || !active_.empty() || inbox_waiting_.load(std::memory_order_acquire)) return {};
   if (stopping_ || group->failed() || group->suspicion || group->plans.facts().window_bytes == 0 ||
@@ -64,15 +65,21 @@ Engine::AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Tas
 
 /// For as long as a driver would before it sleeps.
 bool Engine::spin_until_finished(GroupState& group) {
+  // Where ranks share cores, whoever is waited for may need this one.
+  const int looks_between = crowded_ ? kCrowdedLooks : kLooks;
   Clock::time_point until;
   for (int looks = 1;; ++looks) {
     group.executor.advance();
     if (group.executor.finished()) return true;
-    if (looks > kEagerLooks) pause_core();
-    if (looks % kLooks != 0) continue;
+    if (crowded_) {
+      std::this_thread::yield();
+    } else if (looks > kEagerLooks) {
+      pause_core();
+    }
+    if (looks % looks_between != 0) continue;
     // Not before: reading the clock takes longer than a neighbour that is on time.
     const Clock::time_point now = Clock::now();
-    if (looks == kLooks) until = now + spin_limit_;
+    if (looks == looks_between) until = now + spin_limit_;
     if (now >= until || inbox_waiting_.load(std::memory_order_relaxed)) return false;
     if (looks > kEagerLooks) std::this_thread::yield();
   }
