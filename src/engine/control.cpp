@@ -25,7 +25,7 @@ struct Layout {
   std::uint64_t group;
   std::uint64_t sequence;
   std::uint64_t count;
-  std::uint64_t bank_bytes;
+  std::uint64_t call_bytes;
   std::uint64_t place_offset;
   std::uint64_t place_bytes;
 };
@@ -48,7 +48,7 @@ std::vector<std::byte> encode(const ControlMessage& message) {
   layout.group = message.key.group;
   layout.sequence = message.call.sequence;
   layout.count = message.call.count;
-  layout.bank_bytes = message.offer.bank_bytes;
+  layout.call_bytes = message.offer.call_bytes;
   layout.place_offset = message.offer.place.offset;
   layout.place_bytes = message.offer.place.bytes;
   std::vector<std::byte> bytes(sizeof layout + reason_bytes);
@@ -85,7 +85,7 @@ std::optional<DecodedControl> decode_control(std::span<const std::byte> bytes) {
   message.call.root = layout.root;
   message.call.sequence = layout.sequence;
   message.call.count = layout.count;
-  message.offer = {layout.bank_bytes, {layout.place_offset, layout.place_bytes}};
+  message.offer = {layout.call_bytes, {layout.place_offset, layout.place_bytes}};
   decoded.bytes = sizeof layout + layout.reason_bytes;
   return decoded;
 }

@@ -146,7 +146,7 @@ bool Engine::window_ready(GroupState& group) {
     return *neighbour(group.members[static_cast<std::size_t>(member)]);
   });
   schedule::Facts facts = group.plans.facts();
-  facts.window_bytes = group.window.bank_bytes();
+  facts.window_bytes = group.window.call_bytes();
   if (facts.window_bytes == 0) {
     log_.warn(
         "group '{}' shares no window, because a rank of it has no memory left for one: its "

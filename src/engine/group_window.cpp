@@ -1,6 +1,7 @@
 #include "engine/group_window.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -12,8 +13,8 @@ namespace {
 using transport::shm::Window;
 
 /// Several pieces that stay in the second-level cache together.
-constexpr std::size_t kUsualBankBytes = std::size_t{1} << 20;
-constexpr std::size_t kLeastBankBytes = std::size_t{16} << 10;
+constexpr std::size_t kUsualCallBytes = std::size_t{1} << 20;
+constexpr std::size_t kLeastCallBytes = std::size_t{16} << 10;
 
 struct LabelLayout {
   std::uint8_t collective;
@@ -41,13 +42,13 @@ GroupWindow::GroupWindow(int rank, std::vector<int> nodes)
 
 WindowOffer GroupWindow::offer(const std::shared_ptr<transport::shm::Arena>& arena) {
   WindowOffer mine;
-  mine.bank_bytes = kUsualBankBytes;
-  while (!neighbours_.empty() && !own_ && mine.bank_bytes >= kLeastBankBytes) {
-    own_ = arena->allocate(transport::shm::window_bytes(mine.bank_bytes),
+  mine.call_bytes = kUsualCallBytes;
+  while (!neighbours_.empty() && !own_ && mine.call_bytes >= kLeastCallBytes) {
+    own_ = arena->allocate(transport::shm::window_bytes(mine.call_bytes),
                            static_cast<std::uint32_t>(neighbours_.size()));
-    if (!own_) mine.bank_bytes /= 4;
+    if (!own_) mine.call_bytes /= 4;
   }
-  if (!neighbours_.empty() && !own_) mine.bank_bytes = 0;
+  if (!neighbours_.empty() && !own_) mine.call_bytes = 0;
   if (own_) mine.place = own_.place();
   take(rank_, mine);
   return mine;
@@ -71,20 +72,20 @@ std::vector<int> GroupWindow::missing_members() const {
 
 void GroupWindow::settle(const Find& neighbour) {
   settled_ = true;
-  std::size_t least = kUsualBankBytes;
+  std::size_t least = kUsualCallBytes;
   for (const std::optional<WindowOffer>& offer : offers_) {
-    least = std::min<std::size_t>(least, offer->bank_bytes);
+    least = std::min<std::size_t>(least, offer->call_bytes);
   }
-  bank_bytes_ = least / transport::shm::kLine * transport::shm::kLine;
-  if (bank_bytes_ < kLeastBankBytes) bank_bytes_ = 0;
-  if (neighbours_.empty() || bank_bytes_ == 0) return;
+  call_bytes_ = std::bit_floor(least);
+  if (call_bytes_ < kLeastCallBytes) call_bytes_ = 0;
+  if (neighbours_.empty() || call_bytes_ == 0) return;
   std::vector<Window::Neighbour> mapped;
   for (const int other : neighbours_) {
     const rendezvous::Neighbour& found = neighbour(other);
     mapped.push_back(
         {other, found.arena.map(offers_[static_cast<std::size_t>(other)]->place), found.bell()});
   }
-  window_.emplace(static_cast<int>(nodes_.size()), std::move(own_), std::move(mapped), bank_bytes_);
+  window_.emplace(static_cast<int>(nodes_.size()), std::move(own_), std::move(mapped), call_bytes_);
 }
 
 void write_label(const Call& call, Label label) {

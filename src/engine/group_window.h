@@ -20,9 +20,10 @@
 
 namespace mccl::engine {
 
-/// What a rank offers: the size of its banks, and where they are in its arena (for its neighbours).
+/// What a rank offers: room for calls that publish so much, and where that is in its arena (for its
+/// neighbours).
 struct WindowOffer {
-  std::uint64_t bank_bytes = 0;
+  std::uint64_t call_bytes = 0;
   transport::shm::RangePlace place;
 };
 
@@ -53,7 +54,7 @@ class GroupWindow {
   void settle(const Find& neighbour);
   /// Bytes that a rank can have published at a time; 0 where there is no window. Equal on all
   /// ranks.
-  std::size_t bank_bytes() const { return bank_bytes_; }
+  std::size_t call_bytes() const { return call_bytes_; }
   /// Null when this rank has no neighbours, or there is no window.
   transport::shm::Window* window() { return window_ ? &*window_ : nullptr; }
 
@@ -65,7 +66,7 @@ class GroupWindow {
   std::size_t missing_ = 0;
   bool settled_ = false;
   transport::shm::Range own_;
-  std::size_t bank_bytes_ = 0;
+  std::size_t call_bytes_ = 0;
   std::optional<transport::shm::Window> window_;
 };
 

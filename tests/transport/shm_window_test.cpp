@@ -18,7 +18,7 @@
 namespace mccl::transport::shm {
 namespace {
 
-constexpr std::size_t kBankBytes = std::size_t{16} << 10;
+constexpr std::size_t kCallBytes = std::size_t{16} << 10;
 constexpr int kPatienceMs = 20'000;
 
 /// Whether ranks see each other's memory at one address, where a sanitizer can watch it, or each at
@@ -32,9 +32,9 @@ struct alignas(kLine) Line {
 /// The windows of all ranks of one node.
 class Node {
  public:
-  Node(int ranks, Memory memory, std::size_t bank_bytes = kBankBytes)
+  Node(int ranks, Memory memory, std::size_t call_bytes = kCallBytes)
       : processes_(static_cast<std::size_t>(ranks)) {
-    const std::size_t bytes = window_bytes(bank_bytes);
+    const std::size_t bytes = window_bytes(call_bytes);
     std::vector<Range> ranges;
     for (Process& process : processes_) {
       ranges.push_back(process.arena().allocate(bytes, static_cast<std::uint32_t>(ranks - 1)));
@@ -57,8 +57,8 @@ class Node {
       windows_.push_back(
           memory == Memory::own_address
               ? std::make_unique<Window>(ranks, std::move(ranges[rank]), std::move(others),
-                                         bank_bytes)
-              : std::make_unique<Window>(ranks, plain(rank), std::move(others), bank_bytes));
+                                         call_bytes)
+              : std::make_unique<Window>(ranks, plain(rank), std::move(others), call_bytes));
     }
   }
 
@@ -116,13 +116,38 @@ TEST(Window, ARankRunsAheadUntilItsPlacesAreUsedUp) {
   EXPECT_EQ(fast.strayed(), -1);
 }
 
-TEST(Window, ABankIsOpenedAgainWhenEveryoneHasReadIt) {
+TEST(BlockRow, ACallsPlaceIsNeverThatOfTheCallBefore) {
+  constexpr std::size_t kRow = 32 * BlockRow::kBlockBytes;
+  std::mt19937 random(7);
+  BlockRow row(kRow);
+  std::vector<std::uint64_t> owner(kRow / BlockRow::kBlockBytes, 0);
+  for (std::uint64_t call = 1; call < 20000; ++call) {
+    const std::size_t bytes = 1 + random() % (random() % 2 == 0 ? kRow / 2 : kRow / 16);
+    const BlockRow::Place place = row.take(bytes, call);
+    ASSERT_LE(place.offset + bytes, kRow);
+    ASSERT_LT(place.last_use + 1, std::max<std::uint64_t>(call, 2)) << bytes << " bytes";
+    const std::size_t first = place.offset / BlockRow::kBlockBytes;
+    const std::size_t last = (place.offset + bytes - 1) / BlockRow::kBlockBytes;
+    for (std::size_t block = first; block <= last; ++block) {
+      ASSERT_LE(owner[block], place.last_use);
+      owner[block] = call;
+    }
+  }
+}
+
+TEST(BlockRow, SmallCallsGoAllTheWayAround) {
+  BlockRow row(8 * BlockRow::kBlockBytes);
+  for (std::uint64_t call = 1; call <= 8; ++call) EXPECT_EQ(row.take(100, call).last_use, 0u);
+  EXPECT_EQ(row.take(100, 9).last_use, 1u);
+}
+
+TEST(Window, APlaceIsOpenedAgainWhenEveryoneHasReadIt) {
   Node node(3, Memory::own_address);
   Window &fast = node.window(0), &slow = node.window(1), &other = node.window(2);
   const auto pass_large = [](Window& window, std::uint64_t call) {
-    begin(window, call, 1, kBankBytes);
+    begin(window, call, 1, kCallBytes);
     ASSERT_TRUE(window.open());
-    std::memset(window.own(), static_cast<int>(call), kBankBytes);
+    std::memset(window.own(), static_cast<int>(call), kCallBytes);
     window.arrive();
     window.end();
   };
@@ -130,10 +155,10 @@ TEST(Window, ABankIsOpenedAgainWhenEveryoneHasReadIt) {
     ASSERT_NO_FATAL_FAILURE(pass_large(fast, call));
     ASSERT_NO_FATAL_FAILURE(pass_large(other, call));
   }
-  begin(fast, 3, 1, kBankBytes);
+  begin(fast, 3, 1, kCallBytes);
   EXPECT_FALSE(fast.open()) << "nobody has read what was published for the first";
   EXPECT_EQ(fast.late(), 1);
-  begin(slow, 1, 1, kBankBytes);
+  begin(slow, 1, 1, kCallBytes);
   ASSERT_TRUE(slow.arrived(0, 1));
   EXPECT_EQ(slow.published_by(0)[0], std::byte{1});
   ASSERT_TRUE(slow.open());
@@ -170,8 +195,8 @@ TEST(Window, EveryPublicationHasAPlaceOfItsSize) {
   Node node(2, Memory::own_address);
   std::uint64_t call = 0;
   for (const std::size_t bytes :
-       {std::size_t{1}, CallHead::kInlineBytes, CallHead::kInlineBytes + 1,
-        WindowFront::kSmallBytes, WindowFront::kSmallBytes + 1, kBankBytes, std::size_t{0}}) {
+       {std::size_t{1}, CallHead::kInlineBytes, CallHead::kInlineBytes + 1, BlockRow::kBlockBytes,
+        BlockRow::kBlockBytes + 1, kCallBytes, std::size_t{0}}) {
     ++call;
     for (int rank : {0, 1}) {
       begin(node.window(rank), call, 1, bytes);
@@ -263,12 +288,12 @@ TEST(Window, WhoNeverLooksIsToldWhenItsPlacesComeAroundAgain) {
 
 TEST(Window, ANeighboursMemoryThatIsTooSmallIsRefused) {
   Process own, other;
-  const Range theirs = other.arena().allocate(window_bytes(kBankBytes) - page_bytes(), 1);
+  const Range theirs = other.arena().allocate(window_bytes(kCallBytes) - page_bytes(), 1);
   std::vector<Window::Neighbour> neighbours;
   neighbours.push_back({5, other.passed().map(theirs.place()), other.bell()});
   try {
-    const Window window(6, own.arena().allocate(window_bytes(kBankBytes), 1), std::move(neighbours),
-                        kBankBytes);
+    const Window window(6, own.arena().allocate(window_bytes(kCallBytes), 1), std::move(neighbours),
+                        kCallBytes);
     FAIL() << "it was taken";
   } catch (const CorruptionError& error) {
     EXPECT_NE(std::string(error.what()).find("rank 5"), std::string::npos) << error.what();
@@ -300,7 +325,7 @@ struct Shape {
     kind = static_cast<Kind>(random() % 3);
     root = static_cast<int>(random() % static_cast<unsigned>(ranks));
     arrivals = 1 + random() % 4;
-    const std::size_t most = kBankBytes / 8 / arrivals;
+    const std::size_t most = kCallBytes / 8 / arrivals;
     words = random() % 2 == 0 ? CallHead::kInlineBytes / 8 / arrivals : 1 + random() % most;
   }
 };

@@ -39,7 +39,7 @@ std::span<std::byte> Range::memory() const {
 }
 
 std::shared_ptr<Arena> Arena::make(std::size_t capacity) {
-  return std::shared_ptr<Arena>(new Arena(whole_pages(capacity + page_bytes())));
+  return std::shared_ptr<Arena>(new Arena(std::max(whole_pages(capacity), page_bytes())));
 }
 
 Arena::Arena(std::size_t capacity)

@@ -51,7 +51,8 @@ class Range {
   Mapping mapping_;
 };
 
-/// Not thread-safe. Capacity is address space only; memory is taken range by range.
+/// Not thread-safe. Capacity, of which the first page is the arena's own, is address space only;
+/// memory is taken range by range.
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
   /// Throws Error when the system gives no shared memory.

@@ -3,47 +3,55 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "mccl/error.h"
 
 namespace mccl::transport::shm {
 
-Window::Window(int group_size, Range own, std::vector<Neighbour> neighbours, std::size_t bank_bytes)
-    : Window(group_size, own.memory(), std::move(neighbours), bank_bytes) {
+BlockRow::BlockRow(std::size_t bytes) : last_use_(bytes / kBlockBytes, 0) {}
+
+BlockRow::Place BlockRow::take(std::size_t bytes, std::uint64_t call) {
+  const std::size_t blocks = std::bit_ceil((bytes + kBlockBytes - 1) / kBlockBytes);
+  std::size_t first = (next_ + blocks - 1) / blocks * blocks;
+  if (first + blocks > last_use_.size()) first = 0;
+  next_ = first + blocks;
+  const auto begin = last_use_.begin() + static_cast<std::ptrdiff_t>(first);
+  const auto end = begin + static_cast<std::ptrdiff_t>(blocks);
+  const Place place{first * kBlockBytes, *std::max_element(begin, end)};
+  std::fill(begin, end, call);
+  return place;
+}
+
+Window::Window(int group_size, Range own, std::vector<Neighbour> neighbours, std::size_t call_bytes)
+    : Window(group_size, own.memory(), std::move(neighbours), call_bytes) {
   own_ = std::move(own);
 }
 
 Window::Window(int group_size, std::span<std::byte> own, std::vector<Neighbour> neighbours,
-               std::size_t bank_bytes)
-    : bank_bytes_(bank_bytes),
+               std::size_t call_bytes)
+    : call_bytes_(call_bytes),
       neighbours_(std::move(neighbours)),
       own_view_(view_of(own)),
-      views_(static_cast<std::size_t>(group_size)) {
+      views_(static_cast<std::size_t>(group_size)),
+      row_(2 * call_bytes) {
   for (const Neighbour& neighbour : neighbours_) {
-    if (neighbour.memory.size() < window_bytes(bank_bytes)) {
+    if (neighbour.memory.size() < window_bytes(call_bytes)) {
       throw CorruptionError(
           fmt::format("shared memory: rank {} shares {} bytes as its window, where {} were agreed",
-                      neighbour.rank, neighbour.memory.size(), window_bytes(bank_bytes)));
+                      neighbour.rank, neighbour.memory.size(), window_bytes(call_bytes)));
     }
     views_[static_cast<std::size_t>(neighbour.rank)] = view_of(neighbour.memory);
   }
 }
 
 Window::View Window::view_of(std::span<std::byte> memory) const {
-  return {reinterpret_cast<WindowFront*>(memory.data()), memory.data() + sizeof(WindowFront)};
+  return {reinterpret_cast<WindowFront*>(memory.data()), memory.data() + kFrontBytes};
 }
 
 std::byte* Window::data_of(const View& view) const {
-  switch (place_) {
-    case Place::head:
-      return view.front->heads[call_ % kDepth].smallest;
-    case Place::small:
-      return view.front->small[call_ % kDepth];
-    case Place::bank:
-      return view.banks + bank_ * bank_bytes_;
-  }
-  return nullptr;
+  return in_head_ ? view.front->heads[call_ % kDepth].smallest : view.row + offset_;
 }
 
 void Window::begin(std::uint32_t arrivals, std::size_t published, std::uint64_t fingerprint) {
@@ -54,13 +62,11 @@ void Window::begin(std::uint32_t arrivals, std::size_t published, std::uint64_t 
   stray_ = -1;
   first_arrivals_[call_ % kDepth] = base_ + 1;
   awaited_ = call_ < kDepth ? 0 : call_ - kDepth + 1;
-  place_ = published <= CallHead::kInlineBytes     ? Place::head
-           : published <= WindowFront::kSmallBytes ? Place::small
-                                                   : Place::bank;
-  if (place_ == Place::bank) {
-    bank_ ^= 1;
-    if (last_use_[bank_] != 0) awaited_ = std::max(awaited_, last_use_[bank_] + 1);
-    last_use_[bank_] = call_;
+  in_head_ = published <= CallHead::kInlineBytes;
+  if (!in_head_) {
+    const BlockRow::Place place = row_.take(published, call_);
+    offset_ = place.offset;
+    if (place.last_use != 0) awaited_ = std::max(awaited_, place.last_use + 1);
   }
   // An odd factor: a difference never vanishes from what follows.
   fingerprint_ = fingerprint_ * 0x9e3779b97f4a7c15ULL + fingerprint;

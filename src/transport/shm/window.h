@@ -2,9 +2,10 @@
 //
 // A rank may be several calls ahead of a slow neighbour, as the root of a broadcast is: its calls
 // use the places of the window in turn. A call has a head, which holds the count of arrivals and
-// room for the smallest publications, so that a small call moves one cache line; a page for small
-// ones; and, if it publishes more than that, one of two banks. Arrivals are counted over the life
-// of the window, never back to 0.
+// room for the smallest publications, so that a small call moves one cache line. A call that
+// publishes more has a place in a row of blocks, which the calls go around: then a block has left
+// the caches of those who read it before it is written again, which takes long otherwise. Arrivals
+// are counted over the life of the window, never back to 0.
 //
 // A rank uses a place again only when every neighbour has arrived in the call after the one that
 // used it last: all that it had to read there, it has read.
@@ -50,19 +51,39 @@ struct alignas(kLine) CallTrace {
 };
 static_assert(sizeof(CallTrace) == kLine);
 
-/// How a rank's range is laid out; banks follow.
+/// How a rank's range begins; the row of blocks follows on the next page.
 struct WindowFront {
-  static constexpr std::size_t kSmallBytes = 4096;
-
   CallHead heads[kDepth];
   CallTrace trail[2 * kDepth];
-  alignas(kLine) std::byte small[kDepth][kSmallBytes];
 };
 
-/// Bytes of a range for a window whose banks hold that many.
-constexpr std::size_t window_bytes(std::size_t bank_bytes) {
-  return sizeof(WindowFront) + 2 * bank_bytes;
-}
+inline constexpr std::size_t kFrontBytes = 4096;
+static_assert(sizeof(WindowFront) <= kFrontBytes);
+
+/// Bytes of a range for a window of which a call can publish so many. Two such calls have room side
+/// by side, or everybody would wait for everybody to go on.
+constexpr std::size_t window_bytes(std::size_t call_bytes) { return kFrontBytes + 2 * call_bytes; }
+
+/// Places in a row of blocks for calls that come one after another: of a power of two of blocks,
+/// and at a multiple of it, so that a call's place is never that of the call before.
+class BlockRow {
+ public:
+  static constexpr std::size_t kBlockBytes = 4096;
+
+  /// `bytes`: a power of two, of at least two blocks.
+  explicit BlockRow(std::size_t bytes);
+
+  struct Place {
+    std::size_t offset = 0;      ///< In bytes.
+    std::uint64_t last_use = 0;  ///< The last call that used any of it; 0: none.
+  };
+  /// For `call`, which is later than all before; `bytes` is at most half of the row.
+  Place take(std::size_t bytes, std::uint64_t call);
+
+ private:
+  std::vector<std::uint64_t> last_use_;  // by block
+  std::size_t next_ = 0;                 // in blocks
+};
 
 /// Used under the engine's progress lock. Neighbours are numbered as the ranks of the group.
 class Window {
@@ -75,14 +96,14 @@ class Window {
     std::span<std::byte> memory = range.memory();
   };
 
-  /// `bank_bytes`, a multiple of kLine, is what all have agreed on. Throws CorruptionError when a
-  /// neighbour's range is smaller than that takes.
-  Window(int group_size, Range own, std::vector<Neighbour> neighbours, std::size_t bank_bytes);
+  /// `call_bytes`, a power of two and at least a block, is what all have agreed on: the most that a
+  /// call can publish. Throws CorruptionError when a neighbour's range is smaller than that takes.
+  Window(int group_size, Range own, std::vector<Neighbour> neighbours, std::size_t call_bytes);
   /// The same where the caller keeps this rank's own memory, which begins as zeros.
   Window(int group_size, std::span<std::byte> own, std::vector<Neighbour> neighbours,
-         std::size_t bank_bytes);
+         std::size_t call_bytes);
 
-  std::size_t bank_bytes() const { return bank_bytes_; }
+  std::size_t call_bytes() const { return call_bytes_; }
 
   /// A call begins: it arrives `arrivals` times and publishes at most `published` bytes at a time.
   void begin(std::uint32_t arrivals, std::size_t published, std::uint64_t fingerprint);
@@ -131,7 +152,7 @@ class Window {
  private:
   struct View {
     WindowFront* front = nullptr;
-    std::byte* banks = nullptr;
+    std::byte* row = nullptr;
     std::uint64_t compared = 0;  ///< The last call known to be the same as this rank's.
   };
 
@@ -145,7 +166,7 @@ class Window {
   View view_of(std::span<std::byte> memory) const;
   int find_stray();
 
-  const std::size_t bank_bytes_;
+  const std::size_t call_bytes_;
   Range own_;
   std::vector<Neighbour> neighbours_;
   View own_view_;
@@ -161,10 +182,9 @@ class Window {
   bool open_ = false;
   int stray_ = -1;
 
-  enum class Place : std::uint8_t { head, small, bank };
-  Place place_ = Place::head;
-  std::size_t bank_ = 0;                // that the next or the present large call uses
-  std::uint64_t last_use_[2] = {0, 0};  // of each bank: the call
+  BlockRow row_;
+  bool in_head_ = true;     // what the call publishes fits there
+  std::size_t offset_ = 0;  // or is in the row, from here on
 
   std::uint64_t fingerprint_ = 0;
   std::byte* own_data_ = nullptr;
