@@ -1,11 +1,14 @@
 #include "engine/write_choice.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace mccl::engine {
 
 WriteChoice::Way WriteChoice::next(Clock::time_point now) {
-  if (trials_left_ == 0 && now >= next_trial_) {
+  if (fresh_left_ > 0) return Way::through_cache;
+  const bool due = now >= next_trial_ || (slow_writes_ >= kSlowWrites && now >= least_next_trial_);
+  if (trials_left_ == 0 && due) {
     trials_left_ = kTrialWrites;
     samples_ = {};
   }
@@ -14,22 +17,31 @@ WriteChoice::Way WriteChoice::next(Clock::time_point now) {
 }
 
 void WriteChoice::took(Way way, std::size_t bytes, double seconds, Clock::time_point now) {
-  if (trials_left_ == 0) return;
-  samples(way).add(seconds / static_cast<double>(bytes));
-  if (--trials_left_ > 0) return;
-  const double through = samples(Way::through_cache).median();
-  const bool worthwhile = through > kWorthwhile * samples(Way::past_cache).median();
-  way_ = worthwhile ? Way::past_cache : Way::through_cache;
-  next_trial_ = now + between_trials_;
-  between_trials_ = std::min(2 * between_trials_, kBetweenTrials);
+  fresh_left_ -= std::min(fresh_left_, bytes);
+  const double sample = seconds / static_cast<double>(bytes);
+  if (trials_left_ == 0) return watch(sample);
+  samples(way).add(sample);
+  if (--trials_left_ == 0) decide(now);
 }
 
-/// Not the mean: now and then something else delays a write. Not the best: places that nobody has
-/// read yet are faster to write than they ever are again.
-double WriteChoice::Samples::median() {
-  const auto middle = taken.begin() + count / 2;
-  std::nth_element(taken.begin(), middle, taken.begin() + count);
-  return *middle;
+void WriteChoice::decide(Clock::time_point now) {
+  const double through = samples(Way::through_cache).mean();
+  const double past = samples(Way::past_cache).mean();
+  way_ = through > kWorthwhile * past ? Way::past_cache : Way::through_cache;
+  usual_ = way_ == Way::past_cache ? past : through;
+  slow_writes_ = 0;
+  next_trial_ = now + kBetweenTrials;
+  least_next_trial_ = now + kLeastBetweenTrials;
+}
+
+void WriteChoice::watch(double sample) {
+  slow_writes_ = usual_ > 0 && sample > kSlow * usual_ ? slow_writes_ + 1 : 0;
+}
+
+double WriteChoice::Samples::mean() {
+  const auto end = taken.begin() + static_cast<std::ptrdiff_t>(count - kOutliers);
+  std::nth_element(taken.begin(), end, taken.begin() + static_cast<std::ptrdiff_t>(count));
+  return std::accumulate(taken.begin(), end, 0.0) / static_cast<double>(count - kOutliers);
 }
 
 }  // namespace mccl::engine

@@ -28,11 +28,19 @@ class WriteChoice {
 
   /// Shorter writes take less time than the clock, and go through the cache.
   static constexpr std::size_t kLeastBytes = 4096;
-  /// Writes of a trial: half of them one way, half the other.
-  static constexpr int kTrialWrites = 10;
+  /// Writes of a trial: half of them one way, half the other. As many as a call may make, since
+  /// places differ in who has read them last.
+  static constexpr int kTrialWrites = 32;
+  /// Of either half, so many may have been delayed by something else.
+  static constexpr std::size_t kOutliers = 3;
   static constexpr std::chrono::milliseconds kBetweenTrials{50};
-  /// At first more often, since places that nobody has read yet say little.
-  static constexpr std::chrono::milliseconds kFirstBetweenTrials{1};
+  /// Or sooner, when so many writes in a row take so many times as long as in the last trial.
+  static constexpr int kSlowWrites = 4;
+  static constexpr double kSlow = 2;
+  static constexpr std::chrono::milliseconds kLeastBetweenTrials{5};
+  /// Bytes before the first trial. Places that nobody has read yet are fast to write, as they never
+  /// are again: once around the largest window.
+  static constexpr std::size_t kFreshBytes = std::size_t{2} << 20;
   /// What is written past the cache is read from memory, which takes longer: writing must be so
   /// many times as fast to make up for it.
   static constexpr double kWorthwhile = 2.5;
@@ -51,14 +59,21 @@ class WriteChoice {
     void add(double sample) {
       if (count < taken.size()) taken[count++] = sample;
     }
-    double median();
+    /// Without the outliers.
+    double mean();
   };
   Samples& samples(Way way) { return samples_[static_cast<std::size_t>(way)]; }
+
+  void decide(Clock::time_point now);
+  void watch(double sample);
 
   Way way_ = Way::through_cache;
   int trials_left_ = 0;
   Clock::time_point next_trial_{};
-  std::chrono::milliseconds between_trials_ = kFirstBetweenTrials;
+  Clock::time_point least_next_trial_{};
+  double usual_ = 0;  // seconds a byte, of the way that is taken
+  int slow_writes_ = 0;
+  std::size_t fresh_left_ = kFreshBytes;
   std::array<Samples, 2> samples_;  // of the trial under way
 };
 

@@ -79,6 +79,7 @@ Problem placed(Problem problem, std::size_t element_bytes, const Facts& facts) {
 
 Choice choose(const Problem& asked, std::size_t element_bytes, const Facts& facts) {
   Problem problem = placed(asked, element_bytes, facts);
+  problem.in_place = false;  // each rank decides that for itself
   if (asked.collective == Collective::all_to_all && !asked.even) {
     return choose_exchange(problem, element_bytes, facts);
   }
@@ -102,6 +103,9 @@ Choice choose(const Problem& asked, std::size_t element_bytes, const Facts& fact
       if (found.seconds < kBetter * best.predicted_s) best = {algorithm, chunk, found.seconds};
     }
   }
+  problem.in_place = asked.in_place;
+  problem.chunk = best.chunk;
+  best.predicted_s = cost(best.algorithm, problem, element_bytes, facts);
   return best;
 }
 

@@ -17,11 +17,11 @@ struct Facts {
   double reduce_bytes_per_s = 8e9;   ///< Arithmetic per rank.
   double shared_latency_s = 1.5e-6;  ///< The same of links through shared memory.
   double shared_bytes_per_s = 5e9;
-  double window_latency_s = 0.1e-6;  ///< From an arrival until a neighbour sees it.
-  double cached_bytes_per_s = 24e9;  ///< A rank's copies inside its cache …
-  double memory_bytes_per_s = 13e9;  ///< … and beyond it, all ranks of the node at once.
-  double cache_bytes = 1 << 20;      ///< Of the cache that a core has for itself.
-  double ranks_per_core = 1;         ///< On the fullest node; at least 1.
+  double window_latency_s = 0.1e-6;      ///< From an arrival until a neighbour sees it.
+  double cached_bytes_per_s = 36e9;      ///< What a rank copies or adds between caches.
+  double memory_bytes_per_s = 17e9;      ///< What it reads and writes of memory, all cores at once.
+  double shared_cache_bytes = 32 << 20;  ///< Of the caches that the cores of a node share.
+  double ranks_per_core = 1;             ///< On the fullest node; at least 1.
   std::size_t chunk_bytes = std::size_t{4} << 20;  ///< Upper bound of a message.
   std::size_t small_bytes =
       65536;  ///< all_reduce below this goes direct (unless the group is large).

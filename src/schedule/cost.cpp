@@ -24,13 +24,23 @@ constexpr double kUncachedPiece = 1.1;
 constexpr double kUncachedOperands = 2.0;
 /// What is kept in scratch to be passed on costs this part of a transfer more.
 constexpr double kKeeping = 0.5;
-/// Doublings beyond the cache until nothing comes from it any more.
+/// Buffers that together fill so many doublings more than half of the shared cache come from memory
+/// entirely; half of the shared cache leaves room for them, the windows and everything else.
 constexpr double kSpill = 2;
+/// Where data flow from or to a root, ranks work at the same time, but wait for each other's
+/// pieces.
+constexpr double kFlow = 1.2;
+/// Processes that take turns on a core have their data further out of its caches.
+constexpr double kCrowdedMemory = 1.3;
+/// Results of at least so many bytes are written to memory without being read first.
+constexpr double kStreamed = 8 << 20;
 /// What a piece through the window costs beside its bytes; what one more neighbour adds to a
 /// meeting, in parts of its latency; and the switch to another process of the same core.
 constexpr double kWindowPiece = 0.1e-6;
 constexpr double kArrival = 0.5;
 constexpr double kSwitch = 1.5e-6;
+/// A call in which a rank waits for nobody, where ranks take turns on a core.
+constexpr double kTurn = 0.25e-6;
 
 bool shares_node(const Problem& p) {
   return !p.nodes.empty() &&
@@ -46,6 +56,7 @@ class Model {
         facts_(facts),
         shared_(shares_node(p)),
         latency_(shared_ ? facts.shared_latency_s : facts.latency_s),
+        apart_(p.in_place ? 0 : 1),
         window_(static_cast<double>(p.window) * static_cast<double>(element_bytes)),
         reduce_(1 / facts.reduce_bytes_per_s),
         chunk_(static_cast<double>(p.chunk) * static_cast<double>(element_bytes)),
@@ -164,30 +175,40 @@ class Model {
 
   /// Everyone, or the root, reads everything it needs.
   Estimate one_shot(Collective collective) const {
-    const double others = n_ - 1;
+    const double b = bytes_, part = part_, others = n_ - 1, theirs = others * part;
     switch (collective) {
       case Collective::all_reduce:
+        return through_window({b + others * b, b + written(b), b + apart_ * b}, 1, b);
       case Collective::reduce:
-        return through_window(bytes_ + others * bytes_, 2.5 * bytes_, 1, bytes_);
+        return flow_through_window({flow(others * b, 2 * others * b),
+                                    (others * b + written(b)) / n_ + b / n_, b + apart_ * b},
+                                   b);
       case Collective::broadcast:
-        return through_window(bytes_, 2 * bytes_, 1, bytes_);
+        return flow_through_window({flow(b, n_ * b), 2 * b, b}, b);
       case Collective::reduce_scatter:
-        return through_window(2 * others * part_, 2.5 * bytes_, 1, bytes_);
+        return through_window({2 * theirs, b + written(part), b + apart_ * part}, 1, b);
       case Collective::scatter:
-        return through_window(others * part_ + part_, 2 * bytes_, 1, bytes_);
+        return flow_through_window(
+            {flow(theirs + apart_ * part, 2 * theirs + apart_ * part), (theirs + 2 * b) / n_, b},
+            b);
       case Collective::all_gather:
+        return through_window({theirs + (1 + apart_) * part, part + gathered(theirs), b}, 1, part);
       case Collective::gather:
-        return through_window(part_ + others * part_, 2 * bytes_, 1, part_);
+        return flow_through_window(
+            {flow(theirs + apart_ * part, 2 * theirs + apart_ * part) / kFlow,
+             (theirs + gathered(b)) / n_, b},
+            part);
       case Collective::all_to_all:
-        return through_window((2 * others + 1) * part_, 2.5 * bytes_, 1, bytes_);
+        return through_window({2 * theirs + part, b + gathered(b), 2 * b}, 1, b);
       default:
         return {meeting(), 2};
     }
   }
 
   Estimate two_shot() const {
-    const double others = (n_ - 1) / n_;
-    return through_window((3 * others + 1 / n_) * bytes_, 1.25 * bytes_, 2, bytes_);
+    const double b = bytes_, others = (n_ - 1) / n_;
+    const double copied = (3 * others + 1 / n_) * b;
+    return through_window({copied, b + written(b), b + apart_ * b}, 2, b);
   }
 
   /// Inside the nodes through windows, between them a ring of as many parts as nodes.
@@ -225,23 +246,63 @@ class Model {
     return facts_.window_latency_s * (1 + kArrival * (n_ - 1)) + switches;
   }
 
-  /// The busiest rank copies or adds `moved` bytes and touches `touched`; `through` bytes go
-  /// through each slot's `shots` meetings.
-  Estimate through_window(double moved, double touched, double shots, double through) const {
+  /// What the busiest rank does with bytes.
+  struct Handled {
+    double copied;     ///< Copied or added, between its buffers and the windows.
+    double of_memory;  ///< Read and written of the buffers, where no cache holds them.
+    double held;       ///< The buffers themselves.
+  };
+
+  /// What each rank copies, if it were equal, of what the root and all ranks together do: on cores
+  /// that they share, nobody waits for the root while it has work of its own.
+  double flow(double root, double all) const {
+    return kFlow * std::max(root / facts_.ranks_per_core, all / n_);
+  }
+
+  /// Bytes of memory that writing takes, of results where the input is not: a line is read before
+  /// it is written.
+  double written(double bytes) const { return (1 + apart_) * bytes; }
+  double gathered(double bytes) const {
+    return (apart_ > 0 && bytes_ >= kStreamed ? 1.5 : 2) * bytes;
+  }
+
+  /// `through` bytes go through each slot's `shots` meetings.
+  Estimate through_window(const Handled& handled, double shots, double through) const {
+    const Pieces cut = pieces_through_window(shots, through);
+    const double seconds =
+        shots * cut.batches * meeting() + cut.count * shots * kWindowPiece + seconds_of(handled);
+    return {seconds, cut.count * shots * 4};
+  }
+
+  /// The same where the root, or the others, may be some calls ahead: nobody meets anybody but
+  /// where slots come around again.
+  Estimate flow_through_window(const Handled& handled, double through) const {
+    const Pieces cut = pieces_through_window(1, through);
+    const double turns = facts_.ranks_per_core > 1 ? kTurn * facts_.ranks_per_core : 0;
+    const double seconds = facts_.window_latency_s + turns + (cut.batches - 1) * meeting() +
+                           cut.count * kWindowPiece + seconds_of(handled);
+    return {seconds, cut.count * 4};
+  }
+
+  struct Pieces {
+    double count;
+    double batches;
+  };
+  Pieces pieces_through_window(double shots, double through) const {
     const double piece = std::clamp(std::min(chunk_, through), 1.0, std::max(1.0, window_ / 2));
     const double count = std::max(1.0, std::ceil(through / piece));
     const double slots = std::clamp(std::floor(window_ / piece / (shots > 1 ? 1 : 2)), 1.0, 8.0);
-    const double meetings = shots * std::ceil(count / slots);
-    const double seconds = meetings * meeting() + count * shots * kWindowPiece +
-                           facts_.ranks_per_core * moved * moved_byte(touched);
-    return {seconds, count * shots * 4};
+    return {count, std::ceil(count / slots)};
   }
 
-  /// Between the rates of the cache and of memory for what does not fit, but nearly.
-  double moved_byte(double touched) const {
-    const double over = std::log2(std::max(1.0, touched / facts_.cache_bytes));
-    const double spilled = std::min(1.0, over / kSpill);
-    return (1 - spilled) / facts_.cached_bytes_per_s + spilled / facts_.memory_bytes_per_s;
+  /// Caches and memory work at the same time; the slower one counts.
+  double seconds_of(const Handled& handled) const {
+    const double copying = handled.copied / facts_.cached_bytes_per_s;
+    const double crowd = facts_.ranks_per_core > 1 ? kCrowdedMemory : 1;
+    const double from_memory = crowd * handled.of_memory / facts_.memory_bytes_per_s;
+    const double share = n_ * handled.held / facts_.shared_cache_bytes;
+    const double spilled = std::clamp((std::log2(std::max(share, 1e-9)) + 1) / kSpill, 0.0, 1.0);
+    return facts_.ranks_per_core * (copying + spilled * std::max(0.0, from_memory - copying));
   }
 
   /// A phase of all windows: each is as long as its work, or as one piece needs to pass.
@@ -257,6 +318,7 @@ class Model {
   const Facts& facts_;
   const bool shared_;  // all ranks are on one node
   const double latency_;
+  const double apart_;   // input and output are 0: the same memory, 1: not
   const double window_;  // bytes
   const double reduce_;  // seconds per byte
   const double chunk_;   // bytes

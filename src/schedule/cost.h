@@ -12,9 +12,9 @@ struct Estimate {
   double steps = 0;  ///< Of the busiest rank, about.
 };
 
-/// Looks at nothing that ranks do not share: neither rank nor in_place, nor, for all_to_all, at
-/// counts unless they are even; then it is estimated as if every pair exchanged one chunk. Requires
-/// can().
+/// Looks at nothing that ranks do not share but for in_place: not at the rank, nor, for all_to_all,
+/// at counts unless they are even; then it is estimated as if every pair exchanged one chunk. Calls
+/// are taken to follow one another without a pause. Requires can().
 Estimate estimate(Algorithm algorithm, const Problem& problem, std::size_t element_bytes,
                   const Facts& facts);
 

@@ -143,11 +143,11 @@ TEST(PlanFacts, AreSetByName) {
   schedule::Facts facts;
   set_fact(facts, "latency_s=30us");
   set_fact(facts, "bytes_per_s=10Gbit");
-  set_fact(facts, "cache_bytes=2M");
+  set_fact(facts, "shared_cache_bytes=2M");
   set_fact(facts, "ranks_per_core=1.5");
   EXPECT_DOUBLE_EQ(facts.latency_s, 30e-6);
   EXPECT_DOUBLE_EQ(facts.bytes_per_s, 1.25e9);
-  EXPECT_EQ(facts.cache_bytes, 2 << 20);
+  EXPECT_EQ(facts.shared_cache_bytes, 2 << 20);
   EXPECT_EQ(facts.ranks_per_core, 1.5);
   for (const char* text : {"", "latency=1us", "latency_s", "latency_s=", "latency_s=soon",
                            "bytes_per_s=0", "chunk_bytes=-4", "ranks_per_core=0.1"})

@@ -27,21 +27,17 @@ struct World {
     past += way == Way::past_cache;
     return way;
   }
+  /// Past what places that nobody has read yet would tell.
+  World() {
+    for (std::size_t done = 0; done < WriteChoice::kFreshBytes; done += kBytes) {
+      EXPECT_EQ(write(), Way::through_cache);
+    }
+  }
   void finish_trial() {
     now += WriteChoice::kBetweenTrials;
     for (int i = 0; i < WriteChoice::kTrialWrites; ++i) write();
   }
 };
-
-TEST(WriteChoice, TriesMoreOftenAtFirst) {
-  World world;
-  for (int i = 0; i < WriteChoice::kTrialWrites; ++i) world.write();
-  EXPECT_EQ(world.write(), Way::through_cache);
-  world.through_gbs = 2;
-  world.now += WriteChoice::kFirstBetweenTrials;
-  for (int i = 0; i < WriteChoice::kTrialWrites; ++i) world.write();
-  EXPECT_EQ(world.write(), Way::past_cache);
-}
 
 TEST(WriteChoice, TriesBothWaysAtFirstAndThenKeepsToOne) {
   World world;
@@ -73,6 +69,27 @@ TEST(WriteChoice, NoticesWhenTheCoresHaveMoved) {
   EXPECT_EQ(world.write(), Way::through_cache);
 }
 
+TEST(WriteChoice, TriesAtOnceWhenItsWritesBecomeSlow) {
+  World world;
+  world.finish_trial();
+  world.now += WriteChoice::kLeastBetweenTrials;
+  world.through_gbs = 2;
+  for (int i = 0; i < WriteChoice::kSlowWrites + WriteChoice::kTrialWrites; ++i) world.write();
+  EXPECT_EQ(world.write(), Way::past_cache);
+}
+
+TEST(WriteChoice, ASlowWriteNowAndThenIsNoReason) {
+  World world;
+  world.finish_trial();
+  world.now += WriteChoice::kLeastBetweenTrials;
+  world.past = 0;
+  for (int i = 0; i < 100; ++i) {
+    world.through_gbs = i % WriteChoice::kSlowWrites == 0 ? 40 : 2;
+    world.write();
+  }
+  EXPECT_EQ(world.past, 0);
+}
+
 TEST(WriteChoice, AWriteThatSomethingElseDelayedDecidesNothing) {
   World world;
   world.now += WriteChoice::kBetweenTrials;
@@ -83,12 +100,13 @@ TEST(WriteChoice, AWriteThatSomethingElseDelayedDecidesNothing) {
   EXPECT_EQ(world.write(), Way::through_cache);
 }
 
-TEST(WriteChoice, PlacesThatNobodyHasReadYetDecideNothing) {
+TEST(WriteChoice, PlacesThatAreFastToWriteDoNotOutweighSlowOnes) {
   World world;
   world.now += WriteChoice::kBetweenTrials;
-  for (int i = 0; i < 4; ++i) world.write();
-  world.through_gbs = 9;
-  for (int i = 4; i < WriteChoice::kTrialWrites; ++i) world.write();
+  for (int i = 0; i < WriteChoice::kTrialWrites; ++i) {
+    world.through_gbs = i % 4 < 2 ? 40 : 2;
+    world.write();
+  }
   EXPECT_EQ(world.write(), Way::past_cache);
 }
 

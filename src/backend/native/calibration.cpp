@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "backend/native/group.h"
+#include "base/shared_cache.h"
+#include "kernels/copy.h"
 #include "mccl/error.h"
 
 namespace mccl::native {
@@ -20,11 +22,17 @@ namespace {
 
 using schedule::Facts;
 
-/// Sizes of all_reduce at which the model of a window is fitted: a line, a piece in cache, more
-/// than the cache holds.
+/// Sizes of all_reduce at which the model of a window is fitted: a line, and one that stays in
+/// cache in as many calls as go once around the window.
 constexpr std::size_t kSmall = 8;
-constexpr std::size_t kCached = std::size_t{128} << 10;
-constexpr std::size_t kBeyond = std::size_t{4} << 20;
+constexpr std::size_t kCached = std::size_t{256} << 10;
+constexpr int kCachedCalls = 4;
+constexpr int kCachedWarmup = 24;
+/// Written past the cache, by all ranks at once, for the rate of memory. Where that is read and
+/// written in turn it moves less: passes over 64 MiB moved 17 to 21 GB/s where this gave 26 to 29.
+constexpr double kOfWriting = 0.65;
+constexpr std::size_t kWritten = std::size_t{2} << 20;
+constexpr int kWrites = 5;
 /// Of a link: small messages, and one that shows the rate even of a slow network in a few
 /// milliseconds.
 constexpr std::size_t kStream = std::size_t{256} << 10;
@@ -38,12 +46,14 @@ struct Measured {
   /// Time taken over time predicted.
   double window_latency = 0;
   double cached = 0;
-  double memory = 0;
+  double memory_bytes_per_s = 0;
+  double shared_cache_bytes = 0;
   double ranks_per_core = 1;  ///< Of this rank's node.
 };
-constexpr double Measured::*kFields[] = {&Measured::link_latency_s, &Measured::link_bytes_per_s,
-                                         &Measured::window_latency, &Measured::cached,
-                                         &Measured::memory,         &Measured::ranks_per_core};
+constexpr double Measured::*kFields[] = {
+    &Measured::link_latency_s, &Measured::link_bytes_per_s,   &Measured::window_latency,
+    &Measured::cached,         &Measured::memory_bytes_per_s, &Measured::shared_cache_bytes,
+    &Measured::ranks_per_core};
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -52,15 +62,17 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// The median time of `times` calls, after as many that warm up.
+/// Seconds of a call: the median of batches of `times` calls in a row, since reading the clock
+/// takes as long as a small one. `warmup` calls come before.
 template <typename Call>
-double time_of(int times, Call call) {
-  for (int i = 0; i < times; ++i) call();
+double time_of(int times, int warmup, Call call) {
+  constexpr int kBatches = 5;
+  for (int i = 0; i < warmup; ++i) call();
   std::vector<double> taken;
-  for (int i = 0; i < times; ++i) {
+  for (int batch = 0; batch < kBatches; ++batch) {
     const Clock::time_point begin = Clock::now();
-    call();
-    taken.push_back(seconds_between(begin, Clock::now()));
+    for (int i = 0; i < times; ++i) call();
+    taken.push_back(seconds_between(begin, Clock::now()) / times);
   }
   return median(std::move(taken));
 }
@@ -134,8 +146,8 @@ class Calibration {
       group.recv(part(first ? back : there), 1 - group.rank(), 0, now).wait();
       if (!first) group.send(part(back), 0, 0, now).wait();
     };
-    const double small = time_of(10, [&] { there_and_back(1, 1); });
-    const double large = time_of(2, [&] { there_and_back(kStream, 1); });
+    const double small = time_of(4, 10, [&] { there_and_back(1, 1); });
+    const double large = time_of(1, 2, [&] { there_and_back(kStream, 1); });
     measured.link_latency_s = small / 2;
     measured.link_bytes_per_s = kStream / std::max(1e-9, large - small);
   }
@@ -153,16 +165,16 @@ class Calibration {
     const auto state =
         engine_->make_group(fmt::format("calibration/node of {}", members[0]), members, kPatience);
     NativeGroup group(engine_, state);
-    std::vector<float> data(kBeyond / sizeof(float));
-    const auto taken = [&](std::size_t bytes, int times) {
+    std::vector<float> data(kCached / sizeof(float));
+    const auto taken = [&](std::size_t bytes, int times, int warmup) {
       const Buffer part{data.data(), bytes / sizeof(float), DType::f32};
-      return time_of(times, [&] {
+      return time_of(times, warmup, [&] {
         group.all_reduce(part, part, ReduceKind::max, {.caller_waits = true}).wait();
       });
     };
-    const double small = taken(kSmall, 30);
-    const double cached = taken(kCached, 5);
-    const double beyond = taken(kBeyond, 1);
+    const double small = taken(kSmall, 20, 40);
+    const double cached = taken(kCached, kCachedCalls, kCachedWarmup);
+    if (getenv("CAL")) fprintf(stderr, "small %.2f cached %.2f us\n", small * 1e6, cached * 1e6);
     Facts facts = engine_->facts_of(*state);
     facts.ranks_per_core = ranks_per_core();
     if (facts.window_bytes == 0) return;  // there was no memory for one
@@ -170,12 +182,30 @@ class Calibration {
       schedule::Problem problem;
       problem.size = group.size();
       problem.count = bytes / sizeof(float);
+      problem.in_place = true;
       return schedule::choose(problem, sizeof(float), facts).predicted_s;
     };
     const double base = predicted(kSmall);
     measured.window_latency = small / base;
     measured.cached = std::max(0.05, (cached - small) / (predicted(kCached) - base));
-    measured.memory = std::max(0.05, (beyond - small) / (predicted(kBeyond) - base));
+    measured.shared_cache_bytes = static_cast<double>(shared_cache_bytes());
+    measured.memory_bytes_per_s = memory_rate(group);
+  }
+
+  /// While the others write too.
+  static double memory_rate(NativeGroup& group) {
+    std::vector<std::byte> from(kCached);
+    std::vector<std::byte> to(kWritten);
+    std::vector<double> taken;
+    for (int i = 0; i < kWrites; ++i) {
+      group.barrier({.caller_waits = true}).wait();
+      const Clock::time_point begin = Clock::now();
+      for (std::size_t at = 0; at < kWritten; at += kCached) {
+        kernels::copy_past_cache(to.data() + at, from.data(), kCached);
+      }
+      taken.push_back(seconds_between(begin, Clock::now()));
+    }
+    return kOfWriting * static_cast<double>(kWritten) / median(std::move(taken));
   }
 
   /// The medians over all ranks that measured.
@@ -212,7 +242,8 @@ class Calibration {
     if (agreed.link_bytes_per_s > 0) rate = agreed.link_bytes_per_s;
     if (agreed.window_latency > 0) facts.window_latency_s *= agreed.window_latency;
     if (agreed.cached > 0) facts.cached_bytes_per_s /= agreed.cached;
-    if (agreed.memory > 0) facts.memory_bytes_per_s /= agreed.memory;
+    if (agreed.memory_bytes_per_s > 0) facts.memory_bytes_per_s = agreed.memory_bytes_per_s;
+    if (agreed.shared_cache_bytes > 0) facts.shared_cache_bytes = agreed.shared_cache_bytes;
     facts.ranks_per_core = agreed.ranks_per_core;
     facts.memory_bytes_per_s = std::min(facts.memory_bytes_per_s, facts.cached_bytes_per_s);
   }
