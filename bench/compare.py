@@ -168,10 +168,12 @@ def measure(arguments: argparse.Namespace) -> Results:
     chosen = [EXTRAS[name] for name in extras if name in EXTRAS]
     with Progress(plan.launches() + len(chosen)) as progress:
         try:
-            Runner(plan, results, progress).run()
+            runner = Runner(plan, results, progress)
+            runner.run()
             for extra in chosen:
                 progress.step(extra.name)
-                run_extra(extra, rounds, results)
+                run_extra(extra, rounds, results, runner.steadiness)
+            results.about["steadiness"] = runner.steadiness.words()
         finally:
             results.save(arguments.json)
     return results

@@ -10,6 +10,7 @@ from comparison.contestant import PEERS, Command, free_ports
 from comparison.launch import launch
 from comparison.mccl_program import mccl_missing, mccl_program
 from comparison.results import Key, Results
+from comparison.steadiness import Steadiness
 from comparison.torch_backends import torch_missing
 from peers.cells import Cell
 
@@ -60,11 +61,11 @@ def commands(extra: Extra, rounds: int) -> list[Command]:
     return [Command(script, {**shared, "RANK": str(rank)}) for rank in range(RANKS)]
 
 
-def run_extra(extra: Extra, rounds: int, results: Results) -> None:
+def run_extra(extra: Extra, rounds: int, results: Results, steadiness: Steadiness) -> None:
     """Measures it, or notes why not."""
     reason = missing(extra)
     if reason is None:
-        outcome = launch(commands(extra, rounds), LIMIT, start_limit=LIMIT)
+        outcome = steadiness.run(lambda: launch(commands(extra, rounds), LIMIT, start_limit=LIMIT))
         for line in outcome.lines:
             cell = Cell(line["collective"], line["bytes"])
             results.add(Key(line["contestant"], RANKS, cell), line)

@@ -10,7 +10,11 @@ namespace mccl::schedule {
 namespace {
 
 constexpr std::size_t kSmallestChunkBytes = std::size_t{64} << 10;
+/// Pieces through a window. An all_reduce looks at its operands twice, when it publishes and when
+/// it adds: where no cache holds them all, pieces are to be in the core's own when they are added.
 constexpr std::size_t kWindowPieceBytes = std::size_t{128} << 10;
+constexpr std::size_t kWindowPieceOfLargeSums = std::size_t{64} << 10;
+constexpr std::size_t kLargeSum = std::size_t{8} << 20;
 /// A schedule of more steps costs more to make and keep than finer pieces bring.
 constexpr double kMostSteps = 4096;
 /// Between equals the first stands.
@@ -37,9 +41,13 @@ bool is_through_window(Algorithm algorithm) {
   return algorithm == Algorithm::one_shot || algorithm == Algorithm::two_shot;
 }
 
-/// Pieces through a window are of one size, of which several stay in the cache of a core.
-std::size_t window_chunk(const std::vector<std::size_t>& chunks, std::size_t element_bytes) {
-  const std::size_t wanted = kWindowPieceBytes / std::max<std::size_t>(1, element_bytes);
+std::size_t window_chunk(const std::vector<std::size_t>& chunks, Algorithm algorithm,
+                         const Problem& problem, std::size_t element_bytes) {
+  const bool large_sum = algorithm == Algorithm::one_shot &&
+                         problem.collective == Collective::all_reduce &&
+                         problem.count * element_bytes >= kLargeSum;
+  const std::size_t bytes = large_sum ? kWindowPieceOfLargeSums : kWindowPieceBytes;
+  const std::size_t wanted = bytes / std::max<std::size_t>(1, element_bytes);
   for (const std::size_t chunk : chunks) {
     if (chunk >= wanted) return chunk;
   }
@@ -96,7 +104,7 @@ Choice choose(const Problem& asked, std::size_t element_bytes, const Facts& fact
     if (window_only && !is_through_window(algorithm)) continue;
     for (const std::size_t chunk : chunks) {
       const bool fixed = is_through_window(algorithm);
-      if (fixed && chunk != window_chunk(chunks, element_bytes)) continue;
+      if (fixed && chunk != window_chunk(chunks, algorithm, problem, element_bytes)) continue;
       problem.chunk = chunk;
       const Estimate found = estimate(algorithm, problem, element_bytes, facts);
       if (found.steps > kMostSteps && !fixed && chunk != chunks.back()) continue;

@@ -291,7 +291,8 @@ class Model {
   Pieces pieces_through_window(double shots, double through) const {
     const double piece = std::clamp(std::min(chunk_, through), 1.0, std::max(1.0, window_ / 2));
     const double count = std::max(1.0, std::ceil(through / piece));
-    const double slots = std::clamp(std::floor(window_ / piece / (shots > 1 ? 1 : 2)), 1.0, 8.0);
+    const double most = shots > 1 ? 8 : 4;
+    const double slots = std::clamp(std::floor(window_ / piece / (shots > 1 ? 1 : 2)), 1.0, most);
     return {count, std::ceil(count / slots)};
   }
 

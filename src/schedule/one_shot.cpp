@@ -1,12 +1,12 @@
 // Through the window in one step: everyone publishes what others need of it and reads what it needs
 // of them.
 //
-// The window is a row of slots, one piece each. Where everyone publishes, pieces go in batches:
-// half of the slots is published and then read while the other half still holds the batch before.
-// When a rank has seen a peer's first arrival of a batch it knows that the peer has read the batch
-// before the last one, whose slots come next. Where data flow from or to a root there is no such
-// proof in passing: the ranks that read arrive once per piece, and whoever publishes waits for
-// that.
+// The window is a row of slots, one piece each. Where everyone publishes, pieces go in batches of
+// at most half of the slots: one is published and then read while other slots still hold the batch
+// before. When a rank has seen a peer's first arrival of a batch it knows that the peer has read
+// the batch before the last one, whose slots come next at the earliest. Where data flow from or to
+// a root there is no such proof in passing: the ranks that read arrive once per piece, and whoever
+// publishes waits for that.
 #include <algorithm>
 
 #include "schedule/algorithms.h"
@@ -120,7 +120,8 @@ class OneShot {
  private:
   static constexpr std::size_t kRow = 1;     ///< Slots are used in turn, one by one.
   static constexpr std::size_t kHalves = 2;  ///< … or half of them at a time.
-  static constexpr std::size_t kMostSlots = 8;
+  static constexpr std::size_t kMostSlots = 16;
+  static constexpr std::size_t kMostBatch = 4;
 
   /// A slot holds a piece for each of `readers`; one piece is at most Problem::chunk for all of
   /// them together.
@@ -132,7 +133,7 @@ class OneShot {
     slot_ = piece_ * width;
     const std::size_t most = std::min({p_.window / slot_, kMostSlots, pieces_ * division});
     slots_ = most / division * division;
-    batch_ = slots_ / division;
+    batch_ = std::min(slots_ / division, kMostBatch);
     builder_.use_window(std::min(slots_, pieces_) * slot_);
   }
 
