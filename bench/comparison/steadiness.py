@@ -26,6 +26,7 @@ PAUSE = 0.4  # seconds between two looks
 PATIENCE = 12.0  # seconds to wait for the usual
 ALIKE = 1.5  # distances up to this ratio are the same
 ATTEMPTS = 3
+GIVE_UP = 3  # unsteady turns in a row, after which what is usual is found again
 LONG_TURN = 15.0  # seconds; a turn that lasts longer is made once
 
 
@@ -49,10 +50,12 @@ class Steadiness:
     turns: int = 0
     repeated: int = 0
     unsteady: int = 0
+    in_vain: int = 0  # in a row
     seen: list[float] = field(default_factory=list)
 
     def begin(self) -> None:
         """Finds what is usual."""
+        self.in_vain = 0
         looks = []
         for _ in range(LOOKS):
             found = self.look()
@@ -70,11 +73,15 @@ class Steadiness:
             began = self.now()
             found = turn()
             if self.is_usual():
+                self.in_vain = 0
                 return found
             if self.now() - began > LONG_TURN or attempt == ATTEMPTS:
                 break
             self.repeated += 1
         self.unsteady += 1
+        self.in_vain += 1
+        if self.in_vain == GIVE_UP:  # the cores may have been moved for good
+            self.begin()
         return found
 
     def wait(self) -> None:

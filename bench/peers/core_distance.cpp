@@ -33,11 +33,12 @@ std::vector<int> allowed_cores() {
   return cores;
 }
 
-void stay_on(int core) {
+/// Whether this thread is on the core from now on.
+bool stay_on(int core) {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(core, &set);
-  pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+  return pthread_setaffinity_np(pthread_self(), sizeof set, &set) == 0;
 }
 
 void await(const Flag& flag, std::uint64_t count) {
@@ -50,6 +51,7 @@ void await(const Flag& flag, std::uint64_t count) {
 int main() {
   const std::vector<int> cores = allowed_cores();
   if (cores.size() < 2) return 0;
+  if (!stay_on(cores[1]) || !stay_on(cores[0])) return 1;
   Flag there, back;
   std::thread other([&] {
     stay_on(cores[1]);
@@ -58,7 +60,6 @@ int main() {
       back.count.store(i, std::memory_order_release);
     }
   });
-  stay_on(cores[0]);
   std::vector<double> nanoseconds;
   std::uint64_t count = 0;
   for (int attempt = 0; attempt < kTries; ++attempt) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cmath>
 #include <mutex>
 #include <utility>
@@ -39,6 +38,12 @@ struct Metrics::State {
     std::uint64_t calls = 0;
     std::uint64_t sent = 0;
     std::uint64_t received = 0;
+
+    void add(std::uint64_t more_calls, std::uint64_t more_sent, std::uint64_t more_received) {
+      calls += more_calls;
+      sent += more_sent;
+      received += more_received;
+    }
   };
   struct Counters {
     std::uint64_t timed = 0;
@@ -54,32 +59,30 @@ struct Metrics::State {
     Histogram latencies;
   };
 
-  std::atomic<std::uint64_t> calls{0};
-  std::atomic<std::uint64_t> sent{0};
-  std::atomic<std::uint64_t> received{0};
-
-  mutable std::mutex mutex;  // guards counters; held for a few additions
+  mutable std::mutex mutex;  // guards all that follows; held for a few additions
   Counters counters;
-  std::int64_t staging_bytes = 0;  // guarded by mutex, as the next
+  std::int64_t staging_bytes = 0;
   std::int64_t peak_staging_bytes = 0;
-  std::vector<std::shared_ptr<Tally>> tallies;  // the vector is guarded by mutex
-  Totals tallied_before_reset;                  // guarded by mutex
+  Totals counted;
+  std::vector<std::shared_ptr<Tally>> tallies;
+  Totals before_reset;  // of counted and tallies
 
-  /// Of all tallies. Under the mutex.
-  Totals tallied() const {
-    Totals sum;
-    for (const std::shared_ptr<Tally>& tally : tallies) {
-      sum.calls += tally->calls();
-      sum.sent += tally->bytes_sent();
-      sum.received += tally->bytes_received();
-    }
-    return sum;
+  /// Keeps what tallies have counted that nobody writes to any more, and not the tallies.
+  void settle_tallies() {
+    std::erase_if(tallies, [this](const std::shared_ptr<Tally>& tally) {
+      if (tally.use_count() > 1) return false;
+      counted.add(tally->calls(), tally->bytes_sent(), tally->bytes_received());
+      return true;
+    });
   }
 
-  void count(const CallSample& call) {
-    calls.fetch_add(1, std::memory_order_relaxed);
-    sent.fetch_add(call.bytes_sent, std::memory_order_relaxed);
-    received.fetch_add(call.bytes_received, std::memory_order_relaxed);
+  /// Since the beginning.
+  Totals totals() const {
+    Totals sum = counted;
+    for (const std::shared_ptr<Tally>& tally : tallies) {
+      sum.add(tally->calls(), tally->bytes_sent(), tally->bytes_received());
+    }
+    return sum;
   }
 };
 
@@ -88,6 +91,7 @@ Metrics::~Metrics() = default;
 
 std::shared_ptr<Tally> Metrics::tally() {
   const std::lock_guard lock(state_->mutex);
+  state_->settle_tallies();
   return state_->tallies.emplace_back(std::make_shared<Tally>());
 }
 
@@ -98,8 +102,8 @@ void Metrics::record(const CallSample& call, std::uint32_t weight) {
   const double reduce = duration(call.reduce_s);
   const double sync = std::max(0.0, execution - network - reduce);
 
-  state_->count(call);
   const std::lock_guard lock(state_->mutex);
+  state_->counted.add(1, call.bytes_sent, call.bytes_received);
   State::Counters& counters = state_->counters;
   if (call.failed) {
     ++counters.errors;
@@ -132,13 +136,13 @@ void Metrics::record_staging(std::int64_t bytes) {
 
 MetricsSummary Metrics::summary() const {
   State::Counters counters;
-  State::Totals tallied, before;
+  State::Totals total, before;
   std::uint64_t staging = 0, peak_staging = 0;
   {
     const std::lock_guard lock(state_->mutex);
     counters = state_->counters;
-    tallied = state_->tallied();
-    before = state_->tallied_before_reset;
+    total = state_->totals();
+    before = state_->before_reset;
     staging = static_cast<std::uint64_t>(state_->staging_bytes);
     peak_staging = static_cast<std::uint64_t>(state_->peak_staging_bytes);
   }
@@ -146,9 +150,9 @@ MetricsSummary Metrics::summary() const {
     return counters.timed == 0 ? 0 : 1e3 * sum_s / static_cast<double>(counters.timed);
   };
   return {
-      .total_ops = state_->calls + tallied.calls - before.calls,
-      .total_bytes_sent = state_->sent + tallied.sent - before.sent,
-      .total_bytes_recv = state_->received + tallied.received - before.received,
+      .total_ops = total.calls - before.calls,
+      .total_bytes_sent = total.sent - before.sent,
+      .total_bytes_recv = total.received - before.received,
       .total_errors = counters.errors,
       .refused_connections = counters.refused_connections,
       .avg_latency_ms = average_ms(counters.latency_s),
@@ -169,8 +173,7 @@ void Metrics::reset() {
   const std::lock_guard lock(state_->mutex);
   state_->counters = {};
   state_->peak_staging_bytes = state_->staging_bytes;
-  state_->calls = state_->sent = state_->received = 0;
-  state_->tallied_before_reset = state_->tallied();
+  state_->before_reset = state_->totals();
 }
 
 std::string to_table(const MetricsSummary& summary) {

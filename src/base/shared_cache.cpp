@@ -1,5 +1,7 @@
 #include "base/shared_cache.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
 #include <filesystem>
 #include <fstream>
@@ -43,9 +45,9 @@ std::size_t shared_cache_bytes_in(const std::string& cpus) {
   std::set<std::string> seen;  // the cores of each cache
   std::size_t sum = 0;
   std::error_code error;
-  for (const fs::directory_entry& cpu : fs::directory_iterator(cpus, error)) {
+  for (fs::directory_iterator cpu(cpus, error), end; !error && cpu != end; cpu.increment(error)) {
     for (int depth = kDeepest; depth > 0; --depth) {
-      const fs::path cache = cpu.path() / "cache" / ("index" + std::to_string(depth));
+      const fs::path cache = cpu->path() / "cache" / fmt::format("index{}", depth);
       const std::size_t bytes = bytes_of(first_line(cache / "size"));
       if (bytes == 0) continue;
       if (seen.insert(first_line(cache / "shared_cpu_list")).second) sum += bytes;

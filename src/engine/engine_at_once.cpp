@@ -55,8 +55,8 @@ Engine::AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Tas
   begun->group = group;
   begun->engine = weak_from_this();
   begun->caller_waits = true;
-  begun->submitted = begun->started = Clock::now();
-  begun->deadline = deadline_after(begun->started, timeout);
+  begun->submitted = begun->started = timed ? now : Clock::now();
+  begun->deadline = deadline_after(Clock::now(), timeout);
   group->executor.moved_to(*begun);
   activate(group);
   group->queue.push_back(begun);

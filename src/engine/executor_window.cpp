@@ -5,6 +5,7 @@
 
 #include "engine/executor.h"
 #include "engine/result.h"
+#include "kernels/copy.h"
 #include "mccl/error.h"
 
 namespace mccl::engine {

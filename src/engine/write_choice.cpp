@@ -1,6 +1,7 @@
 #include "engine/write_choice.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 namespace mccl::engine {
@@ -13,7 +14,10 @@ WriteChoice::Way WriteChoice::next(Clock::time_point now) {
     samples_ = {};
   }
   if (trials_left_ == 0) return way_;
-  return trials_left_ % 2 == 0 ? Way::through_cache : Way::past_cache;
+  // Not in turn: where calls write to several readers in turn, one way would always write to one.
+  // This order (Thue and Morse's) goes with no period.
+  const auto left = static_cast<unsigned>(trials_left_ - 1);
+  return std::popcount(left) % 2 == 0 ? Way::through_cache : Way::past_cache;
 }
 
 void WriteChoice::took(Way way, std::size_t bytes, double seconds, Clock::time_point now) {

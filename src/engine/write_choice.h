@@ -30,7 +30,7 @@ class WriteChoice {
   static constexpr std::size_t kLeastBytes = 4096;
   /// Writes of a trial: half of them one way, half the other. As many as a call may make, since
   /// places differ in who has read them last.
-  static constexpr int kTrialWrites = 32;
+  static constexpr int kTrialWrites = 32;  // a power of two of at least 2
   /// Of either half, so many may have been delayed by something else.
   static constexpr std::size_t kOutliers = 3;
   static constexpr std::chrono::milliseconds kBetweenTrials{50};

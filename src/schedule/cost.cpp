@@ -181,23 +181,23 @@ class Model {
         return through_window({b + others * b, b + written(b), b + apart_ * b}, 1, b);
       case Collective::reduce:
         return flow_through_window({flow(others * b, 2 * others * b),
-                                    (others * b + written(b)) / n_ + b / n_, b + apart_ * b},
+                                    (others * b + written(b)) / n_ + b / n_, b + apart_ * b / n_},
                                    b);
       case Collective::broadcast:
         return flow_through_window({flow(b, n_ * b), 2 * b, b}, b);
       case Collective::reduce_scatter:
         return through_window({2 * theirs, b + written(part), b + apart_ * part}, 1, b);
       case Collective::scatter:
-        return flow_through_window(
-            {flow(theirs + apart_ * part, 2 * theirs + apart_ * part), (theirs + 2 * b) / n_, b},
-            b);
+        return flow_through_window({flow(theirs + apart_ * part, 2 * theirs + apart_ * part),
+                                    (theirs + 2 * b) / n_, (1 + apart_) * part},
+                                   b);
       case Collective::all_gather:
         return through_window({theirs + (1 + apart_) * part, part + gathered(theirs), b}, 1, part);
       case Collective::gather:
-        return flow_through_window(
-            {flow(theirs + apart_ * part, 2 * theirs + apart_ * part) / kFlow,
-             (theirs + gathered(b)) / n_, b},
-            part);
+        return flow_through_window({std::max((theirs + apart_ * part) / facts_.ranks_per_core,
+                                             (2 * theirs + apart_ * part) / n_),
+                                    (theirs + gathered(b)) / n_, (1 + apart_) * part},
+                                   part);
       case Collective::all_to_all:
         return through_window({2 * theirs + part, b + gathered(b), 2 * b}, 1, b);
       default:
@@ -214,7 +214,10 @@ class Model {
   /// Inside the nodes through windows, between them a ring of as many parts as nodes.
   Estimate hierarchical(Collective collective, double nodes, double rails) const {
     const double shared = bytes_ / rails;
-    const double inside = 4 * meeting() + 3 * bytes_ / facts_.memory_bytes_per_s;
+    // Of its node's bytes a rank publishes, adds and reads its share; a node holds them once a
+    // rank.
+    const double inside =
+        4 * meeting() + seconds_of({3 * bytes_, bytes_ + written(bytes_), bytes_ * rails / n_});
     if (collective == Collective::broadcast) {
       return {inside + nodes * (latency_ + piece(bytes_)) + wire(bytes_), 4 * pieces(bytes_)};
     }
@@ -268,7 +271,7 @@ class Model {
 
   /// `through` bytes go through each slot's `shots` meetings.
   Estimate through_window(const Handled& handled, double shots, double through) const {
-    const Pieces cut = pieces_through_window(shots, through);
+    const Pieces cut = pieces_through_window(shots > 1 ? Batch::all_slots : Batch::some, through);
     const double seconds =
         shots * cut.batches * meeting() + cut.count * shots * kWindowPiece + seconds_of(handled);
     return {seconds, cut.count * shots * 4};
@@ -277,7 +280,7 @@ class Model {
   /// The same where the root, or the others, may be some calls ahead: nobody meets anybody but
   /// where slots come around again.
   Estimate flow_through_window(const Handled& handled, double through) const {
-    const Pieces cut = pieces_through_window(1, through);
+    const Pieces cut = pieces_through_window(Batch::row, through);
     const double turns = facts_.ranks_per_core > 1 ? kTurn * facts_.ranks_per_core : 0;
     const double seconds = facts_.window_latency_s + turns + (cut.batches - 1) * meeting() +
                            cut.count * kWindowPiece + seconds_of(handled);
@@ -288,11 +291,14 @@ class Model {
     double count;
     double batches;
   };
-  Pieces pieces_through_window(double shots, double through) const {
+  /// How the schedules use their slots: at most four of their halves at a time, all, or in a row.
+  enum class Batch { some, all_slots, row };
+  Pieces pieces_through_window(Batch batch, double through) const {
     const double piece = std::clamp(std::min(chunk_, through), 1.0, std::max(1.0, window_ / 2));
     const double count = std::max(1.0, std::ceil(through / piece));
-    const double most = shots > 1 ? 8 : 4;
-    const double slots = std::clamp(std::floor(window_ / piece / (shots > 1 ? 1 : 2)), 1.0, most);
+    const double most = batch == Batch::some ? 4 : batch == Batch::all_slots ? 8 : 16;
+    const double parts = batch == Batch::some ? 2 : 1;
+    const double slots = std::clamp(std::floor(window_ / piece / parts), 1.0, most);
     return {count, std::ceil(count / slots)};
   }
 

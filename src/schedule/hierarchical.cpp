@@ -87,7 +87,8 @@ class Hierarchical {
   }
 
   void lay_slots(std::size_t parts) {
-    piece_ = std::max<std::size_t>(1, std::min(p_.chunk, p_.window / parts));
+    const std::size_t longest = Divider(p_.chunk).part({0, p_.count}, parts, 0).count;
+    piece_ = std::max<std::size_t>(1, std::min({p_.chunk, p_.window / parts, longest}));
     if (!alone()) builder_.use_window(piece_ * parts);
   }
 

@@ -48,7 +48,7 @@ class RandomCall {
     root_ = static_cast<int>(random() % ranks_);
     in_place_ = random() % 2 == 0;
     seed_ = random();
-    // As many small ones as large ones; the largest go beyond two banks of a window.
+    // As many small ones as large ones; the largest go beyond a whole window.
     const std::size_t most = (std::size_t{1} << random() % 23) / size_of(dtype_);
     const bool shared_out = what_ >= 3;
     count_ = random() % (most + 1) / (shared_out ? ranks_ : 1);

@@ -32,7 +32,8 @@ void all_reduce(Group& group, std::size_t count, const CallOptions& options = {}
   for (const float value : data) ASSERT_EQ(value, static_cast<float>(group.size()));
 }
 
-/// Many small calls in a row: banks, inline publications and calls that run at once.
+/// Many small calls in a row: places that come around, inline publications and calls that run at
+/// once.
 TEST(SharedMemoryCalls, ManySmallOnesInARow) {
   for (const int ranks : {2, 3}) {
     run_ranks(

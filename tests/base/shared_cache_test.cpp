@@ -1,5 +1,6 @@
 #include "base/shared_cache.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -20,13 +21,13 @@ class Cpus : public testing::Test {
 
   void add(int cpu, int depth, const std::string& size, const std::string& shared_by) const {
     const fs::path cache =
-        root_ / ("cpu" + std::to_string(cpu)) / "cache" / ("index" + std::to_string(depth));
+        root_ / fmt::format("cpu{}", cpu) / "cache" / fmt::format("index{}", depth);
     fs::create_directories(cache);
     std::ofstream(cache / "size") << size << "\n";
     std::ofstream(cache / "shared_cpu_list") << shared_by << "\n";
   }
 
-  const fs::path root_ = fs::temp_directory_path() / ("mccl cpus " + std::to_string(::getpid()));
+  const fs::path root_ = fs::temp_directory_path() / fmt::format("mccl cpus {}", ::getpid());
 };
 
 TEST_F(Cpus, CachesOfTheLastLevelAreAddedUp) {

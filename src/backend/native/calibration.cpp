@@ -174,7 +174,6 @@ class Calibration {
     };
     const double small = taken(kSmall, 20, 40);
     const double cached = taken(kCached, kCachedCalls, kCachedWarmup);
-    if (getenv("CAL")) fprintf(stderr, "small %.2f cached %.2f us\n", small * 1e6, cached * 1e6);
     Facts facts = engine_->facts_of(*state);
     facts.ranks_per_core = ranks_per_core();
     if (facts.window_bytes == 0) return;  // there was no memory for one
@@ -245,7 +244,6 @@ class Calibration {
     if (agreed.memory_bytes_per_s > 0) facts.memory_bytes_per_s = agreed.memory_bytes_per_s;
     if (agreed.shared_cache_bytes > 0) facts.shared_cache_bytes = agreed.shared_cache_bytes;
     facts.ranks_per_core = agreed.ranks_per_core;
-    facts.memory_bytes_per_s = std::min(facts.memory_bytes_per_s, facts.cached_bytes_per_s);
   }
 
   const std::shared_ptr<engine::Engine>& engine_;

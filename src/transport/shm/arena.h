@@ -23,7 +23,7 @@ struct RangePlace {
 
 /// The first page of every arena.
 struct ArenaHeader {
-  static constexpr std::uint64_t kMagic = 0x6d63636c2d73686dULL;
+  static constexpr std::uint64_t kMagic = 0x6d63636c2d73686eULL;
   std::uint64_t magic = kMagic;
   /// Not 0 while the process sleeps and wants its bell rung.
   alignas(kLine) std::atomic<std::uint32_t> asleep{0};

@@ -57,7 +57,8 @@ struct WindowFront {
   CallTrace trail[2 * kDepth];
 };
 
-inline constexpr std::size_t kFrontBytes = 4096;
+/// A range's memory begins a line after a page does.
+inline constexpr std::size_t kFrontBytes = 4096 - kLine;
 static_assert(sizeof(WindowFront) <= kFrontBytes);
 
 /// Bytes of a range for a window of which a call can publish so many. Two such calls have room side
