@@ -1,4 +1,8 @@
-"""Ratios that must hold: reading them, which cells they need, and checking them."""
+"""Ratios that must hold: reading them, which cells they need, and checking them.
+
+Where a ratio is not reached yet, or runs differ by more than its margin, the file says what holds
+until then, so that a step back is still found.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from comparison.table import ratio_of, show_ratio
 from peers.cells import Cell
 
 FIELDS = {"name", "contestant", "against", "ranks", "collective", "bytes", "at_most"}
-OPTIONAL = {"transport", "plus_us"}
+OPTIONAL = {"transport", "plus_us", "until_then"}
 EVERY = "every"
 PEERS_WORD = "peers"
 
@@ -23,7 +27,7 @@ PEERS_WORD = "peers"
 class Bound:
     """The contestant's time is at most so many times that of the fastest of `against`.
 
-    `plus_us` microseconds may come on top.
+    `plus_us` microseconds may come on top. `until_then` is the ratio that holds meanwhile.
     """
 
     name: str
@@ -33,11 +37,16 @@ class Bound:
     cell: Cell
     at_most: float
     plus_us: float = 0.0
+    until_then: float | None = None
 
     def limit(self) -> str:
         """For a person."""
         most = show_ratio(self.at_most)
         return f"{most} + {self.plus_us:g} us" if self.plus_us else most
+
+    def limit_until_then(self) -> str:
+        """For a person; empty where there is none."""
+        return "" if self.until_then is None else show_ratio(self.until_then)
 
 
 @dataclass(frozen=True)
@@ -50,12 +59,28 @@ class Verdict:
     rival_us: float = 0.0
 
     @property
-    def holds(self) -> bool:
+    def reached(self) -> bool:
         """Whether it was measured and is within the bound."""
+        return self.within(self.bound.at_most)
+
+    @property
+    def holds(self) -> bool:
+        """Whether it was measured and is at least within what holds until then."""
+        return self.reached or (
+            self.bound.until_then is not None and self.within(self.bound.until_then)
+        )
+
+    def within(self, at_most: float) -> bool:
+        """Whether it was measured and is at most so much."""
         if self.ratio is None:
             return False
-        most_us = self.bound.at_most * self.rival_us + self.bound.plus_us
-        return self.ratio * self.rival_us <= most_us
+        return self.ratio * self.rival_us <= at_most * self.rival_us + self.bound.plus_us
+
+    def word(self) -> str:
+        """What became of it."""
+        if self.ratio is None:
+            return "not measured"
+        return "holds" if self.reached else "not yet" if self.holds else "BROKEN"
 
     def line(self) -> str:
         """One line for a person."""
@@ -63,9 +88,10 @@ class Verdict:
         found = f"{show_ratio(self.ratio)} of {self.rival}" if self.ratio is not None else "unknown"
         size = f" {show_size(bound.cell.bytes)}" if bound.cell.bytes else ""
         where = f"{bound.contestant}, {bound.ranks} ranks, {bound.cell.collective}{size}"
+        until_then = bound.limit_until_then()
+        meanwhile = f", until then {until_then}" if until_then and not self.reached else ""
         return (
-            f"{'holds ' if self.holds else 'BROKEN'}  {bound.name} ({where}): {found}, "
-            f"at most {bound.limit()}"
+            f"{self.word():12}  {bound.name} ({where}): {found}, at most {bound.limit()}{meanwhile}"
         )
 
 
@@ -94,6 +120,7 @@ def expand(entry: dict, sizes: Sequence[int]) -> list[Bound]:
             Cell(collective, size),
             float(entry["at_most"]),
             float(entry.get("plus_us", 0.0)),
+            float(entry["until_then"]) if "until_then" in entry else None,
         )
         for ranks in as_list(entry["ranks"])
         for collective in as_list(entry["collective"])

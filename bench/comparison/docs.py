@@ -28,7 +28,8 @@ def settings_table(results: Results) -> Table:
 
 def verdicts_table(verdicts: Sequence[Verdict]) -> Table:
     """The bounds, with what was found."""
-    headers = ["bound", "contestant", "ranks", "call", "against", "ratio", "at most", "holds"]
+    headers = ["bound", "contestant", "ranks", "call", "against", "ratio", "at most"]
+    headers += ["until then", "holds"]
     table = Table("", headers, numbers=False)
     for verdict in verdicts:
         bound = verdict.bound
@@ -42,7 +43,8 @@ def verdicts_table(verdicts: Sequence[Verdict]) -> Table:
                 verdict.rival or ", ".join(bound.against),
                 show_ratio(verdict.ratio),
                 bound.limit(),
-                "yes" if verdict.holds else "no" if verdict.ratio is not None else "not measured",
+                bound.limit_until_then(),
+                {"holds": "yes", "BROKEN": "no"}.get(verdict.word(), verdict.word()),
             ]
         )
     return table

@@ -145,6 +145,43 @@ TEST_P(Collectives, AllGatherEvenAndUneven) {
   });
 }
 
+/// Who gives counts that happen to be equal calls the same as who gives none.
+TEST_P(Collectives, EvenAndUnevenFormsOfEqualPartsAreOneCall) {
+  run([](Context& context) {
+    Group& group = *context.world();
+    const auto ranks = static_cast<std::size_t>(group.size());
+    const bool lists = group.rank() % 2 == 1;
+    for (const std::size_t count : {std::size_t{1}, std::size_t{500}, std::size_t{500}}) {
+      const std::vector<std::size_t> counts(ranks, count);
+      const std::vector<float> expected = gathered(group.size(), counts);
+      std::vector<float> part = input_of(group.rank(), count);
+      std::vector<float> all(ranks * count, -1);
+      (lists ? group.all_gatherv(buffer(part), buffer(all), counts)
+             : group.all_gather(buffer(part), buffer(all)))
+          .wait();
+      ASSERT_EQ(all, expected);
+
+      std::vector<float> out(count, -1);
+      (lists ? group.reduce_scatterv(buffer(all), buffer(out), counts, ReduceKind::max)
+             : group.reduce_scatter(buffer(all), buffer(out), ReduceKind::max))
+          .wait();
+      ASSERT_EQ(out, part);
+
+      std::vector<float> at_root(group.rank() == 0 ? ranks * count : 0, -1);
+      (lists ? group.gatherv(buffer(part), buffer(at_root), counts, 0)
+             : group.gather(buffer(part), buffer(at_root), 0))
+          .wait();
+      if (group.rank() == 0) {
+        ASSERT_EQ(at_root, expected);
+      }
+      (lists ? group.scatterv(buffer(at_root), buffer(out), counts, 0)
+             : group.scatter(buffer(at_root), buffer(out), 0))
+          .wait();
+      ASSERT_EQ(out, part);
+    }
+  });
+}
+
 TEST_P(Collectives, GatherAndScatterAtEveryRoot) {
   run([](Context& context) {
     Group& group = *context.world();

@@ -207,8 +207,20 @@ def test_the_file_speaks_of_known_contestants():
 def test_bounds_are_checked(times: dict[str, float], holds: bool, said: str):
     (verdict,) = check(expand(BOUND, []), results_of(times))
     assert verdict.holds is holds
-    assert verdict.line().startswith("holds" if holds else "BROKEN")
+    measured = "mccl" in times
+    assert verdict.line().startswith("holds" if holds else "BROKEN" if measured else "not measured")
     assert said in verdict.line()
+
+
+@pytest.mark.parametrize(
+    ("time", "word", "holds"),
+    [(0.9, "holds", True), (1.4, "not yet", True), (1.6, "BROKEN", False)],
+)
+def test_a_bound_that_is_not_reached_yet_has_another_until_then(time, word, holds):
+    (bound,) = expand(BOUND | {"at_most": 1.0, "until_then": 1.5}, [])
+    (verdict,) = check([bound], results_of({"mccl": time, "gloo": 1.0}))
+    assert (verdict.word(), verdict.holds) == (word, holds)
+    assert ("until then 1.50" in verdict.line()) == (word != "holds")
 
 
 @pytest.mark.parametrize(("time", "holds"), [(4.9, True), (5.1, False)])
@@ -448,6 +460,7 @@ def test_checking_an_earlier_run_fails_where_a_bound_is_broken(tmp_path: Path):
     words = [sys.executable, ROOT / "bench" / "compare.py", "--from", path]
     done = subprocess.run([*words, "--check"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "BROKEN  small, shared memory (mccl, 2 ranks, all_reduce 8 B): 9.00" in done.stdout
+    assert "small, shared memory (mccl, 2 ranks, all_reduce 8 B): 9.00 of" in done.stdout
+    assert "BROKEN" in done.stdout
     shown = subprocess.run(words, capture_output=True, text=True, check=False)
     assert shown.returncode == 0, shown.stderr
