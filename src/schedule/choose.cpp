@@ -10,8 +10,9 @@ namespace mccl::schedule {
 namespace {
 
 constexpr std::size_t kSmallestChunkBytes = std::size_t{64} << 10;
-/// Pieces through a window. An all_reduce looks at its operands twice, when it publishes and when
-/// it adds: where no cache holds them all, pieces are to be in the core's own when they are added.
+/// Pieces through a window. A one-shot all_reduce looks at its operands twice, when it publishes
+/// and when it adds: where no cache holds them all, pieces are to be in the core's own when they
+/// are added.
 constexpr std::size_t kWindowPieceBytes = std::size_t{128} << 10;
 constexpr std::size_t kWindowPieceOfLargeSums = std::size_t{64} << 10;
 constexpr std::size_t kLargeSum = std::size_t{8} << 20;

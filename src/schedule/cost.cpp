@@ -180,22 +180,22 @@ class Model {
       case Collective::all_reduce:
         return through_window({b + others * b, b + written(b), b + apart_ * b}, 1, b);
       case Collective::reduce:
-        return flow_through_window({flow(others * b, 2 * others * b),
+        return flow_through_window({kFlow * flow(others * b, 2 * others * b),
                                     (others * b + written(b)) / n_ + b / n_, b + apart_ * b / n_},
                                    b);
       case Collective::broadcast:
-        return flow_through_window({flow(b, n_ * b), 2 * b, b}, b);
+        return flow_through_window({kFlow * flow(b, n_ * b), 2 * b, b}, b);
       case Collective::reduce_scatter:
         return through_window({2 * theirs, b + written(part), b + apart_ * part}, 1, b);
       case Collective::scatter:
-        return flow_through_window({flow(theirs + apart_ * part, 2 * theirs + apart_ * part),
-                                    (theirs + 2 * b) / n_, (1 + apart_) * part},
-                                   b);
+        return flow_through_window(
+            {kFlow * flow(theirs + apart_ * part, 2 * theirs + apart_ * part),
+             (theirs + 2 * b) / n_, (1 + apart_) * part},
+            b);
       case Collective::all_gather:
         return through_window({theirs + (1 + apart_) * part, part + gathered(theirs), b}, 1, part);
       case Collective::gather:
-        return flow_through_window({std::max((theirs + apart_ * part) / facts_.ranks_per_core,
-                                             (2 * theirs + apart_ * part) / n_),
+        return flow_through_window({flow(theirs + apart_ * part, 2 * theirs + apart_ * part),
                                     (theirs + gathered(b)) / n_, (1 + apart_) * part},
                                    part);
       case Collective::all_to_all:
@@ -259,7 +259,7 @@ class Model {
   /// What each rank copies, if it were equal, of what the root and all ranks together do: on cores
   /// that they share, nobody waits for the root while it has work of its own.
   double flow(double root, double all) const {
-    return kFlow * std::max(root / facts_.ranks_per_core, all / n_);
+    return std::max(root / facts_.ranks_per_core, all / n_);
   }
 
   /// Bytes of memory that writing takes, of results where the input is not: a line is read before
@@ -296,9 +296,12 @@ class Model {
   Pieces pieces_through_window(Batch batch, double through) const {
     const double piece = std::clamp(std::min(chunk_, through), 1.0, std::max(1.0, window_ / 2));
     const double count = std::max(1.0, std::ceil(through / piece));
-    const double most = batch == Batch::some ? 4 : batch == Batch::all_slots ? 8 : 16;
+    const std::size_t most = batch == Batch::some        ? kOneShotBatch
+                             : batch == Batch::all_slots ? kTwoShotSlots
+                                                         : kOneShotSlots;
     const double parts = batch == Batch::some ? 2 : 1;
-    const double slots = std::clamp(std::floor(window_ / piece / parts), 1.0, most);
+    const double slots =
+        std::clamp(std::floor(window_ / piece / parts), 1.0, static_cast<double>(most));
     return {count, std::ceil(count / slots)};
   }
 

@@ -120,8 +120,6 @@ class OneShot {
  private:
   static constexpr std::size_t kRow = 1;     ///< Slots are used in turn, one by one.
   static constexpr std::size_t kHalves = 2;  ///< … or half of them at a time.
-  static constexpr std::size_t kMostSlots = 16;
-  static constexpr std::size_t kMostBatch = 4;
 
   /// A slot holds a piece for each of `readers`; one piece is at most Problem::chunk for all of
   /// them together.
@@ -131,9 +129,9 @@ class OneShot {
     piece_ = std::max<std::size_t>(1, std::min({p_.chunk / width, room, longest}));
     pieces_ = std::max<std::size_t>(1, divide_up(longest, piece_));
     slot_ = piece_ * width;
-    const std::size_t most = std::min({p_.window / slot_, kMostSlots, pieces_ * division});
+    const std::size_t most = std::min({p_.window / slot_, kOneShotSlots, pieces_ * division});
     slots_ = most / division * division;
-    batch_ = std::min(slots_ / division, kMostBatch);
+    batch_ = std::min(slots_ / division, kOneShotBatch);
     builder_.use_window(std::min(slots_, pieces_) * slot_);
   }
 

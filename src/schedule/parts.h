@@ -15,6 +15,12 @@ namespace mccl::schedule {
 /// links of unlike speed too, on the slowest of which a piece takes as long as many on the others.
 inline constexpr std::size_t kPiecesPerPhase = 16;
 
+/// Slots of a window, in pieces: of one-shot schedules, of which a batch is published before any of
+/// it is read; and of two-shot schedules, which use all of theirs at a time.
+inline constexpr std::size_t kOneShotSlots = 16;
+inline constexpr std::size_t kOneShotBatch = 4;
+inline constexpr std::size_t kTwoShotSlots = 8;
+
 /// Chunks of scratch through which a stream of pieces goes around.
 inline constexpr std::size_t kSlots = 4;
 

@@ -26,7 +26,7 @@ class TwoShot {
         part_(divider_.part({0, piece_}, ranks(problem), 0).count),
         slot_(part_ * ranks(problem)),
         pieces_(divide_up(p_.count, piece_)),
-        slots_(std::max<std::size_t>(1, std::min({p_.window / slot_, kMostSlots, pieces_}))) {
+        slots_(std::max<std::size_t>(1, std::min({p_.window / slot_, kTwoShotSlots, pieces_}))) {
     builder_.use_window(slots_ * slot_);
   }
 
@@ -34,7 +34,6 @@ class TwoShot {
   Schedule reduce() { return run(p_.rank == p_.root); }
 
  private:
-  static constexpr std::size_t kMostSlots = 8;
   static constexpr std::size_t kGranule = 64;
 
   static std::size_t ranks(const Problem& p) { return static_cast<std::size_t>(p.size); }

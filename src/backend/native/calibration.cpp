@@ -22,8 +22,9 @@ namespace {
 
 using schedule::Facts;
 
-/// Sizes of all_reduce at which the model of a window is fitted: a line, and one that stays in
-/// cache in as many calls as go once around the window.
+/// Sizes of all_reduce at which the model of a window is fitted: a line, and one whose bytes count
+/// for more than its meetings but stay in cache. Before that is timed, as many calls as go once
+/// around the window and through a trial of how to write (engine/write_choice.h).
 constexpr std::size_t kSmall = 8;
 constexpr std::size_t kCached = std::size_t{256} << 10;
 constexpr int kCachedCalls = 4;
