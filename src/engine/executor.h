@@ -99,9 +99,9 @@ class Executor {
   std::vector<PeerProgress> peers_;
   std::vector<std::uint32_t> local_;  // copies and folds that may run
   std::vector<std::byte> scratch_;
-  std::size_t next_window_ = 0;        // in plan_->window
-  std::vector<const void*> operands_;  // of one fold
-  WriteChoice write_choice_;           // of publications
+  std::size_t next_window_ = 0;                    // in plan_->window
+  std::vector<const void*> operands_;              // of one fold
+  WriteChoice write_choice_{2 * kUsualCallBytes};  // of publications
 };
 
 }  // namespace mccl::engine

@@ -12,8 +12,6 @@ namespace {
 
 using transport::shm::Window;
 
-/// Several pieces that stay in the second-level cache together.
-constexpr std::size_t kUsualCallBytes = std::size_t{1} << 20;
 constexpr std::size_t kLeastCallBytes = std::size_t{16} << 10;
 
 struct LabelLayout {

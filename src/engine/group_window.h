@@ -20,6 +20,10 @@
 
 namespace mccl::engine {
 
+/// What a call can publish, where there is as much memory: several pieces that stay in the
+/// second-level cache together.
+inline constexpr std::size_t kUsualCallBytes = std::size_t{1} << 20;
+
 /// What a rank offers: room for calls that publish so much, and where that is in its arena (for its
 /// neighbours).
 struct WindowOffer {

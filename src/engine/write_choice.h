@@ -14,6 +14,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -30,7 +31,8 @@ class WriteChoice {
   static constexpr std::size_t kLeastBytes = 4096;
   /// Writes of a trial: half of them one way, half the other. As many as a call may make, since
   /// places differ in who has read them last.
-  static constexpr int kTrialWrites = 32;  // a power of two of at least 2
+  static constexpr int kTrialWrites = 32;
+  static_assert(std::has_single_bit(unsigned{kTrialWrites}), "or the halves are not equal");
   /// Of either half, so many may have been delayed by something else.
   static constexpr std::size_t kOutliers = 3;
   static constexpr std::chrono::milliseconds kBetweenTrials{50};
@@ -38,12 +40,13 @@ class WriteChoice {
   static constexpr int kSlowWrites = 4;
   static constexpr double kSlow = 2;
   static constexpr std::chrono::milliseconds kLeastBetweenTrials{5};
-  /// Bytes before the first trial. Places that nobody has read yet are fast to write, as they never
-  /// are again: once around the largest window.
-  static constexpr std::size_t kFreshBytes = std::size_t{2} << 20;
   /// What is written past the cache is read from memory, which takes longer: writing must be so
   /// many times as fast to make up for it.
   static constexpr double kWorthwhile = 2.5;
+
+  /// The first trial comes after `fresh_bytes`, once around the window: places that nobody has read
+  /// yet are fast to write, as they never are again.
+  explicit WriteChoice(std::size_t fresh_bytes) : fresh_left_(fresh_bytes) {}
 
   /// Of a write that begins at `now`.
   Way next(Clock::time_point now);
@@ -56,9 +59,7 @@ class WriteChoice {
     std::array<double, kTrialWrites / 2> taken{};
     std::size_t count = 0;
 
-    void add(double sample) {
-      if (count < taken.size()) taken[count++] = sample;
-    }
+    void add(double sample) { taken[count++] = sample; }
     /// Without the outliers.
     double mean();
   };
@@ -73,7 +74,7 @@ class WriteChoice {
   Clock::time_point least_next_trial_{};
   double usual_ = 0;  // seconds a byte, of the way that is taken
   int slow_writes_ = 0;
-  std::size_t fresh_left_ = kFreshBytes;
+  std::size_t fresh_left_;
   std::array<Samples, 2> samples_;  // of the trial under way
 };
 

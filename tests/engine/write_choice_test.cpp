@@ -11,10 +11,11 @@ using Way = WriteChoice::Way;
 using namespace std::chrono_literals;
 
 constexpr std::size_t kBytes = 65536;
+constexpr std::size_t kFreshBytes = 20 * kBytes;
 
 /// Writes in a world where either way has a rate, with a clock of its own.
 struct World {
-  WriteChoice choice;
+  WriteChoice choice{kFreshBytes};
   Clock::time_point now{1h};
   double through_gbs = 40;
   double past_gbs = 28;
@@ -29,7 +30,7 @@ struct World {
   }
   /// Past what places that nobody has read yet would tell.
   World() {
-    for (std::size_t done = 0; done < WriteChoice::kFreshBytes; done += kBytes) {
+    for (std::size_t done = 0; done < kFreshBytes; done += kBytes) {
       EXPECT_EQ(write(), Way::through_cache);
     }
   }
