@@ -167,14 +167,14 @@ def measure(arguments: argparse.Namespace) -> Results:
     plan = Plan(list(CONTESTANTS.values()), wanted, rounds, arguments.seconds, arguments.limit)
     chosen = [EXTRAS[name] for name in extras if name in EXTRAS]
     with Progress(plan.launches() + len(chosen)) as progress:
+        runner = Runner(plan, results, progress)
         try:
-            runner = Runner(plan, results, progress)
             runner.run()
             for extra in chosen:
                 progress.step(extra.name)
                 run_extra(extra, rounds, results, runner.steadiness)
-            results.about["steadiness"] = runner.steadiness.words()
         finally:
+            results.about["steadiness"] = runner.steadiness.words()
             results.save(arguments.json)
     return results
 

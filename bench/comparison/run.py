@@ -75,7 +75,6 @@ class Runner:
                     words = f"round {turn + 1}/{self.plan.rounds}, {ranks} ranks, {contestant.name}"
                     self.progress.step(words)
                     self.measure(contestant, ranks, wanted[contestant.name])
-                    self.results.about["steadiness"] = self.steadiness.words()
 
     def is_present(self, contestant: Contestant, ranks: int, cells: Sequence[Cell]) -> bool:
         """Whether it is installed; if not, its rows say what to do."""
