@@ -136,6 +136,14 @@ void shutdown() {
   callback_thread().stop();
 }
 
+void before_fork() {
+  if (registry().context) registry().context->before_fork();
+}
+
+void after_fork_in_parent() {
+  if (registry().context) registry().context->after_fork_in_parent();
+}
+
 void after_fork_in_child() {
   Registry& process = registry();
   forget_callback_thread_after_fork();
@@ -156,6 +164,8 @@ void bind_world(nb::module_& module) {
              "Makes the world of resolved settings: meets all other ranks.");
   module.def("world", &world, "The group of all ranks, or None.");
   module.def("shutdown", &shutdown, "Leaves the job, and ends what runs in the background.");
+  module.def("before_fork", &before_fork, "Waits until nothing of the world is under way.");
+  module.def("after_fork_in_parent", &after_fork_in_parent, "Lets the world go on.");
   module.def("after_fork_in_child", &after_fork_in_child,
              "Forgets the world, without a word to the peers.");
 }

@@ -36,12 +36,19 @@ class ContextRegistry {
   }
 
   // Around fork(): the child forgets the contexts without a word to the peers.
-  void before_fork() { mutex_.lock(); }
-  void after_fork_in_parent() { mutex_.unlock(); }
+  void before_fork() {
+    mutex_.lock();
+    forking_ = living();
+    for (const auto& context : forking_) context->before_fork();
+  }
+  void after_fork_in_parent() {
+    for (const auto& context : forking_) context->after_fork_in_parent();
+    auto contexts = std::exchange(forking_, {});
+    mutex_.unlock();  // before a context that nobody else holds any more is destroyed
+  }
   void after_fork_in_child() {
-    auto contexts = living();
-    for (const auto& context : contexts) context->abandon_after_fork();
-    for (auto& context : contexts) abandoned_.push_back(std::move(context));
+    for (const auto& context : forking_) context->abandon_after_fork();
+    for (auto& context : std::exchange(forking_, {})) abandoned_.push_back(std::move(context));
     contexts_.clear();
     mutex_.unlock();
   }
@@ -57,6 +64,7 @@ class ContextRegistry {
 
   std::mutex mutex_;
   std::vector<std::weak_ptr<Context>> contexts_;     // guarded by mutex_
+  std::vector<std::shared_ptr<Context>> forking_;    // guarded by mutex_, held during a fork()
   std::vector<std::shared_ptr<Context>> abandoned_;  // in a child: never to be destroyed
 };
 

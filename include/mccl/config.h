@@ -32,6 +32,7 @@ struct Config {
   std::size_t socket_buffer_bytes = 0;  ///< 0: by link profile
   double timeout = 1800;                ///< Seconds; default timeout of a call
   double connect_timeout = 60;          ///< Seconds to meet the other ranks
+  double liveness_interval = 10;        ///< Seconds of silence after which a rank is dead
   int spin_us = 50;                     ///< Microseconds to look for data before sleeping
   bool calibrate = true;                ///< Measure links and memory when a job starts
   double link_latency_us = 0;           ///< Of a link between machines; 0: measured

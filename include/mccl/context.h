@@ -65,8 +65,13 @@ class Context {
   /// does it too.
   virtual void shutdown() = 0;
 
-  /// For a child of fork(): closes its copies of the sockets, touches nothing else. Every later use
-  /// in the child throws.
+  /// Around fork(), all three on the thread that forks, such as by pthread_atfork(). before_fork()
+  /// waits until nothing is under way, which takes as long as the step that runs; calls stay
+  /// pending.
+  virtual void before_fork() noexcept = 0;
+  virtual void after_fork_in_parent() noexcept = 0;
+  /// For the child: closes its copies of the sockets, touches nothing else. Every later use in the
+  /// child throws. Without before_fork() the sockets stay open until the child ends.
   virtual void abandon_after_fork() noexcept = 0;
 };
 

@@ -156,5 +156,9 @@ def _shut_down(process: int) -> None:
         shutdown()
 
 
-os.register_at_fork(after_in_child=_forget_after_fork)
+os.register_at_fork(
+    before=_distributed.before_fork,
+    after_in_parent=_distributed.after_fork_in_parent,
+    after_in_child=_forget_after_fork,
+)
 atexit.register(_shut_down, os.getpid())

@@ -66,12 +66,17 @@ void Channels::attach(Purpose purpose, int peer, std::uint8_t rail, std::uint8_t
   channel.lanes[rail] = std::make_unique<Lane>(std::move(link), payload_limit_, crc_);
 }
 
-void Channels::lose(int peer, const std::string& reason) {
+void Channels::lose(int peer, const std::string& reason, Loss loss) {
   for (const Purpose purpose : {Purpose::collective, Purpose::point_to_point}) {
     Channel& channel = at(purpose, peer);
     if (channel.lost.empty()) channel.lost = reason;
     for (const auto& lane : channel.lanes) {
-      if (lane) lane->link().peer_gone();
+      if (!lane) continue;
+      if (loss == Loss::silence) {
+        lane->link().cut();
+      } else {
+        lane->link().peer_gone();
+      }
     }
   }
 }

@@ -43,8 +43,11 @@ class Channels {
 
   void attach(rendezvous::Purpose purpose, int peer, std::uint8_t rail, std::uint8_t rails,
               std::unique_ptr<transport::Link> link);
+  /// How a peer is lost: its end is told by every link, or it fell silent, which links may not
+  /// tell.
+  enum class Loss { told, silence };
   /// No more links to this peer.
-  void lose(int peer, const std::string& reason);
+  void lose(int peer, const std::string& reason, Loss loss = Loss::told);
   void close_all();
   /// The links, taken out.
   std::vector<std::unique_ptr<transport::Link>> take_links();

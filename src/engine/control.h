@@ -19,15 +19,19 @@
 namespace mccl::engine {
 
 enum class ControlKind : std::uint8_t {
-  open,     ///< "dial me": key
-  abort,    ///< the group failed: key.group, failure
-  probe,    ///< "I am stuck in this call": key.group, call
-  status,   ///< answer to a probe: the last call started here (sequence 0 when none)
-  goodbye,  ///< the process leaves in good order
-  share,    ///< "your end of the link is in my memory": key, offer.place
-  window,   ///< this rank's offer for the group's window: key.group, offer
+  open,       ///< "this link is needed here": key; from the lower rank also "make it"
+  abort,      ///< the group failed: key.group, failure
+  probe,      ///< "I am stuck in this call": key.group, call
+  status,     ///< answer to a probe: the last call started here (sequence 0 when none)
+  goodbye,    ///< the process leaves in good order; or, with a failure.reason, without the peer
+  share,      ///< "your end of the link is in my memory": key, offer.place
+  joined,     ///< answer to a share: this end stands: key
+  declined,   ///< answer to a share: this end cannot be had: key, failure.reason
+  window,     ///< this rank's offer for the group's window: key.group, offer
+  closed,     ///< answer to whatever concerns a group that this rank has destroyed: key.group
+  heartbeat,  ///< this process runs
 };
-inline constexpr int kControlKindCount = 7;
+inline constexpr int kControlKindCount = 11;
 
 struct ControlMessage {
   ControlKind kind = ControlKind::goodbye;

@@ -26,8 +26,12 @@ schedule::Facts facts_from(const Config& config) {
   return facts;
 }
 
+Clock::duration seconds_to_duration(double seconds) {
+  return duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
 milliseconds seconds_to_ms(double seconds) {
-  return duration_cast<milliseconds>(std::chrono::duration<double>(seconds));
+  return duration_cast<milliseconds>(seconds_to_duration(seconds));
 }
 
 milliseconds time_left(Clock::time_point deadline) {
@@ -56,18 +60,36 @@ Engine::Engine(EngineOptions options)
       spin_limit_(options_.config.spin_us),
       facts_(facts_from(options_.config)),
       peers_(options_.size),
+      liveness_(options_.size, seconds_to_duration(options_.config.liveness_interval)),
+      beats_seen_(static_cast<std::size_t>(options_.size), 0),
+      unmade_(options_.size),
       tally_(options_.metrics->tally()) {
   if (log_.enabled(LogLevel::info)) {
     log_.write(LogLevel::info, fmt::format("settings of rank {} of {}:\n{}", rank(), size(),
                                            to_table(options_.config)));
   }
   for (const std::string& warning : warnings_for(options_.config)) log_.warn("{}", warning);
-  if (size() == 1) return;
-  meet();
-  thread_ = std::thread([this] { progress_loop(); });
+  if (size() > 1) meet();
 }
 
-Engine::~Engine() { shutdown(); }
+std::shared_ptr<Engine> Engine::create(EngineOptions options) {
+  const std::shared_ptr<Engine> engine(new Engine(std::move(options)));
+  if (engine->size() > 1) {
+    engine->thread_ = std::thread([weak = engine->weak_from_this()] { progress_loop(weak); });
+  }
+  return engine;
+}
+
+/// On the progress thread when a callback there drops what holds the engine last.
+Engine::~Engine() {
+  shutdown();
+  if (!thread_.joinable()) return;
+  if (thread_.get_id() == std::this_thread::get_id()) {
+    thread_.detach();
+  } else {
+    thread_.join();
+  }
+}
 
 void Engine::meet() {
   const Clock::time_point deadline = Clock::now() + seconds_to_ms(options_.config.connect_timeout);
@@ -129,13 +151,10 @@ void Engine::connect_control(Clock::time_point deadline) {
       if (!event.link) {
         throw PeerError(fmt::format("rank {} cannot join the job: {}", rank(), event.reason));
       }
-      if (event.key.purpose == rendezvous::Purpose::control) {
-        if (!peers_.connected(event.peer)) --missing;
-        peers_.connect(event.peer, std::move(event.link));
-      } else {
-        // A peer that has met everyone may already use its first group.
-        early_[event.key.group].links.push_back({event.peer, event.key, std::move(event.link)});
-      }
+      // No other link is made before both ends have its group.
+      if (event.key.purpose != rendezvous::Purpose::control) continue;
+      if (!peers_.connected(event.peer)) --missing;
+      peers_.connect(event.peer, std::move(event.link));
     }
     events.clear();
     if (missing == 0) return;
@@ -204,6 +223,7 @@ schedule::Facts Engine::facts_of(GroupState& group) {
 }
 
 void Engine::close_group(const std::shared_ptr<GroupState>& group) {
+  if (abandoned_) return;
   {
     std::lock_guard lock(inbox_mutex_);
     group_names_.erase(group->name);
@@ -214,10 +234,7 @@ void Engine::close_group(const std::shared_ptr<GroupState>& group) {
 }
 
 void Engine::submit(std::span<const std::shared_ptr<Operation>> operations) {
-  if (abandoned_) {
-    throw InvalidArgument(
-        "this process is the child of a fork: it cannot use its parent's groups; make its own");
-  }
+  refuse_in_child();
   const Clock::time_point now = Clock::now();
   bool somebody_else_must_drive = false;
   {
@@ -256,6 +273,7 @@ void Engine::abort(const std::shared_ptr<GroupState>& group, const std::string& 
 }
 
 void Engine::help(detail::WorkState& work, Clock::time_point deadline) {
+  refuse_in_child();
   while (!work.done() && Clock::now() < deadline) {
     std::unique_lock lock(progress_mutex_, std::try_to_lock);
     if (!lock) {
@@ -268,22 +286,20 @@ void Engine::help(detail::WorkState& work, Clock::time_point deadline) {
     const bool others_wait = lock && (!active_.empty() || inbox_waiting_);
     if (lock) lock.unlock();
     if (others_wait) wake();
+    if (forking_) std::this_thread::yield();
   }
 }
 
 void Engine::shutdown() {
   if (abandoned_ || stopping_.exchange(true)) return;
   wake();
-  if (thread_.joinable()) thread_.join();
+  if (thread_.joinable() && thread_.get_id() != std::this_thread::get_id()) thread_.join();
   std::unique_lock lock(progress_mutex_);
   drain_inbox();
   const std::map<std::uint64_t, std::shared_ptr<GroupState>> groups = std::move(groups_);
   groups_.clear();
   for (const auto& [id, group] : groups) {
-    departing_.add(group->channels.take_links(), Clock::now());
-    group->fail({FailureKind::aborted, fmt::format("rank {} has shut down", group->rank)});
-    group->failure_announced = true;  // the goodbye says it
-    settle_failure(*group);
+    end_group(*group, fmt::format("rank {} has shut down", group->rank));
   }
   active_.clear();
   for (departing_.sweep(Clock::now()); !departing_.empty(); departing_.sweep(Clock::now())) {
@@ -292,13 +308,48 @@ void Engine::shutdown() {
   peers_.leave();
   options_.metrics->record_staging(-staging_bytes_);
   staging_bytes_ = 0;
+  making_.clear();
   mesh_.reset();
-  early_.clear();
   run_deferred(lock);
+}
+
+/// Its calls fail, what they have sent still arrives, and its memory is given back here, under the
+/// lock: whoever still holds the group, or a Work of it, holds nothing of the engine's.
+void Engine::end_group(GroupState& group, const std::string& reason) {
+  departing_.add(group.channels.take_links(), Clock::now());
+  group.fail({FailureKind::aborted, reason});
+  group.failure_announced = true;  // the peers may still be using theirs, and are told if not
+  settle_failure(group);
+  group.release();
+  forget_links(group);
+  weigh(group);
+}
+
+void Engine::refuse_in_child() const {
+  if (!abandoned_) return;
+  throw InvalidArgument(
+      "this process is the child of a fork: it cannot use its parent's groups; make its own");
+}
+
+void Engine::before_fork() noexcept {
+  if (abandoned_ || stopping_) return;
+  forking_ = true;
+  wake();
+  progress_mutex_.lock();
+  inbox_mutex_.lock();
+}
+
+void Engine::after_fork_in_parent() noexcept {
+  if (!forking_) return;
+  inbox_mutex_.unlock();
+  progress_mutex_.unlock();
+  forking_ = false;
+  wake();
 }
 
 void Engine::abandon_after_fork() noexcept {
   abandoned_ = true;
+  if (!forking_) return;  // nobody knows in what state the parent's threads left this copy
   try {
     if (mesh_) mesh_->abandon();
     watched_.clear();
@@ -310,11 +361,14 @@ void Engine::abandon_after_fork() noexcept {
     }
     for (const pollfd& descriptor : watched_) ::close(descriptor.fd);
     wake_pipe_.abandon();
-    // Nothing of it may be destroyed here: its thread and its locks belong to the parent.
+    // Nothing of it may be destroyed here: its thread belongs to the parent.
     static_cast<void>(new std::shared_ptr<Engine>(shared_from_this()));
   } catch (...) {
-    return;  // out of memory in a child: its descriptors close when it ends
+    // Out of memory in a child: its descriptors close when it ends.
   }
+  inbox_mutex_.unlock();
+  progress_mutex_.unlock();
+  forking_ = false;
 }
 
 }  // namespace mccl::engine

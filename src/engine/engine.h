@@ -24,7 +24,6 @@
 #include <span>
 #include <string>
 #include <thread>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -32,7 +31,9 @@
 #include "base/log.h"
 #include "engine/departing.h"
 #include "engine/group_state.h"
+#include "engine/liveness.h"
 #include "engine/peers.h"
+#include "engine/unmade_groups.h"
 #include "engine/wake_pipe.h"
 #include "mccl/config.h"
 #include "mccl/metrics.h"
@@ -53,7 +54,7 @@ struct EngineOptions {
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
   /// Meets all other ranks. Throws InvalidArgument, TimeoutError, PeerError, MismatchError.
-  explicit Engine(EngineOptions options);
+  static std::shared_ptr<Engine> create(EngineOptions options);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -100,14 +101,27 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   void abort(const std::shared_ptr<GroupState>& group, const std::string& reason);
 
-  /// Says goodbye, fails what is pending, ends the thread. The second time does nothing.
+  /// Says goodbye, fails what is pending, ends the thread. The second time does nothing. Callbacks
+  /// may call it, on the progress thread too, which then ends when they have returned.
   void shutdown();
+
+  /// Around fork(), on the thread that forks: nothing is under way while it happens, so that the
+  /// child finds everything whole and no lock held.
+  void before_fork() noexcept;
+  void after_fork_in_parent() noexcept;
+  /// Closes the child's copies of the descriptors; the rest belongs to the parent.
   void abandon_after_fork() noexcept;
 
  private:
+  explicit Engine(EngineOptions options);
+
   using Link = std::unique_ptr<transport::Link>;
-  /// (peer, group, purpose, rail) of a dial under way.
-  using DialKey = std::tuple<int, std::uint64_t, std::uint8_t, std::uint8_t>;
+  /// A link that this rank makes, the higher one of the pair.
+  struct MadeLink {
+    int peer = -1;
+    rendezvous::LinkKey key;
+    friend auto operator<=>(const MadeLink&, const MadeLink&) = default;
+  };
 
   struct Inbox {
     std::vector<std::shared_ptr<GroupState>> created;
@@ -115,27 +129,15 @@ class Engine : public std::enable_shared_from_this<Engine> {
     std::vector<std::shared_ptr<GroupState>> aborted;
     std::vector<std::shared_ptr<GroupState>> closed;
   };
-  struct EarlyLink {
-    int peer;
-    rendezvous::LinkKey key;
-    Link link;
-  };
-  struct EarlyOffer {
-    int peer;
-    WindowOffer offer;
-  };
-  /// What arrived for a group that this rank has not made yet.
-  struct Early {
-    std::vector<EarlyLink> links;
-    std::vector<EarlyOffer> offers;
-    std::vector<std::pair<int, Failure>> failures;
-  };
-
   // engine.cpp: meeting the others.
   void meet();
   std::string agree_on_key();
   void compare_settings(const std::string& mine, Clock::time_point deadline);
   void connect_control(Clock::time_point deadline);
+
+  // engine.cpp
+  void end_group(GroupState& group, const std::string& reason);
+  void refuse_in_child() const;
 
   // engine_memory.cpp: what is shared with the other ranks of the node.
   void meet_neighbours(const std::string& job_key, Clock::time_point deadline);
@@ -145,21 +147,24 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::vector<int> nodes_of(const std::vector<int>& members) const;
   void offer_window(GroupState& group);
   bool window_ready(GroupState& group);
+  void weigh(GroupState& group);
   void report_staging();
-  bool share_link(int peer, const rendezvous::LinkKey& key);
-  void take_shared_link(int peer, const rendezvous::LinkKey& key,
-                        const transport::shm::RangePlace& place);
+  void release_idle(Clock::time_point now);
   int rails(int peer) const { return neighbour(peer) ? 1 : mesh_->rails(peer); }
 
   // engine_at_once.cpp
+  void begin_at_once(GroupState& group, Task& task, const Plan& plan);
   bool spin_until_finished(GroupState& group);
   void count_at_once(const Task& task, Clock::time_point begun);
 
   // engine_progress.cpp: driving. All but progress_loop and wake under progress_mutex_.
-  void progress_loop();
+  static void progress_loop(const std::weak_ptr<Engine>& engine);
+  bool drive_until_idle(std::vector<pollfd>& watched, int& timeout_ms);
   void drive(std::unique_lock<std::mutex>& lock, const detail::WorkState* work,
              Clock::time_point deadline);
   bool step();
+  bool look_at_everything();
+  void fail_all(const std::exception& error) noexcept;
   bool advance(GroupState& group);
   bool advance_collectives(GroupState& group);
   bool advance_messages(GroupState& group);
@@ -178,18 +183,33 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // engine_control.cpp: everything beside the data. Under progress_mutex_.
   void housekeeping(Clock::time_point now);
+  void beat(Clock::time_point now);
   void handle(int peer, const ControlMessage& message);
+  void handle_of_group(int peer, GroupState& group, const ControlMessage& message);
+  void handle_of_unmade(int peer, const ControlMessage& message);
   void answer_probe(int peer, GroupState& group, const Call& call);
-  void handle(rendezvous::MeshEvent& event);
-  void lose(int peer, const std::string& reason);
-  void request_links(GroupState& group, rendezvous::Purpose purpose, int member);
-  void dial(int peer, const rendezvous::LinkKey& key);
-  void adopt_early(GroupState& group);
+  void lose(int peer, const std::string& reason, Channels::Loss loss);
+  void catch_up(GroupState& group);
   void fail(GroupState& group, const Failure& failure);
   void settle_failure(GroupState& group);
   void watch_time(GroupState& group, Clock::time_point now);
   std::string stuck_on(const GroupState& group) const;
   GroupState* find_group(std::uint64_t id);
+
+  // engine_links.cpp: the links of groups. Under progress_mutex_.
+  void request_links(GroupState& group, rendezvous::Purpose purpose, int member);
+  void tell(int peer, ControlKind kind, const rendezvous::LinkKey& key);
+  void handle_link(int peer, GroupState& group, const ControlMessage& message);
+  void opened(int peer, GroupState& group, const rendezvous::LinkKey& key);
+  void make_link(int peer, const Channel& channel, const rendezvous::LinkKey& key);
+  void dial(int peer, const rendezvous::LinkKey& key);
+  bool share_link(int peer, const rendezvous::LinkKey& key);
+  void take_shared_link(int peer, GroupState& group, const ControlMessage& share);
+  void share_answered(int peer, GroupState& group, const ControlMessage& answer);
+  void handle(rendezvous::MeshEvent& event);
+  void attach(int peer, GroupState& group, const rendezvous::LinkKey& key,
+              std::unique_ptr<transport::Link> link);
+  void forget_links(const GroupState& group);
 
   EngineOptions options_;
   const Log log_;
@@ -198,6 +218,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::atomic<bool> counts_calls_{true};
   std::atomic<bool> stopping_{false};
   std::atomic<bool> abandoned_{false};
+  std::atomic<bool> forking_{false};  ///< Whoever drives lets go of the lock for a moment.
 
   std::mutex progress_mutex_;
   // Guarded by progress_mutex_:
@@ -209,14 +230,17 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Peers peers_;
   std::map<std::uint64_t, std::shared_ptr<GroupState>> groups_;
   std::vector<std::shared_ptr<GroupState>> active_;
-  std::map<std::uint64_t, Early> early_;
-  std::set<DialKey> dialing_;
+  Liveness liveness_;
+  std::vector<std::uint64_t> beats_seen_;  ///< By rank, of neighbours.
+  UnmadeGroups unmade_;
+  std::map<MadeLink, Link> making_;  ///< Null while it is dialled, or offered and not taken yet.
   Departing departing_;
   std::vector<std::pair<std::vector<Work::Callback>, std::exception_ptr>> deferred_;
   std::uint32_t at_once_ = 0;       ///< Calls done at once, of which only some are timed.
   std::shared_ptr<Tally> tally_;    ///< Of those that are not.
   bool staging_changed_ = false;    ///< Since it was reported last.
   std::int64_t staging_bytes_ = 0;  ///< As reported.
+  std::int64_t groups_bytes_ = 0;   ///< Of it, what groups take beside the arena.
   bool crowded_ = false;            ///< More ranks than cores on this machine.
   Clock::time_point next_housekeeping_;
   Clock::time_point next_watch_;

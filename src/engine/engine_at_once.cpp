@@ -1,5 +1,7 @@
 // A call that goes through the node's window only, on the caller's own thread, without a Work: what
 // small calls of a busy loop take, where every lock and every look at the clock would show.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <thread>
 
@@ -41,7 +43,7 @@ Engine::AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Tas
   // A call that another thread submits meanwhile has no order with this one: its callers gave none.
   task.call.sequence = group->sequence.fetch_add(1, std::memory_order_relaxed) + 1;
   group->recorder.started(task.call);
-  group->executor.begin(task, plan);
+  begin_at_once(*group, task, plan);
   try {
     if (spin_until_finished(*group)) {
       group->executor.end();
@@ -61,6 +63,19 @@ Engine::AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Tas
   activate(group);
   group->queue.push_back(begun);
   return {.done = false, .begun = begun};
+}
+
+/// The other ranks have begun, or will: what goes wrong here they must hear of.
+void Engine::begin_at_once(GroupState& group, Task& task, const Plan& plan) {
+  try {
+    group.executor.begin(task, plan);
+  } catch (const std::exception& error) {
+    Failure failure = failure_of(error);
+    failure.reason =
+        fmt::format("rank {} in {}: {}", group.rank, describe(task.call), failure.reason);
+    fail(group, failure);
+    std::rethrow_exception(exception_of(failure.kind, failure.reason));
+  }
 }
 
 /// For as long as a driver would before it sleeps.

@@ -1,7 +1,8 @@
-// The half of Engine beside the data: control messages, links that come and go, failures, time.
+// The half of Engine beside the data: control messages, peers that are lost, failures, time.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/engine.h"
 #include "mccl/error.h"
@@ -9,34 +10,60 @@
 namespace mccl::engine {
 namespace {
 
-using rendezvous::LinkKey;
-using rendezvous::Purpose;
-
 /// How often the driver looks beside the data while it is busy with data.
 constexpr std::chrono::milliseconds kHousekeeping{1};
 /// How often calls are compared with their deadlines.
 constexpr std::chrono::milliseconds kWatch{10};
 /// A call that does not move for so long asks the peers what they are doing.
 constexpr std::chrono::seconds kProbeAfter{1};
-/// Groups that a peer may use before this rank has made them.
-constexpr std::size_t kMostEarlyGroups = 1024;
 
 }  // namespace
 
 void Engine::housekeeping(Clock::time_point now) {
   next_housekeeping_ = now + kHousekeeping;
   peers_.flush();
-  peers_.receive([this](int peer, const ControlMessage& message) { handle(peer, message); },
-                 [this](int peer, const std::string& reason) { lose(peer, reason); });
+  peers_.receive(
+      [this](int peer, const ControlMessage& message) { handle(peer, message); },
+      [this](int peer, const std::string& reason) { lose(peer, reason, Channels::Loss::told); });
   if (mesh_) {
     std::vector<rendezvous::MeshEvent> events;
     mesh_->progress(events);
     for (rendezvous::MeshEvent& event : events) handle(event);
+    if (now >= liveness_.next_beat()) beat(now);
   }
   departing_.sweep(now);
   if (now < next_watch_) return;
   next_watch_ = now + kWatch;
   for (const std::shared_ptr<GroupState>& group : active_) watch_time(*group, now);
+}
+
+/// Neighbours see this process's heart beat in its memory; the others are sent a word.
+void Engine::beat(Clock::time_point now) {
+  if (arena_) arena_->header().beats.fetch_add(1, std::memory_order_relaxed);
+  ControlMessage heartbeat;
+  heartbeat.kind = ControlKind::heartbeat;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer == rank()) continue;
+    const rendezvous::Neighbour* near = neighbour(peer);
+    if (!near) {
+      peers_.send(peer, heartbeat);
+      continue;
+    }
+    std::uint64_t& seen = beats_seen_[static_cast<std::size_t>(peer)];
+    const std::uint64_t beats = near->arena.header().beats.load(std::memory_order_relaxed);
+    if (std::exchange(seen, beats) != beats) liveness_.heard(peer);
+  }
+  release_idle(now);
+  for (const int peer : liveness_.beat(now)) {
+    if (!peers_.connected(peer)) continue;
+    const std::string reason = fmt::format(
+        "no word has come from it for {:.3g} s (MCCL_LIVENESS_INTERVAL): it is stopped, or its "
+        "host cannot be reached",
+        options_.config.liveness_interval);
+    log_.warn("rank {} is given up: {}", peer, reason);
+    peers_.give_up(peer, reason);
+    lose(peer, reason, Channels::Loss::silence);
+  }
 }
 
 GroupState* Engine::find_group(std::uint64_t id) {
@@ -45,41 +72,60 @@ GroupState* Engine::find_group(std::uint64_t id) {
 }
 
 void Engine::handle(int peer, const ControlMessage& message) {
+  if (!neighbour(peer)) liveness_.heard(peer);
+  if (message.kind == ControlKind::heartbeat) return;
   GroupState* group = find_group(message.key.group);
+  if (!group) return handle_of_unmade(peer, message);
+  if (group->rank_of(peer) < 0) {
+    throw CorruptionError(
+        fmt::format("rank {} speaks of group '{}', in which it is not", peer, group->name));
+  }
+  try {
+    handle_of_group(peer, *group, message);
+  } catch (const CorruptionError&) {
+    throw;
+  } catch (const std::exception& error) {
+    // Not the peer's fault, so neither of the two takes the other for dead.
+    fail(*group, {FailureKind::aborted,
+                  fmt::format("rank {} cannot go on: {}", group->rank, error.what())});
+  }
+}
+
+void Engine::handle_of_group(int peer, GroupState& group, const ControlMessage& message) {
+  const int member = group.rank_of(peer);
   switch (message.kind) {
-    case ControlKind::open:
-      dial(peer, message.key);
-      return;
     case ControlKind::abort:
-      if (group) {
-        group->failure_announced = true;  // by the peer, to everyone
-        fail(*group, message.failure);
-      } else if (early_.size() < kMostEarlyGroups) {
-        early_[message.key.group].failures.emplace_back(peer, message.failure);
-      }
-      return;
+      group.failure_announced = true;  // by the peer, to everyone
+      return fail(group, message.failure);
     case ControlKind::probe:
-      if (group && group->rank_of(peer) >= 0) answer_probe(peer, *group, message.call);
-      return;
+      return answer_probe(peer, group, message.call);
     case ControlKind::status:
-      if (group && group->rank_of(peer) >= 0) {
-        group->peer_status[static_cast<std::size_t>(group->rank_of(peer))] =
-            message.call.sequence == 0 ? "has called nothing here yet"
-                                       : "is in or after " + describe(message.call);
-      }
-      return;
-    case ControlKind::share:
-      take_shared_link(peer, message.key, message.offer.place);
+      group.peer_status[static_cast<std::size_t>(member)] =
+          message.call.sequence == 0 ? "has called nothing here yet"
+                                     : "is in or after " + describe(message.call);
       return;
     case ControlKind::window:
-      if (group && group->rank_of(peer) >= 0) {
-        group->window.take(group->rank_of(peer), message.offer);
-      } else if (!group && early_.size() < kMostEarlyGroups) {
-        early_[message.key.group].offers.push_back({peer, message.offer});
-      }
-      return;
-    case ControlKind::goodbye:
-      return;
+      return group.window.take(member, message.offer);
+    default:
+      return handle_link(peer, group, message);
+  }
+}
+
+/// A group that this rank has not made yet, or has closed.
+void Engine::handle_of_unmade(int peer, const ControlMessage& message) {
+  switch (message.kind) {
+    case ControlKind::open:
+    case ControlKind::window:
+    case ControlKind::abort:
+    case ControlKind::probe:
+      break;
+    default:
+      return;  // an answer that comes too late
+  }
+  if (unmade_.is_closed(message.key.group)) {
+    if (message.kind != ControlKind::abort) tell(peer, ControlKind::closed, message.key);
+  } else if (message.kind != ControlKind::probe) {
+    unmade_.keep(peer, message);
   }
 }
 
@@ -100,92 +146,28 @@ void Engine::answer_probe(int peer, GroupState& group, const Call& call) {
   peers_.send(peer, answer);
 }
 
-void Engine::handle(rendezvous::MeshEvent& event) {
-  dialing_.erase(
-      {event.peer, event.key.group, static_cast<std::uint8_t>(event.key.purpose), event.key.rail});
-  GroupState* group = find_group(event.key.group);
-  const int member = group ? group->rank_of(event.peer) : -1;
-  if (!event.link) {
-    log_.warn("no link to rank {}: {}", event.peer, event.reason);
-    if (member >= 0) group->channels.lose(member, event.reason);
-  } else if (member >= 0) {
-    staging_changed_ = true;
-    group->channels.attach(event.key.purpose, member, event.key.rail,
-                           static_cast<std::uint8_t>(rails(event.peer)), std::move(event.link));
-  } else if (!group && event.key.group != 0 && early_.size() < kMostEarlyGroups) {
-    early_[event.key.group].links.push_back({event.peer, event.key, std::move(event.link)});
-  }
-}
-
-void Engine::lose(int peer, const std::string& reason) {
+void Engine::lose(int peer, const std::string& reason, Channels::Loss loss) {
   log_.info("rank {}: {}", peer, reason);
+  liveness_.forget(peer);
   for (const auto& [id, group] : groups_) {
     const int member = group->rank_of(peer);
-    if (member >= 0) group->channels.lose(member, reason);
+    if (member >= 0) group->channels.lose(member, reason, loss);
   }
 }
 
-void Engine::request_links(GroupState& group, Purpose purpose, int member) {
-  const int peer = group.members[static_cast<std::size_t>(member)];
-  for (int rail = 0; rail < rails(peer); ++rail) {
-    const LinkKey key{group.id, purpose, static_cast<std::uint8_t>(rail)};
-    if (peer < rank()) {
-      dial(peer, key);
-    } else {
-      ControlMessage open;
-      open.kind = ControlKind::open;
-      open.key = key;
-      peers_.send(peer, open);
-    }
-  }
-}
-
-void Engine::dial(int peer, const LinkKey& key) {
-  if (peer >= rank() || key.purpose == Purpose::control || key.rail >= rails(peer)) return;
-  const DialKey dial_key{peer, key.group, static_cast<std::uint8_t>(key.purpose), key.rail};
-  if (GroupState* group = find_group(key.group)) {
-    const int member = group->rank_of(peer);
-    if (member < 0) return;
-    Channel& channel = group->channels.at(key.purpose, member);
-    if (channel.connected()) return;
-    channel.requested = true;
-  } else {
-    const auto early = early_.find(key.group);
-    const bool known =
-        early != early_.end() &&
-        std::any_of(early->second.links.begin(), early->second.links.end(),
-                    [&](const auto& entry) { return entry.peer == peer && entry.key == key; });
-    if (known || early_.size() >= kMostEarlyGroups) return;
-  }
-  if (!dialing_.insert(dial_key).second) return;
-  if (neighbour(peer) && share_link(peer, key)) return;
-  const auto limit = std::chrono::duration<double>(options_.config.connect_timeout);
-  mesh_->dial(peer, key, Clock::now() + std::chrono::duration_cast<Clock::duration>(limit));
-}
-
-void Engine::adopt_early(GroupState& group) {
+/// What has been said of a group before this rank made it.
+void Engine::catch_up(GroupState& group) {
   for (int member = 0; member < group.size(); ++member) {
     const int peer = group.members[static_cast<std::size_t>(member)];
     if (!peers_.lost(peer).empty()) group.channels.lose(member, peers_.lost(peer));
   }
-  const auto found = early_.find(group.id);
-  if (found == early_.end()) return;
-  for (EarlyLink& early : found->second.links) {
-    const int member = group.rank_of(early.peer);
-    if (member < 0) continue;
-    staging_changed_ = true;
-    group.channels.attach(early.key.purpose, member, early.key.rail,
-                          static_cast<std::uint8_t>(rails(early.peer)), std::move(early.link));
+  for (const auto& [peer, message] : unmade_.take(group.id)) {
+    try {
+      handle(peer, message);
+    } catch (const CorruptionError& garbage) {
+      fail(group, {FailureKind::corruption, fmt::format("rank {}: {}", peer, garbage.what())});
+    }
   }
-  for (const EarlyOffer& early : found->second.offers) {
-    if (group.rank_of(early.peer) >= 0) group.window.take(group.rank_of(early.peer), early.offer);
-  }
-  for (const auto& [peer, failure] : found->second.failures) {
-    if (group.rank_of(peer) < 0) continue;
-    group.failure_announced = true;
-    fail(group, failure);
-  }
-  early_.erase(found);
 }
 
 void Engine::fail(GroupState& group, const Failure& failure) {

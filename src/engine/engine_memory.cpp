@@ -4,25 +4,21 @@
 #include <algorithm>
 #include <map>
 #include <thread>
+#include <utility>
 
 #include "engine/engine.h"
+#include "engine/thrift.h"
 #include "mccl/error.h"
-#include "transport/shm/link.h"
 
 namespace mccl::engine {
 namespace {
 
 using transport::shm::Arena;
-using transport::shm::RangePlace;
-using transport::shm::ShmLink;
 
-/// Address space that a process may fill with what it shares: for groups, and for links to each
-/// peer. Memory is taken as it is needed.
-constexpr std::size_t kGroupBytes = std::size_t{64} << 20;
-constexpr std::size_t kBytesPerPeer = std::size_t{8} << 20;
-constexpr std::size_t kMostPeersOfNode = 512;
 /// How long a rank that gives up stays for the others.
 constexpr std::chrono::seconds kLastWords{2};
+/// What a group has not used for so long it gives back.
+constexpr std::chrono::seconds kIdleAfter{10};
 
 }  // namespace
 
@@ -38,7 +34,7 @@ void Engine::meet_neighbours(const std::string& job_key, Clock::time_point deadl
   std::string reason;
   try {
     // With tcp this rank only says that it shares nothing: the others may be set otherwise.
-    if (wanted != "tcp") arena_ = Arena::make(kGroupBytes + kBytesPerPeer * peers);
+    if (wanted != "tcp") arena_ = Arena::make(arena_bytes(kGroupBytes + kBytesPerPeer * peers));
     meeting.arena = arena_.get();
   } catch (const Error& error) {
     reason = error.what();
@@ -155,52 +151,42 @@ bool Engine::window_ready(GroupState& group) {
     facts.nodes.clear();
   }
   group.plans.learn(std::move(facts));
-  staging_changed_ = true;
+  weigh(group);
   return true;
 }
 
+/// The group takes another amount of memory for passing data on.
+void Engine::weigh(GroupState& group) {
+  std::size_t bytes = group.executor.scratch_bytes();
+  group.channels.for_each_lane([&](Lane& lane) { bytes += lane.link().buffer_bytes(); });
+  groups_bytes_ += static_cast<std::int64_t>(bytes) -
+                   std::exchange(group.staging_bytes, static_cast<std::int64_t>(bytes));
+  staging_changed_ = true;
+}
+
 void Engine::report_staging() {
-  std::size_t bytes = arena_ ? arena_->taken() : 0;
-  for (const auto& [id, group] : groups_) {
-    bytes += group->executor.scratch_bytes();
-    group->channels.for_each_lane([&](Lane& lane) { bytes += lane.link().buffer_bytes(); });
-  }
-  staging_changed_ = false;
-  const auto now = static_cast<std::int64_t>(bytes);
+  if (!std::exchange(staging_changed_, false)) return;
+  const std::int64_t now = groups_bytes_ + static_cast<std::int64_t>(arena_ ? arena_->taken() : 0);
   options_.metrics->record_staging(now - staging_bytes_);
   staging_bytes_ = now;
 }
 
-/// Makes a link in this rank's memory; false when there is none left, and then tcp serves.
-bool Engine::share_link(int peer, const rendezvous::LinkKey& key) {
-  const rendezvous::Neighbour& other = *neighbour(peer);
-  std::unique_ptr<ShmLink> link =
-      ShmLink::make(*arena_, other.bell(), fmt::format("rank {}", peer));
-  if (!link) {
-    log_.warn("no memory is left for a link to rank {}: tcp is used", peer);
-    return false;
+/// What groups that nobody has used for a while keep for their next call.
+void Engine::release_idle(Clock::time_point now) {
+  if (arena_) arena_->collect();
+  for (const auto& [id, group] : groups_) {
+    const std::uint64_t calls = group->sequence.load(std::memory_order_relaxed);
+    if (group->active || std::exchange(group->calls_when_idle, calls) != calls) {
+      group->idle_since = now;
+    }
+    if (group->idle_since == now || now - group->idle_since < kIdleAfter) continue;
+    if (group->executor.scratch_bytes() == 0 && group->plans.empty()) continue;
+    group->executor.release_scratch();
+    group->plans.clear();
+    weigh(*group);
   }
-  ControlMessage message;
-  message.kind = ControlKind::share;
-  message.key = key;
-  message.offer.place = link->place();
-  peers_.send(peer, message);
-  peers_.flush();
-  rendezvous::MeshEvent made{peer, key, std::move(link), {}};
-  handle(made);
-  return true;
-}
-
-void Engine::take_shared_link(int peer, const rendezvous::LinkKey& key, const RangePlace& place) {
-  const rendezvous::Neighbour* other = neighbour(peer);
-  if (!other || key.purpose == rendezvous::Purpose::control) return;
-  rendezvous::MeshEvent taken{peer, key, nullptr, {}};
-  try {
-    taken.link = ShmLink::join(other->arena, place, other->bell(), fmt::format("rank {}", peer));
-  } catch (const Error& error) {
-    taken.reason = error.what();
-  }
-  handle(taken);
+  staging_changed_ = true;
+  report_staging();
 }
 
 }  // namespace mccl::engine

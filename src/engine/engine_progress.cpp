@@ -44,23 +44,32 @@ schedule::Problem problem_of(const GroupState& group, const Task& task) {
 
 }  // namespace
 
-void Engine::progress_loop() {
-  std::vector<pollfd> snapshot;
-  std::unique_lock lock(progress_mutex_);
-  while (!stopping_) {
-    drive(lock, nullptr, Clock::time_point::max());
-    if (!lock) lock.lock();
-    if (stopping_) break;
-    if (!fall_asleep()) continue;
-    prepare_sleep(Clock::time_point::max());
-    snapshot = watched_;
-    const int timeout = sleep_ms_;
-    lock.unlock();
-    ::poll(snapshot.data(), snapshot.size(), timeout);
-    lock.lock();
-    wake_pipe_.drain();
-    next_housekeeping_ = {};
+/// Of the progress thread. While it drives it holds the engine, which a callback may let go of;
+/// while it sleeps, whoever destroys the engine wakes it and waits for its end.
+void Engine::progress_loop(const std::weak_ptr<Engine>& engine) {
+  std::vector<pollfd> watched;
+  int timeout_ms = -1;
+  while (std::shared_ptr<Engine> awake = engine.lock()) {
+    if (!awake->drive_until_idle(watched, timeout_ms)) return;
+    awake.reset();
+    if (!engine.expired()) ::poll(watched.data(), watched.size(), timeout_ms);
   }
+}
+
+/// What to sleep for is copied, since others drive meanwhile. False when there is no more to drive.
+bool Engine::drive_until_idle(std::vector<pollfd>& watched, int& timeout_ms) {
+  std::unique_lock lock(progress_mutex_);
+  wake_pipe_.drain();
+  next_housekeeping_ = {};
+  do {
+    if (!lock) lock.lock();
+    drive(lock, nullptr, Clock::time_point::max());
+  } while (!stopping_ && (!lock || !fall_asleep()));
+  if (stopping_) return false;
+  prepare_sleep(Clock::time_point::max());
+  watched = watched_;
+  timeout_ms = sleep_ms_;
+  return true;
 }
 
 /// Until `work` is done, or without one until nothing moves any more. May return without the lock.
@@ -73,7 +82,7 @@ void Engine::drive(std::unique_lock<std::mutex>& lock, const detail::WorkState* 
     if (!deferred_.empty() && !run_deferred(lock)) return;
     if (work ? work->done() : active_.empty() && !inbox_waiting_) return;
     const Clock::time_point now = Clock::now();
-    if (now >= deadline) return;
+    if (now >= deadline || forking_.load(std::memory_order_relaxed)) return;
     if (moved) {
       idle_since = now;
     } else if (now - idle_since < spin_limit_) {
@@ -96,7 +105,31 @@ bool Engine::fall_asleep() {
   return false;
 }
 
+/// Whatever goes wrong on this rank ends its groups, which tell their other members, and not the
+/// process.
 bool Engine::step() {
+  try {
+    return look_at_everything();
+  } catch (const std::exception& error) {
+    fail_all(error);
+    return true;
+  }
+}
+
+void Engine::fail_all(const std::exception& error) noexcept {
+  try {
+    const Failure failure = failure_of(error);
+    log_.error("rank {} cannot go on: {}", rank(), failure.reason);
+    for (const auto& [id, group] : groups_) {
+      fail(*group,
+           {failure.kind, fmt::format("rank {} cannot go on: {}", group->rank, failure.reason)});
+    }
+  } catch (...) {
+    return;  // no memory even for that: the next look tries again
+  }
+}
+
+bool Engine::look_at_everything() {
   bool moved = inbox_waiting_.load(std::memory_order_acquire) && drain_inbox();
   const Clock::time_point now = Clock::now();
   if (now >= next_housekeeping_) housekeeping(now);
@@ -187,7 +220,7 @@ void Engine::begin_next(GroupState& group) {
   }
   const std::size_t scratch = group.executor.scratch_bytes();
   group.executor.begin(operation, plan_for(group, operation));
-  staging_changed_ |= group.executor.scratch_bytes() != scratch;
+  if (group.executor.scratch_bytes() != scratch) weigh(group);
 }
 
 const Plan& Engine::plan_for(GroupState& group, Task& task) {
@@ -220,17 +253,14 @@ bool Engine::drain_inbox() {
   }
   for (const std::shared_ptr<GroupState>& group : inbox.created) {
     groups_[group->id] = group;
-    adopt_early(*group);
+    catch_up(*group);
   }
   for (const std::shared_ptr<Operation>& operation : inbox.submitted) start(operation);
   for (const std::shared_ptr<GroupState>& group : inbox.aborted) settle_failure(*group);
   for (const std::shared_ptr<GroupState>& group : inbox.closed) {
-    departing_.add(group->channels.take_links(), Clock::now());
-    group->fail({FailureKind::aborted, "the group was destroyed while calls were pending"});
-    group->failure_announced = true;  // the peers may still be using theirs
-    settle_failure(*group);
+    end_group(*group, "the group was destroyed while calls were pending");
     groups_.erase(group->id);
-    staging_changed_ = true;
+    unmade_.closed(group->id);
   }
   return true;
 }
@@ -246,9 +276,9 @@ void Engine::start(const std::shared_ptr<Operation>& operation) {
                                                              failure.reason)));
     return;
   }
-  activate(operation->group);
   operation->started = operation->submitted;
   try {
+    activate(operation->group);
     if (operation->call.collective == Collective::send) {
       group.messages.post_send(operation);
     } else if (operation->call.collective == Collective::recv) {
@@ -273,7 +303,7 @@ void Engine::finish(const std::shared_ptr<Operation>& operation, std::exception_
   if (counts_calls_.load(std::memory_order_relaxed)) {
     options_.metrics->record(operation->sample(Clock::now(), error != nullptr));
   }
-  if (staging_changed_ && !stopping_) report_staging();  // shutdown has given all of it back
+  if (!stopping_) report_staging();  // shutdown has given all of it back
   std::vector<Work::Callback> callbacks = operation->finish(error);
   if (!callbacks.empty()) deferred_.emplace_back(std::move(callbacks), error);
 }
@@ -283,7 +313,15 @@ bool Engine::run_deferred(std::unique_lock<std::mutex>& lock) {
   const auto deferred = std::exchange(deferred_, {});
   lock.unlock();
   for (const auto& [callbacks, error] : deferred) {
-    for (const Work::Callback& callback : callbacks) callback(error);
+    for (const Work::Callback& callback : callbacks) {
+      try {
+        callback(error);
+      } catch (const std::exception& thrown) {
+        log_.error("a callback of a call threw: {}", thrown.what());
+      } catch (...) {
+        log_.error("a callback of a call threw something that is no std::exception");
+      }
+    }
   }
   return lock.try_lock();
 }
@@ -300,7 +338,7 @@ void Engine::prepare_sleep(Clock::time_point deadline) {
     group->messages.watch(watched_);
   }
   Clock::time_point until = deadline;
-  if (mesh_) until = std::min(until, mesh_->next_deadline());
+  if (mesh_) until = std::min({until, mesh_->next_deadline(), liveness_.next_beat()});
   const Clock::time_point now = Clock::now();
   if (!active_.empty() || !departing_.empty()) until = std::min(until, now + kLongestNap);
   sleep_ms_ = -1;

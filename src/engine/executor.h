@@ -38,7 +38,9 @@ class Executor {
   bool advance();
 
   /// Room for sums and for what is passed on, kept from call to call.
-  std::size_t scratch_bytes() const { return scratch_.size(); }
+  std::size_t scratch_bytes() const { return scratch_.capacity(); }
+  /// While no call runs.
+  void release_scratch() { scratch_ = {}; }
 
   /// Adds what to wait for before calling advance again.
   void watch(std::vector<pollfd>& descriptors);

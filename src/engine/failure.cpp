@@ -1,10 +1,15 @@
 #include "engine/failure.h"
 
+#include <new>
+
 #include "mccl/error.h"
 
 namespace mccl::engine {
 
 Failure failure_of(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error)) {
+    return {FailureKind::aborted, "it is out of memory"};
+  }
   FailureKind kind = FailureKind::aborted;
   if (dynamic_cast<const TimeoutError*>(&error)) kind = FailureKind::timeout;
   if (dynamic_cast<const PeerError*>(&error)) kind = FailureKind::peer;

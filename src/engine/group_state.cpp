@@ -46,6 +46,13 @@ std::string GroupState::name_of_rank(int group_rank) const {
   return fmt::format("rank {} (rank {} of the job)", group_rank, world_rank);
 }
 
+void GroupState::release() {
+  channels.close_all();
+  window.release();
+  plans.clear();
+  executor.release_scratch();
+}
+
 bool GroupState::fail(Failure failure) {
   std::lock_guard lock(failure_mutex_);
   if (failed_.load(std::memory_order_relaxed)) return false;

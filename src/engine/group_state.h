@@ -64,11 +64,17 @@ class GroupState {
   Clock::time_point suspected_at;
   std::atomic<std::uint64_t> sequence{0};  ///< Of the last collective submitted.
   bool active = false;                     ///< Listed in the engine's active groups.
+  std::int64_t staging_bytes = 0;          ///< As the engine has counted it.
+  std::uint64_t calls_when_idle = 0;       ///< The last call, when that was looked at last.
+  Clock::time_point idle_since;
   Clock::time_point last_progress;
   Clock::time_point next_probe;
   std::vector<std::string> peer_status;  ///< What peers answered to the last probe, for messages.
 
   bool idle() const { return queue.empty() && messages.idle(); }
+  /// Gives back the memory that it takes of the engine. It has failed, and nothing of it is under
+  /// way; no call starts any more.
+  void release();
 
  private:
   std::atomic<bool> failed_{false};

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/thrift.h"
 #include "mccl/error.h"
 
 namespace mccl::engine {
@@ -40,12 +41,14 @@ GroupWindow::GroupWindow(int rank, std::vector<int> nodes)
 
 WindowOffer GroupWindow::offer(const std::shared_ptr<transport::shm::Arena>& arena) {
   WindowOffer mine;
-  mine.call_bytes = kUsualCallBytes;
+  if (!neighbours_.empty()) mine.call_bytes = thrifty(kUsualCallBytes, kLeastCallBytes, *arena);
   while (!neighbours_.empty() && !own_ && mine.call_bytes >= kLeastCallBytes) {
     own_ = arena->allocate(transport::shm::window_bytes(mine.call_bytes),
                            static_cast<std::uint32_t>(neighbours_.size()));
     if (!own_) mine.call_bytes /= 4;
   }
+  // Who has no neighbours needs no memory, and sets no limit.
+  if (neighbours_.empty()) mine.call_bytes = kUsualCallBytes;
   if (!neighbours_.empty() && !own_) mine.call_bytes = 0;
   if (own_) mine.place = own_.place();
   take(rank_, mine);
@@ -84,6 +87,11 @@ void GroupWindow::settle(const Find& neighbour) {
         {other, found.arena.map(offers_[static_cast<std::size_t>(other)]->place), found.bell()});
   }
   window_.emplace(static_cast<int>(nodes_.size()), std::move(own_), std::move(mapped), call_bytes_);
+}
+
+void GroupWindow::release() {
+  window_.reset();
+  own_ = {};
 }
 
 void write_label(const Call& call, Label label) {

@@ -59,6 +59,8 @@ class GroupWindow {
   /// Bytes that a rank can have published at a time; 0 where there is no window. Equal on all
   /// ranks.
   std::size_t call_bytes() const { return call_bytes_; }
+  /// Gives the memory back, for good.
+  void release();
   /// Null when this rank has no neighbours, or there is no window.
   transport::shm::Window* window() { return window_ ? &*window_ : nullptr; }
 

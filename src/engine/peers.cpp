@@ -18,6 +18,10 @@ void Peers::send(int rank, const ControlMessage& message) {
   control->flush();  // a closed connection shows itself to receive()
 }
 
+void Peers::send_to_all(const ControlMessage& message) {
+  for (std::size_t rank = 0; rank < peers_.size(); ++rank) send(static_cast<int>(rank), message);
+}
+
 void Peers::flush() {
   for (const Peer& peer : peers_) {
     if (peer.control && peer.control->has_unsent()) peer.control->flush();
@@ -27,30 +31,45 @@ void Peers::flush() {
 void Peers::leave() {
   ControlMessage goodbye;
   goodbye.kind = ControlKind::goodbye;
-  for (std::size_t rank = 0; rank < peers_.size(); ++rank) send(static_cast<int>(rank), goodbye);
+  send_to_all(goodbye);
   for (Peer& peer : peers_) peer.control.reset();
+}
+
+void Peers::give_up(int rank, const std::string& reason) {
+  ControlMessage goodbye;
+  goodbye.kind = ControlKind::goodbye;
+  goodbye.failure.reason = reason;
+  send(rank, goodbye);
+  Peer& given_up = peers_[static_cast<std::size_t>(rank)];
+  given_up.control.reset();
+  given_up.lost = reason;
 }
 
 void Peers::receive(const OnMessage& on_message, const OnLost& on_lost) {
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     Peer& peer = peers_[i];
-    if (!peer.control) continue;
     const int rank = static_cast<int>(i);
     try {
-      while (const std::optional<ControlMessage> message = peer.control->receive()) {
+      while (peer.control) {
+        const std::optional<ControlMessage> message = peer.control->receive();
+        if (!message) break;
         if (message->kind == ControlKind::goodbye) {
-          peer.said_goodbye = true;
+          const std::string& why = message->failure.reason;
+          peer.farewell = why.empty() ? "it has left the job" : "it gave this rank up: " + why;
         } else {
           on_message(rank, *message);
         }
       }
-    } catch (const Error& closed) {
-      peer.control.reset();
-      peer.lost = peer.said_goodbye
-                      ? "it has left the job"
+      continue;
+    } catch (const transport::LinkClosed& closed) {
+      peer.lost = !peer.farewell.empty()
+                      ? peer.farewell
                       : fmt::format("it died or its host cannot be reached ({})", closed.what());
-      on_lost(rank, peer.lost);
+    } catch (const CorruptionError& garbage) {
+      peer.lost = fmt::format("what it says cannot be understood ({})", garbage.what());
     }
+    peer.control.reset();
+    on_lost(rank, peer.lost);
   }
 }
 

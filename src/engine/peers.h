@@ -24,10 +24,14 @@ class Peers {
 
   /// Nothing happens when the peer is gone.
   void send(int rank, const ControlMessage& message);
+  void send_to_all(const ControlMessage& message);
   void flush();
   /// Says goodbye to everyone and closes.
   void leave();
+  /// Gives a peer up, which learns why if it still listens.
+  void give_up(int rank, const std::string& reason);
 
+  /// Errors of `on_message` are the caller's, but for CorruptionError: what the peer says is wrong.
   using OnMessage = std::function<void(int rank, const ControlMessage& message)>;
   using OnLost = std::function<void(int rank, const std::string& reason)>;
   void receive(const OnMessage& on_message, const OnLost& on_lost);
@@ -38,7 +42,7 @@ class Peers {
   struct Peer {
     std::unique_ptr<ControlConnection> control;
     std::string lost;
-    bool said_goodbye = false;
+    std::string farewell;  ///< What it has said of its end; empty while it stays.
   };
   const Peer& peer(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }
 

@@ -9,6 +9,23 @@ namespace {
 /// Training repeats a few dozen shapes; a program with ever new ones starts over now and then.
 constexpr std::size_t kMostPlans = 256;
 
+/// What the plans of a group take at most, but for one that alone takes more.
+constexpr std::size_t kMostBytes = std::size_t{8} << 20;
+
+template <typename T>
+std::size_t bytes_of(const std::vector<T>& items) {
+  return items.capacity() * sizeof(T);
+}
+
+std::size_t weight_of(const Plan& plan) {
+  const schedule::Schedule& schedule = plan.schedule;
+  std::size_t bytes = sizeof(Plan) + bytes_of(schedule.steps) + bytes_of(schedule.waits) +
+                      bytes_of(schedule.successor_begin) + bytes_of(schedule.successors) +
+                      bytes_of(plan.peers) + bytes_of(plan.first_local) + bytes_of(plan.window);
+  for (const PeerPlan& peer : plan.peers) bytes += bytes_of(peer.sends) + bytes_of(peer.receives);
+  return bytes;
+}
+
 PeerPlan& peer_plan(std::vector<PeerPlan>& peers, int peer) {
   const auto found = std::find_if(peers.begin(), peers.end(),
                                   [peer](const PeerPlan& plan) { return plan.peer == peer; });
@@ -57,8 +74,11 @@ const Plan& PlanCache::plan(const schedule::Problem& problem, std::size_t elemen
   Key key{problem, element_bytes};
   auto found = plans_.find(key);
   if (found == plans_.end()) {
-    if (plans_.size() >= kMostPlans) plans_.clear();
-    found = plans_.emplace(std::move(key), make_plan(problem, element_bytes, facts_)).first;
+    Plan made = make_plan(problem, element_bytes, facts_);
+    const std::size_t weight = weight_of(made);
+    if (plans_.size() >= kMostPlans || bytes_ + weight > kMostBytes) clear();
+    bytes_ += weight;
+    found = plans_.emplace(std::move(key), std::move(made)).first;
   }
   return found->second;
 }
@@ -72,8 +92,14 @@ const Plan& PlanCache::plan(const schedule::Problem& problem, const PlanShape& s
 
 void PlanCache::learn(schedule::Facts facts) {
   facts_ = std::move(facts);
+  clear();
+}
+
+void PlanCache::clear() {
   last_shape_ = {};
+  last_ = nullptr;
   plans_.clear();
+  bytes_ = 0;
 }
 
 std::size_t PlanCache::KeyHash::operator()(const Key& key) const {

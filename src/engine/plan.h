@@ -57,6 +57,9 @@ class PlanCache {
   const schedule::Facts& facts() const { return facts_; }
   /// Forgets the plans that were made from other facts.
   void learn(schedule::Facts facts);
+  /// Forgets all plans. None may be in use.
+  void clear();
+  bool empty() const { return plans_.empty(); }
 
  private:
   struct Key {
@@ -70,6 +73,7 @@ class PlanCache {
 
   schedule::Facts facts_;
   std::unordered_map<Key, Plan, KeyHash> plans_;
+  std::size_t bytes_ = 0;  // that they take
   PlanShape last_shape_;
   const Plan* last_ = nullptr;  // in plans_
 };

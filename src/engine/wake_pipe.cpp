@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "mccl/error.h"
 
@@ -30,8 +31,7 @@ WakePipe::WakePipe() {
 }
 
 WakePipe::~WakePipe() {
-  ::close(read_end_);
-  ::close(write_end_);
+  if (read_end_ >= 0) abandon();
 }
 
 void WakePipe::wake() {
@@ -51,8 +51,8 @@ void WakePipe::drain() {
 }
 
 void WakePipe::abandon() noexcept {
-  ::close(read_end_);
-  ::close(write_end_);
+  ::close(std::exchange(read_end_, -1));
+  ::close(std::exchange(write_end_, -1));
 }
 
 }  // namespace mccl::engine

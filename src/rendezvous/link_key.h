@@ -1,6 +1,7 @@
 // What a connection is for.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 
 namespace mccl::rendezvous {
@@ -13,7 +14,7 @@ struct LinkKey {
   std::uint64_t group = 0;
   Purpose purpose = Purpose::control;
   std::uint8_t rail = 0;
-  friend bool operator==(const LinkKey&, const LinkKey&) = default;
+  friend auto operator<=>(const LinkKey&, const LinkKey&) = default;
 };
 
 }  // namespace mccl::rendezvous

@@ -56,6 +56,10 @@ class Link {
   /// out. For transports that do not see it themselves.
   virtual void peer_gone() {}
 
+  /// The peer has been silent for too long and is given up: what has arrived is still handed out,
+  /// and then the link is closed, also where the system would go on waiting for the peer.
+  virtual void cut() { peer_gone(); }
+
   /// For messages: "tcp 10.0.0.1:29601 -> 10.0.0.2:41312".
   virtual std::string description() const = 0;
 };

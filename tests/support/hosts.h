@@ -36,6 +36,16 @@ class Hosts {
 
   bool ready() const { return ready_; }
 
+  /// Packets vanish from here on, and neither host is told.
+  bool cut() const {
+    const auto lose = [this](
+                          int host) {  // what is sent to the other goes to a card that nobody has
+      return shell("ip -n " + name(host) + " neigh replace 10.77.0." + std::to_string(2 - host) +
+                   " lladdr 02:00:00:00:00:99 dev cable nud permanent");
+    };
+    return lose(0) && lose(1);
+  }
+
   /// Makes this process one of the host; for a child.
   void enter(int host) const {
     const int space = ::open(("/var/run/netns/" + name(host)).c_str(), O_RDONLY | O_CLOEXEC);

@@ -33,7 +33,7 @@ Costs costs_of(const schedule::Facts& facts) {
 class NativeContext final : public Context {
  public:
   explicit NativeContext(const ContextOptions& options)
-      : engine_(std::make_shared<engine::Engine>(engine::EngineOptions{
+      : engine_(engine::Engine::create(engine::EngineOptions{
             options.rank, options.size, options.store, options.config, options.metrics})) {
     native::calibrate(engine_);
     std::vector<int> everyone(static_cast<std::size_t>(options.size));
@@ -58,6 +58,8 @@ class NativeContext final : public Context {
   }
 
   void shutdown() override { engine_->shutdown(); }
+  void before_fork() noexcept override { engine_->before_fork(); }
+  void after_fork_in_parent() noexcept override { engine_->after_fork_in_parent(); }
   void abandon_after_fork() noexcept override { engine_->abandon_after_fork(); }
 
  private:

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <new>
 #include <utility>
 
@@ -24,7 +25,7 @@ std::size_t whole_pages(std::size_t bytes) {
 }  // namespace
 
 Range::~Range() {
-  if (arena_) arena_->retired_.push_back(place_);
+  if (arena_) arena_->retired_.push_back({place_, std::move(mapping_)});
 }
 
 Range& Range::operator=(Range&& other) noexcept {
@@ -42,42 +43,73 @@ std::shared_ptr<Arena> Arena::make(std::size_t capacity) {
   return std::shared_ptr<Arena>(new Arena(std::max(whole_pages(capacity), page_bytes())));
 }
 
-Arena::Arena(std::size_t capacity)
-    : capacity_(capacity), file_(make_memory_file(capacity)), end_(page_bytes()) {
+Arena::Arena(std::size_t capacity) : capacity_(capacity), file_(make_memory_file(capacity)) {
   if (!reserve_memory(file_, 0, page_bytes())) {
     throw Error("shared memory: the system has not even a page of it left");
   }
   first_page_ = Mapping::of(file_, 0, page_bytes());
   new (first_page_.data()) ArenaHeader;
+  if (capacity_ > page_bytes()) free_.emplace(page_bytes(), capacity_ - page_bytes());
 }
 
-bool Arena::find_place(std::size_t bytes, RangePlace& place) {
-  for (auto it = retired_.begin(); it != retired_.end(); ++it) {
-    if (it->bytes != bytes) continue;
-    const Mapping look = Mapping::of(file_, it->offset, page_bytes());
-    if (readers_of(look).load(std::memory_order_acquire) != 0) continue;
-    place = *it;
-    retired_.erase(it);
+void Arena::collect() {
+  std::erase_if(retired_, [this](const Retired& retired) {
+    if (readers_of(retired.mapping).load(std::memory_order_acquire) != 0) return false;
+    discard_memory(file_, retired.place.offset, retired.place.bytes);
+    taken_ -= retired.place.bytes;
+    give_back(retired.place);
     return true;
+  });
+}
+
+/// Joins the place with the free ones beside it.
+void Arena::give_back(RangePlace place) {
+  auto after = free_.lower_bound(place.offset);
+  if (after != free_.end() && place.offset + place.bytes == after->first) {
+    place.bytes += after->second;
+    after = free_.erase(after);
   }
-  if (bytes > capacity_ - end_ || !reserve_memory(file_, end_, bytes)) return false;
-  place = {end_, bytes};
-  end_ += bytes;
+  if (after != free_.begin()) {
+    const auto before = std::prev(after);
+    if (before->first + before->second == place.offset) {
+      before->second += place.bytes;
+      return;
+    }
+  }
+  free_.emplace(place.offset, place.bytes);
+}
+
+/// The smallest free place that is large enough, of several the first: what is small fills the
+/// gaps.
+bool Arena::find_place(std::size_t bytes, RangePlace& place) {
+  collect();
+  auto best = free_.end();
+  for (auto it = free_.begin(); it != free_.end(); ++it) {
+    if (it->second >= bytes && (best == free_.end() || it->second < best->second)) best = it;
+  }
+  if (best == free_.end() || !reserve_memory(file_, best->first, bytes)) return false;
+  place = {best->first, bytes};
+  const RangePlace rest{best->first + bytes, best->second - bytes};
+  free_.erase(best);
+  if (rest.bytes > 0) free_.emplace(rest.offset, rest.bytes);
   taken_ += bytes;
   return true;
 }
 
 Range Arena::allocate(std::size_t bytes, std::uint32_t readers) {
   Range range;
-  if (!find_place(whole_pages(bytes + kLine), range.place_)) return range;
+  RangePlace place;
+  if (!find_place(whole_pages(bytes + kLine), place)) return range;
   try {
-    range.mapping_ = Mapping::of(file_, range.place_.offset, range.place_.bytes);
+    range.mapping_ = Mapping::of(file_, place.offset, place.bytes);
   } catch (const Error&) {
-    retired_.push_back(std::exchange(range.place_, {}));
+    taken_ -= place.bytes;
+    give_back(place);
     return range;
   }
+  range.place_ = place;
   range.arena_ = shared_from_this();
-  std::memset(range.mapping_.data(), 0, range.mapping_.size());
+  if (!kDiscardedIsZero) std::memset(range.mapping_.data(), 0, range.mapping_.size());
   new (range.mapping_.data()) Readers(readers);
   return range;
 }

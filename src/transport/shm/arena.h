@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -27,12 +28,14 @@ struct ArenaHeader {
   std::uint64_t magic = kMagic;
   /// Not 0 while the process sleeps and wants its bell rung.
   alignas(kLine) std::atomic<std::uint32_t> asleep{0};
+  /// Counts up at every beat of the process's heart: neighbours need no message to see it live.
+  alignas(kLine) std::atomic<std::uint64_t> beats{0};
 };
 
 class Arena;
 
-/// A range of this process's own arena. It is used again only when all of its readers have let go
-/// of it, which a reader that dies never does.
+/// A range of this process's own arena. Its memory goes back, to the system where that takes it,
+/// when all of its readers have let go of it too, which a reader that dies never does.
 class Range {
  public:
   Range() = default;
@@ -62,23 +65,34 @@ class Arena : public std::enable_shared_from_this<Arena> {
   /// memory is zero. Each of the `readers` is to map it once.
   Range allocate(std::size_t bytes, std::uint32_t readers);
 
+  /// Gives back what no reader holds any more; allocate() does it too.
+  void collect();
+
   int descriptor() const { return file_.get(); }
   const Descriptor& file() const { return file_; }
   ArenaHeader& header() const { return *reinterpret_cast<ArenaHeader*>(first_page_.data()); }
+  std::size_t capacity() const { return capacity_; }
   /// Bytes of memory taken.
   std::size_t taken() const { return taken_; }
 
  private:
   friend class Range;
+  /// A range that its owner has let go of, still mapped for the count of its readers.
+  struct Retired {
+    RangePlace place;
+    Mapping mapping;
+  };
+
   explicit Arena(std::size_t capacity);
   bool find_place(std::size_t bytes, RangePlace& place);
+  void give_back(RangePlace place);
 
   const std::size_t capacity_;
   Descriptor file_;
   Mapping first_page_;
-  std::size_t end_ = 0;  // of what was ever taken
   std::size_t taken_ = 0;
-  std::vector<RangePlace> retired_;  // readers may still look at them
+  std::map<std::uint64_t, std::uint64_t> free_;  // bytes by offset; no two that touch
+  std::vector<Retired> retired_;                 // readers may still look at them
 };
 
 /// A range of a peer's arena.

@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <new>
 
 namespace mccl::transport::shm {
 namespace {
 
-/// Of each ring: large enough that a writer seldom waits, small enough for the cache.
-constexpr std::size_t kRingBytes = std::size_t{256} << 10;
 /// What is handed over at a time, so that both sides copy at once.
 constexpr std::size_t kGrain = std::size_t{32} << 10;
 
@@ -22,7 +21,15 @@ struct States {
 };
 static_assert(sizeof(States) + kLine <= 4096);
 
-std::size_t range_bytes() { return page_bytes() + 2 * kRingBytes; }
+std::size_t range_bytes(std::size_t ring_bytes) { return page_bytes() + 2 * ring_bytes; }
+
+/// Of a range of so many bytes, with the arena's line; 0 when it is no range of a link.
+std::size_t ring_bytes_of(std::size_t bytes) {
+  if (bytes < range_bytes(ShmLink::kLeastRingBytes)) return 0;
+  const std::size_t ring = (bytes - page_bytes()) / 2;
+  const bool one_of_ours = std::has_single_bit(ring) && ring <= ShmLink::kUsualRingBytes;
+  return one_of_ours && ring % page_bytes() == 0 ? ring : 0;
+}
 
 States& states_of(std::span<std::byte> memory) { return *reinterpret_cast<States*>(memory.data()); }
 
@@ -31,13 +38,18 @@ std::span<std::byte> memory_of(const std::variant<Range, PeerRange>& memory) {
 }
 
 Mapping map_ring(const Descriptor& file, const RangePlace& place, std::size_t index) {
-  return Mapping::twice(file, place.offset + page_bytes() + index * kRingBytes, kRingBytes);
+  const std::size_t ring = ring_bytes_of(place.bytes);
+  return Mapping::twice(file, place.offset + page_bytes() + index * ring, ring);
 }
 
 }  // namespace
 
-std::unique_ptr<ShmLink> ShmLink::make(Arena& arena, Bell bell, std::string peer) {
-  Range range = arena.allocate(range_bytes(), 1);
+std::unique_ptr<ShmLink> ShmLink::make(Arena& arena, std::size_t ring_bytes, Bell bell,
+                                       std::string peer) {
+  Range range;
+  for (; !range && ring_bytes >= kLeastRingBytes; ring_bytes /= 2) {
+    range = arena.allocate(range_bytes(ring_bytes) - kLine, 1);
+  }
   if (!range) return nullptr;
   new (range.memory().data()) States;
   const RangePlace place = range.place();
@@ -48,7 +60,7 @@ std::unique_ptr<ShmLink> ShmLink::make(Arena& arena, Bell bell, std::string peer
 std::unique_ptr<ShmLink> ShmLink::join(const PeerArena& arena, const RangePlace& place, Bell bell,
                                        std::string peer) {
   PeerRange range = arena.map(place);
-  if (range.memory().size() + kLine < range_bytes()) {
+  if (ring_bytes_of(place.bytes) == 0) {
     throw CorruptionError(fmt::format("shared memory: {} names a link of {} bytes, which is none",
                                       peer, place.bytes));
   }
@@ -60,12 +72,13 @@ ShmLink::ShmLink(Memory memory, RangePlace place, const Descriptor& file, bool m
                  std::string peer)
     : memory_(std::move(memory)),
       place_(place),
+      ring_bytes_(ring_bytes_of(place.bytes)),
       first_ring_(map_ring(file, place, 0)),
       second_ring_(map_ring(file, place, 1)),
       out_(maker ? states_of(memory_of(memory_)).to_joiner : states_of(memory_of(memory_)).to_maker,
-           maker ? first_ring_.data() : second_ring_.data(), kRingBytes),
+           maker ? first_ring_.data() : second_ring_.data(), ring_bytes_),
       in_(maker ? states_of(memory_of(memory_)).to_maker : states_of(memory_of(memory_)).to_joiner,
-          maker ? second_ring_.data() : first_ring_.data(), kRingBytes),
+          maker ? second_ring_.data() : first_ring_.data(), ring_bytes_),
       bell_(bell),
       peer_(std::move(peer)) {}
 
@@ -105,9 +118,9 @@ std::span<const std::byte> ShmLink::arrived(std::size_t at_least) {
 }
 
 std::span<const std::byte> ShmLink::peek(std::size_t at_least) {
-  if (at_least > kRingBytes) {
+  if (at_least > ring_bytes_) {
     throw InvalidArgument(
-        fmt::format("peek of {} bytes: at most {} fit ({})", at_least, kRingBytes, description()));
+        fmt::format("peek of {} bytes: at most {} fit ({})", at_least, ring_bytes_, description()));
   }
   return arrived(std::max<std::size_t>(at_least, 1));
 }
@@ -122,7 +135,7 @@ void ShmLink::consume(std::size_t n) {
   bell_.ring();
 }
 
-std::size_t ShmLink::peek_capacity() const { return kRingBytes; }
+std::size_t ShmLink::peek_capacity() const { return ring_bytes_; }
 
 std::size_t ShmLink::buffered() const { return in_.peek().size(); }
 

@@ -17,9 +17,15 @@ namespace mccl::transport::shm {
 
 class ShmLink final : public Link {
  public:
-  /// Makes the range, whose place the other side must be told. Null when there is no memory left.
-  /// `bell` is the peer's; `peer` names it in messages: "rank 3".
-  static std::unique_ptr<ShmLink> make(Arena& arena, Bell bell, std::string peer);
+  /// Of each ring, at best: large enough that a writer seldom waits, small enough for the cache.
+  static constexpr std::size_t kUsualRingBytes = std::size_t{256} << 10;
+  static constexpr std::size_t kLeastRingBytes = std::size_t{16} << 10;
+
+  /// Makes the range, whose place the other side must be told, with rings of a power of two of
+  /// bytes, or smaller ones where memory runs out; null when not even those fit. `bell` is the
+  /// peer's; `peer` names it in messages: "rank 3".
+  static std::unique_ptr<ShmLink> make(Arena& arena, std::size_t ring_bytes, Bell bell,
+                                       std::string peer);
   /// Takes the other end of a range that the peer has made. Throws CorruptionError.
   static std::unique_ptr<ShmLink> join(const PeerArena& arena, const RangePlace& place, Bell bell,
                                        std::string peer);
@@ -51,6 +57,7 @@ class ShmLink final : public Link {
 
   Memory memory_;
   const RangePlace place_;
+  const std::size_t ring_bytes_;
   const Mapping first_ring_;  // maker to joiner
   const Mapping second_ring_;
   RingWriter out_;

@@ -124,6 +124,20 @@ bool reserve_memory(const Descriptor& file, std::size_t offset, std::size_t byte
 #endif
 }
 
+void discard_memory(const Descriptor& file, std::size_t offset, std::size_t bytes) {
+#ifdef __linux__
+  const auto punch = [&] {
+    return ::fallocate(file.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                       static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  };
+  int result = punch();
+  while (result != 0 && errno == EINTR) result = punch();
+  if (result != 0) fail("give memory back");
+#else
+  static_cast<void>(file), static_cast<void>(offset), static_cast<void>(bytes);
+#endif
+}
+
 std::size_t size_of_memory_file(const Descriptor& file) {
   struct stat status = {};
   if (::fstat(file.get(), &status) != 0) fail("look at a peer's");

@@ -62,6 +62,15 @@ Descriptor make_memory_file(std::size_t bytes);
 /// False when there is not enough.
 bool reserve_memory(const Descriptor& file, std::size_t offset, std::size_t bytes);
 
+/// Gives the memory of a part of the file back to the system, where that can be done in parts: what
+/// is reserved again is zero there. Nobody may look at it meanwhile.
+void discard_memory(const Descriptor& file, std::size_t offset, std::size_t bytes);
+#ifdef __linux__
+inline constexpr bool kDiscardedIsZero = true;
+#else
+inline constexpr bool kDiscardedIsZero = false;
+#endif
+
 /// The size of a file that a peer gave. Throws Error when it is not one of make_memory_file.
 std::size_t size_of_memory_file(const Descriptor& file);
 

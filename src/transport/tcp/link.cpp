@@ -139,6 +139,11 @@ std::size_t TcpLink::unsent() const {
   return static_cast<std::size_t>(std::max(bytes, 0));
 }
 
+void TcpLink::cut() {
+  // What the system holds of received bytes stays readable; a socket that is gone is cut already.
+  (void)::shutdown(socket_.descriptor(), SHUT_RDWR);
+}
+
 std::size_t TcpLink::peek_capacity() const { return kBufferBytes; }
 
 std::size_t TcpLink::read(std::span<std::byte> destination) {

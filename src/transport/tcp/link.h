@@ -24,6 +24,7 @@ class TcpLink final : public Link {
   std::size_t buffered() const override { return end_ - begin_; }
   std::size_t unsent() const override;
   std::size_t buffer_bytes() const override { return peek_capacity(); }
+  void cut() override;
   std::string description() const override { return description_; }
 
  private:

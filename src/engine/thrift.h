@@ -1,0 +1,34 @@
+// How much shared memory a group's window or a link takes, by how much this rank has handed out:
+// the first ones get what serves them best, and the more there are the less each takes, so that a
+// thousand groups still meet in memory. What is given back counts no more.
+#pragma once
+
+#include <cstddef>
+
+#include "transport/shm/arena.h"
+
+namespace mccl::engine {
+
+/// What a rank hands out at most before it becomes thrifty: for groups, and for links to each peer.
+/// Memory is taken only as it is handed out.
+inline constexpr std::size_t kGroupBytes = std::size_t{64} << 20;
+inline constexpr std::size_t kBytesPerPeer = std::size_t{8} << 20;
+/// Peers beyond this share what these have.
+inline constexpr std::size_t kMostPeersOfNode = 512;
+
+/// Address space of an arena, in which the thrifty sizes have room for thousands.
+inline constexpr std::size_t kRoomForThrift = 4;
+constexpr std::size_t arena_bytes(std::size_t usual_bytes) { return kRoomForThrift * usual_bytes; }
+
+/// `usual` where less than half of what is usual is handed out; a quarter up to all of it, a
+/// sixteenth up to twice that, a sixty-fourth beyond; never less than `least`.
+inline std::size_t thrifty(std::size_t usual, std::size_t least,
+                           const transport::shm::Arena& arena) {
+  const std::size_t taken = arena.taken();
+  const std::size_t all = arena.capacity() / kRoomForThrift;
+  const int quarterings = taken < all / 2 ? 0 : taken < all ? 1 : taken < 2 * all ? 2 : 3;
+  const std::size_t bytes = usual >> (2 * quarterings);
+  return bytes < least ? least : bytes;
+}
+
+}  // namespace mccl::engine

@@ -1,0 +1,139 @@
+// Peers that fall silent without an end that the kernel would tell: stopped for good, or behind a
+// cable that is cut. Calls would last for half an hour; the liveness interval ends them.
+#include "support/hosts.h"
+#include "support/processes.h"
+
+namespace mccl {
+namespace {
+
+using testing::Hosts;
+using testing::Processes;
+using testing::test_config;
+
+Config watchful(const std::string& transport, const std::string& algorithm = "auto") {
+  Config config = test_config();
+  config.transport = transport;
+  config.algorithm = algorithm;
+  config.calibrate = false;
+  config.timeout = 1800;
+  config.liveness_interval = 1;
+  return config;
+}
+
+void all_reduce(Group& group, std::size_t count) {
+  std::vector<float> data(count, 1);
+  const Buffer buffer{data.data(), count, DType::f32};
+  group.all_reduce(buffer, buffer, ReduceKind::sum).wait();
+}
+
+void expect_given_up(Processes& job, int survivor, int lost) {
+  const std::string error = job.line(survivor, std::chrono::seconds(30));
+  EXPECT_NE(error.find("rank " + std::to_string(lost)), std::string::npos) << error;
+  EXPECT_NE(error.find("MCCL_LIVENESS_INTERVAL"), std::string::npos)
+      << "rank " << survivor << ": " << error;
+}
+
+struct Scene {
+  const char* name;
+  const char* transport;
+  const char* algorithm;
+  void (*call)(Group& group);
+};
+
+void PrintTo(const Scene& scene, std::ostream* stream) { *stream << scene.name; }
+
+class StoppedForGood : public ::testing::TestWithParam<Scene> {};
+
+TEST_P(StoppedForGood, IsNoticedAfterTheLivenessInterval) {
+  const Scene scene = GetParam();
+  Processes job(3,
+                [scene](Context& context, const Processes::Say& say) {
+                  for (int i = 0;; ++i) {
+                    scene.call(*context.world());
+                    if (i == 20) say("busy");
+                  }
+                },
+                {.store_address = {},
+                 .config_of = [scene](int) { return watchful(scene.transport, scene.algorithm); },
+                 .enter = {}});
+  for (const int rank : {0, 1, 2}) ASSERT_EQ(job.line(rank), "busy");
+  job.signal(1, SIGSTOP);
+  for (const int rank : {0, 2}) expect_given_up(job, rank, 1);
+}
+
+void pass_around(Group& group) {
+  std::vector<float> in(100'000), out(100'000);
+  const Work sent = group.send({in.data(), in.size(), DType::f32}, (group.rank() + 1) % 3, 0);
+  group.recv({out.data(), out.size(), DType::f32}, (group.rank() + 2) % 3, 0).wait();
+  sent.wait();
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    In, StoppedForGood,
+    ::testing::Values(
+        Scene{"a_window", "shm", "auto", [](Group& group) { all_reduce(group, 1000); }},
+        Scene{"a_ring_of_memory", "shm", "ring", [](Group& group) { all_reduce(group, 500'000); }},
+        Scene{"a_ring_of_sockets", "tcp", "ring", [](Group& group) { all_reduce(group, 500'000); }},
+        Scene{"small_calls_over_sockets", "tcp", "auto",
+              [](Group& group) { all_reduce(group, 10); }},
+        Scene{"messages_in_memory", "shm", "auto", pass_around},
+        Scene{"messages_over_sockets", "tcp", "auto", pass_around}),
+    [](const auto& info) { return info.param.name; });
+
+/// What is judged is the process, not its program: who computes for long has not fallen silent.
+TEST(Computing, ForSeveralIntervalsIsNoSilence) {
+  Processes job(
+      2,
+      [](Context& context, const Processes::Say&) {
+        all_reduce(*context.world(), 10);
+        if (context.rank() == 1) {
+          const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(4);
+          while (std::chrono::steady_clock::now() < end) {
+          }
+        }
+        all_reduce(*context.world(), 10);
+      },
+      {.store_address = {}, .config_of = [](int) { return watchful("auto"); }, .enter = {}});
+  job.expect_good_end();
+}
+
+/// A rank that was stopped longer than the interval, and goes on, learns what became of it.
+TEST(StoppedTooLong, LearnsThatItWasGivenUp) {
+  Processes job(
+      2,
+      [](Context& context, const Processes::Say& say) {
+        all_reduce(*context.world(), 10);
+        say("met");
+        for (;;) all_reduce(*context.world(), 10);
+      },
+      {.store_address = {}, .config_of = [](int) { return watchful("tcp"); }, .enter = {}});
+  for (const int rank : {0, 1}) ASSERT_EQ(job.line(rank), "met");
+  job.signal(1, SIGSTOP);
+  expect_given_up(job, 0, 1);
+  job.signal(1, SIGCONT);
+  const std::string error = job.line(1, std::chrono::seconds(30));
+  EXPECT_NE(error.find("rank 0"), std::string::npos) << error;
+}
+
+/// The data that a call has sent is never acknowledged, and no kernel says so in time.
+TEST(ACutCable, EndsCallsInTheMiddle) {
+  const Hosts hosts;
+  if (!hosts.ready()) GTEST_SKIP() << "needs the right to make network namespaces";
+  Processes job(2,
+                [](Context& context, const Processes::Say& say) {
+                  for (int i = 0;; ++i) {
+                    all_reduce(*context.world(), 2'000'000);
+                    if (i == 3) say("busy");
+                  }
+                },
+                {.store_address = "10.77.0.1:29100",
+                 .config_of = [](int) { return watchful("tcp"); },
+                 .enter = [&hosts](int rank) { hosts.enter(rank); }});
+  for (const int rank : {0, 1}) ASSERT_EQ(job.line(rank), "busy");
+  ASSERT_TRUE(hosts.cut());
+  expect_given_up(job, 0, 1);
+  expect_given_up(job, 1, 0);
+}
+
+}  // namespace
+}  // namespace mccl
