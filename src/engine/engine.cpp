@@ -200,7 +200,7 @@ std::shared_ptr<GroupState> Engine::make_group(const std::string& name, std::vec
     if (!group_names_.insert(name).second) {
       throw InvalidArgument(fmt::format("a group named '{}' exists on rank {}", name, rank()));
     }
-    identity += std::to_string(++times_made_[identity]);
+    identity += std::to_string(++times_made_[group_id(identity)]);
   }
   const auto slot = std::make_shared<GroupState*>(nullptr);
   auto group = std::make_shared<GroupState>(

@@ -24,6 +24,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -193,6 +194,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void fail(GroupState& group, const Failure& failure);
   void settle_failure(GroupState& group);
   void watch_time(GroupState& group, Clock::time_point now);
+  void probe(GroupState& group, Clock::time_point now);
   std::string stuck_on(const GroupState& group) const;
   GroupState* find_group(std::uint64_t id);
 
@@ -250,9 +252,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   int sleep_ms_ = -1;
 
   std::mutex inbox_mutex_;
-  Inbox inbox_;                                      // guarded by inbox_mutex_
-  std::set<std::string> group_names_;                // guarded by inbox_mutex_
-  std::map<std::string, std::uint64_t> times_made_;  // groups, by name and members; the same
+  Inbox inbox_;                        // guarded by inbox_mutex_
+  std::set<std::string> group_names_;  // guarded by inbox_mutex_
+  /// Groups by the hash of name and members: a number and no text for each name that was ever used.
+  std::unordered_map<std::uint64_t, std::uint32_t> times_made_;  // guarded by inbox_mutex_
   std::atomic<bool> inbox_waiting_{false};
 
   WakePipe wake_pipe_;

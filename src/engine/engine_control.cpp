@@ -212,7 +212,6 @@ void Engine::watch_time(GroupState& group, Clock::time_point now) {
       return;
     }
   }
-  if (group.queue.empty()) return;
   const auto late =
       std::find_if(group.queue.begin(), group.queue.end(),
                    [now](const auto& operation) { return now >= operation->deadline; });
@@ -223,12 +222,17 @@ void Engine::watch_time(GroupState& group, Clock::time_point now) {
                                             describe((*late)->call), stuck_on(group))});
     return;
   }
-  if (now - group.last_progress < kProbeAfter || now < group.next_probe) return;
+  if (now - group.last_progress >= kProbeAfter && now >= group.next_probe) probe(group, now);
+}
+
+/// What the others are doing; of one that has destroyed the group it comes out that it will not
+/// come.
+void Engine::probe(GroupState& group, Clock::time_point now) {
   group.next_probe = now + kProbeAfter;
   ControlMessage probe;
   probe.kind = ControlKind::probe;
   probe.key.group = group.id;
-  probe.call = group.queue.front()->call;
+  if (!group.queue.empty()) probe.call = group.queue.front()->call;
   for (const int member : group.members) {
     if (member != rank()) peers_.send(member, probe);
   }

@@ -58,13 +58,18 @@ void Engine::dial(int peer, const LinkKey& key) {
   mesh_->dial(peer, key, Clock::now() + std::chrono::duration_cast<Clock::duration>(limit));
 }
 
-/// Offers a link in this rank's memory; false when there is none left.
+/// Offers a link in this rank's memory; false when it cannot be had, and then tcp serves.
 bool Engine::share_link(int peer, const LinkKey& key) {
-  const std::size_t ring = thrifty(ShmLink::kUsualRingBytes, ShmLink::kLeastRingBytes, *arena_);
-  std::unique_ptr<ShmLink> link =
-      ShmLink::make(*arena_, ring, neighbour(peer)->bell(), fmt::format("rank {}", peer));
+  std::unique_ptr<ShmLink> link;
+  std::string trouble = "no memory is left";
+  try {
+    const std::size_t ring = thrifty(ShmLink::kUsualRingBytes, ShmLink::kLeastRingBytes, *arena_);
+    link = ShmLink::make(*arena_, ring, neighbour(peer)->bell(), fmt::format("rank {}", peer));
+  } catch (const Error& error) {
+    trouble = error.what();
+  }
   if (!link) {
-    log_.warn("no memory is left for a link to rank {}: tcp is used", peer);
+    log_.warn("no link through shared memory to rank {} ({}): tcp is used", peer, trouble);
     return false;
   }
   ControlMessage message;

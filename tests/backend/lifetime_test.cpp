@@ -1,0 +1,190 @@
+// Ends in the middle of something: a context that a callback drops, a fork, memory that runs out.
+#include <fcntl.h>
+#include <sys/wait.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "support/processes.h"
+#include "support/ranks.h"
+
+namespace {
+
+/// Allocations of this size fail, as if memory had run out; 0: none.
+std::atomic<std::size_t> failing_size{0};
+
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+  if (bytes != 0 && bytes == failing_size.load(std::memory_order_relaxed)) throw std::bad_alloc();
+  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace mccl {
+namespace {
+
+using testing::Processes;
+using testing::run_ranks;
+using testing::test_config;
+
+Config shared_memory() {
+  Config config = test_config();
+  config.transport = "shm";
+  config.calibrate = false;
+  return config;
+}
+
+/// The callback runs on the progress thread, which then cannot wait for its own end.
+TEST(Context, MayBeDroppedByACallback) {
+  const std::shared_ptr<Store> store = make_memory_store();
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&store, rank] {
+      auto held = std::make_shared<std::shared_ptr<Context>>(
+          Context::create({rank, 2, store, shared_memory(), nullptr}));
+      auto dropped = std::make_shared<std::atomic<bool>>(false);
+      float value = 1;
+      const Buffer buffer{&value, 1, DType::f32};
+      const Work work = (*held)->world()->all_reduce(buffer, buffer, ReduceKind::sum);
+      work.on_done([held, dropped](const std::exception_ptr&) {
+        held->reset();
+        *dropped = true;
+      });
+      while (!*dropped) std::this_thread::yield();
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+}
+
+TEST(Context, SurvivesACallbackThatThrows) {
+  run_ranks(
+      2,
+      [](Context& context) {
+        float value = 1;
+        const Buffer buffer{&value, 1, DType::f32};
+        std::atomic<bool> called{false};
+        const Work work = context.world()->all_reduce(buffer, buffer, ReduceKind::sum);
+        work.on_done([&called](const std::exception_ptr&) {
+          called = true;
+          throw std::runtime_error("from a callback");
+        });
+        while (!called) std::this_thread::yield();
+        context.world()->barrier().wait();
+      },
+      [](int) {
+        Config config = shared_memory();
+        config.log_level = "OFF";
+        return config;
+      });
+}
+
+/// A peer's word of a failed group is too long for the memory that is left here.
+TEST(OutOfMemory, BesideTheDataEndsTheGroupsAndNotTheProcess) {
+  constexpr std::size_t kReason = 1777;
+  Processes job(2,
+                [](Context& context, const Processes::Say& say) {
+                  const auto doomed = context.group("doomed", {0, 1}, std::chrono::seconds(30));
+                  context.world()->barrier().wait();
+                  if (context.rank() == 0) {
+                    char token = 0;
+                    context.world()->recv({&token, 1, DType::u8}, 1, 0).wait();
+                    doomed->abort(std::string(kReason, 'x'));
+                    while (context.world()->failure().empty()) std::this_thread::yield();
+                  } else {
+                    const std::string text = "rank 0 aborted it: " + std::string(kReason, 'x');
+                    failing_size = text.size() + 1;
+                    char token = 0;
+                    context.world()->send({&token, 1, DType::u8}, 0, 0).wait();
+                    while (context.world()->failure().empty()) std::this_thread::yield();
+                    failing_size = 0;
+                  }
+                  say(context.world()->failure());
+                },
+                {.store_address = {},
+                 .config_of =
+                     [](int) {
+                       Config config = shared_memory();
+                       config.log_level = "OFF";
+                       return config;
+                     },
+                 .enter = {}});
+  for (const int rank : {0, 1}) {
+    const std::string said = job.line(rank);
+    EXPECT_NE(said.find("out of memory"), std::string::npos) << said;
+    EXPECT_NE(said.find("rank 1"), std::string::npos) << said;
+  }
+}
+
+/// In the child the numbers of the engine's descriptors may soon be those of the child's own files.
+TEST(AChildOfAFork, WritesNothingIntoItsOwnFilesWhenItDropsAGroup) {
+  run_ranks(2, [](Context& context) {
+    auto group = context.group("other", {0, 1}, std::chrono::seconds(30));
+    group->barrier().wait();
+    if (context.rank() == 0) {
+      context.before_fork();
+      const pid_t child = ::fork();
+      if (child == 0) {
+        context.abandon_after_fork();
+        int files[64];
+        char name[] = "/tmp/mccl-fork-XXXXXX";
+        const int file = ::mkstemp(name);
+        ::unlink(name);
+        for (int& each : files) each = ::dup(file);
+        group.reset();
+        ::_exit(::lseek(file, 0, SEEK_END) == 0 ? 0 : 1);
+      }
+      context.after_fork_in_parent();
+      int status = 0;
+      ::waitpid(child, &status, 0);
+      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "something was written";
+    }
+    group->barrier().wait();
+  });
+}
+
+/// Calls of other threads are under way when this one forks: no lock is held in the child.
+TEST(AChildOfAFork, FindsNoLockHeld) {
+  run_ranks(2, [](Context& context) {
+    auto other = context.group("other", {0, 1}, std::chrono::seconds(30));
+    std::atomic<bool> stop{false};
+    std::thread busy([&] {
+      float value = 1;
+      const Buffer buffer{&value, 1, DType::f32};
+      while (true) {
+        std::int32_t goes_on = stop ? 0 : 1;
+        const Buffer word{&goes_on, 1, DType::i32};
+        context.world()->all_reduce(word, word, ReduceKind::min).wait();
+        if (goes_on == 0) return;
+        context.world()->all_reduce(buffer, buffer, ReduceKind::max).wait();
+      }
+    });
+    for (int i = 0; i < 20; ++i) {
+      context.before_fork();
+      const pid_t child = ::fork();
+      if (child == 0) {
+        context.abandon_after_fork();
+        ::alarm(20);  // a lock that is held would never be free
+        try {
+          other->barrier();
+        } catch (const InvalidArgument&) {
+          other.reset();
+          ::_exit(0);
+        }
+        ::_exit(1);
+      }
+      context.after_fork_in_parent();
+      int status = 0;
+      ::waitpid(child, &status, 0);
+      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    }
+    stop = true;
+    busy.join();
+  });
+}
+
+}  // namespace
+}  // namespace mccl

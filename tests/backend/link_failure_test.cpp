@@ -1,0 +1,108 @@
+// Links that cannot be had: what fails on one rank is not the other's death.
+#include <fcntl.h>
+#include <sys/resource.h>
+
+#include <fstream>
+
+#include "support/processes.h"
+
+namespace mccl {
+namespace {
+
+using testing::Processes;
+using testing::test_config;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
+Config quiet(const std::string& transport) {
+  Config config = test_config();
+  config.transport = transport;
+  config.calibrate = false;
+  config.log_level = "OFF";
+  return config;
+}
+
+/// Address space for the buffer of a socket, and not for a link through memory.
+void leave_little_room() {
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlim_t bytes = pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + (900 << 10);
+  const rlimit limit = {bytes, bytes};
+  if (::setrlimit(RLIMIT_AS, &limit) != 0) throw Error("no limit");
+}
+
+TEST(ALinkThatCannotBeMapped, IsReplacedByTcpWhichBothAgreeOn) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer needs address space of its own";
+  for (const int limited : {0, 1}) {
+    Processes job(
+        2,
+        [limited](Context& context, const Processes::Say&) {
+          Group& world = *context.world();
+          if (world.rank() == limited) leave_little_room();
+          for (int i = 0; i < 3; ++i) {
+            std::vector<std::int32_t> data(5000, i);
+            const Buffer buffer{data.data(), data.size(), DType::i32};
+            if (world.rank() == 0) world.send(buffer, 1, 0).wait();
+            if (world.rank() == 1) world.recv(buffer, 0, 0).wait();
+            if (data.front() != i || data.back() != i) throw Error("wrong bytes");
+          }
+        },
+        {.store_address = {}, .config_of = [](int) { return quiet("auto"); }, .enter = {}});
+    job.expect_good_end();
+  }
+}
+
+TEST(AWindowThatCannotBeMapped, IsTheErrorOfTheRankThatCannot) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer needs address space of its own";
+  Processes job(3,
+                [](Context& context, const Processes::Say&) {
+                  Group& world = *context.world();
+                  if (world.rank() == 1) leave_little_room();
+                  world.barrier().wait();
+                },
+                {.store_address = {}, .config_of = [](int) { return quiet("auto"); }, .enter = {}});
+  for (const int rank : {0, 1, 2}) {
+    const std::string error = job.line(rank);
+    EXPECT_NE(error.find("rank 1 in"), std::string::npos) << rank << ": " << error;
+    EXPECT_NE(error.find("cannot map it"), std::string::npos) << rank << ": " << error;
+    EXPECT_EQ(error.find("is gone"), std::string::npos) << rank << ": " << error;
+  }
+}
+
+/// The next descriptor is one too many.
+void leave_no_descriptor() {
+  const int next = ::open("/dev/null", O_RDONLY);
+  ::close(next);
+  const rlimit limit = {static_cast<rlim_t>(next), static_cast<rlim_t>(next)};
+  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) throw Error("no limit");
+}
+
+/// The higher rank of a pair dials; the lower one waits for it.
+TEST(ADialThatFails, IsHeardByTheOtherRank) {
+  Processes job(2,
+                [](Context& context, const Processes::Say&) {
+                  Group& world = *context.world();
+                  if (world.rank() == 1) leave_no_descriptor();
+                  world.barrier().wait();
+                },
+                {.store_address = {},
+                 .config_of =
+                     [](int) {
+                       Config config = quiet("tcp");
+                       config.connect_timeout = 2;
+                       return config;
+                     },
+                 .enter = {}});
+  for (const int rank : {0, 1}) {
+    const std::string error = job.line(rank);
+    EXPECT_NE(error.find("rank 1 could not connect to rank 0"), std::string::npos)
+        << rank << ": " << error;
+  }
+}
+
+}  // namespace
+}  // namespace mccl
