@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace mccl::engine {
 namespace {
 
@@ -14,7 +16,19 @@ bool reduces(Collective collective) {
 
 bool Call::matches(const Call& other) const {
   return collective == other.collective && dtype == other.dtype && root == other.root &&
-         count == other.count && (!reduces(collective) || kind == other.kind);
+         count == other.count && counts_hash == other.counts_hash &&
+         (!reduces(collective) || kind == other.kind);
+}
+
+std::uint64_t hash_of(std::span<const std::size_t> counts) {
+  const auto differs = [&counts](std::size_t count) { return count != counts.front(); };
+  if (std::none_of(counts.begin(), counts.end(), differs)) return 0;
+  std::uint64_t hash = counts.size();
+  for (const std::size_t count : counts) {
+    hash = (hash ^ count) * 0x9e3779b97f4a7c15ULL;
+    hash ^= hash >> 29;
+  }
+  return std::max(hash, kOwnCounts + 1);
 }
 
 std::string describe(const Call& call) {
@@ -28,6 +42,9 @@ std::string describe(const Call& call) {
                          call.count, name_of(call.dtype));
     case Collective::barrier:
       return fmt::format("{} #{}", name, call.sequence);
+    case Collective::all_to_all:
+      if (call.counts_hash != kOwnCounts) break;
+      return fmt::format("{} #{} ({}, counts per rank)", name, call.sequence, name_of(call.dtype));
     default:
       break;
   }
@@ -37,6 +54,11 @@ std::string describe(const Call& call) {
           : fmt::format("{} {}", call.count, name_of(call.dtype));
   const std::string root = call.root >= 0 ? fmt::format(", root {}", call.root) : "";
   return fmt::format("{} #{} ({}{})", name, call.sequence, what, root);
+}
+
+std::string describe_unlike(const Call& call, const Call& expected) {
+  const std::string text = describe(call);
+  return text == describe(expected) ? text + " with other counts per rank" : text;
 }
 
 bool valid_types(std::uint8_t collective, std::uint8_t dtype, std::uint8_t kind) {

@@ -63,7 +63,7 @@ void Channels::attach(Purpose purpose, int peer, std::uint8_t rail, std::uint8_t
   if (channel.lanes.size() < rails) channel.lanes.resize(rails);
   if (rail >= channel.lanes.size() || channel.lanes[rail]) return;  // a second one is not needed
   if (!channel.lost.empty()) link->peer_gone();
-  channel.lanes[rail] = std::make_unique<Lane>(std::move(link), payload_limit_, crc_);
+  channel.lanes[rail] = std::make_unique<Lane>(std::move(link), peer, payload_limit_, crc_);
 }
 
 void Channels::lose(int peer, const std::string& reason, Loss loss) {

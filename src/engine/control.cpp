@@ -25,11 +25,12 @@ struct Layout {
   std::uint64_t group;
   std::uint64_t sequence;
   std::uint64_t count;
+  std::uint64_t counts_hash;
   std::uint64_t call_bytes;
   std::uint64_t place_offset;
   std::uint64_t place_bytes;
 };
-static_assert(sizeof(Layout) == 64);
+static_assert(sizeof(Layout) == 72);
 
 }  // namespace
 
@@ -48,6 +49,7 @@ std::vector<std::byte> encode(const ControlMessage& message) {
   layout.group = message.key.group;
   layout.sequence = message.call.sequence;
   layout.count = message.call.count;
+  layout.counts_hash = message.call.counts_hash;
   layout.call_bytes = message.offer.call_bytes;
   layout.place_offset = message.offer.place.offset;
   layout.place_bytes = message.offer.place.bytes;
@@ -85,6 +87,7 @@ std::optional<DecodedControl> decode_control(std::span<const std::byte> bytes) {
   message.call.root = layout.root;
   message.call.sequence = layout.sequence;
   message.call.count = layout.count;
+  message.call.counts_hash = layout.counts_hash;
   message.offer = {layout.call_bytes, {layout.place_offset, layout.place_bytes}};
   decoded.bytes = sizeof layout + layout.reason_bytes;
   return decoded;

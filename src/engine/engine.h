@@ -169,6 +169,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool advance(GroupState& group);
   bool advance_collectives(GroupState& group);
   bool advance_messages(GroupState& group);
+  void finish_messages(GroupState& group);
   bool confirm_suspicion(GroupState& group);
   bool drain_inbox();
   void start(const std::shared_ptr<Operation>& operation);

@@ -134,9 +134,10 @@ void Engine::handle_of_unmade(int peer, const ControlMessage& message) {
 void Engine::answer_probe(int peer, GroupState& group, const Call& call) {
   const std::optional<Call> mine = group.recorder.find(call.sequence);
   if (mine && !mine->matches(call)) {
-    fail(group, {FailureKind::mismatch, fmt::format("{} calls {} where rank {} calls {}",
-                                                    group.name_of_rank(group.rank_of(peer)),
-                                                    describe(call), group.rank, describe(*mine))});
+    fail(group,
+         {FailureKind::mismatch,
+          fmt::format("{} calls {} where rank {} calls {}", group.name_of_rank(group.rank_of(peer)),
+                      describe_unlike(call, *mine), group.rank, describe(*mine))});
     return;
   }
   ControlMessage answer;
@@ -194,6 +195,7 @@ void Engine::settle_failure(GroupState& group) {
   };
   if (group.executor.running()) group.executor.end();
   for (const auto& operation : std::exchange(group.queue, {})) end(operation);
+  finish_messages(group);
   for (const auto& operation : group.messages.drop_all()) end(operation);
   group.channels.close_all();
 }

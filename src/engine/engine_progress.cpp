@@ -194,10 +194,21 @@ bool Engine::advance_collectives(GroupState& group) {
 
 bool Engine::advance_messages(GroupState& group) {
   if (group.messages.idle()) return false;
-  Messages::Finished finished;
-  const bool moved = group.messages.advance(finished);
-  for (const std::shared_ptr<Operation>& operation : finished) finish(operation, nullptr);
-  return moved;
+  try {
+    const bool moved = group.messages.advance();
+    finish_messages(group);
+    return moved;
+  } catch (...) {
+    finish_messages(group);
+    throw;
+  }
+}
+
+/// Those whose bytes are there, or have gone, whatever becomes of the group.
+void Engine::finish_messages(GroupState& group) {
+  for (const std::shared_ptr<Operation>& operation : group.messages.take_finished()) {
+    finish(operation, nullptr);
+  }
 }
 
 bool Engine::confirm_suspicion(GroupState& group) {

@@ -155,7 +155,7 @@ void Executor::check(const Frame& frame, const PeerProgress& peer) {
   const std::optional<Call> mine = recorder_.find(frame.call.sequence);
   if (mine && !mine->matches(frame.call)) {
     throw MismatchError(fmt::format("rank {} calls {} where this rank calls {}", peer.plan->peer,
-                                    describe(frame.call), describe(*mine)));
+                                    describe_unlike(frame.call, *mine), describe(*mine)));
   }
   if (frame.kind != FrameKind::collective || frame.call.sequence != task_->call.sequence) {
     throw CorruptionError(fmt::format("rank {} sent a message of {} that has no place in {}",

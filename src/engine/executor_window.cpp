@@ -141,9 +141,10 @@ bool Executor::has_arrived(int rank, std::uint32_t mark) {
 void Executor::throw_divergence(int rank) const {
   const Window::Divergence found = group_window_.window()->divergence_of(rank);
   const char* verb = found.is_over ? "called" : "calls";
+  const Call ours = found.is_over ? call_of(found.ours) : task_->call;
   throw MismatchError(fmt::format("rank {} {} {} where this rank {} {}", rank, verb,
-                                  describe(call_of(found.theirs)), verb,
-                                  describe(found.is_over ? call_of(found.ours) : task_->call)));
+                                  describe_unlike(call_of(found.theirs), ours), verb,
+                                  describe(ours)));
 }
 
 void Executor::publish(const Step& step) {

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <cstddef>
 #include <cstring>
 
+#include "kernels/checksum.h"
 #include "mccl/error.h"
 
 namespace mccl::engine {
@@ -27,12 +29,18 @@ struct Layout {
   std::uint32_t tag;
   std::uint64_t sequence;
   std::uint64_t count;
+  std::uint64_t counts_hash;
   std::uint32_t message;
   std::uint32_t payload_bytes;
   std::uint32_t crc;
-  std::uint32_t reserved2;
+  std::uint32_t header_crc;  // of all before it
 };
 static_assert(sizeof(Layout) == kFrameBytes);
+
+std::uint32_t checksum_of(const Layout& layout) {
+  return kernels::crc32c(0,
+                         std::as_bytes(std::span(&layout, 1)).first(offsetof(Layout, header_crc)));
+}
 
 }  // namespace
 
@@ -48,22 +56,33 @@ FrameBytes encode(const Frame& frame) {
   layout.tag = frame.call.tag;
   layout.sequence = frame.call.sequence;
   layout.count = frame.call.count;
+  layout.counts_hash = frame.call.counts_hash;
   layout.message = frame.message;
   layout.payload_bytes = frame.payload_bytes;
   layout.crc = frame.crc;
+  layout.header_crc = checksum_of(layout);
   return std::bit_cast<FrameBytes>(layout);
 }
 
-Frame decode(std::span<const std::byte> bytes, std::size_t payload_limit) {
+Frame decode(std::span<const std::byte> bytes, std::size_t payload_limit, bool crc) {
   Layout layout;
   if (bytes.size() < sizeof layout) throw CorruptionError("a frame header is cut short");
   std::memcpy(&layout, bytes.data(), sizeof layout);
-  if (layout.magic != kMagic || layout.kind >= kFrameKindCount || layout.flags > kHasCrc ||
-      layout.reserved != 0 || layout.reserved2 != 0 ||
-      !valid_types(layout.collective, layout.dtype, layout.reduce_kind)) {
+  if (const std::uint32_t found = checksum_of(layout); found != layout.header_crc) {
     throw CorruptionError(
-        "the bytes that arrived are not a frame header: the stream is corrupt (set "
-        "MCCL_TRANSPORT_CRC=1 to check every message)");
+        fmt::format("the bytes that arrived are not a frame header: their checksum is {:08x} where "
+                    "{:08x} was sent; the network damages data (set MCCL_TRANSPORT_CRC=1 to check "
+                    "what follows the headers too)",
+                    found, layout.header_crc));
+  }
+  if (layout.magic != kMagic || layout.kind >= kFrameKindCount || layout.flags > kHasCrc ||
+      layout.reserved != 0 || !valid_types(layout.collective, layout.dtype, layout.reduce_kind)) {
+    throw CorruptionError("the bytes that arrived are not a frame header");
+  }
+  if ((layout.flags == kHasCrc) != crc) {
+    throw CorruptionError(
+        fmt::format("a frame comes {} a checksum, where MCCL_TRANSPORT_CRC={} was agreed on",
+                    crc ? "without" : "with", crc ? 1 : 0));
   }
   if (layout.payload_bytes > payload_limit) {
     throw CorruptionError(
@@ -79,10 +98,11 @@ Frame decode(std::span<const std::byte> bytes, std::size_t payload_limit) {
   frame.call.tag = layout.tag;
   frame.call.sequence = layout.sequence;
   frame.call.count = layout.count;
+  frame.call.counts_hash = layout.counts_hash;
   frame.message = layout.message;
   frame.payload_bytes = layout.payload_bytes;
   frame.crc = layout.crc;
-  frame.has_crc = (layout.flags & kHasCrc) != 0;
+  frame.has_crc = crc;
   return frame;
 }
 

@@ -22,6 +22,7 @@ struct LabelLayout {
   std::uint8_t reserved;
   std::int32_t root;
   std::uint64_t count;
+  std::uint64_t counts_hash;
   std::uint64_t sequence;
 };
 static_assert(sizeof(LabelLayout) <= transport::shm::kLabelBytes);
@@ -101,6 +102,7 @@ void write_label(const Call& call, Label label) {
   layout.kind = static_cast<std::uint8_t>(call.kind);
   layout.root = call.root;
   layout.count = call.count;
+  layout.counts_hash = call.counts_hash;
   layout.sequence = call.sequence;
   std::memcpy(label.data(), &layout, sizeof layout);
 }
@@ -117,6 +119,7 @@ Call call_of(std::span<const std::byte, transport::shm::kLabelBytes> label) {
   call.kind = static_cast<ReduceKind>(layout.kind);
   call.root = layout.root;
   call.count = layout.count;
+  call.counts_hash = layout.counts_hash;
   call.sequence = layout.sequence;
   return call;
 }
@@ -129,6 +132,7 @@ std::uint64_t fingerprint_of(const Call& call) {
   // Odd factors: no single field can change without the sum changing.
   std::uint64_t mixed = small * 0x9e3779b97f4a7c15ULL;
   mixed += call.count * 0xc2b2ae3d27d4eb4fULL;
+  mixed += call.counts_hash * 0x27d4eb2f165667c5ULL;
   mixed += call.sequence * 0x165667b19e3779f9ULL;
   return mixed;
 }

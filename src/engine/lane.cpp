@@ -60,7 +60,12 @@ const Frame* Lane::incoming(Traffic& traffic) {
   const NetworkTimer timer(traffic);
   const std::span<const std::byte> bytes = link_->peek(kFrameBytes);
   if (bytes.empty()) return nullptr;
-  incoming_ = decode(bytes.first(kFrameBytes), payload_limit_);
+  try {
+    incoming_ = decode(bytes.first(kFrameBytes), payload_limit_, crc_);
+  } catch (const CorruptionError& error) {
+    throw CorruptionError(
+        fmt::format("from rank {} over {}: {}", peer_, link_->description(), error.what()));
+  }
   link_->consume(kFrameBytes);
   traffic.bytes_received += kFrameBytes;
   accepted_ = false;
@@ -102,9 +107,9 @@ bool Lane::consume_payload(std::size_t n, Traffic& traffic) {
 void Lane::finish_incoming() {
   if (incoming_->has_crc && incoming_crc_ != incoming_->crc) {
     throw CorruptionError(fmt::format(
-        "a message of {} bytes over {} arrived with checksum {:08x} where {:08x} was sent: the "
-        "network damages data",
-        incoming_->payload_bytes, link_->description(), incoming_crc_, incoming_->crc));
+        "a message of {} bytes from rank {} over {} arrived with checksum {:08x} where {:08x} was "
+        "sent: the network damages data",
+        incoming_->payload_bytes, peer_, link_->description(), incoming_crc_, incoming_->crc));
   }
   incoming_.reset();
 }

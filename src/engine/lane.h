@@ -22,8 +22,9 @@ struct Traffic {
 /// Used under the engine's progress lock. Throws LinkClosed and CorruptionError.
 class Lane {
  public:
-  Lane(std::unique_ptr<transport::Link> link, std::size_t payload_limit, bool crc)
-      : link_(std::move(link)), payload_limit_(payload_limit), crc_(crc) {}
+  /// `peer` is the rank of the group at the other end.
+  Lane(std::unique_ptr<transport::Link> link, int peer, std::size_t payload_limit, bool crc)
+      : link_(std::move(link)), peer_(peer), payload_limit_(payload_limit), crc_(crc) {}
 
   transport::Link& link() { return *link_; }
   /// Ends the lane's use.
@@ -58,6 +59,7 @@ class Lane {
 
  private:
   std::unique_ptr<transport::Link> link_;
+  const int peer_;
   const std::size_t payload_limit_;
   const bool crc_;
 

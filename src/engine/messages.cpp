@@ -10,18 +10,33 @@
 
 namespace mccl::engine {
 
-Messages::Messages(Channels& channels, std::size_t piece_bytes)
+Messages::Messages(Channels& channels, std::size_t payload_limit)
     : channels_(channels),
-      piece_bytes_(piece_bytes),
-      peers_(static_cast<std::size_t>(channels.size())) {}
-
-void Messages::queue(int rank, Outgoing outgoing) {
-  peers_[static_cast<std::size_t>(rank)].outgoing.push_back(std::move(outgoing));
+      eager_bytes_(std::min(kEagerBytes, payload_limit)),
+      piece_bytes_(std::min(kPieceBytes, payload_limit)),
+      peers_(static_cast<std::size_t>(channels.size())) {
+  static_assert(sizeof(Unexpected) <= kEagerOverhead);
 }
 
-void Messages::finish(std::shared_ptr<Operation> operation, Finished& finished) {
-  --active_;
-  finished.push_back(std::move(operation));
+void Messages::announce(int rank, Outgoing outgoing) {
+  peers_[static_cast<std::size_t>(rank)].announcements.push_back(std::move(outgoing));
+}
+
+void Messages::finish(std::shared_ptr<Operation> operation) {
+  finished_.push_back(std::move(operation));
+}
+
+Messages::Finished Messages::take_finished() {
+  active_ -= finished_.size();
+  return std::exchange(finished_, {});
+}
+
+std::size_t Messages::pieces_of(std::size_t bytes) const {
+  return bytes / piece_bytes_ + (bytes % piece_bytes_ != 0);
+}
+
+std::size_t Messages::piece_size(std::size_t piece, std::size_t bytes) const {
+  return std::min(piece_bytes_, bytes - piece * piece_bytes_);
 }
 
 void Messages::post_send(std::shared_ptr<Operation> operation) {
@@ -31,18 +46,17 @@ void Messages::post_send(std::shared_ptr<Operation> operation) {
   const std::size_t bytes = operation->input.bytes();
   Outgoing outgoing;
   outgoing.frame.call = operation->call;
-  outgoing.frame.call.sequence = peer.next_message++;
-  if (bytes <= kEagerBytes && peer.eager_in_flight + bytes <= kEagerCredit) {
-    peer.eager_in_flight += bytes;
+  outgoing.frame.call.sequence = peer.next_number++;
+  if (bytes <= eager_bytes_ && peer.credit_used + bytes + kEagerOverhead <= kEagerCredit) {
+    peer.credit_used += bytes + kEagerOverhead;
     outgoing.frame.kind = FrameKind::eager;
     outgoing.payload = {static_cast<const std::byte*>(operation->input.data), bytes};
-    operation->frames_left = 1;
     outgoing.operation = std::move(operation);
   } else {
     outgoing.frame.kind = FrameKind::request;
     peer.awaiting_grant.emplace(outgoing.frame.call.sequence, std::move(operation));
   }
-  queue(rank, std::move(outgoing));
+  announce(rank, std::move(outgoing));
 }
 
 void Messages::post_receive(std::shared_ptr<Operation> operation) {
@@ -56,26 +70,23 @@ void Messages::post_receive(std::shared_ptr<Operation> operation) {
     posted_.push_back(std::move(operation));
     return;
   }
-  Unexpected message = std::move(*found);
+  const Unexpected message = std::move(*found);
   unexpected_.erase(found);
   check(*operation, message.source, message.frame);
   if (message.frame.kind == FrameKind::request) {
     grant(message.source, message.frame, std::move(operation));
   } else {
-    deliver(message, *operation);
-    delivered_.push_back(std::move(operation));
+    deliver(message, std::move(operation));
   }
 }
 
-bool Messages::advance(Finished& finished) {
-  bool moved = !delivered_.empty();
-  for (std::shared_ptr<Operation>& operation : delivered_) finish(std::move(operation), finished);
-  delivered_.clear();
+bool Messages::advance() {
+  bool moved = false;
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     const int rank = static_cast<int>(i);
     Peer& peer = peers_[i];
-    if (!peer.outgoing.empty() || !peer.writing.empty()) moved |= write_to(rank, peer, finished);
-    if (wants_to_read(rank, peer)) moved |= read_from(rank, peer, finished);
+    if (peer.has_to_write()) moved |= write_to(rank, peer);
+    if (wants_to_read(rank, peer)) moved |= read_from(rank, peer);
   }
   return moved;
 }
@@ -100,56 +111,43 @@ void Messages::check(const Operation& receive, int source, const Frame& frame) c
 }
 
 void Messages::grant(int source, const Frame& request, std::shared_ptr<Operation> receive) {
+  receive->received_from(source);
   Outgoing outgoing;
   outgoing.frame.kind = FrameKind::grant;
   outgoing.frame.call.sequence = request.call.sequence;
-  queue(source, std::move(outgoing));
-  receive->received_from(source);
-  const std::size_t bytes = receive->output.bytes();
-  peers_[static_cast<std::size_t>(source)].incoming.emplace(request.call.sequence,
-                                                            Incoming{std::move(receive), bytes});
-}
-
-void Messages::deliver(const Unexpected& message, Operation& receive) {
-  if (!message.payload.empty()) {
-    std::memcpy(receive.output.data, message.payload.data(), message.payload.size());
+  if (const std::size_t pieces = pieces_of(receive->output.bytes()); pieces > 0) {
+    peers_[static_cast<std::size_t>(source)].incoming.emplace(
+        request.call.sequence,
+        Incoming{std::move(receive), std::vector<bool>(pieces, false), pieces});
+  } else {
+    outgoing.operation = std::move(receive);
   }
-  receive.traffic.bytes_received += message.payload.size();
-  receive.received_from(message.source);
-  return_credit(message.source, message.payload.size());
+  announce(source, std::move(outgoing));
 }
 
-void Messages::return_credit(int source, std::size_t bytes) {
+void Messages::deliver(const Unexpected& message, std::shared_ptr<Operation> receive) {
+  const std::size_t bytes = message.payload.size();
+  if (bytes != receive->output.bytes()) {
+    throw CorruptionError(fmt::format("{} got {} bytes from rank {}: {} were announced",
+                                      describe(receive->call), bytes, message.source,
+                                      receive->output.bytes()));
+  }
+  if (bytes > 0) std::memcpy(receive->output.data, message.payload.data(), bytes);
+  receive->traffic.bytes_received += bytes;
+  receive->received_from(message.source);
+  return_credit(message.source, bytes + kEagerOverhead);
+  finish(std::move(receive));
+}
+
+void Messages::return_credit(int source, std::size_t cost) {
   Peer& peer = peers_[static_cast<std::size_t>(source)];
-  peer.credit_owed += bytes;
+  peer.credit_owed += cost;
   if (peer.credit_owed < kEagerCredit / 4) return;
+  peer.credit_lent -= peer.credit_owed;
   Outgoing outgoing;
   outgoing.frame.kind = FrameKind::credit;
   outgoing.frame.call.count = std::exchange(peer.credit_owed, 0);
-  queue(source, std::move(outgoing));
-}
-
-void Messages::granted(int rank, Peer& peer, const Frame& frame) {
-  const auto found = peer.awaiting_grant.find(frame.call.sequence);
-  if (found == peer.awaiting_grant.end()) {
-    throw CorruptionError(fmt::format("rank {} granted a message that was not announced", rank));
-  }
-  const std::shared_ptr<Operation> operation = std::move(found->second);
-  peer.awaiting_grant.erase(found);
-  const auto* data = static_cast<const std::byte*>(operation->input.data);
-  const std::size_t bytes = operation->input.bytes();
-  operation->frames_left = (bytes + piece_bytes_ - 1) / piece_bytes_;
-  for (std::size_t piece = 0; piece < operation->frames_left; ++piece) {
-    Outgoing outgoing;
-    outgoing.frame.kind = FrameKind::data;
-    outgoing.frame.call = operation->call;
-    outgoing.frame.call.sequence = frame.call.sequence;
-    outgoing.frame.message = static_cast<std::uint32_t>(piece);
-    outgoing.payload = {data + piece * piece_bytes_,
-                        std::min(piece_bytes_, bytes - piece * piece_bytes_)};
-    outgoing.operation = operation;
-    queue(rank, std::move(outgoing));
-  }
+  announce(source, std::move(outgoing));
 }
 
 bool Messages::cancel(const Operation& operation) {
@@ -165,29 +163,44 @@ bool Messages::cancel(const Operation& operation) {
 
 Messages::Finished Messages::pending() const {
   Finished all(posted_.begin(), posted_.end());
+  // A piece's operation is among the granted.
+  const auto add = [&all](const Outgoing& outgoing) {
+    const bool listed = outgoing.frame.kind == FrameKind::data;
+    if (outgoing.operation && !listed) all.push_back(outgoing.operation);
+  };
   for (const Peer& peer : peers_) {
-    for (const auto& [id, operation] : peer.awaiting_grant) all.push_back(operation);
-    for (const auto& [id, incoming] : peer.incoming) all.push_back(incoming.operation);
-    const auto add = [&all](const Outgoing& outgoing) {
-      // The pieces of one message follow one another.
-      const bool listed = !all.empty() && all.back() == outgoing.operation;
-      if (outgoing.operation && !listed) all.push_back(outgoing.operation);
-    };
-    std::for_each(peer.outgoing.begin(), peer.outgoing.end(), add);
-    std::for_each(peer.writing.begin(), peer.writing.end(), add);
+    for (const auto& [number, operation] : peer.awaiting_grant) all.push_back(operation);
+    for (const auto& [number, incoming] : peer.incoming) all.push_back(incoming.operation);
+    for (const Granted& granted : peer.granted) all.push_back(granted.operation);
+    for (const Outgoing& outgoing : peer.announcements) add(outgoing);
+    for (const Rail& rail : peer.rails) {
+      if (rail.writing) add(*rail.writing);
+    }
   }
   return all;
 }
 
 Messages::Finished Messages::drop_all() {
   Finished all = pending();
-  all.insert(all.end(), delivered_.begin(), delivered_.end());
   posted_.clear();
   unexpected_.clear();
-  delivered_.clear();
   for (Peer& peer : peers_) peer = Peer{};
-  active_ = 0;
+  active_ = finished_.size();
   return all;
+}
+
+void Messages::watch(std::vector<pollfd>& descriptors) {
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    const int rank = static_cast<int>(i);
+    const Channel& channel = channels_.at(rendezvous::Purpose::point_to_point, rank);
+    if (!channel.connected()) continue;
+    const bool reads = wants_to_read(rank, peers_[i]);
+    for (const auto& lane : channel.lanes) {
+      // Whatever a free lane could take, it has been given.
+      const short events = (reads ? POLLIN : 0) | (lane->sending() ? POLLOUT : 0);
+      if (events != 0) descriptors.push_back({lane->link().descriptor(), events, 0});
+    }
+  }
 }
 
 }  // namespace mccl::engine

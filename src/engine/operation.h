@@ -47,7 +47,6 @@ struct Operation final : detail::WorkState, Task {
   std::weak_ptr<Engine> engine;
   /// The caller waits at once: nobody else need be woken.
   bool caller_waits = false;
-  std::size_t frames_left = 0;  ///< send: frames with its bytes that have not gone yet.
 
   Clock::time_point submitted;
   Clock::time_point started;

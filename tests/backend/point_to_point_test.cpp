@@ -185,6 +185,54 @@ TEST(PointToPoint, ATimedOutReceiveIsForgotten) {
   });
 }
 
+/// The second of two receives that were started together fails the group; the first has its bytes.
+TEST(PointToPoint, AReceiveThatHasItsBytesIsDoneThoughTheNextFails) {
+  run_failing_ranks(2, [](Context& context) {
+    Group& group = *context.world();
+    std::vector<std::int32_t> good = numbers(4, 1), bad = numbers(5, 2);
+    if (group.rank() == 0) {
+      group.send(buffer(good), 1, 0).wait();
+      group.send(buffer(bad), 1, 0).wait();
+      group.barrier().wait();
+      return;
+    }
+    std::vector<std::int32_t> got(4, -1), other(4, -1);
+    group.begin_coalescing();
+    const Work first = group.recv(buffer(got), 0, 0);
+    const Work second = group.recv(buffer(other), 0, 0);
+    group.end_coalescing();
+    EXPECT_THROW(second.wait(std::chrono::seconds(20)), MismatchError);
+    EXPECT_NO_THROW(first.wait(std::chrono::seconds(20)));
+    EXPECT_EQ(got, good);
+  });
+}
+
+TEST(PointToPoint, EverySizeWhereFramesAreSmall) {
+  for (const char* transport : {"tcp", "shm"}) {
+    run_ranks(
+        2,
+        [](Context& context) {
+          Group& group = *context.world();
+          for (const std::size_t size : {1'023, 1'024, 1'025, 5'000, 8'192, 8'193}) {
+            std::vector<std::int32_t> data = numbers(size, 3);
+            if (group.rank() == 0) {
+              group.send(buffer(data), 1, 7).wait();
+            } else {
+              std::vector<std::int32_t> got(size, -1);
+              group.recv(buffer(got), 0, 7).wait();
+              ASSERT_EQ(got, data);
+            }
+          }
+        },
+        [transport](int) {
+          Config config = test_config();
+          config.transport = transport;
+          config.chunk_bytes = 4 << 10;
+          return config;
+        });
+  }
+}
+
 TEST(PointToPoint, SizesThatDifferFailBothRanks) {
   const std::vector<std::string> errors = run_failing_ranks(2, [](Context& context) {
     Group& group = *context.world();

@@ -13,7 +13,8 @@ ControlMessage sample() {
   ControlMessage message;
   message.kind = ControlKind::abort;
   message.key = {0x0123456789abcdefULL, rendezvous::Purpose::point_to_point, 3};
-  message.call = {Collective::gather, DType::c64, ReduceKind::sum, 1, 99, 7, -1, 0};
+  message.call = {Collective::gather, DType::c64, ReduceKind::sum, 1, 99, 7, -1, 0,
+                  0x123456789abcdef0};
   message.failure = {FailureKind::timeout, "rank 2 is late"};
   return message;
 }
@@ -26,6 +27,7 @@ TEST(ControlMessage, ComesBackAsItWent) {
   EXPECT_EQ(back->message.kind, ControlKind::abort);
   EXPECT_EQ(back->message.key, sample().key);
   EXPECT_TRUE(back->message.call.matches(sample().call));
+  EXPECT_EQ(back->message.call.counts_hash, sample().call.counts_hash);
   EXPECT_EQ(back->message.call.sequence, 7u);
   EXPECT_EQ(back->message.failure.kind, FailureKind::timeout);
   EXPECT_EQ(back->message.failure.reason, "rank 2 is late");

@@ -59,7 +59,7 @@ inline void PrintTo(const LinkFactory& factory, std::ostream* stream) { *stream 
 
 using Bytes = std::vector<std::byte>;
 
-class LinkConformance : public testing::TestWithParam<LinkFactory> {
+class LinkConformance : public ::testing::TestWithParam<LinkFactory> {
  protected:
   void SetUp() override {
     std::tie(a_, b_) = GetParam().connect();

@@ -14,6 +14,7 @@ namespace mccl::native {
 void check_memory(Collective call, const char* argument, const ConstBuffer& buffer);
 void check_same_type(Collective call, const ConstBuffer& in, const ConstBuffer& out);
 void check_count(Collective call, const char* argument, std::size_t found, std::size_t expected);
+/// One of each rank, of which the sum is a number of elements.
 void check_counts(Collective call, std::span<const std::size_t> counts, int size);
 void check_reduction(Collective call, DType dtype, const ReduceOp& op);
 void check_root(Collective call, int root, int size);

@@ -280,6 +280,7 @@ Work NativeGroup::all_to_allv(ConstBuffer in, std::span<const std::size_t> in_co
   check_counts(Collective::all_to_all, in_counts, size());
   check_counts(Collective::all_to_all, out_counts, size());
   engine::Task task = exchange(in, Shares::of(in_counts), out, Shares::of(out_counts));
+  task.call.counts_hash = engine::kOwnCounts;
   task.recv_counts.assign(out_counts.begin(), out_counts.end());
   return submit(std::move(task), options);
 }

@@ -29,6 +29,7 @@ class Shares {
 
   void tell(engine::Task& task) const {
     task.even = counts_.empty();
+    task.call.counts_hash = engine::hash_of(counts_);
     task.counts.assign(counts_.begin(), counts_.end());
   }
 

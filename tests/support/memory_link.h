@@ -1,0 +1,176 @@
+// A Link without an operating system: two ends in one process that pass bytes through a queue of a
+// chosen size. Tests of what runs over links use it to decide how much is on its way, and in which
+// order the ends move; whoever plays a hostile peer writes what it likes at its own end.
+//
+// Each end may be used by a thread of its own.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "transport/link.h"
+
+namespace mccl::testing {
+
+/// What both ends of a MemoryLink share.
+struct MemoryPath {
+  /// By the end that reads.
+  struct Side {
+    std::deque<std::byte> bytes;  ///< On their way to it.
+    bool left = false;
+    std::uint64_t events = 0;  ///< Times that the other end has done something.
+  };
+
+  explicit MemoryPath(std::size_t bytes_each_way) : capacity(bytes_each_way) {}
+
+  const std::size_t capacity;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::array<Side, 2> sides;  // guarded by mutex
+};
+
+class MemoryLink final : public transport::Link {
+ public:
+  using Pair = std::pair<std::unique_ptr<MemoryLink>, std::unique_ptr<MemoryLink>>;
+
+  static constexpr std::size_t kUsualCapacity = std::size_t{64} << 10;
+
+  /// Two ends; each way takes `capacity` bytes before it pushes back.
+  static Pair make(std::size_t capacity = kUsualCapacity, std::string first_peer = "rank 1",
+                   std::string second_peer = "rank 0") {
+    const auto path = std::make_shared<MemoryPath>(capacity);
+    return {std::unique_ptr<MemoryLink>(new MemoryLink(path, 0, std::move(first_peer))),
+            std::unique_ptr<MemoryLink>(new MemoryLink(path, 1, std::move(second_peer)))};
+  }
+
+  ~MemoryLink() override {
+    std::lock_guard lock(path_->mutex);
+    mine().left = true;
+    tell_peer();
+  }
+
+  std::size_t write(std::span<const std::byte> first,
+                    std::span<const std::byte> second = {}) override {
+    std::lock_guard lock(path_->mutex);
+    if (peer_gone_ || theirs().left) fail();
+    const std::size_t written = put(first) + put(second);
+    if (written > 0) tell_peer();
+    return written;
+  }
+
+  std::span<const std::byte> peek(std::size_t at_least) override {
+    if (at_least > peek_capacity()) {
+      throw InvalidArgument(fmt::format("peek of {} bytes: at most {} fit ({})", at_least,
+                                        peek_capacity(), description()));
+    }
+    at_least = std::max<std::size_t>(at_least, 1);
+    if (arrived_.size() < at_least) receive();
+    if (arrived_.size() >= at_least) return arrived_;
+    fail_if_ended();
+    return {};
+  }
+
+  void consume(std::size_t n) override {
+    if (n > arrived_.size()) {
+      throw InvalidArgument(fmt::format("consume of {} bytes: only {} are there ({})", n,
+                                        arrived_.size(), description()));
+    }
+    arrived_.erase(arrived_.begin(), arrived_.begin() + static_cast<std::ptrdiff_t>(n));
+  }
+
+  std::size_t peek_capacity() const override { return std::size_t{64} << 10; }
+
+  std::size_t read(std::span<std::byte> destination) override {
+    std::size_t taken = 0;
+    while (taken < destination.size() && (!arrived_.empty() || receive())) {
+      const std::size_t n = std::min(arrived_.size(), destination.size() - taken);
+      std::memcpy(destination.data() + taken, arrived_.data(), n);
+      consume(n);
+      taken += n;
+    }
+    if (taken == 0 && !destination.empty()) fail_if_ended();
+    return taken;
+  }
+
+  int descriptor() const override { return -1; }
+  std::size_t buffered() const override { return arrived_.size(); }
+  std::size_t unsent() const override {
+    std::lock_guard lock(path_->mutex);
+    return theirs().bytes.size();
+  }
+  void peer_gone() override { peer_gone_ = true; }
+  std::string description() const override { return fmt::format("memory link with {}", peer_); }
+
+  /// How often the other end has done something that this one may wait for.
+  std::uint64_t events() const {
+    std::lock_guard lock(path_->mutex);
+    return mine().events;
+  }
+  /// Sleeps until that is more than `seen`. False when nothing came in time.
+  bool wait(std::uint64_t seen, std::chrono::milliseconds timeout) const {
+    std::unique_lock lock(path_->mutex);
+    return path_->changed.wait_for(lock, timeout, [&] { return mine().events > seen; });
+  }
+
+ private:
+  MemoryLink(std::shared_ptr<MemoryPath> path, std::size_t end, std::string peer)
+      : path_(std::move(path)), end_(end), peer_(std::move(peer)) {}
+
+  MemoryPath::Side& mine() const { return path_->sides[end_]; }
+  MemoryPath::Side& theirs() const { return path_->sides[1 - end_]; }
+
+  void tell_peer() {
+    ++theirs().events;
+    path_->changed.notify_all();
+  }
+
+  std::size_t put(std::span<const std::byte> bytes) {
+    std::deque<std::byte>& queue = theirs().bytes;
+    const std::size_t n = std::min(bytes.size(), path_->capacity - queue.size());
+    queue.insert(queue.end(), bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(n));
+    return n;
+  }
+
+  /// Takes off the path what fits here; false when that is nothing.
+  bool receive() {
+    std::lock_guard lock(path_->mutex);
+    std::deque<std::byte>& queue = mine().bytes;
+    const std::size_t n = std::min(queue.size(), peek_capacity() - arrived_.size());
+    if (n == 0) return false;
+    const auto end = queue.begin() + static_cast<std::ptrdiff_t>(n);
+    arrived_.insert(arrived_.end(), queue.begin(), end);
+    queue.erase(queue.begin(), end);
+    tell_peer();
+    return true;
+  }
+
+  void fail_if_ended() const {
+    std::lock_guard lock(path_->mutex);
+    if ((peer_gone_ || theirs().left) && mine().bytes.empty()) fail();
+  }
+
+  [[noreturn]] void fail() const {
+    throw transport::LinkClosed(fmt::format("lost the connection to {}: it {} ({})", peer_,
+                                            peer_gone_ ? "is gone" : "has closed its end",
+                                            description()));
+  }
+
+  const std::shared_ptr<MemoryPath> path_;
+  const std::size_t end_;
+  const std::string peer_;
+  std::vector<std::byte> arrived_;  ///< Taken off the path, and not yet consumed.
+  bool peer_gone_ = false;
+};
+
+}  // namespace mccl::testing

@@ -1,0 +1,124 @@
+// One rank's messages over links in memory, driven pass by pass by whoever tests them. The other
+// end is another MessagesEnd, or a HostilePeer that writes what it likes.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "engine/channel.h"
+#include "engine/messages.h"
+#include "engine/operation.h"
+#include "support/memory_link.h"
+
+namespace mccl::testing {
+
+class MessagesEnd {
+ public:
+  using Call = std::shared_ptr<engine::Operation>;
+
+  MessagesEnd(int rank, int size, std::size_t payload_limit, bool crc = false)
+      : channels_(rank, size, payload_limit, crc, [](rendezvous::Purpose, int) {}),
+        messages_(channels_, payload_limit) {}
+
+  void attach(int peer, std::uint8_t rail, std::uint8_t rails, std::unique_ptr<MemoryLink> link) {
+    channels_.attach(rendezvous::Purpose::point_to_point, peer, rail, rails, std::move(link));
+  }
+
+  /// `elements` of u8 stay alive until the call is done.
+  Call send(std::span<const std::byte> elements, int peer, std::uint32_t tag) {
+    engine::Task task = task_of(Collective::send, peer, tag, elements.size());
+    task.input = {elements.data(), elements.size(), DType::u8};
+    const auto call = std::make_shared<engine::Operation>(std::move(task));
+    messages_.post_send(call);
+    return call;
+  }
+  Call receive(std::span<std::byte> elements, int peer, std::uint32_t tag) {
+    engine::Task task = task_of(Collective::recv, peer, tag, elements.size());
+    task.output = {elements.data(), elements.size(), DType::u8};
+    const auto call = std::make_shared<engine::Operation>(std::move(task));
+    messages_.post_receive(call);
+    return call;
+  }
+
+  /// One pass; false when nothing could be done.
+  bool advance() { return messages_.advance(); }
+  /// Whether the call has finished, also in a pass that threw.
+  bool done(const Call& call) {
+    const auto finished = messages_.take_finished();
+    finished_.insert(finished_.end(), finished.begin(), finished.end());
+    return std::find(finished_.begin(), finished_.end(), call) != finished_.end();
+  }
+
+  engine::Messages& messages() { return messages_; }
+
+ private:
+  static engine::Task task_of(Collective collective, int peer, std::uint32_t tag,
+                              std::size_t count) {
+    engine::Task task;
+    task.call.collective = collective;
+    task.call.peer = peer;
+    task.call.tag = tag;
+    task.call.count = count;
+    return task;
+  }
+
+  engine::Channels channels_;
+  engine::Messages messages_;
+  std::vector<Call> finished_;
+};
+
+/// Ranks 0 and 1, who have nobody else.
+struct MessagesPair {
+  explicit MessagesPair(std::size_t link_capacity = MemoryLink::kUsualCapacity, int rails = 1,
+                        std::size_t payload_limit = std::size_t{4} << 20)
+      : first(0, 2, payload_limit), second(1, 2, payload_limit) {
+    for (int rail = 0; rail < rails; ++rail) {
+      auto [near, far] = MemoryLink::make(link_capacity);
+      const auto index = static_cast<std::uint8_t>(rail);
+      first.attach(1, index, static_cast<std::uint8_t>(rails), std::move(near));
+      second.attach(0, index, static_cast<std::uint8_t>(rails), std::move(far));
+    }
+  }
+
+  /// Until neither can do anything.
+  void settle() {
+    bool moved = true;
+    while (moved) {
+      moved = first.advance();
+      moved |= second.advance();
+    }
+  }
+
+  MessagesEnd first;
+  MessagesEnd second;
+};
+
+/// Rank 1 as rank 0 sees it: it has proved itself, and then sends any frame, or any bytes.
+class HostilePeer {
+ public:
+  explicit HostilePeer(MessagesEnd& victim, int rails = 1,
+                       std::size_t link_capacity = std::size_t{1} << 20) {
+    for (int rail = 0; rail < rails; ++rail) {
+      auto [near, far] = MemoryLink::make(link_capacity);
+      victim.attach(1, static_cast<std::uint8_t>(rail), static_cast<std::uint8_t>(rails),
+                    std::move(near));
+      links_.push_back(std::move(far));
+    }
+  }
+
+  /// `payload` may be longer or shorter than the frame says.
+  void send(const engine::Frame& frame, std::span<const std::byte> payload = {}, int rail = 0) {
+    link(rail).write(engine::encode(frame), payload);
+  }
+  MemoryLink& link(int rail = 0) { return *links_[static_cast<std::size_t>(rail)]; }
+  void leave() { links_.clear(); }
+
+ private:
+  std::vector<std::unique_ptr<MemoryLink>> links_;
+};
+
+}  // namespace mccl::testing
