@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/thread.h"
 #include "mccl/error.h"
 #include "rendezvous/agreement.h"
 #include "rendezvous/job_key.h"
@@ -64,7 +65,7 @@ Engine::Engine(EngineOptions options)
   for (const std::string& warning : warnings_for(options_.config)) log_.warn("{}", warning);
   if (size() == 1) return;
   meet();
-  thread_ = std::thread([this] { progress_loop(); });
+  thread_ = start_thread("mccl progress", [this] { progress_loop(); });
 }
 
 Engine::~Engine() { shutdown(); }

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/thread.h"
 #include "mccl/error.h"
 #include "rendezvous/waiting.h"
 
@@ -36,23 +36,6 @@ constexpr int kSendFlags = 0;
 
 bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
-/// Signals are for the program's own threads: this one is started with all of them blocked.
-template <typename Function>
-std::thread start_without_signals(Function function) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread;
-  try {
-    thread = std::thread(std::move(function));
-  } catch (...) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
-}
-
 }  // namespace
 
 StoreServer::StoreServer(MemoryStore& table, std::vector<Listener> listeners, std::string job_key)
@@ -66,7 +49,7 @@ StoreServer::StoreServer(MemoryStore& table, std::vector<Listener> listeners, st
   wake_writer_ = Socket(ends[1]);
   make_non_blocking(wake_reader_);
   make_non_blocking(wake_writer_);
-  thread_ = start_without_signals([this] { run(); });
+  thread_ = start_thread("mccl store", [this] { run(); });
 }
 
 StoreServer::~StoreServer() {

@@ -5,8 +5,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
 #include <utility>
+
+#include "base/thread.h"
 
 namespace mccl::cli::launch {
 namespace {
@@ -17,13 +18,7 @@ constexpr std::size_t kMostWaiting = std::size_t{4} << 20;
 
 Writer::Writer() {
   for (const int end : {room_.reader.get(), room_.writer.get()}) ::fcntl(end, F_SETFL, O_NONBLOCK);
-  // Signals are for the thread that watches the job.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { run(); });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = start_thread("mccl writer", [this] { run(); });
 }
 
 Writer::~Writer() {
