@@ -8,7 +8,7 @@
 #include "base/thread.h"
 #include "mccl/error.h"
 #include "rendezvous/agreement.h"
-#include "rendezvous/job_key.h"
+#include "rendezvous/key_agreement.h"
 
 namespace mccl::engine {
 namespace {
@@ -92,6 +92,7 @@ void Engine::meet() {
   compare_settings(agreement_of(options_.config), deadline);
   mesh_->set_endpoints(endpoints_);
   connect_control(deadline);
+  mesh_->everyone_is_here();
   meet_neighbours(job_key, deadline);
 }
 
@@ -113,10 +114,9 @@ void Engine::compare_settings(const std::string& mine, Clock::time_point deadlin
 }
 
 std::string Engine::agree_on_key() {
-  if (!options_.config.job_key.empty()) return options_.config.job_key;
-  constexpr const char* kKey = "mccl/job_key";
-  if (rank() == 0) options_.store->set(kKey, rendezvous::make_job_key());
-  return options_.store->get(kKey, seconds_to_ms(options_.config.connect_timeout));
+  const auto deadline = Clock::now() + seconds_to_ms(options_.config.connect_timeout);
+  return rendezvous::agree_on_key(
+      {rank(), size(), options_.config, *options_.store, log_, deadline});
 }
 
 /// The higher rank of a pair dials. It is so for every link.
