@@ -1,8 +1,11 @@
 // The `mccl` program: a table of subcommands.
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
+#include <iostream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,6 +55,17 @@ int take_program(int argc, char** argv, const std::vector<Command>& commands) {
   return argc;
 }
 
+/// What was printed may still be on its way, to a disk that is full.
+int with_output_written(int status) {
+  errno = 0;
+  std::cout.flush();
+  const bool good = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good();
+  if (good) return status;
+  const std::string why =
+      errno == 0 ? "what was printed before did not arrive" : std::strerror(errno);
+  return complain("mccl", "cannot write standard output: " + why, kFailed);
+}
+
 int run(int argc, char** argv) {
   CLI::App program{"MCCL: collective communication for the machines people really have.", "mccl"};
   program.set_version_flag("--version", "mccl " MCCL_VERSION);
@@ -85,4 +99,6 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace mccl::cli
 
-int main(int argc, char** argv) { return mccl::cli::run(argc, argv); }
+int main(int argc, char** argv) {
+  return mccl::cli::with_output_written(mccl::cli::run(argc, argv));
+}

@@ -93,6 +93,7 @@ void Engine::meet() {
   mesh_->set_endpoints(endpoints_);
   connect_control(deadline);
   mesh_->everyone_is_here();
+  rendezvous::take_back_key(options_.config, rank(), store);
   meet_neighbours(job_key, deadline);
 }
 

@@ -26,6 +26,7 @@ constexpr std::string_view kNo = "no";
 /// The first word of a verdict that publishes a key.
 constexpr std::string_view kPublished = "published";
 constexpr std::string_view kInTheFile = "in the file";
+constexpr std::string_view kTakenBack = "taken back";
 constexpr std::size_t kMostNamed = 8;
 
 std::string offer_name() { return std::string(kServersOwn) + "key file"; }
@@ -151,6 +152,10 @@ std::string agree_on_key(const KeyAgreement& agreement) {
   check_required_key(agreement.config, agreement.rank, agreement.size);
   if (!agreement.config.job_key.empty()) return agreement.config.job_key;
   return agreement.rank == 0 ? decide(agreement) : take(agreement);
+}
+
+void take_back_key(const Config& config, int rank, Store& store) {
+  if (rank == 0 && config.job_key.empty()) store.set(verdict_name(), kTakenBack);
 }
 
 }  // namespace mccl::rendezvous

@@ -131,6 +131,18 @@ TEST(KeyAgreement, ARankThatCannotReadTheFileMakesEveryRankWarn) {
   EXPECT_TRUE(ranks.folder.empty());
 }
 
+TEST(KeyAgreement, APublishedKeyIsTakenBackOnceAllHaveMet) {
+  Agreed ranks(2);
+  ranks.stores[1]->on_get = elsewhere;
+  ranks.run();
+  const std::string name = std::string(kServersOwn) + "key";
+  EXPECT_THAT(ranks.stores[0]->get(name, 1ms), HasSubstr(ranks.keys[0]));
+  take_back_key(ranks.configs[1], 1, *ranks.stores[1]);
+  EXPECT_THAT(ranks.stores[0]->get(name, 1ms), HasSubstr(ranks.keys[0]));
+  take_back_key(ranks.configs[0], 0, *ranks.stores[0]);
+  EXPECT_THAT(ranks.stores[0]->get(name, 1ms), Not(HasSubstr(ranks.keys[0])));
+}
+
 TEST(KeyAgreement, WithoutAFolderForTheFileTheKeyIsPublished) {
   Agreed ranks(2);
   std::filesystem::remove(ranks.folder.path());

@@ -21,20 +21,22 @@ Writer::Writer() {
   thread_ = start_thread("mccl writer", [this] { run(); });
 }
 
-Writer::~Writer() {
+Writer::~Writer() { finish(); }
+
+void Writer::finish() {
   {
     const std::lock_guard lock(mutex_);
     ending_ = true;
   }
   changed_.notify_one();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void Writer::write(int descriptor, std::string text) {
   if (text.empty()) return;
   {
     const std::lock_guard lock(mutex_);
-    if (broken_) return;
+    if (fault_) return;
     waiting_bytes_ += text.size();
     waiting_.push_back({descriptor, std::move(text)});
   }
@@ -46,9 +48,9 @@ bool Writer::full() const {
   return waiting_bytes_ >= kMostWaiting;
 }
 
-bool Writer::broken() const {
+std::optional<Writer::Fault> Writer::fault() const {
   const std::lock_guard lock(mutex_);
-  return broken_;
+  return fault_;
 }
 
 void Writer::run() {
@@ -58,18 +60,19 @@ void Writer::run() {
     if (waiting_.empty()) return;
     const std::vector<Piece> pieces = std::exchange(waiting_, {});
     for (const Piece& piece : pieces) {
-      bool good = !broken_;
-      lock.unlock();
-      good = good && write_all(piece);
-      lock.lock();
-      broken_ = broken_ || !good;
+      if (!fault_) {
+        lock.unlock();
+        const int error = write_all(piece);
+        lock.lock();
+        if (error != 0) fault_ = Fault{piece.descriptor, error};
+      }
       waiting_bytes_ -= piece.text.size();
     }
     [[maybe_unused]] const ssize_t n = ::write(room_.writer.get(), "", 1);
   }
 }
 
-bool Writer::write_all(const Piece& piece) {
+int Writer::write_all(const Piece& piece) {
   std::string_view left = piece.text;
   while (!left.empty()) {
     const ssize_t n = ::write(piece.descriptor, left.data(), left.size());
@@ -79,10 +82,10 @@ bool Writer::write_all(const Piece& piece) {
       pollfd entry = {piece.descriptor, POLLOUT, 0};
       ::poll(&entry, 1, -1);
     } else if (errno != EINTR) {
-      return false;
+      return errno;
     }
   }
-  return true;
+  return 0;
 }
 
 }  // namespace mccl::cli::launch
