@@ -5,6 +5,8 @@
 #include <atomic>
 #include <utility>
 
+#include "base/thread.h"
+
 namespace mccl::numpy {
 namespace {
 
@@ -16,7 +18,7 @@ std::atomic<CallbackThread*> instance{new CallbackThread};
 void CallbackThread::post(Task task) {
   const std::lock_guard lock(mutex_);
   tasks_.push_back(std::move(task));
-  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  if (!thread_.joinable()) thread_ = start_thread("mccl callbacks", [this] { run(); });
   wake_.notify_one();
 }
 

@@ -5,8 +5,10 @@
 
 #include <chrono>
 #include <future>
-#include <thread>
+#include <memory>
 #include <utility>
+
+#include "base/thread.h"
 
 namespace mccl::numpy {
 
@@ -17,9 +19,9 @@ namespace mccl::numpy {
 template <typename Action, typename Result>
 void run_interruptibly(Action&& action, Result& result) {
   constexpr std::chrono::milliseconds kSignalInterval{50};
-  std::packaged_task<Result()> task(std::forward<Action>(action));
-  std::future<Result> answer = task.get_future();
-  std::thread(std::move(task)).detach();
+  const auto task = std::make_shared<std::packaged_task<Result()>>(std::forward<Action>(action));
+  std::future<Result> answer = task->get_future();
+  start_thread("mccl join", [task] { (*task)(); }).detach();
   while (true) {
     {
       const nanobind::gil_scoped_release without_gil;

@@ -113,7 +113,9 @@ nb::object start(const Settings& settings) {
   options.metrics = python::shared_metrics(options.rank);
   if (options.size > 1) {
     std::shared_ptr<Store>& store = process.stores[place.root];
-    const auto join = [place, config = options.config] { return rendezvous::join(place, config); };
+    const auto join = [place, config = options.config, metrics = options.metrics] {
+      return rendezvous::join(place, config, metrics);
+    };
     if (!store) run_interruptibly(join, store);
     options.store = store;
   }

@@ -1,7 +1,8 @@
 #include "callbacks.h"
 
-#include <thread>
 #include <utility>
+
+#include "base/thread.h"
 
 namespace mccl_torch {
 
@@ -9,7 +10,7 @@ void CallbackThreads::run(std::function<void()> task) {
   const std::lock_guard lock(mutex_);
   tasks_.push_back(std::move(task));
   if (tasks_.size() > idle_) {
-    std::thread([this] { work(); }).detach();
+    mccl::start_thread("mccl callbacks", [this] { work(); }).detach();
   } else {
     wake_.notify_one();
   }

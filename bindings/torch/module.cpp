@@ -10,6 +10,7 @@
 #include "callbacks.h"
 #include "contexts.h"
 #include "python/shared_metrics.h"
+#include "signals.h"
 
 namespace py = pybind11;
 
@@ -41,6 +42,7 @@ c10::intrusive_ptr<ProcessGroupMCCL> create(const c10::intrusive_ptr<c10d::Store
 PYBIND11_MODULE(_torch, module) {
   using mccl_torch::ProcessGroupMCCL;
   module.doc() = "The torch.distributed backend of libmccl.";
+  mccl_torch::find_main_thread();
   // The base classes are bound by torch.
   py::module_::import("torch.distributed.distributed_c10d");
 

@@ -1,9 +1,11 @@
 #include <c10/util/Exception.h>
+#include <pybind11/pybind11.h>
 
 #include <array>
 #include <memory>
 
 #include "backend.h"
+#include "signals.h"
 
 namespace mccl_torch {
 namespace {
@@ -26,12 +28,14 @@ struct Token {
     work = std::move(started);
     work.on_done([byte = byte](const std::exception_ptr&) {});
   }
-  /// Whether it arrived by then. Throws only what broke the whole group.
+  /// Whether it arrived by then. Throws only what a signal handler raised.
   bool arrived_before(std::chrono::steady_clock::time_point deadline) const {
     const auto left =
         std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now());
     try {
-      work.wait(std::max(left, milliseconds(1)));
+      wait_with_signals(work, std::max(left, milliseconds(1)));
+    } catch (const pybind11::error_already_set&) {
+      throw;
     } catch (const std::exception&) {
       return false;
     }
@@ -96,7 +100,9 @@ void ProcessGroupMCCL::monitor_members(Group& group, milliseconds timeout, bool 
   }
   for (int peer = 1; peer < size_; ++peer) {
     try {
-      releases[static_cast<std::size_t>(peer)].work.wait();
+      wait_with_signals(releases[static_cast<std::size_t>(peer)].work);
+    } catch (const pybind11::error_already_set&) {
+      throw;
     } catch (const std::exception&) {
       throw_torch_error(std::current_exception(), rank_, "mccl:monitoredBarrier");
     }
@@ -111,8 +117,10 @@ void ProcessGroupMCCL::report_to_root(Group& group, milliseconds timeout) {
   try {
     arrival.track(group.send(arrival.buffer(), 0, kArrivedTag, options));
     release.track(group.recv(release.buffer(), 0, kReleasedTag, options));
-    arrival.work.wait();
-    release.work.wait();
+    wait_with_signals(arrival.work);
+    wait_with_signals(release.work);
+  } catch (const pybind11::error_already_set&) {
+    throw;
   } catch (const std::exception& error) {
     C10_THROW_ERROR(DistBackendError,
                     c10::str("Rank ", rank_,

@@ -1,11 +1,14 @@
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
+#include <pybind11/pybind11.h>
 
 #include <array>
+#include <memory>
 #include <numeric>
 #include <utility>
 
 #include "backend.h"
+#include "signals.h"
 
 namespace mccl_torch {
 namespace {
@@ -67,13 +70,18 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::allreduce_sparse(Tensors& tensors,
   const at::Tensor mine = tensor.coalesce();
 
   const CallOptions wait = call_options(opts.timeout, false);
-  std::vector<Description> all(ranks());
-  const Description own = describe(mine);
+  // They live as long as the call, which a signal may leave behind.
+  const auto kept = std::make_shared<std::vector<Description>>(ranks());
+  std::vector<Description>& all = *kept;
+  const auto own = std::make_shared<Description>(describe(mine));
   try {
-    group_for(call)
-        ->all_gather({own.data(), own.size(), mccl::DType::i64},
-                     {all.data(), all.size() * own.size(), mccl::DType::i64}, wait)
-        .wait();
+    const mccl::Work work =
+        group_for(call)->all_gather({own->data(), own->size(), mccl::DType::i64},
+                                    {all.data(), all.size() * own->size(), mccl::DType::i64}, wait);
+    work.on_done([kept, own](const std::exception_ptr&) {});
+    wait_with_signals(work);
+  } catch (const pybind11::error_already_set&) {
+    throw;
   } catch (const std::exception&) {
     throw_torch_error(std::current_exception(), rank_, "mccl:sparse_all_reduce");
   }

@@ -3,12 +3,14 @@
 #include <ATen/core/ivalue.h>
 #include <ATen/core/jit_type.h>
 #include <c10/util/Exception.h>
+#include <pybind11/pybind11.h>
 
 #include <optional>
 #include <utility>
 
 #include "callbacks.h"
 #include "mccl/error.h"
+#include "signals.h"
 
 namespace mccl_torch {
 namespace {
@@ -79,7 +81,11 @@ void WorkLedger::closed() {
 
 void WorkLedger::wait_until_idle() {
   std::unique_lock lock(mutex);
-  idle.wait(lock, [this] { return pending == 0; });
+  while (!idle.wait_for(lock, kSignalInterval, [this] { return pending == 0; })) {
+    lock.unlock();
+    check_signals();
+    lock.lock();
+  }
 }
 
 WorkMCCL::WorkMCCL(int rank, CallName name, std::uint64_t sequence, Staging staging,
@@ -180,7 +186,9 @@ bool WorkMCCL::wait(std::chrono::milliseconds timeout) {
   if (batched_) return true;
   if (phase_.load() != Phase::finished) {
     try {
-      work_.wait(timeout.count() > 0 ? std::optional(timeout) : std::nullopt);
+      wait_with_signals(work_, timeout.count() > 0 ? std::optional(timeout) : std::nullopt);
+    } catch (const pybind11::error_already_set&) {
+      throw;
     } catch (...) {
       if (!work_.done()) throw_torch_error(std::current_exception(), rank_, title_);
     }

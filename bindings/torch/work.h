@@ -28,7 +28,7 @@ struct WorkLedger {
 
   void opened();
   void closed();
-  /// Until every work is done and its hook has run.
+  /// Until every work is done and its hook has run; running signal handlers, as wait() does.
   void wait_until_idle();
 
   std::mutex mutex;
@@ -63,6 +63,7 @@ class WorkMCCL final : public c10d::Work {
   int sourceRank() const override;
   std::vector<at::Tensor> result() override;
   void synchronize() override;
+  /// Runs signal handlers meanwhile, and throws what one raised; the call goes on then.
   bool wait(std::chrono::milliseconds timeout) override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   float getDuration() const override;

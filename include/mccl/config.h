@@ -38,6 +38,7 @@ struct Config {
   double link_latency_us = 0;           ///< Of a link between machines; 0: measured
   double link_gbit = 0;                 ///< Gbit/s of a link between machines; 0: measured
   std::string job_key;                  ///< Secret that every rank of the job shares
+  bool require_key = false;             ///< Do not start several ranks without a job_key
   int rank = -1;                        ///< For Context::from_environment
   int world_size = -1;
   std::string root;  ///< host:port where rank 0 serves the store
@@ -82,7 +83,8 @@ std::string agreement_of(const Config& config);
 /// Every setting as "name = value (variable; meaning)" lines; secrets are masked.
 std::string to_table(const Config& config);
 
-/// One warning per setting that differs from its default and has no effect yet.
+/// One warning per setting that differs from its default and has no effect yet, and for a job_key
+/// that is short enough to be guessed.
 std::vector<std::string> warnings_for(const Config& config);
 
 /// The README's table of settings, in Markdown.

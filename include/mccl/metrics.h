@@ -17,7 +17,7 @@ struct MetricsSummary {
   std::uint64_t total_bytes_sent = 0;
   std::uint64_t total_bytes_recv = 0;
   std::uint64_t total_errors = 0;
-  std::uint64_t refused_connections = 0;  ///< Strangers dropped by the listener.
+  std::uint64_t refused_connections = 0;  ///< Strangers dropped, at rank 0's store too.
   double avg_latency_ms = 0;              ///< Submitted until done.
   double p50_latency_ms = 0;              ///< From a histogram: within 5 %.
   double p99_latency_ms = 0;

@@ -9,7 +9,10 @@
 
 namespace mccl {
 
-/// Thread-safe. Values are bytes.
+class Metrics;
+
+/// Thread-safe. Values are bytes. A store is for what ranks need to meet: keys of at most 1 KiB,
+/// values of at most 1 MiB, 64 MiB in all; what is beyond throws InvalidArgument.
 class Store {
  public:
   virtual ~Store() = default;
@@ -23,11 +26,17 @@ class Store {
 /// For ranks that are threads of one process.
 std::shared_ptr<Store> make_memory_store();
 
+/// What rank 0 says and counts of strangers that it turns away from the store.
+struct StoreReport {
+  std::string log_level = "WARN";
+  std::shared_ptr<Metrics> metrics;  ///< May be null.
+};
+
 /// Served by rank 0 at `address` ("host:port"); other ranks connect to it, retrying until
 /// `timeout`. Every connection proves the job key (see Config::job_key); without a key anyone who
-/// can reach the address may join.
+/// can reach the address may read and write the store.
 std::shared_ptr<Store> make_tcp_store(const std::string& address, int rank,
-                                      const std::string& job_key,
-                                      std::chrono::milliseconds timeout);
+                                      const std::string& job_key, std::chrono::milliseconds timeout,
+                                      const StoreReport& report = {});
 
 }  // namespace mccl

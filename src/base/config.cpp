@@ -99,6 +99,14 @@ std::string_view wanted(const Setting& setting) {
                   setting.info.default_value.empty() ? "(none)" : setting.info.default_value));
 }
 
+/// Who sets a secret means to have one: an empty one is a script's slip.
+[[noreturn]] void refuse_empty_secret(std::string_view variable) {
+  throw InvalidArgument(
+      fmt::format("{} is set and empty: give every rank the same value, such as the output of "
+                  "`openssl rand -hex 32`, or unset it",
+                  variable));
+}
+
 std::string text_of_value(const std::string& value) { return value; }
 std::string text_of_value(bool value) { return value ? "true" : "false"; }
 template <typename Number>
@@ -161,7 +169,9 @@ Config Config::from_environment(const std::map<std::string, std::string>& enviro
   if (file != environment.end()) config.merge_json(read_file(file->second), file->second);
   for (const auto& [variable, value] : environment) {
     if (!variable.starts_with(kVariablePrefix) || variable == kConfigFileVariable) continue;
-    assign(config, find_setting(variable), value, variable);
+    const Setting& setting = find_setting(variable);
+    if (setting.info.secret && value.empty()) refuse_empty_secret(variable);
+    assign(config, setting, value, variable);
   }
   return config;
 }

@@ -13,6 +13,7 @@ namespace mccl {
 namespace {
 
 constexpr std::string_view kNotSet = "(not set)";
+constexpr std::size_t kShortestGoodKey = 16;
 
 bool is_default(const Config& config, const Setting& setting) {
   return text_of(config, setting) == setting.info.default_value;
@@ -62,6 +63,12 @@ std::string to_table(const Config& config) {
 
 std::vector<std::string> warnings_for(const Config& config) {
   std::vector<std::string> warnings;
+  if (!config.job_key.empty() && config.job_key.size() < kShortestGoodKey) {
+    warnings.push_back(
+        fmt::format("MCCL_JOB_KEY has {} characters, which can be guessed; give every rank the "
+                    "output of `openssl rand -hex 32`",
+                    config.job_key.size()));
+  }
   for (const Setting& setting : setting_table()) {
     if (is_default(config, setting)) continue;
     const std::string value = shown_value(config, setting);

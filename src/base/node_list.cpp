@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::size_t kLongestList = std::size_t{1} << 20;
 constexpr std::size_t kLongestNumber = 9;
+constexpr int kMostBrackets = 16;  ///< Of one name: racks, shelves, nodes.
 
 [[noreturn]] void refuse(std::string_view text, std::string_view why) {
   throw InvalidArgument(fmt::format(
@@ -57,11 +58,15 @@ std::vector<std::string> range_of(std::string_view text, std::string_view whole,
 }
 
 /// All names of one item, whose brackets may be several: "rack[1-2]n[1-4]".
-std::vector<std::string> expand(std::string_view item, std::string_view whole, std::size_t most) {
+std::vector<std::string> expand(std::string_view item, std::string_view whole, std::size_t most,
+                                int brackets_before = 0) {
   const std::size_t open = item.find('[');
   if (open == item.npos) return {std::string(item)};
+  if (brackets_before == kMostBrackets)
+    refuse(whole, fmt::format("a name has more than {} brackets", kMostBrackets));
   const std::size_t close = item.find(']', open);
-  const std::vector<std::string> tails = expand(item.substr(close + 1), whole, most);
+  const std::vector<std::string> tails =
+      expand(item.substr(close + 1), whole, most, brackets_before + 1);
   std::vector<std::string> names;
   for (const std::string_view range : items_of(item.substr(open + 1, close - open - 1), whole)) {
     for (const std::string& number : range_of(range, whole, most)) {

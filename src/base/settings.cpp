@@ -243,6 +243,13 @@ constexpr Row kRows[] = {
      .meaning = "Secret that the ranks of a job share; who lacks it cannot join",
      .secret = true,
      .field = &Config::job_key},
+    {.name = "require_key",
+     .variable = "MCCL_REQUIRE_KEY",
+     .range = "true, false",
+     .meaning = "Start several ranks only with MCCL_JOB_KEY set; the key that ranks of one machine "
+                "agree on by themselves does not do",
+     .kind = boolean,
+     .field = &Config::require_key},
     {.name = "rank",
      .variable = "MCCL_RANK",
      .range = "0 to 1048575, or -1 for not set",

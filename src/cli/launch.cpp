@@ -58,7 +58,8 @@ Examples:
 
 Exit status: 0 good; that of the rank that failed first, 128 + the signal's number when it was
 killed, 255 when its machine was lost; 128 + the number of a signal that ended the launcher; 124
-after --timeout; 1 when the job could not be started; 2 bad arguments.)";
+after --timeout; 141 when nobody reads the output any more; 1 when the job could not be started or
+its output not be written (a full disk); 2 bad arguments.)";
 
 /// As given; empty or absent where the default holds.
 struct Flags {

@@ -1,8 +1,12 @@
 // The `mccl` program: a table of subcommands.
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
+#include <iostream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,6 +56,17 @@ int take_program(int argc, char** argv, const std::vector<Command>& commands) {
   return argc;
 }
 
+/// What was printed may still be on its way, to a disk that is full.
+int with_output_written(int status) {
+  const bool good = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good();
+  if (good) return status;
+  // Whoever printed may have been told the cause; one byte more brings it out again.
+  errno = 0;
+  [[maybe_unused]] const ssize_t n = ::write(STDOUT_FILENO, "\n", 1);
+  return complain("mccl", fmt::format("cannot write standard output: {}", std::strerror(errno)),
+                  kFailed);
+}
+
 int run(int argc, char** argv) {
   CLI::App program{"MCCL: collective communication for the machines people really have.", "mccl"};
   program.set_version_flag("--version", "mccl " MCCL_VERSION);
@@ -85,4 +100,6 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace mccl::cli
 
-int main(int argc, char** argv) { return mccl::cli::run(argc, argv); }
+int main(int argc, char** argv) {
+  return mccl::cli::with_output_written(mccl::cli::run(argc, argv));
+}

@@ -5,9 +5,10 @@
 
 #include <algorithm>
 
+#include "base/thread.h"
 #include "mccl/error.h"
 #include "rendezvous/agreement.h"
-#include "rendezvous/job_key.h"
+#include "rendezvous/key_agreement.h"
 
 namespace mccl::engine {
 namespace {
@@ -75,7 +76,8 @@ Engine::Engine(EngineOptions options)
 std::shared_ptr<Engine> Engine::create(EngineOptions options) {
   const std::shared_ptr<Engine> engine(new Engine(std::move(options)));
   if (engine->size() > 1) {
-    engine->thread_ = std::thread([weak = engine->weak_from_this()] { progress_loop(weak); });
+    engine->thread_ =
+        start_thread("mccl progress", [weak = engine->weak_from_this()] { progress_loop(weak); });
   }
   return engine;
 }
@@ -113,6 +115,8 @@ void Engine::meet() {
   compare_settings(agreement_of(options_.config), deadline);
   mesh_->set_endpoints(endpoints_);
   connect_control(deadline);
+  mesh_->everyone_is_here();
+  rendezvous::take_back_key(options_.config, rank(), store);
   meet_neighbours(job_key, deadline);
 }
 
@@ -134,10 +138,9 @@ void Engine::compare_settings(const std::string& mine, Clock::time_point deadlin
 }
 
 std::string Engine::agree_on_key() {
-  if (!options_.config.job_key.empty()) return options_.config.job_key;
-  constexpr const char* kKey = "mccl/job_key";
-  if (rank() == 0) options_.store->set(kKey, rendezvous::make_job_key());
-  return options_.store->get(kKey, seconds_to_ms(options_.config.connect_timeout));
+  const auto deadline = Clock::now() + seconds_to_ms(options_.config.connect_timeout);
+  return rendezvous::agree_on_key(
+      {rank(), size(), options_.config, *options_.store, log_, deadline});
 }
 
 /// The higher rank of a pair dials. It is so for every link.

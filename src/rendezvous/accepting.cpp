@@ -14,7 +14,10 @@ using transport::tcp::Listener;
 constexpr std::size_t kMaxGuests = 128;
 constexpr int kMaxAcceptedAtOnce = 64;
 constexpr Clock::duration kGuestLimit = 5s;
-constexpr Clock::duration kPause = 100ms;
+/// Beside what a rank's peers may need at once: a new group, several links to each.
+constexpr int kLeastAtOnce = 64;
+constexpr int kAtOncePerRank = 2;
+constexpr double kPerSecond = 1000;
 
 }  // namespace
 
@@ -22,29 +25,44 @@ Acceptor::Acceptor(std::vector<Listener> listeners, Party self, Log log,
                    std::function<void()> on_refused)
     : listeners_(std::move(listeners)),
       self_(std::move(self)),
-      log_(std::move(log)),
-      on_refused_(std::move(on_refused)) {}
+      log_(log),
+      turnstile_(std::move(log), std::move(on_refused)) {}
+
+void Acceptor::everyone_is_here(Clock::time_point now) {
+  turnstile_.limit(
+      {static_cast<double>(std::max(kLeastAtOnce, kAtOncePerRank * self_.size)), kPerSecond}, now);
+}
 
 void Acceptor::advance(Clock::time_point now, std::vector<Arrival>& arrivals) {
-  if (now >= paused_until_) admit(now);
-  for (auto guest = guests_.begin(); guest != guests_.end();)
-    guest = advance(*guest, now, arrivals) ? std::next(guest) : guests_.erase(guest);
+  admit(now);
+  const std::vector<bool> ready = ready_guests();
+  std::size_t index = 0;
+  for (auto guest = guests_.begin(); guest != guests_.end(); ++index) {
+    const bool due = ready[index] || now >= guest->deadline;
+    guest = !due || advance(*guest, now, arrivals) ? std::next(guest) : guests_.erase(guest);
+  }
+}
+
+/// One call of the system for all, who may be many and say nothing.
+std::vector<bool> Acceptor::ready_guests() const {
+  std::vector<pollfd> entries;
+  watch_guests(entries);
+  if (!entries.empty()) (void)::poll(entries.data(), static_cast<nfds_t>(entries.size()), 0);
+  std::vector<bool> ready;
+  for (const pollfd& entry : entries) ready.push_back(entry.revents != 0);
+  return ready;
 }
 
 void Acceptor::admit(Clock::time_point now) {
   for (Listener& listener : listeners_) {
     for (int i = 0; i < kMaxAcceptedAtOnce; ++i) {
+      if (!turnstile_.open(now)) return;
       Accepted accepted = listener.accept();
-      if (accepted.error != 0) {
-        log_.warn(
-            "cannot accept connections for now: {}; raise the limit of open files (ulimit -n)",
-            transport::tcp::describe_errno(accepted.error));
-        paused_until_ = now + kPause;
-        return;
-      }
+      turnstile_.accept_gave(accepted.error, now);
       if (!accepted.socket) break;
+      turnstile_.admitted();
       if (guests_.size() == kMaxGuests) {
-        turn_away(guests_.front(), "too many others wait to prove themselves");
+        turn_away(guests_.front(), LogLevel::info, "too many others wait to prove themselves", now);
         guests_.pop_front();
       }
       guests_.push_back({Conversation(std::move(accepted.socket), Handshake::acceptor(self_)),
@@ -60,13 +78,13 @@ bool Acceptor::advance(Guest& guest, Clock::time_point now, std::vector<Arrival>
       return false;
     case Conversation::State::refused:
     case Conversation::State::broken:
-      refused(guest, arrivals);
+      refused(guest, now, arrivals);
       return false;
     case Conversation::State::waiting:
       break;
   }
   if (now < guest.deadline) return true;
-  turn_away(guest, "it did not prove itself in time");
+  turn_away(guest, LogLevel::info, "it did not prove itself in time", now);
   return false;
 }
 
@@ -89,10 +107,10 @@ void Acceptor::arrived(Guest& guest, std::vector<Arrival>& arrivals) {
   arrivals.push_back({handshake.peer(), handshake.key(), guest.conversation.take_socket(), {}});
 }
 
-void Acceptor::refused(const Guest& guest, std::vector<Arrival>& arrivals) {
+void Acceptor::refused(const Guest& guest, Clock::time_point now, std::vector<Arrival>& arrivals) {
   const Handshake& handshake = guest.conversation.handshake();
   const std::string& why = guest.conversation.trouble();
-  if (!handshake.proven()) return turn_away(guest, why);
+  if (!handshake.proven()) return turn_away(guest, level_of(handshake.refusal()), why, now);
   if (handshake.refusal() == Refusal::settings) {
     arrivals.push_back(
         {handshake.peer(),
@@ -106,27 +124,31 @@ void Acceptor::refused(const Guest& guest, std::vector<Arrival>& arrivals) {
              why);
 }
 
-void Acceptor::turn_away(const Guest& guest, const std::string& why) {
+void Acceptor::turn_away(const Guest& guest, LogLevel level, const std::string& why,
+                         Clock::time_point now) {
   if (guest.conversation.handshake().proven()) {
     log_.debug("gave up the connection of rank {} at {}: {}", guest.conversation.handshake().peer(),
                guest.from.text(), why);
     return;
   }
-  log_.info("refused a connection from {}: {}", guest.from.text(), why);
-  if (on_refused_) on_refused_();
+  turnstile_.turned_away(level, guest.from.text(), why, now);
 }
 
 void Acceptor::watch(std::vector<pollfd>& descriptors) const {
-  if (Clock::now() >= paused_until_) {
+  if (turnstile_.opens_at() == Clock::time_point::max()) {
     for (const Listener& listener : listeners_)
       descriptors.push_back({listener.descriptor(), POLLIN, 0});
   }
+  watch_guests(descriptors);
+}
+
+void Acceptor::watch_guests(std::vector<pollfd>& descriptors) const {
   for (const Guest& guest : guests_)
     descriptors.push_back({guest.conversation.descriptor(), guest.conversation.events(), 0});
 }
 
 Clock::time_point Acceptor::next_deadline() const {
-  Clock::time_point next = Clock::now() < paused_until_ ? paused_until_ : Clock::time_point::max();
+  Clock::time_point next = turnstile_.opens_at();
   for (const Guest& guest : guests_) next = std::min(next, guest.deadline);
   return next;
 }

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "rendezvous/conversation.h"
 #include "rendezvous/handshake.h"
+#include "rendezvous/turnstile.h"
 #include "transport/tcp/listener.h"
 
 namespace mccl::rendezvous {
@@ -30,6 +31,10 @@ class Acceptor {
   Acceptor(std::vector<transport::tcp::Listener> listeners, Party self, Log log,
            std::function<void()> on_refused);
 
+  /// All ranks have met: from now on connections are accepted at a limited rate, so that a flood
+  /// of them takes little of the engine's time.
+  void everyone_is_here(Clock::time_point now);
+
   /// Does what can be done now.
   void advance(Clock::time_point now, std::vector<Arrival>& arrivals);
 
@@ -45,18 +50,19 @@ class Acceptor {
   };
 
   void admit(Clock::time_point now);
+  std::vector<bool> ready_guests() const;
+  void watch_guests(std::vector<pollfd>& descriptors) const;
   /// False once the guest is no more.
   bool advance(Guest& guest, Clock::time_point now, std::vector<Arrival>& arrivals);
   void arrived(Guest& guest, std::vector<Arrival>& arrivals);
-  void turn_away(const Guest& guest, const std::string& why);
-  void refused(const Guest& guest, std::vector<Arrival>& arrivals);
+  void turn_away(const Guest& guest, LogLevel level, const std::string& why, Clock::time_point now);
+  void refused(const Guest& guest, Clock::time_point now, std::vector<Arrival>& arrivals);
 
   std::vector<transport::tcp::Listener> listeners_;
   Party self_;
   Log log_;
-  std::function<void()> on_refused_;
+  Turnstile turnstile_;
   std::list<Guest> guests_;  ///< Oldest first.
-  Clock::time_point paused_until_ = Clock::time_point::min();
 };
 
 }  // namespace mccl::rendezvous

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/value_text.h"
 #include "mccl/error.h"
+#include "rendezvous/key_agreement.h"
 #include "transport/tcp/listener.h"
 
 namespace mccl::rendezvous {
@@ -111,8 +112,10 @@ std::string exchange_root(int descriptor, int rank, const std::string& root,
   return found;
 }
 
-std::shared_ptr<Store> join(const Placement& placement, const Config& config) {
+std::shared_ptr<Store> join(const Placement& placement, const Config& config,
+                            const std::shared_ptr<Metrics>& metrics) {
   if (placement.size == 1) return nullptr;
+  check_required_key(config, placement.rank, placement.size);
   const auto timeout = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::duration<double>(config.connect_timeout));
   std::string root = placement.root;
@@ -120,7 +123,7 @@ std::shared_ptr<Store> join(const Placement& placement, const Config& config) {
     root = exchange_root(placement.pmi, placement.rank,
                          placement.rank == 0 ? own_root(placement) : "", timeout);
   }
-  return make_tcp_store(root, placement.rank, config.job_key, timeout);
+  return make_tcp_store(root, placement.rank, config.job_key, timeout, {config.log_level, metrics});
 }
 
 }  // namespace mccl::rendezvous

@@ -7,12 +7,15 @@
 
 #include "base/placement.h"
 #include "mccl/config.h"
+#include "mccl/metrics.h"
 #include "mccl/store.h"
 
 namespace mccl::rendezvous {
 
-/// The store of a job; null when it has one rank. Waits as long as the settings let it.
-std::shared_ptr<Store> join(const Placement& placement, const Config& config);
+/// The store of a job; null when it has one rank. Waits as long as the settings let it. Rank 0
+/// counts strangers in `metrics`, unless it is null.
+std::shared_ptr<Store> join(const Placement& placement, const Config& config,
+                            const std::shared_ptr<Metrics>& metrics = nullptr);
 
 /// Tells `root` of rank 0 to all ranks through MPICH's launcher (PMI 1, at `descriptor`), which
 /// answers nobody afterwards: a program that calls MPI too gives MCCL_ROOT instead. Returns rank

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <utility>
 
 #include "mccl/error.h"
 
@@ -50,9 +51,24 @@ void MemoryStore::set(const std::string& key, std::string_view value) {
   check_value(key, value);
   {
     const std::lock_guard lock(mutex_);
-    values_.insert_or_assign(key, std::string(value));
+    put(key, std::string(value));
   }
   changed_.notify_all();
+}
+
+void MemoryStore::put(const std::string& key, std::string value) {
+  const auto found = values_.find(key);
+  const std::size_t before =
+      found == values_.end() ? 0 : key.size() + found->second.size() + kEntryBytes;
+  const std::size_t after = bytes_ - before + key.size() + value.size() + kEntryBytes;
+  if (after > kMaxTableBytes) {
+    throw InvalidArgument(fmt::format(
+        "the store has no room for the key \"{}\" and its {} bytes: it holds {} keys and is full "
+        "at {} MiB; it is for what ranks need to meet, so send data through a group",
+        shown(key), value.size(), values_.size(), kMaxTableBytes >> 20));
+  }
+  bytes_ = after;
+  values_.insert_or_assign(key, std::move(value));
 }
 
 std::string MemoryStore::get(const std::string& key, std::chrono::milliseconds timeout) {
@@ -78,7 +94,7 @@ std::int64_t MemoryStore::add(const std::string& key, std::int64_t amount) {
       throw InvalidArgument(fmt::format("adding {} to the store counter \"{}\" ({}) overflows",
                                         amount, shown(key), before));
     }
-    values_.insert_or_assign(key, std::to_string(sum));
+    put(key, std::to_string(sum));
   }
   changed_.notify_all();
   return sum;

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "mccl/store.h"
 
@@ -13,6 +14,12 @@ namespace mccl::rendezvous {
 
 inline constexpr std::size_t kMaxKeyBytes = std::size_t{1} << 10;
 inline constexpr std::size_t kMaxValueBytes = std::size_t{1} << 20;
+/// Of a table: 16 KiB for each of 4096 ranks. Every entry counts with what it takes beside its
+/// text.
+inline constexpr std::size_t kMaxTableBytes = std::size_t{64} << 20;
+inline constexpr std::size_t kEntryBytes = 128;
+/// In the name of a key: the process that serves the store writes it, nobody else does.
+inline constexpr std::string_view kServersOwn = "mccl/rank 0 only/";
 
 /// Throw InvalidArgument for what no store takes.
 void check_key(std::string_view key);
@@ -32,9 +39,13 @@ class MemoryStore final : public Store {
   std::optional<std::string> find(const std::string& key) const;
 
  private:
+  /// Under the mutex. Throws InvalidArgument when the table is full.
+  void put(const std::string& key, std::string value);
+
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, std::string> values_;
+  std::size_t bytes_ = 0;  ///< Of values_, with kEntryBytes for each.
 };
 
 }  // namespace mccl::rendezvous

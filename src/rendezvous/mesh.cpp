@@ -152,6 +152,8 @@ void Mesh::dial(int peer, LinkKey key, Clock::time_point deadline) {
   state.dials.emplace_back(std::move(request));
 }
 
+void Mesh::everyone_is_here() { state_->acceptor->everyone_is_here(Clock::now()); }
+
 void Mesh::watch(std::vector<pollfd>& descriptors) const {
   state_->acceptor->watch(descriptors);
   for (const Dial& dial : state_->dials) dial.watch(descriptors);

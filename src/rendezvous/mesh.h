@@ -62,6 +62,9 @@ class Mesh {
   /// peer's addresses, best route first, and retries while the peer refuses.
   void dial(int peer, LinkKey key, Clock::time_point deadline);
 
+  /// All ranks have met: from now on strangers are let in at a limited rate.
+  void everyone_is_here();
+
   /// Adds the descriptors to watch.
   void watch(std::vector<pollfd>& descriptors) const;
   /// When progress() must be called again at the latest; Clock::time_point::max() for never.

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/thread.h"
 #include "mccl/error.h"
 #include "rendezvous/waiting.h"
 
@@ -24,7 +24,17 @@ using transport::tcp::Listener;
 using transport::tcp::Socket;
 
 constexpr std::size_t kMaxUnproven = 256;
+/// Several for each rank of a large job.
+constexpr std::size_t kMaxClients = std::size_t{1} << 14;
+/// What any client may have here of a request or an answer; what is larger comes out of an
+/// allowance that all share, and waits while that is used up.
+constexpr std::size_t kSmallBytes = std::size_t{4} << 10;
+constexpr std::size_t kSharedBytes = std::size_t{32} << 20;
+/// All ranks of a large job may start at once.
+constexpr AdmissionRate kAdmission = {4096, 1000};
 constexpr Clock::duration kProofLimit = 5s;
+/// For a client to send the rest of a request, or to take an answer.
+constexpr Clock::duration kTransferLimit = 30s;
 constexpr Clock::duration kPause = 100ms;
 constexpr std::chrono::milliseconds kLongestWait = std::chrono::hours(24 * 365);
 
@@ -36,27 +46,22 @@ constexpr int kSendFlags = 0;
 
 bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
-/// Signals are for the program's own threads: this one is started with all of them blocked.
-template <typename Function>
-std::thread start_without_signals(Function function) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread;
-  try {
-    thread = std::thread(std::move(function));
-  } catch (...) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
+/// Throws InvalidArgument for what only rank 0 writes.
+void check_writer(const std::string& key) {
+  if (key.find(kServersOwn) == key.npos) return;
+  throw InvalidArgument(fmt::format("the store key \"{}\" is rank 0's alone to write", key));
 }
 
 }  // namespace
 
-StoreServer::StoreServer(MemoryStore& table, std::vector<Listener> listeners, std::string job_key)
-    : table_(table), listeners_(std::move(listeners)), job_key_(std::move(job_key)) {
+StoreServer::StoreServer(MemoryStore& table, std::vector<Listener> listeners, std::string job_key,
+                         const Log& log, std::function<void()> on_refused)
+    : table_(table),
+      listeners_(std::move(listeners)),
+      job_key_(std::move(job_key)),
+      turnstile_(log, std::move(on_refused)),
+      shared_(kSharedBytes) {
+  turnstile_.limit(kAdmission, Clock::now());
   int ends[2];
   if (::pipe(ends) != 0) {
     throw Error(
@@ -66,7 +71,7 @@ StoreServer::StoreServer(MemoryStore& table, std::vector<Listener> listeners, st
   wake_writer_ = Socket(ends[1]);
   make_non_blocking(wake_reader_);
   make_non_blocking(wake_writer_);
-  thread_ = start_without_signals([this] { run(); });
+  thread_ = start_thread("mccl store", [this] { run(); });
 }
 
 StoreServer::~StoreServer() {
@@ -84,12 +89,13 @@ void StoreServer::wake() {
 void StoreServer::run() {
   while (!stop_) {
     const Clock::time_point now = Clock::now();
-    if (now >= paused_until_) admit(now);
+    admit(now);
     for (auto client = clients_.begin(); client != clients_.end();)
       client = serve(*client, now) ? std::next(client) : clients_.erase(client);
     // A value that one client set may be what another, served before it, waits for.
     for (Client& client : clients_) look_again(client, now);
-    sleep();
+    // Somebody may wait for what was given back.
+    if (!shared_.was_given_back()) sleep();
   }
   clients_.clear();
   listeners_.clear();
@@ -97,9 +103,8 @@ void StoreServer::run() {
 
 void StoreServer::sleep() {
   std::vector<pollfd> entries = {{wake_reader_.descriptor(), POLLIN, 0}};
-  const bool paused = Clock::now() < paused_until_;
-  Clock::time_point deadline = paused ? paused_until_ : Clock::time_point::max();
-  if (!paused) {
+  Clock::time_point deadline = turnstile_.opens_at();
+  if (deadline == Clock::time_point::max()) {
     for (const Listener& listener : listeners_)
       entries.push_back({listener.descriptor(), POLLIN, 0});
   }
@@ -109,9 +114,10 @@ void StoreServer::sleep() {
       deadline = std::min(deadline, client.deadline);
       continue;
     }
-    int events = client.input.size() < kMaxRequestBytes ? POLLIN : 0;
+    int events = client.input.size() < client.input_limit ? POLLIN : 0;
     if (!client.output.empty()) events |= POLLOUT;
-    entries.push_back({client.socket.descriptor(), static_cast<short>(events), 0});
+    if (events != 0) entries.push_back({client.socket.descriptor(), static_cast<short>(events), 0});
+    if (client.in_transfer()) deadline = std::min(deadline, client.deadline);
     if (client.wait) deadline = std::min(deadline, client.wait->deadline);
   }
   (void)::poll(entries.data(), static_cast<nfds_t>(entries.size()), milliseconds_until(deadline));
@@ -122,26 +128,44 @@ void StoreServer::sleep() {
 
 void StoreServer::admit(Clock::time_point now) {
   for (Listener& listener : listeners_) {
-    for (;;) {
+    while (turnstile_.open(now)) {
       Accepted accepted = listener.accept();
-      if (accepted.error != 0) paused_until_ = now + kPause;
+      turnstile_.accept_gave(accepted.error, now);
       if (!accepted.socket) break;
-      const auto unproven = [](const Client& client) { return client.conversation.has_value(); };
-      const auto count = std::count_if(clients_.begin(), clients_.end(), unproven);
-      if (static_cast<std::size_t>(count) >= kMaxUnproven)
-        clients_.erase(std::find_if(clients_.begin(), clients_.end(), unproven));
+      turnstile_.admitted();
+      make_room(now);
       clients_.emplace_back(
           Conversation(std::move(accepted.socket), Handshake::acceptor({0, 0, job_key_, {}})),
-          now + kProofLimit);
+          accepted.from, now + kProofLimit);
     }
   }
+}
+
+/// For one more: the oldest of too many who have not proved themselves goes, or else the newest of
+/// too many clients.
+void StoreServer::make_room(Clock::time_point now) {
+  const auto unproven = std::count_if(clients_.begin(), clients_.end(),
+                                      [](const Client& client) { return client.unproven(); });
+  auto leaving = clients_.end();
+  if (static_cast<std::size_t>(unproven) >= kMaxUnproven) {
+    leaving = std::find_if(clients_.begin(), clients_.end(),
+                           [](const Client& client) { return client.unproven(); });
+  } else if (clients_.size() >= kMaxClients) {
+    leaving = std::prev(clients_.end());
+  }
+  if (leaving == clients_.end()) return;
+  turnstile_.turned_away(LogLevel::info, leaving->from.text(),
+                         "too many others are connected to the store", now);
+  clients_.erase(leaving);
 }
 
 bool StoreServer::serve(Client& client, Clock::time_point now) {
   try {
     if (client.conversation && !prove(client, now)) return false;
     if (client.conversation) return true;
-    return receive(client) && answer_next(client, now) && flush(client);
+    if (!client.in_transfer()) client.deadline = now + kTransferLimit;
+    return receive(client) && answer_next(client, now) && flush(client) &&
+           (!client.in_transfer() || now < client.deadline);
   } catch (const Error&) {
     // Without randomness or HMAC nobody can be proven; the client sees its connection close.
     return false;
@@ -149,11 +173,21 @@ bool StoreServer::serve(Client& client, Clock::time_point now) {
 }
 
 bool StoreServer::prove(Client& client, Clock::time_point now) {
+  const Handshake& handshake = client.conversation->handshake();
+  const auto turn_away = [&](LogLevel level, const std::string& why) {
+    turnstile_.turned_away(level, client.from.text(), why + " (at the store)", now);
+    return false;
+  };
   switch (client.conversation->advance()) {
     case Conversation::State::waiting:
-      return now < client.deadline;
+      return now < client.deadline || turn_away(LogLevel::info, "it did not prove itself in time");
     case Conversation::State::done:
-      if (client.conversation->handshake().key().purpose != Purpose::store) return false;
+      if (handshake.key().purpose != Purpose::store) {
+        return turn_away(LogLevel::warn,
+                         fmt::format("rank {} looks for a peer where rank 0 serves the store; give "
+                                     "every rank the same MCCL_ROOT",
+                                     handshake.peer()));
+      }
       client.socket = client.conversation->take_socket();
       client.conversation.reset();
       return true;
@@ -161,17 +195,31 @@ bool StoreServer::prove(Client& client, Clock::time_point now) {
     case Conversation::State::broken:
       break;
   }
-  return false;
+  return turn_away(level_of(handshake.refusal()), client.conversation->trouble());
 }
 
 bool StoreServer::receive(Client& client) {
   std::array<std::byte, 16384> buffer;
-  while (client.input.size() < kMaxRequestBytes) {
-    const std::size_t limit = std::min(buffer.size(), kMaxRequestBytes - client.input.size());
+  while (make_room_for_input(client)) {
+    const std::size_t limit = std::min(buffer.size(), client.input_limit - client.input.size());
     const ssize_t got = ::recv(client.socket.descriptor(), buffer.data(), limit, 0);
     if (got <= 0) return got < 0 && would_block(errno);
     append(client.input, std::span(buffer).first(static_cast<std::size_t>(got)));
   }
+  return true;
+}
+
+/// Whether more of a request may be read. A large one is, once its header has said how large.
+bool StoreServer::make_room_for_input(Client& client) {
+  client.input_limit = kSmallBytes + client.large_input.bytes();
+  if (client.input.size() < client.input_limit) return true;
+  if (client.large_input.bytes() > 0) return false;
+  const auto header = decode_request(std::span(client.input).first(kRequestHeaderBytes));
+  // What cannot be a request is closed by whoever reads it next.
+  if (!header || header->total_bytes() <= kSmallBytes) return false;
+  if (!client.large_input.take(shared_, header->total_bytes() - kSmallBytes)) return false;
+  client.input_limit = header->total_bytes();
+  client.input.reserve(client.input_limit);
   return true;
 }
 
@@ -182,8 +230,9 @@ bool StoreServer::flush(Client& client) {
     if (sent < 0) return would_block(errno);
     client.sent += static_cast<std::size_t>(sent);
   }
-  client.output.clear();
+  client.output = {};
   client.sent = 0;
+  client.large_output.give_back();
   return true;
 }
 
@@ -193,13 +242,15 @@ bool StoreServer::answer_next(Client& client, Clock::time_point now) {
   const std::span<const std::byte> input = client.input;
   const auto header = decode_request(input.first(kRequestHeaderBytes));
   if (!header) return false;
-  const std::size_t total = kRequestHeaderBytes + header->key_bytes + header->value_bytes;
+  const std::size_t total = header->total_bytes();
   if (input.size() < total) return true;
   const std::string key(text_of(input.subspan(kRequestHeaderBytes, header->key_bytes)));
   const std::string value(
       text_of(input.subspan(kRequestHeaderBytes + header->key_bytes, header->value_bytes)));
   client.input.erase(client.input.begin(),
                      client.input.begin() + static_cast<std::ptrdiff_t>(total));
+  client.input.shrink_to_fit();
+  client.large_input.give_back();
   perform(client, header->call, key, value, header->number, now);
   return true;
 }
@@ -207,6 +258,7 @@ bool StoreServer::answer_next(Client& client, Clock::time_point now) {
 void StoreServer::perform(Client& client, StoreCall call, const std::string& key,
                           std::string_view value, std::int64_t number, Clock::time_point now) {
   try {
+    if (call != StoreCall::get) check_writer(key);
     switch (call) {
       case StoreCall::set:
         table_.set(key, value);
@@ -228,6 +280,10 @@ void StoreServer::perform(Client& client, StoreCall call, const std::string& key
 void StoreServer::look_again(Client& client, Clock::time_point now) {
   if (!client.wait) return;
   if (const auto value = table_.find(client.wait->key)) {
+    if (value->size() > kSmallBytes && !client.large_output.take(shared_, value->size())) {
+      client.wait->deadline = std::max(client.wait->deadline, now + kPause);
+      return;
+    }
     client.output = encode_answer(StoreAnswer::ok, *value, 0);
   } else if (now >= client.wait->deadline) {
     client.output = encode_answer(StoreAnswer::missing, {}, 0);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <list>
 #include <optional>
 #include <string>
@@ -12,18 +13,22 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "rendezvous/allowance.h"
 #include "rendezvous/conversation.h"
 #include "rendezvous/memory_store.h"
 #include "rendezvous/store_wire.h"
+#include "rendezvous/turnstile.h"
 #include "transport/tcp/listener.h"
 
 namespace mccl::rendezvous {
 
 class StoreServer {
  public:
-  /// The table must outlive the server.
+  /// The table must outlive the server. `on_refused` is called, by the server's thread, for every
+  /// stranger turned away; it may be null.
   StoreServer(MemoryStore& table, std::vector<transport::tcp::Listener> listeners,
-              std::string job_key);
+              std::string job_key, const Log& log, std::function<void()> on_refused);
   /// Ends the thread; clients see their connections close.
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
@@ -38,12 +43,21 @@ class StoreServer {
     Clock::time_point deadline;
   };
   struct Client {
-    explicit Client(Conversation unproven, Clock::time_point limit)
-        : conversation(std::move(unproven)), deadline(limit) {}
+    explicit Client(Conversation unproven, transport::tcp::Address address, Clock::time_point limit)
+        : conversation(std::move(unproven)), from(address), deadline(limit) {}
+    bool unproven() const { return conversation.has_value(); }
+    /// Whether the rest of a request, or of an answer, is still to be moved.
+    bool in_transfer() const { return !output.empty() || (!input.empty() && !wait); }
+
     std::optional<Conversation> conversation;  ///< Until it is proven.
-    Clock::time_point deadline;                ///< To prove itself.
+    transport::tcp::Address from;
+    /// To prove itself; then to send the rest of a request, or to take an answer.
+    Clock::time_point deadline;
     transport::tcp::Socket socket;
+    Allowance::Loan large_input;
+    Allowance::Loan large_output;
     Bytes input;
+    std::size_t input_limit = 0;  ///< How large `input` may become now.
     Bytes output;
     std::size_t sent = 0;
     std::optional<Wait> wait;
@@ -52,6 +66,8 @@ class StoreServer {
   void run();
   void sleep();
   void admit(Clock::time_point now);
+  void make_room(Clock::time_point now);
+  bool make_room_for_input(Client& client);
   /// These return false once the client is no more.
   bool serve(Client& client, Clock::time_point now);
   bool prove(Client& client, Clock::time_point now);
@@ -65,8 +81,9 @@ class StoreServer {
   MemoryStore& table_;
   std::vector<transport::tcp::Listener> listeners_;
   std::string job_key_;
+  Turnstile turnstile_;
+  Allowance shared_;
   std::list<Client> clients_;
-  Clock::time_point paused_until_ = Clock::time_point::min();
   transport::tcp::Socket wake_reader_;
   transport::tcp::Socket wake_writer_;
   std::atomic<bool> stop_ = false;

@@ -25,6 +25,8 @@ struct RequestHeader {
   std::size_t key_bytes = 0;
   std::size_t value_bytes = 0;
   std::int64_t number = 0;  ///< What to add, or how many milliseconds to wait.
+
+  std::size_t total_bytes() const { return kRequestHeaderBytes + key_bytes + value_bytes; }
 };
 
 struct AnswerHeader {

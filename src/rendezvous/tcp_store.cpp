@@ -8,7 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
 #include "mccl/error.h"
+#include "mccl/metrics.h"
 #include "mccl/store.h"
 #include "rendezvous/conversation.h"
 #include "rendezvous/memory_store.h"
@@ -80,8 +82,11 @@ std::vector<Listener> listen_at(const std::string& address) {
 /// Rank 0's.
 class ServedStore final : public Store {
  public:
-  ServedStore(const std::string& address, const std::string& job_key)
-      : server_(table_, listen_at(address), job_key) {}
+  ServedStore(const std::string& address, const std::string& job_key, const StoreReport& report)
+      : server_(table_, listen_at(address), job_key, Log(0, log_level_of(report.log_level)),
+                [metrics = report.metrics] {
+                  if (metrics) metrics->record_refused_connection();
+                }) {}
 
   void set(const std::string& key, std::string_view value) override {
     table_.set(key, value);
@@ -277,10 +282,10 @@ void RemoteStore::receive(const Socket& socket, std::span<std::byte> bytes,
 namespace mccl {
 
 std::shared_ptr<Store> make_tcp_store(const std::string& address, int rank,
-                                      const std::string& job_key,
-                                      std::chrono::milliseconds timeout) {
+                                      const std::string& job_key, std::chrono::milliseconds timeout,
+                                      const StoreReport& report) {
   if (rank < 0) throw InvalidArgument(fmt::format("the store was given the rank {}", rank));
-  if (rank == 0) return std::make_shared<rendezvous::ServedStore>(address, job_key);
+  if (rank == 0) return std::make_shared<rendezvous::ServedStore>(address, job_key, report);
   return std::make_shared<rendezvous::RemoteStore>(address, rank, job_key, timeout);
 }
 

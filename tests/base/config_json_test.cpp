@@ -89,6 +89,12 @@ TEST(MergeJson, TakesDeepNestingWithoutOverflow) {
   refusal_of("{\"rank\": " + std::string(depth, '[') + std::string(depth, ']') + "}");
 }
 
+TEST(MergeJson, ANumberBeyondAllIsRefusedWithItsPlace) {
+  const std::string refusal = refusal_of("{\"rank\": 1,\n \"timeout\": 1e400}");
+  EXPECT_THAT(refusal, HasSubstr("job.json, line 2, column "));
+  EXPECT_THAT(refusal, HasSubstr("a number too large"));
+}
+
 /// Whatever comes, it is taken or refused with InvalidArgument.
 void expect_taken_or_refused(const std::string& text) {
   Config config;

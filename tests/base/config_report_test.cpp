@@ -91,6 +91,15 @@ TEST(Warnings, OnePerSettingWithoutEffect) {
   }
 }
 
+TEST(Warnings, AJobKeyThatCanBeGuessed) {
+  Config config;
+  config.job_key = "fifteen letters";
+  EXPECT_THAT(warnings_for(config), ElementsAre(HasSubstr("openssl rand")));
+  EXPECT_THAT(warnings_for(config), ElementsAre(testing::Not(HasSubstr("fifteen"))));
+  config.job_key += "!";
+  EXPECT_THAT(warnings_for(config), IsEmpty());
+}
+
 TEST(Markdown, HasARowPerSettingAndOneForTheFile) {
   const std::string table = settings_markdown();
   for (const SettingInfo& info : settings()) {

@@ -219,6 +219,14 @@ TEST(FromEnvironment, AFaultyValueNamesItsVariable) {
               HasSubstr("MCCL_TIMEOUT: expected a number, 0.001 to 31536000; found \"soon\""));
 }
 
+TEST(FromEnvironment, AnEmptyJobKeyIsAnErrorAndNotNoKey) {
+  const std::string message = refusal([] {
+    Config::from_environment(Environment{{"MCCL_JOB_KEY", ""}});
+  });
+  EXPECT_THAT(message, HasSubstr("MCCL_JOB_KEY is set and empty"));
+  EXPECT_THAT(message, HasSubstr("openssl rand"));
+}
+
 TEST(FromEnvironment, MasterPortIsTakenWhenItIsAPort) {
   const auto port = [](const std::string& text) {
     return Config::from_environment(Environment{{"MASTER_PORT", text}}).master_port;

@@ -28,6 +28,13 @@ TEST(NodeList, RefusesWhatIsNone) {
     EXPECT_THROW(expand_node_list(text), InvalidArgument) << text;
 }
 
+TEST(NodeList, ManyBracketsInOneNameAreRefused) {
+  std::string text = "n";
+  for (int i = 0; i < 300'000; ++i) text += "[1]";
+  EXPECT_THROW(expand_node_list(text), InvalidArgument);
+  EXPECT_THAT(expand_node_list("a[1]b[2]c[3]d[4]"), ElementsAre("a1b2c3d4"));
+}
+
 TEST(NodeList, AnyTextGivesNamesOrARefusal) {
   std::mt19937 random(7);
   constexpr std::string_view kLetters = "ab01-9[],.";

@@ -14,6 +14,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 template <typename Call>
 std::string refusal(Call&& call) {
@@ -76,7 +77,7 @@ TEST(LaunchHostfile, WhatAHostMaySay) {
 
 TEST(LaunchHostfile, ErrorsNameTheFileThePlaceAndWhatWasExpected) {
   EXPECT_THAT(refused("[\n{\"ssh\": \"a\",}\n]"),
-              HasSubstr("desk.json: no JSON: parse error at line 2"));
+              HasSubstr("desk.json, line 2, column 15: expected JSON, a list of hosts"));
   EXPECT_THAT(refused("3"), HasSubstr("desk.json: expected a list of hosts"));
   EXPECT_THAT(refused("[]"), HasSubstr("desk.json: expected a list of 1 to"));
   EXPECT_THAT(refused("{}"), HasSubstr("desk.json: expected \"hosts\""));
@@ -95,6 +96,19 @@ TEST(LaunchHostfile, ErrorsNameTheFileThePlaceAndWhatWasExpected) {
               HasSubstr("desk.json.envs[0]: \"1=2\" sets no variable"));
   EXPECT_THAT(refusal([] { read_hostfile("/nowhere/x.json"); }),
               HasSubstr("/nowhere/x.json: No such"));
+}
+
+TEST(LaunchHostfile, DeepNestingIsRefusedWhereItGetsTooDeep) {
+  const std::string deep = "[\n" + std::string(300'000, '[') + std::string(300'000, ']') + "]";
+  EXPECT_THAT(refused(deep), HasSubstr("desk.json, line 2, column 64: "));
+  EXPECT_THAT(refused("{\"hosts\": " + deep + "}"), HasSubstr("brackets more than 64 deep"));
+}
+
+TEST(LaunchHostfile, ANumberBeyondAllIsRefusedInOurWords) {
+  const std::string refusal = refused("[{\"ssh\": \"a\",\n \"slots\": 1e400}]");
+  EXPECT_THAT(refusal, HasSubstr("desk.json, line 2, column "));
+  EXPECT_THAT(refusal, HasSubstr("a number too large"));
+  EXPECT_THAT(refusal, Not(HasSubstr("json.exception")));
 }
 
 TEST(LaunchHostfile, AnyTextGivesHostsOrARefusal) {

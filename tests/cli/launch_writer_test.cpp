@@ -1,8 +1,10 @@
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <csignal>
 #include <string>
 
@@ -51,7 +53,7 @@ TEST(LaunchWriter, NeverWaitsForAReaderAndSaysWhenThereIsRoomAgain) {
   for (; !writer.full(); given += 65536) writer.write(pipe.writer.get(), std::string(65536, 'x'));
   EXPECT_EQ(read_all(pipe, given).size(), given);
   while (writer.full()) wait_for_room(writer);
-  EXPECT_FALSE(writer.broken());
+  EXPECT_FALSE(writer.fault());
 }
 
 TEST(LaunchWriter, NoticesThatNobodyReads) {
@@ -60,9 +62,21 @@ TEST(LaunchWriter, NoticesThatNobodyReads) {
   pipe.reader.close();
   Writer writer;
   writer.write(pipe.writer.get(), "x");
-  while (!writer.broken()) wait_for_room(writer);
+  while (!writer.fault()) wait_for_room(writer);
+  EXPECT_EQ(writer.fault()->error, EPIPE);
   for (int i = 0; i < 1000; ++i) writer.write(pipe.writer.get(), std::string(65536, 'x'));
   EXPECT_FALSE(writer.full());
+}
+
+TEST(LaunchWriter, SaysWhyAndWhereItCouldNotWrite) {
+  const int full = ::open("/dev/full", O_WRONLY);
+  if (full < 0) GTEST_SKIP() << "no /dev/full here";
+  Writer writer;
+  writer.write(full, "x");
+  while (!writer.fault()) wait_for_room(writer);
+  EXPECT_EQ(writer.fault()->error, ENOSPC);
+  EXPECT_EQ(writer.fault()->descriptor, full);
+  ::close(full);
 }
 
 }  // namespace

@@ -100,6 +100,38 @@ def test_every_collective_is_right(ranks: int, tmp_path: Path):
     assert len(lines) == 2 * 9 + 1
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--version",),
+        ("--help",),
+        ("plan", "all_reduce"),
+        ("launch", "--dry-run", "true"),
+        ("bench", "barrier", "-n", "1", "--no-bounds", *QUICK),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_full_disk_is_a_message_and_a_failure(arguments: tuple[str, ...]):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [program(), *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=PATIENCE,
+            env=environment(),
+        )
+    assert done.returncode == 1
+    assert "cannot write standard output: No space left on device" in done.stderr
+
+
+def test_a_report_on_a_full_disk_is_named():
+    for flags in (("plan", "all_reduce"), ("bench", "barrier", "-n", "1", "--no-bounds", *QUICK)):
+        done = run(*flags, "--json", "/dev/full", status=1)
+        assert "/dev/full" in done.stderr
+        assert "No space left on device" in done.stderr
+
+
 def test_bandwidths_follow_from_the_time(tmp_path: Path):
     file = tmp_path / "result.json"
     run("bench", "all_reduce", "all_gather", "reduce", "--ranks", 3, *TINY, "12K", "--json", file)

@@ -242,7 +242,24 @@ def test_output_that_nobody_reads_any_more_ends_the_job():
     job.stdout.read(1000)
     job.stdout.close()
     assert job.wait(timeout=PATIENCE) == 141
+    assert "standard output: Broken pipe" in job.stderr.read()
     job.stderr.close()
+
+
+@pytest.mark.parametrize("script", ["echo a line", "yes"])
+def test_a_full_disk_is_a_message_and_a_failure(script: str, mark: str):
+    with open("/dev/full", "w") as full:
+        job = start("-n", 2, *SH, script, mark, stdout=full)
+        _, stderr = job.communicate(timeout=PATIENCE)
+    assert job.returncode == 1
+    assert "mccl launch: cannot write standard output: No space left on device" in stderr
+    assert not marked(mark)
+
+
+def test_a_log_file_that_cannot_be_written_is_named(tmp_path: Path):
+    (tmp_path / "rank-1.log").symlink_to("/dev/full")
+    done = run("-n", 2, "--log-dir", tmp_path, *SH, "echo a line", status=1)
+    assert f"cannot write {tmp_path}/rank-1.log: No space left on device" in done.stderr
 
 
 def test_a_full_pipe_holds_up_the_ranks_and_loses_nothing():

@@ -92,7 +92,8 @@ std::shared_ptr<Context> Context::from_environment(Config settings,
   }
   options.rank = placement->rank;
   options.size = placement->size;
-  options.store = rendezvous::join(*placement, options.config);
+  if (!options.metrics) options.metrics = std::make_shared<Metrics>();
+  options.store = rendezvous::join(*placement, options.config, options.metrics);
   return create(options);
 }
 

@@ -13,9 +13,9 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #ifdef __linux__
@@ -23,6 +23,7 @@
 #endif
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "cli/command.h"
 #include "mccl/error.h"
 
@@ -52,9 +53,9 @@ void die_with(pid_t parent, Descriptor life) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
 #endif
   if (::getppid() != parent) ::_exit(kFailed);
-  std::thread([life = std::move(life)] {
+  start_thread("mccl parent", [life = std::make_shared<Descriptor>(std::move(life))] {
     char byte = 0;
-    read_some(life.get(), &byte, 1);
+    read_some(life->get(), &byte, 1);
     ::_exit(kFailed);
   }).detach();
 }

@@ -118,6 +118,7 @@ std::string to_csv(const Result& result) {
 
 void write_file(const std::string& path, const std::string& text) {
   std::ofstream file(path, std::ios::binary);
+  errno = 0;
   file << text << std::flush;
   if (!file) throw Error(fmt::format("cannot write {}: {}", in_quotes(path), std::strerror(errno)));
 }

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 
 #include "cli/bench/agree.h"
 #include "cli/bench/bounds.h"
@@ -27,8 +29,8 @@ class Voice {
   void print(const std::string& text) const {
     if (!speaks_) return;
     clear();
-    std::fputs(text.c_str(), stdout);
-    std::fflush(stdout);
+    if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0)
+      throw Error(fmt::format("cannot write standard output: {}", std::strerror(errno)));
   }
   void progress(const std::string& text) const {
     if (on_terminal_) fmt::print(stderr, "\r\x1b[K{}", text);

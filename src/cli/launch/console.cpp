@@ -27,6 +27,10 @@ std::string prefix_of(int rank, int ranks, bool colour) {
                      kColours[static_cast<std::size_t>(rank) % kColours.size()], text);
 }
 
+std::string path_of_file(const std::string& folder, std::size_t rank) {
+  return fmt::format("{}/rank-{}.log", folder, rank);
+}
+
 bool same_file(int a, int b) {
   struct stat first = {};
   struct stat second = {};
@@ -52,10 +56,11 @@ Console::Console(int ranks, const ConsoleOptions& options) {
 }
 
 void Console::open_files(int ranks, const std::string& folder) {
+  log_folder_ = folder;
   std::error_code fault;
   std::filesystem::create_directories(folder, fault);
   for (int rank = 0; rank < ranks; ++rank) {
-    const std::string path = fmt::format("{}/rank-{}.log", folder, rank);
+    const std::string path = path_of_file(folder, static_cast<std::size_t>(rank));
     files_.emplace_back(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
     if (files_.back().get() < 0) {
       throw InvalidArgument(fmt::format("--log-dir: cannot write {}: {}", printable(path),
@@ -100,7 +105,34 @@ void Console::say(std::string text) {
 
 bool Console::full() const { return sinks_[0].writer->full() || sinks_[1].writer->full(); }
 
-bool Console::broken() const { return sinks_[0].writer->broken() || sinks_[1].writer->broken(); }
+void Console::finish() {
+  for (const Sink& sink : sinks_) sink.writer->finish();
+}
+
+std::optional<Console::Fault> Console::fault() const {
+  for (const Sink& sink : sinks_) {
+    if (const auto fault = sink.writer->fault()) {
+      return Fault{fmt::format("cannot write {}: {}", name_of(fault->descriptor),
+                               std::strerror(fault->error)),
+                   fault->error == EPIPE};
+    }
+  }
+  return {};
+}
+
+std::string Console::name_of(int descriptor) const {
+  if (descriptor == STDOUT_FILENO) return "standard output";
+  if (descriptor == STDERR_FILENO) return "standard error";
+  for (std::size_t rank = 0; rank < files_.size(); ++rank)
+    if (files_[rank].get() == descriptor) return printable(path_of_file(log_folder_, rank));
+  return "its output";
+}
+
+void Console::say_last(const std::string& text) {
+  pollfd entry = {STDERR_FILENO, POLLOUT, 0};
+  if (::poll(&entry, 1, 0) <= 0) return;
+  [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, text.data(), text.size());
+}
 
 void Console::watch(Watch& watch) const {
   for (const Sink& sink : sinks_) {

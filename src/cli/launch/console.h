@@ -36,9 +36,17 @@ class Console {
   bool shows_pieces(Stream stream) const { return sink(stream).is_terminal; }
   /// Whether so much waits to be written that ranks should be read no further.
   bool full() const;
-  /// Whether whoever reads the output is gone.
-  bool broken() const;
-  /// Waits until full() or broken() may have changed.
+  /// What became of the output, when it can be written no more.
+  struct Fault {
+    std::string text;        ///< For people: where, and why.
+    bool no_reader = false;  ///< Who read it has gone, as `head` does when it has enough.
+  };
+  std::optional<Fault> fault() const;
+  /// Waits until all is written that can be; nothing may follow but say_last.
+  void finish();
+  /// The last word, past writers that may be broken. Without waiting for them.
+  static void say_last(const std::string& text);
+  /// Waits until full() or fault() may have changed.
   void watch(Watch& watch) const;
 
  private:
@@ -52,11 +60,13 @@ class Console {
   Sink& sink(Stream stream) { return sinks_[one_sink_ ? 0 : static_cast<std::size_t>(stream)]; }
   const Sink& sink(Stream stream) const { return const_cast<Console*>(this)->sink(stream); }
   void open_files(int ranks, const std::string& folder);
+  std::string name_of(int descriptor) const;
 
   std::array<Sink, 2> sinks_;
   bool one_sink_ = false;              ///< Standard output and error are the same file.
   std::vector<std::string> prefixes_;  ///< By rank; plain or coloured.
-  std::vector<Descriptor> files_;      ///< By rank; none without a folder.
+  std::string log_folder_;
+  std::vector<Descriptor> files_;  ///< By rank; none without a folder.
 };
 
 }  // namespace mccl::cli::launch

@@ -11,6 +11,7 @@
 #include <span>
 #include <sstream>
 
+#include "base/json_text.h"
 #include "base/nearest.h"
 #include "base/value_text.h"
 #include "mccl/error.h"
@@ -145,21 +146,11 @@ std::vector<Host> hosts_at(const Place& place, const json& list) {
   return hosts;
 }
 
-/// nlohmann names the line and the column, after words of its own.
-std::string without_number(std::string_view message) {
-  const std::size_t end = message.find("] ");
-  return printable(end == message.npos ? message : message.substr(end + 2));
-}
-
 }  // namespace
 
 Hostfile parse_hostfile(std::string_view name, std::string_view text) {
-  json read;
-  try {
-    read = json::parse(text);
-  } catch (const json::parse_error& error) {
-    throw InvalidArgument(fmt::format("{}: no JSON: {}", name, without_number(error.what())));
-  }
+  const json read = parse_json(
+      text, name, R"(JSON, a list of hosts such as [{"ssh": "desk"}, {"ssh": "big", "slots": 2}])");
   const Place place{std::string(name)};
   Hostfile file;
   if (read.is_array()) {

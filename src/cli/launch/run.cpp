@@ -61,6 +61,7 @@ class JobRun {
   void wait_for_ranks();
   void finish_hosts();
   int verdict();
+  int tell_of_lost_output(const Console::Fault& fault);
 
   void watch_hosts();
   void watch_input();
@@ -133,7 +134,17 @@ int JobRun::run() {
   start_ranks();
   wait_for_ranks();
   finish_hosts();
-  return verdict();
+  const int status = output_lost_ ? kFailed : verdict();
+  console_.finish();
+  if (const auto fault = console_.fault()) return tell_of_lost_output(*fault);
+  return status;
+}
+
+/// Returns the exit status: what a shell shows of a program whose reader has gone, or a failure.
+int JobRun::tell_of_lost_output(const Console::Fault& fault) {
+  const std::string_view then = output_lost_ ? "; the job was ended" : "";
+  Console::say_last(fmt::format("mccl launch: {}{}\n", fault.text, then));
+  return fault.no_reader ? kSignalBase + SIGPIPE : kFailed;
 }
 
 /// Throws one Error that tells of every host that cannot be used.
@@ -220,7 +231,6 @@ void JobRun::finish_hosts() {
 }
 
 int JobRun::verdict() {
-  if (output_lost_) return kSignalBase + SIGPIPE;
   if (stop_signal_ != 0) {
     console_.say(fmt::format("mccl launch: signal {} ({}) ended the job\n", stop_signal_,
                              ::strsignal(stop_signal_)));
@@ -271,7 +281,7 @@ void JobRun::step() {
   for (const auto& time : {time_limit_, terminate_at_, kill_at_})
     if (time) watch_.at(*time);
   watch_.wait();
-  if (console_.broken() && !output_lost_) {
+  if (!output_lost_ && console_.fault()) {
     output_lost_ = true;
     terminate();
   }

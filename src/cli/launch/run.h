@@ -30,8 +30,8 @@ Ports choose_ports(const Job& job, const std::optional<int>& starting_port);
 
 /// Runs the job to its end and tells people of a failure. Returns the exit status: of the rank that
 /// failed first, 128 + the signal's number when a signal to this process ended the job, 124 after
-/// the timeout. Throws Error when a host cannot run its ranks. Call it while the process has one
-/// thread.
+/// the timeout, 1 when the output cannot be written, 128 + SIGPIPE when nobody reads it. Throws
+/// Error when a host cannot run its ranks. Call it while the process has one thread.
 int run(const Job& job, const RunOptions& options);
 
 }  // namespace mccl::cli::launch

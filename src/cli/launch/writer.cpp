@@ -5,8 +5,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
 #include <utility>
+
+#include "base/thread.h"
 
 namespace mccl::cli::launch {
 namespace {
@@ -17,29 +18,25 @@ constexpr std::size_t kMostWaiting = std::size_t{4} << 20;
 
 Writer::Writer() {
   for (const int end : {room_.reader.get(), room_.writer.get()}) ::fcntl(end, F_SETFL, O_NONBLOCK);
-  // Signals are for the thread that watches the job.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { run(); });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = start_thread("mccl writer", [this] { run(); });
 }
 
-Writer::~Writer() {
+Writer::~Writer() { finish(); }
+
+void Writer::finish() {
   {
     const std::lock_guard lock(mutex_);
     ending_ = true;
   }
   changed_.notify_one();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void Writer::write(int descriptor, std::string text) {
   if (text.empty()) return;
   {
     const std::lock_guard lock(mutex_);
-    if (broken_) return;
+    if (fault_) return;
     waiting_bytes_ += text.size();
     waiting_.push_back({descriptor, std::move(text)});
   }
@@ -51,9 +48,9 @@ bool Writer::full() const {
   return waiting_bytes_ >= kMostWaiting;
 }
 
-bool Writer::broken() const {
+std::optional<Writer::Fault> Writer::fault() const {
   const std::lock_guard lock(mutex_);
-  return broken_;
+  return fault_;
 }
 
 void Writer::run() {
@@ -63,18 +60,19 @@ void Writer::run() {
     if (waiting_.empty()) return;
     const std::vector<Piece> pieces = std::exchange(waiting_, {});
     for (const Piece& piece : pieces) {
-      bool good = !broken_;
-      lock.unlock();
-      good = good && write_all(piece);
-      lock.lock();
-      broken_ = broken_ || !good;
+      if (!fault_) {
+        lock.unlock();
+        const int error = write_all(piece);
+        lock.lock();
+        if (error != 0) fault_ = Fault{piece.descriptor, error};
+      }
       waiting_bytes_ -= piece.text.size();
     }
     [[maybe_unused]] const ssize_t n = ::write(room_.writer.get(), "", 1);
   }
 }
 
-bool Writer::write_all(const Piece& piece) {
+int Writer::write_all(const Piece& piece) {
   std::string_view left = piece.text;
   while (!left.empty()) {
     const ssize_t n = ::write(piece.descriptor, left.data(), left.size());
@@ -84,10 +82,10 @@ bool Writer::write_all(const Piece& piece) {
       pollfd entry = {piece.descriptor, POLLOUT, 0};
       ::poll(&entry, 1, -1);
     } else if (errno != EINTR) {
-      return false;
+      return errno;
     }
   }
-  return true;
+  return 0;
 }
 
 }  // namespace mccl::cli::launch

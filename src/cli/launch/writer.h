@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,18 +16,23 @@ namespace mccl::cli::launch {
 class Writer {
  public:
   Writer();
-  /// Writes what is left first.
   ~Writer();
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
   void write(int descriptor, std::string text);
+  /// Waits until all is written, or nothing more can be. What comes later is dropped.
+  void finish();
   /// Whether so much waits that whoever can should stop giving more; room() tells when not.
   bool full() const;
-  /// Becomes readable when full() may have changed, or broken() has; read it empty.
+  /// Becomes readable when full() may have changed, or fault() has; read it empty.
   int room() const { return room_.reader.get(); }
-  /// Somebody has closed the other end: nothing more will be written.
-  bool broken() const;
+  /// What ended the writing: nothing more will be written.
+  struct Fault {
+    int descriptor = -1;
+    int error = 0;  ///< EPIPE: somebody has closed the other end.
+  };
+  std::optional<Fault> fault() const;
 
  private:
   struct Piece {
@@ -35,14 +41,15 @@ class Writer {
   };
 
   void run();
-  static bool write_all(const Piece& piece);
+  /// Returns an errno, or 0.
+  static int write_all(const Piece& piece);
 
   Pipe room_ = make_pipe();
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Piece> waiting_;  // guarded by mutex_, as are all below
   std::size_t waiting_bytes_ = 0;
-  bool broken_ = false;
+  std::optional<Fault> fault_;
   bool ending_ = false;
   std::thread thread_;
 };

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "base/value_text.h"
 #include "cli/bench/table.h"
 #include "cli/named.h"
@@ -111,8 +112,8 @@ std::string read_text(const std::string& path) {
 }
 
 MeasuredRun parse_run(const std::string& content) {
-  const json whole = json::parse(content, nullptr, false);
-  if (whole.is_discarded()) refuse("the file", "its text", "JSON");
+  const json whole =
+      parse_json(content, "--check: the file", "the JSON that \"mccl bench --json\" writes");
   const std::string where = "the file";
   MeasuredRun run;
   run.ranks = static_cast<int>(integer(whole, "ranks", kMostRanks, where));

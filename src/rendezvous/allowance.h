@@ -1,0 +1,54 @@
+// Memory that several share, none of whom may take more than is left.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+namespace mccl::rendezvous {
+
+/// Outlives its loans. Not thread-safe.
+class Allowance {
+ public:
+  explicit Allowance(std::size_t bytes) : left_(bytes) {}
+  Allowance(const Allowance&) = delete;
+  Allowance& operator=(const Allowance&) = delete;
+
+  /// Some of the bytes, until it is given back or destroyed.
+  class Loan {
+   public:
+    Loan() = default;
+    Loan(const Loan&) = delete;
+    Loan& operator=(const Loan&) = delete;
+    ~Loan() { give_back(); }
+
+    /// Takes so many bytes in place of what it has. False when there are not so many.
+    bool take(Allowance& from, std::size_t bytes) {
+      give_back();
+      if (bytes > from.left_) return false;
+      from.left_ -= bytes;
+      from_ = &from;
+      bytes_ = bytes;
+      return true;
+    }
+    void give_back() {
+      if (from_ == nullptr || bytes_ == 0) return;
+      from_->left_ += std::exchange(bytes_, 0);
+      from_->given_back_ = true;
+    }
+    std::size_t bytes() const { return bytes_; }
+
+   private:
+    Allowance* from_ = nullptr;
+    std::size_t bytes_ = 0;
+  };
+
+  std::size_t left() const { return left_; }
+  /// Whether anything was given back since the last call: then who waits may ask again.
+  bool was_given_back() { return std::exchange(given_back_, false); }
+
+ private:
+  std::size_t left_;
+  bool given_back_ = false;
+};
+
+}  // namespace mccl::rendezvous

@@ -1,0 +1,161 @@
+#include "rendezvous/key_agreement.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "base/value_text.h"
+#include "mccl/error.h"
+#include "rendezvous/job_key.h"
+#include "rendezvous/key_file.h"
+#include "rendezvous/memory_store.h"
+#include "rendezvous/proof.h"
+
+namespace mccl::rendezvous {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::string_view kYes = "yes";
+constexpr std::string_view kNo = "no";
+/// The first word of a verdict that publishes a key.
+constexpr std::string_view kPublished = "published";
+constexpr std::string_view kInTheFile = "in the file";
+constexpr std::string_view kTakenBack = "taken back";
+constexpr std::size_t kMostNamed = 8;
+
+std::string offer_name() { return std::string(kServersOwn) + "key file"; }
+std::string verdict_name() { return std::string(kServersOwn) + "key"; }
+std::string answer_name(int rank) { return fmt::format("mccl/key/{}", rank); }
+
+milliseconds time_left(Clock::time_point deadline) {
+  return std::max(milliseconds(1),
+                  std::chrono::duration_cast<milliseconds>(deadline - Clock::now()));
+}
+
+/// Tells the right key from another, and nothing else about it.
+std::string digest_of(const std::string& key) {
+  std::string text;
+  for (const std::byte byte : prove(key, "MCCL key file", {}))
+    text += fmt::format("{:02x}", static_cast<unsigned>(byte));
+  return text;
+}
+
+/// Up to the separator; `text` keeps what follows it.
+std::string_view next_part(std::string_view& text, char separator) {
+  const std::string_view part = text.substr(0, text.find(separator));
+  text.remove_prefix(std::min(text.size(), part.size() + 1));
+  return part;
+}
+
+std::string names_of(std::span<const int> ranks) {
+  const auto named = ranks.first(std::min(ranks.size(), kMostNamed));
+  std::string text = fmt::format("{}", fmt::join(named, ", "));
+  if (ranks.size() > named.size()) text += fmt::format(" and {} more", ranks.size() - named.size());
+  return (ranks.size() == 1 ? "rank " : "ranks ") + text;
+}
+
+[[noreturn]] void interfered(int rank, std::string_view how) {
+  throw Error(
+      fmt::format("rank {} does not start: {}. Somebody who is not of the job writes to the store: "
+                  "give every rank the same MCCL_JOB_KEY, such as the output of "
+                  "`openssl rand -hex 32`",
+                  rank, how));
+}
+
+/// The words of another rank, with an error that says more than the store's.
+std::string hear(const KeyAgreement& agreement, const std::string& name, std::string_view of) {
+  try {
+    return agreement.store.get(name, time_left(agreement.deadline));
+  } catch (const TimeoutError& error) {
+    throw TimeoutError(fmt::format(
+        "rank {} waited {} s (MCCL_CONNECT_TIMEOUT) for {} to agree on the job's key: is it "
+        "running, and has it no MCCL_JOB_KEY either? ({})",
+        agreement.rank, agreement.config.connect_timeout, of, error.what()));
+  }
+}
+
+void warn_of_published_key(const KeyAgreement& agreement, std::string_view who) {
+  agreement.log.warn(
+      "no MCCL_JOB_KEY is set, and {} cannot read a file of rank 0's (on another machine, as "
+      "another user or in another container): the job's key is in the store, and whoever reaches "
+      "its port can join the job. Give every rank the same MCCL_JOB_KEY, such as the output of "
+      "`openssl rand -hex 32`; MCCL_REQUIRE_KEY=1 refuses to start without",
+      printable(who));
+}
+
+/// Rank 0's part.
+std::string decide(const KeyAgreement& agreement) {
+  std::string key = make_job_key();
+  const KeyFile file(agreement.folders, key);
+  agreement.store.set(offer_name(), digest_of(key) + "\n" + file.path());
+  std::vector<int> unable;
+  for (int rank = 1; rank < agreement.size; ++rank) {
+    if (hear(agreement, answer_name(rank), fmt::format("rank {}", rank)) != kYes)
+      unable.push_back(rank);
+  }
+  if (unable.empty()) {
+    agreement.store.set(verdict_name(), kInTheFile);
+    return key;
+  }
+  key = make_job_key();
+  agreement.store.set(verdict_name(), fmt::format("{}\n{}\n{}\n{}", kPublished, key,
+                                                  names_of(unable), fmt::join(unable, " ")));
+  warn_of_published_key(agreement, names_of(unable));
+  return key;
+}
+
+/// What is in rank 0's file, where this process may read it.
+std::optional<std::string> read_offer(std::string_view offer) {
+  const std::string_view digest = next_part(offer, '\n');
+  std::optional<std::string> key = read_key_file(std::string(offer));
+  if (key && digest_of(*key) != digest) key.reset();
+  return key;
+}
+
+/// Another rank's part.
+std::string take(const KeyAgreement& agreement) {
+  const std::optional<std::string> own = read_offer(hear(agreement, offer_name(), "rank 0"));
+  agreement.store.set(answer_name(agreement.rank), own ? kYes : kNo);
+  const std::string verdict = hear(agreement, verdict_name(), "the other ranks");
+  std::string_view rest = verdict;
+  if (next_part(rest, '\n') != kPublished) {
+    if (!own) interfered(agreement.rank, "it was said to have read rank 0's file, and could not");
+    return *own;
+  }
+  const std::string key(next_part(rest, '\n'));
+  const std::string who(next_part(rest, '\n'));
+  while (own && !rest.empty()) {
+    if (next_part(rest, ' ') == std::to_string(agreement.rank))
+      interfered(agreement.rank, "it was said to be unable to read rank 0's file, and is not");
+  }
+  warn_of_published_key(agreement, who);
+  return key;
+}
+
+}  // namespace
+
+void check_required_key(const Config& config, int rank, int size) {
+  if (!config.require_key || size == 1 || !config.job_key.empty()) return;
+  throw InvalidArgument(
+      fmt::format("rank {} does not start: MCCL_REQUIRE_KEY is set and MCCL_JOB_KEY is not; give "
+                  "every rank the same MCCL_JOB_KEY, such as the output of `openssl rand -hex 32`",
+                  rank));
+}
+
+std::string agree_on_key(const KeyAgreement& agreement) {
+  check_required_key(agreement.config, agreement.rank, agreement.size);
+  if (!agreement.config.job_key.empty()) return agreement.config.job_key;
+  return agreement.rank == 0 ? decide(agreement) : take(agreement);
+}
+
+void take_back_key(const Config& config, int rank, Store& store) {
+  if (rank == 0 && config.job_key.empty()) store.set(verdict_name(), kTakenBack);
+}
+
+}  // namespace mccl::rendezvous

@@ -1,0 +1,140 @@
+"""Control-C while a call waits for ranks that do something else."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from datetime import timedelta
+
+import pytest
+import torch
+import torch.distributed as dist
+
+PATIENCE = 30
+FAR = timedelta(seconds=PATIENCE)
+
+
+def interrupt(handled: threading.Event) -> None:
+    for _ in range(3):
+        os.kill(os.getpid(), signal.SIGINT)
+        handled.wait(PATIENCE)
+        handled.clear()
+
+
+def interrupted(call) -> None:
+    """Calls what blocks; the third signal that comes meanwhile raises KeyboardInterrupt."""
+    seen = []
+    handled = threading.Event()
+
+    def handler(number, frame) -> None:
+        seen.append(number)
+        handled.set()
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, handler)
+    thread = threading.Thread(target=interrupt, args=(handled,))
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            call()
+    finally:
+        thread.join()
+        signal.signal(signal.SIGINT, before)
+    assert len(seen) == 3
+
+
+def release(name: str) -> None:
+    dist.distributed_c10d._get_default_store().set(name, "go")
+
+
+def held(name: str) -> None:
+    dist.distributed_c10d._get_default_store().wait([name], FAR)
+
+
+CALLS = {
+    "all_reduce": lambda: dist.all_reduce(torch.ones(4)),
+    "wait": lambda: dist.all_reduce(torch.ones(4), async_op=True).wait(),
+    "wait_with_timeout": lambda: dist.all_reduce(torch.ones(4), async_op=True).wait(FAR),
+    "barrier": dist.barrier,
+}
+
+
+def check_collective(name: str) -> None:
+    call = CALLS[name]
+    if dist.get_rank() == 0:
+        interrupted(call)
+        release(name)
+    else:
+        held(name)
+        call()
+    # The call went on without its caller.
+    total = torch.ones(1)
+    dist.all_reduce(total)
+    assert total.item() == dist.get_world_size()
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_control_c_ends_a_wait_for_a_collective_while_the_peers_do_something_else(pool, name):
+    pool.run(check_collective, name, deadline=60)
+
+
+def check_recv() -> None:
+    got = torch.zeros(1)
+    if dist.get_rank() == 0:
+        interrupted(lambda: dist.recv(got, src=1))
+        release("recv")
+    if dist.get_rank() == 1:
+        held("recv")
+        dist.send(torch.ones(1), dst=0)
+    dist.barrier()
+    if dist.get_rank() == 0:
+        assert got.item() == 1
+
+
+def check_send() -> None:
+    # Large enough to be announced first, and to wait until somebody wants it.
+    data = torch.ones(32 << 20)
+    if dist.get_rank() == 0:
+        interrupted(lambda: dist.send(data, dst=1))
+        release("send")
+    if dist.get_rank() == 1:
+        held("send")
+        dist.recv(data, src=0)
+    dist.barrier()
+
+
+@pytest.mark.parametrize("check", [check_recv, check_send])
+def test_control_c_ends_a_wait_for_a_message(pool, check):
+    pool.run(check, deadline=60)
+
+
+def check_monitored_barrier(waiting: int) -> None:
+    if dist.get_rank() == waiting:
+        interrupted(lambda: dist.monitored_barrier(timeout=FAR))
+        release(f"monitored {waiting}")
+    held(f"monitored {waiting}")
+
+
+@pytest.mark.parametrize("waiting", [0, 1])
+def test_control_c_ends_a_monitored_barrier(pool, waiting):
+    pool.run_and_break(check_monitored_barrier, waiting, deadline=60)
+
+
+def check_thread() -> None:
+    """Only the main thread may run handlers: another waits on, and the main one is not disturbed."""
+    if dist.get_rank() == 0:
+        waiting = threading.Thread(target=dist.barrier)
+        waiting.start()
+        interrupted(waiting.join)
+        assert waiting.is_alive()
+        release("thread")
+        waiting.join()
+    else:
+        held("thread")
+        dist.barrier()
+
+
+def test_a_wait_on_another_thread_leaves_signals_to_the_main_one(pool):
+    pool.run(check_thread, deadline=60)

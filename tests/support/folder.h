@@ -1,0 +1,32 @@
+// A folder for the files of one test.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <string>
+
+namespace mccl::testing {
+
+/// Fresh and empty; removed with all that is in it.
+class Folder {
+ public:
+  Folder() : path_(::testing::TempDir() + "mccl-test-XXXXXX") {
+    EXPECT_NE(::mkdtemp(path_.data()), nullptr);
+  }
+  ~Folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  const std::string& path() const { return path_; }
+  bool empty() const { return std::filesystem::is_empty(path_); }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace mccl::testing
