@@ -18,6 +18,9 @@ namespace {
 constexpr int kKeepAliveIdleSeconds = 5;
 constexpr int kKeepAliveIntervalSeconds = 2;
 constexpr int kKeepAliveProbes = 3;
+/// What waits in the kernel for the network to take it: enough that the network never waits, and no
+/// more, since what is written next waits behind it.
+[[maybe_unused]] constexpr int kMostNotSent = 512 << 10;
 [[maybe_unused]] constexpr int kSilenceMilliseconds = 10'000;
 
 // Best effort by intent: a system without one of these options still moves bytes.
@@ -107,6 +110,9 @@ std::size_t set_buffer_bytes(const Socket& socket, std::size_t bytes) {
 void tune_stream(const Socket& socket) {
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+#ifdef TCP_NOTSENT_LOWAT
+  set_option(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, kMostNotSent);
+#endif
 #if defined(TCP_KEEPIDLE)
   set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveIdleSeconds);
 #elif defined(TCP_KEEPALIVE)
