@@ -256,6 +256,7 @@ void Incarnation::throw_failure() {
 void Incarnation::throw_death() {
   const std::int64_t deaths = store_->add(kDeaths, 0);
   if (deaths == deaths_before_) return;
+  add(kTold, 1);  // the dead
   throw PeerError(fmt::format("rank {} died while the ranks met",
                               store_->get(kDeath + std::to_string(deaths), kMoment)));
 }

@@ -4,6 +4,8 @@
 
 #include <thread>
 
+#include "base/cores.h"
+#include "engine/engine.h"
 #include "rendezvous/endpoint.h"
 #include "rendezvous/exchange.h"
 #include "rendezvous/incarnation.h"
@@ -138,51 +140,93 @@ TEST(Meeting, ARankWhoseAddressRefusesIsDead) {
   }
 }
 
+/// What a rank publishes, and nothing more.
+void only_publish(Incarnation& start, int rank, const std::string& host, int port) {
+  const Exchange exchange(start, rank, 2, Clock::now() + kSoon);
+  exchange.all_gather("places", host + "\n- 0 -");
+  const rendezvous::Endpoint endpoint{
+      rank, host, static_cast<std::uint16_t>(port), {"127.0.0.1"}, true};
+  exchange.all_gather("endpoints", "-\n" + serialise(endpoint));
+}
+
 /// Rank 1 of an earlier run still dials the address of its rank 0, where a new run has begun, of
 /// the same key.
 TEST(Meeting, ARankOfAnEarlierRunTakesNobodysPlace) {
   Config config = quick();
   config.job_key = "the same for both runs";
-  config.connect_timeout = 20;
   const auto old_store = make_memory_store();
   const auto new_store = make_memory_store();
-  const std::string host = transport::tcp::host_identity();
+  const std::string here = transport::tcp::host_identity();
   const int port = testing::free_port();
-  std::thread old_rank_0([&] {
-    Incarnation start(old_store, {0, 2, agreement_of(config)}, kSoon);
-    const Exchange exchange(start, 0, 2, Clock::now() + kSoon);
-    exchange.all_gather("places", host + "\n- 0 -");
-    exchange.all_gather(
-        "endpoints", "-\n" + serialise(rendezvous::Endpoint{
-                                 0, host, static_cast<std::uint16_t>(port), {"127.0.0.1"}, true}));
-  });
-  std::string error_of_old;
-  std::thread old_rank_1([&] {
+  const auto metrics = std::make_shared<Metrics>();
+  std::string error_of_new, error_of_old;
+  std::thread new_rank_0([&] {
+    Config next = config;
+    next.port_base = port;
+    next.listen_addr = "127.0.0.1";
     try {
-      Context::create({1, 2, old_store, config, nullptr});
+      Context::create({0, 2, new_store, next, metrics});
+    } catch (const std::exception& error) {
+      error_of_new = error.what();
+    }
+  });
+  Incarnation new_rank_1(new_store, {1, 2, agreement_of(config)}, kSoon);
+  only_publish(new_rank_1, 1, here + "-another", port);
+  std::thread old_rank_1([&] {
+    Config last = config;
+    last.connect_timeout = 2;
+    try {
+      Context::create({1, 2, old_store, last, nullptr});
     } catch (const std::exception& error) {
       error_of_old = error.what();
     }
   });
-  old_rank_0.join();
-  Config next = config;
-  next.port_base = port;
-  next.listen_addr = "127.0.0.1";
-  // It is there, and is dialled, before its own rank 1 has come.
-  std::thread new_rank_0([&] {
-    const auto context = Context::create({0, 2, new_store, next, nullptr});
-    context->world()->barrier().wait();
-  });
-  old_rank_1.join();
-  EXPECT_NE(error_of_old, "") << "the old rank met the new one";
-  {
-    Config own = next;
-    own.port_base = 0;
-    const auto context = Context::create({1, 2, new_store, own, nullptr});
-    context->world()->barrier().wait();
+  Incarnation old_rank_0(old_store, {0, 2, agreement_of(config)}, kSoon);
+  only_publish(old_rank_0, 0, here + "-another", port);
+  const auto limit = std::chrono::steady_clock::now() + kSoon;
+  while (metrics->summary().refused_connections == 0 && std::chrono::steady_clock::now() < limit) {
+    std::this_thread::yield();
   }
+  EXPECT_GT(metrics->summary().refused_connections, 0u) << "the old rank was let in";
+  new_rank_1.fail(Error("the test is over"));
   new_rank_0.join();
+  old_rank_1.join();
+  expect_says(error_of_new, {"the test is over"});
+  EXPECT_NE(error_of_old, "");
 }
+
+#ifdef __linux__
+/// Both ranks may run on the first core only, of however many there are.
+TEST(Meeting, PinnedRanksThatShareACoreKnowIt) {
+  const std::string second_store = "127.0.0.1:" + std::to_string(testing::free_port());
+  for (const bool pinned : {true, false}) {
+    Processes job(2,
+                  [&](Context& context, const Processes::Say& say) {
+                    const int rank = context.rank();
+                    const auto store = make_tcp_store(second_store, rank, "key", kSoon);
+                    const auto engine = std::make_shared<engine::Engine>(
+                        engine::EngineOptions{rank, 2, store, quick(), nullptr});
+                    say(engine->ranks_per_core() == 2 ? "they share it" : "they do not");
+                    context.world()->barrier().wait();
+                  },
+                  {.store_address = {},
+                   .config_of = [](int) { return quick(); },
+                   .enter =
+                       [pinned](int) {
+                         const std::vector<int> allowed = cores_of_this_process().allowed;
+                         cpu_set_t first;
+                         CPU_ZERO(&first);
+                         CPU_SET(allowed.front(), &first);
+                         if (pinned) ::sched_setaffinity(0, sizeof first, &first);
+                       }});
+    const bool alone = cores_of_this_process().allowed.size() == 1;
+    for (const int rank : {0, 1}) {
+      EXPECT_EQ(job.line(rank), pinned || alone ? "they share it" : "they do not");
+    }
+    job.expect_good_end();
+  }
+}
+#endif
 
 TEST(Meeting, AnExtraStartDoesNotSpoilTheNext) {
   const auto store = make_memory_store();
