@@ -1,15 +1,11 @@
 #include "python/errors.h"
 // The errors come first.
-#include <fmt/format.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
 
-#include <chrono>
 #include <map>
 #include <memory>
 #include <string>
-#include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -45,61 +41,6 @@ Registry& registry() {
   return *instance;
 }
 
-/// Another store's keys under a prefix.
-class PrefixedStore final : public Store {
- public:
-  PrefixedStore(std::shared_ptr<Store> store, std::string prefix)
-      : store_(std::move(store)), prefix_(std::move(prefix)) {}
-
-  void set(const std::string& key, std::string_view value) override {
-    store_->set(prefix_ + key, value);
-  }
-  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
-    return store_->get(prefix_ + key, timeout);
-  }
-  std::int64_t add(const std::string& key, std::int64_t amount) override {
-    return store_->add(prefix_ + key, amount);
-  }
-
- private:
-  const std::shared_ptr<Store> store_;
-  const std::string prefix_;
-};
-
-/// The job's first start uses the store as C++ programs do, which may take part; every later one
-/// has keys of its own.
-std::shared_ptr<Store> store_of_this_start(const std::shared_ptr<Store>& store, int size) {
-  const std::int64_t start = (store->add("mccl/start", 1) - 1) / size;
-  if (start == 0) return store;
-  return std::make_shared<PrefixedStore>(store, fmt::format("start {}/", start));
-}
-
-/// Rank 0 serves what the others still read to learn why the job does not start; so it leaves last,
-/// or when they take too long.
-void leave_failed_start(Store& store, int rank, int size) {
-  constexpr std::chrono::seconds kPatience{2};
-  constexpr std::chrono::milliseconds kBetweenLooks{5};
-  constexpr const char* kLeft = "mccl/left";
-  std::int64_t left = store.add(kLeft, 1);
-  const auto end = std::chrono::steady_clock::now() + kPatience;
-  while (rank == 0 && left < size && std::chrono::steady_clock::now() < end) {
-    std::this_thread::sleep_for(kBetweenLooks);
-    left = store.add(kLeft, 0);
-  }
-}
-
-/// Meets the other ranks; owns all that it uses.
-std::shared_ptr<Context> create_context(ContextOptions options) {
-  if (!options.store) return Context::create(options);
-  options.store = store_of_this_start(options.store, options.size);
-  try {
-    return Context::create(options);
-  } catch (const MismatchError&) {
-    leave_failed_start(*options.store, options.rank, options.size);
-    throw;
-  }
-}
-
 nb::object start(const Settings& settings) {
   Registry& process = registry();
   if (process.context) throw InvalidArgument("start: the world exists");
@@ -119,7 +60,7 @@ nb::object start(const Settings& settings) {
     if (!store) run_interruptibly(join, store);
     options.store = store;
   }
-  run_interruptibly([options] { return create_context(options); }, process.context);
+  run_interruptibly([options] { return Context::create(options); }, process.context);
   process.world = nb::cast(ArrayGroup(process.context->world()));
   return process.world;
 }

@@ -16,23 +16,21 @@
 namespace mccl_torch {
 namespace {
 
-/// torch's store under a prefix of its own.
+/// torch's store, which torch has given a prefix for the group.
 class TorchStore final : public mccl::Store {
  public:
-  TorchStore(c10::intrusive_ptr<c10d::Store> store, std::string prefix)
-      : store_(std::move(store)), prefix_(std::move(prefix)) {}
+  explicit TorchStore(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
 
   void set(const std::string& key, std::string_view value) override {
-    guarded("set", key, [&] {
-      store_->set(prefix_ + key, std::vector<std::uint8_t>(value.begin(), value.end()));
-    });
+    guarded("set", key,
+            [&] { store_->set(key, std::vector<std::uint8_t>(value.begin(), value.end())); });
   }
 
   std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
     std::string text;
     const auto wait_and_get = [&] {
-      store_->wait({prefix_ + key}, timeout);
-      const std::vector<std::uint8_t> value = store_->get(prefix_ + key);
+      store_->wait({key}, timeout);
+      const std::vector<std::uint8_t> value = store_->get(key);
       text.assign(value.begin(), value.end());
     };
     guarded("get", key, wait_and_get, Clock::now() + timeout);
@@ -41,7 +39,7 @@ class TorchStore final : public mccl::Store {
 
   std::int64_t add(const std::string& key, std::int64_t amount) override {
     std::int64_t value = 0;
-    guarded("add", key, [&] { value = store_->add(prefix_ + key, amount); });
+    guarded("add", key, [&] { value = store_->add(key, amount); });
     return value;
   }
 
@@ -57,16 +55,15 @@ class TorchStore final : public mccl::Store {
       // Only some stores have a type for a wait that was in vain; FileStore has not.
       if (Clock::now() >= deadline || dynamic_cast<const c10::DistStoreError*>(&e) != nullptr) {
         throw mccl::TimeoutError(c10::str(
-            "torch's store did not answer ", action, "(\"", prefix_, key, "\") in time: ",
+            "torch's store did not answer ", action, "(\"", key, "\") in time: ",
             e.what_without_backtrace(), "; see that every rank is started and reaches the store"));
       }
-      throw mccl::PeerError(c10::str("torch's store failed in ", action, "(\"", prefix_, key,
+      throw mccl::PeerError(c10::str("torch's store failed in ", action, "(\"", key,
                                      "\"): ", e.what_without_backtrace()));
     }
   }
 
   c10::intrusive_ptr<c10d::Store> store_;
-  std::string prefix_;
 };
 
 /// The only state that the process has one of.
@@ -74,17 +71,12 @@ struct Registry {
   mccl::python::ContextRegistry contexts;
   std::mutex mutex;
   std::weak_ptr<mccl::Context> world;  ///< Of torch's default group; guarded by mutex.
+  std::map<std::string, int> made;     ///< How many groups of a name the world had; likewise.
 };
 
 Registry& registry() {
   static auto* instance = new Registry;
   return *instance;
-}
-
-/// A number that is the same on every rank of a group and new for each incarnation of the group on
-/// one store, so that keys of an earlier one are never read again.
-std::int64_t generation_of(c10d::Store& store, int size) {
-  return (store.add("mccl/generation", 1) - 1) / size;
 }
 
 mccl::Config settings_of(const GroupRequest& request) {
@@ -96,15 +88,22 @@ mccl::Config settings_of(const GroupRequest& request) {
 void remember(const std::shared_ptr<mccl::Context>& context, bool is_default) {
   registry().contexts.add(context);
   const std::lock_guard lock(registry().mutex);
-  if (is_default) registry().world = context;
+  if (!is_default) return;
+  registry().world = context;
+  registry().made.clear();
 }
 
-std::shared_ptr<mccl::Context> make_context(const GroupRequest& request, std::int64_t generation,
-                                            bool is_default) {
+/// torch gives names again. Every member of a group has made as many of its name before.
+std::string unused_name(const std::string& name) {
+  const std::lock_guard lock(registry().mutex);
+  return c10::str(name, "#", registry().made[name]++);
+}
+
+std::shared_ptr<mccl::Context> make_context(const GroupRequest& request, bool is_default) {
   mccl::ContextOptions options;
   options.rank = request.rank;
   options.size = request.size;
-  options.store = std::make_shared<TorchStore>(request.store, c10::str("mccl/", generation, "/"));
+  options.store = std::make_shared<TorchStore>(request.store);
   options.config = settings_of(request);
   options.metrics = request.metrics;
   if (!is_default && options.config.port_base != 0) {
@@ -152,19 +151,17 @@ std::shared_ptr<mccl::Context> world_for(const GroupRequest& request) {
 Membership join(const GroupRequest& request) {
   const WithoutGil without_gil;
   try {
-    const std::int64_t generation =
-        request.elsewhere ? 0 : generation_of(*request.store, request.size);
     const bool is_default = request.global_ranks.empty();
     Membership result;
     result.timeout = request.timeout;
     result.context = is_default ? nullptr : world_for(request);
     if (result.context) {
       result.members.assign(request.global_ranks.begin(), request.global_ranks.end());
-      result.group = result.context->group(c10::str(request.name, "#", generation), result.members,
-                                           request.timeout);
+      result.group =
+          result.context->group(unused_name(request.name), result.members, request.timeout);
     } else {
-      result.context = request.elsewhere ? meet_elsewhere(request)
-                                         : make_context(request, generation, is_default);
+      result.context =
+          request.elsewhere ? meet_elsewhere(request) : make_context(request, is_default);
       result.members.resize(static_cast<std::size_t>(request.size));
       std::iota(result.members.begin(), result.members.end(), 0);
       result.group = result.context->world();

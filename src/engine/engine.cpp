@@ -5,10 +5,11 @@
 
 #include <algorithm>
 
+#include "base/open_files.h"
 #include "base/thread.h"
 #include "mccl/error.h"
-#include "rendezvous/agreement.h"
 #include "rendezvous/key_agreement.h"
+#include "rendezvous/meeting.h"
 
 namespace mccl::engine {
 namespace {
@@ -33,10 +34,6 @@ Clock::duration seconds_to_duration(double seconds) {
 
 milliseconds seconds_to_ms(double seconds) {
   return duration_cast<milliseconds>(seconds_to_duration(seconds));
-}
-
-milliseconds time_left(Clock::time_point deadline) {
-  return std::max(milliseconds(1), duration_cast<milliseconds>(deadline - Clock::now()));
 }
 
 EngineOptions checked(EngineOptions options) {
@@ -94,45 +91,43 @@ Engine::~Engine() {
 }
 
 void Engine::meet() {
-  const Clock::time_point deadline = Clock::now() + seconds_to_ms(options_.config.connect_timeout);
-  const std::string job_key = agree_on_key();
-  mesh_ = std::make_unique<rendezvous::Mesh>(rendezvous::MeshOptions{
+  raise_open_files_limit();
+  rendezvous::Met met = rendezvous::meet({
       .rank = rank(),
       .size = size(),
+      .store = options_.store,
       .config = options_.config,
-      .job_key = job_key,
-      .agreement = agreement_of(options_.config),
       .log = log_,
       .on_refused = [metrics = options_.metrics] { metrics->record_refused_connection(); },
+      .bell_pipe = wake_pipe_.writing_end(),
+      .agree_on_key =
+          [this](std::shared_ptr<Store> store) {
+            options_.store = std::move(store);
+            return agree_on_key();
+          },
   });
-
-  Store& store = *options_.store;
-  const auto key = [](int rank) { return fmt::format("mccl/endpoint/{}", rank); };
-  store.set(key(rank()), rendezvous::serialise(mesh_->endpoint()));
+  mesh_ = std::move(met.mesh);
   for (int peer = 0; peer < size(); ++peer) {
-    endpoints_.push_back(rendezvous::parse_endpoint(store.get(key(peer), time_left(deadline))));
+    auto& control = met.controls[static_cast<std::size_t>(peer)];
+    if (control) peers_.connect(peer, std::move(control));
   }
-  compare_settings(agreement_of(options_.config), deadline);
-  mesh_->set_endpoints(endpoints_);
-  connect_control(deadline);
   mesh_->everyone_is_here();
-  rendezvous::take_back_key(options_.config, rank(), store);
-  meet_neighbours(job_key, deadline);
+  rendezvous::take_back_key(options_.config, rank(), *options_.store);
+  arena_ = std::move(met.arena);
+  if (arena_) sleeper_.emplace(arena_->header());
+  neighbourhood_ = std::move(met.neighbourhood);
+  ranks_per_core_ = met.ranks_per_core;
+  crowded_ = ranks_per_core_ > 1;
+  // What is told through the store from now on comes from ranks that this one is connected to.
+  met.store->watch_with([this] { throw_if_a_peer_is_lost(); });
 }
 
-/// Before anybody connects, and everyone against rank 0, so that every rank learns of every
-/// difference; the handshake checks again.
-void Engine::compare_settings(const std::string& mine, Clock::time_point deadline) {
-  const auto published = [&](int peer) {
-    return options_.store->get(fmt::format("mccl/settings/{}", peer), time_left(deadline));
-  };
-  options_.store->set(fmt::format("mccl/settings/{}", rank()), mine);
-  const std::string first = rank() == 0 ? mine : published(0);
-  for (int peer = 1; peer < size(); ++peer) {
-    const std::string theirs = peer == rank() ? mine : published(peer);
-    const std::string differs = rendezvous::difference({0, first}, {peer, theirs});
-    if (!differs.empty()) {
-      throw MismatchError(fmt::format("rank {} cannot join the job: {}", rank(), differs));
+void Engine::throw_if_a_peer_is_lost() {
+  const std::lock_guard lock(progress_mutex_);
+  housekeeping(Clock::now());
+  for (int peer = 0; peer < size(); ++peer) {
+    if (!peers_.lost(peer).empty()) {
+      throw PeerError(fmt::format("rank {} is gone: {}", peer, peers_.lost(peer)));
     }
   }
 }
@@ -141,44 +136,6 @@ std::string Engine::agree_on_key() {
   const auto deadline = Clock::now() + seconds_to_ms(options_.config.connect_timeout);
   return rendezvous::agree_on_key(
       {rank(), size(), options_.config, *options_.store, log_, deadline});
-}
-
-/// The higher rank of a pair dials. It is so for every link.
-void Engine::connect_control(Clock::time_point deadline) {
-  for (int peer = 0; peer < rank(); ++peer) mesh_->dial(peer, {}, deadline);
-  int missing = size() - 1;
-  std::vector<rendezvous::MeshEvent> events;
-  while (missing > 0) {
-    mesh_->progress(events);
-    for (rendezvous::MeshEvent& event : events) {
-      if (!event.link) {
-        throw PeerError(fmt::format("rank {} cannot join the job: {}", rank(), event.reason));
-      }
-      // No other link is made before both ends have its group.
-      if (event.key.purpose != rendezvous::Purpose::control) continue;
-      if (!peers_.connected(event.peer)) --missing;
-      peers_.connect(event.peer, std::move(event.link));
-    }
-    events.clear();
-    if (missing == 0) return;
-    if (Clock::now() >= deadline) {
-      std::string absent;
-      for (int peer = 0; peer < size(); ++peer) {
-        if (peer == rank() || peers_.connected(peer)) continue;
-        absent += (absent.empty() ? "" : ", ") + std::to_string(peer);
-      }
-      throw TimeoutError(fmt::format(
-          "rank {} waited {} s (MCCL_CONNECT_TIMEOUT) for rank {} to connect: is it running, and "
-          "may it reach port {} here (firewall)?",
-          rank(), options_.config.connect_timeout, absent, mesh_->endpoint().port));
-    }
-    watched_.clear();
-    mesh_->watch(watched_);
-    const auto left = std::min(deadline, mesh_->next_deadline()) - Clock::now();
-    const auto wait =
-        std::clamp(duration_cast<milliseconds>(left), milliseconds(1), milliseconds(100));
-    ::poll(watched_.data(), watched_.size(), static_cast<int>(wait.count()));
-  }
 }
 
 std::shared_ptr<GroupState> Engine::make_group(const std::string& name, std::vector<int> members,

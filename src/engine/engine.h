@@ -72,6 +72,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// What the groups that are made from now on know. Before the first group is made.
   const schedule::Facts& facts() const { return facts_; }
   void learn(schedule::Facts facts) { facts_ = std::move(facts); }
+  double ranks_per_core() const { return ranks_per_core_; }
   /// What a group's schedules are chosen by, once it has made a call.
   schedule::Facts facts_of(GroupState& group);
   /// Whether calls are counted in the metrics; they are from the beginning.
@@ -133,17 +134,13 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // engine.cpp: meeting the others.
   void meet();
   std::string agree_on_key();
-  void compare_settings(const std::string& mine, Clock::time_point deadline);
-  void connect_control(Clock::time_point deadline);
+  void throw_if_a_peer_is_lost();
 
   // engine.cpp
   void end_group(GroupState& group, const std::string& reason);
   void refuse_in_child() const;
 
   // engine_memory.cpp: what is shared with the other ranks of the node.
-  void meet_neighbours(const std::string& job_key, Clock::time_point deadline);
-  void let_all_meet() const;
-  void tell_of_missing_neighbours() const;
   const rendezvous::Neighbour* neighbour(int peer) const;
   std::vector<int> nodes_of(const std::vector<int>& members) const;
   void offer_window(GroupState& group);
@@ -226,7 +223,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::mutex progress_mutex_;
   // Guarded by progress_mutex_:
   std::unique_ptr<rendezvous::Mesh> mesh_;  ///< Null when the job has one rank.
-  std::vector<rendezvous::Endpoint> endpoints_;
   std::shared_ptr<transport::shm::Arena> arena_;  ///< Null when nothing is shared.
   rendezvous::Neighbourhood neighbourhood_;       ///< Constant once the others are met.
   std::optional<transport::shm::Sleeper> sleeper_;
@@ -244,7 +240,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool staging_changed_ = false;    ///< Since it was reported last.
   std::int64_t staging_bytes_ = 0;  ///< As reported.
   std::int64_t groups_bytes_ = 0;   ///< Of it, what groups take beside the arena.
-  bool crowded_ = false;            ///< More ranks than cores on this machine.
+  double ranks_per_core_ = 1;       ///< Of this machine, where they are most crowded.
+  bool crowded_ = false;            ///< Some ranks of this machine share a core.
   Clock::time_point next_housekeeping_;
   Clock::time_point next_watch_;
   // The sleeper's: written under progress_mutex_; the progress thread reads its own copy without.

@@ -8,15 +8,16 @@
 #include <algorithm>
 
 #include "engine/engine.h"
-#include "engine/thrift.h"
 #include "mccl/error.h"
 #include "transport/shm/link.h"
+#include "transport/shm/thrift.h"
 
 namespace mccl::engine {
 
 using rendezvous::LinkKey;
 using rendezvous::Purpose;
 using transport::shm::ShmLink;
+using transport::shm::thrifty;
 
 void Engine::request_links(GroupState& group, Purpose purpose, int member) {
   const int peer = group.members[static_cast<std::size_t>(member)];

@@ -3,96 +3,18 @@
 
 #include <algorithm>
 #include <map>
-#include <thread>
 #include <utility>
 
 #include "engine/engine.h"
-#include "engine/thrift.h"
 #include "mccl/error.h"
 
 namespace mccl::engine {
 namespace {
 
-using transport::shm::Arena;
-
-/// How long a rank that gives up stays for the others.
-constexpr std::chrono::seconds kLastWords{2};
 /// What a group has not used for so long it gives back.
 constexpr std::chrono::seconds kIdleAfter{10};
 
 }  // namespace
-
-void Engine::meet_neighbours(const std::string& job_key, Clock::time_point deadline) {
-  const std::string& wanted = options_.config.transport;
-  rendezvous::NeighbourOptions meeting{.rank = rank(),
-                                       .size = size(),
-                                       .store = options_.store,
-                                       .job_key = job_key,
-                                       .bell_pipe = wake_pipe_.writing_end(),
-                                       .deadline = deadline};
-  const std::size_t peers = std::min<std::size_t>(kMostPeersOfNode, size() - 1);
-  std::string reason;
-  try {
-    // With tcp this rank only says that it shares nothing: the others may be set otherwise.
-    if (wanted != "tcp") arena_ = Arena::make(arena_bytes(kGroupBytes + kBytesPerPeer * peers));
-    meeting.arena = arena_.get();
-  } catch (const Error& error) {
-    reason = error.what();
-    log_.warn("no memory is shared with other ranks: {}", reason);
-  }
-  neighbourhood_ = rendezvous::meet_neighbours(meeting);
-  if (wanted == "shm" && neighbourhood_.neighbours.size() + 1 != static_cast<std::size_t>(size())) {
-    let_all_meet();
-    throw PeerError(
-        fmt::format("MCCL_TRANSPORT is shm, but rank {} shares memory with {} of the {} other "
-                    "ranks{}{}: set it "
-                    "to auto to reach the rest through tcp",
-                    rank(), neighbourhood_.neighbours.size(), size() - 1,
-                    reason.empty() ? "" : ", because ", reason));
-  }
-  if (neighbourhood_.neighbours.empty()) {
-    arena_.reset();
-  } else {
-    sleeper_.emplace(arena_->header());
-  }
-  if (wanted != "tcp") tell_of_missing_neighbours();
-  // More ranks than cores: who waits gives its core away at once.
-  const auto cores = std::thread::hardware_concurrency();
-  const auto here = std::count_if(endpoints_.begin(), endpoints_.end(), [this](const auto& other) {
-    return other.host == mesh_->endpoint().host;
-  });
-  crowded_ = here > static_cast<std::ptrdiff_t>(cores);
-}
-
-/// Waits until no rank needs the store any more, which may be served by this one: so that each
-/// finds its own error and not that this one has left.
-void Engine::let_all_meet() const {
-  const auto key = [](int rank) { return fmt::format("mccl/gives up/{}", rank); };
-  try {
-    options_.store->set(key(rank()), "");
-    for (int peer = 0; peer < size(); ++peer) {
-      options_.store->get(key(peer), kLastWords);
-    }
-  } catch (const Error&) {
-    return;  // whoever does not come has another error, and has had its time
-  }
-}
-
-/// Ranks that say they are on this machine, but share no memory with this one.
-void Engine::tell_of_missing_neighbours() const {
-  std::string missing;
-  for (const rendezvous::Endpoint& other : endpoints_) {
-    if (other.rank == rank() || other.host != mesh_->endpoint().host || neighbour(other.rank)) {
-      continue;
-    }
-    missing += fmt::format("{}{}", missing.empty() ? "" : ", ", other.rank);
-  }
-  if (missing.empty()) return;
-  log_.warn(
-      "rank {} is on the same machine, but shares no memory with this rank (another container or "
-      "user, or no memory left): tcp is used between them",
-      missing);
-}
 
 const rendezvous::Neighbour* Engine::neighbour(int peer) const {
   const auto found = neighbourhood_.neighbours.find(peer);

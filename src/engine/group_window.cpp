@@ -5,12 +5,13 @@
 #include <cstring>
 #include <utility>
 
-#include "engine/thrift.h"
 #include "mccl/error.h"
+#include "transport/shm/thrift.h"
 
 namespace mccl::engine {
 namespace {
 
+using transport::shm::thrifty;
 using transport::shm::Window;
 
 constexpr std::size_t kLeastCallBytes = std::size_t{16} << 10;

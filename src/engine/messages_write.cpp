@@ -13,7 +13,8 @@ using rendezvous::Purpose;
 
 bool Messages::Peer::has_to_write() const {
   return !announcements.empty() || !granted.empty() ||
-         std::any_of(rails.begin(), rails.end(), [](const Rail& rail) { return rail.writing.has_value(); });
+         std::any_of(rails.begin(), rails.end(),
+                     [](const Rail& rail) { return rail.writing.has_value(); });
 }
 
 bool Messages::write_to(int rank, Peer& peer) {

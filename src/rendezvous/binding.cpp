@@ -173,10 +173,28 @@ Plan plan_for_addresses(const Config& config, const std::vector<Interface>& inte
   return plan;
 }
 
-Plan plan_for(const Config& config, const std::vector<Interface>& interfaces, const Log& log) {
+/// One address, which every rank of this host tries first.
+std::vector<Address> loopback_of(const std::vector<Interface>& interfaces) {
+  for (const char* text : {"127.0.0.1", "::1"}) {
+    const Address address = *Address::parse_numeric(text, 0);
+    const bool is_up = std::any_of(interfaces.begin(), interfaces.end(), [&](const auto& each) {
+      return each.up && each.address.same_host(address);
+    });
+    if (is_up) return {address};
+  }
+  return {};
+}
+
+Plan plan_for(const Config& config, Reach reach, const std::vector<Interface>& interfaces,
+              const Log& log) {
   if (!split(config.listen_addr).empty()) return plan_for_addresses(config, interfaces, log);
   if (!split(config.ifname).empty()) return plan_for_interfaces(config, interfaces, log);
   Plan plan;
+  if (reach == Reach::this_host) plan.bound = loopback_of(interfaces);
+  if (!plan.bound.empty()) {
+    publish(plan, plan.bound, log);
+    return plan;
+  }
   publish(plan, reachable(interfaces, AF_INET6), log);
   return plan;
 }
@@ -241,10 +259,10 @@ std::size_t socket_buffer_bytes(const Config& config) {
   return config.link_profile == "thunderbolt" ? kThunderboltBufferBytes : 0;
 }
 
-Binding bind_listeners(const Config& config, int rank, const std::vector<Interface>& interfaces,
-                       const Log& log) {
+Binding bind_listeners(const Config& config, int rank, Reach reach,
+                       const std::vector<Interface>& interfaces, const Log& log) {
   const int port = port_for(config, rank);
-  const Plan plan = plan_for(config, interfaces, log);
+  const Plan plan = plan_for(config, reach, interfaces, log);
   Binding binding;
   for (int tries = 1; binding.listeners.empty(); ++tries) {
     try {

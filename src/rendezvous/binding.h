@@ -17,9 +17,13 @@ struct Binding {
   Endpoint endpoint;
 };
 
-/// Listens as the settings say (port_base, listen_addr, ifname) among the host's `interfaces`.
-/// Blocks while names are resolved. Throws InvalidArgument with what to set.
-Binding bind_listeners(const Config& config, int rank,
+/// Where the other ranks are.
+enum class Reach { any_host, this_host };
+
+/// Listens as the settings say (port_base, listen_addr, ifname) among the host's `interfaces`;
+/// where they say nothing, at all addresses, or, when nobody comes from another host, at loopback's
+/// alone. Blocks while names are resolved. Throws InvalidArgument with what to set.
+Binding bind_listeners(const Config& config, int rank, Reach reach,
                        const std::vector<transport::tcp::Interface>& interfaces, const Log& log);
 
 /// What sockets are asked for by link profile; 0 for what the kernel thinks best.

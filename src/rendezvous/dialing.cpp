@@ -59,26 +59,46 @@ bool Dial::advance(Clock::time_point now) {
         return true;
     }
   }
-  if (now >= request_.deadline) {
+  const bool gone = request_.refused_for > Clock::duration::zero() && attempts_.empty() &&
+                    refused_since_ && now - *refused_since_ >= request_.refused_for;
+  if (now >= request_.deadline || gone) {
     fail(now);
     return true;
   }
-  if (attempts_.empty() && next_candidate_ == request_.candidates.size()) {
-    next_candidate_ = 0;
-    next_start_ = now + back_off_;
-    back_off_ = std::min(2 * back_off_, kLongestBackOff);
-  } else {
+  if (next_candidate_ < request_.candidates.size()) {
     start_attempts(now);
+  } else if (!proven_ && attempts_.size() < request_.candidates.size()) {
+    begin_round(now);
   }
   return false;
+}
+
+/// Every candidate was tried; those that failed are tried again.
+void Dial::begin_round(Clock::time_point now) {
+  if (!attempts_.empty() || !all_refused_) {
+    refused_since_.reset();
+  } else if (!refused_since_) {
+    refused_since_ = now;
+  }
+  all_refused_ = true;
+  next_candidate_ = 0;
+  next_start_ = now + back_off_;
+  back_off_ = std::min(2 * back_off_, kLongestBackOff);
 }
 
 void Dial::start_attempts(Clock::time_point now) {
   while (!proven_ && next_candidate_ < request_.candidates.size() && now >= next_start_ &&
          now < request_.deadline) {
-    start(next_candidate_++, now);
+    const std::size_t candidate = next_candidate_++;
+    if (under_way(candidate)) continue;
+    start(candidate, now);
     if (!attempts_.empty()) next_start_ = now + request_.stagger;
   }
+}
+
+bool Dial::under_way(std::size_t candidate) const {
+  return std::any_of(attempts_.begin(), attempts_.end(),
+                     [&](const Attempt& attempt) { return attempt.candidate == candidate; });
 }
 
 void Dial::start(std::size_t index, Clock::time_point now) {
@@ -93,12 +113,14 @@ void Dial::start(std::size_t index, Clock::time_point now) {
     const auto* source = candidate.from ? &*candidate.from : nullptr;
     const int error = transport::tcp::start_connect(attempt.connecting, candidate.to, source);
     if (error != 0 && error != EINPROGRESS) {
+      all_refused_ &= error == ECONNREFUSED;
       candidate.outcome = describe_errno(error);
       return;
     }
     if (candidate.outcome.empty()) candidate.outcome = kNoAnswer;
     attempts_.push_back(std::move(attempt));
   } catch (const Error& error) {
+    all_refused_ = false;
     candidate.outcome = error.what();
   }
 }
@@ -128,8 +150,10 @@ Dial::Progress Dial::advance(Attempt& attempt, Clock::time_point now) {
   }
   if (now < attempt.deadline) return Progress::waiting;
   // An attempt that the end cut short tells less than a whole one before it.
-  if (attempt.deadline == request_.deadline && outcome_of(attempt) != kNoAnswer)
+  if (!attempt.conversation && attempt.deadline == request_.deadline &&
+      outcome_of(attempt) != kNoAnswer) {
     return Progress::failed;
+  }
   outcome_of(attempt) = attempt.conversation ? "connected, but the handshake got no answer in time"
                                              : "no answer to the attempt to connect";
   return Progress::failed;
@@ -138,6 +162,7 @@ Dial::Progress Dial::advance(Attempt& attempt, Clock::time_point now) {
 Dial::Progress Dial::finish_connecting(Attempt& attempt) {
   if (!is_ready(attempt.connecting.descriptor(), POLLOUT)) return Progress::waiting;
   if (const int error = attempt.connecting.take_error(); error != 0) {
+    all_refused_ &= error == ECONNREFUSED;
     outcome_of(attempt) = describe_errno(error);
     return Progress::failed;
   }
@@ -146,8 +171,11 @@ Dial::Progress Dial::finish_connecting(Attempt& attempt) {
     return Progress::failed;
   }
   try {
+    all_refused_ = false;
+    refused_since_.reset();
     attempt.conversation.emplace(std::move(attempt.connecting),
                                  Handshake::dialer(request_.self, request_.peer, request_.key));
+    attempt.deadline = request_.deadline;
   } catch (const Error& error) {
     outcome_of(attempt) = error.what();
     return Progress::failed;

@@ -1,4 +1,7 @@
 // Connecting to one peer: all its addresses, again and again, until one of them proves to be it.
+//
+// A connection that stands is kept, however long its answer takes: a peer that is busy, or has no
+// core, answers it late, and may believe the matter settled before the answer is read here.
 #pragma once
 
 #include <poll.h>
@@ -25,6 +28,8 @@ struct DialRequest {
   /// How long a candidate may hang before the next one is tried beside it.
   Clock::duration stagger = std::chrono::milliseconds(250);
   std::size_t buffer_bytes = 0;
+  /// The dial ends when all candidates refuse for so long; never when it is 0.
+  Clock::duration refused_for{};
 };
 
 class Dial {
@@ -50,13 +55,15 @@ class Dial {
  private:
   struct Attempt {
     std::size_t candidate = 0;
-    Clock::time_point deadline;
+    Clock::time_point deadline;         ///< Of the attempt to connect; then the dial's.
     transport::tcp::Socket connecting;  ///< Until the connection stands, then:
     std::optional<Conversation> conversation;
   };
   enum class Progress { waiting, failed, done, refused };
 
   void start_attempts(Clock::time_point now);
+  void begin_round(Clock::time_point now);
+  bool under_way(std::size_t candidate) const;
   void start(std::size_t candidate, Clock::time_point now);
   Progress advance(Attempt& attempt, Clock::time_point now);
   Progress finish_connecting(Attempt& attempt);
@@ -70,6 +77,8 @@ class Dial {
   std::size_t next_candidate_ = 0;
   Clock::time_point next_start_;
   Clock::duration back_off_;
+  bool all_refused_ = true;  ///< In this round.
+  std::optional<Clock::time_point> refused_since_;
   /// One attempt has reached the peer, and the others were given up: nothing may start beside it,
   /// or the peer could accept two.
   bool proven_ = false;

@@ -9,7 +9,6 @@
 
 #include "mccl/error.h"
 #include "rendezvous/accepting.h"
-#include "rendezvous/binding.h"
 #include "rendezvous/candidates.h"
 #include "rendezvous/dialing.h"
 #include "transport/tcp/link.h"
@@ -26,6 +25,7 @@ using transport::tcp::TcpLink;
 constexpr Clock::duration kStagger = 250ms;
 /// A rail's own path is preferred by more than a slow start of the peer.
 constexpr Clock::duration kRailStagger = 2s;
+constexpr Clock::duration kRefusedFor = 1s;
 
 std::unique_ptr<transport::Link> make_link(Socket socket, int peer, const LinkKey& key) {
   // The control connection is read at all times, so silence on it means that the host is gone.
@@ -71,7 +71,8 @@ struct Mesh::State {
 
 Mesh::State::State(MeshOptions given)
     : options(std::move(given)), interfaces(transport::tcp::list_interfaces()) {
-  Binding binding = bind_listeners(options.config, options.rank, interfaces, options.log);
+  Binding binding =
+      bind_listeners(options.config, options.rank, options.reach, interfaces, options.log);
   endpoint = std::move(binding.endpoint);
   warn_of_small_buffers(socket_buffer_bytes(options.config), options.log);
   acceptor.emplace(std::move(binding.listeners), self(), options.log, options.on_refused);
@@ -149,10 +150,16 @@ void Mesh::dial(int peer, LinkKey key, Clock::time_point deadline) {
       candidates_for(state.endpoint_of(peer), state.endpoint, {key.rail, count}, state.interfaces);
   request.stagger = count > 1 ? kRailStagger : kStagger;
   request.buffer_bytes = socket_buffer_bytes(state.options.config);
+  if (state.endpoint_of(peer).host == state.endpoint.host) request.refused_for = kRefusedFor;
   state.dials.emplace_back(std::move(request));
 }
 
 void Mesh::everyone_is_here() { state_->acceptor->everyone_is_here(Clock::now()); }
+
+void Mesh::cancel(int peer, LinkKey key) {
+  state_->dials.remove_if(
+      [&](const Dial& dial) { return dial.peer() == peer && dial.key() == key; });
+}
 
 void Mesh::watch(std::vector<pollfd>& descriptors) const {
   state_->acceptor->watch(descriptors);

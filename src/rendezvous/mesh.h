@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "mccl/config.h"
+#include "rendezvous/binding.h"
 #include "rendezvous/endpoint.h"
 #include "rendezvous/link_key.h"
 #include "transport/link.h"
@@ -32,11 +33,12 @@ struct MeshOptions {
   int rank = 0;
   int size = 1;
   Config config;
-  std::string job_key;
+  std::string job_key;  ///< Better a key of this start of the job alone: see Incarnation.
   /// Settings that must agree, "name=value" lines (agreement_of).
   std::string agreement;
   Log log;
   std::function<void()> on_refused;  ///< Called for every stranger dropped.
+  Reach reach = Reach::any_host;
 };
 
 /// Not thread-safe: the engine calls it under its progress lock. No call blocks but the constructor
@@ -59,11 +61,15 @@ class Mesh {
   int rails(int peer) const;
 
   /// Starts to connect to `peer`; a MeshEvent follows before or at the deadline. Tries all of the
-  /// peer's addresses, best route first, and retries while the peer refuses.
+  /// peer's addresses, best route first, and again and again. A peer of this host listens for as
+  /// long as it lives, so there it is given up when all of them refuse for a second.
   void dial(int peer, LinkKey key, Clock::time_point deadline);
 
   /// All ranks have met: from now on strangers are let in at a limited rate.
   void everyone_is_here();
+
+  /// Ends a dial without an event.
+  void cancel(int peer, LinkKey key);
 
   /// Adds the descriptors to watch.
   void watch(std::vector<pollfd>& descriptors) const;

@@ -7,7 +7,6 @@
 #include <array>
 #include <cerrno>
 #include <deque>
-#include <optional>
 #include <set>
 #include <sstream>
 #include <utility>
@@ -15,7 +14,6 @@
 #include "mccl/error.h"
 #include "rendezvous/proof.h"
 #include "rendezvous/waiting.h"
-#include "transport/shm/local_socket.h"
 
 namespace mccl::rendezvous {
 namespace {
@@ -23,15 +21,20 @@ namespace {
 using std::chrono::milliseconds;
 using transport::shm::Descriptor;
 using transport::shm::LocalConnection;
-using transport::shm::LocalListener;
+using transport::shm::OutOfDescriptors;
 
 constexpr std::uint64_t kMagic = 0x6d63636c2d6e6272ULL;
 constexpr std::string_view kProofLabel = "mccl neighbour";
+constexpr std::byte kSettled{1};
 
-/// How long ranks that must already be in the queue are looked for among strangers.
-constexpr std::chrono::seconds kPatience{5};
+/// Ranks that are dialled at a time: what a rank passes and has open while it meets the others does
+/// not grow with their number.
+constexpr std::size_t kMostDialled = 4;
 /// Connections that have not introduced themselves; the oldest goes first.
 constexpr std::size_t kMostStrangers = 64;
+/// Until what the system did not take is tried again.
+constexpr milliseconds kPause{10};
+constexpr milliseconds kLongestSleep{100};
 
 /// What a rank says of itself; the arena and the bell's pipe come with it. The proof covers the
 /// rank and both names, so that it is good for this pair and direction only.
@@ -54,58 +57,74 @@ std::vector<int> parse_ranks(const std::string& text, int size) {
   return ranks;
 }
 
-class Meeting {
+class Search {
  public:
-  explicit Meeting(const NeighbourOptions& options)
-      : o_(options), names_(static_cast<std::size_t>(options.size)) {}
+  explicit Search(const NeighbourOptions& options) : o_(options) {
+    if (!o_.listener) return;
+    for (int peer = static_cast<int>(o_.names.size()) - 1; peer >= 0; --peer) {
+      if (name_of(peer) == kNoMemory || peer == o_.rank) continue;
+      if (peer < o_.rank) {
+        to_dial_.push_back(peer);
+      } else {
+        expected_.insert(peer);
+      }
+    }
+  }
 
-  Neighbourhood run() {
-    std::optional<LocalListener> listener;
-    if (o_.arena) listener.emplace(o_.size + static_cast<int>(kMostStrangers));
-    publish("local", listener ? listener->name() : std::string("-"));
-    for (int peer = 0; peer < o_.size; ++peer) names_[peer] = published("local", peer);
-    dial_lower();
-    if (listener) accept_higher(*listener);
-    listener.reset();  // whoever is still in its queue learns that nobody will answer
-    for (auto& [peer, connection] : dialled_) complete(peer, connection);
-    return agree();
+  Neighbours run() {
+    while (!to_dial_.empty() || !dialled_.empty() || !expected_.empty()) {
+      if (Clock::now() >= o_.deadline) give_up();
+      o_.advance_beside();
+      if (Clock::now() >= paused_until_) {
+        start_dials();
+        answer_again();
+      }
+      sleep_and_serve();
+    }
+    return std::move(found_);
   }
 
  private:
-  void publish(const char* what, const std::string& value) const {
-    o_.store->set(fmt::format("mccl/{}/{}", what, o_.rank), value);
-  }
-  std::string published(const char* what, int peer) const {
-    const auto left = std::chrono::duration_cast<milliseconds>(o_.deadline - Clock::now());
-    return o_.store->get(fmt::format("mccl/{}/{}", what, peer), std::max(milliseconds(1), left));
-  }
-
-  Proof proof(int from, int to) const {
-    const std::string said = fmt::format("{} {} {} {}", from, to, names_[from], names_[to]);
-    return prove(o_.job_key, kProofLabel, std::as_bytes(std::span(said)));
-  }
-
-  void introduce(const LocalConnection& connection, int peer) const {
-    Introduction mine;
-    mine.rank = o_.rank;
-    mine.to = peer;
-    mine.proof = proof(o_.rank, peer);
-    const std::array<int, 2> passed = {o_.arena->descriptor(), o_.bell_pipe};
-    connection.send(std::as_bytes(std::span(&mine, 1)), passed);
-  }
-
+  struct Dialled {
+    LocalConnection connection;
+    bool introduced = false;
+  };
   struct Introduced {
     int rank = -1;  // of a stranger
     std::vector<Descriptor> passed;
   };
 
-  /// Throws PeerError, TimeoutError.
-  Introduced take_introduction(const LocalConnection& connection,
-                               Clock::time_point deadline) const {
+  const std::string& name_of(int rank) const { return o_.names[static_cast<std::size_t>(rank)]; }
+  transport::Link& control_of(int peer) const {
+    return *o_.controls[static_cast<std::size_t>(peer)];
+  }
+  void pause() { paused_until_ = Clock::now() + kPause; }
+
+  Proof proof(int from, int to) const {
+    const std::string said = fmt::format("{} {} {} {}", from, to, name_of(from), name_of(to));
+    return prove(o_.key, kProofLabel, std::as_bytes(std::span(said)));
+  }
+
+  /// False when it must be tried again later.
+  bool introduce(const LocalConnection& connection, int peer) {
+    Introduction mine;
+    mine.rank = o_.rank;
+    mine.to = peer;
+    mine.proof = proof(o_.rank, peer);
+    const std::array<int, 2> passed = {o_.arena->descriptor(), o_.bell_pipe};
+    const bool sent = connection.send(std::as_bytes(std::span(&mine, 1)), passed);
+    if (!sent) pause();
+    return sent;
+  }
+
+  /// Of who has sent everything in one piece.
+  Introduced take_introduction(const LocalConnection& connection) const {
     Introduction theirs;
     Introduced introduced;
-    introduced.passed = connection.receive(std::as_writable_bytes(std::span(&theirs, 1)), deadline);
-    const bool known = theirs.magic == kMagic && theirs.rank >= 0 && theirs.rank < o_.size &&
+    introduced.passed =
+        connection.receive(std::as_writable_bytes(std::span(&theirs, 1)), Clock::now());
+    const bool known = theirs.magic == kMagic && theirs.rank >= 0 &&
+                       static_cast<std::size_t>(theirs.rank) < o_.names.size() &&
                        theirs.to == o_.rank && introduced.passed.size() == 2 &&
                        same_proof(theirs.proof, proof(theirs.rank, o_.rank));
     if (known) introduced.rank = theirs.rank;
@@ -116,99 +135,152 @@ class Meeting {
   void remember(Introduced introduced) {
     Neighbour neighbour{transport::shm::PeerArena(std::move(introduced.passed[0])),
                         std::move(introduced.passed[1])};
-    result_.neighbours.insert_or_assign(introduced.rank, std::move(neighbour));
+    found_.insert_or_assign(introduced.rank, std::move(neighbour));
   }
 
-  void dial_lower() {
-    const Clock::time_point deadline = std::min(o_.deadline, Clock::now() + kPatience);
-    std::vector<int> reached;
-    for (int peer = 0; peer < o_.rank && o_.arena; ++peer) {
-      if (names_[peer] == "-") continue;
-      LocalConnection connection = LocalConnection::dial(names_[peer], deadline);
-      if (!connection || !connection.same_user()) continue;
-      try {
-        introduce(connection, peer);
-      } catch (const PeerError&) {
+  void start_dials() {
+    for (auto& [peer, dialled] : dialled_) {
+      if (!dialled.introduced && !try_introduce(peer, dialled)) return;
+    }
+    while (!to_dial_.empty() && dialled_.size() < kMostDialled) {
+      const int peer = to_dial_.front();
+      auto [connection, busy] = LocalConnection::dial(name_of(peer));
+      if (busy) return pause();
+      to_dial_.pop_front();
+      if (!connection || !connection.same_user()) {
+        settle(peer);
         continue;
       }
-      dialled_.emplace(peer, std::move(connection));
-      reached.push_back(peer);
-    }
-    publish("dialled", join(reached));
-  }
-
-  /// Those that say they have reached this rank wait in the listener's queue with their
-  /// introductions sent, in any order, and strangers among them.
-  void accept_higher(const LocalListener& listener) {
-    std::set<int> expected;
-    for (int peer = o_.rank + 1; peer < o_.size; ++peer) {
-      const std::vector<int> reached = parse_ranks(published("dialled", peer), o_.size);
-      if (std::count(reached.begin(), reached.end(), o_.rank) != 0) expected.insert(peer);
-    }
-    const Clock::time_point limit = std::min(o_.deadline, Clock::now() + kPatience);
-    std::deque<LocalConnection> unknown;
-    while (!expected.empty() && Clock::now() < o_.deadline) {
-      std::vector<pollfd> entries{{listener.descriptor(), POLLIN, 0}};
-      for (const LocalConnection& each : unknown) entries.push_back({each.descriptor(), POLLIN, 0});
-      const int ready = ::poll(entries.data(), entries.size(), milliseconds_until(limit));
-      if (ready == 0 || (ready < 0 && errno != EINTR)) return;
-      for (std::size_t i = entries.size() - 1; i > 0; --i) {
-        if (entries[i].revents == 0) continue;
-        hear(unknown[i - 1], expected);
-        unknown.erase(unknown.begin() + static_cast<std::ptrdiff_t>(i - 1));
-      }
-      if (entries[0].revents != 0) unknown.push_back(listener.accept(o_.deadline));
-      if (unknown.size() > kMostStrangers) unknown.pop_front();
+      Dialled& dialled = dialled_[peer] = {std::move(connection), false};
+      if (!try_introduce(peer, dialled)) return;
     }
   }
 
-  /// Whoever belongs to the job has sent everything in one piece.
-  void hear(const LocalConnection& connection, std::set<int>& expected) {
+  /// A peer that has gone shows itself to whoever reads its answer.
+  bool try_introduce(int peer, Dialled& dialled) {
+    try {
+      dialled.introduced = introduce(dialled.connection, peer);
+    } catch (const PeerError&) {
+      dialled.introduced = true;
+    }
+    return dialled.introduced;
+  }
+
+  void answer_again() {
+    while (!unanswered_.empty() && answer(unanswered_.front().second, unanswered_.front().first)) {
+      unanswered_.pop_front();
+    }
+  }
+
+  bool answer(const LocalConnection& connection, int peer) {
+    try {
+      return introduce(connection, peer);
+    } catch (const PeerError&) {
+      return true;  // it has hung up
+    }
+  }
+
+  /// The descriptors of each kind lie in a row.
+  void sleep_and_serve() {
+    std::vector<pollfd> entries{{o_.listener->descriptor(), POLLIN, 0}};
+    for (const LocalConnection& each : unknown_) entries.push_back({each.descriptor(), POLLIN, 0});
+    const std::size_t first_dialled = entries.size();
+    std::vector<int> dialled;
+    for (const auto& [peer, each] : dialled_) {
+      entries.push_back({each.connection.descriptor(), POLLIN, 0});
+      dialled.push_back(peer);
+    }
+    const std::size_t first_control = entries.size();
+    const std::vector<int> expected(expected_.begin(), expected_.end());
+    for (const int peer : expected) entries.push_back({control_of(peer).descriptor(), POLLIN, 0});
+    const std::size_t end = entries.size();
+    o_.watch_beside(entries);
+    const Clock::time_point now = Clock::now();
+    const Clock::time_point until =
+        std::min(o_.deadline, now < paused_until_ ? paused_until_ : now + kLongestSleep);
+    if (::poll(entries.data(), entries.size(), milliseconds_until(until)) <= 0) return;
+    for (std::size_t i = end; i-- > first_control;) {
+      if (entries[i].revents != 0) hear_settled(expected[i - first_control]);
+    }
+    for (std::size_t i = first_control; i-- > first_dialled;) {
+      if (entries[i].revents != 0) complete(dialled[i - first_dialled]);
+    }
+    for (std::size_t i = first_dialled; i-- > 1;) {
+      if (entries[i].revents != 0) hear(i - 1);
+    }
+    if (entries[0].revents != 0) unknown_.push_back(o_.listener->accept(o_.deadline));
+    if (unknown_.size() > kMostStrangers) unknown_.pop_front();
+  }
+
+  void hear(std::size_t index) {
+    LocalConnection connection = std::move(unknown_[index]);
+    unknown_.erase(unknown_.begin() + static_cast<std::ptrdiff_t>(index));
     if (!connection.same_user()) return;
     try {
-      Introduced introduced = take_introduction(connection, Clock::now());
+      Introduced introduced = take_introduction(connection);
       const int peer = introduced.rank;
-      if (expected.erase(peer) == 0) return;
+      if (expected_.count(peer) == 0 || found_.count(peer) != 0) return;
       remember(std::move(introduced));
-      introduce(connection, peer);
+      if (!answer(connection, peer)) unanswered_.emplace_back(peer, std::move(connection));
+    } catch (const OutOfDescriptors&) {
+      throw;
     } catch (const Error&) {
       return;  // a stranger, or a rank whose memory cannot be mapped here
     }
   }
 
-  void complete(int peer, const LocalConnection& connection) {
+  void complete(int peer) {
+    const auto dialled = dialled_.find(peer);
     try {
-      Introduced introduced = take_introduction(connection, o_.deadline);
+      Introduced introduced = take_introduction(dialled->second.connection);
       if (introduced.rank == peer) remember(std::move(introduced));
-    } catch (const TimeoutError&) {
-      throw TimeoutError(fmt::format(
-          "rank {} met rank {} on this machine, which then said nothing more until the time to "
-          "connect (MCCL_CONNECT_TIMEOUT) was over: has it been stopped?",
-          o_.rank, peer));
+    } catch (const OutOfDescriptors&) {
+      throw;
     } catch (const Error&) {
-      return;
+      // It cannot map this rank's memory, or the other way around.
     }
+    dialled_.erase(dialled);
+    settle(peer);
   }
 
-  Neighbourhood agree() {
-    std::vector<int> mine;
-    for (const auto& [peer, neighbour] : result_.neighbours) mine.push_back(peer);
-    publish("neighbours", join(mine));
-    std::vector<std::vector<int>> mapped;
-    for (int peer = 0; peer < o_.size; ++peer) {
-      mapped.push_back(parse_ranks(published("neighbours", peer), o_.size));
+  void settle(int peer) const {
+    if (control_of(peer).write(std::span(&kSettled, 1)) == 1) return;
+    throw PeerError(fmt::format("rank {} cannot tell rank {} over {} that they have met", o_.rank,
+                                peer, control_of(peer).description()));
+  }
+
+  void hear_settled(int peer) {
+    transport::Link& control = control_of(peer);
+    try {
+      if (control.peek(1).empty()) return;
+    } catch (const transport::LinkClosed& closed) {
+      throw PeerError(fmt::format("rank {} died while the ranks met ({})", peer, closed.what()));
     }
-    result_.nodes = nodes_from(mapped);
-    std::erase_if(result_.neighbours, [this](const auto& entry) {
-      return result_.nodes.empty() || result_.nodes[entry.first] != result_.nodes[o_.rank];
-    });
-    return std::move(result_);
+    control.consume(1);
+    expected_.erase(peer);
+  }
+
+  [[noreturn]] void give_up() const {
+    std::string ranks;
+    const auto name = [&](int peer) {
+      ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", peer);
+    };
+    for (const auto& [peer, each] : dialled_) name(peer);
+    for (const int peer : expected_) name(peer);
+    throw TimeoutError(fmt::format(
+        "rank {} met rank {} on this machine, which then said nothing more until the time to "
+        "connect (MCCL_CONNECT_TIMEOUT) was over: has it been stopped?",
+        o_.rank, ranks));
   }
 
   const NeighbourOptions& o_;
-  std::vector<std::string> names_;  // of the local listeners, by rank; "-" for none
-  std::map<int, LocalConnection> dialled_;
-  Neighbourhood result_;
+  std::deque<int> to_dial_;  ///< The nearest first, so that not all ranks begin with one.
+  std::map<int, Dialled> dialled_;
+  std::set<int> expected_;  ///< Higher ranks that have not said yet that they are done.
+  std::deque<LocalConnection> unknown_;
+  std::deque<std::pair<int, LocalConnection>> unanswered_;
+  Clock::time_point paused_until_ = Clock::time_point::min();
+  Neighbours found_;
 };
 
 }  // namespace
@@ -240,6 +312,28 @@ std::vector<int> nodes_from(const std::vector<std::vector<int>>& mapped) {
   return nodes;
 }
 
-Neighbourhood meet_neighbours(const NeighbourOptions& options) { return Meeting(options).run(); }
+Neighbours find_neighbours(const NeighbourOptions& options) { return Search(options).run(); }
+
+Neighbourhood agree_on_nodes(const Exchange& exchange, int rank, int size, Neighbours found) {
+  std::vector<int> mine;
+  for (const auto& [peer, neighbour] : found) mine.push_back(peer);
+  const auto decide = [size](const std::vector<std::string>& cards) {
+    std::vector<std::vector<int>> mapped;
+    for (const std::string& card : cards) mapped.push_back(parse_ranks(card, size));
+    return join(nodes_from(mapped));
+  };
+  Neighbourhood agreed;
+  agreed.nodes = parse_ranks(exchange.decide("neighbours", join(mine), decide), size);
+  if (!agreed.nodes.empty() && agreed.nodes.size() != static_cast<std::size_t>(size)) {
+    throw CorruptionError(
+        fmt::format("rank 0 gives {} of {} ranks a node", agreed.nodes.size(), size));
+  }
+  std::erase_if(found, [&](const auto& entry) {
+    return agreed.nodes.empty() || agreed.nodes[static_cast<std::size_t>(entry.first)] !=
+                                       agreed.nodes[static_cast<std::size_t>(rank)];
+  });
+  agreed.neighbours = std::move(found);
+  return agreed;
+}
 
 }  // namespace mccl::rendezvous

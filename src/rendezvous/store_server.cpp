@@ -90,8 +90,11 @@ void StoreServer::run() {
   while (!stop_) {
     const Clock::time_point now = Clock::now();
     admit(now);
-    for (auto client = clients_.begin(); client != clients_.end();)
-      client = serve(*client, now) ? std::next(client) : clients_.erase(client);
+    for (auto client = clients_.begin(); client != clients_.end();) {
+      const bool stays = serve(*client, now);
+      if (!stays) count_death(*client);
+      client = stays ? std::next(client) : clients_.erase(client);
+    }
     // A value that one client set may be what another, served before it, waits for.
     for (Client& client : clients_) look_again(client, now);
     // Somebody may wait for what was given back.
@@ -188,6 +191,7 @@ bool StoreServer::prove(Client& client, Clock::time_point now) {
                                      "every rank the same MCCL_ROOT",
                                      handshake.peer()));
       }
+      client.rank = handshake.peer();
       client.socket = client.conversation->take_socket();
       client.conversation.reset();
       return true;
@@ -267,6 +271,9 @@ void StoreServer::perform(Client& client, StoreCall call, const std::string& key
       case StoreCall::add:
         client.output = encode_answer(StoreAnswer::ok, {}, table_.add(key, number));
         return;
+      case StoreCall::leave:
+        client.has_left = true;
+        return;
       case StoreCall::get:
         client.wait =
             Wait{key, now + std::clamp(std::chrono::milliseconds(number), 0ms, kLongestWait)};
@@ -275,6 +282,22 @@ void StoreServer::perform(Client& client, StoreCall call, const std::string& key
   } catch (const InvalidArgument& error) {
     client.output = encode_answer(StoreAnswer::invalid, error.what(), 0);
   }
+}
+
+/// A rank whose last connection ends without a word has died; whoever waits for it looks here.
+void StoreServer::count_death(const Client& client) {
+  if (client.rank < 0 || client.has_left) return;
+  if (client.input.size() >= kRequestHeaderBytes) {
+    // Its word may have come together with the end.
+    const auto last = decode_request(std::span(client.input).first(kRequestHeaderBytes));
+    if (last && last->call == StoreCall::leave) return;
+  }
+  const bool lives = std::any_of(clients_.begin(), clients_.end(), [&](const Client& other) {
+    return &other != &client && other.rank == client.rank;
+  });
+  if (lives) return;
+  const std::int64_t number = table_.add(kDeaths, 1);
+  table_.set(kDeath + std::to_string(number), std::to_string(client.rank));
 }
 
 void StoreServer::look_again(Client& client, Clock::time_point now) {

@@ -61,6 +61,8 @@ class StoreServer {
     Bytes output;
     std::size_t sent = 0;
     std::optional<Wait> wait;
+    int rank = -1;          ///< Once it is proven.
+    bool has_left = false;  ///< In good order.
   };
 
   void run();
@@ -77,6 +79,7 @@ class StoreServer {
   void perform(Client& client, StoreCall call, const std::string& key, std::string_view value,
                std::int64_t number, Clock::time_point now);
   void look_again(Client& client, Clock::time_point now);
+  void count_death(const Client& client);
 
   MemoryStore& table_;
   std::vector<transport::tcp::Listener> listeners_;

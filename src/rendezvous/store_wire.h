@@ -13,7 +13,12 @@
 
 namespace mccl::rendezvous {
 
-enum class StoreCall : std::uint8_t { set, get, add };
+/// `leave` has no answer: the client closes its connections in good order.
+enum class StoreCall : std::uint8_t { set, get, add, leave };
+/// The server counts the deaths of clients here; under kDeath and the count is the rank that died.
+inline constexpr const char* kDeaths = "mccl/deaths";
+inline constexpr const char* kDeath = "mccl/death/";
+
 enum class StoreAnswer : std::uint8_t { ok, missing, invalid };
 
 inline constexpr std::size_t kRequestHeaderBytes = 1 + 4 + 4 + 8;
@@ -65,7 +70,7 @@ inline std::optional<RequestHeader> decode_request(std::span<const std::byte> by
   header.key_bytes = reader.number<std::uint32_t>();
   header.value_bytes = reader.number<std::uint32_t>();
   header.number = static_cast<std::int64_t>(reader.number<std::uint64_t>());
-  if (call > static_cast<std::uint8_t>(StoreCall::add) || header.key_bytes > kMaxKeyBytes ||
+  if (call > static_cast<std::uint8_t>(StoreCall::leave) || header.key_bytes > kMaxKeyBytes ||
       header.value_bytes > kMaxValueBytes) {
     return {};
   }

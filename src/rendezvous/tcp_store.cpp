@@ -118,6 +118,13 @@ class RemoteStore final : public Store {
         timeout_(std::clamp(timeout, 0ms, kLongestWait)) {
     idle_.push_back(connect());
   }
+  /// What ends without this has died, to the server.
+  ~RemoteStore() override {
+    const Bytes leave = encode_request(StoreCall::leave, {}, {}, 0);
+    for (const Socket& socket : idle_) {
+      static_cast<void>(::send(socket.descriptor(), leave.data(), leave.size(), kSendFlags) < 0);
+    }
+  }
 
   void set(const std::string& key, std::string_view value) override {
     check_key(key);

@@ -1,6 +1,10 @@
 // What goes wrong on one rank is a clear error on every rank, in bounded time.
 #include "rendezvous/endpoint.h"
+#include "rendezvous/exchange.h"
+#include "rendezvous/incarnation.h"
 #include "support/ranks.h"
+#include "transport/tcp/interfaces.h"
+#include "transport/tcp/listener.h"
 
 namespace mccl {
 namespace {
@@ -129,15 +133,19 @@ TEST(Timeout, OfAWaitLeavesTheCallRunning) {
 /// process.
 TEST(Timeout, Fault20OfConnectingIsAnErrorThatLeavesNoThread) {
   const std::shared_ptr<Store> store = make_memory_store();
-  std::thread absent([&store] {  // publishes what a rank publishes, and never connects
-    rendezvous::Endpoint endpoint =
-        rendezvous::parse_endpoint(store->get("mccl/endpoint/0", std::chrono::seconds(60)));
-    endpoint.rank = 1;
-    store->set("mccl/endpoint/1", rendezvous::serialise(endpoint));
-    store->set("mccl/settings/1", store->get("mccl/settings/0", std::chrono::seconds(60)));
-  });
   Config config = test_config();
   config.connect_timeout = 0.5;
+  std::thread absent([&] {  // publishes what a rank publishes, and never connects
+    using namespace rendezvous;
+    Incarnation start(store, {1, 2, agreement_of(config)}, std::chrono::seconds(60));
+    const Exchange exchange(start, 1, 2, Clock::now() + std::chrono::seconds(60));
+    exchange.all_gather("places", transport::tcp::host_identity() + "\n- 0 -");
+    const transport::tcp::Listener mute(*transport::tcp::Address::parse_numeric("127.0.0.1", 0), 0);
+    const Endpoint endpoint{
+        1, transport::tcp::host_identity(), mute.address().port(), {"127.0.0.1"}, false};
+    exchange.all_gather("endpoints", "-\n" + serialise(endpoint));
+    EXPECT_THROW(start.get("never", std::chrono::seconds(60)), PeerError);
+  });
   try {
     Context::create({0, 2, store, config, nullptr});
     ADD_FAILURE() << "rank 1 connected";

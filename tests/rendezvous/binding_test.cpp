@@ -19,8 +19,9 @@ using transport::tcp::BindError;
 using transport::tcp::Interface;
 using transport::tcp::Listener;
 
-Binding bind_with(const Config& config, int rank = 0) {
-  return bind_listeners(config, rank, transport::tcp::list_interfaces(), Log(rank, LogLevel::off));
+Binding bind_with(const Config& config, int rank = 0, Reach reach = Reach::any_host) {
+  return bind_listeners(config, rank, reach, transport::tcp::list_interfaces(),
+                        Log(rank, LogLevel::off));
 }
 
 std::string refusal_of(const Config& config, int rank = 0) {
@@ -50,6 +51,22 @@ TEST(Binding, PortIsBasePlusRank) {
   const Binding second = bind_with(config, 3);
   EXPECT_EQ(second.endpoint.port, first.endpoint.port);
   EXPECT_EQ(second.endpoint.rank, 3);
+}
+
+bool listens_at_loopback(const Binding& binding) {
+  return binding.listeners.size() == 1 && binding.listeners[0].address().is_loopback();
+}
+
+TEST(Binding, AJobOfOneHostIsOpenToNoOther) {
+  Config config;
+  config.port_base = 0;
+  const Binding alone = bind_with(config, 0, Reach::this_host);
+  EXPECT_TRUE(listens_at_loopback(alone));
+  EXPECT_EQ(alone.endpoint.addresses.size(), 1u);
+  EXPECT_FALSE(alone.endpoint.listed);
+  EXPECT_FALSE(listens_at_loopback(bind_with(config, 0, Reach::any_host)));
+  config.listen_addr = "0.0.0.0";
+  EXPECT_FALSE(listens_at_loopback(bind_with(config, 0, Reach::this_host))) << "it was told to";
 }
 
 TEST(Binding, ATakenPortSaysWhatToSet) {
@@ -121,7 +138,8 @@ TEST(Binding, LoopbackIsPublishedOnlyAlone) {
   Config config;
   config.port_base = 0;
   const auto published = [&](std::vector<Interface> interfaces) {
-    return bind_listeners(config, 0, interfaces, Log(0, LogLevel::off)).endpoint.addresses;
+    return bind_listeners(config, 0, Reach::any_host, interfaces, Log(0, LogLevel::off))
+        .endpoint.addresses;
   };
   const Interface lo = interface_of("lo", "127.0.0.1", true, true);
   EXPECT_THAT(published({lo}), testing::ElementsAre("127.0.0.1"));
@@ -184,7 +202,7 @@ TEST(Binding, Fault33AnAddressOutsideTheInterfacesIsRefused) {
   Config config = loopback_config();
   config.ifname = "eth9";
   try {
-    bind_listeners(config, 0, {lo, other}, Log(0, LogLevel::off));
+    bind_listeners(config, 0, Reach::any_host, {lo, other}, Log(0, LogLevel::off));
     FAIL() << "nothing was refused";
   } catch (const InvalidArgument& error) {
     EXPECT_THAT(error.what(), HasSubstr("MCCL_IFNAME"));

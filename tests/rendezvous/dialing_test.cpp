@@ -49,12 +49,65 @@ TEST(Dial, StartsTheNextCandidateBesideOneThatHangs) {
   EXPECT_EQ(attempts_of(dial), 1u);
   EXPECT_FALSE(dial.advance(begin + 250ms));
   EXPECT_EQ(attempts_of(dial), 2u);
-  // Each has its two seconds.
-  EXPECT_EQ(dial.next_deadline(), begin + 2s);
-  EXPECT_FALSE(dial.advance(begin + 2s));
-  EXPECT_EQ(attempts_of(dial), 1u);
-  EXPECT_FALSE(dial.advance(begin + 2250ms));
-  EXPECT_EQ(attempts_of(dial), 0u);
+  // Both connections stand, so they are kept.
+  EXPECT_FALSE(dial.advance(begin + 10min));
+  EXPECT_EQ(attempts_of(dial), 2u);
+}
+
+TEST(Dial, AConnectionThatStandsIsNotGivenUp) {
+  std::vector<Listener> listeners;
+  listeners.push_back(listener_at("127.0.0.1"));
+  const Address there = listeners.front().address();
+  Acceptor acceptor(std::move(listeners), kAcceptor, Log(1, LogLevel::off), {});
+  Dial dial(request_to({there}, 1h));
+  const Clock::time_point begin = Clock::now();
+  for (const auto passed : {0s, 2s, 3s, 1000s, 3000s}) EXPECT_FALSE(dial.advance(begin + passed));
+  // Whoever has no core for so long answers at last; the acceptor then has no more to do with it.
+  std::vector<Arrival> arrivals;
+  while (arrivals.empty()) {
+    acceptor.advance(begin, arrivals);
+    if (arrivals.empty()) {
+      ASSERT_FALSE(dial.advance(begin + 3000s));
+    }
+  }
+  acceptor.close();
+  while (!dial.advance(begin + 3500s)) {
+  }
+  EXPECT_TRUE(dial.take_socket()) << dial.reason();
+  EXPECT_EQ(arrivals.size(), 1u);
+}
+
+TEST(Dial, TriesARefusedCandidateAgainBesideOneThatHangs) {
+  const Listener mute = listener_at("127.0.0.1");
+  const Address there = nobody_at("127.0.0.2");
+  Dial dial(request_to({mute.address(), there}, 1h));
+  const Clock::time_point begin = Clock::now();
+  Clock::time_point now = begin;
+  for (; now < begin + 1min; now += 10ms) ASSERT_FALSE(dial.advance(now));
+  std::vector<Listener> listeners;
+  listeners.emplace_back(there, 0);
+  Acceptor acceptor(std::move(listeners), kAcceptor, Log(1, LogLevel::off), {});
+  std::vector<Arrival> arrivals;
+  while (now < begin + 2min && !dial.advance(now)) {
+    now += 10ms;
+    acceptor.advance(now, arrivals);
+  }
+  EXPECT_TRUE(dial.take_socket()) << dial.reason();
+  EXPECT_EQ(dial.winner().to, there);
+}
+
+TEST(Dial, EndsWhenAllRefuseForAsLongAsItWasTold) {
+  DialRequest request = request_to({nobody_at("127.0.0.1"), nobody_at("127.0.0.2")}, 1h);
+  request.refused_for = 1s;
+  Dial dial(std::move(request));
+  const Clock::time_point begin = Clock::now();
+  Clock::time_point now = begin;
+  while (!dial.advance(now)) {
+    if (attempts_of(dial) == 0) now = dial.next_deadline();
+    ASSERT_LT(now, begin + 3s);
+  }
+  EXPECT_GE(now, begin + 1s);
+  EXPECT_THAT(dial.reason(), HasSubstr("Connection refused"));
 }
 
 TEST(Dial, BacksOffBetweenRounds) {

@@ -4,16 +4,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
+#include <algorithm>
 #include <functional>
-#include <set>
+#include <memory>
+#include <optional>
 #include <thread>
 
 #include "mccl/error.h"
-#include "rendezvous/memory_store.h"
+#include "mccl/store.h"
 #include "rendezvous/proof.h"
 #include "transport/shm/local_socket.h"
 #include "transport/shm_process.h"
+#include "transport/tcp/link.h"
 
 namespace mccl::rendezvous {
 namespace {
@@ -51,57 +53,84 @@ Introduction introduction(int rank, int to, const std::string& name, const std::
 
 template <typename T>
 void send(const LocalConnection& connection, const T& what, std::vector<int> passed = {}) {
-  connection.send(std::as_bytes(std::span(&what, 1)), passed);
+  EXPECT_TRUE(connection.send(std::as_bytes(std::span(&what, 1)), passed));
 }
 
-/// A store that does something once, before a rank gets an answer.
-class Ambush final : public Store {
+/// The control connections of a job's ranks.
+class Controls {
  public:
-  Ambush(std::string key, std::function<void(Store&)> strike)
-      : key_(std::move(key)), strike_(std::move(strike)) {}
+  explicit Controls(int size) : links_(static_cast<std::size_t>(size)) {
+    for (auto& row : links_) row.resize(links_.size());
+    for (std::size_t a = 0; a < links_.size(); ++a) {
+      for (std::size_t b = 0; b < a; ++b) {
+        int ends[2];
+        EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+        links_[a][b] = make_link(ends[0]);
+        links_[b][a] = make_link(ends[1]);
+      }
+    }
+  }
 
-  void set(const std::string& key, std::string_view value) override { store_.set(key, value); }
-  std::int64_t add(const std::string& key, std::int64_t n) override { return store_.add(key, n); }
-  std::string get(const std::string& key, milliseconds timeout) override {
-    std::string value = store_.get(key, timeout);
-    if (key == key_ && !struck_.exchange(true)) strike_(store_);
-    return value;
+  std::vector<transport::Link*> of(int rank) const {
+    std::vector<transport::Link*> row;
+    for (const auto& link : links_[static_cast<std::size_t>(rank)]) row.push_back(link.get());
+    return row;
+  }
+  /// As if the process had died.
+  void close(int rank) {
+    for (auto& link : links_[static_cast<std::size_t>(rank)]) link.reset();
   }
 
  private:
-  MemoryStore store_;
-  const std::string key_;
-  const std::function<void(Store&)> strike_;
-  std::atomic<bool> struck_{false};
-};
-
-NeighbourOptions options_of(int rank, int size, const std::shared_ptr<Store>& store,
-                            Process* process) {
-  NeighbourOptions options;
-  options.rank = rank;
-  options.size = size;
-  options.store = store;
-  options.job_key = kKey;
-  options.deadline = in(seconds(60));
-  if (process != nullptr) {
-    options.arena = &process->arena();
-    options.bell_pipe = process->bell_socket();
+  static std::unique_ptr<transport::Link> make_link(int end) {
+    transport::tcp::Socket socket(end);
+    transport::tcp::make_non_blocking(socket);
+    return std::make_unique<transport::tcp::TcpLink>(std::move(socket), "a rank");
   }
-  return options;
-}
+
+  std::vector<std::vector<std::unique_ptr<transport::Link>>> links_;
+};
 
 /// All ranks of a job, threads of this process.
 struct Job {
-  explicit Job(int size) : processes(static_cast<std::size_t>(size)), found(processes.size()) {}
+  explicit Job(int size)
+      : processes(static_cast<std::size_t>(size)),
+        listeners(processes.size()),
+        found(processes.size()),
+        controls(size) {
+    for (auto& listener : listeners) listener.emplace(size + 64);
+  }
 
-  void meet(const std::shared_ptr<Store>& store, const std::set<int>& without_memory = {}) {
+  NeighbourOptions options_of(int rank) {
+    NeighbourOptions options;
+    options.rank = rank;
+    options.key = kKey;
+    for (const auto& listener : listeners) {
+      options.names.push_back(listener ? listener->name() : kNoMemory);
+    }
+    if (auto& own = listeners[static_cast<std::size_t>(rank)]) {
+      options.listener = &*own;
+      options.arena = &processes[static_cast<std::size_t>(rank)].arena();
+      options.bell_pipe = processes[static_cast<std::size_t>(rank)].bell_socket();
+    }
+    options.controls = controls.of(rank);
+    options.deadline = in(seconds(60));
+    options.watch_beside = [](auto&) {};
+    options.advance_beside = [this, rank] {
+      if (rank == 0 && looks++ == 1 && meanwhile) meanwhile();
+    };
+    return options;
+  }
+
+  void meet() {
     std::vector<std::thread> threads;
     const int size = static_cast<int>(processes.size());
+    const auto store = make_memory_store();
     for (int rank = 0; rank < size; ++rank) {
       threads.emplace_back([&, rank] {
-        Process* process = without_memory.count(rank) != 0 ? nullptr : &processes[rank];
         try {
-          found[rank] = meet_neighbours(options_of(rank, size, store, process));
+          const Exchange exchange(*store, rank, size, in(seconds(60)));
+          found[rank] = agree_on_nodes(exchange, rank, size, find_neighbours(options_of(rank)));
         } catch (const std::exception& error) {
           ADD_FAILURE() << "rank " << rank << ": " << error.what();
         }
@@ -138,20 +167,25 @@ struct Job {
   }
 
   std::vector<Process> processes;
+  std::vector<std::optional<LocalListener>> listeners;  // none: without memory
   std::vector<Neighbourhood> found;
+  Controls controls;
+  std::function<void()> meanwhile;  // once, when rank 0 has begun
+  int looks = 0;
 };
 
 TEST(Neighbours, EverybodyMeetsEverybody) {
-  for (const int size : {2, 3, 7}) {
+  for (const int size : {2, 3, 7, 12}) {
     Job job(size);
-    job.meet(make_memory_store());
+    job.meet();
     job.expect_all_met();
   }
 }
 
 TEST(Neighbours, ARankWithoutMemoryIsNone) {
   Job job(4);
-  job.meet(make_memory_store(), {2});
+  job.listeners[2].reset();
+  job.meet();
   for (const int rank : {0, 1, 2, 3}) {
     EXPECT_EQ(job.found[rank].nodes, (std::vector<int>{0, 0, 1, 0})) << rank;
   }
@@ -162,11 +196,44 @@ TEST(Neighbours, ARankWithoutMemoryIsNone) {
 
 TEST(Neighbours, NobodyWithMemoryIsNoNode) {
   Job job(3);
-  job.meet(make_memory_store(), {0, 1, 2});
+  for (auto& listener : job.listeners) listener.reset();
+  job.meet();
   for (const Neighbourhood& found : job.found) EXPECT_TRUE(found.nodes.empty());
 }
 
-/// Before the ranks dial, and when they have and the first one is about to look at its queue.
+/// What a rank holds open while it meets the others does not grow with their number: it would have
+/// four descriptors of each.
+TEST(Neighbours, FewLocalConnectionsAreOpenAtATime) {
+  constexpr int kSize = 12;
+  Job job(kSize);
+  NeighbourOptions options = job.options_of(kSize - 1);
+  std::size_t most = 0;
+  int looks = 0;
+  options.advance_beside = [&] {
+    std::size_t waiting = 0;
+    for (int peer = 0; peer < kSize - 1; ++peer) {
+      pollfd entry = {job.listeners[static_cast<std::size_t>(peer)]->descriptor(), POLLIN, 0};
+      waiting += static_cast<std::size_t>(::poll(&entry, 1, 0) > 0);
+    }
+    most = std::max(most, waiting);
+    if (++looks == 4) throw Error("seen");
+  };
+  EXPECT_THROW(find_neighbours(options), Error);
+  EXPECT_EQ(most, 4u);
+}
+
+TEST(Neighbours, ADeathMeanwhileIsAnErrorThatNamesTheRank) {
+  Job job(3);
+  job.controls.close(2);
+  try {
+    find_neighbours(job.options_of(0));
+    FAIL() << "nobody was missing";
+  } catch (const PeerError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("rank 2 died while the ranks met"));
+  }
+}
+
+/// Before the ranks dial, and while they do.
 class Strangers : public testing::TestWithParam<const char*> {
  protected:
   /// With the names that ranks 0 and 1 listen at.
@@ -176,14 +243,19 @@ class Strangers : public testing::TestWithParam<const char*> {
   void call(int count, const Act& act) {
     std::vector<LocalConnection> strangers;
     Job job(3);
-    job.meet(std::make_shared<Ambush>(GetParam(), [&](Store& store) {
-      const std::string name = store.get("mccl/local/0", seconds(60));
-      const std::string first = store.get("mccl/local/1", seconds(60));
+    const auto come = [&] {
+      const std::string& name = job.listeners[0]->name();
       for (int i = 0; i < count; ++i) {
-        strangers.push_back(LocalConnection::dial(name, in(milliseconds(100))));
-        if (strangers.back()) act(strangers.back(), name, first);
+        strangers.push_back(LocalConnection::dial(name).connection);
+        if (strangers.back()) act(strangers.back(), name, job.listeners[1]->name());
       }
-    }));
+    };
+    if (std::string(GetParam()) == "first") {
+      come();
+    } else {
+      job.meanwhile = come;
+    }
+    job.meet();
     EXPECT_FALSE(strangers.empty());
     job.expect_all_met();
   }
@@ -230,30 +302,23 @@ TEST_P(Strangers, ThatReplayForAnotherPairAreIgnored) {
        });
 }
 
-INSTANTIATE_TEST_SUITE_P(Come, Strangers, testing::Values("mccl/local/0", "mccl/dialled/1"),
-                         [](const auto& info) {
-                           return std::string(info.param) == "mccl/local/0" ? "first" : "last";
-                         });
+INSTANTIATE_TEST_SUITE_P(Come, Strangers, testing::Values("first", "meanwhile"),
+                         [](const auto& info) { return std::string(info.param); });
 
 /// Rank 1 of two, as a program that goes wrong would be; rank 0 is a real one.
 struct Faulty {
-  std::shared_ptr<Store> store = make_memory_store();
-  std::string name;  // rank 0's
+  Job job{2};
 
-  /// What rank 0 ends with.
-  Neighbourhood meet(const std::function<void()>& act, const std::string& dialled,
-                     const std::string& mapped) {
-    store->set("mccl/local/1", "none");
-    store->set("mccl/neighbours/1", mapped);
-    std::thread rank1([&] {
-      name = store->get("mccl/local/0", seconds(60));
-      act();
-      store->set("mccl/dialled/1", dialled);
-    });
-    Process process;
-    Neighbourhood found = meet_neighbours(options_of(0, 2, store, &process));
-    rank1.join();
-    return found;
+  Faulty() { job.listeners[1].reset(); }
+
+  /// What rank 0 ends with; rank 1 does something, and says that it is done.
+  Neighbours meet(const std::function<void(const std::string& name)>& act) {
+    NeighbourOptions options = job.options_of(0);
+    options.names[1] = "none";
+    act(options.names[0]);
+    const std::byte settled{1};
+    EXPECT_EQ(job.controls.of(1)[0]->write(std::span(&settled, 1)), 1u);
+    return find_neighbours(options);
   }
 };
 
@@ -261,41 +326,36 @@ TEST(FaultyNeighbour, MemoryThatCannotBeMappedIsNoError) {
   Faulty faulty;
   LocalConnection connection;
   const Descriptor nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  const Neighbourhood found = faulty.meet(
-      [&] {
-        connection = LocalConnection::dial(faulty.name, in(seconds(20)));
-        send(connection, introduction(1, 0, "none", faulty.name), {nothing.get(), nothing.get()});
-      },
-      "0", "0");
-  EXPECT_TRUE(found.neighbours.empty());
-  EXPECT_TRUE(found.nodes.empty());
+  // The word that rank 1 is done may be heard before its introduction is; so it never says it.
+  NeighbourOptions options = faulty.job.options_of(0);
+  options.names[1] = "none";
+  options.deadline = in(seconds(1));
+  connection = LocalConnection::dial(options.names[0]).connection;
+  send(connection, introduction(1, 0, "none", options.names[0]), {nothing.get(), nothing.get()});
+  EXPECT_THROW(find_neighbours(options), TimeoutError);
   std::array<std::byte, 1> answer;
   EXPECT_THROW(connection.receive(answer, in(seconds(20))), PeerError) << "it is told so";
 }
 
-TEST(FaultyNeighbour, WhoNeverComesIsNotWaitedForLong) {
+TEST(FaultyNeighbour, WhoNeverComesIsNotWaitedForOnceItSaysSo) {
   Faulty faulty;
-  const Neighbourhood found = faulty.meet([] {}, "0", "0");
-  EXPECT_TRUE(found.neighbours.empty());
-  EXPECT_TRUE(found.nodes.empty());
+  EXPECT_TRUE(faulty.meet([](const std::string&) {}).empty());
 }
 
 TEST(FaultyNeighbour, ListsWithNonsenseDoNoHarm) {
-  Faulty faulty;
-  const Neighbourhood found = faulty.meet([] {}, "-7 99 2147483648 x", "0 -1 2 99999999999 y");
-  EXPECT_TRUE(found.neighbours.empty());
+  const auto store = make_memory_store();
+  store->set("neighbours/1", "0 -1 2 99999999999 y");
+  const Neighbourhood found =
+      agree_on_nodes(Exchange(*store, 0, 2, in(seconds(20))), 0, 2, Neighbours());
   EXPECT_TRUE(found.nodes.empty());
 }
 
 TEST(FaultyNeighbour, WhoNeverAnswersIsNamed) {
-  const std::shared_ptr<Store> store = make_memory_store();
-  const LocalListener listener(4);
-  store->set("mccl/local/0", listener.name());
-  Process process;
-  NeighbourOptions options = options_of(1, 2, store, &process);
+  Job job(2);
+  NeighbourOptions options = job.options_of(1);
   options.deadline = in(milliseconds(300));
   try {
-    meet_neighbours(options);
+    find_neighbours(options);
     FAIL() << "it met somebody";
   } catch (const TimeoutError& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("rank 1 met rank 0"));

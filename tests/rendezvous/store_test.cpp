@@ -321,7 +321,7 @@ TEST(StoreWire, LengthsAreCheckedBeforeAnythingIsAllocated) {
   EXPECT_FALSE(request(0, kMaxKeyBytes + 1, 0));
   EXPECT_FALSE(request(0, 1, kMaxValueBytes + 1));
   EXPECT_FALSE(request(0, 0xffffffff, 0xffffffff));
-  EXPECT_FALSE(request(3, 1, 1));
+  EXPECT_FALSE(request(4, 1, 1));
   Bytes answer = encode_answer(StoreAnswer::ok, {}, -1);
   ASSERT_TRUE(decode_answer(answer));
   EXPECT_EQ(decode_answer(answer)->number, -1);

@@ -1,10 +1,13 @@
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstring>
+#include <functional>
 #include <thread>
 
 #include "mccl/error.h"
@@ -16,6 +19,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using testing::HasSubstr;
 
 Clock::time_point in(milliseconds time) { return Clock::now() + time; }
 
@@ -25,7 +29,7 @@ std::span<const std::byte> bytes_of(const char* text) {
 
 struct Ends {
   LocalListener listener{4};
-  LocalConnection near = LocalConnection::dial(listener.name(), in(seconds(20)));
+  LocalConnection near = LocalConnection::dial(listener.name()).connection;
   LocalConnection far = listener.accept(in(seconds(20)));
 };
 
@@ -75,13 +79,15 @@ TEST(LocalSocket, WaitsNoLongerThanItsDeadline) {
 }
 
 TEST(LocalSocket, NobodyListeningIsAnEmptyConnection) {
-  EXPECT_FALSE(LocalConnection::dial("mccl-nobody", in(seconds(20))));
+  EXPECT_FALSE(LocalConnection::dial("mccl-nobody").connection);
   std::string name;
   {
     const LocalListener listener(1);
     name = listener.name();
   }
-  EXPECT_FALSE(LocalConnection::dial(name, in(seconds(20))));
+  const auto [connection, busy] = LocalConnection::dial(name);
+  EXPECT_FALSE(connection);
+  EXPECT_FALSE(busy);
 }
 
 TEST(LocalSocket, NamesDiffer) {
@@ -99,30 +105,93 @@ TEST(LocalSocket, APeerThatHangsUpIsAnError) {
       for (;;) { ends.far.send(bytes_of("hello"), {}); }, PeerError);
 }
 
-TEST(LocalSocket, AFullQueueDoesNotHoldUpForEver) {
+TEST(LocalSocket, AFullQueueHoldsNobodyUp) {
   const LocalListener listener(1);
   std::vector<LocalConnection> queue;
   for (;;) {
-    LocalConnection next = LocalConnection::dial(listener.name(), in(milliseconds(50)));
-    if (!next) break;
+    auto [next, busy] = LocalConnection::dial(listener.name());
+    if (!next) {
+      EXPECT_TRUE(busy);
+      break;
+    }
     queue.push_back(std::move(next));
     ASSERT_LT(queue.size(), 100u);
   }
   EXPECT_FALSE(queue.empty());
+  while (!queue.empty()) {
+    EXPECT_TRUE(listener.accept(in(seconds(20))));
+    queue.pop_back();
+  }
+  EXPECT_TRUE(LocalConnection::dial(listener.name()).connection);
 }
 
-TEST(LocalSocket, NoDescriptorsLeftIsAnError) {
+/// This process can open no further file while it lives.
+class NoMoreFiles {
+ public:
+  NoMoreFiles() {
+    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const Descriptor next(::dup(0));
+    limit_ = {static_cast<rlim_t>(next.get()), before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &limit_), 0);
+  }
+  ~NoMoreFiles() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+
+  void expect_named_by(const std::function<void()>& action) const {
+    try {
+      action();
+      ADD_FAILURE() << "there was room";
+    } catch (const OutOfDescriptors& error) {
+      EXPECT_THAT(error.what(), HasSubstr("ulimit -n"));
+      EXPECT_THAT(error.what(), HasSubstr(std::to_string(limit_.rlim_cur)));
+    }
+  }
+
+ private:
+  rlimit before_ = {};
+  rlimit limit_ = {};
+};
+
+TEST(LocalSocket, NoDescriptorsLeftIsAnErrorThatNamesTheLimit) {
   const LocalListener listener(4);
-  const LocalConnection near = LocalConnection::dial(listener.name(), in(seconds(20)));
-  rlimit before;
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  rlimit limit = before;
-  const Descriptor next(::dup(0));
-  limit.rlim_cur = static_cast<rlim_t>(next.get());
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
-  EXPECT_THROW(listener.accept(in(seconds(20))), Error);
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  const LocalConnection near = LocalConnection::dial(listener.name()).connection;
+  {
+    const NoMoreFiles full;
+    full.expect_named_by([&] { listener.accept(in(seconds(20))); });
+    full.expect_named_by([] { LocalConnection::dial("mccl-nobody"); });
+  }
   EXPECT_TRUE(listener.accept(in(seconds(20))));
+}
+
+TEST(LocalSocket, DescriptorsThatFindNoRoomAreAnErrorThatNamesTheLimit) {
+  const Ends ends;
+  ASSERT_TRUE(ends.near.send(bytes_of("hello"), std::array<int, 2>{0, 1}));
+  std::array<std::byte, 5> got;
+  const NoMoreFiles full;
+  full.expect_named_by([&] { ends.far.receive(got, in(seconds(20))); });
+}
+
+/// The system counts what a user has on its way, over all processes, against the limit of the one
+/// that sends; it does not limit who may do everything.
+TEST(LocalSocket, TooManyDescriptorsOnTheirWayAreNoError) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(2);
+    const Ends ends;
+    const rlimit limit = {20, 20};
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    const std::array<int, 4> passed = {0, 1, 2, 0};
+    std::array<std::byte, 5> got;
+    int sent = 0;
+    while (sent < 100 && ends.near.send(bytes_of("hello"), passed)) ++sent;
+    if (sent == 100) ::_exit(3);
+    while (sent-- > 0) ends.far.receive(got, in(seconds(20)));
+    ::_exit(ends.near.send(bytes_of("hello"), passed) ? 0 : 4);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 2) GTEST_SKIP() << "this user cannot be another one";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 }  // namespace

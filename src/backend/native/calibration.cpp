@@ -8,7 +8,6 @@
 #include <numeric>
 #include <sstream>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include "base/shared_cache.h"
 #include "kernels/copy.h"
 #include "mccl/error.h"
+#include "rendezvous/exchange.h"
 
 namespace mccl::native {
 namespace {
@@ -49,7 +49,7 @@ struct Measured {
   double cached = 0;
   double memory_bytes_per_s = 0;
   double shared_cache_bytes = 0;
-  double ranks_per_core = 1;  ///< Of this rank's node.
+  double ranks_per_core = 1;  ///< Of this rank's host.
 };
 constexpr double Measured::*kFields[] = {
     &Measured::link_latency_s, &Measured::link_bytes_per_s,   &Measured::window_latency,
@@ -110,12 +110,7 @@ class Calibration {
                                           [this](int node) { return node == nodes_[0]; });
   }
 
-  double ranks_per_core() const {
-    const auto rank = static_cast<std::size_t>(engine_->rank());
-    const auto ranks = nodes_.empty() ? 1 : std::count(nodes_.begin(), nodes_.end(), nodes_[rank]);
-    const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
-    return std::max(1.0, static_cast<double>(ranks) / cores);
-  }
+  double ranks_per_core() const { return std::max(1.0, engine_->ranks_per_core()); }
 
   /// Pairs that lie on different nodes where there are several: ranks in the order of their places
   /// on their nodes, two by two. The one without a partner measures nothing.
@@ -210,14 +205,14 @@ class Calibration {
 
   /// The medians over all ranks that measured.
   Measured agree(const Measured& mine) const {
-    Store& store = engine_->store();
-    const auto key = [](int rank) { return fmt::format("mccl/speed/{}", rank); };
     std::string text;
     for (const auto field : kFields) text += fmt::format("{:.4g} ", mine.*field);
-    store.set(key(engine_->rank()), text);
+    const rendezvous::Exchange exchange(engine_->store(), engine_->rank(), engine_->size(),
+                                        Clock::now() + kPatience);
+    const std::vector<std::string> cards = exchange.all_gather("speed", text);
     std::vector<std::vector<double>> values(std::size(kFields));
     for (int rank = 0; rank < engine_->size(); ++rank) {
-      std::istringstream stream(store.get(key(rank), kPatience));
+      std::istringstream stream(cards[static_cast<std::size_t>(rank)]);
       stream.imbue(std::locale::classic());
       for (std::vector<double>& of_field : values) {
         double value = 0;

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -15,7 +14,7 @@
 #include <random>
 #include <utility>
 
-#include "mccl/error.h"
+#include "base/open_files.h"
 
 namespace mccl::transport::shm {
 namespace {
@@ -50,9 +49,16 @@ std::string unpredictable_name() {
                      random());
 }
 
+[[noreturn]] void fail(const char* what, int error) {
+  const std::string text =
+      fmt::format("{}: {}{}", what, std::strerror(error), open_files_advice(error));
+  if (error == EMFILE || error == ENFILE) throw OutOfDescriptors(text);
+  throw Error(text);
+}
+
 Descriptor make_socket() {
   Descriptor socket(::socket(AF_UNIX, SOCK_STREAM, 0));
-  if (!socket) throw Error(fmt::format("cannot make a local socket: {}", std::strerror(errno)));
+  if (!socket) fail("cannot make a local socket", errno);
   ::fcntl(socket.get(), F_SETFD, FD_CLOEXEC);
   return socket;
 }
@@ -70,21 +76,18 @@ void wait_readable(const Descriptor& socket, Clock::time_point deadline) {
 
 }  // namespace
 
-LocalConnection LocalConnection::dial(const std::string& name, Clock::time_point deadline) {
+LocalConnection::Dialled LocalConnection::dial(const std::string& name) {
   Descriptor socket = make_socket();
-  const auto left = std::max<std::int64_t>(
-      1, std::chrono::ceil<std::chrono::microseconds>(deadline - Clock::now()).count());
-  const timeval limit = {static_cast<time_t>(left / 1'000'000),
-                         static_cast<suseconds_t>(left % 1'000'000)};
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+  const int flags = ::fcntl(socket.get(), F_GETFL);
+  ::fcntl(socket.get(), F_SETFL, flags | O_NONBLOCK);
   const auto [address, length] = address_of(name);
-  const auto connect = [&, &address = address, &length = length] {
-    return ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), length);
-  };
-  int result = connect();
-  while (result != 0 && errno == EINTR) result = connect();
-  if (result != 0) return {};
-  return LocalConnection(std::move(socket));
+  int result = -1;
+  do {
+    result = ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), length);
+  } while (result != 0 && errno == EINTR);
+  if (result != 0) return {{}, errno == EAGAIN};
+  ::fcntl(socket.get(), F_SETFL, flags);
+  return {LocalConnection(std::move(socket)), false};
 }
 
 bool LocalConnection::same_user() const {
@@ -100,7 +103,7 @@ bool LocalConnection::same_user() const {
 #endif
 }
 
-void LocalConnection::send(std::span<const std::byte> bytes,
+bool LocalConnection::send(std::span<const std::byte> bytes,
                            std::span<const int> descriptors) const {
   iovec part = {const_cast<std::byte*>(bytes.data()), bytes.size()};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostDescriptors * sizeof(int))> room = {};
@@ -122,10 +125,11 @@ void LocalConnection::send(std::span<const std::byte> bytes,
   constexpr int kFlags = 0;
 #endif
   // Small enough for one piece: the buffers of a fresh local socket hold it.
-  if (::sendmsg(socket_.get(), &message, kFlags) != static_cast<ssize_t>(bytes.size())) {
-    throw PeerError(fmt::format("a process of this machine went away while it was met: {}",
-                                std::strerror(errno)));
-  }
+  const ssize_t sent = ::sendmsg(socket_.get(), &message, kFlags);
+  if (sent == static_cast<ssize_t>(bytes.size())) return true;
+  if (sent < 0 && (errno == ETOOMANYREFS || errno == EINTR || errno == ENOBUFS)) return false;
+  throw PeerError(fmt::format("a process of this machine went away while it was met: {}",
+                              std::strerror(errno)));
 }
 
 std::vector<Descriptor> LocalConnection::receive(std::span<std::byte> bytes,
@@ -158,6 +162,11 @@ std::vector<Descriptor> LocalConnection::receive(std::span<std::byte> bytes,
         descriptors.emplace_back(descriptor);
       }
     }
+    // The system drops those that there is no room for. More than a message may have are a
+    // stranger's.
+    if ((message.msg_flags & MSG_CTRUNC) != 0 && descriptors.size() < kMostDescriptors) {
+      fail("cannot take what a process of this machine passes", EMFILE);
+    }
     bytes = bytes.subspan(static_cast<std::size_t>(n));
   }
   return descriptors;
@@ -167,7 +176,7 @@ LocalListener::LocalListener(int backlog) : name_(unpredictable_name()), socket_
   const auto [address, length] = address_of(name_);
   if (::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
       ::listen(socket_.get(), backlog) != 0) {
-    throw Error(fmt::format("cannot listen to this machine's processes: {}", std::strerror(errno)));
+    fail("cannot listen to this machine's processes", errno);
   }
 }
 
@@ -182,9 +191,7 @@ LocalConnection LocalListener::accept(Clock::time_point deadline) const {
     wait_readable(socket_, deadline);
     Descriptor accepted(::accept(socket_.get(), nullptr, nullptr));
     if (!accepted && (errno == EINTR || errno == EAGAIN || errno == ECONNABORTED)) continue;
-    if (!accepted) {
-      throw Error(fmt::format("cannot let a process of this machine in: {}", std::strerror(errno)));
-    }
+    if (!accepted) fail("cannot let a process of this machine in", errno);
     ::fcntl(accepted.get(), F_SETFD, FD_CLOEXEC);
     return LocalConnection(std::move(accepted));
   }

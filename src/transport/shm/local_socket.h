@@ -7,32 +7,47 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "mccl/error.h"
 #include "transport/shm/memory_file.h"
 
 namespace mccl::transport::shm {
 
-/// A connection to a process of the same user. Blocking, each call until its deadline.
+/// This process may hold no more descriptors.
+class OutOfDescriptors : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A connection to a process of the same user.
 class LocalConnection {
  public:
   LocalConnection() = default;
   explicit LocalConnection(Descriptor socket) : socket_(std::move(socket)) {}
 
-  /// An empty connection when nobody of the name listens on this machine (or in this container), or
-  /// when the listener's queue stays full.
-  static LocalConnection dial(const std::string& name, Clock::time_point deadline);
+  struct Dialled;
+  /// Does not wait. Throws Error when there is no socket to be had.
+  static Dialled dial(const std::string& name);
 
   explicit operator bool() const { return static_cast<bool>(socket_); }
   int descriptor() const { return socket_.get(); }
   /// Whether the other end runs as the same user.
   bool same_user() const;
-  /// Throws PeerError.
-  void send(std::span<const std::byte> bytes, std::span<const int> descriptors) const;
+  /// Sends all of it or nothing. False when the system passes no more descriptors of this user for
+  /// now: try again when some have arrived. Throws PeerError.
+  bool send(std::span<const std::byte> bytes, std::span<const int> descriptors) const;
   /// As many bytes as there is room for, and the descriptors that come with them. Throws PeerError,
-  /// TimeoutError.
+  /// TimeoutError, OutOfDescriptors.
   std::vector<Descriptor> receive(std::span<std::byte> bytes, Clock::time_point deadline) const;
 
  private:
   Descriptor socket_;
+};
+
+/// An empty connection when nobody of the name listens on this machine (or in this container), or
+/// when the listener's queue is full: then it is worth trying again.
+struct LocalConnection::Dialled {
+  LocalConnection connection;
+  bool busy = false;
 };
 
 /// Listens under an unpredictable name.
@@ -46,7 +61,7 @@ class LocalListener {
 
   const std::string& name() const { return name_; }
   int descriptor() const { return socket_.get(); }
-  /// Throws TimeoutError, and Error when the system lets no more connections in.
+  /// Throws TimeoutError, OutOfDescriptors, and Error when the system lets no more connections in.
   LocalConnection accept(Clock::time_point deadline) const;
 
  private:

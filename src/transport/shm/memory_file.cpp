@@ -12,13 +12,16 @@
 #include <random>
 #include <utility>
 
+#include "base/open_files.h"
 #include "mccl/error.h"
 
 namespace mccl::transport::shm {
 namespace {
 
 [[noreturn]] void fail(const char* what) {
-  throw Error(fmt::format("shared memory: cannot {}: {}", what, std::strerror(errno)));
+  const int error = errno;
+  throw Error(fmt::format("shared memory: cannot {}: {}{}", what, std::strerror(error),
+                          open_files_advice(error)));
 }
 
 #ifdef __linux__

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <system_error>
 
+#include "base/open_files.h"
 #include "mccl/error.h"
 
 namespace mccl::transport::tcp {
@@ -86,7 +87,9 @@ int Socket::take_error() const {
   return error;
 }
 
-std::string describe_errno(int error) { return std::system_category().message(error); }
+std::string describe_errno(int error) {
+  return std::system_category().message(error) + open_files_advice(error);
+}
 
 void make_non_blocking(const Socket& socket) {
   const int flags = ::fcntl(socket.descriptor(), F_GETFL);

@@ -151,6 +151,41 @@ def test_destroy_and_start_again_on_one_store(pool):
     pool.run_each(check_again_on_one_store, [(r, pool.size, port) for r in range(pool.size)])
 
 
+def check_extra_start(rank: int, size: int, port: int) -> None:
+    """One start of a rank more than of the others, which nobody answers, and then all start."""
+    import mccl
+
+    store = dist.TCPStore("127.0.0.1", port, size, is_master=rank == 0, timeout=TIMEOUT)
+
+    def start(**settings: float) -> None:
+        mccl.init(**settings)
+        dist.init_process_group("mccl", store=store, rank=rank, world_size=size, timeout=TIMEOUT)
+
+    for round_ in range(3):
+        start(connect_timeout=60)
+        assert total() == sum(range(size))
+        dist.destroy_process_group()
+        # Nobody starts again before the extra start is over.
+        if rank == 1:
+            with pytest.raises(RuntimeError, match="rank 0 to start"):
+                start(connect_timeout=0.1)
+        store.add(f"ready {round_}", 1)
+        while store.add(f"ready {round_}", 0) < size:
+            pass
+    mccl.init(connect_timeout=60)
+    # The master's store must outlive the others' last question to it.
+    store.add("done", 1)
+    while rank == 0 and store.add("done", 0) < size:
+        pass
+
+
+def test_an_extra_start_of_one_rank_leaves_the_store_usable(pool):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    pool.run_each(check_extra_start, [(r, pool.size, port) for r in range(pool.size)])
+
+
 def check_beside_gloo(path: str, rank: int, size: int, backend: str) -> None:
     store = dist.FileStore(path, size)
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)

@@ -3,32 +3,35 @@
 // thousand groups still meet in memory. What is given back counts no more.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
 #include "transport/shm/arena.h"
 
-namespace mccl::engine {
+namespace mccl::transport::shm {
 
-/// What a rank hands out at most before it becomes thrifty: for groups, and for links to each peer.
+/// What a rank hands out before it becomes thrifty: for groups, and for links to each neighbour.
 /// Memory is taken only as it is handed out.
 inline constexpr std::size_t kGroupBytes = std::size_t{64} << 20;
-inline constexpr std::size_t kBytesPerPeer = std::size_t{8} << 20;
-/// Peers beyond this share what these have.
-inline constexpr std::size_t kMostPeersOfNode = 512;
+inline constexpr std::size_t kBytesPerNeighbour = std::size_t{8} << 20;
+/// Neighbours beyond this share what these have.
+inline constexpr std::size_t kMostNeighbours = 512;
 
-/// Address space of an arena, in which the thrifty sizes have room for thousands.
+/// Address space for an arena is so many times that: the thrifty sizes have room for thousands.
 inline constexpr std::size_t kRoomForThrift = 4;
-constexpr std::size_t arena_bytes(std::size_t usual_bytes) { return kRoomForThrift * usual_bytes; }
+
+inline std::size_t arena_bytes(std::size_t neighbours) {
+  return kRoomForThrift *
+         (kGroupBytes + kBytesPerNeighbour * std::min(neighbours, kMostNeighbours));
+}
 
 /// `usual` where less than half of what is usual is handed out; a quarter up to all of it, a
 /// sixteenth up to twice that, a sixty-fourth beyond; never less than `least`.
-inline std::size_t thrifty(std::size_t usual, std::size_t least,
-                           const transport::shm::Arena& arena) {
+inline std::size_t thrifty(std::size_t usual, std::size_t least, const Arena& arena) {
   const std::size_t taken = arena.taken();
   const std::size_t all = arena.capacity() / kRoomForThrift;
   const int quarterings = taken < all / 2 ? 0 : taken < all ? 1 : taken < 2 * all ? 2 : 3;
-  const std::size_t bytes = usual >> (2 * quarterings);
-  return bytes < least ? least : bytes;
+  return std::max(least, usual >> (2 * quarterings));
 }
 
-}  // namespace mccl::engine
+}  // namespace mccl::transport::shm

@@ -1,0 +1,136 @@
+#include "rendezvous/exchange.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "mccl/error.h"
+#include "rendezvous/memory_store.h"
+
+namespace mccl::rendezvous {
+namespace {
+
+using std::chrono::milliseconds;
+
+/// Of a text that no store takes in one value.
+constexpr std::size_t kPartBytes = kMaxValueBytes / 2;
+/// The others hear from rank 0 what it has waited for in vain.
+constexpr milliseconds kGrace{1000};
+constexpr milliseconds kNow{1};
+
+std::string card_key(std::string_view stage, int rank) { return fmt::format("{}/{}", stage, rank); }
+std::string part_key(std::string_view stage, std::size_t part) {
+  return fmt::format("{}/all/{}", stage, part);
+}
+
+[[noreturn]] void refuse(std::string_view stage) {
+  throw CorruptionError(
+      fmt::format("what the store holds as the table of \"{}\" is none; is the store shared with "
+                  "something else?",
+                  stage));
+}
+
+/// Takes "number:" off the text.
+std::size_t take_number(std::string_view& text, std::string_view stage) {
+  std::size_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const auto digits = static_cast<std::size_t>(end - text.data());
+  if (error != std::errc() || digits == text.size() || *end != ':') refuse(stage);
+  text.remove_prefix(digits + 1);
+  return value;
+}
+
+std::string join(const std::vector<std::string>& cards) {
+  std::string text;
+  for (const std::string& card : cards) text += fmt::format("{}:{}", card.size(), card);
+  return text;
+}
+
+}  // namespace
+
+milliseconds Exchange::left() const {
+  return std::max(kNow, std::chrono::ceil<milliseconds>(deadline_ - Clock::now()));
+}
+
+std::vector<std::string> Exchange::all_gather(std::string_view stage,
+                                              const std::string& card) const {
+  const std::string table = decide(stage, card, join);
+  std::string_view rest = table;
+  std::vector<std::string> cards;
+  for (int rank = 0; rank < size_; ++rank) {
+    const std::size_t bytes = take_number(rest, stage);
+    if (bytes > rest.size()) refuse(stage);
+    cards.emplace_back(rest.substr(0, bytes));
+    rest.remove_prefix(bytes);
+  }
+  return cards;
+}
+
+std::string Exchange::decide(std::string_view stage, const std::string& card,
+                             const Decide& decide) const {
+  if (rank_ == 0) {
+    std::string text = decide(collect(stage, card));
+    publish(stage, text);
+    return text;
+  }
+  store_.set(card_key(stage, rank_), card);
+  return read(stage);
+}
+
+std::vector<std::string> Exchange::collect(std::string_view stage, const std::string& card) const {
+  std::vector<std::string> cards{card};
+  for (int peer = 1; peer < size_; ++peer) {
+    try {
+      cards.push_back(store_.get(card_key(stage, peer), left()));
+    } catch (const TimeoutError&) {
+      throw TimeoutError(
+          fmt::format("rank 0 waited for rank {} to say \"{}\" until the time to connect "
+                      "(MCCL_CONNECT_TIMEOUT) was over: has it been stopped?",
+                      missing(stage, peer), stage));
+    }
+  }
+  return cards;
+}
+
+std::string Exchange::missing(std::string_view stage, int first) const {
+  std::string ranks = std::to_string(first);
+  for (int peer = first + 1; peer < size_; ++peer) {
+    try {
+      store_.get(card_key(stage, peer), kNow);
+    } catch (const TimeoutError&) {
+      ranks += fmt::format(", {}", peer);
+    }
+  }
+  return ranks;
+}
+
+void Exchange::publish(std::string_view stage, std::string_view text) const {
+  const std::size_t parts = text.size() / kPartBytes + 1;
+  for (std::size_t part = parts - 1; part > 0; --part) {
+    store_.set(part_key(stage, part), text.substr(part * kPartBytes, kPartBytes));
+  }
+  // The first part says how many there are, so it comes last.
+  store_.set(part_key(stage, 0), fmt::format("{}:{}", parts, text.substr(0, kPartBytes)));
+}
+
+std::string Exchange::read(std::string_view stage) const {
+  std::string first;
+  try {
+    first = store_.get(part_key(stage, 0), left() + kGrace);
+  } catch (const TimeoutError&) {
+    throw TimeoutError(
+        fmt::format("rank {} waited for rank 0 to say what all ranks have said of \"{}\" until the "
+                    "time to connect (MCCL_CONNECT_TIMEOUT) was over: has it been stopped?",
+                    rank_, stage));
+  }
+  std::string_view rest = first;
+  const std::size_t parts = take_number(rest, stage);
+  std::string text(rest);
+  for (std::size_t part = 1; part < parts; ++part) {
+    text += store_.get(part_key(stage, part), left() + kGrace);
+  }
+  return text;
+}
+
+}  // namespace mccl::rendezvous

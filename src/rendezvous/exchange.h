@@ -1,0 +1,42 @@
+// What all ranks tell each other through the store, a stage at a time: every rank publishes one
+// card, rank 0 makes one text of all of them, and everyone reads that.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "mccl/store.h"
+
+namespace mccl::rendezvous {
+
+class Exchange {
+ public:
+  /// The store must outlive it. No wait lasts beyond the deadline by more than a moment.
+  Exchange(Store& store, int rank, int size, Clock::time_point deadline)
+      : store_(store), rank_(rank), size_(size), deadline_(deadline) {}
+
+  /// The cards of all ranks, in their order.
+  std::vector<std::string> all_gather(std::string_view stage, const std::string& card) const;
+
+  /// What rank 0 makes of the cards.
+  using Decide = std::function<std::string(const std::vector<std::string>& cards)>;
+  std::string decide(std::string_view stage, const std::string& card, const Decide& decide) const;
+
+ private:
+  std::vector<std::string> collect(std::string_view stage, const std::string& card) const;
+  void publish(std::string_view stage, std::string_view text) const;
+  std::string read(std::string_view stage) const;
+  std::string missing(std::string_view stage, int first) const;
+  std::chrono::milliseconds left() const;
+
+  Store& store_;
+  int rank_;
+  int size_;
+  Clock::time_point deadline_;
+};
+
+}  // namespace mccl::rendezvous

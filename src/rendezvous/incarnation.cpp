@@ -1,0 +1,283 @@
+#include "rendezvous/incarnation.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "rendezvous/agreement.h"
+#include "rendezvous/proof.h"
+#include "rendezvous/store_wire.h"
+
+namespace mccl::rendezvous {
+namespace {
+
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+
+constexpr const char* kReigns = "mccl/reigns";
+constexpr const char* kArrivals = "mccl/arrivals";
+constexpr const char* kAnswered = "mccl/answered";
+constexpr const char* kMet = "mccl/met";
+constexpr const char* kFailures = "failures";
+constexpr const char* kFailure = "failure";
+constexpr const char* kTold = "told";
+
+/// Rank 0 looks more often: all others wait for it.
+constexpr milliseconds kSliceOfRank0 = 100ms;
+constexpr milliseconds kSlice = 400ms;
+/// What is there, or is about to be: its count was seen.
+constexpr milliseconds kMoment = 1s;
+/// What a rank that has left in good order had waited for is there already.
+constexpr milliseconds kLastLook = 100ms;
+/// How long rank 0 stays for the others when the ranks cannot meet.
+constexpr milliseconds kLastWords = 1s;
+
+std::string arrival_key(std::int64_t n) { return fmt::format("mccl/arrival/{}", n); }
+std::string welcome_key(std::int64_t n) { return fmt::format("mccl/welcome/{}", n); }
+
+std::string make_name() {
+  const Nonce nonce = make_nonce();
+  std::string name;
+  for (const std::byte byte : std::span(nonce).first(16)) {
+    name += fmt::format("{:02x}", static_cast<unsigned>(byte));
+  }
+  return name;
+}
+
+/// The part of `text` before the next line break, which is taken off.
+std::string take_line(std::string& text) {
+  const std::size_t end = std::min(text.find('\n'), text.size());
+  std::string line = text.substr(0, end);
+  text.erase(0, end + 1);
+  return line;
+}
+
+int number_of(const std::string& text) {
+  try {
+    return std::stoi(text);
+  } catch (const std::exception&) {
+    return -1;
+  }
+}
+
+milliseconds left_until(Clock::time_point deadline) {
+  return std::max(1ms, std::chrono::ceil<milliseconds>(deadline - Clock::now()));
+}
+
+}  // namespace
+
+std::string this_process() {
+  std::array<char, 256> host = {};
+  ::gethostname(host.data(), host.size() - 1);
+  return fmt::format("process {} on {}", ::getpid(), host.data());
+}
+
+Incarnation::Incarnation(std::shared_ptr<Store> store, Arrival self, milliseconds timeout)
+    : store_(std::move(store)),
+      self_(std::move(self)),
+      timeout_s_(std::chrono::duration<double>(timeout).count()),
+      slice_(self_.rank == 0 ? kSliceOfRank0 : kSlice) {
+  const Clock::time_point deadline = Clock::now() + timeout;
+  try {
+    self_.rank == 0 ? reign(deadline) : join(deadline);
+  } catch (const std::exception& error) {
+    fail(error);
+    throw;
+  }
+}
+
+/// Rank 0: everyone is answered as soon as it comes. Of as many as are missing some may be dead, or
+/// come twice; then look() answers those that come after them.
+void Incarnation::reign(Clock::time_point deadline) {
+  reign_ = store_->add(kReigns, 1);
+  deaths_before_ = store_->add(kDeaths, 0);
+  answered_ = answered_before_ = store_->add(kAnswered, 0);
+  name_ = make_name();
+  register_self();
+  while (answered_ - answered_before_ < self_.size - 1) {
+    const std::int64_t next = answered_ + 1;
+    try {
+      store_->get(arrival_key(next), std::min(slice_, left_until(deadline)));
+      answer(next);
+      continue;
+    } catch (const TimeoutError&) {
+      look();
+    }
+    if (Clock::now() >= deadline) {
+      throw TimeoutError(fmt::format(
+          "rank 0 waited {:.3g} s (MCCL_CONNECT_TIMEOUT) for rank {} to come to the store: is it "
+          "running, and was it given the same store?",
+          timeout_s_, absent()));
+    }
+  }
+}
+
+void Incarnation::answer(std::int64_t arrival) {
+  store_->set(welcome_key(arrival), fmt::format("{}\n{}\n{}", name_, self_.size, self_.agreement));
+  answered_ = store_->add(kAnswered, arrival - answered_);
+}
+
+/// The other ranks.
+void Incarnation::join(Clock::time_point deadline) {
+  const std::int64_t arrival = store_->add(kArrivals, 1);
+  store_->set(arrival_key(arrival), std::to_string(self_.rank));
+  std::string welcome;
+  try {
+    welcome = store_->get(welcome_key(arrival), left_until(deadline));
+  } catch (const TimeoutError&) {
+    throw TimeoutError(fmt::format(
+        "rank {} waited {:.3g} s (MCCL_CONNECT_TIMEOUT) for rank 0 to start the job: is rank 0 "
+        "running, and was it given the same store?{}",
+        self_.rank, timeout_s_, who_has_met()));
+  }
+  name_ = take_line(welcome);
+  const int size = number_of(take_line(welcome));
+  register_self();
+  if (size != self_.size) {
+    throw MismatchError(fmt::format(
+        "rank {} was told that the job has {} ranks, rank 0 was told {}; give every rank the same "
+        "world size",
+        self_.rank, self_.size, size));
+  }
+  const std::string differs = difference({0, welcome}, {self_.rank, self_.agreement});
+  if (!differs.empty()) {
+    throw MismatchError(fmt::format("rank {} cannot join the job: {}", self_.rank, differs));
+  }
+}
+
+void Incarnation::register_self() {
+  const std::string who = fmt::format("who/{}", self_.rank);
+  if (add(fmt::format("present/{}", self_.rank), 1) == 1) return set(who, this_process());
+  const std::string first = store_->get(own(who), kMoment);
+  name_.clear();  // the others go on without this process
+  throw InvalidArgument(
+      fmt::format("rank {} is there already: {}, and this is {}; give every process a rank of its "
+                  "own (MCCL_RANK), and end what is left of an earlier run",
+                  self_.rank, first, this_process()));
+}
+
+/// The ranks that have not said that they are there.
+std::string Incarnation::absent() const {
+  std::set<int> present{0};
+  for (std::int64_t n = answered_before_ + 1; n <= answered_; ++n) {
+    try {
+      present.insert(number_of(store_->get(arrival_key(n), 1ms)));
+    } catch (const TimeoutError&) {
+      continue;
+    }
+  }
+  std::string ranks;
+  for (int rank = 0; rank < self_.size; ++rank) {
+    if (present.count(rank) == 0) ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", rank);
+  }
+  return ranks;
+}
+
+void Incarnation::set(const std::string& key, std::string_view value) {
+  store_->set(own(key), value);
+}
+
+std::int64_t Incarnation::add(const std::string& key, std::int64_t amount) {
+  return store_->add(own(key), amount);
+}
+
+std::string Incarnation::get(const std::string& key, milliseconds timeout) {
+  const Clock::time_point deadline = Clock::now() + timeout;
+  for (;;) {
+    try {
+      return store_->get(own(key), std::min(slice_, left_until(deadline)));
+    } catch (const TimeoutError&) {
+      if (Clock::now() >= deadline) throw;
+    }
+    try {
+      look();
+    } catch (const PeerError&) {
+      if (was_told_) throw;
+      try {
+        return store_->get(own(key), kLastLook);
+      } catch (const TimeoutError&) {
+      }
+      throw;
+    }
+  }
+}
+
+void Incarnation::look() {
+  throw_failure();
+  if (self_.rank == 0) {
+    throw_death();
+    if (store_->add(kReigns, 0) != reign_) {
+      throw InvalidArgument(fmt::format(
+          "another process came to the store as rank 0 while this one, {}, waited for the other "
+          "ranks; give every process a rank of its own (MCCL_RANK)",
+          this_process()));
+    }
+    if (!closed_) {
+      for (const std::int64_t n = store_->add(kArrivals, 0); answered_ < n;) answer(answered_ + 1);
+    }
+  }
+  if (watch_) watch_();
+}
+
+void Incarnation::close() {
+  if (self_.rank != 0) return;
+  closed_ = true;
+  store_->set(kMet,
+              fmt::format("{} ranks have met here, with {} as rank 0", self_.size, this_process()));
+}
+
+/// For who came too late, or too many.
+std::string Incarnation::who_has_met() const {
+  try {
+    return fmt::format(" Before it came, {}.", store_->get(kMet, 1ms));
+  } catch (const TimeoutError&) {
+    return {};
+  }
+}
+
+void Incarnation::throw_failure() {
+  if (add(kFailures, 0) == 0) return;
+  was_told_ = true;
+  std::string failure = store_->get(own(kFailure), kMoment);
+  const std::string kind = take_line(failure);
+  const int rank = number_of(take_line(failure));
+  const std::string text = fmt::format("rank {} cannot join the job, because rank {} cannot: {}",
+                                       self_.rank, rank, failure);
+  if (kind == "mismatch") throw MismatchError(text);
+  throw PeerError(text);
+}
+
+/// Rank 0 tells the others.
+void Incarnation::throw_death() {
+  const std::int64_t deaths = store_->add(kDeaths, 0);
+  if (deaths == deaths_before_) return;
+  add(kTold, 1);  // the dead
+  throw PeerError(fmt::format("rank {} died while the ranks met",
+                              store_->get(kDeath + std::to_string(deaths), kMoment)));
+}
+
+void Incarnation::fail(const std::exception& error) noexcept {
+  if (name_.empty()) return;  // it never belonged to them
+  try {
+    if (!was_told_ && add(kFailures, 1) == 1) {
+      const bool mismatch = dynamic_cast<const MismatchError*>(&error) != nullptr;
+      set(kFailure,
+          fmt::format("{}\n{}\n{}", mismatch ? "mismatch" : "other", self_.rank, error.what()));
+    }
+    std::int64_t told = add(kTold, 1);
+    const Clock::time_point end = Clock::now() + kLastWords;
+    while (self_.rank == 0 && told < self_.size && Clock::now() < end) {
+      std::this_thread::sleep_for(5ms);
+      told = add(kTold, 0);
+    }
+  } catch (const std::exception&) {
+    return;  // without the store nobody can be told
+  }
+}
+
+}  // namespace mccl::rendezvous

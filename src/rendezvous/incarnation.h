@@ -1,0 +1,88 @@
+// One start of a job. A store may have served other starts before: of the same ranks, and of
+// processes that died, or still try to join. An incarnation keeps them apart.
+//
+//   rank r                                      rank 0
+//   counts itself: it is arrival n
+//   says under n that it is rank r         ->   answers n with the incarnation's name, which it
+//   made,
+//                                          <-   and with its own number of ranks and settings
+//   counts itself under name and r: the first is rank r, a second one is told so
+//
+// Rank 0 answers whoever has not been answered by a rank 0 before it, and whoever comes while the
+// ranks meet. Who died before its answer came takes nobody's place.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "mccl/error.h"
+#include "mccl/store.h"
+
+namespace mccl::rendezvous {
+
+/// A process as it comes to a store.
+struct Arrival {
+  int rank = 0;
+  int size = 1;
+  std::string agreement;  ///< Settings that must be equal, "name=value" lines.
+};
+
+/// "process 12 on desk".
+std::string this_process();
+
+/// The store of this start: its keys are no other start's, and a wait ends when another rank has
+/// failed. Thread-safe once it is made.
+class Incarnation final : public Store {
+ public:
+  /// Throws TimeoutError when rank 0, or to rank 0 somebody, does not come in time; MismatchError
+  /// when ranks were told different things; InvalidArgument when another process is this rank.
+  Incarnation(std::shared_ptr<Store> store, Arrival self, std::chrono::milliseconds timeout);
+
+  const std::string& name() const { return name_; }
+
+  void set(const std::string& key, std::string_view value) override;
+  /// Throws what another rank failed with, as PeerError or MismatchError that names it.
+  std::string get(const std::string& key, std::chrono::milliseconds timeout) override;
+  std::int64_t add(const std::string& key, std::int64_t amount) override;
+
+  /// What every wait does now and then; throws what makes it vain.
+  void watch_with(std::function<void()> watch) { watch_ = std::move(watch); }
+  /// Throws when another rank has failed; on rank 0, answers who has come.
+  void look();
+  /// Whoever comes to rank 0 from now on belongs to another start.
+  void close();
+  /// This rank cannot go on, nor can the others then: they are told why. Rank 0 may serve the
+  /// store, so it stays for a moment.
+  void fail(const std::exception& error) noexcept;
+
+ private:
+  std::string own(const std::string& key) const { return "mccl/" + name_ + "/" + key; }
+  void reign(Clock::time_point deadline);
+  void join(Clock::time_point deadline);
+  void register_self();
+  void answer(std::int64_t arrival);
+  void throw_failure();
+  void throw_death();
+  std::string absent() const;
+  std::string who_has_met() const;
+
+  const std::shared_ptr<Store> store_;
+  const Arrival self_;
+  const double timeout_s_;
+  const std::chrono::milliseconds slice_;  ///< Of a wait, between two looks.
+  std::string name_;
+  std::function<void()> watch_;
+  std::atomic<bool> was_told_ = false;  ///< Of a failure.
+  // Rank 0's:
+  std::int64_t reign_ = 0;
+  std::int64_t answered_ = 0;  ///< Arrivals, by this rank 0 and those before it.
+  std::int64_t answered_before_ = 0;
+  std::int64_t deaths_before_ = 0;
+  bool closed_ = false;
+};
+
+}  // namespace mccl::rendezvous

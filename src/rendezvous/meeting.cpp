@@ -1,0 +1,342 @@
+#include "rendezvous/meeting.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "base/cores.h"
+#include "base/open_files.h"
+#include "mccl/error.h"
+#include "rendezvous/exchange.h"
+#include "rendezvous/proof.h"
+#include "rendezvous/waiting.h"
+#include "rendezvous/wire.h"
+#include "transport/shm/thrift.h"
+#include "transport/tcp/interfaces.h"
+
+namespace mccl::rendezvous {
+namespace {
+
+using std::chrono::duration_cast;
+using std::chrono::milliseconds;
+using transport::shm::Arena;
+using transport::shm::LocalListener;
+
+/// Strangers may stand in the queue beside the other ranks.
+constexpr int kLocalQueue = 64;
+/// Control connections that are begun at a time; more at once would only wait for the same cores.
+constexpr std::size_t kMostDials = 16;
+constexpr milliseconds kLongestSleep{100};
+/// A rank of this host that has not connected by then is dialled, for no other end than to learn
+/// whether it lives; a few at a time.
+constexpr milliseconds kProbeAfter{500};
+constexpr std::size_t kMostProbes = 4;
+constexpr LinkKey kProbe{.group = 0, .purpose = Purpose::control, .rail = 255};
+constexpr Clock::duration kBetweenLooks = milliseconds(400);
+/// Files beside those that stay: listeners, and what is open while ranks meet.
+constexpr std::size_t kPassingFiles = 16;
+
+/// Of this start of the job: who knows only the job's key, as a rank of an earlier start does, can
+/// prove nothing.
+std::string key_of(const std::string& job_key, const std::string& incarnation) {
+  const Proof key = prove(job_key, "mccl incarnation", bytes_of(incarnation));
+  return std::string(text_of(key));
+}
+
+/// What ranks say first: "host\ncores".
+struct Place {
+  std::string host;
+  Cores cores;
+};
+
+Place parse_place(int rank, const std::string& card) {
+  const std::size_t end = card.find('\n');
+  const auto cores = end == std::string::npos ? std::nullopt : parse_cores(card.substr(end + 1));
+  if (!cores) {
+    throw CorruptionError(fmt::format(
+        "rank {} does not say where it runs; is the store shared with something else?", rank));
+  }
+  return {card.substr(0, end), *cores};
+}
+
+class Meeting {
+ public:
+  explicit Meeting(const MeetingOptions& options)
+      : o_(options),
+        begun_(Clock::now()),
+        deadline_(begun_ + duration_cast<Clock::duration>(
+                               std::chrono::duration<double>(o_.config.connect_timeout))) {}
+
+  Met run() {
+    met_.store =
+        std::make_shared<Incarnation>(o_.store, Arrival{o_.rank, o_.size, agreement_of(o_.config)},
+                                      duration_cast<milliseconds>(deadline_ - begun_));
+    try {
+      tell_places();
+      key_ = key_of(o_.agree_on_key(met_.store), met_.store->name());
+      listen();
+      connect();
+      share_memory();
+    } catch (const std::exception& error) {
+      met_.store->fail(error);
+      throw;
+    }
+    met_.store->watch_with({});
+    return std::move(met_);
+  }
+
+ private:
+  Exchange exchange() const { return {*met_.store, o_.rank, o_.size, deadline_}; }
+  bool shares_memory() const { return o_.config.transport != "tcp"; }
+
+  void tell_places() {
+    host_ = transport::tcp::host_identity();
+    const std::string mine = host_ + "\n" + serialise(cores_of_this_process());
+    const std::vector<std::string> cards = exchange().all_gather("places", mine);
+    std::vector<Cores> cores;
+    for (int rank = 0; rank < o_.size; ++rank) {
+      const Place place = parse_place(rank, cards[static_cast<std::size_t>(rank)]);
+      if (place.host == host_) cores.push_back(place.cores);
+    }
+    here_ = cores.size();
+    const auto all = static_cast<int>(std::thread::hardware_concurrency());
+    met_.ranks_per_core = processes_per_core(cores, all);
+    check_open_files();
+  }
+
+  void check_open_files() const {
+    const std::size_t controls = static_cast<std::size_t>(o_.size) - 1;
+    const std::size_t shared = shares_memory() ? 2 * (here_ - 1) : 0;
+    const std::size_t needed = open_files() + controls + shared + kPassingFiles;
+    if (needed <= open_files_limit()) return;
+    throw InvalidArgument(fmt::format(
+        "rank {} needs about {} open files for a job of {} ranks, {} of them on this host, and may "
+        "have {}: raise the limit (ulimit -n)",
+        o_.rank, needed, o_.size, here_, open_files_limit()));
+  }
+
+  void listen() {
+    const bool one_host = here_ == static_cast<std::size_t>(o_.size);
+    met_.mesh =
+        std::make_unique<Mesh>(MeshOptions{.rank = o_.rank,
+                                           .size = o_.size,
+                                           .config = o_.config,
+                                           .job_key = key_,
+                                           .agreement = agreement_of(o_.config),
+                                           .log = o_.log,
+                                           .on_refused = o_.on_refused,
+                                           .reach = one_host ? Reach::this_host : Reach::any_host});
+    make_arena();
+    const std::string name = listener_ ? listener_->name() : kNoMemory;
+    const std::vector<std::string> cards =
+        exchange().all_gather("endpoints", name + "\n" + serialise(met_.mesh->endpoint()));
+    for (const std::string& card : cards) {
+      const std::size_t end = std::min(card.find('\n'), card.size());
+      names_.push_back(card.substr(0, end));
+      met_.endpoints.push_back(
+          parse_endpoint(std::string_view(card).substr(std::min(end + 1, card.size()))));
+    }
+    met_.mesh->set_endpoints(met_.endpoints);
+  }
+
+  /// A rank that shares nothing says only that: the others may be set otherwise.
+  void make_arena() {
+    if (!shares_memory()) return;
+    try {
+      met_.arena = Arena::make(transport::shm::arena_bytes(here_ - 1));
+      listener_.emplace(static_cast<int>(here_) + kLocalQueue);
+    } catch (const Error& error) {
+      met_.arena.reset();
+      if (o_.config.transport == "shm") {
+        throw PeerError(fmt::format(
+            "MCCL_TRANSPORT is shm, but rank {} shares no memory, because {}: set it to auto to "
+            "reach the other ranks through tcp",
+            o_.rank, error.what()));
+      }
+      o_.log.warn("no memory is shared with other ranks: {}", error.what());
+    }
+  }
+
+  /// The higher rank of a pair dials. It is so for every link. The nearest come first, so that not
+  /// all ranks begin with the same one.
+  void connect() {
+    met_.controls.resize(static_cast<std::size_t>(o_.size));
+    missing_ = o_.size - 1;
+    next_probe_ = Clock::now() + kProbeAfter;
+    for (next_to_dial_ = o_.rank - 1; missing_ > 0;) {
+      dial_more();
+      probe();
+      advance_mesh();
+      if (missing_ == 0) return end_probes();
+      if (Clock::now() >= deadline_) give_up();
+      look_now_and_then();
+      std::vector<pollfd> watched;
+      met_.mesh->watch(watched);
+      const Clock::time_point until = std::min(
+          {deadline_, met_.mesh->next_deadline(), Clock::now() + Clock::duration(kLongestSleep)});
+      ::poll(watched.data(), watched.size(), milliseconds_until(until));
+    }
+  }
+
+  void dial_more() {
+    for (; next_to_dial_ >= 0 && dials_ < kMostDials; --next_to_dial_, ++dials_) {
+      met_.mesh->dial(next_to_dial_, {}, deadline_);
+    }
+  }
+
+  /// Who is to dial this rank and has died would be waited for in vain.
+  void probe() {
+    if (Clock::now() < next_probe_) return;
+    next_probe_ = Clock::now() + kProbeAfter;
+    for (int i = o_.rank + 1; i < o_.size && probed_.size() < kMostProbes; ++i) {
+      last_probed_ = last_probed_ + 1 < o_.size ? std::max(last_probed_, o_.rank) + 1 : o_.rank + 1;
+      const auto peer = static_cast<std::size_t>(last_probed_);
+      if (met_.controls[peer] || met_.endpoints[peer].host != host_) continue;
+      if (probed_.insert(last_probed_).second) met_.mesh->dial(last_probed_, kProbe, deadline_);
+    }
+  }
+
+  void end_probes() {
+    for (const int peer : std::exchange(probed_, {})) met_.mesh->cancel(peer, kProbe);
+  }
+
+  void advance_mesh() {
+    std::vector<MeshEvent> events;
+    met_.mesh->progress(events);
+    for (MeshEvent& event : events) {
+      if (!event.link) {
+        throw PeerError(fmt::format("rank {} cannot join the job: {}", o_.rank, event.reason));
+      }
+      if (event.key == kProbe) {
+        probed_.erase(event.peer);
+        continue;
+      }
+      if (event.key.purpose != Purpose::control) continue;  // no group is there to have links
+      auto& control = met_.controls[static_cast<std::size_t>(event.peer)];
+      if (!control) --missing_;
+      if (!control && event.peer < o_.rank) --dials_;
+      control = std::move(event.link);
+    }
+  }
+
+  [[noreturn]] void give_up() const {
+    std::string absent;
+    for (int peer = 0; peer < o_.size; ++peer) {
+      if (peer == o_.rank || met_.controls[static_cast<std::size_t>(peer)]) continue;
+      absent += fmt::format("{}{}", absent.empty() ? "" : ", ", peer);
+    }
+    throw TimeoutError(fmt::format(
+        "rank {} waited {} s (MCCL_CONNECT_TIMEOUT) for rank {} to connect: is it running, and "
+        "may it reach port {} here (firewall)?",
+        o_.rank, o_.config.connect_timeout, absent, met_.mesh->endpoint().port));
+  }
+
+  void look_now_and_then() {
+    const Clock::time_point now = Clock::now();
+    if (now < next_look_) return;
+    met_.store->look();
+    next_look_ = now + kBetweenLooks;
+  }
+
+  void share_memory() {
+    Neighbours found = find_neighbours(search());
+    listener_.reset();
+    met_.store->close();
+    met_.store->watch_with([this] {
+      advance_mesh();
+      check_controls();
+    });
+    met_.neighbourhood = agree_on_nodes(exchange(), o_.rank, o_.size, std::move(found));
+    const std::size_t others = met_.neighbourhood.neighbours.size();
+    if (o_.config.transport == "shm" && others + 1 != static_cast<std::size_t>(o_.size)) {
+      throw PeerError(fmt::format(
+          "MCCL_TRANSPORT is shm, but rank {} shares memory with {} of the {} other ranks: set it "
+          "to auto to reach the rest through tcp",
+          o_.rank, others, o_.size - 1));
+    }
+    if (others == 0) met_.arena.reset();
+    if (shares_memory()) tell_of_missing_neighbours();
+  }
+
+  NeighbourOptions search() {
+    NeighbourOptions options{.rank = o_.rank,
+                             .key = key_,
+                             .names = names_,
+                             .listener = listener_ ? &*listener_ : nullptr,
+                             .arena = met_.arena.get(),
+                             .bell_pipe = o_.bell_pipe,
+                             .controls = {},
+                             .deadline = deadline_,
+                             .watch_beside = [this](auto& entries) { met_.mesh->watch(entries); },
+                             .advance_beside =
+                                 [this] {
+                                   advance_mesh();
+                                   look_now_and_then();
+                                 }};
+    for (const auto& control : met_.controls) options.controls.push_back(control.get());
+    return options;
+  }
+
+  /// Nobody but a rank that has met all the others closes one in good order.
+  void check_controls() const {
+#ifdef POLLRDHUP
+    constexpr short kEnd = POLLRDHUP;
+#else
+    constexpr short kEnd = 0;
+#endif
+    std::vector<pollfd> entries;
+    for (const auto& control : met_.controls) {
+      entries.push_back({control ? control->descriptor() : -1, kEnd, 0});
+    }
+    if (::poll(entries.data(), entries.size(), 0) <= 0) return;
+    for (std::size_t peer = 0; peer < entries.size(); ++peer) {
+      if ((entries[peer].revents & (kEnd | POLLHUP | POLLERR)) == 0) continue;
+      throw PeerError(
+          fmt::format("rank {} died while the ranks met (its control connection ended)", peer));
+    }
+  }
+
+  /// Ranks that say they are on this machine, but share no memory with this one.
+  void tell_of_missing_neighbours() const {
+    std::string missing;
+    for (const Endpoint& other : met_.endpoints) {
+      if (other.rank == o_.rank || other.host != host_ ||
+          met_.neighbourhood.neighbours.count(other.rank) != 0) {
+        continue;
+      }
+      missing += fmt::format("{}{}", missing.empty() ? "" : ", ", other.rank);
+    }
+    if (missing.empty()) return;
+    o_.log.warn(
+        "rank {} is on the same machine, but shares no memory with this rank (another container or "
+        "user, or no memory left): tcp is used between them",
+        missing);
+  }
+
+  const MeetingOptions& o_;
+  const Clock::time_point begun_;
+  const Clock::time_point deadline_;
+  std::string host_;
+  std::size_t here_ = 1;  ///< Ranks of this host.
+  std::string key_;
+  std::optional<LocalListener> listener_;
+  std::vector<std::string> names_;  ///< Of local listeners, by rank.
+  int missing_ = 0;                 ///< Control connections.
+  int next_to_dial_ = -1;
+  std::size_t dials_ = 0;
+  std::set<int> probed_;
+  int last_probed_ = 0;
+  Clock::time_point next_probe_;
+  Clock::time_point next_look_ = Clock::now() + kBetweenLooks;
+  Met met_;
+};
+
+}  // namespace
+
+Met meet(const MeetingOptions& options) { return Meeting(options).run(); }
+
+}  // namespace mccl::rendezvous

@@ -1,0 +1,296 @@
+// Ranks that cannot meet: each says why, and soon.
+#include <sched.h>
+#include <sys/resource.h>
+
+#include <thread>
+
+#include "base/cores.h"
+#include "engine/engine.h"
+#include "rendezvous/endpoint.h"
+#include "rendezvous/exchange.h"
+#include "rendezvous/incarnation.h"
+#include "support/processes.h"
+#include "transport/tcp/interfaces.h"
+#include "transport/tcp/listener.h"
+
+namespace mccl {
+namespace {
+
+using rendezvous::Exchange;
+using rendezvous::Incarnation;
+using testing::Processes;
+using testing::run_failing_ranks;
+using testing::test_config;
+using transport::tcp::Address;
+using transport::tcp::Listener;
+
+/// Far below MCCL_CONNECT_TIMEOUT, far above what a busy machine needs.
+constexpr std::chrono::seconds kSoon{20};
+
+Config quick(Config config = test_config()) {
+  config.calibrate = false;
+  return config;
+}
+
+void expect_says(const std::string& said, const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    EXPECT_NE(said.find(word), std::string::npos) << "'" << said << "' lacks '" << word << "'";
+  }
+}
+
+void expect_soon(const std::function<void()>& action) {
+  const auto begin = std::chrono::steady_clock::now();
+  action();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kSoon) << "only the timeout ended it";
+}
+
+TEST(Meeting, ABadPortOfOneRankIsNamedByAll) {
+  expect_soon([] {
+    const auto errors = run_failing_ranks(
+        3, [](Context&) {},
+        [](int rank) {
+          Config config = quick();
+          if (rank == 2) config.port_base = 65534;
+          return config;
+        });
+    for (const std::string& error : errors)
+      expect_says(error, {"rank 2 would listen on port 65536"});
+  });
+}
+
+TEST(Meeting, AWrongSettingOfRank0IsNamedByAll) {
+  expect_soon([] {
+    const auto errors = run_failing_ranks(
+        3, [](Context&) {},
+        [](int rank) {
+          Config config = quick();
+          if (rank == 0) config.ifname = "no-such-interface";
+          return config;
+        });
+    for (const std::string& error : errors) expect_says(error, {"no-such-interface"});
+  });
+}
+
+TEST(Meeting, WorldSizesThatDifferAreNamedByAll) {
+  expect_soon([] {
+    const auto store = make_memory_store();
+    std::vector<std::string> errors(3);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < 3; ++rank) {
+      threads.emplace_back([&, rank] {
+        try {
+          Context::create({rank, rank == 1 ? 2 : 3, store, quick(), nullptr});
+        } catch (const std::exception& error) {
+          errors[static_cast<std::size_t>(rank)] = error.what();
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const std::string& error : errors) {
+      expect_says(error, {"rank 1 was told that the job has 2 ranks, rank 0 was told 3"});
+    }
+  });
+}
+
+/// Rank 1 has come to the store, and dies before it has met anybody.
+TEST(Meeting, ADeathAfterTheStoreIsNamedByAll) {
+  for (const int dying : {1, 2}) {
+    Processes job(3, [](Context&, const Processes::Say&) {},
+                  {.store_address = {},
+                   .config_of =
+                       [=](int rank) {
+                         if (rank == dying) ::raise(SIGKILL);
+                         return quick();
+                       },
+                   .enter = {}});
+    for (const int rank : {0, 1, 2}) {
+      if (rank == dying) continue;
+      expect_says(job.line(rank, kSoon), {"rank " + std::to_string(dying) + " died"});
+    }
+  }
+}
+
+/// The store knows nothing of deaths; rank 1 was to dial rank 0, and listens no more.
+TEST(Meeting, ARankWhoseAddressRefusesIsDead) {
+  for (const int dead : {0, 1}) {
+    const auto store = make_memory_store();
+    std::thread dying([&] {
+      Incarnation start(store, {dead, 2, agreement_of(quick())}, kSoon);
+      const Exchange exchange(start, dead, 2, Clock::now() + kSoon);
+      const std::string host = transport::tcp::host_identity();
+      exchange.all_gather("places", host + "\n- 0 -");
+      if (dead == 0) {
+        start.set("mccl/job_key", "key");
+      } else {
+        start.get("mccl/job_key", kSoon);
+      }
+      const auto port = Listener(*Address::parse_numeric("127.0.0.1", 0), 0).address().port();
+      exchange.all_gather("endpoints", "-\n" + serialise(rendezvous::Endpoint{
+                                                   dead, host, port, {"127.0.0.1"}, false}));
+    });
+    expect_soon([&] {
+      try {
+        Context::create({1 - dead, 2, store, quick(), nullptr});
+        ADD_FAILURE() << "it met the dead";
+      } catch (const std::exception& error) {
+        expect_says(error.what(), {"rank " + std::to_string(dead)});
+      }
+    });
+    dying.join();
+  }
+}
+
+/// What a rank publishes, and nothing more.
+void only_publish(Incarnation& start, int rank, const std::string& host, int port) {
+  const Exchange exchange(start, rank, 2, Clock::now() + kSoon);
+  exchange.all_gather("places", host + "\n- 0 -");
+  const rendezvous::Endpoint endpoint{
+      rank, host, static_cast<std::uint16_t>(port), {"127.0.0.1"}, true};
+  exchange.all_gather("endpoints", "-\n" + serialise(endpoint));
+}
+
+/// Rank 1 of an earlier run still dials the address of its rank 0, where a new run has begun, of
+/// the same key.
+TEST(Meeting, ARankOfAnEarlierRunTakesNobodysPlace) {
+  Config config = quick();
+  config.job_key = "the same for both runs";
+  const auto old_store = make_memory_store();
+  const auto new_store = make_memory_store();
+  const std::string here = transport::tcp::host_identity();
+  const int port = testing::free_port();
+  const auto metrics = std::make_shared<Metrics>();
+  std::string error_of_new, error_of_old;
+  std::thread new_rank_0([&] {
+    Config next = config;
+    next.port_base = port;
+    next.listen_addr = "127.0.0.1";
+    try {
+      Context::create({0, 2, new_store, next, metrics});
+    } catch (const std::exception& error) {
+      error_of_new = error.what();
+    }
+  });
+  Incarnation new_rank_1(new_store, {1, 2, agreement_of(config)}, kSoon);
+  only_publish(new_rank_1, 1, here + "-another", port);
+  std::thread old_rank_1([&] {
+    Config last = config;
+    last.connect_timeout = 2;
+    try {
+      Context::create({1, 2, old_store, last, nullptr});
+    } catch (const std::exception& error) {
+      error_of_old = error.what();
+    }
+  });
+  Incarnation old_rank_0(old_store, {0, 2, agreement_of(config)}, kSoon);
+  only_publish(old_rank_0, 0, here + "-another", port);
+  const auto limit = std::chrono::steady_clock::now() + kSoon;
+  while (metrics->summary().refused_connections == 0 && std::chrono::steady_clock::now() < limit) {
+    std::this_thread::yield();
+  }
+  EXPECT_GT(metrics->summary().refused_connections, 0u) << "the old rank was let in";
+  new_rank_1.fail(Error("the test is over"));
+  new_rank_0.join();
+  old_rank_1.join();
+  expect_says(error_of_new, {"the test is over"});
+  EXPECT_NE(error_of_old, "");
+}
+
+#ifdef __linux__
+/// Both ranks may run on the first core only, of however many there are.
+TEST(Meeting, PinnedRanksThatShareACoreKnowIt) {
+  const std::string second_store = "127.0.0.1:" + std::to_string(testing::free_port());
+  for (const bool pinned : {true, false}) {
+    Processes job(2,
+                  [&](Context& context, const Processes::Say& say) {
+                    const int rank = context.rank();
+                    const auto store = make_tcp_store(second_store, rank, "key", kSoon);
+                    const auto engine = std::make_shared<engine::Engine>(
+                        engine::EngineOptions{rank, 2, store, quick(), nullptr});
+                    say(engine->ranks_per_core() == 2 ? "they share it" : "they do not");
+                    context.world()->barrier().wait();
+                  },
+                  {.store_address = {},
+                   .config_of = [](int) { return quick(); },
+                   .enter =
+                       [pinned](int) {
+                         const std::vector<int> allowed = cores_of_this_process().allowed;
+                         cpu_set_t first;
+                         CPU_ZERO(&first);
+                         CPU_SET(allowed.front(), &first);
+                         if (pinned) ::sched_setaffinity(0, sizeof first, &first);
+                       }});
+    const bool alone = cores_of_this_process().allowed.size() == 1;
+    for (const int rank : {0, 1}) {
+      EXPECT_EQ(job.line(rank), pinned || alone ? "they share it" : "they do not");
+    }
+    job.expect_good_end();
+  }
+}
+#endif
+
+TEST(Meeting, AnExtraStartDoesNotSpoilTheNext) {
+  const auto store = make_memory_store();
+  for (int start = 0; start < 3; ++start) {
+    std::vector<std::thread> threads;
+    for (const int rank : {0, 1, 2}) {
+      threads.emplace_back([&, rank] {
+        const auto context = Context::create({rank, 3, store, quick(), nullptr});
+        context->world()->barrier().wait();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    Config hasty = quick();
+    hasty.connect_timeout = 0.05;
+    EXPECT_THROW(Context::create({1, 3, store, hasty, nullptr}), TimeoutError);
+  }
+}
+
+/// Beside what stays open per pair - a control connection, and two descriptors of shared memory -
+/// ranks hold few files while they meet.
+TEST(Meeting, NeedsFewFilesBesideThoseThatStay) {
+  constexpr int kSize = 24;
+  Processes job(
+      kSize,
+      [](Context& context, const Processes::Say& say) {
+        say(context.costs().nodes == std::vector<int>(kSize, 0) ? "shared" : "not shared");
+      },
+      {.store_address = {},
+       .config_of = [](int) { return quick(); },
+       .enter =
+           [](int rank) {
+             const rlimit limit = {3 * kSize + 45, 3 * kSize + 45};
+             if (rank > 0) ::setrlimit(RLIMIT_NOFILE, &limit);
+           }});
+  for (int rank = 0; rank < kSize; ++rank) EXPECT_EQ(job.line(rank), "shared");
+}
+
+TEST(Meeting, TooFewFilesAreAnErrorThatNamesTheLimitAndTheNeed) {
+  Processes job(4, [](Context&, const Processes::Say&) {},
+                {.store_address = {},
+                 .config_of = [](int) { return quick(); },
+                 .enter =
+                     [](int rank) {
+                       const rlimit limit = {20, 20};
+                       if (rank == 2) ::setrlimit(RLIMIT_NOFILE, &limit);
+                     }});
+  for (const int rank : {0, 1, 2, 3}) {
+    expect_says(job.line(rank, kSoon), {"rank 2 needs about", "may have 20", "ulimit -n"});
+  }
+}
+
+TEST(Meeting, TheSoftLimitOfFilesIsRaised) {
+  Processes job(4, [](Context&, const Processes::Say&) {},
+                {.store_address = {},
+                 .config_of = [](int) { return quick(); },
+                 .enter =
+                     [](int) {
+                       rlimit limit = {};
+                       ::getrlimit(RLIMIT_NOFILE, &limit);
+                       limit.rlim_cur = 20;
+                       ::setrlimit(RLIMIT_NOFILE, &limit);
+                     }});
+  job.expect_good_end();
+}
+
+}  // namespace
+}  // namespace mccl

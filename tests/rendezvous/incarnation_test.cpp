@@ -1,0 +1,307 @@
+#include "rendezvous/incarnation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <functional>
+#include <map>
+#include <thread>
+
+#include "rendezvous/exchange.h"
+#include "rendezvous/memory_store.h"
+#include "rendezvous/store_wire.h"
+
+namespace mccl::rendezvous {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr seconds kLong{60};
+
+/// What processes that come to a store end with, each a thread.
+class Processes {
+ public:
+  explicit Processes(std::shared_ptr<Store> store = make_memory_store())
+      : store_(std::move(store)) {}
+  ~Processes() { join(); }
+
+  using Body = std::function<std::string(Incarnation&)>;
+  /// A process that says what its body returns, or what went wrong.
+  void start(int place, Arrival self, const Body& body = {}) {
+    threads_.emplace(place, [this, place, self, body] {
+      std::string said;
+      try {
+        Incarnation start(store_, self, kLong);
+        try {
+          said = body ? body(start) : start.name();
+        } catch (const std::exception& error) {
+          start.fail(error);
+          throw;
+        }
+      } catch (const std::exception& error) {
+        said = error.what();
+      }
+      const std::lock_guard lock(mutex_);
+      said_[place] = said;
+    });
+  }
+  void join_one(int place) { threads_.at(place).join(); }
+  void join() {
+    for (auto& [place, thread] : threads_) {
+      if (thread.joinable()) thread.join();
+    }
+  }
+  std::string operator[](int place) {
+    const std::lock_guard lock(mutex_);
+    return said_[place];
+  }
+  Store& store() { return *store_; }
+
+ private:
+  const std::shared_ptr<Store> store_;
+  std::mutex mutex_;
+  std::map<int, std::string> said_;
+  std::map<int, std::thread> threads_;
+};
+
+/// All ranks hear of all.
+std::string meet(Incarnation& start, int rank, int size) {
+  const Exchange exchange(start, rank, size, Clock::now() + kLong);
+  std::string all;
+  for (const std::string& card : exchange.all_gather("test", std::to_string(rank))) all += card;
+  return all;
+}
+
+Processes::Body meets(int rank, int size) {
+  return [=](Incarnation& start) { return meet(start, rank, size); };
+}
+
+TEST(Incarnation, IsOneForAllRanks) {
+  Processes ranks;
+  for (const int rank : {0, 1, 2, 3}) ranks.start(rank, {rank, 4, "a=1\n"});
+  ranks.join();
+  EXPECT_EQ(ranks[0].size(), 32u);
+  for (const int rank : {1, 2, 3}) EXPECT_EQ(ranks[rank], ranks[0]);
+}
+
+TEST(Incarnation, StartsOnOneStoreAreApart) {
+  const auto store = make_memory_store();
+  std::string first;
+  for (int i = 0; i < 3; ++i) {
+    Processes ranks(store);
+    for (const int rank : {0, 1, 2}) ranks.start(rank, {rank, 3, ""}, meets(rank, 3));
+    ranks.join();
+    for (const int rank : {0, 1, 2}) EXPECT_EQ(ranks[rank], "012");
+  }
+}
+
+/// The generation was the count of starts over the number of ranks: one start more, and no two
+/// ranks had the same.
+TEST(Incarnation, AnExtraStartThatDiedTakesNobodysPlace) {
+  const auto store = make_memory_store();
+  for (int extra = 0; extra < 3; ++extra) {
+    EXPECT_THROW(Incarnation(store, {1, 2, ""}, milliseconds(20)), TimeoutError);
+    if (extra == 1) store->add("mccl/arrivals", 1);  // it did not even say which rank it is
+    Processes ranks(store);
+    for (const int rank : {1, 0}) ranks.start(rank, {rank, 2, ""}, meets(rank, 2));
+    ranks.join();
+    for (const int rank : {0, 1}) EXPECT_EQ(ranks[rank], "01");
+  }
+}
+
+TEST(Incarnation, ASecondProcessOfARankIsToldOfBoth) {
+  Processes ranks;
+  ranks.start(0, {0, 3, ""}, meets(0, 3));
+  ranks.start(1, {1, 3, ""}, meets(1, 3));
+  // It is known to be the first when it has said who it is.
+  ranks.store().get("mccl/welcome/1", kLong);
+  ranks.start(11, {1, 3, ""}, meets(1, 3));
+  ranks.join_one(11);
+  const std::string process = "process " + std::to_string(::getpid()) + " on ";
+  EXPECT_EQ(ranks[0], "") << "the others wait on";
+  ranks.start(2, {2, 3, ""}, meets(2, 3));
+  ranks.join();
+  const std::string told = ranks[11].size() > ranks[1].size() ? ranks[11] : ranks[1];
+  EXPECT_THAT(told, HasSubstr("rank 1 is there already: " + process));
+  EXPECT_THAT(told, HasSubstr("this is " + process));
+}
+
+TEST(Incarnation, ARankThatIsNotBelowRank0sSizeIsNamedOnEveryRank) {
+  Processes ranks;
+  for (const int rank : {0, 1}) ranks.start(rank, {rank, 3, ""}, meets(rank, 3));
+  ranks.start(3, {3, 4, ""}, meets(3, 4));
+  ranks.join();
+  for (const int rank : {0, 1, 3}) {
+    EXPECT_THAT(ranks[rank],
+                HasSubstr("rank 3 was told that the job has 4 ranks, rank 0 was told 3"));
+  }
+}
+
+/// It may also be the first of a next start, so it waits.
+TEST(Incarnation, WhoComesAfterAllHaveMetIsToldOfThemInTheEnd) {
+  const auto store = make_memory_store();
+  Processes ranks(store);
+  for (const int rank : {0, 1}) {
+    ranks.start(rank, {rank, 2, ""}, [](Incarnation& start) {
+      start.close();
+      return start.name();
+    });
+  }
+  ranks.join();
+  try {
+    Incarnation(store, {2, 3, ""}, milliseconds(20));
+    FAIL() << "it found a job";
+  } catch (const TimeoutError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("2 ranks have met"));
+    EXPECT_THAT(error.what(), HasSubstr("process " + std::to_string(::getpid())));
+  }
+}
+
+TEST(Incarnation, WorldSizesThatDifferAreNamedOnEveryRank) {
+  Processes ranks;
+  ranks.start(0, {0, 3, ""}, meets(0, 3));
+  ranks.start(1, {1, 2, ""}, meets(1, 2));
+  ranks.start(2, {2, 3, ""}, meets(2, 3));
+  ranks.join();
+  for (const int rank : {0, 1, 2}) {
+    EXPECT_THAT(ranks[rank],
+                HasSubstr("rank 1 was told that the job has 2 ranks, rank 0 was told 3"));
+  }
+}
+
+TEST(Incarnation, SettingsThatDifferAreNamedOnEveryRank) {
+  Processes ranks;
+  for (const int rank : {0, 1, 2}) {
+    ranks.start(rank, {rank, 3, rank == 2 ? "a=2\n" : "a=1\n"}, meets(rank, 3));
+  }
+  ranks.join();
+  for (const int rank : {0, 1, 2}) {
+    EXPECT_THAT(ranks[rank], HasSubstr("a (rank 0 has 1, rank 2 has 2)"));
+  }
+}
+
+TEST(Incarnation, ARankThatFailsEndsEveryWaitWithItsReason) {
+  for (const int failing : {0, 1, 2}) {
+    Processes ranks;
+    for (const int rank : {0, 1, 2}) {
+      ranks.start(rank, {rank, 3, ""}, [=](Incarnation& start) -> std::string {
+        if (rank == failing) throw PeerError("the disk is full");
+        return start.get("what nobody sets", kLong);
+      });
+    }
+    ranks.join();
+    for (const int rank : {0, 1, 2}) {
+      EXPECT_THAT(ranks[rank], HasSubstr("the disk is full"));
+      if (rank == failing) continue;
+      EXPECT_THAT(ranks[rank], HasSubstr("rank " + std::to_string(rank) + " cannot join"));
+      EXPECT_THAT(ranks[rank], HasSubstr("rank " + std::to_string(failing) + " cannot"));
+    }
+  }
+}
+
+TEST(Incarnation, ADeathThatTheStoreCountsEndsEveryWait) {
+  Processes ranks;
+  for (const int rank : {0, 1}) {
+    ranks.start(rank, {rank, 3, ""}, [](Incarnation& start) { return start.get("never", kLong); });
+  }
+  ranks.start(2, {2, 3, ""});
+  ranks.join_one(2);
+  ranks.store().set("mccl/death/1", "2");
+  ranks.store().add("mccl/deaths", 1);
+  ranks.join();
+  for (const int rank : {0, 1}) EXPECT_THAT(ranks[rank], HasSubstr("rank 2 died"));
+}
+
+/// A rank that has what it needs may leave before the others have read it.
+TEST(Incarnation, WhatIsThereIsReadAlsoWhenAPeerHasLeft) {
+  Processes ranks(make_memory_store());
+  const auto body = [](Incarnation& start) {
+    int looks = 0;
+    start.watch_with([&]() {
+      if (looks++ == 0) start.set("key", "value");
+      throw PeerError("rank 1 has left");
+    });
+    return start.get("key", kLong);
+  };
+  ranks.start(0, {0, 1, ""}, body);
+  ranks.join();
+  EXPECT_EQ(ranks[0], "value");
+}
+
+TEST(Incarnation, WhoIsMissingIsNamed) {
+  const auto store = make_memory_store();
+  Processes others(store);
+  others.start(2, {2, 4, ""});
+  try {
+    Incarnation(store, {0, 4, ""}, milliseconds(300));
+    FAIL() << "two ranks are missing";
+  } catch (const TimeoutError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("rank 1, 3"));
+    EXPECT_THAT(error.what(), HasSubstr("MCCL_CONNECT_TIMEOUT"));
+  }
+}
+
+/// A store that counts its requests.
+class CountingStore final : public Store {
+ public:
+  void set(const std::string& key, std::string_view value) override {
+    ++requests;
+    store_.set(key, value);
+  }
+  std::int64_t add(const std::string& key, std::int64_t n) override {
+    ++requests;
+    return store_.add(key, n);
+  }
+  std::string get(const std::string& key, milliseconds timeout) override {
+    ++requests;
+    return store_.get(key, timeout);
+  }
+  std::atomic<int> requests{0};
+
+ private:
+  MemoryStore store_;
+};
+
+/// Rank 0 alone may make as many as there are ranks.
+TEST(Exchange, NeedsAFewRequestsOfEachRank) {
+  const auto store = std::make_shared<CountingStore>();
+  constexpr int kSize = 24;
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < kSize; ++rank) {
+    ranks.emplace_back([&, rank] {
+      const Exchange exchange(*store, rank, kSize, Clock::now() + kLong);
+      for (const char* stage : {"a", "b", "c"}) {
+        const std::string card(static_cast<std::size_t>(rank), 'x');
+        const auto cards = exchange.all_gather(stage, card);
+        ASSERT_EQ(cards.size(), static_cast<std::size_t>(kSize));
+        for (std::size_t i = 0; i < cards.size(); ++i) EXPECT_EQ(cards[i].size(), i);
+      }
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  EXPECT_LE(store->requests, 3 * 3 * kSize);
+}
+
+TEST(Exchange, TablesLargerThanAStoreTakesGoInParts) {
+  const auto store = make_memory_store();
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 4; ++rank) {
+    ranks.emplace_back([&, rank] {
+      const Exchange exchange(*store, rank, 4, Clock::now() + kLong);
+      const auto cards =
+          exchange.all_gather("a", std::string(900'000, static_cast<char>('a' + rank)));
+      for (int i = 0; i < 4; ++i) {
+        EXPECT_EQ(cards[static_cast<std::size_t>(i)],
+                  std::string(900'000, static_cast<char>('a' + i)));
+      }
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+}
+
+}  // namespace
+}  // namespace mccl::rendezvous
