@@ -204,7 +204,7 @@ TEST(Meeting, PinnedRanksThatShareACoreKnowIt) {
                   [&](Context& context, const Processes::Say& say) {
                     const int rank = context.rank();
                     const auto store = make_tcp_store(second_store, rank, "key", kSoon);
-                    const auto engine = std::make_shared<engine::Engine>(
+                    const auto engine = engine::Engine::create(
                         engine::EngineOptions{rank, 2, store, quick(), nullptr});
                     say(engine->ranks_per_core() == 2 ? "they share it" : "they do not");
                     context.world()->barrier().wait();

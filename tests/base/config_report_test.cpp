@@ -58,7 +58,7 @@ TEST(Agreement, ChangesWithTheSettingsThatMustAgreeOnly) {
 TEST(Agreement, IsNameAndValuePerLine) {
   EXPECT_EQ(agreement_of(Config{}),
             "chunk_bytes=4194304\nsmall_msg_threshold=65536\ntransport_crc=false\n"
-            "compression=none\ntopk_ratio=0.01\nalgorithm=auto\n"
+            "compression=none\ntopk_ratio=0.01\nalgorithm=auto\nliveness_interval=10\n"
             "calibrate=true\nlink_latency_us=0\nlink_gbit=0\n");
 }
 

@@ -60,9 +60,9 @@ TEST(Settings, EveryFieldOfConfigHasARow) {
   EXPECT_EQ(fields.size(), settings().size());
   // Compiles only while Config has this many fields; all but master_port, the last, are settings.
   const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
-               f20, f21, f22, f23, f24, f25, f26, f27, last] = config;
+               f20, f21, f22, f23, f24, f25, f26, f27, f28, last] = config;
   EXPECT_EQ(&last, &config.master_port);
-  EXPECT_EQ(settings().size(), 27u);
+  EXPECT_EQ(settings().size(), 28u);
 }
 
 TEST(Settings, AgreeingOnesAreThoseThatChangeWhatIsSentOrComputed) {
@@ -72,7 +72,7 @@ TEST(Settings, AgreeingOnesAreThoseThatChangeWhatIsSentOrComputed) {
   EXPECT_EQ(agreeing,
             (std::set<std::string_view>{"chunk_bytes", "small_msg_threshold", "transport_crc",
                                         "algorithm", "compression", "topk_ratio", "calibrate",
-                                        "link_latency_us", "link_gbit"}));
+                                        "link_latency_us", "link_gbit", "liveness_interval"}));
 }
 
 TEST(FindSetting, TakesNameAndVariable) {

@@ -20,8 +20,7 @@ using mccl::rendezvous::Purpose;
 
 namespace {
 
-constexpr std::size_t kPieceBytes = 2048;
-constexpr std::size_t kPayloadLimit = kEagerBytes + 4096;
+constexpr std::size_t kPayloadLimit = 2048;  // what is larger travels in pieces
 constexpr std::size_t kGuardBytes = 64;
 constexpr std::byte kGuard{0xa5};
 
@@ -39,8 +38,9 @@ struct Posted {
 class Scene {
  public:
   Scene(bool crc, std::size_t rails)
-      : channels_(0, 2, kPayloadLimit, crc, [](Purpose, int) {}),
-        messages_(channels_, kPieceBytes) {
+      : crc_(crc),
+        channels_(0, 2, kPayloadLimit, crc, [](Purpose, int) {}),
+        messages_(channels_, kPayloadLimit) {
     for (std::size_t rail = 0; rail < rails; ++rail) {
       auto [near, far] = mccl::testing::MemoryLink::make();
       channels_.attach(Purpose::point_to_point, 1, static_cast<std::uint8_t>(rail),
@@ -50,13 +50,12 @@ class Scene {
   }
 
   void run(Input& input) {
-    Messages::Finished finished;  // what is in it has ended, also when a later byte is refused
     try {
       while (!input.empty()) {
         step(input);
-        while (messages_.advance(finished)) {
+        while (messages_.advance()) {
         }
-        finish(finished);
+        finish(messages_.take_finished());
       }
       const auto ended = [](const Posted& posted) { return posted.ended; };
       require(messages_.idle() == std::ranges::all_of(posted_, ended), "idle, with calls left");
@@ -64,7 +63,7 @@ class Scene {
     } catch (const mccl::MismatchError&) {
     } catch (const mccl::PeerError&) {
     }
-    finish(finished);
+    finish(messages_.take_finished());  // that has ended, also when a later byte was refused
     end(messages_.drop_all());
     for (const Posted& posted : posted_) {
       require(posted.ended, "a call was lost");
@@ -111,6 +110,7 @@ class Scene {
     frame.call.sequence = script.sequence;
     frame.call.count = script.count;
     frame.message = script.message;
+    frame.has_crc = crc_;
     frame.payload_bytes = script.payload_bytes;
     far.write(encode(frame), std::vector<std::byte>(script.sent_bytes));
   }
@@ -157,13 +157,13 @@ class Scene {
   }
 
   /// What has gone well.
-  void finish(Messages::Finished& finished) {
+  void finish(const Messages::Finished& finished) {
     for (const std::shared_ptr<Operation>& operation : finished) {
       require(operation->traffic.bytes_received >= operation->output.bytes() ||
                   operation->call.collective == mccl::Collective::send,
               "a receive has ended before its bytes came");
     }
-    end(std::exchange(finished, {}));
+    end(finished);
   }
 
   void end(const Messages::Finished& operations) {
@@ -175,6 +175,7 @@ class Scene {
     }
   }
 
+  const bool crc_;
   Channels channels_;
   std::vector<std::unique_ptr<mccl::testing::MemoryLink>> ends_;  // the peer's; null once it left
   std::vector<Posted> posted_;

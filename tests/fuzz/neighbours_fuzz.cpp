@@ -1,51 +1,60 @@
-// What other ranks say in the store of whom they have reached and mapped: a line each.
+// What other ranks say in the store of whom they have mapped: to rank 0 a line each, to the others the
+// table that rank 0 makes of them.
 #include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "input.h"
+#include "mccl/error.h"
 #include "mccl/store.h"
+#include "rendezvous/exchange.h"
 #include "rendezvous/neighbours.h"
 
 namespace {
 
-/// Whatever is asked for is the next line; nobody has a local socket.
 class Rumours final : public mccl::Store {
  public:
-  explicit Rumours(std::string_view text) : rest_(text) {}
+  Rumours(std::string_view text, bool by_line) : rest_(text), by_line_(by_line) {}
   void set(const std::string&, std::string_view) override {}
   std::string get(const std::string& key, std::chrono::milliseconds) override {
-    if (key.starts_with("mccl/local/")) return "-";
-    const std::size_t end = std::min(rest_.find('\n'), rest_.size());
-    std::string line(rest_.substr(0, end));
+    if (rest_.empty()) throw mccl::TimeoutError(key + " was not set");
+    const std::size_t end = by_line_ ? std::min(rest_.find('\n'), rest_.size()) : rest_.size();
+    std::string said(rest_.substr(0, end));
     rest_.remove_prefix(std::min(end + 1, rest_.size()));
-    return line;
+    return said;
   }
   std::int64_t add(const std::string&, std::int64_t) override { return 0; }
 
  private:
   std::string_view rest_;
+  const bool by_line_;
 };
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   mccl::fuzz::Input input(data, size);
-  mccl::rendezvous::NeighbourOptions options;
-  options.size = 1 + static_cast<int>(input.byte() % 8);
-  options.rank = static_cast<int>(input.byte()) % options.size;
-  options.store = std::make_shared<Rumours>(input.text());
-  options.deadline = mccl::Clock::now() + std::chrono::minutes(1);
-  const auto [neighbours, nodes] = mccl::rendezvous::meet_neighbours(options);
-  mccl::fuzz::require(neighbours.empty(), "a neighbour that nobody has met");
+  const int ranks = 1 + static_cast<int>(input.byte() % 8);
+  const int rank = static_cast<int>(input.byte()) % ranks;
+  Rumours store(input.text(), rank == 0);
+  const mccl::rendezvous::Exchange exchange(store, rank, ranks,
+                                            mccl::Clock::now() + std::chrono::minutes(1));
+  std::vector<int> nodes;
+  try {
+    nodes = mccl::rendezvous::agree_on_nodes(exchange, rank, ranks, {}).nodes;
+  } catch (const mccl::CorruptionError&) {
+    return 0;
+  } catch (const mccl::TimeoutError&) {
+    return 0;
+  }
   if (nodes.empty()) return 0;
-  mccl::fuzz::require(nodes.size() == static_cast<std::size_t>(options.size), "ranks without node");
+  mccl::fuzz::require(nodes.size() == static_cast<std::size_t>(ranks), "ranks without node");
   int known = 0;
   for (const int node : nodes) {
     mccl::fuzz::require(node >= 0 && node <= known, "nodes are not counted from 0 on");
     known = std::max(known, node + 1);
   }
-  mccl::fuzz::require(known < options.size, "nodes, and no two ranks share one");
+  mccl::fuzz::require(known < ranks, "nodes, and no two ranks share one");
   return 0;
 }

@@ -76,13 +76,14 @@ void write_frames(const Corpus& corpus) {
     frame.payload_bytes = kind == 0 || kind == 1 || kind == 4 ? 4000 : 0;
     frame.has_crc = kind == 4;
     const engine::FrameBytes bytes = engine::encode(frame);
-    corpus.add(kNames[kind], raw(std::uint32_t{65536}) + raw(bytes));
+    corpus.add(kNames[kind], one(kind == 4) + raw(std::uint32_t{65536}) + raw(bytes));
   }
 }
 
 void write_controls(const Corpus& corpus) {
-  constexpr std::string_view kNames[] = {"open",    "abort", "probe", "status",
-                                         "goodbye", "share", "window"};
+  constexpr std::string_view kNames[] = {"open",  "abort",  "probe",    "status", "goodbye",  "share",
+                                         "joined", "declined", "window", "closed", "heartbeat"};
+  static_assert(std::size(kNames) == engine::kControlKindCount);
   Bytes all = one(6);
   for (int kind = 0; kind < engine::kControlKindCount; ++kind) {
     engine::ControlMessage message;
@@ -148,9 +149,10 @@ void write_shared_links(const Corpus& corpus) {
 
 void write_neighbours(const Corpus& corpus) {
   corpus.add("four_on_one_node",
-             one(3) + one(0) + raw("0\n0 1\n0 1 2\n1 2 3\n0 2 3\n0 1 3\n0 1 2\n"));
-  corpus.add("two_pairs", one(3) + one(3) + raw("1\n0\n3\n2\n"));
-  corpus.add("strangers", one(1) + one(0) + raw("99 -1 7x\n1 1 1\n4294967296\n"));
+             one(3) + one(0) + raw("0 2 3\n0 1 3\n0 1 2\n"));
+  corpus.add("two_pairs", one(3) + one(3) + raw("1:1:11:01:31:2"));
+  corpus.add("strangers", one(3) + one(0) + raw("99 -1 7x\n1 1 1\n4294967296\n"));
+  corpus.add("no_table", one(3) + one(1) + raw("1:9:1"));
 }
 
 void write_what_people_say(const std::filesystem::path& root) {
