@@ -24,7 +24,8 @@ def main_thread_waits() -> bool:
     return any(wait in line for wait in (".wait(", "monitored_barrier(", "waiter.acquire("))
 
 
-def interrupt(handled: threading.Event) -> None:
+def interrupt(ready: threading.Event, handled: threading.Event) -> None:
+    ready.wait(PATIENCE)
     while not main_thread_waits():
         os.sched_yield()
     for _ in range(3):
@@ -36,7 +37,7 @@ def interrupt(handled: threading.Event) -> None:
 def interrupted(call) -> None:
     """Calls what blocks; the third signal that comes meanwhile raises KeyboardInterrupt."""
     seen = []
-    handled = threading.Event()
+    ready, handled = threading.Event(), threading.Event()
 
     def handler(number, frame) -> None:
         seen.append(number)
@@ -45,10 +46,11 @@ def interrupted(call) -> None:
             raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGINT, handler)
-    thread = threading.Thread(target=interrupt, args=(handled,))
+    thread = threading.Thread(target=interrupt, args=(ready, handled))
     thread.start()
     try:
         with pytest.raises(KeyboardInterrupt):
+            ready.set()
             call()
     finally:
         thread.join()
@@ -110,8 +112,23 @@ def check_recv() -> None:
         held("recv")
         dist.send(torch.ones(1), dst=0)
     dist.barrier()
+
+
+def check_second_wait() -> None:
+    got = torch.zeros(1)
     if dist.get_rank() == 0:
+        work = dist.irecv(got, src=1)
+
+        def wait() -> None:
+            work.wait()
+
+        interrupted(wait)
+        release("second wait")
+        wait()
         assert got.item() == 1
+    if dist.get_rank() == 1:
+        held("second wait")
+        dist.send(torch.ones(1), dst=0)
 
 
 def check_send() -> None:
@@ -126,7 +143,7 @@ def check_send() -> None:
     dist.barrier()
 
 
-@pytest.mark.parametrize("check", [check_recv, check_send])
+@pytest.mark.parametrize("check", [check_recv, check_second_wait, check_send])
 def test_control_c_ends_a_wait_for_a_message(pool, check):
     pool.run(check, deadline=60)
 
@@ -150,7 +167,13 @@ def check_thread() -> None:
         done = threading.Event()
         waiting = threading.Thread(target=lambda: (dist.barrier(), done.set()))
         waiting.start()
-        interrupted(done.wait)
+
+        def wait() -> None:
+            # In slices: which thread gets a signal is the system's choice.
+            while not done.wait(0.05):
+                pass
+
+        interrupted(wait)
         assert not done.is_set()
         release("thread")
         assert done.wait(PATIENCE)
