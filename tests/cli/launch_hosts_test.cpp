@@ -77,7 +77,7 @@ TEST(LaunchHostfile, WhatAHostMaySay) {
 
 TEST(LaunchHostfile, ErrorsNameTheFileThePlaceAndWhatWasExpected) {
   EXPECT_THAT(refused("[\n{\"ssh\": \"a\",}\n]"),
-              HasSubstr("desk.json, line 2, column 15: expected JSON, a list of hosts"));
+              HasSubstr("desk.json, line 2, column 13: expected JSON, a list of hosts"));
   EXPECT_THAT(refused("3"), HasSubstr("desk.json: expected a list of hosts"));
   EXPECT_THAT(refused("[]"), HasSubstr("desk.json: expected a list of 1 to"));
   EXPECT_THAT(refused("{}"), HasSubstr("desk.json: expected \"hosts\""));
@@ -100,7 +100,7 @@ TEST(LaunchHostfile, ErrorsNameTheFileThePlaceAndWhatWasExpected) {
 
 TEST(LaunchHostfile, DeepNestingIsRefusedWhereItGetsTooDeep) {
   const std::string deep = "[\n" + std::string(300'000, '[') + std::string(300'000, ']') + "]";
-  EXPECT_THAT(refused(deep), HasSubstr("desk.json, line 2, column 64: "));
+  EXPECT_THAT(refused(deep), HasSubstr("desk.json, line 2, column 65: "));
   EXPECT_THAT(refused("{\"hosts\": " + deep + "}"), HasSubstr("brackets more than 64 deep"));
 }
 

@@ -148,7 +148,7 @@ TEST(TcpStore, WhatIsRank0sNobodyElseWrites) {
   EXPECT_EQ(client->get(key, kPatience), "rank 0's");
 }
 
-std::size_t resident_bytes() {
+[[maybe_unused]] std::size_t resident_bytes() {
   std::size_t pages = 0, resident = 0;
   std::ifstream("/proc/self/statm") >> pages >> resident;
   return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
@@ -186,7 +186,7 @@ TEST(TcpStore, HalfRequestsOfManyClientsTakeABoundedShareOfMemory) {
   const auto all_but_the_end = std::span(request).first(request.size() - 1);
   std::vector<Sender> senders;
   for (int i = 0; i < 256; ++i) senders.push_back({store.proven()});
-  const std::size_t before = resident_bytes();
+  [[maybe_unused]] const std::size_t before = resident_bytes();
   for (bool moved = true; moved;) {
     moved = false;
     for (Sender& sender : senders) moved |= sender.push(all_but_the_end);
@@ -194,7 +194,8 @@ TEST(TcpStore, HalfRequestsOfManyClientsTakeABoundedShareOfMemory) {
     EXPECT_GT(other->add("small requests wait for nobody", 1), 0);
     EXPECT_GT(other->add("small requests wait for nobody", 1), 0);
   }
-#ifdef __linux__
+// Under the thread sanitizer a byte takes several.
+#if defined(__linux__) && !defined(__SANITIZE_THREAD__)
   EXPECT_LT(resident_bytes() - before, 128 * kMiB);
 #endif
   // And nothing was lost: as each ends its request, those that wait for room get it.

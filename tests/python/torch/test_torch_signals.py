@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import signal
+import sys
 import threading
 from datetime import timedelta
 
@@ -15,7 +17,17 @@ PATIENCE = 30
 FAR = timedelta(seconds=PATIENCE)
 
 
-def interrupt(handled: threading.Event) -> None:
+def main_thread_waits() -> bool:
+    """Whether it has come to the wait, its call begun."""
+    frame = sys._current_frames()[threading.main_thread().ident]
+    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+    return any(wait in line for wait in (".wait(", "monitored_barrier(", "waiter.acquire("))
+
+
+def interrupt(ready: threading.Event, handled: threading.Event) -> None:
+    ready.wait(PATIENCE)
+    while not main_thread_waits():
+        os.sched_yield()
     for _ in range(3):
         os.kill(os.getpid(), signal.SIGINT)
         handled.wait(PATIENCE)
@@ -25,7 +37,7 @@ def interrupt(handled: threading.Event) -> None:
 def interrupted(call) -> None:
     """Calls what blocks; the third signal that comes meanwhile raises KeyboardInterrupt."""
     seen = []
-    handled = threading.Event()
+    ready, handled = threading.Event(), threading.Event()
 
     def handler(number, frame) -> None:
         seen.append(number)
@@ -34,10 +46,11 @@ def interrupted(call) -> None:
             raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGINT, handler)
-    thread = threading.Thread(target=interrupt, args=(handled,))
+    thread = threading.Thread(target=interrupt, args=(ready, handled))
     thread.start()
     try:
         with pytest.raises(KeyboardInterrupt):
+            ready.set()
             call()
     finally:
         thread.join()
@@ -53,10 +66,20 @@ def held(name: str) -> None:
     dist.distributed_c10d._get_default_store().wait([name], FAR)
 
 
+def begin_and_wait() -> None:
+    work = dist.all_reduce(torch.ones(4), async_op=True)
+    work.wait()
+
+
+def begin_and_wait_with_timeout() -> None:
+    work = dist.all_reduce(torch.ones(4), async_op=True)
+    work.wait(FAR)
+
+
 CALLS = {
     "all_reduce": lambda: dist.all_reduce(torch.ones(4)),
-    "wait": lambda: dist.all_reduce(torch.ones(4), async_op=True).wait(),
-    "wait_with_timeout": lambda: dist.all_reduce(torch.ones(4), async_op=True).wait(FAR),
+    "wait": begin_and_wait,
+    "wait_with_timeout": begin_and_wait_with_timeout,
     "barrier": dist.barrier,
 }
 
@@ -89,8 +112,23 @@ def check_recv() -> None:
         held("recv")
         dist.send(torch.ones(1), dst=0)
     dist.barrier()
+
+
+def check_second_wait() -> None:
+    got = torch.zeros(1)
     if dist.get_rank() == 0:
+        work = dist.irecv(got, src=1)
+
+        def wait() -> None:
+            work.wait()
+
+        interrupted(wait)
+        release("second wait")
+        wait()
         assert got.item() == 1
+    if dist.get_rank() == 1:
+        held("second wait")
+        dist.send(torch.ones(1), dst=0)
 
 
 def check_send() -> None:
@@ -105,14 +143,15 @@ def check_send() -> None:
     dist.barrier()
 
 
-@pytest.mark.parametrize("check", [check_recv, check_send])
+@pytest.mark.parametrize("check", [check_recv, check_second_wait, check_send])
 def test_control_c_ends_a_wait_for_a_message(pool, check):
     pool.run(check, deadline=60)
 
 
 def check_monitored_barrier(waiting: int) -> None:
+    world = dist.group.WORLD
     if dist.get_rank() == waiting:
-        interrupted(lambda: dist.monitored_barrier(timeout=FAR))
+        interrupted(lambda: world.monitored_barrier(FAR))
         release(f"monitored {waiting}")
     held(f"monitored {waiting}")
 
@@ -123,13 +162,21 @@ def test_control_c_ends_a_monitored_barrier(pool, waiting):
 
 
 def check_thread() -> None:
-    """Only the main thread may run handlers: another waits on, and the main one is not disturbed."""
+    """Only the main thread may run handlers; another waits on."""
     if dist.get_rank() == 0:
-        waiting = threading.Thread(target=dist.barrier)
+        done = threading.Event()
+        waiting = threading.Thread(target=lambda: (dist.barrier(), done.set()))
         waiting.start()
-        interrupted(waiting.join)
-        assert waiting.is_alive()
+
+        def wait() -> None:
+            # In slices: which thread gets a signal is the system's choice.
+            while not done.wait(0.05):
+                pass
+
+        interrupted(wait)
+        assert not done.is_set()
         release("thread")
+        assert done.wait(PATIENCE)
         waiting.join()
     else:
         held("thread")
