@@ -134,7 +134,8 @@ TEST(Timeout, OfAWaitLeavesTheCallRunning) {
 TEST(Timeout, Fault20OfConnectingIsAnErrorThatLeavesNoThread) {
   const std::shared_ptr<Store> store = make_memory_store();
   Config config = test_config();
-  config.connect_timeout = 0.5;
+  config.connect_timeout = 3;
+  config.job_key = "a key that both were given";
   std::thread absent([&] {  // publishes what a rank publishes, and never connects
     using namespace rendezvous;
     Incarnation start(store, {1, 2, agreement_of(config)}, std::chrono::seconds(60));
