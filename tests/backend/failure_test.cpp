@@ -138,6 +138,7 @@ TEST(Timeout, Fault20OfConnectingIsAnErrorThatLeavesNoThread) {
   });
   Config config = test_config();
   config.connect_timeout = 0.5;
+  config.job_key = "a key that needs no agreement";
   try {
     Context::create({0, 2, store, config, nullptr});
     ADD_FAILURE() << "rank 1 connected";
