@@ -39,7 +39,8 @@ def values_of(row):
         return st.floats(0.001, 1)
     if kind == "choice":
         return st.sampled_from(row["range"].split(", "))
-    return st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "S"]), max_size=30)
+    letters = st.characters(codec="utf-8", categories=["L", "N", "P", "S"])
+    return st.text(letters, min_size=1 if row["secret"] else 0, max_size=30)
 
 
 some_settings = st.fixed_dictionaries(
@@ -246,11 +247,13 @@ def test_a_refused_init_changes_nothing(monkeypatch):
 
 
 def test_tables_and_warnings():
-    texts = {**resolved_settings(), "job_key": "hush", "transport": "rdma"}
+    texts = {**resolved_settings(), "job_key": "hush, hush, hush", "transport": "rdma"}
     assert "hush" not in _core.config_table(texts)
     assert _core.config_warnings(texts) == [
         "transport=rdma: this build has no rdma transport; tcp is used"
     ]
+    (short, _) = _core.config_warnings(texts | {"job_key": "hush"})
+    assert "MCCL_JOB_KEY has 4 characters" in short
 
 
 def test_readme_has_the_table():
