@@ -63,16 +63,7 @@ void Exchange::collect_arrivals() {
     arrivals_[rank_[n]].push_back(n);
     arrival_place_[n] = places++;
   }
-  for (std::size_t r = 0; r < schedules_.size(); ++r) {
-    const int first = node_members(problems_[r], static_cast<int>(r))[0];
-    if (arrivals_[r].size() == arrivals_[first].size() &&
-        arrivals_[r].size() == schedules_[r].arrivals) {
-      continue;
-    }
-    throw Fault{fmt::format("rank {} arrives {} times, says {}, and rank {} of its node {} times",
-                            r, arrivals_[r].size(), schedules_[r].arrivals, first,
-                            arrivals_[first].size())};
-  }
+  compare_nodes();
   awaits_begin_.assign(places + 1, 0);
   awaited_.assign(steps(), 0);
   for_each_await([&](std::uint32_t await, std::uint32_t arrival) {
@@ -85,6 +76,23 @@ void Exchange::collect_arrivals() {
   for_each_await([&](std::uint32_t await, std::uint32_t arrival) {
     awaits_[at[arrival_place_[arrival]]++] = await;
   });
+}
+
+void Exchange::compare_nodes() const {
+  for (std::size_t r = 0; r < schedules_.size(); ++r) {
+    const int first = node_members(problems_[r], static_cast<int>(r))[0];
+    const std::size_t arrivals = arrivals_[r].size();
+    if (arrivals != arrivals_[first].size() || arrivals != schedules_[r].arrivals) {
+      throw Fault{fmt::format("rank {} arrives {} times, says {}, and rank {} of its node {} times",
+                              r, arrivals, schedules_[r].arrivals, first, arrivals_[first].size())};
+    }
+    // By so much a rank's next call lies further on in the window, its own and the others'.
+    const std::size_t used = schedules_[r].window_count;
+    if (used != schedules_[first].window_count) {
+      throw Fault{fmt::format("rank {} uses {} elements of the window, and rank {} of its node {}",
+                              r, used, first, schedules_[first].window_count)};
+    }
+  }
 }
 
 Exchange::Queues Exchange::collect(bool sends) const {

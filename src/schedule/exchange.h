@@ -17,7 +17,8 @@ class Exchange {
   static constexpr std::uint32_t kNone = UINT32_MAX;
 
   /// Throws a Fault when a send and its receive do not fit each other, when somebody waits for an
-  /// arrival that never comes, or when the ranks of a node arrive unequally often.
+  /// arrival that never comes, or when the ranks of a node arrive unequally often or use unequally
+  /// much of the window.
   Exchange(std::span<const Problem> problems, std::span<const Schedule> schedules);
 
   std::uint32_t steps() const { return begin_.back(); }
@@ -63,6 +64,7 @@ class Exchange {
 
   Queues collect(bool sends) const;
   void collect_arrivals();
+  void compare_nodes() const;
   /// Calls visit(number of the await, number of the arrival) for each pair.
   template <typename Visit>
   void for_each_await(Visit visit) const;

@@ -15,7 +15,7 @@ namespace mccl::schedule {
 ///   their waits, the order of messages per pair and direction, the pairing of send and receive,
 ///   and the waits for arrivals, has no cycle;
 /// - what is read from a window was published before, and stays until it has been read; the ranks
-///   of a node arrive equally often;
+///   of a node arrive equally often, and use equally much of it;
 /// - every step's waits cover its hazards (recomputed, not trusted); regions lie inside their
 /// memories;
 /// - the outputs are right: each reduced element holds every rank's contribution exactly once, was

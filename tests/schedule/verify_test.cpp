@@ -329,6 +329,52 @@ TEST(Verify, FindsABarrierThatLetsOneThrough) {
   EXPECT_THAT(group.fault(), HasSubstr("may leave the barrier before"));
 }
 
+const Case kShared{.size = 3, .count = 8, .placement = Placement::one_node, .window = 64};
+
+TEST(Verify, FindsRanksThatUseUnequallyMuchOfTheWindow) {
+  for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot}) {
+    Group group(algorithm, kShared);
+    ASSERT_EQ(group.fault(), "");
+    ++group.schedules[1].window_count;
+    EXPECT_THAT(group.fault(), HasSubstr("rank 1 uses")) << name_of(algorithm);
+  }
+  // Without data to follow as well.
+  Case barrier = kShared;
+  barrier.collective = Collective::barrier;
+  Group group(Algorithm::one_shot, barrier);
+  ASSERT_EQ(group.fault(), "");
+  group.schedules[2].window_count = 1;
+  EXPECT_THAT(group.fault(), HasSubstr("rank 2 uses 1 elements"));
+}
+
+TEST(Verify, FindsRanksThatArriveUnequallyOften) {
+  Group group(Algorithm::one_shot, kShared);
+  ++group.schedules[2].arrivals;
+  EXPECT_THAT(group.fault(), HasSubstr("rank 2 arrives"));
+}
+
+TEST(Verify, FindsReadsOfWhatIsNotYetOrNoLongerPublished) {
+  const Case two{.collective = Collective::broadcast,
+                 .size = 2,
+                 .count = 4,
+                 .chunk = 4,
+                 .placement = Placement::one_node,
+                 .window = 16};
+  const auto share = [](bool waits, bool publishes_again) {
+    return [=](const Problem& p, ScheduleBuilder& b) {
+      b.use_window(4);
+      if (p.rank == 0) b.publish(output({0, 4}), 0);
+      const std::uint32_t mark = b.arrive();
+      if (waits) b.await(1 - p.rank, mark);
+      if (p.rank == 1) b.read(0, 0, output({0, 4}));
+      if (p.rank == 0 && publishes_again) b.publish(output({0, 4}), 0);
+    };
+  };
+  EXPECT_EQ(fault_of(two, share(true, false)), "");
+  EXPECT_THAT(fault_of(two, share(false, false)), HasSubstr("may not have published yet"));
+  EXPECT_THAT(fault_of(two, share(true, true)), HasSubstr("may not have"));
+}
+
 TEST(Verify, RefusesProblemsOfDifferentCalls) {
   Group group(Algorithm::ring, kRing);
   group.problems[2].count += 1;
