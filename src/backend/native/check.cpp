@@ -53,6 +53,18 @@ void check_counts(Collective call, std::span<const std::size_t> counts, int size
   }
 }
 
+void check_shares(Collective call, const char* argument, const Shares& shares, DType dtype) {
+  if (shares.fit(size_of(dtype))) return;
+  if (shares.counts().empty()) {
+    throw InvalidArgument(
+        fmt::format("{}: {} of {} {} elements on each of {} ranks is more than an address space",
+                    name_of(call), argument, shares.at(0), name_of(dtype), shares.ranks()));
+  }
+  throw InvalidArgument(fmt::format("{}: {} ({}) add up to more {} elements than an address space",
+                                    name_of(call), argument, fmt::join(shares.counts(), ", "),
+                                    name_of(dtype)));
+}
+
 void check_reduction(Collective call, DType dtype, const ReduceOp& op) {
   if (static_cast<int>(op.kind) < kReduceKindCount && supports(dtype, op.kind)) return;
   throw InvalidArgument(fmt::format("{}: {} is not defined for {}", name_of(call),

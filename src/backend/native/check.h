@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <span>
 
+#include "backend/native/shares.h"
 #include "mccl/buffer.h"
 #include "mccl/types.h"
 
@@ -16,6 +17,9 @@ void check_same_type(Collective call, const ConstBuffer& in, const ConstBuffer& 
 void check_count(Collective call, const char* argument, std::size_t found, std::size_t expected);
 /// One of each rank, of which the sum is a number of elements.
 void check_counts(Collective call, std::span<const std::size_t> counts, int size);
+/// What all ranks give or get together is not too long for this machine, so that sums of it are
+/// what they seem. `argument` is what the caller gave it by.
+void check_shares(Collective call, const char* argument, const Shares& shares, DType dtype);
 void check_reduction(Collective call, DType dtype, const ReduceOp& op);
 void check_root(Collective call, int root, int size);
 void check_peer(Collective call, int peer, int rank, int size, bool any_allowed);

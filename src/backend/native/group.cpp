@@ -158,6 +158,7 @@ engine::Task NativeGroup::gather_to_all(ConstBuffer in, Buffer out, const Shares
   check_memory(call, "input", in);
   check_memory(call, "output", out);
   check_same_type(call, in, out);
+  check_shares(call, shares.counts().empty() ? "input" : "counts", shares, in.dtype);
   check_count(call, "input", in.count, shares.at(rank()));
   check_count(call, "output", out.count, shares.total());
   engine::Task task = task_of(call, in.dtype);
@@ -184,6 +185,7 @@ engine::Task NativeGroup::gather_to(ConstBuffer in, Buffer out, const Shares& sh
   constexpr Collective call = Collective::gather;
   check_memory(call, "input", in);
   check_root(call, root, size());
+  check_shares(call, shares.counts().empty() ? "input" : "counts", shares, in.dtype);
   check_count(call, "input", in.count, shares.at(rank()));
   engine::Task task = task_of(call, in.dtype);
   task.call.root = root;
@@ -215,6 +217,7 @@ engine::Task NativeGroup::scatter_from(ConstBuffer in, Buffer out, const Shares&
   constexpr Collective call = Collective::scatter;
   check_memory(call, "output", out);
   check_root(call, root, size());
+  check_shares(call, shares.counts().empty() ? "output" : "counts", shares, out.dtype);
   check_count(call, "output", out.count, shares.at(rank()));
   engine::Task task = task_of(call, out.dtype);
   task.call.root = root;
@@ -248,6 +251,7 @@ engine::Task NativeGroup::reduce_to_parts(ConstBuffer in, Buffer out, const Shar
   check_memory(call, "input", in);
   check_memory(call, "output", out);
   check_same_type(call, in, out);
+  check_shares(call, shares.counts().empty() ? "output" : "counts", shares, in.dtype);
   check_count(call, "input", in.count, shares.total());
   check_count(call, "output", out.count, shares.at(rank()));
   check_reduction(call, in.dtype, op);
@@ -291,6 +295,8 @@ engine::Task NativeGroup::exchange(ConstBuffer in, const Shares& given, Buffer o
   check_memory(call, "input", in);
   check_memory(call, "output", out);
   check_same_type(call, in, out);
+  check_shares(call, "in_counts", given, in.dtype);
+  check_shares(call, "out_counts", taken, out.dtype);
   check_count(call, "input", in.count, given.total());
   check_count(call, "output", out.count, taken.total());
   if (in.data == out.data && in.count > 0 && out.count > 0) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <numeric>
 #include <span>
 
@@ -27,6 +28,25 @@ class Shares {
   }
   std::size_t total() const { return counts_.empty() ? ranks_ * each_ : sum(counts_); }
 
+  std::size_t ranks() const { return ranks_; }
+  /// Empty when all parts are equal.
+  std::span<const std::size_t> counts() const { return counts_; }
+
+  /// Whether all parts together fit an address space. Before this is known, no sum means anything.
+  bool fit(std::size_t element_bytes) const {
+    std::size_t bytes = 0;
+    if (counts_.empty()) {
+      return !__builtin_mul_overflow(ranks_, each_, &bytes) &&
+             !__builtin_mul_overflow(bytes, element_bytes, &bytes) && bytes <= kAddressSpace;
+    }
+    std::size_t left = kAddressSpace / element_bytes;
+    for (const std::size_t count : counts_) {
+      if (count > left) return false;
+      left -= count;
+    }
+    return true;
+  }
+
   void tell(engine::Task& task) const {
     task.even = counts_.empty();
     task.call.counts_hash = engine::hash_of(counts_);
@@ -36,6 +56,7 @@ class Shares {
  private:
   Shares(std::size_t ranks, std::size_t each, std::span<const std::size_t> counts)
       : ranks_(ranks), each_(each), counts_(counts) {}
+  static constexpr std::size_t kAddressSpace = std::numeric_limits<std::ptrdiff_t>::max();
   static std::size_t sum(std::span<const std::size_t> counts) {
     return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
   }
