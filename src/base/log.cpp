@@ -1,7 +1,7 @@
 #include "base/log.h"
 
+#include <spdlog/logger.h>
 #include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
 
 #include <array>
 #include <utility>

@@ -1,0 +1,13 @@
+// fmt's own code, compiled here and nowhere else. As headers alone it takes longer to compile than
+// all the rest of most sources; the system's library of it would be needed wherever a program runs.
+#include <fmt/format-inl.h>
+
+// What fmt's headers leave to one source of each program.
+FMT_BEGIN_NAMESPACE
+namespace detail {
+template FMT_API auto dragonbox::to_decimal(float) noexcept -> dragonbox::decimal_fp<float>;
+template FMT_API auto dragonbox::to_decimal(double) noexcept -> dragonbox::decimal_fp<double>;
+template FMT_API auto thousands_sep_impl(locale_ref) -> thousands_sep_result<char>;
+template FMT_API auto decimal_point_impl(locale_ref) -> char;
+}  // namespace detail
+FMT_END_NAMESPACE
