@@ -12,10 +12,9 @@ JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 # Debian's own python has python3-venv and python3-dev beside it; another on the path may not.
 PYTHON ?= $(shell command -v apt-get >/dev/null && echo /usr/bin/python3 || command -v python3)
 
-GOALS := setup build demo demo-mlx test test-cpp test-python test-torch-suite bench bench-check lint \
-	sanitize
+GOALS := setup build demo demo-mlx test test-cpp test-python test-torch-suite bench bench-check lint
 
-.PHONY: help packages peers clean format test-aarch64 $(GOALS)
+.PHONY: help packages peers clean format sanitize test-aarch64 $(GOALS)
 
 help:
 	@sed -n '/^# HELP/,$$ { /^# HELP/d; s/^# \{0,1\}//p }' Makefile
@@ -115,19 +114,19 @@ bench-check: build peers
 lint: build
 	@scripts/lint.sh $(BUILD) $(JOBS)
 
+format: build
+	@scripts/lint.sh --fix
+
+endif
+
 # The sanitized builds need no Python.
-sanitize: build
+sanitize: | packages
 	@for preset in asan tsan; do \
 		echo "sanitize: $$preset"; \
 		cmake --preset $$preset >/dev/null; \
 		cmake --build --preset $$preset --parallel $(JOBS); \
 		ctest --preset $$preset; \
 	done
-
-format: build
-	@scripts/lint.sh --fix
-
-endif
 
 # Needs none of the rest, and is skipped where the cross compiler or the emulator is missing.
 test-aarch64:
@@ -154,7 +153,8 @@ clean:
 #   make bench-check       measure only what bench/bounds.json promises, and fail where it is broken
 #   make lint              clang-format, clang-tidy and ruff
 #   make format            let clang-format and ruff rewrite what they can
-#   make sanitize          the C++ tests under address, undefined and thread sanitizers
+#   make sanitize          the C++ tests under address, undefined and thread sanitizers (25 minutes
+#                          on two cores)
 #   make clean             remove build/ and the virtual environments
 #
 # Variables: TORCH=2.11.0 (a version, or `newest`), JOBS=2, PYTHON=/usr/bin/python3.
