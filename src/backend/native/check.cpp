@@ -43,14 +43,6 @@ void check_counts(Collective call, std::span<const std::size_t> counts, int size
     throw InvalidArgument(
         fmt::format("{}: {} counts given for {} ranks", name_of(call), counts.size(), size));
   }
-  std::size_t room = std::numeric_limits<std::ptrdiff_t>::max();
-  for (const std::size_t count : counts) {
-    if (count > room) {
-      throw InvalidArgument(
-          fmt::format("{}: the counts add up to more than an address space", name_of(call)));
-    }
-    room -= count;
-  }
 }
 
 void check_shares(Collective call, const char* argument, const Shares& shares, DType dtype) {
