@@ -8,13 +8,14 @@ MAKEFLAGS += --no-builtin-rules
 
 DEFAULT_TORCH := 2.11.0
 TORCH ?= $(DEFAULT_TORCH)
+FUZZ_SECONDS ?= 60
 JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 # Debian's own python has python3-venv and python3-dev beside it; another on the path may not.
 PYTHON ?= $(shell command -v apt-get >/dev/null && echo /usr/bin/python3 || command -v python3)
 
 GOALS := setup build demo demo-mlx test test-cpp test-python test-torch-suite bench bench-check lint
 
-.PHONY: help packages peers clean format sanitize test-aarch64 $(GOALS)
+.PHONY: help packages peers clean format fuzz sanitize test-aarch64 $(GOALS)
 
 help:
 	@sed -n '/^# HELP/,$$ { /^# HELP/d; s/^# \{0,1\}//p }' Makefile
@@ -128,6 +129,13 @@ sanitize: | packages
 		ctest --preset $$preset; \
 	done
 
+# FUZZ takes names of targets, such as FUZZ="frame messages".
+fuzz: | packages
+	@scripts/install_packages.sh apt-packages-fuzz.txt
+	@cmake --preset fuzz >/dev/null
+	@cmake --build --preset fuzz --parallel $(JOBS) --target mccl_fuzz
+	@scripts/fuzz.sh build/fuzz $(FUZZ_SECONDS) $(FUZZ)
+
 # Needs none of the rest, and is skipped where the cross compiler or the emulator is missing.
 test-aarch64:
 	@scripts/test_aarch64.sh $(CURDIR)/build/aarch64 $(JOBS)
@@ -155,6 +163,8 @@ clean:
 #   make format            let clang-format and ruff rewrite what they can
 #   make sanitize          the C++ tests under address, undefined and thread sanitizers (25 minutes
 #                          on two cores)
+#   make fuzz              every parser of what peers and people say, FUZZ_SECONDS=60 each, with
+#                          libFuzzer; FUZZ="frame messages" takes some
 #   make clean             remove build/ and the virtual environments
 #
 # Variables: TORCH=2.11.0 (a version, or `newest`), JOBS=2, PYTHON=/usr/bin/python3.

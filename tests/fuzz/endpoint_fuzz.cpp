@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "input.h"
 #include "mccl/error.h"
 #include "rendezvous/endpoint.h"
 

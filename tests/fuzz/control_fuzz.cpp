@@ -1,0 +1,62 @@
+// A stream of control messages: however it is cut, a connection hears what it says, and what is
+// heard is what encode writes. The first byte says how it is cut.
+#include <algorithm>
+#include <vector>
+
+#include "engine/control.h"
+#include "input.h"
+#include "mccl/error.h"
+#include "support/memory_link.h"
+
+using namespace mccl::engine;
+
+namespace {
+
+struct Heard {
+  std::vector<std::vector<std::byte>> messages;
+  bool corrupt = false;
+  friend bool operator==(const Heard&, const Heard&) = default;
+};
+
+Heard decode_all(std::span<const std::byte> stream) {
+  Heard heard;
+  try {
+    while (const auto decoded = decode_control(stream)) {
+      const auto bytes = stream.first(decoded->bytes);
+      heard.messages.emplace_back(bytes.begin(), bytes.end());
+      mccl::fuzz::require(encode(decoded->message) == heard.messages.back(),
+                          "encode writes something else");
+      stream = stream.subspan(decoded->bytes);
+    }
+  } catch (const mccl::CorruptionError&) {
+    heard.corrupt = true;
+  }
+  return heard;
+}
+
+Heard receive_all(std::span<const std::byte> stream, std::size_t piece) {
+  auto [near, far] = mccl::testing::MemoryLink::make();
+  ControlConnection connection(std::move(near));
+  Heard heard;
+  try {
+    while (!stream.empty()) {
+      const auto now = stream.first(std::min(piece, stream.size()));
+      mccl::fuzz::require(far->write(now) == now.size(), "what was written is not taken off");
+      stream = stream.subspan(now.size());
+      while (const auto message = connection.receive()) heard.messages.push_back(encode(*message));
+    }
+  } catch (const mccl::CorruptionError&) {
+    heard.corrupt = true;
+  }
+  return heard;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  mccl::fuzz::Input input(data, size);
+  const std::size_t piece = input.byte() + 1;
+  mccl::fuzz::require(decode_all(input.rest()) == receive_all(input.rest(), piece),
+                      "pieces are heard as something else");
+  return 0;
+}

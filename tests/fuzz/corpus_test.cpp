@@ -1,0 +1,109 @@
+// Every parser takes the seeds of its fuzzer, cut short at every length and with every byte
+// changed. `make fuzz` looks further; this keeps what is known, in every run of the tests.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
+#include <vector>
+
+using Target = int(const std::uint8_t* data, std::size_t size);
+
+// LLVMFuzzerTestOneInput of <name>_fuzz.cpp, renamed by the build.
+extern "C" {
+Target fuzz_control, fuzz_endpoint, fuzz_frame, fuzz_handshake, fuzz_hostfile, fuzz_label,
+    fuzz_messages, fuzz_neighbours, fuzz_node_list, fuzz_settings_json, fuzz_shm_link,
+    fuzz_store_wire, fuzz_window_offer;
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::map<std::string, Target*> kTargets = {
+    {"control", fuzz_control},
+    {"endpoint", fuzz_endpoint},
+    {"frame", fuzz_frame},
+    {"handshake", fuzz_handshake},
+    {"hostfile", fuzz_hostfile},
+    {"label", fuzz_label},
+    {"messages", fuzz_messages},
+    {"neighbours", fuzz_neighbours},
+    {"node_list", fuzz_node_list},
+    {"settings_json", fuzz_settings_json},
+    {"shm_link", fuzz_shm_link},
+    {"store_wire", fuzz_store_wire},
+    {"window_offer", fuzz_window_offer},
+};
+
+/// Where the case lies that made a target fail, to be given to it again.
+void report(const std::string& name, const std::vector<std::uint8_t>& bytes, const char* what) {
+  const fs::path path = fs::path(::testing::TempDir()) / ("mccl_fuzz_" + name);
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()),
+             static_cast<std::streamsize>(bytes.size()));
+  FAIL() << name << ": " << what << "; the case is in " << path;
+}
+
+void run(const std::string& name, const std::vector<std::uint8_t>& bytes) {
+  // A copy of just this size, so that a sanitizer sees what lies behind.
+  const std::vector<std::uint8_t> exact(bytes);
+  try {
+    kTargets.at(name)(exact.data(), exact.size());
+  } catch (const std::exception& error) {
+    report(name, exact, error.what());
+  }
+}
+
+void run_changed(const std::string& name, const std::vector<std::uint8_t>& seed) {
+  for (std::size_t length = 0; length <= seed.size(); ++length) {
+    run(name, {seed.begin(), seed.begin() + static_cast<std::ptrdiff_t>(length)});
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+  std::vector<std::uint8_t> changed = seed;
+  for (std::uint8_t& byte : changed) {
+    const std::uint8_t before = byte;
+    for (const int now : {0, 0xff, before ^ 1, before ^ 0x80, before + 1}) {
+      byte = static_cast<std::uint8_t>(now);
+      run(name, changed);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+    byte = before;
+  }
+}
+
+class Corpus : public testing::TestWithParam<std::string> {};
+
+TEST_P(Corpus, GoesThroughItsParser) {
+  int files = 0;
+  for (const auto& entry : fs::directory_iterator(fs::path(MCCL_FUZZ_CORPUS) / GetParam())) {
+    std::ifstream file(entry.path(), std::ios::binary);
+    const std::vector<std::uint8_t> seed{std::istreambuf_iterator<char>(file), {}};
+    SCOPED_TRACE(entry.path().string());
+    run_changed(GetParam(), seed);
+    if (HasFatalFailure()) return;
+    ++files;
+  }
+  EXPECT_GT(files, 0);
+}
+
+std::vector<std::string> names() {
+  std::vector<std::string> names;
+  for (const auto& [name, target] : kTargets) names.push_back(name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Corpus, testing::ValuesIn(names()),
+                         [](const auto& info) { return info.param; });
+
+TEST(Corpora, BelongToTargets) {
+  for (const auto& entry : fs::directory_iterator(MCCL_FUZZ_CORPUS)) {
+    EXPECT_TRUE(kTargets.contains(entry.path().filename().string())) << entry.path();
+  }
+}
+
+}  // namespace

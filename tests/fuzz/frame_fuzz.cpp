@@ -1,0 +1,32 @@
+// Whatever decodes as a frame is what encode writes. First what is agreed on, then the frame, whose
+// checksum is made right for half of the cases, or none would get beyond it.
+#include <algorithm>
+
+#include "engine/frame.h"
+#include "input.h"
+#include "kernels/checksum.h"
+#include "mccl/error.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace mccl::engine;
+  constexpr std::size_t kChecksumAt = kFrameBytes - sizeof(std::uint32_t);
+  mccl::fuzz::Input input(data, size);
+  const auto limit = input.number<std::uint32_t>();
+  const std::size_t flags = input.byte();
+  FrameBytes bytes{};
+  const bool whole = input.rest().size() >= bytes.size();
+  input.fill(bytes);
+  if (flags & 2) {
+    const std::uint32_t right = mccl::kernels::crc32c(0, std::span(bytes).first(kChecksumAt));
+    std::memcpy(bytes.data() + kChecksumAt, &right, sizeof right);
+  }
+  try {
+    const std::span<const std::byte> seen(bytes);
+    const Frame frame = decode(seen.first(whole ? kFrameBytes : kFrameBytes - 1), limit, flags & 1);
+    mccl::fuzz::require(frame.payload_bytes <= limit, "more payload than may be");
+    mccl::fuzz::require(encode(frame) == bytes, "encode writes something else");
+    (void)describe(frame.call);
+  } catch (const mccl::CorruptionError&) {
+  }
+  return 0;
+}

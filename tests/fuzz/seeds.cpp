@@ -1,0 +1,270 @@
+// Writes the seeds of the fuzz targets, a file each: what honest ranks and people say.
+//   mccl_fuzz_seeds tests/fuzz/corpus
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/control.h"
+#include "engine/frame.h"
+#include "engine/group_window.h"
+#include "engine/messages.h"
+#include "rendezvous/endpoint.h"
+#include "rendezvous/handshake.h"
+#include "rendezvous/store_wire.h"
+#include "script.h"
+#include "transport/shm/window.h"
+
+namespace {
+
+using namespace mccl;
+using Bytes = std::vector<std::byte>;
+
+template <typename T>
+Bytes raw(const T& value) {
+  const auto bytes = std::as_bytes(std::span(&value, 1));
+  return {bytes.begin(), bytes.end()};
+}
+
+Bytes raw(std::string_view text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+Bytes operator+(Bytes first, const Bytes& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+Bytes one(int value) { return {static_cast<std::byte>(value)}; }
+
+/// The seeds of one target, named by what they say.
+class Corpus {
+ public:
+  Corpus(const std::filesystem::path& root, std::string_view target) : folder_(root / target) {
+    std::filesystem::create_directories(folder_);
+  }
+  void add(std::string_view name, const Bytes& bytes) const {
+    std::ofstream file(folder_ / name, std::ios::binary);
+    file.write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
+    if (!file.flush()) throw std::runtime_error("cannot write " + (folder_ / name).string());
+  }
+  void add(std::string_view name, std::string_view text) const { add(name, raw(text)); }
+
+ private:
+  const std::filesystem::path folder_;
+};
+
+engine::Call a_call() {
+  return {Collective::all_reduce, DType::f32, ReduceKind::max, -1, 1000, 7, -1, 0, 99};
+}
+
+void write_frames(const Corpus& corpus) {
+  constexpr std::string_view kNames[] = {"collective", "eager", "request",
+                                         "grant",      "data",  "credit"};
+  for (int kind = 0; kind < engine::kFrameKindCount; ++kind) {
+    engine::Frame frame;
+    frame.kind = static_cast<engine::FrameKind>(kind);
+    frame.call = a_call();
+    frame.call.tag = 3;
+    frame.payload_bytes = kind == 0 || kind == 1 || kind == 4 ? 4000 : 0;
+    frame.has_crc = kind == 4;
+    const engine::FrameBytes bytes = engine::encode(frame);
+    corpus.add(kNames[kind], raw(std::uint32_t{65536}) + one(frame.has_crc ? 3 : 2) + raw(bytes));
+  }
+}
+
+void write_controls(const Corpus& corpus) {
+  constexpr std::string_view kNames[] = {"open",    "abort", "probe", "status",
+                                         "goodbye", "share", "window"};
+  Bytes all = one(6);
+  for (int kind = 0; kind < engine::kControlKindCount; ++kind) {
+    engine::ControlMessage message;
+    message.kind = static_cast<engine::ControlKind>(kind);
+    message.key = {12345, rendezvous::Purpose::collective, 1};
+    message.call = a_call();
+    if (kind == 1) message.failure = {engine::FailureKind::aborted, "rank 1 has had enough"};
+    message.offer = {1 << 20, {4096, 1 << 21}};
+    corpus.add(kNames[kind], one(63) + engine::encode(message));
+    all = all + engine::encode(message);
+  }
+  corpus.add("all_in_pieces_of_7", all);
+}
+
+void write_store_requests(const Corpus& corpus) {
+  using namespace rendezvous;
+  const Bytes set = encode_request(StoreCall::set, "mccl/local/0", "some value", 0);
+  const Bytes get = encode_request(StoreCall::get, "mccl/local/0", "", 60'000);
+  const Bytes add = encode_request(StoreCall::add, "mccl/count", "", 1);
+  corpus.add("set_get", set + get);
+  corpus.add("get_of_nothing", get);
+  corpus.add("add_twice", add + add);
+  corpus.add("add_to_text", encode_request(StoreCall::set, "mccl/count", "seven", 0) + add);
+  corpus.add("empty_key", encode_request(StoreCall::set, "", "", 0));
+  corpus.add("answer", encode_answer(StoreAnswer::ok, "some value", 3));
+}
+
+void write_labels(const Corpus& corpus) {
+  std::array<std::byte, transport::shm::kLabelBytes> label{};
+  engine::write_label(a_call(), label);
+  corpus.add("all_reduce", raw(label));
+  engine::write_label({Collective::broadcast, DType::u8, ReduceKind::sum, 2, 0, 1, -1, 0, 0},
+                      label);
+  corpus.add("broadcast", raw(label));
+}
+
+void write_window_offers(const Corpus& corpus) {
+  const auto offer = [](std::uint64_t call_bytes, std::uint64_t offset, std::uint64_t bytes) {
+    return raw(call_bytes) + raw(offset) + raw(bytes);
+  };
+  const Bytes good = offer(16 << 10, 4096, 40 << 10);
+  corpus.add("two_ranks", one(0) + good);
+  corpus.add("four_ranks", one(2) + good + good + good);
+  corpus.add("no_memory_left", one(1) + good + offer(0, 0, 0));
+  corpus.add("too_little", one(0) + offer(16 << 10, 4096, 8 << 10));
+  corpus.add("outside", one(0) + offer(16 << 10, 126 << 10, 40 << 10));
+  corpus.add("around_the_end", one(0) + offer(16 << 10, UINT64_MAX - 4095, 40 << 10));
+}
+
+void write_shared_links(const Corpus& corpus) {
+  const Bytes here(16);  // added to the place: the true one
+  const auto counts = [](std::uint64_t written, std::uint64_t taken, int left = 0) {
+    return raw(written) + raw(taken) + raw(written) + raw(taken) + one(left);
+  };
+  const auto use = [](std::uint16_t wanted, int how) { return raw(wanted) + one(how); };
+  corpus.add("nothing_there", here + counts(0, 0) + use(48, 0));
+  corpus.add("peek", here + counts(100, 0) + use(48, 0) + counts(100, 0) + use(52, 0));
+  corpus.add("read", here + counts(1000, 0) + use(0, 1));
+  corpus.add("write", here + counts(0, 0) + use(100, 2) + counts(0, 0) + use(0, 3));
+  corpus.add("more_than_fits", here + counts(UINT64_MAX, 5) + use(48, 0));
+  corpus.add("left", here + counts(100, 0, 2) + use(48, 0) + counts(100, 100, 3) + use(48, 0));
+  corpus.add("elsewhere", raw(std::uint64_t{1} << 40) + Bytes(8));
+}
+
+void write_neighbours(const Corpus& corpus) {
+  corpus.add("four_on_one_node",
+             one(3) + one(0) + raw("0\n0 1\n0 1 2\n1 2 3\n0 2 3\n0 1 3\n0 1 2\n"));
+  corpus.add("two_pairs", one(3) + one(3) + raw("1\n0\n3\n2\n"));
+  corpus.add("strangers", one(1) + one(0) + raw("99 -1 7x\n1 1 1\n4294967296\n"));
+}
+
+void write_what_people_say(const std::filesystem::path& root) {
+  const Corpus lists(root, "node_list");
+  lists.add("one", "desk");
+  lists.add("range", "n[08-10,3],m.lan");
+  lists.add("product", "r[1-2]n[1-2]x");
+  lists.add("too_many", "n[1-4000000000]");
+  const Corpus settings(root, "settings_json");
+  settings.add("some", R"({"transport": "tcp", "port_base": 31000, "chunk_bytes": "1M"})");
+  settings.add("none", " {} ");
+  settings.add("wrong_type", R"({"port_base": [1e999]})");
+  const Corpus hosts(root, "hostfile");
+  hosts.add("list", R"([{"ssh": "a", "ips": ["10.0.0.1", "fe80::1%eth0"]}, {"ssh": "me@b:22"}])");
+  hosts.add("object", R"({"backend": "ring", "envs": ["A=1"], "env": {"B": "x=y"},
+ "hosts": [{"ssh": "a", "slots": 2, "rdma": [null], "cwd": "/t", "python": "/p", "port": 1}]})");
+  const Corpus endpoints(root, "endpoint");
+  endpoints.add("one", rendezvous::serialise({3, "desk/42", 29600, {"10.0.0.1"}, false}));
+  endpoints.add("two", rendezvous::serialise({0, "desk", 1, {"fe80::1%eth0", "::1"}, true}));
+}
+
+/// What a stranger with another key says to a member, who has heard as much as it takes.
+Bytes stranger_says(bool to_dialer) {
+  using rendezvous::Handshake;
+  const rendezvous::Party member = {1, 4, "key", "chunk_bytes=1\n"};
+  const rendezvous::Party stranger = {2, 4, "another", "chunk_bytes=1\n"};
+  Handshake hears = to_dialer ? Handshake::dialer(member, 2, {}) : Handshake::acceptor(member);
+  Handshake says = to_dialer ? Handshake::acceptor(stranger) : Handshake::dialer(stranger, 1, {});
+  Bytes said;
+  const auto pass = [&said](Handshake& from, Handshake& to, bool keep) {
+    const std::size_t n = std::min(from.output().size(), to.wanted());
+    const Bytes bytes(from.output().begin(),
+                      from.output().begin() + static_cast<std::ptrdiff_t>(n));
+    from.sent(n);
+    if (n > 0) to.feed(bytes);
+    if (keep) said = said + bytes;
+    return n > 0;
+  };
+  while (pass(says, hears, true) || pass(hears, says, false)) {
+  }
+  return said;
+}
+
+/// Scripts of messages_fuzz.cpp.
+void write_messages(const Corpus& corpus) {
+  using fuzz::Script;
+  constexpr int kEager = 1, kRequest = 2, kGrant = 3, kData = 4, kCredit = 5;
+  const auto step = [](Script kind, int rail = 0) {
+    return one(static_cast<int>(kind)) + one(rail);
+  };
+  const auto call = [&step](Script kind, int tag, int count, int from_any = 0) {
+    const auto dtype = static_cast<std::uint8_t>(DType::u8);
+    return step(kind) + raw(fuzz::ScriptCall{dtype, static_cast<std::uint8_t>(tag),
+                                             static_cast<std::uint8_t>(from_any), 0,
+                                             static_cast<std::uint16_t>(count)});
+  };
+  const auto frame = [&step](int kind, int sequence, int count, int message, int bytes,
+                             int rail = 0) {
+    const auto dtype = static_cast<std::uint8_t>(DType::u8);
+    const auto sent = static_cast<std::uint16_t>(bytes);
+    return step(Script::frame, rail) +
+           raw(fuzz::ScriptFrame{
+               static_cast<std::uint8_t>(kind), dtype, 1, static_cast<std::uint8_t>(sequence),
+               static_cast<std::uint16_t>(count), static_cast<std::uint16_t>(message), sent, sent});
+  };
+  const auto receive = [&call](int count, int from_any = 0) {
+    return call(Script::receive, 1, count, from_any);
+  };
+  const Bytes one_rail = one(0) + one(0), two_rails = one(0) + one(1);
+  corpus.add("eager_expected", one_rail + receive(100) + frame(kEager, 1, 100, 0, 100));
+  corpus.add("eager_from_any", one_rail + receive(100, 1) + frame(kEager, 1, 100, 0, 100));
+  corpus.add("eager_unexpected",
+             one_rail + call(Script::receive, 2, 1) + frame(kEager, 1, 100, 0, 100) + receive(100));
+  corpus.add("eager_of_nothing", one_rail + receive(0) + frame(kEager, 1, 0, 0, 0));
+  const Bytes pieces = frame(kData, 1, 5000, 0, 4096) + frame(kData, 1, 5000, 1, 904);
+  corpus.add("granted", one_rail + receive(5000) + frame(kRequest, 1, 5000, 0, 0) + pieces);
+  corpus.add("granted_late", one_rail + call(Script::receive, 2, 1) +
+                                 frame(kRequest, 1, 5000, 0, 0) + receive(5000) + pieces);
+  corpus.add("granted_on_two_rails", two_rails + receive(8192) + frame(kRequest, 1, 8192, 0, 0) +
+                                         frame(kData, 1, 8192, 1, 4096, 1) +
+                                         frame(kData, 1, 8192, 0, 4096, 0));
+  corpus.add("sent_at_once",
+             one_rail + call(Script::send, 1, 100) + step(Script::drain) +
+                 frame(kCredit, 0, 100 + static_cast<int>(engine::kEagerOverhead), 0, 0) +
+                 receive(1));
+  corpus.add("sent_when_granted", one_rail + call(Script::send, 1, 60000) + step(Script::drain) +
+                                      frame(kGrant, 1, 0, 0, 0) + step(Script::drain) +
+                                      step(Script::drain));
+  corpus.add("taken_back", one_rail + receive(100) + step(Script::cancel) + receive(7));
+  corpus.add("leaves", one_rail + receive(100) + step(Script::leave));
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count != 2) {
+    fmt::print(stderr, "usage: mccl_fuzz_seeds FOLDER\n");
+    return 2;
+  }
+  const std::filesystem::path root(arguments[1]);
+  write_frames({root, "frame"});
+  write_controls({root, "control"});
+  write_store_requests({root, "store_wire"});
+  write_labels({root, "label"});
+  write_window_offers({root, "window_offer"});
+  write_shared_links({root, "shm_link"});
+  write_neighbours({root, "neighbours"});
+  write_what_people_say(root);
+  const Corpus handshakes(root, "handshake");
+  handshakes.add("stranger_dials", one(0) + stranger_says(false));
+  handshakes.add("stranger_answers", one(1) + stranger_says(true));
+  handshakes.add("after_the_challenge", one(2) + Bytes(64));
+  write_messages({root, "messages"});
+  return 0;
+}

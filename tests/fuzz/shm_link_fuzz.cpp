@@ -1,0 +1,74 @@
+// The end of a link in memory that the peer has made: the range's place and the counts of its rings
+// are what the peer says. First the place, then, again and again, counts and a use of the link.
+#include <unistd.h>
+
+#include <array>
+
+#include "input.h"
+#include "mccl/error.h"
+#include "transport/shm/link.h"
+
+using mccl::fuzz::Input;
+using namespace mccl::transport::shm;
+
+namespace {
+
+/// The peer's words, in the first lines of the range: what each side has written, what the other
+/// has taken of it, and whether they have left.
+void lie(std::span<std::byte> range, Input& input) {
+  for (const std::size_t ring : {0, 1}) {
+    RingState& state = reinterpret_cast<RingState*>(range.data())[ring];
+    state.written = input.number<std::uint64_t>();
+    state.taken = input.number<std::uint64_t>();
+  }
+  const std::size_t left = input.byte();
+  reinterpret_cast<RingState*>(range.data())[left % 2].writer_left = left & 2;
+  reinterpret_cast<RingState*>(range.data())[left % 2].reader_left = left & 4;
+}
+
+void use(ShmLink& link, Input& input) {
+  const std::size_t wanted = input.number<std::uint16_t>();
+  std::array<std::byte, 1024> memory{};
+  switch (input.byte() % 4) {
+    case 0: {
+      const auto bytes = link.peek(wanted);
+      mccl::fuzz::touch(bytes);
+      link.consume(std::min(bytes.size(), wanted));
+      break;
+    }
+    case 1: {
+      const std::size_t n = link.read(memory);
+      mccl::fuzz::require(n <= memory.size(), "more was read than there is room for");
+      break;
+    }
+    case 2:
+      (void)link.write(memory, std::span(memory).first(wanted % memory.size()));
+      break;
+    default:
+      (void)link.buffered();
+      break;
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  Input input(data, size);
+  // One for all cases: to make memory takes most of their time.
+  static const auto arena = Arena::make(std::size_t{1} << 20);
+  static const Range range = arena->allocate(std::size_t{540} << 10, 1);
+  static const PeerArena seen(Descriptor(::dup(arena->descriptor())));
+  RangePlace place = range.place();
+  place.offset ^= input.number<std::uint64_t>();
+  place.bytes ^= input.number<std::uint64_t>();
+  try {
+    const auto link = ShmLink::join(seen, place, Bell(seen.header(), -1), "rank 1");
+    while (!input.empty()) {
+      lie(range.memory(), input);
+      use(*link, input);
+    }
+  } catch (const mccl::CorruptionError&) {
+  } catch (const mccl::transport::LinkClosed&) {
+  }
+  return 0;
+}
