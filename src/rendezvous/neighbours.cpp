@@ -32,6 +32,9 @@ constexpr std::byte kSettled{1};
 constexpr std::size_t kMostDialled = 4;
 /// Connections that have not introduced themselves; the oldest goes first.
 constexpr std::size_t kMostStrangers = 64;
+/// Who is hung up on before it was answered dials again, so often: strangers may have pushed it
+/// out.
+constexpr int kMostTries = 5;
 /// Until what the system did not take is tried again.
 constexpr milliseconds kPause{10};
 constexpr milliseconds kLongestSleep{100};
@@ -208,14 +211,18 @@ class Search {
     for (std::size_t i = first_dialled; i-- > 1;) {
       if (entries[i].revents != 0) hear(i - 1);
     }
-    if (entries[0].revents != 0) unknown_.push_back(o_.listener->accept(o_.deadline));
+    if (entries[0].revents != 0) admit(o_.listener->accept(o_.deadline));
+  }
+
+  void admit(LocalConnection connection) {
+    if (!connection.same_user()) return;
+    unknown_.push_back(std::move(connection));
     if (unknown_.size() > kMostStrangers) unknown_.pop_front();
   }
 
   void hear(std::size_t index) {
     LocalConnection connection = std::move(unknown_[index]);
     unknown_.erase(unknown_.begin() + static_cast<std::ptrdiff_t>(index));
-    if (!connection.same_user()) return;
     try {
       Introduced introduced = take_introduction(connection);
       const int peer = introduced.rank;
@@ -236,8 +243,15 @@ class Search {
       if (introduced.rank == peer) remember(std::move(introduced));
     } catch (const OutOfDescriptors&) {
       throw;
+    } catch (const PeerError&) {
+      // It could not map this rank's memory, or it never got to hear of it.
+      if (++tries_[peer] < kMostTries) {
+        dialled_.erase(dialled);
+        to_dial_.push_back(peer);
+        return;
+      }
     } catch (const Error&) {
-      // It cannot map this rank's memory, or the other way around.
+      // Its memory cannot be mapped here.
     }
     dialled_.erase(dialled);
     settle(peer);
@@ -276,7 +290,8 @@ class Search {
   const NeighbourOptions& o_;
   std::deque<int> to_dial_;  ///< The nearest first, so that not all ranks begin with one.
   std::map<int, Dialled> dialled_;
-  std::set<int> expected_;  ///< Higher ranks that have not said yet that they are done.
+  std::map<int, int> tries_;  ///< That ended without an answer, by rank.
+  std::set<int> expected_;    ///< Higher ranks that have not said yet that they are done.
   std::deque<LocalConnection> unknown_;
   std::deque<std::pair<int, LocalConnection>> unanswered_;
   Clock::time_point paused_until_ = Clock::time_point::min();

@@ -8,6 +8,7 @@
 
 #include "engine/messages.h"
 #include "input.h"
+#include "kernels/checksum.h"
 #include "mccl/error.h"
 #include "script.h"
 #include "support/memory_link.h"
@@ -20,7 +21,8 @@ using mccl::rendezvous::Purpose;
 
 namespace {
 
-constexpr std::size_t kPayloadLimit = 2048;  // what is larger travels in pieces
+/// Little, so that small messages come in pieces too.
+constexpr std::size_t kPayloadLimit = 4096;
 constexpr std::size_t kGuardBytes = 64;
 constexpr std::byte kGuard{0xa5};
 
@@ -38,9 +40,9 @@ struct Posted {
 class Scene {
  public:
   Scene(bool crc, std::size_t rails)
-      : crc_(crc),
-        channels_(0, 2, kPayloadLimit, crc, [](Purpose, int) {}),
-        messages_(channels_, kPayloadLimit) {
+      : channels_(0, 2, kPayloadLimit, crc, [](Purpose, int) {}),
+        messages_(channels_, kPayloadLimit),
+        crc_(crc) {
     for (std::size_t rail = 0; rail < rails; ++rail) {
       auto [near, far] = mccl::testing::MemoryLink::make();
       channels_.attach(Purpose::point_to_point, 1, static_cast<std::uint8_t>(rail),
@@ -55,7 +57,7 @@ class Scene {
         step(input);
         while (messages_.advance()) {
         }
-        finish(messages_.take_finished());
+        finish();
       }
       const auto ended = [](const Posted& posted) { return posted.ended; };
       require(messages_.idle() == std::ranges::all_of(posted_, ended), "idle, with calls left");
@@ -63,7 +65,7 @@ class Scene {
     } catch (const mccl::MismatchError&) {
     } catch (const mccl::PeerError&) {
     }
-    finish(messages_.take_finished());  // that has ended, also when a later byte was refused
+    finish();
     end(messages_.drop_all());
     for (const Posted& posted : posted_) {
       require(posted.ended, "a call was lost");
@@ -110,9 +112,11 @@ class Scene {
     frame.call.sequence = script.sequence;
     frame.call.count = script.count;
     frame.message = script.message;
-    frame.has_crc = crc_;
     frame.payload_bytes = script.payload_bytes;
-    far.write(encode(frame), std::vector<std::byte>(script.sent_bytes));
+    const std::vector<std::byte> payload(script.sent_bytes);
+    frame.has_crc = crc_;
+    if (crc_) frame.crc = mccl::kernels::crc32c(0, payload);
+    far.write(encode(frame), payload);
   }
 
   Operation& post(mccl::Collective collective, Input& input) {
@@ -156,8 +160,9 @@ class Scene {
     }
   }
 
-  /// What has gone well.
-  void finish(const Messages::Finished& finished) {
+  /// What has gone well, also in a pass that has thrown.
+  void finish() {
+    const Messages::Finished finished = messages_.take_finished();
     for (const std::shared_ptr<Operation>& operation : finished) {
       require(operation->traffic.bytes_received >= operation->output.bytes() ||
                   operation->call.collective == mccl::Collective::send,
@@ -175,11 +180,11 @@ class Scene {
     }
   }
 
-  const bool crc_;
   Channels channels_;
   std::vector<std::unique_ptr<mccl::testing::MemoryLink>> ends_;  // the peer's; null once it left
   std::vector<Posted> posted_;
   Messages messages_;
+  const bool crc_;
 };
 
 }  // namespace

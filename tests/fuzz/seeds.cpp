@@ -14,6 +14,7 @@
 #include "engine/control.h"
 #include "engine/frame.h"
 #include "engine/group_window.h"
+#include "engine/messages.h"
 #include "rendezvous/endpoint.h"
 #include "rendezvous/handshake.h"
 #include "rendezvous/store_wire.h"
@@ -62,7 +63,7 @@ class Corpus {
 };
 
 engine::Call a_call() {
-  return {Collective::all_reduce, DType::f32, ReduceKind::max, -1, 1000, 7, -1, 0};
+  return {Collective::all_reduce, DType::f32, ReduceKind::max, -1, 1000, 7, -1, 0, 99};
 }
 
 void write_frames(const Corpus& corpus) {
@@ -76,7 +77,7 @@ void write_frames(const Corpus& corpus) {
     frame.payload_bytes = kind == 0 || kind == 1 || kind == 4 ? 4000 : 0;
     frame.has_crc = kind == 4;
     const engine::FrameBytes bytes = engine::encode(frame);
-    corpus.add(kNames[kind], one(kind == 4) + raw(std::uint32_t{65536}) + raw(bytes));
+    corpus.add(kNames[kind], raw(std::uint32_t{65536}) + one(frame.has_crc ? 3 : 2) + raw(bytes));
   }
 }
 
@@ -115,7 +116,8 @@ void write_labels(const Corpus& corpus) {
   std::array<std::byte, transport::shm::kLabelBytes> label{};
   engine::write_label(a_call(), label);
   corpus.add("all_reduce", raw(label));
-  engine::write_label({Collective::broadcast, DType::u8, ReduceKind::sum, 2, 0, 1, -1, 0}, label);
+  engine::write_label({Collective::broadcast, DType::u8, ReduceKind::sum, 2, 0, 1, -1, 0, 0},
+                      label);
   corpus.add("broadcast", raw(label));
 }
 
@@ -227,16 +229,17 @@ void write_messages(const Corpus& corpus) {
   corpus.add("eager_unexpected",
              one_rail + call(Script::receive, 2, 1) + frame(kEager, 1, 100, 0, 100) + receive(100));
   corpus.add("eager_of_nothing", one_rail + receive(0) + frame(kEager, 1, 0, 0, 0));
-  const Bytes pieces = frame(kData, 1, 5000, 0, 2048) + frame(kData, 1, 5000, 1, 2048) +
-                       frame(kData, 1, 5000, 2, 904);
+  const Bytes pieces = frame(kData, 1, 5000, 0, 4096) + frame(kData, 1, 5000, 1, 904);
   corpus.add("granted", one_rail + receive(5000) + frame(kRequest, 1, 5000, 0, 0) + pieces);
   corpus.add("granted_late", one_rail + call(Script::receive, 2, 1) +
                                  frame(kRequest, 1, 5000, 0, 0) + receive(5000) + pieces);
-  corpus.add("granted_on_two_rails", two_rails + receive(4096) + frame(kRequest, 1, 4096, 0, 0) +
-                                         frame(kData, 1, 4096, 1, 2048, 1) +
-                                         frame(kData, 1, 4096, 0, 2048, 0));
-  corpus.add("sent_at_once", one_rail + call(Script::send, 1, 100) + step(Script::drain) +
-                                 frame(kCredit, 0, 100, 0, 0) + receive(1));
+  corpus.add("granted_on_two_rails", two_rails + receive(8192) + frame(kRequest, 1, 8192, 0, 0) +
+                                         frame(kData, 1, 8192, 1, 4096, 1) +
+                                         frame(kData, 1, 8192, 0, 4096, 0));
+  corpus.add("sent_at_once",
+             one_rail + call(Script::send, 1, 100) + step(Script::drain) +
+                 frame(kCredit, 0, 100 + static_cast<int>(engine::kEagerOverhead), 0, 0) +
+                 receive(1));
   corpus.add("sent_when_granted", one_rail + call(Script::send, 1, 60000) + step(Script::drain) +
                                       frame(kGrant, 1, 0, 0, 0) + step(Script::drain) +
                                       step(Script::drain));

@@ -15,7 +15,7 @@ namespace mccl::native {
 void check_memory(Collective call, const char* argument, const ConstBuffer& buffer);
 void check_same_type(Collective call, const ConstBuffer& in, const ConstBuffer& out);
 void check_count(Collective call, const char* argument, std::size_t found, std::size_t expected);
-/// One of each rank, of which the sum is a number of elements.
+/// One of each rank.
 void check_counts(Collective call, std::span<const std::size_t> counts, int size);
 /// What all ranks give or get together is not too long for this machine, so that sums of it are
 /// what they seem. `argument` is what the caller gave it by.
