@@ -196,7 +196,9 @@ class Meeting {
       last_probed_ = last_probed_ + 1 < o_.size ? std::max(last_probed_, o_.rank) + 1 : o_.rank + 1;
       const auto peer = static_cast<std::size_t>(last_probed_);
       if (met_.controls[peer] || met_.endpoints[peer].host != host_) continue;
-      if (probed_.insert(last_probed_).second) met_.mesh->dial(last_probed_, kProbe, deadline_);
+      // Not to be met in time is for the rank that dials to say.
+      const Clock::time_point never = deadline_ + std::chrono::hours(1);
+      if (probed_.insert(last_probed_).second) met_.mesh->dial(last_probed_, kProbe, never);
     }
   }
 
