@@ -210,8 +210,6 @@ class Meeting {
     std::vector<MeshEvent> events;
     met_.mesh->progress(events);
     for (MeshEvent& event : events) {
-      // Who does not answer a probe by then is told apart from the dead by whoever waits for it.
-      if (event.key == kProbe && Clock::now() >= deadline_) continue;
       if (!event.link) {
         throw PeerError(fmt::format("rank {} cannot join the job: {}", o_.rank, event.reason));
       }
