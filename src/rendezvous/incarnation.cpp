@@ -19,7 +19,6 @@ namespace {
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
 
-constexpr const char* kReigns = "mccl/reigns";
 constexpr const char* kArrivals = "mccl/arrivals";
 constexpr const char* kAnswered = "mccl/answered";
 constexpr const char* kMet = "mccl/met";
@@ -94,8 +93,8 @@ Incarnation::Incarnation(std::shared_ptr<Store> store, Arrival self, millisecond
 /// Rank 0: everyone is answered as soon as it comes. Of as many as are missing some may be dead, or
 /// come twice; then look() answers those that come after them.
 void Incarnation::reign(Clock::time_point deadline) {
+  deaths_before_ = store_->add(kDeaths, 0);  // first: who sees this reign and dies is counted
   reign_ = store_->add(kReigns, 1);
-  deaths_before_ = store_->add(kDeaths, 0);
   answered_ = answered_before_ = store_->add(kAnswered, 0);
   name_ = make_name();
   register_self();

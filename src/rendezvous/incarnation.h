@@ -31,6 +31,9 @@ struct Arrival {
   std::string agreement;  ///< Settings that must be equal, "name=value" lines.
 };
 
+/// Counts in the store how often a rank 0 has come. Deaths before that are another start's.
+inline constexpr const char* kReigns = "mccl/reigns";
+
 /// "process 12 on desk".
 std::string this_process();
 

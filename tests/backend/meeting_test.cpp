@@ -98,12 +98,14 @@ TEST(Meeting, ADeathAfterTheStoreIsNamedByAll) {
   for (const int dying : {1, 2}) {
     Processes job(3, [](Context&, const Processes::Say&) {},
                   {.store_address = {},
-                   .config_of =
-                       [=](int rank) {
-                         if (rank == dying) ::raise(SIGKILL);
-                         return quick();
-                       },
-                   .enter = {}});
+                   .config_of = [](int) { return quick(); },
+                   .enter = {},
+                   .at_the_store =
+                       [=](int rank, Store& store) {
+                         if (rank != dying) return;
+                         while (store.add(rendezvous::kReigns, 0) == 0) std::this_thread::yield();
+                         ::raise(SIGKILL);
+                       }});
     for (const int rank : {0, 1, 2}) {
       if (rank == dying) continue;
       expect_says(job.line(rank, kSoon), {"rank " + std::to_string(dying) + " died"});

@@ -46,6 +46,8 @@ class Processes {
     std::string store_address;             ///< Empty: on this host.
     std::function<Config(int)> config_of;  ///< Null: test_config().
     std::function<void(int)> enter;        ///< Done first in each process.
+    /// Done when it has come to the store, before it meets the others.
+    std::function<void(int rank, Store& store)> at_the_store;
   };
 
   Processes(int size, const Body& body, Options options = {}) {
@@ -130,6 +132,7 @@ class Processes {
     try {
       if (options.enter) options.enter(rank);
       store = make_tcp_store(options.store_address, rank, "key", std::chrono::seconds(60));
+      if (options.at_the_store) options.at_the_store(rank, *store);
       const std::shared_ptr<Context> context =
           Context::create({rank, size, store,
                            options.config_of ? options.config_of(rank) : test_config(), nullptr});
