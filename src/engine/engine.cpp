@@ -36,6 +36,17 @@ milliseconds seconds_to_ms(double seconds) {
   return duration_cast<milliseconds>(seconds_to_duration(seconds));
 }
 
+/// Looking beside the data takes the longer the more peers there are: it shall not fill the core.
+constexpr std::chrono::milliseconds kBetweenLooks{1};
+constexpr std::chrono::microseconds kLookAtAPeer{20};
+/// So many ranks that wait on one host at a time may wake as often as this, to look at the time.
+constexpr std::chrono::milliseconds kLongestNap{20};
+constexpr int kRanksOfANap = 16;
+
+/// Where more ranks than this share a core, each may have to wait longer for it than an interval of
+/// liveness takes.
+constexpr double kRanksOfACore = 16;
+
 EngineOptions checked(EngineOptions options) {
   if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
     throw InvalidArgument(
@@ -56,6 +67,8 @@ Engine::Engine(EngineOptions options)
     : options_(checked(std::move(options))),
       log_(options_.rank, log_level_of(options_.config.log_level)),
       spin_limit_(options_.config.spin_us),
+      between_looks_(kBetweenLooks + options_.size * kLookAtAPeer),
+      longest_nap_(kLongestNap * std::max(1, options_.size / kRanksOfANap)),
       facts_(facts_from(options_.config)),
       peers_(options_.size),
       liveness_(options_.size, seconds_to_duration(options_.config.liveness_interval)),
@@ -118,6 +131,8 @@ void Engine::meet() {
   neighbourhood_ = std::move(met.neighbourhood);
   ranks_per_core_ = met.ranks_per_core;
   crowded_ = ranks_per_core_ > 1;
+  silence_s_ = options_.config.liveness_interval * std::max(1.0, ranks_per_core_ / kRanksOfACore);
+  liveness_ = Liveness(size(), seconds_to_duration(silence_s_));
   // What is told through the store from now on comes from ranks that this one is connected to.
   met.store->watch_with([this] { throw_if_a_peer_is_lost(); });
 }

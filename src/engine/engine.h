@@ -181,7 +181,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void wake() { wake_pipe_.wake(); }
 
   // engine_control.cpp: everything beside the data. Under progress_mutex_.
+  void look_beside(Clock::time_point now);
   void housekeeping(Clock::time_point now);
+  void keep_time(Clock::time_point now);
   void beat(Clock::time_point now);
   void handle(int peer, const ControlMessage& message);
   void handle_of_group(int peer, GroupState& group, const ControlMessage& message);
@@ -214,6 +216,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   EngineOptions options_;
   const Log log_;
   const std::chrono::microseconds spin_limit_;
+  /// How often the driver looks beside the data while it is busy with data.
+  const Clock::duration between_looks_;
+  /// How long a sleep with calls pending may be: timeouts are noticed this late at most.
+  const Clock::duration longest_nap_;
   schedule::Facts facts_;  ///< Not changed once groups are used by several threads.
   std::atomic<bool> counts_calls_{true};
   std::atomic<bool> stopping_{false};
@@ -222,13 +228,14 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   std::mutex progress_mutex_;
   // Guarded by progress_mutex_:
-  std::unique_ptr<rendezvous::Mesh> mesh_;  ///< Null when the job has one rank.
+  std::unique_ptr<rendezvous::Mesh> mesh_;        ///< Null when the job has one rank.
   std::shared_ptr<transport::shm::Arena> arena_;  ///< Null when nothing is shared.
   rendezvous::Neighbourhood neighbourhood_;       ///< Constant once the others are met.
   std::optional<transport::shm::Sleeper> sleeper_;
   Peers peers_;
   std::map<std::uint64_t, std::shared_ptr<GroupState>> groups_;
   std::vector<std::shared_ptr<GroupState>> active_;
+  double silence_s_ = 0;  ///< Of a peer, until it is given up.
   Liveness liveness_;
   std::vector<std::uint64_t> beats_seen_;  ///< By rank, of neighbours.
   UnmadeGroups unmade_;

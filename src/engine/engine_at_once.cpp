@@ -37,7 +37,7 @@ Engine::AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Tas
   Clock::time_point now;
   if (timed) {
     now = Clock::now();
-    if (now >= next_housekeeping_) housekeeping(now);
+    look_beside(now);
     if (group->failed()) return {};
   }
   // A call that another thread submits meanwhile has no order with this one: its callers gave none.

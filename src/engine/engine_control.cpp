@@ -10,8 +10,6 @@
 namespace mccl::engine {
 namespace {
 
-/// How often the driver looks beside the data while it is busy with data.
-constexpr std::chrono::milliseconds kHousekeeping{1};
 /// How often calls are compared with their deadlines.
 constexpr std::chrono::milliseconds kWatch{10};
 /// A call that does not move for so long asks the peers what they are doing.
@@ -19,21 +17,30 @@ constexpr std::chrono::seconds kProbeAfter{1};
 
 }  // namespace
 
+void Engine::look_beside(Clock::time_point now) {
+  if (now >= next_housekeeping_) housekeeping(now);
+  if (now >= next_watch_) keep_time(now);
+}
+
 void Engine::housekeeping(Clock::time_point now) {
-  next_housekeeping_ = now + kHousekeeping;
+  next_housekeeping_ = now + between_looks_;
   peers_.flush();
   peers_.receive(
       [this](int peer, const ControlMessage& message) { handle(peer, message); },
       [this](int peer, const std::string& reason) { lose(peer, reason, Channels::Loss::told); });
-  if (mesh_) {
-    std::vector<rendezvous::MeshEvent> events;
-    mesh_->progress(events);
-    for (rendezvous::MeshEvent& event : events) handle(event);
-    if (now >= liveness_.next_beat()) beat(now);
+  if (!mesh_) return;
+  std::vector<rendezvous::MeshEvent> events;
+  mesh_->progress(events);
+  for (rendezvous::MeshEvent& event : events) handle(event);
+}
+
+void Engine::keep_time(Clock::time_point now) {
+  next_watch_ = now + kWatch;
+  if (mesh_ && now >= liveness_.next_beat()) {
+    housekeeping(now);  // who has said something is not silent
+    beat(now);
   }
   departing_.sweep(now);
-  if (now < next_watch_) return;
-  next_watch_ = now + kWatch;
   for (const std::shared_ptr<GroupState>& group : active_) watch_time(*group, now);
 }
 
@@ -59,7 +66,7 @@ void Engine::beat(Clock::time_point now) {
     const std::string reason = fmt::format(
         "no word has come from it for {:.3g} s (MCCL_LIVENESS_INTERVAL): it is stopped, or its "
         "host cannot be reached",
-        options_.config.liveness_interval);
+        silence_s_);
     log_.warn("rank {} is given up: {}", peer, reason);
     peers_.give_up(peer, reason);
     lose(peer, reason, Channels::Loss::silence);

@@ -14,8 +14,6 @@ namespace {
 /// How long the driver keeps its core to itself while it looks for data; after that it lets others
 /// run between looks, among whom may be the very rank that it waits for.
 constexpr std::chrono::microseconds kPause{3};
-/// How long a sleep with calls pending may be: timeouts are noticed this late at most.
-constexpr std::chrono::milliseconds kLongestNap{20};
 /// How long a broken link waits for the peer to say why it closed it.
 constexpr std::chrono::milliseconds kAnnouncementGrace{250};
 
@@ -132,7 +130,7 @@ void Engine::fail_all(const std::exception& error) noexcept {
 bool Engine::look_at_everything() {
   bool moved = inbox_waiting_.load(std::memory_order_acquire) && drain_inbox();
   const Clock::time_point now = Clock::now();
-  if (now >= next_housekeeping_) housekeeping(now);
+  look_beside(now);
   for (std::size_t i = 0; i < active_.size();) {
     GroupState& group = *active_[i];
     if (advance(group)) {
@@ -351,7 +349,7 @@ void Engine::prepare_sleep(Clock::time_point deadline) {
   Clock::time_point until = deadline;
   if (mesh_) until = std::min({until, mesh_->next_deadline(), liveness_.next_beat()});
   const Clock::time_point now = Clock::now();
-  if (!active_.empty() || !departing_.empty()) until = std::min(until, now + kLongestNap);
+  if (!active_.empty() || !departing_.empty()) until = std::min(until, now + longest_nap_);
   sleep_ms_ = -1;
   if (until != Clock::time_point::max()) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - now).count();
@@ -359,14 +357,18 @@ void Engine::prepare_sleep(Clock::time_point deadline) {
   }
 }
 
-/// The driver's sleep, with the lock: whoever else wants something wakes it through the pipe.
+/// The driver's sleep, with the lock: whoever else wants something wakes it through the pipe. It
+/// has looked beside the data then, so nobody need look again at once.
 void Engine::sleep() {
-  if (::poll(watched_.data(), watched_.size(), sleep_ms_) > 0) {
-    const bool beside_data =
-        std::any_of(watched_.begin(), watched_.begin() + static_cast<std::ptrdiff_t>(control_end_),
-                    [](const pollfd& descriptor) { return descriptor.revents != 0; });
-    if (beside_data) next_housekeeping_ = {};
-  }
+  const int ready = ::poll(watched_.data(), watched_.size(), sleep_ms_);
+  const auto begin = watched_.begin() + 1;  // bells ring the pipe for data
+  const auto end = watched_.begin() + static_cast<std::ptrdiff_t>(control_end_);
+  const bool beside_data = ready > 0 && std::any_of(begin, end, [](const pollfd& descriptor) {
+                             return descriptor.revents != 0;
+                           });
+  const Clock::time_point now = Clock::now();
+  const bool due = mesh_ && now >= mesh_->next_deadline();
+  next_housekeeping_ = beside_data || due ? Clock::time_point() : now + between_looks_;
   wake_pipe_.drain();
   if (sleeper_) sleeper_->wake_up();
 }

@@ -15,6 +15,7 @@ using transport::shm::thrifty;
 using transport::shm::Window;
 
 constexpr std::size_t kLeastCallBytes = std::size_t{16} << 10;
+constexpr std::size_t kFewRanks = 64;
 
 struct LabelLayout {
   std::uint8_t collective;
@@ -41,9 +42,15 @@ GroupWindow::GroupWindow(int rank, std::vector<int> nodes)
   }
 }
 
+/// Every rank of a node maps the windows of all: of very many, smaller ones.
+std::size_t GroupWindow::usual() const {
+  const std::size_t ranks = neighbours_.size() + 1;
+  return ranks <= kFewRanks ? kUsualCallBytes : kUsualCallBytes / std::bit_ceil(ranks / kFewRanks);
+}
+
 WindowOffer GroupWindow::offer(const std::shared_ptr<transport::shm::Arena>& arena) {
   WindowOffer mine;
-  if (!neighbours_.empty()) mine.call_bytes = thrifty(kUsualCallBytes, kLeastCallBytes, *arena);
+  if (!neighbours_.empty()) mine.call_bytes = thrifty(usual(), kLeastCallBytes, *arena);
   while (!neighbours_.empty() && !own_ && mine.call_bytes >= kLeastCallBytes) {
     own_ = arena->allocate(transport::shm::window_bytes(mine.call_bytes),
                            static_cast<std::uint32_t>(neighbours_.size()));

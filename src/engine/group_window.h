@@ -65,6 +65,8 @@ class GroupWindow {
   transport::shm::Window* window() { return window_ ? &*window_ : nullptr; }
 
  private:
+  std::size_t usual() const;
+
   const int rank_;
   const std::vector<int> nodes_;
   std::vector<int> neighbours_;

@@ -37,7 +37,7 @@ class Liveness {
  private:
   static constexpr std::int32_t kNeverHeard = -1;
 
-  const Clock::duration period_;
+  Clock::duration period_;
   std::vector<std::int32_t> silent_beats_;  // by rank, since it was heard
   Clock::time_point next_beat_{};
 };

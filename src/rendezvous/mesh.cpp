@@ -27,9 +27,17 @@ constexpr Clock::duration kStagger = 250ms;
 constexpr Clock::duration kRailStagger = 2s;
 constexpr Clock::duration kRefusedFor = 1s;
 
-std::unique_ptr<transport::Link> make_link(Socket socket, int peer, const LinkKey& key) {
+/// Peers are watched by the engine, which judges after an interval of liveness and says more than
+/// the system could: that comes into play only when the engine does not.
+constexpr double kIntervalsOfSystem = 2;
+
+std::unique_ptr<transport::Link> make_link(Socket socket, int peer, const LinkKey& key,
+                                           double liveness_interval) {
+  const auto silence = std::chrono::ceil<std::chrono::seconds>(
+      std::chrono::duration<double>(kIntervalsOfSystem * liveness_interval));
+  transport::tcp::bear_silence(socket, silence);
   // The control connection is read at all times, so silence on it means that the host is gone.
-  if (key.purpose == Purpose::control) transport::tcp::limit_silence(socket);
+  if (key.purpose == Purpose::control) transport::tcp::limit_silence(socket, silence);
   return std::make_unique<TcpLink>(std::move(socket), fmt::format("rank {}", peer));
 }
 
@@ -92,7 +100,9 @@ void Mesh::State::report(Arrival& arrival, std::vector<MeshEvent>& events) {
   event.peer = arrival.peer;
   event.key = arrival.key;
   event.reason = std::move(arrival.reason);
-  if (arrival.socket) event.link = make_link(std::move(arrival.socket), event.peer, event.key);
+  if (arrival.socket)
+    event.link = make_link(std::move(arrival.socket), event.peer, event.key,
+                           options.config.liveness_interval);
   events.push_back(std::move(event));
 }
 
@@ -107,7 +117,8 @@ void Mesh::State::report(Dial& dial, std::vector<MeshEvent>& events) {
                        event.peer, dial.winner().text(), dial.first_choice().text(),
                        dial.first_choice().outcome);
     }
-    event.link = make_link(std::move(socket), event.peer, event.key);
+    event.link =
+        make_link(std::move(socket), event.peer, event.key, options.config.liveness_interval);
   }
   events.push_back(std::move(event));
 }

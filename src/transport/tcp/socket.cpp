@@ -22,7 +22,8 @@ constexpr int kKeepAliveProbes = 3;
 /// What waits in the kernel for the network to take it: enough that the network never waits, and no
 /// more, since what is written next waits behind it.
 [[maybe_unused]] constexpr int kMostNotSent = 512 << 10;
-[[maybe_unused]] constexpr int kSilenceMilliseconds = 10'000;
+[[maybe_unused]] constexpr int kMostProbes = 127;  ///< As many as Linux takes.
+[[maybe_unused]] constexpr int kLongestSilence = 1'000'000;
 
 // Best effort by intent: a system without one of these options still moves bytes.
 void set_option(const Socket& socket, int level, int name, int value) {
@@ -129,11 +130,22 @@ void tune_stream(const Socket& socket) {
 #endif
 }
 
-void limit_silence([[maybe_unused]] const Socket& socket) {
+void bear_silence([[maybe_unused]] const Socket& socket,
+                  [[maybe_unused]] std::chrono::seconds silence) {
+#ifdef TCP_KEEPCNT
+  const auto probes = (silence.count() - kKeepAliveIdleSeconds) / kKeepAliveIntervalSeconds + 1;
+  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT,
+             static_cast<int>(std::clamp<long long>(probes, kKeepAliveProbes, kMostProbes)));
+#endif
+}
+
+void limit_silence([[maybe_unused]] const Socket& socket,
+                   [[maybe_unused]] std::chrono::seconds silence) {
+  const auto seconds = static_cast<int>(std::min<long long>(silence.count(), kLongestSilence));
 #if defined(TCP_USER_TIMEOUT)
-  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, kSilenceMilliseconds);
+  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, seconds * 1000);
 #elif defined(TCP_RXT_CONNDROPTIME)
-  set_option(socket, IPPROTO_TCP, TCP_RXT_CONNDROPTIME, kSilenceMilliseconds / 1000);
+  set_option(socket, IPPROTO_TCP, TCP_RXT_CONNDROPTIME, seconds);
 #endif
 }
 

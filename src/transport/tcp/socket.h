@@ -1,6 +1,7 @@
 // A TCP socket that closes itself.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <string>
 
@@ -51,10 +52,14 @@ std::size_t set_buffer_bytes(const Socket& socket, std::size_t bytes);
 /// the other host of an idle connection has vanished.
 void tune_stream(const Socket& socket);
 
-/// Break the connection when sent bytes stay unacknowledged for 10 s. Only for connections whose
+/// The system shall not give an idle connection up before the other host has been silent for so
+/// long: for connections whose peers are watched by other means.
+void bear_silence(const Socket& socket, std::chrono::seconds silence);
+
+/// Break the connection when sent bytes stay unacknowledged for so long. Only for connections whose
 /// reader never pauses: Linux counts a reader that lets its window fill up as silent, however alive
 /// it is.
-void limit_silence(const Socket& socket);
+void limit_silence(const Socket& socket, std::chrono::seconds silence = std::chrono::seconds(10));
 
 /// Starts to connect, from `source` if it is not null: 0 when connected at once, EINPROGRESS, or
 /// another errno.
