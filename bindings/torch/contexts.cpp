@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <mutex>
 #include <numeric>
+#include <thread>
 #include <utility>
 
 #include "gil.h"
@@ -26,14 +27,21 @@ class TorchStore final : public mccl::Store {
             [&] { store_->set(key, std::vector<std::uint8_t>(value.begin(), value.end())); });
   }
 
+  /// Asks again and again: a wait of torch's that ends in vain is a warning in everybody's log, and
+  /// ranks that meet look beside the store many times a second.
   std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
+    const Clock::time_point deadline = Clock::now() + timeout;
     std::string text;
-    const auto wait_and_get = [&] {
-      store_->wait({key}, timeout);
-      const std::vector<std::uint8_t> value = store_->get(key);
-      text.assign(value.begin(), value.end());
-    };
-    guarded("get", key, wait_and_get, Clock::now() + timeout);
+    for (Clock::duration pause = kFirstPause; !find(key, text);) {
+      if (Clock::now() >= deadline) {
+        throw mccl::TimeoutError(c10::str("torch's store has no \"", key, "\" after ",
+                                          timeout.count(),
+                                          " ms; see that every rank is started and reaches the "
+                                          "store"));
+      }
+      std::this_thread::sleep_for(std::min(pause, deadline - Clock::now()));
+      pause = std::min(2 * pause, kLongestPause);
+    }
     return text;
   }
 
@@ -45,19 +53,25 @@ class TorchStore final : public mccl::Store {
 
  private:
   using Clock = std::chrono::steady_clock;
+  static constexpr Clock::duration kFirstPause = std::chrono::milliseconds(1);
+  static constexpr Clock::duration kLongestPause = std::chrono::milliseconds(20);
+
+  bool find(const std::string& key, std::string& text) {
+    bool found = false;
+    guarded("get", key, [&] {
+      found = store_->check({key});
+      if (!found) return;
+      const std::vector<std::uint8_t> value = store_->get(key);
+      text.assign(value.begin(), value.end());
+    });
+    return found;
+  }
 
   template <typename Action>
-  void guarded(const char* action, const std::string& key, Action&& run,
-               Clock::time_point deadline = Clock::time_point::max()) {
+  void guarded(const char* action, const std::string& key, Action&& run) {
     try {
       run();
     } catch (const c10::Error& e) {
-      // Only some stores have a type for a wait that was in vain; FileStore has not.
-      if (Clock::now() >= deadline || dynamic_cast<const c10::DistStoreError*>(&e) != nullptr) {
-        throw mccl::TimeoutError(c10::str(
-            "torch's store did not answer ", action, "(\"", key, "\") in time: ",
-            e.what_without_backtrace(), "; see that every rank is started and reaches the store"));
-      }
       throw mccl::PeerError(c10::str("torch's store failed in ", action, "(\"", key,
                                      "\"): ", e.what_without_backtrace()));
     }
