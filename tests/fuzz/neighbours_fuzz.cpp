@@ -1,5 +1,5 @@
-// What other ranks say in the store of whom they have mapped: to rank 0 a line each, to the others the
-// table that rank 0 makes of them.
+// What other ranks say in the store of whom they have mapped: to rank 0 a line each, to the others
+// the table that rank 0 makes of them.
 #include <algorithm>
 #include <memory>
 #include <string>

@@ -82,8 +82,9 @@ void write_frames(const Corpus& corpus) {
 }
 
 void write_controls(const Corpus& corpus) {
-  constexpr std::string_view kNames[] = {"open",  "abort",  "probe",    "status", "goodbye",  "share",
-                                         "joined", "declined", "window", "closed", "heartbeat"};
+  constexpr std::string_view kNames[] = {"open",    "abort",  "probe",    "status",
+                                         "goodbye", "share",  "joined",   "declined",
+                                         "window",  "closed", "heartbeat"};
   static_assert(std::size(kNames) == engine::kControlKindCount);
   Bytes all = one(6);
   for (int kind = 0; kind < engine::kControlKindCount; ++kind) {
@@ -150,8 +151,7 @@ void write_shared_links(const Corpus& corpus) {
 }
 
 void write_neighbours(const Corpus& corpus) {
-  corpus.add("four_on_one_node",
-             one(3) + one(0) + raw("0 2 3\n0 1 3\n0 1 2\n"));
+  corpus.add("four_on_one_node", one(3) + one(0) + raw("0 2 3\n0 1 3\n0 1 2\n"));
   corpus.add("two_pairs", one(3) + one(3) + raw("1:1:11:01:31:2"));
   corpus.add("strangers", one(3) + one(0) + raw("99 -1 7x\n1 1 1\n4294967296\n"));
   corpus.add("no_table", one(3) + one(1) + raw("1:9:1"));
