@@ -48,7 +48,10 @@ std::shared_ptr<mccl::Group> native_group_in(const nb::capsule& capsule) {
 
 void leave_all() { registry().shutdown_all(); }
 
-void before_fork() { registry().before_fork(); }
+void before_fork() {
+  const nb::gil_scoped_release without_gil;  // another thread that forks may need it to go on
+  registry().before_fork();
+}
 
 void after_fork_in_parent() { registry().after_fork_in_parent(); }
 

@@ -79,8 +79,11 @@ void shutdown() {
   callback_thread().stop();
 }
 
+/// Another thread that forks may hold the engine's locks, and need the GIL to let go of them.
 void before_fork() {
-  if (registry().context) registry().context->before_fork();
+  const std::shared_ptr<Context> context = registry().context;
+  const nb::gil_scoped_release without_gil;
+  if (context) context->before_fork();
 }
 
 void after_fork_in_parent() {

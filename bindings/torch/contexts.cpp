@@ -195,7 +195,9 @@ void shutdown_contexts() {
   registry().contexts.shutdown_all();
 }
 
+/// Another thread that forks may hold these locks, and need the GIL to let go of them.
 void before_fork() {
+  const WithoutGil without_gil;
   registry().mutex.lock();
   registry().contexts.before_fork();
 }

@@ -37,7 +37,9 @@ class Work {
   int source() const;
 
   /// Runs `callback` once the call is done (at once if it is), on the thread that finishes it. It
-  /// must not block on another call of the same context, nor throw.
+  /// must not block on another call of the same context, nor throw. It should return soon: on the
+  /// engine's own thread nothing else moves meanwhile, and when it lasts longer than the liveness
+  /// interval (Config::liveness_interval) the other ranks give this one up.
   void on_done(Callback callback) const;
 
   /// A Work that is done when all of `parts` are, and fails with the first error among them.

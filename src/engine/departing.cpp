@@ -14,6 +14,10 @@ void Departing::add(std::vector<std::unique_ptr<transport::Link>> links, Clock::
   }
 }
 
+void Departing::watch(std::vector<pollfd>& descriptors) const {
+  for (const auto& [link, until] : links_) descriptors.push_back({link->descriptor(), POLLOUT, 0});
+}
+
 void Departing::sweep(Clock::time_point now) {
   std::erase_if(links_, [now](const auto& entry) {
     return now >= entry.second || entry.first->unsent() == 0;

@@ -2,6 +2,8 @@
 // lose what its last call has sent.
 #pragma once
 
+#include <poll.h>
+
 #include <memory>
 #include <utility>
 #include <vector>
@@ -17,6 +19,7 @@ class Departing {
   void add(std::vector<std::unique_ptr<transport::Link>> links, Clock::time_point now);
   /// Destroys those whose bytes have arrived, and those that had time enough.
   void sweep(Clock::time_point now);
+  void watch(std::vector<pollfd>& descriptors) const;
   bool empty() const { return links_.empty(); }
 
  private:

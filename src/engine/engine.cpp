@@ -261,7 +261,7 @@ void Engine::help(detail::WorkState& work, Clock::time_point deadline) {
     const bool others_wait = lock && (!active_.empty() || inbox_waiting_);
     if (lock) lock.unlock();
     if (others_wait) wake();
-    if (forking_) std::this_thread::yield();
+    if (forking_ > 0) std::this_thread::yield();
   }
 }
 
@@ -278,6 +278,7 @@ void Engine::shutdown() {
   }
   active_.clear();
   for (departing_.sweep(Clock::now()); !departing_.empty(); departing_.sweep(Clock::now())) {
+    if (mesh_ && Clock::now() >= liveness_.next_beat()) beat(Clock::now());
     std::this_thread::sleep_for(milliseconds(1));
   }
   peers_.leave();
@@ -295,7 +296,9 @@ void Engine::end_group(GroupState& group, const std::string& reason) {
   group.fail({FailureKind::aborted, reason});
   group.failure_announced = true;  // the peers may still be using theirs, and are told if not
   settle_failure(group);
-  group.release();
+  for (const auto& [member, place] : group.release()) {
+    let_go_of(group.members[static_cast<std::size_t>(member)], place);
+  }
   forget_links(group);
   weigh(group);
 }
@@ -308,23 +311,25 @@ void Engine::refuse_in_child() const {
 
 void Engine::before_fork() noexcept {
   if (abandoned_ || stopping_) return;
-  forking_ = true;
+  ++forking_;
   wake();
   progress_mutex_.lock();
   inbox_mutex_.lock();
+  forker_ = std::this_thread::get_id();
 }
 
 void Engine::after_fork_in_parent() noexcept {
-  if (!forking_) return;
+  if (forker_.load() != std::this_thread::get_id()) return;
+  forker_ = std::thread::id();
   inbox_mutex_.unlock();
   progress_mutex_.unlock();
-  forking_ = false;
+  --forking_;
   wake();
 }
 
 void Engine::abandon_after_fork() noexcept {
   abandoned_ = true;
-  if (!forking_) return;  // nobody knows in what state the parent's threads left this copy
+  if (forker_.load() != std::this_thread::get_id()) return;  // nobody knows in what state the parent's threads left this copy
   try {
     if (mesh_) mesh_->abandon();
     watched_.clear();
@@ -334,6 +339,7 @@ void Engine::abandon_after_fork() noexcept {
         watched_.push_back({lane.link().descriptor(), 0, 0});
       });
     }
+    departing_.watch(watched_);
     for (const pollfd& descriptor : watched_) ::close(descriptor.fd);
     wake_pipe_.abandon();
     // Nothing of it may be destroyed here: its thread belongs to the parent.
@@ -341,9 +347,9 @@ void Engine::abandon_after_fork() noexcept {
   } catch (...) {
     // Out of memory in a child: its descriptors close when it ends.
   }
+  forker_ = std::thread::id();
   inbox_mutex_.unlock();
   progress_mutex_.unlock();
-  forking_ = false;
 }
 
 }  // namespace mccl::engine

@@ -162,6 +162,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
              Clock::time_point deadline);
   bool step();
   bool look_at_everything();
+  bool look_beside_safely(Clock::time_point now);
   void fail_all(const std::exception& error) noexcept;
   bool advance(GroupState& group);
   bool advance_collectives(GroupState& group);
@@ -207,6 +208,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void dial(int peer, const rendezvous::LinkKey& key);
   bool share_link(int peer, const rendezvous::LinkKey& key);
   void take_shared_link(int peer, GroupState& group, const ControlMessage& share);
+  void let_go_of(int peer, const transport::shm::RangePlace& place);
   void share_answered(int peer, GroupState& group, const ControlMessage& answer);
   void handle(rendezvous::MeshEvent& event);
   void attach(int peer, GroupState& group, const rendezvous::LinkKey& key,
@@ -224,7 +226,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::atomic<bool> counts_calls_{true};
   std::atomic<bool> stopping_{false};
   std::atomic<bool> abandoned_{false};
-  std::atomic<bool> forking_{false};  ///< Whoever drives lets go of the lock for a moment.
+  std::atomic<int> forking_{0};  ///< Threads that fork: who drives lets go of the lock for them.
+  std::atomic<std::thread::id> forker_{};  ///< The one that holds both locks for it.
 
   std::mutex progress_mutex_;
   // Guarded by progress_mutex_:

@@ -31,15 +31,15 @@ Engine::AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Tas
       task.call.kind == ReduceKind::premul_sum) {
     return {};
   }
-  const Plan& plan = plan_for(*group, task);
-  if (!plan.schedule.in_order) return {};
   const bool timed = at_once_++ % kTimedEvery == 0;
   Clock::time_point now;
   if (timed) {
     now = Clock::now();
-    look_beside(now);
-    if (group->failed()) return {};
+    if (!look_beside_safely(now) || group->failed()) return {};
   }
+  // After looking beside, which may forget plans that were not used for a while.
+  const Plan& plan = plan_for(*group, task);
+  if (!plan.schedule.in_order) return {};
   // A call that another thread submits meanwhile has no order with this one: its callers gave none.
   task.call.sequence = group->sequence.fetch_add(1, std::memory_order_relaxed) + 1;
   group->recorder.started(task.call);

@@ -112,7 +112,8 @@ void Engine::handle_of_group(int peer, GroupState& group, const ControlMessage& 
                                      : "is in or after " + describe(message.call);
       return;
     case ControlKind::window:
-      return group.window.take(member, message.offer);
+      if (!group.window.take(member, message.offer)) let_go_of(peer, message.offer.place);
+      return;
     default:
       return handle_link(peer, group, message);
   }
@@ -126,10 +127,13 @@ void Engine::handle_of_unmade(int peer, const ControlMessage& message) {
     case ControlKind::abort:
     case ControlKind::probe:
       break;
+    case ControlKind::share:
+      return let_go_of(peer, message.offer.place);
     default:
       return;  // an answer that comes too late
   }
   if (unmade_.is_closed(message.key.group)) {
+    if (message.kind == ControlKind::window) let_go_of(peer, message.offer.place);
     if (message.kind != ControlKind::abort) tell(peer, ControlKind::closed, message.key);
   } else if (message.kind != ControlKind::probe) {
     unmade_.keep(peer, message);

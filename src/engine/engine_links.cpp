@@ -82,6 +82,19 @@ bool Engine::share_link(int peer, const LinkKey& key) {
   return true;
 }
 
+/// The peer counts this rank as a reader of the range, which it uses again when all have let go.
+void Engine::let_go_of(int peer, const transport::shm::RangePlace& place) {
+  const rendezvous::Neighbour* other = neighbour(peer);
+  if (!other || place.bytes == 0) return;
+  try {
+    static_cast<void>(other->arena.map(place));
+  } catch (const CorruptionError&) {
+    throw;
+  } catch (const Error& error) {
+    log_.debug("memory of rank {} stays counted as read here: {}", peer, error.what());
+  }
+}
+
 /// The other end of a link lies in the peer's memory. When it cannot be had here, that is no fault
 /// of the peer's: the two go on without it.
 void Engine::take_shared_link(int peer, GroupState& group, const ControlMessage& share) {
@@ -89,12 +102,12 @@ void Engine::take_shared_link(int peer, GroupState& group, const ControlMessage&
   if (!other || share.key.purpose == Purpose::control || peer < rank()) {
     throw CorruptionError(fmt::format("rank {} offers a link that cannot be", peer));
   }
-  if (group.failed()) return;
+  if (group.failed()) return let_go_of(peer, share.offer.place);
   try {
-    std::unique_ptr<transport::Link> link =
-        ShmLink::join(other->arena, share.offer.place, other->bell(), fmt::format("rank {}", peer));
+    attach(peer, group, share.key,
+           ShmLink::join(other->arena, share.offer.place, other->bell(),
+                         fmt::format("rank {}", peer)));
     tell(peer, ControlKind::joined, share.key);
-    attach(peer, group, share.key, std::move(link));
   } catch (const CorruptionError&) {
     throw;
   } catch (const std::exception& error) {

@@ -80,7 +80,7 @@ void Engine::drive(std::unique_lock<std::mutex>& lock, const detail::WorkState* 
     if (!deferred_.empty() && !run_deferred(lock)) return;
     if (work ? work->done() : active_.empty() && !inbox_waiting_) return;
     const Clock::time_point now = Clock::now();
-    if (now >= deadline || forking_.load(std::memory_order_relaxed)) return;
+    if (now >= deadline || forking_.load(std::memory_order_relaxed) > 0) return;
     if (moved) {
       idle_since = now;
     } else if (now - idle_since < spin_limit_) {
@@ -111,6 +111,17 @@ bool Engine::step() {
   } catch (const std::exception& error) {
     fail_all(error);
     return true;
+  }
+}
+
+/// For a caller's thread. False when it went wrong, which every group has been told.
+bool Engine::look_beside_safely(Clock::time_point now) {
+  try {
+    look_beside(now);
+    return true;
+  } catch (const std::exception& error) {
+    fail_all(error);
+    return false;
   }
 }
 
@@ -209,10 +220,20 @@ void Engine::finish_messages(GroupState& group) {
   }
 }
 
+/// What was on its way when a link ended may still come: then the call goes on, and ends with it.
 bool Engine::confirm_suspicion(GroupState& group) {
   next_housekeeping_ = {};
-  if (Clock::now() - group.suspected_at < kAnnouncementGrace) return false;
-  fail(group, *group.suspicion);
+  try {
+    const bool collectives_moved = advance_collectives(group);
+    const bool moved = advance_messages(group) || collectives_moved;
+    group.suspicion.reset();
+    return moved;
+  } catch (const PeerError&) {
+    if (Clock::now() - group.suspected_at < kAnnouncementGrace) return false;
+    fail(group, *group.suspicion);
+  } catch (const std::exception& error) {
+    fail(group, failure_of(error));
+  }
   return true;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <exception>
 #include <utility>
 
 #include "engine/result.h"
@@ -24,6 +25,9 @@ ReduceKind arithmetic(ReduceKind kind) {
 
 /// Reading the clock would take longer than the arithmetic on less than this.
 constexpr std::size_t kTimedBytes = 4096;
+
+/// What one pass moves one way between a pair at most, by and large: some milliseconds.
+constexpr std::uint64_t kPassBytes = std::uint64_t{16} << 20;
 
 class ReduceTimer {
  public:
@@ -109,7 +113,7 @@ bool Executor::send_to(PeerProgress& peer) {
   for (const auto& lane : channel.lanes) {
     if (lane->sending()) push(peer, *lane);
   }
-  while (may_send(peer)) {
+  while (may_send(peer) && task_->traffic.bytes_sent - before < kPassBytes) {
     const std::optional<std::size_t> rail = channel.free_rail();
     if (!rail) break;
     Lane& lane = *channel.lanes[*rail];
@@ -129,26 +133,40 @@ void Executor::push(PeerProgress& peer, Lane& lane) {
   complete(static_cast<std::uint32_t>(lane.token()));
 }
 
+/// Of several links that end, each may have brought what the call still needs.
 bool Executor::receive_from(PeerProgress& peer) {
   const std::uint64_t before = task_->traffic.bytes_received;
+  std::exception_ptr ended;
   for (const auto& lane : peer.channel->lanes) {
-    while (peer.received < peer.plan->receives.size()) {
-      const Frame* frame = lane->incoming(task_->traffic);
-      if (!frame || frame->call.sequence > task_->call.sequence) break;
-      if (!lane->accepted()) {
-        check(*frame, peer);
-        received_[peer.plan->receives[frame->message]] = 1;
-        lane->accept();
-      }
-      const std::uint32_t index = peer.plan->receives[frame->message];
-      if (waits_[index] != 0) break;
-      if (!receive_payload(*lane, plan_->schedule.steps[index])) break;
-      lane->finish_incoming();
-      ++peer.received;
-      complete(index);
+    try {
+      receive_on(*lane, peer);
+    } catch (const transport::LinkClosed&) {
+      ended = std::current_exception();
     }
   }
-  return task_->traffic.bytes_received != before;
+  const bool moved = task_->traffic.bytes_received != before;
+  if (ended && !moved && peer.received < peer.plan->receives.size()) std::rethrow_exception(ended);
+  return moved;
+}
+
+/// What has come, up to a pass's share: the engine has more to look after.
+void Executor::receive_on(Lane& lane, PeerProgress& peer) {
+  const std::uint64_t limit = task_->traffic.bytes_received + kPassBytes;
+  while (peer.received < peer.plan->receives.size() && task_->traffic.bytes_received < limit) {
+    const Frame* frame = lane.incoming(task_->traffic);
+    if (!frame || frame->call.sequence > task_->call.sequence) break;
+    if (!lane.accepted()) {
+      check(*frame, peer);
+      received_[peer.plan->receives[frame->message]] = 1;
+      lane.accept();
+    }
+    const std::uint32_t index = peer.plan->receives[frame->message];
+    if (waits_[index] != 0) break;
+    if (!receive_payload(lane, plan_->schedule.steps[index])) break;
+    lane.finish_incoming();
+    ++peer.received;
+    complete(index);
+  }
 }
 
 void Executor::check(const Frame& frame, const PeerProgress& peer) {

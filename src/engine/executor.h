@@ -62,6 +62,7 @@ class Executor {
   bool send_to(PeerProgress& peer);
   void push(PeerProgress& peer, Lane& lane);
   bool receive_from(PeerProgress& peer);
+  void receive_on(Lane& lane, PeerProgress& peer);
   bool run_local_steps();
   // executor_window.cpp: steps through the node's window, one after another.
   bool advance_in_order();

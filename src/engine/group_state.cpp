@@ -46,11 +46,11 @@ std::string GroupState::name_of_rank(int group_rank) const {
   return fmt::format("rank {} (rank {} of the job)", group_rank, world_rank);
 }
 
-void GroupState::release() {
+std::vector<std::pair<int, transport::shm::RangePlace>> GroupState::release() {
   channels.close_all();
-  window.release();
   plans.clear();
   executor.release_scratch();
+  return window.release();
 }
 
 bool GroupState::fail(Failure failure) {

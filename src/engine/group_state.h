@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -74,7 +75,8 @@ class GroupState {
   bool idle() const { return queue.empty() && messages.idle(); }
   /// Gives back the memory that it takes of the engine. It has failed, and nothing of it is under
   /// way; no call starts any more.
-  void release();
+  /// Returns what GroupWindow::release() does.
+  std::vector<std::pair<int, transport::shm::RangePlace>> release();
 
  private:
   std::atomic<bool> failed_{false};

@@ -64,12 +64,13 @@ WindowOffer GroupWindow::offer(const std::shared_ptr<transport::shm::Arena>& are
   return mine;
 }
 
-void GroupWindow::take(int member, const WindowOffer& offer) {
-  if (nodes_.empty()) return;
+bool GroupWindow::take(int member, const WindowOffer& offer) {
+  if (nodes_.empty() || released_) return false;
   std::optional<WindowOffer>& known = offers_[static_cast<std::size_t>(member)];
-  if (known) return;
+  if (known) return false;
   known = offer;
   --missing_;
+  return true;
 }
 
 std::vector<int> GroupWindow::missing_members() const {
@@ -92,15 +93,23 @@ void GroupWindow::settle(const Find& neighbour) {
   std::vector<Window::Neighbour> mapped;
   for (const int other : neighbours_) {
     const rendezvous::Neighbour& found = neighbour(other);
-    mapped.push_back(
-        {other, found.arena.map(offers_[static_cast<std::size_t>(other)]->place), found.bell()});
+    transport::shm::RangePlace& place = offers_[static_cast<std::size_t>(other)]->place;
+    mapped.push_back({other, found.arena.map(place), found.bell()});
+    place = {};  // this rank lets go of it once, with the mapping
   }
   window_.emplace(static_cast<int>(nodes_.size()), std::move(own_), std::move(mapped), call_bytes_);
 }
 
-void GroupWindow::release() {
+std::vector<std::pair<int, transport::shm::RangePlace>> GroupWindow::release() {
+  std::vector<std::pair<int, transport::shm::RangePlace>> unmapped;
+  for (const int other : neighbours_) {
+    std::optional<WindowOffer>& offer = offers_[static_cast<std::size_t>(other)];
+    if (offer) unmapped.emplace_back(other, std::exchange(offer->place, {}));
+  }
+  released_ = true;
   window_.reset();
   own_ = {};
+  return unmapped;
 }
 
 void write_label(const Call& call, Label label) {

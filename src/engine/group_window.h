@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/call.h"
@@ -45,8 +46,9 @@ class GroupWindow {
   /// Takes memory for this rank's window, as much as there is up to the usual size, and says what
   /// to tell the other members.
   WindowOffer offer(const std::shared_ptr<transport::shm::Arena>& arena);
-  /// Nothing happens where no two ranks share a node, or when the member has offered already.
-  void take(int member, const WindowOffer& offer);
+  /// False where no two ranks share a node, when the member has offered already, and after
+  /// release().
+  bool take(int member, const WindowOffer& offer);
   bool pending() const { return missing_ > 0; }
   /// Whether it is known how large the window is; from the beginning where there is none.
   bool settled() const { return settled_; }
@@ -59,8 +61,9 @@ class GroupWindow {
   /// Bytes that a rank can have published at a time; 0 where there is no window. Equal on all
   /// ranks.
   std::size_t call_bytes() const { return call_bytes_; }
-  /// Gives the memory back, for good.
-  void release();
+  /// Gives the memory back, for good. Returns what neighbours have offered and nobody has mapped,
+  /// by rank of the group: their ranges wait for it.
+  std::vector<std::pair<int, transport::shm::RangePlace>> release();
   /// Null when this rank has no neighbours, or there is no window.
   transport::shm::Window* window() { return window_ ? &*window_ : nullptr; }
 
@@ -73,6 +76,7 @@ class GroupWindow {
   std::vector<std::optional<WindowOffer>> offers_;  // by rank of the group
   std::size_t missing_ = 0;
   bool settled_ = false;
+  bool released_ = false;
   transport::shm::Range own_;
   std::size_t call_bytes_ = 0;
   std::optional<transport::shm::Window> window_;

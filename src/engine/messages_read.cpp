@@ -26,29 +26,32 @@ bool Messages::wants_to_read(int rank, const Peer& peer) const {
   });
 }
 
+/// Of several links that end, each may have brought what is still needed.
 bool Messages::read_from(int rank, Peer& peer) {
   Channel& channel = channels_.at(Purpose::point_to_point, rank);
-  try {
-    if (channel.connected()) {
-      peer.rails.resize(channel.lanes.size());
-      bool moved = false;
-      for (std::size_t i = 0; i < peer.rails.size(); ++i) {
+  std::string ended;
+  if (channel.connected()) {
+    peer.rails.resize(channel.lanes.size());
+    bool moved = false;
+    for (std::size_t i = 0; i < peer.rails.size(); ++i) {
+      try {
         moved |= read_lane(rank, peer, peer.rails[i], *channel.lanes[i]);
+      } catch (const transport::LinkClosed& closed) {
+        ended = closed.what();
       }
-      return moved;
     }
-  } catch (const transport::LinkClosed& closed) {
-    channel.lanes.clear();
-    for (Rail& rail : peer.rails) rail.reading = {};
-    if (channel.lost.empty()) channel.lost = closed.what();
+    if (moved || ended.empty()) return moved;
   }
+  const std::string& reason = channel.lost.empty() ? ended : channel.lost;
+  if (reason.empty()) return false;
   const bool only_this_peer_will_do =
       !peer.awaiting_grant.empty() || !peer.incoming.empty() ||
       std::any_of(posted_.begin(), posted_.end(),
                   [rank](const auto& operation) { return operation->call.peer == rank; });
-  if (only_this_peer_will_do && !channel.lost.empty()) {
-    throw PeerError(fmt::format("rank {} is gone: {}", rank, channel.lost));
-  }
+  if (only_this_peer_will_do) throw PeerError(fmt::format("rank {} is gone: {}", rank, reason));
+  channel.lost = reason;
+  channel.lanes.clear();
+  for (Rail& rail : peer.rails) rail.reading = {};
   return false;
 }
 

@@ -132,6 +132,37 @@ TEST(GroupMemory, GoesBackWithTheGroupAndServesTheNext) {
       [](int) { return over("shm"); });
 }
 
+/// Of a group that fails before its window is whole, a neighbour's part was offered and never
+/// mapped.
+TEST(GroupMemory, OfGroupsThatFailGoesBackToo) {
+  run_ranks(
+      2,
+      [](Context& context) {
+        std::uint64_t after_first = 0;
+        for (int i = 0; i < 60; ++i) {
+          auto group = pair_group(context, i);
+          std::vector<std::int32_t> data(1000, 1);
+          const Buffer buffer{data.data(), data.size(), DType::i32};
+          if (context.rank() == 0) {
+            const Work work = group->all_reduce(buffer, buffer, ReduceKind::sum);
+            context.world()->barrier().wait();
+            group->abort("enough");
+            EXPECT_THROW(work.wait(), AbortedError);
+          } else {
+            context.world()->barrier().wait();
+          }
+          group.reset();
+          context.world()->barrier().wait();
+          const std::uint64_t staging = context.metrics()->summary().staging_bytes;
+          if (i == 10) after_first = staging;
+          if (i > 10) {
+            ASSERT_LE(staging, after_first + (std::uint64_t{8} << 20)) << i;
+          }
+        }
+      },
+      [](int) { return over("shm"); });
+}
+
 /// What a Work of a closed group holds is given back under the engine's lock, not by whoever drops
 /// the Work: the thread sanitizer sees it here.
 TEST(GroupMemory, OfAClosedGroupIsNotGivenBackByTheLastWork) {

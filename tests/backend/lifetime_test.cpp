@@ -186,5 +186,22 @@ TEST(AChildOfAFork, FindsNoLockHeld) {
   });
 }
 
+/// Each holds the engine still for a moment, one after the other.
+TEST(AFork, MayBeOneOfSeveralAtATime) {
+  run_ranks(2, [](Context& context) {
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 3; ++i) {
+      threads.emplace_back([&context] {
+        for (int round = 0; round < 50; ++round) {
+          context.before_fork();
+          context.after_fork_in_parent();
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    context.world()->barrier().wait();
+  });
+}
+
 }  // namespace
 }  // namespace mccl
