@@ -1,33 +1,15 @@
-// Ends in the middle of something: a context that a callback drops, a fork, memory that runs out.
+// Ends in the middle of something: a context that a callback drops, a fork.
 #include <fcntl.h>
 #include <sys/wait.h>
 
 #include <atomic>
-#include <cstdlib>
-#include <new>
 
 #include "support/processes.h"
 #include "support/ranks.h"
 
-namespace {
-
-/// Allocations of this size fail, as if memory had run out; 0: none.
-std::atomic<std::size_t> failing_size{0};
-
-}  // namespace
-
-void* operator new(std::size_t bytes) {
-  if (bytes != 0 && bytes == failing_size.load(std::memory_order_relaxed)) throw std::bad_alloc();
-  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-
 namespace mccl {
 namespace {
 
-using testing::Processes;
 using testing::run_ranks;
 using testing::test_config;
 
@@ -80,43 +62,6 @@ TEST(Context, SurvivesACallbackThatThrows) {
         config.log_level = "OFF";
         return config;
       });
-}
-
-/// A peer's word of a failed group is too long for the memory that is left here.
-TEST(OutOfMemory, BesideTheDataEndsTheGroupsAndNotTheProcess) {
-  constexpr std::size_t kReason = 1777;
-  Processes job(2,
-                [](Context& context, const Processes::Say& say) {
-                  const auto doomed = context.group("doomed", {0, 1}, std::chrono::seconds(30));
-                  context.world()->barrier().wait();
-                  if (context.rank() == 0) {
-                    char token = 0;
-                    context.world()->recv({&token, 1, DType::u8}, 1, 0).wait();
-                    doomed->abort(std::string(kReason, 'x'));
-                    while (context.world()->failure().empty()) std::this_thread::yield();
-                  } else {
-                    const std::string text = "rank 0 aborted it: " + std::string(kReason, 'x');
-                    failing_size = text.size() + 1;
-                    char token = 0;
-                    context.world()->send({&token, 1, DType::u8}, 0, 0).wait();
-                    while (context.world()->failure().empty()) std::this_thread::yield();
-                    failing_size = 0;
-                  }
-                  say(context.world()->failure());
-                },
-                {.store_address = {},
-                 .config_of =
-                     [](int) {
-                       Config config = shared_memory();
-                       config.log_level = "OFF";
-                       return config;
-                     },
-                 .enter = {}});
-  for (const int rank : {0, 1}) {
-    const std::string said = job.line(rank);
-    EXPECT_NE(said.find("out of memory"), std::string::npos) << said;
-    EXPECT_NE(said.find("rank 1"), std::string::npos) << said;
-  }
 }
 
 /// In the child the numbers of the engine's descriptors may soon be those of the child's own files.
