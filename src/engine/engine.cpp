@@ -114,9 +114,10 @@ void Engine::meet() {
       .on_refused = [metrics = options_.metrics] { metrics->record_refused_connection(); },
       .bell_pipe = wake_pipe_.writing_end(),
       .agree_on_key =
-          [this](std::shared_ptr<Store> store) {
+          [this](std::shared_ptr<Store> store, Clock::time_point deadline) {
             options_.store = std::move(store);
-            return agree_on_key();
+            return rendezvous::agree_on_key(
+                {rank(), size(), options_.config, *options_.store, log_, deadline});
           },
   });
   mesh_ = std::move(met.mesh);
@@ -145,12 +146,6 @@ void Engine::throw_if_a_peer_is_lost() {
       throw PeerError(fmt::format("rank {} is gone: {}", peer, peers_.lost(peer)));
     }
   }
-}
-
-std::string Engine::agree_on_key() {
-  const auto deadline = Clock::now() + seconds_to_ms(options_.config.connect_timeout);
-  return rendezvous::agree_on_key(
-      {rank(), size(), options_.config, *options_.store, log_, deadline});
 }
 
 std::shared_ptr<GroupState> Engine::make_group(const std::string& name, std::vector<int> members,
@@ -329,7 +324,8 @@ void Engine::after_fork_in_parent() noexcept {
 
 void Engine::abandon_after_fork() noexcept {
   abandoned_ = true;
-  if (forker_.load() != std::this_thread::get_id()) return;  // nobody knows in what state the parent's threads left this copy
+  if (forker_.load() != std::this_thread::get_id())
+    return;  // nobody knows in what state the parent's threads left this copy
   try {
     if (mesh_) mesh_->abandon();
     watched_.clear();

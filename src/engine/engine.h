@@ -133,7 +133,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
   };
   // engine.cpp: meeting the others.
   void meet();
-  std::string agree_on_key();
   void throw_if_a_peer_is_lost();
 
   // engine.cpp

@@ -35,6 +35,8 @@ constexpr milliseconds kMoment = 1s;
 constexpr milliseconds kLastLook = 100ms;
 /// How long rank 0 stays for the others when the ranks cannot meet.
 constexpr milliseconds kLastWords = 1s;
+/// The same where some have not come yet, and would find nobody.
+constexpr milliseconds kLastWordsToAbsent = 5s;
 
 std::string arrival_key(std::int64_t n) { return fmt::format("mccl/arrival/{}", n); }
 std::string welcome_key(std::int64_t n) { return fmt::format("mccl/welcome/{}", n); }
@@ -74,6 +76,10 @@ std::string this_process() {
   std::array<char, 256> host = {};
   ::gethostname(host.data(), host.size() - 1);
   return fmt::format("process {} on {}", ::getpid(), host.data());
+}
+
+std::string agreement_of_arrival(const Config& config) {
+  return agreement_of(config) + (config.job_key.empty() ? "job_key=not set\n" : "job_key=set\n");
 }
 
 Incarnation::Incarnation(std::shared_ptr<Store> store, Arrival self, milliseconds timeout)
@@ -116,6 +122,10 @@ void Incarnation::reign(Clock::time_point deadline) {
   }
 }
 
+void Incarnation::answer_all() {
+  for (const std::int64_t n = store_->add(kArrivals, 0); answered_ < n;) answer(answered_ + 1);
+}
+
 void Incarnation::answer(std::int64_t arrival) {
   store_->set(welcome_key(arrival), fmt::format("{}\n{}\n{}", name_, self_.size, self_.agreement));
   answered_ = store_->add(kAnswered, arrival - answered_);
@@ -134,6 +144,7 @@ void Incarnation::join(Clock::time_point deadline) {
         "running, and was it given the same store?{}",
         self_.rank, timeout_s_, who_has_met()));
   }
+  reign_ = store_->add(kReigns, 0);
   name_ = take_line(welcome);
   const int size = number_of(take_line(welcome));
   register_self();
@@ -216,9 +227,13 @@ void Incarnation::look() {
           "ranks; give every process a rank of its own (MCCL_RANK)",
           this_process()));
     }
-    if (!closed_) {
-      for (const std::int64_t n = store_->add(kArrivals, 0); answered_ < n;) answer(answered_ + 1);
-    }
+    if (!closed_) answer_all();
+  } else if (store_->add(kReigns, 0) != reign_) {
+    throw PeerError(
+        fmt::format("rank {} cannot join the job: rank 0 has come to the store again while the "
+                    "ranks met, so its "
+                    "first process has ended; start all ranks again",
+                    self_.rank));
   }
   if (watch_) watch_();
 }
@@ -242,7 +257,15 @@ std::string Incarnation::who_has_met() const {
 void Incarnation::throw_failure() {
   if (add(kFailures, 0) == 0) return;
   was_told_ = true;
-  std::string failure = store_->get(own(kFailure), kMoment);
+  std::string failure;
+  try {
+    failure = store_->get(own(kFailure), kMoment);
+  } catch (const TimeoutError&) {
+    throw PeerError(
+        fmt::format("rank {} cannot join the job: another rank failed, and ended before "
+                    "it could say why",
+                    self_.rank));
+  }
   const std::string kind = take_line(failure);
   const int rank = number_of(take_line(failure));
   const std::string text = fmt::format("rank {} cannot join the job, because rank {} cannot: {}",
@@ -253,11 +276,16 @@ void Incarnation::throw_failure() {
 
 /// Rank 0 tells the others.
 void Incarnation::throw_death() {
-  const std::int64_t deaths = store_->add(kDeaths, 0);
-  if (deaths == deaths_before_) return;
-  add(kTold, 1);  // the dead
-  throw PeerError(fmt::format("rank {} died while the ranks met",
-                              store_->get(kDeath + std::to_string(deaths), kMoment)));
+  for (const std::int64_t deaths = store_->add(kDeaths, 0); deaths_before_ < deaths;) {
+    ++deaths_before_;
+    std::string who = store_->get(kDeath + std::to_string(deaths_before_), kMoment);
+    const std::size_t blank = std::min(who.find(' '), who.size());
+    const std::string start = who.substr(std::min(blank + 1, who.size()));
+    // What is left of another start may end when it likes.
+    if (!start.empty() && start != name_) continue;
+    add(kTold, 1);  // the dead
+    throw PeerError(fmt::format("rank {} died while the ranks met", who.substr(0, blank)));
+  }
 }
 
 void Incarnation::fail(const std::exception& error) noexcept {
@@ -269,9 +297,13 @@ void Incarnation::fail(const std::exception& error) noexcept {
           fmt::format("{}\n{}\n{}", mismatch ? "mismatch" : "other", self_.rank, error.what()));
     }
     std::int64_t told = add(kTold, 1);
-    const Clock::time_point end = Clock::now() + kLastWords;
-    while (self_.rank == 0 && told < self_.size && Clock::now() < end) {
+    const Clock::time_point begun = Clock::now();
+    const auto patience = [this] {
+      return answered_ - answered_before_ < self_.size - 1 ? kLastWordsToAbsent : kLastWords;
+    };
+    while (self_.rank == 0 && told < self_.size && Clock::now() < begun + patience()) {
       std::this_thread::sleep_for(5ms);
+      answer_all();
       told = add(kTold, 0);
     }
   } catch (const std::exception&) {

@@ -19,10 +19,14 @@
 #include <string>
 
 #include "base/clock.h"
+#include "mccl/config.h"
 #include "mccl/error.h"
 #include "mccl/store.h"
 
 namespace mccl::rendezvous {
+
+/// What an Arrival says of the settings: beside those that must be equal, whether there is a key.
+std::string agreement_of_arrival(const Config& config);
 
 /// A process as it comes to a store.
 struct Arrival {
@@ -68,6 +72,7 @@ class Incarnation final : public Store {
   void join(Clock::time_point deadline);
   void register_self();
   void answer(std::int64_t arrival);
+  void answer_all();
   void throw_failure();
   void throw_death();
   std::string absent() const;
@@ -80,8 +85,8 @@ class Incarnation final : public Store {
   std::string name_;
   std::function<void()> watch_;
   std::atomic<bool> was_told_ = false;  ///< Of a failure.
+  std::int64_t reign_ = 0;              ///< Of the rank 0 that made the name.
   // Rank 0's:
-  std::int64_t reign_ = 0;
   std::int64_t answered_ = 0;  ///< Arrivals, by this rank 0 and those before it.
   std::int64_t answered_before_ = 0;
   std::int64_t deaths_before_ = 0;

@@ -72,12 +72,12 @@ class Meeting {
                                std::chrono::duration<double>(o_.config.connect_timeout))) {}
 
   Met run() {
-    met_.store =
-        std::make_shared<Incarnation>(o_.store, Arrival{o_.rank, o_.size, agreement_of(o_.config)},
-                                      duration_cast<milliseconds>(deadline_ - begun_));
+    met_.store = std::make_shared<Incarnation>(
+        o_.store, Arrival{o_.rank, o_.size, agreement_of_arrival(o_.config)},
+        duration_cast<milliseconds>(deadline_ - begun_));
     try {
       tell_places();
-      key_ = key_of(o_.agree_on_key(met_.store), met_.store->name());
+      key_ = key_of(o_.agree_on_key(met_.store, deadline_), met_.store->name());
       listen();
       connect();
       share_memory();

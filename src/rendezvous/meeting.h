@@ -36,7 +36,7 @@ struct MeetingOptions {
   std::function<void()> on_refused;  ///< Called for every stranger dropped.
   int bell_pipe = -1;                ///< What neighbours ring.
   /// The key of the job, through a store of this start's own.
-  std::function<std::string(std::shared_ptr<Store> store)> agree_on_key;
+  std::function<std::string(std::shared_ptr<Store> store, Clock::time_point deadline)> agree_on_key;
 };
 
 /// What a rank has when all have met.

@@ -261,6 +261,7 @@ bool StoreServer::answer_next(Client& client, Clock::time_point now) {
 
 void StoreServer::perform(Client& client, StoreCall call, const std::string& key,
                           std::string_view value, std::int64_t number, Clock::time_point now) {
+  note(client, key);
   try {
     if (call != StoreCall::get) check_writer(key);
     switch (call) {
@@ -285,8 +286,19 @@ void StoreServer::perform(Client& client, StoreCall call, const std::string& key
 }
 
 /// A rank whose last connection ends without a word has died; whoever waits for it looks here.
+/// A rank has several connections, of which each may be the last to end.
+void StoreServer::note(Client& client, const std::string& key) {
+  client.has_asked = true;
+  const std::string_view start = start_in(key);
+  if (start.empty() || client.start == start) return;
+  for (Client& each : clients_) {
+    if (each.rank == client.rank) each.start = start;
+  }
+}
+
 void StoreServer::count_death(const Client& client) {
-  if (client.rank < 0 || client.has_left) return;
+  // Who was given up before it knew that it was proven has asked nothing, and dials again.
+  if (client.rank < 0 || client.has_left || !client.has_asked) return;
   if (client.input.size() >= kRequestHeaderBytes) {
     // Its word may have come together with the end.
     const auto last = decode_request(std::span(client.input).first(kRequestHeaderBytes));
@@ -297,7 +309,7 @@ void StoreServer::count_death(const Client& client) {
   });
   if (lives) return;
   const std::int64_t number = table_.add(kDeaths, 1);
-  table_.set(kDeath + std::to_string(number), std::to_string(client.rank));
+  table_.set(kDeath + std::to_string(number), fmt::format("{} {}", client.rank, client.start));
 }
 
 void StoreServer::look_again(Client& client, Clock::time_point now) {

@@ -61,7 +61,9 @@ class StoreServer {
     Bytes output;
     std::size_t sent = 0;
     std::optional<Wait> wait;
-    int rank = -1;          ///< Once it is proven.
+    int rank = -1;  ///< Once it is proven.
+    bool has_asked = false;
+    std::string start;      ///< Of the job, of which its last requests were; empty before.
     bool has_left = false;  ///< In good order.
   };
 
@@ -79,6 +81,7 @@ class StoreServer {
   void perform(Client& client, StoreCall call, const std::string& key, std::string_view value,
                std::int64_t number, Clock::time_point now);
   void look_again(Client& client, Clock::time_point now);
+  void note(Client& client, const std::string& key);
   void count_death(const Client& client);
 
   MemoryStore& table_;

@@ -15,9 +15,21 @@ namespace mccl::rendezvous {
 
 /// `leave` has no answer: the client closes its connections in good order.
 enum class StoreCall : std::uint8_t { set, get, add, leave };
-/// The server counts the deaths of clients here; under kDeath and the count is the rank that died.
+/// The server counts the deaths of clients here; under kDeath and the count is the rank that died,
+/// and after a blank the name of the start of the job that it belonged to, if it got so far.
 inline constexpr const char* kDeaths = "mccl/deaths";
 inline constexpr const char* kDeath = "mccl/death/";
+
+/// Keys of one start of a job begin with this, the start's name of so many letters, and a slash.
+inline constexpr std::string_view kStartPrefix = "mccl/";
+inline constexpr std::size_t kStartLetters = 32;
+
+/// The name of the start that a key belongs to; empty when to none.
+inline std::string_view start_in(std::string_view key) {
+  if (!key.starts_with(kStartPrefix)) return {};
+  key.remove_prefix(kStartPrefix.size());
+  return key.find('/') == kStartLetters ? key.substr(0, kStartLetters) : std::string_view();
+}
 
 enum class StoreAnswer : std::uint8_t { ok, missing, invalid };
 

@@ -33,6 +33,8 @@ using transport::tcp::Listener;
 using transport::tcp::Socket;
 
 constexpr Clock::duration kAttemptLimit = 2s;
+/// Of a handshake: rank 0 may have few cores and many callers, and take it for done already.
+constexpr Clock::duration kHandshakeLimit = 20s;
 constexpr Clock::duration kFirstBackOff = 20ms;
 constexpr Clock::duration kLongestBackOff = 500ms;
 /// What a healthy server takes at most beyond the wait that a get asks for.
@@ -45,6 +47,29 @@ constexpr int kSendFlags = MSG_NOSIGNAL;
 constexpr int kSendFlags = 0;
 #endif
 
+/// Of a connection on which nothing is due.
+bool is_open(const Socket& socket) {
+  char byte = 0;
+  const ssize_t got = ::recv(socket.descriptor(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+}
+
+/// Of a name's addresses, those that this host has: "localhost" may have one of a family that is
+/// switched off. Throws BindError when there is none, or one is taken.
+std::vector<Listener> listen_at_each(const std::vector<Address>& addresses) {
+  std::vector<Listener> listeners;
+  for (std::size_t i = 0; i < addresses.size(); ++i) {
+    try {
+      listeners.emplace_back(addresses[i], 0);
+    } catch (const BindError& error) {
+      const bool absent = error.code == EADDRNOTAVAIL || error.code == EAFNOSUPPORT;
+      const bool last = i + 1 == addresses.size();
+      if (!absent || (last && listeners.empty())) throw;
+    }
+  }
+  return listeners;
+}
+
 /// A number or "localhost" is meant as it stands. Another name often means something else on its
 /// own host (Debian maps it to 127.0.1.1) than on the others, so behind it all addresses listen.
 std::vector<Listener> listen_at(const std::string& address) {
@@ -54,9 +79,7 @@ std::vector<Listener> listen_at(const std::string& address) {
   std::vector<Listener> listeners;
   try {
     if (where.host == "localhost" || Address::parse_numeric(where.host, where.port)) {
-      for (const Address& each : transport::tcp::resolve(where.host, where.port))
-        listeners.emplace_back(each, 0);
-      return listeners;
+      return listen_at_each(transport::tcp::resolve(where.host, where.port));
     }
     try {
       listeners.emplace_back(Address::wildcard(AF_INET6, where.port), 0);
@@ -195,12 +218,12 @@ Socket RemoteStore::connect() {
 /// Empty, with the trouble, when it fails.
 Socket RemoteStore::try_connect(const Address& address, Clock::time_point deadline,
                                 std::string& trouble) {
-  deadline = std::min(deadline, Clock::now() + kAttemptLimit);
+  const Clock::time_point limit = std::min(deadline, Clock::now() + kAttemptLimit);
   Socket socket = Socket::stream(address.family());
   transport::tcp::tune_stream(socket);
   int error = transport::tcp::start_connect(socket, address, nullptr);
   if (error == EINPROGRESS) {
-    if (!wait_for(socket.descriptor(), POLLOUT, deadline)) {
+    if (!wait_for(socket.descriptor(), POLLOUT, limit)) {
       trouble = "no answer to the attempt to connect";
       return {};
     }
@@ -213,7 +236,8 @@ Socket RemoteStore::try_connect(const Address& address, Clock::time_point deadli
   transport::tcp::limit_silence(socket);
   Conversation conversation(std::move(socket),
                             Handshake::dialer({rank_, 0, job_key_, {}}, 0, {0, Purpose::store, 0}));
-  if (!converse(conversation, deadline, trouble)) return {};
+  const Clock::time_point end = std::min(deadline, Clock::now() + kHandshakeLimit);
+  if (!converse(conversation, end, trouble)) return {};
   return conversation.take_socket();
 }
 
@@ -229,8 +253,9 @@ RemoteStore::Answer RemoteStore::call(const Bytes& request, const std::string& k
   Socket socket;
   {
     const std::lock_guard lock(mutex_);
-    if (!idle_.empty()) {
-      socket = std::move(idle_.back());
+    // Those of a rank 0 that has ended, perhaps to start again, are closed.
+    while (!socket && !idle_.empty()) {
+      if (is_open(idle_.back())) socket = std::move(idle_.back());
       idle_.pop_back();
     }
   }

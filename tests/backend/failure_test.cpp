@@ -138,7 +138,8 @@ TEST(Timeout, Fault20OfConnectingIsAnErrorThatLeavesNoThread) {
   config.job_key = "a key that both were given";
   std::thread absent([&] {  // publishes what a rank publishes, and never connects
     using namespace rendezvous;
-    Incarnation start(store, {1, 2, agreement_of(config)}, std::chrono::seconds(60));
+    Incarnation start(store, {1, 2, rendezvous::agreement_of_arrival(config)},
+                      std::chrono::seconds(60));
     const Exchange exchange(start, 1, 2, Clock::now() + std::chrono::seconds(60));
     exchange.all_gather("places", transport::tcp::host_identity() + "\n- 0 -");
     const transport::tcp::Listener mute(*transport::tcp::Address::parse_numeric("127.0.0.1", 0), 0);

@@ -118,7 +118,7 @@ TEST(Meeting, ARankWhoseAddressRefusesIsDead) {
   for (const int dead : {0, 1}) {
     const auto store = make_memory_store();
     std::thread dying([&] {
-      Incarnation start(store, {dead, 2, agreement_of(quick())}, kSoon);
+      Incarnation start(store, {dead, 2, rendezvous::agreement_of_arrival(quick())}, kSoon);
       const Exchange exchange(start, dead, 2, Clock::now() + kSoon);
       const std::string host = transport::tcp::host_identity();
       exchange.all_gather("places", host + "\n- 0 -");
@@ -168,7 +168,7 @@ TEST(Meeting, ARankOfAnEarlierRunTakesNobodysPlace) {
       error_of_new = error.what();
     }
   });
-  Incarnation new_rank_1(new_store, {1, 2, agreement_of(config)}, kSoon);
+  Incarnation new_rank_1(new_store, {1, 2, rendezvous::agreement_of_arrival(config)}, kSoon);
   only_publish(new_rank_1, 1, here + "-another", port);
   std::thread old_rank_1([&] {
     Config last = config;
@@ -179,7 +179,7 @@ TEST(Meeting, ARankOfAnEarlierRunTakesNobodysPlace) {
       error_of_old = error.what();
     }
   });
-  Incarnation old_rank_0(old_store, {0, 2, agreement_of(config)}, kSoon);
+  Incarnation old_rank_0(old_store, {0, 2, rendezvous::agreement_of_arrival(config)}, kSoon);
   only_publish(old_rank_0, 0, here + "-another", port);
   const auto limit = std::chrono::steady_clock::now() + kSoon;
   while (metrics->summary().refused_connections == 0 && std::chrono::steady_clock::now() < limit) {

@@ -248,5 +248,33 @@ TEST(Messages, PendingNamesEachCallOnce) {
   EXPECT_EQ(pair.second.messages().pending(), std::vector<MessagesEnd::Call>{pair.receives});
 }
 
+/// The sender's links end one after another; what each has brought is read before that counts.
+TEST(Messages, OfASenderThatHasLeftComeWholeOverSeveralLinks) {
+  constexpr std::size_t kBytes = 512 << 10;
+  constexpr std::size_t kRoom = 4 << 20;
+  const std::vector<std::byte> in(kBytes, std::byte{7});
+  std::vector<std::byte> out(kBytes);
+  auto first = std::make_unique<MessagesEnd>(0, 2, kRoom);
+  MessagesEnd second(1, 2, kRoom);
+  for (std::uint8_t rail = 0; rail < 2; ++rail) {
+    auto [near, far] = MemoryLink::make(kRoom);
+    first->attach(1, rail, 2, std::move(near));
+    second.attach(0, rail, 2, std::move(far));
+  }
+  const auto sent = first->send(in, 1, 5);
+  const auto received = second.receive(out, 0, 5);
+  first->advance();
+  second.advance();  // takes the request
+  second.advance();  // grants it
+  while (first->advance()) {
+  }
+  ASSERT_TRUE(first->done(sent));
+  first.reset();
+  while (second.advance()) {
+  }
+  EXPECT_TRUE(second.done(received));
+  EXPECT_EQ(out, in);
+}
+
 }  // namespace
 }  // namespace mccl::engine
