@@ -1,4 +1,5 @@
 // The `mccl` program: a table of subcommands.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -56,6 +57,16 @@ int take_program(int argc, char** argv, const std::vector<Command>& commands) {
   return argc;
 }
 
+/// A file of the program's own must not get the number of a standard stream that was closed: what
+/// is printed would go there. Neither end of these can be used, so that using them is an error.
+void occupy_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) < 0) {
+      static_cast<void>(::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY));
+    }
+  }
+}
+
 /// What was printed may still be on its way, to a disk that is full.
 int with_output_written(int status) {
   const bool good = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good();
@@ -101,5 +112,6 @@ int run(int argc, char** argv) {
 }  // namespace mccl::cli
 
 int main(int argc, char** argv) {
+  mccl::cli::occupy_standard_streams();
   return mccl::cli::with_output_written(mccl::cli::run(argc, argv));
 }

@@ -125,6 +125,19 @@ def test_a_full_disk_is_a_message_and_a_failure(arguments: tuple[str, ...]):
     assert "cannot write standard output: No space left on device" in done.stderr
 
 
+def test_a_closed_output_is_a_failure_and_no_file_of_the_programs_own():
+    command = f'"{program()}" bench barrier -n 1 --no-bounds {" ".join(QUICK)} >&-'
+    done = subprocess.run(
+        ["/bin/sh", "-c", command],
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=PATIENCE,
+        env=environment(),
+    )
+    assert done.returncode == 1
+    assert "cannot write standard output: Bad file descriptor" in done.stderr
+
+
 def test_a_report_on_a_full_disk_is_named():
     for flags in (("plan", "all_reduce"), ("bench", "barrier", "-n", "1", "--no-bounds", *QUICK)):
         done = run(*flags, "--json", "/dev/full", status=1)
