@@ -32,10 +32,6 @@ Clock::duration seconds_to_duration(double seconds) {
   return duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-milliseconds seconds_to_ms(double seconds) {
-  return duration_cast<milliseconds>(seconds_to_duration(seconds));
-}
-
 /// Looking beside the data takes the longer the more peers there are: it shall not fill the core.
 constexpr std::chrono::milliseconds kBetweenLooks{1};
 constexpr std::chrono::microseconds kLookAtAPeer{20};

@@ -7,6 +7,7 @@
 //   for, and when something arrives while nobody drives. It sleeps without the lock.
 // - inbox_mutex_: what other threads hand to the driver. Held for a few instructions.
 // - a group's failure lock and a Work's lock: leaves.
+// A thread that forks holds the first two from before_fork() on; whoever drives makes way for it.
 // Callbacks of a Work run without any lock. abort() takes only inbox_mutex_ and the group's failure
 // lock, which nobody holds while waiting.
 #pragma once
