@@ -38,7 +38,9 @@ rule link
 NINJA
 objects=
 for source in "$gtest"/src/{gtest-all,gtest_main}.cc \
+  "$root"/src/node/*.cpp \
   "$root"/src/transport/shm/*.cpp \
+  "$root"/tests/node/*_test.cpp \
   "$root"/tests/transport/{link_conformance,shm_*}_test.cpp; do
   object=$build/$(basename "$source").o
   objects+=" $object"

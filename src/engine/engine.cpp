@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "base/open_files.h"
 #include "base/thread.h"
@@ -43,6 +45,30 @@ constexpr int kRanksOfANap = 16;
 /// liveness takes.
 constexpr double kRanksOfACore = 16;
 
+Clock::duration silence_before_giving_up(const Config& config, double ranks_per_core) {
+  return seconds_to_duration(config.liveness_interval *
+                             std::max(1.0, ranks_per_core / kRanksOfACore));
+}
+
+/// As ranks of the job.
+std::vector<WorldRank> checked_members(const std::string& group, const std::vector<int>& ranks,
+                                       int self, int size) {
+  std::vector<WorldRank> members;
+  for (const int rank : ranks) {
+    if (rank < 0 || rank >= size || std::count(ranks.begin(), ranks.end(), rank) != 1) {
+      throw InvalidArgument(
+          fmt::format("group '{}': rank {} is listed, but members are distinct ranks from 0 to {}",
+                      group, rank, size - 1));
+    }
+    members.emplace_back(rank);
+  }
+  if (std::find(ranks.begin(), ranks.end(), self) == ranks.end()) {
+    throw InvalidArgument(
+        fmt::format("group '{}': this rank, {}, is not among its members", group, self));
+  }
+  return members;
+}
+
 EngineOptions checked(EngineOptions options) {
   if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
     throw InvalidArgument(
@@ -62,21 +88,44 @@ EngineOptions checked(EngineOptions options) {
 Engine::Engine(EngineOptions options)
     : options_(checked(std::move(options))),
       log_(options_.rank, log_level_of(options_.config.log_level)),
-      spin_limit_(options_.config.spin_us),
       between_looks_(kBetweenLooks + options_.size * kLookAtAPeer),
       longest_nap_(kLongestNap * std::max(1, options_.size / kRanksOfANap)),
       facts_(facts_from(options_.config)),
+      driver_(*this, std::chrono::microseconds(options_.config.spin_us)),
+      met_(meet()),
+      ranks_per_core_(met_.ranks_per_core),
+      memory_(met_.shared_memory),
       peers_(options_.size),
-      liveness_(options_.size, seconds_to_duration(options_.config.liveness_interval)),
-      beats_seen_(static_cast<std::size_t>(options_.size), 0),
-      unmade_(options_.size),
-      tally_(options_.metrics->tally()) {
-  if (log_.enabled(LogLevel::info)) {
-    log_.write(LogLevel::info, fmt::format("settings of rank {} of {}:\n{}", rank(), size(),
-                                           to_table(options_.config)));
+      heart_(peers_, memory_, silence_before_giving_up(options_.config, ranks_per_core_)),
+      links_(
+          WorldRank(options_.rank), std::move(met_.transports),
+          seconds_to_duration(options_.config.connect_timeout), peers_,
+          [this](std::uint64_t id) {
+            GroupState* group = groups_.find(id);
+            return group ? &group->channels() : nullptr;
+          },
+          log_),
+      staging_(options_.metrics),
+      completions_(options_.metrics, staging_, log_),
+      surroundings_{.config = options_.config,
+                    .log = log_,
+                    .peers = peers_,
+                    .links = links_,
+                    .completions = completions_,
+                    .staging = staging_,
+                    .memory = *memory_,
+                    .look_beside_soon = [this] { next_look_ = {}; }},
+      groups_(options_.size, surroundings_) {
+  if (ranks_per_core_ > 1) driver_.share_cores();
+  staging_.watch(memory_->arena);
+  for (WorldRank peer(0); peer.number() < static_cast<int>(met_.controls.size()); ++peer) {
+    auto& control = met_.controls[peer.index()];
+    if (control) peers_.connect(peer, std::move(control));
   }
-  for (const std::string& warning : warnings_for(options_.config)) log_.warn("{}", warning);
-  if (size() > 1) meet();
+  if (size() == 1) return;
+  rendezvous::take_back_key(options_.config, rank(), *options_.store);
+  // What is told through the store from now on comes from ranks that this one is connected to.
+  met_.store->watch_with([this] { throw_if_a_peer_is_lost(); });
 }
 
 std::shared_ptr<Engine> Engine::create(EngineOptions options) {
@@ -99,16 +148,26 @@ Engine::~Engine() {
   }
 }
 
-void Engine::meet() {
+rendezvous::Met Engine::meet() {
+  if (log_.enabled(LogLevel::info)) {
+    log_.write(LogLevel::info, fmt::format("settings of rank {} of {}:\n{}", rank(), size(),
+                                           to_table(options_.config)));
+  }
+  for (const std::string& warning : warnings_for(options_.config)) log_.warn("{}", warning);
+  if (size() == 1) {
+    rendezvous::Met alone;
+    alone.shared_memory = std::make_shared<node::SharedMemory>();
+    return alone;
+  }
   raise_open_files_limit();
-  rendezvous::Met met = rendezvous::meet({
+  return rendezvous::meet({
       .rank = rank(),
       .size = size(),
       .store = options_.store,
       .config = options_.config,
       .log = log_,
       .on_refused = [metrics = options_.metrics] { metrics->record_refused_connection(); },
-      .bell_pipe = wake_pipe_.writing_end(),
+      .bell_pipe = driver_.bell_pipe(),
       .agree_on_key =
           [this](std::shared_ptr<Store> store, Clock::time_point deadline) {
             options_.store = std::move(store);
@@ -116,182 +175,129 @@ void Engine::meet() {
                 {rank(), size(), options_.config, *options_.store, log_, deadline});
           },
   });
-  mesh_ = std::move(met.mesh);
-  for (int peer = 0; peer < size(); ++peer) {
-    auto& control = met.controls[static_cast<std::size_t>(peer)];
-    if (control) peers_.connect(peer, std::move(control));
-  }
-  mesh_->everyone_is_here();
-  rendezvous::take_back_key(options_.config, rank(), *options_.store);
-  arena_ = std::move(met.arena);
-  if (arena_) sleeper_.emplace(arena_->header());
-  neighbourhood_ = std::move(met.neighbourhood);
-  ranks_per_core_ = met.ranks_per_core;
-  crowded_ = ranks_per_core_ > 1;
-  silence_s_ = options_.config.liveness_interval * std::max(1.0, ranks_per_core_ / kRanksOfACore);
-  liveness_ = Liveness(size(), seconds_to_duration(silence_s_));
-  // What is told through the store from now on comes from ranks that this one is connected to.
-  met.store->watch_with([this] { throw_if_a_peer_is_lost(); });
 }
 
 void Engine::throw_if_a_peer_is_lost() {
-  const std::lock_guard lock(progress_mutex_);
-  housekeeping(Clock::now());
-  for (int peer = 0; peer < size(); ++peer) {
+  const std::lock_guard lock(driver_.mutex());
+  hear_and_connect(Clock::now());
+  for (WorldRank peer(0); peer.number() < size(); ++peer) {
     if (!peers_.lost(peer).empty()) {
       throw PeerError(fmt::format("rank {} is gone: {}", peer, peers_.lost(peer)));
     }
   }
 }
 
-std::shared_ptr<GroupState> Engine::make_group(const std::string& name, std::vector<int> members,
+std::shared_ptr<GroupState> Engine::make_group(const std::string& name,
+                                               const std::vector<int>& ranks,
                                                milliseconds timeout) {
-  for (const int member : members) {
-    if (member < 0 || member >= size() || std::count(members.begin(), members.end(), member) != 1) {
-      throw InvalidArgument(
-          fmt::format("group '{}': rank {} is listed, but members are distinct ranks from 0 to {}",
-                      name, member, size() - 1));
-    }
-  }
-  if (std::find(members.begin(), members.end(), rank()) == members.end()) {
-    throw InvalidArgument(
-        fmt::format("group '{}': this rank, {}, is not among its members", name, rank()));
-  }
+  const std::vector<WorldRank> members = checked_members(name, ranks, rank(), size());
   schedule::Facts facts = facts_;
   facts.nodes = nodes_of(members);
   // Told apart from groups of that name that came before, which others may still have.
-  std::string identity = fmt::format("{}\n{}\n", name, fmt::join(members, " "));
+  std::string identity = fmt::format("{}\n{}\n", name, fmt::join(ranks, " "));
   {
-    std::lock_guard lock(inbox_mutex_);
-    if (!group_names_.insert(name).second) {
+    std::lock_guard lock(names_mutex_);
+    const std::optional<std::uint32_t> times = names_.give(name, group_id(identity));
+    if (!times) {
       throw InvalidArgument(fmt::format("a group named '{}' exists on rank {}", name, rank()));
     }
-    identity += std::to_string(++times_made_[group_id(identity)]);
+    identity += std::to_string(*times);
   }
-  const auto slot = std::make_shared<GroupState*>(nullptr);
-  auto group = std::make_shared<GroupState>(
-      name, group_id(identity), std::move(members), rank(), timeout, std::move(facts),
-      options_.config.transport_crc, [this, slot](rendezvous::Purpose purpose, int member) {
-        request_links(**slot, purpose, member);
-      });
-  *slot = group.get();
-  {
-    std::lock_guard lock(inbox_mutex_);
-    inbox_.created.push_back(group);
-    inbox_waiting_.store(true, std::memory_order_release);
-  }
+  auto group =
+      std::make_shared<GroupState>(Membership(name, group_id(identity), members, WorldRank(rank())),
+                                   timeout, std::move(facts), surroundings_);
+  inbox_.put([&](Inbox::Content& content) { content.created.push_back(group); });
   return group;
 }
 
+/// By rank of a group; empty when no two of its members share a node.
+std::vector<int> Engine::nodes_of(const std::vector<WorldRank>& members) const {
+  if (nodes().empty()) return {};
+  std::map<int, int> counts;
+  std::vector<int> found;
+  for (const WorldRank member : members) {
+    found.push_back(nodes()[member.index()]);
+    ++counts[found.back()];
+  }
+  if (counts.size() == found.size()) return {};
+  for (int& node : found) {
+    node = static_cast<int>(std::distance(counts.begin(), counts.find(node)));
+  }
+  return found;
+}
+
 schedule::Facts Engine::facts_of(GroupState& group) {
-  std::lock_guard lock(progress_mutex_);
-  return group.plans.facts();
+  std::lock_guard lock(driver_.mutex());
+  return group.facts();
 }
 
 void Engine::close_group(const std::shared_ptr<GroupState>& group) {
   if (abandoned_) return;
   {
-    std::lock_guard lock(inbox_mutex_);
-    group_names_.erase(group->name);
-    inbox_.closed.push_back(group);
-    inbox_waiting_.store(true, std::memory_order_release);
+    std::lock_guard lock(names_mutex_);
+    names_.give_up(group->membership().name);
   }
-  wake();
+  inbox_.put([&](Inbox::Content& content) { content.closed.push_back(group); });
+  driver_.wake();
 }
 
 void Engine::submit(std::span<const std::shared_ptr<Operation>> operations) {
   refuse_in_child();
   const Clock::time_point now = Clock::now();
   bool somebody_else_must_drive = false;
-  {
-    std::lock_guard lock(inbox_mutex_);
+  inbox_.put([&](Inbox::Content& content) {
     for (const std::shared_ptr<Operation>& operation : operations) {
       operation->submitted = now;
       const bool point_to_point = operation->call.collective == Collective::send ||
                                   operation->call.collective == Collective::recv;
-      if (!point_to_point) operation->call.sequence = ++operation->group->sequence;
-      inbox_.submitted.push_back(operation);
+      if (!point_to_point) operation->call.sequence = operation->group->next_sequence();
+      content.submitted.push_back(operation);
       somebody_else_must_drive |= !operation->caller_waits;
     }
-    inbox_waiting_.store(true, std::memory_order_release);
-  }
-  if (stopping_) {
+  });
+  if (driver_.stopping()) {
     // Nobody drives any more: the calls fail here and now.
-    std::unique_lock lock(progress_mutex_);
-    drain_inbox();
-    run_deferred(lock);
+    std::unique_lock lock(driver_.mutex());
+    take_in();
+    run_callbacks(lock);
   } else if (size() == 1) {
-    std::unique_lock lock(progress_mutex_);
-    drive(lock, nullptr, Clock::time_point::max());
+    std::unique_lock lock(driver_.mutex());
+    driver_.drive(lock, nullptr, Clock::time_point::max());
   } else if (somebody_else_must_drive) {
-    wake();
+    driver_.wake();
   }
-}
-
-void Engine::abort(const std::shared_ptr<GroupState>& group, const std::string& reason) {
-  group->fail({FailureKind::aborted, fmt::format("rank {} aborted it: {}", group->rank, reason)});
-  {
-    std::lock_guard lock(inbox_mutex_);
-    inbox_.aborted.push_back(group);
-    inbox_waiting_.store(true, std::memory_order_release);
-  }
-  wake();
 }
 
 void Engine::help(detail::WorkState& work, Clock::time_point deadline) {
   refuse_in_child();
-  while (!work.done() && Clock::now() < deadline) {
-    std::unique_lock lock(progress_mutex_, std::try_to_lock);
-    if (!lock) {
-      // The driver may be about to go to sleep without having seen this call.
-      wake();
-      work.sleep_until_done(deadline);
-      return;
-    }
-    drive(lock, &work, deadline);
-    const bool others_wait = lock && (!active_.empty() || inbox_waiting_);
-    if (lock) lock.unlock();
-    if (others_wait) wake();
-    if (forking_ > 0) std::this_thread::yield();
-  }
+  driver_.help(work, deadline);
+}
+
+void Engine::abort(const std::shared_ptr<GroupState>& group, const std::string& reason) {
+  group->mark_failed({FailureKind::aborted,
+                      fmt::format("rank {} aborted it: {}", group->membership().rank, reason)});
+  inbox_.put([&](Inbox::Content& content) { content.aborted.push_back(group); });
+  driver_.wake();
 }
 
 void Engine::shutdown() {
-  if (abandoned_ || stopping_.exchange(true)) return;
-  wake();
+  if (abandoned_ || !driver_.stop()) return;
+  driver_.wake();
   if (thread_.joinable() && thread_.get_id() != std::this_thread::get_id()) thread_.join();
-  std::unique_lock lock(progress_mutex_);
-  drain_inbox();
-  const std::map<std::uint64_t, std::shared_ptr<GroupState>> groups = std::move(groups_);
-  groups_.clear();
-  for (const auto& [id, group] : groups) {
-    end_group(*group, fmt::format("rank {} has shut down", group->rank));
-  }
-  active_.clear();
-  for (departing_.sweep(Clock::now()); !departing_.empty(); departing_.sweep(Clock::now())) {
-    if (mesh_ && Clock::now() >= liveness_.next_beat()) beat(Clock::now());
+  std::unique_lock lock(driver_.mutex());
+  take_in();
+  groups_.end_all([](const GroupState& group) {
+    return fmt::format("rank {} has shut down", group.membership().rank);
+  });
+  Departing& departing = groups_.departing();
+  for (departing.sweep(Clock::now()); !departing.empty(); departing.sweep(Clock::now())) {
+    if (size() > 1 && Clock::now() >= heart_.next_beat()) beat(Clock::now());
     std::this_thread::sleep_for(milliseconds(1));
   }
   peers_.leave();
-  options_.metrics->record_staging(-staging_bytes_);
-  staging_bytes_ = 0;
-  making_.clear();
-  mesh_.reset();
-  run_deferred(lock);
-}
-
-/// Its calls fail, what they have sent still arrives, and its memory is given back here, under the
-/// lock: whoever still holds the group, or a Work of it, holds nothing of the engine's.
-void Engine::end_group(GroupState& group, const std::string& reason) {
-  departing_.add(group.channels.take_links(), Clock::now());
-  group.fail({FailureKind::aborted, reason});
-  group.failure_announced = true;  // the peers may still be using theirs, and are told if not
-  settle_failure(group);
-  for (const auto& [member, place] : group.release()) {
-    let_go_of(group.members[static_cast<std::size_t>(member)], place);
-  }
-  forget_links(group);
-  weigh(group);
+  links_.close();
+  staging_.close();
+  run_callbacks(lock);
 }
 
 void Engine::refuse_in_child() const {
@@ -301,21 +307,17 @@ void Engine::refuse_in_child() const {
 }
 
 void Engine::before_fork() noexcept {
-  if (abandoned_ || stopping_) return;
-  ++forking_;
-  wake();
-  progress_mutex_.lock();
-  inbox_mutex_.lock();
+  if (abandoned_ || driver_.stopping()) return;
+  driver_.make_way();
+  inbox_.mutex().lock();
   forker_ = std::this_thread::get_id();
 }
 
 void Engine::after_fork_in_parent() noexcept {
   if (forker_.load() != std::this_thread::get_id()) return;
   forker_ = std::thread::id();
-  inbox_mutex_.unlock();
-  progress_mutex_.unlock();
-  --forking_;
-  wake();
+  inbox_.mutex().unlock();
+  driver_.go_on();
 }
 
 void Engine::abandon_after_fork() noexcept {
@@ -323,25 +325,25 @@ void Engine::abandon_after_fork() noexcept {
   if (forker_.load() != std::this_thread::get_id())
     return;  // nobody knows in what state the parent's threads left this copy
   try {
-    if (mesh_) mesh_->abandon();
-    watched_.clear();
-    peers_.watch(watched_);
-    for (const auto& [id, group] : groups_) {
-      group->channels.for_each_lane([this](Lane& lane) {
-        watched_.push_back({lane.link().descriptor(), 0, 0});
+    links_.abandon();
+    std::vector<pollfd> open;
+    peers_.watch(open);
+    groups_.for_each([&open](GroupState& group) {
+      group.channels().for_each_lane([&open](Lane& lane) {
+        open.push_back({lane.link().descriptor(), 0, 0});
       });
-    }
-    departing_.watch(watched_);
-    for (const pollfd& descriptor : watched_) ::close(descriptor.fd);
-    wake_pipe_.abandon();
+    });
+    groups_.departing().watch(open);
+    for (const pollfd& descriptor : open) ::close(descriptor.fd);
+    driver_.abandon();
     // Nothing of it may be destroyed here: its thread belongs to the parent.
     static_cast<void>(new std::shared_ptr<Engine>(shared_from_this()));
   } catch (...) {
     // Out of memory in a child: its descriptors close when it ends.
   }
   forker_ = std::thread::id();
-  inbox_mutex_.unlock();
-  progress_mutex_.unlock();
+  inbox_.mutex().unlock();
+  driver_.mutex().unlock();
 }
 
 }  // namespace mccl::engine

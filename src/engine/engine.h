@@ -1,47 +1,50 @@
 // Executes calls on links: one per process and job.
 //
+// What the driver does, pass after pass (engine_pass.cpp):
+//   take in what callers have handed over        groups/inbox.h
+//   look beside the data, now and then:          peers/, links/link_maker.h,
+//   groups/group_control.cpp
+//     control messages, links that came, hearts, clocks
+//   move the calls of every group that has some  groups/group_calls.cpp, collectives/, messages/
+//
 // Threads and locks, in the order in which they are taken:
-// - progress_mutex_: whoever holds it drives. It guards everything that moves bytes: the mesh, the
-//   control connections, the groups' channels, executors and messages. Normally the caller that
-//   waits for its own call holds it; the progress thread takes it when calls run that nobody waits
-//   for, and when something arrives while nobody drives. It sleeps without the lock.
-// - inbox_mutex_: what other threads hand to the driver. Held for a few instructions.
+// - the progress lock (driving/driver.h): whoever holds it drives. It guards everything that moves
+//   bytes: transports, control connections, groups with their channels and executors.
+// - the inbox's lock, and that of the groups' names: what other threads hand to the driver. Held
+// for
+//   a few instructions.
 // - a group's failure lock and a Work's lock: leaves.
 // A thread that forks holds the first two from before_fork() on; whoever drives makes way for it.
-// Callbacks of a Work run without any lock. abort() takes only inbox_mutex_ and the group's failure
-// lock, which nobody holds while waiting.
+// Callbacks of a Work run without any lock. abort() takes only the inbox's lock and the group's
+// failure lock, which nobody holds while waiting.
 #pragma once
-
-#include <poll.h>
 
 #include <atomic>
 #include <chrono>
-#include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <thread>
-#include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "engine/departing.h"
-#include "engine/group_state.h"
-#include "engine/liveness.h"
-#include "engine/peers.h"
-#include "engine/unmade_groups.h"
-#include "engine/wake_pipe.h"
+#include "base/rank.h"
+#include "engine/calls/completions.h"
+#include "engine/calls/staging.h"
+#include "engine/driving/driver.h"
+#include "engine/groups/group_names.h"
+#include "engine/groups/groups.h"
+#include "engine/groups/inbox.h"
+#include "engine/links/link_maker.h"
+#include "engine/peers/heart.h"
+#include "engine/peers/peers.h"
 #include "mccl/config.h"
 #include "mccl/metrics.h"
 #include "mccl/store.h"
-#include "rendezvous/mesh.h"
-#include "rendezvous/neighbours.h"
+#include "node/neighbour.h"
+#include "rendezvous/meeting.h"
 
 namespace mccl::engine {
 
@@ -53,11 +56,11 @@ struct EngineOptions {
   std::shared_ptr<Metrics> metrics;
 };
 
-class Engine : public std::enable_shared_from_this<Engine> {
+class Engine : public CallDriver, private Driven, public std::enable_shared_from_this<Engine> {
  public:
   /// Meets all other ranks. Throws InvalidArgument, TimeoutError, PeerError, MismatchError.
   static std::shared_ptr<Engine> create(EngineOptions options);
-  ~Engine();
+  ~Engine() override;
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
@@ -69,18 +72,19 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Store& store() const { return *options_.store; }
 
   /// The node of each rank of the job; empty when no two share memory.
-  const std::vector<int>& nodes() const { return neighbourhood_.nodes; }
+  const std::vector<int>& nodes() const { return memory_->nodes; }
   /// What the groups that are made from now on know. Before the first group is made.
   const schedule::Facts& facts() const { return facts_; }
   void learn(schedule::Facts facts) { facts_ = std::move(facts); }
+  /// Of this machine, where they are most crowded.
   double ranks_per_core() const { return ranks_per_core_; }
   /// What a group's schedules are chosen by, once it has made a call.
   schedule::Facts facts_of(GroupState& group);
   /// Whether calls are counted in the metrics; they are from the beginning.
-  void count_calls(bool count) { counts_calls_.store(count, std::memory_order_relaxed); }
+  void count_calls(bool count) { completions_.count_calls(count); }
 
   /// Throws InvalidArgument when a living group has the name.
-  std::shared_ptr<GroupState> make_group(const std::string& name, std::vector<int> members,
+  std::shared_ptr<GroupState> make_group(const std::string& name, const std::vector<int>& members,
                                          std::chrono::milliseconds timeout);
   /// No more calls come; those that are pending fail.
   void close_group(const std::shared_ptr<GroupState>& group);
@@ -100,7 +104,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void submit(std::span<const std::shared_ptr<Operation>> operations);
 
   /// Drives until `work` is done or `deadline` has passed, or waits while another thread drives.
-  void help(detail::WorkState& work, Clock::time_point deadline);
+  void help(detail::WorkState& work, Clock::time_point deadline) override;
 
   void abort(const std::shared_ptr<GroupState>& group, const std::string& reason);
 
@@ -118,155 +122,67 @@ class Engine : public std::enable_shared_from_this<Engine> {
  private:
   explicit Engine(EngineOptions options);
 
-  using Link = std::unique_ptr<transport::Link>;
-  /// A link that this rank makes, the higher one of the pair.
-  struct MadeLink {
-    int peer = -1;
-    rendezvous::LinkKey key;
-    friend auto operator<=>(const MadeLink&, const MadeLink&) = default;
-  };
-
-  struct Inbox {
-    std::vector<std::shared_ptr<GroupState>> created;
-    std::vector<std::shared_ptr<Operation>> submitted;
-    std::vector<std::shared_ptr<GroupState>> aborted;
-    std::vector<std::shared_ptr<GroupState>> closed;
-  };
-  // engine.cpp: meeting the others.
-  void meet();
-  void throw_if_a_peer_is_lost();
-
   // engine.cpp
-  void end_group(GroupState& group, const std::string& reason);
+  rendezvous::Met meet();
+  void throw_if_a_peer_is_lost();
+  std::vector<int> nodes_of(const std::vector<WorldRank>& members) const;
   void refuse_in_child() const;
 
-  // engine_memory.cpp: what is shared with the other ranks of the node.
-  const rendezvous::Neighbour* neighbour(int peer) const;
-  std::vector<int> nodes_of(const std::vector<int>& members) const;
-  void offer_window(GroupState& group);
-  bool window_ready(GroupState& group);
-  void weigh(GroupState& group);
-  void report_staging();
-  void release_idle(Clock::time_point now);
-  int rails(int peer) const { return neighbour(peer) ? 1 : mesh_->rails(peer); }
-
   // engine_at_once.cpp
-  void begin_at_once(GroupState& group, Task& task, const Plan& plan);
   bool spin_until_finished(GroupState& group);
-  void count_at_once(const Task& task, Clock::time_point begun);
-
-  // engine_progress.cpp: driving. All but progress_loop and wake under progress_mutex_.
-  static void progress_loop(const std::weak_ptr<Engine>& engine);
-  bool drive_until_idle(std::vector<pollfd>& watched, int& timeout_ms);
-  void drive(std::unique_lock<std::mutex>& lock, const detail::WorkState* work,
-             Clock::time_point deadline);
-  bool step();
-  bool look_at_everything();
   bool look_beside_safely(Clock::time_point now);
-  void fail_all(const std::exception& error) noexcept;
-  bool advance(GroupState& group);
-  bool advance_collectives(GroupState& group);
-  bool advance_messages(GroupState& group);
-  void finish_messages(GroupState& group);
-  bool confirm_suspicion(GroupState& group);
-  bool drain_inbox();
-  void start(const std::shared_ptr<Operation>& operation);
-  void begin_next(GroupState& group);
-  const Plan& plan_for(GroupState& group, Task& task);
-  void activate(const std::shared_ptr<GroupState>& group);
-  void finish(const std::shared_ptr<Operation>& operation, std::exception_ptr error);
-  bool run_deferred(std::unique_lock<std::mutex>& lock);
-  void prepare_sleep(Clock::time_point deadline);
-  bool fall_asleep();
-  void sleep();
-  void wake() { wake_pipe_.wake(); }
 
-  // engine_control.cpp: everything beside the data. Under progress_mutex_.
+  // engine_pass.cpp: what is driven. Under the progress lock.
+  static void progress_loop(const std::weak_ptr<Engine>& engine);
+  bool pass() override;
+  bool move();
+  void take_in();
+  void start(const std::shared_ptr<Operation>& operation);
   void look_beside(Clock::time_point now);
-  void housekeeping(Clock::time_point now);
+  void hear_and_connect(Clock::time_point now);
   void keep_time(Clock::time_point now);
   void beat(Clock::time_point now);
-  void handle(int peer, const ControlMessage& message);
-  void handle_of_group(int peer, GroupState& group, const ControlMessage& message);
-  void handle_of_unmade(int peer, const ControlMessage& message);
-  void answer_probe(int peer, GroupState& group, const Call& call);
-  void lose(int peer, const std::string& reason, Channels::Loss loss);
-  void catch_up(GroupState& group);
-  void fail(GroupState& group, const Failure& failure);
-  void settle_failure(GroupState& group);
-  void watch_time(GroupState& group, Clock::time_point now);
-  void probe(GroupState& group, Clock::time_point now);
-  std::string stuck_on(const GroupState& group) const;
-  GroupState* find_group(std::uint64_t id);
-
-  // engine_links.cpp: the links of groups. Under progress_mutex_.
-  void request_links(GroupState& group, rendezvous::Purpose purpose, int member);
-  void tell(int peer, ControlKind kind, const rendezvous::LinkKey& key);
-  void handle_link(int peer, GroupState& group, const ControlMessage& message);
-  void opened(int peer, GroupState& group, const rendezvous::LinkKey& key);
-  void make_link(int peer, const Channel& channel, const rendezvous::LinkKey& key);
-  void dial(int peer, const rendezvous::LinkKey& key);
-  bool share_link(int peer, const rendezvous::LinkKey& key);
-  void take_shared_link(int peer, GroupState& group, const ControlMessage& share);
-  void let_go_of(int peer, const transport::shm::RangePlace& place);
-  void share_answered(int peer, GroupState& group, const ControlMessage& answer);
-  void handle(rendezvous::MeshEvent& event);
-  void attach(int peer, GroupState& group, const rendezvous::LinkKey& key,
-              std::unique_ptr<transport::Link> link);
-  void forget_links(const GroupState& group);
+  void hear(WorldRank peer, const ControlMessage& message);
+  void lose(WorldRank peer, const std::string& reason, transport::Loss loss);
+  void fail_all(const std::exception& error) noexcept;
+  bool has_calls() const override { return !groups_.idle() || inbox_.waiting(); }
+  bool callbacks_wait() const override { return completions_.callbacks_wait(); }
+  bool run_callbacks(std::unique_lock<std::mutex>& lock) override;
+  bool arm() override;
+  void disarm() override;
+  void prepare(Sleep& sleep) override;
+  void has_slept(bool beside, Clock::time_point now) override;
 
   EngineOptions options_;
   const Log log_;
-  const std::chrono::microseconds spin_limit_;
   /// How often the driver looks beside the data while it is busy with data.
   const Clock::duration between_looks_;
   /// How long a sleep with calls pending may be: timeouts are noticed this late at most.
   const Clock::duration longest_nap_;
   schedule::Facts facts_;  ///< Not changed once groups are used by several threads.
-  std::atomic<bool> counts_calls_{true};
-  std::atomic<bool> stopping_{false};
   std::atomic<bool> abandoned_{false};
-  std::atomic<int> forking_{0};  ///< Threads that fork: who drives lets go of the lock for them.
-  std::atomic<std::thread::id> forker_{};  ///< The one that holds both locks for it.
+  std::atomic<std::thread::id> forker_{};  ///< The thread that holds both locks for a fork.
 
-  std::mutex progress_mutex_;
-  // Guarded by progress_mutex_:
-  std::unique_ptr<rendezvous::Mesh> mesh_;        ///< Null when the job has one rank.
-  std::shared_ptr<transport::shm::Arena> arena_;  ///< Null when nothing is shared.
-  rendezvous::Neighbourhood neighbourhood_;       ///< Constant once the others are met.
-  std::optional<transport::shm::Sleeper> sleeper_;
+  Driver driver_;
+  rendezvous::Met met_;  ///< The others; what follows is made of it.
+  const double ranks_per_core_;
+  const std::shared_ptr<const node::SharedMemory> memory_;
+
+  // Guarded by the progress lock:
   Peers peers_;
-  std::map<std::uint64_t, std::shared_ptr<GroupState>> groups_;
-  std::vector<std::shared_ptr<GroupState>> active_;
-  double silence_s_ = 0;  ///< Of a peer, until it is given up.
-  Liveness liveness_;
-  std::vector<std::uint64_t> beats_seen_;  ///< By rank, of neighbours.
-  UnmadeGroups unmade_;
-  std::map<MadeLink, Link> making_;  ///< Null while it is dialled, or offered and not taken yet.
-  Departing departing_;
-  std::vector<std::pair<std::vector<Work::Callback>, std::exception_ptr>> deferred_;
-  std::uint32_t at_once_ = 0;       ///< Calls done at once, of which only some are timed.
-  std::shared_ptr<Tally> tally_;    ///< Of those that are not.
-  bool staging_changed_ = false;    ///< Since it was reported last.
-  std::int64_t staging_bytes_ = 0;  ///< As reported.
-  std::int64_t groups_bytes_ = 0;   ///< Of it, what groups take beside the arena.
-  double ranks_per_core_ = 1;       ///< Of this machine, where they are most crowded.
-  bool crowded_ = false;            ///< Some ranks of this machine share a core.
-  Clock::time_point next_housekeeping_;
+  Heart heart_;
+  LinkMaker links_;
+  Staging staging_;
+  Completions completions_;
+  Surroundings surroundings_;
+  Groups groups_;
+  Clock::time_point next_look_;
   Clock::time_point next_watch_;
-  // The sleeper's: written under progress_mutex_; the progress thread reads its own copy without.
-  std::vector<pollfd> watched_;
-  std::size_t control_end_ = 0;
-  int sleep_ms_ = -1;
 
-  std::mutex inbox_mutex_;
-  Inbox inbox_;                        // guarded by inbox_mutex_
-  std::set<std::string> group_names_;  // guarded by inbox_mutex_
-  /// Groups by the hash of name and members: a number and no text for each name that was ever used.
-  std::unordered_map<std::uint64_t, std::uint32_t> times_made_;  // guarded by inbox_mutex_
-  std::atomic<bool> inbox_waiting_{false};
+  Inbox inbox_;
+  std::mutex names_mutex_;
+  GroupNames names_;  // guarded by names_mutex_
 
-  WakePipe wake_pipe_;
   std::thread thread_;
 };
 

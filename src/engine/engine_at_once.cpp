@@ -1,19 +1,14 @@
 // A call that goes through the node's window only, on the caller's own thread, without a Work: what
 // small calls of a busy loop take, where every lock and every look at the clock would show.
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <thread>
 
+#include "engine/driving/pause.h"
 #include "engine/engine.h"
-#include "engine/pause.h"
 #include "mccl/error.h"
 
 namespace mccl::engine {
 namespace {
 
-/// One call in so many is timed, and counts for all of them.
-constexpr std::uint32_t kTimedEvery = 16;
 /// Looks without a breath between them: it would be as long as what is waited for.
 constexpr int kEagerLooks = 128;
 /// Looks between two looks at the clock.
@@ -24,30 +19,21 @@ constexpr int kCrowdedLooks = 8;
 
 Engine::AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Task& task,
                                    std::chrono::milliseconds timeout) {
-  if (abandoned_ || group->window.nodes().empty()) return {};
-  std::unique_lock lock(progress_mutex_, std::try_to_lock);
-  if (!lock || !active_.empty() || inbox_waiting_.load(std::memory_order_acquire)) return {};
-  if (stopping_ || group->failed() || group->suspicion || group->plans.facts().window_bytes == 0 ||
-      task.call.kind == ReduceKind::premul_sum) {
-    return {};
-  }
-  const bool timed = at_once_++ % kTimedEvery == 0;
-  Clock::time_point now;
-  if (timed) {
-    now = Clock::now();
-    if (!look_beside_safely(now) || group->failed()) return {};
-  }
+  if (abandoned_) return {};
+  std::unique_lock lock(driver_.mutex(), std::try_to_lock);
+  if (!lock || has_calls() || driver_.stopping() || !group->may_run_at_once(task)) return {};
+  const Clock::time_point now = completions_.begin_at_once();
+  const bool timed = now != Clock::time_point();
+  if (timed && (!look_beside_safely(now) || group->failed())) return {};
   // After looking beside, which may forget plans that were not used for a while.
-  const Plan& plan = plan_for(*group, task);
-  if (!plan.schedule.in_order) return {};
+  const Plan* plan = group->plan_at_once(task);
+  if (!plan) return {};
   // A call that another thread submits meanwhile has no order with this one: its callers gave none.
-  task.call.sequence = group->sequence.fetch_add(1, std::memory_order_relaxed) + 1;
-  group->recorder.started(task.call);
-  begin_at_once(*group, task, plan);
+  task.call.sequence = group->next_sequence();
+  group->begin_at_once(task, *plan);
   try {
     if (spin_until_finished(*group)) {
-      group->executor.end();
-      count_at_once(task, timed ? now : Clock::time_point());
+      completions_.end_at_once(task, now);
       return {.done = true, .begun = nullptr};
     }
   } catch (const std::exception&) {
@@ -55,38 +41,23 @@ Engine::AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Tas
   }
   const auto begun = std::make_shared<Operation>(std::move(task));
   begun->group = group;
-  begun->engine = weak_from_this();
+  begun->driver = weak_from_this();
   begun->caller_waits = true;
   begun->submitted = begun->started = timed ? now : Clock::now();
   begun->deadline = deadline_after(Clock::now(), timeout);
-  group->executor.moved_to(*begun);
-  activate(group);
-  group->queue.push_back(begun);
+  groups_.go_on_with(begun);
   return {.done = false, .begun = begun};
-}
-
-/// The other ranks have begun, or will: what goes wrong here they must hear of.
-void Engine::begin_at_once(GroupState& group, Task& task, const Plan& plan) {
-  try {
-    group.executor.begin(task, plan);
-  } catch (const std::exception& error) {
-    Failure failure = failure_of(error);
-    failure.reason =
-        fmt::format("rank {} in {}: {}", group.rank, describe(task.call), failure.reason);
-    fail(group, failure);
-    std::rethrow_exception(exception_of(failure.kind, failure.reason));
-  }
 }
 
 /// For as long as a driver would before it sleeps.
 bool Engine::spin_until_finished(GroupState& group) {
+  const bool crowded = driver_.shares_cores();
   // Where ranks share cores, whoever is waited for may need this one.
-  const int looks_between = crowded_ ? kCrowdedLooks : kLooks;
+  const int looks_between = crowded ? kCrowdedLooks : kLooks;
   Clock::time_point until;
   for (int looks = 1;; ++looks) {
-    group.executor.advance();
-    if (group.executor.finished()) return true;
-    if (crowded_) {
+    if (group.advance_at_once()) return true;
+    if (crowded) {
       std::this_thread::yield();
     } else if (looks > kEagerLooks) {
       pause_core();
@@ -94,26 +65,21 @@ bool Engine::spin_until_finished(GroupState& group) {
     if (looks % looks_between != 0) continue;
     // Not before: reading the clock takes longer than a neighbour that is on time.
     const Clock::time_point now = Clock::now();
-    if (looks == looks_between) until = now + spin_limit_;
-    if (now >= until || inbox_waiting_.load(std::memory_order_relaxed)) return false;
+    if (looks == looks_between) until = now + driver_.spin();
+    if (now >= until || inbox_.waiting()) return false;
     if (looks > kEagerLooks) std::this_thread::yield();
   }
 }
 
-void Engine::count_at_once(const Task& task, Clock::time_point begun) {
-  if (!counts_calls_.load(std::memory_order_relaxed)) return;
-  if (begun == Clock::time_point()) {
-    tally_->count(task.traffic.bytes_sent, task.traffic.bytes_received);
-    return;
+/// For a caller's thread. False when it went wrong, which every group has been told.
+bool Engine::look_beside_safely(Clock::time_point now) {
+  try {
+    look_beside(now);
+    return true;
+  } catch (const std::exception& error) {
+    fail_all(error);
+    return false;
   }
-  CallSample sample;
-  sample.network_s = task.traffic.network_s;
-  sample.reduce_s = task.reduce_s;
-  sample.payload_bytes = std::max(task.input.bytes(), task.output.bytes());
-  sample.bytes_sent = task.traffic.bytes_sent;
-  sample.bytes_received = task.traffic.bytes_received;
-  sample.execution_s = seconds_between(begun, Clock::now());
-  options_.metrics->record(sample, kTimedEvery);
 }
 
 }  // namespace mccl::engine

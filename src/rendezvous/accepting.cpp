@@ -97,7 +97,7 @@ void Acceptor::arrived(Guest& guest, std::vector<Arrival>& arrivals) {
         guest.from.text(), self_.rank);
     return;
   }
-  if (handshake.key().purpose == Purpose::store) {
+  if (handshake.key().purpose == transport::Purpose::store) {
     log_.warn(
         "rank {} at {} looks for the store here, where rank {} meets its peers; MCCL_ROOT "
         "must name another port",

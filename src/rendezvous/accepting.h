@@ -20,7 +20,7 @@ namespace mccl::rendezvous {
 /// A member of the job that connected: `socket`, or the reason why its settings keep it out.
 struct Arrival {
   int peer = -1;
-  LinkKey key;
+  transport::LinkKey key;
   transport::tcp::Socket socket;
   std::string reason;
 };

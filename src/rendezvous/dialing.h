@@ -22,7 +22,7 @@ namespace mccl::rendezvous {
 struct DialRequest {
   Party self;
   int peer = -1;
-  LinkKey key;
+  transport::LinkKey key;
   Clock::time_point deadline;
   std::vector<Candidate> candidates;
   /// How long a candidate may hang before the next one is tried beside it.
@@ -47,7 +47,7 @@ class Dial {
   const Candidate& first_choice() const { return request_.candidates.front(); }
 
   int peer() const { return request_.peer; }
-  const LinkKey& key() const { return request_.key; }
+  const transport::LinkKey& key() const { return request_.key; }
 
   void watch(std::vector<pollfd>& descriptors) const;
   Clock::time_point next_deadline() const;

@@ -47,7 +47,7 @@ Handshake::Handshake(Party self, Step first) : self_(std::move(self)), step_(fir
   }
 }
 
-Handshake Handshake::dialer(Party self, int peer, LinkKey key) {
+Handshake Handshake::dialer(Party self, int peer, transport::LinkKey key) {
   Handshake handshake(std::move(self), Step::challenge_prefix);
   handshake.peer_ = peer;
   handshake.key_ = key;
@@ -157,9 +157,9 @@ void Handshake::take_hello(std::span<const std::byte> message) {
   const auto purpose = reader.number<std::uint8_t>();
   key_.rail = reader.number<std::uint8_t>();
   key_.group = reader.number<std::uint64_t>();
-  if (role != kDialerRole || purpose >= kPurposeCount)
+  if (role != kDialerRole || purpose >= transport::kPurposeCount)
     return refuse(Refusal::noise, "its hello is malformed");
-  key_.purpose = static_cast<Purpose>(purpose);
+  key_.purpose = static_cast<transport::Purpose>(purpose);
   // Rank, wanted rank and size are read from the transcript once they are proven.
   append(transcript_, message);
   Bytes challenge = prefix();

@@ -22,12 +22,12 @@
 #include <string>
 #include <string_view>
 
-#include "rendezvous/link_key.h"
 #include "rendezvous/wire.h"
+#include "transport/link_key.h"
 
 namespace mccl::rendezvous {
 
-inline constexpr std::uint16_t kProtocolVersion = 2;
+inline constexpr std::uint16_t kProtocolVersion = 3;
 inline constexpr std::size_t kMaxAgreementBytes = std::size_t{16} << 10;
 
 /// This end.
@@ -52,7 +52,7 @@ class Handshake {
   enum class State : std::uint8_t { in_progress, done, refused };
 
   /// Connects to `peer`. Throws InvalidArgument when the agreement is too long.
-  static Handshake dialer(Party self, int peer, LinkKey key);
+  static Handshake dialer(Party self, int peer, transport::LinkKey key);
   /// Answers whoever connected.
   static Handshake acceptor(Party self);
 
@@ -76,7 +76,7 @@ class Handshake {
 
   /// The other rank, and what the link is for. For the acceptor they are claims until proven().
   int peer() const { return peer_; }
-  const LinkKey& key() const { return key_; }
+  const transport::LinkKey& key() const { return key_; }
 
  private:
   /// The message that comes next.
@@ -112,7 +112,7 @@ class Handshake {
 
   Party self_;
   int peer_ = -1;
-  LinkKey key_;
+  transport::LinkKey key_;
   State state_ = State::in_progress;
   Step step_;
   Refusal refusal_ = Refusal::none;

@@ -11,20 +11,24 @@
 #include "base/cores.h"
 #include "base/open_files.h"
 #include "mccl/error.h"
+#include "node/thrift.h"
 #include "rendezvous/exchange.h"
+#include "rendezvous/mesh.h"
+#include "rendezvous/neighbours.h"
 #include "rendezvous/proof.h"
+#include "rendezvous/tcp_transport.h"
 #include "rendezvous/waiting.h"
 #include "rendezvous/wire.h"
-#include "transport/shm/thrift.h"
+#include "transport/shm/transport.h"
 #include "transport/tcp/interfaces.h"
 
 namespace mccl::rendezvous {
 namespace {
 
+using node::Arena;
+using node::LocalListener;
 using std::chrono::duration_cast;
 using std::chrono::milliseconds;
-using transport::shm::Arena;
-using transport::shm::LocalListener;
 
 /// Strangers may stand in the queue beside the other ranks.
 constexpr int kLocalQueue = 64;
@@ -35,7 +39,8 @@ constexpr milliseconds kLongestSleep{100};
 /// whether it lives; a few at a time.
 constexpr milliseconds kProbeAfter{500};
 constexpr std::size_t kMostProbes = 4;
-constexpr LinkKey kProbe{.group = 0, .purpose = Purpose::control, .rail = 255};
+constexpr transport::LinkKey kProbe{
+    .group = 0, .purpose = transport::Purpose::control, .rail = 255};
 constexpr Clock::duration kBetweenLooks = milliseconds(400);
 /// Files beside those that stay: listeners, and what is open while ranks meet.
 constexpr std::size_t kPassingFiles = 16;
@@ -86,6 +91,7 @@ class Meeting {
       throw;
     }
     met_.store->watch_with({});
+    hand_over();
     return std::move(met_);
   }
 
@@ -121,7 +127,7 @@ class Meeting {
 
   void listen() {
     const bool one_host = here_ == static_cast<std::size_t>(o_.size);
-    met_.mesh =
+    mesh_ =
         std::make_unique<Mesh>(MeshOptions{.rank = o_.rank,
                                            .size = o_.size,
                                            .config = o_.config,
@@ -133,24 +139,24 @@ class Meeting {
     make_arena();
     const std::string name = listener_ ? listener_->name() : kNoMemory;
     const std::vector<std::string> cards =
-        exchange().all_gather("endpoints", name + "\n" + serialise(met_.mesh->endpoint()));
+        exchange().all_gather("endpoints", name + "\n" + serialise(mesh_->endpoint()));
     for (const std::string& card : cards) {
       const std::size_t end = std::min(card.find('\n'), card.size());
       names_.push_back(card.substr(0, end));
-      met_.endpoints.push_back(
+      endpoints_.push_back(
           parse_endpoint(std::string_view(card).substr(std::min(end + 1, card.size()))));
     }
-    met_.mesh->set_endpoints(met_.endpoints);
+    mesh_->set_endpoints(endpoints_);
   }
 
   /// A rank that shares nothing says only that: the others may be set otherwise.
   void make_arena() {
     if (!shares_memory()) return;
     try {
-      met_.arena = Arena::make(transport::shm::arena_bytes(here_ - 1));
+      arena_ = Arena::make(node::arena_bytes(here_ - 1));
       listener_.emplace(static_cast<int>(here_) + kLocalQueue);
     } catch (const Error& error) {
-      met_.arena.reset();
+      arena_.reset();
       if (o_.config.transport == "shm") {
         throw PeerError(fmt::format(
             "MCCL_TRANSPORT is shm, but rank {} shares no memory, because {}: set it to auto to "
@@ -175,16 +181,16 @@ class Meeting {
       if (Clock::now() >= deadline_) give_up();
       look_now_and_then();
       std::vector<pollfd> watched;
-      met_.mesh->watch(watched);
+      mesh_->watch(watched);
       const Clock::time_point until = std::min(
-          {deadline_, met_.mesh->next_deadline(), Clock::now() + Clock::duration(kLongestSleep)});
+          {deadline_, mesh_->next_deadline(), Clock::now() + Clock::duration(kLongestSleep)});
       ::poll(watched.data(), watched.size(), milliseconds_until(until));
     }
   }
 
   void dial_more() {
     for (; next_to_dial_ >= 0 && dials_ < kMostDials; --next_to_dial_, ++dials_) {
-      met_.mesh->dial(next_to_dial_, {}, deadline_);
+      mesh_->dial(next_to_dial_, {}, deadline_);
     }
   }
 
@@ -195,20 +201,20 @@ class Meeting {
     for (int i = o_.rank + 1; i < o_.size && probed_.size() < kMostProbes; ++i) {
       last_probed_ = last_probed_ + 1 < o_.size ? std::max(last_probed_, o_.rank) + 1 : o_.rank + 1;
       const auto peer = static_cast<std::size_t>(last_probed_);
-      if (met_.controls[peer] || met_.endpoints[peer].host != host_) continue;
+      if (met_.controls[peer] || endpoints_[peer].host != host_) continue;
       // Not to be met in time is for the rank that dials to say.
       const Clock::time_point never = deadline_ + std::chrono::hours(1);
-      if (probed_.insert(last_probed_).second) met_.mesh->dial(last_probed_, kProbe, never);
+      if (probed_.insert(last_probed_).second) mesh_->dial(last_probed_, kProbe, never);
     }
   }
 
   void end_probes() {
-    for (const int peer : std::exchange(probed_, {})) met_.mesh->cancel(peer, kProbe);
+    for (const int peer : std::exchange(probed_, {})) mesh_->cancel(peer, kProbe);
   }
 
   void advance_mesh() {
     std::vector<MeshEvent> events;
-    met_.mesh->progress(events);
+    mesh_->progress(events);
     for (MeshEvent& event : events) {
       if (!event.link) {
         throw PeerError(fmt::format("rank {} cannot join the job: {}", o_.rank, event.reason));
@@ -217,7 +223,8 @@ class Meeting {
         probed_.erase(event.peer);
         continue;
       }
-      if (event.key.purpose != Purpose::control) continue;  // no group is there to have links
+      if (event.key.purpose != transport::Purpose::control)
+        continue;  // no group is there to have links
       auto& control = met_.controls[static_cast<std::size_t>(event.peer)];
       if (!control) --missing_;
       if (!control && event.peer < o_.rank) --dials_;
@@ -234,7 +241,7 @@ class Meeting {
     throw TimeoutError(fmt::format(
         "rank {} waited {} s (MCCL_CONNECT_TIMEOUT) for rank {} to connect: is it running, and "
         "may it reach port {} here (firewall)?",
-        o_.rank, o_.config.connect_timeout, absent, met_.mesh->endpoint().port));
+        o_.rank, o_.config.connect_timeout, absent, mesh_->endpoint().port));
   }
 
   void look_now_and_then() {
@@ -245,22 +252,22 @@ class Meeting {
   }
 
   void share_memory() {
-    Neighbours found = find_neighbours(search());
+    node::Neighbours found = find_neighbours(search());
     listener_.reset();
     met_.store->close();
     met_.store->watch_with([this] {
       advance_mesh();
       check_controls();
     });
-    met_.neighbourhood = agree_on_nodes(exchange(), o_.rank, o_.size, std::move(found));
-    const std::size_t others = met_.neighbourhood.neighbours.size();
+    found_ = agree_on_nodes(exchange(), o_.rank, o_.size, std::move(found));
+    const std::size_t others = found_.neighbours.size();
     if (o_.config.transport == "shm" && others + 1 != static_cast<std::size_t>(o_.size)) {
       throw PeerError(fmt::format(
           "MCCL_TRANSPORT is shm, but rank {} shares memory with {} of the {} other ranks: set it "
           "to auto to reach the rest through tcp",
           o_.rank, others, o_.size - 1));
     }
-    if (others == 0) met_.arena.reset();
+    if (others == 0) arena_.reset();
     if (shares_memory()) tell_of_missing_neighbours();
   }
 
@@ -269,11 +276,11 @@ class Meeting {
                              .key = key_,
                              .names = names_,
                              .listener = listener_ ? &*listener_ : nullptr,
-                             .arena = met_.arena.get(),
+                             .arena = arena_.get(),
                              .bell_pipe = o_.bell_pipe,
                              .controls = {},
                              .deadline = deadline_,
-                             .watch_beside = [this](auto& entries) { met_.mesh->watch(entries); },
+                             .watch_beside = [this](auto& entries) { mesh_->watch(entries); },
                              .advance_beside =
                                  [this] {
                                    advance_mesh();
@@ -302,12 +309,24 @@ class Meeting {
     }
   }
 
+  void hand_over() {
+    auto memory = std::make_shared<node::SharedMemory>();
+    memory->arena = std::move(arena_);
+    memory->neighbours = std::move(found_.neighbours);
+    memory->nodes = std::move(found_.nodes);
+    met_.shared_memory = memory;
+    mesh_->everyone_is_here();
+    if (memory->arena)
+      met_.transports.push_back(std::make_unique<transport::shm::ShmTransport>(memory));
+    met_.transports.push_back(std::make_unique<TcpTransport>(std::move(mesh_)));
+  }
+
   /// Ranks that say they are on this machine, but share no memory with this one.
   void tell_of_missing_neighbours() const {
     std::string missing;
-    for (const Endpoint& other : met_.endpoints) {
+    for (const Endpoint& other : endpoints_) {
       if (other.rank == o_.rank || other.host != host_ ||
-          met_.neighbourhood.neighbours.count(other.rank) != 0) {
+          found_.neighbours.count(WorldRank(other.rank)) != 0) {
         continue;
       }
       missing += fmt::format("{}{}", missing.empty() ? "" : ", ", other.rank);
@@ -325,6 +344,10 @@ class Meeting {
   std::string host_;
   std::size_t here_ = 1;  ///< Ranks of this host.
   std::string key_;
+  std::unique_ptr<Mesh> mesh_;
+  std::vector<Endpoint> endpoints_;     ///< By rank.
+  std::shared_ptr<node::Arena> arena_;  ///< Null when nothing is shared.
+  Neighbourhood found_;
   std::optional<LocalListener> listener_;
   std::vector<std::string> names_;  ///< Of local listeners, by rank.
   int missing_ = 0;                 ///< Control connections.

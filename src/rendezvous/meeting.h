@@ -21,9 +21,9 @@
 #include "base/log.h"
 #include "mccl/config.h"
 #include "mccl/store.h"
+#include "node/neighbour.h"
 #include "rendezvous/incarnation.h"
-#include "rendezvous/mesh.h"
-#include "rendezvous/neighbours.h"
+#include "transport/transport.h"
 
 namespace mccl::rendezvous {
 
@@ -42,11 +42,10 @@ struct MeetingOptions {
 /// What a rank has when all have met.
 struct Met {
   std::shared_ptr<Incarnation> store;
-  std::unique_ptr<Mesh> mesh;
-  std::vector<Endpoint> endpoints;                         ///< By rank.
   std::vector<std::unique_ptr<transport::Link>> controls;  ///< By rank; null for this one.
-  std::shared_ptr<transport::shm::Arena> arena;            ///< Null when nothing is shared.
-  Neighbourhood neighbourhood;
+  /// What links can be made through; of two that reach a peer, the better one first.
+  std::vector<std::unique_ptr<transport::Transport>> transports;
+  std::shared_ptr<const node::SharedMemory> shared_memory;
   double ranks_per_core = 1;  ///< Of this host, where they are most crowded.
 };
 

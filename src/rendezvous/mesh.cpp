@@ -31,13 +31,13 @@ constexpr Clock::duration kRefusedFor = 1s;
 /// the system could: that comes into play only when the engine does not.
 constexpr double kIntervalsOfSystem = 2;
 
-std::unique_ptr<transport::Link> make_link(Socket socket, int peer, const LinkKey& key,
+std::unique_ptr<transport::Link> make_link(Socket socket, int peer, const transport::LinkKey& key,
                                            double liveness_interval) {
   const auto silence = std::chrono::ceil<std::chrono::seconds>(
       std::chrono::duration<double>(kIntervalsOfSystem * liveness_interval));
   transport::tcp::bear_silence(socket, silence);
   // The control connection is read at all times, so silence on it means that the host is gone.
-  if (key.purpose == Purpose::control) transport::tcp::limit_silence(socket, silence);
+  if (key.purpose == transport::Purpose::control) transport::tcp::limit_silence(socket, silence);
   return std::make_unique<TcpLink>(std::move(socket), fmt::format("rank {}", peer));
 }
 
@@ -148,7 +148,7 @@ void Mesh::set_endpoints(std::vector<Endpoint> endpoints) {
 
 int Mesh::rails(int peer) const { return state_->rails_of(peer); }
 
-void Mesh::dial(int peer, LinkKey key, Clock::time_point deadline) {
+void Mesh::dial(int peer, transport::LinkKey key, Clock::time_point deadline) {
   State& state = *state_;
   if (peer == state.options.rank) throw InvalidArgument(fmt::format("rank {} dials itself", peer));
   const int count = state.rails_of(peer);
@@ -167,7 +167,7 @@ void Mesh::dial(int peer, LinkKey key, Clock::time_point deadline) {
 
 void Mesh::everyone_is_here() { state_->acceptor->everyone_is_here(Clock::now()); }
 
-void Mesh::cancel(int peer, LinkKey key) {
+void Mesh::cancel(int peer, transport::LinkKey key) {
   state_->dials.remove_if(
       [&](const Dial& dial) { return dial.peer() == peer && dial.key() == key; });
 }

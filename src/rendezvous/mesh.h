@@ -15,8 +15,8 @@
 #include "mccl/config.h"
 #include "rendezvous/binding.h"
 #include "rendezvous/endpoint.h"
-#include "rendezvous/link_key.h"
 #include "transport/link.h"
+#include "transport/link_key.h"
 
 namespace mccl::rendezvous {
 
@@ -24,7 +24,7 @@ namespace mccl::rendezvous {
 /// and proven peers whose settings differ are reported so; strangers are only counted).
 struct MeshEvent {
   int peer = -1;
-  LinkKey key;
+  transport::LinkKey key;
   std::unique_ptr<transport::Link> link;
   std::string reason;
 };
@@ -63,13 +63,13 @@ class Mesh {
   /// Starts to connect to `peer`; a MeshEvent follows before or at the deadline. Tries all of the
   /// peer's addresses, best route first, and again and again. A peer of this host listens for as
   /// long as it lives, so there it is given up when all of them refuse for a second.
-  void dial(int peer, LinkKey key, Clock::time_point deadline);
+  void dial(int peer, transport::LinkKey key, Clock::time_point deadline);
 
   /// All ranks have met: from now on strangers are let in at a limited rate.
   void everyone_is_here();
 
   /// Ends a dial without an event.
-  void cancel(int peer, LinkKey key);
+  void cancel(int peer, transport::LinkKey key);
 
   /// Adds the descriptors to watch.
   void watch(std::vector<pollfd>& descriptors) const;

@@ -18,10 +18,10 @@
 namespace mccl::rendezvous {
 namespace {
 
+using node::Descriptor;
+using node::LocalConnection;
+using node::OutOfDescriptors;
 using std::chrono::milliseconds;
-using transport::shm::Descriptor;
-using transport::shm::LocalConnection;
-using transport::shm::OutOfDescriptors;
 
 constexpr std::uint64_t kMagic = 0x6d63636c2d6e6272ULL;
 constexpr std::string_view kProofLabel = "mccl neighbour";
@@ -74,7 +74,7 @@ class Search {
     }
   }
 
-  Neighbours run() {
+  node::Neighbours run() {
     while (!to_dial_.empty() || !dialled_.empty() || !expected_.empty()) {
       if (Clock::now() >= o_.deadline) give_up();
       o_.advance_beside();
@@ -136,9 +136,9 @@ class Search {
 
   /// Throws Error when its memory cannot be mapped.
   void remember(Introduced introduced) {
-    Neighbour neighbour{transport::shm::PeerArena(std::move(introduced.passed[0])),
-                        std::move(introduced.passed[1])};
-    found_.insert_or_assign(introduced.rank, std::move(neighbour));
+    node::Neighbour neighbour{node::PeerArena(std::move(introduced.passed[0])),
+                              std::move(introduced.passed[1])};
+    found_.insert_or_assign(WorldRank(introduced.rank), std::move(neighbour));
   }
 
   void start_dials() {
@@ -226,7 +226,7 @@ class Search {
     try {
       Introduced introduced = take_introduction(connection);
       const int peer = introduced.rank;
-      if (expected_.count(peer) == 0 || found_.count(peer) != 0) return;
+      if (expected_.count(peer) == 0 || found_.count(WorldRank(peer)) != 0) return;
       remember(std::move(introduced));
       if (!answer(connection, peer)) unanswered_.emplace_back(peer, std::move(connection));
     } catch (const OutOfDescriptors&) {
@@ -295,7 +295,7 @@ class Search {
   std::deque<LocalConnection> unknown_;
   std::deque<std::pair<int, LocalConnection>> unanswered_;
   Clock::time_point paused_until_ = Clock::time_point::min();
-  Neighbours found_;
+  node::Neighbours found_;
 };
 
 }  // namespace
@@ -327,11 +327,11 @@ std::vector<int> nodes_from(const std::vector<std::vector<int>>& mapped) {
   return nodes;
 }
 
-Neighbours find_neighbours(const NeighbourOptions& options) { return Search(options).run(); }
+node::Neighbours find_neighbours(const NeighbourOptions& options) { return Search(options).run(); }
 
-Neighbourhood agree_on_nodes(const Exchange& exchange, int rank, int size, Neighbours found) {
+Neighbourhood agree_on_nodes(const Exchange& exchange, int rank, int size, node::Neighbours found) {
   std::vector<int> mine;
-  for (const auto& [peer, neighbour] : found) mine.push_back(peer);
+  for (const auto& [peer, neighbour] : found) mine.push_back(peer.number());
   const auto decide = [size](const std::vector<std::string>& cards) {
     std::vector<std::vector<int>> mapped;
     for (const std::string& card : cards) mapped.push_back(parse_ranks(card, size));
@@ -344,8 +344,8 @@ Neighbourhood agree_on_nodes(const Exchange& exchange, int rank, int size, Neigh
         fmt::format("rank 0 gives {} of {} ranks a node", agreed.nodes.size(), size));
   }
   std::erase_if(found, [&](const auto& entry) {
-    return agreed.nodes.empty() || agreed.nodes[static_cast<std::size_t>(entry.first)] !=
-                                       agreed.nodes[static_cast<std::size_t>(rank)];
+    return agreed.nodes.empty() ||
+           agreed.nodes[entry.first.index()] != agreed.nodes[static_cast<std::size_t>(rank)];
   });
   agreed.neighbours = std::move(found);
   return agreed;

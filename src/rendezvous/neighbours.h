@@ -10,34 +10,20 @@
 #include <poll.h>
 
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
+#include "node/local_socket.h"
+#include "node/neighbour.h"
 #include "rendezvous/exchange.h"
 #include "transport/link.h"
-#include "transport/shm/arena.h"
-#include "transport/shm/bell.h"
-#include "transport/shm/local_socket.h"
 
 namespace mccl::rendezvous {
 
-/// A rank whose memory this one has mapped, and the other way around.
-struct Neighbour {
-  transport::shm::PeerArena arena;
-  transport::shm::Descriptor bell_pipe;
-
-  transport::shm::Bell bell() const { return {arena.header(), bell_pipe.get()}; }
-};
-
-using Neighbours = std::map<int, Neighbour>;  ///< By rank of the job.
-
 struct Neighbourhood {
-  Neighbours neighbours;
-  /// By rank of the job, equal on all ranks: ranks of one number share memory, each with each.
-  /// Empty when no two do.
-  std::vector<int> nodes;
+  node::Neighbours neighbours;
+  std::vector<int> nodes;  ///< As node::SharedMemory.
 };
 
 /// The name of a rank that has no memory to share.
@@ -48,8 +34,8 @@ struct NeighbourOptions {
   std::string key;                 ///< Of this start of the job.
   std::vector<std::string> names;  ///< Of the ranks' local listeners, or kNoMemory.
   /// With memory to share; null without.
-  const transport::shm::LocalListener* listener = nullptr;
-  transport::shm::Arena* arena = nullptr;
+  const node::LocalListener* listener = nullptr;
+  node::Arena* arena = nullptr;
   int bell_pipe = -1;
   std::vector<transport::Link*> controls;  ///< By rank; a neighbour reads none of them further.
   Clock::time_point deadline;
@@ -62,10 +48,10 @@ struct NeighbourOptions {
 /// All ranks call it. Whoever can be reached through a local socket, is the same user, proves the
 /// key and can map this rank's memory and have its own mapped is a neighbour; that somebody is none
 /// is no error. Throws PeerError, TimeoutError, OutOfDescriptors.
-Neighbours find_neighbours(const NeighbourOptions& options);
+node::Neighbours find_neighbours(const NeighbourOptions& options);
 
 /// All ranks call it, and drop the neighbours that are not of their node.
-Neighbourhood agree_on_nodes(const Exchange& exchange, int rank, int size, Neighbours found);
+Neighbourhood agree_on_nodes(const Exchange& exchange, int rank, int size, node::Neighbours found);
 
 /// Nodes from what each rank says of whom it has mapped: on a node, everyone has mapped everyone.
 /// Ranks are taken in order, each into the node of the first rank that it fits. `mapped[a]` need

@@ -185,7 +185,7 @@ bool StoreServer::prove(Client& client, Clock::time_point now) {
     case Conversation::State::waiting:
       return now < client.deadline || turn_away(LogLevel::info, "it did not prove itself in time");
     case Conversation::State::done:
-      if (handshake.key().purpose != Purpose::store) {
+      if (handshake.key().purpose != transport::Purpose::store) {
         return turn_away(LogLevel::warn,
                          fmt::format("rank {} looks for a peer where rank 0 serves the store; give "
                                      "every rank the same MCCL_ROOT",

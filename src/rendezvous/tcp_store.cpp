@@ -234,8 +234,9 @@ Socket RemoteStore::try_connect(const Address& address, Clock::time_point deadli
     return {};
   }
   transport::tcp::limit_silence(socket);
-  Conversation conversation(std::move(socket),
-                            Handshake::dialer({rank_, 0, job_key_, {}}, 0, {0, Purpose::store, 0}));
+  Conversation conversation(
+      std::move(socket),
+      Handshake::dialer({rank_, 0, job_key_, {}}, 0, {0, transport::Purpose::store, 0}));
   const Clock::time_point end = std::min(deadline, Clock::now() + kHandshakeLimit);
   if (!converse(conversation, end, trouble)) return {};
   return conversation.take_socket();

@@ -14,6 +14,10 @@
 
 namespace mccl::transport {
 
+/// How a peer was lost: the end of its process is known, which the system tells each link too or
+/// will, or it fell silent and is given up, where the system might wait for it much longer.
+enum class Loss { told, silence };
+
 class LinkClosed : public PeerError {
  public:
   using PeerError::PeerError;
@@ -40,10 +44,13 @@ class Link {
   virtual std::size_t read(std::span<std::byte> destination) = 0;
 
   /// A descriptor for poll(2): readable when peek or read may give more, writable when write may
-  /// take more. Bytes already inside the link do not count: use buffered().
+  /// take more; -1 when Transport::arm() sees to that. Bytes that are already inside the link make
+  /// nothing readable: whoever has not read all that there was reads on before it sleeps.
   virtual int descriptor() const = 0;
-  /// Bytes that peek would give without asking the operating system.
-  virtual std::size_t buffered() const = 0;
+
+  /// Bytes at the end of what write() has taken that must stay as they are, because the link still
+  /// reads them where they lie. 0 for a transport that copies.
+  virtual std::size_t borrowed() const { return 0; }
 
   /// Bytes that write has taken and the peer's host has not acknowledged: destroying the link may
   /// lose them. 0 where a transport cannot tell.
@@ -52,13 +59,9 @@ class Link {
   /// Memory that the link takes of its own, beside what it shares with the peer.
   virtual std::size_t buffer_bytes() const { return 0; }
 
-  /// The peer's process has ended, as is known from elsewhere. What has arrived is still handed
-  /// out. For transports that do not see it themselves.
-  virtual void peer_gone() {}
-
-  /// The peer has been silent for too long and is given up: what has arrived is still handed out,
-  /// and then the link is closed, also where the system would go on waiting for the peer.
-  virtual void cut() { peer_gone(); }
+  /// The peer is lost, as is known from elsewhere: what has arrived is still handed out, and then
+  /// the link is closed.
+  virtual void lose_peer(Loss loss) = 0;
 
   /// For messages: "tcp 10.0.0.1:29601 -> 10.0.0.2:41312".
   virtual std::string description() const = 0;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "engine/control.h"
+#include "engine/peers/control.h"
 #include "input.h"
 #include "mccl/error.h"
 #include "support/memory_link.h"

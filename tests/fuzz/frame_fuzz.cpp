@@ -2,7 +2,7 @@
 // checksum is made right for half of the cases, or none would get beyond it.
 #include <algorithm>
 
-#include "engine/frame.h"
+#include "engine/links/frame.h"
 #include "input.h"
 #include "kernels/checksum.h"
 #include "mccl/error.h"

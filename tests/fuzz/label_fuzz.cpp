@@ -2,13 +2,14 @@
 #include <algorithm>
 #include <array>
 
-#include "engine/group_window.h"
+#include "engine/calls/call_code.h"
+#include "engine/collectives/group_window.h"
 #include "input.h"
 #include "mccl/error.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace mccl::engine;
-  using Bytes = std::array<std::byte, mccl::transport::shm::kLabelBytes>;
+  using Bytes = std::array<std::byte, mccl::node::kLabelBytes>;
   Bytes theirs;
   mccl::fuzz::Input(data, size).fill(theirs);
   try {

@@ -6,18 +6,19 @@
 #include <utility>
 #include <vector>
 
-#include "engine/messages.h"
+#include "engine/messages/messages.h"
 #include "input.h"
 #include "kernels/checksum.h"
 #include "mccl/error.h"
 #include "script.h"
+#include "support/members.h"
 #include "support/memory_link.h"
 
 using namespace mccl::engine;
 using mccl::fuzz::Input;
 using mccl::fuzz::require;
 using mccl::fuzz::Script;
-using mccl::rendezvous::Purpose;
+using mccl::transport::Purpose;
 
 namespace {
 
@@ -40,12 +41,14 @@ struct Posted {
 class Scene {
  public:
   Scene(bool crc, std::size_t rails)
-      : channels_(0, 2, kPayloadLimit, crc, [](Purpose, int) {}),
+      : group_(mccl::testing::membership(0, 2)),
+        channels_(
+            group_, kPayloadLimit, crc, [](Purpose, mccl::GroupRank) {}, [] {}),
         messages_(channels_, kPayloadLimit),
         crc_(crc) {
     for (std::size_t rail = 0; rail < rails; ++rail) {
       auto [near, far] = mccl::testing::MemoryLink::make();
-      channels_.attach(Purpose::point_to_point, 1, static_cast<std::uint8_t>(rail),
+      channels_.attach(Purpose::point_to_point, mccl::GroupRank(1), static_cast<std::uint8_t>(rail),
                        static_cast<std::uint8_t>(rails), std::move(near));
       ends_.push_back(std::move(far));
     }
@@ -180,6 +183,7 @@ class Scene {
     }
   }
 
+  const Membership group_;
   Channels channels_;
   std::vector<std::unique_ptr<mccl::testing::MemoryLink>> ends_;  // the peer's; null once it left
   std::vector<Posted> posted_;

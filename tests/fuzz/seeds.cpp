@@ -11,15 +11,15 @@
 #include <utility>
 #include <vector>
 
-#include "engine/control.h"
-#include "engine/frame.h"
-#include "engine/group_window.h"
-#include "engine/messages.h"
+#include "engine/collectives/group_window.h"
+#include "engine/links/frame.h"
+#include "engine/messages/messages.h"
+#include "engine/peers/control.h"
+#include "node/window.h"
 #include "rendezvous/endpoint.h"
 #include "rendezvous/handshake.h"
 #include "rendezvous/store_wire.h"
 #include "script.h"
-#include "transport/shm/window.h"
 
 namespace {
 
@@ -82,18 +82,25 @@ void write_frames(const Corpus& corpus) {
 }
 
 void write_controls(const Corpus& corpus) {
-  constexpr std::string_view kNames[] = {"open",    "abort",  "probe",    "status",
-                                         "goodbye", "share",  "joined",   "declined",
-                                         "window",  "closed", "heartbeat"};
+  constexpr std::string_view kNames[] = {"open",  "link",  "declined", "closed",  "window",
+                                         "abort", "probe", "status",   "goodbye", "heartbeat"};
   static_assert(std::size(kNames) == engine::kControlKindCount);
   Bytes all = one(6);
   for (int kind = 0; kind < engine::kControlKindCount; ++kind) {
     engine::ControlMessage message;
     message.kind = static_cast<engine::ControlKind>(kind);
-    message.key = {12345, rendezvous::Purpose::collective, 1};
+    message.key = {12345, transport::Purpose::collective, 1};
     message.call = a_call();
-    if (kind == 1) message.failure = {engine::FailureKind::aborted, "rank 1 has had enough"};
-    message.offer = {1 << 20, {4096, 1 << 21}};
+    if (message.kind == engine::ControlKind::abort) {
+      message.failure = {engine::FailureKind::aborted, "rank 1 has had enough"};
+    }
+    if (message.kind == engine::ControlKind::link) {
+      message.transport = "shm";
+      message.blob.assign(16, std::byte{1});
+    }
+    if (message.kind == engine::ControlKind::window) {
+      message.blob = engine::encode(engine::WindowOffer{1 << 20, {4096, 1 << 21}});
+    }
     corpus.add(kNames[kind], one(63) + engine::encode(message));
     all = all + engine::encode(message);
   }
@@ -114,7 +121,7 @@ void write_store_requests(const Corpus& corpus) {
 }
 
 void write_labels(const Corpus& corpus) {
-  std::array<std::byte, transport::shm::kLabelBytes> label{};
+  std::array<std::byte, node::kLabelBytes> label{};
   engine::write_label(a_call(), label);
   corpus.add("all_reduce", raw(label));
   engine::write_label({Collective::broadcast, DType::u8, ReduceKind::sum, 2, 0, 1, -1, 0, 0},
@@ -124,12 +131,13 @@ void write_labels(const Corpus& corpus) {
 
 void write_window_offers(const Corpus& corpus) {
   const auto offer = [](std::uint64_t call_bytes, std::uint64_t offset, std::uint64_t bytes) {
-    return raw(call_bytes) + raw(offset) + raw(bytes);
+    return one(1) + raw(call_bytes) + raw(offset) + raw(bytes);
   };
   const Bytes good = offer(16 << 10, 4096, 40 << 10);
   corpus.add("two_ranks", one(0) + good);
   corpus.add("four_ranks", one(2) + good + good + good);
   corpus.add("no_memory_left", one(1) + good + offer(0, 0, 0));
+  corpus.add("cut", one(0) + one(0) + one(5) + raw(std::uint32_t{7}) + one(9));
   corpus.add("too_little", one(0) + offer(16 << 10, 4096, 8 << 10));
   corpus.add("outside", one(0) + offer(16 << 10, 126 << 10, 40 << 10));
   corpus.add("around_the_end", one(0) + offer(16 << 10, UINT64_MAX - 4095, 40 << 10));

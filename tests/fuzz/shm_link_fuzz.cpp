@@ -9,7 +9,9 @@
 #include "transport/shm/link.h"
 
 using mccl::fuzz::Input;
-using namespace mccl::transport::shm;
+using namespace mccl::node;
+using mccl::transport::shm::RingState;
+using mccl::transport::shm::ShmLink;
 
 namespace {
 
@@ -45,7 +47,7 @@ void use(ShmLink& link, Input& input) {
       (void)link.write(memory, std::span(memory).first(wanted % memory.size()));
       break;
     default:
-      (void)link.buffered();
+      (void)link.borrowed();
       break;
   }
 }

@@ -6,25 +6,31 @@
 #include <utility>
 #include <vector>
 
-#include "engine/group_window.h"
+#include "engine/collectives/group_window.h"
 #include "input.h"
 #include "mccl/error.h"
 
 using namespace mccl::engine;
-using mccl::rendezvous::Neighbour;
-using mccl::transport::shm::Arena;
-using mccl::transport::shm::Descriptor;
-using mccl::transport::shm::PeerArena;
+using mccl::ByRank;
+using mccl::GroupRank;
+using mccl::node::Arena;
+using mccl::node::Descriptor;
+using mccl::node::Neighbour;
+using mccl::node::PeerArena;
 
 namespace {
 
 /// Little, so that a case costs little.
 constexpr std::size_t kArenaBytes = std::size_t{128} << 10;
 
+/// As it comes: most often of the right length.
 WindowOffer offer_of(mccl::fuzz::Input& input) {
-  const auto call_bytes = input.number<std::uint64_t>();
-  const auto offset = input.number<std::uint64_t>();
-  return {call_bytes, {offset, input.number<std::uint64_t>()}};
+  const bool cut = input.byte() == 0;
+  std::vector<std::byte> told(cut ? input.byte() : 24);
+  input.fill(told);
+  const WindowOffer offer = decode_window_offer(told);
+  mccl::fuzz::require(encode(offer) == told, "an offer loses something of what it says");
+  return offer;
 }
 
 /// A whole call, so that every line and block is touched that it may use.
@@ -33,8 +39,8 @@ void read_all(GroupWindow& group) {
   for (const std::size_t bytes : {std::size_t{1}, group.call_bytes()}) {
     group.window()->begin(1, bytes, 0);
     if (!group.window()->open()) return;
-    for (const int rank : group.neighbours()) {
-      mccl::fuzz::touch({group.window()->published_by(rank), bytes});
+    for (const GroupRank rank : group.neighbours()) {
+      mccl::fuzz::touch({group.window()->published_by(rank.number()), bytes});
     }
     group.window()->arrive();
     group.window()->end();
@@ -50,11 +56,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto theirs = Arena::make(kArenaBytes);
   Neighbour neighbour{PeerArena(Descriptor(::dup(theirs->descriptor()))), Descriptor()};
   try {
-    GroupWindow group(0, std::vector<int>(ranks, 0));
+    GroupWindow group(GroupRank(0), ByRank<GroupRank, int>(ranks, 0));
     group.offer(own);
-    for (int rank = 1; rank < static_cast<int>(ranks); ++rank) group.take(rank, offer_of(input));
+    for (int rank = 1; rank < static_cast<int>(ranks); ++rank) {
+      group.take(GroupRank(rank), offer_of(input));
+    }
     mccl::fuzz::require(!group.pending(), "every offer is there, and one is waited for");
-    group.settle([&](int) -> const Neighbour& { return neighbour; });
+    group.settle([&](GroupRank) -> const Neighbour& { return neighbour; });
     read_all(group);
   } catch (const mccl::CorruptionError&) {
   }

@@ -14,8 +14,16 @@ LAYERS = (
     "src/base",
     "src/kernels",
     "src/schedule",
+    "src/node",
     "src/transport",
     "src/rendezvous",
+    "src/engine/calls",
+    "src/engine/driving",
+    "src/engine/peers",
+    "src/engine/links",
+    "src/engine/collectives",
+    "src/engine/messages",
+    "src/engine/groups",
     "src/engine",
     "src/backend",
     "src/cli",
@@ -108,7 +116,7 @@ def tree(tmp_path: Path) -> Path:
     for name, text in {
         "include/mccl/group.h": "#include <vector>\n",
         "src/base/log.h": '#include "mccl/group.h"\n',
-        "src/engine/engine.h": '#include "base/log.h"\n#include "engine/call.h"\n',
+        "src/engine/engine.h": '#include "base/log.h"\n#include "engine/calls/call.h"\n',
         "src/engine/call.h": "",
     }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

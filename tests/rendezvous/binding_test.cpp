@@ -290,7 +290,7 @@ TEST(MeshBinding, TwoListedAddressesAreTwoRails) {
   ASSERT_EQ(job[0].mesh->rails(1), 2);
   ASSERT_EQ(job[1].mesh->rails(0), 2);
   for (std::uint8_t rail : {0, 1})
-    job[0].mesh->dial(1, {7, Purpose::collective, rail}, in(seconds(20)));
+    job[0].mesh->dial(1, {7, transport::Purpose::collective, rail}, in(seconds(20)));
   ASSERT_NO_FATAL_FAILURE(job.drive_until([&] { return job.event_count() == 4; }));
   for (const MeshEvent& event : job[0].events) {
     const std::string host = event.key.rail == 0 ? "127.0.0.1:" : "127.0.0.2:";
@@ -314,8 +314,8 @@ TEST(MeshBinding, RailsAreTheLargerNumberOnBothSides) {
   EXPECT_EQ(job[0].mesh->rails(2), 1);
   EXPECT_EQ(job[2].mesh->rails(0), 1);
   for (std::uint8_t rail : {0, 1, 2}) {
-    job[0].mesh->dial(1, {7, Purpose::collective, rail}, in(seconds(20)));
-    job[2].mesh->dial(1, {7, Purpose::collective, rail}, in(seconds(20)));
+    job[0].mesh->dial(1, {7, transport::Purpose::collective, rail}, in(seconds(20)));
+    job[2].mesh->dial(1, {7, transport::Purpose::collective, rail}, in(seconds(20)));
   }
   ASSERT_NO_FATAL_FAILURE(job.drive_until([&] { return job.event_count() == 12; }));
   for (int rank : {0, 1, 2}) {
@@ -328,7 +328,7 @@ TEST(MeshBinding, ARailWhoseOwnPathFailsTakesAnother) {
   std::vector<Endpoint> endpoints = job.endpoints();
   endpoints[1].addresses[1] = "127.0.0.77";  // Nobody listens there.
   job[0].mesh->set_endpoints(endpoints);
-  job[0].mesh->dial(1, {7, Purpose::collective, 1}, in(seconds(20)));
+  job[0].mesh->dial(1, {7, transport::Purpose::collective, 1}, in(seconds(20)));
   ASSERT_NO_FATAL_FAILURE(job.drive_until([&] { return job.event_count() == 2; }));
   ASSERT_TRUE(job[0].events[0].link) << job[0].events[0].reason;
   EXPECT_THAT(job[0].events[0].link->description(), HasSubstr("-> 127.0.0.1:"));

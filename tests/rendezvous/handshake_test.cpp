@@ -15,7 +15,7 @@ namespace {
 using State = Handshake::State;
 using testing::HasSubstr;
 
-const LinkKey kKey = {0x1122334455667788, Purpose::collective, 3};
+const transport::LinkKey kKey = {0x1122334455667788, transport::Purpose::collective, 3};
 const std::string kSettings = "chunk_bytes=4194304\ncompression=none\n";
 
 Party party(int rank, std::string settings = kSettings, std::string job_key = "secret") {

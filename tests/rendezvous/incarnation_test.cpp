@@ -117,8 +117,10 @@ TEST(Incarnation, ASecondProcessOfARankIsToldOfBoth) {
   Processes ranks;
   ranks.start(0, {0, 3, ""}, meets(0, 3));
   ranks.start(1, {1, 3, ""}, meets(1, 3));
-  // It is known to be the first when it has said who it is.
-  ranks.store().get("mccl/welcome/1", kLong);
+  // It is known to be the first when it has said who it is, which it does once it is welcome.
+  const std::string welcome = ranks.store().get("mccl/welcome/1", kLong);
+  const std::string name = welcome.substr(0, welcome.find('\n'));
+  ranks.store().get("mccl/" + name + "/who/1", kLong);
   ranks.start(11, {1, 3, ""}, meets(1, 3));
   ranks.join_one(11);
   const std::string process = "process " + std::to_string(::getpid()) + " on ";

@@ -16,7 +16,7 @@ using transport::tcp::Address;
 using transport::tcp::Listener;
 using transport::tcp::Socket;
 
-constexpr LinkKey kControl = {};
+constexpr transport::LinkKey kControl = {};
 
 Socket connect_to(const Endpoint& endpoint) {
   const Address to = *Address::parse_numeric(endpoint.addresses.front(), endpoint.port);
@@ -61,13 +61,14 @@ INSTANTIATE_TEST_SUITE_P(Sizes, MeshOfSize, testing::Values(2, 3, 5, 8));
 TEST(Mesh, KeysArriveAsTheyWereDialed) {
   Job job(2);
   job.exchange_endpoints();
-  const std::vector<LinkKey> keys = {{7, Purpose::collective, 0},
-                                     {7, Purpose::collective, 1},
-                                     {0xffffffffffffffff, Purpose::point_to_point, 255},
-                                     {0, Purpose::control, 0}};
-  for (const LinkKey& key : keys) job[1].mesh->dial(0, key, in(seconds(20)));
+  const std::vector<transport::LinkKey> keys = {
+      {7, transport::Purpose::collective, 0},
+      {7, transport::Purpose::collective, 1},
+      {0xffffffffffffffff, transport::Purpose::point_to_point, 255},
+      {0, transport::Purpose::control, 0}};
+  for (const transport::LinkKey& key : keys) job[1].mesh->dial(0, key, in(seconds(20)));
   ASSERT_NO_FATAL_FAILURE(job.drive_until([&] { return job.event_count() == 2 * keys.size(); }));
-  for (const LinkKey& key : keys) {
+  for (const transport::LinkKey& key : keys) {
     for (int rank : {0, 1}) {
       EXPECT_EQ(std::count_if(job[rank].events.begin(), job[rank].events.end(),
                               [&](const MeshEvent& event) { return event.key == key; }),
@@ -276,7 +277,9 @@ TEST(Mesh, AnAbandonedMeshHoldsNoDescriptor) {
 TEST(Mesh, OnlyTheControlConnectionLimitsSilence) {
   Job job(2);
   job.exchange_endpoints();
-  for (const Purpose purpose : {Purpose::control, Purpose::collective, Purpose::point_to_point})
+  for (const transport::Purpose purpose :
+       {transport::Purpose::control, transport::Purpose::collective,
+        transport::Purpose::point_to_point})
     job[0].mesh->dial(1, {1, purpose, 0}, in(seconds(20)));
   ASSERT_NO_FATAL_FAILURE(job.drive_until([&] { return job.event_count() == 6; }));
   for (const int rank : {0, 1}) {
@@ -288,7 +291,7 @@ TEST(Mesh, OnlyTheControlConnectionLimitsSilence) {
           0);
       // A data connection may stay full for as long as its reader computes.
       const int twice_the_interval = 2 * static_cast<int>(1000 * Config{}.liveness_interval);
-      EXPECT_EQ(limit, event.key.purpose == Purpose::control ? twice_the_interval : 0);
+      EXPECT_EQ(limit, event.key.purpose == transport::Purpose::control ? twice_the_interval : 0);
     }
   }
 }

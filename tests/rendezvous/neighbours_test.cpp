@@ -12,20 +12,20 @@
 
 #include "mccl/error.h"
 #include "mccl/store.h"
+#include "node/local_socket.h"
 #include "rendezvous/proof.h"
-#include "transport/shm/local_socket.h"
-#include "transport/shm_process.h"
+#include "support/node_process.h"
 #include "transport/tcp/link.h"
 
 namespace mccl::rendezvous {
 namespace {
 
+using node::Descriptor;
+using node::LocalConnection;
+using node::LocalListener;
+using node::NodeProcess;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using transport::shm::Descriptor;
-using transport::shm::LocalConnection;
-using transport::shm::LocalListener;
-using transport::shm::Process;
 
 constexpr const char* kKey = "the job's key";
 constexpr std::string_view kProofLabel = "mccl neighbour";
@@ -141,7 +141,7 @@ struct Job {
 
   std::vector<int> neighbours_of(int rank) const {
     std::vector<int> ranks;
-    for (const auto& [peer, neighbour] : found[rank].neighbours) ranks.push_back(peer);
+    for (const auto& [peer, neighbour] : found[rank].neighbours) ranks.push_back(peer.number());
     return ranks;
   }
 
@@ -150,11 +150,11 @@ struct Job {
     for (std::size_t rank = 0; rank < found.size(); ++rank) {
       EXPECT_EQ(found[rank].nodes, std::vector<int>(found.size(), 0));
       EXPECT_EQ(found[rank].neighbours.size(), found.size() - 1);
-      const transport::shm::Range range =
+      const node::Range range =
           processes[rank].arena().allocate(100, static_cast<std::uint32_t>(found.size() - 1));
       range.memory()[0] = static_cast<std::byte>(rank + 1);
       for (std::size_t other = 0; other < found.size(); ++other) {
-        const auto neighbour = found[other].neighbours.find(static_cast<int>(rank));
+        const auto neighbour = found[other].neighbours.find(WorldRank(static_cast<int>(rank)));
         if (other == rank) continue;
         ASSERT_NE(neighbour, found[other].neighbours.end());
         EXPECT_EQ(neighbour->second.arena.map(range.place()).memory()[0],
@@ -166,7 +166,7 @@ struct Job {
     }
   }
 
-  std::vector<Process> processes;
+  std::vector<NodeProcess> processes;
   std::vector<std::optional<LocalListener>> listeners;  // none: without memory
   std::vector<Neighbourhood> found;
   Controls controls;
@@ -282,7 +282,7 @@ TEST_P(Strangers, ThatBreakOffAreIgnored) {
 }
 
 TEST_P(Strangers, WithoutTheKeyAreIgnored) {
-  const Process process;
+  const NodeProcess process;
   call(3,
        [&](const LocalConnection& connection, const std::string& name, const std::string& first) {
          send(connection, introduction(1, 0, first, name, "another key"),
@@ -291,7 +291,7 @@ TEST_P(Strangers, WithoutTheKeyAreIgnored) {
 }
 
 TEST_P(Strangers, ThatReplayForAnotherPairAreIgnored) {
-  const Process process;
+  const NodeProcess process;
   call(3,
        [&](const LocalConnection& connection, const std::string& name, const std::string& first) {
          send(connection, introduction(1, 2, first, name),
@@ -312,7 +312,7 @@ struct Faulty {
   Faulty() { job.listeners[1].reset(); }
 
   /// What rank 0 ends with; rank 1 does something, and says that it is done.
-  Neighbours meet(const std::function<void(const std::string& name)>& act) {
+  node::Neighbours meet(const std::function<void(const std::string& name)>& act) {
     NeighbourOptions options = job.options_of(0);
     options.names[1] = "none";
     act(options.names[0]);
@@ -346,7 +346,7 @@ TEST(FaultyNeighbour, ListsWithNonsenseDoNoHarm) {
   const auto store = make_memory_store();
   store->set("neighbours/1", "0 -1 2 99999999999 y");
   const Neighbourhood found =
-      agree_on_nodes(Exchange(*store, 0, 2, in(seconds(20))), 0, 2, Neighbours());
+      agree_on_nodes(Exchange(*store, 0, 2, in(seconds(20))), 0, 2, node::Neighbours());
   EXPECT_TRUE(found.nodes.empty());
 }
 

@@ -90,8 +90,9 @@ struct Served {
     transport::tcp::start_connect(
         socket, *Address::parse_numeric("127.0.0.1", static_cast<std::uint16_t>(port)), nullptr);
     EXPECT_TRUE(wait_for(socket.descriptor(), POLLOUT, Clock::now() + kPatience));
-    Conversation conversation(std::move(socket),
-                              Handshake::dialer({1, 0, key, {}}, 0, {0, Purpose::store, 0}));
+    Conversation conversation(
+        std::move(socket),
+        Handshake::dialer({1, 0, key, {}}, 0, {0, transport::Purpose::store, 0}));
     if (!converse(conversation, Clock::now() + kPatience, trouble)) return {};
     return conversation.take_socket();
   }

@@ -288,8 +288,9 @@ TEST(TcpStore, NoiseDisturbsNobody) {
 TEST(TcpStore, AWaitThatTheServerAlreadyHoldsEndsWithTheServersOwnSet) {
   const std::uint16_t port = free_port();
   const auto server = make_tcp_store(address_with(port), 0, kJobKey, kPatience);
-  Conversation conversation(raw_connection(port),
-                            Handshake::dialer({1, 0, kJobKey, {}}, 0, {0, Purpose::store, 0}));
+  Conversation conversation(
+      raw_connection(port),
+      Handshake::dialer({1, 0, kJobKey, {}}, 0, {0, transport::Purpose::store, 0}));
   std::string trouble;
   ASSERT_TRUE(converse(conversation, Clock::now() + kPatience, trouble)) << trouble;
   const Socket socket = conversation.take_socket();

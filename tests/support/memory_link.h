@@ -104,12 +104,11 @@ class MemoryLink final : public transport::Link {
   }
 
   int descriptor() const override { return -1; }
-  std::size_t buffered() const override { return arrived_.size(); }
   std::size_t unsent() const override {
     std::lock_guard lock(path_->mutex);
     return theirs().bytes.size();
   }
-  void peer_gone() override { peer_gone_ = true; }
+  void lose_peer(transport::Loss) override { peer_gone_ = true; }
   std::string description() const override { return fmt::format("memory link with {}", peer_); }
 
   /// How often the other end has done something that this one may wait for.

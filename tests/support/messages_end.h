@@ -9,9 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "engine/channel.h"
-#include "engine/messages.h"
-#include "engine/operation.h"
+#include "engine/calls/operation.h"
+#include "engine/links/channel.h"
+#include "engine/messages/messages.h"
+#include "support/members.h"
 #include "support/memory_link.h"
 
 namespace mccl::testing {
@@ -21,11 +22,14 @@ class MessagesEnd {
   using Call = std::shared_ptr<engine::Operation>;
 
   MessagesEnd(int rank, int size, std::size_t payload_limit, bool crc = false)
-      : channels_(rank, size, payload_limit, crc, [](rendezvous::Purpose, int) {}),
+      : group_(membership(rank, size)),
+        channels_(
+            group_, payload_limit, crc, [](transport::Purpose, GroupRank) {}, [] {}),
         messages_(channels_, payload_limit) {}
 
   void attach(int peer, std::uint8_t rail, std::uint8_t rails, std::unique_ptr<MemoryLink> link) {
-    channels_.attach(rendezvous::Purpose::point_to_point, peer, rail, rails, std::move(link));
+    channels_.attach(transport::Purpose::point_to_point, GroupRank(peer), rail, rails,
+                     std::move(link));
   }
 
   /// `elements` of u8 stay alive until the call is done.
@@ -66,6 +70,7 @@ class MessagesEnd {
     return task;
   }
 
+  const engine::Membership group_;
   engine::Channels channels_;
   engine::Messages messages_;
   std::vector<Call> finished_;

@@ -1,20 +1,20 @@
 #include <array>
 
+#include "support/node_process.h"
 #include "transport/link_conformance.h"
 #include "transport/shm/link.h"
-#include "transport/shm_process.h"
 
 namespace mccl::transport {
 namespace {
 
-using shm::PeerArena;
-using shm::Process;
-using shm::RangePlace;
+using node::NodeProcess;
+using node::PeerArena;
+using node::RangePlace;
 using shm::ShmLink;
 
 /// Both ends of one link, each of which could be in another process.
 struct Pair {
-  std::array<Process, 2> processes;
+  std::array<NodeProcess, 2> processes;
 
   LinkPair connect() {
     auto made = ShmLink::make(processes[0].arena(), ShmLink::kUsualRingBytes, processes[1].bell(),
@@ -27,13 +27,13 @@ struct Pair {
 
 class Sleeping final : public Waiter {
  public:
-  explicit Sleeping(Process& process) : process_(process) {}
+  explicit Sleeping(NodeProcess& process) : process_(process) {}
   void prepare() override { process_.fall_asleep(); }
   void cancel() override { process_.wake_up(); }
   bool wait(const Link&, short, int timeout_ms) override { return process_.sleep(timeout_ms); }
 
  private:
-  Process& process_;
+  NodeProcess& process_;
 };
 
 /// `swapped`: the end that joins comes first.
@@ -88,7 +88,7 @@ TEST(ShmLink, HandsOutWhatAPeerWroteBeforeItDied) {
   const auto [a, b] = pair.connect();
   const Bytes sent(100, std::byte{7});
   a->write(sent);
-  b->peer_gone();
+  b->lose_peer(Loss::told);
   EXPECT_THROW(b->peek(101), LinkClosed);
   Bytes got(100);
   EXPECT_EQ(b->read(got), 100u);
@@ -104,8 +104,8 @@ TEST(ShmLink, HandsOutWhatAPeerWroteBeforeItDied) {
 }
 
 TEST(ShmLink, NoMemoryLeftIsNoLink) {
-  Process small(std::size_t{600} << 10);
-  const Process peer;
+  NodeProcess small(std::size_t{600} << 10);
+  const NodeProcess peer;
   std::vector<std::unique_ptr<ShmLink>> links;
   for (;;) {
     auto link = ShmLink::make(small.arena(), ShmLink::kUsualRingBytes, peer.bell(), "rank 1");
@@ -118,9 +118,9 @@ TEST(ShmLink, NoMemoryLeftIsNoLink) {
 }
 
 TEST(ShmLink, APlaceThatIsTooSmallIsRefused) {
-  Process maker;
-  const Process joiner;
-  const shm::Range range = maker.arena().allocate(100, 1);
+  NodeProcess maker;
+  const NodeProcess joiner;
+  const node::Range range = maker.arena().allocate(100, 1);
   try {
     ShmLink::join(maker.passed(), range.place(), joiner.bell(), "rank 4");
     FAIL() << "it joins";
@@ -141,7 +141,7 @@ TEST(ShmLink, ItsMemoryIsUsedAgainOnceBothEndsAreGone) {
     const auto [a, b] = pair.connect();
     EXPECT_EQ(static_cast<ShmLink&>(*a).place().offset, first.offset);
     EXPECT_EQ(a->write(Bytes(10)), 10u);
-    EXPECT_EQ(b->buffered(), 10u);
+    EXPECT_EQ(b->peek(1).size(), 10u);
   }
   EXPECT_EQ(pair.processes[0].arena().taken(), taken);
 }

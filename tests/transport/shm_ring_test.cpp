@@ -13,6 +13,8 @@
 namespace mccl::transport::shm {
 namespace {
 
+using namespace node;
+
 using Bytes = std::vector<std::byte>;
 
 /// A ring in memory of its own.

@@ -37,14 +37,14 @@ NativeGroup::OperationPtr NativeGroup::operation(engine::Task task,
                                                  const CallOptions& options) const {
   auto operation = std::make_shared<engine::Operation>(std::move(task));
   operation->group = state_;
-  operation->engine = engine_;
+  operation->driver = engine_;
   operation->caller_waits = options.caller_waits;
   operation->deadline = engine::deadline_after(Clock::now(), timeout_of(options));
   return operation;
 }
 
 std::chrono::milliseconds NativeGroup::timeout_of(const CallOptions& options) const {
-  return options.timeout.value_or(state_->timeout);
+  return options.timeout.value_or(state_->timeout());
 }
 
 Work NativeGroup::submit(engine::Task&& task, const CallOptions& options) {
@@ -356,10 +356,11 @@ std::shared_ptr<Group> NativeGroup::split(int color, int key) {
   std::stable_sort(chosen.begin(), chosen.end(), [&all](int a, int b) {
     return all[2 * static_cast<std::size_t>(a) + 1] < all[2 * static_cast<std::size_t>(b) + 1];
   });
-  for (int& member : chosen) member = state_->members[static_cast<std::size_t>(member)];
+  const auto& members = state_->membership().members;
+  for (int& member : chosen) member = members[GroupRank(member)].number();
   return std::make_shared<NativeGroup>(
       engine_, engine_->make_group(fmt::format("{}/split {} color {}", name(), number, color),
-                                   std::move(chosen), state_->timeout));
+                                   std::move(chosen), state_->timeout()));
 }
 
 }  // namespace mccl::native

@@ -22,9 +22,9 @@ class NativeGroup final : public Group {
   NativeGroup(std::shared_ptr<engine::Engine> engine, std::shared_ptr<engine::GroupState> state);
   ~NativeGroup() override;
 
-  int rank() const override { return state_->rank; }
-  int size() const override { return state_->size(); }
-  const std::string& name() const override { return state_->name; }
+  int rank() const override { return state_->membership().rank.number(); }
+  int size() const override { return state_->membership().size(); }
+  const std::string& name() const override { return state_->membership().name; }
 
   Work all_reduce(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions&) override;
   Work broadcast(Buffer data, int root, const CallOptions&) override;

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <span>
 
-#include "engine/operation.h"
+#include "engine/calls/operation.h"
 
 namespace mccl::native {
 

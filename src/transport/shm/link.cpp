@@ -19,47 +19,48 @@ struct States {
   RingState to_joiner;
   RingState to_maker;
 };
-static_assert(sizeof(States) + kLine <= 4096);
+static_assert(sizeof(States) + node::kLine <= 4096);
 
-std::size_t range_bytes(std::size_t ring_bytes) { return page_bytes() + 2 * ring_bytes; }
+std::size_t range_bytes(std::size_t ring_bytes) { return node::page_bytes() + 2 * ring_bytes; }
 
 /// Of a range of so many bytes, with the arena's line; 0 when it is no range of a link.
 std::size_t ring_bytes_of(std::size_t bytes) {
   if (bytes < range_bytes(ShmLink::kLeastRingBytes)) return 0;
-  const std::size_t ring = (bytes - page_bytes()) / 2;
+  const std::size_t ring = (bytes - node::page_bytes()) / 2;
   const bool one_of_ours = std::has_single_bit(ring) && ring <= ShmLink::kUsualRingBytes;
-  return one_of_ours && ring % page_bytes() == 0 ? ring : 0;
+  return one_of_ours && ring % node::page_bytes() == 0 ? ring : 0;
 }
 
 States& states_of(std::span<std::byte> memory) { return *reinterpret_cast<States*>(memory.data()); }
 
-std::span<std::byte> memory_of(const std::variant<Range, PeerRange>& memory) {
+std::span<std::byte> memory_of(const std::variant<node::Range, node::PeerRange>& memory) {
   return std::visit([](const auto& range) { return range.memory(); }, memory);
 }
 
-Mapping map_ring(const Descriptor& file, const RangePlace& place, std::size_t index) {
+node::Mapping map_ring(const node::Descriptor& file, const node::RangePlace& place,
+                       std::size_t index) {
   const std::size_t ring = ring_bytes_of(place.bytes);
-  return Mapping::twice(file, place.offset + page_bytes() + index * ring, ring);
+  return node::Mapping::twice(file, place.offset + node::page_bytes() + index * ring, ring);
 }
 
 }  // namespace
 
-std::unique_ptr<ShmLink> ShmLink::make(Arena& arena, std::size_t ring_bytes, Bell bell,
+std::unique_ptr<ShmLink> ShmLink::make(node::Arena& arena, std::size_t ring_bytes, node::Bell bell,
                                        std::string peer) {
-  Range range;
+  node::Range range;
   for (; !range && ring_bytes >= kLeastRingBytes; ring_bytes /= 2) {
-    range = arena.allocate(range_bytes(ring_bytes) - kLine, 1);
+    range = arena.allocate(range_bytes(ring_bytes) - node::kLine, 1);
   }
   if (!range) return nullptr;
   new (range.memory().data()) States;
-  const RangePlace place = range.place();
+  const node::RangePlace place = range.place();
   return std::unique_ptr<ShmLink>(
       new ShmLink(std::move(range), place, arena.file(), true, bell, std::move(peer)));
 }
 
-std::unique_ptr<ShmLink> ShmLink::join(const PeerArena& arena, const RangePlace& place, Bell bell,
-                                       std::string peer) {
-  PeerRange range = arena.map(place);
+std::unique_ptr<ShmLink> ShmLink::join(const node::PeerArena& arena, const node::RangePlace& place,
+                                       node::Bell bell, std::string peer) {
+  node::PeerRange range = arena.map(place);
   if (ring_bytes_of(place.bytes) == 0) {
     throw CorruptionError(fmt::format("shared memory: {} names a link of {} bytes, which is none",
                                       peer, place.bytes));
@@ -68,8 +69,8 @@ std::unique_ptr<ShmLink> ShmLink::join(const PeerArena& arena, const RangePlace&
       new ShmLink(std::move(range), place, arena.file(), false, bell, std::move(peer)));
 }
 
-ShmLink::ShmLink(Memory memory, RangePlace place, const Descriptor& file, bool maker, Bell bell,
-                 std::string peer)
+ShmLink::ShmLink(Memory memory, node::RangePlace place, const node::Descriptor& file, bool maker,
+                 node::Bell bell, std::string peer)
     : memory_(std::move(memory)),
       place_(place),
       ring_bytes_(ring_bytes_of(place.bytes)),
@@ -136,8 +137,6 @@ void ShmLink::consume(std::size_t n) {
 }
 
 std::size_t ShmLink::peek_capacity() const { return ring_bytes_; }
-
-std::size_t ShmLink::buffered() const { return in_.peek().size(); }
 
 std::size_t ShmLink::read(std::span<std::byte> destination) {
   if (destination.empty()) return 0;

@@ -8,9 +8,9 @@
 #include <utility>
 #include <variant>
 
+#include "node/arena.h"
+#include "node/bell.h"
 #include "transport/link.h"
-#include "transport/shm/arena.h"
-#include "transport/shm/bell.h"
 #include "transport/shm/ring.h"
 
 namespace mccl::transport::shm {
@@ -24,14 +24,14 @@ class ShmLink final : public Link {
   /// Makes the range, whose place the other side must be told, with rings of a power of two of
   /// bytes, or smaller ones where memory runs out; null when not even those fit. `bell` is the
   /// peer's; `peer` names it in messages: "rank 3".
-  static std::unique_ptr<ShmLink> make(Arena& arena, std::size_t ring_bytes, Bell bell,
+  static std::unique_ptr<ShmLink> make(node::Arena& arena, std::size_t ring_bytes, node::Bell bell,
                                        std::string peer);
   /// Takes the other end of a range that the peer has made. Throws CorruptionError.
-  static std::unique_ptr<ShmLink> join(const PeerArena& arena, const RangePlace& place, Bell bell,
-                                       std::string peer);
+  static std::unique_ptr<ShmLink> join(const node::PeerArena& arena, const node::RangePlace& place,
+                                       node::Bell bell, std::string peer);
   ~ShmLink() override;
 
-  RangePlace place() const { return place_; }
+  node::RangePlace place() const { return place_; }
 
   std::size_t write(std::span<const std::byte> first,
                     std::span<const std::byte> second = {}) override;
@@ -40,29 +40,28 @@ class ShmLink final : public Link {
   std::size_t peek_capacity() const override;
   std::size_t read(std::span<std::byte> destination) override;
   int descriptor() const override { return -1; }
-  std::size_t buffered() const override;
   std::size_t unsent() const override { return 0; }  // it stays for the peer to read
-  void peer_gone() override { peer_gone_ = true; }
+  void lose_peer(Loss) override { peer_gone_ = true; }
   std::string description() const override;
 
  private:
-  using Memory = std::variant<Range, PeerRange>;
+  using Memory = std::variant<node::Range, node::PeerRange>;
 
-  ShmLink(Memory memory, RangePlace place, const Descriptor& file, bool maker, Bell bell,
-          std::string peer);
+  ShmLink(Memory memory, node::RangePlace place, const node::Descriptor& file, bool maker,
+          node::Bell bell, std::string peer);
   /// What may be read, if it is at least so much; else nothing, or LinkClosed when no more can
   /// come.
   std::span<const std::byte> arrived(std::size_t at_least);
   [[noreturn]] void fail() const;
 
   Memory memory_;
-  const RangePlace place_;
+  const node::RangePlace place_;
   const std::size_t ring_bytes_;
-  const Mapping first_ring_;  // maker to joiner
-  const Mapping second_ring_;
+  const node::Mapping first_ring_;  // maker to joiner
+  const node::Mapping second_ring_;
   RingWriter out_;
   RingReader in_;
-  const Bell bell_;
+  const node::Bell bell_;
   const std::string peer_;
   bool peer_gone_ = false;
 };

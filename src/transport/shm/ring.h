@@ -6,16 +6,16 @@
 #include <cstdint>
 #include <span>
 
-#include "transport/shm/arena.h"
+#include "node/arena.h"
 
 namespace mccl::transport::shm {
 
 /// What both sides share, in the range's memory. The counts only grow; what lies between them is
 /// full.
 struct RingState {
-  alignas(kLine) std::atomic<std::uint64_t> written{0};
-  alignas(kLine) std::atomic<std::uint64_t> taken{0};
-  alignas(kLine) std::atomic<std::uint32_t> writer_left{0};
+  alignas(node::kLine) std::atomic<std::uint64_t> written{0};
+  alignas(node::kLine) std::atomic<std::uint64_t> taken{0};
+  alignas(node::kLine) std::atomic<std::uint32_t> writer_left{0};
   std::atomic<std::uint32_t> reader_left{0};
 };
 

@@ -139,7 +139,8 @@ std::size_t TcpLink::unsent() const {
   return static_cast<std::size_t>(std::max(bytes, 0));
 }
 
-void TcpLink::cut() {
+void TcpLink::lose_peer(Loss loss) {
+  if (loss == Loss::told) return;  // the system tells what ended, after all that has arrived
   // What the system holds of received bytes stays readable; a socket that is gone is cut already.
   (void)::shutdown(socket_.descriptor(), SHUT_RDWR);
 }

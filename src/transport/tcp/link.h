@@ -21,10 +21,9 @@ class TcpLink final : public Link {
   std::size_t peek_capacity() const override;
   std::size_t read(std::span<std::byte> destination) override;
   int descriptor() const override { return socket_.descriptor(); }
-  std::size_t buffered() const override { return end_ - begin_; }
   std::size_t unsent() const override;
   std::size_t buffer_bytes() const override { return peek_capacity(); }
-  void cut() override;
+  void lose_peer(Loss loss) override;
   std::string description() const override { return description_; }
 
  private:
@@ -33,13 +32,15 @@ class TcpLink final : public Link {
   std::size_t receive(std::byte* to, std::size_t limit);
   [[noreturn]] void fail(const std::string& what) const;
   void make_room(std::size_t bytes);
+  /// Bytes received and not yet consumed.
+  std::size_t buffered() const { return end_ - begin_; }
 
   Socket socket_;
   std::string peer_;
   std::string description_;
   /// Why no more bytes will come; empty while they may.
   std::string ended_;
-  /// What was received and not yet consumed is buffer_[begin_, end_).
+  /// What is buffered is buffer_[begin_, end_).
   std::unique_ptr<std::byte[]> buffer_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;

@@ -1,0 +1,145 @@
+#include "base/work_state.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "mccl/error.h"
+
+namespace mccl {
+namespace detail {
+
+std::exception_ptr WorkState::error() const {
+  std::lock_guard lock(mutex_);
+  return error_;
+}
+
+void WorkState::wait(std::optional<std::chrono::milliseconds> timeout) {
+  const bool bounded = timeout && timeout->count() > 0;
+  const Clock::time_point deadline = bounded ? Clock::now() + *timeout : Clock::time_point::max();
+  if (!done()) help(deadline);
+  if (!done()) {
+    throw TimeoutError(fmt::format("{} is not done after {} ms; it goes on until its own timeout",
+                                   description(), timeout->count()));
+  }
+  if (std::exception_ptr failure = error()) std::rethrow_exception(failure);
+}
+
+void WorkState::on_done(Work::Callback callback) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!done_.load(std::memory_order_relaxed)) {
+      callbacks_.push_back(std::move(callback));
+      return;
+    }
+  }
+  callback(error());
+}
+
+std::vector<Work::Callback> WorkState::finish(std::exception_ptr error) {
+  std::lock_guard lock(mutex_);
+  if (done_.load(std::memory_order_relaxed)) return {};
+  error_ = error;
+  done_.store(true, std::memory_order_release);
+  finished_.notify_all();
+  return std::exchange(callbacks_, {});
+}
+
+void WorkState::sleep_until_done(Clock::time_point deadline) {
+  std::unique_lock lock(mutex_);
+  const auto finished = [this] { return done_.load(std::memory_order_relaxed); };
+  if (deadline == Clock::time_point::max()) {
+    finished_.wait(lock, finished);
+  } else {
+    finished_.wait_until(lock, deadline, finished);
+  }
+}
+
+namespace {
+
+/// Done when all parts are.
+class CombinedState final : public WorkState {
+ public:
+  explicit CombinedState(std::vector<Work> parts)
+      : parts_(std::move(parts)), left_(parts_.size()) {}
+
+  void watch() {
+    const auto self = std::static_pointer_cast<CombinedState>(shared_from_this());
+    for (const Work& part : parts_) {
+      part.on_done([self](std::exception_ptr error) { self->part_done(error); });
+    }
+  }
+
+  std::string description() const override {
+    return fmt::format("a coalesced group of {} calls", parts_.size());
+  }
+
+ protected:
+  void help(Clock::time_point deadline) override {
+    for (const Work& part : parts_) {
+      const auto left = deadline == Clock::time_point::max()
+                            ? std::chrono::milliseconds(0)
+                            : std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+      if (deadline != Clock::time_point::max() && left.count() <= 0) return;
+      try {
+        part.wait(left);
+      } catch (const Error&) {
+        if (!part.done()) return;
+      }
+    }
+    sleep_until_done(deadline);
+  }
+
+ private:
+  void part_done(std::exception_ptr error) {
+    if (error) {
+      std::lock_guard lock(first_error_mutex_);
+      if (!first_error_) first_error_ = error;
+    }
+    if (left_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    std::exception_ptr first;
+    {
+      std::lock_guard lock(first_error_mutex_);
+      first = first_error_;
+    }
+    for (const Work::Callback& callback : finish(first)) callback(first);
+  }
+
+  const std::vector<Work> parts_;
+  std::atomic<std::size_t> left_;
+  std::mutex first_error_mutex_;
+  std::exception_ptr first_error_;  // guarded by first_error_mutex_
+};
+
+}  // namespace
+}  // namespace detail
+
+Work::Work() = default;
+Work::Work(std::shared_ptr<detail::WorkState> state) : state_(std::move(state)) {}
+
+void Work::wait(std::optional<std::chrono::milliseconds> timeout) const {
+  if (state_) state_->wait(timeout);
+}
+
+bool Work::done() const { return !state_ || state_->done(); }
+
+std::exception_ptr Work::error() const { return state_ ? state_->error() : nullptr; }
+
+int Work::source() const { return state_ ? state_->source() : -1; }
+
+void Work::on_done(Callback callback) const {
+  if (state_) {
+    state_->on_done(std::move(callback));
+  } else {
+    callback(nullptr);
+  }
+}
+
+Work Work::all_of(std::vector<Work> parts) {
+  if (parts.empty()) return {};
+  const auto state = std::make_shared<detail::CombinedState>(std::move(parts));
+  state->watch();
+  return Work(state);
+}
+
+}  // namespace mccl

@@ -1,0 +1,52 @@
+#include "engine/calls/completions.h"
+
+#include <utility>
+
+namespace mccl::engine {
+
+Completions::Completions(std::shared_ptr<Metrics> metrics, Staging& staging, const Log& log)
+    : metrics_(std::move(metrics)), tally_(metrics_->tally()), staging_(staging), log_(log) {}
+
+void Completions::finish(const std::shared_ptr<Operation>& operation, std::exception_ptr error) {
+  if (counts_.load(std::memory_order_relaxed)) {
+    CallSample sample = operation->sample();
+    sample.queue_wait_s = seconds_between(operation->submitted, operation->started);
+    sample.execution_s = seconds_between(operation->started, Clock::now());
+    sample.failed = error != nullptr;
+    metrics_->record(sample);
+  }
+  staging_.report();
+  std::vector<Work::Callback> callbacks = operation->finish(error);
+  if (!callbacks.empty()) callbacks_.emplace_back(std::move(callbacks), error);
+}
+
+Clock::time_point Completions::begin_at_once() {
+  return at_once_++ % kTimedEvery == 0 ? Clock::now() : Clock::time_point();
+}
+
+void Completions::end_at_once(const Task& task, Clock::time_point begun) {
+  if (!counts_.load(std::memory_order_relaxed)) return;
+  if (begun == Clock::time_point()) {
+    tally_->count(task.traffic.bytes_sent, task.traffic.bytes_received);
+    return;
+  }
+  CallSample sample = task.sample();
+  sample.execution_s = seconds_between(begun, Clock::now());
+  metrics_->record(sample, kTimedEvery);
+}
+
+void Completions::run(const Callbacks& callbacks) const {
+  for (const auto& [of_a_call, error] : callbacks) {
+    for (const Work::Callback& callback : of_a_call) {
+      try {
+        callback(error);
+      } catch (const std::exception& thrown) {
+        log_.error("a callback of a call threw: {}", thrown.what());
+      } catch (...) {
+        log_.error("a callback of a call threw something that is no std::exception");
+      }
+    }
+  }
+}
+
+}  // namespace mccl::engine

@@ -1,0 +1,29 @@
+#include "engine/calls/operation.h"
+
+#include <algorithm>
+
+namespace mccl::engine {
+
+Clock::time_point deadline_after(Clock::time_point start, std::chrono::milliseconds timeout) {
+  const bool limited = timeout.count() > 0 && timeout < std::chrono::hours(24 * 365);
+  return limited ? start + timeout : Clock::time_point::max();
+}
+
+std::string Operation::description() const { return describe(call); }
+
+void Operation::help(Clock::time_point until) {
+  if (const std::shared_ptr<CallDriver> awake = driver.lock()) awake->help(*this, until);
+  if (!done()) sleep_until_done(until);
+}
+
+CallSample Task::sample() const {
+  CallSample sample;
+  sample.network_s = traffic.network_s;
+  sample.reduce_s = reduce_s;
+  sample.payload_bytes = std::max(input.bytes(), output.bytes());
+  sample.bytes_sent = traffic.bytes_sent;
+  sample.bytes_received = traffic.bytes_received;
+  return sample;
+}
+
+}  // namespace mccl::engine

@@ -1,0 +1,50 @@
+// How much memory this rank takes to pass data on, as the metrics tell it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "mccl/metrics.h"
+#include "node/arena.h"
+
+namespace mccl::engine {
+
+/// Used under the engine's progress lock.
+class Staging {
+ public:
+  explicit Staging(std::shared_ptr<Metrics> metrics) : metrics_(std::move(metrics)) {}
+
+  /// The memory shared with the node; once.
+  void watch(std::shared_ptr<const node::Arena> arena) { arena_ = std::move(arena); }
+
+  /// What somebody takes beside the arena was `before` and is `now`, in bytes.
+  void change(std::int64_t before, std::int64_t now) {
+    private_bytes_ += now - before;
+    changed_ = true;
+  }
+  /// The arena may have changed.
+  void touch() { changed_ = true; }
+  /// Tells the metrics.
+  void report() {
+    if (closed_ || !std::exchange(changed_, false)) return;
+    tell(private_bytes_ + static_cast<std::int64_t>(arena_ ? arena_->taken() : 0));
+  }
+  /// All of it has been given back, for good.
+  void close() {
+    closed_ = true;
+    tell(0);
+  }
+
+ private:
+  void tell(std::int64_t bytes) { metrics_->record_staging(bytes - std::exchange(told_, bytes)); }
+
+  const std::shared_ptr<Metrics> metrics_;
+  std::shared_ptr<const node::Arena> arena_;  ///< Null when nothing is shared.
+  std::int64_t private_bytes_ = 0;
+  std::int64_t told_ = 0;
+  bool changed_ = false;
+  bool closed_ = false;
+};
+
+}  // namespace mccl::engine

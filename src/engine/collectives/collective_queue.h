@@ -1,0 +1,76 @@
+// The collectives of a group, in the order of their calls: the first one runs, by its plan.
+#pragma once
+
+#include <poll.h>
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "base/log.h"
+#include "base/rank.h"
+#include "engine/calls/call_history.h"
+#include "engine/calls/operation.h"
+#include "engine/collectives/executor.h"
+#include "engine/collectives/group_window.h"
+#include "engine/collectives/plan.h"
+#include "engine/links/channel.h"
+
+namespace mccl::engine {
+
+/// Used under the engine's progress lock.
+class CollectiveQueue {
+ public:
+  using Calls = std::deque<std::shared_ptr<Operation>>;
+
+  /// All that is referred to outlives it.
+  CollectiveQueue(Channels& channels, GroupWindow& window, schedule::Facts facts, const Log& log);
+
+  bool empty() const { return calls_.empty(); }
+  /// The first one is under way; the others wait.
+  const Calls& calls() const { return calls_; }
+  bool running() const { return executor_.running(); }
+
+  void push(std::shared_ptr<Operation> call) { calls_.push_back(std::move(call)); }
+  /// Requires that none runs, and that the group's window is settled.
+  void begin_first();
+  /// Does what can be done now for the one that runs. Throws as Executor::advance().
+  bool advance() { return executor_.advance(); }
+  /// The one that ran, when it has ended; else null.
+  std::shared_ptr<Operation> take_finished();
+  /// All of them, as they are.
+  Calls drop_all();
+
+  /// A call that is run by its caller, beside an empty queue: until it has finished, the caller
+  /// advances it.
+  void begin(Task& task, const Plan& plan);
+  bool finished() const { return executor_.finished(); }
+  void end() { executor_.end(); }
+  /// That call goes on as the first one of the queue, from another place in memory.
+  void adopt(std::shared_ptr<Operation> call);
+
+  /// Lives until another plan is asked for.
+  const Plan& plan_for(const Task& task);
+  const schedule::Facts& facts() const { return plans_.facts(); }
+  void learn(schedule::Facts facts) { plans_.learn(std::move(facts)); }
+
+  const CallHistory& history() const { return history_; }
+  void watch(std::vector<pollfd>& descriptors) { executor_.watch(descriptors); }
+  /// The members that the call that runs waits for.
+  std::vector<GroupRank> waiting_for() const { return executor_.waiting_for(); }
+
+  std::size_t scratch_bytes() const { return executor_.scratch_bytes(); }
+  /// Gives back what it keeps for the next call; while none runs. False when that was nothing.
+  bool release();
+
+ private:
+  const Membership& group_;
+  const Log& log_;
+  CallHistory history_;
+  PlanCache plans_;
+  Executor executor_;
+  Calls calls_;
+};
+
+}  // namespace mccl::engine

@@ -1,0 +1,326 @@
+#include "engine/collectives/executor.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "base/scoped_timer.h"
+#include "engine/calls/call_code.h"
+#include "engine/collectives/result.h"
+#include "kernels/reduce.h"
+#include "mccl/error.h"
+
+namespace mccl::engine {
+namespace {
+
+using schedule::Region;
+using schedule::Space;
+using schedule::Step;
+using schedule::StepKind;
+
+/// avg and premul_sum add; the division and the factor have their own places.
+ReduceKind arithmetic(ReduceKind kind) {
+  return kind == ReduceKind::avg || kind == ReduceKind::premul_sum ? ReduceKind::sum : kind;
+}
+
+/// What one pass moves one way between a pair at most, by and large: some milliseconds.
+constexpr std::uint64_t kPassBytes = std::uint64_t{16} << 20;
+
+}  // namespace
+
+void Executor::begin(Task& task, const Plan& plan) {
+  task_ = &task;
+  plan_ = &plan;
+  element_bytes_ = size_of(task.call.dtype);
+  const schedule::Schedule& schedule = plan_->schedule;
+  remaining_ = schedule.steps.size();
+  next_window_ = 0;
+  if (schedule.arrivals > 0) {
+    group_window_.window()->begin(schedule.arrivals, schedule.window_count * element_bytes_,
+                                  fingerprint_of(task.call));
+  }
+  if (!schedule.in_order) {
+    waits_ = schedule.waits;
+    received_.assign(schedule.steps.size(), 0);
+    local_ = plan_->first_local;
+    peers_.clear();
+    for (const PeerPlan& peer : plan_->peers) peers_.push_back({&peer});
+  }
+  const std::size_t scratch_bytes = schedule.scratch_count * element_bytes_;
+  if (scratch_.size() < scratch_bytes) scratch_.resize(scratch_bytes);
+}
+
+void Executor::end() {
+  if (plan_->schedule.arrivals > 0) group_window_.window()->end();
+  task_ = nullptr;
+  plan_ = nullptr;
+  peers_.clear();
+}
+
+bool Executor::advance() {
+  if (plan_->schedule.in_order) return advance_in_order();
+  bool moved = run_local_steps();
+  moved |= run_window_steps();
+  for (PeerProgress& peer : peers_) {
+    try {
+      if (peer.sent < peer.plan->sends.size() && connected(peer)) moved |= send_to(peer);
+      if (peer.received < peer.plan->receives.size() && connected(peer))
+        moved |= receive_from(peer);
+    } catch (const transport::LinkClosed& closed) {
+      throw PeerError(fmt::format("rank {} is gone: {}", peer.plan->peer,
+                                  peer.channel->lost.empty() ? closed.what() : peer.channel->lost));
+    }
+    moved |= run_local_steps();
+  }
+  moved |= run_window_steps();
+  return moved;
+}
+
+bool Executor::connected(PeerProgress& peer) {
+  if (!peer.channel || !peer.channel->connected()) {
+    peer.channel = &channels_.open(transport::Purpose::collective, peer.plan->peer);
+  }
+  return peer.channel->connected();
+}
+
+bool Executor::may_send(const PeerProgress& peer) const {
+  return peer.next_send < peer.plan->sends.size() && waits_[peer.plan->sends[peer.next_send]] == 0;
+}
+
+bool Executor::send_to(PeerProgress& peer) {
+  const std::uint64_t before = task_->traffic.bytes_sent;
+  const Channel& channel = *peer.channel;
+  for (const auto& lane : channel.lanes) {
+    if (lane->sending()) push(peer, *lane);
+  }
+  while (may_send(peer) && task_->traffic.bytes_sent - before < kPassBytes) {
+    const std::optional<std::size_t> rail = channel.free_rail();
+    if (!rail) break;
+    Lane& lane = *channel.lanes[*rail];
+    const std::uint32_t step = peer.plan->sends[peer.next_send];
+    Frame frame;
+    frame.call = task_->call;
+    frame.message = static_cast<std::uint32_t>(peer.next_send++);
+    lane.start(frame, bytes_of(plan_->schedule.steps[step].src), step);
+    push(peer, lane);
+  }
+  return task_->traffic.bytes_sent != before;
+}
+
+void Executor::push(PeerProgress& peer, Lane& lane) {
+  if (!lane.push(task_->traffic)) return;
+  ++peer.sent;
+  complete(static_cast<std::uint32_t>(lane.token()));
+}
+
+/// Of several links that end, each may have brought what the call still needs.
+bool Executor::receive_from(PeerProgress& peer) {
+  const std::uint64_t before = task_->traffic.bytes_received;
+  std::exception_ptr ended;
+  for (const auto& lane : peer.channel->lanes) {
+    try {
+      receive_on(*lane, peer);
+    } catch (const transport::LinkClosed&) {
+      ended = std::current_exception();
+    }
+  }
+  const bool moved = task_->traffic.bytes_received != before;
+  if (ended && !moved && peer.received < peer.plan->receives.size()) std::rethrow_exception(ended);
+  return moved;
+}
+
+/// What has come, up to a pass's share: the engine has more to look after.
+void Executor::receive_on(Lane& lane, PeerProgress& peer) {
+  const std::uint64_t limit = task_->traffic.bytes_received + kPassBytes;
+  while (peer.received < peer.plan->receives.size() && task_->traffic.bytes_received < limit) {
+    const Frame* frame = lane.incoming(task_->traffic);
+    if (!frame || frame->call.sequence > task_->call.sequence) break;
+    if (!lane.accepted()) {
+      check(*frame, peer);
+      received_[peer.plan->receives[frame->message]] = 1;
+      lane.accept();
+    }
+    const std::uint32_t index = peer.plan->receives[frame->message];
+    if (waits_[index] != 0) break;
+    if (!receive_payload(lane, plan_->schedule.steps[index])) break;
+    lane.finish_incoming();
+    ++peer.received;
+    complete(index);
+  }
+}
+
+void Executor::check(const Frame& frame, const PeerProgress& peer) {
+  const std::optional<Call> mine = history_.find(frame.call.sequence);
+  if (mine && !mine->matches(frame.call)) {
+    throw MismatchError(fmt::format("rank {} calls {} where this rank calls {}", peer.plan->peer,
+                                    describe_unlike(frame.call, *mine), describe(*mine)));
+  }
+  if (frame.kind != FrameKind::collective || frame.call.sequence != task_->call.sequence) {
+    throw CorruptionError(fmt::format("rank {} sent a message of {} that has no place in {}",
+                                      peer.plan->peer, describe(frame.call),
+                                      describe(task_->call)));
+  }
+  const bool known = frame.message < peer.plan->receives.size();
+  const std::size_t expected =
+      known ? plan_->schedule.steps[peer.plan->receives[frame.message]].dst.count * element_bytes_
+            : 0;
+  if (!known || frame.payload_bytes != expected) {
+    throw MismatchError(fmt::format(
+        "rank {} sends {} bytes as message {} of {}, where this rank expects {}: the "
+        "ranks disagree about counts",
+        peer.plan->peer, frame.payload_bytes, frame.message, describe(task_->call), expected));
+  }
+  if (received_[peer.plan->receives[frame.message]]) {
+    throw CorruptionError(fmt::format("rank {} sent message {} of {} twice", peer.plan->peer,
+                                      frame.message, describe(task_->call)));
+  }
+}
+
+bool Executor::receive_payload(Lane& lane, const Step& step) {
+  const std::size_t total = step.dst.count * element_bytes_;
+  if (step.kind == StepKind::recv) {
+    return lane.read_payload({writable(step.dst), total}, task_->traffic);
+  }
+  const ReduceKind kind = arithmetic(task_->call.kind);
+  while (lane.payload_received() < total) {
+    const std::span<const std::byte> bytes = lane.peek_payload(element_bytes_, task_->traffic);
+    if (bytes.empty()) return false;
+    const std::size_t at = lane.payload_received();
+    const void* local = readable(step.src) + at;
+    const void* remote = bytes.data();
+    // The lower rank's operand first, so that every rank computes the same expression.
+    if (GroupRank(step.peer) < channels_.rank()) std::swap(local, remote);
+    {
+      const ScopedTimer timer(task_->reduce_s, kTimedBytes <= bytes.size());
+      kernels::reduce(task_->call.dtype, kind, local, remote, writable(step.dst) + at,
+                      bytes.size() / element_bytes_);
+    }
+    lane.consume_payload(bytes.size(), task_->traffic);
+  }
+  return true;
+}
+
+bool Executor::run_local_steps() {
+  bool moved = false;
+  while (!local_.empty()) {
+    const std::uint32_t index = local_.back();
+    local_.pop_back();
+    run(plan_->schedule.steps[index]);
+    complete(index);
+    moved = true;
+  }
+  return moved;
+}
+
+void Executor::run(const Step& step) {
+  if (step.kind == StepKind::copy) {
+    const ScopedTimer timer(task_->reduce_s, kTimedBytes <= step.dst.count * element_bytes_);
+    const std::size_t bytes = step.dst.count * element_bytes_;
+    if (step.dst.space == Space::output && step.src.space == Space::input && !task_->in_place) {
+      copy_to_result(*task_, writable(step.dst), readable(step.src), bytes);
+    } else {
+      std::memmove(writable(step.dst), readable(step.src), bytes);
+    }
+    return;
+  }
+  operands_.clear();
+  for (std::size_t i = 0; i < step.operands; ++i) {
+    operands_.push_back(readable(step.src) + i * step.dst.count * element_bytes_);
+  }
+  fold(step);
+}
+
+/// Of operands_.
+void Executor::fold(const Step& step) {
+  const ScopedTimer timer(task_->reduce_s, kTimedBytes <= step.dst.count * element_bytes_);
+  const ReduceKind kind = task_->call.kind;
+  const bool averages = step.completes && kind == ReduceKind::avg;
+  const bool at_once = averages && operands_.size() == static_cast<std::size_t>(channels_.size());
+  kernels::fold(task_->call.dtype, at_once ? ReduceKind::avg : arithmetic(kind), operands_,
+                writable(step.dst), step.dst.count);
+  if (averages && !at_once) {
+    kernels::divide(task_->call.dtype, writable(step.dst), step.dst.count, channels_.size());
+  }
+}
+
+void Executor::complete(std::uint32_t index) {
+  const schedule::Schedule& schedule = plan_->schedule;
+  const Step& step = schedule.steps[index];
+  const bool folds = step.kind == StepKind::fold || step.kind == StepKind::read_fold;
+  if (step.completes && !folds && task_->call.kind == ReduceKind::avg) {
+    const ScopedTimer timer(task_->reduce_s, kTimedBytes <= step.dst.count * element_bytes_);
+    kernels::divide(task_->call.dtype, writable(step.dst), step.dst.count, channels_.size());
+  }
+  --remaining_;
+  for (std::uint32_t i = schedule.successor_begin[index]; i < schedule.successor_begin[index + 1];
+       ++i) {
+    const std::uint32_t successor = schedule.successors[i];
+    if (--waits_[successor] != 0) continue;
+    const StepKind kind = schedule.steps[successor].kind;
+    if (!is_message(kind) && !is_window(kind)) local_.push_back(successor);
+  }
+}
+
+void Executor::watch(std::vector<pollfd>& descriptors) {
+  for (const PeerProgress& peer : peers_) {
+    if (!peer.channel || !peer.channel->connected()) continue;
+    for (const auto& lane : peer.channel->lanes) {
+      short events = 0;
+      if (lane->sending() || may_send(peer)) events |= POLLOUT;
+      // A lane whose message this rank is not ready for has nothing to be woken by.
+      const Frame* header = lane->header();
+      const bool stalled =
+          header && (!lane->accepted() || waits_[peer.plan->receives[header->message]] != 0);
+      if (peer.received < peer.plan->receives.size() && !stalled) events |= POLLIN;
+      if (events != 0) descriptors.push_back({lane->link().descriptor(), events, 0});
+    }
+  }
+}
+
+std::vector<GroupRank> Executor::waiting_for() const {
+  std::vector<GroupRank> ranks;
+  if (!plan_) return ranks;
+  if (next_window_ < plan_->window.size()) {
+    const Step& step = plan_->schedule.steps[plan_->window[next_window_]];
+    const node::Window& window = *group_window_.window();
+    if (step.kind != StepKind::await && !window.is_open() && window.late() >= 0) {
+      ranks.emplace_back(window.late());
+    }
+    for (const GroupRank peer : group_window_.neighbours()) {
+      const bool concerns = step.kind == StepKind::await &&
+                            (step.peer == schedule::kAllPeers || step.peer == peer.number());
+      if (concerns && !window.arrived(peer.number(), step.mark)) ranks.push_back(peer);
+    }
+  }
+  for (const PeerProgress& peer : peers_) {
+    if (peer.received < peer.plan->receives.size() || peer.sent < peer.plan->sends.size()) {
+      ranks.push_back(peer.plan->peer);
+    }
+  }
+  return ranks;
+}
+
+std::byte* Executor::writable(const Region& region) {
+  const std::size_t offset = region.offset * element_bytes_;
+  switch (region.space) {
+    case Space::scratch:
+      return scratch_.data() + offset;
+    case Space::output:
+      return static_cast<std::byte*>(task_->output.data) + offset;
+    case Space::input:  // only in place, where the caller gave the same memory as output
+      return static_cast<std::byte*>(const_cast<void*>(task_->input.data)) + offset;
+  }
+  return nullptr;
+}
+
+const std::byte* Executor::readable(const Region& region) const {
+  return const_cast<Executor*>(this)->writable(region);
+}
+
+std::span<const std::byte> Executor::bytes_of(const Region& region) const {
+  return {readable(region), region.count * element_bytes_};
+}
+
+}  // namespace mccl::engine

@@ -1,0 +1,110 @@
+// Walks a Schedule over the lanes of a group: every step as soon as its data allow, all peers and
+// both directions at once.
+#pragma once
+
+#include <poll.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/calls/call_history.h"
+#include "engine/calls/operation.h"
+#include "engine/collectives/group_window.h"
+#include "engine/collectives/plan.h"
+#include "engine/collectives/write_choice.h"
+#include "engine/links/channel.h"
+
+namespace mccl::engine {
+
+/// One collective at a time. Used under the engine's progress lock.
+class Executor {
+ public:
+  Executor(Channels& channels, GroupWindow& group_window, const CallHistory& history)
+      : channels_(channels), group_window_(group_window), history_(history) {}
+
+  /// The task and the plan stay alive until it is finished or cancelled.
+  void begin(Task& task, const Plan& plan);
+  /// Goes on with the same task at another place.
+  void moved_to(Task& task) { task_ = &task; }
+  bool running() const { return task_ != nullptr; }
+  bool finished() const { return running() && remaining_ == 0; }
+  void end();
+
+  /// Does what can be done now without waiting; false if that was nothing. Throws MismatchError,
+  /// PeerError, CorruptionError.
+  bool advance();
+
+  /// Room for sums and for what is passed on, kept from call to call.
+  std::size_t scratch_bytes() const { return scratch_.capacity(); }
+  /// While no call runs.
+  void release_scratch() { scratch_ = {}; }
+
+  /// Adds what to wait for before calling advance again.
+  void watch(std::vector<pollfd>& descriptors);
+
+  /// The peers that have not sent everything yet, for messages.
+  std::vector<GroupRank> waiting_for() const;
+
+ private:
+  struct PeerProgress {
+    const PeerPlan* plan = nullptr;
+    Channel* channel = nullptr;
+    std::size_t next_send = 0;  // in plan->sends
+    std::size_t sent = 0;       // messages gone entirely
+    std::size_t received = 0;   // messages in entirely
+  };
+
+  /// Asks for the links when there are none; throws PeerError when there will be none.
+  bool connected(PeerProgress& peer);
+  bool send_to(PeerProgress& peer);
+  void push(PeerProgress& peer, Lane& lane);
+  bool receive_from(PeerProgress& peer);
+  void receive_on(Lane& lane, PeerProgress& peer);
+  bool run_local_steps();
+  // executor_window.cpp: steps through the node's window, one after another.
+  bool advance_in_order();
+  bool run_window_steps();
+  bool run_window_step(const schedule::Step& step);
+  bool wait_for(const schedule::Step& step);
+  bool has_arrived(GroupRank rank, std::uint32_t mark);
+  bool open_window();
+  bool is_lost(GroupRank rank);
+  [[noreturn]] void throw_lost(GroupRank rank);
+  /// A neighbour is, or was, in another call.
+  [[noreturn]] void throw_divergence(GroupRank rank) const;
+  void publish(const schedule::Step& step);
+  void read(const schedule::Step& step);
+  void read_fold(const schedule::Step& step);
+
+  void check(const Frame& frame, const PeerProgress& peer);
+  bool receive_payload(Lane& lane, const schedule::Step& step);
+  void run(const schedule::Step& step);
+  void fold(const schedule::Step& step);
+  void complete(std::uint32_t step);
+  bool may_send(const PeerProgress& peer) const;
+
+  std::byte* writable(const schedule::Region& region);
+  const std::byte* readable(const schedule::Region& region) const;
+  std::span<const std::byte> bytes_of(const schedule::Region& region) const;
+
+  Channels& channels_;
+  GroupWindow& group_window_;
+  const CallHistory& history_;
+  Task* task_ = nullptr;
+  const Plan* plan_ = nullptr;
+  std::size_t element_bytes_ = 1;
+  std::size_t remaining_ = 0;
+  std::vector<std::uint32_t> waits_;
+  std::vector<std::uint8_t> received_;  // by step: this message has been taken
+  std::vector<PeerProgress> peers_;
+  std::vector<std::uint32_t> local_;  // copies and folds that may run
+  std::vector<std::byte> scratch_;
+  std::size_t next_window_ = 0;                    // in plan_->window
+  std::vector<const void*> operands_;              // of one fold
+  WriteChoice write_choice_{2 * kUsualCallBytes};  // of publications
+};
+
+}  // namespace mccl::engine

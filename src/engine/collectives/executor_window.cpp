@@ -1,0 +1,177 @@
+// The half of Executor that goes through the node's window.
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "base/scoped_timer.h"
+#include "engine/collectives/executor.h"
+#include "engine/collectives/result.h"
+#include "kernels/copy.h"
+#include "mccl/error.h"
+
+namespace mccl::engine {
+
+using node::Window;
+using schedule::Step;
+using schedule::StepKind;
+
+/// A schedule without messages: nothing but window steps, copies and folds in a row.
+bool Executor::advance_in_order() {
+  const std::vector<Step>& steps = plan_->schedule.steps;
+  const std::size_t before = remaining_;
+  while (remaining_ > 0) {
+    const Step& step = steps[steps.size() - remaining_];
+    if (!is_window(step.kind)) {
+      run(step);
+    } else if (run_window_step(step)) {
+      ++next_window_;
+    } else {
+      break;
+    }
+    --remaining_;
+  }
+  return remaining_ != before;
+}
+
+bool Executor::run_window_steps() {
+  bool moved = false;
+  while (next_window_ < plan_->window.size()) {
+    const std::uint32_t index = plan_->window[next_window_];
+    if (waits_[index] != 0 || !run_window_step(plan_->schedule.steps[index])) break;
+    ++next_window_;
+    complete(index);
+    run_local_steps();
+    moved = true;
+  }
+  return moved;
+}
+
+/// False when it must wait for a neighbour.
+bool Executor::run_window_step(const Step& step) {
+  Window& window = *group_window_.window();
+  switch (step.kind) {
+    case StepKind::publish:
+      if (!open_window()) return false;
+      publish(step);
+      return true;
+    case StepKind::arrive:
+      if (!open_window()) return false;
+      window.arrive();
+      return true;
+    case StepKind::await:
+      return wait_for(step);
+    case StepKind::read:
+      read(step);
+      return true;
+    case StepKind::read_fold:
+      read_fold(step);
+      return true;
+    default:
+      return true;
+  }
+}
+
+/// The places that the call publishes in. Throws when it has come out that a neighbour called
+/// something else before: who only publishes, as the root of a broadcast, looks at nobody at the
+/// time.
+bool Executor::open_window() {
+  Window& window = *group_window_.window();
+  if (window.is_open()) return true;
+  if (!window.open()) {
+    const GroupRank late(window.late());
+    if (!late.valid() || !is_lost(late)) return false;
+    if (!window.open()) throw_lost(late);  // it may have arrived before it left
+  }
+  write_label(task_->call, window.label());
+  if (const GroupRank strayed(window.strayed()); strayed.valid()) throw_divergence(strayed);
+  return true;
+}
+
+bool Executor::is_lost(GroupRank rank) {
+  return !channels_.at(transport::Purpose::collective, rank).lost.empty();
+}
+
+void Executor::throw_lost(GroupRank rank) {
+  throw PeerError(fmt::format("rank {} is gone: {}", rank,
+                              channels_.at(transport::Purpose::collective, rank).lost));
+}
+
+bool Executor::wait_for(const Step& step) {
+  if (step.peer != schedule::kAllPeers) return has_arrived(GroupRank(step.peer), step.mark);
+  for (const GroupRank rank : group_window_.neighbours()) {
+    if (!has_arrived(rank, step.mark)) return false;
+  }
+  return true;
+}
+
+bool Executor::has_arrived(GroupRank rank, std::uint32_t mark) {
+  Window& window = *group_window_.window();
+  if (!window.arrived(rank.number(), mark)) {
+    if (!is_lost(rank)) return false;
+    if (!window.arrived(rank.number(), mark)) throw_lost(rank);
+  }
+  if (!window.same_calls(rank.number())) throw_divergence(rank);
+  return true;
+}
+
+void Executor::throw_divergence(GroupRank rank) const {
+  const Window::Divergence found = group_window_.window()->divergence_of(rank.number());
+  const char* verb = found.is_over ? "called" : "calls";
+  const Call ours = found.is_over ? call_of(found.ours) : task_->call;
+  throw MismatchError(fmt::format("rank {} {} {} where this rank {} {}", rank, verb,
+                                  describe_unlike(call_of(found.theirs), ours), verb,
+                                  describe(ours)));
+}
+
+void Executor::publish(const Step& step) {
+  const std::span<const std::byte> bytes = bytes_of(step.src);
+  std::byte* place = group_window_.window()->own() + step.window * element_bytes_;
+  task_->traffic.bytes_sent += bytes.size();
+  if (bytes.size() < WriteChoice::kLeastBytes) {
+    std::memcpy(place, bytes.data(), bytes.size());
+    return;
+  }
+  const Clock::time_point begin = Clock::now();
+  const WriteChoice::Way way = write_choice_.next(begin);
+  if (way == WriteChoice::Way::past_cache) {
+    kernels::copy_past_cache(place, bytes.data(), bytes.size());
+  } else {
+    std::memcpy(place, bytes.data(), bytes.size());
+  }
+  const Clock::time_point end = Clock::now();
+  write_choice_.took(way, bytes.size(), seconds_between(begin, end), end);
+  task_->traffic.network_s += seconds_between(begin, end);
+}
+
+void Executor::read(const Step& step) {
+  const std::size_t bytes = step.dst.count * element_bytes_;
+  const ScopedTimer timer(task_->traffic.network_s, bytes >= kTimedBytes);
+  const std::byte* published =
+      group_window_.window()->published_by(step.peer) + step.window * element_bytes_;
+  if (step.dst.space == schedule::Space::output) {
+    copy_to_result(*task_, writable(step.dst), published, bytes);
+  } else {
+    std::memcpy(writable(step.dst), published, bytes);
+  }
+  task_->traffic.bytes_received += bytes;
+}
+
+void Executor::read_fold(const Step& step) {
+  const std::size_t offset = step.window * element_bytes_;
+  const GroupRank mine = channels_.rank();
+  bool own_is_in = false;
+  operands_.clear();
+  for (const GroupRank rank : group_window_.neighbours()) {
+    if (rank > mine && !own_is_in) {
+      operands_.push_back(readable(step.src));
+      own_is_in = true;
+    }
+    operands_.push_back(group_window_.window()->published_by(rank.number()) + offset);
+  }
+  if (!own_is_in) operands_.push_back(readable(step.src));
+  fold(step);
+  task_->traffic.bytes_received +=
+      step.dst.count * element_bytes_ * group_window_.neighbours().size();
+}
+
+}  // namespace mccl::engine

@@ -1,0 +1,141 @@
+#include "engine/collectives/group_window.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "engine/calls/call_code.h"
+#include "mccl/error.h"
+#include "node/thrift.h"
+
+namespace mccl::engine {
+namespace {
+
+using node::thrifty;
+using node::Window;
+
+constexpr std::size_t kLeastCallBytes = std::size_t{16} << 10;
+constexpr std::size_t kFewRanks = 64;
+
+using OfferOnWire = std::array<std::uint64_t, 3>;
+
+}  // namespace
+
+transport::Blob encode(const WindowOffer& offer) {
+  const OfferOnWire on_wire = {offer.call_bytes, offer.place.offset, offer.place.bytes};
+  transport::Blob blob(sizeof on_wire);
+  std::memcpy(blob.data(), on_wire.data(), blob.size());
+  return blob;
+}
+
+WindowOffer decode_window_offer(std::span<const std::byte> bytes) {
+  OfferOnWire on_wire;
+  if (bytes.size() != sizeof on_wire) {
+    throw CorruptionError(fmt::format("a window is offered in {} bytes", bytes.size()));
+  }
+  std::memcpy(on_wire.data(), bytes.data(), bytes.size());
+  return {on_wire[0], {on_wire[1], on_wire[2]}};
+}
+
+GroupWindow::GroupWindow(GroupRank rank, ByRank<GroupRank, int> nodes)
+    : rank_(rank),
+      nodes_(std::move(nodes)),
+      offers_(nodes_.size()),
+      missing_(nodes_.size()),
+      settled_(nodes_.empty()) {
+  for (GroupRank other(0); other < nodes_.end_rank(); ++other) {
+    if (other != rank && nodes_[other] == nodes_[rank]) neighbours_.push_back(other);
+  }
+}
+
+/// Every rank of a node maps the windows of all: of very many, smaller ones.
+std::size_t GroupWindow::usual() const {
+  const std::size_t ranks = neighbours_.size() + 1;
+  return ranks <= kFewRanks ? kUsualCallBytes : kUsualCallBytes / std::bit_ceil(ranks / kFewRanks);
+}
+
+WindowOffer GroupWindow::offer(const std::shared_ptr<node::Arena>& arena) {
+  WindowOffer mine;
+  if (!neighbours_.empty()) mine.call_bytes = thrifty(usual(), kLeastCallBytes, *arena);
+  while (!neighbours_.empty() && !own_ && mine.call_bytes >= kLeastCallBytes) {
+    own_ = arena->allocate(node::window_bytes(mine.call_bytes),
+                           static_cast<std::uint32_t>(neighbours_.size()));
+    if (!own_) mine.call_bytes /= 4;
+  }
+  // Who has no neighbours needs no memory, and sets no limit.
+  if (neighbours_.empty()) mine.call_bytes = kUsualCallBytes;
+  if (!neighbours_.empty() && !own_) mine.call_bytes = 0;
+  if (own_) mine.place = own_.place();
+  take(rank_, mine);
+  return mine;
+}
+
+bool GroupWindow::take(GroupRank member, const WindowOffer& offer) {
+  if (nodes_.empty() || released_) return false;
+  std::optional<WindowOffer>& known = offers_[member];
+  if (known) return false;
+  known = offer;
+  --missing_;
+  return true;
+}
+
+std::vector<GroupRank> GroupWindow::missing_members() const {
+  std::vector<GroupRank> missing;
+  for (GroupRank member(0); member < offers_.end_rank(); ++member) {
+    if (!offers_[member]) missing.push_back(member);
+  }
+  return missing;
+}
+
+void GroupWindow::settle(const Find& neighbour) {
+  settled_ = true;
+  std::size_t least = kUsualCallBytes;
+  for (const std::optional<WindowOffer>& offer : offers_) {
+    least = std::min<std::size_t>(least, offer->call_bytes);
+  }
+  call_bytes_ = std::bit_floor(least);
+  if (call_bytes_ < kLeastCallBytes) call_bytes_ = 0;
+  if (neighbours_.empty() || call_bytes_ == 0) return;
+  std::vector<Window::Neighbour> mapped;
+  for (const GroupRank other : neighbours_) {
+    const node::Neighbour& found = neighbour(other);
+    node::RangePlace& place = offers_[other]->place;
+    mapped.push_back({other.number(), found.arena.map(place), found.bell()});
+    place = {};  // this rank lets go of it once, with the mapping
+  }
+  window_.emplace(static_cast<int>(nodes_.size()), std::move(own_), std::move(mapped), call_bytes_);
+}
+
+std::vector<std::pair<GroupRank, node::RangePlace>> GroupWindow::release() {
+  std::vector<std::pair<GroupRank, node::RangePlace>> unmapped;
+  for (const GroupRank other : neighbours_) {
+    std::optional<WindowOffer>& offer = offers_[other];
+    if (offer) unmapped.emplace_back(other, std::exchange(offer->place, {}));
+  }
+  released_ = true;
+  window_.reset();
+  own_ = {};
+  return unmapped;
+}
+
+void write_label(const Call& call, Label label) {
+  const CallCode code = encode(call);
+  std::memcpy(label.data(), &code, sizeof code);
+}
+
+Call call_of(std::span<const std::byte, node::kLabelBytes> label) {
+  CallCode code;
+  static_assert(sizeof code <= node::kLabelBytes);
+  std::memcpy(&code, label.data(), sizeof code);
+  const std::optional<Call> call = decode(code);
+  if (!call) {
+    throw CorruptionError("shared memory: what a neighbour says of its call is no call");
+  }
+  return *call;
+}
+
+}  // namespace mccl::engine

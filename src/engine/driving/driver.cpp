@@ -1,0 +1,112 @@
+#include "engine/driving/driver.h"
+
+#include <algorithm>
+
+#include "engine/driving/pause.h"
+
+namespace mccl::engine {
+namespace {
+
+/// How long the driver keeps its core to itself while it looks for data; after that it yields the
+/// core between looks, to whom may be the very rank that it waits for.
+constexpr std::chrono::microseconds kPause{3};
+
+}  // namespace
+
+int Sleep::timeout_ms() const {
+  if (until == Clock::time_point::max()) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
+  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000));
+}
+
+bool Sleep::beside_data() const {
+  const auto begin = watched.begin() + 1;  // the pipe, which is rung for data
+  const auto end = watched.begin() + static_cast<std::ptrdiff_t>(beside_end);
+  return std::any_of(begin, end, [](const pollfd& descriptor) { return descriptor.revents != 0; });
+}
+
+void Driver::help(detail::WorkState& work, Clock::time_point deadline) {
+  while (!work.done() && Clock::now() < deadline) {
+    std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock) {
+      // The driver may be about to go to sleep without having seen this call.
+      wake();
+      work.sleep_until_done(deadline);
+      return;
+    }
+    drive(lock, &work, deadline);
+    const bool others_wait = lock && driven_.has_calls();
+    if (lock) lock.unlock();
+    if (others_wait) wake();
+    if (forking_ > 0) std::this_thread::yield();
+  }
+}
+
+void Driver::drive(std::unique_lock<std::mutex>& lock, const detail::WorkState* work,
+                   Clock::time_point deadline) {
+  driven_.disarm();  // whoever sleeps now need not be woken: this thread looks
+  Clock::time_point idle_since = Clock::now();
+  while (!stopping_) {
+    const bool moved = driven_.pass();
+    if (driven_.callbacks_wait() && !driven_.run_callbacks(lock)) return;
+    if (work ? work->done() : !driven_.has_calls()) return;
+    const Clock::time_point now = Clock::now();
+    if (now >= deadline || forking_.load(std::memory_order_relaxed) > 0) return;
+    if (moved) {
+      idle_since = now;
+    } else if (now - idle_since < spin_) {
+      !crowded_&& now - idle_since < kPause ? pause_core() : std::this_thread::yield();
+    } else if (!work) {
+      return;
+    } else if (fall_asleep()) {
+      sleep(deadline);
+    }
+  }
+}
+
+bool Driver::drive_until_idle(Sleep& sleep) {
+  std::unique_lock lock(mutex_);
+  wake_pipe_.drain();
+  driven_.has_slept(true, Clock::now());
+  do {
+    if (!lock) lock.lock();
+    drive(lock, nullptr, Clock::time_point::max());
+  } while (!stopping_ && (!lock || !fall_asleep()));
+  if (stopping_) return false;
+  sleep.watched.assign(1, {wake_pipe_.descriptor(), POLLIN, 0});
+  sleep.until = Clock::time_point::max();
+  driven_.prepare(sleep);
+  return true;
+}
+
+/// Asks neighbours to ring. False when something moved meanwhile, which they did not ring for.
+bool Driver::fall_asleep() {
+  if (!driven_.arm() || !driven_.pass()) return true;
+  driven_.disarm();
+  return false;
+}
+
+/// With the lock: whoever else wants something wakes it through the pipe.
+void Driver::sleep(Clock::time_point deadline) {
+  sleep_.watched.assign(1, {wake_pipe_.descriptor(), POLLIN, 0});
+  sleep_.until = deadline;
+  driven_.prepare(sleep_);
+  const int ready = ::poll(sleep_.watched.data(), sleep_.watched.size(), sleep_.timeout_ms());
+  driven_.has_slept(ready > 0 && sleep_.beside_data(), Clock::now());
+  wake_pipe_.drain();
+  driven_.disarm();
+}
+
+void Driver::make_way() {
+  ++forking_;
+  wake();
+  mutex_.lock();
+}
+
+void Driver::go_on() {
+  mutex_.unlock();
+  --forking_;
+  wake();
+}
+
+}  // namespace mccl::engine

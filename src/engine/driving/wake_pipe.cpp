@@ -1,0 +1,58 @@
+#include "engine/driving/wake_pipe.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "mccl/error.h"
+
+namespace mccl::engine {
+
+WakePipe::WakePipe() {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) {
+    throw Error(std::string("cannot make a pair of sockets: ") + std::strerror(errno) +
+                " (is the limit of open files reached? see ulimit -n)");
+  }
+  for (const int end : ends) {
+    ::fcntl(end, F_SETFD, FD_CLOEXEC);
+    ::fcntl(end, F_SETFL, O_NONBLOCK);
+#ifdef SO_NOSIGPIPE
+    const int on = 1;
+    ::setsockopt(end, SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof on);
+#endif
+  }
+  read_end_ = ends[0];
+  write_end_ = ends[1];
+}
+
+WakePipe::~WakePipe() {
+  if (read_end_ >= 0) abandon();
+}
+
+void WakePipe::wake() {
+  if (pending_.exchange(true, std::memory_order_acq_rel)) return;
+  const char byte = 1;
+  // A full pipe wakes as well as one byte more would.
+  static_cast<void>(::write(write_end_, &byte, 1) == 1);
+}
+
+void WakePipe::drain() {
+  char bytes[64];
+  while (::read(read_end_, bytes, sizeof bytes) == static_cast<ssize_t>(sizeof bytes)) {
+  }
+  // Not before: a byte written in between would be read here, and nobody would write another. Who
+  // calls wake() before this line writes none, and is seen by what follows.
+  pending_.exchange(false, std::memory_order_acq_rel);
+}
+
+void WakePipe::abandon() noexcept {
+  ::close(std::exchange(read_end_, -1));
+  ::close(std::exchange(write_end_, -1));
+}
+
+}  // namespace mccl::engine

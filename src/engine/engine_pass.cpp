@@ -1,0 +1,152 @@
+// The part of Engine that is driven: what it does in a pass, and what it sleeps for.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/engine.h"
+#include "mccl/error.h"
+
+namespace mccl::engine {
+namespace {
+
+/// How often calls are compared with their deadlines.
+constexpr std::chrono::milliseconds kWatch{10};
+
+}  // namespace
+
+/// Of the progress thread. While it drives it holds the engine, which a callback may let go of;
+/// while it sleeps, whoever destroys the engine wakes it and waits for its end.
+void Engine::progress_loop(const std::weak_ptr<Engine>& engine) {
+  Sleep sleep;
+  while (std::shared_ptr<Engine> awake = engine.lock()) {
+    if (!awake->driver_.drive_until_idle(sleep)) return;
+    awake.reset();
+    if (!engine.expired()) {
+      ::poll(sleep.watched.data(), sleep.watched.size(), sleep.timeout_ms());
+    }
+  }
+}
+
+/// Whatever goes wrong on this rank ends its groups, which tell their other members, and not the
+/// process.
+bool Engine::pass() {
+  try {
+    return move();
+  } catch (const std::exception& error) {
+    fail_all(error);
+    return true;
+  }
+}
+
+bool Engine::move() {
+  const bool handed_over = inbox_.waiting();
+  if (handed_over) take_in();
+  const Clock::time_point now = Clock::now();
+  look_beside(now);
+  return groups_.advance(now) || handed_over;
+}
+
+void Engine::take_in() {
+  const Inbox::Content content = inbox_.take();
+  for (const std::shared_ptr<GroupState>& group : content.created) groups_.add(group);
+  for (const std::shared_ptr<Operation>& operation : content.submitted) start(operation);
+  for (const std::shared_ptr<GroupState>& group : content.aborted) group->settle_failure();
+  for (const std::shared_ptr<GroupState>& group : content.closed) groups_.remove(group);
+}
+
+void Engine::start(const std::shared_ptr<Operation>& operation) {
+  if (driver_.stopping()) {
+    operation->group->mark_failed({FailureKind::aborted, "this rank has shut down"});
+  }
+  groups_.start(operation);
+}
+
+void Engine::look_beside(Clock::time_point now) {
+  if (now >= next_look_) hear_and_connect(now);
+  if (now >= next_watch_) keep_time(now);
+}
+
+/// What peers say, and links that come about.
+void Engine::hear_and_connect(Clock::time_point now) {
+  next_look_ = now + between_looks_;
+  peers_.flush();
+  peers_.receive(
+      [this](WorldRank peer, const ControlMessage& message) { hear(peer, message); },
+      [this](WorldRank peer, const std::string& why) { lose(peer, why, transport::Loss::told); });
+  links_.progress([this](std::uint64_t group) { return groups_.is_closed(group); });
+}
+
+void Engine::hear(WorldRank peer, const ControlMessage& message) {
+  heart_.heard(peer);
+  if (message.kind != ControlKind::heartbeat) groups_.hear(peer, message);
+}
+
+void Engine::lose(WorldRank peer, const std::string& reason, transport::Loss loss) {
+  log_.info("rank {}: {}", peer, reason);
+  heart_.forget(peer);
+  groups_.lose(peer, reason, loss);
+}
+
+void Engine::keep_time(Clock::time_point now) {
+  next_watch_ = now + kWatch;
+  if (size() > 1 && now >= heart_.next_beat()) {
+    hear_and_connect(now);  // who has said something is not silent
+    beat(now);
+  }
+  groups_.watch_time(now);
+}
+
+void Engine::beat(Clock::time_point now) {
+  for (const Heart::Silent& silent : heart_.beat(now)) {
+    log_.warn("rank {} is given up: {}", silent.peer, silent.reason);
+    lose(silent.peer, silent.reason, transport::Loss::silence);
+  }
+  if (memory_->arena) memory_->arena->collect();
+  groups_.release_idle(now);
+  staging_.touch();
+  staging_.report();
+}
+
+void Engine::fail_all(const std::exception& error) noexcept {
+  try {
+    const Failure failure = failure_of(error);
+    log_.error("rank {} cannot go on: {}", rank(), failure.reason);
+    groups_.fail_all(failure);
+  } catch (...) {
+    return;  // no memory even for that: the next look tries again
+  }
+}
+
+bool Engine::run_callbacks(std::unique_lock<std::mutex>& lock) {
+  const Completions::Callbacks callbacks = completions_.take_callbacks();
+  lock.unlock();
+  completions_.run(callbacks);
+  return lock.try_lock();
+}
+
+bool Engine::arm() {
+  if (groups_.idle() || !memory_->arena) return false;
+  links_.arm();
+  return true;
+}
+
+void Engine::disarm() { links_.disarm(); }
+
+void Engine::prepare(Sleep& sleep) {
+  peers_.watch(sleep.watched);
+  links_.watch(sleep.watched);
+  sleep.beside_end = sleep.watched.size();
+  groups_.watch(sleep.watched);
+  const Clock::time_point now = Clock::now();
+  if (size() > 1) sleep.until = std::min({sleep.until, links_.next_deadline(), heart_.next_beat()});
+  if (!groups_.idle() || !groups_.departing().empty()) {
+    sleep.until = std::min(sleep.until, now + longest_nap_);
+  }
+}
+
+/// It looked beside the data before it slept, so nobody need look again at once.
+void Engine::has_slept(bool beside, Clock::time_point now) {
+  next_look_ = beside || now >= links_.next_deadline() ? Clock::time_point() : now + between_looks_;
+}
+
+}  // namespace mccl::engine

@@ -1,0 +1,162 @@
+// The part of GroupState that moves its calls.
+#include <fmt/format.h>
+
+#include "engine/groups/group_state.h"
+#include "mccl/error.h"
+
+namespace mccl::engine {
+namespace {
+
+/// How long a broken link waits for the peer to say why it closed it.
+constexpr std::chrono::milliseconds kAnnouncementGrace{250};
+
+}  // namespace
+
+void GroupState::start(const std::shared_ptr<Operation>& operation) {
+  if (failed()) {
+    const Failure why = failure();
+    return finish(operation, exception_of(why.kind, fmt::format("{} on rank {} cannot start: {}",
+                                                                describe(operation->call),
+                                                                membership_.rank, why.reason)));
+  }
+  operation->started = operation->submitted;
+  if (idle()) last_progress_ = next_probe_ = Clock::now();
+  try {
+    if (operation->call.collective == Collective::send) {
+      messages_.post_send(operation);
+    } else if (operation->call.collective == Collective::recv) {
+      messages_.post_receive(operation);
+    } else {
+      collectives_.push(operation);
+    }
+  } catch (const std::exception& error) {
+    fail(failure_of(error));
+    finish(operation, std::current_exception());
+  }
+}
+
+bool GroupState::advance(Clock::time_point now) {
+  if (failed()) {
+    settle_failure();
+    return true;
+  }
+  if (suspicion_) return confirm_suspicion();
+  try {
+    if (!advance_calls()) return false;
+    last_progress_ = now;
+  } catch (const std::exception& error) {
+    Failure failure = failure_of(error);
+    failure.reason =
+        fmt::format("rank {} in {}: {}", membership_.rank, place_of_failure(), failure.reason);
+    if (failure.kind == FailureKind::peer) {
+      suspicion_ = std::move(failure);
+      suspected_at_ = Clock::now();
+    } else {
+      fail(failure);
+    }
+  }
+  return true;
+}
+
+bool GroupState::advance_calls() {
+  const bool collectives_moved = advance_collectives();
+  return advance_messages() || collectives_moved;
+}
+
+bool GroupState::advance_collectives() {
+  bool moved = false;
+  while (!collectives_.empty()) {
+    if (!collectives_.running()) {
+      if (!window_ready()) break;
+      const std::size_t scratch = collectives_.scratch_bytes();
+      collectives_.begin_first();
+      if (collectives_.scratch_bytes() != scratch) weigh();
+    }
+    moved |= collectives_.advance();
+    const std::shared_ptr<Operation> finished = collectives_.take_finished();
+    if (!finished) break;
+    finish(finished);
+    moved = true;
+  }
+  return moved;
+}
+
+bool GroupState::advance_messages() {
+  if (messages_.idle()) return false;
+  try {
+    const bool moved = messages_.advance();
+    finish_messages();
+    return moved;
+  } catch (...) {
+    finish_messages();
+    throw;
+  }
+}
+
+/// Those whose bytes are there, or have gone, whatever becomes of the group.
+void GroupState::finish_messages() {
+  for (const std::shared_ptr<Operation>& operation : messages_.take_finished()) finish(operation);
+}
+
+/// What was on its way when a link ended may still come: then the call goes on, and ends with it.
+bool GroupState::confirm_suspicion() {
+  around_.look_beside_soon();
+  try {
+    const bool moved = advance_calls();
+    suspicion_.reset();
+    if (moved) last_progress_ = Clock::now();
+    return moved;
+  } catch (const PeerError&) {
+    if (Clock::now() - suspected_at_ < kAnnouncementGrace) return false;
+    fail(*suspicion_);
+  } catch (const std::exception& error) {
+    fail(failure_of(error));
+  }
+  return true;
+}
+
+std::string GroupState::place_of_failure() const {
+  return collectives_.running() ? describe(collectives_.calls().front()->call) : "point to point";
+}
+
+void GroupState::watch(std::vector<pollfd>& descriptors) {
+  if (suspicion_) return;
+  collectives_.watch(descriptors);
+  messages_.watch(descriptors);
+}
+
+bool GroupState::may_run_at_once(const Task& task) const {
+  return !failed() && !suspicion_ && facts().window_bytes != 0 &&
+         task.call.kind != ReduceKind::premul_sum;
+}
+
+const Plan* GroupState::plan_at_once(const Task& task) {
+  const Plan& plan = collectives_.plan_for(task);
+  return plan.schedule.in_order ? &plan : nullptr;
+}
+
+void GroupState::begin_at_once(Task& task, const Plan& plan) {
+  try {
+    collectives_.begin(task, plan);
+  } catch (const std::exception& error) {
+    Failure failure = failure_of(error);
+    failure.reason =
+        fmt::format("rank {} in {}: {}", membership_.rank, describe(task.call), failure.reason);
+    fail(failure);
+    std::rethrow_exception(exception_of(failure.kind, failure.reason));
+  }
+}
+
+bool GroupState::advance_at_once() {
+  collectives_.advance();
+  if (!collectives_.finished()) return false;
+  collectives_.end();
+  return true;
+}
+
+void GroupState::go_on_with(const std::shared_ptr<Operation>& operation) {
+  last_progress_ = next_probe_ = Clock::now();
+  collectives_.adopt(operation);
+}
+
+}  // namespace mccl::engine

@@ -1,0 +1,103 @@
+// The part of GroupState that talks with the other members beside the data.
+#include <fmt/format.h>
+
+#include <optional>
+#include <utility>
+
+#include "engine/groups/group_state.h"
+#include "mccl/error.h"
+
+namespace mccl::engine {
+
+void GroupState::hear(WorldRank peer, const ControlMessage& message) {
+  const GroupRank member = membership_.rank_of(peer);
+  switch (message.kind) {
+    case ControlKind::abort:
+      failure_announced_ = true;  // by the peer, to everyone
+      return fail(message.failure);
+    case ControlKind::probe:
+      return answer_probe(peer, message.call);
+    case ControlKind::status:
+      statuses_[member] = message.call.sequence == 0 ? "has called nothing here yet"
+                                                     : "is in or after " + describe(message.call);
+      return;
+    case ControlKind::window: {
+      const WindowOffer offer = decode_window_offer(message.blob);
+      if (!window_.take(member, offer)) refuse_window(peer, offer);
+      return;
+    }
+    default:
+      return around_.links.hear(peer, channels_, message);
+  }
+}
+
+/// The peer counts this rank as a reader of its window, and takes the memory back when all have let
+/// go.
+void GroupState::refuse_window(WorldRank peer, const WindowOffer& offer) {
+  if (const node::Neighbour* neighbour = around_.memory.neighbour(peer)) {
+    node::let_go_of(*neighbour, offer.place);
+  }
+}
+
+/// A peer is stuck in `call`: either this rank called something else there, or it tells how far it
+/// is.
+void GroupState::answer_probe(WorldRank peer, const Call& call) {
+  const CallHistory& history = collectives_.history();
+  const std::optional<Call> mine = history.find(call.sequence);
+  if (mine && !mine->matches(call)) {
+    return fail({FailureKind::mismatch,
+                 fmt::format("{} calls {} where rank {} calls {}",
+                             membership_.name_of(membership_.rank_of(peer)),
+                             describe_unlike(call, *mine), membership_.rank, describe(*mine))});
+  }
+  ControlMessage answer;
+  answer.kind = ControlKind::status;
+  answer.key.group = id();
+  answer.call = history.last();
+  around_.peers.send(peer, answer);
+}
+
+void GroupState::offer_window() {
+  ControlMessage message;
+  message.kind = ControlKind::window;
+  message.key.group = id();
+  message.blob = encode(window_.offer(around_.memory.arena));
+  around_.staging.touch();
+  membership_.for_each_other([&](WorldRank peer) { around_.peers.send(peer, message); });
+  around_.peers.flush();
+}
+
+/// Whether collectives can be planned: all know how large the window is.
+bool GroupState::window_ready() {
+  if (window_.settled()) return true;
+  if (!window_.offered()) offer_window();
+  if (window_.pending()) {
+    for (const GroupRank member : window_.missing_members()) {
+      const std::string& lost = channels_.at(transport::Purpose::collective, member).lost;
+      if (!lost.empty()) throw PeerError(fmt::format("rank {} is gone: {}", member, lost));
+    }
+    around_.look_beside_soon();
+    return false;
+  }
+  learn_window();
+  return true;
+}
+
+void GroupState::learn_window() {
+  window_.settle([&](GroupRank member) -> const node::Neighbour& {
+    return *around_.memory.neighbour(membership_.members[member]);
+  });
+  schedule::Facts facts = collectives_.facts();
+  facts.window_bytes = window_.call_bytes();
+  if (facts.window_bytes == 0) {
+    around_.log.warn(
+        "group '{}' shares no window, because a rank of it has no memory left for one: its "
+        "collectives go through links",
+        membership_.name);
+    facts.nodes.clear();
+  }
+  collectives_.learn(std::move(facts));
+  weigh();
+}
+
+}  // namespace mccl::engine

@@ -1,0 +1,47 @@
+#include "engine/groups/group_state.h"
+
+#include <utility>
+
+namespace mccl::engine {
+
+GroupState::GroupState(Membership membership, std::chrono::milliseconds timeout,
+                       schedule::Facts facts, Surroundings& surroundings)
+    : membership_(std::move(membership)),
+      timeout_(timeout),
+      around_(surroundings),
+      channels_(
+          membership_, surroundings.config.chunk_bytes, surroundings.config.transport_crc,
+          [this](transport::Purpose purpose, GroupRank member) {
+            around_.links.request(membership_, purpose, member);
+          },
+          [this] { weigh(); }),
+      window_(membership_.rank, ByRank<GroupRank, int>(facts.nodes)),
+      collectives_(channels_, window_, std::move(facts), surroundings.log),
+      messages_(channels_, surroundings.config.chunk_bytes),
+      statuses_(membership_.members.size()) {}
+
+bool GroupState::mark_failed(Failure failure) {
+  std::lock_guard lock(failure_mutex_);
+  if (failed_.load(std::memory_order_relaxed)) return false;
+  failure_ = std::move(failure);
+  failed_.store(true, std::memory_order_release);
+  return true;
+}
+
+Failure GroupState::failure() const {
+  std::lock_guard lock(failure_mutex_);
+  return failure_;
+}
+
+/// It may take another amount of memory now.
+void GroupState::weigh() {
+  const auto weight =
+      static_cast<std::int64_t>(collectives_.scratch_bytes() + channels_.buffer_bytes());
+  around_.staging.change(std::exchange(weight_, weight), weight);
+}
+
+void GroupState::finish(const std::shared_ptr<Operation>& operation, std::exception_ptr error) {
+  around_.completions.finish(operation, error);
+}
+
+}  // namespace mccl::engine

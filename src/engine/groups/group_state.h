@@ -1,0 +1,146 @@
+// One group, as the engine has it: its links, its calls, and what becomes of them.
+//
+// Its parts: channels (the links), collectives and messages (the calls, each with its own
+// executor), window (memory of the node). What is here says when they move, and how the group
+// fails.
+#pragma once
+
+#include <poll.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/rank.h"
+#include "engine/calls/failure.h"
+#include "engine/calls/membership.h"
+#include "engine/calls/operation.h"
+#include "engine/collectives/collective_queue.h"
+#include "engine/collectives/group_window.h"
+#include "engine/groups/surroundings.h"
+#include "engine/links/channel.h"
+#include "engine/messages/messages.h"
+#include "engine/peers/control.h"
+
+namespace mccl::engine {
+
+/// Used under the engine's progress lock, but for what says otherwise.
+class GroupState {
+ public:
+  /// `facts` of the group: its nodes are those of its members.
+  GroupState(Membership membership, std::chrono::milliseconds timeout, schedule::Facts facts,
+             Surroundings& surroundings);
+
+  // From any thread:
+  const Membership& membership() const { return membership_; }
+  std::uint64_t id() const { return membership_.id; }
+  std::chrono::milliseconds timeout() const { return timeout_; }  ///< Of calls that give none.
+  bool failed() const { return failed_.load(std::memory_order_acquire); }
+  /// Kind and reason; only when failed.
+  Failure failure() const;
+  /// The first reason wins; false for the later ones. What is pending ends when the engine comes
+  /// by.
+  bool mark_failed(Failure failure);
+  /// The number of the next collective.
+  std::uint64_t next_sequence() { return sequence_.fetch_add(1, std::memory_order_relaxed) + 1; }
+
+  bool listed = false;  ///< By Groups, among those that have calls.
+
+  // group_calls.cpp: calls, and how they move.
+  /// The call begins, or waits for those before it; or ends at once when the group has failed.
+  void start(const std::shared_ptr<Operation>& operation);
+  bool idle() const { return collectives_.empty() && messages_.idle(); }
+  /// Does what can be done now; false if that was nothing.
+  bool advance(Clock::time_point now);
+  void watch(std::vector<pollfd>& descriptors);
+
+  /// A collective that its caller runs: whether it can be, ...
+  bool may_run_at_once(const Task& task) const;
+  /// ... by this plan; null when that needs more than the window.
+  const Plan* plan_at_once(const Task& task);
+  /// Begins it. What goes wrong the others hear of.
+  void begin_at_once(Task& task, const Plan& plan);
+  /// Looks once; true when it has finished. What goes wrong is met again by advance().
+  bool advance_at_once();
+  /// It goes on as any other call.
+  void go_on_with(const std::shared_ptr<Operation>& operation);
+
+  // group_failure.cpp: the end of it.
+  /// Tells the other members, once, and ends everything pending.
+  void fail(const Failure& failure);
+  /// The same when it has been marked.
+  void settle_failure();
+  /// A member is lost.
+  void lose(WorldRank peer, const std::string& reason, transport::Loss loss);
+  /// No more calls come, and those that are pending fail. What they have sent still arrives,
+  /// through the links that are returned; everything else is given back here and now: whoever still
+  /// holds the group, or a Work of it, holds nothing of the engine's.
+  std::vector<std::unique_ptr<transport::Link>> end(const std::string& reason);
+
+  // group_control.cpp: what the members tell each other.
+  /// Throws CorruptionError for what no honest member says.
+  void hear(WorldRank peer, const ControlMessage& message);
+  Channels& channels() { return channels_; }
+  const schedule::Facts& facts() const { return collectives_.facts(); }
+
+  // group_time.cpp
+  /// Ends calls whose time is over, and asks the others what they do when nothing moves.
+  void watch_time(Clock::time_point now);
+  /// Gives back what it keeps for its next call, if it has had none for a while.
+  void release_idle(Clock::time_point now);
+
+ private:
+  bool advance_calls();
+  bool advance_collectives();
+  bool advance_messages();
+  void finish_messages();
+  bool confirm_suspicion();
+  void finish(const std::shared_ptr<Operation>& operation, std::exception_ptr error = nullptr);
+  std::string place_of_failure() const;
+
+  void offer_window();
+  bool window_ready();
+  void learn_window();
+  void refuse_window(WorldRank peer, const WindowOffer& offer);
+  void answer_probe(WorldRank peer, const Call& call);
+
+  bool end_late_messages(Clock::time_point now);
+  bool fail_when_late(Clock::time_point now);
+  void probe(Clock::time_point now);
+  std::string stuck_on() const;
+  void weigh();
+
+  const Membership membership_;
+  const std::chrono::milliseconds timeout_;
+  Surroundings& around_;
+
+  std::atomic<bool> failed_{false};
+  mutable std::mutex failure_mutex_;
+  Failure failure_;                         // guarded by failure_mutex_
+  std::atomic<std::uint64_t> sequence_{0};  // of the last collective submitted
+
+  Channels channels_;
+  GroupWindow window_;
+  CollectiveQueue collectives_;
+  Messages messages_;
+  bool failure_announced_ = false;
+  /// A link broke: the peer may have died, or it closed the link because of a failure that it is
+  /// about to announce. The announcement is waited for a moment, because it says more.
+  std::optional<Failure> suspicion_;
+  Clock::time_point suspected_at_;
+  std::int64_t weight_ = 0;            // as staging knows it
+  std::uint64_t calls_when_idle_ = 0;  // the last call, when that was looked at last
+  Clock::time_point idle_since_;
+  Clock::time_point last_progress_;
+  Clock::time_point next_probe_;
+  ByRank<GroupRank, std::string> statuses_;  // what members answered to the last probe
+};
+
+}  // namespace mccl::engine

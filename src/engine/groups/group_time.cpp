@@ -1,0 +1,85 @@
+// The part of GroupState that looks at the clock.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/groups/group_state.h"
+
+namespace mccl::engine {
+namespace {
+
+/// A call that does not move for so long asks the peers what they are doing.
+constexpr std::chrono::seconds kProbeAfter{1};
+/// What a group has not used for so long it gives back.
+constexpr std::chrono::seconds kIdleAfter{10};
+
+}  // namespace
+
+void GroupState::watch_time(Clock::time_point now) {
+  if (failed() || end_late_messages(now) || fail_when_late(now)) return;
+  if (now - last_progress_ >= kProbeAfter && now >= next_probe_) probe(now);
+}
+
+/// A message that nobody has answered can be taken back; another late one ends the group. True when
+/// that has happened.
+bool GroupState::end_late_messages(Clock::time_point now) {
+  for (const std::shared_ptr<Operation>& operation : messages_.pending()) {
+    if (now < operation->deadline) continue;
+    const std::string text =
+        fmt::format("{} on rank {} timed out after {:.3g} s", describe(operation->call),
+                    membership_.rank, seconds_between(operation->submitted, now));
+    if (!messages_.cancel(*operation)) {
+      fail({FailureKind::timeout, text + ": its receiver has not taken it"});
+      return true;
+    }
+    finish(operation, exception_of(FailureKind::timeout, text + ": no message came"));
+  }
+  return false;
+}
+
+bool GroupState::fail_when_late(Clock::time_point now) {
+  const CollectiveQueue::Calls& calls = collectives_.calls();
+  const auto late = std::find_if(calls.begin(), calls.end(), [now](const auto& operation) {
+    return now >= operation->deadline;
+  });
+  if (late == calls.end()) return false;
+  fail(
+      {FailureKind::timeout,
+       fmt::format("rank {} timed out after {:.3g} s in {}{}", membership_.rank,
+                   seconds_between((*late)->submitted, now), describe((*late)->call), stuck_on())});
+  return true;
+}
+
+/// What the others are doing; of one that has destroyed the group it comes out that it will not
+/// come.
+void GroupState::probe(Clock::time_point now) {
+  next_probe_ = now + kProbeAfter;
+  ControlMessage probe;
+  probe.kind = ControlKind::probe;
+  probe.key.group = id();
+  if (!collectives_.empty()) probe.call = collectives_.calls().front()->call;
+  membership_.for_each_other([&](WorldRank peer) { around_.peers.send(peer, probe); });
+}
+
+/// ", waiting for rank 2 (which is in or after all_reduce #11)".
+std::string GroupState::stuck_on() const {
+  std::string text;
+  const bool meets = !collectives_.running() && window_.pending();
+  for (const GroupRank member : meets ? window_.missing_members() : collectives_.waiting_for()) {
+    const std::string& status = statuses_[member];
+    text +=
+        fmt::format("{} {}{}", text.empty() ? ", waiting for" : ",", membership_.name_of(member),
+                    status.empty() ? "" : " (which " + status + ")");
+  }
+  return text;
+}
+
+void GroupState::release_idle(Clock::time_point now) {
+  const std::uint64_t calls = sequence_.load(std::memory_order_relaxed);
+  if (!idle() || std::exchange(calls_when_idle_, calls) != calls) idle_since_ = now;
+  if (idle_since_ == now || now - idle_since_ < kIdleAfter) return;
+  if (collectives_.release()) weigh();
+}
+
+}  // namespace mccl::engine

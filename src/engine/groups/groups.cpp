@@ -1,0 +1,159 @@
+#include "engine/groups/groups.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "mccl/error.h"
+
+namespace mccl::engine {
+
+Groups::Groups(int ranks, Surroundings& surroundings) : around_(surroundings), unmade_(ranks) {}
+
+void Groups::add(const std::shared_ptr<GroupState>& group) {
+  groups_[group->id()] = group;
+  catch_up(*group);
+}
+
+void Groups::remove(const std::shared_ptr<GroupState>& group) {
+  end(*group, "the group was destroyed while calls were pending");
+  if (std::exchange(group->listed, false)) std::erase(active_, group);
+  groups_.erase(group->id());
+  unmade_.closed(group->id());
+}
+
+void Groups::end(GroupState& group, const std::string& reason) {
+  departing_.add(group.end(reason), Clock::now());
+}
+
+void Groups::end_all(const std::function<std::string(const GroupState&)>& reason) {
+  for (const auto& [id, group] : std::exchange(groups_, {})) end(*group, reason(*group));
+  active_.clear();
+}
+
+GroupState* Groups::find(std::uint64_t id) const {
+  const auto found = groups_.find(id);
+  return found == groups_.end() ? nullptr : found->second.get();
+}
+
+void Groups::for_each(const std::function<void(GroupState&)>& visit) const {
+  for (const auto& [id, group] : groups_) visit(*group);
+}
+
+void Groups::start(const std::shared_ptr<Operation>& operation) {
+  operation->group->start(operation);
+  activate(operation->group);
+}
+
+void Groups::go_on_with(const std::shared_ptr<Operation>& operation) {
+  operation->group->go_on_with(operation);
+  activate(operation->group);
+}
+
+void Groups::activate(const std::shared_ptr<GroupState>& group) {
+  if (!group->idle() && !std::exchange(group->listed, true)) active_.push_back(group);
+}
+
+bool Groups::advance(Clock::time_point now) {
+  bool moved = false;
+  for (std::size_t i = 0; i < active_.size();) {
+    GroupState& group = *active_[i];
+    moved |= group.advance(now);
+    if (group.idle()) {
+      group.listed = false;
+      active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(i));
+    } else {
+      ++i;
+    }
+  }
+  return moved;
+}
+
+void Groups::watch(std::vector<pollfd>& descriptors) const {
+  for (const std::shared_ptr<GroupState>& group : active_) group->watch(descriptors);
+}
+
+void Groups::watch_time(Clock::time_point now) {
+  departing_.sweep(now);
+  for (const std::shared_ptr<GroupState>& group : active_) group->watch_time(now);
+}
+
+void Groups::release_idle(Clock::time_point now) {
+  for (const auto& [id, group] : groups_) group->release_idle(now);
+}
+
+void Groups::hear(WorldRank peer, const ControlMessage& message) {
+  GroupState* group = find(message.key.group);
+  if (!group) return hear_of_unmade(peer, message);
+  if (!group->membership().rank_of(peer).valid()) {
+    throw CorruptionError(fmt::format("rank {} speaks of group '{}', in which it is not", peer,
+                                      group->membership().name));
+  }
+  try {
+    group->hear(peer, message);
+  } catch (const CorruptionError&) {
+    throw;
+  } catch (const std::exception& error) {
+    // Not the peer's fault, so neither of the two takes the other for dead.
+    group->fail({FailureKind::aborted,
+                 fmt::format("rank {} cannot go on: {}", group->membership().rank, error.what())});
+  }
+}
+
+/// A group that this rank has not made yet, or has closed.
+void Groups::hear_of_unmade(WorldRank peer, const ControlMessage& message) {
+  const bool closed = unmade_.is_closed(message.key.group);
+  switch (message.kind) {
+    case ControlKind::link:
+      return around_.links.refuse(peer, message);
+    case ControlKind::open:
+    case ControlKind::window:
+    case ControlKind::abort:
+    case ControlKind::probe:
+      break;
+    default:
+      return;  // an answer that comes too late
+  }
+  if (!closed) {
+    if (message.kind != ControlKind::probe) unmade_.keep(peer, message);
+    return;
+  }
+  if (message.kind == ControlKind::window) {
+    if (const node::Neighbour* neighbour = around_.memory.neighbour(peer)) {
+      node::let_go_of(*neighbour, decode_window_offer(message.blob).place);
+    }
+  }
+  if (message.kind == ControlKind::abort) return;
+  ControlMessage answer;
+  answer.kind = ControlKind::closed;
+  answer.key = message.key;
+  around_.peers.send(peer, answer);
+}
+
+/// What has been said of a group before this rank made it.
+void Groups::catch_up(GroupState& group) {
+  group.membership().for_each_other([&](WorldRank peer) {
+    const std::string& lost = around_.peers.lost(peer);
+    if (!lost.empty()) group.lose(peer, lost, transport::Loss::told);
+  });
+  for (const auto& [peer, message] : unmade_.take(group.id())) {
+    try {
+      hear(peer, message);
+    } catch (const CorruptionError& garbage) {
+      group.fail({FailureKind::corruption, fmt::format("rank {}: {}", peer, garbage.what())});
+    }
+  }
+}
+
+void Groups::lose(WorldRank peer, const std::string& reason, transport::Loss loss) {
+  for (const auto& [id, group] : groups_) group->lose(peer, reason, loss);
+}
+
+void Groups::fail_all(const Failure& failure) {
+  for (const auto& [id, group] : groups_) {
+    group->fail({failure.kind, fmt::format("rank {} cannot go on: {}", group->membership().rank,
+                                           failure.reason)});
+  }
+}
+
+}  // namespace mccl::engine

@@ -1,0 +1,110 @@
+#include "engine/links/channel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "mccl/error.h"
+
+namespace mccl::engine {
+
+using transport::Purpose;
+
+bool Channel::connected() const {
+  return !lanes.empty() &&
+         std::all_of(lanes.begin(), lanes.end(), [](const auto& lane) { return lane != nullptr; });
+}
+
+std::optional<std::size_t> Channel::free_rail() const {
+  std::optional<std::size_t> best;
+  std::size_t least = 0;
+  for (std::size_t rail = 0; rail < lanes.size(); ++rail) {
+    if (lanes[rail]->sending()) continue;
+    // Asking the kernel is not free, and one way needs no choice.
+    const std::size_t on_its_way = lanes.size() == 1 ? 0 : lanes[rail]->link().unsent();
+    if (best && on_its_way >= least) continue;
+    best = rail;
+    least = on_its_way;
+  }
+  return best;
+}
+
+Channels::Channels(const Membership& group, std::size_t payload_limit, bool crc, Request request,
+                   Attached attached)
+    : group_(group),
+      payload_limit_(payload_limit),
+      crc_(crc),
+      request_(std::move(request)),
+      attached_(std::move(attached)),
+      collective_(group.members.size()),
+      point_to_point_(group.members.size()) {}
+
+Channel& Channels::at(Purpose purpose, GroupRank member) {
+  return (purpose == Purpose::point_to_point ? point_to_point_ : collective_)[member];
+}
+
+Channel& Channels::open(Purpose purpose, GroupRank member) {
+  Channel& channel = at(purpose, member);
+  if (channel.connected()) return channel;
+  if (!channel.lost.empty()) {
+    throw PeerError(fmt::format("rank {} is gone: {}", member, channel.lost));
+  }
+  if (!std::exchange(channel.requested, true)) request_(purpose, member);
+  return channel;
+}
+
+void Channels::attach(Purpose purpose, GroupRank member, std::uint8_t rail, int rails,
+                      std::unique_ptr<transport::Link> link) {
+  if (closed_) return;
+  Channel& channel = at(purpose, member);
+  channel.requested = true;
+  const auto count = static_cast<std::size_t>(rails);
+  if (channel.lanes.size() < count) channel.lanes.resize(count);
+  if (rail >= channel.lanes.size() || channel.has(rail)) return;  // a second one is not needed
+  if (!channel.lost.empty()) link->lose_peer(transport::Loss::told);
+  channel.lanes[rail] = std::make_unique<Lane>(std::move(link), member, payload_limit_, crc_);
+  attached_();
+}
+
+void Channels::lose(GroupRank member, const std::string& reason, transport::Loss loss) {
+  for (const Purpose purpose : {Purpose::collective, Purpose::point_to_point}) {
+    Channel& channel = at(purpose, member);
+    if (channel.lost.empty()) channel.lost = reason;
+    for (const auto& lane : channel.lanes) {
+      if (lane) lane->link().lose_peer(loss);
+    }
+  }
+}
+
+void Channels::close() {
+  closed_ = true;
+  for (ByMember* channels : {&collective_, &point_to_point_}) {
+    for (Channel& channel : *channels) channel.lanes.clear();
+  }
+}
+
+std::vector<std::unique_ptr<transport::Link>> Channels::take_links() {
+  std::vector<std::unique_ptr<transport::Link>> links;
+  for_each_lane([&links](Lane& lane) { links.push_back(lane.take_link()); });
+  close();
+  return links;
+}
+
+void Channels::for_each_lane(const std::function<void(Lane&)>& visit) const {
+  for (const ByMember* channels : {&collective_, &point_to_point_}) {
+    for (const Channel& channel : *channels) {
+      for (const auto& lane : channel.lanes) {
+        if (lane) visit(*lane);
+      }
+    }
+  }
+}
+
+std::size_t Channels::buffer_bytes() const {
+  std::size_t bytes = 0;
+  for_each_lane([&bytes](Lane& lane) { bytes += lane.link().buffer_bytes(); });
+  return bytes;
+}
+
+}  // namespace mccl::engine

@@ -1,0 +1,106 @@
+#include "engine/links/lane.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/scoped_timer.h"
+#include "kernels/checksum.h"
+#include "mccl/error.h"
+
+namespace mccl::engine {
+namespace {
+
+/// Below this, arithmetic on what has arrived would be more bookkeeping than work.
+constexpr std::size_t kReduceGrain = 64 << 10;
+
+}  // namespace
+
+void Lane::start(Frame frame, std::span<const std::byte> payload, std::uint64_t token) {
+  frame.payload_bytes = static_cast<std::uint32_t>(payload.size());
+  frame.has_crc = crc_;
+  if (crc_) frame.crc = kernels::crc32c(0, payload);
+  header_ = encode(frame);
+  payload_ = payload;
+  token_ = token;
+  sent_ = 0;
+  sending_ = true;
+}
+
+bool Lane::push(Traffic& traffic) {
+  const ScopedTimer timer(traffic.network_s);
+  const std::span<const std::byte> header(header_);
+  const std::size_t total = kFrameBytes + payload_.size();
+  while (sent_ < total) {
+    const std::size_t written = sent_ < kFrameBytes
+                                    ? link_->write(header.subspan(sent_), payload_)
+                                    : link_->write(payload_.subspan(sent_ - kFrameBytes));
+    if (written == 0) return false;
+    sent_ += written;
+    traffic.bytes_sent += written;
+  }
+  if (link_->borrowed() > 0) return false;
+  sending_ = false;
+  return true;
+}
+
+const Frame* Lane::incoming(Traffic& traffic) {
+  if (incoming_) return &*incoming_;
+  const ScopedTimer timer(traffic.network_s);
+  const std::span<const std::byte> bytes = link_->peek(kFrameBytes);
+  if (bytes.empty()) return nullptr;
+  try {
+    incoming_ = decode(bytes.first(kFrameBytes), payload_limit_, crc_);
+  } catch (const CorruptionError& error) {
+    throw CorruptionError(
+        fmt::format("from rank {} over {}: {}", peer_, link_->description(), error.what()));
+  }
+  link_->consume(kFrameBytes);
+  traffic.bytes_received += kFrameBytes;
+  accepted_ = false;
+  received_ = 0;
+  incoming_crc_ = 0;
+  return &*incoming_;
+}
+
+bool Lane::read_payload(std::span<std::byte> destination, Traffic& traffic) {
+  const ScopedTimer timer(traffic.network_s);
+  while (received_ < destination.size()) {
+    const std::span<std::byte> rest = destination.subspan(received_);
+    const std::size_t n = link_->read(rest);
+    if (n == 0) return false;
+    if (incoming_->has_crc) incoming_crc_ = kernels::crc32c(incoming_crc_, rest.first(n));
+    received_ += n;
+    traffic.bytes_received += n;
+  }
+  return true;
+}
+
+std::span<const std::byte> Lane::peek_payload(std::size_t element_bytes, Traffic& traffic) {
+  const ScopedTimer timer(traffic.network_s);
+  const std::size_t rest = incoming_->payload_bytes - received_;
+  const std::size_t wanted = std::min({rest, kReduceGrain, link_->peek_capacity()});
+  const std::span<const std::byte> bytes = link_->peek(wanted);
+  const std::size_t usable = std::min(bytes.size(), rest);
+  return bytes.first(usable - usable % element_bytes);
+}
+
+bool Lane::consume_payload(std::size_t n, Traffic& traffic) {
+  if (incoming_->has_crc) incoming_crc_ = kernels::crc32c(incoming_crc_, link_->peek(n).first(n));
+  link_->consume(n);
+  received_ += n;
+  traffic.bytes_received += n;
+  return received_ == incoming_->payload_bytes;
+}
+
+void Lane::finish_incoming() {
+  if (incoming_->has_crc && incoming_crc_ != incoming_->crc) {
+    throw CorruptionError(fmt::format(
+        "a message of {} bytes from rank {} over {} arrived with checksum {:08x} where {:08x} was "
+        "sent: the network damages data",
+        incoming_->payload_bytes, peer_, link_->description(), incoming_crc_, incoming_->crc));
+  }
+  incoming_.reset();
+}
+
+}  // namespace mccl::engine

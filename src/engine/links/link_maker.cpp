@@ -1,0 +1,264 @@
+#include "engine/links/link_maker.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "mccl/error.h"
+
+namespace mccl::engine {
+
+using transport::LinkEvent;
+using transport::LinkKey;
+using transport::Making;
+using transport::Purpose;
+
+LinkMaker::LinkMaker(WorldRank rank, Transports transports, Clock::duration patience, Peers& peers,
+                     Find find, const Log& log)
+    : rank_(rank),
+      transports_(std::move(transports)),
+      patience_(patience),
+      peers_(peers),
+      find_(std::move(find)),
+      log_(log) {}
+
+LinkMaker::Place LinkMaker::next(WorldRank peer, Place from) const {
+  while (from < transports_.size() && !transports_[from]->reaches(peer)) ++from;
+  return from;
+}
+
+/// All transports of a pair have the rails of the first.
+int LinkMaker::rails(WorldRank peer) const {
+  const Place first = next(peer, 0);
+  return first < transports_.size() ? transports_[first]->rails(peer) : 1;
+}
+
+void LinkMaker::tell(WorldRank peer, ControlKind kind, const LinkKey& key) {
+  ControlMessage message;
+  message.kind = kind;
+  message.key = key;
+  peers_.send(peer, message);
+}
+
+void LinkMaker::request(const Membership& group, Purpose purpose, GroupRank member) {
+  const WorldRank peer = group.members[member];
+  for (int rail = 0; rail < rails(peer); ++rail) {
+    tell(peer, ControlKind::open, {group.id, purpose, static_cast<std::uint8_t>(rail)});
+  }
+}
+
+void LinkMaker::hear(WorldRank peer, Channels& channels, const ControlMessage& message) {
+  const LinkKey& key = message.key;
+  switch (message.kind) {
+    case ControlKind::open:
+    case ControlKind::link:
+      if (key.purpose == Purpose::control || key.rail >= rails(peer)) {
+        throw CorruptionError(fmt::format("rank {} asks for a link that cannot be", peer));
+      }
+      return message.kind == ControlKind::open ? opened(peer, channels, key)
+                                               : go_on(peer, channels, message);
+    case ControlKind::declined:
+      return declined(peer, channels, message);
+    case ControlKind::closed:
+      return channels.lose(channels.group().rank_of(peer), "it has destroyed this group");
+    default:
+      return;
+  }
+}
+
+/// The peer needs the link.
+void LinkMaker::opened(WorldRank peer, Channels& channels, const LinkKey& key) {
+  if (channels.closed()) return;  // which it is told
+  const GroupRank member = channels.group().rank_of(peer);
+  Channel& channel = channels.at(key.purpose, member);
+  if (peer < rank_) {
+    if (!channel.has(key.rail) && !making_.contains({peer, key})) make(peer, channels, key, 0);
+  } else if (!std::exchange(channel.requested, true)) {
+    request(channels.group(), key.purpose, member);
+  }
+}
+
+/// By the first transport, from a place on, that begins well.
+void LinkMaker::make(WorldRank peer, Channels& channels, const LinkKey& key, Place from) {
+  std::string reason = "no transport reaches it";
+  for (Place place = next(peer, from); place < transports_.size(); place = next(peer, place + 1)) {
+    try {
+      making_[{peer, key}] = place;
+      return take(peer, channels, key, place,
+                  transports_[place]->dial(peer, key, Clock::now() + patience_));
+    } catch (const Error& error) {
+      reason = error.what();
+      warn(peer, place, reason);
+    }
+  }
+  give_up(peer, &channels, key, reason);
+}
+
+/// The peer waits for this link, and does not see why it does not come.
+void LinkMaker::give_up(WorldRank peer, Channels* channels, const LinkKey& key,
+                        const std::string& reason) {
+  making_.erase({peer, key});
+  ControlMessage failed;
+  failed.kind = ControlKind::declined;
+  failed.key = key;
+  failed.failure.reason = reason;
+  peers_.send(peer, failed);
+  if (channels) channels->lose(channels->group().rank_of(peer), reason);
+}
+
+/// What the other end's transport tells this one's.
+void LinkMaker::go_on(WorldRank peer, Channels& channels, const ControlMessage& message) {
+  const bool made_here = peer < rank_;
+  const Place place = find_transport(peer, message.transport);
+  transport::Transport& transport = *transports_[place];
+  if (made_here) {
+    const auto found = making_.find({peer, message.key});
+    if (found == making_.end() || found->second != place) {
+      throw CorruptionError(fmt::format("rank {} answers to a link that was not offered", peer));
+    }
+  } else if (channels.closed()) {
+    return transport.refuse(peer, message.key, message.blob);
+  }
+  try {
+    take(peer, channels, message.key, place, transport.hear(peer, message.key, message.blob));
+  } catch (const CorruptionError&) {
+    throw;
+  } catch (const std::exception& error) {
+    warn(peer, place, error.what());
+    if (made_here) return make(peer, channels, message.key, place + 1);
+    ControlMessage answer;
+    answer.kind = ControlKind::declined;
+    answer.key = message.key;
+    answer.transport = transport.name();
+    answer.failure.reason = error.what();
+    peers_.send(peer, answer);
+  }
+}
+
+/// The result of a step. The link goes first into its channel: when the peer hears of it, it
+/// stands.
+void LinkMaker::take(WorldRank peer, Channels& channels, const LinkKey& key, Place place,
+                     Making made) {
+  if (made.link) {
+    if (peer < rank_) making_.erase({peer, key});
+    attach(peer, channels, key, std::move(made.link));
+  }
+  if (!made.tell) return;
+  ControlMessage message;
+  message.kind = ControlKind::link;
+  message.key = key;
+  message.transport = transports_[place]->name();
+  message.blob = std::move(*made.tell);
+  peers_.send(peer, message);
+}
+
+void LinkMaker::declined(WorldRank peer, Channels& channels, const ControlMessage& message) {
+  if (peer > rank_) {
+    log_.warn("rank {} could not make a link to this rank: {}", peer, message.failure.reason);
+    return channels.lose(channels.group().rank_of(peer), message.failure.reason);
+  }
+  const auto found = making_.find({peer, message.key});
+  if (found == making_.end() || found->second != find_transport(peer, message.transport)) {
+    throw CorruptionError(fmt::format("rank {} declines a link that was not offered", peer));
+  }
+  const Place place = found->second;
+  transports_[place]->cancel(peer, message.key);
+  if (channels.closed()) {
+    making_.erase(found);
+    return;
+  }
+  warn(peer, place, "that rank cannot have it: " + message.failure.reason);
+  make(peer, channels, message.key, place + 1);
+}
+
+void LinkMaker::attach(WorldRank peer, Channels& channels, const LinkKey& key,
+                       std::unique_ptr<transport::Link> link) {
+  channels.attach(key.purpose, channels.group().rank_of(peer), key.rail, rails(peer),
+                  std::move(link));
+}
+
+void LinkMaker::refuse(WorldRank peer, const ControlMessage& message) {
+  if (peer < rank_) return;  // an answer that comes too late
+  transports_[find_transport(peer, message.transport)]->refuse(peer, message.key, message.blob);
+}
+
+void LinkMaker::forget(std::uint64_t group) {
+  std::erase_if(making_, [&](const auto& entry) {
+    const auto& [link, place] = entry;
+    if (link.key.group != group) return false;
+    transports_[place]->cancel(link.peer, link.key);
+    return true;
+  });
+}
+
+void LinkMaker::progress(const std::function<bool(std::uint64_t group)>& closed) {
+  for (Place place = 0; place < transports_.size(); ++place) {
+    std::vector<LinkEvent> events;
+    transports_[place]->progress(events);
+    for (LinkEvent& event : events) handle(place, event, closed(event.key.group));
+  }
+}
+
+/// A link of a transport that connects in its own way, dialled by this rank or by the peer.
+void LinkMaker::handle(Place place, LinkEvent& event, bool closed) {
+  const bool made_here = event.peer < rank_;
+  if (made_here && making_.erase({event.peer, event.key}) == 0) return;
+  Channels* channels = find_(event.key.group);
+  if (channels && !channels->group().rank_of(event.peer).valid()) channels = nullptr;
+  if (event.link) {
+    if (channels) return attach(event.peer, *channels, event.key, std::move(event.link));
+    if (closed) tell(event.peer, ControlKind::closed, event.key);
+    return;
+  }
+  warn(event.peer, place, event.reason);
+  if (!made_here) return;
+  if (channels && next(event.peer, place + 1) < transports_.size()) {
+    return make(event.peer, *channels, event.key, place + 1);
+  }
+  give_up(event.peer, channels, event.key, event.reason);
+}
+
+LinkMaker::Place LinkMaker::find_transport(WorldRank peer, const std::string& name) const {
+  for (Place place = 0; place < transports_.size(); ++place) {
+    if (transports_[place]->name() == name && transports_[place]->reaches(peer)) return place;
+  }
+  throw CorruptionError(
+      fmt::format("rank {} speaks of a link by '{}', by which it cannot be reached", peer, name));
+}
+
+void LinkMaker::warn(WorldRank peer, Place place, const std::string& reason) const {
+  const Place other = next(peer, place + 1);
+  const std::string_view name = transports_[place]->name();
+  if (other < transports_.size()) {
+    log_.warn("no link to rank {} by {} ({}): {} is used", peer, name, reason,
+              transports_[other]->name());
+  } else {
+    log_.warn("no link to rank {} by {}: {}", peer, name, reason);
+  }
+}
+
+void LinkMaker::watch(std::vector<pollfd>& descriptors) const {
+  for (const auto& transport : transports_) transport->watch(descriptors);
+}
+
+Clock::time_point LinkMaker::next_deadline() const {
+  Clock::time_point next = Clock::time_point::max();
+  for (const auto& transport : transports_) next = std::min(next, transport->next_deadline());
+  return next;
+}
+
+void LinkMaker::arm() {
+  for (const auto& transport : transports_) transport->arm();
+}
+
+void LinkMaker::close() {
+  making_.clear();
+  transports_.clear();
+}
+
+void LinkMaker::abandon() noexcept {
+  for (const auto& transport : transports_) transport->abandon();
+}
+
+}  // namespace mccl::engine

@@ -1,0 +1,101 @@
+// Makes the links of groups. Whoever needs a link says so ("open"). The higher rank of the pair
+// makes it, once both have made the group, by the first transport that reaches the other; what the
+// two transports tell each other travels as "link". An end that cannot have it says so
+// ("declined"), and the two go on to the next transport. So no link ever waits for a group, and
+// both ends agree on what it runs through before either uses it.
+#pragma once
+
+#include <poll.h>
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/rank.h"
+#include "engine/links/channel.h"
+#include "engine/peers/control.h"
+#include "engine/peers/peers.h"
+#include "transport/transport.h"
+
+namespace mccl::engine {
+
+/// Used under the engine's progress lock.
+class LinkMaker {
+ public:
+  using Transports = std::vector<std::unique_ptr<transport::Transport>>;
+  /// The channels of a group that this rank has made; null for others.
+  using Find = std::function<Channels*(std::uint64_t group)>;
+
+  /// Of two transports that reach a peer, the first is taken if it can be. `patience`: for a link
+  /// to come about. All that is referred to outlives it.
+  LinkMaker(WorldRank rank, Transports transports, Clock::duration patience, Peers& peers,
+            Find find, const Log& log);
+
+  /// Asks the peer for the links of a channel; this rank makes them when it is the higher one, and
+  /// hears that the other needs them too.
+  void request(const Membership& group, transport::Purpose purpose, GroupRank member);
+  /// What a peer says of links of a group that is known here. Throws CorruptionError.
+  void hear(WorldRank peer, Channels& channels, const ControlMessage& message);
+  /// A link is offered for a group that is not there any more.
+  void refuse(WorldRank peer, const ControlMessage& message);
+  /// What is not made yet of the group's links is not wanted any more.
+  void forget(std::uint64_t group);
+
+  /// Lets the transports work, and takes the links that have come about. `closed` says whether a
+  /// group was here once.
+  void progress(const std::function<bool(std::uint64_t group)>& closed);
+  void watch(std::vector<pollfd>& descriptors) const;
+  Clock::time_point next_deadline() const;
+
+  /// As Transport.
+  void arm();
+  void disarm() {
+    for (const auto& transport : transports_) transport->disarm();
+  }
+  void abandon() noexcept;
+  /// Ends all of it: no link comes any more.
+  void close();
+
+ private:
+  /// A link that this rank makes.
+  struct Maker {
+    WorldRank peer;
+    transport::LinkKey key;
+    friend auto operator<=>(const Maker&, const Maker&) = default;
+  };
+  /// Where it stands with it: at the transport of this place.
+  using Place = std::size_t;
+
+  int rails(WorldRank peer) const;
+  void tell(WorldRank peer, ControlKind kind, const transport::LinkKey& key);
+  void opened(WorldRank peer, Channels& channels, const transport::LinkKey& key);
+  void make(WorldRank peer, Channels& channels, const transport::LinkKey& key, Place from);
+  void give_up(WorldRank peer, Channels* channels, const transport::LinkKey& key,
+               const std::string& reason);
+  void go_on(WorldRank peer, Channels& channels, const ControlMessage& message);
+  void take(WorldRank peer, Channels& channels, const transport::LinkKey& key, Place place,
+            transport::Making made);
+  void declined(WorldRank peer, Channels& channels, const ControlMessage& message);
+  void attach(WorldRank peer, Channels& channels, const transport::LinkKey& key,
+              std::unique_ptr<transport::Link> link);
+  void handle(Place place, transport::LinkEvent& event, bool closed);
+  Place find_transport(WorldRank peer, const std::string& name) const;
+  void warn(WorldRank peer, Place place, const std::string& reason) const;
+  /// The next transport from this place on that reaches the peer; their number when there is none.
+  Place next(WorldRank peer, Place from) const;
+
+  const WorldRank rank_;
+  Transports transports_;
+  const Clock::duration patience_;
+  Peers& peers_;
+  const Find find_;
+  const Log& log_;
+  std::map<Maker, Place> making_;
+};
+
+}  // namespace mccl::engine

@@ -1,0 +1,237 @@
+// The half of Messages that reads. What a peer states is checked before it is used: each number
+// against what this rank has said or posted itself.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/messages/messages.h"
+#include "mccl/error.h"
+
+namespace mccl::engine {
+namespace {
+
+using transport::Purpose;
+
+[[noreturn]] void refuse(GroupRank rank, const std::string& what) {
+  throw CorruptionError(fmt::format("rank {} {}: the network or that rank is broken", rank, what));
+}
+
+}  // namespace
+
+bool Messages::wants_to_read(GroupRank rank, const Peer& peer) const {
+  if (!peer.awaiting_grant.empty() || !peer.incoming.empty()) return true;
+  return std::any_of(posted_.begin(), posted_.end(),
+                     [rank](const auto& operation) { return may_come_from(*operation, rank); });
+}
+
+/// Of several links that end, each may have brought what is still needed.
+bool Messages::read_from(GroupRank rank, Peer& peer) {
+  Channel& channel = channels_.at(Purpose::point_to_point, rank);
+  std::string ended;
+  if (channel.connected()) {
+    peer.lanes.resize(channel.lanes.size());
+    bool moved = false;
+    for (std::size_t i = 0; i < peer.lanes.size(); ++i) {
+      try {
+        moved |= read_lane(rank, peer, peer.lanes[i], *channel.lanes[i]);
+      } catch (const transport::LinkClosed& closed) {
+        ended = closed.what();
+      }
+    }
+    if (moved || ended.empty()) return moved;
+  }
+  const std::string& reason = channel.lost.empty() ? ended : channel.lost;
+  if (reason.empty()) return false;
+  const bool only_this_peer_will_do =
+      !peer.awaiting_grant.empty() || !peer.incoming.empty() ||
+      std::any_of(posted_.begin(), posted_.end(), [rank](const auto& operation) {
+        return GroupRank(operation->call.peer) == rank;
+      });
+  if (only_this_peer_will_do) throw PeerError(fmt::format("rank {} is gone: {}", rank, reason));
+  channel.lost = reason;
+  channel.lanes.clear();
+  for (LaneState& state : peer.lanes) state.reading = {};
+  return false;
+}
+
+bool Messages::read_lane(GroupRank rank, Peer& peer, LaneState& state, Lane& lane) {
+  bool moved = false;
+  for (std::size_t taken = 0; taken < kPassBytes && wants_to_read(rank, peer);) {
+    if (state.between_messages()) {
+      Traffic aside;
+      const Frame* frame = lane.incoming(aside);
+      if (!frame) break;
+      taken += frame->payload_bytes + kFrameCost;
+      take_header(rank, peer, state, lane);
+      moved = true;
+    }
+    if (state.between_messages()) continue;
+    const std::size_t before = lane.payload_received();
+    const bool whole = take_payload(rank, peer, state, lane);
+    moved |= whole || lane.payload_received() != before;
+    if (!whole) break;
+  }
+  return moved;
+}
+
+/// Leaves the lane between messages where the header is all there is.
+void Messages::take_header(GroupRank rank, Peer& peer, LaneState& state, Lane& lane) {
+  const Frame frame = *lane.header();
+  check_form(rank, peer, state, frame);
+  switch (frame.kind) {
+    case FrameKind::eager:
+    case FrameKind::request:
+      return take_announcement(rank, peer, state, lane);
+    case FrameKind::data:
+      return begin_piece(rank, peer, state, frame);
+    case FrameKind::grant:
+      lane.finish_incoming();
+      return take_grant(rank, peer, frame);
+    case FrameKind::credit:
+      lane.finish_incoming();
+      return take_credit(rank, peer, frame);
+    case FrameKind::collective:
+      break;
+  }
+}
+
+/// What can be said of a frame by itself.
+void Messages::check_form(GroupRank rank, const Peer& peer, const LaneState& state,
+                          const Frame& frame) const {
+  const bool is_announcement = frame.kind == FrameKind::eager || frame.kind == FrameKind::request;
+  const bool has_payload = frame.kind == FrameKind::eager || frame.kind == FrameKind::data;
+  if (frame.kind == FrameKind::collective) refuse(rank, "sent a collective's data as a message");
+  if (frame.kind != FrameKind::data && &state != &peer.lanes.front()) {
+    refuse(rank, "announced a message on a link that carries pieces only");
+  }
+  if (!has_payload && frame.payload_bytes != 0) {
+    refuse(rank,
+           fmt::format("sent {} bytes with an announcement that has none", frame.payload_bytes));
+  }
+  if ((is_announcement || has_payload) &&
+      (frame.call.collective != Collective::send || frame.call.root != -1)) {
+    refuse(rank, fmt::format("sent a message that says it is {}", describe(frame.call)));
+  }
+  if (frame.kind != FrameKind::eager) return;
+  const std::size_t element_bytes = size_of(frame.call.dtype);
+  if (frame.payload_bytes > eager_bytes_ || frame.payload_bytes % element_bytes != 0 ||
+      frame.payload_bytes / element_bytes != frame.call.count) {
+    refuse(rank, fmt::format("sent {} bytes as a message of {} {}, which may have {} at most",
+                             frame.payload_bytes, frame.call.count, name_of(frame.call.dtype),
+                             eager_bytes_));
+  }
+}
+
+void Messages::take_announcement(GroupRank rank, Peer& peer, LaneState& state, Lane& lane) {
+  const Frame frame = *lane.header();
+  if (frame.call.sequence != peer.next_announced) {
+    refuse(rank, fmt::format("sent message number {} where number {} was to come",
+                             frame.call.sequence, peer.next_announced));
+  }
+  ++peer.next_announced;
+  if (frame.kind == FrameKind::request) {
+    lane.finish_incoming();
+    return take_request(rank, frame);
+  }
+  peer.credit_lent += frame.payload_bytes + kEagerOverhead;
+  if (peer.credit_lent > kEagerCredit) {
+    refuse(rank, fmt::format("sent messages that nobody asked for beyond its credit of {} bytes",
+                             kEagerCredit));
+  }
+  state.reading = Unexpected{rank, frame, std::vector<std::byte>(frame.payload_bytes)};
+}
+
+void Messages::take_request(GroupRank rank, const Frame& request) {
+  if (std::shared_ptr<Operation> receive = match(rank, request)) {
+    grant(rank, request, std::move(receive));
+  } else {
+    unexpected_.push_back({rank, request, {}});
+  }
+}
+
+void Messages::take_grant(GroupRank rank, Peer& peer, const Frame& grant) {
+  const auto found = peer.awaiting_grant.find(grant.call.sequence);
+  if (found == peer.awaiting_grant.end()) {
+    refuse(rank, fmt::format("asked for message number {}, which was not announced to it",
+                             grant.call.sequence));
+  }
+  std::shared_ptr<Operation> operation = std::move(found->second);
+  peer.awaiting_grant.erase(found);
+  const std::size_t pieces = pieces_of(operation->input.bytes());
+  if (pieces == 0) return finish(std::move(operation));
+  // Before those that wait only for their last pieces to be gone.
+  const auto all_begun =
+      std::find_if(peer.granted.begin(), peer.granted.end(),
+                   [](const Granted& other) { return other.begun == other.pieces; });
+  peer.granted.insert(all_begun, Granted{grant.call.sequence, std::move(operation), pieces});
+}
+
+void Messages::take_credit(GroupRank rank, Peer& peer, const Frame& credit) {
+  if (credit.call.count > peer.credit_used) {
+    refuse(rank, fmt::format("returned a credit of {} bytes where {} were lent", credit.call.count,
+                             peer.credit_used));
+  }
+  peer.credit_used -= credit.call.count;
+}
+
+void Messages::begin_piece(GroupRank rank, Peer& peer, LaneState& state, const Frame& frame) {
+  const auto found = peer.incoming.find(frame.call.sequence);
+  if (found == peer.incoming.end()) {
+    refuse(rank, fmt::format("sent a piece of message number {}, which was not asked for",
+                             frame.call.sequence));
+  }
+  Incoming& incoming = found->second;
+  const Call& call = incoming.operation->call;
+  const std::size_t piece = frame.message;
+  if (frame.call.count != call.count || frame.call.dtype != call.dtype ||
+      frame.call.tag != call.tag || piece >= incoming.begun.size() ||
+      frame.payload_bytes != piece_size(piece, incoming.operation->output.bytes())) {
+    refuse(rank, fmt::format("sent {} bytes as piece {} of {}, which does not fit into {}",
+                             frame.payload_bytes, piece, describe(frame.call), describe(call)));
+  }
+  if (incoming.begun[piece]) {
+    refuse(rank, fmt::format("sent piece {} for {} twice", piece, describe(call)));
+  }
+  incoming.begun[piece] = true;
+  state.reading = ArrivingPiece{frame.call.sequence, piece};
+}
+
+/// True when it is complete.
+bool Messages::take_payload(GroupRank rank, Peer& peer, LaneState& state, Lane& lane) {
+  return std::holds_alternative<Unexpected>(state.reading) ? take_eager(rank, state, lane)
+                                                           : take_piece(peer, state, lane);
+}
+
+bool Messages::take_eager(GroupRank rank, LaneState& state, Lane& lane) {
+  Traffic aside;
+  if (!lane.read_payload(std::get<Unexpected>(state.reading).payload, aside)) return false;
+  lane.finish_incoming();
+  Unexpected message = std::get<Unexpected>(std::exchange(state.reading, {}));
+  if (std::shared_ptr<Operation> receive = match(rank, message.frame)) {
+    deliver(message, std::move(receive));
+  } else {
+    unexpected_.push_back(std::move(message));
+  }
+  return true;
+}
+
+bool Messages::take_piece(Peer& peer, LaneState& state, Lane& lane) {
+  const ArrivingPiece arriving = std::get<ArrivingPiece>(state.reading);
+  const auto found = peer.incoming.find(arriving.message);
+  Incoming& incoming = found->second;
+  const Buffer& output = incoming.operation->output;
+  const std::span<std::byte> destination(
+      static_cast<std::byte*>(output.data) + arriving.piece * piece_bytes_,
+      piece_size(arriving.piece, output.bytes()));
+  if (!lane.read_payload(destination, incoming.operation->traffic)) return false;
+  lane.finish_incoming();
+  state.reading = {};
+  if (--incoming.pieces_left == 0) {
+    finish(std::move(incoming.operation));
+    peer.incoming.erase(found);
+  }
+  return true;
+}
+
+}  // namespace mccl::engine

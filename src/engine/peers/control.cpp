@@ -1,0 +1,147 @@
+#include "engine/peers/control.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "engine/calls/call_code.h"
+#include "mccl/error.h"
+
+namespace mccl::engine {
+namespace {
+
+constexpr std::size_t kReasonLimit = 2048;
+
+/// After it come `blob_bytes` bytes, and `reason_bytes` bytes of text.
+struct Layout {
+  std::uint8_t kind;
+  std::uint8_t purpose;
+  std::uint8_t rail;
+  std::uint8_t failure_kind;
+  std::uint16_t blob_bytes;
+  std::uint16_t reason_bytes;
+  std::uint64_t group;
+  std::array<char, transport::kMostNameBytes> transport;  // padded with zeros
+  CallCode call;
+
+  std::size_t total() const { return sizeof *this + blob_bytes + reason_bytes; }
+};
+static_assert(sizeof(Layout) == 56);
+
+std::string name_in(const Layout& layout) {
+  const auto end = std::find(layout.transport.begin(), layout.transport.end(), '\0');
+  return {layout.transport.begin(), end};
+}
+
+/// Nothing comes after the name.
+bool is_padded(const Layout& layout) {
+  const auto end = std::find(layout.transport.begin(), layout.transport.end(), '\0');
+  return std::all_of(end, layout.transport.end(), [](char c) { return c == '\0'; });
+}
+
+/// Whatever follows, all numbers are in their ranges.
+bool is_possible(const Layout& layout) {
+  return layout.kind < kControlKindCount &&
+         layout.purpose <= static_cast<int>(transport::Purpose::point_to_point) &&
+         layout.failure_kind < kFailureKindCount &&
+         layout.blob_bytes <= transport::kMostBlobBytes && layout.reason_bytes <= kReasonLimit &&
+         is_padded(layout) && decode(layout.call).has_value();
+}
+
+std::span<const std::byte> bytes_of(const std::string& text, std::size_t limit) {
+  return std::as_bytes(std::span(text)).first(std::min(text.size(), limit));
+}
+
+}  // namespace
+
+std::vector<std::byte> encode(const ControlMessage& message) {
+  const std::span<const std::byte> reason = bytes_of(message.failure.reason, kReasonLimit);
+  const std::span<const std::byte> name = bytes_of(message.transport, transport::kMostNameBytes);
+  if (message.blob.size() > transport::kMostBlobBytes) {
+    throw InvalidArgument(fmt::format("{} wants {} bytes told to a peer, where {} may be",
+                                      message.transport, message.blob.size(),
+                                      transport::kMostBlobBytes));
+  }
+  Layout layout{};
+  layout.kind = static_cast<std::uint8_t>(message.kind);
+  layout.purpose = static_cast<std::uint8_t>(message.key.purpose);
+  layout.rail = message.key.rail;
+  layout.failure_kind = static_cast<std::uint8_t>(message.failure.kind);
+  layout.blob_bytes = static_cast<std::uint16_t>(message.blob.size());
+  layout.reason_bytes = static_cast<std::uint16_t>(reason.size());
+  layout.group = message.key.group;
+  std::copy(message.transport.begin(),
+            message.transport.begin() + static_cast<std::ptrdiff_t>(name.size()),
+            layout.transport.begin());
+  layout.call = encode(message.call);
+  std::vector<std::byte> bytes(layout.total());
+  std::memcpy(bytes.data(), &layout, sizeof layout);
+  const auto behind = std::copy(message.blob.begin(), message.blob.end(),
+                                bytes.begin() + static_cast<std::ptrdiff_t>(sizeof layout));
+  std::copy(reason.begin(), reason.end(), behind);
+  return bytes;
+}
+
+std::optional<DecodedControl> decode_control(std::span<const std::byte> bytes) {
+  Layout layout;
+  if (bytes.size() < sizeof layout) return std::nullopt;
+  std::memcpy(&layout, bytes.data(), sizeof layout);
+  if (!is_possible(layout)) {
+    throw CorruptionError("the bytes that arrived are not a control message");
+  }
+  if (bytes.size() < layout.total()) return std::nullopt;
+  const auto blob = bytes.subspan(sizeof layout, layout.blob_bytes);
+  const auto reason = bytes.subspan(sizeof layout + layout.blob_bytes, layout.reason_bytes);
+  DecodedControl decoded;
+  ControlMessage& message = decoded.message;
+  message.kind = static_cast<ControlKind>(layout.kind);
+  message.key = {layout.group, static_cast<transport::Purpose>(layout.purpose), layout.rail};
+  message.transport = name_in(layout);
+  message.call = *decode(layout.call);
+  message.failure.kind = static_cast<FailureKind>(layout.failure_kind);
+  message.failure.reason.assign(reinterpret_cast<const char*>(reason.data()), reason.size());
+  message.blob.assign(blob.begin(), blob.end());
+  decoded.bytes = layout.total();
+  return decoded;
+}
+
+void ControlConnection::send(const ControlMessage& message) {
+  const std::vector<std::byte> bytes = encode(message);
+  unsent_.insert(unsent_.end(), bytes.begin(), bytes.end());
+}
+
+bool ControlConnection::flush() {
+  try {
+    while (!unsent_.empty()) {
+      std::byte piece[512];
+      const std::size_t n = std::min(unsent_.size(), sizeof piece);
+      std::copy_n(unsent_.begin(), n, piece);
+      const std::size_t written = link_->write({piece, n});
+      unsent_.erase(unsent_.begin(), unsent_.begin() + static_cast<std::ptrdiff_t>(written));
+      if (written < n) break;
+    }
+    return true;
+  } catch (const transport::LinkClosed&) {
+    unsent_.clear();
+    return false;
+  }
+}
+
+std::optional<ControlMessage> ControlConnection::receive() {
+  std::span<const std::byte> bytes = link_->peek(sizeof(Layout));
+  if (bytes.empty()) return std::nullopt;
+  std::optional<DecodedControl> decoded = decode_control(bytes);
+  if (!decoded) {
+    Layout layout;
+    std::memcpy(&layout, bytes.data(), sizeof layout);
+    bytes = link_->peek(layout.total());
+    if (bytes.empty()) return std::nullopt;
+    decoded = decode_control(bytes);
+  }
+  link_->consume(decoded->bytes);
+  return std::move(decoded->message);
+}
+
+}  // namespace mccl::engine

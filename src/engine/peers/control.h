@@ -1,0 +1,76 @@
+// What two processes tell each other beside the data: what links to make and how, that a group
+// failed, what a stuck rank is waiting in, that a process lives or leaves.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/calls/call.h"
+#include "engine/calls/failure.h"
+#include "transport/link.h"
+#include "transport/link_key.h"
+#include "transport/transport.h"
+
+namespace mccl::engine {
+
+enum class ControlKind : std::uint8_t {
+  open,       ///< "this link is needed here": key; from the lower rank also "make it"
+  link,       ///< what one end of a link to be tells the other: key, transport, blob
+  declined,   ///< "this end cannot have it": key, failure.reason; through `transport`, or at all
+  closed,     ///< answer to whatever concerns a group that this rank has destroyed: key.group
+  window,     ///< this rank's offer for the group's window: key.group, blob
+  abort,      ///< the group failed: key.group, failure
+  probe,      ///< "I am stuck in this call": key.group, call
+  status,     ///< answer to a probe: the last call started here (sequence 0 when none)
+  goodbye,    ///< the process leaves in good order; or, with a failure.reason, without the peer
+  heartbeat,  ///< this process runs
+};
+inline constexpr int kControlKindCount = 10;
+
+struct ControlMessage {
+  ControlKind kind = ControlKind::goodbye;
+  transport::LinkKey key;
+  std::string transport;  ///< Its name.
+  Call call;
+  Failure failure;
+  transport::Blob blob;
+
+  /// What it takes in memory, by and large.
+  std::size_t bytes() const { return sizeof *this + failure.reason.size() + blob.size(); }
+};
+
+/// A length-prefixed message. Reasons longer than 2 KiB are cut.
+std::vector<std::byte> encode(const ControlMessage& message);
+
+/// The first message in `bytes`, and how many bytes it took; nothing when it is not complete.
+/// Throws CorruptionError for bytes that cannot be one.
+struct DecodedControl {
+  ControlMessage message;
+  std::size_t bytes = 0;
+};
+std::optional<DecodedControl> decode_control(std::span<const std::byte> bytes);
+
+/// One end of a pair's control connection. Used under the engine's progress lock.
+class ControlConnection {
+ public:
+  explicit ControlConnection(std::unique_ptr<transport::Link> link) : link_(std::move(link)) {}
+
+  void send(const ControlMessage& message);
+  /// Writes what waits to be written. False once the connection has closed.
+  bool flush();
+  bool has_unsent() const { return !unsent_.empty(); }
+  /// The next message that has arrived. Throws LinkClosed at the end of the stream.
+  std::optional<ControlMessage> receive();
+  int descriptor() const { return link_->descriptor(); }
+
+ private:
+  std::unique_ptr<transport::Link> link_;
+  std::deque<std::byte> unsent_;
+};
+
+}  // namespace mccl::engine

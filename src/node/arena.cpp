@@ -1,0 +1,147 @@
+#include "node/arena.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <new>
+#include <utility>
+
+#include "mccl/error.h"
+
+namespace mccl::node {
+namespace {
+
+/// The first line of a range: how many readers have not let go of it.
+using Readers = std::atomic<std::uint32_t>;
+
+Readers& readers_of(const Mapping& mapping) { return *reinterpret_cast<Readers*>(mapping.data()); }
+
+std::size_t whole_pages(std::size_t bytes) {
+  return (bytes + page_bytes() - 1) / page_bytes() * page_bytes();
+}
+
+}  // namespace
+
+Range::~Range() {
+  if (arena_) arena_->retired_.push_back({place_, std::move(mapping_)});
+}
+
+Range& Range::operator=(Range&& other) noexcept {
+  std::swap(arena_, other.arena_);
+  std::swap(place_, other.place_);
+  std::swap(mapping_, other.mapping_);
+  return *this;
+}
+
+std::span<std::byte> Range::memory() const {
+  return {mapping_.data() + kLine, mapping_.size() - kLine};
+}
+
+std::shared_ptr<Arena> Arena::make(std::size_t capacity) {
+  return std::shared_ptr<Arena>(new Arena(std::max(whole_pages(capacity), page_bytes())));
+}
+
+Arena::Arena(std::size_t capacity) : capacity_(capacity), file_(make_memory_file(capacity)) {
+  if (!reserve_memory(file_, 0, page_bytes())) {
+    throw Error("shared memory: the system has not even a page of it left");
+  }
+  first_page_ = Mapping::of(file_, 0, page_bytes());
+  new (first_page_.data()) ArenaHeader;
+  if (capacity_ > page_bytes()) free_.emplace(page_bytes(), capacity_ - page_bytes());
+}
+
+void Arena::collect() {
+  std::erase_if(retired_, [this](const Retired& retired) {
+    if (readers_of(retired.mapping).load(std::memory_order_acquire) != 0) return false;
+    discard_memory(file_, retired.place.offset, retired.place.bytes);
+    taken_ -= retired.place.bytes;
+    give_back(retired.place);
+    return true;
+  });
+}
+
+/// Joins the place with the free ones beside it.
+void Arena::give_back(RangePlace place) {
+  auto after = free_.lower_bound(place.offset);
+  if (after != free_.end() && place.offset + place.bytes == after->first) {
+    place.bytes += after->second;
+    after = free_.erase(after);
+  }
+  if (after != free_.begin()) {
+    const auto before = std::prev(after);
+    if (before->first + before->second == place.offset) {
+      before->second += place.bytes;
+      return;
+    }
+  }
+  free_.emplace(place.offset, place.bytes);
+}
+
+/// The smallest free place that is large enough, of several the first: what is small fills the
+/// gaps.
+bool Arena::find_place(std::size_t bytes, RangePlace& place) {
+  collect();
+  auto best = free_.end();
+  for (auto it = free_.begin(); it != free_.end(); ++it) {
+    if (it->second >= bytes && (best == free_.end() || it->second < best->second)) best = it;
+  }
+  if (best == free_.end() || !reserve_memory(file_, best->first, bytes)) return false;
+  place = {best->first, bytes};
+  const RangePlace rest{best->first + bytes, best->second - bytes};
+  free_.erase(best);
+  if (rest.bytes > 0) free_.emplace(rest.offset, rest.bytes);
+  taken_ += bytes;
+  return true;
+}
+
+Range Arena::allocate(std::size_t bytes, std::uint32_t readers) {
+  Range range;
+  RangePlace place;
+  if (!find_place(whole_pages(bytes + kLine), place)) return range;
+  try {
+    range.mapping_ = Mapping::of(file_, place.offset, place.bytes);
+  } catch (const Error&) {
+    taken_ -= place.bytes;
+    give_back(place);
+    return range;
+  }
+  range.place_ = place;
+  range.arena_ = shared_from_this();
+  if (!kDiscardedIsZero) std::memset(range.mapping_.data(), 0, range.mapping_.size());
+  new (range.mapping_.data()) Readers(readers);
+  return range;
+}
+
+PeerRange::~PeerRange() {
+  if (mapping_.data()) readers_of(mapping_).fetch_sub(1, std::memory_order_release);
+}
+
+std::span<std::byte> PeerRange::memory() const {
+  return {mapping_.data() + kLine, mapping_.size() - kLine};
+}
+
+PeerArena::PeerArena(Descriptor file) : file_(std::move(file)), size_(size_of_memory_file(file_)) {
+  if (size_ < page_bytes()) throw Error("shared memory: a peer's is too small to be an arena");
+  first_page_ = Mapping::of(file_, 0, page_bytes());
+  if (header().magic != ArenaHeader::kMagic) {
+    throw Error("shared memory: what a peer passed is no arena of this version");
+  }
+}
+
+PeerRange PeerArena::map(const RangePlace& place) const {
+  // The first page is the arena's own.
+  if (place.offset % page_bytes() != 0 || place.bytes % page_bytes() != 0 || place.bytes == 0 ||
+      place.offset == 0 || place.bytes > size_ || place.offset > size_ - place.bytes) {
+    throw CorruptionError(
+        fmt::format("shared memory: a peer names {} bytes at {} of an arena of {} bytes",
+                    place.bytes, place.offset, size_));
+  }
+  PeerRange range;
+  range.mapping_ = Mapping::of(file_, place.offset, place.bytes);
+  range.place_ = place;
+  return range;
+}
+
+}  // namespace mccl::node

@@ -1,0 +1,200 @@
+#include "node/local_socket.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <random>
+#include <utility>
+
+#include "base/open_files.h"
+
+namespace mccl::node {
+namespace {
+
+/// Most descriptors in one message.
+constexpr std::size_t kMostDescriptors = 4;
+
+/// Names without a file on Linux; elsewhere files in the folder for temporary ones, removed by the
+/// listener.
+std::pair<sockaddr_un, socklen_t> address_of(const std::string& name) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  const std::size_t most = sizeof address.sun_path - 1;
+  const std::size_t n = std::min(name.size(), most);
+#ifdef __linux__
+  std::memcpy(address.sun_path + 1, name.data(), n);
+  return {address, static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + n)};
+#else
+  std::memcpy(address.sun_path, name.data(), n);
+  return {address, static_cast<socklen_t>(sizeof address)};
+#endif
+}
+
+std::string unpredictable_name() {
+  std::random_device random;
+#ifdef __linux__
+  const char* folder = "";
+#else
+  const char* folder = "/tmp/";
+#endif
+  return fmt::format("{}mccl-{:08x}{:08x}{:08x}{:08x}", folder, random(), random(), random(),
+                     random());
+}
+
+[[noreturn]] void fail(const char* what, int error) {
+  const std::string text =
+      fmt::format("{}: {}{}", what, std::strerror(error), open_files_advice(error));
+  if (error == EMFILE || error == ENFILE) throw OutOfDescriptors(text);
+  throw Error(text);
+}
+
+Descriptor make_socket() {
+  Descriptor socket(::socket(AF_UNIX, SOCK_STREAM, 0));
+  if (!socket) fail("cannot make a local socket", errno);
+  ::fcntl(socket.get(), F_SETFD, FD_CLOEXEC);
+  return socket;
+}
+
+void wait_readable(const Descriptor& socket, Clock::time_point deadline) {
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    pollfd entry = {socket.get(), POLLIN, 0};
+    const int ready =
+        ::poll(&entry, 1, static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000)));
+    if (ready > 0) return;
+    if (left <= 0) throw TimeoutError("a process of this machine did not answer in time");
+  }
+}
+
+}  // namespace
+
+LocalConnection::Dialled LocalConnection::dial(const std::string& name) {
+  Descriptor socket = make_socket();
+  const int flags = ::fcntl(socket.get(), F_GETFL);
+  ::fcntl(socket.get(), F_SETFL, flags | O_NONBLOCK);
+  const auto [address, length] = address_of(name);
+  int result = -1;
+  do {
+    result = ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), length);
+  } while (result != 0 && errno == EINTR);
+  if (result != 0) return {{}, errno == EAGAIN};
+  ::fcntl(socket.get(), F_SETFL, flags);
+  return {LocalConnection(std::move(socket)), false};
+}
+
+bool LocalConnection::same_user() const {
+#ifdef __linux__
+  ucred peer = {};
+  socklen_t length = sizeof peer;
+  if (::getsockopt(socket_.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return false;
+  return peer.uid == ::geteuid();
+#else
+  uid_t user = 0;
+  gid_t group = 0;
+  return ::getpeereid(socket_.get(), &user, &group) == 0 && user == ::geteuid();
+#endif
+}
+
+bool LocalConnection::send(std::span<const std::byte> bytes,
+                           std::span<const int> descriptors) const {
+  iovec part = {const_cast<std::byte*>(bytes.data()), bytes.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostDescriptors * sizeof(int))> room = {};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (!descriptors.empty()) {
+    message.msg_control = room.data();
+    message.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(descriptors.size_bytes());
+    std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
+  }
+#ifdef MSG_NOSIGNAL
+  constexpr int kFlags = MSG_NOSIGNAL;
+#else
+  constexpr int kFlags = 0;
+#endif
+  // Small enough for one piece: the buffers of a fresh local socket hold it.
+  const ssize_t sent = ::sendmsg(socket_.get(), &message, kFlags);
+  if (sent == static_cast<ssize_t>(bytes.size())) return true;
+  if (sent < 0 && (errno == ETOOMANYREFS || errno == EINTR || errno == ENOBUFS)) return false;
+  throw PeerError(fmt::format("a process of this machine went away while it was met: {}",
+                              std::strerror(errno)));
+}
+
+std::vector<Descriptor> LocalConnection::receive(std::span<std::byte> bytes,
+                                                 Clock::time_point deadline) const {
+  std::vector<Descriptor> descriptors;
+  while (!bytes.empty()) {
+    wait_readable(socket_, deadline);
+    iovec part = {bytes.data(), bytes.size()};
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostDescriptors * sizeof(int))> room = {};
+    msghdr message = {};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = room.data();
+    message.msg_controllen = room.size();
+#ifdef MSG_CMSG_CLOEXEC
+    constexpr int kFlags = MSG_CMSG_CLOEXEC;
+#else
+    constexpr int kFlags = 0;
+#endif
+    const ssize_t n = ::recvmsg(socket_.get(), &message, kFlags);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) throw PeerError("a process of this machine went away while it was met");
+    for (cmsghdr* header = CMSG_FIRSTHDR(&message); header;
+         header = CMSG_NXTHDR(&message, header)) {
+      if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+      const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+      for (std::size_t i = 0; i < count; ++i) {
+        int descriptor = -1;
+        std::memcpy(&descriptor, CMSG_DATA(header) + i * sizeof(int), sizeof(int));
+        descriptors.emplace_back(descriptor);
+      }
+    }
+    // The system drops those that there is no room for. More than a message may have are a
+    // stranger's.
+    if ((message.msg_flags & MSG_CTRUNC) != 0 && descriptors.size() < kMostDescriptors) {
+      fail("cannot take what a process of this machine passes", EMFILE);
+    }
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+  }
+  return descriptors;
+}
+
+LocalListener::LocalListener(int backlog) : name_(unpredictable_name()), socket_(make_socket()) {
+  const auto [address, length] = address_of(name_);
+  if (::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
+      ::listen(socket_.get(), backlog) != 0) {
+    fail("cannot listen to this machine's processes", errno);
+  }
+}
+
+LocalListener::~LocalListener() {
+#ifndef __linux__
+  ::unlink(name_.c_str());
+#endif
+}
+
+LocalConnection LocalListener::accept(Clock::time_point deadline) const {
+  for (;;) {
+    wait_readable(socket_, deadline);
+    Descriptor accepted(::accept(socket_.get(), nullptr, nullptr));
+    if (!accepted && (errno == EINTR || errno == EAGAIN || errno == ECONNABORTED)) continue;
+    if (!accepted) fail("cannot let a process of this machine in", errno);
+    ::fcntl(accepted.get(), F_SETFD, FD_CLOEXEC);
+    return LocalConnection(std::move(accepted));
+  }
+}
+
+}  // namespace mccl::node

@@ -1,0 +1,77 @@
+// Memory that processes can share: a file without a name, passed on by its descriptor, so that it
+// is gone with the last process that holds it, however that ends.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+namespace mccl::node {
+
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int value) : value_(value) {}
+  ~Descriptor() { reset(); }
+  Descriptor(Descriptor&& other) noexcept : value_(other.release()) {}
+  Descriptor& operator=(Descriptor&& other) noexcept;
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  explicit operator bool() const { return value_ >= 0; }
+  int get() const { return value_; }
+  int release() noexcept;
+  void reset() noexcept;
+
+ private:
+  int value_ = -1;
+};
+
+/// Mapped memory; unmaps itself.
+class Mapping {
+ public:
+  Mapping() = default;
+  ~Mapping();
+  Mapping(Mapping&& other) noexcept;
+  Mapping& operator=(Mapping&& other) noexcept;
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  /// `bytes` from `offset` of the file, both multiples of page_bytes(), with their pages in place.
+  /// Throws Error.
+  static Mapping of(const Descriptor& file, std::size_t offset, std::size_t bytes);
+  /// The same twice, one after the other, so that what runs past the end goes on at the beginning.
+  static Mapping twice(const Descriptor& file, std::size_t offset, std::size_t bytes);
+
+  std::byte* data() const { return data_; }
+  std::size_t size() const { return size_; }
+
+ private:
+  Mapping(std::byte* data, std::size_t size) : data_(data), size_(size) {}
+
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+std::size_t page_bytes();
+
+/// A new file of that size, of which nothing takes memory yet. It never shrinks, so that nobody who
+/// maps it can be hurt. Throws Error.
+Descriptor make_memory_file(std::size_t bytes);
+
+/// Takes the memory for a part of the file now, so that no later access can fail for want of it.
+/// False when there is not enough.
+bool reserve_memory(const Descriptor& file, std::size_t offset, std::size_t bytes);
+
+/// Gives the memory of a part of the file back to the system, where that can be done in parts: what
+/// is reserved again is zero there. Nobody may look at it meanwhile.
+void discard_memory(const Descriptor& file, std::size_t offset, std::size_t bytes);
+#ifdef __linux__
+inline constexpr bool kDiscardedIsZero = true;
+#else
+inline constexpr bool kDiscardedIsZero = false;
+#endif
+
+/// The size of a file that a peer gave. Throws Error when it is not one of make_memory_file.
+std::size_t size_of_memory_file(const Descriptor& file);
+
+}  // namespace mccl::node

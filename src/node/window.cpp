@@ -1,0 +1,136 @@
+#include "node/window.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "mccl/error.h"
+
+namespace mccl::node {
+
+BlockRow::BlockRow(std::size_t bytes) : last_use_(bytes / kBlockBytes, 0) {}
+
+BlockRow::Place BlockRow::take(std::size_t bytes, std::uint64_t call) {
+  const std::size_t blocks = std::bit_ceil((bytes + kBlockBytes - 1) / kBlockBytes);
+  std::size_t first = (next_ + blocks - 1) / blocks * blocks;
+  if (first + blocks > last_use_.size()) first = 0;
+  next_ = first + blocks;
+  const auto begin = last_use_.begin() + static_cast<std::ptrdiff_t>(first);
+  const auto end = begin + static_cast<std::ptrdiff_t>(blocks);
+  const Place place{first * kBlockBytes, *std::max_element(begin, end)};
+  std::fill(begin, end, call);
+  return place;
+}
+
+Window::Window(int group_size, Range own, std::vector<Neighbour> neighbours, std::size_t call_bytes)
+    : Window(group_size, own.memory(), std::move(neighbours), call_bytes) {
+  own_ = std::move(own);
+}
+
+Window::Window(int group_size, std::span<std::byte> own, std::vector<Neighbour> neighbours,
+               std::size_t call_bytes)
+    : call_bytes_(call_bytes),
+      neighbours_(std::move(neighbours)),
+      own_view_(view_of(own)),
+      views_(static_cast<std::size_t>(group_size)),
+      row_(2 * call_bytes) {
+  for (const Neighbour& neighbour : neighbours_) {
+    if (neighbour.memory.size() < window_bytes(call_bytes)) {
+      throw CorruptionError(
+          fmt::format("shared memory: rank {} shares {} bytes as its window, where {} were agreed",
+                      neighbour.rank, neighbour.memory.size(), window_bytes(call_bytes)));
+    }
+    views_[static_cast<std::size_t>(neighbour.rank)] = view_of(neighbour.memory);
+  }
+}
+
+Window::View Window::view_of(std::span<std::byte> memory) const {
+  return {reinterpret_cast<WindowFront*>(memory.data()), memory.data() + kFrontBytes};
+}
+
+std::byte* Window::data_of(const View& view) const {
+  return in_head_ ? view.front->heads[call_ % kDepth].smallest : view.row + offset_;
+}
+
+void Window::begin(std::uint32_t arrivals, std::size_t published, std::uint64_t fingerprint) {
+  ++call_;
+  arrivals_ = arrivals;
+  arrived_ = 0;
+  open_ = false;
+  stray_ = -1;
+  first_arrivals_[call_ % kDepth] = base_ + 1;
+  awaited_ = call_ < kDepth ? 0 : call_ - kDepth + 1;
+  in_head_ = published <= CallHead::kInlineBytes;
+  if (!in_head_) {
+    const BlockRow::Place place = row_.take(published, call_);
+    offset_ = place.offset;
+    if (place.last_use != 0) awaited_ = std::max(awaited_, place.last_use + 1);
+  }
+  // An odd factor: a difference never vanishes from what follows.
+  fingerprint_ = fingerprint_ * 0x9e3779b97f4a7c15ULL + fingerprint;
+  own_data_ = data_of(own_view_);
+}
+
+int Window::late() const {
+  const std::uint64_t count = first_arrivals_[awaited_ % kDepth];
+  for (const Neighbour& neighbour : neighbours_) {
+    if (views_[static_cast<std::size_t>(neighbour.rank)].compared >= awaited_) continue;
+    const CallHead& head = head_of(neighbour.rank, awaited_);
+    if (head.arrivals.load(std::memory_order_acquire) < count) return neighbour.rank;
+  }
+  return -1;
+}
+
+bool Window::open() {
+  if (open_) return true;
+  if (late() >= 0) return false;
+  stray_ = find_stray();
+  own_view_.front->heads[call_ % kDepth].fingerprint = fingerprint_;
+  trace_of(own_view_, call_).fingerprint = fingerprint_;
+  open_ = true;
+  return true;
+}
+
+void Window::end() { base_ += arrivals_; }
+
+void Window::arrive() {
+  own_view_.front->heads[call_ % kDepth].arrivals.store(base_ + ++arrived_,
+                                                        std::memory_order_release);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  for (const Neighbour& neighbour : neighbours_) neighbour.bell.ring_after_fence();
+}
+
+const std::byte* Window::published_by(int rank) const {
+  return data_of(views_[static_cast<std::size_t>(rank)]);
+}
+
+int Window::find_stray() {
+  for (const Neighbour& neighbour : neighbours_) {
+    View& view = views_[static_cast<std::size_t>(neighbour.rank)];
+    if (view.compared >= awaited_) continue;
+    const CallTrace& ours = trace_of(own_view_, awaited_);
+    if (trace_of(view, awaited_).fingerprint != ours.fingerprint) return neighbour.rank;
+    view.compared = awaited_;
+  }
+  return -1;
+}
+
+/// The neighbour's trail is whole from the call after `compared` on: it cannot have gone further
+/// than kDepth calls beyond this one's predecessor, nor this rank than that beyond `compared`.
+Window::Divergence Window::divergence_of(int rank) const {
+  const View& view = views_[static_cast<std::size_t>(rank)];
+  const auto labels = [](const CallTrace& theirs, const std::byte* ours, bool is_over) {
+    return Divergence{std::span<const std::byte, kLabelBytes>(theirs.label, kLabelBytes),
+                      std::span<const std::byte, kLabelBytes>(ours, kLabelBytes), is_over};
+  };
+  for (std::uint64_t call = view.compared + 1; call < call_; ++call) {
+    const CallTrace& theirs = trace_of(view, call);
+    const CallTrace& ours = trace_of(own_view_, call);
+    if (theirs.fingerprint != ours.fingerprint) return labels(theirs, ours.label, true);
+  }
+  return labels(trace_of(view, call_), trace_of(own_view_, call_).label, false);
+}
+
+}  // namespace mccl::node

@@ -1,0 +1,35 @@
+// Links over tcp. They come from the mesh, because each connection must prove itself to the
+// listener that the process has for all of them.
+#pragma once
+
+#include <memory>
+
+#include "rendezvous/mesh.h"
+#include "transport/transport.h"
+
+namespace mccl::rendezvous {
+
+class TcpTransport final : public transport::Transport {
+ public:
+  explicit TcpTransport(std::unique_ptr<Mesh> mesh) : mesh_(std::move(mesh)) {}
+
+  std::string_view name() const override { return "tcp"; }
+  bool reaches(WorldRank) const override { return true; }
+  int rails(WorldRank peer) const override { return mesh_->rails(peer.number()); }
+
+  transport::Making dial(WorldRank peer, const transport::LinkKey& key,
+                         Clock::time_point deadline) override;
+  transport::Making hear(WorldRank peer, const transport::LinkKey& key,
+                         std::span<const std::byte> told) override;
+  void cancel(WorldRank peer, const transport::LinkKey& key) override;
+
+  void progress(std::vector<transport::LinkEvent>& events) override;
+  void watch(std::vector<pollfd>& descriptors) const override { mesh_->watch(descriptors); }
+  Clock::time_point next_deadline() const override { return mesh_->next_deadline(); }
+  void abandon() noexcept override { mesh_->abandon(); }
+
+ private:
+  const std::unique_ptr<Mesh> mesh_;
+};
+
+}  // namespace mccl::rendezvous

@@ -1,0 +1,20 @@
+// What a connection is for.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+
+namespace mccl::transport {
+
+enum class Purpose : std::uint8_t { control, collective, point_to_point, store };
+inline constexpr int kPurposeCount = 4;
+
+/// `group` is 0 for control connections. `rail` numbers the parallel connections of a pair.
+struct LinkKey {
+  std::uint64_t group = 0;
+  Purpose purpose = Purpose::control;
+  std::uint8_t rail = 0;
+  friend auto operator<=>(const LinkKey&, const LinkKey&) = default;
+};
+
+}  // namespace mccl::transport

@@ -1,0 +1,83 @@
+#include "transport/shm/transport.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+
+#include "node/thrift.h"
+
+namespace mccl::transport::shm {
+namespace {
+
+/// What an offer tells.
+using PlaceOnWire = std::array<std::uint64_t, 2>;
+
+Blob told_of(const node::RangePlace& place) {
+  const PlaceOnWire on_wire = {place.offset, place.bytes};
+  Blob blob(sizeof on_wire);
+  std::memcpy(blob.data(), on_wire.data(), blob.size());
+  return blob;
+}
+
+node::RangePlace place_in(WorldRank peer, std::span<const std::byte> told) {
+  PlaceOnWire on_wire;
+  if (told.size() != sizeof on_wire) {
+    throw CorruptionError(
+        fmt::format("rank {} offers a link in {} bytes that name no memory", peer, told.size()));
+  }
+  std::memcpy(on_wire.data(), told.data(), told.size());
+  return {on_wire[0], on_wire[1]};
+}
+
+}  // namespace
+
+ShmTransport::ShmTransport(std::shared_ptr<const node::SharedMemory> memory)
+    : memory_(std::move(memory)), sleeper_(memory_->arena->header()) {}
+
+Making ShmTransport::dial(WorldRank peer, const LinkKey& key, Clock::time_point) {
+  node::Arena& arena = *memory_->arena;
+  const std::size_t ring = node::thrifty(ShmLink::kUsualRingBytes, ShmLink::kLeastRingBytes, arena);
+  std::unique_ptr<ShmLink> link =
+      ShmLink::make(arena, ring, memory_->neighbour(peer)->bell(), fmt::format("rank {}", peer));
+  if (!link) throw Error("no memory is left");
+  Making offer;
+  offer.tell = told_of(link->place());
+  offered_[{peer, key}] = std::move(link);
+  return offer;
+}
+
+/// Either the other end's offer, or its answer to this one's.
+Making ShmTransport::hear(WorldRank peer, const LinkKey& key, std::span<const std::byte> told) {
+  if (!told.empty()) return join(peer, told);
+  auto offered = offered_.extract({peer, key});
+  if (offered.empty()) {
+    throw CorruptionError(fmt::format("rank {} takes a link that was not offered", peer));
+  }
+  Making made;
+  made.link = std::move(offered.mapped());
+  return made;
+}
+
+Making ShmTransport::join(WorldRank peer, std::span<const std::byte> told) {
+  const node::RangePlace place = place_in(peer, told);
+  const node::Neighbour* neighbour = memory_->neighbour(peer);
+  if (!neighbour)
+    throw CorruptionError(fmt::format("rank {} shares no memory, but offers a link in it", peer));
+  Making made;
+  made.link =
+      ShmLink::join(neighbour->arena, place, neighbour->bell(), fmt::format("rank {}", peer));
+  made.tell = Blob();
+  return made;
+}
+
+/// The peer counts this rank as a reader of the range, which it uses again when all have let go.
+void ShmTransport::refuse(WorldRank peer, const LinkKey&, std::span<const std::byte> told) {
+  if (const node::Neighbour* neighbour = memory_->neighbour(peer); neighbour && !told.empty()) {
+    node::let_go_of(*neighbour, place_in(peer, told));
+  }
+}
+
+void ShmTransport::cancel(WorldRank peer, const LinkKey& key) { offered_.erase({peer, key}); }
+
+}  // namespace mccl::transport::shm

@@ -1,0 +1,40 @@
+// Links through the memory that the ranks of a node share. The end that dials offers a range of its
+// arena, which the other maps.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "node/neighbour.h"
+#include "transport/shm/link.h"
+#include "transport/transport.h"
+
+namespace mccl::transport::shm {
+
+class ShmTransport final : public Transport {
+ public:
+  /// `memory` has an arena.
+  explicit ShmTransport(std::shared_ptr<const node::SharedMemory> memory);
+
+  std::string_view name() const override { return "shm"; }
+  bool reaches(WorldRank peer) const override { return memory_->neighbour(peer) != nullptr; }
+
+  Making dial(WorldRank peer, const LinkKey& key, Clock::time_point deadline) override;
+  Making hear(WorldRank peer, const LinkKey& key, std::span<const std::byte> told) override;
+  void refuse(WorldRank peer, const LinkKey& key, std::span<const std::byte> told) override;
+  void cancel(WorldRank peer, const LinkKey& key) override;
+
+  void arm() override { sleeper_.fall_asleep(); }
+  void disarm() override { sleeper_.wake_up(); }
+
+ private:
+  Making join(WorldRank peer, std::span<const std::byte> told);
+
+  const std::shared_ptr<const node::SharedMemory> memory_;
+  node::Sleeper sleeper_;
+  /// What this end has offered, and the other has not mapped yet.
+  std::map<std::pair<WorldRank, LinkKey>, std::unique_ptr<ShmLink>> offered_;
+};
+
+}  // namespace mccl::transport::shm

@@ -1,0 +1,68 @@
+#include "base/work_state.h"
+
+#include <gtest/gtest.h>
+
+#include "mccl/error.h"
+#include "mccl/work.h"
+
+namespace mccl {
+namespace {
+
+class ManualState final : public detail::WorkState {
+ public:
+  std::string description() const override { return "a manual call"; }
+  void end(std::exception_ptr error = nullptr) {
+    for (const Work::Callback& callback : finish(error)) callback(error);
+  }
+
+ protected:
+  void help(Clock::time_point deadline) override { sleep_until_done(deadline); }
+};
+
+TEST(Work, OfNothingIsDone) {
+  const Work work;
+  EXPECT_TRUE(work.done());
+  EXPECT_EQ(work.error(), nullptr);
+  EXPECT_EQ(work.source(), -1);
+  work.wait();
+  bool called = false;
+  work.on_done([&called](std::exception_ptr error) { called = error == nullptr; });
+  EXPECT_TRUE(called);
+}
+
+TEST(Work, RethrowsWhatTheCallFailedWithEveryTime) {
+  const auto state = std::make_shared<ManualState>();
+  const Work work(state);
+  EXPECT_THROW(work.wait(std::chrono::milliseconds(1)), TimeoutError);
+  state->end(std::make_exception_ptr(PeerError("gone")));
+  EXPECT_THROW(work.wait(), PeerError);
+  EXPECT_THROW(work.wait(), PeerError);
+  EXPECT_NE(work.error(), nullptr);
+}
+
+TEST(Work, EndsOnce) {
+  const auto state = std::make_shared<ManualState>();
+  const Work work(state);
+  int calls = 0;
+  work.on_done([&calls](std::exception_ptr) { ++calls; });
+  state->end();
+  state->end(std::make_exception_ptr(PeerError("too late")));
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(work.error(), nullptr);
+}
+
+TEST(Work, OfAllIsDoneWithTheLastAndFailsWithTheFirstError) {
+  const auto first = std::make_shared<ManualState>();
+  const auto second = std::make_shared<ManualState>();
+  const Work both = Work::all_of({Work(first), Work(second)});
+  first->end(std::make_exception_ptr(PeerError("first")));
+  EXPECT_FALSE(both.done());
+  EXPECT_THROW(both.wait(std::chrono::milliseconds(1)), TimeoutError);
+  second->end(std::make_exception_ptr(AbortedError("second")));
+  EXPECT_TRUE(both.done());
+  EXPECT_THROW(both.wait(), PeerError);
+  EXPECT_TRUE(Work::all_of({}).done());
+}
+
+}  // namespace
+}  // namespace mccl

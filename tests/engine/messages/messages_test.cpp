@@ -1,0 +1,280 @@
+// What goes before what, how much may wait, and that what is delivered is delivered.
+#include "engine/messages/messages.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "mccl/error.h"
+#include "support/messages_end.h"
+
+namespace mccl::engine {
+namespace {
+
+using testing::MemoryLink;
+using testing::MessagesEnd;
+using testing::MessagesPair;
+
+using Bytes = std::vector<std::byte>;
+
+constexpr std::size_t kLarge = std::size_t{8} << 20;
+
+Bytes pattern(std::size_t n, unsigned seed) {
+  std::mt19937 random(seed);
+  Bytes bytes(n);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  return bytes;
+}
+
+/// A large message from the first to the second, of which some has arrived and most has not.
+struct LargeOnItsWay : MessagesPair {
+  explicit LargeOnItsWay(std::size_t link_capacity = MemoryLink::kUsualCapacity, int rails = 1)
+      : MessagesPair(link_capacity, rails), large(pattern(kLarge, 1)), got(kLarge) {
+    receives = second.receive(got, 0, 1);
+    sends = first.send(large, 1, 1);
+    while (receives->traffic.bytes_received < kLarge / 8) {
+      first.advance();
+      second.advance();
+    }
+  }
+
+  std::size_t arrived() const { return receives->traffic.bytes_received; }
+
+  Bytes large, got;
+  MessagesEnd::Call sends, receives;
+};
+
+TEST(Messages, ASmallOneOvertakesThePiecesOfALargeOne) {
+  for (const int rails : {1, 2}) {
+    LargeOnItsWay pair(MemoryLink::kUsualCapacity, rails);
+    const Bytes small = pattern(8, 2);
+    Bytes got(8);
+    const auto receives = pair.second.receive(got, 0, 2);
+    const std::size_t before = pair.arrived();
+    pair.first.send(small, 1, 2);
+    while (!pair.second.done(receives)) {
+      pair.first.advance();
+      pair.second.advance();
+    }
+    EXPECT_EQ(got, small);
+    // What the links had taken, and the rest of the pieces that were being written.
+    const std::size_t ahead =
+        (kPieceBytes + 2 * MemoryLink::kUsualCapacity) * static_cast<std::size_t>(rails);
+    EXPECT_LE(pair.arrived() - before, ahead + kPassBytes) << rails;
+    EXPECT_FALSE(pair.second.done(pair.receives));
+    pair.settle();
+    EXPECT_TRUE(pair.first.done(pair.sends));
+    EXPECT_EQ(pair.got, pair.large);
+  }
+}
+
+/// A request, its grant, and credit are small messages too.
+TEST(Messages, ASecondLargeOneIsAnnouncedAndGrantedBetweenThePiecesOfTheFirst) {
+  LargeOnItsWay pair;
+  const Bytes other = pattern(kPieceBytes, 3);
+  Bytes got(other.size());
+  const auto receives = pair.second.receive(got, 0, 2);
+  pair.first.send(other, 1, 2);
+  while (!pair.second.done(receives)) {
+    pair.first.advance();
+    pair.second.advance();
+  }
+  EXPECT_LT(pair.arrived(), kLarge / 2);
+  EXPECT_EQ(got, other);
+}
+
+TEST(Messages, PiecesOfSeveralMessagesTakeTurns) {
+  LargeOnItsWay pair;
+  constexpr std::size_t kOthers = 3;
+  const Bytes data = pattern(kLarge / 2, 4);
+  std::vector<Bytes> got(kOthers, Bytes(data.size()));
+  std::vector<MessagesEnd::Call> receives;
+  for (std::size_t i = 0; i < kOthers; ++i) {
+    receives.push_back(pair.second.receive(got[i], 0, 2));
+    pair.first.send(data, 1, 2);
+  }
+  while (!pair.second.done(receives.back())) {
+    pair.first.advance();
+    pair.second.advance();
+    if (receives.back()->traffic.bytes_received == 0) continue;
+    // From the moment they all have begun, none is more than two pieces ahead of another.
+    for (std::size_t i = 1; i < kOthers; ++i) {
+      EXPECT_NEAR(static_cast<double>(receives[i]->traffic.bytes_received),
+                  static_cast<double>(receives[i - 1]->traffic.bytes_received), 2.0 * kPieceBytes);
+    }
+  }
+  pair.settle();
+  EXPECT_EQ(pair.got, pair.large);
+  for (const Bytes& one : got) EXPECT_EQ(one, data);
+}
+
+TEST(Messages, OfOneTagArriveInOrderWhateverTheirSizes) {
+  for (const int rails : {1, 3}) {
+    MessagesPair pair(std::size_t{8} << 10, rails);
+    std::vector<Bytes> sent, got;
+    for (unsigned i = 0; i < 60; ++i) {
+      const std::size_t sizes[] = {0, 1, kEagerBytes, kEagerBytes + 1, kPieceBytes * 3 + 5};
+      sent.push_back(pattern(sizes[i % 5], i));
+      got.emplace_back(sent.back().size());
+    }
+    for (const Bytes& data : sent) pair.first.send(data, 1, 9);
+    for (Bytes& data : got) pair.second.receive(data, 0, 9);
+    pair.settle();
+    EXPECT_EQ(got, sent);
+    EXPECT_TRUE(pair.first.messages().pending().empty());
+    EXPECT_TRUE(pair.second.messages().pending().empty());
+  }
+}
+
+/// A link that takes and gives everything: only the bound of a pass ends it.
+TEST(Messages, OnePassMovesABoundedAmountOnEachWay) {
+  LargeOnItsWay pair(kLarge);
+  const std::size_t sent = pair.sends->traffic.bytes_sent;
+  ASSERT_LT(sent, kLarge / 2) << "a few passes have taken all";
+  pair.first.advance();
+  EXPECT_LE(pair.sends->traffic.bytes_sent - sent, kPassBytes + kPieceBytes);
+  for (int pass = 0; pass < 8; ++pass) pair.first.advance();
+  const std::size_t before = pair.arrived();
+  pair.second.advance();
+  EXPECT_LE(pair.arrived() - before, kPassBytes + kPieceBytes);
+  EXPECT_GT(pair.arrived(), before);
+}
+
+TEST(Messages, OnePassTakesABoundedNumberOfEmptyMessages) {
+  MessagesPair pair(kLarge);
+  constexpr std::size_t kMessages = 4 * kPassBytes / kFrameCost;
+  for (std::size_t i = 0; i < kMessages; ++i) pair.first.send({}, 1, 1);
+  std::vector<MessagesEnd::Call> receives;
+  for (std::size_t i = 0; i < kMessages; ++i) receives.push_back(pair.second.receive({}, 0, 1));
+  while (pair.first.advance()) pair.first.messages().take_finished();
+  pair.second.advance();
+  EXPECT_TRUE(pair.second.done(receives.front()));
+  EXPECT_FALSE(pair.second.done(receives[kMessages / 2]));
+  pair.settle();
+  EXPECT_TRUE(pair.second.done(receives.back()));
+}
+
+/// A frame may be smaller than what otherwise travels at once.
+TEST(Messages, OfEverySizePassWhereFramesAreSmall) {
+  constexpr std::size_t kLimit = 4 << 10;
+  for (const std::size_t size : {kLimit - 1, kLimit, kLimit + 1, kEagerBytes - 1, kEagerBytes,
+                                 kEagerBytes + 1, 10 * kEagerBytes}) {
+    MessagesPair pair(MemoryLink::kUsualCapacity, 1, kLimit);
+    const Bytes data = pattern(size, 5);
+    Bytes got(size);
+    const auto receives = pair.second.receive(got, 0, 1);
+    const auto sends = pair.first.send(data, 1, 1);
+    pair.settle();
+    EXPECT_TRUE(pair.first.done(sends)) << size;
+    EXPECT_TRUE(pair.second.done(receives)) << size;
+    EXPECT_EQ(got, data);
+  }
+}
+
+TEST(Messages, ThatAreEmptyAreBoundedByCreditToo) {
+  MessagesPair pair;
+  constexpr std::size_t kFree = kEagerCredit / kEagerOverhead;
+  constexpr std::size_t kMessages = kFree + 100;
+  const Bytes looked_for(1);
+  Bytes other(1);
+  const auto looks = pair.second.receive(other, 0, 2);
+  std::vector<MessagesEnd::Call> sends, receives;
+  for (std::size_t i = 0; i < kMessages; ++i) sends.push_back(pair.first.send({}, 1, 1));
+  pair.settle();
+  std::size_t done = 0;
+  while (done < kMessages && pair.first.done(sends[done])) ++done;
+  EXPECT_EQ(done, kFree) << "so many wait at the receiver, and the rest at the sender";
+
+  for (std::size_t i = 0; i < kMessages; ++i) receives.push_back(pair.second.receive({}, 0, 1));
+  pair.settle();
+  EXPECT_TRUE(pair.first.done(sends.back()));
+  EXPECT_TRUE(pair.second.done(receives.back()));
+  const auto last = pair.first.send(looked_for, 1, 2);
+  pair.settle();
+  EXPECT_TRUE(pair.first.done(last));
+  EXPECT_TRUE(pair.second.done(looks));
+  EXPECT_TRUE(pair.first.messages().idle());
+  EXPECT_TRUE(pair.second.messages().idle());
+}
+
+TEST(Messages, CreditComesBack) {
+  MessagesPair pair;
+  const Bytes data = pattern(kEagerBytes, 6);
+  Bytes got(kEagerBytes);
+  for (std::size_t i = 0; i < 4 * kEagerCredit / kEagerBytes; ++i) {
+    const auto sends = pair.first.send(data, 1, 1);
+    const auto receives = pair.second.receive(got, 0, 1);
+    pair.settle();
+    ASSERT_TRUE(pair.first.done(sends) && pair.second.done(receives)) << i;
+  }
+}
+
+TEST(Messages, WhatIsDeliveredIsDoneThoughThePassThrows) {
+  MessagesPair pair;
+  const Bytes good = pattern(10, 7), bad = pattern(11, 8);
+  Bytes got(10), other(10);
+  const auto first = pair.second.receive(got, 0, 1);
+  const auto second = pair.second.receive(other, 0, 1);
+  pair.first.send(good, 1, 1);
+  pair.first.send(bad, 1, 1);
+  pair.first.advance();
+  EXPECT_THROW(pair.second.advance(), MismatchError);
+  EXPECT_TRUE(pair.second.done(first));
+  EXPECT_FALSE(pair.second.done(second));
+  EXPECT_EQ(got, good);
+}
+
+TEST(Messages, WhatIsDeliveredIsNotDropped) {
+  MessagesPair pair;
+  const Bytes data = pattern(10, 9);
+  Bytes got(10), other(10);
+  const auto looks = pair.second.receive(other, 0, 2);
+  pair.first.send(data, 1, 1);
+  pair.settle();
+  const auto receives = pair.second.receive(got, 0, 1);  // it is here already
+  const auto dropped = pair.second.messages().drop_all();
+  EXPECT_EQ(dropped, std::vector<MessagesEnd::Call>{looks});
+  EXPECT_TRUE(pair.second.done(receives));
+  EXPECT_EQ(got, data);
+  EXPECT_TRUE(pair.second.messages().idle());
+}
+
+TEST(Messages, PendingNamesEachCallOnce) {
+  LargeOnItsWay pair(MemoryLink::kUsualCapacity, 3);
+  const Bytes data = pattern(100, 10);
+  const auto small = pair.first.send(data, 1, 2);
+  std::vector<MessagesEnd::Call> expected{pair.sends, small};
+  EXPECT_EQ(pair.first.messages().pending(), expected);
+  EXPECT_EQ(pair.second.messages().pending(), std::vector<MessagesEnd::Call>{pair.receives});
+}
+
+/// The sender's links end one after another; what each has brought is read before that counts.
+TEST(Messages, OfASenderThatHasLeftComeWholeOverSeveralLinks) {
+  constexpr std::size_t kBytes = 512 << 10;
+  constexpr std::size_t kRoom = 4 << 20;
+  const std::vector<std::byte> in(kBytes, std::byte{7});
+  std::vector<std::byte> out(kBytes);
+  auto first = std::make_unique<MessagesEnd>(0, 2, kRoom);
+  MessagesEnd second(1, 2, kRoom);
+  for (std::uint8_t rail = 0; rail < 2; ++rail) {
+    auto [near, far] = MemoryLink::make(kRoom);
+    first->attach(1, rail, 2, std::move(near));
+    second.attach(0, rail, 2, std::move(far));
+  }
+  const auto sent = first->send(in, 1, 5);
+  const auto received = second.receive(out, 0, 5);
+  first->advance();
+  second.advance();  // takes the request
+  second.advance();  // grants it
+  while (first->advance()) {
+  }
+  ASSERT_TRUE(first->done(sent));
+  first.reset();
+  while (second.advance()) {
+  }
+  EXPECT_TRUE(second.done(received));
+  EXPECT_EQ(out, in);
+}
+
+}  // namespace
+}  // namespace mccl::engine
