@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "backend/backend.h"
 #include "backend/native/check.h"
 #include "backend/native/shares.h"
 #include "mccl/error.h"
@@ -344,18 +345,8 @@ std::shared_ptr<Group> NativeGroup::split(int color, int key) {
     std::lock_guard lock(mutex_);
     number = splits_++;
   }
-  const std::int32_t mine[2] = {color, key};
-  std::vector<std::int32_t> all(2 * static_cast<std::size_t>(size()));
-  all_gather({mine, 2, DType::i32}, {all.data(), all.size(), DType::i32}, {.caller_waits = true})
-      .wait();
+  std::vector<int> chosen = ranks_of_color(*this, color, key);
   if (color < 0) return nullptr;
-  std::vector<int> chosen;
-  for (int i = 0; i < size(); ++i) {
-    if (all[2 * static_cast<std::size_t>(i)] == color) chosen.push_back(i);
-  }
-  std::stable_sort(chosen.begin(), chosen.end(), [&all](int a, int b) {
-    return all[2 * static_cast<std::size_t>(a) + 1] < all[2 * static_cast<std::size_t>(b) + 1];
-  });
   const auto& members = state_->membership().members;
   for (int& member : chosen) member = members[GroupRank(member)].number();
   return std::make_shared<NativeGroup>(

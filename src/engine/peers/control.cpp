@@ -78,9 +78,10 @@ std::vector<std::byte> encode(const ControlMessage& message) {
   layout.call = encode(message.call);
   std::vector<std::byte> bytes(layout.total());
   std::memcpy(bytes.data(), &layout, sizeof layout);
-  const auto behind = std::copy(message.blob.begin(), message.blob.end(),
-                                bytes.begin() + static_cast<std::ptrdiff_t>(sizeof layout));
-  std::copy(reason.begin(), reason.end(), behind);
+  std::byte* at = bytes.data() + sizeof layout;
+  if (!message.blob.empty()) std::memcpy(at, message.blob.data(), message.blob.size());
+  at += message.blob.size();
+  if (!reason.empty()) std::memcpy(at, reason.data(), reason.size());
   return bytes;
 }
 

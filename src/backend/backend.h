@@ -1,0 +1,40 @@
+// What makes the groups of a context: one kind of engine under all faces. native/ runs schedules
+// over links; others drive a library that the machine has.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mccl/context.h"
+#include "mccl/group.h"
+
+namespace mccl {
+
+/// Thread-safe. What it made may outlive it, and fails then.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  /// As Context::group. Throws InvalidArgument.
+  virtual std::shared_ptr<Group> make_group(const std::string& name,
+                                            const std::vector<int>& members,
+                                            std::chrono::milliseconds timeout) = 0;
+  /// As Context.
+  virtual Costs costs() const = 0;
+  virtual void shutdown() = 0;
+  virtual void before_fork() noexcept = 0;
+  virtual void after_fork_in_parent() noexcept = 0;
+  virtual void abandon_after_fork() noexcept = 0;
+};
+
+/// Meets all other ranks, by the backend that the settings name. `options` have metrics. Throws as
+/// Context::create.
+std::unique_ptr<Backend> make_backend(const ContextOptions& options);
+
+/// For Group::split, by any backend: a collective of `parent`. The ranks of `color` there, in the
+/// order of their keys and then of their ranks; none for a negative color.
+std::vector<int> ranks_of_color(Group& parent, int color, int key);
+
+}  // namespace mccl

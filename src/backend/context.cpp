@@ -1,0 +1,92 @@
+#include "mccl/context.h"
+
+#include <numeric>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/environment.h"
+#include "base/placement.h"
+#include "mccl/error.h"
+#include "rendezvous/join.h"
+
+namespace mccl {
+namespace {
+
+std::chrono::milliseconds milliseconds_of(double seconds) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::duration<double>(seconds));
+}
+
+class JobContext final : public Context {
+ public:
+  explicit JobContext(const ContextOptions& options)
+      : rank_(options.rank),
+        size_(options.size),
+        config_(options.config),
+        metrics_(options.metrics),
+        backend_(make_backend(options)) {
+    std::vector<int> everyone(static_cast<std::size_t>(size_));
+    std::iota(everyone.begin(), everyone.end(), 0);
+    world_ = backend_->make_group("world", everyone, milliseconds_of(config_.timeout));
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  const Config& config() const override { return config_; }
+  std::shared_ptr<Metrics> metrics() const override { return metrics_; }
+  Costs costs() const override { return backend_->costs(); }
+  std::shared_ptr<Group> world() override { return world_; }
+
+  std::shared_ptr<Group> group(const std::string& name, const std::vector<int>& members,
+                               std::chrono::milliseconds timeout) override {
+    return backend_->make_group(name, members, timeout);
+  }
+
+  void shutdown() override { backend_->shutdown(); }
+  void before_fork() noexcept override { backend_->before_fork(); }
+  void after_fork_in_parent() noexcept override { backend_->after_fork_in_parent(); }
+  void abandon_after_fork() noexcept override { backend_->abandon_after_fork(); }
+
+ private:
+  const int rank_;
+  const int size_;
+  const Config config_;
+  const std::shared_ptr<Metrics> metrics_;
+  const std::unique_ptr<Backend> backend_;
+  std::shared_ptr<Group> world_;
+};
+
+}  // namespace
+
+std::shared_ptr<Context> Context::create(const ContextOptions& options) {
+  ContextOptions whole = options;
+  if (!whole.metrics) whole.metrics = std::make_shared<Metrics>();
+  return std::make_shared<JobContext>(whole);
+}
+
+std::shared_ptr<Context> Context::from_environment() {
+  return from_environment(Config::from_environment());
+}
+
+std::shared_ptr<Context> Context::from_environment(Config settings,
+                                                   std::shared_ptr<Metrics> metrics) {
+  ContextOptions options;
+  options.config = std::move(settings);
+  options.metrics = std::move(metrics);
+  const std::optional<Placement> placement = find_placement(options.config, process_environment());
+  if (!placement) {
+    throw InvalidArgument(
+        "MCCL_RANK and MCCL_WORLD_SIZE are not set, and no launcher tells them (mccl launch, "
+        "torchrun, mpirun or srun): give every process its rank (from 0) and the number of ranks, "
+        "and MCCL_ROOT=host:port of rank 0 when there are several");
+  }
+  options.rank = placement->rank;
+  options.size = placement->size;
+  if (!options.metrics) options.metrics = std::make_shared<Metrics>();
+  options.store = rendezvous::join(*placement, options.config, options.metrics);
+  return create(options);
+}
+
+}  // namespace mccl

@@ -1,0 +1,35 @@
+#include "backend/native/backend.h"
+
+#include "backend/native/calibration.h"
+#include "backend/native/group.h"
+#include "schedule/facts.h"
+
+namespace mccl::native {
+
+NativeBackend::NativeBackend(const ContextOptions& options)
+    : engine_(engine::Engine::create(
+          {options.rank, options.size, options.store, options.config, options.metrics})) {
+  calibrate(engine_);
+}
+
+NativeBackend::~NativeBackend() { engine_->shutdown(); }
+
+std::shared_ptr<Group> NativeBackend::make_group(const std::string& name,
+                                                 const std::vector<int>& members,
+                                                 std::chrono::milliseconds timeout) {
+  std::shared_ptr<engine::GroupState> state = engine_->make_group(name, members, timeout);
+  if (!first_) first_ = state;
+  return std::make_shared<NativeGroup>(engine_, std::move(state));
+}
+
+Costs NativeBackend::costs() const {
+  const schedule::Facts facts = engine_->facts_of(*first_);
+  Costs costs;
+  for (const schedule::FactInfo& info : schedule::fact_table()) {
+    costs.numbers.emplace_back(info.name, schedule::value_of(facts, info));
+  }
+  costs.nodes = facts.nodes;
+  return costs;
+}
+
+}  // namespace mccl::native

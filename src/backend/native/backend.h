@@ -1,0 +1,30 @@
+// The native backend: an engine that runs schedules over links.
+#pragma once
+
+#include <memory>
+
+#include "backend/backend.h"
+#include "engine/engine.h"
+
+namespace mccl::native {
+
+class NativeBackend final : public Backend {
+ public:
+  explicit NativeBackend(const ContextOptions& options);
+  ~NativeBackend() override;
+
+  std::shared_ptr<Group> make_group(const std::string& name, const std::vector<int>& members,
+                                    std::chrono::milliseconds timeout) override;
+  /// Of the group that was made first.
+  Costs costs() const override;
+  void shutdown() override { engine_->shutdown(); }
+  void before_fork() noexcept override { engine_->before_fork(); }
+  void after_fork_in_parent() noexcept override { engine_->after_fork_in_parent(); }
+  void abandon_after_fork() noexcept override { engine_->abandon_after_fork(); }
+
+ private:
+  const std::shared_ptr<engine::Engine> engine_;
+  std::shared_ptr<engine::GroupState> first_;  ///< Set before the backend is shared by threads.
+};
+
+}  // namespace mccl::native
