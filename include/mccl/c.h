@@ -210,8 +210,8 @@ MCCL_API void mccl_store_destroy(mccl_store* store) MCCL_NOEXCEPT;
 
 /* A context owns one progress thread and shares nothing with other contexts of the process. */
 
-/* Meets all other ranks: blocks until every pair has proved itself to each other, at most for the
- * setting connect_timeout. */
+/* Meets all other ranks: blocks until every pair has proved itself to each other, as long as the
+ * setting connect_timeout lets it. */
 MCCL_API mccl_status mccl_context_create(const mccl_context_options* options,
                                          mccl_context** context) MCCL_NOEXCEPT;
 /* The same where the environment tells rank, size and meeting point: `mccl launch`, torchrun,

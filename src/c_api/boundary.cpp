@@ -15,7 +15,7 @@ namespace {
 /// Shown where there is no memory to say more.
 constexpr const char* kOutOfMemory = "out of memory";
 
-thread_local std::string last_error;             // NOLINT(bugprone-throwing-static-initialization)
+thread_local std::string last_error;
 thread_local const char* last_error_shown = "";  // last_error's text, or kOutOfMemory
 
 }  // namespace

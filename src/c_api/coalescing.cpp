@@ -27,7 +27,7 @@ bool is_coalescing(const std::shared_ptr<Group>& group) {
 
 }  // namespace mccl::c_api
 
-using namespace mccl::c_api;  // NOLINT(google-build-using-namespace)
+using namespace mccl::c_api;
 
 mccl_status mccl_begin_coalescing(mccl_group* group) noexcept {
   return guarded([&] {

@@ -4,9 +4,7 @@
 #include "mccl/c.h"
 #include "mccl/group.h"
 
-using namespace mccl::c_api;  // NOLINT(google-build-using-namespace)
-using mccl::Buffer;
-using mccl::ConstBuffer;
+using namespace mccl::c_api;
 using mccl::DType;
 using mccl::Group;
 using mccl::ReduceOp;

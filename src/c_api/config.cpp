@@ -1,14 +1,16 @@
 #include "mccl/config.h"
 
+#include <memory>
+
 #include "c_api/handles.h"
 #include "mccl/c.h"
 
-using namespace mccl::c_api;  // NOLINT(google-build-using-namespace)
+using namespace mccl::c_api;
 
 mccl_status mccl_config_defaults(mccl_config** config) noexcept {
   return guarded([&] {
     clear("mccl_config_defaults", "config", config);
-    *config = new mccl_config();
+    *config = std::make_unique<mccl_config>().release();
   });
 }
 

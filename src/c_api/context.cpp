@@ -1,5 +1,7 @@
 #include "mccl/context.h"
 
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "c_api/handles.h"
@@ -7,7 +9,7 @@
 #include "mccl/c.h"
 #include "mccl/error.h"
 
-using namespace mccl::c_api;  // NOLINT(google-build-using-namespace)
+using namespace mccl::c_api;
 
 namespace {
 
@@ -132,7 +134,7 @@ mccl_status mccl_after_fork_in_child(mccl_context* context) noexcept {
   return guarded([&] {
     mccl_context& handle = checked("mccl_after_fork_in_child", "context", context);
     // Never destroyed: its thread and its locks are the parent's.
-    static_cast<void>(new std::shared_ptr<mccl::Context>(handle.context));
+    static_cast<void>(std::make_unique<std::shared_ptr<mccl::Context>>(handle.context).release());
     handle.context->abandon_after_fork();
   });
 }

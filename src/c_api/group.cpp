@@ -5,7 +5,7 @@
 #include "mccl/c.h"
 #include "mccl/error.h"
 
-using namespace mccl::c_api;  // NOLINT(google-build-using-namespace)
+using namespace mccl::c_api;
 
 int32_t mccl_group_rank(const mccl_group* group) noexcept {
   int32_t rank = -1;

@@ -3,7 +3,7 @@
 #include "mccl/c.h"
 #include "mccl/group.h"
 
-using namespace mccl::c_api;  // NOLINT(google-build-using-namespace)
+using namespace mccl::c_api;
 
 mccl_status mccl_send(mccl_group* group, const void* data, size_t count, mccl_dtype dtype,
                       int32_t peer, uint32_t tag, const mccl_call_options* options,

@@ -13,10 +13,8 @@ namespace mccl::c_api {
 namespace {
 
 // Where the structs of the first version of the header end, which stay readable for ever.
-constexpr std::size_t kFirstContextOptions =
-    offsetof(mccl_context_options, config) + sizeof(mccl_context_options::config);
-constexpr std::size_t kFirstCallOptions =
-    offsetof(mccl_call_options, factor) + sizeof(mccl_call_options::factor);
+constexpr std::size_t kFirstContextOptions = offsetof(mccl_context_options, config) + sizeof(void*);
+constexpr std::size_t kFirstCallOptions = offsetof(mccl_call_options, factor) + sizeof(void*);
 
 /// Longer than anybody waits, and short enough to be added to the time.
 constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365);

@@ -6,7 +6,7 @@
 #include "mccl/c.h"
 #include "mccl/metrics.h"
 
-using namespace mccl::c_api;  // NOLINT(google-build-using-namespace)
+using namespace mccl::c_api;
 
 namespace {
 

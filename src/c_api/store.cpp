@@ -7,7 +7,7 @@
 #include "mccl/c.h"
 #include "mccl/error.h"
 
-using namespace mccl::c_api;  // NOLINT(google-build-using-namespace)
+using namespace mccl::c_api;
 
 namespace {
 

@@ -51,7 +51,7 @@ bool known_op(mccl_reduce_op op) { return op >= 0 && op < kReduceKindCount; }
 }  // namespace
 }  // namespace mccl::c_api
 
-using namespace mccl::c_api;  // NOLINT(google-build-using-namespace)
+using namespace mccl::c_api;
 
 uint32_t mccl_c_version(void) noexcept { return MCCL_C_VERSION; }
 

@@ -36,7 +36,7 @@ void tell(mccl_callback callback, void* user, const std::exception_ptr& error) n
 
 }  // namespace mccl::c_api
 
-using namespace mccl::c_api;  // NOLINT(google-build-using-namespace)
+using namespace mccl::c_api;
 
 mccl_status mccl_work_wait(const mccl_work* work, int64_t timeout_ms) noexcept {
   return guarded([&] { work_of("mccl_work_wait", work).wait(limit_of(timeout_ms, {})); });
