@@ -2,9 +2,9 @@
  * bind C functions. It needs C99. docs/C.md has an example, and how to build, link and bind.
  *
  * Errors. A function that can fail returns a mccl_status; what went wrong is then in
- * mccl_last_error() of the same thread. No exception leaves the library, and null
- * pointers, unknown enum values and handles of another kind are MCCL_ERROR_INVALID_ARGUMENT. What
- * a function gives through a pointer is NULL or 0 when it fails.
+ * mccl_last_error() of the same thread. No exception leaves the library, and null pointers, unknown
+ * enum values and handles of another kind are MCCL_ERROR_INVALID_ARGUMENT. What a function gives
+ * through a pointer is NULL or 0 when it fails.
  *
  * Handles. A handle that a function gives through a pointer belongs to the caller, who ends it with
  * the mccl_..._destroy of its type, once; NULL is allowed there. A handle keeps what it needs: a

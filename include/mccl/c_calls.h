@@ -117,8 +117,8 @@ MCCL_API mccl_status mccl_recv(mccl_group* group, void* data, size_t count, mccl
 /* ---- Several calls at once ----------------------------------------------------------------- */
 
 /* Calls made between begin and end on this thread start together when end is called, as one work.
- * Pairs do not nest. A call in between with `work` NULL does not block; a work that it gives must
- * not be waited for before the end. mccl_group_split() is none of them. */
+ * Pairs do not nest. A call in between with `work` NULL does not block; a work that it gives may
+ * be waited for after the end. mccl_group_split() is none of them. */
 MCCL_API mccl_status mccl_begin_coalescing(mccl_group* group) MCCL_NOEXCEPT;
 /* Blocks when `work` is NULL. */
 MCCL_API mccl_status mccl_end_coalescing(mccl_group* group, mccl_work** work) MCCL_NOEXCEPT;
@@ -126,9 +126,9 @@ MCCL_API mccl_status mccl_end_coalescing(mccl_group* group, mccl_work** work) MC
 /* ---- Works --------------------------------------------------------------------------------- */
 
 /* Runs when a call is done, on the thread that finishes it. `error` is "" on success and lives as
- * long as the callback runs. It must return soon, not block on another call of the same context,
- * and throw nothing: nothing else of the context moves meanwhile, and when it lasts longer than the
- * setting liveness_interval the other ranks give this one up. */
+ * long as the callback runs. It may destroy the work; it must return soon, not block on another
+ * call of the same context, and throw nothing: nothing else of the context moves meanwhile, and
+ * when it lasts longer than the setting liveness_interval the other ranks give this one up. */
 typedef void (*mccl_callback)(void* user, mccl_status status, const char* error);
 
 /* Blocks until the call is done, and helps it along; returns what became of it, however often it is

@@ -1,6 +1,8 @@
 // Calls that start together.
 #include <algorithm>
+#include <atomic>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "c_api/handles.h"
@@ -11,18 +13,23 @@
 namespace mccl::c_api {
 namespace {
 
-/// Where this thread has begun: the group knows, but does not tell. One that was destroyed without
-/// an end is expired, and matches none.
-thread_local std::vector<std::weak_ptr<Group>> begun;
+struct Begun {
+  std::weak_ptr<Group> group;  ///< One that was destroyed without an end is expired.
+  std::shared_ptr<std::atomic<bool>> started;
+};
 
-bool is(const std::weak_ptr<Group>& known, const std::shared_ptr<Group>& group) {
-  return known.lock() == group;
+/// Where this thread has begun: the group knows, but does not tell.
+thread_local std::vector<Begun> begun;
+
+auto found(const std::shared_ptr<Group>& group) {
+  return std::ranges::find_if(begun, [&](const Begun& one) { return one.group.lock() == group; });
 }
 
 }  // namespace
 
-bool is_coalescing(const std::shared_ptr<Group>& group) {
-  return std::ranges::any_of(begun, [&](const auto& known) { return is(known, group); });
+std::shared_ptr<const std::atomic<bool>> coalescing_on(const std::shared_ptr<Group>& group) {
+  const auto here = found(group);
+  return here == begun.end() ? nullptr : here->started;
 }
 
 }  // namespace mccl::c_api
@@ -32,10 +39,12 @@ using namespace mccl::c_api;
 mccl_status mccl_begin_coalescing(mccl_group* group) noexcept {
   return guarded([&] {
     mccl::Group& target = group_of("mccl_begin_coalescing", group);
-    std::erase_if(begun, [](const auto& known) { return known.expired(); });
-    begun.reserve(begun.size() + 1);  // so that nothing fails once the group has begun
+    std::erase_if(begun, [](const Begun& one) { return one.group.expired(); });
+    // Made first, so that nothing fails once the group has begun.
+    Begun entry{group->group, std::make_shared<std::atomic<bool>>(false)};
+    begun.reserve(begun.size() + 1);
     target.begin_coalescing();
-    begun.emplace_back(group->group);
+    begun.push_back(std::move(entry));
   });
 }
 
@@ -44,8 +53,14 @@ mccl_status mccl_end_coalescing(mccl_group* group, mccl_work** work) noexcept {
     if (work) *work = nullptr;
     mccl::Group& target = group_of("mccl_end_coalescing", group);
     std::unique_ptr<mccl_work> handle = work ? new_work(group->group) : nullptr;
-    std::erase_if(begun, [&](const auto& known) { return is(known, group->group); });
+    const auto here = found(group->group);
+    std::shared_ptr<std::atomic<bool>> started;
+    if (here != begun.end()) {
+      started = std::move(here->started);
+      begun.erase(here);
+    }
     const mccl::Work all = target.end_coalescing();
+    if (started) *started = true;
     if (!handle) {
       all.wait();
       return;

@@ -31,7 +31,7 @@ mccl_status mccl_group_split(mccl_group* group, int32_t color, int32_t key,
   return guarded([&] {
     clear(kCall, "part", part);
     mccl::Group& whole = group_of(kCall, group);
-    if (is_coalescing(group->group)) {
+    if (coalescing_on(group->group)) {
       throw mccl::InvalidArgument(
           "mccl_group_split: this thread is between mccl_begin_coalescing and "
           "mccl_end_coalescing, and a split cannot wait for that; end it first");

@@ -1,6 +1,7 @@
 // What lies behind the opaque types of mccl/c.h, and how a function gets at it.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -61,6 +62,9 @@ struct mccl_work {
   /// Whose call it is: a language that collects garbage may let go of a group before its works, and
   /// the end of a group ends its calls.
   std::vector<std::shared_ptr<mccl::Group>> groups;
+  /// For a call that starts at mccl_end_coalescing: whether it has. Null for one that started at
+  /// once.
+  std::shared_ptr<const std::atomic<bool>> started;
 };
 
 namespace mccl::c_api {

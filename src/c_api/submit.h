@@ -1,6 +1,7 @@
 // How a C function becomes a call of a group.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,9 +18,9 @@ inline Group& group_of(const char* call, const mccl_group* group) {
   return *checked(call, "group", group).group;
 }
 
-/// Whether this thread is between mccl_begin_coalescing and mccl_end_coalescing of the group. A
-/// call must not wait there, since it starts at the end only.
-bool is_coalescing(const std::shared_ptr<Group>& group);
+/// Between mccl_begin_coalescing and mccl_end_coalescing of the group on this thread: what becomes
+/// true at the end, when the calls start, and not before may anybody wait for them. Else null.
+std::shared_ptr<const std::atomic<bool>> coalescing_on(const std::shared_ptr<Group>& group);
 
 /// The handle of a call that is yet to be made.
 inline std::unique_ptr<mccl_work> new_work(const std::shared_ptr<Group>& group) {
@@ -36,7 +37,7 @@ mccl_status submit(const char* call, mccl_group* group, const mccl_call_options*
     if (work) *work = nullptr;
     Group& target = group_of(call, group);
     Options read = read_options(call, options);
-    const bool coalescing = is_coalescing(group->group);
+    auto coalescing = coalescing_on(group->group);
     const bool waits = !work && !coalescing;
     read.call.caller_waits = !coalescing && (waits || read.call.caller_waits);
     // Made first: once the call has started, nothing may fail.
@@ -45,6 +46,7 @@ mccl_status submit(const char* call, mccl_group* group, const mccl_call_options*
     if (waits) started.wait();
     if (!handle) return;
     handle->work = std::move(started);
+    handle->started = std::move(coalescing);
     *work = handle.release();
   });
 }

@@ -17,6 +17,16 @@ const Work& work_of(const char* call, const mccl_work* work) {
   return checked(call, "work", work).work;
 }
 
+/// Nobody may wait for a call that has not started, and for which nothing would ever wake him.
+const mccl_work& started(const char* call, const char* argument, const mccl_work* work) {
+  const mccl_work& handle = checked(call, argument, work);
+  if (!handle.started || *handle.started) return handle;
+  throw InvalidArgument(fmt::format(
+      "{}: {} is of a call that starts at mccl_end_coalescing, on the thread that began; "
+      "end that first",
+      call, argument));
+}
+
 /// Tells C what became of a call. Nothing may be thrown on the thread that finishes calls, not even
 /// for want of memory to say more.
 void tell(mccl_callback callback, void* user, const std::exception_ptr& error) noexcept {
@@ -39,7 +49,8 @@ void tell(mccl_callback callback, void* user, const std::exception_ptr& error) n
 using namespace mccl::c_api;
 
 mccl_status mccl_work_wait(const mccl_work* work, int64_t timeout_ms) noexcept {
-  return guarded([&] { work_of("mccl_work_wait", work).wait(limit_of(timeout_ms, {})); });
+  return guarded(
+      [&] { started("mccl_work_wait", "work", work).work.wait(limit_of(timeout_ms, {})); });
 }
 
 mccl_status mccl_work_test(const mccl_work* work, int32_t* done) noexcept {
@@ -71,7 +82,7 @@ int32_t mccl_work_source(const mccl_work* work) noexcept {
 mccl_status mccl_work_on_done(const mccl_work* work, mccl_callback callback, void* user) noexcept {
   constexpr const char* kCall = "mccl_work_on_done";
   return guarded([&] {
-    const mccl::Work& call = work_of(kCall, work);
+    const mccl::Work call = work_of(kCall, work);  // a copy: the callback may destroy the handle
     if (!callback) throw mccl::InvalidArgument("mccl_work_on_done: callback is NULL");
     call.on_done(
         [callback, user](const std::exception_ptr& error) { tell(callback, user, error); });
@@ -86,7 +97,7 @@ mccl_status mccl_work_all(const mccl_work* const* works, size_t count, mccl_work
     auto handle = std::make_unique<mccl_work>();
     std::vector<mccl::Work> parts;
     for (std::size_t i = 0; i < count; ++i) {
-      const mccl_work& part = checked(kCall, fmt::format("works[{}]", i).c_str(), works[i]);
+      const mccl_work& part = started(kCall, fmt::format("works[{}]", i).c_str(), works[i]);
       parts.push_back(part.work);
       handle->groups.insert(handle->groups.end(), part.groups.begin(), part.groups.end());
     }

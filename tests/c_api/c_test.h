@@ -45,6 +45,7 @@ extern "C" {
   X(group, an_abort_ends_it_everywhere)    \
   X(work, waits_and_tests)                 \
   X(work, callbacks)                       \
+  X(work, may_end_in_its_callback)         \
   X(work, all_of)                          \
   X(work, outlives_its_group)              \
   X(misuse, null_handles)                  \

@@ -51,6 +51,43 @@ static void take_note(void* user, mccl_status status, const char* error) {
   pthread_mutex_unlock(&told->mutex);
 }
 
+typedef struct Last {
+  mccl_work* work;
+  Told told;
+} Last;
+
+static void destroy_and_take_note(void* user, mccl_status status, const char* error) {
+  Last* last = user;
+  mccl_work_destroy(last->work);
+  take_note(&last->told, status, error);
+}
+
+/* Nobody but the callback holds the work, as where a language hands its results on. */
+static void let_the_callback_destroy(Rank* rank) {
+  int round;
+  for (round = 0; round < 20; ++round) {
+    Last last;
+    int32_t value = 1;
+    mccl_group* part = NULL;
+    memset(&last, 0, sizeof last);
+    pthread_mutex_init(&last.told.mutex, NULL);
+    pthread_cond_init(&last.told.changed, NULL);
+    CHECK_OK(mccl_group_split(rank->world, 0, rank->rank, &part));
+    CHECK_OK(mccl_all_reduce(part, &value, &value, 1, MCCL_I32, MCCL_SUM, NULL, &last.work));
+    if (round % 2 == 0) CHECK_OK(mccl_work_wait(last.work, 0));
+    mccl_group_destroy(part);
+    CHECK_OK(mccl_work_on_done(last.work, destroy_and_take_note, &last));
+    pthread_mutex_lock(&last.told.mutex);
+    while (last.told.times == 0) pthread_cond_wait(&last.told.changed, &last.told.mutex);
+    pthread_mutex_unlock(&last.told.mutex);
+    CHECK(last.told.status == MCCL_OK && value == 2);
+    pthread_cond_destroy(&last.told.changed);
+    pthread_mutex_destroy(&last.told.mutex);
+  }
+}
+
+void c_work_may_end_in_its_callback(void) { run_ranks(2, let_the_callback_destroy, NULL); }
+
 static void call_back(Rank* rank) {
   Told told;
   mccl_work* work = NULL;
