@@ -1,5 +1,5 @@
-# Two things to install. Component `cpp` (the default) is a prefix for C++ programs: library,
-# headers, and what find_package(mccl) reads. Component `python` is what the wheel holds beside the
+# Two things to install. Component `cpp` (the default) is a prefix for C and C++ programs: library,
+# headers, and what find_package(mccl) and pkg-config read. Component `python` is what the wheel holds beside the
 # Python files; only scikit-build-core asks for it.
 
 # How a program or library says "the folder that I lie in".
@@ -28,6 +28,13 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/mcclConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/mcclConfig.cmake ${PROJECT_BINARY_DIR}/mcclConfigVersion.cmake
   DESTINATION ${package_dir} COMPONENT cpp)
+
+# Says where it lies itself, so that a prefix may be moved.
+file(RELATIVE_PATH to_prefix /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+string(REGEX REPLACE "/$" "" to_prefix ${to_prefix})
+configure_file(${PROJECT_SOURCE_DIR}/cmake/mccl.pc.in ${PROJECT_BINARY_DIR}/mccl.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/mccl.pc
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT cpp)
 
 # A wheel cannot hold symbolic links, so the library goes in once, by the name that programs load.
 install(PROGRAMS $<TARGET_FILE:mccl> RENAME $<TARGET_SONAME_FILE_NAME:mccl>

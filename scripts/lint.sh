@@ -8,7 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PATH=$PWD/.venv/bin:$PATH
 
 folders=(include src bindings tests bench examples)
-mapfile -t cxx < <(find "${folders[@]}" -name '*.cpp' -o -name '*.h' | sort)
+mapfile -t cxx < <(find "${folders[@]}" -name '*.cpp' -o -name '*.h' -o -name '*.c' | sort)
 
 if [ "${1:-}" = --fix ]; then
   clang-format -i "${cxx[@]}"

@@ -1,4 +1,4 @@
-"""Installs the C++ library into a prefix, builds a program against it there, and runs two ranks."""
+"""Installs the library into a prefix, builds programs in C++ and C against it, and runs them."""
 
 import os
 import socket
@@ -27,16 +27,20 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-@pytest.fixture(scope="module")
-def program(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The example, built against the prefix."""
-    build = tmp_path_factory.mktemp("example")
+def built(example: str, prefix: Path, build: Path) -> Path:
+    """An example, built against the prefix by CMake."""
     run(
-        "cmake", "-S", ROOT / "examples" / "cpp", "-B", build, "-G", "Ninja",
+        "cmake", "-S", ROOT / "examples" / example, "-B", build, "-G", "Ninja",
         f"-DCMAKE_PREFIX_PATH={prefix}",
     )  # fmt: skip
     run("cmake", "--build", build)
     return build / "all_reduce"
+
+
+@pytest.fixture(scope="module")
+def program(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The C++ example."""
+    return built("cpp", prefix, tmp_path_factory.mktemp("example"))
 
 
 def free_port() -> int:
@@ -70,7 +74,8 @@ def test_the_program_finds_the_library_of_its_prefix(prefix: Path, tmp_path: Pat
         moved.rename(prefix)
 
 
-def test_two_processes_sum(program: Path):
+def outputs_of_two(program: Path) -> list[str]:
+    """What two ranks say, which both must end well."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("MCCL_")}
     environment |= {
         "MCCL_WORLD_SIZE": "2",
@@ -90,7 +95,30 @@ def test_two_processes_sum(program: Path):
     ]
     outputs = [process.communicate(timeout=60)[0] for process in ranks]
     assert [process.returncode for process in ranks] == [0, 0], outputs
-    assert outputs == ["rank 0 of 2: sum 3\n", "rank 1 of 2: sum 3\n"]
+    return outputs
+
+
+def test_two_processes_sum(program: Path):
+    assert outputs_of_two(program) == ["rank 0 of 2: sum 3\n", "rank 1 of 2: sum 3\n"]
+
+
+def test_a_project_of_c_alone_finds_the_package(prefix: Path, tmp_path: Path):
+    said = outputs_of_two(built("c", prefix, tmp_path))
+    assert said == [f"rank {rank} of 2: sum 3, largest 3\n" for rank in range(2)]
+
+
+def test_pkg_config_finds_a_prefix_that_was_moved(prefix: Path, tmp_path: Path):
+    moved = tmp_path / "moved"
+    prefix.rename(moved)
+    try:
+        (folder,) = moved.glob("lib*/pkgconfig")
+        flags = run("env", f"PKG_CONFIG_PATH={folder}", "pkg-config", "--cflags", "--libs", "mccl")
+        program = tmp_path / "all_reduce"
+        source = ROOT / "examples/c/all_reduce.c"
+        run("cc", "-std=c99", source, "-o", program, *flags.split(), f"-Wl,-rpath,{folder.parent}")
+        assert len(outputs_of_two(program)) == 2
+    finally:
+        moved.rename(prefix)
 
 
 def test_a_program_without_settings_is_told_what_to_set(program: Path):

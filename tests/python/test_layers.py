@@ -26,11 +26,12 @@ LAYERS = (
     "src/engine/groups",
     "src/engine",
     "src/backend",
+    "src/c_api",
     "src/cli",
     "bindings",
 )
 MOST_LINES = 500
-CODE = {".cpp", ".h", ".hpp", ".cu", ".cuh", ".mm", ".metal", ".py", ".sh", ".cmake"}
+CODE = {".c", ".cpp", ".h", ".hpp", ".cu", ".cuh", ".mm", ".metal", ".py", ".sh", ".cmake"}
 INCLUDE = re.compile(r'^\s*#\s*(?:include|import)\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 ENVIRONMENT = re.compile(r"\b(?:secure_)?getenv\s*\(|\bsetenv\s*\(|\bputenv\s*\(|(?<!/)\benviron\b")
 

@@ -1,0 +1,110 @@
+#include "c_api/boundary.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <new>
+#include <system_error>
+#include <utility>
+
+#include "mccl/error.h"
+
+namespace mccl::c_api {
+namespace {
+
+/// Shown where there is no memory to say more.
+constexpr const char* kOutOfMemory = "out of memory";
+
+thread_local std::string last_error;
+thread_local const char* last_error_shown = "";  // last_error's text, or kOutOfMemory
+
+}  // namespace
+
+Told told_of(const std::exception_ptr& error) {
+  if (!error) return {};
+  try {
+    std::rethrow_exception(error);
+  } catch (const InvalidArgument& e) {
+    return {MCCL_ERROR_INVALID_ARGUMENT, e.what()};
+  } catch (const TimeoutError& e) {
+    return {MCCL_ERROR_TIMEOUT, e.what()};
+  } catch (const PeerError& e) {
+    return {MCCL_ERROR_PEER, e.what()};
+  } catch (const MismatchError& e) {
+    return {MCCL_ERROR_MISMATCH, e.what()};
+  } catch (const AbortedError& e) {
+    return {MCCL_ERROR_ABORTED, e.what()};
+  } catch (const CorruptionError& e) {
+    return {MCCL_ERROR_CORRUPTION, e.what()};
+  } catch (const Error& e) {
+    return {MCCL_ERROR_OTHER, e.what()};
+  } catch (const NoRoom& e) {
+    return {MCCL_ERROR_NO_ROOM, e.what()};
+  } catch (const std::bad_alloc&) {
+    return {MCCL_ERROR_OUT_OF_MEMORY, kOutOfMemory};
+  } catch (const std::system_error& e) {
+    return {MCCL_ERROR_OTHER, e.what()};
+  } catch (const std::exception& e) {
+    return {MCCL_ERROR_INTERNAL, fmt::format("a fault of libmccl, please report it: {}", e.what())};
+  } catch (...) {
+    return {MCCL_ERROR_INTERNAL, "a fault of libmccl, please report it: an unknown exception"};
+  }
+}
+
+mccl_status keep_error() noexcept {
+  try {
+    Told told = told_of(std::current_exception());
+    last_error = std::move(told.text);
+    last_error_shown = last_error.c_str();
+    return told.status;
+  } catch (...) {
+    last_error_shown = kOutOfMemory;
+    return MCCL_ERROR_OUT_OF_MEMORY;
+  }
+}
+
+void require(const char* call, const char* argument, const void* pointer) {
+  if (pointer) return;
+  throw InvalidArgument(fmt::format("{}: {} is NULL; pass one that is not", call, argument));
+}
+
+const char* text_of(const char* call, const char* argument, const char* text) {
+  require(call, argument, text);
+  return text;
+}
+
+void copy_text(const char* call, std::string_view from, char* text, std::size_t capacity,
+               std::size_t* length) {
+  if (length) *length = from.size();
+  if (capacity == 0) {
+    require(call, "length (or text, with a capacity)", length);
+    return;
+  }
+  require(call, "text", text);
+  text[0] = '\0';
+  if (capacity <= from.size()) {
+    throw NoRoom(fmt::format("{}: the text and its NUL need {} bytes, there is room for {}", call,
+                             from.size() + 1, capacity));
+  }
+  std::memcpy(text, from.data(), from.size());
+  text[from.size()] = '\0';
+}
+
+void copy_bytes(const char* call, std::string_view from, void* value, std::size_t capacity,
+                std::size_t* bytes) {
+  if (bytes) *bytes = from.size();
+  if (capacity == 0) {
+    if (!from.empty()) require(call, "bytes (or value, with a capacity)", bytes);
+    return;
+  }
+  require(call, "value", value);
+  if (capacity < from.size()) {
+    throw NoRoom(fmt::format("{}: the value has {} bytes, there is room for {}", call, from.size(),
+                             capacity));
+  }
+  std::memcpy(value, from.data(), from.size());
+}
+
+}  // namespace mccl::c_api
+
+const char* mccl_last_error(void) noexcept { return mccl::c_api::last_error_shown; }

@@ -1,0 +1,177 @@
+// Each function makes buffers of its pointers and counts; the group checks everything else.
+#include "c_api/options.h"
+#include "c_api/submit.h"
+#include "mccl/c.h"
+#include "mccl/group.h"
+
+using namespace mccl::c_api;
+using mccl::DType;
+using mccl::Group;
+using mccl::ReduceOp;
+
+mccl_status mccl_all_reduce(mccl_group* group, const void* in, void* out, size_t count,
+                            mccl_dtype dtype, mccl_reduce_op op, const mccl_call_options* options,
+                            mccl_work** work) noexcept {
+  constexpr const char* kCall = "mccl_all_reduce";
+  return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
+    const DType type = dtype_of(kCall, dtype);
+    const ReduceOp reduction = reduction_of(kCall, op, read.factor);
+    return target.all_reduce({in, count, type}, {out, count, type}, reduction, read.call);
+  });
+}
+
+mccl_status mccl_broadcast(mccl_group* group, void* data, size_t count, mccl_dtype dtype,
+                           int32_t root, const mccl_call_options* options,
+                           mccl_work** work) noexcept {
+  constexpr const char* kCall = "mccl_broadcast";
+  return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
+    refuse_factor(kCall, read);
+    return target.broadcast({data, count, dtype_of(kCall, dtype)}, root, read.call);
+  });
+}
+
+mccl_status mccl_reduce(mccl_group* group, const void* in, void* out, size_t count,
+                        mccl_dtype dtype, mccl_reduce_op op, int32_t root,
+                        const mccl_call_options* options, mccl_work** work) noexcept {
+  constexpr const char* kCall = "mccl_reduce";
+  return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
+    const DType type = dtype_of(kCall, dtype);
+    const ReduceOp reduction = reduction_of(kCall, op, read.factor);
+    return target.reduce({in, count, type}, {out, count, type}, reduction, root, read.call);
+  });
+}
+
+mccl_status mccl_all_gather(mccl_group* group, const void* in, void* out, size_t count,
+                            mccl_dtype dtype, const mccl_call_options* options,
+                            mccl_work** work) noexcept {
+  constexpr const char* kCall = "mccl_all_gather";
+  return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
+    refuse_factor(kCall, read);
+    const DType type = dtype_of(kCall, dtype);
+    const std::size_t total = total_of(kCall, count, target);
+    return target.all_gather({in, count, type}, {out, total, type}, read.call);
+  });
+}
+
+mccl_status mccl_all_gatherv(mccl_group* group, const void* in, void* out, const size_t* counts,
+                             mccl_dtype dtype, const mccl_call_options* options,
+                             mccl_work** work) noexcept {
+  constexpr const char* kCall = "mccl_all_gatherv";
+  return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
+    refuse_factor(kCall, read);
+    const DType type = dtype_of(kCall, dtype);
+    const Counts parts = counts_of(kCall, "counts", counts, target);
+    return target.all_gatherv({in, parts.of(target.rank()), type}, {out, parts.total, type},
+                              parts.each, read.call);
+  });
+}
+
+mccl_status mccl_gather(mccl_group* group, const void* in, void* out, size_t count,
+                        mccl_dtype dtype, int32_t root, const mccl_call_options* options,
+                        mccl_work** work) noexcept {
+  constexpr const char* kCall = "mccl_gather";
+  return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
+    refuse_factor(kCall, read);
+    const DType type = dtype_of(kCall, dtype);
+    const std::size_t total = total_of(kCall, count, target);
+    return target.gather({in, count, type}, {out, total, type}, root, read.call);
+  });
+}
+
+mccl_status mccl_gatherv(mccl_group* group, const void* in, void* out, const size_t* counts,
+                         mccl_dtype dtype, int32_t root, const mccl_call_options* options,
+                         mccl_work** work) noexcept {
+  constexpr const char* kCall = "mccl_gatherv";
+  return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
+    refuse_factor(kCall, read);
+    const DType type = dtype_of(kCall, dtype);
+    const Counts parts = counts_of(kCall, "counts", counts, target);
+    return target.gatherv({in, parts.of(target.rank()), type}, {out, parts.total, type}, parts.each,
+                          root, read.call);
+  });
+}
+
+mccl_status mccl_scatter(mccl_group* group, const void* in, void* out, size_t count,
+                         mccl_dtype dtype, int32_t root, const mccl_call_options* options,
+                         mccl_work** work) noexcept {
+  constexpr const char* kCall = "mccl_scatter";
+  return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
+    refuse_factor(kCall, read);
+    const DType type = dtype_of(kCall, dtype);
+    const std::size_t total = total_of(kCall, count, target);
+    return target.scatter({in, total, type}, {out, count, type}, root, read.call);
+  });
+}
+
+mccl_status mccl_scatterv(mccl_group* group, const void* in, void* out, const size_t* counts,
+                          mccl_dtype dtype, int32_t root, const mccl_call_options* options,
+                          mccl_work** work) noexcept {
+  constexpr const char* kCall = "mccl_scatterv";
+  return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
+    refuse_factor(kCall, read);
+    const DType type = dtype_of(kCall, dtype);
+    const Counts parts = counts_of(kCall, "counts", counts, target);
+    return target.scatterv({in, parts.total, type}, {out, parts.of(target.rank()), type},
+                           parts.each, root, read.call);
+  });
+}
+
+mccl_status mccl_reduce_scatter(mccl_group* group, const void* in, void* out, size_t count,
+                                mccl_dtype dtype, mccl_reduce_op op,
+                                const mccl_call_options* options, mccl_work** work) noexcept {
+  constexpr const char* kCall = "mccl_reduce_scatter";
+  return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
+    const DType type = dtype_of(kCall, dtype);
+    const ReduceOp reduction = reduction_of(kCall, op, read.factor);
+    const std::size_t total = total_of(kCall, count, target);
+    return target.reduce_scatter({in, total, type}, {out, count, type}, reduction, read.call);
+  });
+}
+
+mccl_status mccl_reduce_scatterv(mccl_group* group, const void* in, void* out, const size_t* counts,
+                                 mccl_dtype dtype, mccl_reduce_op op,
+                                 const mccl_call_options* options, mccl_work** work) noexcept {
+  constexpr const char* kCall = "mccl_reduce_scatterv";
+  return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
+    const DType type = dtype_of(kCall, dtype);
+    const ReduceOp reduction = reduction_of(kCall, op, read.factor);
+    const Counts parts = counts_of(kCall, "counts", counts, target);
+    return target.reduce_scatterv({in, parts.total, type}, {out, parts.of(target.rank()), type},
+                                  parts.each, reduction, read.call);
+  });
+}
+
+mccl_status mccl_all_to_all(mccl_group* group, const void* in, void* out, size_t count,
+                            mccl_dtype dtype, const mccl_call_options* options,
+                            mccl_work** work) noexcept {
+  constexpr const char* kCall = "mccl_all_to_all";
+  return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
+    refuse_factor(kCall, read);
+    const DType type = dtype_of(kCall, dtype);
+    const std::size_t total = total_of(kCall, count, target);
+    return target.all_to_all({in, total, type}, {out, total, type}, read.call);
+  });
+}
+
+mccl_status mccl_all_to_allv(mccl_group* group, const void* in, const size_t* in_counts, void* out,
+                             const size_t* out_counts, mccl_dtype dtype,
+                             const mccl_call_options* options, mccl_work** work) noexcept {
+  constexpr const char* kCall = "mccl_all_to_allv";
+  return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
+    refuse_factor(kCall, read);
+    const DType type = dtype_of(kCall, dtype);
+    const Counts given = counts_of(kCall, "in_counts", in_counts, target);
+    const Counts taken = counts_of(kCall, "out_counts", out_counts, target);
+    return target.all_to_allv({in, given.total, type}, given.each, {out, taken.total, type},
+                              taken.each, read.call);
+  });
+}
+
+mccl_status mccl_barrier(mccl_group* group, const mccl_call_options* options,
+                         mccl_work** work) noexcept {
+  constexpr const char* kCall = "mccl_barrier";
+  return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
+    refuse_factor(kCall, read);
+    return target.barrier(read.call);
+  });
+}

@@ -1,0 +1,140 @@
+#include "mccl/context.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "c_api/handles.h"
+#include "c_api/options.h"
+#include "mccl/c.h"
+#include "mccl/error.h"
+
+using namespace mccl::c_api;
+
+namespace {
+
+mccl::Context& context_of(const char* call, mccl_context* context) {
+  return *checked(call, "context", context).context;
+}
+
+const mccl::Context& context_of(const char* call, const mccl_context* context) {
+  return *checked(call, "context", context).context;
+}
+
+mccl::Config settings_of(const char* call, const mccl_config* config) {
+  if (!config) return mccl::Config::from_environment();
+  return checked(call, "config", config).config;
+}
+
+/// The default that a context's groups have.
+std::chrono::milliseconds timeout_of(const mccl::Context& context) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::duration<double>(context.config().timeout));
+}
+
+}  // namespace
+
+mccl_status mccl_context_create(const mccl_context_options* options,
+                                mccl_context** context) noexcept {
+  constexpr const char* kCall = "mccl_context_create";
+  return guarded([&] {
+    clear(kCall, "context", context);
+    const mccl_context_options given = read_options(kCall, options);
+    mccl::ContextOptions wanted;
+    wanted.rank = given.rank;
+    wanted.size = given.size;
+    if (given.store) wanted.store = checked(kCall, "options.store", given.store).store;
+    wanted.config = settings_of(kCall, given.config);
+    auto handle = std::make_unique<mccl_context>();
+    handle->context = mccl::Context::create(wanted);
+    *context = handle.release();
+  });
+}
+
+mccl_status mccl_context_from_environment(const mccl_config* config,
+                                          mccl_context** context) noexcept {
+  constexpr const char* kCall = "mccl_context_from_environment";
+  return guarded([&] {
+    clear(kCall, "context", context);
+    auto handle = std::make_unique<mccl_context>();
+    handle->context = mccl::Context::from_environment(settings_of(kCall, config));
+    *context = handle.release();
+  });
+}
+
+mccl_status mccl_context_shutdown(mccl_context* context) noexcept {
+  return guarded([&] { context_of("mccl_context_shutdown", context).shutdown(); });
+}
+
+void mccl_context_destroy(mccl_context* context) noexcept {
+  destroy("mccl_context_destroy", context);
+}
+
+int32_t mccl_context_rank(const mccl_context* context) noexcept {
+  int32_t rank = -1;
+  guarded([&] { rank = context_of("mccl_context_rank", context).rank(); });
+  return rank;
+}
+
+int32_t mccl_context_size(const mccl_context* context) noexcept {
+  int32_t size = -1;
+  guarded([&] { size = context_of("mccl_context_size", context).size(); });
+  return size;
+}
+
+mccl_status mccl_context_setting(const mccl_context* context, const char* name, char* text,
+                                 size_t capacity, size_t* length) noexcept {
+  constexpr const char* kCall = "mccl_context_setting";
+  return guarded([&] {
+    const mccl::Config& config = context_of(kCall, context).config();
+    copy_text(kCall, config.get(text_of(kCall, "name", name)), text, capacity, length);
+  });
+}
+
+mccl_status mccl_context_world(mccl_context* context, mccl_group** group) noexcept {
+  constexpr const char* kCall = "mccl_context_world";
+  return guarded([&] {
+    clear(kCall, "group", group);
+    auto handle = std::make_unique<mccl_group>();
+    handle->group = context_of(kCall, context).world();
+    *group = handle.release();
+  });
+}
+
+mccl_status mccl_context_group(mccl_context* context, const char* name, const int32_t* members,
+                               size_t count, int64_t timeout_ms, mccl_group** group) noexcept {
+  constexpr const char* kCall = "mccl_context_group";
+  return guarded([&] {
+    clear(kCall, "group", group);
+    mccl::Context& owner = context_of(kCall, context);
+    require(kCall, "name", name);
+    require(kCall, "members", members);
+    // More members than ranks are refused below; a wild count must not be read first.
+    if (count > static_cast<std::size_t>(owner.size())) {
+      throw mccl::InvalidArgument(std::string(kCall) + ": " + std::to_string(count) +
+                                  " members of a job of " + std::to_string(owner.size()) +
+                                  " ranks; name each once");
+    }
+    auto handle = std::make_unique<mccl_group>();
+    handle->group = owner.group(name, std::vector<int>(members, members + count),
+                                limit_of(timeout_ms, timeout_of(owner)));
+    *group = handle.release();
+  });
+}
+
+mccl_status mccl_before_fork(mccl_context* context) noexcept {
+  return guarded([&] { context_of("mccl_before_fork", context).before_fork(); });
+}
+
+mccl_status mccl_after_fork_in_parent(mccl_context* context) noexcept {
+  return guarded([&] { context_of("mccl_after_fork_in_parent", context).after_fork_in_parent(); });
+}
+
+mccl_status mccl_after_fork_in_child(mccl_context* context) noexcept {
+  return guarded([&] {
+    mccl_context& handle = checked("mccl_after_fork_in_child", "context", context);
+    // Never destroyed: its thread and its locks are the parent's.
+    static_cast<void>(std::make_unique<std::shared_ptr<mccl::Context>>(handle.context).release());
+    handle.context->abandon_after_fork();
+  });
+}

@@ -1,0 +1,61 @@
+// How a C function becomes a call of a group.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "c_api/boundary.h"
+#include "c_api/handles.h"
+#include "c_api/options.h"
+#include "mccl/error.h"
+#include "mccl/group.h"
+
+namespace mccl::c_api {
+
+inline Group& group_of(const char* call, const mccl_group* group) {
+  return *checked(call, "group", group).group;
+}
+
+/// Between mccl_begin_coalescing and mccl_end_coalescing of the group on this thread: what becomes
+/// true at the end, when the calls start, and not before may anybody wait for them. Else null.
+std::shared_ptr<const std::atomic<bool>> coalescing_on(const std::shared_ptr<Group>& group);
+
+/// The handle of a call that is yet to be made.
+inline std::unique_ptr<mccl_work> new_work(const std::shared_ptr<Group>& group) {
+  auto handle = std::make_unique<mccl_work>();
+  handle->groups.push_back(group);
+  return handle;
+}
+
+/// Runs `start(group, options)`, which gives a Work: waits for it where the caller wants none.
+template <typename Start>
+mccl_status submit(const char* call, mccl_group* group, const mccl_call_options* options,
+                   mccl_work** work, Start&& start) noexcept {
+  return guarded([&] {
+    if (work) *work = nullptr;
+    Group& target = group_of(call, group);
+    Options read = read_options(call, options);
+    auto coalescing = coalescing_on(group->group);
+    const bool waits = !work && !coalescing;
+    read.call.caller_waits = !coalescing && (waits || read.call.caller_waits);
+    // Made first: once the call has started, nothing may fail.
+    std::unique_ptr<mccl_work> handle = work ? new_work(group->group) : nullptr;
+    Work started = start(target, std::as_const(read));
+    if (waits) started.wait();
+    if (!handle) return;
+    handle->work = std::move(started);
+    handle->started = std::move(coalescing);
+    *work = handle.release();
+  });
+}
+
+/// For calls that reduce nothing.
+inline void refuse_factor(const char* call, const Options& options) {
+  if (!options.factor) return;
+  throw InvalidArgument(std::string(call) +
+                        ": options.factor is set, which only MCCL_PREMUL_SUM takes");
+}
+
+}  // namespace mccl::c_api

@@ -1,0 +1,110 @@
+/* Tests of the C interface are written in C and compiled as C99; c_api_test.cpp runs them under
+ * GoogleTest. */
+#ifndef MCCL_TESTS_C_TEST_H
+#define MCCL_TESTS_C_TEST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mccl/c.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Every test: X(file, name) is c_<file>_<name>(). */
+#define C_TESTS(X)                         \
+  X(values, versions_and_names)            \
+  X(values, types_and_reductions)          \
+  X(values, an_error_is_the_threads_own)   \
+  X(config, set_and_get)                   \
+  X(config, what_is_wrong_is_named)        \
+  X(config, text_has_to_fit)               \
+  X(config, merged_json)                   \
+  X(store, values_and_counters)            \
+  X(store, over_tcp)                       \
+  X(store, what_is_wrong_is_told)          \
+  X(context, alone)                        \
+  X(context, options_of_other_versions)    \
+  X(context, wrong_places)                 \
+  X(context, reports)                      \
+  X(context, handles_may_go_in_any_order)  \
+  X(context, an_end_fails_what_is_pending) \
+  X(context, a_fork)                       \
+  X(collectives, reductions)               \
+  X(collectives, premultiplied_sums)       \
+  X(collectives, gathers_and_scatters)     \
+  X(collectives, uneven)                   \
+  X(collectives, all_to_all)               \
+  X(collectives, every_type)               \
+  X(collectives, only_the_root_needs_it)   \
+  X(messages, from_one_and_from_any)       \
+  X(messages, coalesced)                   \
+  X(messages, coalescing_gone_wrong)       \
+  X(group, parts)                          \
+  X(group, an_abort_ends_it_everywhere)    \
+  X(work, waits_and_tests)                 \
+  X(work, callbacks)                       \
+  X(work, may_end_in_its_callback)         \
+  X(work, all_of)                          \
+  X(work, outlives_its_group)              \
+  X(misuse, null_handles)                  \
+  X(misuse, null_results)                  \
+  X(misuse, handles_of_another_kind)       \
+  X(misuse, null_data)                     \
+  X(misuse, wild_values)                   \
+  X(misuse, wild_options)                  \
+  X(misuse, counts_beyond_memory)          \
+  X(failure, calls_that_differ)            \
+  X(failure, a_rank_that_stays_away)       \
+  X(failure, a_peer_that_dies)             \
+  X(failure, nobody_comes)                 \
+  X(threads, many_groups_at_once)          \
+  X(threads, one_group_many_messages)
+
+#define C_TEST_DECLARE(file, name) void c_##file##_##name(void);
+C_TESTS(C_TEST_DECLARE)
+#undef C_TEST_DECLARE
+
+/* Each goes on after a failure, and is 1 when all is well. The expression is evaluated once. */
+#define CHECK(condition) c_test_check(__FILE__, __LINE__, #condition, (condition) ? 1 : 0)
+#define CHECK_STATUS(call, status) c_test_check_status(__FILE__, __LINE__, #call, (call), (status))
+#define CHECK_OK(call) CHECK_STATUS(call, MCCL_OK)
+#define CHECK_TEXT(text, words) c_test_check_text(__FILE__, __LINE__, (text), (words))
+/* The call is refused for its arguments, and the error contains the words. */
+#define CHECK_REFUSED(call, words) c_test_check_refused(__FILE__, __LINE__, #call, (call), (words))
+
+int c_test_check(const char* file, int line, const char* condition, int holds);
+int c_test_check_status(const char* file, int line, const char* call, mccl_status found,
+                        mccl_status expected);
+int c_test_check_refused(const char* file, int line, const char* call, mccl_status found,
+                         const char* words);
+int c_test_check_text(const char* file, int line, const char* text, const char* words);
+
+/* One rank, as its body sees it. */
+typedef struct Rank {
+  mccl_context* context;
+  mccl_group* world;
+  int32_t rank;
+  int32_t size;
+  void* user; /* what run_ranks() was given */
+} Rank;
+
+/* Runs `body` on `size` ranks that are threads of this process. The last thing that a rank does is
+ * a barrier, unless its group failed. */
+void run_ranks(int32_t size, void (*body)(Rank* rank), void* user);
+
+/* Settings for tests: any free port, times in which a fault ends a test instead of hanging it. */
+mccl_config* test_config(void);
+mccl_context_options context_options(int32_t rank, int32_t size, mccl_store* store,
+                                     const mccl_config* config);
+mccl_call_options call_options(void);
+
+/* "127.0.0.1:port", with a port that was free a moment ago. */
+void free_address(char* text, size_t capacity);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
