@@ -212,12 +212,12 @@ class Model {
   }
 
   /// Inside the nodes through windows, between them a ring of as many parts as nodes.
-  Estimate hierarchical(Collective collective, double nodes, double rails) const {
-    const double shared = bytes_ / rails;
+  Estimate hierarchical(Collective collective, double nodes, double columns) const {
+    const double shared = bytes_ / columns;
     // Of its node's bytes a rank publishes, adds and reads its share; a node holds them once a
     // rank.
     const double inside =
-        4 * meeting() + seconds_of({3 * bytes_, bytes_ + written(bytes_), bytes_ * rails / n_});
+        4 * meeting() + seconds_of({3 * bytes_, bytes_ + written(bytes_), bytes_ * columns / n_});
     if (collective == Collective::broadcast) {
       return {inside + nodes * (latency_ + piece(bytes_)) + wire(bytes_), 4 * pieces(bytes_)};
     }
@@ -315,12 +315,12 @@ class Model {
     return facts_.ranks_per_core * (copying + spilled * std::max(0.0, from_memory - copying));
   }
 
-  /// A phase of all windows: each is as long as its work, or as one piece needs to pass.
+  /// A phase of all segments: each is as long as its work, or as one piece needs to pass.
   double phase(double work, double first_piece, int lanes) const {
     const double per_lane = pieces(largest_ / lanes);
-    const double windows =
+    const double segments =
         std::max(1.0, std::ceil(per_lane / static_cast<double>(kPiecesPerPhase)));
-    return windows * std::max(work / windows, latency_ + first_piece);
+    return segments * std::max(work / segments, latency_ + first_piece);
   }
 
   const double n_;
@@ -370,10 +370,10 @@ Estimate estimate(Algorithm algorithm, const Problem& p, std::size_t element_byt
       return model.two_shot();
     case Algorithm::hierarchical: {
       const auto nodes = all_nodes(p);
-      std::size_t rails = nodes[0].size();
-      for (const auto& node : nodes) rails = std::min(rails, node.size());
+      std::size_t columns = nodes[0].size();
+      for (const auto& node : nodes) columns = std::min(columns, node.size());
       return model.hierarchical(p.collective, static_cast<double>(nodes.size()),
-                                static_cast<double>(rails));
+                                static_cast<double>(columns));
     }
   }
   return {};
