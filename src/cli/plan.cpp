@@ -233,11 +233,11 @@ bool print_details(const Flags& flags, const Answer& found, const schedule::Fact
     fmt::print("#   steps of rank {}, in elements:\n{}", rank, steps_text(built));
   }
   if (!flags.verify) return true;
-  const std::string fault = prove(found, facts);
-  fmt::print("#   verified: {}\n", fault.empty()
+  const std::string defect = prove(found, facts);
+  fmt::print("#   verified: {}\n", defect.empty()
                                        ? fmt::format("right on all {} ranks", question.ranks)
-                                       : fmt::format("WRONG: {}", fault));
-  return fault.empty();
+                                       : fmt::format("WRONG: {}", defect));
+  return defect.empty();
 }
 
 int run_questions(const Flags& flags) {

@@ -23,7 +23,7 @@ constexpr std::size_t kMaxPublished = 32;
 constexpr int kEphemeralTries = 16;
 
 /// What is bound, and what is told to the others.
-struct Plan {
+struct OwnAddresses {
   std::vector<Address> bound;  ///< Empty: the wildcard.
   std::vector<std::string> published;
   bool listed = false;
@@ -77,14 +77,14 @@ std::vector<Address> reachable(const std::vector<Interface>& interfaces, int fam
   return global.empty() ? loopback : global;
 }
 
-void publish(Plan& plan, const std::vector<Address>& addresses, const Log& log) {
-  for (const Address& address : addresses) plan.published.push_back(address.host());
-  if (plan.published.size() <= kMaxPublished) return;
+void publish(OwnAddresses& own, const std::vector<Address>& addresses, const Log& log) {
+  for (const Address& address : addresses) own.published.push_back(address.host());
+  if (own.published.size() <= kMaxPublished) return;
   log.warn(
       "this host has {} addresses; the other ranks are told the first {}. Name the ones to "
       "use with MCCL_IFNAME or MCCL_LISTEN_ADDR",
-      plan.published.size(), kMaxPublished);
-  plan.published.resize(kMaxPublished);
+      own.published.size(), kMaxPublished);
+  own.published.resize(kMaxPublished);
 }
 
 std::vector<Interface> named(const std::string& list, const std::vector<Interface>& interfaces) {
@@ -103,9 +103,9 @@ std::vector<Interface> named(const std::string& list, const std::vector<Interfac
   return chosen;
 }
 
-Plan plan_for_interfaces(const Config& config, const std::vector<Interface>& interfaces,
-                         const Log& log) {
-  Plan plan;
+OwnAddresses own_addresses_on_interfaces(const Config& config,
+                                         const std::vector<Interface>& interfaces, const Log& log) {
+  OwnAddresses own;
   const std::vector<std::string> names = split(config.ifname);
   for (const std::string& name : names) {
     const std::vector<Interface> chosen = named(name, interfaces);
@@ -118,11 +118,11 @@ Plan plan_for_interfaces(const Config& config, const std::vector<Interface>& int
     }
     // Of several interfaces each is a path of its own, and one address stands for it.
     if (names.size() > 1) addresses.resize(1);
-    plan.bound.insert(plan.bound.end(), addresses.begin(), addresses.end());
+    own.bound.insert(own.bound.end(), addresses.begin(), addresses.end());
   }
-  plan.listed = names.size() > 1;
-  publish(plan, plan.bound, log);
-  return plan;
+  own.listed = names.size() > 1;
+  publish(own, own.bound, log);
+  return own;
 }
 
 /// The first address of the item that this host has.
@@ -137,9 +137,9 @@ Address local_address_of(const std::string& item) {
       item, resolved.front().host(), names_of(transport::tcp::list_interfaces())));
 }
 
-Plan plan_for_addresses(const Config& config, const std::vector<Interface>& interfaces,
-                        const Log& log) {
-  Plan plan;
+OwnAddresses own_addresses_as_listed(const Config& config, const std::vector<Interface>& interfaces,
+                                     const Log& log) {
+  OwnAddresses own;
   const std::vector<std::string> items = split(config.listen_addr);
   for (const std::string& item : items) {
     const Address address = local_address_of(item);
@@ -149,12 +149,12 @@ Plan plan_for_addresses(const Config& config, const std::vector<Interface>& inte
             "MCCL_LISTEN_ADDR lists {} beside other addresses; it already means all of them",
             item));
       }
-      plan.bound = {address};
-      publish(plan, reachable(interfaces, address.family()), log);
-      return plan;
+      own.bound = {address};
+      publish(own, reachable(interfaces, address.family()), log);
+      return own;
     }
     const auto same = [&](const Address& other) { return other.same_host(address); };
-    if (std::any_of(plan.bound.begin(), plan.bound.end(), same))
+    if (std::any_of(own.bound.begin(), own.bound.end(), same))
       throw InvalidArgument(fmt::format("MCCL_LISTEN_ADDR lists {} twice", address.host()));
     if (!config.ifname.empty()) {
       const std::vector<Interface> allowed = named(config.ifname, interfaces);
@@ -166,11 +166,11 @@ Plan plan_for_addresses(const Config& config, const std::vector<Interface>& inte
                         address.host(), config.ifname));
       }
     }
-    plan.bound.push_back(address);
+    own.bound.push_back(address);
   }
-  plan.listed = true;
-  publish(plan, plan.bound, log);
-  return plan;
+  own.listed = true;
+  publish(own, own.bound, log);
+  return own;
 }
 
 /// One address, which every rank of this host tries first.
@@ -185,18 +185,18 @@ std::vector<Address> loopback_of(const std::vector<Interface>& interfaces) {
   return {};
 }
 
-Plan plan_for(const Config& config, Reach reach, const std::vector<Interface>& interfaces,
-              const Log& log) {
-  if (!split(config.listen_addr).empty()) return plan_for_addresses(config, interfaces, log);
-  if (!split(config.ifname).empty()) return plan_for_interfaces(config, interfaces, log);
-  Plan plan;
-  if (reach == Reach::this_host) plan.bound = loopback_of(interfaces);
-  if (!plan.bound.empty()) {
-    publish(plan, plan.bound, log);
-    return plan;
+OwnAddresses own_addresses(const Config& config, Reach reach,
+                           const std::vector<Interface>& interfaces, const Log& log) {
+  if (!split(config.listen_addr).empty()) return own_addresses_as_listed(config, interfaces, log);
+  if (!split(config.ifname).empty()) return own_addresses_on_interfaces(config, interfaces, log);
+  OwnAddresses own;
+  if (reach == Reach::this_host) own.bound = loopback_of(interfaces);
+  if (!own.bound.empty()) {
+    publish(own, own.bound, log);
+    return own;
   }
-  publish(plan, reachable(interfaces, AF_INET6), log);
-  return plan;
+  publish(own, reachable(interfaces, AF_INET6), log);
+  return own;
 }
 
 int port_for(const Config& config, int rank) {
@@ -262,11 +262,11 @@ std::size_t socket_buffer_bytes(const Config& config) {
 Binding bind_listeners(const Config& config, int rank, Reach reach,
                        const std::vector<Interface>& interfaces, const Log& log) {
   const int port = port_for(config, rank);
-  const Plan plan = plan_for(config, reach, interfaces, log);
+  const OwnAddresses own = own_addresses(config, reach, interfaces, log);
   Binding binding;
   for (int tries = 1; binding.listeners.empty(); ++tries) {
     try {
-      binding.listeners = listen_on(plan.bound, port, socket_buffer_bytes(config));
+      binding.listeners = listen_on(own.bound, port, socket_buffer_bytes(config));
     } catch (const BindError& error) {
       // A port that is free on one address may be taken on the next.
       if (port != 0 || error.code != EADDRINUSE || tries == kEphemeralTries)
@@ -279,9 +279,9 @@ Binding bind_listeners(const Config& config, int rank, Reach reach,
   binding.endpoint.rank = rank;
   binding.endpoint.host = transport::tcp::host_identity();
   binding.endpoint.port = binding.listeners.front().address().port();
-  binding.endpoint.addresses = plan.published;
-  binding.endpoint.listed = plan.listed;
-  if (plan.published.empty()) {
+  binding.endpoint.addresses = own.published;
+  binding.endpoint.listed = own.listed;
+  if (own.published.empty()) {
     throw InvalidArgument(
         fmt::format("rank {} has no address to be reached at: no interface is up; this host has {}",
                     rank, names_of(interfaces)));

@@ -78,7 +78,7 @@ std::string Candidate::text() const {
   return from ? fmt::format("{} from {}", to.text(), from->host()) : to.text();
 }
 
-std::vector<Candidate> candidates_for(const Endpoint& peer, const Endpoint& self, Rail rail,
+std::vector<Candidate> candidates_for(const Endpoint& peer, const Endpoint& self, RailOfPair rail,
                                       const std::vector<Interface>& interfaces) {
   const bool same_host = peer.host == self.host;
   std::vector<Address> published;

@@ -19,14 +19,14 @@ struct Candidate {
 };
 
 /// One path of a pair among `rails`.
-struct Rail {
+struct RailOfPair {
   int index = 0;
   int count = 1;
 };
 
 /// With several rails the first candidate is the rail's own path; the others are what is left when
 /// that one fails. Asks the kernel for routes; sends nothing.
-std::vector<Candidate> candidates_for(const Endpoint& peer, const Endpoint& self, Rail rail,
+std::vector<Candidate> candidates_for(const Endpoint& peer, const Endpoint& self, RailOfPair rail,
                                       const std::vector<transport::tcp::Interface>& interfaces);
 
 }  // namespace mccl::rendezvous

@@ -8,7 +8,7 @@ Schedule build_alone(const Problem& p) {
   ScheduleBuilder builder(p);
   const Layout layout = layout_of(p);
   if (layout.input_count != 0) {
-    const Span all{0, layout.output_count};
+    const Extent all{0, layout.output_count};
     builder.copy_pieces(input(all), output(all), is_reduction(p.collective));
   }
   return builder.finish();

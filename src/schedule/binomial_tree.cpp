@@ -61,7 +61,7 @@ class Subtrees {
   Schedule gather() {
     const std::vector<int> children = tree_.children();
     for (const int child : children) {
-      for (const Region& span : where(child)) receive(tree_.rank_at(child), span);
+      for (const Region& region : where(child)) receive(tree_.rank_at(child), region);
     }
     const Region own = input({0, p_.counts[p_.rank]});
     if (view_.parent < 0) {
@@ -70,7 +70,7 @@ class Subtrees {
       send(view_.parent, own);
     } else {
       builder_.copy_pieces(own, kept(tree_.place(), tree_.place() + 1));
-      for (const Region& span : where(tree_.place())) send(view_.parent, span);
+      for (const Region& region : where(tree_.place())) send(view_.parent, region);
     }
     return builder_.finish();
   }
@@ -83,10 +83,10 @@ class Subtrees {
       return builder_.finish();
     }
     if (view_.parent >= 0) {
-      for (const Region& span : where(tree_.place())) receive(view_.parent, span);
+      for (const Region& region : where(tree_.place())) receive(view_.parent, region);
     }
     for (auto child = children.rbegin(); child != children.rend(); ++child) {
-      for (const Region& span : where(*child)) send(tree_.rank_at(*child), span);
+      for (const Region& region : where(*child)) send(tree_.rank_at(*child), region);
     }
     builder_.copy_pieces(
         view_.parent < 0 ? input(parts_[p_.rank]) : kept(tree_.place(), tree_.place() + 1), own);
@@ -108,8 +108,8 @@ class Subtrees {
 
   Region at_root(int first, int last) const {
     const int rank = tree_.rank_at(first);
-    const Span span = parts_.range(rank, rank + last - first);
-    return p_.collective == Collective::gather ? output(span) : input(span);
+    const Extent region = parts_.range(rank, rank + last - first);
+    return p_.collective == Collective::gather ? output(region) : input(region);
   }
 
   /// Scratch of the places [first, last) of this rank's subtree.
@@ -127,15 +127,15 @@ class Subtrees {
     return count;
   }
 
-  void send(int peer, const Region& span) {
-    for (std::size_t c = 0; c < builder_.pieces(span.count); ++c) {
-      builder_.send(peer, builder_.piece(span, c));
+  void send(int peer, const Region& region) {
+    for (std::size_t c = 0; c < builder_.pieces(region.count); ++c) {
+      builder_.send(peer, builder_.piece(region, c));
     }
   }
 
-  void receive(int peer, const Region& span) {
-    for (std::size_t c = 0; c < builder_.pieces(span.count); ++c) {
-      builder_.recv(peer, builder_.piece(span, c));
+  void receive(int peer, const Region& region) {
+    for (std::size_t c = 0; c < builder_.pieces(region.count); ++c) {
+      builder_.recv(peer, builder_.piece(region, c));
     }
   }
 
@@ -144,7 +144,7 @@ class Subtrees {
   const Tree view_;
   const Parts parts_;
   ScheduleBuilder builder_;
-  Span scratch_;
+  Extent scratch_;
   bool has_scratch_ = false;
 };
 

@@ -19,10 +19,10 @@ ScheduleBuilder::ScheduleBuilder(const Problem& problem)
                             problem.collective == Collective::all_to_all),
       chunk_(std::min(problem.chunk, data_of(problem))) {}
 
-Span ScheduleBuilder::reserve_scratch(std::size_t count) {
-  const Span span{schedule_.scratch_count, count};
+Extent ScheduleBuilder::reserve_scratch(std::size_t count) {
+  const Extent extent{schedule_.scratch_count, count};
   schedule_.scratch_count += count;
-  return span;
+  return extent;
 }
 
 std::uint32_t ScheduleBuilder::append(const Step& step) {

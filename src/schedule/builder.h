@@ -26,7 +26,7 @@ class ScheduleBuilder {
   Region piece(const Region& whole, std::size_t index) const { return nth(whole, index, chunk_); }
 
   /// Scratch memory that belongs to the caller for the whole schedule.
-  Span reserve_scratch(std::size_t count);
+  Extent reserve_scratch(std::size_t count);
 
   /// The index of the step, for after().
   std::uint32_t send(int peer, const Region& src);

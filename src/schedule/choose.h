@@ -22,6 +22,10 @@ struct Facts {
   double memory_bytes_per_s = 17e9;      ///< What it reads and writes of memory, all cores at once.
   double shared_cache_bytes = 32 << 20;  ///< Of the caches that the cores of a node share.
   double ranks_per_core = 1;             ///< On the fullest node; at least 1.
+  /// Where that is more than 1, for each rank of a core: the switch to another process when ranks
+  /// wait for each other, and what a call takes that waits for nobody.
+  double switch_s = 1.5e-6;
+  double turn_s = 0.25e-6;
   std::size_t chunk_bytes = std::size_t{4} << 20;  ///< Upper bound of a message.
   std::size_t small_bytes =
       65536;  ///< all_reduce below this goes direct (unless the group is large).

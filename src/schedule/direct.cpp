@@ -13,7 +13,7 @@ class Direct {
   explicit Direct(const Problem& problem) : p_(problem), builder_(problem) {}
 
   Schedule all_reduce() {
-    const Span all{0, p_.count};
+    const Extent all{0, p_.count};
     const Operands operands = reserve_operands(p_.count);
     for (std::size_t c = 0; c < builder_.pieces(p_.count); ++c) {
       send_to_all(builder_.piece(input(all), c));
@@ -23,7 +23,7 @@ class Direct {
   }
 
   Schedule reduce() {
-    const Span all{0, p_.count};
+    const Extent all{0, p_.count};
     if (p_.rank != p_.root) return send_to_root(input(all));
     const Operands operands = reserve_operands(p_.count);
     for (std::size_t c = 0; c < builder_.pieces(p_.count); ++c) {
@@ -34,7 +34,7 @@ class Direct {
 
   Schedule reduce_scatter() {
     const Parts parts(p_.counts);
-    const Span own = parts[p_.rank];
+    const Extent own = parts[p_.rank];
     const Operands operands = reserve_operands(own.count);
     for (std::size_t c = 0; c < builder_.pieces(parts.largest()); ++c) {
       for (int d = 1; d < p_.size; ++d) {
@@ -59,7 +59,7 @@ class Direct {
 
   Schedule all_gather() {
     const Parts parts(p_.counts);
-    const Span own{0, p_.counts[p_.rank]};
+    const Extent own{0, p_.counts[p_.rank]};
     for (std::size_t c = 0; c < builder_.pieces(parts.largest()); ++c) {
       for (int d = 1; d < p_.size; ++d) {
         builder_.send(up(d), builder_.piece(input(own), c));
@@ -71,7 +71,7 @@ class Direct {
   }
 
   Schedule gather() {
-    const Span own{0, p_.counts[p_.rank]};
+    const Extent own{0, p_.counts[p_.rank]};
     if (p_.rank != p_.root) return send_to_root(input(own));
     const Parts parts(p_.counts);
     for (std::size_t c = 0; c < builder_.pieces(parts.largest()); ++c) {
@@ -129,7 +129,7 @@ class Direct {
  private:
   /// Rooms for the operands of a few pieces, used in turn.
   struct Operands {
-    Span room;
+    Extent room;
     std::size_t rooms = 0;
   };
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "schedule/fault.h"
+#include "schedule/defect.h"
 #include "schedule/nodes.h"
 
 namespace mccl::schedule {
@@ -83,14 +83,15 @@ void Exchange::compare_nodes() const {
     const int first = node_members(problems_[r], static_cast<int>(r))[0];
     const std::size_t arrivals = arrivals_[r].size();
     if (arrivals != arrivals_[first].size() || arrivals != schedules_[r].arrivals) {
-      throw Fault{fmt::format("rank {} arrives {} times, says {}, and rank {} of its node {} times",
-                              r, arrivals, schedules_[r].arrivals, first, arrivals_[first].size())};
+      throw Defect{
+          fmt::format("rank {} arrives {} times, says {}, and rank {} of its node {} times", r,
+                      arrivals, schedules_[r].arrivals, first, arrivals_[first].size())};
     }
     // By so much a rank's next call lies further on in the window, its own and the others'.
     const std::size_t used = schedules_[r].window_count;
     if (used != schedules_[first].window_count) {
-      throw Fault{fmt::format("rank {} uses {} elements of the window, and rank {} of its node {}",
-                              r, used, first, schedules_[first].window_count)};
+      throw Defect{fmt::format("rank {} uses {} elements of the window, and rank {} of its node {}",
+                               r, used, first, schedules_[first].window_count)};
     }
   }
 }
@@ -136,8 +137,8 @@ void Exchange::pair(int from, int to, std::span<const std::uint32_t> sends,
     }
   }
   if (sends.size() != receives.size()) {
-    throw Fault{fmt::format("rank {} sends {} messages to rank {}, which receives {}", from,
-                            sends.size(), to, receives.size())};
+    throw Defect{fmt::format("rank {} sends {} messages to rank {}, which receives {}", from,
+                             sends.size(), to, receives.size())};
   }
 }
 

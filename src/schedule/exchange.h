@@ -16,7 +16,7 @@ class Exchange {
  public:
   static constexpr std::uint32_t kNone = UINT32_MAX;
 
-  /// Throws a Fault when a send and its receive do not fit each other, when somebody waits for an
+  /// Throws a Defect when a send and its receive do not fit each other, when somebody waits for an
   /// arrival that never comes, or when the ranks of a node arrive unequally often or use unequally
   /// much of the window.
   Exchange(std::span<const Problem> problems, std::span<const Schedule> schedules);
@@ -51,7 +51,7 @@ class Exchange {
   std::uint32_t arrival(int rank, std::uint32_t mark) const { return arrivals_[rank][mark - 1]; }
 
   /// An order of all events that waits, the order of messages and rendezvous allow. An event is a
-  /// step or, under the number of the send, a send and its receive. Throws a Fault if there is
+  /// step or, under the number of the send, a send and its receive. Throws a Defect if there is
   /// none.
   std::vector<std::uint32_t> order() const;
 

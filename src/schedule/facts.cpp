@@ -23,6 +23,8 @@ constexpr FactInfo kFacts[] = {
     {"shared_cache_bytes", "B", "the caches that the cores of a node share",
      &Facts::shared_cache_bytes},
     {"ranks_per_core", "", "on the fullest node", &Facts::ranks_per_core},
+    {"switch_s", "s", "a wait on a shared core, for each of its ranks", &Facts::switch_s},
+    {"turn_s", "s", "a call that waits for nobody there, for each of its ranks", &Facts::turn_s},
     {"chunk_bytes", "B", "the largest message", &Facts::chunk_bytes},
     {"small_bytes", "B", "all_reduce below this goes direct", &Facts::small_bytes},
     {"window_bytes", "B", "what a rank can have published at a time; 0: no window",

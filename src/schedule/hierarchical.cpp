@@ -1,10 +1,11 @@
 // For groups that span several nodes: what can be done inside a node is done there, through its
 // window, so that as little as possible travels between nodes.
 //
-// An all_reduce goes in three phases: the ranks of a node reduce a part each, the ranks that hold
-// the same part of different nodes (a rail) reduce it among themselves, and every rank reads the
-// parts of its neighbours. There are as many rails as the smallest node has ranks. Large buffers go
-// in segments, the phases of several at once: while one is between the nodes, the next is reduced.
+// An all_reduce goes in three phases: the ranks of a node reduce a part each; the ranks that have
+// the same place in different nodes, a column, hold the same part and reduce it among themselves;
+// and every rank reads the parts of its neighbours. There are as many columns as the smallest node
+// has ranks. Large buffers go in segments, the phases of several at once: while one is between the
+// nodes, the next is reduced.
 // A broadcast goes from the root to one rank of every other node, and inside all nodes from there.
 #include <algorithm>
 #include <array>
@@ -19,7 +20,7 @@ namespace {
 
 /// Segments that are between nodes while the next ones are reduced.
 constexpr std::size_t kSegmentsInFlight = 2;
-/// A segment is this many chunks for each rail, so that rings inside of it are pipelined.
+/// A segment is this many chunks for each column, so that rings inside of it are pipelined.
 constexpr std::size_t kChunksPerSegment = 4;
 /// Below this many elements of a part, latency counts and not bandwidth.
 constexpr std::size_t kSmallPart = 8192;
@@ -29,7 +30,7 @@ class Hierarchical {
   explicit Hierarchical(const Problem& problem)
       : p_(problem), builder_(problem), nodes_(all_nodes(problem)) {
     for (std::size_t n = 0; n < nodes_.size(); ++n) {
-      rails_ = std::min(n == 0 ? nodes_[n].size() : rails_, nodes_[n].size());
+      columns_ = std::min(n == 0 ? nodes_[n].size() : columns_, nodes_[n].size());
       const auto found = std::find(nodes_[n].begin(), nodes_[n].end(), p_.rank);
       if (found == nodes_[n].end()) continue;
       node_ = n;
@@ -38,17 +39,17 @@ class Hierarchical {
   }
 
   Schedule all_reduce() {
-    const std::size_t longest = std::max<std::size_t>(1, p_.chunk * kChunksPerSegment * rails_);
+    const std::size_t longest = std::max<std::size_t>(1, p_.chunk * kChunksPerSegment * columns_);
     const std::size_t segments = std::max<std::size_t>(1, divide_up(p_.count, longest));
-    lay_slots(rails_);
+    lay_slots(columns_);
     for (std::size_t s = 0; s < segments + kSegmentsInFlight; ++s) {
       if (s < segments) {
-        const Span segment = nth(Span{0, p_.count}, s, longest);
+        const Extent segment = nth(Extent{0, p_.count}, s, longest);
         reduce_inside(segment);
-        if (local_ < rails_) exchange_between(rail(segment, local_));
+        if (local_ < columns_) exchange_between(part(segment, local_));
       }
       if (s >= kSegmentsInFlight) {
-        share_inside(nth(Span{0, p_.count}, s - kSegmentsInFlight, longest));
+        share_inside(nth(Extent{0, p_.count}, s - kSegmentsInFlight, longest));
       }
     }
     return builder_.finish();
@@ -92,14 +93,15 @@ class Hierarchical {
     if (!alone()) builder_.use_window(piece_ * parts);
   }
 
-  Span rail(Span segment, std::size_t index) const {
-    return Divider(p_.chunk).part(segment, rails_, index);
+  /// What of a segment a column reduces.
+  Extent part(Extent segment, std::size_t column) const {
+    return Divider(p_.chunk).part(segment, columns_, column);
   }
-  std::size_t rounds(Span segment) const {
-    return std::max<std::size_t>(1, divide_up(rail(segment, 0).count, piece_));
+  std::size_t rounds(Extent segment) const {
+    return std::max<std::size_t>(1, divide_up(part(segment, 0).count, piece_));
   }
-  Span piece_of_rail(Span segment, std::size_t index, std::size_t round) const {
-    return nth(rail(segment, index), round, piece_);
+  Extent piece(Extent segment, std::size_t column, std::size_t round) const {
+    return nth(part(segment, column), round, piece_);
   }
 
   /// One round through the window: everyone is done with the round before, publishes, waits, reads.
@@ -112,46 +114,45 @@ class Hierarchical {
     last_mark_ = builder_.arrive();
   }
 
-  void reduce_inside(Span segment) {
+  void reduce_inside(Extent segment) {
     if (alone()) {
-      builder_.copy_pieces(input(rail(segment, 0)), output(rail(segment, 0)));
+      builder_.copy_pieces(input(part(segment, 0)), output(part(segment, 0)));
       return;
     }
     for (std::size_t i = 0; i < rounds(segment); ++i) {
       round(
           [&] {
-            for (std::size_t other = 0; other < rails_; ++other) {
+            for (std::size_t other = 0; other < columns_; ++other) {
               if (other == local_) continue;
-              builder_.publish(input(piece_of_rail(segment, other, i)), other * piece_);
+              builder_.publish(input(piece(segment, other, i)), other * piece_);
             }
           },
           [&] {
-            if (local_ >= rails_) return;
-            const Span own = piece_of_rail(segment, local_, i);
+            if (local_ >= columns_) return;
+            const Extent own = piece(segment, local_, i);
             builder_.read_fold(input(own), local_ * piece_, output(own), false);
           });
     }
   }
 
-  void share_inside(Span segment) {
+  void share_inside(Extent segment) {
     if (alone()) return;
     for (std::size_t i = 0; i < rounds(segment); ++i) {
       round(
           [&] {
-            if (local_ >= rails_) return;
-            builder_.publish(output(piece_of_rail(segment, local_, i)), local_ * piece_);
+            if (local_ >= columns_) return;
+            builder_.publish(output(piece(segment, local_, i)), local_ * piece_);
           },
           [&] {
-            for (std::size_t other = 0; other < rails_; ++other) {
+            for (std::size_t other = 0; other < columns_; ++other) {
               if (other == local_) continue;
-              builder_.read(nodes_[node_][other], other * piece_,
-                            output(piece_of_rail(segment, other, i)));
+              builder_.read(nodes_[node_][other], other * piece_, output(piece(segment, other, i)));
             }
           });
     }
   }
 
-  void spread_inside(int head, Span all) {
+  void spread_inside(int head, Extent all) {
     if (alone()) return;
     for (std::size_t i = 0; i < std::max<std::size_t>(1, divide_up(all.count, piece_)); ++i) {
       round(
@@ -174,7 +175,7 @@ class Hierarchical {
     return between;
   }
 
-  void exchange_between(Span part) {
+  void exchange_between(Extent part) {
     if (part.count == 0) return;
     std::vector<int> ranks;
     for (const std::vector<int>& node : nodes_) ranks.push_back(node[local_]);
@@ -185,9 +186,9 @@ class Hierarchical {
 
   /// Appends the schedule of a smaller group, whose output is `place` of this one's.
   void embed(const Problem& problem, Algorithm algorithm, const std::vector<int>& ranks,
-             Span place) {
+             Extent place) {
     const Schedule inner = build(algorithm, problem);
-    Span& room = scratch_[embedded_++ % scratch_.size()];
+    Extent& room = scratch_[embedded_++ % scratch_.size()];
     if (room.count < inner.scratch_count) room = builder_.reserve_scratch(inner.scratch_count);
     const auto moved = [&](Region region) {
       region.offset += region.space == Space::scratch ? room.offset : place.offset;
@@ -213,10 +214,10 @@ class Hierarchical {
   const std::vector<std::vector<int>> nodes_;
   std::size_t node_ = 0;   // this rank's
   std::size_t local_ = 0;  // its place there
-  std::size_t rails_ = 1;
+  std::size_t columns_ = 1;
   std::size_t piece_ = 1;
   std::uint32_t last_mark_ = 0;
-  std::array<Span, kSegmentsInFlight + 1> scratch_{};  // of the segments, in turn
+  std::array<Extent, kSegmentsInFlight + 1> scratch_{};  // of the segments, in turn
   std::size_t embedded_ = 0;
 };
 

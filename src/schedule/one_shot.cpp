@@ -21,7 +21,7 @@ class OneShot {
   explicit OneShot(const Problem& problem) : p_(problem), builder_(problem) {}
 
   Schedule all_reduce() {
-    const Span all{0, p_.count};
+    const Extent all{0, p_.count};
     lay_slots(1, p_.count, kHalves);
     in_batches(
         p_.count, [&](std::size_t i) { builder_.publish(input(piece(all, i)), slot(i)); },
@@ -33,7 +33,7 @@ class OneShot {
 
   Schedule reduce_scatter() {
     const Parts parts(p_.counts);
-    const Span own = parts[p_.rank];
+    const Extent own = parts[p_.rank];
     lay_slots(p_.size, parts.largest(), kHalves);
     in_batches(
         parts.largest(), [&](std::size_t i) { publish_parts(parts, i); },
@@ -60,7 +60,7 @@ class OneShot {
 
   Schedule all_gather() {
     const Parts parts(p_.counts);
-    const Span own{0, p_.counts[p_.rank]};
+    const Extent own{0, p_.counts[p_.rank]};
     lay_slots(1, parts.largest(), kHalves);
     in_batches(
         parts.largest(), [&](std::size_t i) { builder_.publish(input(piece(own, i)), slot(i)); },
@@ -69,7 +69,7 @@ class OneShot {
   }
 
   Schedule broadcast() {
-    const Span all{0, p_.count};
+    const Extent all{0, p_.count};
     lay_slots(1, p_.count, kRow);
     from_root(
         p_.count, [&](std::size_t i) { builder_.publish(output(piece(all, i)), slot(i)); },
@@ -79,7 +79,7 @@ class OneShot {
 
   Schedule scatter() {
     const Parts parts(p_.counts);
-    const Span own{0, p_.counts[p_.rank]};
+    const Extent own{0, p_.counts[p_.rank]};
     lay_slots(p_.size, parts.largest(), kRow);
     from_root(
         parts.largest(),
@@ -92,7 +92,7 @@ class OneShot {
   }
 
   Schedule reduce() {
-    const Span all{0, p_.count};
+    const Extent all{0, p_.count};
     lay_slots(1, p_.count, kRow);
     to_root(
         p_.count, [&](std::size_t i) { builder_.publish(input(piece(all, i)), slot(i)); },
@@ -104,7 +104,7 @@ class OneShot {
 
   Schedule gather() {
     const Parts parts(p_.counts);
-    const Span own{0, p_.counts[p_.rank]};
+    const Extent own{0, p_.counts[p_.rank]};
     lay_slots(1, parts.largest(), kRow);
     to_root(
         parts.largest(), [&](std::size_t i) { builder_.publish(input(piece(own, i)), slot(i)); },
@@ -138,7 +138,7 @@ class OneShot {
   std::size_t slot(std::size_t index, int reader = 0) const {
     return index % slots_ * slot_ + (slot_ == piece_ ? 0 : reader * piece_);
   }
-  Span piece(Span whole, std::size_t index) const { return nth(whole, index, piece_); }
+  Extent piece(Extent whole, std::size_t index) const { return nth(whole, index, piece_); }
 
   template <typename Visit>
   void for_others(Visit visit) const {
@@ -151,7 +151,7 @@ class OneShot {
   }
 
   /// A piece of what each gave, this rank's own among them.
-  void gather_parts(Span own, const Parts& parts, std::size_t index) {
+  void gather_parts(Extent own, const Parts& parts, std::size_t index) {
     builder_.copy(input(piece(own, index)), output(piece(parts[p_.rank], index)));
     for_others([&](int r) { builder_.read(r, slot(index), output(piece(parts[r], index))); });
   }

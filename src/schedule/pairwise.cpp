@@ -16,11 +16,11 @@ class Pairwise {
 
   Schedule all_reduce() {
     const Divider divider(builder_.chunk());
-    const std::size_t windows = divide_up(p_.count, phase_count_ * p_.size);
-    for (std::size_t w = 0; w < windows; ++w) {
-      const Span window = divider.part({0, p_.count}, windows, w);
-      const auto part = [&](int rank) { return divider.part(window, p_.size, rank); };
-      const Span own = part(p_.rank);
+    const std::size_t segments = divide_up(p_.count, phase_count_ * p_.size);
+    for (std::size_t s = 0; s < segments; ++s) {
+      const Extent segment = divider.part({0, p_.count}, segments, s);
+      const auto part = [&](int rank) { return divider.part(segment, p_.size, rank); };
+      const Extent own = part(p_.rank);
       for (int d = 1; d < p_.size; ++d) reduce(d, input(part(up(d))), input(own), output(own));
       for (int d = 1; d < p_.size; ++d) move(d, output(own), output(part(down(d))));
     }
@@ -29,11 +29,12 @@ class Pairwise {
 
   Schedule reduce_scatter() {
     const Parts parts(p_.counts);
-    const Span own = parts[p_.rank];
-    for (std::size_t w = 0; w < divide_up(parts.largest(), phase_count_); ++w) {
-      const auto window = [&](Span part) { return nth(part, w, phase_count_); };
+    const Extent own = parts[p_.rank];
+    for (std::size_t s = 0; s < divide_up(parts.largest(), phase_count_); ++s) {
+      const auto segment = [&](Extent part) { return nth(part, s, phase_count_); };
       for (int d = 1; d < p_.size; ++d) {
-        reduce(d, input(window(parts[up(d)])), input(window(own)), output(window({0, own.count})));
+        reduce(d, input(segment(parts[up(d)])), input(segment(own)),
+               output(segment({0, own.count})));
       }
     }
     return builder_.finish();
@@ -88,7 +89,7 @@ class Pairwise {
 
   const Problem& p_;
   ScheduleBuilder builder_;
-  const std::size_t phase_count_;  // elements of a part that one window takes
+  const std::size_t phase_count_;  // elements of a part that one segment takes
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // How data is divided. A part is one rank's share; a chunk is the most that one message carries; a
-// piece is what one message carries; a window is what a pipeline takes through all its phases
-// before it begins the next, so that what it touches stays in cache.
+// piece is what one message carries; a segment is what a pipeline takes through its phases at a
+// time, before or while it begins the next, so that what it touches stays in cache.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,9 @@
 
 namespace mccl::schedule {
 
-/// Pieces of each part in a window. While one is on its way the others keep the links busy: several
-/// links of unlike speed too, on the slowest of which a piece takes as long as many on the others.
+/// Pieces of each part in a segment. While one is on its way the others keep the links busy:
+/// several links of unlike speed too, on the slowest of which a piece takes as long as many on the
+/// others.
 inline constexpr std::size_t kPiecesPerPhase = 16;
 
 /// Slots of a window, in pieces: of one-shot schedules, of which a batch is published before any of
@@ -24,35 +25,36 @@ inline constexpr std::size_t kTwoShotSlots = 8;
 /// Chunks of scratch through which a stream of pieces goes around.
 inline constexpr std::size_t kSlots = 4;
 
-struct Span {
+/// A stretch of one of the memories, in elements.
+struct Extent {
   std::size_t offset = 0;
   std::size_t count = 0;
 };
 
-inline Region input(Span s) { return {Space::input, s.offset, s.count}; }
-inline Region output(Span s) { return {Space::output, s.offset, s.count}; }
-inline Region scratch(Span s) { return {Space::scratch, s.offset, s.count}; }
+inline Region input(Extent s) { return {Space::input, s.offset, s.count}; }
+inline Region output(Extent s) { return {Space::output, s.offset, s.count}; }
+inline Region scratch(Extent s) { return {Space::scratch, s.offset, s.count}; }
 
 constexpr std::size_t divide_up(std::size_t a, std::size_t b) { return a / b + (a % b != 0); }
 
-/// The index-th `length` elements of a span; the last may be shorter, those after it are empty.
-inline Span nth(Span whole, std::size_t index, std::size_t length) {
+/// The index-th `length` elements of an extent; the last may be shorter, those after it are empty.
+inline Extent nth(Extent whole, std::size_t index, std::size_t length) {
   const std::size_t begin = std::min(whole.count, index * length);
   return {whole.offset + begin, std::min(length, whole.count - begin)};
 }
 
 inline Region nth(Region whole, std::size_t index, std::size_t length) {
-  const Span span = nth(Span{whole.offset, whole.count}, index, length);
-  return {whole.space, span.offset, span.count};
+  const Extent extent = nth(Extent{whole.offset, whole.count}, index, length);
+  return {whole.space, extent.offset, extent.count};
 }
 
-/// Divides spans evenly; large ones at multiples of `kGranule` elements, where chunks are such
+/// Divides extents evenly; large ones at multiples of `kGranule` elements, where chunks are such
 /// multiples too, which spares the arithmetic split cache lines.
 class Divider {
  public:
   explicit Divider(std::size_t chunk) : aligned_(chunk % kGranule == 0) {}
 
-  Span part(Span whole, std::size_t parts, std::size_t index) const {
+  Extent part(Extent whole, std::size_t parts, std::size_t index) const {
     std::size_t length = divide_up(whole.count, parts);
     if (aligned_ && length >= 16 * kGranule) length = divide_up(length, kGranule) * kGranule;
     return nth(whole, index, length);
@@ -70,11 +72,11 @@ class Parts {
     for (std::size_t i = 0; i < counts.size(); ++i) begins_[i + 1] = begins_[i] + counts[i];
   }
 
-  Span operator[](std::size_t rank) const {
+  Extent operator[](std::size_t rank) const {
     return {begins_[rank], begins_[rank + 1] - begins_[rank]};
   }
   /// Parts [first, last).
-  Span range(std::size_t first, std::size_t last) const {
+  Extent range(std::size_t first, std::size_t last) const {
     return {begins_[first], begins_[last] - begins_[first]};
   }
   std::size_t total() const { return begins_.back(); }

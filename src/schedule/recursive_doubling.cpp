@@ -62,10 +62,10 @@ void reduce_piece(ScheduleBuilder& builder, const Problem& p, const Doubling& do
 Schedule all_reduce(const Problem& p) {
   ScheduleBuilder builder(p);
   const Doubling doubling(p);
-  const Span all{0, p.count};
+  const Extent all{0, p.count};
   const std::size_t pieces = builder.pieces(p.count);
   const std::size_t slots = doubling.sits_out() ? 0 : std::min(kSlots, pieces);
-  const Span spare = builder.reserve_scratch(slots * builder.chunk());
+  const Extent spare = builder.reserve_scratch(slots * builder.chunk());
   for (std::size_t c = 0; c < pieces; ++c) {
     const Region own = builder.piece(input(all), c);
     const std::size_t slot = slots == 0 ? 0 : c % slots;

@@ -28,7 +28,7 @@ struct Way {
   int received_gathering(int phase) const { return wrap(rank - direction * (phase + 1), size); }
 };
 
-/// What one phase does in one direction, over one window.
+/// What one phase does in one direction, over one segment.
 struct Hop {
   Region sent;
   bool reduces = false;
@@ -48,16 +48,16 @@ class Ring {
         phase_count_(kPiecesPerPhase * builder_.chunk()) {}
 
   Schedule all_reduce() {
-    const std::size_t windows = divide_up(p_.count, phase_count_ * p_.size * lanes_);
-    for (std::size_t w = 0; w < windows; ++w) {
-      const Span window = divider_.part({0, p_.count}, windows, w);
+    const std::size_t segments = divide_up(p_.count, phase_count_ * p_.size * lanes_);
+    for (std::size_t s = 0; s < segments; ++s) {
+      const Extent segment = divider_.part({0, p_.count}, segments, s);
       const auto part = [&](std::size_t lane, int rank) {
-        return divider_.part(divider_.part(window, lanes_, lane), p_.size, rank);
+        return divider_.part(divider_.part(segment, lanes_, lane), p_.size, rank);
       };
       for (int k = 0; k < p_.size - 1; ++k) {
         hop([&](std::size_t lane) {
-          const Span sent = part(lane, ways_[lane].sent_reducing(k));
-          const Span received = part(lane, ways_[lane].received_reducing(k));
+          const Extent sent = part(lane, ways_[lane].sent_reducing(k));
+          const Extent received = part(lane, ways_[lane].received_reducing(k));
           return Hop{.sent = k == 0 ? input(sent) : output(sent),
                      .reduces = true,
                      .completes = k == p_.size - 2,
@@ -78,12 +78,12 @@ class Ring {
   /// Sums on their way stay in scratch: input is not ours to write.
   Schedule reduce_scatter() {
     const Parts parts(p_.counts);
-    const std::size_t windows = windows_of(parts);
+    const std::size_t segments = segments_of(parts);
     const std::size_t length = std::min(phase_count_, parts.largest());
-    const Span sums = builder_.reserve_scratch(p_.size > 2 ? lanes_ * kRooms * length : 0);
+    const Extent sums = builder_.reserve_scratch(p_.size > 2 ? lanes_ * kRooms * length : 0);
     std::size_t turn = 0;
-    for (std::size_t w = 0; w < windows; ++w) {
-      const auto part = [&](std::size_t lane, int rank) { return share(parts[rank], lane, w); };
+    for (std::size_t s = 0; s < segments; ++s) {
+      const auto part = [&](std::size_t lane, int rank) { return share(parts[rank], lane, s); };
       for (int k = 0; k < p_.size - 1; ++k, ++turn) {
         const bool last = k == p_.size - 2;
         hop([&](std::size_t lane) {
@@ -91,9 +91,9 @@ class Ring {
             const std::size_t at = lane * kRooms + index % kRooms;
             return scratch({sums.offset + at * length, count});
           };
-          const Span sent = part(lane, ways_[lane].sent_reducing(k));
-          const Span received = part(lane, ways_[lane].received_reducing(k));
-          const Span result{received.offset - parts[p_.rank].offset, received.count};
+          const Extent sent = part(lane, ways_[lane].sent_reducing(k));
+          const Extent received = part(lane, ways_[lane].received_reducing(k));
+          const Extent result{received.offset - parts[p_.rank].offset, received.count};
           return Hop{.sent = k == 0 ? input(sent) : room(turn + kRooms - 1, sent.count),
                      .reduces = true,
                      .completes = last,
@@ -107,13 +107,13 @@ class Ring {
 
   Schedule all_gather() {
     const Parts parts(p_.counts);
-    const std::size_t windows = windows_of(parts);
+    const std::size_t segments = segments_of(parts);
     const std::size_t begin = parts[p_.rank].offset;
-    for (std::size_t w = 0; w < windows; ++w) {
-      const auto part = [&](std::size_t lane, int rank) { return share(parts[rank], lane, w); };
+    for (std::size_t s = 0; s < segments; ++s) {
+      const auto part = [&](std::size_t lane, int rank) { return share(parts[rank], lane, s); };
       const auto own = [&](std::size_t lane) {
-        const Span span = part(lane, p_.rank);
-        return input({span.offset - begin, span.count});
+        const Extent extent = part(lane, p_.rank);
+        return input({extent.offset - begin, extent.count});
       };
       for (int k = 0; k < p_.size - 1; ++k) {
         hop([&](std::size_t lane) {
@@ -132,13 +132,13 @@ class Ring {
   /// Sums of one phase leave while those of the next arrive.
   static constexpr std::size_t kRooms = 2;
 
-  std::size_t windows_of(const Parts& parts) const {
+  std::size_t segments_of(const Parts& parts) const {
     return divide_up(divider_.part({0, parts.largest()}, lanes_, 0).count, phase_count_);
   }
 
-  /// What of a rank's part goes this way in window w.
-  Span share(Span part, std::size_t lane, std::size_t w) const {
-    return nth(divider_.part(part, lanes_, lane), w, phase_count_);
+  /// What of a rank's part goes this way in segment s.
+  Extent share(Extent part, std::size_t lane, std::size_t s) const {
+    return nth(divider_.part(part, lanes_, lane), s, phase_count_);
   }
 
   /// All pieces of a phase, both ways in turn.
@@ -169,7 +169,7 @@ class Ring {
   const Divider divider_;
   const std::array<Way, 2> ways_;
   const std::size_t lanes_;
-  const std::size_t phase_count_;  // elements of a part that one phase of a window moves
+  const std::size_t phase_count_;  // elements of a part that one phase of a segment moves
 };
 
 }  // namespace

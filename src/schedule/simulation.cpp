@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "schedule/fault.h"
+#include "schedule/defect.h"
 #include "schedule/nodes.h"
 
 namespace mccl::schedule {

@@ -11,8 +11,8 @@
 #include "schedule/exchange.h"
 #include "schedule/expressions.h"
 #include "schedule/layout.h"
+#include "schedule/run_map.h"
 #include "schedule/schedule.h"
-#include "schedule/segments.h"
 #include "schedule/value.h"
 #include "schedule/window_proof.h"
 
@@ -37,7 +37,7 @@ class Simulation {
   Simulation(std::span<const Problem> problems, std::span<const Schedule> schedules,
              const Exchange& exchange);
 
-  /// Throws a Fault at a step that cannot be right.
+  /// Throws a Defect at a step that cannot be right.
   void run(std::span<const std::uint32_t> order);
 
   /// Replaces `runs` by what a rank's output holds from `offset` on.

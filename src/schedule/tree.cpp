@@ -28,11 +28,11 @@ void descend(ScheduleBuilder& builder, const Tree& tree, const Region& data) {
 
 Schedule build_reduce(const Problem& p, const Tree& tree) {
   ScheduleBuilder builder(p);
-  const Span all{0, p.count};
+  const Extent all{0, p.count};
   const std::size_t pieces = builder.pieces(p.count);
   const bool keeps_sum = tree.parent >= 0 && !tree.children.empty();
   const std::size_t slots = keeps_sum ? std::min(kSlots, pieces) : 0;
-  const Span sums = builder.reserve_scratch(slots * builder.chunk());
+  const Extent sums = builder.reserve_scratch(slots * builder.chunk());
   for (std::size_t c = 0; c < pieces; ++c) {
     const Region own = builder.piece(input(all), c);
     const Region sum = keeps_sum ? scratch({sums.offset + c % slots * builder.chunk(), own.count})
@@ -47,7 +47,7 @@ Schedule build_reduce(const Problem& p, const Tree& tree) {
 Schedule build_on_tree(const Problem& p, const Tree& tree) {
   if (p.collective == Collective::reduce) return build_reduce(p, tree);
   ScheduleBuilder builder(p);
-  const Span all{0, p.count};
+  const Extent all{0, p.count};
   for (std::size_t c = 0; c < builder.pieces(p.count); ++c) {
     const Region result = builder.piece(output(all), c);
     if (p.collective == Collective::all_reduce) {

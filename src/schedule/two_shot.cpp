@@ -73,8 +73,8 @@ class TwoShot {
     return builder_.finish();
   }
 
-  Span piece(std::size_t index) const { return nth(Span{0, p_.count}, index, piece_); }
-  Span part(std::size_t index, int rank) const {
+  Extent piece(std::size_t index) const { return nth(Extent{0, p_.count}, index, piece_); }
+  Extent part(std::size_t index, int rank) const {
     return divider_.part(piece(index), ranks(p_), static_cast<std::size_t>(rank));
   }
   /// A rank's part has the same place in every slot, even where a short piece has shorter parts:
@@ -91,7 +91,7 @@ class TwoShot {
   }
 
   void reduce_own_part(std::size_t index) {
-    const Span own = part(index, p_.rank);
+    const Extent own = part(index, p_.rank);
     // Ranks other than the root of a reduce have no output.
     const bool has_output = p_.collective == Collective::all_reduce || p_.rank == p_.root;
     const Region result = has_output ? output(own) : scratch(scratch_for(own.count));
@@ -102,13 +102,13 @@ class TwoShot {
   void read_results(std::size_t index, std::uint32_t mark) {
     for (int d = 1; d < p_.size; ++d) {
       const int peer = wrap(p_.rank + d, p_.size);
-      const Span theirs = part(index, peer);
+      const Extent theirs = part(index, peer);
       builder_.await(peer, mark);
       builder_.read(peer, place(index, peer), output(theirs));
     }
   }
 
-  Span scratch_for(std::size_t count) {
+  Extent scratch_for(std::size_t count) {
     if (result_.count < count) result_ = builder_.reserve_scratch(count);
     return {result_.offset, count};
   }
@@ -121,7 +121,7 @@ class TwoShot {
   const std::size_t slot_;
   const std::size_t pieces_;
   const std::size_t slots_;
-  Span result_;
+  Extent result_;
 };
 
 }  // namespace

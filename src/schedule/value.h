@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "schedule/expressions.h"
-#include "schedule/segments.h"
+#include "schedule/run_map.h"
 
 namespace mccl::schedule {
 
@@ -19,7 +19,7 @@ struct Value {
   Value advanced(std::size_t n) const { return {expression, completed, element + n}; }
 };
 
-using Memory = SegmentMap<Value>;
+using Memory = RunMap<Value>;
 using Runs = std::vector<Memory::Run>;
 
 }  // namespace mccl::schedule

@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include "schedule/defect.h"
 #include "schedule/exchange.h"
-#include "schedule/fault.h"
 #include "schedule/simulation.h"
 
 namespace mccl::schedule {
@@ -38,7 +38,7 @@ class Results {
   void check_run(const Problem& p, std::size_t offset, const Value& value,
                  std::optional<int> source, std::size_t element) const {
     const auto wrong = [&](const std::string& what) {
-      throw Fault{fmt::format("rank {}: output[{}] {}", p.rank, offset, what)};
+      throw Defect{fmt::format("rank {}: output[{}] {}", p.rank, offset, what)};
     };
     if (value.expression == Expressions::kNothing) wrong("is never written");
     if (value.element != element) {
@@ -106,8 +106,8 @@ class Results {
       std::size_t offset = 0;
       zip(first, other, [&](std::size_t n, const Value& a, const Value& b) {
         if (a.expression != b.expression) {
-          throw Fault{fmt::format("output[{}] is added in another order on rank {} than on rank 0",
-                                  offset, r)};
+          throw Defect{fmt::format("output[{}] is added in another order on rank {} than on rank 0",
+                                   offset, r)};
         }
         offset += n;
       });
@@ -142,7 +142,7 @@ void check_arrivals(std::span<const Problem> problems, std::span<const Schedule>
         known = known || heard[exchange.number(rank, i)][other];
       }
       if (known) continue;
-      throw Fault{
+      throw Defect{
           fmt::format("rank {} may leave the barrier before rank {} has come", rank, other)};
     }
   }
@@ -151,7 +151,7 @@ void check_arrivals(std::span<const Problem> problems, std::span<const Schedule>
 /// All ranks must speak of the same call.
 void check_problems(std::span<const Problem> problems, std::span<const Schedule> schedules) {
   if (problems.empty() || problems.size() != schedules.size()) {
-    throw Fault{fmt::format("{} problems for {} schedules", problems.size(), schedules.size())};
+    throw Defect{fmt::format("{} problems for {} schedules", problems.size(), schedules.size())};
   }
   const Problem& first = problems[0];
   for (std::size_t r = 0; r < problems.size(); ++r) {
@@ -164,7 +164,7 @@ void check_problems(std::span<const Problem> problems, std::span<const Schedule>
     }
     if (problems[r].rank != static_cast<int>(r) || !(like == first) ||
         problems[r].size != static_cast<int>(problems.size())) {
-      throw Fault{fmt::format("problem {} is not that of rank {} of the same call", r, r)};
+      throw Defect{fmt::format("problem {} is not that of rank {} of the same call", r, r)};
     }
   }
 }
@@ -184,8 +184,8 @@ std::string verify(std::span<const Problem> problems, std::span<const Schedule> 
     Simulation simulation(problems, schedules, exchange);
     simulation.run(order);
     Results(problems, simulation).check();
-  } catch (const Fault& fault) {
-    return fault.text;
+  } catch (const Defect& defect) {
+    return defect.text;
   }
   return {};
 }

@@ -9,7 +9,7 @@
 namespace mccl::schedule {
 
 /// Empty when the schedules (one per rank, in rank order, of the given problems) are right;
-/// otherwise the first fault found, in words with rank and step. Proves that
+/// otherwise the first defect found, in words with rank and step. Proves that
 /// - the k-th send to a peer and its k-th receive have the same size;
 /// - no ranks can deadlock, even if a send ends only with its receive: the graph of all steps, with
 ///   their waits, the order of messages per pair and direction, the pairing of send and receive,

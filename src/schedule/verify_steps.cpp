@@ -5,17 +5,17 @@
 #include <numeric>
 #include <vector>
 
+#include "schedule/defect.h"
 #include "schedule/describe.h"
-#include "schedule/fault.h"
 #include "schedule/hazards.h"
 #include "schedule/layout.h"
 #include "schedule/nodes.h"
-#include "schedule/segments.h"
+#include "schedule/run_map.h"
 
 namespace mccl::schedule {
 namespace {
 
-/// Who has touched a segment of memory.
+/// Who has touched a run of memory.
 struct Accesses {
   std::vector<std::uint32_t> writer;   // none or one
   std::vector<std::uint32_t> readers;  // since it was written
@@ -47,7 +47,7 @@ class StepChecker {
   }
 
   [[noreturn]] void fail_links(const char* what) const {
-    throw Fault{fmt::format("rank {}: {}", p_.rank, what)};
+    throw Defect{fmt::format("rank {}: {}", p_.rank, what)};
   }
 
   /// Waits and successors agree, and point forward.
@@ -170,7 +170,7 @@ class StepChecker {
   }
 
   void check_hazards() {
-    SegmentMap<Accesses> memory(layout_.scratch_base + s_.scratch_count);
+    RunMap<Accesses> memory(layout_.scratch_base + s_.scratch_count);
     marks_.assign(s_.steps.size(), 0);
     for (std::uint32_t i = 0; i < s_.steps.size(); ++i) {
       const Step& step = s_.steps[i];
@@ -245,8 +245,8 @@ class StepChecker {
 
 void fail(const Problem& problem, const Schedule& schedule, std::size_t step,
           const std::string& what) {
-  throw Fault{fmt::format("rank {}, step {} ({}): {}", problem.rank, step,
-                          describe(schedule.steps[step]), what)};
+  throw Defect{fmt::format("rank {}, step {} ({}): {}", problem.rank, step,
+                           describe(schedule.steps[step]), what)};
 }
 
 void check_steps(const Problem& problem, const Schedule& schedule) {

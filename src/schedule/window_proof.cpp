@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "schedule/fault.h"
+#include "schedule/defect.h"
 #include "schedule/nodes.h"
 
 namespace mccl::schedule {
@@ -29,7 +29,7 @@ void WindowProof::begin_step(int rank, std::size_t step) {
 
 void WindowProof::publish(int rank, std::size_t offset, const Runs& runs) {
   std::size_t count = 0;
-  std::vector<SegmentMap<Published>::Run> published;
+  std::vector<RunMap<Published>::Run> published;
   for (const Memory::Run& run : runs) {
     published.push_back({run.count, {run.value, clocks_[rank][rank], {}}});
     count += run.count;
@@ -54,7 +54,7 @@ void WindowProof::await(int rank, const Step& step) {
 
 void WindowProof::read(int rank, int owner, std::size_t offset, std::size_t count, Runs& runs) {
   runs.clear();
-  std::vector<SegmentMap<Published>::Run> found;
+  std::vector<RunMap<Published>::Run> found;
   windows_[owner].read(offset, count, found);
   for (const auto& run : found) {
     if (run.value.value.expression == Expressions::kNothing ||

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "schedule/run_map.h"
 #include "schedule/schedule.h"
-#include "schedule/segments.h"
 #include "schedule/value.h"
 
 namespace mccl::schedule {
@@ -21,7 +21,7 @@ class WindowProof {
  public:
   WindowProof(std::span<const Problem> problems, std::span<const Schedule> schedules);
 
-  // In an order that the exchange allows. They throw a Fault.
+  // In an order that the exchange allows. They throw a Defect.
   void begin_step(int rank, std::size_t step);
   void publish(int rank, std::size_t offset, const Runs& runs);
   void arrive(int rank) { arrivals_[rank].push_back(clocks_[rank]); }
@@ -36,7 +36,7 @@ class WindowProof {
     int reader;
     std::uint32_t time;  // of the reader
   };
-  /// A segment of a window.
+  /// What a run of a window holds.
   struct Published {
     Value value;
     std::uint32_t time = 0;  // of the owner
@@ -50,7 +50,7 @@ class WindowProof {
   std::span<const Schedule> schedules_;
   std::vector<Clock> clocks_;                 // by rank
   std::vector<std::vector<Clock>> arrivals_;  // by rank, in order
-  std::vector<SegmentMap<Published>> windows_;
+  std::vector<RunMap<Published>> windows_;
   std::vector<std::size_t> at_;  // by rank: the step that runs
 };
 

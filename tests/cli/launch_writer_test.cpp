@@ -53,7 +53,7 @@ TEST(LaunchWriter, NeverWaitsForAReaderAndSaysWhenThereIsRoomAgain) {
   for (; !writer.full(); given += 65536) writer.write(pipe.writer.get(), std::string(65536, 'x'));
   EXPECT_EQ(read_all(pipe, given).size(), given);
   while (writer.full()) wait_for_room(writer);
-  EXPECT_FALSE(writer.fault());
+  EXPECT_FALSE(writer.lost_output());
 }
 
 TEST(LaunchWriter, NoticesThatNobodyReads) {
@@ -62,8 +62,8 @@ TEST(LaunchWriter, NoticesThatNobodyReads) {
   pipe.reader.close();
   Writer writer;
   writer.write(pipe.writer.get(), "x");
-  while (!writer.fault()) wait_for_room(writer);
-  EXPECT_EQ(writer.fault()->error, EPIPE);
+  while (!writer.lost_output()) wait_for_room(writer);
+  EXPECT_EQ(writer.lost_output()->error, EPIPE);
   for (int i = 0; i < 1000; ++i) writer.write(pipe.writer.get(), std::string(65536, 'x'));
   EXPECT_FALSE(writer.full());
 }
@@ -73,9 +73,9 @@ TEST(LaunchWriter, SaysWhyAndWhereItCouldNotWrite) {
   if (full < 0) GTEST_SKIP() << "no /dev/full here";
   Writer writer;
   writer.write(full, "x");
-  while (!writer.fault()) wait_for_room(writer);
-  EXPECT_EQ(writer.fault()->error, ENOSPC);
-  EXPECT_EQ(writer.fault()->descriptor, full);
+  while (!writer.lost_output()) wait_for_room(writer);
+  EXPECT_EQ(writer.lost_output()->error, ENOSPC);
+  EXPECT_EQ(writer.lost_output()->descriptor, full);
   ::close(full);
 }
 

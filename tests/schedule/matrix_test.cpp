@@ -131,8 +131,8 @@ INSTANTIATE_TEST_SUITE_P(Algorithms, Matrix, testing::ValuesIn(kAlgorithms),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 /// Chunks that are multiples of the granule, so that parts are divided at granules and a buffer
-/// takes several windows.
-TEST(Windows, LargeBuffersAreProved) {
+/// takes several segments.
+TEST(Segments, LargeBuffersAreProved) {
   for (const int size : {2, 3, 4, 7}) {
     for (const std::size_t count : {std::size_t{40000}, std::size_t{262144}, std::size_t{262151}}) {
       for (const Algorithm algorithm : kAlgorithms) {
@@ -146,7 +146,7 @@ TEST(Windows, LargeBuffersAreProved) {
   }
 }
 
-TEST(Windows, LargePartsAreProved) {
+TEST(Segments, LargePartsAreProved) {
   for (const Collective collective : {Collective::all_gather, Collective::reduce_scatter}) {
     for (const int size : {2, 3, 8}) {
       for (int shape = 0; shape < 3; ++shape) {

@@ -25,7 +25,7 @@ struct Group {
   Group(Algorithm algorithm, const Case& c)
       : problems(problems_of(c)), schedules(build_all(algorithm, problems)) {}
 
-  std::string fault() const { return verify(problems, schedules); }
+  std::string defect() const { return verify(problems, schedules); }
 
   /// Makes the waits fit the steps again, so that only the steps are at fault.
   void wait_again(int rank) {
@@ -80,14 +80,14 @@ const std::pair<Algorithm, Case> kMany[] = {
 TEST(Verify, FindsEveryDroppedStep) {
   for (const auto& [algorithm, c] : kMany) {
     const Group whole(algorithm, c);
-    ASSERT_EQ(whole.fault(), "");
+    ASSERT_EQ(whole.defect(), "");
     for (int rank = 0; rank < c.size; ++rank) {
       for (std::size_t i = 0; i < whole.schedules[rank].steps.size(); ++i) {
         Group group = whole;
         auto& steps = group.schedules[rank].steps;
         steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(i));
         group.wait_again(rank);
-        ASSERT_NE(group.fault(), "") << describe(algorithm, c) << " without step " << i;
+        ASSERT_NE(group.defect(), "") << describe(algorithm, c) << " without step " << i;
       }
     }
   }
@@ -107,7 +107,7 @@ TEST(Verify, FindsEveryShiftedRegion) {
           ++region.offset;
           group.schedules[rank].scratch_count += 1;
           group.wait_again(rank);
-          ASSERT_NE(group.fault(), "") << describe(algorithm, c) << " with step " << i << " moved";
+          ASSERT_NE(group.defect(), "") << describe(algorithm, c) << " with step " << i << " moved";
         }
       }
     }
@@ -141,7 +141,8 @@ TEST(Verify, FindsEveryMissingWait) {
           Group group = whole;
           drop_wait(group.schedules[rank], i, e);
           if (reaches(group.schedules[rank], i, s.successors[e])) continue;
-          ASSERT_THAT(group.fault(), HasSubstr("does not wait for step")) << describe(algorithm, c);
+          ASSERT_THAT(group.defect(), HasSubstr("does not wait for step"))
+              << describe(algorithm, c);
           ++missing;
         }
       }
@@ -153,36 +154,36 @@ TEST(Verify, FindsEveryMissingWait) {
 TEST(Verify, FindsASpoiltLink) {
   Group group(Algorithm::ring, kRing);
   ++group.schedules[1].waits.back();
-  EXPECT_THAT(group.fault(), HasSubstr("rank 1"));
+  EXPECT_THAT(group.defect(), HasSubstr("rank 1"));
   group = Group(Algorithm::ring, kRing);
   group.schedules[2].successors.front() = 0;
-  EXPECT_THAT(group.fault(), HasSubstr("no later step"));
+  EXPECT_THAT(group.defect(), HasSubstr("no later step"));
   group = Group(Algorithm::ring, kRing);
   group.schedules[2].waits.pop_back();
-  EXPECT_THAT(group.fault(), HasSubstr("do not fit the steps"));
+  EXPECT_THAT(group.defect(), HasSubstr("do not fit the steps"));
 }
 
 TEST(Verify, FindsSwappedSends) {
   Group group(Algorithm::ring, kRing);
   std::swap(group.find(0, StepKind::send).src, group.find(0, StepKind::send, 2).src);
   group.wait_again(0);
-  EXPECT_NE(group.fault(), "");
+  EXPECT_NE(group.defect(), "");
   group = Group(Algorithm::direct,
                 {.collective = Collective::broadcast, .size = 2, .count = 8, .chunk = 4});
   std::swap(group.find(0, StepKind::send).src, group.find(0, StepKind::send, 1).src);
   group.wait_again(0);
-  EXPECT_THAT(group.fault(), HasSubstr("holds element"));
+  EXPECT_THAT(group.defect(), HasSubstr("holds element"));
 }
 
 TEST(Verify, FindsAMessageThatDoesNotFitItsReceive) {
   Group group(Algorithm::direct, {.collective = Collective::broadcast, .size = 2, .count = 8});
   group.find(1, StepKind::recv).dst.count = 0;
-  EXPECT_THAT(group.fault(), HasSubstr("the message is empty"));
+  EXPECT_THAT(group.defect(), HasSubstr("the message is empty"));
   group = Group(Algorithm::direct,
                 {.collective = Collective::broadcast, .size = 2, .count = 8, .chunk = 4});
   group.find(1, StepKind::recv).dst.count = 3;
   group.wait_again(1);
-  EXPECT_THAT(group.fault(), HasSubstr("has 4 elements"));
+  EXPECT_THAT(group.defect(), HasSubstr("has 4 elements"));
 }
 
 TEST(Verify, FindsCountsThatDisagree) {
@@ -197,13 +198,13 @@ TEST(Verify, FindsCountsThatDisagree) {
 TEST(Verify, FindsDroppedAndDoubledCompletion) {
   Group group(Algorithm::ring, kRing);
   for (Step& step : group.schedules[2].steps) step.completes = false;
-  EXPECT_THAT(group.fault(), HasSubstr("never completed"));
+  EXPECT_THAT(group.defect(), HasSubstr("never completed"));
   group = Group(Algorithm::ring, kRing);
   group.find(0, StepKind::recv_reduce).completes = true;
-  EXPECT_THAT(group.fault(), HasSubstr("contributions out of 4"));
+  EXPECT_THAT(group.defect(), HasSubstr("contributions out of 4"));
   group = Group(Algorithm::chain, {.collective = Collective::broadcast, .size = 2, .count = 1});
   group.find(1, StepKind::recv).completes = true;
-  EXPECT_THAT(group.fault(), HasSubstr("completes a reduction where there is none"));
+  EXPECT_THAT(group.defect(), HasSubstr("completes a reduction where there is none"));
 }
 
 TEST(Verify, FindsAnOperandAddedTwice) {
@@ -212,7 +213,7 @@ TEST(Verify, FindsAnOperandAddedTwice) {
   fold.operands = 2;
   fold.src.count = 4;
   group.wait_again(0);
-  EXPECT_THAT(group.fault(), HasSubstr("2 contributions out of 3"));
+  EXPECT_THAT(group.defect(), HasSubstr("2 contributions out of 3"));
   const Case two{.size = 2, .count = 4, .chunk = 4};
   EXPECT_THAT(fault_of(two,
                        [](const Problem& p, ScheduleBuilder& b) {
@@ -283,7 +284,7 @@ TEST(Verify, FindsWritesToInput) {
     if (step.kind == StepKind::recv) step.dst.space = Space::input;
   }
   group.wait_again(3);
-  EXPECT_THAT(group.fault(), HasSubstr("writes input"));
+  EXPECT_THAT(group.defect(), HasSubstr("writes input"));
   // In place, a reduce_scatter may write its own part but no other.
   const Case scatter{.collective = Collective::reduce_scatter,
                      .size = 2,
@@ -305,19 +306,19 @@ TEST(Verify, FindsWritesToInput) {
 TEST(Verify, FindsRegionsOutsideOfTheirMemory) {
   Group group(Algorithm::direct, {.size = 3, .count = 5, .chunk = 5});
   group.schedules[1].scratch_count -= 1;
-  EXPECT_THAT(group.fault(), HasSubstr("outside of its memory"));
+  EXPECT_THAT(group.defect(), HasSubstr("outside of its memory"));
   // Only the root of a reduction has an output.
   Group reduce(Algorithm::direct, {.collective = Collective::reduce, .size = 2, .count = 4});
   Step extra{.kind = StepKind::copy, .src = input({0, 1}), .dst = output({0, 1})};
   reduce.schedules[1].steps.push_back(extra);
   reduce.wait_again(1);
-  EXPECT_THAT(reduce.fault(), HasSubstr("outside of its memory"));
+  EXPECT_THAT(reduce.defect(), HasSubstr("outside of its memory"));
 }
 
 TEST(Verify, FindsMessagesLargerThanAChunk) {
   Group group(Algorithm::ring, kRing);
   for (Problem& p : group.problems) p.chunk = 2;
-  EXPECT_THAT(group.fault(), HasSubstr("larger than a chunk"));
+  EXPECT_THAT(group.defect(), HasSubstr("larger than a chunk"));
 }
 
 TEST(Verify, FindsABarrierThatLetsOneThrough) {
@@ -326,7 +327,7 @@ TEST(Verify, FindsABarrierThatLetsOneThrough) {
   std::fill(s.waits.begin(), s.waits.end(), 0);
   std::fill(s.successor_begin.begin(), s.successor_begin.end(), 0);
   s.successors.clear();
-  EXPECT_THAT(group.fault(), HasSubstr("may leave the barrier before"));
+  EXPECT_THAT(group.defect(), HasSubstr("may leave the barrier before"));
 }
 
 const Case kShared{.size = 3, .count = 8, .placement = Placement::one_node, .window = 64};
@@ -334,23 +335,23 @@ const Case kShared{.size = 3, .count = 8, .placement = Placement::one_node, .win
 TEST(Verify, FindsRanksThatUseUnequallyMuchOfTheWindow) {
   for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot}) {
     Group group(algorithm, kShared);
-    ASSERT_EQ(group.fault(), "");
+    ASSERT_EQ(group.defect(), "");
     ++group.schedules[1].window_count;
-    EXPECT_THAT(group.fault(), HasSubstr("rank 1 uses")) << name_of(algorithm);
+    EXPECT_THAT(group.defect(), HasSubstr("rank 1 uses")) << name_of(algorithm);
   }
   // Without data to follow as well.
   Case barrier = kShared;
   barrier.collective = Collective::barrier;
   Group group(Algorithm::one_shot, barrier);
-  ASSERT_EQ(group.fault(), "");
+  ASSERT_EQ(group.defect(), "");
   group.schedules[2].window_count = 1;
-  EXPECT_THAT(group.fault(), HasSubstr("rank 2 uses 1 elements"));
+  EXPECT_THAT(group.defect(), HasSubstr("rank 2 uses 1 elements"));
 }
 
 TEST(Verify, FindsRanksThatArriveUnequallyOften) {
   Group group(Algorithm::one_shot, kShared);
   ++group.schedules[2].arrivals;
-  EXPECT_THAT(group.fault(), HasSubstr("rank 2 arrives"));
+  EXPECT_THAT(group.defect(), HasSubstr("rank 2 arrives"));
 }
 
 TEST(Verify, FindsReadsOfWhatIsNotYetOrNoLongerPublished) {
@@ -378,9 +379,9 @@ TEST(Verify, FindsReadsOfWhatIsNotYetOrNoLongerPublished) {
 TEST(Verify, RefusesProblemsOfDifferentCalls) {
   Group group(Algorithm::ring, kRing);
   group.problems[2].count += 1;
-  EXPECT_THAT(group.fault(), HasSubstr("not that of rank 2"));
+  EXPECT_THAT(group.defect(), HasSubstr("not that of rank 2"));
   group.problems.pop_back();
-  EXPECT_NE(group.fault(), "");
+  EXPECT_NE(group.defect(), "");
   EXPECT_NE(verify({}, {}), "");
 }
 

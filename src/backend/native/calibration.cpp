@@ -26,6 +26,7 @@ using schedule::Facts;
 /// for more than its meetings but stay in cache. Before that is timed, as many calls as go once
 /// around the window and through a trial of how to write (engine/write_choice.h).
 constexpr std::size_t kSmall = 8;
+constexpr int kSmallCalls = 20;
 constexpr std::size_t kCached = std::size_t{256} << 10;
 constexpr int kCachedCalls = 4;
 constexpr int kCachedWarmup = 24;
@@ -44,17 +45,25 @@ constexpr std::chrono::seconds kPatience{30};
 struct Measured {
   double link_latency_s = 0;
   double link_bytes_per_s = 0;
-  /// Time taken over time predicted.
-  double window_latency = 0;
-  double cached = 0;
+  double window_latency_s = 0;
+  double switch_s = 0;
+  double turn_s = 0;
+  double cached_bytes_per_s = 0;
   double memory_bytes_per_s = 0;
   double shared_cache_bytes = 0;
   double ranks_per_core = 1;  ///< Of this rank's host.
 };
-constexpr double Measured::*kFields[] = {
-    &Measured::link_latency_s, &Measured::link_bytes_per_s,   &Measured::window_latency,
-    &Measured::cached,         &Measured::memory_bytes_per_s, &Measured::shared_cache_bytes,
-    &Measured::ranks_per_core};
+constexpr double Measured::*kFields[] = {&Measured::link_latency_s,
+                                         &Measured::link_bytes_per_s,
+                                         &Measured::window_latency_s,
+                                         &Measured::switch_s,
+                                         &Measured::turn_s,
+                                         &Measured::cached_bytes_per_s,
+                                         &Measured::memory_bytes_per_s,
+                                         &Measured::shared_cache_bytes,
+                                         &Measured::ranks_per_core};
+/// What is measured as a difference is at least this, whatever disturbed it.
+constexpr double kLeastSeconds = 1e-9;
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -77,6 +86,62 @@ double time_of(int times, int warmup, Call call) {
   }
   return median(std::move(taken));
 }
+
+/// The model of a window, turned around: the facts that predict what was measured. Its times grow
+/// evenly with each of them.
+class WindowModel {
+ public:
+  WindowModel(const Facts& at_calls, int ranks, double ranks_per_core)
+      : at_calls_(at_calls), facts_(at_calls), ranks_(ranks) {
+    facts_.ranks_per_core = ranks_per_core;
+  }
+
+  bool has_window() const { return at_calls_.window_bytes > 0; }
+
+  /// From seconds of a small all_reduce, of a small broadcast, and of an all_reduce of kCached.
+  /// Where ranks take turns on cores, how soon an arrival is seen does not show in the time of a
+  /// switch, and is left as assumed; elsewhere nobody switches.
+  void fit(double small, double flow, double cached, Measured& measured) {
+    if (facts_.ranks_per_core > 1) {
+      measured.switch_s = solve(&Facts::switch_s, Collective::all_reduce, small);
+      measured.turn_s = solve(&Facts::turn_s, Collective::broadcast, flow);
+    } else {
+      measured.window_latency_s = solve(&Facts::window_latency_s, Collective::all_reduce, small);
+    }
+    const double predicted =
+        seconds_of(Collective::all_reduce, kCached) - seconds_of(Collective::all_reduce, kSmall);
+    const double times_as_long = std::max(0.05, (cached - small) / predicted);
+    measured.cached_bytes_per_s = facts_.cached_bytes_per_s / times_as_long;
+  }
+
+ private:
+  /// Puts the fact where the model predicts `seconds` for a small call.
+  double solve(double Facts::*fact, Collective collective, double seconds) {
+    facts_.*fact = 0;
+    const double rest = seconds_of(collective, kSmall);
+    facts_.*fact = 1;
+    const double slope = seconds_of(collective, kSmall) - rest;
+    facts_.*fact = std::max(kLeastSeconds, (seconds - rest) / slope);
+    return facts_.*fact;
+  }
+
+  /// By the algorithm that the calls took.
+  double seconds_of(Collective collective, std::size_t bytes) const {
+    schedule::Problem problem;
+    problem.collective = collective;
+    problem.size = ranks_;
+    problem.count = bytes / sizeof(float);
+    problem.in_place = true;
+    const schedule::Choice taken = schedule::choose(problem, sizeof(float), at_calls_);
+    problem = schedule::placed(problem, sizeof(float), facts_);
+    problem.chunk = taken.chunk;
+    return schedule::cost(taken.algorithm, problem, sizeof(float), facts_);
+  }
+
+  const Facts at_calls_;
+  Facts facts_;
+  const int ranks_;
+};
 
 class Calibration {
  public:
@@ -148,8 +213,7 @@ class Calibration {
     measured.link_bytes_per_s = kStream / std::max(1e-9, large - small);
   }
 
-  /// By what factors the window's part of the model is off.
-  void measure_window(Measured& measured) {
+  std::vector<int> members_of_my_node() const {
     std::vector<int> members;
     for (int r = 0; r < engine_->size() && !nodes_.empty(); ++r) {
       if (nodes_[static_cast<std::size_t>(r)] ==
@@ -157,32 +221,33 @@ class Calibration {
         members.push_back(r);
       }
     }
+    return members;
+  }
+
+  /// The facts of the window, so that the model predicts what was measured.
+  void measure_window(Measured& measured) {
+    const std::vector<int> members = members_of_my_node();
     if (members.size() < 2) return;
     const auto state =
         engine_->make_group(fmt::format("calibration/node of {}", members[0]), members, kPatience);
     NativeGroup group(engine_, state);
     std::vector<float> data(kCached / sizeof(float));
-    const auto taken = [&](std::size_t bytes, int times, int warmup) {
-      const Buffer part{data.data(), bytes / sizeof(float), DType::f32};
+    const CallOptions now{.caller_waits = true};
+    const auto part = [&](std::size_t bytes) {
+      return Buffer{data.data(), bytes / sizeof(float), DType::f32};
+    };
+    const auto all_reduce = [&](std::size_t bytes, int times, int warmup) {
       return time_of(times, warmup, [&] {
-        group.all_reduce(part, part, ReduceKind::max, {.caller_waits = true}).wait();
+        group.all_reduce(part(bytes), part(bytes), ReduceKind::max, now).wait();
       });
     };
-    const double small = taken(kSmall, 20, 40);
-    const double cached = taken(kCached, kCachedCalls, kCachedWarmup);
-    Facts facts = engine_->facts_of(*state);
-    facts.ranks_per_core = ranks_per_core();
-    if (facts.window_bytes == 0) return;  // there was no memory for one
-    const auto predicted = [&](std::size_t bytes) {
-      schedule::Problem problem;
-      problem.size = group.size();
-      problem.count = bytes / sizeof(float);
-      problem.in_place = true;
-      return schedule::choose(problem, sizeof(float), facts).predicted_s;
-    };
-    const double base = predicted(kSmall);
-    measured.window_latency = small / base;
-    measured.cached = std::max(0.05, (cached - small) / (predicted(kCached) - base));
+    const double small = all_reduce(kSmall, kSmallCalls, 2 * kSmallCalls);
+    const double flow =
+        time_of(kSmallCalls, kSmallCalls, [&] { group.broadcast(part(kSmall), 0, now).wait(); });
+    const double cached = all_reduce(kCached, kCachedCalls, kCachedWarmup);
+    WindowModel model(engine_->facts_of(*state), group.size(), ranks_per_core());
+    if (!model.has_window()) return;  // there was no memory for one
+    model.fit(small, flow, cached, measured);
     measured.shared_cache_bytes = static_cast<double>(shared_cache_bytes());
     measured.memory_bytes_per_s = memory_rate(group);
   }
@@ -233,12 +298,17 @@ class Calibration {
   void apply(const Measured& agreed, Facts& facts) const {
     double& latency = one_node() ? facts.shared_latency_s : facts.latency_s;
     double& rate = one_node() ? facts.shared_bytes_per_s : facts.bytes_per_s;
-    if (agreed.link_latency_s > 0) latency = agreed.link_latency_s;
-    if (agreed.link_bytes_per_s > 0) rate = agreed.link_bytes_per_s;
-    if (agreed.window_latency > 0) facts.window_latency_s *= agreed.window_latency;
-    if (agreed.cached > 0) facts.cached_bytes_per_s /= agreed.cached;
-    if (agreed.memory_bytes_per_s > 0) facts.memory_bytes_per_s = agreed.memory_bytes_per_s;
-    if (agreed.shared_cache_bytes > 0) facts.shared_cache_bytes = agreed.shared_cache_bytes;
+    const auto take = [](double found, double& fact) {
+      if (found > 0) fact = found;
+    };
+    take(agreed.link_latency_s, latency);
+    take(agreed.link_bytes_per_s, rate);
+    take(agreed.window_latency_s, facts.window_latency_s);
+    take(agreed.switch_s, facts.switch_s);
+    take(agreed.turn_s, facts.turn_s);
+    take(agreed.cached_bytes_per_s, facts.cached_bytes_per_s);
+    take(agreed.memory_bytes_per_s, facts.memory_bytes_per_s);
+    take(agreed.shared_cache_bytes, facts.shared_cache_bytes);
     facts.ranks_per_core = agreed.ranks_per_core;
   }
 

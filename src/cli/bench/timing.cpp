@@ -18,7 +18,8 @@ constexpr double kShortCall = 20e-6;
 /// Of the time of a row, before its calls count.
 constexpr double kWarmupShare = 0.1;
 
-struct Plan {
+/// How often the call is made.
+struct CallCounts {
   std::uint64_t singles = 0;
   std::uint64_t batch = 0;  ///< 0: the single calls give the mean too.
 };
@@ -29,8 +30,9 @@ double time_batch(const std::function<void()>& call, std::uint64_t count) {
   return seconds_between(begin, Clock::now());
 }
 
-/// Rank 0's plan on every rank. Warms up with ever more calls until their time tells how many fit.
-Plan make_plan(Group& group, const std::function<void()>& call, const Options& options) {
+/// Rank 0's counts on every rank. Warms up with ever more calls until their time tells how many
+/// fit.
+CallCounts decide_counts(Group& group, const std::function<void()>& call, const Options& options) {
   double each = 0;
   std::uint64_t count = options.warmup;
   if (options.iterations == 0) count = std::max<std::uint64_t>(count, 1);
@@ -66,8 +68,8 @@ double percentile(std::span<double> samples, double share) {
 }
 
 Timing measure(Group& group, const std::function<void()>& call, const Options& options) {
-  const Plan plan = make_plan(group, call, options);
-  std::vector<double> samples(plan.singles);
+  const CallCounts counts = decide_counts(group, call, options);
+  std::vector<double> samples(counts.singles);
   meet(group);
   const Clock::time_point begin = Clock::now();
   Clock::time_point before = begin;
@@ -78,11 +80,11 @@ Timing measure(Group& group, const std::function<void()>& call, const Options& o
     before = after;
   }
   double elapsed = seconds_between(begin, before);
-  if (plan.batch > 0) {
+  if (counts.batch > 0) {
     meet(group);
-    elapsed = time_batch(call, plan.batch);
+    elapsed = time_batch(call, counts.batch);
   }
-  const std::uint64_t calls = plan.batch > 0 ? plan.batch : plan.singles;
+  const std::uint64_t calls = counts.batch > 0 ? counts.batch : counts.singles;
   return {largest(group, elapsed) / static_cast<double>(calls) * 1e6,
           percentile(samples, 0.50) * 1e6, percentile(samples, 0.99) * 1e6, calls};
 }

@@ -57,14 +57,14 @@ Console::Console(int ranks, const ConsoleOptions& options) {
 
 void Console::open_files(int ranks, const std::string& folder) {
   log_folder_ = folder;
-  std::error_code fault;
-  std::filesystem::create_directories(folder, fault);
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
   for (int rank = 0; rank < ranks; ++rank) {
     const std::string path = path_of_file(folder, static_cast<std::size_t>(rank));
     files_.emplace_back(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
     if (files_.back().get() < 0) {
       throw InvalidArgument(fmt::format("--log-dir: cannot write {}: {}", printable(path),
-                                        std::strerror(fault ? fault.value() : errno)));
+                                        std::strerror(error ? error.value() : errno)));
     }
   }
 }
@@ -109,12 +109,12 @@ void Console::finish() {
   for (const Sink& sink : sinks_) sink.writer->finish();
 }
 
-std::optional<Console::Fault> Console::fault() const {
+std::optional<Console::LostOutput> Console::lost_output() const {
   for (const Sink& sink : sinks_) {
-    if (const auto fault = sink.writer->fault()) {
-      return Fault{fmt::format("cannot write {}: {}", name_of(fault->descriptor),
-                               std::strerror(fault->error)),
-                   fault->error == EPIPE};
+    if (const auto lost = sink.writer->lost_output()) {
+      return LostOutput{
+          fmt::format("cannot write {}: {}", name_of(lost->descriptor), std::strerror(lost->error)),
+          lost->error == EPIPE};
     }
   }
   return {};

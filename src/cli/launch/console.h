@@ -36,17 +36,17 @@ class Console {
   bool shows_pieces(Stream stream) const { return sink(stream).is_terminal; }
   /// Whether so much waits to be written that ranks should be read no further.
   bool full() const;
-  /// What became of the output, when it can be written no more.
-  struct Fault {
+  /// Output that could not be written, and none after it will be.
+  struct LostOutput {
     std::string text;        ///< For people: where, and why.
     bool no_reader = false;  ///< Who read it has gone, as `head` does when it has enough.
   };
-  std::optional<Fault> fault() const;
+  std::optional<LostOutput> lost_output() const;
   /// Waits until all is written that can be; nothing may follow but say_last.
   void finish();
   /// The last word, past writers that may be broken. Without waiting for them.
   static void say_last(const std::string& text);
-  /// Waits until full() or fault() may have changed.
+  /// Waits until full() or lost_output() may have changed.
   void watch(Watch& watch) const;
 
  private:

@@ -61,7 +61,7 @@ class JobRun {
   void wait_for_ranks();
   void finish_hosts();
   int verdict();
-  int tell_of_lost_output(const Console::Fault& fault);
+  int tell_of_lost_output(const Console::LostOutput& lost);
 
   void watch_hosts();
   void watch_input();
@@ -136,15 +136,15 @@ int JobRun::run() {
   finish_hosts();
   const int status = output_lost_ ? kFailed : verdict();
   console_.finish();
-  if (const auto fault = console_.fault()) return tell_of_lost_output(*fault);
+  if (const auto lost = console_.lost_output()) return tell_of_lost_output(*lost);
   return status;
 }
 
 /// Returns the exit status: what a shell shows of a program whose reader has gone, or a failure.
-int JobRun::tell_of_lost_output(const Console::Fault& fault) {
+int JobRun::tell_of_lost_output(const Console::LostOutput& lost) {
   const std::string_view then = output_lost_ ? "; the job was ended" : "";
-  Console::say_last(fmt::format("mccl launch: {}{}\n", fault.text, then));
-  return fault.no_reader ? kSignalBase + SIGPIPE : kFailed;
+  Console::say_last(fmt::format("mccl launch: {}{}\n", lost.text, then));
+  return lost.no_reader ? kSignalBase + SIGPIPE : kFailed;
 }
 
 /// Throws one Error that tells of every host that cannot be used.
@@ -281,7 +281,7 @@ void JobRun::step() {
   for (const auto& time : {time_limit_, terminate_at_, kill_at_})
     if (time) watch_.at(*time);
   watch_.wait();
-  if (!output_lost_ && console_.fault()) {
+  if (!output_lost_ && console_.lost_output()) {
     output_lost_ = true;
     terminate();
   }

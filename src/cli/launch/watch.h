@@ -13,7 +13,7 @@ namespace mccl::cli::launch {
 
 class Watch {
  public:
-  /// `then` is called when poll() reports anything of `events` or a fault of the descriptor.
+  /// `then` is called when poll() reports anything of `events` or an error of the descriptor.
   void on(int descriptor, short events, std::function<void()> then);
   /// Ends the wait at that time.
   void at(Clock::time_point time);

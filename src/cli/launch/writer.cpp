@@ -36,7 +36,7 @@ void Writer::write(int descriptor, std::string text) {
   if (text.empty()) return;
   {
     const std::lock_guard lock(mutex_);
-    if (fault_) return;
+    if (lost_output_) return;
     waiting_bytes_ += text.size();
     waiting_.push_back({descriptor, std::move(text)});
   }
@@ -48,9 +48,9 @@ bool Writer::full() const {
   return waiting_bytes_ >= kMostWaiting;
 }
 
-std::optional<Writer::Fault> Writer::fault() const {
+std::optional<Writer::LostOutput> Writer::lost_output() const {
   const std::lock_guard lock(mutex_);
-  return fault_;
+  return lost_output_;
 }
 
 void Writer::run() {
@@ -60,11 +60,11 @@ void Writer::run() {
     if (waiting_.empty()) return;
     const std::vector<Piece> pieces = std::exchange(waiting_, {});
     for (const Piece& piece : pieces) {
-      if (!fault_) {
+      if (!lost_output_) {
         lock.unlock();
         const int error = write_all(piece);
         lock.lock();
-        if (error != 0) fault_ = Fault{piece.descriptor, error};
+        if (error != 0) lost_output_ = LostOutput{piece.descriptor, error};
       }
       waiting_bytes_ -= piece.text.size();
     }

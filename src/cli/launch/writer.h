@@ -25,14 +25,14 @@ class Writer {
   void finish();
   /// Whether so much waits that whoever can should stop giving more; room() tells when not.
   bool full() const;
-  /// Becomes readable when full() may have changed, or fault() has; read it empty.
+  /// Becomes readable when full() may have changed, or lost_output() has; read it empty.
   int room() const { return room_.reader.get(); }
-  /// What ended the writing: nothing more will be written.
-  struct Fault {
+  /// Output that could not be written, which ended the writing: what follows is dropped too.
+  struct LostOutput {
     int descriptor = -1;
     int error = 0;  ///< EPIPE: somebody has closed the other end.
   };
-  std::optional<Fault> fault() const;
+  std::optional<LostOutput> lost_output() const;
 
  private:
   struct Piece {
@@ -49,7 +49,7 @@ class Writer {
   std::condition_variable changed_;
   std::vector<Piece> waiting_;  // guarded by mutex_, as are all below
   std::size_t waiting_bytes_ = 0;
-  std::optional<Fault> fault_;
+  std::optional<LostOutput> lost_output_;
   bool ending_ = false;
   std::thread thread_;
 };

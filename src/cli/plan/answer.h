@@ -46,7 +46,7 @@ schedule::Problem chosen_problem(const Question& question, int rank, const sched
                                  const schedule::Facts& facts);
 
 /// Builds the schedules of all ranks and proves them. Empty when they are right, otherwise the
-/// fault. Throws InvalidArgument where that would take too long.
+/// defect. Throws InvalidArgument where that would take too long.
 std::string prove(const Answer& answer, const schedule::Facts& facts);
 
 inline constexpr int kMostProvenRanks = 64;

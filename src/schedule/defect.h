@@ -8,11 +8,11 @@
 namespace mccl::schedule {
 
 /// Thrown inside the verifier; verify() returns the text.
-struct Fault {
+struct Defect {
   std::string text;
 };
 
-/// Throws a Fault that names the rank and the step.
+/// Throws a Defect that names the rank and the step.
 [[noreturn]] void fail(const Problem& problem, const Schedule& schedule, std::size_t step,
                        const std::string& what);
 

@@ -1,0 +1,169 @@
+// Estimates of the algorithms that send messages through links.
+#include <algorithm>
+#include <cmath>
+
+#include "schedule/cost_terms.h"
+#include "schedule/parts.h"
+
+namespace mccl::schedule {
+namespace {
+
+/// Assumption: a message costs a rank this part of the latency in work; the rest is waiting, which
+/// overlaps.
+constexpr double kMessageWork = 0.125;
+/// Assumption: flows that meet at a rank lose this part of their rate for each after the first, and
+/// no more than that.
+constexpr double kCrowding = 0.03;
+constexpr double kMostCrowding = 0.2;
+/// Assumption: pieces above the first size are out of a core's cache when the next stage wants
+/// them, half of the 1 MiB of the core that it comes from; then their bytes take so many times as
+/// long.
+constexpr double kCachedPiece = 512 << 10;
+constexpr double kUncachedPiece = 1.1;
+/// Assumption: the operands of a fold are out of cache above this size.
+constexpr double kCachedOperands = 4 << 20;
+/// Assumption: what is kept in scratch to be passed on costs this part of a transfer more.
+constexpr double kKeeping = 0.5;
+
+/// `depth` hops from the root; each rank exchanges every piece with `degree` others.
+Estimate tree_estimate(Collective collective, const CallSize& size, const LinkTerms& link,
+                       double depth, double degree) {
+  const double bytes = size.bytes;
+  const double first = depth * (link.latency() + link.piece(bytes));
+  const double first_reduced = depth * (link.latency() + link.reduced_piece(bytes));
+  const double steps = size.pieces(bytes) * (degree + 1);
+  if (collective == Collective::broadcast) {
+    return {first + degree * (link.wire(bytes) - link.piece(bytes)), steps};
+  }
+  const double rest = link.reduced(bytes) - link.reduced_piece(bytes);
+  if (collective == Collective::reduce) return {first_reduced + degree * rest, steps};
+  const double both = degree > 1 || size.ranks == 2 ? degree : 2;  // in a chain: up and down
+  return {first + first_reduced + both * rest, 2 * steps};
+}
+
+}  // namespace
+
+LinkTerms::LinkTerms(const CallSize& size, const Facts& facts, bool in_shared_memory)
+    : size_(size),
+      latency_(in_shared_memory ? facts.shared_latency_s : facts.latency_s),
+      work_(kMessageWork * latency_),
+      crowding_(1 + std::min(kMostCrowding, kCrowding * std::max(0.0, size.ranks - 2))),
+      reduce_(1 / facts.reduce_bytes_per_s),
+      uncached_operands_(std::max(1.0, facts.cached_bytes_per_s / facts.memory_bytes_per_s)) {
+  const bool cached = std::min(size.chunk, std::max(size.bytes, 1.0)) <= kCachedPiece;
+  byte_ = (cached ? 1 : kUncachedPiece) /
+          (in_shared_memory ? facts.shared_bytes_per_s / facts.ranks_per_core : facts.bytes_per_s);
+}
+
+double LinkTerms::wire(double bytes) const {
+  return std::max(1.0, size_.pieces(bytes)) * work_ + bytes * byte_;
+}
+
+double LinkTerms::piece(double bytes) const { return work_ + std::min(bytes, size_.chunk) * byte_; }
+
+double LinkTerms::reduced_piece(double bytes) const {
+  return piece(bytes) + std::min(bytes, size_.chunk) * reduce_;
+}
+
+double LinkTerms::fold(double bytes) const {
+  const double operands = size_.ranks * std::min(size_.chunk, bytes / size_.ranks);
+  return bytes * reduce_ * (operands <= kCachedOperands ? 1 : uncached_operands_);
+}
+
+double LinkTerms::phase(double work, double first_piece, int lanes) const {
+  const double per_lane = size_.pieces(size_.largest / lanes);
+  const double segments = std::max(1.0, std::ceil(per_lane / static_cast<double>(kPiecesPerPhase)));
+  return segments * std::max(work / segments, latency_ + first_piece);
+}
+
+Estimate direct_estimate(Collective collective, const CallSize& size, const LinkTerms& link) {
+  const double latency = link.latency(), others = size.others, ranks = size.ranks;
+  const double whole = size.pieces(size.bytes), largest = size.pieces(size.largest);
+  const double all_to_one = latency + others * link.wire(size.bytes) * link.crowding();
+  const double parts_to_one = latency + others * link.wire(size.part) * link.crowding();
+  switch (collective) {
+    case Collective::all_reduce:
+      return {all_to_one + link.fold(ranks * size.bytes), whole * 2 * ranks};
+    case Collective::reduce:
+      return {all_to_one + link.fold(ranks * size.bytes), whole * (ranks + 1)};
+    case Collective::broadcast:
+      return {latency + others * link.wire(size.bytes), whole * others};
+    case Collective::reduce_scatter:
+      return {parts_to_one + link.fold(size.bytes), largest * 2 * ranks};
+    case Collective::scatter:
+      return {latency + others * link.wire(size.part), largest * ranks};
+    case Collective::gather:
+      return {parts_to_one, largest * ranks};
+    case Collective::all_gather:
+    case Collective::all_to_all:
+      return {parts_to_one, largest * 2 * ranks};
+    default:
+      return {latency + others * link.work(), 2 * others};
+  }
+}
+
+Estimate ring_estimate(Collective collective, const CallSize& size, const LinkTerms& link,
+                       int lanes) {
+  const double part = size.part, phases = size.others;
+  const double steps = size.pieces(size.largest / lanes) * lanes * 2 * phases;
+  const double gather = phases * link.phase(link.wire(part), link.piece(part), lanes);
+  const double scatter = phases * link.phase(link.reduced(part), link.reduced_piece(part), lanes);
+  if (collective == Collective::all_gather) return {gather, steps + size.pieces(size.largest)};
+  if (collective == Collective::reduce_scatter) return {scatter, steps};
+  return {scatter + gather, 2 * steps};
+}
+
+Estimate pairwise_estimate(Collective collective, const CallSize& size, const LinkTerms& link) {
+  const double part = size.part, others = size.others;
+  const double scatter = link.phase(others * link.reduced(part) * link.crowding(),
+                                    others * link.reduced_piece(part), 1);
+  const double gather =
+      link.phase(others * link.wire(part) * link.crowding(), others * link.piece(part), 1);
+  const double steps = size.pieces(size.largest) * 2 * others;
+  if (collective == Collective::reduce_scatter) return {scatter, steps};
+  if (collective == Collective::all_reduce) return {scatter + gather, 2 * steps};
+  // An exchange begins when the one before the last has arrived.
+  return {others * (link.latency() / 2 + link.wire(part)), steps + size.pieces(size.largest)};
+}
+
+Estimate recursive_doubling_estimate(Collective collective, const CallSize& size,
+                                     const LinkTerms& link) {
+  if (collective == Collective::all_gather) {
+    Estimate sum{0, size.pieces(size.largest)};
+    for (double group = 1; group < size.ranks; group *= 2) {
+      sum.seconds += link.latency() + link.wire(group * size.part);
+      sum.steps += 2 * size.pieces(group * size.largest);
+    }
+    return sum;
+  }
+  const double rounds = size.power_of_two ? size.rounds : size.rounds - 1;
+  double seconds = rounds * (link.latency() + link.reduced(size.bytes));
+  if (!size.power_of_two) {
+    seconds += 2 * link.latency() + link.reduced(size.bytes) + link.wire(size.bytes);
+  }
+  return {seconds, size.pieces(size.bytes) * (2 * rounds + 2)};
+}
+
+Estimate binomial_tree_estimate(Collective collective, const CallSize& size,
+                                const LinkTerms& link) {
+  if (collective != Collective::gather && collective != Collective::scatter) {
+    return tree_estimate(collective, size, link, size.rounds, size.rounds);
+  }
+  const double largest_subtree = 1 << (size.rounds - 1);
+  double seconds = kKeeping * (largest_subtree - 1) * size.part * link.per_byte();
+  for (int level = 0; level < size.rounds; ++level) {
+    const double subtree = std::min<double>(1 << level, size.ranks - (1 << level));
+    seconds += link.latency() + link.wire(size.part * subtree);
+  }
+  return {seconds, size.pieces(size.bytes) + 2 * size.ranks};
+}
+
+Estimate chain_estimate(Collective collective, const CallSize& size, const LinkTerms& link) {
+  return tree_estimate(collective, size, link, size.others, 1);
+}
+
+Estimate dissemination_estimate(const CallSize& size, const LinkTerms& link) {
+  return {size.rounds * (link.latency() + link.work()), 2.0 * size.rounds};
+}
+
+}  // namespace mccl::schedule

@@ -1,0 +1,130 @@
+// What the estimates of all algorithms share. Every estimate adds up terms of three kinds: measured
+// facts (Facts), numbers that follow from the schedules (pieces, slots, batches), and assumptions:
+// shapes that a few calls at the start of a job cannot tell from noise. An assumption is a ratio
+// and never a time, so that all times scale with what was measured, and says what it comes from and
+// what depends on it.
+#pragma once
+
+#include "schedule/cost.h"
+
+namespace mccl::schedule {
+
+/// Results of at least so many bytes that are not in place are written past the caches, without
+/// being read first, as engine/result.h says.
+inline constexpr double kStreamedResult = 8 << 20;
+
+/// What is asked, in bytes.
+struct CallSize {
+  CallSize(const Problem& problem, std::size_t element_bytes);
+
+  /// How many messages, or pieces through the window, carry so many bytes.
+  double pieces(double bytes) const;
+
+  double ranks = 1;
+  double others = 0;  ///< Ranks beside this one.
+  int rounds = 0;     ///< log2 of ranks, rounded up.
+  bool power_of_two = true;
+  double bytes = 0;    ///< Of the whole operation.
+  double part = 0;     ///< A rank's part if all were equal.
+  double largest = 0;  ///< The largest part.
+  double chunk = 1;
+  double window = 0;
+  double apart = 0;  ///< Input and output are 0: the same memory, 1: not.
+};
+
+/// Seconds of messages. A rank's sends share its bandwidth, and so do its receives; the two
+/// directions do not.
+class LinkTerms {
+ public:
+  /// Requires that size and facts outlive it.
+  LinkTerms(const CallSize& size, const Facts& facts, bool in_shared_memory);
+
+  double latency() const { return latency_; }
+  double per_byte() const { return byte_; }
+  /// A message's part of a rank's own time.
+  double work() const { return work_; }
+  /// By how much flows that meet at a rank get in each other's way.
+  double crowding() const { return crowding_; }
+  double wire(double bytes) const;
+  double reduced(double bytes) const { return wire(bytes) + bytes * reduce_; }
+  /// The first piece of so many bytes.
+  double piece(double bytes) const;
+  double reduced_piece(double bytes) const;
+  /// A fold over all ranks' operands, of so many bytes together.
+  double fold(double bytes) const;
+  /// A phase of a pipeline, of all segments: each is as long as its work, or as one piece needs to
+  /// pass.
+  double phase(double work, double first_piece, int lanes) const;
+
+ private:
+  const CallSize& size_;
+  double latency_;
+  double work_;
+  double crowding_;
+  double byte_;
+  double reduce_;             // seconds per byte
+  double uncached_operands_;  // times as long
+};
+
+/// Seconds of what goes through a node's window.
+class WindowTerms {
+ public:
+  /// Requires that size and facts outlive it.
+  WindowTerms(const CallSize& size, const Facts& facts) : size_(size), facts_(facts) {}
+
+  /// What the busiest rank does with bytes.
+  struct Handled {
+    double copied;     ///< Copied or added, between its buffers and the windows.
+    double of_memory;  ///< Read and written of the buffers, where no cache holds them.
+    double held;       ///< The buffers themselves.
+  };
+
+  /// All ranks of a node wait for each other.
+  double meeting() const;
+  double seconds_of(const Handled& handled) const;
+  /// `through` bytes go through the slots, each of which sees `shots` meetings.
+  Estimate meeting_at_slots(const Handled& handled, double shots, double through) const;
+  /// The same where the root, or the others, may be some calls ahead: nobody meets anybody but
+  /// where slots come around again.
+  Estimate flow(const Handled& handled, double through) const;
+
+  /// What each rank copies, if it were equal, of what the root and all ranks together do.
+  double evened(double root, double all) const;
+  /// Bytes of memory that writing results takes: of a sum, and of what is only copied.
+  double written(double bytes) const;
+  double gathered(double bytes) const;
+
+ private:
+  /// How the schedules use their slots: at most four of their halves at a time, all, or in a row.
+  enum class Batch { some, all_slots, row };
+  struct Cut {
+    double count;    ///< Pieces.
+    double batches;  ///< In which they go.
+  };
+  Cut cut(Batch batch, double through) const;
+  double piece() const;
+  /// What ranks that take turns on a core add.
+  double turns(double seconds) const;
+
+  const CallSize& size_;
+  const Facts& facts_;
+};
+
+/// An algorithm's estimate; each requires can(). In cost_links.cpp, and the last three in
+/// cost_window.cpp.
+Estimate direct_estimate(Collective collective, const CallSize& size, const LinkTerms& link);
+Estimate ring_estimate(Collective collective, const CallSize& size, const LinkTerms& link,
+                       int lanes);
+Estimate pairwise_estimate(Collective collective, const CallSize& size, const LinkTerms& link);
+Estimate recursive_doubling_estimate(Collective collective, const CallSize& size,
+                                     const LinkTerms& link);
+Estimate binomial_tree_estimate(Collective collective, const CallSize& size, const LinkTerms& link);
+Estimate chain_estimate(Collective collective, const CallSize& size, const LinkTerms& link);
+Estimate dissemination_estimate(const CallSize& size, const LinkTerms& link);
+Estimate one_shot_estimate(Collective collective, const CallSize& size, const WindowTerms& window);
+Estimate two_shot_estimate(const CallSize& size, const WindowTerms& window);
+/// Over `nodes` nodes, of which the smallest has `columns` ranks.
+Estimate hierarchical_estimate(Collective collective, const CallSize& size, const LinkTerms& link,
+                               const WindowTerms& window, double nodes, double columns);
+
+}  // namespace mccl::schedule

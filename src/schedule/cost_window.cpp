@@ -1,0 +1,144 @@
+// Estimates of the algorithms that go through the windows of nodes.
+#include <algorithm>
+#include <cmath>
+
+#include "schedule/cost_terms.h"
+#include "schedule/parts.h"
+
+namespace mccl::schedule {
+namespace {
+
+/// Assumption: what one more neighbour adds to a meeting, and what a piece costs beside its bytes,
+/// in parts of the time that an arrival takes to be seen.
+constexpr double kArrival = 0.5;
+constexpr double kPiece = 1;
+/// Assumption: buffers that together fill so many doublings more than half of the shared cache come
+/// from memory entirely; half of it leaves room for them, the windows and everything else.
+constexpr double kSpill = 2;
+/// Assumption: where data flow from or to a root, ranks work at the same time, but wait for each
+/// other's pieces: so many times as long.
+constexpr double kFlow = 1.2;
+/// Assumption: processes that take turns on a core have their data further out of its caches.
+constexpr double kCrowdedMemory = 1.3;
+
+}  // namespace
+
+double WindowTerms::turns(double seconds) const {
+  return facts_.ranks_per_core > 1 ? seconds * facts_.ranks_per_core : 0;
+}
+
+/// With more ranks than cores somebody has to yield its core first.
+double WindowTerms::meeting() const {
+  return facts_.window_latency_s * (1 + kArrival * size_.others) + turns(facts_.switch_s);
+}
+
+double WindowTerms::piece() const { return kPiece * facts_.window_latency_s; }
+
+/// Caches and memory work at the same time; the slower one counts.
+double WindowTerms::seconds_of(const Handled& handled) const {
+  const double copying = handled.copied / facts_.cached_bytes_per_s;
+  const double crowd = facts_.ranks_per_core > 1 ? kCrowdedMemory : 1;
+  const double from_memory = crowd * handled.of_memory / facts_.memory_bytes_per_s;
+  const double share = size_.ranks * handled.held / facts_.shared_cache_bytes;
+  const double spilled = std::clamp((std::log2(std::max(share, 1e-9)) + 1) / kSpill, 0.0, 1.0);
+  return facts_.ranks_per_core * (copying + spilled * std::max(0.0, from_memory - copying));
+}
+
+WindowTerms::Cut WindowTerms::cut(Batch batch, double through) const {
+  const double piece =
+      std::clamp(std::min(size_.chunk, through), 1.0, std::max(1.0, size_.window / 2));
+  const double count = std::max(1.0, std::ceil(through / piece));
+  const std::size_t most = batch == Batch::some        ? kOneShotBatch
+                           : batch == Batch::all_slots ? kTwoShotSlots
+                                                       : kOneShotSlots;
+  const double parts = batch == Batch::some ? 2 : 1;
+  const double slots =
+      std::clamp(std::floor(size_.window / piece / parts), 1.0, static_cast<double>(most));
+  return {count, std::ceil(count / slots)};
+}
+
+Estimate WindowTerms::meeting_at_slots(const Handled& handled, double shots, double through) const {
+  const Cut pieces = cut(shots > 1 ? Batch::all_slots : Batch::some, through);
+  const double seconds =
+      shots * (pieces.batches * meeting() + pieces.count * piece()) + seconds_of(handled);
+  return {seconds, pieces.count * shots * 4};
+}
+
+Estimate WindowTerms::flow(const Handled& handled, double through) const {
+  const Cut pieces = cut(Batch::row, through);
+  const double seconds = facts_.window_latency_s + turns(facts_.turn_s) +
+                         (pieces.batches - 1) * meeting() + pieces.count * piece() +
+                         seconds_of(handled);
+  return {seconds, pieces.count * 4};
+}
+
+/// On cores that ranks share, nobody waits for the root while it has work of its own.
+double WindowTerms::evened(double root, double all) const {
+  return std::max(root / facts_.ranks_per_core, all / size_.ranks);
+}
+
+/// A line is read before it is written, unless the input lies there already.
+double WindowTerms::written(double bytes) const { return (1 + size_.apart) * bytes; }
+
+double WindowTerms::gathered(double bytes) const {
+  return (size_.apart > 0 && size_.bytes >= kStreamedResult ? 1.5 : 2) * bytes;
+}
+
+/// Everyone, or the root, reads everything it needs.
+Estimate one_shot_estimate(Collective collective, const CallSize& size, const WindowTerms& window) {
+  const double b = size.bytes, part = size.part, apart = size.apart, ranks = size.ranks;
+  const double others = size.others, theirs = others * part;
+  switch (collective) {
+    case Collective::all_reduce:
+      return window.meeting_at_slots({b + others * b, b + window.written(b), b + apart * b}, 1, b);
+    case Collective::reduce:
+      return window.flow(
+          {kFlow * window.evened(others * b, 2 * others * b),
+           (others * b + window.written(b)) / ranks + b / ranks, b + apart * b / ranks},
+          b);
+    case Collective::broadcast:
+      return window.flow({kFlow * window.evened(b, ranks * b), 2 * b, b}, b);
+    case Collective::reduce_scatter:
+      return window.meeting_at_slots({2 * theirs, b + window.written(part), b + apart * part}, 1,
+                                     b);
+    case Collective::scatter: {
+      const double copied = window.evened(theirs + apart * part, 2 * theirs + apart * part);
+      return window.flow({kFlow * copied, (theirs + 2 * b) / ranks, (1 + apart) * part}, b);
+    }
+    case Collective::all_gather:
+      return window.meeting_at_slots(
+          {theirs + (1 + apart) * part, part + window.gathered(theirs), b}, 1, part);
+    case Collective::gather: {
+      const double copied = window.evened(theirs + apart * part, 2 * theirs + apart * part);
+      return window.flow({copied, (theirs + window.gathered(b)) / ranks, (1 + apart) * part}, part);
+    }
+    case Collective::all_to_all:
+      return window.meeting_at_slots({2 * theirs + part, b + window.gathered(b), 2 * b}, 1, b);
+    default:
+      return {window.meeting(), 2};
+  }
+}
+
+Estimate two_shot_estimate(const CallSize& size, const WindowTerms& window) {
+  const double b = size.bytes, others = size.others / size.ranks;
+  const double copied = (3 * others + 1 / size.ranks) * b;
+  return window.meeting_at_slots({copied, b + window.written(b), b + size.apart * b}, 2, b);
+}
+
+/// Inside the nodes through windows, between them a ring of as many parts as nodes.
+Estimate hierarchical_estimate(Collective collective, const CallSize& size, const LinkTerms& link,
+                               const WindowTerms& window, double nodes, double columns) {
+  const double b = size.bytes, shared = b / columns;
+  // Of its node's bytes a rank publishes, adds and reads its share; a node holds them once a rank.
+  const double inside = 4 * window.meeting() +
+                        window.seconds_of({3 * b, b + window.written(b), b * columns / size.ranks});
+  if (collective == Collective::broadcast) {
+    return {inside + nodes * (link.latency() + link.piece(b)) + link.wire(b), 4 * size.pieces(b)};
+  }
+  const double rounds = std::ceil(std::log2(nodes));
+  const double small = rounds * (link.latency() + link.reduced(shared));
+  const double ring = 2 * (nodes - 1) * (link.latency() + link.reduced(shared / nodes));
+  return {inside + std::min(small, ring), 8 * size.pieces(b)};
+}
+
+}  // namespace mccl::schedule
