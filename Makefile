@@ -66,6 +66,9 @@ $(ENVIRONMENT): scripts/requirements.txt | packages
 $(BUILT): $(ENVIRONMENT) $(SOURCES)
 	@echo "build: C++ and Python extensions in $(BUILD)"
 	@mkdir -p $(BUILD)
+	@# Until 0.1 the distribution was called mccl; the two cannot lie in one environment.
+	@if compgen -G "$(VENV)/lib/python*/site-packages/mccl-*.dist-info" >/dev/null; then \
+		$(BIN)/python -m pip uninstall --quiet --yes mccl; fi
 	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(BIN)/python -m $(PIP_INSTALL) \
 		--no-build-isolation --no-deps --editable . --config-settings=build-dir=$(BUILD) \
 		--config-settings=cmake.define.MCCL_TESTS=ON --config-settings=cmake.define.MCCL_BENCH=ON

@@ -11,12 +11,16 @@ import sys
 from importlib.machinery import ModuleSpec, PathFinder
 from typing import TYPE_CHECKING, Any
 
+import mccl_engine
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import ModuleType
 
     from .config import MCCLConfig, get_config, init
     from .metrics import get_metrics, log_metrics, reset_metrics
+
+mccl_engine.require_alone()
 
 __version__ = "0.1.0"
 
@@ -76,7 +80,7 @@ class _AfterC10d:
 
 
 def _autoload() -> None:
-    """Registers the backend with torch; torch calls it while it is imported. Never raises."""
+    """Registers the backend with torch, now or once torch is imported. Never raises."""
     try:
         if hasattr(sys.modules.get(_C10D), "init_process_group"):
             from .torch_backend import register

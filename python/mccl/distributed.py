@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 if find_spec("numpy") is None:
     raise ModuleNotFoundError(
-        "mccl.distributed needs NumPy: pip install 'mccl[numpy]'", name="numpy"
+        "mccl.distributed needs NumPy: pip install numpy ml_dtypes", name="numpy"
     )
 
 from mccl import _distributed, config

@@ -11,6 +11,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlparse
 
+import mccl_engine
+
 if TYPE_CHECKING:
     from types import ModuleType
 
@@ -157,15 +159,15 @@ def _require_matching_build() -> None:
         from . import _torch_build as build
     except ImportError:
         raise ImportError(
-            "mccl was installed without its torch extension, since torch was not there; "
-            "reinstall it: pip install --no-build-isolation --force-reinstall --no-deps mccl"
+            "mccl was installed without its torch extension, as the build saw no torch; "
+            f"install it again: {mccl_engine.install_command()}"
         ) from None
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     if _minor(build.TORCH) != _minor(torch.__version__) or build.PYTHON != python:
         raise ImportError(
             f"mccl's torch extension was built for torch {build.TORCH} and Python {build.PYTHON}, "
-            f"but this is torch {torch.__version__} and Python {python}; rebuild it: "
-            "pip install --no-build-isolation --force-reinstall --no-deps mccl"
+            f"but this is torch {torch.__version__} and Python {python}; build it again: "
+            f"{mccl_engine.install_command()}"
         )
 
 

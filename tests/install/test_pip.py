@@ -1,4 +1,8 @@
-"""`pip install .` into fresh environments: beside the installed torch and MLX, and without."""
+"""`pip install .` into fresh environments: beside the installed torch and MLX, and without.
+
+Just that command, but for the network: what the build requires comes from wheels made of what is
+installed here, so that pip isolates the build as it does for everyone.
+"""
 
 import importlib.metadata
 import os
@@ -6,6 +10,7 @@ import re
 import subprocess
 import sys
 import sysconfig
+import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -40,11 +45,11 @@ class Environment:
         version = f"python{sys.version_info.major}.{sys.version_info.minor}"
         self.packages = folder / "lib" / version / "site-packages"
 
-    def install(self) -> str:
-        """Installs the project without the network; returns pip's words."""
+    def install(self, tools: Path) -> str:
+        """Installs the project with the build tools of a folder; returns pip's words."""
         return run(
             sys.executable, "-m", "pip", "--python", self.python, "install", "--verbose",
-            "--no-build-isolation", "--no-deps", "--no-index", ROOT,
+            "--no-index", "--find-links", tools, ROOT,
         )  # fmt: skip
 
     def run(self, code: str) -> str:
@@ -62,20 +67,32 @@ class Environment:
 
 
 @pytest.fixture(scope="module")
-def with_torch(tmp_path_factory: pytest.TempPathFactory) -> tuple[Environment, str]:
-    """Sees every package of this environment, but not mccl as it is installed here."""
-    environment = Environment(tmp_path_factory.mktemp("with_torch") / "venv")
-    environment.link(path.name for path in HERE.iterdir() if "mccl" not in path.name)
-    return environment, environment.install()
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a wheel of each build tool, made of its installed files."""
+    folder = tmp_path_factory.mktemp("tools")
+    for tool in BUILD_TOOLS:
+        distribution = importlib.metadata.distribution(tool)
+        name = f"{tool.replace('-', '_')}-{distribution.version}-py3-none-any.whl"
+        with zipfile.ZipFile(folder / name, "w") as wheel:
+            for file in distribution.files:
+                if ".." not in file.parts and "__pycache__" not in file.parts:
+                    wheel.write(file.locate(), file)
+    return folder
 
 
 @pytest.fixture(scope="module")
-def without_torch(tmp_path_factory: pytest.TempPathFactory) -> tuple[Environment, str]:
-    """Sees the tools that build, and nothing else."""
+def with_torch(tmp_path_factory: pytest.TempPathFactory, tools: Path) -> tuple[Environment, str]:
+    """Sees every package of this environment, but not mccl as it is installed here."""
+    environment = Environment(tmp_path_factory.mktemp("with_torch") / "venv")
+    environment.link(path.name for path in HERE.iterdir() if "mccl" not in path.name)
+    return environment, environment.install(tools)
+
+
+@pytest.fixture(scope="module")
+def without_torch(tmp_path_factory: pytest.TempPathFactory, tools: Path) -> tuple[Environment, str]:
+    """Sees nothing."""
     environment = Environment(tmp_path_factory.mktemp("without_torch") / "venv")
-    files = [file for tool in BUILD_TOOLS for file in importlib.metadata.files(tool)]
-    environment.link({file.parts[0] for file in files} - {".."})
-    return environment, environment.install()
+    return environment, environment.install(tools)
 
 
 def test_the_library_lies_beside_its_extensions(with_torch: tuple[Environment, str]):
@@ -89,10 +106,15 @@ def test_the_installed_package_is_the_one_imported(with_torch: tuple[Environment
     assert Path(file).is_relative_to(environment.packages)
 
 
-def test_the_version_is_that_of_the_build(with_torch: tuple[Environment, str]):
+def test_the_version_is_that_of_the_build_and_says_what_it_was_built_for(
+    with_torch: tuple[Environment, str], without_torch: tuple[Environment, str]
+):
     version = re.search(r"project\(mccl VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
-    code = "import importlib.metadata as m, mccl; print(mccl.__version__, m.version('mccl'))"
-    assert with_torch[0].run(code) == f"{version} {version}"
+    code = "import importlib.metadata as m, mccl; print(mccl.__version__, m.version('mccl-engine'))"
+    torch = ".".join(importlib.metadata.version("torch").split(".")[:2])
+    mlx = importlib.metadata.version("mlx")
+    assert with_torch[0].run(code) == f"{version} {version}+torch{torch}.mlx{mlx}"
+    assert without_torch[0].run(code) == f"{version} {version}+without.torch.mlx"
 
 
 def test_torch_finds_the_backend(with_torch: tuple[Environment, str]):
@@ -128,7 +150,7 @@ import importlib.metadata as m
 for group in ("torch.backends", "torch.distributed.backends"):
     print([e.value for e in m.entry_points(group=group) if e.name == "mccl"])
 """
-    assert with_torch[0].run(code).splitlines() == ["['mccl:_autoload']"] * 2
+    assert with_torch[0].run(code).splitlines() == ["['mccl_engine:autoload']"] * 2
 
 
 def test_without_torch_the_rest_is_installed_and_it_says_so(
@@ -136,8 +158,11 @@ def test_without_torch_the_rest_is_installed_and_it_says_so(
 ):
     environment, said = without_torch
     assert {"__init__.py", "_core", "libmccl.so.0"} <= environment.installed()
-    assert "torch" in said.lower()
-    assert "--no-build-isolation" in said
+    last = [line for line in said.splitlines() if line.startswith("Successfully installed")]
+    assert last[0].endswith("+without.torch.mlx")
+    for name in ("torch", "mlx"):
+        assert f"{name} extension: left out" in said
+        assert f"install {name} and then this again: pip install {ROOT}" in " ".join(said.split())
     assert environment.run("import mccl; print(mccl.MCCLConfig().port_base)") == "29600"
 
 
@@ -147,5 +172,7 @@ def test_the_program_lies_beside_the_interpreter_and_finds_its_library(
     program = without_torch[0].python.parent / "mccl"
     version = without_torch[0].run("import mccl; print(mccl.__version__)")
     assert run(program, "--version") == f"mccl {version}\n"
+    python = without_torch[0].python
+    assert run(python, "-P", "-m", "mccl", "--version") == f"mccl {version}\n"
     said = run(program, "bench", "--no-bounds", "--sizes", "64", "--iterations", "5")
     assert said.splitlines()[-1].split()[0] == "64"

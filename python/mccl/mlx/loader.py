@@ -9,10 +9,10 @@ import sys
 from functools import cache
 from typing import TYPE_CHECKING
 
+import mccl_engine
+
 if TYPE_CHECKING:
     from types import ModuleType
-
-_REBUILD = "pip install --no-build-isolation --force-reinstall --no-deps mccl"
 
 
 @cache
@@ -32,8 +32,9 @@ def load() -> ModuleType:
     except TypeError:
         raise ImportError(
             f"mccl's MLX extension was built with nanobind {build.NANOBIND}, and MLX "
-            f"{core.__version__} with one that does not match it; install the nanobind that this "
-            f"MLX was built with and rebuild: {_REBUILD}"
+            f"{core.__version__} with one that does not match it; install scikit-build-core and "
+            "the nanobind that this MLX was built with, and build again: "
+            f"{mccl_engine.install_command('--no-build-isolation')}"
         ) from None
     os.register_at_fork(
         before=shim.before_fork,
@@ -59,14 +60,15 @@ def _require_matching_build(mlx: str) -> ModuleType:
         build = importlib.import_module("mccl._mlx_build")
     except ImportError:
         raise ImportError(
-            "mccl was installed without its MLX extension, since MLX was not there; reinstall it: "
-            f"{_REBUILD}"
+            "mccl was installed without its MLX extension, as the build saw no MLX; install it "
+            f"again: {mccl_engine.install_command()}"
         ) from None
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     if _release(build.MLX) != _release(mlx) or build.PYTHON != python:
         raise ImportError(
             f"mccl's MLX extension was built for MLX {build.MLX} and Python {build.PYTHON}, but "
-            f"this is MLX {mlx} and Python {python}; rebuild it: {_REBUILD}"
+            f"this is MLX {mlx} and Python {python}; build it again: "
+            f"{mccl_engine.install_command()}"
         )
     return build
 

@@ -122,7 +122,7 @@ mccl.torch_backend.load()
     )
     first, second = out.splitlines()
     assert "2.3.1" in first
-    assert "rebuild it: pip install" in first
+    assert "build it again: " in first
     assert "Python 3.7" in second
 
 

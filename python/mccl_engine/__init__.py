@@ -1,0 +1,122 @@
+"""What MCCL's distribution can say of itself, under a name that no other distribution has.
+
+Another distribution, called mccl, has a package of the name `mccl` too: whichever was installed
+last has overwritten files of the other. So what notices that lies here, and costs little, as
+`import mccl` comes by.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlparse
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+DISTRIBUTION = "mccl-engine"
+
+
+def require_alone() -> None:
+    """Does nothing unless the other distribution is installed beside this one.
+
+    Raises:
+        ImportError: It is.
+    """
+    other = _other_distribution()
+    if other is not None:
+        raise ImportError(
+            f"two distributions are installed that both have a package mccl: {DISTRIBUTION}, which "
+            f"is this one, and {other}. Files of one have replaced files of the other. Remove both "
+            f"and install the one you want: {_pip('uninstall')} --yes mccl {DISTRIBUTION} && "
+            f"{install_command()}",
+            name="mccl",
+        )
+
+
+def install_command(*options: str) -> str:
+    """What to type so that MCCL is built again for the torch and the MLX that are installed now."""
+    return " ".join([_pip("install"), "--force-reinstall", "--no-deps", *options, _source()])
+
+
+def autoload() -> None:
+    """Registers the backend with torch, which calls it while it is imported. Never raises.
+
+    Beside the other distribution it warns, and whoever then imports mccl is told by an error: a
+    program that only wants torch goes on.
+    """
+    try:
+        require_alone()
+    except ImportError as error:
+        import warnings
+
+        warnings.warn(str(error), stacklevel=2)
+        sys.meta_path.insert(0, _Refusal(str(error)))
+        return
+    try:
+        import mccl
+
+        mccl._autoload()
+    except Exception as error:
+        import warnings
+
+        warnings.warn(f"mccl could not register with torch.distributed: {error}", stacklevel=2)
+
+
+class _Refusal:
+    """Lets nobody import mccl."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name == "mccl":
+            raise ImportError(self._reason, name=name)
+        return None
+
+
+def _other_distribution() -> str | None:
+    """Name, version and folder of an installed distribution "mccl"; None if there is none.
+
+    importlib.metadata would know, but takes longer to import than all the rest of MCCL.
+    """
+    for folder in sys.path:
+        try:
+            names = os.listdir(folder or ".")
+        except OSError:
+            continue
+        for name in names:
+            stem, ending = os.path.splitext(name)
+            if stem.startswith("mccl-") and ending in (".dist-info", ".egg-info"):
+                version = stem.split("-")[1]
+                return f"mccl {version} in {os.path.abspath(folder)}"
+            if name == "mccl.egg-link":
+                return f"mccl in {os.path.abspath(folder)}"
+    return None
+
+
+def _pip(command: str) -> str:
+    return f"{shlex.quote(sys.executable or 'python')} -m pip {command}"
+
+
+def _source() -> str:
+    """Where MCCL was installed from, as an argument of pip."""
+    # Only who is to be told something comes here.
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        origin = json.loads(distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, ValueError):
+        origin = {}
+    folder = unquote(urlparse(origin.get("url", "")).path)
+    if "dir_info" not in origin or not os.path.isfile(os.path.join(folder, "pyproject.toml")):
+        return "SOURCE (SOURCE is the folder of MCCL's sources, which holds its pyproject.toml)"
+    editable = origin["dir_info"].get("editable", False)
+    return ("--editable " if editable else "") + shlex.quote(folder)
