@@ -163,10 +163,11 @@ std::shared_ptr<GroupState> Engine::make_group(const std::string& name, std::vec
   std::string identity = fmt::format("{}\n{}\n", name, fmt::join(members, " "));
   {
     std::lock_guard lock(inbox_mutex_);
-    if (!group_names_.insert(name).second) {
+    const std::optional<std::uint32_t> times = group_names_.give(name, group_id(identity));
+    if (!times) {
       throw InvalidArgument(fmt::format("a group named '{}' exists on rank {}", name, rank()));
     }
-    identity += std::to_string(++times_made_[group_id(identity)]);
+    identity += std::to_string(*times);
   }
   const auto slot = std::make_shared<GroupState*>(nullptr);
   auto group = std::make_shared<GroupState>(
@@ -192,7 +193,7 @@ void Engine::close_group(const std::shared_ptr<GroupState>& group) {
   if (abandoned_) return;
   {
     std::lock_guard lock(inbox_mutex_);
-    group_names_.erase(group->name);
+    group_names_.give_up(group->name);
     inbox_.closed.push_back(group);
     inbox_waiting_.store(true, std::memory_order_release);
   }

@@ -21,17 +21,16 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <thread>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/departing.h"
+#include "engine/group_names.h"
 #include "engine/group_state.h"
 #include "engine/liveness.h"
 #include "engine/peers.h"
@@ -260,10 +259,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   int sleep_ms_ = -1;
 
   std::mutex inbox_mutex_;
-  Inbox inbox_;                        // guarded by inbox_mutex_
-  std::set<std::string> group_names_;  // guarded by inbox_mutex_
-  /// Groups by the hash of name and members: a number and no text for each name that was ever used.
-  std::unordered_map<std::uint64_t, std::uint32_t> times_made_;  // guarded by inbox_mutex_
+  Inbox inbox_;             // guarded by inbox_mutex_
+  GroupNames group_names_;  // guarded by inbox_mutex_
   std::atomic<bool> inbox_waiting_{false};
 
   WakePipe wake_pipe_;
