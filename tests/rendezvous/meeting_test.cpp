@@ -217,7 +217,7 @@ TEST(ANextStart, WaitsForItsRank0ThoughTheStoreOfTheLastHasEnded) {
   const std::shared_ptr<Store> reached = make_tcp_store(address, 1, "key", kSoon);
   for (int start = 0; start < 2; ++start) {
     std::string heard;
-    std::thread rank_1([&] {
+    std::jthread rank_1([&] {
       try {
         heard = Incarnation(reached, {1, 2, ""}, kSoon).name();
       } catch (const std::exception& error) {
