@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/placement.h"
+#include "base/settings.h"
 #include "mccl/config.h"
 
 namespace mccl::python {
@@ -56,7 +57,10 @@ TextMap config_from_environment(const TextMap& environment) {
 
 TextMap config_from_dict(const TextMap& base, const TextMap& changes) {
   Config config = config_of(base);
-  for (const auto& [name, value] : changes) config.set(name, value);
+  for (const auto& [name, value] : changes) {
+    refuse_empty_secret(find_setting(name), value, name);
+    config.set(name, value);
+  }
   return texts_of(config);
 }
 
@@ -80,7 +84,8 @@ void bind_configuration(nb::module_& module) {
   module.def("config_from_environment", &config_from_environment, "environment"_a,
              "Every setting, from the defaults, the file of MCCL_CONFIG and the MCCL_* variables.");
   module.def("config_from_dict", &config_from_dict, "base"_a, "changes"_a,
-             "Every setting: the defaults, with `base` and then `changes` over them.");
+             "Every setting: the defaults, with `base` and then `changes` over them; of these, an "
+             "empty secret is refused.");
   module.def("placement", &placement, "values"_a, "environment"_a,
              "A process's rank, size and who told them, by settings and an environment; or None.");
   module.def(

@@ -32,6 +32,11 @@ def _type_of(name: str) -> type:
     return _PYTHON_TYPES[_ROWS[name]["type"]]
 
 
+def _is_secret(name: str) -> bool:
+    """Empty, it is none: who gives it means to have one."""
+    return _ROWS[name]["secret"]
+
+
 def _to_text(name: str, value: object) -> str:
     """The value as the library reads it; ValueError for what no setting of this type can be."""
     if isinstance(value, os.PathLike):
@@ -140,7 +145,7 @@ class MCCLConfig:
 
         Returns:
             The defaults, the file that MCCL_CONFIG names over them, and the MCCL_* variables over
-            both. All of it counts as given.
+            both. All of it counts as given, but for a job key that there is not.
         """
         return cls._of_texts(_core.config_from_environment(_mccl_variables(env)))
 
@@ -152,7 +157,13 @@ class MCCLConfig:
     @classmethod
     def _of_texts(cls, texts: Mapping[str, str]) -> MCCLConfig:
         config = cls()
-        config._given.update({name: _from_text(name, text) for name, text in texts.items()})
+        config._given.update(
+            {
+                name: _from_text(name, text)
+                for name, text in texts.items()
+                if text or not _is_secret(name)
+            }
+        )
         return config
 
     @property
@@ -161,8 +172,9 @@ class MCCLConfig:
         return dict(self._given)
 
     def to_dict(self) -> dict[str, SettingValue]:
-        """Every setting with its value, given or not, the job key included."""
-        return {name: getattr(self, name) for name in _ROWS}
+        """Every setting with its value, given or not, the job key included where there is one."""
+        values = {name: getattr(self, name) for name in _ROWS}
+        return {name: value for name, value in values.items() if value or not _is_secret(name)}
 
     def to_env(self) -> dict[str, str]:
         """The settings that were given as MCCL_* variables, the job key included.

@@ -99,14 +99,6 @@ std::string_view wanted(const Setting& setting) {
                   setting.info.default_value.empty() ? "(none)" : setting.info.default_value));
 }
 
-/// Who sets a secret means to have one: an empty one is a script's slip.
-[[noreturn]] void refuse_empty_secret(std::string_view variable) {
-  throw InvalidArgument(
-      fmt::format("{} is set and empty: give every rank the same value, such as the output of "
-                  "`openssl rand -hex 32`, or unset it",
-                  variable));
-}
-
 std::string text_of_value(const std::string& value) { return value; }
 std::string text_of_value(bool value) { return value ? "true" : "false"; }
 template <typename Number>
@@ -156,6 +148,14 @@ void assign(Config& config, const Setting& setting, std::string_view text, std::
       setting.field);
 }
 
+void refuse_empty_secret(const Setting& setting, std::string_view text, std::string_view label) {
+  if (!setting.info.secret || !text.empty()) return;
+  throw InvalidArgument(
+      fmt::format("{} is set and empty: give every rank the same value, such as the output of "
+                  "`openssl rand -hex 32`, or unset it",
+                  printable(label)));
+}
+
 std::string text_of(const Config& config, const Setting& setting) {
   return std::visit([&](auto field) { return text_of_value(config.*field); }, setting.field);
 }
@@ -170,7 +170,7 @@ Config Config::from_environment(const std::map<std::string, std::string>& enviro
   for (const auto& [variable, value] : environment) {
     if (!variable.starts_with(kVariablePrefix) || variable == kConfigFileVariable) continue;
     const Setting& setting = find_setting(variable);
-    if (setting.info.secret && value.empty()) refuse_empty_secret(variable);
+    refuse_empty_secret(setting, value, variable);
     assign(config, setting, value, variable);
   }
   return config;

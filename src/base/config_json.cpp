@@ -61,7 +61,9 @@ void Config::merge_json(const std::string& text, const std::string& origin) {
   for (const auto& [key, value] : object.items()) {
     const Setting& setting = find_setting(key);
     const std::string label = fmt::format("{}: {}", origin, key);
-    assign(merged, setting, text_of_json(value, setting, label), label);
+    const std::string given = text_of_json(value, setting, label);
+    refuse_empty_secret(setting, given, label);
+    assign(merged, setting, given, label);
   }
   *this = merged;
 }

@@ -46,6 +46,9 @@ const Setting& find_setting(std::string_view name);
 /// or the file and key it came from. Throws InvalidArgument.
 void assign(Config& config, const Setting& setting, std::string_view text, std::string_view label);
 
+/// Who gives a secret means to have one: an empty one is a script's slip. Throws InvalidArgument.
+void refuse_empty_secret(const Setting& setting, std::string_view text, std::string_view label);
+
 /// The value as text that `assign` understands.
 std::string text_of(const Config& config, const Setting& setting);
 

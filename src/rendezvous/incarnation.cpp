@@ -133,7 +133,14 @@ void Incarnation::answer(std::int64_t arrival) {
 
 /// The other ranks.
 void Incarnation::join(Clock::time_point deadline) {
-  const std::int64_t arrival = store_->add(kArrivals, 1);
+  std::int64_t arrival = 0;
+  try {
+    arrival = store_->add(kArrivals, 1);
+  } catch (const PeerError&) {
+    // The rank 0 of an earlier start has ended; that of this one may be about to come.
+    if (Clock::now() >= deadline) throw;
+    arrival = store_->add(kArrivals, 1);
+  }
   store_->set(arrival_key(arrival), std::to_string(self_.rank));
   std::string welcome;
   try {
@@ -188,26 +195,38 @@ std::string Incarnation::absent() const {
   return ranks;
 }
 
+template <typename Call>
+auto Incarnation::ask(const Call& call) {
+  try {
+    return call(*store_);
+  } catch (const PeerError&) {
+    store_ended_ = true;
+    throw;
+  }
+}
+
 void Incarnation::set(const std::string& key, std::string_view value) {
-  store_->set(own(key), value);
+  ask([&](Store& store) { store.set(own(key), value); });
 }
 
 std::int64_t Incarnation::add(const std::string& key, std::int64_t amount) {
-  return store_->add(own(key), amount);
+  return ask([&](Store& store) { return store.add(own(key), amount); });
 }
 
 std::string Incarnation::get(const std::string& key, milliseconds timeout) {
   const Clock::time_point deadline = Clock::now() + timeout;
   for (;;) {
     try {
-      return store_->get(own(key), std::min(slice_, left_until(deadline)));
+      return ask([&](Store& store) {
+        return store.get(own(key), std::min(slice_, left_until(deadline)));
+      });
     } catch (const TimeoutError&) {
       if (Clock::now() >= deadline) throw;
     }
     try {
       look();
     } catch (const PeerError&) {
-      if (was_told_) throw;
+      if (was_told_ || store_ended_) throw;
       try {
         return store_->get(own(key), kLastLook);
       } catch (const TimeoutError&) {
@@ -228,7 +247,7 @@ void Incarnation::look() {
           this_process()));
     }
     if (!closed_) answer_all();
-  } else if (store_->add(kReigns, 0) != reign_) {
+  } else if (ask([](Store& store) { return store.add(kReigns, 0); }) != reign_) {
     throw PeerError(
         fmt::format("rank {} cannot join the job: rank 0 has come to the store again while the "
                     "ranks met, so its "
@@ -259,7 +278,7 @@ void Incarnation::throw_failure() {
   was_told_ = true;
   std::string failure;
   try {
-    failure = store_->get(own(kFailure), kMoment);
+    failure = ask([this](Store& store) { return store.get(own(kFailure), kMoment); });
   } catch (const TimeoutError&) {
     throw PeerError(
         fmt::format("rank {} cannot join the job: another rank failed, and ended before "
@@ -289,7 +308,7 @@ void Incarnation::throw_death() {
 }
 
 void Incarnation::fail(const std::exception& error) noexcept {
-  if (name_.empty()) return;  // it never belonged to them
+  if (name_.empty() || store_ended_) return;  // it never belonged to them; nobody can be told
   try {
     if (!was_told_ && add(kFailures, 1) == 1) {
       const bool mismatch = dynamic_cast<const MismatchError*>(&error) != nullptr;

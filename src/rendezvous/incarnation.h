@@ -67,6 +67,8 @@ class Incarnation final : public Store {
   void fail(const std::exception& error) noexcept;
 
  private:
+  template <typename Call>
+  auto ask(const Call& call);
   std::string own(const std::string& key) const { return "mccl/" + name_ + "/" + key; }
   void reign(Clock::time_point deadline);
   void join(Clock::time_point deadline);
@@ -85,7 +87,9 @@ class Incarnation final : public Store {
   std::string name_;
   std::function<void()> watch_;
   std::atomic<bool> was_told_ = false;  ///< Of a failure.
-  std::int64_t reign_ = 0;              ///< Of the rank 0 that made the name.
+  /// It ended with rank 0, and who asks it again only waits for another start.
+  std::atomic<bool> store_ended_ = false;
+  std::int64_t reign_ = 0;  ///< Of the rank 0 that made the name.
   // Rank 0's:
   std::int64_t answered_ = 0;  ///< Arrivals, by this rank 0 and those before it.
   std::int64_t answered_before_ = 0;

@@ -130,7 +130,8 @@ class ServedStore final : public Store {
 };
 
 /// The other ranks'. Every call under way has a connection of its own, so that a get that waits
-/// holds nobody up.
+/// holds nobody up. That rank 0 has ended is the error of one call; the next one waits for it to
+/// start again.
 class RemoteStore final : public Store {
  public:
   RemoteStore(std::string address, int rank, std::string job_key, std::chrono::milliseconds timeout)
@@ -254,11 +255,13 @@ RemoteStore::Answer RemoteStore::call(const Bytes& request, const std::string& k
   Socket socket;
   {
     const std::lock_guard lock(mutex_);
-    // Those of a rank 0 that has ended, perhaps to start again, are closed.
+    const bool was_connected = !idle_.empty();
     while (!socket && !idle_.empty()) {
       if (is_open(idle_.back())) socket = std::move(idle_.back());
       idle_.pop_back();
     }
+    // Rank 0 may start again, but with nothing of what it held: that is told first.
+    if (was_connected && !socket) lost("it closed the connection");
   }
   if (!socket) socket = connect();
   const Clock::time_point deadline = Clock::now() + wait + kAnswerLimit;

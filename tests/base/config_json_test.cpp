@@ -83,6 +83,10 @@ TEST(MergeJson, DoesNotQuoteAKeyOfTheJob) {
   EXPECT_THAT(refusal_of("{\"job_key\": \"hush\\n\"}"), Not(HasSubstr("hush")));
 }
 
+TEST(MergeJson, AnEmptyJobKeyIsAnErrorAndNotNoKey) {
+  EXPECT_THAT(refusal_of(R"({"job_key": ""})"), HasSubstr("job.json: job_key is set and empty"));
+}
+
 TEST(MergeJson, TakesDeepNestingWithoutOverflow) {
   const std::size_t depth = 500'000;
   refusal_of(std::string(depth, '[') + std::string(depth, ']'));

@@ -124,6 +124,34 @@ def test_bad_values_are_refused_by_name(name, value):
     assert changed.given == {}
 
 
+def test_an_empty_job_key_is_an_error_and_not_no_key():
+    changed = MCCLConfig(job_key="hush")
+    for give in (
+        lambda: MCCLConfig(job_key=""),
+        lambda: setattr(changed, "job_key", ""),
+        lambda: init(job_key=""),
+        lambda: init({"job_key": ""}),
+        lambda: config.texts_of({"job_key": ""}),
+    ):
+        with pytest.raises(ValueError, match=r"job_key is set and empty: .*openssl rand"):
+            give()
+    with pytest.raises(ValueError, match="MCCL_JOB_KEY is set and empty"):
+        MCCLConfig.from_env({"MCCL_JOB_KEY": ""})
+    assert changed.job_key == "hush"
+    changed.job_key = None
+    assert changed.job_key == ""
+
+
+def test_a_job_key_that_there_is_not_is_no_empty_one(monkeypatch):
+    made = MCCLConfig.from_env({})
+    assert "MCCL_JOB_KEY" not in made.to_env()
+    assert MCCLConfig.from_env(made.to_env()) == made
+    assert MCCLConfig.from_dict(made.to_dict()) == made
+    monkeypatch.setenv("MCCL_JOB_KEY", "hush, hush, hush")
+    init(made)
+    assert get_config().job_key == "hush, hush, hush"
+
+
 def test_values_may_be_written_as_in_the_environment():
     made = MCCLConfig(
         chunk_bytes="8M", transport_crc="on", log_level="info", shader_path=Path("/a")

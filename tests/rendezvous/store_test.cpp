@@ -212,6 +212,18 @@ TEST(TcpStore, AVanishedServerIsAPeerErrorThatNamesIt) {
   EXPECT_THAT(message_of<PeerError>([&] { client->set("k", "w"); }), HasSubstr("rank 0"));
 }
 
+TEST(TcpStore, AServerThatEndsBetweenCallsIsTheErrorOfOneCallAndNotWaitedFor) {
+  const std::string address = address_with(free_port());
+  auto server = make_tcp_store(address, 0, kJobKey, kPatience);
+  const auto client = make_tcp_store(address, 1, kJobKey, std::chrono::hours(1));
+  client->set("k", "v");
+  server.reset();
+  EXPECT_THAT(message_of<PeerError>([&] { client->add("n", 1); }), HasSubstr("lost the store"));
+  auto another = std::async(std::launch::async, [&] { return client->add("n", 1); });
+  server = make_tcp_store(address, 0, kJobKey, kPatience);
+  EXPECT_EQ(another.get(), 1) << "the next start of rank 0 is waited for";
+}
+
 TEST(TcpStore, ValuesOutliveTheClientThatSetThem) {
   const std::string address = address_with(free_port());
   const auto server = make_tcp_store(address, 0, kJobKey, kPatience);

@@ -1,0 +1,76 @@
+// A group that nobody has called for a while gives its plans back. That this happens at the very
+// moment of its next call is a matter of time, so time here goes by as the test says.
+#include <malloc.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <ctime>
+
+#include "support/processes.h"
+
+namespace {
+std::atomic<std::time_t> seconds_ahead{0};
+}
+
+/// In place of the C library's, for every clock of this program: what std::chrono asks.
+extern "C" int clock_gettime(clockid_t clock, timespec* now) noexcept {
+  const auto result = static_cast<int>(::syscall(SYS_clock_gettime, clock, now));
+  now->tv_sec += seconds_ahead.load(std::memory_order_relaxed);
+  return result;
+}
+
+namespace mccl {
+namespace {
+
+using testing::Processes;
+using testing::test_config;
+
+constexpr std::chrono::seconds kABeat{3};  // with the liveness interval below
+constexpr std::chrono::seconds kIdle{11};  // longer than a group keeps what nobody uses
+constexpr int kCallsBetweenLooks = 16;     // calls done at once, of which one looks at the time
+
+void go_ahead(std::chrono::seconds time) { seconds_ahead += time.count(); }
+
+Config config_of(int) {
+  Config config = test_config();
+  config.calibrate = false;
+  config.liveness_interval = 10;
+  return config;
+}
+
+/// On the caller's own thread where that can be.
+void expect_sum(Group& group, float addend) {
+  CallOptions options;
+  options.caller_waits = true;
+  float sum[4] = {addend, addend, addend, addend};
+  const Buffer buffer{sum, 4, DType::f32};
+  group.all_reduce(buffer, buffer, ReduceKind::sum, options).wait();
+  for (const float element : sum) {
+    if (element != addend * static_cast<float>(group.size())) throw Error("a wrong sum");
+  }
+}
+
+TEST(AnIdleGroup, KeepsThePlanOfTheCallThatFindsItIdle) {
+  Processes job(2,
+                [](Context& context, const Processes::Say&) {
+                  // What is freed is overwritten, so that a plan which is used after that leads
+                  // astray.
+                  ::mallopt(M_PERTURB, 0x5a);
+                  const std::shared_ptr<Group> busy = context.world()->split(0, context.rank());
+                  // Each round is one call longer than it takes to look at the time again, so that
+                  // in one of them it is the world's call that looks.
+                  for (int round = 1; round <= 3 * kCallsBetweenLooks; ++round) {
+                    go_ahead(kABeat);  // at which it is seen when the world was called last
+                    for (int i = 0; i < kCallsBetweenLooks; ++i) expect_sum(*busy, 1);
+                    go_ahead(kIdle);
+                    expect_sum(*context.world(), static_cast<float>(round));
+                  }
+                },
+                {.store_address = {}, .config_of = config_of, .enter = {}, .at_the_store = {}});
+  job.expect_good_end();
+}
+
+}  // namespace
+}  // namespace mccl
