@@ -17,6 +17,9 @@ struct Facts {
   double reduce_bytes_per_s = 8e9;   ///< Arithmetic per rank.
   double shared_latency_s = 1.5e-6;  ///< The same of links through shared memory.
   double shared_bytes_per_s = 5e9;
+  /// Of a latency, what the rank itself does for a message; the rest is waiting, which overlaps.
+  double message_work_s = 1.875e-6;
+  double shared_message_work_s = 0.1875e-6;
   double window_latency_s = 0.1e-6;      ///< From an arrival until a neighbour sees it.
   double cached_bytes_per_s = 36e9;      ///< What a rank copies or adds between caches.
   double memory_bytes_per_s = 17e9;      ///< What it reads and writes of memory, all cores at once.

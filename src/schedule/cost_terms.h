@@ -1,8 +1,8 @@
-// What the estimates of all algorithms share. Every estimate adds up terms of three kinds: measured
-// facts (Facts), numbers that follow from the schedules (pieces, slots, batches), and assumptions:
-// shapes that a few calls at the start of a job cannot tell from noise. An assumption is a ratio
-// and never a time, so that all times scale with what was measured, and says what it comes from and
-// what depends on it.
+// What the estimates of all algorithms share. Every estimate adds up terms of three kinds: facts,
+// of which most are measured (Facts); numbers that follow from the schedules (pieces, slots,
+// batches); and assumptions: what a few calls at the start of a job cannot tell from noise. An
+// assumption is a ratio or the size of a cache, never a time, so that times scale with what was
+// measured, and says what it was fitted to and how far a choice depends on it.
 #pragma once
 
 #include "schedule/cost.h"

@@ -8,17 +8,22 @@
 namespace mccl::schedule {
 namespace {
 
-/// Assumption: what one more neighbour adds to a meeting, and what a piece costs beside its bytes,
-/// in parts of the time that an arrival takes to be seen.
+// Assumptions (cost_terms.h), fitted to mccl bench among two to four processes of two cores of an
+// EPYC 9004. In brackets: of 1274 choices, how many took another algorithm when it was halved or
+// doubled, and by how much the worst of them is slower as predicted without the change.
+
+/// What one more neighbour adds to a meeting, and what a piece costs beside its bytes, in parts of
+/// the time that an arrival takes to be seen. Two ranks cannot tell the three apart, and with more
+/// of them than cores a switch hides them. [2, 22 %; 1, 1 %]
 constexpr double kArrival = 0.5;
 constexpr double kPiece = 1;
-/// Assumption: buffers that together fill so many doublings more than half of the shared cache come
-/// from memory entirely; half of it leaves room for them, the windows and everything else.
+/// Buffers that together fill so many doublings more than half of the shared cache come from memory
+/// entirely; half of it leaves room for them, the windows and everything else. [1, 47 %]
 constexpr double kSpill = 2;
-/// Assumption: where data flow from or to a root, ranks work at the same time, but wait for each
-/// other's pieces: so many times as long.
+/// Where data flow from or to a root, ranks work at the same time, but wait for each other's
+/// pieces: so many times as long. Only reduce has a choice there. [16, 82 %]
 constexpr double kFlow = 1.2;
-/// Assumption: processes that take turns on a core have their data further out of its caches.
+/// Processes that take turns on a core have their data further out of its caches. [1, 92 %]
 constexpr double kCrowdedMemory = 1.3;
 
 }  // namespace

@@ -64,7 +64,7 @@ TEST(Plan, PrintsTheFactsAndARowForEachSize) {
   const Said said = plan("all_reduce,broadcast --ranks 4 --sizes 8,1M --cores 2");
   EXPECT_EQ(said.status, kGood);
   EXPECT_THAT(said.text, HasSubstr("4 ranks on 1 node, f32, algorithm auto"));
-  EXPECT_THAT(said.text, HasSubstr("ranks_per_core                 2"));
+  EXPECT_THAT(said.text, HasSubstr("ranks_per_core                   2"));
   EXPECT_THAT(said.text, HasSubstr("# all_reduce\n"));
   EXPECT_THAT(said.text, HasSubstr("# broadcast\n"));
   EXPECT_THAT(said.text, HasSubstr("    1048576      262144  two_shot"));

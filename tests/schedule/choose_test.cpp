@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "cases.h"
-#include "schedule/cost.h"
 #include "schedule/verify.h"
 
 namespace mccl::schedule {
@@ -193,23 +192,17 @@ TEST(Choose, Fault28ALargeReduceScatterLoadsAllRanksAlike) {
   }
 }
 
-TEST(Cost, GrowsWithTheDataAndTheLatency) {
-  for (const Collective collective : kCollectives) {
-    if (collective == Collective::barrier || collective == Collective::all_to_all) continue;
-    for (const Algorithm algorithm : kAlgorithms) {
-      for (const int size : {2, 3, 8}) {
-        Case small = call(collective, size, 64 << 10);
-        Case large = call(collective, size, 64 << 20);
-        small.chunk = large.chunk = 65536;
-        if (!can(algorithm, problem_of(small, 0))) continue;
-        const double cheap = cost(algorithm, problem_of(small, 0), 4, {});
-        EXPECT_GT(cheap, 0);
-        EXPECT_GT(cost(algorithm, problem_of(large, 0), 4, {}), 2 * cheap) << name_of(algorithm);
-        EXPECT_GT(cost(algorithm, problem_of(small, 0), 4, {.latency_s = 1}), 1)
-            << name_of(algorithm);
-      }
-    }
-  }
+/// With three ranks beside it, a rank that adds everything itself copies nearly twice as much as
+/// one that adds a part, but meets the others half as often.
+TEST(Choose, MeetsLessOftenWhereMeetingsAreDear) {
+  Facts facts;
+  facts.nodes.assign(4, 0);
+  facts.window_bytes = kMiB;
+  facts.ranks_per_core = 2;
+  facts.switch_s = 1e-6;
+  EXPECT_EQ(choose_f32(Collective::all_reduce, 4, 64 << 10, facts).algorithm, Algorithm::two_shot);
+  facts.switch_s = 20e-6;
+  EXPECT_EQ(choose_f32(Collective::all_reduce, 4, 64 << 10, facts).algorithm, Algorithm::one_shot);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <locale>
 #include <numeric>
 #include <sstream>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "backend/native/group.h"
+#include "backend/native/window_fit.h"
 #include "base/shared_cache.h"
 #include "kernels/copy.h"
 #include "mccl/error.h"
@@ -35,6 +37,10 @@ constexpr int kCachedWarmup = 24;
 constexpr double kOfWriting = 0.65;
 constexpr std::size_t kWritten = std::size_t{2} << 20;
 constexpr int kWrites = 5;
+/// A row of small messages of one schedule: what each after the first adds is a rank's own work.
+constexpr std::size_t kRow = 17;
+constexpr std::size_t kRowPiece = 64;
+constexpr int kRowTimes = 8;
 /// Of a link: small messages, and one that shows the rate even of a slow network in a few
 /// milliseconds.
 constexpr std::size_t kStream = std::size_t{256} << 10;
@@ -45,6 +51,7 @@ constexpr std::chrono::seconds kPatience{30};
 struct Measured {
   double link_latency_s = 0;
   double link_bytes_per_s = 0;
+  double message_work_s = 0;
   double window_latency_s = 0;
   double switch_s = 0;
   double turn_s = 0;
@@ -53,17 +60,11 @@ struct Measured {
   double shared_cache_bytes = 0;
   double ranks_per_core = 1;  ///< Of this rank's host.
 };
-constexpr double Measured::*kFields[] = {&Measured::link_latency_s,
-                                         &Measured::link_bytes_per_s,
-                                         &Measured::window_latency_s,
-                                         &Measured::switch_s,
-                                         &Measured::turn_s,
-                                         &Measured::cached_bytes_per_s,
-                                         &Measured::memory_bytes_per_s,
-                                         &Measured::shared_cache_bytes,
-                                         &Measured::ranks_per_core};
-/// What is measured as a difference is at least this, whatever disturbed it.
-constexpr double kLeastSeconds = 1e-9;
+constexpr double Measured::*kFields[] = {
+    &Measured::link_latency_s,     &Measured::link_bytes_per_s,   &Measured::message_work_s,
+    &Measured::window_latency_s,   &Measured::switch_s,           &Measured::turn_s,
+    &Measured::cached_bytes_per_s, &Measured::memory_bytes_per_s, &Measured::shared_cache_bytes,
+    &Measured::ranks_per_core};
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -87,61 +88,19 @@ double time_of(int times, int warmup, Call call) {
   return median(std::move(taken));
 }
 
-/// The model of a window, turned around: the facts that predict what was measured. Its times grow
-/// evenly with each of them.
-class WindowModel {
- public:
-  WindowModel(const Facts& at_calls, int ranks, double ranks_per_core)
-      : at_calls_(at_calls), facts_(at_calls), ranks_(ranks) {
-    facts_.ranks_per_core = ranks_per_core;
+/// Seconds of one call, not counting the first, where a difference of two is wanted that waits for
+/// other processes would hide.
+template <typename Call>
+double quickest_of(int times, Call call) {
+  call();
+  double least = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < times; ++i) {
+    const Clock::time_point begin = Clock::now();
+    call();
+    least = std::min(least, seconds_between(begin, Clock::now()));
   }
-
-  bool has_window() const { return at_calls_.window_bytes > 0; }
-
-  /// From seconds of a small all_reduce, of a small broadcast, and of an all_reduce of kCached.
-  /// Where ranks take turns on cores, how soon an arrival is seen does not show in the time of a
-  /// switch, and is left as assumed; elsewhere nobody switches.
-  void fit(double small, double flow, double cached, Measured& measured) {
-    if (facts_.ranks_per_core > 1) {
-      measured.switch_s = solve(&Facts::switch_s, Collective::all_reduce, small);
-      measured.turn_s = solve(&Facts::turn_s, Collective::broadcast, flow);
-    } else {
-      measured.window_latency_s = solve(&Facts::window_latency_s, Collective::all_reduce, small);
-    }
-    const double predicted =
-        seconds_of(Collective::all_reduce, kCached) - seconds_of(Collective::all_reduce, kSmall);
-    const double times_as_long = std::max(0.05, (cached - small) / predicted);
-    measured.cached_bytes_per_s = facts_.cached_bytes_per_s / times_as_long;
-  }
-
- private:
-  /// Puts the fact where the model predicts `seconds` for a small call.
-  double solve(double Facts::*fact, Collective collective, double seconds) {
-    facts_.*fact = 0;
-    const double rest = seconds_of(collective, kSmall);
-    facts_.*fact = 1;
-    const double slope = seconds_of(collective, kSmall) - rest;
-    facts_.*fact = std::max(kLeastSeconds, (seconds - rest) / slope);
-    return facts_.*fact;
-  }
-
-  /// By the algorithm that the calls took.
-  double seconds_of(Collective collective, std::size_t bytes) const {
-    schedule::Problem problem;
-    problem.collective = collective;
-    problem.size = ranks_;
-    problem.count = bytes / sizeof(float);
-    problem.in_place = true;
-    const schedule::Choice taken = schedule::choose(problem, sizeof(float), at_calls_);
-    problem = schedule::placed(problem, sizeof(float), facts_);
-    problem.chunk = taken.chunk;
-    return schedule::cost(taken.algorithm, problem, sizeof(float), facts_);
-  }
-
-  const Facts at_calls_;
-  Facts facts_;
-  const int ranks_;
-};
+  return least;
+}
 
 class Calibration {
  public:
@@ -211,6 +170,34 @@ class Calibration {
     const double large = time_of(1, 2, [&] { there_and_back(kStream, 1); });
     measured.link_latency_s = small / 2;
     measured.link_bytes_per_s = kStream / std::max(1e-9, large - small);
+    measured.message_work_s = message_work(pair);
+  }
+
+  /// A pair of whose collectives each goes through its link as a row of small messages.
+  NativeGroup group_of_rows(const std::vector<int>& pair) const {
+    const Facts facts = engine_->facts();
+    Facts in_rows = facts;
+    in_rows.forced = schedule::Algorithm::direct;
+    in_rows.chunk_bytes = kRowPiece;
+    engine_->learn(std::move(in_rows));
+    auto state =
+        engine_->make_group(fmt::format("calibration/rows of {}", pair[0]), pair, kPatience);
+    engine_->learn(facts);
+    return NativeGroup(engine_, std::move(state));
+  }
+
+  /// 0 where waits hide it.
+  double message_work(const std::vector<int>& pair) const {
+    NativeGroup group = group_of_rows(pair);
+    std::vector<std::byte> data(kRow * kRowPiece);
+    const CallOptions now{.caller_waits = true};
+    const auto row_and_back = [&](std::size_t messages) {
+      group.broadcast({data.data(), messages * kRowPiece, DType::u8}, 0, now).wait();
+      group.broadcast({data.data(), 1, DType::u8}, 1, now).wait();
+    };
+    const double one = quickest_of(kRowTimes, [&] { row_and_back(1); });
+    const double row = quickest_of(kRowTimes, [&] { row_and_back(kRow); });
+    return std::max(0.0, row - one) / static_cast<double>(kRow - 1);
   }
 
   std::vector<int> members_of_my_node() const {
@@ -245,9 +232,16 @@ class Calibration {
     const double flow =
         time_of(kSmallCalls, kSmallCalls, [&] { group.broadcast(part(kSmall), 0, now).wait(); });
     const double cached = all_reduce(kCached, kCachedCalls, kCachedWarmup);
-    WindowModel model(engine_->facts_of(*state), group.size(), ranks_per_core());
-    if (!model.has_window()) return;  // there was no memory for one
-    model.fit(small, flow, cached, measured);
+    const Facts facts = engine_->facts_of(*state);
+    if (facts.window_bytes == 0) return;  // there was no memory for one
+    const WindowFit fit(facts, group.size(), ranks_per_core(), kSmall);
+    if (ranks_per_core() > 1) {
+      measured.switch_s = fit.switch_s(small);
+      measured.turn_s = fit.turn_s(flow);
+    } else {
+      measured.window_latency_s = fit.window_latency_s(small);
+    }
+    measured.cached_bytes_per_s = fit.cached_bytes_per_s(kCached, cached - small);
     measured.shared_cache_bytes = static_cast<double>(shared_cache_bytes());
     measured.memory_bytes_per_s = memory_rate(group);
   }
@@ -298,11 +292,13 @@ class Calibration {
   void apply(const Measured& agreed, Facts& facts) const {
     double& latency = one_node() ? facts.shared_latency_s : facts.latency_s;
     double& rate = one_node() ? facts.shared_bytes_per_s : facts.bytes_per_s;
+    double& work = one_node() ? facts.shared_message_work_s : facts.message_work_s;
     const auto take = [](double found, double& fact) {
       if (found > 0) fact = found;
     };
     take(agreed.link_latency_s, latency);
     take(agreed.link_bytes_per_s, rate);
+    take(agreed.message_work_s, work);
     take(agreed.window_latency_s, facts.window_latency_s);
     take(agreed.switch_s, facts.switch_s);
     take(agreed.turn_s, facts.turn_s);

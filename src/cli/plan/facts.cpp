@@ -79,7 +79,7 @@ void set_fact(schedule::Facts& facts, std::string_view assignment) {
 std::string facts_text(const schedule::Facts& facts, std::string_view origin) {
   std::string text = fmt::format("# facts, {}:\n", origin);
   for (const schedule::FactInfo& info : schedule::fact_table()) {
-    fmt::format_to(std::back_inserter(text), "#   {:<19} {:>12}  {}\n", info.name,
+    fmt::format_to(std::back_inserter(text), "#   {:<21} {:>12}  {}\n", info.name,
                    text_of(info, schedule::value_of(facts, info)), info.meaning);
   }
   return text;
