@@ -1,0 +1,81 @@
+// A lane over a link that reads what it has taken where it lies, as a card does that moves memory
+// by itself.
+#include "engine/links/lane.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "support/memory_link.h"
+
+namespace mccl::engine {
+namespace {
+
+/// Copies late: until then, what was written must stay as it is.
+class BorrowingLink final : public transport::Link {
+ public:
+  explicit BorrowingLink(std::unique_ptr<transport::Link> inner) : inner_(std::move(inner)) {}
+
+  std::size_t write(std::span<const std::byte> first, std::span<const std::byte> second) override {
+    for (const auto& part : {first, second}) {
+      if (!part.empty()) lent_.push_back(part);
+    }
+    return first.size() + second.size();
+  }
+  std::size_t borrowed() const override {
+    std::size_t bytes = 0;
+    for (const auto& part : lent_) bytes += part.size();
+    return bytes;
+  }
+  /// The card is done.
+  void copy() {
+    for (const auto& part : lent_) EXPECT_EQ(inner_->write(part), part.size());
+    lent_.clear();
+  }
+
+  std::span<const std::byte> peek(std::size_t at_least) override { return inner_->peek(at_least); }
+  void consume(std::size_t n) override { inner_->consume(n); }
+  std::size_t peek_capacity() const override { return inner_->peek_capacity(); }
+  std::size_t read(std::span<std::byte> to) override { return inner_->read(to); }
+  int descriptor() const override { return -1; }
+  std::size_t unsent() const override { return borrowed(); }
+  void lose_peer(transport::Loss loss) override { inner_->lose_peer(loss); }
+  std::string description() const override { return "borrowing " + inner_->description(); }
+
+ private:
+  std::unique_ptr<transport::Link> inner_;
+  std::vector<std::span<const std::byte>> lent_;
+};
+
+TEST(Lane, IsNotDoneWithAMessageWhileTheLinkReadsItsMemory) {
+  auto [near, far] = testing::MemoryLink::make();
+  auto borrowing = std::make_unique<BorrowingLink>(std::move(near));
+  BorrowingLink& link = *borrowing;
+  Lane sender(std::move(borrowing), GroupRank(1), 4096, true);
+  Lane receiver(std::move(far), GroupRank(0), 4096, true);
+
+  std::array<std::byte, 100> payload;
+  payload.fill(std::byte{1});
+  Traffic traffic;
+  sender.start(Frame{}, payload, 7);
+  EXPECT_FALSE(sender.push(traffic)) << "taken is not done";
+  EXPECT_TRUE(sender.sending());
+  EXPECT_FALSE(sender.push(traffic));
+  const std::uint64_t sent = traffic.bytes_sent;
+  EXPECT_EQ(sent, kFrameBytes + payload.size()) << "sent twice";
+
+  link.copy();
+  EXPECT_TRUE(sender.push(traffic));
+  EXPECT_FALSE(sender.sending());
+  EXPECT_EQ(traffic.bytes_sent, sent);
+  payload.fill(std::byte{2});  // which is the caller's right now
+
+  ASSERT_NE(receiver.incoming(traffic), nullptr);
+  std::array<std::byte, 100> got;
+  ASSERT_TRUE(receiver.read_payload(got, traffic));
+  EXPECT_NO_THROW(receiver.finish_incoming());
+  EXPECT_EQ(got[99], std::byte{1});
+}
+
+}  // namespace
+}  // namespace mccl::engine

@@ -1,0 +1,241 @@
+// Who makes a link, by which transport, and what both ends do when one of them cannot have it.
+#include "engine/links/link_maker.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mccl/error.h"
+#include "support/loopback_transport.h"
+#include "support/members.h"
+
+namespace mccl::engine {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::LoopbackEnds;
+using testing::LoopbackTransport;
+using testing::MemoryLink;
+using transport::Purpose;
+
+/// One rank of two, with two transports.
+class End {
+ public:
+  End(int rank, const std::vector<std::shared_ptr<LoopbackEnds>>& ends)
+      : rank_(rank),
+        group_(testing::membership(rank, 2)),
+        channels_(
+            group_, 4096, false,
+            [this](Purpose purpose, GroupRank member) { maker->request(group_, purpose, member); },
+            [this] { ++attached; }) {
+    LinkMaker::Transports transports;
+    for (const char* name : {"fast", "slow"}) {
+      auto transport = std::make_unique<LoopbackTransport>(ends[this->transports.size()], name);
+      this->transports.push_back(transport.get());
+      transports.push_back(std::move(transport));
+    }
+    maker.emplace(
+        WorldRank(rank), std::move(transports), std::chrono::seconds(10), peers,
+        [this](std::uint64_t id) { return has_group && id == group_.id ? &channels_ : nullptr; },
+        log_);
+  }
+
+  /// Hears what the other has said; false if that was nothing.
+  bool hear() {
+    bool heard = false;
+    peers.receive(
+        [&](WorldRank peer, const ControlMessage& message) {
+          heard = true;
+          if (has_group) return maker->hear(peer, channels_, message);
+          if (message.kind == ControlKind::link) maker->refuse(peer, message);
+        },
+        [&](WorldRank, const std::string& reason) { lost = reason; });
+    return heard;
+  }
+
+  Channel& channel(Purpose purpose = Purpose::collective) {
+    return channels_.at(purpose, GroupRank(1 - rank_));
+  }
+  Channels& channels() { return channels_; }
+  const Membership& group() const { return group_; }
+  bool connected() { return channel().connected(); }
+  void need_link() { channels_.open(Purpose::collective, GroupRank(1 - rank_)); }
+
+  std::vector<LoopbackTransport*> transports;
+  Peers peers{2};
+  std::optional<LinkMaker> maker;
+  bool has_group = true;
+  int attached = 0;
+  std::string lost;
+
+ private:
+  const int rank_;
+  const Membership group_;
+  Channels channels_;
+  const Log log_{rank_, LogLevel::error};
+};
+
+class LinkMaking : public ::testing::Test {
+ protected:
+  LinkMaking() {
+    auto [first, second] = MemoryLink::make();
+    low.peers.connect(WorldRank(1), std::move(first));
+    high.peers.connect(WorldRank(0), std::move(second));
+  }
+
+  /// Until neither has anything to hear.
+  void settle() {
+    for (bool heard = true; heard;) {
+      heard = high.hear();
+      heard |= low.hear();
+    }
+  }
+
+  void expect_a_link() {
+    ASSERT_TRUE(low.connected());
+    ASSERT_TRUE(high.connected());
+    EXPECT_EQ(low.attached, 1);
+    EXPECT_EQ(high.attached, 1);
+    const std::byte sent[] = {std::byte{7}};
+    EXPECT_EQ(low.channel().lanes[0]->link().write(sent), 1u);
+    EXPECT_EQ(high.channel().lanes[0]->link().peek(1)[0], std::byte{7});
+    EXPECT_THAT(low.lost + high.lost, IsEmpty());
+  }
+
+  void tell_high(const ControlMessage& message) {
+    low.peers.send(WorldRank(1), message);
+    high.hear();
+  }
+
+  std::vector<std::shared_ptr<LoopbackEnds>> ends{std::make_shared<LoopbackEnds>(),
+                                                  std::make_shared<LoopbackEnds>()};
+  End low{0, ends};
+  End high{1, ends};
+};
+
+TEST_F(LinkMaking, TheHigherRankMakesItWhoeverNeedsIt) {
+  low.need_link();
+  settle();
+  expect_a_link();
+}
+
+TEST_F(LinkMaking, BothMayAskAtOnce) {
+  low.need_link();
+  high.need_link();
+  settle();
+  expect_a_link();
+}
+
+TEST_F(LinkMaking, TheNextTransportServesWhenTheMakerCannotUseTheFirst) {
+  high.transports[0]->broken = true;
+  low.need_link();
+  settle();
+  expect_a_link();
+  EXPECT_EQ(ends[0]->size(), 0u);
+}
+
+TEST_F(LinkMaking, TheNextTransportServesWhenTheOtherEndCannotUseTheFirst) {
+  low.transports[0]->broken = true;
+  high.need_link();
+  settle();
+  expect_a_link();
+}
+
+TEST_F(LinkMaking, WhenNoneServesBothEndsHearWhy) {
+  for (LoopbackTransport* transport : high.transports) transport->broken = true;
+  low.need_link();
+  settle();
+  EXPECT_THAT(low.channel().lost, HasSubstr("it is broken here"));
+  EXPECT_THAT(high.channel().lost, HasSubstr("it is broken here"));
+}
+
+TEST_F(LinkMaking, WhenTheOtherEndCanUseNoneBothHearIt) {
+  for (LoopbackTransport* transport : low.transports) transport->broken = true;
+  low.need_link();
+  settle();
+  EXPECT_FALSE(low.channel().lost.empty());
+  EXPECT_FALSE(high.channel().lost.empty());
+}
+
+TEST_F(LinkMaking, AnOfferForAGroupThatIsGoneIsRefusedAndLeavesNothing) {
+  low.need_link();
+  high.hear();
+  low.has_group = false;
+  low.hear();
+  EXPECT_EQ(ends[0]->size(), 0u) << "the end that nobody took is still there";
+  EXPECT_FALSE(high.connected());
+}
+
+TEST_F(LinkMaking, AnOfferForAGroupThatHasFailedIsRefused) {
+  low.need_link();
+  high.hear();
+  low.channels().close();
+  settle();
+  EXPECT_EQ(ends[0]->size(), 0u);
+  EXPECT_FALSE(low.connected());
+}
+
+TEST_F(LinkMaking, WhatIsForgottenIsMadeNoMore) {
+  low.need_link();
+  high.hear();
+  high.maker->forget(high.group().id);
+  high.has_group = false;
+  settle();
+  EXPECT_FALSE(high.connected());
+  ASSERT_TRUE(low.connected());
+  EXPECT_THROW(low.channel().lanes[0]->link().peek(1), transport::LinkClosed)
+      << "the other end of what was offered is gone";
+}
+
+/// What no honest peer says ends its connection, which is how it is taken for lost.
+class Lies : public LinkMaking, public ::testing::WithParamInterface<int> {
+ protected:
+  ControlMessage lie() const {
+    ControlMessage message;
+    message.kind = ControlKind::link;
+    message.key = {high.group().id, Purpose::collective, 0};
+    message.transport = "fast";
+    switch (GetParam()) {
+      case 0:  // nothing was offered
+        break;
+      case 1:
+        message.transport = "carrier";
+        break;
+      case 2:
+        message.key.rail = 1;
+        break;
+      case 3:
+        message.key.purpose = Purpose::control;
+        break;
+      default:
+        message.kind = ControlKind::declined;
+        break;
+    }
+    return message;
+  }
+};
+
+TEST_P(Lies, EndTheConnectionToWhoTellsThem) {
+  tell_high(lie());
+  EXPECT_THAT(high.lost, HasSubstr("cannot be understood"));
+}
+
+INSTANTIATE_TEST_SUITE_P(OfLinks, Lies, ::testing::Range(0, 5));
+
+TEST_F(LinkMaking, AnAnswerByAnotherTransportThanWasOfferedIsALie) {
+  low.need_link();
+  high.hear();  // which offers by the first
+  ControlMessage answer;
+  answer.kind = ControlKind::link;
+  answer.key = {high.group().id, Purpose::collective, 0};
+  answer.transport = "slow";
+  tell_high(answer);
+  EXPECT_THAT(high.lost, HasSubstr("was not offered"));
+}
+
+}  // namespace
+}  // namespace mccl::engine

@@ -1,0 +1,106 @@
+// The smallest transport: links between ranks that live in one process, for tests of what makes
+// links, and for whoever writes a real one. What a transport must have is all here: a link
+// (memory_link.h), a way to make it that both ends agree on, and an answer to an end that cannot.
+#pragma once
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "support/memory_link.h"
+#include "transport/transport.h"
+
+namespace mccl::testing {
+
+/// What the ranks of a process share: the far ends of links that one rank has made, and the other
+/// has not taken yet. Thread-safe, since each rank may have a thread of its own.
+class LoopbackEnds {
+ public:
+  std::uint64_t put(std::unique_ptr<MemoryLink> end) {
+    std::lock_guard lock(mutex_);
+    ends_[++last_] = std::move(end);
+    return last_;
+  }
+  /// Null when there is none of that number.
+  std::unique_ptr<MemoryLink> take(std::uint64_t number) {
+    std::lock_guard lock(mutex_);
+    auto found = ends_.extract(number);
+    return found.empty() ? nullptr : std::move(found.mapped());
+  }
+  std::size_t size() {
+    std::lock_guard lock(mutex_);
+    return ends_.size();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::uint64_t, std::unique_ptr<MemoryLink>> ends_;  // guarded by mutex_
+  std::uint64_t last_ = 0;                                     // guarded by mutex_
+};
+
+class LoopbackTransport final : public transport::Transport {
+ public:
+  explicit LoopbackTransport(std::shared_ptr<LoopbackEnds> ends, std::string name = "loopback")
+      : ends_(std::move(ends)), name_(std::move(name)) {}
+
+  std::string_view name() const override { return name_; }
+  bool reaches(WorldRank) const override { return true; }
+
+  /// Offers: the link is there, and stands when the other end has taken its own.
+  transport::Making dial(WorldRank peer, const transport::LinkKey& key,
+                         Clock::time_point) override {
+    if (broken) throw Error("it is broken here");
+    auto [near, far] = MemoryLink::make();
+    transport::Making offer;
+    offer.tell = told_of(ends_->put(std::move(far)));
+    offered_[{peer, key}] = std::move(near);
+    return offer;
+  }
+
+  /// An offer has a number, the answer to one is empty.
+  transport::Making hear(WorldRank peer, const transport::LinkKey& key,
+                         std::span<const std::byte> told) override {
+    transport::Making made;
+    if (told.empty()) {
+      auto offered = offered_.extract({peer, key});
+      if (offered.empty()) throw CorruptionError("an answer to a link that was not offered");
+      made.link = std::move(offered.mapped());
+      return made;
+    }
+    if (broken) throw Error("it is broken here");
+    made.link = ends_->take(number_in(told));
+    if (!made.link) throw CorruptionError("a link that nobody has made");
+    made.tell = transport::Blob();
+    return made;
+  }
+
+  void refuse(WorldRank, const transport::LinkKey&, std::span<const std::byte> told) override {
+    if (!told.empty()) ends_->take(number_in(told));
+  }
+  void cancel(WorldRank peer, const transport::LinkKey& key) override {
+    offered_.erase({peer, key});
+  }
+
+  bool broken = false;  ///< This end can make no links.
+
+ private:
+  static transport::Blob told_of(std::uint64_t number) {
+    transport::Blob blob(sizeof number);
+    std::memcpy(blob.data(), &number, blob.size());
+    return blob;
+  }
+  static std::uint64_t number_in(std::span<const std::byte> told) {
+    std::uint64_t number = 0;
+    if (told.size() != sizeof number) throw CorruptionError("what is told names no link");
+    std::memcpy(&number, told.data(), told.size());
+    return number;
+  }
+
+  const std::shared_ptr<LoopbackEnds> ends_;
+  const std::string name_;
+  std::map<std::pair<WorldRank, transport::LinkKey>, std::unique_ptr<MemoryLink>> offered_;
+};
+
+}  // namespace mccl::testing

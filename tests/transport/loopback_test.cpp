@@ -1,0 +1,60 @@
+// The smallest transport, by the suite that every one must pass: its links are made the way an
+// engine makes them.
+#include <array>
+
+#include "support/loopback_transport.h"
+#include "transport/link_conformance.h"
+
+namespace mccl::transport {
+namespace {
+
+using testing::LoopbackEnds;
+using testing::LoopbackTransport;
+using testing::MemoryLink;
+
+constexpr LinkKey kKey{.group = 5, .purpose = Purpose::collective, .rail = 0};
+const Clock::time_point kNever = Clock::time_point::max();
+
+class WaitingForEvents final : public Waiter {
+ public:
+  explicit WaitingForEvents(const MemoryLink& link) : link_(link) {}
+  void prepare() override { seen_ = link_.events(); }
+  bool wait(const Link&, short, int timeout_ms) override {
+    return link_.wait(seen_, std::chrono::milliseconds(timeout_ms));
+  }
+
+ private:
+  const MemoryLink& link_;
+  std::uint64_t seen_ = 0;
+};
+
+/// Rank 1 dials rank 0.
+LinkPair connect() {
+  const auto ends = std::make_shared<LoopbackEnds>();
+  LoopbackTransport low(ends);
+  LoopbackTransport high(ends);
+  const Making offer = high.dial(WorldRank(0), kKey, kNever);
+  Making taken = low.hear(WorldRank(1), kKey, *offer.tell);
+  Making made = high.hear(WorldRank(0), kKey, *taken.tell);
+  return {std::move(made.link), std::move(taken.link)};
+}
+
+LinkFactory loopback() {
+  const auto links = std::make_shared<std::array<const MemoryLink*, 2>>();
+  return {"both",
+          [links] {
+            LinkPair pair = connect();
+            *links = {dynamic_cast<MemoryLink*>(pair.first.get()),
+                      dynamic_cast<MemoryLink*>(pair.second.get())};
+            return pair;
+          },
+          [links](int end) {
+            return std::make_unique<WaitingForEvents>(*(*links)[static_cast<std::size_t>(end)]);
+          }};
+}
+
+INSTANTIATE_TEST_SUITE_P(Loopback, LinkConformance, ::testing::Values(loopback()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace mccl::transport
