@@ -17,8 +17,8 @@ namespace {
 constexpr double kCrowding = 0.03;
 constexpr double kMostCrowding = 0.2;
 /// Pieces above this size, half of a core's cache where it was fitted, are out of it when the next
-/// stage wants them; then their bytes take so many times as long. [0: only chunks differ, 10 %;
-/// with no such loss 21 differ]
+/// stage wants them; then their bytes take so many times as long. [0, but other chunks, 10 %;
+/// without the loss 1, 10 %]
 constexpr double kCachedPiece = 512 << 10;
 constexpr double kUncachedPiece = 1.1;
 /// The operands of a fold are out of cache above this size; then it goes at the rate of memory. [0]
