@@ -8,9 +8,10 @@
 namespace mccl::schedule {
 namespace {
 
-// Assumptions (cost_terms.h), fitted to mccl bench over loopback and shared memory. In brackets: of
-// 1274 choices, how many took another algorithm when it was halved or doubled, and by how much the
-// worst of them is slower as predicted without the change.
+// Assumptions (cost_terms.h), set when schedules first ran, over TCP between processes of one
+// machine; the figures of then are not kept. In brackets: of 1274 choices, how many took another
+// algorithm when it was halved or doubled, and by how much the worst of them is slower as predicted
+// without the change.
 
 /// Flows that meet at a rank lose this part of their rate for each after the first, and no more
 /// than that. [2, 8 %; 17, 8 %]
