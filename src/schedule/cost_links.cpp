@@ -8,17 +8,18 @@
 namespace mccl::schedule {
 namespace {
 
-// Assumptions (cost_terms.h), fitted to mccl bench over loopback and shared memory. In brackets: of
-// 1274 choices, how many took another algorithm when it was halved or doubled, and by how much the
-// worst of them is slower as predicted without the change.
+// Assumptions (cost_terms.h), set when schedules first ran, over TCP between processes of one
+// machine; the figures of then are not kept. In brackets: of 1274 choices, how many took another
+// algorithm when it was halved or doubled, and by how much the worst of them is slower as predicted
+// without the change.
 
 /// Flows that meet at a rank lose this part of their rate for each after the first, and no more
 /// than that. [2, 8 %; 17, 8 %]
 constexpr double kCrowding = 0.03;
 constexpr double kMostCrowding = 0.2;
 /// Pieces above this size, half of a core's cache where it was fitted, are out of it when the next
-/// stage wants them; then their bytes take so many times as long. [0: only chunks differ, 10 %;
-/// with no such loss 21 differ]
+/// stage wants them; then their bytes take so many times as long. [0, but other chunks, 10 %;
+/// without the loss 1, 10 %]
 constexpr double kCachedPiece = 512 << 10;
 constexpr double kUncachedPiece = 1.1;
 /// The operands of a fold are out of cache above this size; then it goes at the rate of memory. [0]

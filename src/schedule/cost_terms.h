@@ -2,7 +2,7 @@
 // of which most are measured (Facts); numbers that follow from the schedules (pieces, slots,
 // batches); and assumptions: what a few calls at the start of a job cannot tell from noise. An
 // assumption is a ratio or the size of a cache, never a time, so that times scale with what was
-// measured, and says what it was fitted to and how far a choice depends on it.
+// measured, and says where it comes from and how far a choice depends on it.
 #pragma once
 
 #include "schedule/cost.h"

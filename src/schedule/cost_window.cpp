@@ -8,9 +8,10 @@
 namespace mccl::schedule {
 namespace {
 
-// Assumptions (cost_terms.h), fitted to mccl bench among two to four processes of two cores of an
-// EPYC 9004. In brackets: of 1274 choices, how many took another algorithm when it was halved or
-// doubled, and by how much the worst of them is slower as predicted without the change.
+// Assumptions (cost_terms.h), fitted to the 127 cells of mccl bench all among two to four processes
+// of two cores of an EPYC 9004. In brackets: of 1274 choices, how many took another algorithm when
+// it was halved or doubled, and by how much the worst of them is slower as predicted without the
+// change.
 
 /// What one more neighbour adds to a meeting, and what a piece costs beside its bytes, in parts of
 /// the time that an arrival takes to be seen. Two ranks cannot tell the three apart, and with more

@@ -170,7 +170,12 @@ class Calibration {
     const double large = time_of(1, 2, [&] { there_and_back(kStream, 1); });
     measured.link_latency_s = small / 2;
     measured.link_bytes_per_s = kStream / std::max(1e-9, large - small);
-    measured.message_work_s = message_work(pair);
+    if (!share_node(pair)) measured.message_work_s = message_work(pair);
+  }
+
+  bool share_node(const std::vector<int>& pair) const {
+    return !nodes_.empty() &&
+           nodes_[static_cast<std::size_t>(pair[0])] == nodes_[static_cast<std::size_t>(pair[1])];
   }
 
   /// A pair of whose collectives each goes through its link as a row of small messages.
@@ -186,7 +191,8 @@ class Calibration {
     return NativeGroup(engine_, std::move(state));
   }
 
-  /// 0 where waits hide it.
+  /// 0 where waits hide it. Not asked of ranks that share a node: there nothing is chosen by it,
+  /// and the group would first lay out a window.
   double message_work(const std::vector<int>& pair) const {
     NativeGroup group = group_of_rows(pair);
     std::vector<std::byte> data(kRow * kRowPiece);
@@ -292,13 +298,12 @@ class Calibration {
   void apply(const Measured& agreed, Facts& facts) const {
     double& latency = one_node() ? facts.shared_latency_s : facts.latency_s;
     double& rate = one_node() ? facts.shared_bytes_per_s : facts.bytes_per_s;
-    double& work = one_node() ? facts.shared_message_work_s : facts.message_work_s;
     const auto take = [](double found, double& fact) {
       if (found > 0) fact = found;
     };
     take(agreed.link_latency_s, latency);
     take(agreed.link_bytes_per_s, rate);
-    take(agreed.message_work_s, work);
+    take(agreed.message_work_s, facts.message_work_s);
     take(agreed.window_latency_s, facts.window_latency_s);
     take(agreed.switch_s, facts.switch_s);
     take(agreed.turn_s, facts.turn_s);
