@@ -206,12 +206,13 @@ void Engine::submit(std::span<const std::shared_ptr<Operation>> operations) {
   bool somebody_else_must_drive = false;
   {
     std::lock_guard lock(inbox_mutex_);
+    // First, since it needs memory: a call that is not made must not count.
+    inbox_.submitted.insert(inbox_.submitted.end(), operations.begin(), operations.end());
     for (const std::shared_ptr<Operation>& operation : operations) {
       operation->submitted = now;
       const bool point_to_point = operation->call.collective == Collective::send ||
                                   operation->call.collective == Collective::recv;
       if (!point_to_point) operation->call.sequence = ++operation->group->sequence;
-      inbox_.submitted.push_back(operation);
       somebody_else_must_drive |= !operation->caller_waits;
     }
     inbox_waiting_.store(true, std::memory_order_release);

@@ -1,4 +1,5 @@
 // Many groups: made late, closed early, more than memory has room for at their best.
+#include "base/open_files.h"
 #include "support/ranks.h"
 
 namespace mccl {
@@ -80,6 +81,40 @@ TEST_P(Groups, ACallOnAGroupThatAPeerHasDestroyedNamesIt) {
             }
           }
         }
+        world.barrier().wait();
+      },
+      [](int) { return over(GetParam()); });
+}
+
+/// Each is asked for links, or offered some, when it is gone already: none stays open for it.
+TEST_P(Groups, ThatOneRankHasDestroyedLeaveNoLinks) {
+  constexpr int kGroups = 100;
+  run_ranks(
+      2,
+      [](Context& context) {
+        Group& world = *context.world();
+        world.barrier().wait();
+        const std::size_t before = open_files();
+        world.barrier().wait();
+        std::vector<std::shared_ptr<Group>> groups;
+        for (int i = 0; i < kGroups; ++i) groups.push_back(pair_group(context, i));
+        // Of one half the rank that dials has none, of the other half the one that is dialled.
+        for (int i = context.rank(); i < kGroups; i += 2)
+          groups[static_cast<std::size_t>(i)].reset();
+        world.barrier().wait();
+        char token = 0;
+        std::vector<Work> works;
+        for (const auto& group : groups) {
+          if (group) works.push_back(group->recv({&token, 1, DType::u8}, 1 - context.rank(), 0));
+        }
+        for (const Work& work : works) EXPECT_THROW(work.wait(), PeerError);
+        groups.clear();
+        // What is on its way when a group ends may take a moment.
+        const auto limit = std::chrono::steady_clock::now() + kLimit;
+        while (open_files() > before + 20 && std::chrono::steady_clock::now() < limit) {
+          std::this_thread::yield();
+        }
+        EXPECT_LE(open_files(), before + 20);
         world.barrier().wait();
       },
       [](int) { return over(GetParam()); });
