@@ -151,6 +151,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // engine_at_once.cpp
   void begin_at_once(GroupState& group, Task& task, const Plan& plan);
+  [[noreturn]] void fail_at_once(GroupState& group, const Call& call, const std::exception& error);
+  std::shared_ptr<Operation> hand_over(const std::shared_ptr<GroupState>& group, Task& task,
+                                       std::chrono::milliseconds timeout);
   bool spin_until_finished(GroupState& group);
   void count_at_once(const Task& task, Clock::time_point begun);
 

@@ -53,29 +53,42 @@ Engine::AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Tas
   } catch (const std::exception&) {
     // It will be met again by the driver, who knows what to do about it.
   }
+  try {
+    return {.done = false, .begun = hand_over(group, task, timeout)};
+  } catch (const std::exception& error) {
+    fail_at_once(*group, task.call, error);
+  }
+}
+
+/// To the driver, who goes on with the call.
+std::shared_ptr<Operation> Engine::hand_over(const std::shared_ptr<GroupState>& group, Task& task,
+                                             std::chrono::milliseconds timeout) {
   const auto begun = std::make_shared<Operation>(std::move(task));
   begun->group = group;
   begun->engine = weak_from_this();
   begun->caller_waits = true;
-  begun->submitted = begun->started = timed ? now : Clock::now();
-  begun->deadline = deadline_after(Clock::now(), timeout);
+  begun->submitted = begun->started = Clock::now();
+  begun->deadline = deadline_after(begun->started, timeout);
   group->executor.moved_to(*begun);
   activate(group);
   group->queue.push_back(begun);
-  return {.done = false, .begun = begun};
+  return begun;
 }
 
-/// The other ranks have begun, or will: what goes wrong here they must hear of.
 void Engine::begin_at_once(GroupState& group, Task& task, const Plan& plan) {
   try {
     group.executor.begin(task, plan);
   } catch (const std::exception& error) {
-    Failure failure = failure_of(error);
-    failure.reason =
-        fmt::format("rank {} in {}: {}", group.rank, describe(task.call), failure.reason);
-    fail(group, failure);
-    std::rethrow_exception(exception_of(failure.kind, failure.reason));
+    fail_at_once(group, task.call, error);
   }
+}
+
+/// The other ranks have begun, or will: what goes wrong here they must hear of.
+void Engine::fail_at_once(GroupState& group, const Call& call, const std::exception& error) {
+  Failure failure = failure_of(error);
+  failure.reason = fmt::format("rank {} in {}: {}", group.rank, describe(call), failure.reason);
+  fail(group, failure);
+  std::rethrow_exception(exception_of(failure.kind, failure.reason));
 }
 
 /// For as long as a driver would before it sleeps.

@@ -69,9 +69,13 @@ TEST(OutOfMemory, BesideTheDataEndsTheGroupsAndNotTheProcess) {
   }
 }
 
+/// Without spinning, a call that its caller has begun goes on with the driver.
 /// A call that cannot be made, for want of memory at any point of it, has either failed its group,
 /// which the other ranks are told, or nothing has happened, and it can be made again.
-TEST(OutOfMemory, AtAnyPointOfACallFailsTheGroupOrLeavesItAsItWas) {
+class OutOfMemoryWithSpin : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Of, OutOfMemoryWithSpin, ::testing::Values(0, Config().spin_us));
+
+TEST_P(OutOfMemoryWithSpin, AtAnyPointOfACallFailsTheGroupOrLeavesItAsItWas) {
   Processes job(2,
                 [](Context& context, const Processes::Say& say) {
                   bool spared = false;
@@ -87,8 +91,8 @@ TEST(OutOfMemory, AtAnyPointOfACallFailsTheGroupOrLeavesItAsItWas) {
                       failing_in = failing_point;
                       group->all_reduce(buffer, buffer, ReduceKind::sum, options).wait();
                     };
-                    all_reduce(1, 0);
                     try {
+                      all_reduce(1, 0);
                       all_reduce(1000, context.rank() == 1 ? point : 0);
                       spared = failing_in > 0;
                     } catch (const std::exception&) {
@@ -111,6 +115,7 @@ TEST(OutOfMemory, AtAnyPointOfACallFailsTheGroupOrLeavesItAsItWas) {
                        Config config = test_config();
                        config.log_level = "OFF";
                        config.calibrate = false;
+                       config.spin_us = GetParam();
                        return config;
                      },
                  .enter = {},
