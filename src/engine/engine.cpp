@@ -246,12 +246,13 @@ void Engine::submit(std::span<const std::shared_ptr<Operation>> operations) {
   const Clock::time_point now = Clock::now();
   bool somebody_else_must_drive = false;
   inbox_.put([&](Inbox::Content& content) {
+    // First, since it needs memory: a call that is not made must not count.
+    content.submitted.insert(content.submitted.end(), operations.begin(), operations.end());
     for (const std::shared_ptr<Operation>& operation : operations) {
       operation->submitted = now;
       const bool point_to_point = operation->call.collective == Collective::send ||
                                   operation->call.collective == Collective::recv;
       if (!point_to_point) operation->call.sequence = operation->group->next_sequence();
-      content.submitted.push_back(operation);
       somebody_else_must_drive |= !operation->caller_waits;
     }
   });

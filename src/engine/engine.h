@@ -73,7 +73,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
 
   /// The node of each rank of the job; empty when no two share memory.
   const std::vector<int>& nodes() const { return memory_->nodes; }
-  /// What the groups that are made from now on know. Before the first group is made.
+  /// What the groups that are made from now on know. Learned while only one thread uses the engine.
   const schedule::Facts& facts() const { return facts_; }
   void learn(schedule::Facts facts) { facts_ = std::move(facts); }
   /// Of this machine, where they are most crowded.
@@ -129,6 +129,8 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   void refuse_in_child() const;
 
   // engine_at_once.cpp
+  std::shared_ptr<Operation> hand_over(const std::shared_ptr<GroupState>& group, Task& task,
+                                       std::chrono::milliseconds timeout);
   bool spin_until_finished(GroupState& group);
   bool look_beside_safely(Clock::time_point now);
 

@@ -23,8 +23,7 @@ Engine::AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Tas
   std::unique_lock lock(driver_.mutex(), std::try_to_lock);
   if (!lock || has_calls() || driver_.stopping() || !group->may_run_at_once(task)) return {};
   const Clock::time_point now = completions_.begin_at_once();
-  const bool timed = now != Clock::time_point();
-  if (timed && (!look_beside_safely(now) || group->failed())) return {};
+  if (now != Clock::time_point() && (!look_beside_safely(now) || group->failed())) return {};
   // After looking beside, which may forget plans that were not used for a while.
   const Plan* plan = group->plan_at_once(task);
   if (!plan) return {};
@@ -39,14 +38,24 @@ Engine::AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Tas
   } catch (const std::exception&) {
     // It will be met again by the driver, who knows what to do about it.
   }
+  try {
+    return {.done = false, .begun = hand_over(group, task, timeout)};
+  } catch (const std::exception& error) {
+    group->fail_at_once(task.call, error);
+  }
+}
+
+/// To the driver, who goes on with the call.
+std::shared_ptr<Operation> Engine::hand_over(const std::shared_ptr<GroupState>& group, Task& task,
+                                             std::chrono::milliseconds timeout) {
   const auto begun = std::make_shared<Operation>(std::move(task));
   begun->group = group;
   begun->driver = weak_from_this();
   begun->caller_waits = true;
-  begun->submitted = begun->started = timed ? now : Clock::now();
-  begun->deadline = deadline_after(Clock::now(), timeout);
+  begun->submitted = begun->started = Clock::now();
+  begun->deadline = deadline_after(begun->started, timeout);
   groups_.go_on_with(begun);
-  return {.done = false, .begun = begun};
+  return begun;
 }
 
 /// For as long as a driver would before it sleeps.

@@ -1,4 +1,5 @@
 // Many groups: made late, closed early, more than memory has room for at their best.
+#include "base/open_files.h"
 #include "support/ranks.h"
 
 namespace mccl {
@@ -80,6 +81,45 @@ TEST_P(Groups, ACallOnAGroupThatAPeerHasDestroyedNamesIt) {
             }
           }
         }
+        world.barrier().wait();
+      },
+      [](int) { return over(GetParam()); });
+}
+
+/// What one rank has ended stays open at neither.
+TEST_P(Groups, ThatOneRankHasDestroyedLeaveNoLinks) {
+  constexpr int kGroups = 100;
+  run_ranks(
+      2,
+      [](Context& context) {
+        Group& world = *context.world();
+        world.barrier().wait();
+        const std::size_t before = open_files();
+        world.barrier().wait();
+        std::vector<std::shared_ptr<Group>> groups;
+        for (int i = 0; i < kGroups; ++i) groups.push_back(pair_group(context, i));
+        char word = 0;
+        const Buffer told{&word, 1, DType::u8};
+        for (const auto& group : groups) {
+          context.rank() == 0 ? group->send(told, 1, 0).wait() : group->recv(told, 0, 0).wait();
+        }
+        // Of one half the rank that dials has none, of the other half the one that is dialled.
+        for (int i = context.rank(); i < kGroups; i += 2)
+          groups[static_cast<std::size_t>(i)].reset();
+        world.barrier().wait();
+        char token = 0;
+        std::vector<Work> works;
+        for (const auto& group : groups) {
+          if (group) works.push_back(group->recv({&token, 1, DType::u8}, 1 - context.rank(), 0));
+        }
+        for (const Work& work : works) EXPECT_THROW(work.wait(), PeerError);
+        groups.clear();
+        // What is on its way when a group ends may take a moment.
+        const auto limit = std::chrono::steady_clock::now() + kLimit;
+        while (open_files() > before + 20 && std::chrono::steady_clock::now() < limit) {
+          std::this_thread::yield();
+        }
+        EXPECT_LE(open_files(), before + 20);
         world.barrier().wait();
       },
       [](int) { return over(GetParam()); });

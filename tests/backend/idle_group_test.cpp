@@ -72,5 +72,49 @@ TEST(AnIdleGroup, KeepsThePlanOfTheCallThatFindsItIdle) {
   job.expect_good_end();
 }
 
+/// What one large call took for passing data on is not kept for ever.
+TEST(AnIdleGroup, GivesItsScratchBack) {
+  constexpr int kRanks = 3;
+  Processes job(kRanks,
+                [](Context& context, const Processes::Say& say) {
+                  constexpr std::size_t kPart = 1 << 20;
+                  std::vector<float> all(kRanks * kPart, 1), part(kPart);
+                  context.world()
+                      ->reduce_scatter({all.data(), all.size(), DType::f32},
+                                       {part.data(), part.size(), DType::f32}, ReduceKind::sum)
+                      .wait();
+                  const auto staging = [&] { return context.metrics()->summary().staging_bytes; };
+                  const std::shared_ptr<Group> busy = context.world()->split(0, context.rank());
+                  const auto a_call_of_another_group = [&] {
+                    float one[1] = {1};
+                    const Buffer small{one, 1, DType::f32};
+                    busy->all_reduce(small, small, ReduceKind::sum).wait();
+                  };
+                  a_call_of_another_group();
+                  go_ahead(kABeat);
+                  a_call_of_another_group();
+                  const std::uint64_t with_another_group = staging();
+                  go_ahead(kIdle);
+                  a_call_of_another_group();
+                  say(staging() + (std::uint64_t{1} << 20) <= with_another_group
+                          ? "less"
+                          : "as much: " + std::to_string(staging()) + " after " +
+                                std::to_string(with_another_group));
+                  context.world()->barrier().wait();
+                },
+                {.store_address = {},
+                 .config_of =
+                     [](int rank) {
+                       Config config = config_of(rank);
+                       config.transport = "tcp";
+                       config.algorithm = "ring";
+                       return config;
+                     },
+                 .enter = {},
+                 .at_the_store = {}});
+  for (const int rank : {0, 1, 2}) EXPECT_EQ(job.line(rank), "less") << rank;
+  job.expect_good_end();
+}
+
 }  // namespace
 }  // namespace mccl

@@ -78,8 +78,8 @@ CollectiveQueue::Calls CollectiveQueue::drop_all() {
 }
 
 void CollectiveQueue::adopt(std::shared_ptr<Operation> call) {
-  executor_.moved_to(*call);
   calls_.push_front(std::move(call));
+  executor_.moved_to(*calls_.front());
 }
 
 const Plan& CollectiveQueue::plan_for(const Task& task) {

@@ -40,7 +40,7 @@ class Executor {
   /// Room for sums and for what is passed on, kept from call to call.
   std::size_t scratch_bytes() const { return scratch_.capacity(); }
   /// While no call runs.
-  void release_scratch() { scratch_ = {}; }
+  void release_scratch() { std::vector<std::byte>().swap(scratch_); }  // "= {}" keeps the memory
 
   /// Adds what to wait for before calling advance again.
   void watch(std::vector<pollfd>& descriptors);

@@ -36,9 +36,9 @@ PeerPlan& peer_plan(std::vector<PeerPlan>& peers, GroupRank peer) {
 
 /// Where steps simply follow each other, nobody looks at what waits for what.
 void forget_edges(schedule::Schedule& schedule) {
-  schedule.waits = {};
-  schedule.successor_begin = {};
-  schedule.successors = {};
+  for (auto* edges : {&schedule.waits, &schedule.successor_begin, &schedule.successors}) {
+    std::vector<std::uint32_t>().swap(*edges);
+  }
 }
 
 Plan make_plan(schedule::Problem problem, std::size_t element_bytes, const schedule::Facts& facts) {

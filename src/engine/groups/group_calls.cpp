@@ -139,12 +139,16 @@ void GroupState::begin_at_once(Task& task, const Plan& plan) {
   try {
     collectives_.begin(task, plan);
   } catch (const std::exception& error) {
-    Failure failure = failure_of(error);
-    failure.reason =
-        fmt::format("rank {} in {}: {}", membership_.rank, describe(task.call), failure.reason);
-    fail(failure);
-    std::rethrow_exception(exception_of(failure.kind, failure.reason));
+    fail_at_once(task.call, error);
   }
+}
+
+void GroupState::fail_at_once(const Call& call, const std::exception& error) {
+  Failure failure = failure_of(error);
+  failure.reason =
+      fmt::format("rank {} in {}: {}", membership_.rank, describe(call), failure.reason);
+  fail(failure);
+  std::rethrow_exception(exception_of(failure.kind, failure.reason));
 }
 
 bool GroupState::advance_at_once() {

@@ -65,8 +65,9 @@ class GroupState {
   bool may_run_at_once(const Task& task) const;
   /// ... by this plan; null when that needs more than the window.
   const Plan* plan_at_once(const Task& task);
-  /// Begins it. What goes wrong the others hear of.
   void begin_at_once(Task& task, const Plan& plan);
+  /// The other ranks have begun, or will: what goes wrong here they must hear of. Throws it.
+  [[noreturn]] void fail_at_once(const Call& call, const std::exception& error);
   /// Looks once; true when it has finished. What goes wrong is met again by advance().
   bool advance_at_once();
   /// It goes on as any other call.
