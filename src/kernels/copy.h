@@ -11,4 +11,8 @@ namespace mccl::kernels {
 /// What is written is in order with later stores of this thread.
 void copy_past_cache(void* dst, const void* src, std::size_t n);
 
+/// A result of at least so many bytes is in nobody's cache by the time it is whole, so that it is
+/// worth while for it, unless it is in place: what is written then has just been read.
+inline constexpr std::size_t kLargeResultBytes = std::size_t{8} << 20;
+
 }  // namespace mccl::kernels

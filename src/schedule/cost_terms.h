@@ -9,10 +9,6 @@
 
 namespace mccl::schedule {
 
-/// Results of at least so many bytes that are not in place are written past the caches, without
-/// being read first, as engine/result.h says.
-inline constexpr double kStreamedResult = 8 << 20;
-
 /// What is asked, in bytes.
 struct CallSize {
   CallSize(const Problem& problem, std::size_t element_bytes);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/copy.h"
 #include "schedule/cost_terms.h"
 #include "schedule/parts.h"
 
@@ -87,7 +88,7 @@ double WindowTerms::evened(double root, double all) const {
 double WindowTerms::written(double bytes) const { return (1 + size_.apart) * bytes; }
 
 double WindowTerms::gathered(double bytes) const {
-  return (size_.apart > 0 && size_.bytes >= kStreamedResult ? 1.5 : 2) * bytes;
+  return (size_.apart > 0 && size_.bytes >= kernels::kLargeResultBytes ? 1.5 : 2) * bytes;
 }
 
 /// Everyone, or the root, reads everything it needs.

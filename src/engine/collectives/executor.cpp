@@ -2,14 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
 #include <exception>
 #include <utility>
 
-#include "base/scoped_timer.h"
 #include "engine/calls/call_code.h"
-#include "engine/collectives/result.h"
-#include "kernels/reduce.h"
+#include "engine/collectives/compute.h"
 #include "mccl/error.h"
 
 namespace mccl::engine {
@@ -19,11 +16,6 @@ using schedule::Region;
 using schedule::Space;
 using schedule::Step;
 using schedule::StepKind;
-
-/// avg and premul_sum add; the division and the factor have their own places.
-ReduceKind arithmetic(ReduceKind kind) {
-  return kind == ReduceKind::avg || kind == ReduceKind::premul_sum ? ReduceKind::sum : kind;
-}
 
 /// What one pass moves one way between a pair at most, by and large: some milliseconds.
 constexpr std::uint64_t kPassBytes = std::uint64_t{16} << 20;
@@ -183,7 +175,6 @@ bool Executor::receive_payload(Lane& lane, const Step& step) {
   if (step.kind == StepKind::recv) {
     return lane.read_payload({writable(step.dst), total}, task_->traffic);
   }
-  const ReduceKind kind = arithmetic(task_->call.kind);
   while (lane.payload_received() < total) {
     const std::span<const std::byte> bytes = lane.peek_payload(element_bytes_, task_->traffic);
     if (bytes.empty()) return false;
@@ -192,11 +183,7 @@ bool Executor::receive_payload(Lane& lane, const Step& step) {
     const void* remote = bytes.data();
     // The lower rank's operand first, so that every rank computes the same expression.
     if (GroupRank(step.peer) < channels_.rank()) std::swap(local, remote);
-    {
-      const ScopedTimer timer(task_->reduce_s, kTimedBytes <= bytes.size());
-      kernels::reduce(task_->call.dtype, kind, local, remote, writable(step.dst) + at,
-                      bytes.size() / element_bytes_);
-    }
+    reduce_pair(*task_, local, remote, writable(step.dst) + at, bytes.size());
     lane.consume_payload(bytes.size(), task_->traffic);
   }
   return true;
@@ -216,13 +203,11 @@ bool Executor::run_local_steps() {
 
 void Executor::run(const Step& step) {
   if (step.kind == StepKind::copy) {
-    const ScopedTimer timer(task_->reduce_s, kTimedBytes <= step.dst.count * element_bytes_);
     const std::size_t bytes = step.dst.count * element_bytes_;
-    if (step.dst.space == Space::output && step.src.space == Space::input && !task_->in_place) {
-      copy_to_result(*task_, writable(step.dst), readable(step.src), bytes);
-    } else {
-      std::memmove(writable(step.dst), readable(step.src), bytes);
-    }
+    const bool to_result =
+        step.dst.space == Space::output && step.src.space == Space::input && !task_->in_place;
+    (to_result ? copy_input_to_output : copy_anywhere)(*task_, writable(step.dst),
+                                                       readable(step.src), bytes);
     return;
   }
   operands_.clear();
@@ -234,24 +219,16 @@ void Executor::run(const Step& step) {
 
 /// Of operands_.
 void Executor::fold(const Step& step) {
-  const ScopedTimer timer(task_->reduce_s, kTimedBytes <= step.dst.count * element_bytes_);
-  const ReduceKind kind = task_->call.kind;
-  const bool averages = step.completes && kind == ReduceKind::avg;
-  const bool at_once = averages && operands_.size() == static_cast<std::size_t>(channels_.size());
-  kernels::fold(task_->call.dtype, at_once ? ReduceKind::avg : arithmetic(kind), operands_,
-                writable(step.dst), step.dst.count);
-  if (averages && !at_once) {
-    kernels::divide(task_->call.dtype, writable(step.dst), step.dst.count, channels_.size());
-  }
+  fold_operands(*task_, operands_, writable(step.dst), step.dst.count, step.completes,
+                channels_.size());
 }
 
 void Executor::complete(std::uint32_t index) {
   const schedule::Schedule& schedule = plan_->schedule;
   const Step& step = schedule.steps[index];
   const bool folds = step.kind == StepKind::fold || step.kind == StepKind::read_fold;
-  if (step.completes && !folds && task_->call.kind == ReduceKind::avg) {
-    const ScopedTimer timer(task_->reduce_s, kTimedBytes <= step.dst.count * element_bytes_);
-    kernels::divide(task_->call.dtype, writable(step.dst), step.dst.count, channels_.size());
+  if (step.completes && !folds) {
+    divide_average(*task_, writable(step.dst), step.dst.count, channels_.size());
   }
   --remaining_;
   for (std::uint32_t i = schedule.successor_begin[index]; i < schedule.successor_begin[index + 1];

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "base/scoped_timer.h"
+#include "engine/collectives/compute.h"
 #include "engine/collectives/executor.h"
-#include "engine/collectives/result.h"
 #include "kernels/copy.h"
 #include "mccl/error.h"
 

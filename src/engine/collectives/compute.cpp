@@ -1,0 +1,60 @@
+#include "engine/collectives/compute.h"
+
+#include <cstring>
+
+#include "base/scoped_timer.h"
+#include "kernels/copy.h"
+#include "kernels/reduce.h"
+
+namespace mccl::engine {
+namespace {
+
+/// avg and premul_sum add; the division and the factor have their own places.
+ReduceKind arithmetic(ReduceKind kind) {
+  return kind == ReduceKind::avg || kind == ReduceKind::premul_sum ? ReduceKind::sum : kind;
+}
+
+}  // namespace
+
+void copy_to_result(const Task& task, std::byte* dst, const std::byte* src, std::size_t bytes) {
+  if (task.in_place || task.output.bytes() < kernels::kLargeResultBytes) {
+    std::memcpy(dst, src, bytes);
+  } else {
+    kernels::copy_past_cache(dst, src, bytes);
+  }
+}
+
+void copy_input_to_output(Task& task, std::byte* dst, const std::byte* src, std::size_t bytes) {
+  const ScopedTimer timer(task.reduce_s, bytes >= kTimedBytes);
+  copy_to_result(task, dst, src, bytes);
+}
+
+void copy_anywhere(Task& task, std::byte* dst, const std::byte* src, std::size_t bytes) {
+  const ScopedTimer timer(task.reduce_s, bytes >= kTimedBytes);
+  std::memmove(dst, src, bytes);
+}
+
+void reduce_pair(Task& task, const void* first, const void* second, void* dst, std::size_t bytes) {
+  const ScopedTimer timer(task.reduce_s, bytes >= kTimedBytes);
+  kernels::reduce(task.call.dtype, arithmetic(task.call.kind), first, second, dst,
+                  bytes / size_of(task.call.dtype));
+}
+
+void fold_operands(Task& task, std::span<const void* const> operands, void* dst, std::size_t count,
+                   bool completes, int ranks) {
+  const ScopedTimer timer(task.reduce_s, count * size_of(task.call.dtype) >= kTimedBytes);
+  const ReduceKind kind = task.call.kind;
+  const bool averages = completes && kind == ReduceKind::avg;
+  const bool at_once = averages && operands.size() == static_cast<std::size_t>(ranks);
+  kernels::fold(task.call.dtype, at_once ? ReduceKind::avg : arithmetic(kind), operands, dst,
+                count);
+  if (averages && !at_once) kernels::divide(task.call.dtype, dst, count, ranks);
+}
+
+void divide_average(Task& task, void* dst, std::size_t count, int ranks) {
+  if (task.call.kind != ReduceKind::avg) return;
+  const ScopedTimer timer(task.reduce_s, count * size_of(task.call.dtype) >= kTimedBytes);
+  kernels::divide(task.call.dtype, dst, count, ranks);
+}
+
+}  // namespace mccl::engine
