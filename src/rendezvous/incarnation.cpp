@@ -28,13 +28,17 @@ constexpr const char* kTold = "told";
 
 /// Rank 0 looks more often: all others wait for it.
 constexpr milliseconds kSliceOfRank0 = 100ms;
-constexpr milliseconds kSlice = 400ms;
+constexpr milliseconds kSlice = 250ms;
+/// The more ranks look, the more rank 0's store has to do.
+constexpr milliseconds kSliceOfEach = 2ms;
 /// What is there, or is about to be: its count was seen.
 constexpr milliseconds kMoment = 1s;
 /// What a rank that has left in good order had waited for is there already.
 constexpr milliseconds kLastLook = 100ms;
-/// How long rank 0 stays for the others when the ranks cannot meet.
-constexpr milliseconds kLastWords = 1s;
+/// How long rank 0 stays for the others when the ranks cannot meet, and how much longer for each,
+/// since many ranks may share few cores.
+constexpr milliseconds kLastWords = 500ms;
+constexpr milliseconds kLastWordsToEach = 5ms;
 /// The same where some have not come yet, and would find nobody.
 constexpr milliseconds kLastWordsToAbsent = 5s;
 
@@ -86,7 +90,7 @@ Incarnation::Incarnation(std::shared_ptr<Store> store, Arrival self, millisecond
     : store_(std::move(store)),
       self_(std::move(self)),
       timeout_s_(std::chrono::duration<double>(timeout).count()),
-      slice_(self_.rank == 0 ? kSliceOfRank0 : kSlice) {
+      slice_(self_.rank == 0 ? kSliceOfRank0 : kSlice + self_.size * kSliceOfEach) {
   const Clock::time_point deadline = Clock::now() + timeout;
   try {
     self_.rank == 0 ? reign(deadline) : join(deadline);
@@ -318,7 +322,9 @@ void Incarnation::fail(const std::exception& error) noexcept {
     std::int64_t told = add(kTold, 1);
     const Clock::time_point begun = Clock::now();
     const auto patience = [this] {
-      return answered_ - answered_before_ < self_.size - 1 ? kLastWordsToAbsent : kLastWords;
+      return answered_ - answered_before_ < self_.size - 1
+                 ? kLastWordsToAbsent
+                 : kLastWords + self_.size * kLastWordsToEach;
     };
     while (self_.rank == 0 && told < self_.size && Clock::now() < begun + patience()) {
       std::this_thread::sleep_for(5ms);

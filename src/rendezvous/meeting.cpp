@@ -37,11 +37,14 @@ constexpr std::size_t kMostDials = 16;
 constexpr milliseconds kLongestSleep{100};
 /// A rank of this host that has not connected by then is dialled, for no other end than to learn
 /// whether it lives; a few at a time.
-constexpr milliseconds kProbeAfter{500};
+constexpr milliseconds kProbeAfter{250};
 constexpr std::size_t kMostProbes = 4;
 constexpr transport::LinkKey kProbe{
     .group = 0, .purpose = transport::Purpose::control, .rail = 255};
-constexpr Clock::duration kBetweenLooks = milliseconds(400);
+/// At the store, for what others have said of themselves; the more ranks look, the more it has to
+/// do.
+constexpr Clock::duration kBetweenLooks = milliseconds(200);
+constexpr Clock::duration kBetweenLooksOfEach = milliseconds(2);
 /// Files beside those that stay: listeners, and what is open while ranks meet.
 constexpr std::size_t kPassingFiles = 16;
 
@@ -217,6 +220,7 @@ class Meeting {
     mesh_->progress(events);
     for (MeshEvent& event : events) {
       if (!event.link) {
+        met_.store->look();  // who failed and has said why says more
         throw PeerError(fmt::format("rank {} cannot join the job: {}", o_.rank, event.reason));
       }
       if (event.key == kProbe) {
@@ -248,7 +252,7 @@ class Meeting {
     const Clock::time_point now = Clock::now();
     if (now < next_look_) return;
     met_.store->look();
-    next_look_ = now + kBetweenLooks;
+    next_look_ = now + kBetweenLooks + o_.size * kBetweenLooksOfEach;
   }
 
   void share_memory() {

@@ -25,7 +25,9 @@ using transport::tcp::TcpLink;
 constexpr Clock::duration kStagger = 250ms;
 /// A rail's own path is preferred by more than a slow start of the peer.
 constexpr Clock::duration kRailStagger = 2s;
-constexpr Clock::duration kRefusedFor = 1s;
+/// Whoever has published an address listens there already: an address that refuses for a moment is
+/// that of a process that has ended.
+constexpr Clock::duration kRefusedFor = 200ms;
 
 /// Peers are watched by the engine, which judges after an interval of liveness and says more than
 /// the system could: that comes into play only when the engine does not.

@@ -62,7 +62,7 @@ class Mesh {
 
   /// Starts to connect to `peer`; a MeshEvent follows before or at the deadline. Tries all of the
   /// peer's addresses, best route first, and again and again. A peer of this host listens for as
-  /// long as it lives, so there it is given up when all of them refuse for a second.
+  /// long as it lives, so there it is given up when all of them refuse for a moment.
   void dial(int peer, transport::LinkKey key, Clock::time_point deadline);
 
   /// All ranks have met: from now on strangers are let in at a limited rate.
