@@ -80,7 +80,8 @@ class Group {
   virtual Work recv(Buffer data, int peer, std::uint32_t tag, const CallOptions& = {}) = 0;
 
   /// Calls made between begin and end on this thread start together when end is called, as one
-  /// Work. Pairs do not nest.
+  /// Work. Pairs do not nest. To wait for one of them before is InvalidArgument, since it would be
+  /// for ever.
   virtual void begin_coalescing() = 0;
   virtual Work end_coalescing() = 0;
 

@@ -250,6 +250,7 @@ void Engine::submit(std::span<const std::shared_ptr<Operation>> operations) {
     content.submitted.insert(content.submitted.end(), operations.begin(), operations.end());
     for (const std::shared_ptr<Operation>& operation : operations) {
       operation->submitted = now;
+      operation->held_back.store(false, std::memory_order_release);
       const bool point_to_point = operation->call.collective == Collective::send ||
                                   operation->call.collective == Collective::recv;
       if (!point_to_point) operation->call.sequence = operation->group->next_sequence();

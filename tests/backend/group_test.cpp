@@ -71,6 +71,21 @@ TEST(Groups, ConcurrentCallersOfDifferentGroups) {
   });
 }
 
+TEST(Groups, WaitingForACoalescedCallBeforeItBeginsIsAnErrorAndNotForEver) {
+  run_ranks(2, [](Context& context) {
+    Group& group = *context.world();
+    std::vector<float> values(4, 1.0F);
+    const Buffer buffer{values.data(), values.size(), DType::f32};
+    group.begin_coalescing();
+    const Work call = group.all_reduce(buffer, buffer, ReduceKind::sum);
+    EXPECT_THROW(call.wait(), InvalidArgument);
+    EXPECT_FALSE(call.done());
+    group.end_coalescing().wait();
+    call.wait();
+    EXPECT_EQ(values, std::vector<float>(4, 2.0F));
+  });
+}
+
 TEST(Groups, CoalescedCallsAreOneWork) {
   run_ranks(3, [](Context& context) {
     Group& group = *context.world();

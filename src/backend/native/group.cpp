@@ -54,6 +54,7 @@ Work NativeGroup::submit(engine::Task&& task, const CallOptions& options) {
     const auto found = coalescing_.find(std::this_thread::get_id());
     if (found != coalescing_.end()) {
       found->second.push_back(operation(std::move(task), options));
+      found->second.back()->held_back = true;
       return Work(found->second.back());
     }
   }

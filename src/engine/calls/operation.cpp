@@ -1,6 +1,10 @@
 #include "engine/calls/operation.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "mccl/error.h"
 
 namespace mccl::engine {
 
@@ -12,6 +16,12 @@ Clock::time_point deadline_after(Clock::time_point start, std::chrono::milliseco
 std::string Operation::description() const { return describe(call); }
 
 void Operation::help(Clock::time_point until) {
+  if (held_back.load(std::memory_order_acquire)) {
+    throw InvalidArgument(fmt::format(
+        "{} is waited for before it has begun: it was called between begin_coalescing and "
+        "end_coalescing, which is to come first",
+        description()));
+  }
   if (const std::shared_ptr<CallDriver> awake = driver.lock()) awake->help(*this, until);
   if (!done()) sleep_until_done(until);
 }

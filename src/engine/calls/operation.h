@@ -1,6 +1,7 @@
 // One call on its way: what was asked, with which memory, until when.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <memory>
@@ -58,6 +59,8 @@ struct Operation final : detail::WorkState, Task {
   std::weak_ptr<CallDriver> driver;
   /// The caller waits at once: nobody else need be woken.
   bool caller_waits = false;
+  /// Its caller coalesces calls, and has not ended that yet: to wait for it would be for ever.
+  std::atomic<bool> held_back{false};
 
   Clock::time_point submitted;
   Clock::time_point started;
