@@ -10,8 +10,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from functools import reduce
-from operator import add
 from pathlib import Path
 
 from house_plan import Arrow, Box, stack, without_implied
@@ -158,15 +156,15 @@ def kind_of(name: str, arrows: Counter[Arrow]) -> str:
 
 def draw(tree: Tree) -> str:
     """The whole drawing."""
-    sizes = {name: tree.sizes[name] for name in tree.floors if name != ENGINE}
     heights = {}
     places = in_columns(tree.floors, COLUMNS, MARGIN, WIDTH - MARGIN)
     rooms = None
     if ENGINE in places:
-        sizes[ENGINE] = reduce(add, (tree.sizes[room] for room in tree.rooms))
         rooms = rooms_of(tree, places[ENGINE].left, places[ENGINE].right)
         heights[ENGINE] = HEAD + rooms.height + PADDING
-    words = {name: Words(name, HOLDS[name], str(sizes[name]), LARGE) for name in tree.floors}
+    words = {
+        name: Words(name, HOLDS[name], str(tree.size_of_floor(name)), LARGE) for name in tree.floors
+    }
     house = Storey(words, tree.outer, places, GAP, heights)
     house.move(MARGIN)
     drawn = house.draw_arrows()
@@ -175,7 +173,7 @@ def draw(tree: Tree) -> str:
         if name == ENGINE and rooms is not None:
             box = house.boxes[ENGINE]
             rooms.move(box.top + HEAD)
-            inside = draw_rooms(rooms, box, str(sizes[ENGINE]))
+            inside = draw_rooms(rooms, box, str(tree.size_of_floor(ENGINE)))
         drawn += house.draw_box(name, kind_of(name, tree.outer), inside)
     y = MARGIN + house.height
     for line in wrap(LEGEND, WIDTH - 2 * MARGIN, MEDIUM.size):

@@ -48,6 +48,11 @@ class Tree:
         """The layers with the engine as one."""
         return list(dict.fromkeys(floor_of(layer) for layer in self.sizes))
 
+    def size_of_floor(self, floor: str) -> Size:
+        """All that a layer holds, with the engine as one."""
+        sizes = (size for layer, size in self.sizes.items() if floor_of(layer) == floor)
+        return sum(sizes, Size(0, 0))
+
     @property
     def rooms(self) -> list[str]:
         """The engine's folders, and the engine for its own files."""
@@ -70,6 +75,8 @@ def read_tree(root: Path) -> Tree:
     sizes = {layer: Size(0, 0) for layer in LAYERS}
     for layer, path in sources(root):
         sizes[layer] += Size(1, len(path.read_text().splitlines()))
+    if not any(size.files for size in sizes.values()):
+        raise TreeError(f"{root} has none of the folders that scripts/layers.py lists")
     outer, inner = set(), set()
     for each in includes(root):
         floors = floor_of(each.layer), floor_of(each.target)

@@ -144,6 +144,11 @@ def test_a_folder_that_is_no_layer_is_not_left_out_in_silence(tree: Path):
         read_tree(tree)
 
 
+def test_a_folder_without_layers_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["--root", str(tmp_path)]) == 1
+    assert f"{tmp_path} has none of the folders" in capsys.readouterr().err
+
+
 def test_what_is_drawn_lies_inside_and_apart():
     root = ElementTree.fromstring((ROOT / DRAWING).read_text(encoding="utf-8"))
     page, *boxes = (
