@@ -33,8 +33,8 @@ ROOM_GAP = 30  # between rows of rooms
 COLUMNS_IN_ALL = 48
 COLUMNS = {
     "src/base": (0, 20),
-    "src/kernels": (20, 32),
-    "src/schedule": (32, 44),
+    "src/kernels": (20, 44),
+    "src/schedule": (20, 44),
     "src/node": (0, 20),
     "src/transport": (0, 20),
     "src/rendezvous": (0, 20),
