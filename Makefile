@@ -15,7 +15,7 @@ PYTHON ?= $(shell command -v apt-get >/dev/null && echo /usr/bin/python3 || comm
 
 GOALS := setup build demo demo-mlx test test-cpp test-python test-torch-suite bench bench-check lint
 
-.PHONY: help packages peers clean format fuzz sanitize test-aarch64 $(GOALS)
+.PHONY: help packages peers clean format fuzz sanitize test-aarch64 house $(GOALS)
 
 help:
 	@sed -n '/^# HELP/,$$ { /^# HELP/d; s/^# \{0,1\}//p }' Makefile
@@ -143,6 +143,10 @@ fuzz: | packages
 test-aarch64:
 	@scripts/test_aarch64.sh $(CURDIR)/build/aarch64 $(JOBS)
 
+# Needs no packages but Python.
+house:
+	@$(PYTHON) scripts/draw_house.py
+
 clean:
 	rm -rf build .venv .venv-torch-*
 
@@ -168,6 +172,7 @@ clean:
 #                          on two cores)
 #   make fuzz              every parser of what peers and people say, FUZZ_SECONDS=60 each, with
 #                          libFuzzer; FUZZ="frame messages" takes some
+#   make house             draw docs/house.svg, the layers and who includes whom, from the includes
 #   make clean             remove build/ and the virtual environments
 #
 # Variables: TORCH=2.11.0 (a version, or `newest`), JOBS=2, PYTHON=/usr/bin/python3.

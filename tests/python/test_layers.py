@@ -5,64 +5,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from layers import CXX, LAYERS, folders_outside_the_layers, sources, wrong_includes
 
 ROOT = Path(__file__).resolve().parents[2]
-
-# A layer includes itself and those before it.
-LAYERS = (
-    "include/mccl",
-    "src/base",
-    "src/kernels",
-    "src/schedule",
-    "src/node",
-    "src/transport",
-    "src/rendezvous",
-    "src/engine/calls",
-    "src/engine/driving",
-    "src/engine/peers",
-    "src/engine/links",
-    "src/engine/collectives",
-    "src/engine/messages",
-    "src/engine/groups",
-    "src/engine",
-    "src/backend",
-    "src/c_api",
-    "src/cli",
-    "bindings",
-)
 MOST_LINES = 500
-CODE = {".c", ".cpp", ".h", ".hpp", ".cu", ".cuh", ".mm", ".metal", ".py", ".sh", ".cmake"}
-INCLUDE = re.compile(r'^\s*#\s*(?:include|import)\s*[<"]([^>"]+)[>"]', re.MULTILINE)
+CODE = CXX | {".py", ".sh", ".cmake"}
 ENVIRONMENT = re.compile(r"\b(?:secure_)?getenv\s*\(|\bsetenv\s*\(|\bputenv\s*\(|(?<!/)\benviron\b")
-
-
-def sources(root: Path):
-    """Every C++ file of the layers."""
-    for layer in LAYERS:
-        for path in sorted((root / layer).rglob("*")):
-            if path.suffix in CODE - {".py", ".sh", ".cmake"}:
-                yield layer, path
-
-
-def layer_of_include(name: str, including: Path, root: Path) -> str | None:
-    """The layer that an include names; None for a library outside the project."""
-    beside = including.parent / name
-    for candidate in (beside, root / "include" / name, root / "src" / name, root / name):
-        if candidate.is_file():
-            relative = candidate.resolve().relative_to(root.resolve()).as_posix()
-            return next((layer for layer in LAYERS if relative.startswith(layer + "/")), None)
-    return None
-
-
-def wrong_includes(root: Path) -> list[str]:
-    """Includes that go the wrong way."""
-    found = []
-    for layer, path in sources(root):
-        for name in INCLUDE.findall(path.read_text()):
-            target = layer_of_include(name, path, root)
-            if target is not None and LAYERS.index(target) > LAYERS.index(layer):
-                found.append(f"{path.relative_to(root)} includes {name} of the later {target}")
-    return found
 
 
 def readers_of_the_environment(root: Path) -> list[str]:
@@ -97,6 +45,14 @@ def files_of_the_project() -> list[Path]:
 
 def test_the_tree_has_sources_to_check():
     assert len(list(sources(ROOT))) > 40
+
+
+def test_every_layer_has_sources():
+    assert [layer for layer in LAYERS if layer not in dict(sources(ROOT))] == []
+
+
+def test_every_folder_is_a_layer_or_lies_in_one():
+    assert folders_outside_the_layers(ROOT) == []
 
 
 def test_includes_go_one_way():
@@ -134,6 +90,27 @@ def test_a_right_tree_passes(tree: Path):
 def test_an_include_of_a_later_layer_is_found(tree: Path, name: str):
     (tree / "src/base/log.h").write_text(f'#include "{name}"\n')
     assert len(wrong_includes(tree)) == 1
+
+
+def test_an_include_of_a_later_folder_of_the_engine_is_found(tree: Path):
+    for name, text in {
+        "calls/call.h": '#include "engine/links/link.h"\n',
+        "links/link.h": "",
+    }.items():
+        (tree / "src/engine" / name).parent.mkdir()
+        (tree / "src/engine" / name).write_text(text)
+    assert wrong_includes(tree) == [
+        "src/engine/calls/call.h includes engine/links/link.h of the later src/engine/links"
+    ]
+
+
+@pytest.mark.parametrize("folder", ["src/attic", "src/engine/attic"])
+def test_a_folder_outside_the_layers_is_found(tree: Path, folder: str):
+    assert folders_outside_the_layers(tree) == []
+    (tree / folder / "deep").mkdir(parents=True)
+    assert folders_outside_the_layers(tree) == []
+    (tree / folder / "deep/old.cpp").touch()
+    assert folders_outside_the_layers(tree) == [folder]
 
 
 @pytest.mark.parametrize(
