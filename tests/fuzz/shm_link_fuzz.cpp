@@ -33,7 +33,8 @@ void use(ShmLink& link, Input& input) {
   std::array<std::byte, 1024> memory{};
   switch (input.byte() % 4) {
     case 0: {
-      const auto bytes = link.peek(wanted);
+      // How large its rings are is the peer's to say; to ask for more is the caller's own mistake.
+      const auto bytes = link.peek(std::min(wanted, link.peek_capacity()));
       mccl::fuzz::touch(bytes);
       link.consume(std::min(bytes.size(), wanted));
       break;
