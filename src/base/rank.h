@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <compare>
 #include <cstddef>
 #include <vector>
 
@@ -24,7 +23,9 @@ class Rank {
     ++number_;
     return *this;
   }
-  friend constexpr auto operator<=>(Rank, Rank) = default;
+  friend constexpr bool operator==(Rank a, Rank b) { return a.number_ == b.number_; }
+  friend constexpr bool operator<(Rank a, Rank b) { return a.number_ < b.number_; }
+  friend constexpr bool operator>(Rank a, Rank b) { return b < a; }
 
  private:
   int number_ = -1;

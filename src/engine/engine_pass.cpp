@@ -124,11 +124,7 @@ bool Engine::run_callbacks(std::unique_lock<std::mutex>& lock) {
   return lock.try_lock();
 }
 
-bool Engine::arm() {
-  if (groups_.idle() || !memory_->arena) return false;
-  links_.arm();
-  return true;
-}
+bool Engine::arm() { return !groups_.idle() && links_.arm(); }
 
 void Engine::disarm() { links_.disarm(); }
 

@@ -80,9 +80,9 @@ class Transport {
   /// When progress() must be called again at the latest.
   virtual Clock::time_point next_deadline() const { return Clock::time_point::max(); }
 
-  /// Before a sleep: from now on, what happens on links without a descriptor ends it. Whoever calls
-  /// this looks at the links once more before sleeping.
-  virtual void arm() {}
+  /// Before a sleep: from now on, what happens on links without a descriptor ends it. True when
+  /// there may be such links, so that whoever calls this looks at them once more before sleeping.
+  virtual bool arm() { return false; }
   /// Nobody sleeps any more. Called often, so cheap where arm() was not.
   virtual void disarm() {}
 

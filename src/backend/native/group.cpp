@@ -352,7 +352,7 @@ std::shared_ptr<Group> NativeGroup::split(int color, int key) {
   for (int& member : chosen) member = members[GroupRank(member)].number();
   return std::make_shared<NativeGroup>(
       engine_, engine_->make_group(fmt::format("{}/split {} color {}", name(), number, color),
-                                   std::move(chosen), state_->timeout()));
+                                   chosen, state_->timeout()));
 }
 
 }  // namespace mccl::native

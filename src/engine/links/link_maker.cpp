@@ -186,8 +186,9 @@ void LinkMaker::refuse(WorldRank peer, const ControlMessage& message) {
 void LinkMaker::forget(std::uint64_t group) {
   std::erase_if(making_, [&](const auto& entry) {
     const auto& [link, place] = entry;
-    if (link.key.group != group) return false;
-    transports_[place]->cancel(link.peer, link.key);
+    const auto& [peer, key] = link;
+    if (key.group != group) return false;
+    transports_[place]->cancel(peer, key);
     return true;
   });
 }
@@ -248,8 +249,10 @@ Clock::time_point LinkMaker::next_deadline() const {
   return next;
 }
 
-void LinkMaker::arm() {
-  for (const auto& transport : transports_) transport->arm();
+bool LinkMaker::arm() {
+  bool armed = false;
+  for (const auto& transport : transports_) armed |= transport->arm();
+  return armed;
 }
 
 void LinkMaker::close() {

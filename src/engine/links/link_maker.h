@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -53,7 +54,7 @@ class LinkMaker {
   Clock::time_point next_deadline() const;
 
   /// As Transport.
-  void arm();
+  bool arm();
   void disarm() {
     for (const auto& transport : transports_) transport->disarm();
   }
@@ -62,13 +63,7 @@ class LinkMaker {
   void close();
 
  private:
-  /// A link that this rank makes.
-  struct Maker {
-    WorldRank peer;
-    transport::LinkKey key;
-    friend auto operator<=>(const Maker&, const Maker&) = default;
-  };
-  /// Where it stands with it: at the transport of this place.
+  /// Of a transport.
   using Place = std::size_t;
 
   int rails(WorldRank peer) const;
@@ -95,7 +90,8 @@ class LinkMaker {
   Peers& peers_;
   const Find find_;
   const Log& log_;
-  std::map<Maker, Place> making_;
+  /// The links that this rank makes, each at the transport that is tried.
+  std::map<std::pair<WorldRank, transport::LinkKey>, Place> making_;
 };
 
 }  // namespace mccl::engine

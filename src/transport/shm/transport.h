@@ -25,7 +25,10 @@ class ShmTransport final : public Transport {
   void refuse(WorldRank peer, const LinkKey& key, std::span<const std::byte> told) override;
   void cancel(WorldRank peer, const LinkKey& key) override;
 
-  void arm() override { sleeper_.fall_asleep(); }
+  bool arm() override {
+    sleeper_.fall_asleep();
+    return true;
+  }
   void disarm() override { sleeper_.wake_up(); }
 
  private:
