@@ -13,15 +13,21 @@ JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 # Debian's own python has python3-venv and python3-dev beside it; another on the path may not.
 PYTHON ?= $(shell command -v apt-get >/dev/null && echo /usr/bin/python3 || command -v python3)
 
-GOALS := setup build demo demo-mlx test test-cpp test-python test-torch-suite bench bench-check lint
+GOALS := setup build build-tests build-bench demo demo-mlx wheel test test-cpp test-python test-torch-suite bench bench-check lint
 
-.PHONY: help packages peers clean format fuzz sanitize test-aarch64 house $(GOALS)
+.PHONY: help packages packages-test packages-lint peers clean format fuzz sanitize test-aarch64 house $(GOALS)
 
 help:
 	@sed -n '/^# HELP/,$$ { /^# HELP/d; s/^# \{0,1\}//p }' Makefile
 
 packages:
 	@scripts/install_packages.sh
+
+packages-test: | packages
+	@scripts/install_packages.sh apt-packages-test.txt
+
+packages-lint: | packages
+	@scripts/install_packages.sh apt-packages-lint.txt
 
 # What MCCL is measured beside.
 peers: | packages
@@ -44,14 +50,13 @@ BIN := $(CURDIR)/$(VENV)/bin
 export PATH := $(BIN):$(PATH)
 
 ENVIRONMENT := $(VENV)/.installed
+TEST_ENVIRONMENT := $(VENV)/.installed-test
 BUILT := $(BUILD)/.installed
 PIP_INSTALL := pip install --disable-pip-version-check $(if $(MAKE_TERMOUT),,--quiet)
-# Folders are listed too: their times change when a file comes or goes. Paths are whole, or the folder
-# `bench` would be the goal of that name.
-SOURCES := $(shell find $(addprefix $(CURDIR)/,CMakeLists.txt pyproject.toml cmake include src bindings tests bench) \
-	\( -path '*/tests/python' -o -path '*/tests/install' -o -path '*/tests/torch_suite' -o -name __pycache__ \
-	-o -path '*/bench/peers' -o -path '*/bench/comparison' \) \
-	-prune -o -not -name '*.py' -not -name '*.json' -print)
+# Of the package. Folders are listed too: their times change when a file comes or goes.
+SOURCES := $(shell find $(addprefix $(CURDIR)/,CMakeLists.txt pyproject.toml cmake include src bindings) \
+	-name __pycache__ -prune -o -print)
+SHOW_PROGRESS := $(PYTHON) scripts/show_progress.py
 
 setup: build
 
@@ -61,20 +66,35 @@ $(ENVIRONMENT): scripts/requirements.txt | packages
 	@$(BIN)/python -m $(PIP_INSTALL) torch==$(TORCH) -r scripts/requirements.txt
 	@echo "$(TORCH)" > $@
 
-# One configuration gives libmccl, the C++ tests, the benchmarks and the Python extensions. The
-# package is installed editable: Python files are read from python/mccl where they stand.
+$(TEST_ENVIRONMENT): scripts/requirements-test.txt $(ENVIRONMENT) | packages-test
+	@echo "setup: what only tests need"
+	@$(BIN)/python -m $(PIP_INSTALL) torch==$(TORCH) -r $<
+	@touch $@
+
+# One build folder for all; each goal builds in it what it needs. The package is installed editable:
+# Python files are read from python/mccl where they stand.
 $(BUILT): $(ENVIRONMENT) $(SOURCES)
 	@echo "build: C++ and Python extensions in $(BUILD)"
 	@mkdir -p $(BUILD)
 	@# Until 0.1 the distribution was called mccl; the two cannot lie in one environment.
 	@if compgen -G "$(VENV)/lib/python*/site-packages/mccl-*.dist-info" >/dev/null; then \
 		$(BIN)/python -m pip uninstall --quiet --yes mccl; fi
-	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(BIN)/python -m $(PIP_INSTALL) \
-		--no-build-isolation --no-deps --editable . --config-settings=build-dir=$(BUILD) \
-		--config-settings=cmake.define.MCCL_TESTS=ON --config-settings=cmake.define.MCCL_BENCH=ON
+	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(SHOW_PROGRESS) build $(BUILD)/build.log \
+		$(BIN)/python -m pip install --disable-pip-version-check --verbose \
+		--no-build-isolation --no-deps --editable . --config-settings=build-dir=$(BUILD)
 	@touch $@
 
 build: $(BUILT) | packages
+
+build-tests: build $(TEST_ENVIRONMENT)
+	@echo "build: C++ tests in $(BUILD)"
+	@cmake -S . -B $(BUILD) -DMCCL_TESTS=ON >$(BUILD)/configure.log
+	@$(SHOW_PROGRESS) tests $(BUILD)/tests.log cmake --build $(BUILD) --parallel $(JOBS)
+
+build-bench: build $(TEST_ENVIRONMENT)
+	@cmake -S . -B $(BUILD) -DMCCL_BENCH=ON >$(BUILD)/configure.log
+	@$(SHOW_PROGRESS) bench $(BUILD)/bench.log \
+		cmake --build $(BUILD) --parallel $(JOBS) --target mccl_kernels_bench
 
 demo: build
 	@OMP_NUM_THREADS=1 $(BIN)/torchrun --nproc_per_node=2 --standalone examples/ddp_digits.py
@@ -92,39 +112,42 @@ demo-mlx: build
 	@echo "  examples/mlx_digits.py   what just ran; --help shows what it takes"
 	@echo "  docs/MLX.md              from five lines to tensor-parallel inference"
 
+wheel: build $(TEST_ENVIRONMENT)
+	@scripts/build_wheel.sh $(BIN)/python $(BUILD) build/wheels
+
 test: test-cpp test-python
 
-test-cpp: build
+test-cpp: build-tests
 	@echo "test: C++"
 	@ctest --test-dir $(BUILD) --output-on-failure
 
-test-python: build
+test-python: build $(TEST_ENVIRONMENT)
 	@scripts/install_packages.sh apt-packages-launch.txt || \
 		echo "test: what starts under Slurm and MPI is left out" >&2
 	@echo "test: Python, examples and installation"
 	@BUILD_FOLDER=$(BUILD) $(BIN)/python -m pytest tests/python tests/install
 
-test-torch-suite: build
+test-torch-suite: build $(TEST_ENVIRONMENT)
 	@echo "test: PyTorch's own distributed tests"
 	@$(BIN)/python -m pytest -p no:cacheprovider tests/torch_suite
 
 # BENCH takes options of bench/compare.py, such as BENCH=--quick.
-bench: build peers
+bench: build build-bench peers
 	@$(BIN)/python bench/compare.py --plots build/bench $(BENCH)
 
-bench-check: build peers
+bench-check: build $(TEST_ENVIRONMENT) peers
 	@$(BIN)/python bench/compare.py --check --json build/bench-check.json $(BENCH)
 
-lint: build
+lint: build $(TEST_ENVIRONMENT) | packages-lint
 	@scripts/lint.sh $(BUILD) $(JOBS)
 
-format: build
+format: $(TEST_ENVIRONMENT) | packages-lint
 	@scripts/lint.sh --fix
 
 endif
 
 # The sanitized builds need no Python.
-sanitize: | packages
+sanitize: | packages-test
 	@for preset in asan tsan; do \
 		echo "sanitize: $$preset"; \
 		cmake --preset $$preset >/dev/null; \
@@ -133,7 +156,7 @@ sanitize: | packages
 	done
 
 # FUZZ takes names of targets, such as FUZZ="frame messages".
-fuzz: | packages
+fuzz: | packages-test
 	@scripts/install_packages.sh apt-packages-fuzz.txt
 	@cmake --preset fuzz >/dev/null
 	@cmake --build --preset fuzz --parallel $(JOBS) --target mccl_fuzz
@@ -158,7 +181,10 @@ clean:
 #   make test              set up, build, and run every test
 #
 #   make setup             install packages, make .venv, build and install mccl into it
-#   make build             the same, for when sources changed
+#   make build             the same, for when sources changed; build-tests and build-bench build the
+#                          C++ tests and benchmarks too
+#   make wheel             a wheel for this Python, torch and MLX, in build/wheels, that needs no
+#                          compiler where it is installed
 #   make test-cpp          the C++ tests alone
 #   make test-python       the Python, example and installation tests alone
 #   make test-torch-suite  PyTorch's own distributed tests against MCCL

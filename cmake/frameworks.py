@@ -4,8 +4,8 @@ pip builds in an environment of its own, whose interpreter is that of the target
 packages hidden from it. So the interpreter is asked twice: as it was started, and without what pip
 puts into its environment to hide them.
 
-As a program it prints the folders of the two, a line each, empty where one is not there; CMake
-reads that. scikit-build-core calls dynamic_metadata(): the version of the distribution says what it
+As a program it prints the folder of each, as in TORCH=/folder, and nothing after the sign where one
+is not there; CMake reads that. scikit-build-core calls dynamic_metadata(): the version of the distribution says what it
 was built for, because that is all that pip shows of a build that succeeds.
 """
 
@@ -100,4 +100,5 @@ def _first(file: Path, pattern: str) -> str:
 
 if __name__ == "__main__":
     places = folders()
-    print("\n".join(str(places.get(name, "")) for name in NAMES))
+    for name in NAMES:
+        print(f"{name.upper()}={places.get(name, '')}")

@@ -24,6 +24,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 # clang does not know every flag that g++ wrote into the database.
 OPTIONS = ("--quiet", "--extra-arg=-Wno-unknown-warning-option")
+# clang cannot read what g++ precompiled; each source includes what it uses, as is checked so.
+PRECOMPILED = re.compile(r" -Winvalid-pch| -fpch-preprocess| -include \S*cmake_pch\.hxx")
 NOISE = re.compile(r".*warnings? (?:generated|treated as).*\n")
 
 
@@ -39,18 +41,22 @@ class Source:
         """Whether it was clean as it is now."""
         return self.key is not None and self.stamp.is_file() and self.stamp.read_text() == self.key
 
-    def check(self, build: Path) -> bool:
-        """Runs clang-tidy and prints what it found; whether it found nothing."""
+    def check(self, commands: Path) -> bool:
+        """Runs clang-tidy by the compile commands of a folder; whether it found nothing."""
         done = subprocess.run(
-            ["clang-tidy", "-p", build, *OPTIONS, self.path], capture_output=True, text=True
+            ["clang-tidy", "-p", commands, *OPTIONS, self.path], capture_output=True, text=True
         )
         sys.stdout.write(NOISE.sub("", done.stdout + done.stderr))
         sys.stdout.flush()
         self.stamp.unlink(missing_ok=True)
         if done.returncode == 0 and self.key is not None:
-            self.stamp.parent.mkdir(exist_ok=True)
             self.stamp.write_text(self.key)
         return done.returncode == 0
+
+
+def stamps(build: Path) -> Path:
+    """Where the stamps of a build folder lie, and the compile commands that clang understands."""
+    return build / "clang_tidy"
 
 
 @functools.cache
@@ -81,7 +87,9 @@ def sources(build: Path) -> list[Source]:
     settings = version + (ROOT / ".clang-tidy").read_bytes() + " ".join(OPTIONS).encode()
     inputs = inputs_of_objects(build)
     found = {}
-    for entry in json.loads((build / "compile_commands.json").read_text()):
+    commands = json.loads((build / "compile_commands.json").read_text())
+    for entry in commands:
+        entry["command"] = PRECOMPILED.sub("", entry["command"])
         path = Path(entry["file"])
         if not path.is_relative_to(ROOT / "src"):
             continue
@@ -92,7 +100,9 @@ def sources(build: Path) -> list[Source]:
             parts = [entry["command"], *(f"{file} {digest(file)}" for file in [path, *files])]
             key = hashlib.sha256(settings + "\n".join(parts).encode()).hexdigest()
         name = path.relative_to(ROOT).as_posix().replace("/", "-")
-        found[path] = Source(path, key, build / "clang_tidy" / name)
+        found[path] = Source(path, key, stamps(build) / name)
+    stamps(build).mkdir(exist_ok=True)
+    (stamps(build) / "compile_commands.json").write_text(json.dumps(commands))
     return [found[path] for path in sorted(found)]
 
 
@@ -114,7 +124,7 @@ def main() -> int:
     rest = len(everything) - len(todo)
     print(f"lint: clang-tidy, {len(todo)} files; {rest} are as when they were clean", flush=True)
     with ThreadPoolExecutor(max(arguments.jobs, 1)) as threads:
-        return 0 if all(list(threads.map(lambda source: source.check(build), todo))) else 1
+        return 0 if all(list(threads.map(lambda source: source.check(stamps(build)), todo))) else 1
 
 
 if __name__ == "__main__":

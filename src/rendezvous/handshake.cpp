@@ -29,8 +29,8 @@ constexpr std::string_view kDialerSettingsLabel = "mccl dialer settings";
 constexpr std::string_view kVerdictLabel = "mccl acceptor verdict";
 
 Bytes prefix() {
-  Bytes bytes;
-  append(bytes, bytes_of(kMagic));
+  const std::span<const std::byte> magic = bytes_of(kMagic);
+  Bytes bytes(magic.begin(), magic.end());
   append(bytes, kProtocolVersion);
   return bytes;
 }

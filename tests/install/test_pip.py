@@ -5,65 +5,27 @@ installed here, so that pip isolates the build as it does for everyone.
 """
 
 import importlib.metadata
-import os
 import re
-import subprocess
 import sys
-import sysconfig
 import zipfile
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from environments import ROOT, Environment, run
 
-ROOT = Path(__file__).resolve().parents[2]
-HERE = Path(sysconfig.get_path("purelib"))
 BUILD_TOOLS = ("scikit-build-core", "nanobind", "packaging", "pathspec")
 
 
-def run(*command: object) -> str:
-    """Runs a command that must succeed and returns all it printed."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("MCCL_")}
-    done = subprocess.run(
-        [str(c) for c in command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=900,
-        env=environment,
-    )
-    assert done.returncode == 0, done.stdout
-    return done.stdout
+def install(environment: Environment, tools: Path, name: str) -> str:
+    """Installs the project with the build tools of a folder; returns pip's words.
 
-
-class Environment:
-    """A virtual environment that mccl is installed into."""
-
-    def __init__(self, folder: Path) -> None:
-        run(sys.executable, "-m", "venv", "--without-pip", folder)
-        self.python = folder / "bin" / "python"
-        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-        self.packages = folder / "lib" / version / "site-packages"
-
-    def install(self, tools: Path) -> str:
-        """Installs the project with the build tools of a folder; returns pip's words."""
-        return run(
-            sys.executable, "-m", "pip", "--python", self.python, "install", "--verbose",
-            "--no-index", "--find-links", tools, ROOT,
-        )  # fmt: skip
-
-    def run(self, code: str) -> str:
-        """Runs Python code outside the source tree."""
-        return run(self.python, "-P", "-c", code).strip()
-
-    def installed(self) -> set[str]:
-        """Names of the files of the package's top folder, endings of the interpreter cut off."""
-        return {path.name.split(".cpython")[0] for path in (self.packages / "mccl").iterdir()}
-
-    def link(self, names: Iterable[str]) -> None:
-        """Makes files and folders of this environment's site-packages visible there."""
-        for name in names:
-            (self.packages / name).symlink_to(HERE / name)
+    What is compiled is kept, so that the next run compiles only what has changed.
+    """
+    return run(
+        sys.executable, "-m", "pip", "--python", environment.python, "install", "--verbose",
+        "--no-index", "--find-links", tools,
+        f"--config-settings=build-dir={ROOT}/build/pip-{name}", ROOT,
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -84,15 +46,15 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def with_torch(tmp_path_factory: pytest.TempPathFactory, tools: Path) -> tuple[Environment, str]:
     """Sees every package of this environment, but not mccl as it is installed here."""
     environment = Environment(tmp_path_factory.mktemp("with_torch") / "venv")
-    environment.link(path.name for path in HERE.iterdir() if "mccl" not in path.name)
-    return environment, environment.install(tools)
+    environment.link_all()
+    return environment, install(environment, tools, "with-torch")
 
 
 @pytest.fixture(scope="module")
 def without_torch(tmp_path_factory: pytest.TempPathFactory, tools: Path) -> tuple[Environment, str]:
     """Sees nothing."""
     environment = Environment(tmp_path_factory.mktemp("without_torch") / "venv")
-    return environment, environment.install(tools)
+    return environment, install(environment, tools, "without-torch")
 
 
 def test_the_library_lies_beside_its_extensions(with_torch: tuple[Environment, str]):

