@@ -32,6 +32,9 @@ class JobContext final : public Context {
     world_ = backend_->make_group("world", everyone, milliseconds_of(config_.timeout));
   }
 
+  /// Before the world's group ends: what is pending says that the rank has shut down.
+  ~JobContext() override { backend_->shutdown(); }
+
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   const Config& config() const override { return config_; }

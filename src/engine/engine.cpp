@@ -129,7 +129,7 @@ Engine::Engine(EngineOptions options)
 }
 
 std::shared_ptr<Engine> Engine::create(EngineOptions options) {
-  const std::shared_ptr<Engine> engine(new Engine(std::move(options)));
+  std::shared_ptr<Engine> engine(new Engine(std::move(options)));
   if (engine->size() > 1) {
     engine->thread_ =
         start_thread("mccl progress", [weak = engine->weak_from_this()] { progress_loop(weak); });
@@ -190,13 +190,14 @@ void Engine::throw_if_a_peer_is_lost() {
 std::shared_ptr<GroupState> Engine::make_group(const std::string& name,
                                                const std::vector<int>& ranks,
                                                milliseconds timeout) {
+  refuse_in_child();
   const std::vector<WorldRank> members = checked_members(name, ranks, rank(), size());
   schedule::Facts facts = facts_;
   facts.nodes = nodes_of(members);
   // Told apart from groups of that name that came before, which others may still have.
   std::string identity = fmt::format("{}\n{}\n", name, fmt::join(ranks, " "));
   {
-    std::lock_guard lock(names_mutex_);
+    std::lock_guard lock(inbox_.mutex());
     const std::optional<std::uint32_t> times = names_.give(name, group_id(identity));
     if (!times) {
       throw InvalidArgument(fmt::format("a group named '{}' exists on rank {}", name, rank()));
@@ -234,7 +235,7 @@ schedule::Facts Engine::facts_of(GroupState& group) {
 void Engine::close_group(const std::shared_ptr<GroupState>& group) {
   if (abandoned_) return;
   {
-    std::lock_guard lock(names_mutex_);
+    std::lock_guard lock(inbox_.mutex());
     names_.give_up(group->membership().name);
   }
   inbox_.put([&](Inbox::Content& content) { content.closed.push_back(group); });
@@ -299,7 +300,7 @@ void Engine::shutdown() {
   peers_.leave();
   links_.close();
   staging_.close();
-  run_callbacks(lock);
+  Engine::run_callbacks(lock);
 }
 
 void Engine::refuse_in_child() const {

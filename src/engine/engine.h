@@ -21,6 +21,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -139,6 +140,8 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   bool pass() override;
   bool move();
   void take_in();
+  void attempt(GroupState& group, const std::function<void()>& action,
+               const std::shared_ptr<Operation>& operation = nullptr);
   void start(const std::shared_ptr<Operation>& operation);
   void look_beside(Clock::time_point now);
   void hear_and_connect(Clock::time_point now);
@@ -182,8 +185,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   Clock::time_point next_watch_;
 
   Inbox inbox_;
-  std::mutex names_mutex_;
-  GroupNames names_;  // guarded by names_mutex_
+  GroupNames names_;  // guarded by the inbox's lock, so that a fork finds them whole
 
   std::thread thread_;
 };

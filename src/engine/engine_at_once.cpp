@@ -48,7 +48,7 @@ Engine::AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Tas
 /// To the driver, who goes on with the call.
 std::shared_ptr<Operation> Engine::hand_over(const std::shared_ptr<GroupState>& group, Task& task,
                                              std::chrono::milliseconds timeout) {
-  const auto begun = std::make_shared<Operation>(std::move(task));
+  auto begun = std::make_shared<Operation>(std::move(task));
   begun->group = group;
   begun->driver = weak_from_this();
   begun->caller_waits = true;

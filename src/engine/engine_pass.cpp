@@ -48,10 +48,34 @@ bool Engine::move() {
 
 void Engine::take_in() {
   const Inbox::Content content = inbox_.take();
-  for (const std::shared_ptr<GroupState>& group : content.created) groups_.add(group);
-  for (const std::shared_ptr<Operation>& operation : content.submitted) start(operation);
-  for (const std::shared_ptr<GroupState>& group : content.aborted) group->settle_failure();
-  for (const std::shared_ptr<GroupState>& group : content.closed) groups_.remove(group);
+  for (const auto& group : content.created) {
+    attempt(*group, [&] { groups_.add(group); });
+  }
+  for (const auto& operation : content.submitted) {
+    attempt(
+        *operation->group, [&] { start(operation); }, operation);
+  }
+  for (const auto& group : content.aborted) {
+    attempt(*group, [&] { group->settle_failure(); });
+  }
+  for (const auto& group : content.closed) {
+    attempt(*group, [&] { groups_.remove(group); });
+  }
+}
+
+/// What goes wrong with one thing that was handed over, such as memory that ran out, must not lose
+/// the others.
+void Engine::attempt(GroupState& group, const std::function<void()>& action,
+                     const std::shared_ptr<Operation>& operation) {
+  try {
+    action();
+  } catch (const std::exception& error) {
+    const Failure failure = failure_of(error);
+    if (operation && !operation->done()) {
+      completions_.finish(operation, exception_of(failure.kind, failure.reason));
+    }
+    group.fail(failure);
+  }
 }
 
 void Engine::start(const std::shared_ptr<Operation>& operation) {
@@ -118,9 +142,11 @@ void Engine::fail_all(const std::exception& error) noexcept {
 }
 
 bool Engine::run_callbacks(std::unique_lock<std::mutex>& lock) {
-  const Completions::Callbacks callbacks = completions_.take_callbacks();
+  Completions::Callbacks callbacks = completions_.take_callbacks();
   lock.unlock();
   completions_.run(callbacks);
+  // What they hold goes before the lock comes back: it may be the last of this engine's users.
+  Completions::Callbacks().swap(callbacks);
   return lock.try_lock();
 }
 

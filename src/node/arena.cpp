@@ -130,7 +130,7 @@ PeerArena::PeerArena(Descriptor file) : file_(std::move(file)), size_(size_of_me
   }
 }
 
-PeerRange PeerArena::map(const RangePlace& place) const {
+void PeerArena::check(const RangePlace& place) const {
   // The first page is the arena's own.
   if (place.offset % page_bytes() != 0 || place.bytes % page_bytes() != 0 || place.bytes == 0 ||
       place.offset == 0 || place.bytes > size_ || place.offset > size_ - place.bytes) {
@@ -138,6 +138,10 @@ PeerRange PeerArena::map(const RangePlace& place) const {
         fmt::format("shared memory: a peer names {} bytes at {} of an arena of {} bytes",
                     place.bytes, place.offset, size_));
   }
+}
+
+PeerRange PeerArena::map(const RangePlace& place) const {
+  check(place);
   PeerRange range;
   range.mapping_ = Mapping::of(file_, place.offset, place.bytes);
   range.place_ = place;

@@ -121,6 +121,8 @@ class PeerArena {
 
   explicit operator bool() const { return static_cast<bool>(file_); }
   /// Throws CorruptionError for a place outside of the arena.
+  void check(const RangePlace& place) const;
+  /// The same, and Error when it cannot be mapped.
   PeerRange map(const RangePlace& place) const;
   ArenaHeader& header() const { return *reinterpret_cast<ArenaHeader*>(first_page_.data()); }
   const Descriptor& file() const { return file_; }

@@ -49,6 +49,7 @@ std::vector<bool> Acceptor::ready_guests() const {
   watch_guests(entries);
   if (!entries.empty()) (void)::poll(entries.data(), static_cast<nfds_t>(entries.size()), 0);
   std::vector<bool> ready;
+  ready.reserve(entries.size());
   for (const pollfd& entry : entries) ready.push_back(entry.revents != 0);
   return ready;
 }

@@ -128,7 +128,7 @@ std::string take(const KeyAgreement& agreement) {
     if (!own) interfered(agreement.rank, "it was said to have read rank 0's file, and could not");
     return *own;
   }
-  const std::string key(next_part(rest, '\n'));
+  std::string key(next_part(rest, '\n'));
   const std::string who(next_part(rest, '\n'));
   while (own && !rest.empty()) {
     if (next_part(rest, ' ') == std::to_string(agreement.rank))

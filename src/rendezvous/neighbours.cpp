@@ -298,6 +298,16 @@ class Search {
   node::Neighbours found_;
 };
 
+/// Each number appears first after all below it, and some ranks share one.
+bool numbered_in_order(const std::vector<int>& nodes) {
+  int known = 0;
+  for (const int node : nodes) {
+    if (node > known) return false;
+    known = std::max(known, node + 1);
+  }
+  return nodes.empty() || static_cast<std::size_t>(known) < nodes.size();
+}
+
 }  // namespace
 
 std::vector<int> nodes_from(const std::vector<std::vector<int>>& mapped) {
@@ -334,6 +344,7 @@ Neighbourhood agree_on_nodes(const Exchange& exchange, int rank, int size, node:
   for (const auto& [peer, neighbour] : found) mine.push_back(peer.number());
   const auto decide = [size](const std::vector<std::string>& cards) {
     std::vector<std::vector<int>> mapped;
+    mapped.reserve(cards.size());
     for (const std::string& card : cards) mapped.push_back(parse_ranks(card, size));
     return join(nodes_from(mapped));
   };
@@ -342,6 +353,9 @@ Neighbourhood agree_on_nodes(const Exchange& exchange, int rank, int size, node:
   if (!agreed.nodes.empty() && agreed.nodes.size() != static_cast<std::size_t>(size)) {
     throw CorruptionError(
         fmt::format("rank 0 gives {} of {} ranks a node", agreed.nodes.size(), size));
+  }
+  if (!numbered_in_order(agreed.nodes)) {
+    throw CorruptionError("rank 0 gives the ranks nodes that are not numbered in order");
   }
   std::erase_if(found, [&](const auto& entry) {
     return agreed.nodes.empty() ||

@@ -134,7 +134,8 @@ Estimate recursive_doubling_estimate(Collective collective, const CallSize& size
                                      const LinkTerms& link) {
   if (collective == Collective::all_gather) {
     Estimate sum{0, size.pieces(size.largest)};
-    for (double group = 1; group < size.ranks; group *= 2) {
+    for (int ranks = 1; ranks < static_cast<int>(size.ranks); ranks *= 2) {
+      const double group = ranks;
       sum.seconds += link.latency() + link.wire(group * size.part);
       sum.steps += 2 * size.pieces(group * size.largest);
     }

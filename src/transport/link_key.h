@@ -1,8 +1,8 @@
 // What a connection is for.
 #pragma once
 
-#include <compare>
 #include <cstdint>
+#include <tuple>
 
 namespace mccl::transport {
 
@@ -14,7 +14,10 @@ struct LinkKey {
   std::uint64_t group = 0;
   Purpose purpose = Purpose::control;
   std::uint8_t rail = 0;
-  friend auto operator<=>(const LinkKey&, const LinkKey&) = default;
+  friend bool operator==(const LinkKey&, const LinkKey&) = default;
+  friend bool operator<(const LinkKey& a, const LinkKey& b) {
+    return std::tie(a.group, a.purpose, a.rail) < std::tie(b.group, b.purpose, b.rail);
+  }
 };
 
 }  // namespace mccl::transport

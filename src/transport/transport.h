@@ -35,7 +35,8 @@ inline constexpr std::size_t kMostBlobBytes = 4096;
 /// A name is at most so long.
 inline constexpr std::size_t kMostNameBytes = 8;
 
-/// What has come of one step of making a link at this end.
+/// What has come of one step of making a link at this end. An end that stands before the other does
+/// must be such that nothing can go wrong at the other any more.
 struct Making {
   std::optional<Blob> tell;    ///< For the other end's hear().
   std::unique_ptr<Link> link;  ///< This end stands, and may be written to.
@@ -70,7 +71,7 @@ class Transport {
   virtual Making hear(WorldRank peer, const LinkKey& key, std::span<const std::byte> told) = 0;
   /// What the end that dialled has told of a link that this end does not want.
   virtual void refuse(WorldRank, const LinkKey&, std::span<const std::byte>) {}
-  /// A link that this end has begun is not wanted any more: no event follows.
+  /// A link that this end has begun, at either end, is not wanted any more: no event follows.
   virtual void cancel(WorldRank peer, const LinkKey& key) = 0;
 
   /// Does what can be done now; appends what ended.

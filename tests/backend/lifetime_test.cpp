@@ -2,7 +2,9 @@
 #include <fcntl.h>
 #include <sys/wait.h>
 
+#include <array>
 #include <atomic>
+#include <future>
 
 #include "support/processes.h"
 #include "support/ranks.h"
@@ -40,6 +42,61 @@ TEST(Context, MayBeDroppedByACallback) {
     });
   }
   for (std::thread& rank : ranks) rank.join();
+}
+
+/// What a callback holds is gone when it has run: nobody holds a lock that the end of it needs.
+TEST(Context, MayBeHeldByACallbackLast) {
+  const std::shared_ptr<Store> store = make_memory_store();
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&store, rank] {
+      auto context = Context::create({rank, 2, store, shared_memory(), nullptr});
+      const std::weak_ptr<Context> alive = context;
+      std::promise<void> runs, may_end;
+      float value = 1;
+      const Buffer buffer{&value, 1, DType::f32};
+      context->world()
+          ->all_reduce(buffer, buffer, ReduceKind::sum)
+          .on_done([context, &runs, end = may_end.get_future().share()](const std::exception_ptr&) {
+            runs.set_value();
+            end.wait();
+          });
+      runs.get_future().wait();
+      context.reset();
+      may_end.set_value();
+      const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+      while (!alive.expired() && std::chrono::steady_clock::now() < limit)
+        std::this_thread::yield();
+      EXPECT_TRUE(alive.expired()) << "the progress thread waits for itself";
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+}
+
+TEST(Context, ThatEndsTellsItsPendingCallsSo) {
+  const std::shared_ptr<Store> store = make_memory_store();
+  std::vector<std::thread> ranks;
+  std::array<std::string, 2> said;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&, rank] {
+      auto context = Context::create({rank, 2, store, shared_memory(), nullptr});
+      float value = 0;
+      const Work pending = context->world()->recv({&value, 1, DType::f32}, 1 - rank, 0);
+      context.reset();
+      try {
+        pending.wait();
+      } catch (const Error& error) {
+        said[static_cast<std::size_t>(rank)] = error.what();
+      }
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  // Whichever ends first tells the other.
+  for (const std::string& each : said) {
+    EXPECT_TRUE(each.find("has shut down") != std::string::npos ||
+                each.find("has left the job") != std::string::npos)
+        << each;
+  }
 }
 
 TEST(Context, SurvivesACallbackThatThrows) {
@@ -89,6 +146,35 @@ TEST(AChildOfAFork, WritesNothingIntoItsOwnFilesWhenItDropsAGroup) {
     }
     group->barrier().wait();
   });
+}
+
+/// Names of groups are made under a lock, too.
+TEST(AChildOfAFork, IsRefusedAGroupWhileOtherThreadsMakeSome) {
+  const auto context = Context::create({0, 1, nullptr, test_config(), nullptr});
+  std::atomic<bool> stop{false};
+  std::thread maker([&] {
+    for (int n = 0; !stop; ++n) context->group(std::to_string(n), {0}, std::chrono::seconds(1));
+  });
+  for (int i = 0; i < 50; ++i) {
+    context->before_fork();
+    const pid_t child = ::fork();
+    if (child == 0) {
+      context->abandon_after_fork();
+      ::alarm(20);  // a lock that is held would never be free
+      try {
+        context->group("child", {0}, std::chrono::seconds(1));
+      } catch (const InvalidArgument&) {
+        ::_exit(0);
+      }
+      ::_exit(1);
+    }
+    context->after_fork_in_parent();
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "fork " << i;
+  }
+  stop = true;
+  maker.join();
 }
 
 /// Calls of other threads are under way when this one forks: no lock is held in the child.

@@ -38,20 +38,22 @@ void leave_little_room() {
 TEST(ALinkThatCannotBeMapped, IsReplacedByTcpWhichBothAgreeOn) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer needs address space of its own";
   for (const int limited : {0, 1}) {
-    Processes job(
-        2,
-        [limited](Context& context, const Processes::Say&) {
-          Group& world = *context.world();
-          if (world.rank() == limited) leave_little_room();
-          for (int i = 0; i < 3; ++i) {
-            std::vector<std::int32_t> data(5000, i);
-            const Buffer buffer{data.data(), data.size(), DType::i32};
-            if (world.rank() == 0) world.send(buffer, 1, 0).wait();
-            if (world.rank() == 1) world.recv(buffer, 0, 0).wait();
-            if (data.front() != i || data.back() != i) throw Error("wrong bytes");
-          }
-        },
-        {.store_address = {}, .config_of = [](int) { return quiet("auto"); }, .enter = {}});
+    Processes job(2,
+                  [limited](Context& context, const Processes::Say&) {
+                    Group& world = *context.world();
+                    if (world.rank() == limited) leave_little_room();
+                    for (int i = 0; i < 3; ++i) {
+                      std::vector<std::int32_t> data(5000, i);
+                      const Buffer buffer{data.data(), data.size(), DType::i32};
+                      if (world.rank() == 0) world.send(buffer, 1, 0).wait();
+                      if (world.rank() == 1) world.recv(buffer, 0, 0).wait();
+                      if (data.front() != i || data.back() != i) throw Error("wrong bytes");
+                    }
+                  },
+                  {.store_address = {},
+                   .config_of = [](int) { return quiet("auto"); },
+                   .enter = {},
+                   .at_the_store = {}});
     job.expect_good_end();
   }
 }
@@ -64,7 +66,10 @@ TEST(AWindowThatCannotBeMapped, IsTheErrorOfTheRankThatCannot) {
                   if (world.rank() == 1) leave_little_room();
                   world.barrier().wait();
                 },
-                {.store_address = {}, .config_of = [](int) { return quiet("auto"); }, .enter = {}});
+                {.store_address = {},
+                 .config_of = [](int) { return quiet("auto"); },
+                 .enter = {},
+                 .at_the_store = {}});
   for (const int rank : {0, 1, 2}) {
     const std::string error = job.line(rank);
     EXPECT_NE(error.find("rank 1 in"), std::string::npos) << rank << ": " << error;
@@ -96,7 +101,8 @@ TEST(ADialThatFails, IsHeardByTheOtherRank) {
                        config.connect_timeout = 2;
                        return config;
                      },
-                 .enter = {}});
+                 .enter = {},
+                 .at_the_store = {}});
   for (const int rank : {0, 1}) {
     const std::string error = job.line(rank);
     EXPECT_NE(error.find("rank 1 could not connect to rank 0"), std::string::npos)

@@ -48,7 +48,8 @@ TEST_P(Killed, IsAnErrorThatNamesTheRank) {
                   },
                   {.store_address = {},
                    .config_of = [](int) { return shared_memory(GetParam().algorithm); },
-                   .enter = {}});
+                   .enter = {},
+                   .at_the_store = {}});
     for (const int rank : {0, 1, 2}) ASSERT_EQ(job.line(rank), "busy");
     job.signal(1, SIGKILL);
     for (const int rank : {0, 2}) {
@@ -87,18 +88,20 @@ INSTANTIATE_TEST_SUITE_P(
 
 /// It waits in its sleep for the others, and with it ends whoever would hear its bell.
 TEST(Killed, InItsSleepHarmsNobody) {
-  Processes job(
-      2,
-      [](Context& context, const Processes::Say& say) {
-        all_reduce(*context.world(), 10);
-        say("met");
-        if (context.rank() == 0) {
-          char token = 0;
-          context.world()->recv({&token, 1, DType::u8}, 1, 0).wait();
-        }
-        for (;;) all_reduce(*context.world(), 10);
-      },
-      {.store_address = {}, .config_of = [](int) { return shared_memory(); }, .enter = {}});
+  Processes job(2,
+                [](Context& context, const Processes::Say& say) {
+                  all_reduce(*context.world(), 10);
+                  say("met");
+                  if (context.rank() == 0) {
+                    char token = 0;
+                    context.world()->recv({&token, 1, DType::u8}, 1, 0).wait();
+                  }
+                  for (;;) all_reduce(*context.world(), 10);
+                },
+                {.store_address = {},
+                 .config_of = [](int) { return shared_memory(); },
+                 .enter = {},
+                 .at_the_store = {}});
   for (const int rank : {0, 1}) ASSERT_EQ(job.line(rank), "met");
   job.signal(1, SIGKILL);
   const std::string error = job.line(0, std::chrono::seconds(20));
@@ -118,7 +121,8 @@ TEST(Stopped, IsATimeoutThatNamesTheRank) {
                   },
                   {.store_address = {},
                    .config_of = [&](int) { return shared_memory(algorithm); },
-                   .enter = {}});
+                   .enter = {},
+                   .at_the_store = {}});
     for (const int rank : {0, 1, 2}) ASSERT_EQ(job.line(rank), "met");
     job.signal(1, SIGSTOP);
     std::string errors;
@@ -132,15 +136,17 @@ TEST(Stopped, IsATimeoutThatNamesTheRank) {
 }
 
 TEST(Stopped, ForAWhileIsNoError) {
-  Processes job(
-      3,
-      [](Context& context, const Processes::Say& say) {
-        for (int i = 0; i < 2000; ++i) {
-          all_reduce(*context.world(), 1 + static_cast<std::size_t>(i) % 1000);
-          if (i == 20) say("busy");
-        }
-      },
-      {.store_address = {}, .config_of = [](int) { return shared_memory(); }, .enter = {}});
+  Processes job(3,
+                [](Context& context, const Processes::Say& say) {
+                  for (int i = 0; i < 2000; ++i) {
+                    all_reduce(*context.world(), 1 + static_cast<std::size_t>(i) % 1000);
+                    if (i == 20) say("busy");
+                  }
+                },
+                {.store_address = {},
+                 .config_of = [](int) { return shared_memory(); },
+                 .enter = {},
+                 .at_the_store = {}});
   for (const int rank : {0, 1, 2}) ASSERT_EQ(job.line(rank), "busy");
   for (int i = 0; i < 20; ++i) {
     job.signal(i % 3, SIGSTOP);
@@ -151,19 +157,21 @@ TEST(Stopped, ForAWhileIsNoError) {
 }
 
 TEST(Crowded, EightRanksFinish) {
-  Processes job(
-      8,
-      [](Context& context, const Processes::Say&) {
-        Group& group = *context.world();
-        for (int i = 0; i < 300; ++i) {
-          std::vector<std::int32_t> data(i % 50 == 0 ? 300'000 : 5, group.rank());
-          const Buffer buffer{data.data(), data.size(), DType::i32};
-          group.all_reduce(buffer, buffer, ReduceKind::sum).wait();
-          if (data.front() != 28 || data.back() != 28) throw Error("a wrong sum");
-        }
-        group.barrier().wait();
-      },
-      {.store_address = {}, .config_of = [](int) { return shared_memory(); }, .enter = {}});
+  Processes job(8,
+                [](Context& context, const Processes::Say&) {
+                  Group& group = *context.world();
+                  for (int i = 0; i < 300; ++i) {
+                    std::vector<std::int32_t> data(i % 50 == 0 ? 300'000 : 5, group.rank());
+                    const Buffer buffer{data.data(), data.size(), DType::i32};
+                    group.all_reduce(buffer, buffer, ReduceKind::sum).wait();
+                    if (data.front() != 28 || data.back() != 28) throw Error("a wrong sum");
+                  }
+                  group.barrier().wait();
+                },
+                {.store_address = {},
+                 .config_of = [](int) { return shared_memory(); },
+                 .enter = {},
+                 .at_the_store = {}});
   job.expect_good_end();
 }
 

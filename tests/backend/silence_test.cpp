@@ -55,7 +55,8 @@ TEST_P(StoppedForGood, IsNoticedAfterTheLivenessInterval) {
                 },
                 {.store_address = {},
                  .config_of = [scene](int) { return watchful(scene.transport, scene.algorithm); },
-                 .enter = {}});
+                 .enter = {},
+                 .at_the_store = {}});
   for (const int rank : {0, 1, 2}) ASSERT_EQ(job.line(rank), "busy");
   job.signal(1, SIGSTOP);
   for (const int rank : {0, 2}) expect_given_up(job, rank, 1);
@@ -82,31 +83,35 @@ INSTANTIATE_TEST_SUITE_P(
 
 /// What is judged is the process, not its program: who computes for long has not fallen silent.
 TEST(Computing, ForSeveralIntervalsIsNoSilence) {
-  Processes job(
-      2,
-      [](Context& context, const Processes::Say&) {
-        all_reduce(*context.world(), 10);
-        if (context.rank() == 1) {
-          const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(4);
-          while (std::chrono::steady_clock::now() < end) {
-          }
-        }
-        all_reduce(*context.world(), 10);
-      },
-      {.store_address = {}, .config_of = [](int) { return watchful("auto"); }, .enter = {}});
+  Processes job(2,
+                [](Context& context, const Processes::Say&) {
+                  all_reduce(*context.world(), 10);
+                  if (context.rank() == 1) {
+                    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(4);
+                    while (std::chrono::steady_clock::now() < end) {
+                    }
+                  }
+                  all_reduce(*context.world(), 10);
+                },
+                {.store_address = {},
+                 .config_of = [](int) { return watchful("auto"); },
+                 .enter = {},
+                 .at_the_store = {}});
   job.expect_good_end();
 }
 
 /// A rank that was stopped longer than the interval, and goes on, learns what became of it.
 TEST(StoppedTooLong, LearnsThatItWasGivenUp) {
-  Processes job(
-      2,
-      [](Context& context, const Processes::Say& say) {
-        all_reduce(*context.world(), 10);
-        say("met");
-        for (;;) all_reduce(*context.world(), 10);
-      },
-      {.store_address = {}, .config_of = [](int) { return watchful("tcp"); }, .enter = {}});
+  Processes job(2,
+                [](Context& context, const Processes::Say& say) {
+                  all_reduce(*context.world(), 10);
+                  say("met");
+                  for (;;) all_reduce(*context.world(), 10);
+                },
+                {.store_address = {},
+                 .config_of = [](int) { return watchful("tcp"); },
+                 .enter = {},
+                 .at_the_store = {}});
   for (const int rank : {0, 1}) ASSERT_EQ(job.line(rank), "met");
   job.signal(1, SIGSTOP);
   expect_given_up(job, 0, 1);

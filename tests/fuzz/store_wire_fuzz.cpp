@@ -22,6 +22,7 @@ Bytes answer_to(MemoryStore& table, const RequestHeader& header, std::string_vie
       case StoreCall::add:
         return encode_answer(StoreAnswer::ok, {}, table.add(std::string(key), header.number));
       case StoreCall::get:
+      case StoreCall::leave:
         break;
     }
     const std::optional<std::string> found = table.find(std::string(key));

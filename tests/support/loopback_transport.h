@@ -63,9 +63,11 @@ class LoopbackTransport final : public transport::Transport {
   transport::Making hear(WorldRank peer, const transport::LinkKey& key,
                          std::span<const std::byte> told) override {
     transport::Making made;
+    if (told.empty() != offered_.contains({peer, key})) {
+      throw CorruptionError("an answer to a link that was not offered, or an offer for an answer");
+    }
     if (told.empty()) {
       auto offered = offered_.extract({peer, key});
-      if (offered.empty()) throw CorruptionError("an answer to a link that was not offered");
       made.link = std::move(offered.mapped());
       return made;
     }

@@ -47,7 +47,7 @@ class Processes {
     std::function<Config(int)> config_of;  ///< Null: test_config().
     std::function<void(int)> enter;        ///< Done first in each process.
     /// Done when it has come to the store, before it meets the others.
-    std::function<void(int rank, Store& store)> at_the_store = {};
+    std::function<void(int rank, Store& store)> at_the_store;
   };
 
   Processes(int size, const Body& body, Options options = {}) {

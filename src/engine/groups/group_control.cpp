@@ -23,12 +23,19 @@ void GroupState::hear(WorldRank peer, const ControlMessage& message) {
       return;
     case ControlKind::window: {
       const WindowOffer offer = decode_window_offer(message.blob);
+      check_window(peer, offer);
       if (!window_.take(member, offer)) refuse_window(peer, offer);
       return;
     }
     default:
       return around_.links.hear(peer, channels_, message);
   }
+}
+
+/// What is kept of it is used when nobody can be blamed any more.
+void GroupState::check_window(WorldRank peer, const WindowOffer& offer) const {
+  const node::Neighbour* neighbour = around_.memory.neighbour(peer);
+  if (neighbour && offer.place.bytes != 0) neighbour->arena.check(offer.place);
 }
 
 /// The peer counts this rank as a reader of its window, and takes the memory back when all have let

@@ -23,15 +23,17 @@ void GroupState::settle_failure() {
     message.failure = why;
     membership_.for_each_other([&](WorldRank peer) { around_.peers.send(peer, message); });
   }
+  const CollectiveQueue::Calls collectives = collectives_.drop_all();
+  finish_messages();
+  const Messages::Finished messages = messages_.drop_all();
+  channels_.close();  // before callers may use their memory again
   const auto end = [&](const std::shared_ptr<Operation>& operation) {
     finish(operation,
            exception_of(why.kind, fmt::format("{} on rank {} failed: {}", describe(operation->call),
                                               membership_.rank, why.reason)));
   };
-  for (const auto& operation : collectives_.drop_all()) end(operation);
-  finish_messages();
-  for (const auto& operation : messages_.drop_all()) end(operation);
-  channels_.close();
+  for (const auto& operation : collectives) end(operation);
+  for (const auto& operation : messages) end(operation);
 }
 
 void GroupState::lose(WorldRank peer, const std::string& reason, transport::Loss loss) {
@@ -47,7 +49,7 @@ std::vector<std::unique_ptr<transport::Link>> GroupState::end(const std::string&
   collectives_.release();
   for (const auto& [member, place] : window_.release()) {
     const node::Neighbour* neighbour = around_.memory.neighbour(membership_.members[member]);
-    if (neighbour) node::let_go_of(*neighbour, place);
+    if (neighbour) node::let_go_of(*neighbour, place);  // checked when it was offered
   }
   around_.links.forget(id());
   weigh();

@@ -109,6 +109,7 @@ class GroupState {
   void offer_window();
   bool window_ready();
   void learn_window();
+  void check_window(WorldRank peer, const WindowOffer& offer) const;
   void refuse_window(WorldRank peer, const WindowOffer& offer);
   void answer_probe(WorldRank peer, const Call& call);
 

@@ -41,11 +41,13 @@ void Groups::for_each(const std::function<void(GroupState&)>& visit) const {
 }
 
 void Groups::start(const std::shared_ptr<Operation>& operation) {
+  active_.reserve(active_.size() + 1);  // before anything has begun: activate() cannot fail then
   operation->group->start(operation);
   activate(operation->group);
 }
 
 void Groups::go_on_with(const std::shared_ptr<Operation>& operation) {
+  active_.reserve(active_.size() + 1);
   operation->group->go_on_with(operation);
   activate(operation->group);
 }

@@ -35,7 +35,7 @@ class Inbox {
     return std::exchange(content_, {});
   }
 
-  /// For a fork.
+  /// For a fork, and for what must be whole at one.
   std::mutex& mutex() { return mutex_; }
 
  private:

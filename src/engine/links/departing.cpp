@@ -10,7 +10,9 @@ constexpr std::chrono::seconds kPatience{2};
 
 void Departing::add(std::vector<std::unique_ptr<transport::Link>> links, Clock::time_point now) {
   for (auto& link : links) {
-    if (link->unsent() > 0) links_.emplace_back(std::move(link), now + kPatience);
+    // Memory that a link has borrowed is its caller's again.
+    if (link->unsent() > 0 && link->borrowed() == 0)
+      links_.emplace_back(std::move(link), now + kPatience);
   }
 }
 

@@ -88,6 +88,7 @@ void LinkMaker::make(WorldRank peer, Channels& channels, const LinkKey& key, Pla
       return take(peer, channels, key, place,
                   transports_[place]->dial(peer, key, Clock::now() + patience_));
     } catch (const Error& error) {
+      transports_[place]->cancel(peer, key);
       reason = error.what();
       warn(peer, place, reason);
     }
@@ -125,8 +126,10 @@ void LinkMaker::go_on(WorldRank peer, Channels& channels, const ControlMessage& 
   } catch (const CorruptionError&) {
     throw;
   } catch (const std::exception& error) {
+    transport.cancel(peer, message.key);
     warn(peer, place, error.what());
     if (made_here) return make(peer, channels, message.key, place + 1);
+    making_.erase({peer, message.key});
     ControlMessage answer;
     answer.kind = ControlKind::declined;
     answer.key = message.key;
@@ -141,8 +144,10 @@ void LinkMaker::go_on(WorldRank peer, Channels& channels, const ControlMessage& 
 void LinkMaker::take(WorldRank peer, Channels& channels, const LinkKey& key, Place place,
                      Making made) {
   if (made.link) {
-    if (peer < rank_) making_.erase({peer, key});
+    making_.erase({peer, key});
     attach(peer, channels, key, std::move(made.link));
+  } else {
+    making_[{peer, key}] = place;
   }
   if (!made.tell) return;
   ControlMessage message;
@@ -155,6 +160,7 @@ void LinkMaker::take(WorldRank peer, Channels& channels, const LinkKey& key, Pla
 
 void LinkMaker::declined(WorldRank peer, Channels& channels, const ControlMessage& message) {
   if (peer > rank_) {
+    cancel(peer, message.key);
     log_.warn("rank {} could not make a link to this rank: {}", peer, message.failure.reason);
     return channels.lose(channels.group().rank_of(peer), message.failure.reason);
   }
@@ -183,14 +189,22 @@ void LinkMaker::refuse(WorldRank peer, const ControlMessage& message) {
   transports_[find_transport(peer, message.transport)]->refuse(peer, message.key, message.blob);
 }
 
+/// What has come of the link so far, at this end.
+void LinkMaker::cancel(WorldRank peer, const LinkKey& key) {
+  const auto found = making_.find({peer, key});
+  if (found == making_.end()) return;
+  transports_[found->second]->cancel(peer, key);
+  making_.erase(found);
+}
+
+/// Who waits for one of them hears so.
 void LinkMaker::forget(std::uint64_t group) {
-  std::erase_if(making_, [&](const auto& entry) {
-    const auto& [link, place] = entry;
-    const auto& [peer, key] = link;
-    if (key.group != group) return false;
-    transports_[place]->cancel(peer, key);
-    return true;
-  });
+  for (auto each = making_.begin(); each != making_.end();) {
+    const auto [peer, key] = (each++)->first;
+    if (key.group != group) continue;
+    cancel(peer, key);
+    tell(peer, ControlKind::closed, key);
+  }
 }
 
 void LinkMaker::progress(const std::function<bool(std::uint64_t group)>& closed) {
@@ -204,7 +218,12 @@ void LinkMaker::progress(const std::function<bool(std::uint64_t group)>& closed)
 /// A link of a transport that connects in its own way, dialled by this rank or by the peer.
 void LinkMaker::handle(Place place, LinkEvent& event, bool closed) {
   const bool made_here = event.peer < rank_;
-  if (made_here && making_.erase({event.peer, event.key}) == 0) return;
+  if (made_here) {
+    // It may have been given up meanwhile; and the lower rank is not to dial.
+    const auto found = making_.find({event.peer, event.key});
+    if (found == making_.end() || found->second != place) return;
+    making_.erase(found);
+  }
   Channels* channels = find_(event.key.group);
   if (channels && !channels->group().rank_of(event.peer).valid()) channels = nullptr;
   if (event.link) {
@@ -214,7 +233,7 @@ void LinkMaker::handle(Place place, LinkEvent& event, bool closed) {
   }
   warn(event.peer, place, event.reason);
   if (!made_here) return;
-  if (channels && next(event.peer, place + 1) < transports_.size()) {
+  if (channels && !channels->closed() && next(event.peer, place + 1) < transports_.size()) {
     return make(event.peer, *channels, event.key, place + 1);
   }
   give_up(event.peer, channels, event.key, event.reason);

@@ -75,6 +75,7 @@ class LinkMaker {
   void go_on(WorldRank peer, Channels& channels, const ControlMessage& message);
   void take(WorldRank peer, Channels& channels, const transport::LinkKey& key, Place place,
             transport::Making made);
+  void cancel(WorldRank peer, const transport::LinkKey& key);
   void declined(WorldRank peer, Channels& channels, const ControlMessage& message);
   void attach(WorldRank peer, Channels& channels, const transport::LinkKey& key,
               std::unique_ptr<transport::Link> link);
@@ -90,7 +91,8 @@ class LinkMaker {
   Peers& peers_;
   const Find find_;
   const Log& log_;
-  /// The links that this rank makes, each at the transport that is tried.
+  /// The links in the making, each at the transport that is tried: all that this rank makes, and of
+  /// those that a peer makes the ones of which this end has begun and does not stand.
   std::map<std::pair<WorldRank, transport::LinkKey>, Place> making_;
 };
 

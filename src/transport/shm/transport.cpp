@@ -49,11 +49,14 @@ Making ShmTransport::dial(WorldRank peer, const LinkKey& key, Clock::time_point)
 
 /// Either the other end's offer, or its answer to this one's.
 Making ShmTransport::hear(WorldRank peer, const LinkKey& key, std::span<const std::byte> told) {
-  if (!told.empty()) return join(peer, told);
-  auto offered = offered_.extract({peer, key});
-  if (offered.empty()) {
-    throw CorruptionError(fmt::format("rank {} takes a link that was not offered", peer));
+  const bool is_answer = told.empty();
+  if (is_answer != offered_.contains({peer, key})) {
+    throw CorruptionError(fmt::format(
+        "rank {} {}", peer,
+        is_answer ? "takes a link that was not offered" : "offers a link where it is to take one"));
   }
+  if (!is_answer) return join(peer, told);
+  auto offered = offered_.extract({peer, key});
   Making made;
   made.link = std::move(offered.mapped());
   return made;

@@ -179,16 +179,27 @@ TEST_F(LinkMaking, AnOfferForAGroupThatHasFailedIsRefused) {
   EXPECT_FALSE(low.connected());
 }
 
-TEST_F(LinkMaking, WhatIsForgottenIsMadeNoMore) {
+TEST_F(LinkMaking, WhatIsForgottenIsMadeNoMoreAndTheOtherEndHearsIt) {
   low.need_link();
   high.hear();
   high.maker->forget(high.group().id);
   high.has_group = false;
   settle();
   EXPECT_FALSE(high.connected());
-  ASSERT_TRUE(low.connected());
-  EXPECT_THROW(low.channel().lanes[0]->link().peek(1), transport::LinkClosed)
-      << "the other end of what was offered is gone";
+  EXPECT_THAT(low.channel().lost, HasSubstr("destroyed this group"));
+}
+
+TEST_F(LinkMaking, AnOfferInPlaceOfAnAnswerIsALie) {
+  low.need_link();
+  high.hear();  // which offers
+  ControlMessage offer;
+  offer.kind = ControlKind::link;
+  offer.key = {high.group().id, Purpose::collective, 0};
+  offer.transport = "fast";
+  offer.blob = *low.transports[0]->dial(WorldRank(1), offer.key, {}).tell;
+  tell_high(offer);
+  EXPECT_THAT(high.lost, HasSubstr("cannot be understood"));
+  EXPECT_FALSE(high.connected());
 }
 
 /// What no honest peer says ends its connection, which is how it is taken for lost.

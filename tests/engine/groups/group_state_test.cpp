@@ -1,0 +1,64 @@
+// What a proven peer may say of a group, and what becomes of the group when it lies.
+#include "engine/groups/group_state.h"
+
+#include <gtest/gtest.h>
+
+#include "mccl/error.h"
+#include "support/members.h"
+#include "support/node_process.h"
+
+namespace mccl::engine {
+namespace {
+
+/// Rank 0 of two that share memory, in an engine of which there is no more than a group needs.
+struct Scene {
+  Scene() {
+    memory->arena = node::Arena::make(std::size_t{4} << 20);
+    memory->nodes = {0, 0};
+    memory->neighbours.emplace(
+        WorldRank(1),
+        node::Neighbour{node::PeerArena(node::NodeProcess::copy(other.arena().descriptor())), {}});
+    schedule::Facts facts;
+    facts.nodes = {0, 0};
+    group.emplace(testing::membership(0, 2), std::chrono::seconds(1), facts, surroundings);
+  }
+
+  ControlMessage window(node::RangePlace place) const {
+    ControlMessage message;
+    message.kind = ControlKind::window;
+    message.key.group = group->id();
+    message.blob = encode(WindowOffer{1 << 20, place});
+    return message;
+  }
+
+  node::NodeProcess other;
+  const std::shared_ptr<node::SharedMemory> memory = std::make_shared<node::SharedMemory>();
+  const Config config;
+  const Log log{0, LogLevel::error};
+  Peers peers{2};
+  LinkMaker links{
+      WorldRank(0), {}, std::chrono::seconds(1), peers, [](std::uint64_t) { return nullptr; }, log};
+  Staging staging{std::make_shared<Metrics>()};
+  Completions completions{std::make_shared<Metrics>(), staging, log};
+  Surroundings surroundings{config, log, peers, links, completions, staging, *memory, [] {}};
+  std::optional<GroupState> group;
+};
+
+TEST(GroupState, AWindowAtAPlaceThatIsNoneIsThePeersFaultAndNotKept) {
+  Scene scene;
+  for (const node::RangePlace place : {node::RangePlace{12345, 77}, node::RangePlace{4096, 1 << 30},
+                                       node::RangePlace{UINT64_MAX - 4095, 8192}}) {
+    EXPECT_THROW(scene.group->hear(WorldRank(1), scene.window(place)), CorruptionError);
+  }
+  EXPECT_NO_THROW(scene.group->end("over"));
+}
+
+TEST(GroupState, AWindowThatComesLateIsLetGoOf) {
+  Scene scene;
+  const node::Range range = scene.other.arena().allocate(std::size_t{32} << 10, 1);
+  scene.group->end("over");
+  EXPECT_NO_THROW(scene.group->hear(WorldRank(1), scene.window(range.place())));
+}
+
+}  // namespace
+}  // namespace mccl::engine
