@@ -8,6 +8,7 @@
 #include <poll.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -35,6 +36,9 @@ class LinkMaker {
   /// to come about. All that is referred to outlives it.
   LinkMaker(WorldRank rank, Transports transports, Clock::duration patience, Peers& peers,
             Find find, const Log& log);
+
+  /// How a peer is reached, for people.
+  std::string describe(WorldRank peer) const;
 
   /// Asks the peer for the links of a channel; this rank makes them when it is the higher one, and
   /// hears that the other needs them too.
@@ -96,6 +100,7 @@ class LinkMaker {
   const Find find_;
   const Log& log_;
   std::map<Maker, Place> making_;
+  std::uint64_t made_ = 0;  ///< Links that stood.
 };
 
 }  // namespace mccl::engine
