@@ -27,9 +27,13 @@ Config config_of(const TextMap& values) {
   return config;
 }
 
+/// But for the defaults that may give way, which are left out: in the text they would be given.
 TextMap texts_of(const Config& config) {
   TextMap values;
-  for (const SettingInfo& info : settings()) values.emplace(info.name, config.get(info.name));
+  for (const Setting& setting : setting_table()) {
+    if (setting.given && !(config.*setting.given).yes) continue;
+    values.emplace(setting.info.name, text_of(config, setting));
+  }
   return values;
 }
 
@@ -81,11 +85,14 @@ void bind_configuration(nb::module_& module) {
   using nb::literals::operator""_a;
   module.def("settings", &setting_rows, "The rows of the table of settings, in its order.");
   module.def("settings_markdown", &settings_markdown, "The table of settings in Markdown.");
-  module.def("config_from_environment", &config_from_environment, "environment"_a,
-             "Every setting, from the defaults, the file of MCCL_CONFIG and the MCCL_* variables.");
-  module.def("config_from_dict", &config_from_dict, "base"_a, "changes"_a,
-             "Every setting: the defaults, with `base` and then `changes` over them; of these, an "
-             "empty secret is refused.");
+  module.def(
+      "config_from_environment", &config_from_environment, "environment"_a,
+      "Every setting, from the defaults, the file of MCCL_CONFIG and the MCCL_* variables; without "
+      "the defaults that give way to what suits better, such as that of the port.");
+  module.def(
+      "config_from_dict", &config_from_dict, "base"_a, "changes"_a,
+      "The same: the defaults, with `base` and then `changes` over them; of these, an empty secret "
+      "is refused.");
   module.def("placement", &placement, "values"_a, "environment"_a,
              "A process's rank, size and who told them, by settings and an environment; or None.");
   module.def(

@@ -190,6 +190,8 @@ Membership join(const GroupRequest& request) {
   }
 }
 
+bool has_contexts() { return !registry().contexts.empty(); }
+
 void shutdown_contexts() {
   const WithoutGil without_gil;
   registry().contexts.shutdown_all();

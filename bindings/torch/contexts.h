@@ -34,6 +34,9 @@ struct GroupRequest {
 /// ends with its last group.
 Membership join(const GroupRequest& request);
 
+/// Whether a process group of this backend is there, whose settings stand.
+bool has_contexts();
+
 /// Ends every context of this process: says goodbye to the peers.
 void shutdown_contexts();
 

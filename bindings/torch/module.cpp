@@ -91,6 +91,8 @@ PYBIND11_MODULE(_torch, module) {
       },
       py::arg("patience"), py::call_guard<py::gil_scoped_release>(),
       "Ends every context; whether all callbacks ended in time.");
+  module.def("has_contexts", &mccl_torch::has_contexts, py::call_guard<py::gil_scoped_release>(),
+             "Whether a process group of this backend is there, whose settings stand.");
   module.def("before_fork", &mccl_torch::before_fork);
   module.def("after_fork_in_parent", &mccl_torch::after_fork_in_parent);
   module.def("after_fork_in_child", &mccl_torch::after_fork_in_child);

@@ -13,6 +13,13 @@
 
 namespace mccl {
 
+/// Whether a value was given, which may be the default too. It makes no two Configs differ: what
+/// counts is the value.
+struct Given {
+  bool yes = false;
+  friend bool operator==(const Given&, const Given&) { return true; }
+};
+
 struct Config {
   std::string transport = "auto";  ///< auto, tcp, shm, rdma
   std::string log_level = "WARN";  ///< TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF
@@ -44,6 +51,9 @@ struct Config {
   std::string root;  ///< host:port where rank 0 serves the store
   /// Not a setting of ours: MASTER_PORT, which the listener must leave to torch; 0 when not set.
   int master_port = 0;
+  // By set(), the environment or a file. A default that nobody has asked for may give way.
+  Given port_base_given;    ///< Else another port does where that one is taken.
+  Given chunk_bytes_given;  ///< Else link_profile says.
 
   /// Defaults, then the file named by MCCL_CONFIG, then MCCL_* variables. Throws InvalidArgument
   /// for an unknown variable (with the nearest name), a value out of range, or a file that is not a

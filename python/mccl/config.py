@@ -10,7 +10,8 @@ import inspect
 import numbers
 import operator
 import os
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mccl import _core
@@ -224,6 +225,14 @@ MCCLConfig.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # f
 
 _overrides = MCCLConfig()
 
+#: What of each framework keeps the settings that it was made with, and whether it is there.
+_keepers: dict[str, Callable[[], bool]] = {}
+
+
+def warn_while(exists: Callable[[], bool], what: str) -> None:
+    """Has init() warn that it comes too late while `what` exists."""
+    _keepers[what] = exists
+
 
 def _mccl_variables(env: Mapping[str, str] | None = None) -> dict[str, str]:
     """What the library reads of an environment."""
@@ -246,8 +255,8 @@ def init(
 ) -> None:
     """Sets this process's settings over those of its environment, which stays as it is.
 
-    Call it before the first group is made: groups keep the settings that they were made with. A
-    second call replaces what the first one set.
+    Call it before the first group is made: groups keep the settings that they were made with, so
+    while there are some it warns. A second call replaces what the first one set.
 
     Args:
         config: A MCCLConfig, of which what was given counts, or a dictionary of settings.
@@ -270,6 +279,14 @@ def init(
     overrides = MCCLConfig(**{**config.given, **keywords})
     _resolve(overrides)
     _overrides = overrides
+    late = [what for what, exists in _keepers.items() if exists()]
+    if late:
+        warnings.warn(
+            f"mccl.init() comes too late for {' and '.join(late)}, which keep the settings that "
+            "they were made with: call it before they are made",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 def get_config() -> MCCLConfig:
@@ -281,8 +298,17 @@ def get_config() -> MCCLConfig:
 
 
 def resolved_settings() -> dict[str, str]:
-    """get_config() as text by name, for an extension module to hand to Config::set."""
+    """get_config() as text by name, for an extension module to hand to Config::set.
+
+    What nobody has set, and gives way to what suits better (the port where another job has it, and
+    the size of messages that a kind of cable likes), is not there: as text it would be given.
+    """
     return _resolve(_overrides)
+
+
+def default_text(name: str) -> str:
+    """The default of a setting as text, in the form that resolved_settings() has."""
+    return _ROWS[name]["default"]
 
 
 def texts_of(settings: Mapping[str, Any]) -> dict[str, str]:

@@ -96,9 +96,10 @@ def init(
             _settings.clear()
             _settings.update(resolved)
         for name, text in texts.items():
-            if _settings[name] != text:
+            made_with = _settings.get(name, config.default_text(name))
+            if made_with != text:
                 raise InvalidArgument(
-                    f"init: {name} is {text}, but the world was made with {_settings[name]}; "
+                    f"init: {name} is {text}, but the world was made with {made_with}; "
                     "call shutdown() first to make another"
                 )
         return world
@@ -107,6 +108,9 @@ def init(
 def is_initialized() -> bool:
     """Whether init() has made a world that has not been shut down."""
     return _distributed.world() is not None
+
+
+config.warn_while(is_initialized, "the world of mccl.distributed")
 
 
 def shutdown() -> None:

@@ -96,6 +96,9 @@ def load() -> ModuleType:
             after_in_child=_shim.after_fork_in_child,
         )
         atexit.register(_shut_down, os.getpid())
+        from . import config
+
+        config.warn_while(_has_groups, "the process groups of torch")
     return _shim
 
 
@@ -133,6 +136,12 @@ def __getattr__(name: str) -> Any:
         group = load().ProcessGroupMCCL
         return group if name == "ProcessGroupMCCL" else group.Options
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _has_groups() -> bool:
+    import torch.distributed as dist
+
+    return _shim is not None and dist.is_initialized() and _shim.has_contexts()
 
 
 def _meets_elsewhere(store: dist.Store) -> bool:

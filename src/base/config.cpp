@@ -133,10 +133,13 @@ int master_port_of(const std::map<std::string, std::string>& environment) {
 }  // namespace
 
 void assign(Config& config, const Setting& setting, std::string_view text, std::string_view label) {
+  const auto note_that_it_is_given = [&] {
+    if (setting.given) (config.*setting.given).yes = true;
+  };
   if (text == setting.info.default_value) {
     const Config defaults;
     std::visit([&](auto field) { config.*field = defaults.*field; }, setting.field);
-    return;
+    return note_that_it_is_given();
   }
   std::visit(
       [&](auto field) {
@@ -146,6 +149,7 @@ void assign(Config& config, const Setting& setting, std::string_view text, std::
         config.*field = *std::move(value);
       },
       setting.field);
+  note_that_it_is_given();
 }
 
 void refuse_empty_secret(const Setting& setting, std::string_view text, std::string_view label) {

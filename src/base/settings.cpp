@@ -59,6 +59,7 @@ struct Row {
   double minimum = 0;
   double maximum = 0;
   std::span<const Substitution> substitutions = {};
+  Given Config::*given = nullptr;
 };
 
 using enum SettingKind;
@@ -74,7 +75,8 @@ constexpr Row kRows[] = {
     {.name = "log_level",
      .variable = "MCCL_LOG_LEVEL",
      .range = "TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF",
-     .meaning = "Least severe lines that are logged; INFO shows every setting at start",
+     .meaning = "Least severe lines that are logged; INFO shows every setting at start, where a rank "
+                "listens and how it reaches each peer",
      .kind = choice,
      .field = &Config::log_level},
     {.name = "listen_addr",
@@ -86,17 +88,19 @@ constexpr Row kRows[] = {
     {.name = "link_profile",
      .variable = "MCCL_LINK_PROFILE",
      .range = "ethernet, thunderbolt",
-     .meaning = "Kind of cable; thunderbolt gives larger socket buffers",
+     .meaning = "Kind of cable, the same on all ranks; thunderbolt gives socket buffers of 4 MiB "
+                "and messages of up to 8 MiB, where those are not set",
      .kind = choice,
      .field = &Config::link_profile},
     {.name = "port_base",
      .variable = "MCCL_PORT_BASE",
      .range = "0 to 65535",
      .meaning = "Rank r listens on port_base + r, which must not be MASTER_PORT; 0: any "
-                "free port",
+                "free port. Not set, any free port where that one is taken",
      .kind = integer,
      .field = &Config::port_base,
-     .maximum = 65535},
+     .maximum = 65535,
+     .given = &Config::port_base_given},
     {.name = "ifname",
      .variable = "MCCL_IFNAME",
      .range = "interface names, comma-separated",
@@ -105,16 +109,19 @@ constexpr Row kRows[] = {
     {.name = "chunk_bytes",
      .variable = "MCCL_CHUNK_BYTES",
      .range = "4K to 1G",
-     .meaning = "Largest message on the wire",
+     .meaning = "Largest message on the wire; not set, link_profile may say otherwise",
      .kind = bytes,
      .must_agree = true,
      .field = &Config::chunk_bytes,
      .minimum = 4 * kKiB,
-     .maximum = kGiB},
+     .maximum = kGiB,
+     .given = &Config::chunk_bytes_given},
     {.name = "small_msg_threshold",
      .variable = "MCCL_SMALL_MSG_THRESHOLD",
      .range = "0 to 1G",
-     .meaning = "Bytes below which all_reduce sends everything to everyone at once",
+     .meaning = "Bytes below which all_reduce sends everything to everyone at once, in groups of "
+                "at most 8 ranks of which no two share memory; where some do, predicted cost "
+                "decides",
      .kind = bytes,
      .must_agree = true,
      .field = &Config::small_msg_threshold,
@@ -288,6 +295,7 @@ Setting setting_of(const Row& row) {
   setting.minimum = row.minimum;
   setting.maximum = row.maximum;
   setting.substitutions = row.substitutions;
+  setting.given = row.given;
   setting.info.default_value = text_of(Config{}, setting);
   return setting;
 }

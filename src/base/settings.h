@@ -31,6 +31,8 @@ struct Setting {
   double minimum = 0;
   double maximum = 0;
   std::span<const Substitution> substitutions = {};
+  /// Set with the field, for one whose default may give way to what suits better; else null.
+  Given Config::*given = nullptr;
 };
 
 /// Names the JSON file of settings; a variable of the environment, but no field of Config.

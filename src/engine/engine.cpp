@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "base/link_profile.h"
 #include "base/open_files.h"
 #include "base/thread.h"
 #include "mccl/error.h"
@@ -79,6 +80,7 @@ EngineOptions checked(EngineOptions options) {
   if (options.size > 1 && !options.store) {
     throw InvalidArgument(fmt::format("{} ranks need a store to meet through", options.size));
   }
+  options.config.chunk_bytes = chunk_bytes_of(options.config);
   if (!options.metrics) options.metrics = std::make_shared<Metrics>();
   return options;
 }
@@ -120,7 +122,9 @@ Engine::Engine(EngineOptions options)
   staging_.watch(memory_->arena);
   for (WorldRank peer(0); peer.number() < static_cast<int>(met_.controls.size()); ++peer) {
     auto& control = met_.controls[peer.index()];
-    if (control) peers_.connect(peer, std::move(control));
+    if (!control) continue;
+    peers_.connect(peer, std::move(control));
+    log_.info("rank {}: {}", peer, links_.describe(peer));
   }
   if (size() == 1) return;
   rendezvous::take_back_key(options_.config, rank(), *options_.store);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "base/link_profile.h"
 #include "mccl/error.h"
 
 namespace mccl::rendezvous {
@@ -17,8 +18,8 @@ using transport::tcp::Address;
 using transport::tcp::BindError;
 using transport::tcp::Interface;
 using transport::tcp::Listener;
+using transport::tcp::Medium;
 
-constexpr std::size_t kThunderboltBufferBytes = std::size_t{4} << 20;
 constexpr std::size_t kMaxPublished = 32;
 constexpr int kEphemeralTries = 16;
 
@@ -57,24 +58,45 @@ bool is_ipv6_link_local(const Address& address) {
   return address.family() == AF_INET6 && address.is_link_local();
 }
 
+/// Better to be told to others: plugged in, then the faster cable, then a configured address.
+bool is_likelier(const Interface* a, const Interface* b) {
+  if (a->carrier != b->carrier) return a->carrier;
+  if (is_better(a->medium, b->medium)) return true;
+  if (is_better(b->medium, a->medium)) return false;
+  return a->address.is_link_local() < b->address.is_link_local();
+}
+
+/// Every interface has a link-local address of IPv6. It is used where nothing else leads through a
+/// cable, or the interface was named.
+bool is_needed(const Interface& each, const std::vector<Interface>& interfaces, bool named) {
+  const bool has_another =
+      std::any_of(interfaces.begin(), interfaces.end(), [&](const Interface& other) {
+        return other.name == each.name && !is_ipv6_link_local(other.address);
+      });
+  const bool is_cable = each.carrier && each.medium.kind == Medium::Kind::cable;
+  return !has_another && !each.loopback && (named || is_cable);
+}
+
 /// The addresses under which others may find a listener on all of `interfaces`, the likeliest
 /// first.
-std::vector<Address> reachable(const std::vector<Interface>& interfaces, int family) {
-  std::vector<Address> global, unplugged, local, loopback;
+std::vector<Address> reachable(const std::vector<Interface>& interfaces, int family,
+                               bool named = false) {
+  std::vector<const Interface*> others;
+  std::vector<Address> loopback;
   for (const Interface& each : interfaces) {
     const Address& address = each.address;
-    if (!each.up || is_ipv6_link_local(address)) continue;
-    if (family == AF_INET && address.family() != AF_INET) continue;
-    const bool loops = each.loopback || address.is_loopback();
-    auto& list = loops                     ? loopback
-                 : address.is_link_local() ? local
-                 : each.carrier            ? global
-                                           : unplugged;
-    list.push_back(address);
+    if (!each.up || (family == AF_INET && address.family() != AF_INET)) continue;
+    if (is_ipv6_link_local(address) && !is_needed(each, interfaces, named)) continue;
+    if (each.loopback || address.is_loopback()) {
+      loopback.push_back(address);
+    } else {
+      others.push_back(&each);
+    }
   }
-  global.insert(global.end(), unplugged.begin(), unplugged.end());
-  global.insert(global.end(), local.begin(), local.end());
-  return global.empty() ? loopback : global;
+  std::stable_sort(others.begin(), others.end(), is_likelier);
+  std::vector<Address> addresses;
+  for (const Interface* each : others) addresses.push_back(each->address);
+  return addresses.empty() ? loopback : addresses;
 }
 
 void publish(OwnAddresses& own, const std::vector<Address>& addresses, const Log& log) {
@@ -109,12 +131,10 @@ OwnAddresses own_addresses_on_interfaces(const Config& config,
   const std::vector<std::string> names = split(config.ifname);
   for (const std::string& name : names) {
     const std::vector<Interface> chosen = named(name, interfaces);
-    std::vector<Address> addresses = reachable(chosen, AF_INET6);
+    std::vector<Address> addresses = reachable(chosen, AF_INET6, true);
     if (addresses.empty()) {
-      throw InvalidArgument(fmt::format(
-          "MCCL_IFNAME names \"{}\", which is down or has only a link-local address; this host "
-          "has {}",
-          name, names_of(interfaces)));
+      throw InvalidArgument(fmt::format("MCCL_IFNAME names \"{}\", which is down; this host has {}",
+                                        name, names_of(interfaces)));
     }
     // Of several interfaces each is a path of its own, and one address stands for it.
     if (names.size() > 1) addresses.resize(1);
@@ -217,6 +237,11 @@ int port_for(const Config& config, int rank) {
   return port;
 }
 
+/// A C++ program may give it without set().
+bool is_port_given(const Config& config) {
+  return config.port_base_given.yes || config.port_base != Config{}.port_base;
+}
+
 [[noreturn]] void explain(const BindError& error, int rank, int port, const Config& config) {
   if (error.code == EADDRINUSE) {
     throw InvalidArgument(fmt::format(
@@ -252,22 +277,45 @@ std::vector<Listener> listen_on(const std::vector<Address>& addresses, int port,
   return listeners;
 }
 
-}  // namespace
-
-std::size_t socket_buffer_bytes(const Config& config) {
-  if (config.socket_buffer_bytes > 0) return config.socket_buffer_bytes;
-  return config.link_profile == "thunderbolt" ? kThunderboltBufferBytes : 0;
+/// What the others are told, and what is known of it.
+std::string told_of(const Binding& binding, const std::vector<Interface>& interfaces) {
+  std::string told;
+  for (const std::string& text : binding.endpoint.addresses) {
+    const auto address = Address::parse_numeric(text, 0);
+    const Interface* through = address ? find_interface(interfaces, *address) : nullptr;
+    told += fmt::format("{}{}{}", told.empty() ? "" : ", ", text,
+                        through ? fmt::format(" ({})", through->text()) : "");
+  }
+  return told;
 }
+
+std::string places_of(const std::vector<Listener>& listeners) {
+  std::string places;
+  for (const Listener& listener : listeners)
+    places += (places.empty() ? "" : ", ") + listener.address().text();
+  return places;
+}
+
+}  // namespace
 
 Binding bind_listeners(const Config& config, int rank, Reach reach,
                        const std::vector<Interface>& interfaces, const Log& log) {
-  const int port = port_for(config, rank);
+  int port = port_for(config, rank);
   const OwnAddresses own = own_addresses(config, reach, interfaces, log);
   Binding binding;
   for (int tries = 1; binding.listeners.empty(); ++tries) {
     try {
-      binding.listeners = listen_on(own.bound, port, socket_buffer_bytes(config));
+      binding.listeners = listen_on(own.bound, port, socket_buffer_bytes_of(config));
     } catch (const BindError& error) {
+      if (port != 0 && error.code == EADDRINUSE && !is_port_given(config)) {
+        log.warn(
+            "port {} (MCCL_PORT_BASE, {} when not set, plus the rank) is taken, as by another job "
+            "on this host: this rank listens on a free port instead; set MCCL_PORT_BASE where a "
+            "firewall must know the port",
+            port, config.port_base);
+        port = 0;
+        continue;
+      }
       // A port that is free on one address may be taken on the next.
       if (port != 0 || error.code != EADDRINUSE || tries == kEphemeralTries)
         explain(error, rank, port, config);
@@ -286,6 +334,8 @@ Binding bind_listeners(const Config& config, int rank, Reach reach,
         fmt::format("rank {} has no address to be reached at: no interface is up; this host has {}",
                     rank, names_of(interfaces)));
   }
+  log.info("listens at {}; the other ranks are told, best first, {}", places_of(binding.listeners),
+           told_of(binding, interfaces));
   return binding;
 }
 

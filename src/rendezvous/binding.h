@@ -26,7 +26,4 @@ enum class Reach { any_host, this_host };
 Binding bind_listeners(const Config& config, int rank, Reach reach,
                        const std::vector<transport::tcp::Interface>& interfaces, const Log& log);
 
-/// What sockets are asked for by link profile; 0 for what the kernel thinks best.
-std::size_t socket_buffer_bytes(const Config& config);
-
 }  // namespace mccl::rendezvous

@@ -11,28 +11,51 @@ namespace {
 
 using transport::tcp::Address;
 using transport::tcp::Interface;
+using transport::tcp::Medium;
 
 enum class Distance { same_subnet, routed, doubtful, unreachable };
 
+/// What leads to an address.
+struct Way {
+  Address to;
+  Distance distance = Distance::unreachable;
+  Medium through;
+  bool link_local = false;
+};
+
 /// Nearest first. An address that is this host's own, or loopback, is doubtful for a peer on
 /// another host: many hosts have the same bridge addresses.
-Distance distance_to(const Address& address, bool same_host,
-                     const std::vector<Interface>& interfaces) {
-  if (!transport::tcp::route_source(address)) return Distance::unreachable;
-  const bool ours = std::any_of(interfaces.begin(), interfaces.end(), [&](const Interface& each) {
-    return each.address.same_host(address);
-  });
-  if (!same_host && (ours || address.is_loopback())) return Distance::doubtful;
+Way way_to(const Address& address, bool same_host, const std::vector<Interface>& interfaces,
+           const RouteSource& route) {
+  Way way;
+  way.to = address;
+  way.link_local = address.is_link_local();
+  const auto source = route(address);
+  if (!source) return way;
+  if (const Interface* through = find_interface(interfaces, *source)) way.through = through->medium;
   const bool near = std::any_of(interfaces.begin(), interfaces.end(), [&](const Interface& each) {
     return each.up && !each.loopback && each.reaches(address);
   });
-  return near ? Distance::same_subnet : Distance::routed;
+  way.distance = near ? Distance::same_subnet : Distance::routed;
+  if (!same_host && (find_interface(interfaces, address) != nullptr || address.is_loopback()))
+    way.distance = Distance::doubtful;
+  return way;
 }
 
-/// A link-local address names an interface of the peer's; here any interface may lead to it.
+/// Between equals an address that was configured comes before one that was not.
+bool is_before(const Way& a, const Way& b) {
+  if (a.distance != b.distance) return a.distance < b.distance;
+  if (is_better(a.through, b.through)) return true;
+  if (is_better(b.through, a.through)) return false;
+  return a.link_local < b.link_local;
+}
+
+/// A link-local address names an interface of the peer's; here any cable may lead to it.
 void append_parsed(std::vector<Address>& to, const std::string& text, std::uint16_t port,
                    const std::vector<Interface>& interfaces) {
-  const std::string number = text.substr(0, text.find('%'));
+  const std::size_t percent = std::min(text.find('%'), text.size());
+  const std::string number = text.substr(0, percent);
+  const std::string scope = text.substr(std::min(percent + 1, text.size()));
   const auto bare = Address::parse_numeric(number, port);
   if (!bare) return;
   if (bare->family() != AF_INET6 || !bare->is_link_local()) {
@@ -41,6 +64,8 @@ void append_parsed(std::vector<Address>& to, const std::string& text, std::uint1
   }
   for (const Interface& each : interfaces) {
     if (!each.up || each.address.family() != AF_INET6 || !each.address.is_link_local()) continue;
+    // A host of containers has one of these for each.
+    if (each.medium.kind == Medium::Kind::software && each.name != scope) continue;
     if (const auto scoped = Address::parse_numeric(number + "%" + each.name, port))
       to.push_back(*scoped);
   }
@@ -59,17 +84,17 @@ std::vector<Address> loopbacks(std::uint16_t port, const std::vector<Interface>&
   return found;
 }
 
-std::vector<Address> by_distance(std::vector<Address> addresses, bool same_host,
-                                 const std::vector<Interface>& interfaces) {
-  std::vector<std::pair<Distance, Address>> ranked;
-  ranked.reserve(addresses.size());
+std::vector<Address> best_first(const std::vector<Address>& addresses, bool same_host,
+                                const std::vector<Interface>& interfaces,
+                                const RouteSource& route) {
+  std::vector<Way> ways;
+  ways.reserve(addresses.size());
   for (const Address& address : addresses)
-    ranked.emplace_back(distance_to(address, same_host, interfaces), address);
-  std::stable_sort(ranked.begin(), ranked.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  addresses.clear();
-  for (const auto& [distance, address] : ranked) addresses.push_back(address);
-  return addresses;
+    ways.push_back(way_to(address, same_host, interfaces, route));
+  std::stable_sort(ways.begin(), ways.end(), is_before);
+  std::vector<Address> ordered;
+  for (const Way& way : ways) ordered.push_back(way.to);
+  return ordered;
 }
 
 }  // namespace
@@ -79,12 +104,13 @@ std::string Candidate::text() const {
 }
 
 std::vector<Candidate> candidates_for(const Endpoint& peer, const Endpoint& self, RailOfPair rail,
-                                      const std::vector<Interface>& interfaces) {
+                                      const std::vector<Interface>& interfaces,
+                                      const RouteSource& route) {
   const bool same_host = peer.host == self.host;
   std::vector<Address> published;
   for (const std::string& text : peer.addresses)
     append_parsed(published, text, peer.port, interfaces);
-  std::vector<Address> ordered = by_distance(published, same_host, interfaces);
+  std::vector<Address> ordered = best_first(published, same_host, interfaces, route);
 
   std::vector<Candidate> candidates;
   if (rail.count > 1 && !published.empty()) {

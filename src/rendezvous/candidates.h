@@ -1,6 +1,7 @@
 // The ways to a peer, best first.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,9 +25,17 @@ struct RailOfPair {
   int count = 1;
 };
 
+/// Where the kernel sends what goes to an address from: transport::tcp::route_source.
+using RouteSource =
+    std::function<std::optional<transport::tcp::Address>(const transport::tcp::Address&)>;
+
+/// Of one subnet with this host first, and among those by what this host reaches them through: a
+/// cable before the air, the faster before the slower one, and then as the peer has ordered them.
+///
 /// With several rails the first candidate is the rail's own path; the others are what is left when
 /// that one fails. Asks the kernel for routes; sends nothing.
 std::vector<Candidate> candidates_for(const Endpoint& peer, const Endpoint& self, RailOfPair rail,
-                                      const std::vector<transport::tcp::Interface>& interfaces);
+                                      const std::vector<transport::tcp::Interface>& interfaces,
+                                      const RouteSource& route = transport::tcp::route_source);
 
 }  // namespace mccl::rendezvous

@@ -7,6 +7,7 @@
 
 #include "mccl/error.h"
 #include "rendezvous/memory_store.h"
+#include "rendezvous/roll_call.h"
 
 namespace mccl::rendezvous {
 namespace {
@@ -85,24 +86,25 @@ std::vector<std::string> Exchange::collect(std::string_view stage, const std::st
       cards.push_back(store_.get(card_key(stage, peer), left()));
     } catch (const TimeoutError&) {
       throw TimeoutError(
-          fmt::format("rank 0 waited for rank {} to say \"{}\" until the time to connect "
-                      "(MCCL_CONNECT_TIMEOUT) was over: has it been stopped?",
-                      missing(stage, peer), stage));
+          fmt::format("rank 0 waited until the time to connect (MCCL_CONNECT_TIMEOUT) was over for "
+                      "all ranks to say \"{}\": {}; have those been stopped?",
+                      stage, roll_call(who_has_said(stage), "said it")));
     }
   }
   return cards;
 }
 
-std::string Exchange::missing(std::string_view stage, int first) const {
-  std::string ranks = std::to_string(first);
-  for (int peer = first + 1; peer < size_; ++peer) {
+/// Rank 0 is not asked.
+std::vector<bool> Exchange::who_has_said(std::string_view stage) const {
+  std::vector<bool> has_said(static_cast<std::size_t>(size_), true);
+  for (int peer = 1; peer < size_; ++peer) {
     try {
       store_.get(card_key(stage, peer), kNow);
     } catch (const TimeoutError&) {
-      ranks += fmt::format(", {}", peer);
+      has_said[static_cast<std::size_t>(peer)] = false;
     }
   }
-  return ranks;
+  return has_said;
 }
 
 void Exchange::publish(std::string_view stage, std::string_view text) const {
@@ -119,10 +121,14 @@ std::string Exchange::read(std::string_view stage) const {
   try {
     first = store_.get(part_key(stage, 0), left() + kGrace);
   } catch (const TimeoutError&) {
-    throw TimeoutError(
-        fmt::format("rank {} waited for rank 0 to say what all ranks have said of \"{}\" until the "
-                    "time to connect (MCCL_CONNECT_TIMEOUT) was over: has it been stopped?",
-                    rank_, stage));
+    const std::vector<bool> has_said = who_has_said(stage);
+    const bool all = std::find(has_said.begin(), has_said.end(), false) == has_said.end();
+    throw TimeoutError(fmt::format(
+        "rank {} waited until the time to connect (MCCL_CONNECT_TIMEOUT) was over for what all "
+        "ranks say of \"{}\": {}",
+        rank_, stage,
+        all ? "all have said it, but rank 0 has not told; has it been stopped?"
+            : roll_call(has_said, "come") + "; are those running, with the same store?"));
   }
   std::string_view rest = first;
   const std::size_t parts = take_number(rest, stage);

@@ -30,7 +30,7 @@ class Exchange {
   std::vector<std::string> collect(std::string_view stage, const std::string& card) const;
   void publish(std::string_view stage, std::string_view text) const;
   std::string read(std::string_view stage) const;
-  std::string missing(std::string_view stage, int first) const;
+  std::vector<bool> who_has_said(std::string_view stage) const;
   std::chrono::milliseconds left() const;
 
   Store& store_;

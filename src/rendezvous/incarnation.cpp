@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
 #include <thread>
 #include <utility>
 
 #include "rendezvous/agreement.h"
 #include "rendezvous/proof.h"
+#include "rendezvous/roll_call.h"
 #include "rendezvous/store_wire.h"
 
 namespace mccl::rendezvous {
@@ -119,9 +119,9 @@ void Incarnation::reign(Clock::time_point deadline) {
     }
     if (Clock::now() >= deadline) {
       throw TimeoutError(fmt::format(
-          "rank 0 waited {:.3g} s (MCCL_CONNECT_TIMEOUT) for rank {} to come to the store: is it "
-          "running, and was it given the same store?",
-          timeout_s_, absent()));
+          "rank 0 waited {:.3g} s (MCCL_CONNECT_TIMEOUT) for all ranks to come to the store: {}; "
+          "are those running, with the same store?",
+          timeout_s_, roll_call(who_has_come(answered_before_, answered_))));
     }
   }
 }
@@ -150,10 +150,11 @@ void Incarnation::join(Clock::time_point deadline) {
   try {
     welcome = store_->get(welcome_key(arrival), left_until(deadline));
   } catch (const TimeoutError&) {
+    const std::string late = who_has_met();
     throw TimeoutError(fmt::format(
-        "rank {} waited {:.3g} s (MCCL_CONNECT_TIMEOUT) for rank 0 to start the job: is rank 0 "
+        "rank {} waited {:.3g} s (MCCL_CONNECT_TIMEOUT) for rank 0 to start the job: {}is rank 0 "
         "running, and was it given the same store?{}",
-        self_.rank, timeout_s_, who_has_met()));
+        self_.rank, timeout_s_, late.empty() ? who_came_in_vain() + "; " : "", late));
   }
   reign_ = store_->add(kReigns, 0);
   name_ = take_line(welcome);
@@ -182,21 +183,27 @@ void Incarnation::register_self() {
                   self_.rank, first, this_process()));
 }
 
-/// The ranks that have not said that they are there.
-std::string Incarnation::absent() const {
-  std::set<int> present{0};
-  for (std::int64_t n = answered_before_ + 1; n <= answered_; ++n) {
+/// This rank, and those of the arrivals after one and up to another.
+std::vector<bool> Incarnation::who_has_come(std::int64_t after, std::int64_t last) const {
+  std::vector<bool> present(static_cast<std::size_t>(self_.size), false);
+  const auto note = [&](int rank) {
+    if (rank >= 0 && rank < self_.size) present[static_cast<std::size_t>(rank)] = true;
+  };
+  note(self_.rank);
+  for (std::int64_t n = after + 1; n <= last; ++n) {
     try {
-      present.insert(number_of(store_->get(arrival_key(n), 1ms)));
+      note(number_of(store_->get(arrival_key(n), 1ms)));
     } catch (const TimeoutError&) {
       continue;
     }
   }
-  std::string ranks;
-  for (int rank = 0; rank < self_.size; ++rank) {
-    if (present.count(rank) == 0) ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", rank);
-  }
-  return ranks;
+  return present;
+}
+
+/// While there was no rank 0 to answer.
+std::string Incarnation::who_came_in_vain() const {
+  const std::int64_t last = store_->add(kArrivals, 0);
+  return roll_call(who_has_come(store_->add(kAnswered, 0), last));
 }
 
 template <typename Call>

@@ -17,6 +17,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "mccl/config.h"
@@ -77,7 +78,8 @@ class Incarnation final : public Store {
   void answer_all();
   void throw_failure();
   void throw_death();
-  std::string absent() const;
+  std::vector<bool> who_has_come(std::int64_t after, std::int64_t last) const;
+  std::string who_came_in_vain() const;
   std::string who_has_met() const;
 
   const std::shared_ptr<Store> store_;

@@ -16,6 +16,7 @@
 #include "rendezvous/mesh.h"
 #include "rendezvous/neighbours.h"
 #include "rendezvous/proof.h"
+#include "rendezvous/roll_call.h"
 #include "rendezvous/tcp_transport.h"
 #include "rendezvous/waiting.h"
 #include "rendezvous/wire.h"
@@ -237,15 +238,14 @@ class Meeting {
   }
 
   [[noreturn]] void give_up() const {
-    std::string absent;
-    for (int peer = 0; peer < o_.size; ++peer) {
-      if (peer == o_.rank || met_.controls[static_cast<std::size_t>(peer)]) continue;
-      absent += fmt::format("{}{}", absent.empty() ? "" : ", ", peer);
-    }
+    std::vector<bool> connected;
+    for (const auto& control : met_.controls) connected.push_back(control != nullptr);
+    connected[static_cast<std::size_t>(o_.rank)] = true;
     throw TimeoutError(fmt::format(
-        "rank {} waited {} s (MCCL_CONNECT_TIMEOUT) for rank {} to connect: is it running, and "
-        "may it reach port {} here (firewall)?",
-        o_.rank, o_.config.connect_timeout, absent, mesh_->endpoint().port));
+        "rank {} waited {} s (MCCL_CONNECT_TIMEOUT) for all ranks to connect: {}; are those "
+        "running, and may they reach port {} here (firewall)?",
+        o_.rank, o_.config.connect_timeout, roll_call(connected, "connected"),
+        mesh_->endpoint().port));
   }
 
   void look_now_and_then() {

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <list>
+#include <map>
 #include <optional>
 #include <utility>
 
+#include "base/link_profile.h"
 #include "mccl/error.h"
 #include "rendezvous/accepting.h"
 #include "rendezvous/candidates.h"
@@ -18,6 +20,7 @@ namespace mccl::rendezvous {
 namespace {
 
 using namespace std::chrono_literals;
+using transport::tcp::Address;
 using transport::tcp::Interface;
 using transport::tcp::Socket;
 using transport::tcp::TcpLink;
@@ -47,6 +50,21 @@ int listed_count(const Endpoint& endpoint) {
   return endpoint.listed ? static_cast<int>(endpoint.addresses.size()) : 1;
 }
 
+/// "control", "collectives, rail 1, group 1f2e".
+std::string purpose_of(const transport::LinkKey& key) {
+  switch (key.purpose) {
+    case transport::Purpose::control:
+      return "control";
+    case transport::Purpose::collective:
+      return fmt::format("collectives, rail {}, group {:x}", key.rail, key.group);
+    case transport::Purpose::point_to_point:
+      return fmt::format("messages, rail {}, group {:x}", key.rail, key.group);
+    case transport::Purpose::store:
+      return "the store";
+  }
+  return "nothing known";
+}
+
 void warn_of_small_buffers(std::size_t wanted, const Log& log) {
   if (wanted == 0) return;
   const Socket probe = Socket::stream(AF_INET);
@@ -70,6 +88,8 @@ struct Mesh::State {
   }
   void report(Arrival& arrival, std::vector<MeshEvent>& events);
   void report(Dial& dial, std::vector<MeshEvent>& events);
+  void note(const MeshEvent& event, bool dialled_here);
+  const Address* own_end(int peer, int rail) const;
 
   MeshOptions options;
   std::vector<Interface> interfaces;
@@ -77,6 +97,9 @@ struct Mesh::State {
   Endpoint endpoint;
   std::optional<Acceptor> acceptor;
   std::list<Dial> dials;
+  std::map<int, Address> own_ends;  ///< Of control connections, by peer.
+  std::vector<Address> listed;      ///< Of this rank, which are its ends of rails; else empty.
+  std::uint64_t connections = 0;    ///< That stood.
 };
 
 Mesh::State::State(MeshOptions given)
@@ -84,7 +107,9 @@ Mesh::State::State(MeshOptions given)
   Binding binding =
       bind_listeners(options.config, options.rank, options.reach, interfaces, options.log);
   endpoint = std::move(binding.endpoint);
-  warn_of_small_buffers(socket_buffer_bytes(options.config), options.log);
+  for (const std::string& text : endpoint.listed ? endpoint.addresses : std::vector<std::string>())
+    listed.push_back(Address::parse_numeric(text, 0).value_or(Address()));
+  warn_of_small_buffers(socket_buffer_bytes_of(options.config), options.log);
   acceptor.emplace(std::move(binding.listeners), self(), options.log, options.on_refused);
 }
 
@@ -97,14 +122,31 @@ const Endpoint& Mesh::State::endpoint_of(int peer) const {
   return endpoints[static_cast<std::size_t>(peer)];
 }
 
+/// Who connects to whom, in order.
+void Mesh::State::note(const MeshEvent& event, bool dialled_here) {
+  options.log.debug("connection {}, {} rank {} ({}): {}", ++connections,
+                    dialled_here ? "to" : "from", event.peer, purpose_of(event.key),
+                    event.link->description());
+}
+
+/// Of a rail the listed address in its turn; else wherever the control connection ends.
+const Address* Mesh::State::own_end(int peer, int rail) const {
+  if (!listed.empty()) return &listed[static_cast<std::size_t>(rail) % listed.size()];
+  const auto found = own_ends.find(peer);
+  return found == own_ends.end() ? nullptr : &found->second;
+}
+
 void Mesh::State::report(Arrival& arrival, std::vector<MeshEvent>& events) {
   MeshEvent event;
   event.peer = arrival.peer;
   event.key = arrival.key;
   event.reason = std::move(arrival.reason);
-  if (arrival.socket)
+  if (arrival.socket) {
+    if (event.key == transport::LinkKey{}) own_ends[event.peer] = arrival.socket.local();
     event.link = make_link(std::move(arrival.socket), event.peer, event.key,
                            options.config.liveness_interval);
+    note(event, false);
+  }
   events.push_back(std::move(event));
 }
 
@@ -119,8 +161,10 @@ void Mesh::State::report(Dial& dial, std::vector<MeshEvent>& events) {
                        event.peer, dial.winner().text(), dial.first_choice().text(),
                        dial.first_choice().outcome);
     }
+    if (event.key == transport::LinkKey{}) own_ends[event.peer] = socket.local();
     event.link =
         make_link(std::move(socket), event.peer, event.key, options.config.liveness_interval);
+    note(event, true);
   }
   events.push_back(std::move(event));
 }
@@ -150,6 +194,20 @@ void Mesh::set_endpoints(std::vector<Endpoint> endpoints) {
 
 int Mesh::rails(int peer) const { return state_->rails_of(peer); }
 
+std::string Mesh::describe(int peer) const {
+  const int rails = state_->rails_of(peer);
+  std::string text = fmt::format("{} link{}", rails, rails == 1 ? "" : "s");
+  std::vector<std::string> named;
+  for (int rail = 0; rail < rails; ++rail) {
+    const Address* end = state_->own_end(peer, rail);
+    const Interface* through = end ? find_interface(state_->interfaces, *end) : nullptr;
+    if (!through || std::find(named.begin(), named.end(), through->name) != named.end()) continue;
+    named.push_back(through->name);
+    text += ", " + through->text();
+  }
+  return text;
+}
+
 void Mesh::dial(int peer, transport::LinkKey key, Clock::time_point deadline) {
   State& state = *state_;
   if (peer == state.options.rank) throw InvalidArgument(fmt::format("rank {} dials itself", peer));
@@ -162,8 +220,14 @@ void Mesh::dial(int peer, transport::LinkKey key, Clock::time_point deadline) {
   request.candidates =
       candidates_for(state.endpoint_of(peer), state.endpoint, {key.rail, count}, state.interfaces);
   request.stagger = count > 1 ? kRailStagger : kStagger;
-  request.buffer_bytes = socket_buffer_bytes(state.options.config);
+  request.buffer_bytes = socket_buffer_bytes_of(state.options.config);
   if (state.endpoint_of(peer).host == state.endpoint.host) request.refused_for = kRefusedFor;
+  if (state.options.log.enabled(LogLevel::debug)) {
+    std::string ways;
+    for (const Candidate& each : request.candidates)
+      ways += (ways.empty() ? "" : ", then ") + each.text();
+    state.options.log.debug("connects to rank {} ({}) at {}", peer, purpose_of(key), ways);
+  }
   state.dials.emplace_back(std::move(request));
 }
 

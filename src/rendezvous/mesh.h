@@ -60,6 +60,10 @@ class Mesh {
   /// listed addresses of the two; 1 when none is listed. Equal on both sides.
   int rails(int peer) const;
 
+  /// What the links of a pair go through at this end, once its control connection stands: "2 links,
+  /// en0 10 Gbit/s MTU 1500".
+  std::string describe(int peer) const;
+
   /// Starts to connect to `peer`; a MeshEvent follows before or at the deadline. Tries all of the
   /// peer's addresses, best route first, and again and again. A peer of this host listens for as
   /// long as it lives, so there it is given up when all of them refuse for a moment.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "rendezvous/mesh.h"
 #include "transport/transport.h"
@@ -15,6 +16,9 @@ class TcpTransport final : public transport::Transport {
 
   std::string_view name() const override { return "tcp"; }
   bool reaches(WorldRank) const override { return true; }
+  std::string describe(WorldRank peer) const override {
+    return "tcp, " + mesh_->describe(peer.number());
+  }
   int rails(WorldRank peer) const override { return mesh_->rails(peer.number()); }
 
   transport::Making dial(WorldRank peer, const transport::LinkKey& key,

@@ -60,6 +60,8 @@ class Transport {
   /// Whether the two can have links of this kind; found out while the ranks met, and alike at both
   /// ends.
   virtual bool reaches(WorldRank peer) const = 0;
+  /// How, for people: "shared memory", "tcp, 2 links, en0 10 Gbit/s MTU 1500".
+  virtual std::string describe(WorldRank peer) const = 0;
   /// How many parallel links a pair has for one purpose; alike at both ends.
   virtual int rails(WorldRank) const { return 1; }
 

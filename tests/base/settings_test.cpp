@@ -58,11 +58,27 @@ TEST(Settings, EveryFieldOfConfigHasARow) {
   for (const Setting& setting : setting_table())
     std::visit([&](auto field) { fields.insert(&(config.*field)); }, setting.field);
   EXPECT_EQ(fields.size(), settings().size());
-  // Compiles only while Config has this many fields; all but master_port, the last, are settings.
+  // Compiles only while Config has this many fields; all but the last three are settings.
   const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
-               f20, f21, f22, f23, f24, f25, f26, f27, f28, last] = config;
-  EXPECT_EQ(&last, &config.master_port);
+               f20, f21, f22, f23, f24, f25, f26, f27, f28, port, given_1, given_2] = config;
+  EXPECT_EQ(&port, &config.master_port);
   EXPECT_EQ(settings().size(), 28u);
+}
+
+TEST(Settings, ADefaultThatIsGivenIsToldFromOneThatMayGiveWay) {
+  for (const Setting& setting : setting_table()) {
+    if (!setting.given) continue;
+    const std::string name{setting.info.name};
+    Config config;
+    EXPECT_FALSE((config.*setting.given).yes) << name;
+    config.set(name, setting.info.default_value);
+    EXPECT_TRUE((config.*setting.given).yes) << name;
+    EXPECT_EQ(config, Config{}) << name;
+    const std::map<std::string, std::string> environment{
+        {std::string(setting.info.variable), setting.info.default_value}};
+    EXPECT_TRUE((Config::from_environment(environment).*setting.given).yes) << name;
+    EXPECT_FALSE((Config::from_environment({}).*setting.given).yes) << name;
+  }
 }
 
 TEST(Settings, AgreeingOnesAreThoseThatChangeWhatIsSentOrComputed) {

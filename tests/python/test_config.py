@@ -17,6 +17,10 @@ ROOT = Path(__file__).parents[2]
 ROWS = {row["name"]: row for row in _core.settings()}
 
 
+#: Settings whose defaults give way to what suits better, unless they are given.
+GIVE_WAY = {"port_base", "chunk_bytes"}
+
+
 @pytest.fixture(autouse=True)
 def clean_process(monkeypatch):
     """No setting from outside, and none left behind."""
@@ -220,7 +224,35 @@ def test_each_source_goes_over_the_one_before(monkeypatch, tmp_path):
     assert resolved.timeout == 5
     assert resolved.connect_timeout == 60
     assert resolved_settings()["port_base"] == "3000"
-    assert set(resolved_settings()) == set(ROWS)
+    assert set(ROWS) - set(resolved_settings()) <= GIVE_WAY
+
+
+def test_a_default_that_gives_way_is_no_text_until_it_is_given(monkeypatch):
+    assert set(ROWS) - set(resolved_settings()) == GIVE_WAY
+    assert get_config().port_base == 29600
+    init(port_base=29600)
+    assert resolved_settings()["port_base"] == "29600"
+    init(get_config())
+    assert set(ROWS) - set(resolved_settings()) == {"chunk_bytes"}
+    init()
+    monkeypatch.setenv("MCCL_CHUNK_BYTES", "4M")
+    assert set(ROWS) - set(resolved_settings()) == {"port_base"}
+
+
+def test_init_warns_while_there_are_groups(monkeypatch, recwarn):
+    groups = []
+    monkeypatch.setattr(config, "_keepers", {})
+    config.warn_while(lambda: bool(groups), "the groups of a test")
+    init(port_base=1000)
+    assert not recwarn
+    groups.append("one")
+    with pytest.warns(RuntimeWarning, match="too late for the groups of a test,") as said:
+        init(port_base=2000)
+    assert said[0].filename == __file__
+    assert get_config().port_base == 2000, "groups made from now on have it"
+    groups.clear()
+    init()
+    assert not recwarn
 
 
 def test_a_faulty_file_is_named(monkeypatch, tmp_path):

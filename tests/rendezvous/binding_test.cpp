@@ -6,7 +6,6 @@
 #include <set>
 
 #include "mccl/error.h"
-#include "rendezvous/candidates.h"
 #include "rendezvous/mesh_job.h"
 
 namespace mccl::rendezvous {
@@ -14,10 +13,12 @@ namespace {
 
 using testing::HasSubstr;
 using testing::Not;
+using transport::LinkKey;
 using transport::tcp::Address;
 using transport::tcp::BindError;
 using transport::tcp::Interface;
 using transport::tcp::Listener;
+using transport::tcp::Medium;
 
 Binding bind_with(const Config& config, int rank = 0, Reach reach = Reach::any_host) {
   return bind_listeners(config, rank, reach, transport::tcp::list_interfaces(),
@@ -80,6 +81,35 @@ TEST(Binding, ATakenPortSaysWhatToSet) {
   // Taken on one address means taken on all of them.
   config.listen_addr.clear();
   EXPECT_THAT(refusal_of(config), HasSubstr("MCCL_PORT_BASE"));
+}
+
+/// A rank of a job with default ports, whose port is `taken`.
+int rank_at(const Binding& taken) { return taken.endpoint.port - Config{}.port_base; }
+
+TEST(Binding, ADefaultPortThatIsTakenGivesWayToAFreeOne) {
+  const Binding taken = bind_with(loopback_config());
+  ASSERT_GT(rank_at(taken), 0) << "the system gives ports below MCCL_PORT_BASE";
+  Config config;
+  config.listen_addr = "127.0.0.1";
+  ::testing::internal::CaptureStderr();
+  const Binding beside =
+      bind_listeners(config, rank_at(taken), Reach::any_host, transport::tcp::list_interfaces(),
+                     Log(rank_at(taken), LogLevel::warn));
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(beside.endpoint.port, taken.endpoint.port);
+  EXPECT_EQ(beside.endpoint.port, beside.listeners[0].address().port());
+  EXPECT_THAT(said, HasSubstr("WARN"));
+  EXPECT_THAT(said, HasSubstr("port " + std::to_string(taken.endpoint.port)));
+  EXPECT_THAT(said, HasSubstr("MCCL_PORT_BASE"));
+}
+
+TEST(Binding, ADefaultPortThatWasAskedForStaysAnError) {
+  const Binding taken = bind_with(loopback_config());
+  ASSERT_GT(rank_at(taken), 0);
+  Config config;
+  config.set("listen_addr", "127.0.0.1");
+  config.set("port_base", std::to_string(Config{}.port_base));
+  EXPECT_THAT(refusal_of(config, rank_at(taken)), HasSubstr("another program"));
 }
 
 TEST(Binding, MasterPortIsLeftToTorch) {
@@ -149,8 +179,59 @@ TEST(Binding, LoopbackIsPublishedOnlyAlone) {
            interface_of("a", "10.1.0.1", true, false), interface_of("b", "10.2.0.1", false, false),
            interface_of("c", "fe80::1", true, false), interface_of("d", "169.254.1.1", true, false),
            interface_of("e", "fd00::1", true, false)}),
-      testing::ElementsAre("10.1.0.1", "fd00::1", "10.9.0.1", "169.254.1.1"));
+      testing::ElementsAre("10.1.0.1", "fd00::1", "fe80::1", "169.254.1.1", "10.9.0.1"));
   EXPECT_THROW(published({}), InvalidArgument);
+}
+
+/// One address of an interface, up and plugged in.
+Interface through(const char* name, const char* address, Medium medium) {
+  return {name, *Address::parse_numeric(address, 0), 24, true, false, true, medium};
+}
+
+constexpr Medium kThunderbolt = {Medium::Kind::cable, 40'000, 1500};
+constexpr Medium kEthernet = {Medium::Kind::cable, 1000, 1500};
+constexpr Medium kWifi = {Medium::Kind::wireless, 2400, 1500};
+constexpr Medium kContainers = {Medium::Kind::software, 0, 1500};
+
+Binding bind_on(const std::vector<Interface>& interfaces, Config config = {},
+                LogLevel level = LogLevel::off) {
+  config.port_base = 0;
+  return bind_listeners(config, 0, Reach::any_host, interfaces, Log(0, level));
+}
+
+TEST(Binding, ACableIsToldBeforeWifiThoughNobodyHasConfiguredIt) {
+  const Interface wifi = through("en0", "192.168.1.5", kWifi);
+  const Interface bridge = through("bridge0", "169.254.3.7", kThunderbolt);
+  const Interface ethernet = through("en5", "10.1.0.1", kEthernet);
+  EXPECT_THAT(bind_on({wifi, bridge, ethernet}).endpoint.addresses,
+              testing::ElementsAre("169.254.3.7", "10.1.0.1", "192.168.1.5"));
+}
+
+TEST(Binding, ALinkLocalAddressOfIPv6IsToldOnlyOfACableThatHasNothingElse) {
+  EXPECT_THAT(bind_on({through("en0", "192.168.1.5", kWifi), through("en0", "fe80::1", kWifi),
+                       through("thunderbolt0", "fe80::2", kThunderbolt),
+                       through("en5", "10.1.0.1", kEthernet), through("en5", "fe80::3", kEthernet),
+                       through("veth1", "fe80::4", kContainers)})
+                  .endpoint.addresses,
+              testing::ElementsAre("fe80::2", "10.1.0.1", "192.168.1.5"));
+}
+
+TEST(Binding, ContainersBridgesAreToldLast) {
+  EXPECT_THAT(bind_on({through("docker0", "172.17.0.1", kContainers),
+                       through("wlan0", "192.168.1.5", kWifi)})
+                  .endpoint.addresses,
+              testing::ElementsAre("192.168.1.5", "172.17.0.1"));
+}
+
+TEST(Binding, InfoSaysWhereItListensAndWhatWasTaken) {
+  ::testing::internal::CaptureStderr();
+  const Binding binding = bind_on(
+      {through("wlan0", "192.168.1.5", kWifi), through("bridge0", "169.254.3.7", kThunderbolt)}, {},
+      LogLevel::info);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("listens at " + binding.listeners[0].address().text() + ";"));
+  EXPECT_THAT(said, HasSubstr("best first, 169.254.3.7 (bridge0 40 Gbit/s MTU 1500), 192.168.1.5 "
+                              "(wlan0 wireless 2.4 Gbit/s MTU 1500)"));
 }
 
 TEST(Binding, ListedAddressesAreBoundAsTheyStand) {
@@ -210,79 +291,7 @@ TEST(Binding, Fault33AnAddressOutsideTheInterfacesIsRefused) {
   }
 }
 
-TEST(Binding, BuffersFollowTheLinkProfile) {
-  Config config;
-  EXPECT_EQ(socket_buffer_bytes(config), 0u);
-  config.link_profile = "ethernet";
-  EXPECT_EQ(socket_buffer_bytes(config), 0u);
-  config.link_profile = "thunderbolt";
-  EXPECT_EQ(socket_buffer_bytes(config), std::size_t{4} << 20);
-  config.socket_buffer_bytes = 12345;
-  EXPECT_EQ(socket_buffer_bytes(config), 12345u);
-}
-
-// Ways to a peer.
-
-std::vector<std::string> texts(const std::vector<Candidate>& candidates) {
-  std::vector<std::string> all;
-  for (const Candidate& candidate : candidates) all.push_back(candidate.text());
-  return all;
-}
-
-TEST(Candidates, TheSameHostIsReachedOverLoopbackFirst) {
-  const std::vector<Interface> interfaces = transport::tcp::list_interfaces();
-  const Endpoint self = {0, "here", 1000, {"10.0.0.1"}, false};
-  Endpoint peer = {1, "here", 1001, {"127.0.0.9"}, false};
-  EXPECT_EQ(texts(candidates_for(peer, self, {}, interfaces)).front(), "127.0.0.1:1001");
-  peer.listed = true;
-  EXPECT_THAT(texts(candidates_for(peer, self, {}, interfaces)),
-              testing::ElementsAre("127.0.0.9:1001"));
-  peer.listed = false;
-  peer.host = "there";
-  EXPECT_THAT(texts(candidates_for(peer, self, {}, interfaces)),
-              testing::ElementsAre("127.0.0.9:1001"));
-}
-
-TEST(Candidates, AnAddressThatIsOursLeadsToAnotherHostLast) {
-  const std::vector<Interface> interfaces = transport::tcp::list_interfaces();
-  const auto wired = std::find_if(interfaces.begin(), interfaces.end(), [](const Interface& each) {
-    return each.up && !each.loopback && each.address.family() == AF_INET && each.prefix_bits < 31;
-  });
-  if (wired == interfaces.end()) GTEST_SKIP() << "no network beside loopback";
-  const std::string ours = wired->address.host();
-  std::string neighbour = ours;
-  neighbour.back() = neighbour.back() == '2' ? '3' : '2';
-  const Endpoint self = {0, "here", 1000, {ours}, false};
-  const Endpoint peer = {1, "there", 1001, {ours, "127.0.0.1", neighbour}, false};
-  EXPECT_THAT(texts(candidates_for(peer, self, {}, interfaces)),
-              testing::ElementsAre(neighbour + ":1001", ours + ":1001", "127.0.0.1:1001"));
-}
-
-TEST(Candidates, RailsPairAddressesInTurn) {
-  const std::vector<Interface> interfaces = transport::tcp::list_interfaces();
-  const Endpoint self = {0, "here", 1000, {"127.0.0.1", "127.0.0.2"}, true};
-  const Endpoint peer = {1, "here", 1001, {"127.0.0.3", "127.0.0.4", "127.0.0.5"}, true};
-  const auto first = [&](int rail) {
-    return texts(candidates_for(peer, self, {rail, 3}, interfaces)).front();
-  };
-  EXPECT_EQ(first(0), "127.0.0.3:1001 from 127.0.0.1");
-  EXPECT_EQ(first(1), "127.0.0.4:1001 from 127.0.0.2");
-  EXPECT_EQ(first(2), "127.0.0.5:1001 from 127.0.0.1");
-  EXPECT_EQ(first(3), "127.0.0.3:1001 from 127.0.0.2");
-  EXPECT_EQ(candidates_for(peer, self, {0, 3}, interfaces).size(), 4u);
-}
-
-TEST(Candidates, ALinkLocalAddressIsTriedOnOurInterfaces) {
-  const Endpoint self = {0, "here", 1000, {"10.0.0.1"}, false};
-  const Endpoint peer = {1, "there", 1001, {"fe80::7%en5"}, true};
-  const Interface local = {"lo", *Address::parse_numeric("fe80::1", 0), 64, true, false};
-  if (!has_ipv6()) GTEST_SKIP() << "no IPv6 here";
-  EXPECT_THAT(texts(candidates_for(peer, self, {}, {local})),
-              testing::ElementsAre("[fe80::7%lo]:1001"));
-  EXPECT_TRUE(candidates_for(peer, self, {}, {}).empty());
-}
-
-// The same through whole meshes.
+// Through whole meshes.
 
 TEST(MeshBinding, TwoListedAddressesAreTwoRails) {
   Job job(2, loopback_config("127.0.0.1,127.0.0.2"));
@@ -321,6 +330,39 @@ TEST(MeshBinding, RailsAreTheLargerNumberOnBothSides) {
   for (int rank : {0, 1, 2}) {
     for (const MeshEvent& event : job[rank].events) EXPECT_TRUE(event.link) << event.reason;
   }
+}
+
+TEST(MeshBinding, APairSaysWhatItsLinksGoThrough) {
+  for (const auto& [listed, links] :
+       {std::pair("127.0.0.1", "1 link, lo"), std::pair("127.0.0.1,127.0.0.2", "2 links, lo")}) {
+    Job job(2, loopback_config(listed));
+    job.exchange_endpoints();
+    job[1].mesh->dial(0, {}, in(seconds(20)));
+    ASSERT_NO_FATAL_FAILURE(job.drive_until([&] { return job.event_count() == 2; }));
+    EXPECT_THAT(job[0].mesh->describe(1), testing::StartsWith(links));
+    EXPECT_THAT(job[1].mesh->describe(0), testing::StartsWith(links));
+  }
+}
+
+TEST(MeshBinding, DebugNumbersWhoConnectsToWhom) {
+  Job job(2);
+  for (int rank : {0, 1}) {
+    MeshOptions options = job.options(rank, loopback_config(), &job[rank]);
+    options.log = Log(rank, LogLevel::debug);
+    job.join(std::move(options));
+  }
+  job.exchange_endpoints();
+  ::testing::internal::CaptureStderr();
+  for (const LinkKey& key : {LinkKey{}, LinkKey{7, transport::Purpose::collective, 0}}) {
+    const std::size_t before = job.event_count();
+    job[1].mesh->dial(0, key, in(seconds(20)));
+    job.drive_until([&] { return job.event_count() == before + 2; });
+  }
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("rank 1] connects to rank 0 (control) at 127.0.0.1:"));
+  EXPECT_THAT(said, HasSubstr("rank 1] connection 1, to rank 0 (control): tcp 127.0.0.1:"));
+  EXPECT_THAT(said, HasSubstr("rank 1] connection 2, to rank 0 (collectives, rail 0, group 7)"));
+  EXPECT_THAT(said, HasSubstr("rank 0] connection 2, from rank 1 (collectives"));
 }
 
 TEST(MeshBinding, ARailWhoseOwnPathFailsTakesAnother) {

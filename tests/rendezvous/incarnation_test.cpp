@@ -11,14 +11,15 @@
 #include "rendezvous/exchange.h"
 #include "rendezvous/memory_store.h"
 #include "rendezvous/store_wire.h"
+#include "support/processes.h"
 
 namespace mccl::rendezvous {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 constexpr seconds kLong{60};
 
@@ -234,16 +235,59 @@ TEST(Incarnation, WhatIsThereIsReadAlsoWhenAPeerHasLeft) {
   EXPECT_EQ(ranks[0], "value");
 }
 
+std::string timeout_of(const std::shared_ptr<Store>& store, Arrival self) {
+  try {
+    Incarnation(store, std::move(self), milliseconds(300));
+  } catch (const TimeoutError& error) {
+    return error.what();
+  }
+  return "nobody was missing";
+}
+
+/// torch's store knows as little of ranks as this one.
 TEST(Incarnation, WhoIsMissingIsNamed) {
   const auto store = make_memory_store();
   Processes others(store);
-  others.start(2, {2, 4, ""});
+  others.start(2, {2, 4, ""}, meets(2, 4));
+  const std::string said = timeout_of(store, {0, 4, ""});
+  EXPECT_THAT(said, HasSubstr("ranks 1 and 3 have not come; 0 and 2 have"));
+  EXPECT_THAT(said, HasSubstr("MCCL_CONNECT_TIMEOUT"));
+  others.join();
+  EXPECT_THAT(others[2], HasSubstr("ranks 1 and 3 have not come; 0 and 2 have"));
+}
+
+TEST(Incarnation, WhoIsMissingIsNamedThroughTheStoreOfRank0) {
+  const std::string address = "127.0.0.1:" + std::to_string(mccl::testing::free_port());
+  const auto store = make_tcp_store(address, 0, "key", kLong);
+  Processes others(make_tcp_store(address, 2, "key", kLong));
+  others.start(2, {2, 4, ""}, meets(2, 4));
+  EXPECT_THAT(timeout_of(store, {0, 4, ""}),
+              HasSubstr("ranks 1 and 3 have not come; 0 and 2 have"));
+  others.join();
+  EXPECT_THAT(others[2], HasSubstr("ranks 1 and 3 have not come; 0 and 2 have"));
+}
+
+TEST(Incarnation, WhoIsMissingIsNamedWithoutRank0Too) {
+  const auto store = make_memory_store();
+  // Of another start, which has met.
+  store->set("mccl/arrival/1", "3");
+  store->add("mccl/arrivals", 1);
+  store->add("mccl/answered", 1);
+  store->set("mccl/arrival/2", "1");
+  store->add("mccl/arrivals", 1);
+  const std::string said = timeout_of(store, {2, 4, ""});
+  EXPECT_THAT(said, HasSubstr("ranks 0 and 3 have not come; 1 and 2 have"));
+  EXPECT_THAT(said, HasSubstr("is rank 0 running"));
+}
+
+TEST(Exchange, ARankWhoseTimeIsOverBeforeRank0sNamesWhoIsMissing) {
+  const auto store = make_memory_store();
+  const Clock::time_point over = Clock::now();
   try {
-    Incarnation(store, {0, 4, ""}, milliseconds(300));
-    FAIL() << "two ranks are missing";
+    Exchange(*store, 2, 4, over).all_gather("places", "here");
+    FAIL() << "rank 0 has told nothing";
   } catch (const TimeoutError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("rank 1, 3"));
-    EXPECT_THAT(error.what(), HasSubstr("MCCL_CONNECT_TIMEOUT"));
+    EXPECT_THAT(error.what(), HasSubstr("ranks 1 and 3 have not come; 0 and 2 have"));
   }
 }
 

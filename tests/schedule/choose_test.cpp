@@ -205,5 +205,20 @@ TEST(Choose, MeetsLessOftenWhereMeetingsAreDear) {
   EXPECT_EQ(choose_f32(Collective::all_reduce, 4, 64 << 10, facts).algorithm, Algorithm::one_shot);
 }
 
+/// As its text in the table of settings says.
+TEST(Choose, TheSmallMessageThresholdHoldsWhereNoTwoRanksShareMemory) {
+  for (const bool shared : {false, true}) {
+    Facts none, all;
+    if (shared) none.nodes = all.nodes = {0, 0, 0, 0};
+    none.window_bytes = all.window_bytes = shared ? 8 * kMiB : 0;
+    none.small_bytes = 0;
+    all.small_bytes = 64 * kMiB;
+    const Choice without = choose_f32(Collective::all_reduce, 4, kMiB, none);
+    const Choice with = choose_f32(Collective::all_reduce, 4, kMiB, all);
+    EXPECT_EQ(with.algorithm == Algorithm::direct, !shared);
+    EXPECT_EQ(with.algorithm == without.algorithm, shared);
+  }
+}
+
 }  // namespace
 }  // namespace mccl::schedule

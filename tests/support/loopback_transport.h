@@ -47,6 +47,7 @@ class LoopbackTransport final : public transport::Transport {
 
   std::string_view name() const override { return name_; }
   bool reaches(WorldRank) const override { return true; }
+  std::string describe(WorldRank) const override { return "the memory of this process"; }
 
   /// Offers: the link is there, and stands when the other end has taken its own.
   transport::Making dial(WorldRank peer, const transport::LinkKey& key,

@@ -32,6 +32,7 @@ class _Registry:
 
 
 _registry = _Registry()
+config.warn_while(lambda: bool(_registry.groups), "the groups of mccl.mlx")
 
 
 def init(backend: str = backends.ANY, strict: bool = False) -> mx.distributed.Group:
@@ -108,11 +109,10 @@ def _world(name: str, settings: dict[str, str], job: backends.Job) -> object:
 
 def _merged(settings: dict[str, str], of_job: dict[str, str]) -> dict[str, str]:
     """Settings that were given win over what is derived from variables of MLX and a hostfile."""
-    defaults = config.MCCLConfig().to_dict()
     given = {
         name: settings[name]
         for name in ("listen_addr", "port_base", "log_level")
-        if settings[name] != str(defaults[name])
+        if settings.get(name, config.default_text(name)) != config.default_text(name)
     }
     return {**settings, **of_job, **given}
 

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -115,20 +116,30 @@ class Calibration {
     measure_window(mine);
     mine.ranks_per_core = ranks_per_core();
     Facts facts = engine_->facts();
-    apply(agree(mine), facts);
+    const Measured agreed = agree(mine);
+    apply(agreed, facts);
     if (config.link_latency_us > 0) facts.latency_s = config.link_latency_us * 1e-6;
     if (config.link_gbit > 0) facts.bytes_per_s = config.link_gbit * 1e9 / 8;
-    engine_->log().info(
-        "links: {:.3g} us, {:.3g} GB/s; shared memory: links {:.3g} us, {:.3g} GB/s, windows "
-        "{:.3g} "
-        "us, {:.3g} GB/s in cache and {:.3g} beyond",
-        facts.latency_s * 1e6, facts.bytes_per_s / 1e9, facts.shared_latency_s * 1e6,
-        facts.shared_bytes_per_s / 1e9, facts.window_latency_s * 1e6,
-        facts.cached_bytes_per_s / 1e9, facts.memory_bytes_per_s / 1e9);
+    tell(agreed);
     engine_->learn(std::move(facts));
   }
 
  private:
+  /// Of what was measured, and nothing else.
+  void tell(const Measured& agreed) const {
+    std::vector<std::string> figures;
+    const auto add = [&](double found, double scale, std::string_view unit) {
+      if (found > 0) figures.push_back(fmt::format("{:.3g} {}", found * scale, unit));
+    };
+    const std::string_view where = one_node() ? " through shared memory" : "";
+    add(agreed.link_latency_s, 1e6, fmt::format("us a link{}", where));
+    add(agreed.link_bytes_per_s, 1e-9, fmt::format("GB/s a link{}", where));
+    add(agreed.window_latency_s, 1e6, "us a window");
+    add(agreed.cached_bytes_per_s, 1e-9, "GB/s in cache");
+    add(agreed.memory_bytes_per_s, 1e-9, "GB/s beyond it");
+    if (!figures.empty()) engine_->log().info("measured: {}", fmt::join(figures, ", "));
+  }
+
   bool one_node() const {
     return !nodes_.empty() && std::all_of(nodes_.begin(), nodes_.end(),
                                           [this](int node) { return node == nodes_[0]; });

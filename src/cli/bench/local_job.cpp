@@ -51,7 +51,7 @@ std::shared_ptr<Store> serve_store(const Config& config, PortPipe& pipe) {
 int run_local_job(int ranks, const char* who, Config config,
                   const std::function<void(Context&)>& body) {
   // Any free port, unless the environment asks for certain ones.
-  if (config.port_base == Config{}.port_base) config.port_base = 0;
+  if (!config.port_base_given.yes) config.port_base = 0;
   if (config.job_key.empty()) config.job_key = random_key();
   return run_local_ranks(ranks, who, [&](int rank, PortPipe& pipe) {
     std::shared_ptr<Store> store;

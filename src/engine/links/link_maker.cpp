@@ -34,6 +34,11 @@ int LinkMaker::rails(WorldRank peer) const {
   return first < transports_.size() ? transports_[first]->rails(peer) : 1;
 }
 
+std::string LinkMaker::describe(WorldRank peer) const {
+  const Place first = next(peer, 0);
+  return first < transports_.size() ? transports_[first]->describe(peer) : "nothing reaches it";
+}
+
 void LinkMaker::tell(WorldRank peer, ControlKind kind, const LinkKey& key) {
   ControlMessage message;
   message.kind = kind;
@@ -180,6 +185,9 @@ void LinkMaker::declined(WorldRank peer, Channels& channels, const ControlMessag
 
 void LinkMaker::attach(WorldRank peer, Channels& channels, const LinkKey& key,
                        std::unique_ptr<transport::Link> link) {
+  const char* what = key.purpose == Purpose::collective ? "collectives" : "messages";
+  log_.debug("link {}, {} rank {} ({}, rail {}, group {:x}): {}", ++made_,
+             peer < rank_ ? "to" : "from", peer, what, key.rail, key.group, link->description());
   channels.attach(key.purpose, channels.group().rank_of(peer), key.rail, rails(peer),
                   std::move(link));
 }

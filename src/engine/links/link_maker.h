@@ -8,6 +8,7 @@
 #include <poll.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -36,6 +37,9 @@ class LinkMaker {
   /// to come about. All that is referred to outlives it.
   LinkMaker(WorldRank rank, Transports transports, Clock::duration patience, Peers& peers,
             Find find, const Log& log);
+
+  /// How a peer is reached, for people.
+  std::string describe(WorldRank peer) const;
 
   /// Asks the peer for the links of a channel; this rank makes them when it is the higher one, and
   /// hears that the other needs them too.
@@ -94,6 +98,7 @@ class LinkMaker {
   /// The links in the making, each at the transport that is tried: all that this rank makes, and of
   /// those that a peer makes the ones of which this end has begun and does not stand.
   std::map<std::pair<WorldRank, transport::LinkKey>, Place> making_;
+  std::uint64_t made_ = 0;  ///< Links that stood.
 };
 
 }  // namespace mccl::engine

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "node/neighbour.h"
@@ -19,6 +20,7 @@ class ShmTransport final : public Transport {
 
   std::string_view name() const override { return "shm"; }
   bool reaches(WorldRank peer) const override { return memory_->neighbour(peer) != nullptr; }
+  std::string describe(WorldRank) const override { return "shared memory"; }
 
   Making dial(WorldRank peer, const LinkKey& key, Clock::time_point deadline) override;
   Making hear(WorldRank peer, const LinkKey& key, std::span<const std::byte> told) override;

@@ -10,10 +10,12 @@
 #include <sys/sysctl.h>
 #endif
 
+#include <algorithm>
 #include <bit>
 #include <cctype>
 #include <cerrno>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <system_error>
 
@@ -60,6 +62,11 @@ bool Interface::reaches(const Address& other) const {
   return true;
 }
 
+std::string Interface::text() const {
+  const std::string through = medium.text();
+  return through.empty() ? name : name + " " + through;
+}
+
 std::vector<Interface> list_interfaces() {
   ifaddrs* found = nullptr;
   if (getifaddrs(&found) != 0) {
@@ -68,6 +75,7 @@ std::vector<Interface> list_interfaces() {
   }
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(found, freeifaddrs);
   std::vector<Interface> interfaces;
+  std::map<std::string, Medium> media;  // an interface has several addresses
   for (const ifaddrs* entry = found; entry != nullptr; entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr) continue;
     const int family = entry->ifa_addr->sa_family;
@@ -75,11 +83,20 @@ std::vector<Interface> list_interfaces() {
     const auto address = Address::from(
         entry->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
     if (!address) continue;
+    const auto [medium, is_new] = media.try_emplace(entry->ifa_name);
+    if (is_new) medium->second = medium_of(entry->ifa_name);
     interfaces.push_back({entry->ifa_name, *address, prefix_bits_of(entry->ifa_netmask, family),
                           (entry->ifa_flags & IFF_UP) != 0, (entry->ifa_flags & IFF_LOOPBACK) != 0,
-                          (entry->ifa_flags & IFF_RUNNING) != 0});
+                          (entry->ifa_flags & IFF_RUNNING) != 0, medium->second});
   }
   return interfaces;
+}
+
+const Interface* find_interface(const std::vector<Interface>& interfaces, const Address& address) {
+  const auto found = std::find_if(interfaces.begin(), interfaces.end(), [&](const Interface& each) {
+    return each.address.same_host(address);
+  });
+  return found == interfaces.end() ? nullptr : &*found;
 }
 
 std::optional<Address> route_source(const Address& destination) {

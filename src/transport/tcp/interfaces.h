@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "transport/tcp/address.h"
+#include "transport/tcp/medium.h"
 
 namespace mccl::transport::tcp {
 
@@ -18,13 +19,19 @@ struct Interface {
   bool loopback = false;
   /// Its cable leads somewhere. A system may tell so only a second after it came up.
   bool carrier = true;
+  Medium medium;
 
   /// Whether `other` is in the subnet of this address.
   bool reaches(const Address& other) const;
+  /// For people: "en0 10 Gbit/s MTU 1500".
+  std::string text() const;
 };
 
 /// In the kernel's order. Throws Error.
 std::vector<Interface> list_interfaces();
+
+/// The one that has the address; null when none has.
+const Interface* find_interface(const std::vector<Interface>& interfaces, const Address& address);
 
 /// The local address that packets to `destination` leave from; empty when there is no route.
 /// Sends nothing.

@@ -123,6 +123,10 @@ TEST_F(LinkMaking, TheHigherRankMakesItWhoeverNeedsIt) {
   expect_a_link();
 }
 
+TEST_F(LinkMaking, TheFirstTransportThatReachesAPeerSaysHow) {
+  EXPECT_EQ(low.maker->describe(WorldRank(1)), "the memory of this process");
+}
+
 TEST_F(LinkMaking, BothMayAskAtOnce) {
   low.need_link();
   high.need_link();

@@ -240,3 +240,44 @@ def test_metrics_count_the_calls():
         print(mccl.get_metrics().total_ops)
     """
     assert well(run_ranks(code)) == ["10\n"] * 2
+
+
+def test_mccl_init_after_the_world_warns():
+    code = """
+        import warnings
+        import mccl
+        warnings.simplefilter("error")
+        mccl.init(log_level="WARN")
+        dist.init()
+        try:
+            mccl.init(log_level="INFO")
+        except RuntimeWarning as warning:
+            assert "too late for the world of mccl.distributed" in str(warning), warning
+            print("warned")
+        dist.shutdown()
+        mccl.init()
+    """
+    status, out, err = run(code)
+    assert (status, out) == (0, "warned\n"), err
+
+
+def test_the_default_port_may_be_given_to_a_world_that_has_it():
+    code = """
+        dist.init()
+        dist.init(port_base=29600)
+        try:
+            dist.init(port_base=29700)
+        except dist.InvalidArgument as error:
+            assert "the world was made with 29600" in str(error), error
+            print("refused")
+    """
+    environment = {name: value for name, value in os.environ.items() if name != "MCCL_PORT_BASE"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", "import mccl.distributed as dist\n" + textwrap.dedent(code)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    status, out, err = finish(process)
+    assert (status, out) == (0, "refused\n"), err

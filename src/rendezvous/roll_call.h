@@ -1,0 +1,14 @@
+// Who has come, and who has not, for those who waited in vain.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mccl::rendezvous {
+
+/// "ranks 1 and 3 have not come; 0 and 2 have". `present` is by rank; `done` is what the others
+/// have done.
+std::string roll_call(const std::vector<bool>& present, std::string_view done = "come");
+
+}  // namespace mccl::rendezvous
