@@ -9,6 +9,16 @@ One process, no communication, then two processes on MCCL with the same global b
 Both sides are timed alike: a step is everything from taking its batch to the end of the
 optimizer's update, and lasts as long as it does on the slowest rank. The default model has about
 96 million parameters; --dim, --depth and --image-size make it smaller.
+
+Variables that the example of the earlier MCCL read stand for options that are not given:
+
+    SINGLE_GPU=1          --baseline
+    TRAIN_STEPS           --steps
+    BATCH_SIZE            --global-batch divided by the number of ranks
+    BASELINE_BATCH_SIZE   --global-batch of a baseline, over BATCH_SIZE
+    MODEL_HIDDEN          --dim
+    MODEL_DEPTH           --depth
+    DDP_BUCKET_MB         --bucket-mb
 """
 
 from __future__ import annotations
@@ -17,6 +27,7 @@ import argparse
 import json
 import os
 import platform
+import statistics
 import sys
 import time
 from dataclasses import asdict, dataclass, field
@@ -28,6 +39,9 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 CLASSES = 1000
+
+# Of the earlier example's model, which this is not.
+FOREIGN_VARIABLES = ("INPUT_DIM", "NUM_CLASSES", "TRAIN_AUTOCAST_FP16")
 
 
 @dataclass
@@ -90,34 +104,115 @@ class ConvAttention(nn.Module):
         return self.head(self.norm(self.blocks(tokens)).mean(dim=1))
 
 
-def parse_arguments() -> argparse.Namespace:
-    """Reads the command line."""
+def variable(name: str, default: int) -> int:
+    """A whole number from the environment; exits when it is set to something else."""
+    text = os.environ.get(name, "")
+    if not text:
+        return default
+    try:
+        return int(text)
+    except ValueError:
+        sys.exit(f"{name}: expected a whole number; found {text!r}")
+
+
+def default_global_batch(baseline: bool) -> int:
+    """What BATCH_SIZE, of each rank, and BASELINE_BATCH_SIZE, of one process, come to."""
+    if baseline:
+        return variable("BASELINE_BATCH_SIZE", variable("BATCH_SIZE", 8))
+    per_rank = variable("BATCH_SIZE", 0)
+    return per_rank * variable("WORLD_SIZE", 1) if per_rank else 8
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The options, with their defaults from the environment."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--baseline", action="store_true", help="one process, no communication")
+    parser.add_argument(
+        "--baseline",
+        action="store_true",
+        default=os.environ.get("SINGLE_GPU", "").lower() in ("1", "true", "yes"),
+        help="one process, no communication; without torchrun",
+    )
     parser.add_argument("--backend", default="mccl", help="mccl (default), gloo, or another")
     parser.add_argument("--device", default="cpu", help="cpu (default), or what the backend moves")
-    parser.add_argument("--steps", type=int, default=20, help="timed steps (default 20)")
+    parser.add_argument(
+        "--steps", type=int, default=variable("TRAIN_STEPS", 20), help="timed steps (default 20)"
+    )
     parser.add_argument("--warmup", type=int, default=3, help="steps before them (default 3)")
     parser.add_argument(
-        "--global-batch", type=int, default=8, help="images per step over all ranks (default 8)"
+        "--global-batch", type=int, help="images per step over all ranks (default 8)"
     )
-    parser.add_argument("--dim", type=int, default=768, help="width of the model (default 768)")
-    parser.add_argument("--depth", type=int, default=13, help="attention blocks (default 13)")
+    parser.add_argument(
+        "--dim",
+        type=int,
+        default=variable("MODEL_HIDDEN", 768),
+        help="width of the model (default 768)",
+    )
+    parser.add_argument(
+        "--depth",
+        type=int,
+        default=variable("MODEL_DEPTH", 13),
+        help="attention blocks (default 13)",
+    )
     parser.add_argument("--heads", type=int, default=12, help="attention heads (default 12)")
     parser.add_argument("--image-size", type=int, default=32, help="pixels a side (default 32)")
+    parser.add_argument(
+        "--bucket-mb",
+        type=int,
+        default=variable("DDP_BUCKET_MB", 25),
+        help="gradients that DDP sends at a time, in MiB (default 25)",
+    )
     parser.add_argument(
         "--threads", type=int, default=0, help="CPU threads per rank (default: what torch takes)"
     )
     parser.add_argument("--save-stats", type=Path, metavar="FILE", help="write the timings as JSON")
+    return parser
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Reads the command line, and refuses before any work what could only fail after it."""
+    parser = make_parser()
     arguments = parser.parse_args()
-    for name in ("steps", "global_batch", "dim", "depth", "heads", "image_size"):
+    if arguments.global_batch is None:
+        arguments.global_batch = default_global_batch(arguments.baseline)
+    for name in ("steps", "global_batch", "dim", "depth", "heads", "image_size", "bucket_mb"):
         if getattr(arguments, name) < 1:
             parser.error(f"--{name.replace('_', '-')} must be at least 1")
+    if arguments.warmup < 0:
+        parser.error("--warmup must be at least 0")
     if arguments.dim % 8 or arguments.dim % arguments.heads:
         parser.error(f"--dim {arguments.dim} must be a multiple of 8 and of --heads")
+    if arguments.baseline and "RANK" in os.environ:
+        parser.error(
+            "--baseline is one process that has the machine to itself; torchrun would start "
+            f"{os.environ.get('WORLD_SIZE', 'several')} of them. Start it with python"
+        )
+    if is_first_rank():
+        if arguments.save_stats is not None and (reason := why_not_writable(arguments.save_stats)):
+            parser.error(f"--save-stats {arguments.save_stats}: {reason}")
+        for name in FOREIGN_VARIABLES:
+            if name in os.environ:
+                print(f"{name} means nothing to this model; see --help", file=sys.stderr)
     return arguments
+
+
+def is_first_rank() -> bool:
+    """Whether this process prints and writes what is said once."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def why_not_writable(target: Path) -> str:
+    """Why a file cannot be written there, or nothing where it can. Leaves no file behind."""
+    existed = target.exists()
+    try:
+        with target.open("a"):
+            pass
+    except OSError as error:
+        return f"cannot be written: {error.strerror}"
+    if not existed:
+        target.unlink()
+    return ""
 
 
 def synchronize(device: str) -> None:
@@ -139,7 +234,7 @@ def run(arguments: argparse.Namespace, rank: int, size: int) -> Stats:
     model.to(arguments.device)
     parameters = sum(p.numel() for p in model.parameters())
     if dist.is_initialized():
-        model = DistributedDataParallel(model)
+        model = DistributedDataParallel(model, bucket_cap_mb=arguments.bucket_mb)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     share = len(torch.arange(arguments.global_batch).tensor_split(size)[rank])
 
@@ -194,7 +289,7 @@ def run(arguments: argparse.Namespace, rank: int, size: int) -> Stats:
 
 def report(stats: Stats, target: Path | None) -> None:
     """Prints the throughput and writes the file asked for."""
-    median = sorted(stats.step_seconds)[len(stats.step_seconds) // 2]
+    median = statistics.median(stats.step_seconds)
     print(f"median step {median * 1e3:.1f} ms, {stats.global_batch / median:.2f} samples/s")
     if target is not None:
         target.write_text(json.dumps(asdict(stats), indent=1) + "\n")

@@ -1,18 +1,45 @@
 #!/usr/bin/env bash
 # Measures training throughput over a matrix of model sizes, backends and numbers of ranks, each
-# beside a single process on the same global batch. Stats, arrays and plots go into one folder.
+# beside a single process on the same global batch. Stats, arrays and plots go into one folder; a
+# table of all comes at the end.
 #
 #   scripts/benchmark_matrix.sh [FOLDER]      (default build/matrix)
 #
-# Environment: BACKENDS="mccl gloo", RANKS="2", SIZES="small full", STEPS=20, WARMUP=3, BATCH=8,
-# PYTHON=.venv/bin/python. Every process gets its equal share of the cores, the single process all.
+# Environment, with the defaults:
+#   BACKENDS="mccl gloo"   what torch.distributed talks through
+#   RANKS="2"              numbers of processes
+#   SIZES="small full"     models: tiny, small, full (96 M parameters)
+#   STEPS=20 WARMUP=3      steps that are timed, and steps before them
+#   BATCH=8                images per step, over all ranks
+#   PYTHON=.venv/bin/python, or python3 where there is no .venv; it must have torch and mccl
+# Every process gets its equal share of the cores, the single process all.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' "$0"; }
+
+case "${1:-}" in
+  -h | --help) usage && exit 0 ;;
+  -*) echo "benchmark_matrix.sh: $1 is no option; --help tells what there is" >&2 && exit 2 ;;
+esac
+if [ $# -gt 1 ]; then
+  echo "benchmark_matrix.sh: expected one FOLDER; found $*; --help tells more" >&2
+  exit 2
+fi
 
 folder=${1:-build/matrix}
-python=${PYTHON:-.venv/bin/python}
-cores=$(getconf _NPROCESSORS_ONLN)
-mkdir -p "$folder"
+case "$folder" in
+  /*) ;;
+  *) [ $# -eq 0 ] || folder=$PWD/$folder ;;
+esac
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+sizes=${SIZES:-small full}
+backends=${BACKENDS:-mccl gloo}
+python=${PYTHON:-}
+if [ -z "$python" ]; then
+  python=.venv/bin/python
+  [ -x "$python" ] || python=python3
+fi
 
 shape_of() {
   case "$1" in
@@ -23,7 +50,24 @@ shape_of() {
   esac
 }
 
-for size in ${SIZES:-small full}; do
+# What could only fail later fails now.
+for size in $sizes; do shape_of "$size" >/dev/null; done
+modules="torch, numpy"
+case " $backends " in *" mccl "*) modules="$modules, mccl" ;; esac
+if ! "$python" -c "import $modules"; then
+  echo "benchmark_matrix.sh: $python lacks one of: $modules. Run make setup, or name another with" >&2
+  echo "benchmark_matrix.sh: PYTHON=/path/to/python scripts/benchmark_matrix.sh" >&2
+  exit 1
+fi
+mkdir -p "$folder"
+cores=$(getconf _NPROCESSORS_ONLN)
+table=$folder/table.md
+{
+  echo "| model | global batch | ranks | backend | one process (samples/s) | ranks (samples/s) | ratio |"
+  echo "|---|---|---|---|---|---|---|"
+} >"$table"
+
+for size in $sizes; do
   shape=$(shape_of "$size")
   # shellcheck disable=SC2206  # a list of words is what it is
   common=($shape --steps "${STEPS:-20}" --warmup "${WARMUP:-3}" --global-batch "${BATCH:-8}")
@@ -33,14 +77,21 @@ for size in ${SIZES:-small full}; do
     --save-stats "$baseline" | tail -n 2
   for ranks in ${RANKS:-2}; do
     threads=$((cores / ranks > 0 ? cores / ranks : 1))
-    for backend in ${BACKENDS:-mccl gloo}; do
+    for backend in $backends; do
       name=$size-$backend-$ranks
       echo "== $size, $ranks ranks on $backend"
       OMP_NUM_THREADS=$threads "$python" -m torch.distributed.run --standalone \
         --nproc_per_node="$ranks" examples/ddp_dummy_train.py --backend "$backend" \
         "${common[@]}" --threads "$threads" --save-stats "$folder/$name.json" | tail -n 2
-      "$python" examples/benchmark_throughput.py --baseline "$baseline" \
-        --ddp "$folder/$name.json" -o "$folder/$name" | tail -n 2
+      compared=$("$python" examples/benchmark_throughput.py --baseline "$baseline" \
+        --ddp "$folder/$name.json" -o "$folder/$name")
+      echo "$compared" | tail -n 2
+      echo "$compared" | awk -v row="| $size | ${BATCH:-8} | $ranks | $backend |" '
+        /samples\/s/ { row = row " " $(NF - 2) " |" }
+        $1 == "ratio" { print row " " $2 " |" }' >>"$table"
     done
   done
 done
+
+echo
+cat "$table"

@@ -7,7 +7,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 build=${1:?usage: fuzz.sh BUILD_FOLDER SECONDS [TARGET...]}
 seconds=${2:?usage: fuzz.sh BUILD_FOLDER SECONDS [TARGET...]}
-targets=("${@:3}")
+shift 2
+targets=("$@")
 if [ "${#targets[@]}" -eq 0 ]; then
   for seeds in tests/fuzz/corpus/*/; do targets+=("$(basename "$seeds")"); done
 fi

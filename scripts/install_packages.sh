@@ -1,11 +1,25 @@
 #!/usr/bin/env bash
 # Installs the Debian packages of a list beside this script that are missing. Without root, names
-# them and the command that installs them, and fails.
+# them and the command that installs them, and fails. On macOS, names the Brewfile.
 #   install_packages.sh [LIST]   (default apt-packages.txt)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-mapfile -t wanted < <(grep -vE '^\s*(#|$)' "${1:-apt-packages.txt}")
+# bash 3.2, which macOS has, knows no mapfile.
+wanted=()
+while IFS= read -r package; do wanted+=("$package"); done < <(
+  grep -vE '^[[:space:]]*(#|$)' "${1:-apt-packages.txt}"
+)
+[ "${#wanted[@]}" -gt 0 ] || exit 0
+
+if [ "$(uname -s)" = Darwin ] && command -v brew >/dev/null; then
+  if ! brew bundle check --no-upgrade --file ../Brewfile >/dev/null; then
+    echo "setup: packages are missing; install them, then run make again:" >&2
+    echo "setup:   brew bundle install --file Brewfile" >&2
+    exit 1
+  fi
+  exit 0
+fi
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   echo "setup: this is not a Debian-like system, so no package was checked or installed." >&2
@@ -15,7 +29,10 @@ fi
 
 installed=$(dpkg-query -W -f='${db:Status-Status} ${binary:Package}\n' 2>/dev/null |
   sed -n 's/^installed \([^:]*\).*/\1/p')
-mapfile -t missing < <(comm -23 <(printf '%s\n' "${wanted[@]}" | sort -u) <(sort -u <<<"$installed"))
+missing=()
+while IFS= read -r package; do missing+=("$package"); done < <(
+  comm -23 <(printf '%s\n' "${wanted[@]}" | sort -u) <(sort -u <<<"$installed")
+)
 if [ "${#missing[@]}" -eq 0 ]; then
   exit 0
 fi

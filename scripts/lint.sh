@@ -8,7 +8,12 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PATH=$PWD/.venv/bin:$PATH
 
 folders=(include src bindings tests bench examples)
-mapfile -t cxx < <(find "${folders[@]}" -name '*.cpp' -o -name '*.h' -o -name '*.c' | sort)
+# bash 3.2, which macOS has, knows no mapfile.
+cxx=()
+while IFS= read -r file; do cxx+=("$file"); done < <(
+  find "${folders[@]}" -name '*.cpp' -o -name '*.h' -o -name '*.c' | sort
+)
+[ "${#cxx[@]}" -gt 0 ] || { echo "lint: there are no C++ files in $PWD" >&2; exit 1; }
 
 if [ "${1:-}" = --fix ]; then
   clang-format -i "${cxx[@]}"
@@ -19,6 +24,7 @@ fi
 
 build=${1:?usage: lint.sh BUILD_FOLDER [JOBS [--all]]}
 jobs=${2:-1}
+shift "$(($# < 2 ? $# : 2))"
 failed=0
 
 echo "lint: clang-format, ${#cxx[@]} files"
@@ -28,7 +34,7 @@ echo "lint: ruff"
 ruff check . || failed=1
 ruff format --check . || failed=1
 
-scripts/clang_tidy.py "$build" "$jobs" "${@:3}" || failed=1
+scripts/clang_tidy.py "$build" "$jobs" "$@" || failed=1
 
 [ "$failed" -eq 0 ] && echo "lint: clean"
 exit "$failed"

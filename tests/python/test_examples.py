@@ -103,22 +103,154 @@ def test_throughput_is_measured_and_compared(tmp_path: Path):
         assert arrays["world_size"] == 2
 
 
+def stats_files(folder: Path, **changes: dict) -> tuple[Path, Path]:
+    """Two files as ddp_dummy_train.py writes them, with changes to `baseline` and `ddp`."""
+    common = {
+        "global_batch": 8, "parameters": 96_000_000, "image_size": 32, "device": "cpu",
+        "warmup_steps": 1, "machine": "Linux x86_64, 2 cores",
+    }  # fmt: skip
+    one = {"kind": "baseline", "world_size": 1, "step_seconds": [0.1, 0.2, 0.4, 0.8]}
+    two = {"kind": "ddp", "backend": "mccl", "world_size": 2, "step_seconds": [0.2, 0.4, 0.8, 1.6]}
+    paths = folder / "baseline.json", folder / "ddp.json"
+    for path, stats in zip(paths, (one, two), strict=True):
+        path.write_text(json.dumps(common | stats | changes.get(stats["kind"], {})))
+    return paths
+
+
+def compare(monkeypatch: pytest.MonkeyPatch, baseline: Path, ddp: Path, prefix: object) -> None:
+    arguments = ["", "--baseline", baseline, "--ddp", ddp, "-o", prefix]
+    monkeypatch.setattr(sys, "argv", [str(argument) for argument in arguments])
+    load_example("benchmark_throughput").main()
+
+
 @pytest.mark.parametrize(
     "differing", ["global_batch", "parameters", "image_size", "device", "warmup_steps"]
 )
 def test_fault_35_runs_that_were_timed_differently_are_not_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, differing: str
 ):
-    common = {
-        "kind": "baseline", "global_batch": 8, "parameters": 10, "image_size": 32,
-        "device": "cpu", "warmup_steps": 1, "world_size": 1, "step_seconds": [0.1],
-    }  # fmt: skip
-    other = common | {"kind": "ddp", "backend": "mccl", "world_size": 2}
-    other[differing] = "mps" if differing == "device" else 64
-    for name, stats in (("a", common), ("b", other)):
-        (tmp_path / f"{name}.json").write_text(json.dumps(stats))
-    baseline, ddp, prefix = (str(tmp_path / name) for name in ("a.json", "b.json", "c"))
-    monkeypatch.setattr(sys, "argv", ["", "--baseline", baseline, "--ddp", ddp, "-o", prefix])
-    with pytest.raises(SystemExit, match=f"{differing} {common[differing]} and {other[differing]}"):
-        load_example("benchmark_throughput").main()
+    other = "mps" if differing == "device" else 64
+    baseline, ddp = stats_files(tmp_path, ddp={differing: other})
+    expected = json.loads(baseline.read_text())[differing]
+    with pytest.raises(SystemExit, match=f"{differing} {expected} and {other}"):
+        compare(monkeypatch, baseline, ddp, tmp_path / "c")
     assert not (tmp_path / "c.npz").exists()
+
+
+def test_swapped_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    baseline, ddp = stats_files(tmp_path)
+    with pytest.raises(SystemExit, match=r"--baseline .*ddp\.json: expected .* swapped\?"):
+        compare(monkeypatch, ddp, baseline, tmp_path / "c")
+    with pytest.raises(
+        SystemExit, match=r"--ddp .*baseline\.json: expected the stats of a torchrun"
+    ):
+        compare(monkeypatch, baseline, baseline, tmp_path / "c")
+    assert not list(tmp_path.glob("c*"))
+
+
+def test_a_folder_that_is_missing_is_found_before_the_files_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    missing = tmp_path / "missing"
+    with pytest.raises(SystemExit, match=r"there is no folder .*missing; make it first"):
+        compare(monkeypatch, missing / "a.json", missing / "b.json", missing / "c")
+    with pytest.raises(SystemExit, match="expected a prefix of file names"):
+        compare(monkeypatch, missing / "a.json", missing / "b.json", tmp_path)
+
+
+def test_the_median_is_one_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    baseline, ddp = stats_files(tmp_path)
+    compare(monkeypatch, baseline, ddp, tmp_path / "c")
+    printed = capsys.readouterr().out
+    # Of an even number of steps: 8 samples in 0.3 s, the mean of the two in the middle.
+    assert re.search(r"1 process +26\.67 samples/s", printed)
+    assert re.search(r"2 ranks, mccl +13\.33 samples/s", printed)
+    assert re.search(r"ratio +0\.50", printed)
+    train = load_example("ddp_dummy_train")
+    fields = dict.fromkeys(train.Stats.__dataclass_fields__, 0)
+    train.report(train.Stats(**fields | json.loads(baseline.read_text())), None)
+    assert "median step 300.0 ms, 26.67 samples/s" in capsys.readouterr().out
+
+
+def test_plots_say_what_they_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("matplotlib").use("Agg")
+    from matplotlib.figure import Figure
+
+    drawn = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
+    baseline, ddp = stats_files(tmp_path)
+    compare(monkeypatch, baseline, ddp, tmp_path / "c")
+    assert len(drawn) == 2
+    for figure in drawn:
+        (axes,) = figure.axes
+        for part in ("96.0 M parameters", "batch 8", "Linux x86_64, 2 cores", "= 0.50"):
+            assert part in axes.get_title()
+    steps = [tick for tick in drawn[0].axes[0].get_xticks() if 1 <= tick <= 4]
+    assert steps == [int(step) for step in steps] != []
+
+
+def test_without_matplotlib_there_are_the_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)  # importing it fails
+    baseline, ddp = stats_files(tmp_path)
+    compare(monkeypatch, baseline, ddp, tmp_path / "c")
+    printed = capsys.readouterr().out
+    assert "ratio" in printed
+    assert "pip install matplotlib" in printed
+    assert sorted(path.name for path in tmp_path.glob("c*")) == ["c.npz"]
+
+
+def options_of(monkeypatch: pytest.MonkeyPatch, *arguments: object, **variables: object):
+    """What ddp_dummy_train.py makes of a command line and an environment."""
+    for name in ("RANK", "WORLD_SIZE", "BATCH_SIZE", "TRAIN_STEPS", "MODEL_DEPTH", "SINGLE_GPU"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setattr(sys, "argv", ["ddp_dummy_train.py", *map(str, arguments)])
+    return load_example("ddp_dummy_train").parse_arguments()
+
+
+def test_variables_of_the_earlier_example_stand_for_options(monkeypatch: pytest.MonkeyPatch):
+    found = options_of(
+        monkeypatch, RANK=0, WORLD_SIZE=2, BATCH_SIZE=16, TRAIN_STEPS=500, MODEL_HIDDEN=96,
+        MODEL_DEPTH=2, DDP_BUCKET_MB=50,
+    )  # fmt: skip
+    assert (found.global_batch, found.steps, found.bucket_mb) == (32, 500, 50)
+    assert (found.dim, found.depth, found.baseline) == (96, 2, False)
+    given = options_of(monkeypatch, "--global-batch", 4, "--steps", 3, BATCH_SIZE=16, TRAIN_STEPS=9)
+    assert (given.global_batch, given.steps) == (4, 3)
+    one = options_of(monkeypatch, SINGLE_GPU=1, BATCH_SIZE=16)
+    assert (one.baseline, one.global_batch) == (True, 16)
+    assert options_of(monkeypatch, "--baseline", BASELINE_BATCH_SIZE=32).global_batch == 32
+    with pytest.raises(SystemExit, match="TRAIN_STEPS: expected a whole number; found 'many'"):
+        options_of(monkeypatch, TRAIN_STEPS="many")
+
+
+def test_a_variable_that_means_nothing_here_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    options_of(monkeypatch, NUM_CLASSES=64)
+    assert "NUM_CLASSES means nothing to this model" in capsys.readouterr().err
+
+
+def test_a_baseline_is_not_for_torchrun(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    with pytest.raises(SystemExit):
+        options_of(monkeypatch, "--baseline", RANK=1, WORLD_SIZE=2)
+    assert "torchrun would start 2 of them" in capsys.readouterr().err
+
+
+def test_where_the_stats_go_is_tried_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    with pytest.raises(SystemExit):
+        options_of(monkeypatch, "--save-stats", tmp_path / "missing/stats.json")
+    assert "stats.json: cannot be written: No such file" in capsys.readouterr().err
+    options_of(monkeypatch, "--save-stats", tmp_path / "stats.json")
+    assert not list(tmp_path.iterdir())
