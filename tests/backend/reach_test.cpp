@@ -111,8 +111,9 @@ TEST(ReachOfHosts, InfoNamesTheCable) {
   for (const int rank : {0, 1}) {
     std::ifstream file(log_of(rank));
     const std::string said{std::istreambuf_iterator<char>(file), {}};
-    EXPECT_THAT(said, HasSubstr("rank " + std::to_string(1 - rank) + ": tcp, 1 link, cable"));
-    EXPECT_THAT(said, HasSubstr("10.77.0." + std::to_string(rank + 1) + " (cable"));
+    EXPECT_THAT(said,
+                HasSubstr("rank " + std::to_string(1 - rank) + ": tcp, 1 link, cable MTU 1500"));
+    EXPECT_THAT(said, HasSubstr("10.77.0." + std::to_string(rank + 1) + " (cable MTU 1500)"));
   }
 }
 

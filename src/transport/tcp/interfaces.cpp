@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include <bit>
 #include <cctype>
 #include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -35,6 +37,16 @@ int prefix_bits_of(const sockaddr* mask, int family) {
   int bits = 0;
   for (int i = 0; i < (family == AF_INET ? 4 : 16); ++i) bits += std::popcount(bytes[i]);
   return bits;
+}
+
+/// 0 where the system does not say. Asked of the network namespace that this process is in, which
+/// a file system may not show.
+int mtu_of(const char* interface_name) {
+  const Socket probe(::socket(AF_INET, SOCK_DGRAM, 0));
+  ifreq request = {};
+  std::strncpy(request.ifr_name, interface_name, sizeof request.ifr_name - 1);
+  if (!probe || ::ioctl(probe.descriptor(), SIOCGIFMTU, &request) != 0) return 0;
+  return request.ifr_mtu;
 }
 
 std::string printable(std::string text) {
@@ -84,7 +96,10 @@ std::vector<Interface> list_interfaces() {
         entry->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
     if (!address) continue;
     const auto [medium, is_new] = media.try_emplace(entry->ifa_name);
-    if (is_new) medium->second = medium_of(entry->ifa_name);
+    if (is_new) {
+      medium->second = medium_of(entry->ifa_name);
+      medium->second.mtu = mtu_of(entry->ifa_name);
+    }
     interfaces.push_back({entry->ifa_name, *address, prefix_bits_of(entry->ifa_netmask, family),
                           (entry->ifa_flags & IFF_UP) != 0, (entry->ifa_flags & IFF_LOOPBACK) != 0,
                           (entry->ifa_flags & IFF_RUNNING) != 0, medium->second});

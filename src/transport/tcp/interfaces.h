@@ -19,7 +19,7 @@ struct Interface {
   bool loopback = false;
   /// Its cable leads somewhere. A system may tell so only a second after it came up.
   bool carrier = true;
-  Medium medium;
+  Medium medium = {};
 
   /// Whether `other` is in the subnet of this address.
   bool reaches(const Address& other) const;

@@ -84,7 +84,6 @@ Medium medium_of(const std::string& name, const std::string&) {
   if (length < sizeof entry) return medium;
   std::memcpy(&entry, list.data(), sizeof entry);
   if (entry.ifm_type != RTM_IFINFO2) return medium;
-  medium.mtu = static_cast<int>(entry.ifm_data.ifi_mtu);
   if (medium.kind != Medium::Kind::software)
     medium.mbit_per_s = static_cast<int>(entry.ifm_data.ifi_baudrate / 1'000'000);
   return medium;
@@ -149,7 +148,6 @@ Medium medium_of(const std::string& name, const std::string& system) {
   const fs::path interface = fs::path(system) / name;
   Medium medium;
   medium.kind = kind_of(interface, kMostLayers);
-  medium.mtu = number_of(interface / "mtu");
   if (medium.kind == Medium::Kind::software) return medium;
   medium.mbit_per_s = number_of(interface / "speed");
   if (medium.mbit_per_s == 0) medium.mbit_per_s = thunderbolt_mbit(interface);

@@ -23,7 +23,8 @@ struct Medium {
 /// A cable before the air, then the faster one; one of unknown speed after those that are known.
 bool is_better(const Medium& a, const Medium& b);
 
-/// `system` is the folder in which Linux tells of its interfaces; other systems have none.
+/// All but the size of packets. `system` is the folder in which Linux tells of its interfaces;
+/// other systems have none.
 Medium medium_of(const std::string& interface_name, const std::string& system = "/sys/class/net");
 
 }  // namespace mccl::transport::tcp
