@@ -39,34 +39,54 @@ nb::object share_metrics(int rank) {
   return capsule;
 }
 
+/// Calls `visit` with the name and the value of each field, in the order of MetricsSummary.
+template <typename Summary, typename Visit>
+void for_each_field(Summary& summary, const Visit& visit) {
+  visit("total_ops", summary.total_ops);
+  visit("total_bytes_sent", summary.total_bytes_sent);
+  visit("total_bytes_recv", summary.total_bytes_recv);
+  visit("total_errors", summary.total_errors);
+  visit("refused_connections", summary.refused_connections);
+  visit("avg_latency_ms", summary.avg_latency_ms);
+  visit("p50_latency_ms", summary.p50_latency_ms);
+  visit("p99_latency_ms", summary.p99_latency_ms);
+  visit("peak_throughput_gbps", summary.peak_throughput_gbps);
+  visit("avg_sync_ms", summary.avg_sync_ms);
+  visit("avg_network_ms", summary.avg_network_ms);
+  visit("avg_reduce_ms", summary.avg_reduce_ms);
+  visit("avg_queue_wait_ms", summary.avg_queue_wait_ms);
+  visit("avg_execution_ms", summary.avg_execution_ms);
+  visit("staging_bytes", summary.staging_bytes);
+  visit("peak_staging_bytes", summary.peak_staging_bytes);
+}
+
 nb::object metrics_summary() {
   const MetricsSummary summary = process_metrics().metrics->summary();
   if (!process_metrics().shared && summary.total_ops == 0) return nb::none();
   nb::dict fields;
-  fields["total_ops"] = summary.total_ops;
-  fields["total_bytes_sent"] = summary.total_bytes_sent;
-  fields["total_bytes_recv"] = summary.total_bytes_recv;
-  fields["total_errors"] = summary.total_errors;
-  fields["refused_connections"] = summary.refused_connections;
-  fields["avg_latency_ms"] = summary.avg_latency_ms;
-  fields["p50_latency_ms"] = summary.p50_latency_ms;
-  fields["p99_latency_ms"] = summary.p99_latency_ms;
-  fields["peak_throughput_gbps"] = summary.peak_throughput_gbps;
-  fields["avg_sync_ms"] = summary.avg_sync_ms;
-  fields["avg_network_ms"] = summary.avg_network_ms;
-  fields["avg_reduce_ms"] = summary.avg_reduce_ms;
-  fields["avg_queue_wait_ms"] = summary.avg_queue_wait_ms;
-  fields["avg_execution_ms"] = summary.avg_execution_ms;
-  fields["staging_bytes"] = summary.staging_bytes;
-  fields["peak_staging_bytes"] = summary.peak_staging_bytes;
+  for_each_field(summary, [&](const char* name, auto value) { fields[name] = value; });
   return fields;
 }
 
-std::string metrics_table() { return to_table(process_metrics().metrics->summary()); }
+std::string metrics_table(const nb::dict& fields) {
+  MetricsSummary summary;
+  for_each_field(summary, [&]<typename Value>(const char* name, Value& value) {
+    value = nb::cast<Value>(fields[name]);
+  });
+  return to_table(summary);
+}
 
 void log_metrics() {
+  const ProcessMetrics& process = process_metrics();
+  const MetricsSummary summary = process.metrics->summary();
   // Asked for in so many words, so the log level does not hide it.
-  Log(process_metrics().rank, LogLevel::info).write(LogLevel::info, metrics_table());
+  const Log log(process.rank, LogLevel::info);
+  if (!process.shared && summary.total_ops == 0) {
+    return log.write(LogLevel::info,
+                     "log_metrics: this process has made no group yet, so there is nothing to "
+                     "tell; call it after init_process_group or init");
+  }
+  log.write(LogLevel::info, to_table(summary));
 }
 
 void record_call(double queue_wait_s, double execution_s, double network_s, double reduce_s,
@@ -90,8 +110,10 @@ void bind_metrics(nb::module_& module) {
              "A capsule with the process's metrics, for an extension module that makes a group.");
   module.def("metrics_summary", &metrics_summary,
              "The fields of MetricsSummary, or None before any group was made or call counted.");
-  module.def("metrics_table", &metrics_table, "The summary as an aligned table.");
-  module.def("log_metrics", &log_metrics, "Writes the table to stderr.");
+  module.def("metrics_table", &metrics_table, "fields"_a,
+             "What metrics_summary gave as an aligned table.");
+  module.def("log_metrics", &log_metrics,
+             "Writes the table to stderr, or that there is no group to tell of.");
   module.def(
       "reset_metrics", [] { process_metrics().metrics->reset(); }, "Zeroes every counter.");
   module.def("record_call", &record_call, nb::kw_only(), "queue_wait_s"_a = 0.0,

@@ -156,7 +156,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::issue(CallName name, Staging staging
     work->start(submit(*group, options));
   } catch (const std::exception&) {
     if (counts) --sequence_;
-    throw_torch_error(std::current_exception(), rank_, name.title);
+    throw_call_error(std::current_exception(), rank_, name.title);
   }
   if (batched) {
     const std::lock_guard lock(batches_mutex_);

@@ -6,6 +6,7 @@
 #include <pybind11/pybind11.h>
 
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "callbacks.h"
@@ -14,6 +15,9 @@
 
 namespace mccl_torch {
 namespace {
+
+/// Of every CallName::title.
+constexpr std::string_view kTitlePrefix = "mccl:";
 
 void settle(c10::ivalue::Future& future, const std::vector<at::Tensor>& outputs,
             const std::exception_ptr& error) {
@@ -48,7 +52,9 @@ c10d::ErrorType kind_of(const std::exception_ptr& error) {
 }  // namespace
 
 std::exception_ptr to_torch_error(const std::exception_ptr& error, int rank, const char* title) {
-  const auto prefix = [&] { return c10::str("[rank ", rank, "] ", title); };
+  const auto prefix = [&] {
+    return c10::str("[rank ", rank, "]", *title == '\0' ? "" : " ", title);
+  };
   try {
     std::rethrow_exception(error);
   } catch (const c10::Error&) {
@@ -67,6 +73,25 @@ std::exception_ptr to_torch_error(const std::exception_ptr& error, int rank, con
 
 void throw_torch_error(const std::exception_ptr& error, int rank, const char* title) {
   std::rethrow_exception(to_torch_error(error, rank, title));
+}
+
+std::exception_ptr to_call_error(const std::exception_ptr& error, int rank, const char* title) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const c10::Error&) {
+    return error;
+  } catch (const mccl::InvalidArgument& e) {
+    const std::string_view name = std::string_view(title).substr(kTitlePrefix.size());
+    return to_torch_error(error, rank, std::string_view(e.what()).starts_with(name) ? "" : title);
+  } catch (const mccl::Error& e) {
+    return std::make_exception_ptr(c10::DistBackendError({__func__, __FILE__, __LINE__}, e.what()));
+  } catch (...) {
+    return to_torch_error(error, rank, title);
+  }
+}
+
+void throw_call_error(const std::exception_ptr& error, int rank, const char* title) {
+  std::rethrow_exception(to_call_error(error, rank, title));
 }
 
 void WorkLedger::opened() {
@@ -122,7 +147,7 @@ void WorkMCCL::complete() {
 void WorkMCCL::finish_with(std::exception_ptr error) {
   if (error) {
     ledger_->last_error = static_cast<int>(kind_of(error));
-    error = to_torch_error(error, rank_, title_);
+    error = to_call_error(error, rank_, title_);
   } else {
     try {
       staging_.finish();
@@ -190,7 +215,8 @@ bool WorkMCCL::wait(std::chrono::milliseconds timeout) {
     } catch (const pybind11::error_already_set&) {
       throw;
     } catch (...) {
-      if (!work_.done()) throw_torch_error(std::current_exception(), rank_, title_);
+      // It is this wait that has ended; the text names the call.
+      if (!work_.done()) throw_torch_error(std::current_exception(), rank_, "");
     }
     complete();
   }

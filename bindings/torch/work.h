@@ -18,9 +18,14 @@
 namespace mccl_torch {
 
 /// What torch raises for a failure of the engine: ValueError for wrong arguments, else
-/// DistBackendError whose text says "Timed out" when a timeout passed.
+/// DistBackendError whose text says " Timed out " when a timeout passed.
 std::exception_ptr to_torch_error(const std::exception_ptr& error, int rank, const char* title);
 [[noreturn]] void throw_torch_error(const std::exception_ptr& error, int rank, const char* title);
+
+/// The same for a call that failed, whose own words name it and the rank; of a timeout they say
+/// that a longer " timeout " may help. Wrong arguments do not name the rank.
+std::exception_ptr to_call_error(const std::exception_ptr& error, int rank, const char* title);
+[[noreturn]] void throw_call_error(const std::exception_ptr& error, int rank, const char* title);
 
 /// What the works of one backend share with it; outlives it while works are pending.
 struct WorkLedger {

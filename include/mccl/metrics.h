@@ -21,8 +21,7 @@ struct MetricsSummary {
   double avg_latency_ms = 0;              ///< Submitted until done.
   double p50_latency_ms = 0;              ///< From a histogram: within 5 %.
   double p99_latency_ms = 0;
-  double peak_throughput_gbps =
-      0;  ///< Highest payload gigabits per second of one call of at least 64 KiB.
+  double peak_throughput_gbps = 0;  ///< Highest payload gigabits per second of one timed call.
   double avg_sync_ms = 0;
   double avg_network_ms = 0;
   double avg_reduce_ms = 0;

@@ -55,7 +55,9 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    """What a program may use, without what this file needs for itself."""
+    modules = [name for name in globals() if f"{__name__}.{name}" in sys.modules]
+    return sorted({*__all__, *(name for name in modules if not name.startswith("_"))})
 
 
 class _AfterC10d:

@@ -6,6 +6,7 @@ value, so that Python, C++ and the environment cannot disagree.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import numbers
 import operator
@@ -85,6 +86,22 @@ def _check_name(name: object) -> str:
     return name
 
 
+class _FieldsForDataclasses:
+    """What the functions of the module dataclasses ask for: of the class, its fields.
+
+    Of a configuration, those that were given: replace() gives the new one whatever it finds here,
+    and what was left to the environment must stay so.
+    """
+
+    def __init__(self, fields: dict[str, dataclasses.Field[Any]]) -> None:
+        self.fields = fields
+
+    def __get__(self, config: MCCLConfig | None, owner: type) -> dict[str, dataclasses.Field[Any]]:
+        if config is None:
+            return self.fields
+        return {name: self.fields[name] for name in config._given}
+
+
 class _Field:
     """One setting as an attribute: checked when set, the default until then."""
 
@@ -112,7 +129,9 @@ class MCCLConfig:
 
     Every setting is an attribute and a keyword, under the name it has in the README's table.
     init() overrides what was given and leaves the rest to the environment. None means not given.
-    Two configurations are equal when all their values are, given or not.
+    Two configurations are equal when all their values are, given or not. dataclasses.replace()
+    and copy.replace() keep apart what was given and what was not; dataclasses.asdict() has what
+    was given.
 
     Raises:
         ValueError: a name is no setting (the message has the nearest one), or a value is not valid.
@@ -204,6 +223,10 @@ class MCCLConfig:
         )
         return f"MCCLConfig({fields})"
 
+    def __replace__(self, /, **settings: SettingValue | os.PathLike[str] | None) -> MCCLConfig:
+        """For copy.replace()."""
+        return MCCLConfig(**{**self.given, **settings})
+
     def __reduce__(self) -> tuple[Any, ...]:
         return MCCLConfig.from_dict, (self.given,)
 
@@ -211,6 +234,17 @@ class MCCLConfig:
 for _name, _row in _ROWS.items():
     setattr(MCCLConfig, _name, _Field(_row))
     MCCLConfig.__annotations__[_name] = _type_of(_name).__name__
+_like = dataclasses.make_dataclass(
+    "MCCLConfig",
+    [(name, _type_of(name), MCCLConfig.__dict__[name].default) for name in _ROWS],
+    repr=False,
+    eq=False,
+    kw_only=True,
+)
+MCCLConfig.__dataclass_fields__ = _FieldsForDataclasses(  # type: ignore[attr-defined]
+    _like.__dataclass_fields__
+)
+MCCLConfig.__dataclass_params__ = _like.__dataclass_params__  # type: ignore[attr-defined]
 MCCLConfig.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # for help()
     [
         inspect.Parameter(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from mccl import _core
 
@@ -24,7 +24,7 @@ class MetricsSummary:
         avg_latency_ms: From submitted until done.
         p50_latency_ms: The median, within 5 %.
         p99_latency_ms: What 99 of 100 calls do not exceed, within 5 %.
-        peak_throughput_gbps: Most payload gigabits per second of one call of at least 64 KiB.
+        peak_throughput_gbps: Most payload gigabits per second of one call, however small.
         avg_sync_ms: Waiting for peers.
         avg_network_ms: Moving bytes.
         avg_reduce_ms: Arithmetic.
@@ -52,6 +52,10 @@ class MetricsSummary:
     staging_bytes: int = 0
     peak_staging_bytes: int = 0
 
+    def __str__(self) -> str:
+        """The table that log_metrics() writes."""
+        return _core.metrics_table(asdict(self)).rstrip("\n")
+
 
 def get_metrics() -> MetricsSummary | None:
     """The metrics so far; None before this process has made a group."""
@@ -60,7 +64,10 @@ def get_metrics() -> MetricsSummary | None:
 
 
 def log_metrics() -> None:
-    """Writes the metrics to stderr as a table, whatever the log level is."""
+    """Writes the metrics to stderr as a table, whatever the log level is.
+
+    Before this process has made a group it says so instead.
+    """
     _core.log_metrics()
 
 

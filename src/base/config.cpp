@@ -78,7 +78,7 @@ std::string_view wanted(const Setting& setting) {
     case SettingKind::number:
       return "a number";
     case SettingKind::bytes:
-      return "bytes, as an integer or with a unit such as 256K or 4M";
+      return "bytes, as an integer or with a unit of 1024 such as 256K or 4M";
     case SettingKind::boolean:
       return "true or false (1 or 0, yes or no, on or off)";
     case SettingKind::choice:

@@ -15,9 +15,6 @@ namespace mccl {
 
 namespace {
 
-/// Smaller calls measure latency, not throughput.
-constexpr std::uint64_t kSmallestThroughputSample = 65536;
-
 double duration(double seconds) { return seconds > 0 && std::isfinite(seconds) ? seconds : 0; }
 
 std::string with_unit(std::uint64_t bytes) {
@@ -118,7 +115,7 @@ void Metrics::record(const CallSample& call, std::uint32_t weight) {
   counters.sync_s += times * sync;
   counters.latency_s += times * (queue_wait + execution);
   counters.latencies.add(queue_wait + execution, weight);
-  if (call.payload_bytes >= kSmallestThroughputSample && execution > 0)
+  if (execution > 0)
     counters.peak_bits_per_s =
         std::max(counters.peak_bits_per_s, 8 * static_cast<double>(call.payload_bytes) / execution);
 }

@@ -10,6 +10,7 @@
 #include <limits>
 #include <locale>
 #include <sstream>
+#include <string>
 #include <utility>
 
 namespace mccl {
@@ -41,12 +42,15 @@ std::optional<Integer> whole_integer(std::string_view text) {
   return value;
 }
 
-/// The power of two that a unit stands for.
+/// The power of two that a unit stands for. Whoever writes 1MB of a buffer means what 1M is.
 std::optional<int> unit_shift(std::string_view unit) {
-  constexpr std::array<std::pair<std::string_view, int>, 7> kUnits = {
-      {{"", 0}, {"k", 10}, {"kib", 10}, {"m", 20}, {"mib", 20}, {"g", 30}, {"gib", 30}}};
-  for (const auto& [name, shift] : kUnits)
+  constexpr std::array<std::pair<std::string_view, int>, 4> kUnits = {
+      {{"", 0}, {"k", 10}, {"m", 20}, {"g", 30}}};
+  for (const auto& [name, shift] : kUnits) {
     if (equal_ignoring_case(unit, name)) return shift;
+    if (equal_ignoring_case(unit, std::string(name) + 'b')) return shift;
+    if (shift > 0 && equal_ignoring_case(unit, std::string(name) + "ib")) return shift;
+  }
   return {};
 }
 

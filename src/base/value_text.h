@@ -12,7 +12,8 @@ namespace mccl {
 std::optional<std::int64_t> parse_integer(std::string_view text);
 /// Decimal, with or without exponent, whatever the locale; never infinite or NaN.
 std::optional<double> parse_number(std::string_view text);
-/// An integer, or one with a unit of 1024: "4M", "4MiB", "256k".
+/// An integer, or one with a unit. Units are powers of 1024 in every spelling and case: "4M", "4MB"
+/// and "4mib" are the same, and so are "256k" and "262144B".
 std::optional<std::uint64_t> parse_bytes(std::string_view text);
 /// 0, 1, true, false, yes, no, on, off, in any case.
 std::optional<bool> parse_boolean(std::string_view text);

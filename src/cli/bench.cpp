@@ -153,7 +153,9 @@ void add_what(CLI::App& app, Flags& flags) {
       ->check(CLI::Range(1, kMostRanks))
       ->option_text("N");
   app.add_option("-s,--sizes", flags.sizes,
-                 "Bytes, in units of 1024: 8,64K,1M and ranges, 8:64M:x4;\ndefault " + flags.sizes)
+                 "Bytes, in units of 1024 (1M, 1MB and 1MiB are one): 8,64K,1M\nand ranges, "
+                 "8:64M:x4; default " +
+                     flags.sizes)
       ->option_text("SIZES");
   app.add_option("--dtype", flags.dtype,
                  "Type of an element: f32 (default), f64, f16, bf16, i8 to i64,\n"

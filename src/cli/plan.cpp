@@ -310,7 +310,9 @@ void add_what(CLI::App& app, Flags& flags) {
       ->excludes(nodes);
   nodes->option_text("K");
   app.add_option("-s,--sizes", flags.sizes,
-                 "Bytes, in units of 1024: 8,64K,1M and ranges, 8:64M:x4;\ndefault " + flags.sizes)
+                 "Bytes, in units of 1024 (1M, 1MB and 1MiB are one): 8,64K,1M\nand ranges, "
+                 "8:64M:x4; default " +
+                     flags.sizes)
       ->option_text("SIZES");
   app.add_option("--dtype", flags.dtype, "Type of an element, as in mccl bench; default f32")
       ->option_text("TYPE");

@@ -23,6 +23,15 @@ TEST(ParseNumber, TakesFiniteDecimals) {
     EXPECT_EQ(parse_number(text), std::nullopt) << text;
 }
 
+TEST(ParseBytes, AUnitIsTheSameInEverySpelling) {
+  for (const char* text : {"1048576", "1048576B", "1M", "1m", "1MB", "1mb", "1Mb", "1MiB", "1 mib"})
+    EXPECT_EQ(parse_bytes(text), 1u << 20) << text;
+  for (const char* text : {"64K", "64kB", "64KiB"}) EXPECT_EQ(parse_bytes(text), 64u << 10) << text;
+  for (const char* text : {"1G", "1GB", "1GiB"}) EXPECT_EQ(parse_bytes(text), 1u << 30) << text;
+  for (const char* text : {"1iB", "1MBB", "1MBs", "1BM", "B"})
+    EXPECT_EQ(parse_bytes(text), std::nullopt) << text;
+}
+
 TEST(ParseBytes, UnitsAreOf1024) {
   EXPECT_EQ(parse_bytes("4194304"), 4194304u);
   EXPECT_EQ(parse_bytes("4M"), 4u << 20);
@@ -30,7 +39,7 @@ TEST(ParseBytes, UnitsAreOf1024) {
   EXPECT_EQ(parse_bytes("256KiB"), 256u << 10);
   EXPECT_EQ(parse_bytes("1g"), 1u << 30);
   for (const char* text :
-       {"", "M", "-1", "4MB", "4T", "1.5M", "4M4", "18446744073709551616", "17179869184G"})
+       {"", "M", "-1", "4T", "1.5M", "4M4", "18446744073709551616", "17179869184G"})
     EXPECT_EQ(parse_bytes(text), std::nullopt) << text;
 }
 

@@ -1,8 +1,10 @@
 import copy
+import dataclasses
 import inspect
 import json
 import os
 import pickle
+import pprint
 import runpy
 from pathlib import Path
 
@@ -183,6 +185,39 @@ def test_copies_are_independent():
         other.port_base = 32000
         other.given["rank"] = 1
     assert made.given == {"port_base": 31000}
+
+
+def test_replace_changes_what_it_names_and_gives_nothing_else(monkeypatch):
+    made = MCCLConfig(port_base=31000, job_key="hush, hush, hush")
+    other = dataclasses.replace(made, compression="fp16")
+    assert type(other) is MCCLConfig
+    assert other.given == {**made.given, "compression": "fp16"}
+    assert made.given == {"port_base": 31000, "job_key": "hush, hush, hush"}
+    assert dataclasses.replace(made, port_base=None).given == {"job_key": "hush, hush, hush"}
+    assert dataclasses.replace(MCCLConfig(), chunk_bytes="1MB").given == {"chunk_bytes": 1 << 20}
+    assert made.__replace__(rank=1).given == {**made.given, "rank": 1}
+    with pytest.raises(ValueError, match="did you mean rank"):
+        dataclasses.replace(made, rnak=1)
+    # What was not given stays with the environment.
+    monkeypatch.setenv("MCCL_CHUNK_BYTES", "8M")
+    init(dataclasses.replace(made, rank=1))
+    assert get_config().chunk_bytes == 8 << 20
+
+
+def test_it_is_a_dataclass_to_whoever_asks():
+    assert dataclasses.is_dataclass(MCCLConfig)
+    assert [field.name for field in dataclasses.fields(MCCLConfig)] == list(ROWS)
+    made = MCCLConfig(port_base=31000)
+    assert dataclasses.asdict(made) == {"port_base": 31000}
+    assert "port_base=31000" in pprint.pformat(MCCLConfig(port_base=31000, ifname="x" * 90))
+
+
+def test_bytes_are_read_with_any_unit_of_1024():
+    for text in ("1M", "1m", "1MB", "1mb", "1MiB", "1048576B", " 1 MB "):
+        assert MCCLConfig(chunk_bytes=text).chunk_bytes == 1 << 20, text
+        assert MCCLConfig.from_env({"MCCL_CHUNK_BYTES": text}).chunk_bytes == 1 << 20, text
+    with pytest.raises(ValueError, match="with a unit of 1024"):
+        MCCLConfig(chunk_bytes="1.5MB")
 
 
 def test_repr_shows_what_differs_and_masks_the_key():

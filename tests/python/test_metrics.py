@@ -61,6 +61,24 @@ def test_calls_are_counted_and_timed():
     assert _core.metrics_summary() in (None, dataclasses.asdict(MetricsSummary()))
 
 
+def test_a_printed_summary_is_the_table():
+    text = str(MetricsSummary(total_ops=12, total_bytes_sent=3 << 20, p50_latency_ms=0.25))
+    lines = text.splitlines()
+    assert len(lines) == len(dataclasses.fields(MetricsSummary))
+    assert len({len(line) for line in lines}) == 1, text
+    assert "sent" in text
+    assert "3.0 MiB" in text
+    assert "0.250 ms" in text
+    assert repr(MetricsSummary(total_ops=12)).startswith("MetricsSummary(total_ops=12, ")
+
+
+def test_log_metrics_says_that_there_is_no_group():
+    result = run_python("from mccl.metrics import log_metrics; log_metrics()")
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert "this process has made no group yet" in line
+
+
 def test_the_capsule_is_what_other_extensions_expect():
     assert '"mccl.metrics"' in repr(_core.share_metrics(3))
 
@@ -72,6 +90,6 @@ def test_log_metrics_writes_the_table_to_stderr(capfd):
     written = capfd.readouterr()
     assert written.out == ""
     lines = written.err.splitlines()
-    assert len(lines) == len(_core.metrics_table().splitlines())
+    assert len(lines) == len(str(get_metrics()).splitlines())
     assert all("INFO  [mccl rank 3] " in line for line in lines)
     assert any("latency, p50" in line and "250.000 ms" in line for line in lines)

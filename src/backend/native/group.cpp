@@ -31,7 +31,7 @@ NativeGroup::NativeGroup(std::shared_ptr<engine::Engine> engine,
 NativeGroup::~NativeGroup() { engine_->close_group(state_); }
 
 std::string NativeGroup::failure() const {
-  return state_->failed() ? state_->failure().reason : std::string();
+  return state_->failed() ? engine::describe(state_->failure()) : std::string();
 }
 
 NativeGroup::OperationPtr NativeGroup::operation(engine::Task task,

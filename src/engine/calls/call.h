@@ -33,6 +33,11 @@ struct Call {
   bool matches(const Call& other) const;
 };
 
+/// Not a message of one rank to another.
+constexpr bool is_collective(const Call& call) {
+  return call.collective != Collective::send && call.collective != Collective::recv;
+}
+
 /// Of an all_to_all with counts, whose messages are checked one by one.
 inline constexpr std::uint64_t kOwnCounts = 1;
 

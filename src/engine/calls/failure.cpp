@@ -1,10 +1,45 @@
 #include "engine/calls/failure.h"
 
+#include <fmt/format.h>
+
 #include <new>
 
 #include "mccl/error.h"
 
 namespace mccl::engine {
+namespace {
+
+bool is_any_message(const Call& call) {
+  return call.collective == Collective::send && call.peer < 0;
+}
+
+std::string name_of_place(const Call& call) {
+  return is_any_message(call) ? "a message" : describe(call);
+}
+
+/// Whether `call` is what met it, as far as `rank` can know.
+bool is_place(const Failure& failure, const Call& call, bool here) {
+  if (!failure.call) return true;
+  if (is_any_message(*failure.call)) return here && !is_collective(call);
+  return describe(*failure.call) == describe(call);
+}
+
+std::string_view advice_for(FailureKind kind) {
+  switch (kind) {
+    case FailureKind::timeout:
+      return "; if ranks may be so late, give a longer timeout (MCCL_TIMEOUT, or that of the call)";
+    case FailureKind::mismatch:
+      return "; all ranks must make the same calls in the same order";
+    case FailureKind::peer:
+      return "; see what that rank printed last";
+    case FailureKind::corruption:
+    case FailureKind::aborted:
+      break;
+  }
+  return "";
+}
+
+}  // namespace
 
 Failure failure_of(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error)) {
@@ -32,6 +67,28 @@ std::exception_ptr exception_of(FailureKind kind, const std::string& message) {
       break;
   }
   return std::make_exception_ptr(AbortedError(message));
+}
+
+std::string describe(const Failure& failure) {
+  std::string place;
+  if (failure.call) place = name_of_place(*failure.call) + " failed";
+  if (failure.seen_by.valid()) {
+    place += fmt::format("{}on rank {}", place.empty() ? "" : " ", failure.seen_by);
+  }
+  return fmt::format("{}{}{}{}", place, place.empty() ? "" : ": ", failure.reason,
+                     advice_for(failure.kind));
+}
+
+std::string describe(const Failure& failure, const Call& call, GroupRank rank,
+                     std::string_view verdict) {
+  const bool here = !failure.seen_by.valid() || failure.seen_by == rank;
+  const bool same = is_place(failure, call, here);
+  std::string text = fmt::format("{} on rank {} {}", describe(call), rank, verdict);
+  if (!here || !same) {
+    text += fmt::format(", because {} failed", same ? "it" : name_of_place(*failure.call));
+    if (!here) text += fmt::format(" on rank {}", failure.seen_by);
+  }
+  return fmt::format("{}: {}{}", text, failure.reason, advice_for(failure.kind));
 }
 
 }  // namespace mccl::engine

@@ -61,6 +61,7 @@ void CollectiveQueue::begin_first() {
 
 void CollectiveQueue::begin(Task& task, const Plan& plan) {
   history_.started(task.call);
+  if (!told_) tell(task, plan);
   executor_.begin(task, plan);
 }
 
@@ -93,14 +94,17 @@ const Plan& CollectiveQueue::plan_for(const Task& task) {
   const bool by_shape = task.counts.empty();
   const Plan* last = by_shape ? plans_.same_as_last(shape) : nullptr;
   if (last) return *last;
+  told_ = false;
   const schedule::Problem problem = problem_of(group_, task);
-  const Plan& plan =
-      by_shape ? plans_.plan(problem, shape) : plans_.plan(problem, shape.element_bytes);
-  if (log_.enabled(LogLevel::debug)) {
-    log_.debug("{} of group '{}' goes {}", describe(task.call), group_.name,
-               schedule::name_of(plan.algorithm));
-  }
-  return plan;
+  return by_shape ? plans_.plan(problem, shape) : plans_.plan(problem, shape.element_bytes);
+}
+
+/// Of several calls in a row that go the same way, the first.
+void CollectiveQueue::tell(const Task& task, const Plan& plan) {
+  told_ = true;
+  if (!log_.enabled(LogLevel::debug)) return;
+  log_.debug("{} of group '{}' goes {}", describe(task.call), group_.name,
+             schedule::name_of(plan.algorithm));
 }
 
 bool CollectiveQueue::release() {

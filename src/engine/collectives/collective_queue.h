@@ -65,12 +65,15 @@ class CollectiveQueue {
   bool release();
 
  private:
+  void tell(const Task& task, const Plan& plan);
+
   const Membership& group_;
   const Log& log_;
   CallHistory history_;
   PlanCache plans_;
   Executor executor_;
   Calls calls_;
+  bool told_ = false;  // which way the last calls went
 };
 
 }  // namespace mccl::engine

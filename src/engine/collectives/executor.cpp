@@ -146,13 +146,15 @@ void Executor::receive_on(Lane& lane, PeerProgress& peer) {
 void Executor::check(const Frame& frame, const PeerProgress& peer) {
   const std::optional<Call> mine = history_.find(frame.call.sequence);
   if (mine && !mine->matches(frame.call)) {
-    throw MismatchError(fmt::format("rank {} calls {} where this rank calls {}", peer.plan->peer,
-                                    describe_unlike(frame.call, *mine), describe(*mine)));
+    const std::string theirs =
+        fmt::format("rank {} calls {}", peer.plan->peer, describe_unlike(frame.call, *mine));
+    if (mine->sequence == task_->call.sequence) throw MismatchError(theirs + " instead");
+    throw MismatchError(
+        fmt::format("{} where rank {} called {}", theirs, channels_.group().rank, describe(*mine)));
   }
   if (frame.kind != FrameKind::collective || frame.call.sequence != task_->call.sequence) {
-    throw CorruptionError(fmt::format("rank {} sent a message of {} that has no place in {}",
-                                      peer.plan->peer, describe(frame.call),
-                                      describe(task_->call)));
+    throw CorruptionError(fmt::format("rank {} sent a message of {}, which has no place here",
+                                      peer.plan->peer, describe(frame.call)));
   }
   const bool known = frame.message < peer.plan->receives.size();
   const std::size_t expected =
@@ -160,13 +162,13 @@ void Executor::check(const Frame& frame, const PeerProgress& peer) {
             : 0;
   if (!known || frame.payload_bytes != expected) {
     throw MismatchError(fmt::format(
-        "rank {} sends {} bytes as message {} of {}, where this rank expects {}: the "
-        "ranks disagree about counts",
-        peer.plan->peer, frame.payload_bytes, frame.message, describe(task_->call), expected));
+        "rank {} sends {} bytes as message {}, where {} are expected: the ranks disagree about "
+        "counts",
+        peer.plan->peer, frame.payload_bytes, frame.message, expected));
   }
   if (received_[peer.plan->receives[frame.message]]) {
-    throw CorruptionError(fmt::format("rank {} sent message {} of {} twice", peer.plan->peer,
-                                      frame.message, describe(task_->call)));
+    throw CorruptionError(
+        fmt::format("rank {} sent message {} twice", peer.plan->peer, frame.message));
   }
 }
 

@@ -116,10 +116,14 @@ bool Executor::has_arrived(GroupRank rank, std::uint32_t mark) {
 
 void Executor::throw_divergence(GroupRank rank) const {
   const Window::Divergence found = group_window_.window()->divergence_of(rank.number());
-  const char* verb = found.is_over ? "called" : "calls";
-  const Call ours = found.is_over ? call_of(found.ours) : task_->call;
-  throw MismatchError(fmt::format("rank {} {} {} where this rank {} {}", rank, verb,
-                                  describe_unlike(call_of(found.theirs), ours), verb,
+  const Call theirs = call_of(found.theirs);
+  if (!found.is_over) {
+    throw MismatchError(
+        fmt::format("rank {} calls {} instead", rank, describe_unlike(theirs, task_->call)));
+  }
+  const Call ours = call_of(found.ours);
+  throw MismatchError(fmt::format("rank {} called {} where rank {} called {}", rank,
+                                  describe_unlike(theirs, ours), channels_.group().rank,
                                   describe(ours)));
 }
 

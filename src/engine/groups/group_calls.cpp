@@ -1,6 +1,4 @@
 // The part of GroupState that moves its calls.
-#include <fmt/format.h>
-
 #include "engine/groups/group_state.h"
 #include "mccl/error.h"
 
@@ -15,9 +13,8 @@ constexpr std::chrono::milliseconds kAnnouncementGrace{250};
 void GroupState::start(const std::shared_ptr<Operation>& operation) {
   if (failed()) {
     const Failure why = failure();
-    return finish(operation, exception_of(why.kind, fmt::format("{} on rank {} cannot start: {}",
-                                                                describe(operation->call),
-                                                                membership_.rank, why.reason)));
+    return finish(operation, exception_of(why.kind, describe(why, operation->call, membership_.rank,
+                                                             "cannot start")));
   }
   operation->started = operation->submitted;
   if (idle()) last_progress_ = next_probe_ = Clock::now();
@@ -30,7 +27,7 @@ void GroupState::start(const std::shared_ptr<Operation>& operation) {
       collectives_.push(operation);
     }
   } catch (const std::exception& error) {
-    fail(failure_of(error));
+    fail(failure_in(operation->call, error));
     finish(operation, std::current_exception());
   }
 }
@@ -45,9 +42,7 @@ bool GroupState::advance(Clock::time_point now) {
     if (!advance_calls()) return false;
     last_progress_ = now;
   } catch (const std::exception& error) {
-    Failure failure = failure_of(error);
-    failure.reason =
-        fmt::format("rank {} in {}: {}", membership_.rank, place_of_failure(), failure.reason);
+    Failure failure = failure_in(call_under_way(), error);
     if (failure.kind == FailureKind::peer) {
       suspicion_ = std::move(failure);
       suspected_at_ = Clock::now();
@@ -59,7 +54,9 @@ bool GroupState::advance(Clock::time_point now) {
 }
 
 bool GroupState::advance_calls() {
+  in_messages_ = false;
   const bool collectives_moved = advance_collectives();
+  in_messages_ = true;
   return advance_messages() || collectives_moved;
 }
 
@@ -110,13 +107,22 @@ bool GroupState::confirm_suspicion() {
     if (Clock::now() - suspected_at_ < kAnnouncementGrace) return false;
     fail(*suspicion_);
   } catch (const std::exception& error) {
-    fail(failure_of(error));
+    fail(failure_in(call_under_way(), error));
   }
   return true;
 }
 
-std::string GroupState::place_of_failure() const {
-  return collectives_.running() ? describe(collectives_.calls().front()->call) : "point to point";
+Failure GroupState::failure_in(const Call& call, const std::exception& error) const {
+  Failure failure = failure_of(error);
+  failure.call = call;
+  failure.seen_by = membership_.rank;
+  return failure;
+}
+
+/// What advance_calls was at when it threw.
+Call GroupState::call_under_way() const {
+  if (in_messages_ || collectives_.calls().empty()) return a_message;
+  return collectives_.calls().front()->call;
 }
 
 void GroupState::watch(std::vector<pollfd>& descriptors) {
@@ -144,11 +150,10 @@ void GroupState::begin_at_once(Task& task, const Plan& plan) {
 }
 
 void GroupState::fail_at_once(const Call& call, const std::exception& error) {
-  Failure failure = failure_of(error);
-  failure.reason =
-      fmt::format("rank {} in {}: {}", membership_.rank, describe(call), failure.reason);
+  const Failure failure = failure_in(call, error);
   fail(failure);
-  std::rethrow_exception(exception_of(failure.kind, failure.reason));
+  std::rethrow_exception(
+      exception_of(failure.kind, describe(failure, call, membership_.rank, "failed")));
 }
 
 bool GroupState::advance_at_once() {

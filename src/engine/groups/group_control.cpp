@@ -8,13 +8,26 @@
 #include "mccl/error.h"
 
 namespace mccl::engine {
+namespace {
+
+Failure announced_by(GroupRank member, const ControlMessage& message) {
+  Failure failure = message.failure;
+  const bool says_where = is_collective(message.call) ? message.call.sequence != 0 : true;
+  if (says_where) {
+    failure.call = message.call;
+    failure.seen_by = member;
+  }
+  return failure;
+}
+
+}  // namespace
 
 void GroupState::hear(WorldRank peer, const ControlMessage& message) {
   const GroupRank member = membership_.rank_of(peer);
   switch (message.kind) {
     case ControlKind::abort:
       failure_announced_ = true;  // by the peer, to everyone
-      return fail(message.failure);
+      return fail(announced_by(member, message));
     case ControlKind::probe:
       return answer_probe(peer, message.call);
     case ControlKind::status:
@@ -52,10 +65,15 @@ void GroupState::answer_probe(WorldRank peer, const Call& call) {
   const CallHistory& history = collectives_.history();
   const std::optional<Call> mine = history.find(call.sequence);
   if (mine && !mine->matches(call)) {
-    return fail({FailureKind::mismatch,
-                 fmt::format("{} calls {} where rank {} calls {}",
-                             membership_.name_of(membership_.rank_of(peer)),
-                             describe_unlike(call, *mine), membership_.rank, describe(*mine))});
+    const std::string theirs =
+        fmt::format("{} calls {}", membership_.name_of(membership_.rank_of(peer)),
+                    describe_unlike(call, *mine));
+    const CollectiveQueue::Calls& calls = collectives_.calls();
+    if (!calls.empty() && calls.front()->call.sequence == call.sequence) {
+      return fail({FailureKind::mismatch, theirs + " instead", *mine, membership_.rank});
+    }
+    return fail({FailureKind::mismatch, fmt::format("{} where rank {} called {}", theirs,
+                                                    membership_.rank, describe(*mine))});
   }
   ControlMessage answer;
   answer.kind = ControlKind::status;

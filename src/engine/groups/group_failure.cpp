@@ -1,6 +1,4 @@
 // The part of GroupState that ends things.
-#include <fmt/format.h>
-
 #include <utility>
 
 #include "engine/groups/group_state.h"
@@ -9,7 +7,7 @@ namespace mccl::engine {
 
 void GroupState::fail(const Failure& failure) {
   if (mark_failed(failure)) {
-    around_.log.info("group '{}' failed: {}", membership_.name, failure.reason);
+    around_.log.info("group '{}' failed: {}", membership_.name, describe(failure));
   }
   settle_failure();
 }
@@ -21,6 +19,7 @@ void GroupState::settle_failure() {
     message.kind = ControlKind::abort;
     message.key.group = id();
     message.failure = why;
+    if (why.call) message.call = is_collective(*why.call) ? *why.call : a_message;
     membership_.for_each_other([&](WorldRank peer) { around_.peers.send(peer, message); });
   }
   const CollectiveQueue::Calls collectives = collectives_.drop_all();
@@ -29,8 +28,7 @@ void GroupState::settle_failure() {
   channels_.close();  // before callers may use their memory again
   const auto end = [&](const std::shared_ptr<Operation>& operation) {
     finish(operation,
-           exception_of(why.kind, fmt::format("{} on rank {} failed: {}", describe(operation->call),
-                                              membership_.rank, why.reason)));
+           exception_of(why.kind, describe(why, operation->call, membership_.rank, "failed")));
   };
   for (const auto& operation : collectives) end(operation);
   for (const auto& operation : messages) end(operation);

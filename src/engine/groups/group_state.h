@@ -104,7 +104,8 @@ class GroupState {
   void finish_messages();
   bool confirm_suspicion();
   void finish(const std::shared_ptr<Operation>& operation, std::exception_ptr error = nullptr);
-  std::string place_of_failure() const;
+  Failure failure_in(const Call& call, const std::exception& error) const;
+  Call call_under_way() const;
 
   void offer_window();
   bool window_ready();
@@ -132,6 +133,7 @@ class GroupState {
   GroupWindow window_;
   CollectiveQueue collectives_;
   Messages messages_;
+  bool in_messages_ = false;  // of what advance_calls does
   bool failure_announced_ = false;
   /// A link broke: the peer may have died, or it closed the link because of a failure that it is
   /// about to announce. The announcement is waited for a moment, because it says more.

@@ -26,14 +26,18 @@ void GroupState::watch_time(Clock::time_point now) {
 bool GroupState::end_late_messages(Clock::time_point now) {
   for (const std::shared_ptr<Operation>& operation : messages_.pending()) {
     if (now < operation->deadline) continue;
-    const std::string text =
-        fmt::format("{} on rank {} timed out after {:.3g} s", describe(operation->call),
-                    membership_.rank, seconds_between(operation->submitted, now));
+    Failure late{
+        FailureKind::timeout,
+        fmt::format("it timed out after {:.3g} s, ", seconds_between(operation->submitted, now)),
+        operation->call, membership_.rank};
     if (!messages_.cancel(*operation)) {
-      fail({FailureKind::timeout, text + ": its receiver has not taken it"});
+      late.reason += "and its receiver has not taken it";
+      fail(late);
       return true;
     }
-    finish(operation, exception_of(FailureKind::timeout, text + ": no message came"));
+    late.reason += "and no message came";
+    finish(operation,
+           exception_of(late.kind, describe(late, operation->call, membership_.rank, "failed")));
   }
   return false;
 }
@@ -44,10 +48,10 @@ bool GroupState::fail_when_late(Clock::time_point now) {
     return now >= operation->deadline;
   });
   if (late == calls.end()) return false;
-  fail(
-      {FailureKind::timeout,
-       fmt::format("rank {} timed out after {:.3g} s in {}{}", membership_.rank,
-                   seconds_between((*late)->submitted, now), describe((*late)->call), stuck_on())});
+  fail({FailureKind::timeout,
+        fmt::format("it timed out after {:.3g} s{}", seconds_between((*late)->submitted, now),
+                    stuck_on()),
+        (*late)->call, membership_.rank});
   return true;
 }
 

@@ -103,9 +103,10 @@ std::shared_ptr<Operation> Messages::match(GroupRank source, const Frame& frame)
 
 void Messages::check(const Operation& receive, GroupRank source, const Frame& frame) const {
   if (receive.call.count == frame.call.count && receive.call.dtype == frame.call.dtype) return;
-  throw MismatchError(
-      fmt::format("{} met a message of {} {} from rank {}: sizes and types must agree",
-                  describe(receive.call), frame.call.count, name_of(frame.call.dtype), source));
+  throw MismatchError(fmt::format(
+      "rank {} sent {} {} (tag {}) where {} {} are received: sizes and types must agree", source,
+      frame.call.count, name_of(frame.call.dtype), frame.call.tag, receive.call.count,
+      name_of(receive.call.dtype)));
 }
 
 void Messages::grant(GroupRank source, const Frame& request, std::shared_ptr<Operation> receive) {
