@@ -75,8 +75,9 @@ constexpr Row kRows[] = {
     {.name = "log_level",
      .variable = "MCCL_LOG_LEVEL",
      .range = "TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF",
-     .meaning = "Least severe lines that are logged; INFO shows every setting at start, where a rank "
-                "listens and how it reaches each peer",
+     .meaning =
+         "Least severe lines that are logged; INFO shows every setting at start, where a rank "
+         "listens and how it reaches each peer",
      .kind = choice,
      .field = &Config::log_level},
     {.name = "listen_addr",
