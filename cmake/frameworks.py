@@ -5,8 +5,8 @@ packages hidden from it. So the interpreter is asked twice: as it was started, a
 puts into its environment to hide them.
 
 As a program it prints the folder of each, as in TORCH=/folder, and nothing after the sign where one
-is not there; CMake reads that. scikit-build-core calls dynamic_metadata(): the version of the distribution says what it
-was built for, because that is all that pip shows of a build that succeeds.
+is not there; CMake reads that. scikit-build-core calls dynamic_metadata(): the version of the
+distribution says what it was built for, because that is all that pip shows of a good build.
 """
 
 from __future__ import annotations

@@ -147,6 +147,14 @@ OwnAddresses own_addresses_on_interfaces(const Config& config,
 
 /// The first address of the item that this host has.
 Address local_address_of(const std::string& item) {
+  const std::vector<Interface> interfaces = transport::tcp::list_interfaces();
+  if (std::any_of(interfaces.begin(), interfaces.end(),
+                  [&](const Interface& each) { return each.name == item; })) {
+    throw InvalidArgument(fmt::format(
+        "MCCL_LISTEN_ADDR names \"{}\", which is an interface and no address: set MCCL_IFNAME={} "
+        "instead, or give one of its addresses; this host has {}",
+        item, item, names_of(interfaces)));
+  }
   const std::vector<Address> resolved = transport::tcp::resolve(item, 0);
   for (const Address& address : resolved) {
     const transport::tcp::Socket probe = transport::tcp::Socket::stream(address.family());
@@ -154,7 +162,7 @@ Address local_address_of(const std::string& item) {
   }
   throw InvalidArgument(fmt::format(
       "MCCL_LISTEN_ADDR names \"{}\" ({}), which is no address of this host; this host has {}",
-      item, resolved.front().host(), names_of(transport::tcp::list_interfaces())));
+      item, resolved.front().host(), names_of(interfaces)));
 }
 
 OwnAddresses own_addresses_as_listed(const Config& config, const std::vector<Interface>& interfaces,

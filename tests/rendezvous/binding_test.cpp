@@ -253,6 +253,7 @@ TEST(Binding, AWildcardThatIsListedIsNoRail) {
 
 TEST(Binding, WhatThisHostHasNotIsRefused) {
   EXPECT_THAT(refusal_of(loopback_config("203.0.113.7")), HasSubstr("no address of this host"));
+  EXPECT_THAT(refusal_of(loopback_config("lo")), HasSubstr("MCCL_IFNAME=lo"));
   EXPECT_THAT(refusal_of(loopback_config("203.0.113.7")), HasSubstr("lo ("));
   EXPECT_THAT(refusal_of(loopback_config("no-such-host.invalid")),
               HasSubstr("no-such-host.invalid"));
