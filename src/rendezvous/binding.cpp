@@ -95,6 +95,7 @@ std::vector<Address> reachable(const std::vector<Interface>& interfaces, int fam
   }
   std::stable_sort(others.begin(), others.end(), is_likelier);
   std::vector<Address> addresses;
+  addresses.reserve(addresses.size() + others.size());
   for (const Interface* each : others) addresses.push_back(each->address);
   return addresses.empty() ? loopback : addresses;
 }

@@ -93,6 +93,7 @@ std::vector<Address> best_first(const std::vector<Address>& addresses, bool same
     ways.push_back(way_to(address, same_host, interfaces, route));
   std::stable_sort(ways.begin(), ways.end(), is_before);
   std::vector<Address> ordered;
+  ordered.reserve(ways.size());
   for (const Way& way : ways) ordered.push_back(way.to);
   return ordered;
 }
