@@ -71,10 +71,13 @@ void Engine::attempt(GroupState& group, const std::function<void()>& action,
     action();
   } catch (const std::exception& error) {
     const Failure failure = failure_of(error);
-    if (operation && !operation->done()) {
-      completions_.finish(operation, exception_of(failure.kind, failure.reason));
-    }
-    group.fail(failure);
+    group.fail(failure);  // which ends the call too, where the group has it
+    if (!operation || operation->done()) return;
+    completions_.finish(
+        operation,
+        exception_of(failure.kind,
+                     fmt::format("{} on rank {} cannot start: {}", describe(operation->call),
+                                 group.membership().rank, failure.reason)));
   }
 }
 

@@ -43,8 +43,6 @@ class GroupWindow {
   /// `nodes`: of each rank; empty when no two share one, and then nothing is ever pending.
   GroupWindow(GroupRank rank, ByRank<GroupRank, int> nodes);
 
-  /// Whether ranks of the group share a node; without, there is never a window.
-  bool possible() const { return !nodes_.empty(); }
   /// The others of this rank's node, in rank order.
   const std::vector<GroupRank>& neighbours() const { return neighbours_; }
 
