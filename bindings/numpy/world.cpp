@@ -30,7 +30,7 @@ struct Registry {
   std::shared_ptr<Context> context;
   nb::object world;  ///< Its Group.
   /// By address (empty where a launcher tells it to rank 0), and kept for as long as the process
-  /// lives: a rank that starts again early must find the store that rank 0 serves, not one that is
+  /// lives, but for those that are reached along cables, which end with their world: a rank that starts again early must find the store that rank 0 serves, not one that is
   /// about to close.
   std::map<std::string, std::shared_ptr<Store>> stores;
   std::vector<std::shared_ptr<Context>> abandoned;  ///< What a child must never destroy.
@@ -53,12 +53,18 @@ nb::object start(const Settings& settings) {
   options.size = place.size;
   options.metrics = python::shared_metrics(options.rank);
   if (options.size > 1) {
-    std::shared_ptr<Store>& store = process.stores[place.root];
     const auto join = [place, config = options.config, metrics = options.metrics] {
       return rendezvous::join(place, config, metrics);
     };
-    if (!store) run_interruptibly(join, store);
-    options.store = store;
+    rendezvous::Joined joined;
+    if (const auto kept = process.stores.find(place.root); kept != process.stores.end()) {
+      joined.store = kept->second;
+    } else {
+      run_interruptibly(join, joined);
+      if (!joined.wiring) process.stores[place.root] = joined.store;
+    }
+    options.store = std::move(joined.store);
+    options.wiring = std::move(joined.wiring);
   }
   run_interruptibly([options] { return Context::create(options); }, process.context);
   process.world = nb::cast(ArrayGroup(process.context->world()));

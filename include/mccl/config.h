@@ -26,6 +26,7 @@ struct Config {
   std::string listen_addr;   ///< Addresses or host names, comma-separated; empty: found by routing
   std::string link_profile;  ///< empty, ethernet, thunderbolt
   int port_base = 29600;     ///< Rank r listens on port_base + r; 0: any free port
+  std::string hostfile;      ///< JSON file with every rank's addresses; empty: a network joins all
   std::string ifname;        ///< Interfaces to use, comma-separated; empty: all
   std::size_t chunk_bytes = std::size_t{4} << 20;  ///< Largest message on the wire
   std::size_t small_msg_threshold = 65536;         ///< Bytes below which all_reduce goes direct

@@ -14,12 +14,18 @@
 
 namespace mccl {
 
+namespace rendezvous {
+class Wiring;
+}
+
 struct ContextOptions {
   int rank = 0;
   int size = 1;
   std::shared_ptr<Store> store;  ///< Not needed when size is 1.
   Config config = {};
   std::shared_ptr<Metrics> metrics;  ///< Made when null; give one to share it between contexts.
+  /// The cables of the job, where the settings name a hostfile. Found when null.
+  std::shared_ptr<rendezvous::Wiring> wiring = nullptr;
 };
 
 /// What the choice of algorithms assumes a job's links and memory to cost: measured when the job

@@ -9,6 +9,7 @@
 #include "base/environment.h"
 #include "base/placement.h"
 #include "mccl/error.h"
+#include "rendezvous/cabling/wiring.h"
 #include "rendezvous/join.h"
 
 namespace mccl {
@@ -66,6 +67,8 @@ class JobContext final : public Context {
 std::shared_ptr<Context> Context::create(const ContextOptions& options) {
   ContextOptions whole = options;
   if (!whole.metrics) whole.metrics = std::make_shared<Metrics>();
+  if (!whole.wiring && whole.size > 1)
+    whole.wiring = rendezvous::wire(whole.rank, whole.size, whole.config, whole.metrics);
   return std::make_shared<JobContext>(whole);
 }
 
@@ -88,7 +91,9 @@ std::shared_ptr<Context> Context::from_environment(Config settings,
   options.rank = placement->rank;
   options.size = placement->size;
   if (!options.metrics) options.metrics = std::make_shared<Metrics>();
-  options.store = rendezvous::join(*placement, options.config, options.metrics);
+  rendezvous::Joined joined = rendezvous::join(*placement, options.config, options.metrics);
+  options.store = std::move(joined.store);
+  options.wiring = std::move(joined.wiring);
   return create(options);
 }
 

@@ -168,7 +168,7 @@ std::optional<Placement> ask_settings(const Config& config) {
                                       has_rank ? "MCCL_WORLD_SIZE" : "MCCL_RANK"));
   }
   if (!has_rank) return {};
-  if (config.world_size > 1 && config.root.empty()) {
+  if (config.world_size > 1 && config.root.empty() && config.hostfile.empty()) {
     throw InvalidArgument(fmt::format(
         "MCCL_ROOT is not set: {} ranks meet at host:port of rank 0, any free port there",
         config.world_size));

@@ -102,6 +102,13 @@ constexpr Row kRows[] = {
      .field = &Config::port_base,
      .maximum = 65535,
      .given = &Config::port_base_given},
+    {.name = "hostfile",
+     .variable = "MCCL_HOSTFILE",
+     .range = "a path",
+     .meaning = "JSON file with the addresses of every rank, as MLX's ring reads it: the ranks then "
+                "meet along whatever cables there are between them, and pass on what is for those "
+                "that no cable reaches; empty: every rank reaches every other",
+     .field = &Config::hostfile},
     {.name = "ifname",
      .variable = "MCCL_IFNAME",
      .range = "interface names, comma-separated",
@@ -176,7 +183,7 @@ constexpr Row kRows[] = {
     {.name = "algorithm",
      .variable = "MCCL_ALGORITHM",
      .range = "auto, direct, ring, ring_both, recursive_doubling, binomial_tree, chain, "
-              "pairwise, dissemination, one_shot, two_shot, hierarchical",
+              "pairwise, dissemination, one_shot, two_shot, hierarchical, cable_tree",
      .meaning = "Algorithm for whatever it can do; auto: by predicted cost",
      .kind = choice,
      .must_agree = true,

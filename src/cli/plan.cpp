@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,12 +19,14 @@
 #include "cli/plan/answer.h"
 #include "cli/plan/check.h"
 #include "cli/plan/facts.h"
+#include "cli/plan/links.h"
 #include "cli/plan/measure.h"
 #include "cli/plan/quantity.h"
 #include "cli/plan/report.h"
 #include "cli/plan/steps.h"
 #include "cli/plan/table.h"
 #include "mccl/error.h"
+#include "schedule/cable_map.h"
 
 namespace mccl::cli {
 namespace {
@@ -57,6 +60,7 @@ Examples:
   mccl plan --ranks 4 --measure                the same, from what this machine can do now
   mccl plan all --ranks 1024 --ranks-per-node 8 --link-rate 10Gbit --link-latency 15us
   mccl plan all_reduce --ranks 16 --nodes 4 --sizes 1M --compare
+  mccl plan all --ranks 4 --links cables.json  machines with a cable from each to the next
   mccl plan broadcast --ranks 5 --nodes 5 --root 2 --sizes 64K --steps 3 --verify
 Is the model right on this machine?
   mccl bench all_reduce,broadcast --json measured.json
@@ -79,6 +83,7 @@ struct Flags {
   std::string link_rate;
   std::string algorithm = "auto";
   std::string window;
+  std::string links;  ///< A file.
   std::optional<unsigned> cores;
   std::vector<std::string> facts;
   bool in_place = false;
@@ -151,6 +156,7 @@ int ranks_per_node(const Flags& flags) {
 struct Basis {
   schedule::Facts facts;
   std::string origin;
+  Cabling cabling = {};  ///< That of --links.
 };
 
 /// What the machine told, put where the flags say that the ranks are.
@@ -187,6 +193,16 @@ Basis basis_of(const Flags& flags, const std::optional<schedule::Facts>& measure
   if (!flags.link_rate.empty()) facts.bytes_per_s = parse_rate("--link-rate", flags.link_rate);
   if (!flags.window.empty()) set_fact(facts, fmt::format("window_bytes={}", flags.window));
   for (const std::string& fact : flags.facts) set_fact(facts, fact);
+  if (!flags.links.empty()) {
+    basis.cabling = parse_links(read_text(flags.links), flags.links, flags.ranks);
+    facts.nodes.clear();
+    if (!basis.cabling.is_complete()) {
+      std::vector<int> everyone(static_cast<std::size_t>(flags.ranks));
+      std::iota(everyone.begin(), everyone.end(), 0);
+      facts.cables = std::make_shared<schedule::CableMap>(basis.cabling, everyone, facts.latency_s,
+                                                          facts.bytes_per_s);
+    }
+  }
   // As in a job whose ranks find no memory for a window.
   if (facts.window_bytes == 0) facts.nodes.clear();
   if (facts.nodes.empty()) facts.window_bytes = 0;
@@ -198,6 +214,12 @@ Basis basis_of(const Flags& flags, const std::optional<schedule::Facts>& measure
 }
 
 void check_links(const Flags& flags) {
+  if (!flags.links.empty()) {
+    if (flags.nodes || flags.ranks_per_node || flags.measure)
+      throw InvalidArgument("--links: every rank is a machine of its own there; leave out --nodes, "
+                            "--ranks-per-node and --measure");
+    return;
+  }
   const bool given = !flags.link_latency.empty() || !flags.link_rate.empty();
   if (given && flags.window.empty() && ranks_per_node(flags) >= flags.ranks && flags.ranks > 1) {
     throw InvalidArgument(
@@ -254,6 +276,8 @@ int run_questions(const Flags& flags) {
   fmt::print("# mccl {}: {} rank{} on {} node{}, {}, algorithm {}\n{}", MCCL_VERSION, flags.ranks,
              flags.ranks == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s", flags.dtype,
              flags.algorithm, facts_text(facts, basis.origin));
+  if (!flags.links.empty())
+    fmt::print("{}", links_text(basis.cabling, facts.latency_s, facts.bytes_per_s));
   auto rows = nlohmann::ordered_json::array();
   bool right = true;
   std::optional<bench::Routine> under;
@@ -333,6 +357,11 @@ void add_facts(CLI::App& app, Flags& flags) {
   app.add_option("--link-rate", flags.link_rate,
                  "Between machines, one direction, such as 10Gbit or 1.25GB/s")
       ->option_text("RATE");
+  app.add_option("--links", flags.links,
+                 "JSON file of the cables, where they do not join all ranks: a list\nof "
+                 "{\"between\": [0, 1], \"rate\": \"10Gbit\", \"latency\": \"20us\"}; every rank is\na "
+                 "machine of its own")
+      ->option_text("FILE");
   app.add_option("--window", flags.window,
                  "What a rank can have published to its node at a time; default\n1M; 0: no window")
       ->option_text("BYTES");

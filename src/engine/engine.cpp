@@ -11,6 +11,7 @@
 #include "base/open_files.h"
 #include "base/thread.h"
 #include "mccl/error.h"
+#include "rendezvous/cabling/wiring.h"
 #include "rendezvous/key_agreement.h"
 #include "rendezvous/meeting.h"
 
@@ -118,12 +119,17 @@ Engine::Engine(EngineOptions options)
                     .memory = *memory_,
                     .look_beside_soon = [this] { next_look_ = {}; }},
       groups_(options_.size, surroundings_) {
+  if (options_.wiring) cabling_ = options_.wiring->cabling();
   if (ranks_per_core_ > 1) driver_.share_cores();
   staging_.watch(memory_->arena);
   for (WorldRank peer(0); peer.number() < static_cast<int>(met_.controls.size()); ++peer) {
     auto& control = met_.controls[peer.index()];
     if (!control) continue;
     peers_.connect(peer, std::move(control));
+    if (const auto relayed = met_.relayed.find(peer.number()); relayed != met_.relayed.end()) {
+      peers_.reach_through(WorldRank(relayed->second), peer);
+      heart_.be_patient_with(peer);
+    }
     log_.info("rank {}: {}", peer, links_.describe(peer));
   }
   if (size() == 1) return;
@@ -172,6 +178,7 @@ rendezvous::Met Engine::meet() {
       .log = log_,
       .on_refused = [metrics = options_.metrics] { metrics->record_refused_connection(); },
       .bell_pipe = driver_.bell_pipe(),
+      .wiring = options_.wiring,
       .agree_on_key =
           [this](std::shared_ptr<Store> store, Clock::time_point deadline) {
             options_.store = std::move(store);
@@ -198,6 +205,7 @@ std::shared_ptr<GroupState> Engine::make_group(const std::string& name,
   const std::vector<WorldRank> members = checked_members(name, ranks, rank(), size());
   schedule::Facts facts = facts_;
   facts.nodes = nodes_of(members);
+  facts.cables = cables_of(ranks);
   // Told apart from groups of that name that came before, which others may still have.
   std::string identity = fmt::format("{}\n{}\n", name, fmt::join(ranks, " "));
   {
@@ -229,6 +237,13 @@ std::vector<int> Engine::nodes_of(const std::vector<WorldRank>& members) const {
     node = static_cast<int>(std::distance(counts.begin(), counts.find(node)));
   }
   return found;
+}
+
+/// Null where every member reaches every other directly.
+std::shared_ptr<const schedule::CableMap> Engine::cables_of(const std::vector<int>& members) const {
+  if (cabling_.is_complete()) return nullptr;
+  return std::make_shared<schedule::CableMap>(cabling_, members, facts_.latency_s,
+                                              facts_.bytes_per_s);
 }
 
 schedule::Facts Engine::facts_of(GroupState& group) {
@@ -305,6 +320,13 @@ void Engine::shutdown() {
   links_.close();
   staging_.close();
   Engine::run_callbacks(lock);
+  if (lock.owns_lock()) lock.unlock();
+  if (!options_.wiring) return;
+  // Who passes on what is for others does so until they have done; this rank's own way to the store
+  // must not keep them.
+  met_.store.reset();
+  options_.store.reset();
+  options_.wiring->leave();
 }
 
 void Engine::refuse_in_child() const {
@@ -317,12 +339,14 @@ void Engine::before_fork() noexcept {
   if (abandoned_ || driver_.stopping()) return;
   driver_.make_way();
   inbox_.mutex().lock();
+  if (options_.wiring) options_.wiring->before_fork();
   forker_ = std::this_thread::get_id();
 }
 
 void Engine::after_fork_in_parent() noexcept {
   if (forker_.load() != std::this_thread::get_id()) return;
   forker_ = std::thread::id();
+  if (options_.wiring) options_.wiring->after_fork_in_parent();
   inbox_.mutex().unlock();
   driver_.go_on();
 }
@@ -343,6 +367,7 @@ void Engine::abandon_after_fork() noexcept {
     groups_.departing().watch(open);
     for (const pollfd& descriptor : open) ::close(descriptor.fd);
     driver_.abandon();
+    if (options_.wiring) options_.wiring->abandon_after_fork();
     // Nothing of it may be destroyed here: its thread belongs to the parent.
     static_cast<void>(new std::shared_ptr<Engine>(shared_from_this()));
   } catch (...) {

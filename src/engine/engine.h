@@ -29,6 +29,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/cabling.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/rank.h"
@@ -46,6 +47,7 @@
 #include "mccl/store.h"
 #include "node/neighbour.h"
 #include "rendezvous/meeting.h"
+#include "schedule/cable_map.h"
 
 namespace mccl::engine {
 
@@ -55,6 +57,7 @@ struct EngineOptions {
   std::shared_ptr<Store> store;
   Config config;
   std::shared_ptr<Metrics> metrics;
+  std::shared_ptr<rendezvous::Wiring> wiring = nullptr;  ///< As ContextOptions.
 };
 
 class Engine : public CallDriver, private Driven, public std::enable_shared_from_this<Engine> {
@@ -77,6 +80,10 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   /// What the groups that are made from now on know. Learned while only one thread uses the engine.
   const schedule::Facts& facts() const { return facts_; }
   void learn(schedule::Facts facts) { facts_ = std::move(facts); }
+  /// Which ranks cables join; those between all where the settings name no hostfile. What they can
+  /// do is learned as the facts are.
+  const Cabling& cabling() const { return cabling_; }
+  void learn(Cabling cabling) { cabling_ = std::move(cabling); }
   /// Of this machine, where they are most crowded.
   double ranks_per_core() const { return ranks_per_core_; }
   /// What a group's schedules are chosen by, once it has made a call.
@@ -127,6 +134,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   rendezvous::Met meet();
   void throw_if_a_peer_is_lost();
   std::vector<int> nodes_of(const std::vector<WorldRank>& members) const;
+  std::shared_ptr<const schedule::CableMap> cables_of(const std::vector<int>& members) const;
   void refuse_in_child() const;
 
   // engine_at_once.cpp
@@ -165,6 +173,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   /// How long a sleep with calls pending may be: timeouts are noticed this late at most.
   const Clock::duration longest_nap_;
   schedule::Facts facts_;  ///< Not changed once groups are used by several threads.
+  Cabling cabling_;        ///< Nor is this.
   std::atomic<bool> abandoned_{false};
   std::atomic<std::thread::id> forker_{};  ///< The thread that holds both locks for a fork.
 

@@ -123,7 +123,14 @@ void Engine::keep_time(Clock::time_point now) {
   groups_.watch_time(now);
 }
 
+/// What a transport has found out is told before the silence that follows from it.
 void Engine::beat(Clock::time_point now) {
+  for (const auto& [peer, reason] : links_.take_lost()) {
+    if (!peers_.connected(peer)) continue;
+    peers_.give_up(peer, reason);
+    log_.warn("rank {} is given up: {}", peer, reason);
+    lose(peer, reason, transport::Loss::silence);
+  }
   for (const Heart::Silent& silent : heart_.beat(now)) {
     log_.warn("rank {} is given up: {}", silent.peer, silent.reason);
     lose(silent.peer, silent.reason, transport::Loss::silence);
@@ -163,7 +170,10 @@ void Engine::prepare(Sleep& sleep) {
   sleep.beside_end = sleep.watched.size();
   groups_.watch(sleep.watched);
   const Clock::time_point now = Clock::now();
-  if (size() > 1) sleep.until = std::min({sleep.until, links_.next_deadline(), heart_.next_beat()});
+  if (size() > 1) {
+    sleep.until = std::min(
+        {sleep.until, links_.next_deadline(), heart_.next_beat(), peers_.next_deadline()});
+  }
   if (!groups_.idle() || !groups_.departing().empty()) {
     sleep.until = std::min(sleep.until, now + longest_nap_);
   }

@@ -33,13 +33,13 @@ void Acceptor::everyone_is_here(Clock::time_point now) {
       {static_cast<double>(std::max(kLeastAtOnce, kAtOncePerRank * self_.size)), kPerSecond}, now);
 }
 
-void Acceptor::advance(Clock::time_point now, std::vector<Arrival>& arrivals) {
+void Acceptor::advance(Clock::time_point now, std::vector<Newcomer>& newcomers) {
   admit(now);
   const std::vector<bool> ready = ready_guests();
   std::size_t index = 0;
   for (auto guest = guests_.begin(); guest != guests_.end(); ++index) {
     const bool due = ready[index] || now >= guest->deadline;
-    guest = !due || advance(*guest, now, arrivals) ? std::next(guest) : guests_.erase(guest);
+    guest = !due || advance(*guest, now, newcomers) ? std::next(guest) : guests_.erase(guest);
   }
 }
 
@@ -72,14 +72,14 @@ void Acceptor::admit(Clock::time_point now) {
   }
 }
 
-bool Acceptor::advance(Guest& guest, Clock::time_point now, std::vector<Arrival>& arrivals) {
+bool Acceptor::advance(Guest& guest, Clock::time_point now, std::vector<Newcomer>& newcomers) {
   switch (guest.conversation.advance()) {
     case Conversation::State::done:
-      arrived(guest, arrivals);
+      arrived(guest, newcomers);
       return false;
     case Conversation::State::refused:
     case Conversation::State::broken:
-      refused(guest, now, arrivals);
+      refused(guest, now, newcomers);
       return false;
     case Conversation::State::waiting:
       break;
@@ -89,7 +89,7 @@ bool Acceptor::advance(Guest& guest, Clock::time_point now, std::vector<Arrival>
   return false;
 }
 
-void Acceptor::arrived(Guest& guest, std::vector<Arrival>& arrivals) {
+void Acceptor::arrived(Guest& guest, std::vector<Newcomer>& newcomers) {
   const Handshake& handshake = guest.conversation.handshake();
   if (handshake.peer() == self_.rank) {
     log_.warn(
@@ -105,15 +105,15 @@ void Acceptor::arrived(Guest& guest, std::vector<Arrival>& arrivals) {
         handshake.peer(), guest.from.text(), self_.rank);
     return;
   }
-  arrivals.push_back({handshake.peer(), handshake.key(), guest.conversation.take_socket(), {}});
+  newcomers.push_back({handshake.peer(), handshake.key(), guest.conversation.take_socket(), {}});
 }
 
-void Acceptor::refused(const Guest& guest, Clock::time_point now, std::vector<Arrival>& arrivals) {
+void Acceptor::refused(const Guest& guest, Clock::time_point now, std::vector<Newcomer>& newcomers) {
   const Handshake& handshake = guest.conversation.handshake();
   const std::string& why = guest.conversation.trouble();
   if (!handshake.proven()) return turn_away(guest, level_of(handshake.refusal()), why, now);
   if (handshake.refusal() == Refusal::settings) {
-    arrivals.push_back(
+    newcomers.push_back(
         {handshake.peer(),
          handshake.key(),
          {},

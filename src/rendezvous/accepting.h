@@ -18,7 +18,7 @@
 namespace mccl::rendezvous {
 
 /// A member of the job that connected: `socket`, or the reason why its settings keep it out.
-struct Arrival {
+struct Newcomer {
   int peer = -1;
   transport::LinkKey key;
   transport::tcp::Socket socket;
@@ -36,7 +36,7 @@ class Acceptor {
   void everyone_is_here(Clock::time_point now);
 
   /// Does what can be done now.
-  void advance(Clock::time_point now, std::vector<Arrival>& arrivals);
+  void advance(Clock::time_point now, std::vector<Newcomer>& newcomers);
 
   void watch(std::vector<pollfd>& descriptors) const;
   Clock::time_point next_deadline() const;
@@ -53,10 +53,10 @@ class Acceptor {
   std::vector<bool> ready_guests() const;
   void watch_guests(std::vector<pollfd>& descriptors) const;
   /// False once the guest is no more.
-  bool advance(Guest& guest, Clock::time_point now, std::vector<Arrival>& arrivals);
-  void arrived(Guest& guest, std::vector<Arrival>& arrivals);
+  bool advance(Guest& guest, Clock::time_point now, std::vector<Newcomer>& newcomers);
+  void arrived(Guest& guest, std::vector<Newcomer>& newcomers);
   void turn_away(const Guest& guest, LogLevel level, const std::string& why, Clock::time_point now);
-  void refused(const Guest& guest, Clock::time_point now, std::vector<Arrival>& arrivals);
+  void refused(const Guest& guest, Clock::time_point now, std::vector<Newcomer>& newcomers);
 
   std::vector<transport::tcp::Listener> listeners_;
   Party self_;

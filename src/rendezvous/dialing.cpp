@@ -113,7 +113,7 @@ void Dial::start(std::size_t index, Clock::time_point now) {
     const auto* source = candidate.from ? &*candidate.from : nullptr;
     const int error = transport::tcp::start_connect(attempt.connecting, candidate.to, source);
     if (error != 0 && error != EINPROGRESS) {
-      all_refused_ &= error == ECONNREFUSED;
+      could_not_connect(error);
       candidate.outcome = describe_errno(error);
       return;
     }
@@ -136,15 +136,18 @@ Dial::Progress Dial::advance(Attempt& attempt, Clock::time_point now) {
     const Handshake& handshake = conversation.handshake();
     switch (state) {
       case Conversation::State::done:
-        return Progress::done;
+        return attempt.with_first_hop ? talk_to_peer(attempt) : Progress::done;
       case Conversation::State::refused:
       case Conversation::State::broken:
         if (handshake.proven() && handshake.refusal() == Refusal::settings)
           return Progress::refused;
-        outcome_of(attempt) = conversation.trouble();
+        outcome_of(attempt) =
+            request_.through && !attempt.with_first_hop
+                ? fmt::format("through rank {}: {}", request_.through->rank, conversation.trouble())
+                : conversation.trouble();
         return Progress::failed;
       case Conversation::State::waiting:
-        if (handshake.proven()) keep_only(attempt);
+        if (handshake.proven() && !attempt.with_first_hop) keep_only(attempt);
         break;
     }
   }
@@ -162,7 +165,7 @@ Dial::Progress Dial::advance(Attempt& attempt, Clock::time_point now) {
 Dial::Progress Dial::finish_connecting(Attempt& attempt) {
   if (!is_ready(attempt.connecting.descriptor(), POLLOUT)) return Progress::waiting;
   if (const int error = attempt.connecting.take_error(); error != 0) {
-    all_refused_ &= error == ECONNREFUSED;
+    could_not_connect(error);
     outcome_of(attempt) = describe_errno(error);
     return Progress::failed;
   }
@@ -173,14 +176,33 @@ Dial::Progress Dial::finish_connecting(Attempt& attempt) {
   try {
     all_refused_ = false;
     refused_since_.reset();
-    attempt.conversation.emplace(std::move(attempt.connecting),
-                                 Handshake::dialer(request_.self, request_.peer, request_.key));
+    attempt.with_first_hop = request_.through.has_value();
+    Handshake handshake =
+        attempt.with_first_hop
+            ? Handshake::dialer(request_.through->self, request_.through->rank,
+                                request_.through->key)
+            : Handshake::dialer(request_.self, request_.peer, request_.key);
+    attempt.conversation.emplace(std::move(attempt.connecting), std::move(handshake));
     attempt.deadline = request_.deadline;
   } catch (const Error& error) {
     outcome_of(attempt) = error.what();
     return Progress::failed;
   }
   return Progress::waiting;
+}
+
+/// The first hop passes on what follows.
+Dial::Progress Dial::talk_to_peer(Attempt& attempt) {
+  attempt.with_first_hop = false;
+  attempt.conversation.emplace(attempt.conversation->take_socket(),
+                               Handshake::dialer(request_.self, request_.peer, request_.key));
+  return advance(attempt, Clock::now());
+}
+
+void Dial::could_not_connect(int error) {
+  all_refused_ &= error == ECONNREFUSED;
+  last_error_ = error;
+  failed_at_ = Clock::now();
 }
 
 void Dial::keep_only(const Attempt& attempt) {

@@ -19,6 +19,13 @@
 
 namespace mccl::rendezvous {
 
+/// Who takes a connection on, where no cable leads to the peer: what it is told first.
+struct FirstHop {
+  Party self;
+  int rank = -1;
+  transport::LinkKey key;
+};
+
 struct DialRequest {
   Party self;
   int peer = -1;
@@ -30,6 +37,8 @@ struct DialRequest {
   std::size_t buffer_bytes = 0;
   /// The dial ends when all candidates refuse for so long; never when it is 0.
   Clock::duration refused_for{};
+  /// The candidates are addresses of its, and it leads on to the peer.
+  std::optional<FirstHop> through = {};
 };
 
 class Dial {
@@ -48,6 +57,9 @@ class Dial {
 
   int peer() const { return request_.peer; }
   const transport::LinkKey& key() const { return request_.key; }
+  /// Why the system could not connect the last time, as an errno, and when that was; 0 before.
+  int last_error() const { return last_error_; }
+  Clock::time_point failed_at() const { return failed_at_; }
 
   void watch(std::vector<pollfd>& descriptors) const;
   Clock::time_point next_deadline() const;
@@ -58,6 +70,7 @@ class Dial {
     Clock::time_point deadline;         ///< Of the attempt to connect; then the dial's.
     transport::tcp::Socket connecting;  ///< Until the connection stands, then:
     std::optional<Conversation> conversation;
+    bool with_first_hop = false;  ///< And not yet with the peer.
   };
   enum class Progress { waiting, failed, done, refused };
 
@@ -67,6 +80,8 @@ class Dial {
   void start(std::size_t candidate, Clock::time_point now);
   Progress advance(Attempt& attempt, Clock::time_point now);
   Progress finish_connecting(Attempt& attempt);
+  Progress talk_to_peer(Attempt& attempt);
+  void could_not_connect(int error);
   void keep_only(const Attempt& attempt);
   void fail(Clock::time_point now);
   std::string& outcome_of(const Attempt& attempt);
@@ -78,6 +93,8 @@ class Dial {
   Clock::time_point next_start_;
   Clock::duration back_off_;
   bool all_refused_ = true;  ///< In this round.
+  int last_error_ = 0;
+  Clock::time_point failed_at_{};
   std::optional<Clock::time_point> refused_since_;
   /// One attempt has reached the peer, and the others were given up: nothing may start beside it,
   /// or the peer could accept two.

@@ -13,7 +13,9 @@
 #include "base/clock.h"
 #include "base/value_text.h"
 #include "mccl/error.h"
+#include "rendezvous/cabling/hostfile.h"
 #include "rendezvous/key_agreement.h"
+#include "rendezvous/wired_store.h"
 #include "transport/tcp/listener.h"
 
 namespace mccl::rendezvous {
@@ -112,18 +114,25 @@ std::string exchange_root(int descriptor, int rank, const std::string& root,
   return found;
 }
 
-std::shared_ptr<Store> join(const Placement& placement, const Config& config,
-                            const std::shared_ptr<Metrics>& metrics) {
-  if (placement.size == 1) return nullptr;
+Joined join(const Placement& placement, const Config& config,
+            const std::shared_ptr<Metrics>& metrics) {
+  if (placement.size == 1) return {};
   check_required_key(config, placement.rank, placement.size);
   const auto timeout = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::duration<double>(config.connect_timeout));
+  const StoreReport report{config.log_level, metrics};
+  if (auto wiring = wire(placement.rank, placement.size, config, metrics)) {
+    auto store = make_wired_store(wiring, placement.rank, config.job_key, timeout, report);
+    return {std::move(store), std::move(wiring)};
+  }
   std::string root = placement.root;
+  if (root.empty() && !config.hostfile.empty())
+    root = text_of(read_hostfile(config.hostfile).front().front());
   if (placement.pmi >= 0) {
     root = exchange_root(placement.pmi, placement.rank,
                          placement.rank == 0 ? own_root(placement) : "", timeout);
   }
-  return make_tcp_store(root, placement.rank, config.job_key, timeout, {config.log_level, metrics});
+  return {make_tcp_store(root, placement.rank, config.job_key, timeout, report), nullptr};
 }
 
 }  // namespace mccl::rendezvous

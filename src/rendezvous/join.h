@@ -12,10 +12,17 @@
 
 namespace mccl::rendezvous {
 
-/// The store of a job; null when it has one rank. Waits as long as the settings let it. Rank 0
-/// counts strangers in `metrics`, unless it is null.
-std::shared_ptr<Store> join(const Placement& placement, const Config& config,
-                            const std::shared_ptr<Metrics>& metrics = nullptr);
+class Wiring;
+
+/// What a process meets the others through.
+struct Joined {
+  std::shared_ptr<Store> store;    ///< Null when the job has one rank.
+  std::shared_ptr<Wiring> wiring;  ///< Null where every rank reaches every other.
+};
+
+/// Waits as long as the settings let it. Strangers are counted in `metrics`, unless it is null.
+Joined join(const Placement& placement, const Config& config,
+            const std::shared_ptr<Metrics>& metrics = nullptr);
 
 /// Tells `root` of rank 0 to all ranks through MPICH's launcher (PMI 1, at `descriptor`), which
 /// answers nobody afterwards: a program that calls MPI too gives MCCL_ROOT instead. Returns rank

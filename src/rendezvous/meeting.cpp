@@ -139,7 +139,8 @@ class Meeting {
                                            .agreement = agreement_of(o_.config),
                                            .log = o_.log,
                                            .on_refused = o_.on_refused,
-                                           .reach = one_host ? Reach::this_host : Reach::any_host});
+                                           .reach = one_host ? Reach::this_host : Reach::any_host,
+                                           .wiring = o_.wiring});
     make_arena();
     const std::string name = listener_ ? listener_->name() : kNoMemory;
     const std::vector<std::string> cards =
@@ -320,6 +321,7 @@ class Meeting {
     memory->nodes = std::move(found_.nodes);
     met_.shared_memory = memory;
     mesh_->everyone_is_here();
+    met_.relayed = mesh_->relayed();
     if (memory->arena)
       met_.transports.push_back(std::make_unique<transport::shm::ShmTransport>(memory));
     met_.transports.push_back(std::make_unique<TcpTransport>(std::move(mesh_)));

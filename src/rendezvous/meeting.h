@@ -14,6 +14,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +28,8 @@
 
 namespace mccl::rendezvous {
 
+class Wiring;
+
 struct MeetingOptions {
   int rank = 0;
   int size = 1;
@@ -35,6 +38,7 @@ struct MeetingOptions {
   Log log;
   std::function<void()> on_refused;  ///< Called for every stranger dropped.
   int bell_pipe = -1;                ///< What neighbours ring.
+  std::shared_ptr<Wiring> wiring;    ///< Where not all ranks reach each other; else null.
   /// The key of the job, through a store of this start's own.
   std::function<std::string(std::shared_ptr<Store> store, Clock::time_point deadline)> agree_on_key;
 };
@@ -47,6 +51,8 @@ struct Met {
   std::vector<std::unique_ptr<transport::Transport>> transports;
   std::shared_ptr<const node::SharedMemory> shared_memory;
   double ranks_per_core = 1;  ///< Of this host, where they are most crowded.
+  /// The ranks that no cable leads to from here, with the one that connections to each go through.
+  std::map<int, int> relayed;
 };
 
 /// Throws InvalidArgument, TimeoutError, PeerError, MismatchError.

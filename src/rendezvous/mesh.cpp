@@ -11,6 +11,7 @@
 #include "base/link_profile.h"
 #include "mccl/error.h"
 #include "rendezvous/accepting.h"
+#include "rendezvous/cabling/wiring.h"
 #include "rendezvous/candidates.h"
 #include "rendezvous/dialing.h"
 #include "transport/tcp/link.h"
@@ -32,18 +33,22 @@ constexpr Clock::duration kRailStagger = 2s;
 /// that of a process that has ended.
 constexpr Clock::duration kRefusedFor = 200ms;
 
+/// Of a pair, however many cables it has.
+constexpr int kMostRails = 64;
+
 /// Peers are watched by the engine, which judges after an interval of liveness and says more than
 /// the system could: that comes into play only when the engine does not.
 constexpr double kIntervalsOfSystem = 2;
 
-std::unique_ptr<transport::Link> make_link(Socket socket, int peer, const transport::LinkKey& key,
+std::unique_ptr<transport::Link> make_link(Socket socket, const std::string& peer,
+                                           const transport::LinkKey& key,
                                            double liveness_interval) {
   const auto silence = std::chrono::ceil<std::chrono::seconds>(
       std::chrono::duration<double>(kIntervalsOfSystem * liveness_interval));
   transport::tcp::bear_silence(socket, silence);
   // The control connection is read at all times, so silence on it means that the host is gone.
   if (key.purpose == transport::Purpose::control) transport::tcp::limit_silence(socket, silence);
-  return std::make_unique<TcpLink>(std::move(socket), fmt::format("rank {}", peer));
+  return std::make_unique<TcpLink>(std::move(socket), peer);
 }
 
 int listed_count(const Endpoint& endpoint) {
@@ -61,6 +66,9 @@ std::string purpose_of(const transport::LinkKey& key) {
       return fmt::format("messages, rail {}, group {:x}", key.rail, key.group);
     case transport::Purpose::store:
       return "the store";
+    case transport::Purpose::cable:
+    case transport::Purpose::relay:
+      break;
   }
   return "nothing known";
 }
@@ -83,10 +91,12 @@ struct Mesh::State {
 
   Party self() const { return {options.rank, options.size, options.job_key, options.agreement}; }
   const Endpoint& endpoint_of(int peer) const;
-  int rails_of(int peer) const {
-    return std::max(listed_count(endpoint), listed_count(endpoint_of(peer)));
-  }
-  void report(Arrival& arrival, std::vector<MeshEvent>& events);
+  int rails_of(int peer) const;
+  /// The rank that connections to the peer go through; -1 when they need none.
+  int relay_to(int peer) const;
+  std::string name_of(int peer) const;
+  void fill_in_wired(DialRequest& request) const;
+  void report(Newcomer& newcomer, std::vector<MeshEvent>& events);
   void report(Dial& dial, std::vector<MeshEvent>& events);
   void note(const MeshEvent& event, bool dialled_here);
   const Address* own_end(int peer, int rail) const;
@@ -104,12 +114,17 @@ struct Mesh::State {
 
 Mesh::State::State(MeshOptions given)
     : options(std::move(given)), interfaces(transport::tcp::list_interfaces()) {
+  if (options.wiring) {  // behind every address, since the hostfile need not list all that are used
+    options.config.listen_addr.clear();
+    options.config.port_base = 0;
+  }
   Binding binding =
       bind_listeners(options.config, options.rank, options.reach, interfaces, options.log);
   endpoint = std::move(binding.endpoint);
   for (const std::string& text : endpoint.listed ? endpoint.addresses : std::vector<std::string>())
     listed.push_back(Address::parse_numeric(text, 0).value_or(Address()));
   warn_of_small_buffers(socket_buffer_bytes_of(options.config), options.log);
+  if (options.wiring) binding.listeners.push_back(options.wiring->inlet(Destination::links));
   acceptor.emplace(std::move(binding.listeners), self(), options.log, options.on_refused);
 }
 
@@ -122,6 +137,40 @@ const Endpoint& Mesh::State::endpoint_of(int peer) const {
   return endpoints[static_cast<std::size_t>(peer)];
 }
 
+int Mesh::State::rails_of(int peer) const {
+  if (!options.wiring) return std::max(listed_count(endpoint), listed_count(endpoint_of(peer)));
+  const auto cables = static_cast<int>(options.wiring->ends(peer).size());
+  return std::clamp(cables, 1, kMostRails);
+}
+
+int Mesh::State::relay_to(int peer) const {
+  if (!options.wiring || options.wiring->cabling().joins(options.rank, peer)) return -1;
+  return options.wiring->cabling().next(options.rank, peer);
+}
+
+std::string Mesh::State::name_of(int peer) const {
+  const int relay = relay_to(peer);
+  return relay < 0 ? fmt::format("rank {}", peer)
+                   : fmt::format("rank {} (through rank {})", peer, relay);
+}
+
+/// The cable of the rail first, then the pair's others; or what leads on to the peer.
+void Mesh::State::fill_in_wired(DialRequest& request) const {
+  const Wiring& wiring = *options.wiring;
+  if (relay_to(request.peer) >= 0) {
+    Wiring::Way way = wiring.way_to(request.peer, Destination::links);
+    request.candidates = std::move(way.candidates);
+    request.through = std::move(way.first);
+    return;
+  }
+  const std::vector<CableEnds>& ends = wiring.ends(request.peer);
+  const std::uint16_t port = endpoint_of(request.peer).port;
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    const CableEnds& end = ends[(request.key.rail + i) % ends.size()];
+    request.candidates.push_back({end.there.with_port(port), end.here, {}});
+  }
+}
+
 /// Who connects to whom, in order.
 void Mesh::State::note(const MeshEvent& event, bool dialled_here) {
   options.log.debug("connection {}, {} rank {} ({}): {}", ++connections,
@@ -131,19 +180,21 @@ void Mesh::State::note(const MeshEvent& event, bool dialled_here) {
 
 /// Of a rail the listed address in its turn; else wherever the control connection ends.
 const Address* Mesh::State::own_end(int peer, int rail) const {
+  if (options.wiring && relay_to(peer) < 0)
+    return &options.wiring->ends(peer)[static_cast<std::size_t>(rail)].here;
   if (!listed.empty()) return &listed[static_cast<std::size_t>(rail) % listed.size()];
   const auto found = own_ends.find(peer);
   return found == own_ends.end() ? nullptr : &found->second;
 }
 
-void Mesh::State::report(Arrival& arrival, std::vector<MeshEvent>& events) {
+void Mesh::State::report(Newcomer& newcomer, std::vector<MeshEvent>& events) {
   MeshEvent event;
-  event.peer = arrival.peer;
-  event.key = arrival.key;
-  event.reason = std::move(arrival.reason);
-  if (arrival.socket) {
-    if (event.key == transport::LinkKey{}) own_ends[event.peer] = arrival.socket.local();
-    event.link = make_link(std::move(arrival.socket), event.peer, event.key,
+  event.peer = newcomer.peer;
+  event.key = newcomer.key;
+  event.reason = std::move(newcomer.reason);
+  if (newcomer.socket) {
+    if (event.key == transport::LinkKey{}) own_ends[event.peer] = newcomer.socket.local();
+    event.link = make_link(std::move(newcomer.socket), name_of(event.peer), event.key,
                            options.config.liveness_interval);
     note(event, false);
   }
@@ -162,8 +213,8 @@ void Mesh::State::report(Dial& dial, std::vector<MeshEvent>& events) {
                        dial.first_choice().outcome);
     }
     if (event.key == transport::LinkKey{}) own_ends[event.peer] = socket.local();
-    event.link =
-        make_link(std::move(socket), event.peer, event.key, options.config.liveness_interval);
+    event.link = make_link(std::move(socket), name_of(event.peer), event.key,
+                           options.config.liveness_interval);
     note(event, true);
   }
   events.push_back(std::move(event));
@@ -194,7 +245,29 @@ void Mesh::set_endpoints(std::vector<Endpoint> endpoints) {
 
 int Mesh::rails(int peer) const { return state_->rails_of(peer); }
 
+std::map<int, int> Mesh::relayed() const {
+  std::map<int, int> found;
+  for (int peer = 0; peer < state_->options.size; ++peer) {
+    if (peer == state_->options.rank) continue;
+    if (const int relay = state_->relay_to(peer); relay >= 0) found[peer] = relay;
+  }
+  return found;
+}
+
+std::vector<SilentCable> Mesh::take_silent_cables() {
+  if (!state_->options.wiring) return {};
+  std::vector<SilentCable> found;
+  const Wiring& wiring = *state_->options.wiring;
+  for (Cable& cable : state_->options.wiring->take_silent()) {
+    const int peer = cable.a == state_->options.rank ? cable.b : cable.a;
+    found.push_back({std::move(cable), peer, std::chrono::duration<double>(wiring.silence()).count()});
+  }
+  return found;
+}
+
 std::string Mesh::describe(int peer) const {
+  if (const int relay = state_->relay_to(peer); relay >= 0)
+    return fmt::format("through rank {}", relay);
   const int rails = state_->rails_of(peer);
   std::string text = fmt::format("{} link{}", rails, rails == 1 ? "" : "s");
   std::vector<std::string> named;
@@ -217,11 +290,16 @@ void Mesh::dial(int peer, transport::LinkKey key, Clock::time_point deadline) {
   request.peer = peer;
   request.key = key;
   request.deadline = deadline;
-  request.candidates =
-      candidates_for(state.endpoint_of(peer), state.endpoint, {key.rail, count}, state.interfaces);
+  if (state.options.wiring) {
+    state.fill_in_wired(request);
+  } else {
+    request.candidates = candidates_for(state.endpoint_of(peer), state.endpoint, {key.rail, count},
+                                        state.interfaces);
+  }
   request.stagger = count > 1 ? kRailStagger : kStagger;
   request.buffer_bytes = socket_buffer_bytes_of(state.options.config);
-  if (state.endpoint_of(peer).host == state.endpoint.host) request.refused_for = kRefusedFor;
+  if (state.endpoint_of(peer).host == state.endpoint.host && !request.through)
+    request.refused_for = kRefusedFor;
   if (state.options.log.enabled(LogLevel::debug)) {
     std::string ways;
     for (const Candidate& each : request.candidates)
@@ -251,9 +329,9 @@ Clock::time_point Mesh::next_deadline() const {
 
 void Mesh::progress(std::vector<MeshEvent>& events) {
   const Clock::time_point now = Clock::now();
-  std::vector<Arrival> arrivals;
-  state_->acceptor->advance(now, arrivals);
-  for (Arrival& arrival : arrivals) state_->report(arrival, events);
+  std::vector<Newcomer> newcomers;
+  state_->acceptor->advance(now, newcomers);
+  for (Newcomer& newcomer : newcomers) state_->report(newcomer, events);
   for (auto dial = state_->dials.begin(); dial != state_->dials.end();) {
     if (dial->advance(now)) {
       state_->report(*dial, events);

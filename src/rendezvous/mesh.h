@@ -6,10 +6,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/cabling.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "mccl/config.h"
@@ -19,6 +21,15 @@
 #include "transport/link_key.h"
 
 namespace mccl::rendezvous {
+
+class Wiring;
+
+/// One that ends here and at `peer`, along which nothing has come for so long.
+struct SilentCable {
+  Cable cable;
+  int peer = -1;
+  double seconds = 0;
+};
 
 /// A dial or an accepted connection that ended well (`link` set) or not (`reason` set; only dials
 /// and proven peers whose settings differ are reported so; strangers are only counted).
@@ -39,6 +50,8 @@ struct MeshOptions {
   Log log;
   std::function<void()> on_refused;  ///< Called for every stranger dropped.
   Reach reach = Reach::any_host;
+  /// Where not all ranks reach each other; else null. It says where this rank listens, too.
+  std::shared_ptr<Wiring> wiring = nullptr;
 };
 
 /// Not thread-safe: the engine calls it under its progress lock. No call blocks but the constructor
@@ -82,6 +95,11 @@ class Mesh {
 
   /// Does what can be done now; appends what ended.
   void progress(std::vector<MeshEvent>& events);
+
+  /// The ranks that no cable leads to from here, with the one that connections to each go through.
+  std::map<int, int> relayed() const;
+  /// Cables to neighbours that have fallen silent since it was asked last.
+  std::vector<SilentCable> take_silent_cables();
 
   /// Closes every descriptor without a word to the peers (the child of a fork).
   void abandon() noexcept;

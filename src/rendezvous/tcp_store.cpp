@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <functional>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -13,10 +15,12 @@
 #include "mccl/metrics.h"
 #include "mccl/store.h"
 #include "rendezvous/conversation.h"
+#include "rendezvous/dialing.h"
 #include "rendezvous/memory_store.h"
 #include "rendezvous/store_server.h"
 #include "rendezvous/store_wire.h"
 #include "rendezvous/waiting.h"
+#include "rendezvous/wired_store.h"
 #include "transport/tcp/address.h"
 #include "transport/tcp/listener.h"
 
@@ -102,11 +106,44 @@ std::vector<Listener> listen_at(const std::string& address) {
   }
 }
 
+/// How the other ranks connect to it.
+struct Entrance {
+  std::string name;    ///< For messages.
+  std::string advice;  ///< Where nobody answers.
+  /// Asked at every attempt, since names may come to mean something else. Throws Error.
+  std::function<std::vector<Candidate>()> ways;
+  /// Who leads on from there; else it is there.
+  std::optional<FirstHop> through = {};
+};
+
+Entrance entrance_at(const std::string& address) {
+  const HostPort where = transport::tcp::parse_host_port(address);
+  return {.name = address,
+          .advice = fmt::format("Check that rank 0 runs, that it was given the same address, and "
+                                "that no firewall blocks port {}",
+                                where.port),
+          .ways = [where] {
+            std::vector<Candidate> ways;
+            for (const Address& each : transport::tcp::resolve(where.host, where.port))
+              ways.push_back({each, {}, {}});
+            return ways;
+          }};
+}
+
+Entrance entrance_of(const std::shared_ptr<Wiring>& wiring) {
+  Wiring::Way way = wiring->way_to(0, Destination::store);
+  return {.name = fmt::format("the end of the cables through rank {}", way.first.rank),
+          .advice = "Check that rank 0 runs, and the cables",
+          .ways = [wiring, ways = std::move(way.candidates)] { return ways; },
+          .through = std::move(way.first)};
+}
+
 /// Rank 0's.
 class ServedStore final : public Store {
  public:
-  ServedStore(const std::string& address, const std::string& job_key, const StoreReport& report)
-      : server_(table_, listen_at(address), job_key, Log(0, log_level_of(report.log_level)),
+  ServedStore(std::vector<Listener> listeners, const std::string& job_key,
+              const StoreReport& report)
+      : server_(table_, std::move(listeners), job_key, Log(0, log_level_of(report.log_level)),
                 [metrics = report.metrics] {
                   if (metrics) metrics->record_refused_connection();
                 }) {}
@@ -134,9 +171,8 @@ class ServedStore final : public Store {
 /// start again.
 class RemoteStore final : public Store {
  public:
-  RemoteStore(std::string address, int rank, std::string job_key, std::chrono::milliseconds timeout)
-      : address_(std::move(address)),
-        where_(transport::tcp::parse_host_port(address_)),
+  RemoteStore(Entrance entrance, int rank, std::string job_key, std::chrono::milliseconds timeout)
+      : entrance_(std::move(entrance)),
         rank_(rank),
         job_key_(std::move(job_key)),
         timeout_(std::clamp(timeout, 0ms, kLongestWait)) {
@@ -172,14 +208,13 @@ class RemoteStore final : public Store {
   };
 
   Socket connect();
-  Socket try_connect(const Address& address, Clock::time_point deadline, std::string& trouble);
+  Socket try_connect(const Candidate& way, Clock::time_point deadline, std::string& trouble);
   Answer call(const Bytes& request, const std::string& key, std::chrono::milliseconds wait);
   void send(const Socket& socket, std::span<const std::byte> bytes, Clock::time_point deadline);
   void receive(const Socket& socket, std::span<std::byte> bytes, Clock::time_point deadline);
   [[noreturn]] void lost(const std::string& why) const;
 
-  const std::string address_;
-  const HostPort where_;
+  const Entrance entrance_;
   const int rank_;
   const std::string job_key_;
   const std::chrono::milliseconds timeout_;
@@ -193,12 +228,12 @@ Socket RemoteStore::connect() {
   std::string trouble;
   for (;;) {
     try {
-      for (const Address& address : transport::tcp::resolve(where_.host, where_.port)) {
+      for (const Candidate& way : entrance_.ways()) {
         std::string outcome;
-        if (Socket socket = try_connect(address, deadline, outcome)) return socket;
+        if (Socket socket = try_connect(way, deadline, outcome)) return socket;
         // An attempt that the end cut short tells less than a whole one before it.
         if (trouble.empty() || Clock::now() < deadline)
-          trouble = fmt::format("{}: {}", address.text(), outcome);
+          trouble = fmt::format("{}: {}", way.text(), outcome);
       }
     } catch (const Error& error) {
       trouble = error.what();
@@ -207,9 +242,9 @@ Socket RemoteStore::connect() {
     if (now >= deadline) {
       throw PeerError(fmt::format(
           "rank {} could not reach the store of rank 0 at {} within {:.1f} s; the last attempt: "
-          "{}. Check that rank 0 runs, that it was given the same address, and that no firewall "
-          "blocks port {}",
-          rank_, address_, std::chrono::duration<double>(timeout_).count(), trouble, where_.port));
+          "{}. {}",
+          rank_, entrance_.name, std::chrono::duration<double>(timeout_).count(), trouble,
+          entrance_.advice));
     }
     std::this_thread::sleep_for(std::min(back_off, deadline - now));
     back_off = std::min(2 * back_off, kLongestBackOff);
@@ -217,12 +252,12 @@ Socket RemoteStore::connect() {
 }
 
 /// Empty, with the trouble, when it fails.
-Socket RemoteStore::try_connect(const Address& address, Clock::time_point deadline,
+Socket RemoteStore::try_connect(const Candidate& way, Clock::time_point deadline,
                                 std::string& trouble) {
   const Clock::time_point limit = std::min(deadline, Clock::now() + kAttemptLimit);
-  Socket socket = Socket::stream(address.family());
+  Socket socket = Socket::stream(way.to.family());
   transport::tcp::tune_stream(socket);
-  int error = transport::tcp::start_connect(socket, address, nullptr);
+  int error = transport::tcp::start_connect(socket, way.to, way.from ? &*way.from : nullptr);
   if (error == EINPROGRESS) {
     if (!wait_for(socket.descriptor(), POLLOUT, limit)) {
       trouble = "no answer to the attempt to connect";
@@ -235,10 +270,15 @@ Socket RemoteStore::try_connect(const Address& address, Clock::time_point deadli
     return {};
   }
   transport::tcp::limit_silence(socket);
+  const Clock::time_point end = std::min(deadline, Clock::now() + kHandshakeLimit);
+  if (const auto& first = entrance_.through) {
+    Conversation asking(std::move(socket), Handshake::dialer(first->self, first->rank, first->key));
+    if (!converse(asking, end, trouble)) return {};
+    socket = asking.take_socket();
+  }
   Conversation conversation(
       std::move(socket),
       Handshake::dialer({rank_, 0, job_key_, {}}, 0, {0, transport::Purpose::store, 0}));
-  const Clock::time_point end = std::min(deadline, Clock::now() + kHandshakeLimit);
   if (!converse(conversation, end, trouble)) return {};
   return conversation.take_socket();
 }
@@ -247,7 +287,7 @@ void RemoteStore::lost(const std::string& why) const {
   throw PeerError(fmt::format(
       "rank {} lost the store of rank 0 at {}: {}; rank 0 serves it until it ends, so look at what "
       "ended rank 0",
-      rank_, address_, why));
+      rank_, entrance_.name, why));
 }
 
 RemoteStore::Answer RemoteStore::call(const Bytes& request, const std::string& key,
@@ -313,6 +353,17 @@ void RemoteStore::receive(const Socket& socket, std::span<std::byte> bytes,
 
 }  // namespace
 
+std::shared_ptr<Store> make_wired_store(const std::shared_ptr<Wiring>& wiring, int rank,
+                                        const std::string& job_key,
+                                        std::chrono::milliseconds timeout,
+                                        const StoreReport& report) {
+  if (rank != 0)
+    return std::make_shared<RemoteStore>(entrance_of(wiring), rank, job_key, timeout);
+  std::vector<Listener> listeners;
+  listeners.push_back(wiring->inlet(Destination::store));
+  return std::make_shared<ServedStore>(std::move(listeners), job_key, report);
+}
+
 }  // namespace mccl::rendezvous
 
 namespace mccl {
@@ -321,8 +372,12 @@ std::shared_ptr<Store> make_tcp_store(const std::string& address, int rank,
                                       const std::string& job_key, std::chrono::milliseconds timeout,
                                       const StoreReport& report) {
   if (rank < 0) throw InvalidArgument(fmt::format("the store was given the rank {}", rank));
-  if (rank == 0) return std::make_shared<rendezvous::ServedStore>(address, job_key, report);
-  return std::make_shared<rendezvous::RemoteStore>(address, rank, job_key, timeout);
+  if (rank == 0) {
+    return std::make_shared<rendezvous::ServedStore>(rendezvous::listen_at(address), job_key,
+                                                     report);
+  }
+  return std::make_shared<rendezvous::RemoteStore>(rendezvous::entrance_at(address), rank, job_key,
+                                                   timeout);
 }
 
 }  // namespace mccl

@@ -32,4 +32,15 @@ void TcpTransport::progress(std::vector<transport::LinkEvent>& events) {
   }
 }
 
+std::vector<transport::Transport::LostPeer> TcpTransport::take_lost() {
+  std::vector<LostPeer> lost;
+  for (const SilentCable& silent : mesh_->take_silent_cables()) {
+    lost.push_back({WorldRank(silent.peer),
+                    fmt::format("nothing has come along {} for {:.3g} s: it is cut, or rank {} is "
+                                "stopped",
+                                text_of(silent.cable), silent.seconds, silent.peer)});
+  }
+  return lost;
+}
+
 }  // namespace mccl::rendezvous

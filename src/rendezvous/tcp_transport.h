@@ -28,6 +28,7 @@ class TcpTransport final : public transport::Transport {
   void cancel(WorldRank peer, const transport::LinkKey& key) override;
 
   void progress(std::vector<transport::LinkEvent>& events) override;
+  std::vector<LostPeer> take_lost() override;
   void watch(std::vector<pollfd>& descriptors) const override { mesh_->watch(descriptors); }
   Clock::time_point next_deadline() const override { return mesh_->next_deadline(); }
   void abandon() noexcept override { mesh_->abandon(); }

@@ -1,4 +1,6 @@
 // A tree of one branch: each rank talks to two, and pieces follow each other along it.
+#include <algorithm>
+
 #include "schedule/algorithms.h"
 #include "schedule/parts.h"
 #include "schedule/tree.h"
@@ -7,10 +9,20 @@ namespace mccl::schedule {
 
 Schedule build_chain(const Problem& p) {
   const int root = p.collective == Collective::all_reduce ? 0 : p.root;
-  const int place = wrap(p.rank - root, p.size);
+  // In the order of the cables, where there is one.
+  const auto seat_of = [&](int rank) {
+    return p.ring.empty() ? rank
+                          : static_cast<int>(std::ranges::find(p.ring, rank) - p.ring.begin());
+  };
+  const auto rank_at = [&](int seat) {
+    seat = wrap(seat, p.size);
+    return p.ring.empty() ? seat : p.ring[static_cast<std::size_t>(seat)];
+  };
+  const int seat = seat_of(p.rank);
+  const int place = wrap(seat - seat_of(root), p.size);
   Tree tree;
-  if (place > 0) tree.parent = wrap(p.rank - 1, p.size);
-  if (place < p.size - 1) tree.children = {wrap(p.rank + 1, p.size)};
+  if (place > 0) tree.parent = rank_at(seat - 1);
+  if (place < p.size - 1) tree.children = {rank_at(seat + 1)};
   return build_on_tree(p, tree);
 }
 

@@ -4,7 +4,8 @@
 #include <limits>
 #include <vector>
 
-#include "schedule/cost.h"
+#include "schedule/cable_map.h"
+#include "schedule/cost_terms.h"
 
 namespace mccl::schedule {
 namespace {
@@ -70,7 +71,7 @@ Choice choose_exchange(Problem problem, std::size_t element_bytes, const Facts& 
 std::optional<Algorithm> settled(const Problem& problem, std::size_t element_bytes,
                                  const Facts& facts) {
   if (facts.forced && can(*facts.forced, problem)) return facts.forced;
-  if (!problem.nodes.empty()) return {};
+  if (!problem.nodes.empty() || facts.cables) return {};
   if (problem.collective == Collective::all_reduce && problem.size <= kSmallGroup &&
       problem.count < facts.small_bytes / std::max<std::size_t>(1, element_bytes)) {
     return Algorithm::direct;
@@ -78,11 +79,21 @@ std::optional<Algorithm> settled(const Problem& problem, std::size_t element_byt
   return {};
 }
 
+std::optional<CableCost> cost_of_cables(Algorithm algorithm, const Problem& problem,
+                                        std::size_t element_bytes, const Facts& facts) {
+  if (!facts.cables || problem.size < 2) return {};
+  return CableCost(algorithm, problem, element_bytes, facts);
+}
+
 }  // namespace
 
 Problem placed(Problem problem, std::size_t element_bytes, const Facts& facts) {
   problem.nodes = facts.nodes;
   problem.window = facts.window_bytes / std::max<std::size_t>(1, element_bytes);
+  if (facts.cables) {
+    problem.ring = facts.cables->ring();
+    problem.tree = facts.cables->tree();
+  }
   return problem;
 }
 
@@ -103,11 +114,15 @@ Choice choose(const Problem& asked, std::size_t element_bytes, const Facts& fact
     const auto algorithm = static_cast<Algorithm>(i);
     if ((only && algorithm != *only) || !can(algorithm, problem)) continue;
     if (window_only && !is_through_window(algorithm)) continue;
+    problem.chunk = chunks.back();
+    const std::optional<CableCost> cables = cost_of_cables(algorithm, problem, element_bytes, facts);
     for (const std::size_t chunk : chunks) {
       const bool fixed = is_through_window(algorithm);
       if (fixed && chunk != window_chunk(chunks, algorithm, problem, element_bytes)) continue;
       problem.chunk = chunk;
-      const Estimate found = estimate(algorithm, problem, element_bytes, facts);
+      Estimate found =
+          estimate(algorithm, problem, element_bytes, cables ? cables->free() : facts);
+      if (cables) found.seconds += cables->seconds(chunk);
       if (found.steps > kMostSteps && !fixed && chunk != chunks.back()) continue;
       if (found.seconds < kBetter * best.predicted_s) best = {algorithm, chunk, found.seconds};
     }

@@ -3,12 +3,15 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "schedule/schedule.h"
 
 namespace mccl::schedule {
+
+class CableMap;
 
 /// What the model knows of a group. Equal on all ranks.
 struct Facts {
@@ -35,6 +38,8 @@ struct Facts {
   std::optional<Algorithm> forced = {};  ///< Used wherever it can do the problem.
   std::vector<int> nodes = {};           ///< As Problem::nodes.
   std::size_t window_bytes = 0;          ///< What Problem::window is in bytes.
+  /// Where cables do not join all ranks; else null.
+  std::shared_ptr<const CableMap> cables = nullptr;
 };
 
 struct Choice {

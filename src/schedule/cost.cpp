@@ -41,6 +41,12 @@ double CallSize::pieces(double of) const { return of > 0 ? std::ceil(of / chunk)
 
 Estimate estimate(Algorithm algorithm, const Problem& p, std::size_t element_bytes,
                   const Facts& facts) {
+  if (facts.cables && p.size > 1) {
+    const CableCost cables(algorithm, p, element_bytes, facts);
+    Estimate found = estimate(algorithm, p, element_bytes, cables.free());
+    found.seconds += cables.seconds(p.chunk);
+    return found;
+  }
   const CallSize size(p, element_bytes);
   const LinkTerms link(size, facts, shares_node(p));
   const WindowTerms window(size, facts);
@@ -66,6 +72,8 @@ Estimate estimate(Algorithm algorithm, const Problem& p, std::size_t element_byt
       return one_shot_estimate(p.collective, size, window);
     case Algorithm::two_shot:
       return two_shot_estimate(size, window);
+    case Algorithm::cable_tree:
+      return cable_tree_estimate(p.collective, size, link, p.tree);
     case Algorithm::hierarchical: {
       const auto nodes = all_nodes(p);
       std::size_t columns = nodes[0].size();

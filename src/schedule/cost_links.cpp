@@ -167,6 +167,29 @@ Estimate chain_estimate(Collective collective, const CallSize& size, const LinkT
   return tree_estimate(collective, size, link, size.others, 1);
 }
 
+Estimate cable_tree_estimate(Collective collective, const CallSize& size, const LinkTerms& link,
+                             const std::vector<int>& parents) {
+  int levels = 0;
+  std::vector<int> children(parents.size(), 0);
+  for (std::size_t rank = 0; rank < parents.size(); ++rank) {
+    int level = 0;
+    for (int above = parents[rank]; above >= 0; above = parents[static_cast<std::size_t>(above)])
+      ++level;
+    levels = std::max(levels, level);
+    if (parents[rank] >= 0) ++children[static_cast<std::size_t>(parents[rank])];
+  }
+  const int most = *std::ranges::max_element(children);
+  switch (collective) {
+    case Collective::all_reduce:
+    case Collective::broadcast:
+    case Collective::reduce:
+      return tree_estimate(collective, size, link, levels, most);
+    default:
+      return {2 * levels * link.latency() + size.others * link.wire(size.part),
+              2 * size.others * std::max(1.0, size.pieces(size.largest))};
+  }
+}
+
 Estimate dissemination_estimate(const CallSize& size, const LinkTerms& link) {
   return {size.rounds * (link.latency() + link.work()), 2.0 * size.rounds};
 }

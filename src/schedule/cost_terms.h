@@ -5,6 +5,8 @@
 // measured, and says where it comes from and how far a choice depends on it.
 #pragma once
 
+#include <vector>
+
 #include "schedule/cost.h"
 
 namespace mccl::schedule {
@@ -106,6 +108,27 @@ class WindowTerms {
   const Facts& facts_;
 };
 
+/// What the cables add, where they do not join all ranks (Facts::cables): the time that the busiest
+/// of them is busy, and the pieces that must pass before all are. The rest is estimated as if bytes
+/// were free there, and every message took as long as the longest way on which any goes. It serves
+/// for every chunk, and takes a while to make.
+class CableCost {
+ public:
+  /// Requires can(), and facts.cables.
+  CableCost(Algorithm algorithm, const Problem& problem, std::size_t element_bytes,
+            const Facts& facts);
+
+  const Facts& free() const { return free_; }
+  double seconds(std::size_t chunk) const;
+
+ private:
+  Facts free_;
+  double busiest_s_ = 0;
+  double pieces_in_a_row_ = 0;
+  double element_s_ = 0;  ///< On the fastest cable.
+  std::size_t most_ = 0;  ///< Elements that a piece can have.
+};
+
 /// An algorithm's estimate; each requires can(). In cost_links.cpp, and the last three in
 /// cost_window.cpp.
 Estimate direct_estimate(Collective collective, const CallSize& size, const LinkTerms& link);
@@ -117,6 +140,8 @@ Estimate recursive_doubling_estimate(Collective collective, const CallSize& size
 Estimate binomial_tree_estimate(Collective collective, const CallSize& size, const LinkTerms& link);
 Estimate chain_estimate(Collective collective, const CallSize& size, const LinkTerms& link);
 Estimate dissemination_estimate(const CallSize& size, const LinkTerms& link);
+Estimate cable_tree_estimate(Collective collective, const CallSize& size, const LinkTerms& link,
+                             const std::vector<int>& parents);
 Estimate one_shot_estimate(Collective collective, const CallSize& size, const WindowTerms& window);
 Estimate two_shot_estimate(const CallSize& size, const WindowTerms& window);
 /// Over `nodes` nodes, of which the smallest has `columns` ranks.

@@ -41,6 +41,8 @@ std::string_view name_of(Algorithm algorithm) {
       return "two_shot";
     case Algorithm::hierarchical:
       return "hierarchical";
+    case Algorithm::cable_tree:
+      return "cable_tree";
   }
   return "unknown";
 }
@@ -75,6 +77,8 @@ bool can(Algorithm algorithm, const Problem& p) {
       return shares_window(p) && one_of(c, all_reduce, reduce);
     case Algorithm::hierarchical:
       return can_hierarchical(p);
+    case Algorithm::cable_tree:
+      return !p.tree.empty() && c != all_to_all;
   }
   return false;
 }
@@ -110,6 +114,8 @@ Schedule build(Algorithm algorithm, const Problem& p) {
       return build_two_shot(p);
     case Algorithm::hierarchical:
       return build_hierarchical(p);
+    case Algorithm::cable_tree:
+      return build_cable_tree(p);
   }
   return {};
 }

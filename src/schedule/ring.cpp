@@ -1,4 +1,5 @@
-// Each rank sends to one neighbour and receives from the other. Parts go around: once to be
+// Each rank sends to one neighbour and receives from the other, in the order of the ranks or in that
+// of the cables. Parts go around: once to be
 // reduced, once to be handed out. Going both ways, half of each part takes the other direction.
 #include <algorithm>
 #include <array>
@@ -13,19 +14,33 @@ namespace {
 /// One direction around the ring. In phase k a rank sends what it received in phase k - 1; phase 0
 /// sends, when reducing, the part of the rank before it and ends with its own part reduced; when
 /// gathering it sends its own part.
-struct Way {
-  int rank;
-  int size;
-  int direction;  // 1 or -1
-
-  int to() const { return wrap(rank + direction, size); }
-  int from() const { return wrap(rank - direction, size); }
-  int sent_reducing(int phase) const { return wrap(rank - direction * (phase + 1), size); }
-  int received_reducing(int phase) const {
-    return wrap(rank - direction * ((phase + 2) % size), size);
+class Way {
+ public:
+  /// Around Problem::ring, if there is one; `direction` is 1 or -1. The problem outlives it.
+  Way(const Problem& p, int direction)
+      : order_(p.ring), size_(p.size), direction_(direction), place_(p.rank) {
+    if (!order_.empty())
+      place_ = static_cast<int>(std::ranges::find(order_, p.rank) - order_.begin());
   }
-  int sent_gathering(int phase) const { return wrap(rank - direction * phase, size); }
-  int received_gathering(int phase) const { return wrap(rank - direction * (phase + 1), size); }
+
+  int to() const { return behind(-1); }
+  int from() const { return behind(1); }
+  int sent_reducing(int phase) const { return behind(phase + 1); }
+  int received_reducing(int phase) const { return behind((phase + 2) % size_); }
+  int sent_gathering(int phase) const { return behind(phase); }
+  int received_gathering(int phase) const { return behind(phase + 1); }
+
+ private:
+  /// The rank so many places behind this one.
+  int behind(int places) const {
+    const int place = wrap(place_ - direction_ * places, size_);
+    return order_.empty() ? place : order_[static_cast<std::size_t>(place)];
+  }
+
+  std::span<const int> order_;
+  int size_;
+  int direction_;
+  int place_;
 };
 
 /// What one phase does in one direction, over one segment.
@@ -43,7 +58,7 @@ class Ring {
       : p_(p),
         builder_(p),
         divider_(builder_.chunk()),
-        ways_{Way{p.rank, p.size, 1}, Way{p.rank, p.size, -1}},
+        ways_{Way(p, 1), Way(p, -1)},
         lanes_(both_ways ? 2 : 1),
         phase_count_(kPiecesPerPhase * builder_.chunk()) {}
 

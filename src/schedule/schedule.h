@@ -96,6 +96,12 @@ struct Problem {
   std::vector<int> nodes = {};
   /// Elements that a rank can have published at a time; 0 when there is no window.
   std::size_t window = 0;
+  /// Where cables do not join all ranks (cable_map.h): an order in which a cable joins each rank to
+  /// the next, and the last to the first; empty where there is none, or every rank is joined to
+  /// every other.
+  std::vector<int> ring = {};
+  /// And a tree along the cables: of each rank the one above it, -1 for one; empty where ring is.
+  std::vector<int> tree = {};
 
   friend bool operator==(const Problem&, const Problem&) = default;
 };
@@ -127,8 +133,9 @@ enum class Algorithm : std::uint8_t {
   one_shot,       ///< through the window: everyone reads all that it needs
   two_shot,       ///< through the window: everyone reduces a part and reads the others' results
   hierarchical,   ///< reduce inside the nodes, exchange between them, share inside
+  cable_tree,          ///< where cables do not join all ranks: along a tree of them
 };
-inline constexpr int kAlgorithmCount = 11;
+inline constexpr int kAlgorithmCount = 12;
 
 std::string_view name_of(Algorithm algorithm);
 

@@ -6,8 +6,15 @@
 
 namespace mccl::transport {
 
-enum class Purpose : std::uint8_t { control, collective, point_to_point, store };
-inline constexpr int kPurposeCount = 4;
+enum class Purpose : std::uint8_t {
+  control,
+  collective,
+  point_to_point,
+  store,
+  cable,  ///< Two that a cable joins tell each other of all cables (rendezvous/cabling/).
+  relay,  ///< What follows is for another rank: `group` says for which, `rail` for what there.
+};
+inline constexpr int kPurposeCount = 6;
 
 /// `group` is 0 for control connections. `rail` numbers the parallel connections of a pair.
 struct LinkKey {

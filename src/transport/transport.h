@@ -78,6 +78,14 @@ class Transport {
 
   /// Does what can be done now; appends what ended.
   virtual void progress(std::vector<LinkEvent>&) {}
+  /// A peer that cannot be reached any more, and why, as the transport has found out beside what its
+  /// links tell.
+  struct LostPeer {
+    WorldRank peer;
+    std::string reason;
+  };
+  /// Since it was asked last.
+  virtual std::vector<LostPeer> take_lost() { return {}; }
   /// Adds what ends a sleep for progress(); the links have descriptors of their own.
   virtual void watch(std::vector<pollfd>&) const {}
   /// When progress() must be called again at the latest.

@@ -62,24 +62,24 @@ TEST(Dial, AConnectionThatStandsIsNotGivenUp) {
   Dial dial(request_to({there}, 1h));
   const Clock::time_point begin = Clock::now();
   // Hello and challenge, proof and proof, settings; only the verdict is missing.
-  std::vector<Arrival> arrivals;
+  std::vector<Newcomer> newcomers;
   for (int round = 0; round < 3; ++round) {
     ASSERT_FALSE(dial.advance(begin));
-    if (round < 2) acceptor.advance(begin, arrivals);
+    if (round < 2) acceptor.advance(begin, newcomers);
   }
-  ASSERT_TRUE(arrivals.empty());
+  ASSERT_TRUE(newcomers.empty());
   for (const auto passed : {2s, 3s, 1000s, 3000s}) ASSERT_FALSE(dial.advance(begin + passed));
   // Whoever had no core for so long gives it at last, and then has no more to do with it.
-  while (arrivals.empty()) {
-    acceptor.advance(begin, arrivals);
-    if (arrivals.empty()) {
+  while (newcomers.empty()) {
+    acceptor.advance(begin, newcomers);
+    if (newcomers.empty()) {
       ASSERT_FALSE(dial.advance(begin + 3000s));
     }
   }
   acceptor.close();
   for (Clock::time_point now = begin + 3500s; !dial.advance(now);) now += 1s;
   EXPECT_TRUE(dial.take_socket()) << dial.reason();
-  EXPECT_EQ(arrivals.size(), 1u);
+  EXPECT_EQ(newcomers.size(), 1u);
 }
 
 TEST(Dial, TriesARefusedCandidateAgainBesideOneThatHangs) {
@@ -92,10 +92,10 @@ TEST(Dial, TriesARefusedCandidateAgainBesideOneThatHangs) {
   std::vector<Listener> listeners;
   listeners.emplace_back(there, 0);
   Acceptor acceptor(std::move(listeners), kAcceptor, Log(1, LogLevel::off), {});
-  std::vector<Arrival> arrivals;
+  std::vector<Newcomer> newcomers;
   while (now < begin + 2min && !dial.advance(now)) {
     now += 10ms;
-    acceptor.advance(now, arrivals);
+    acceptor.advance(now, newcomers);
   }
   EXPECT_TRUE(dial.take_socket()) << dial.reason();
   EXPECT_EQ(dial.winner().to, there);
@@ -154,15 +154,15 @@ TEST(Dial, AProvenPeerEndsTheOtherAttempts) {
   request.stagger = 0s;
   Dial dial(std::move(request));
   const Clock::time_point now = Clock::now();
-  std::vector<Arrival> arrivals;
+  std::vector<Newcomer> newcomers;
   std::size_t last = 0;
   while (!dial.advance(now)) {
     last = attempts_of(dial);
-    acceptor.advance(now, arrivals);
+    acceptor.advance(now, newcomers);
   }
   EXPECT_EQ(last, 1u) << "the others were still tried when the peer had proved itself";
   EXPECT_TRUE(dial.take_socket());
-  EXPECT_EQ(arrivals.size(), 1u);
+  EXPECT_EQ(newcomers.size(), 1u);
   EXPECT_EQ(dial.winner().to, there);
 }
 
@@ -185,15 +185,15 @@ TEST(Acceptor, GivesStrangersFiveSeconds) {
   acceptor.watch(descriptors);
   ASSERT_GT(::poll(descriptors.data(), descriptors.size(), 20'000), 0);
   const Clock::time_point now = Clock::now();
-  std::vector<Arrival> arrivals;
-  acceptor.advance(now, arrivals);
+  std::vector<Newcomer> newcomers;
+  acceptor.advance(now, newcomers);
   EXPECT_EQ(acceptor.next_deadline(), now + 5s);
-  acceptor.advance(now + 4999ms, arrivals);
+  acceptor.advance(now + 4999ms, newcomers);
   EXPECT_EQ(refused, 0);
-  acceptor.advance(now + 5s, arrivals);
+  acceptor.advance(now + 5s, newcomers);
   EXPECT_EQ(refused, 1);
   EXPECT_EQ(acceptor.next_deadline(), Clock::time_point::max());
-  EXPECT_TRUE(arrivals.empty());
+  EXPECT_TRUE(newcomers.empty());
 }
 
 }  // namespace

@@ -112,18 +112,18 @@ TEST(Acceptor, AFloodAfterTheMeetingIsLeftToWait) {
   const std::vector<Socket> strangers = flood(listeners[0], 100);
   Acceptor acceptor(std::move(listeners), {0, 2, "key", {}}, Log(0, LogLevel::off), {});
   acceptor.everyone_is_here(kStart);
-  std::vector<Arrival> arrivals;
+  std::vector<Newcomer> newcomers;
   std::vector<pollfd> watched;
   acceptor.watch(watched);
   EXPECT_EQ(watched.size(), 1u) << "the listener";
-  acceptor.advance(kStart, arrivals);
-  acceptor.advance(kStart, arrivals);  // one batch was let in before
+  acceptor.advance(kStart, newcomers);
+  acceptor.advance(kStart, newcomers);  // one batch was let in before
   watched.clear();
   acceptor.watch(watched);
   EXPECT_EQ(watched.size(), 64u) << "guests, and no listener";
   EXPECT_GT(acceptor.next_deadline(), kStart);
   EXPECT_LT(acceptor.next_deadline(), kStart + 1s);
-  acceptor.advance(kStart + 1s, arrivals);
+  acceptor.advance(kStart + 1s, newcomers);
   watched.clear();
   acceptor.watch(watched);
   EXPECT_EQ(watched.size(), 101u) << "all guests, and the listener again";
@@ -134,9 +134,9 @@ TEST(Acceptor, AMeetingHasNoLimit) {
   listeners.emplace_back(*Address::parse_numeric("127.0.0.1", 0), 0);
   const std::vector<Socket> strangers = flood(listeners[0], 100);
   Acceptor acceptor(std::move(listeners), {0, 2, "key", {}}, Log(0, LogLevel::off), {});
-  std::vector<Arrival> arrivals;
-  acceptor.advance(kStart, arrivals);
-  acceptor.advance(kStart, arrivals);
+  std::vector<Newcomer> newcomers;
+  acceptor.advance(kStart, newcomers);
+  acceptor.advance(kStart, newcomers);
   std::vector<pollfd> watched;
   acceptor.watch(watched);
   EXPECT_EQ(watched.size(), 101u);

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/native/cable_figures.h"
 #include "backend/native/group.h"
 #include "backend/native/window_fit.h"
 #include "base/shared_cache.h"
@@ -334,6 +335,7 @@ void calibrate(const std::shared_ptr<engine::Engine>& engine) {
   if (engine->size() == 1 || !engine->config().calibrate) return;
   engine->count_calls(false);
   Calibration(engine).run();
+  measure_cables(engine);
   engine->count_calls(true);
 }
 

@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "base/work_state.h"
-#include "engine/driving/wake_pipe.h"
+#include "base/wake_pipe.h"
 
 namespace mccl::engine {
 

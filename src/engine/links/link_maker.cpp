@@ -266,6 +266,14 @@ void LinkMaker::warn(WorldRank peer, Place place, const std::string& reason) con
   }
 }
 
+std::vector<transport::Transport::LostPeer> LinkMaker::take_lost() {
+  std::vector<transport::Transport::LostPeer> lost;
+  for (const auto& transport : transports_) {
+    for (transport::Transport::LostPeer& each : transport->take_lost()) lost.push_back(std::move(each));
+  }
+  return lost;
+}
+
 void LinkMaker::watch(std::vector<pollfd>& descriptors) const {
   for (const auto& transport : transports_) transport->watch(descriptors);
 }

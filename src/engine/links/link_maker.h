@@ -54,6 +54,8 @@ class LinkMaker {
   /// Lets the transports work, and takes the links that have come about. `closed` says whether a
   /// group was here once.
   void progress(const std::function<bool(std::uint64_t group)>& closed);
+  /// As Transport, of all.
+  std::vector<transport::Transport::LostPeer> take_lost();
   void watch(std::vector<pollfd>& descriptors) const;
   Clock::time_point next_deadline() const;
 

@@ -32,6 +32,7 @@ class Heart {
   void heard(WorldRank peer) {
     if (!memory_->neighbour(peer)) liveness_.heard(peer);
   }
+  void be_patient_with(WorldRank peer) { liveness_.be_patient_with(peer); }
   /// The peer is lost.
   void forget(WorldRank peer) { liveness_.forget(peer); }
 

@@ -19,13 +19,19 @@ class Liveness {
  public:
   /// Beats in an interval: a peer is lost at most a beat after the interval.
   static constexpr int kBeats = 5;
+  /// Of one whose words others pass on.
+  static constexpr int kMoreBeats = 2;
 
   Liveness(int size, Clock::duration interval)
-      : period_(interval / kBeats), silent_beats_(static_cast<std::size_t>(size), kNeverHeard) {}
+      : period_(interval / kBeats),
+        silent_beats_(static_cast<std::size_t>(size), kNeverHeard),
+        patience_(static_cast<std::size_t>(size), 0) {}
 
   /// Something came from the peer. Before the first time it is not missed: it may still be meeting
   /// the others.
   void heard(WorldRank rank) { silent_beats_[rank] = 0; }
+  /// Its words come through others: it is missed that much later than they are.
+  void be_patient_with(WorldRank rank) { patience_[rank] = kMoreBeats; }
   /// It is not to be missed any more.
   void forget(WorldRank rank) { silent_beats_[rank] = kNeverHeard; }
 
@@ -40,6 +46,7 @@ class Liveness {
 
   Clock::duration period_;
   ByRank<WorldRank, std::int32_t> silent_beats_;  // since it was heard
+  ByRank<WorldRank, std::int32_t> patience_;      // beats beyond the interval
   Clock::time_point next_beat_{};
 };
 

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <utility>
+
+#include "transport/tcp/inlet.h"
 
 namespace mccl::transport::tcp {
 
@@ -63,7 +66,10 @@ Listener::Listener(const Address& address, std::size_t buffer_bytes) {
   address_ = socket_.local();
 }
 
+Listener::Listener(Socket inlet) : socket_(std::move(inlet)), is_inlet_(true) {}
+
 Accepted Listener::accept() {
+  if (is_inlet_) return take_handed_over(socket_);
   for (;;) {
     sockaddr_storage raw = {};
     socklen_t length = sizeof raw;

@@ -26,6 +26,8 @@ class Listener {
  public:
   /// Binds `address` and listens; [::] listens to IPv4 as well. Throws BindError.
   Listener(const Address& address, std::size_t buffer_bytes);
+  /// What is handed over within this process: Inlet::listener().
+  explicit Listener(Socket inlet);
 
   const Address& address() const { return address_; }
   int descriptor() const { return socket_.descriptor(); }
@@ -37,6 +39,7 @@ class Listener {
  private:
   Socket socket_;
   Address address_;
+  bool is_inlet_ = false;
 };
 
 }  // namespace mccl::transport::tcp

@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-namespace mccl::engine {
+namespace mccl {
 
 /// wake() from any thread; drain() from the one that was woken.
 class WakePipe {
@@ -27,4 +27,4 @@ class WakePipe {
   std::atomic<bool> pending_{false};  ///< Of this process's own.
 };
 
-}  // namespace mccl::engine
+}  // namespace mccl

@@ -1,4 +1,4 @@
-#include "engine/driving/wake_pipe.h"
+#include "base/wake_pipe.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -10,7 +10,7 @@
 
 #include "mccl/error.h"
 
-namespace mccl::engine {
+namespace mccl {
 
 WakePipe::WakePipe() {
   int ends[2];
@@ -55,4 +55,4 @@ void WakePipe::abandon() noexcept {
   ::close(std::exchange(write_end_, -1));
 }
 
-}  // namespace mccl::engine
+}  // namespace mccl

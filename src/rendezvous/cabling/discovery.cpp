@@ -1,0 +1,235 @@
+#include "rendezvous/cabling/discovery.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "mccl/error.h"
+
+namespace mccl::rendezvous {
+namespace {
+
+using namespace std::chrono_literals;
+using transport::Purpose;
+using transport::tcp::Address;
+using transport::tcp::Socket;
+
+/// For an address of a rank that is there to answer.
+constexpr Clock::duration kPatience = 1s;
+
+/// What the system says of an address that no cable leads to. A rank that is there listens at all
+/// of its addresses, so one that refuses is another machine's.
+bool leads_nowhere(int error) {
+  return error == ENETUNREACH || error == EHOSTUNREACH || error == ECONNREFUSED ||
+         error == EADDRNOTAVAIL || error == EACCES || error == EPERM;
+}
+
+/// A name that means nothing here may do so for those who can reach it.
+std::vector<Address> resolved(const std::string& host, std::uint16_t port, const Log& log) {
+  try {
+    return transport::tcp::resolve(host, port);
+  } catch (const Error& error) {
+    log.info("of the hostfile's addresses: {}", error.what());
+    return {};
+  }
+}
+
+/// It goes on until the ranks have agreed, or whoever waits for that has had enough.
+DialRequest request_for(const Party& self, int peer, std::size_t index, Address to) {
+  DialRequest request;
+  request.self = self;
+  request.peer = peer;
+  request.key = {0, Purpose::cable, static_cast<std::uint8_t>(index)};
+  request.deadline = Clock::time_point::max();
+  request.candidates = {{to, {}, {}}};
+  return request;
+}
+
+}  // namespace
+
+Discovery::Discovery(Party self, const AddressTable& table, std::uint16_t port, Log log)
+    : self_(std::move(self)),
+      log_(std::move(log)),
+      link_state_(self_.rank, self_.size, port),
+      known_since_(table.size(), Clock::time_point::max()) {
+  for (std::size_t peer = 0; peer < table.size(); ++peer) {
+    if (static_cast<int>(peer) == self_.rank) continue;
+    std::size_t index = 0;
+    for (const auto& [host, at] : table[peer]) {
+      for (const Address& address : resolved(host, at, log_))
+        dials_.emplace_back(request_for(self_, static_cast<int>(peer), index++, address));
+    }
+  }
+}
+
+void Discovery::connected(int peer, Socket socket, Clock::time_point now) {
+  Trunk& trunk =
+      trunks_.emplace_back(std::move(socket), self_.rank, peer, self_.size, now);
+  log_.debug("{} stands", text_of(trunk.cable()));
+  for (const CableNews& news : link_state_.everything()) trunk.tell(news);
+}
+
+void Discovery::advance(Clock::time_point now) {
+  advance_dials(now);
+  advance_trunks(now);
+  if (!cabling()) look_around(now);
+}
+
+void Discovery::advance_dials(Clock::time_point now) {
+  for (auto dial = dials_.begin(); dial != dials_.end();) {
+    if (!dial->advance(now)) {
+      ++dial;
+      continue;
+    }
+    Socket socket = dial->take_socket();
+    if (!socket && !dial->reason().empty()) log_.debug("{}", dial->reason());
+    if (socket) connected(dial->peer(), std::move(socket), now);
+    dial = dials_.erase(dial);
+  }
+}
+
+void Discovery::advance_trunks(Clock::time_point now) {
+  for (auto trunk = trunks_.begin(); trunk != trunks_.end();) {
+    std::vector<CableNews> news;
+    bool open = true;
+    try {
+      open = trunk->advance(now, news);
+      for (const CableNews& each : news) take(each, *trunk, now);
+    } catch (const Error& error) {
+      throw CorruptionError(fmt::format("rank {} at {}: {}", trunk->peer(),
+                                        trunk->there().text(), error.what()));
+    }
+    trunk = open ? std::next(trunk) : trunks_.erase(trunk);
+  }
+}
+
+void Discovery::take(const CableNews& news, const Trunk& from, Clock::time_point now) {
+  if (!link_state_.hear(news)) return;
+  if (news.kind == CableNews::Kind::sighting) {
+    auto& since = known_since_[static_cast<std::size_t>(news.sighting.rank)];
+    since = std::min(since, now);
+  }
+  tell_others(news, &from);
+  if (cabling()) {
+    dials_.clear();
+    look_around(now);
+  }
+}
+
+void Discovery::tell_others(const CableNews& news, const Trunk* but) {
+  for (Trunk& trunk : trunks_) {
+    if (&trunk != but) trunk.tell(news);
+  }
+}
+
+/// What this rank sees now, to the others; and rank 0 decides when all have seen enough.
+void Discovery::look_around(Clock::time_point now) {
+  if (!cabling()) {
+    const bool settled = std::ranges::all_of(
+        dials_, [&](const Dial& dial) { return is_ruled_out(dial, now); });
+    if (link_state_.see(cables(), settled))
+      tell_others({CableNews::Kind::sighting, link_state_.own()}, nullptr);
+    if (self_.rank != 0 || !link_state_.all_settled()) return;
+    link_state_.decide();
+    tell_others(link_state_.everything().back(), nullptr);
+    dials_.clear();
+  }
+  for (const Cable& cable : cabling()->cables()) {
+    for (const Trunk& trunk : trunks_) {
+      if (trunk.cable() != cable) continue;
+      known_.push_back({cable, {trunk.here().with_port(0), trunk.there().with_port(0)}, false});
+      break;
+    }
+  }
+}
+
+bool Discovery::is_ruled_out(const Dial& dial, Clock::time_point now) const {
+  const Clock::time_point since = known_since_[static_cast<std::size_t>(dial.peer())];
+  if (since == Clock::time_point::max()) return false;
+  if (now - since >= kPatience) return true;
+  return leads_nowhere(dial.last_error()) && dial.failed_at() > since;
+}
+
+std::vector<Cable> Discovery::cables() const {
+  std::vector<Cable> found;
+  for (const Trunk& trunk : trunks_) {
+    if (std::ranges::find(found, trunk.cable()) == found.end()) found.push_back(trunk.cable());
+  }
+  return found;
+}
+
+std::vector<CableEnds> Discovery::ends(int peer) const {
+  std::vector<CableEnds> found;
+  for (const Known& known : known_) {
+    if (known.cable.a == peer || known.cable.b == peer) found.push_back(known.ends);
+  }
+  return found;
+}
+
+void Discovery::beat() { tell_others({CableNews::Kind::alive, {}}, nullptr); }
+
+std::vector<Cable> Discovery::silent(Clock::time_point now, Clock::duration silence) {
+  std::vector<Cable> found;
+  for (Known& known : known_) {
+    if (known.is_lost) continue;
+    const bool heard = std::ranges::any_of(trunks_, [&](const Trunk& trunk) {
+      return trunk.cable() == known.cable && now - trunk.heard_at() < silence;
+    });
+    // Where a trunk has ended its process has, as its other connections tell.
+    const bool stands = std::ranges::any_of(
+        trunks_, [&](const Trunk& trunk) { return trunk.cable() == known.cable; });
+    if (heard || !stands) continue;
+    known.is_lost = true;
+    found.push_back(known.cable);
+  }
+  return found;
+}
+
+std::string Discovery::trouble() const {
+  std::vector<int> here;
+  std::vector<int> gone = link_state_.unheard();
+  for (int rank = 0; rank < self_.size; ++rank) {
+    if (std::ranges::find(gone, rank) == gone.end()) here.push_back(rank);
+  }
+  if (gone.empty()) {
+    return fmt::format("all ranks are joined, but ranks {} still look for cables",
+                       fmt::join(link_state_.unsettled(), ", "));
+  }
+  std::string tried;
+  for (const Dial& dial : dials_) {
+    if (std::ranges::find(gone, dial.peer()) == gone.end()) continue;
+    const Candidate& to = dial.first_choice();
+    tried += fmt::format("{}rank {} at {}: {}", tried.empty() ? "" : "; ", dial.peer(),
+                         to.to.text(), to.outcome.empty() ? "not tried" : to.outcome);
+  }
+  return fmt::format("ranks {} are joined by cables, and no cable leads from them to {}; tried from "
+                     "rank {}: {}",
+                     fmt::join(here, ", "), fmt::join(gone, ", "), self_.rank,
+                     tried.empty() ? "nothing" : tried);
+}
+
+void Discovery::close() noexcept {
+  dials_.clear();
+  trunks_.clear();
+}
+
+void Discovery::watch(std::vector<pollfd>& descriptors) const {
+  for (const Dial& dial : dials_) dial.watch(descriptors);
+  for (const Trunk& trunk : trunks_) trunk.watch(descriptors);
+}
+
+Clock::time_point Discovery::next_deadline() const {
+  Clock::time_point next = Clock::time_point::max();
+  for (const Dial& dial : dials_) {
+    next = std::min(next, dial.next_deadline());
+    const Clock::time_point since = known_since_[static_cast<std::size_t>(dial.peer())];
+    if (since != Clock::time_point::max() && since + kPatience > Clock::now())
+      next = std::min(next, since + kPatience);
+  }
+  return next;
+}
+
+}  // namespace mccl::rendezvous

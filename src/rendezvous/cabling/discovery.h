@@ -1,0 +1,83 @@
+// Finds the cables that end at this rank, and learns of all others.
+//
+// Every rank tries every address of every other, all at once. What connects and proves to be that
+// rank is a cable. An address is ruled out when it fails although its rank is known to be there.
+#pragma once
+
+#include <poll.h>
+
+#include <list>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "rendezvous/cabling/hostfile.h"
+#include "rendezvous/cabling/link_state.h"
+#include "rendezvous/cabling/trunk.h"
+#include "rendezvous/dialing.h"
+
+namespace mccl::rendezvous {
+
+/// The two ends of a cable as this host names them, without ports.
+struct CableEnds {
+  transport::tcp::Address here;
+  transport::tcp::Address there;
+};
+
+/// Not thread-safe. No call blocks but the constructor (name resolution).
+class Discovery {
+ public:
+  /// `port`: at which all others reach this rank's listener, whatever the cable.
+  Discovery(Party self, const AddressTable& table, std::uint16_t port, Log log);
+
+  /// A neighbour has connected.
+  void connected(int peer, transport::tcp::Socket socket, Clock::time_point now);
+  /// Does what can be done now. Throws CorruptionError that names the neighbour.
+  void advance(Clock::time_point now);
+  void watch(std::vector<pollfd>& descriptors) const;
+  Clock::time_point next_deadline() const;
+
+  /// Nothing until all ranks have agreed on it.
+  const std::optional<Cabling>& cabling() const { return link_state_.decided(); }
+  /// By cable of Cabling::between.
+  std::vector<CableEnds> ends(int peer) const;
+  std::uint16_t port_of(int rank) const { return link_state_.port_of(rank); }
+
+  /// Tells the neighbours that this rank is there. Once the ranks have agreed.
+  void beat();
+  /// The cables on which nothing has come for so long; each is told once.
+  std::vector<Cable> silent(Clock::time_point now, Clock::duration silence);
+
+  void close() noexcept;
+
+  /// Who is not there yet, and what was tried, for people.
+  std::string trouble() const;
+
+ private:
+  /// A cable may have a trunk from either end.
+  struct Known {
+    Cable cable;
+    CableEnds ends;
+    bool is_lost = false;
+  };
+
+  void advance_trunks(Clock::time_point now);
+  void advance_dials(Clock::time_point now);
+  void take(const CableNews& news, const Trunk& from, Clock::time_point now);
+  void tell_others(const CableNews& news, const Trunk* but);
+  void look_around(Clock::time_point now);
+  bool is_ruled_out(const Dial& dial, Clock::time_point now) const;
+  std::vector<Cable> cables() const;
+
+  Party self_;
+  Log log_;
+  LinkState link_state_;
+  std::vector<Clock::time_point> known_since_;  ///< By rank; max() before.
+  std::list<Dial> dials_;
+  std::list<Trunk> trunks_;
+  std::vector<Known> known_;  ///< Of the cables that were agreed on, those that end here.
+};
+
+}  // namespace mccl::rendezvous

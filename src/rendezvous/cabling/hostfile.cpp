@@ -1,0 +1,94 @@
+#include "rendezvous/cabling/hostfile.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "mccl/error.h"
+
+namespace mccl::rendezvous {
+namespace {
+
+using nlohmann::json;
+using transport::tcp::HostPort;
+
+constexpr std::string_view kForm = R"([["host:port", ...], ...], a list of addresses for each rank)";
+
+[[noreturn]] void refuse(std::string_view origin, const std::string& what) {
+  throw InvalidArgument(fmt::format("{}: {}; expected {}", origin, what, kForm));
+}
+
+HostPort address_of(const json& item, std::size_t rank, std::string_view origin) {
+  if (!item.is_string()) refuse(origin, fmt::format("rank {} has {}", rank, item.dump()));
+  try {
+    HostPort found = transport::tcp::parse_host_port(item.get<std::string>());
+    if (found.port != 0) return found;
+  } catch (const InvalidArgument&) {
+    // told below
+  }
+  refuse(origin, fmt::format("rank {} has the address {}", rank, item.dump()));
+}
+
+}  // namespace
+
+AddressTable parse_hostfile(std::string_view text, std::string_view origin) {
+  const json document = json::parse(text, nullptr, false);
+  if (document.is_discarded()) refuse(origin, "it is no JSON");
+  if (!document.is_array() || document.empty()) refuse(origin, "it is no list of ranks");
+  AddressTable table;
+  std::map<std::pair<std::string, int>, std::size_t> owners;
+  for (const json& entry : document) {
+    const std::size_t rank = table.size();
+    if (!entry.is_array() || entry.empty())
+      refuse(origin, fmt::format("rank {} has no list of addresses", rank));
+    std::vector<HostPort>& addresses = table.emplace_back();
+    for (const json& item : entry) {
+      const HostPort address = address_of(item, rank, origin);
+      const auto [owner, is_new] = owners.emplace(std::pair(address.host, address.port), rank);
+      if (owner->second != rank) {
+        throw InvalidArgument(
+            fmt::format("{}: ranks {} and {} have the same address, {}; give each its own", origin,
+                        owner->second, rank, item.get<std::string>()));
+      }
+      if (is_new) addresses.push_back(address);
+    }
+  }
+  return table;
+}
+
+AddressTable read_hostfile(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf())) {
+    throw InvalidArgument(
+        fmt::format("MCCL_HOSTFILE {} cannot be read: {}", path, std::strerror(errno)));
+  }
+  return parse_hostfile(text.str(), fmt::format("MCCL_HOSTFILE {}", path));
+}
+
+std::string text_of(const HostPort& address) {
+  const bool v6 = address.host.find(':') != std::string::npos;
+  return v6 ? fmt::format("[{}]:{}", address.host, address.port)
+            : fmt::format("{}:{}", address.host, address.port);
+}
+
+bool may_be_sparse(const AddressTable& table) {
+  if (table.size() < 3) return false;
+  for (const HostPort& common : table.front()) {
+    bool everywhere = true;
+    for (const auto& addresses : table) {
+      bool has = false;
+      for (const HostPort& address : addresses) has = has || address.host == common.host;
+      everywhere = everywhere && has;
+    }
+    if (everywhere) return false;
+  }
+  return true;
+}
+
+}  // namespace mccl::rendezvous

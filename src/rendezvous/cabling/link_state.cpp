@@ -1,0 +1,209 @@
+#include "rendezvous/cabling/link_state.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "mccl/error.h"
+
+namespace mccl::rendezvous {
+namespace {
+
+constexpr std::size_t kMostCables = 4096;
+constexpr std::size_t kMostTextBytes = 64;
+
+void append_text(Bytes& to, const std::string& text) {
+  append(to, static_cast<std::uint8_t>(text.size()));
+  append(to, bytes_of(text));
+}
+
+/// Reads what may be cut short or nonsense.
+class CarefulReader {
+ public:
+  explicit CarefulReader(std::span<const std::byte> bytes) : left_(bytes.size()), reader_(bytes) {}
+
+  template <std::unsigned_integral T>
+  T number(T most) {
+    need(sizeof(T));
+    const T value = reader_.number<T>();
+    if (value > most) refuse();
+    return value;
+  }
+
+  std::string text() {
+    const std::size_t bytes = number<std::uint8_t>(kMostTextBytes);
+    need(bytes);
+    std::string found(text_of(reader_.take(bytes)));
+    if (!std::ranges::all_of(found, [](char c) { return c > ' ' && c < 127; })) refuse();
+    return found;
+  }
+
+  void end() const {
+    if (left_ != 0) refuse();
+  }
+
+  [[noreturn]] static void refuse() {
+    throw CorruptionError("what it tells of the cables cannot be understood");
+  }
+
+ private:
+  void need(std::size_t bytes) {
+    if (bytes > left_) refuse();
+    left_ -= bytes;
+  }
+
+  std::size_t left_;
+  Reader reader_;
+};
+
+std::uint32_t last_rank(int size) { return static_cast<std::uint32_t>(size - 1); }
+
+}  // namespace
+
+Bytes encode(const CableNews& news) {
+  Bytes body;
+  const Sighting& sighting = news.sighting;
+  append(body, static_cast<std::uint8_t>(news.kind));
+  if (news.kind != CableNews::Kind::alive) {
+    append(body, static_cast<std::uint32_t>(sighting.rank));
+    append(body, sighting.version);
+    append(body, static_cast<std::uint8_t>(sighting.settled ? 1 : 0));
+    append(body, sighting.port);
+    append(body, static_cast<std::uint32_t>(sighting.cables.size()));
+    for (const Cable& cable : sighting.cables) {
+      append(body, static_cast<std::uint32_t>(cable.a));
+      append(body, static_cast<std::uint32_t>(cable.b));
+      append_text(body, cable.at_a);
+      append_text(body, cable.at_b);
+    }
+  }
+  Bytes whole;
+  whole.reserve(kNewsHeaderBytes + body.size());
+  append(whole, static_cast<std::uint32_t>(body.size()));
+  append(whole, std::span<const std::byte>(body));
+  return whole;
+}
+
+std::size_t news_bytes(std::span<const std::byte> header) {
+  const std::size_t bytes = Reader(header).number<std::uint32_t>();
+  if (bytes == 0 || bytes > kMostNewsBytes) CarefulReader::refuse();
+  return bytes;
+}
+
+CableNews decode_news(std::span<const std::byte> bytes, int size) {
+  CarefulReader reader(bytes);
+  CableNews news;
+  news.kind = static_cast<CableNews::Kind>(
+      reader.number(static_cast<std::uint8_t>(CableNews::Kind::alive)));
+  if (news.kind != CableNews::Kind::alive) {
+    Sighting& sighting = news.sighting;
+    sighting.rank = static_cast<int>(reader.number(last_rank(size)));
+    sighting.version = reader.number<std::uint32_t>(~std::uint32_t{0});
+    sighting.settled = reader.number<std::uint8_t>(1) != 0;
+    sighting.port = reader.number<std::uint16_t>(65535);
+    const auto count = reader.number<std::uint32_t>(kMostCables);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      Cable& cable = sighting.cables.emplace_back();
+      cable.a = static_cast<int>(reader.number(last_rank(size)));
+      cable.b = static_cast<int>(reader.number(last_rank(size)));
+      cable.at_a = reader.text();
+      cable.at_b = reader.text();
+      if (cable.a >= cable.b) CarefulReader::refuse();
+    }
+  }
+  reader.end();
+  return news;
+}
+
+LinkState::LinkState(int rank, int size, std::uint16_t port)
+    : rank_(rank), size_(size), known_(static_cast<std::size_t>(size)) {
+  Sighting& own = known_[static_cast<std::size_t>(rank)].emplace();
+  own.rank = rank;
+  own.port = port;
+}
+
+bool LinkState::see(std::vector<Cable> cables, bool settled) {
+  Sighting& own = *known_[static_cast<std::size_t>(rank_)];
+  if (own.cables == cables && own.settled == settled) return false;
+  own.cables = std::move(cables);
+  own.settled = settled;
+  ++own.version;
+  return true;
+}
+
+bool LinkState::hear(const CableNews& news) {
+  switch (news.kind) {
+    case CableNews::Kind::alive:
+      return false;
+    case CableNews::Kind::decision: {
+      Cabling cabling(size_, news.sighting.cables);
+      if (decided_ && decided_->cables() != cabling.cables())
+        throw CorruptionError("it tells of other cables than the others have agreed on");
+      const bool is_new = !decided_;
+      decided_ = std::move(cabling);
+      return is_new;
+    }
+    case CableNews::Kind::sighting:
+      break;
+  }
+  if (news.sighting.rank == rank_) return false;  // an echo
+  auto& known = known_[static_cast<std::size_t>(news.sighting.rank)];
+  if (known && known->version >= news.sighting.version) return false;
+  known = news.sighting;
+  return true;
+}
+
+std::vector<CableNews> LinkState::everything() const {
+  std::vector<CableNews> all;
+  for (const auto& known : known_) {
+    if (known) all.push_back({CableNews::Kind::sighting, *known});
+  }
+  if (decided_) {
+    CableNews decision{CableNews::Kind::decision, {}};
+    decision.sighting.cables = decided_->cables();
+    all.push_back(std::move(decision));
+  }
+  return all;
+}
+
+std::uint16_t LinkState::port_of(int rank) const {
+  const auto& known = known_[static_cast<std::size_t>(rank)];
+  return known ? known->port : 0;
+}
+
+bool LinkState::all_settled() const {
+  return std::ranges::all_of(known_, [](const auto& known) { return known && known->settled; });
+}
+
+/// A cable that one end only sees has just come or gone, or leads through something that changes
+/// addresses.
+void LinkState::decide() {
+  std::vector<Cable> agreed;
+  for (const auto& lower : known_) {
+    for (const Cable& cable : lower->cables) {
+      if (cable.a != lower->rank) continue;
+      const auto& higher = known_[static_cast<std::size_t>(cable.b)]->cables;
+      if (std::ranges::find(higher, cable) != higher.end()) agreed.push_back(cable);
+    }
+  }
+  decided_.emplace(size_, std::move(agreed));
+}
+
+std::vector<int> LinkState::unheard() const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < size_; ++rank) {
+    if (!knows(rank)) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+std::vector<int> LinkState::unsettled() const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < size_; ++rank) {
+    const auto& known = known_[static_cast<std::size_t>(rank)];
+    if (known && !known->settled) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+}  // namespace mccl::rendezvous

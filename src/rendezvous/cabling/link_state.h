@@ -1,0 +1,80 @@
+// What every rank comes to know of all cables while the ranks meet: each tells its neighbours what
+// it sees, they pass it on, and when everybody has seen all there is rank 0 decides. So all have the
+// same picture, whatever arrived when. Without sockets: see cabling/switchboard.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/cabling.h"
+#include "rendezvous/wire.h"
+
+namespace mccl::rendezvous {
+
+/// What one rank sees: the cables that end at it.
+struct Sighting {
+  int rank = 0;
+  std::uint32_t version = 0;  ///< The higher is the newer one.
+  bool settled = false;       ///< It looks for no more.
+  std::uint16_t port = 0;     ///< At which it listens behind each of its cables.
+  std::vector<Cable> cables;
+
+  friend bool operator==(const Sighting&, const Sighting&) = default;
+};
+
+/// What neighbours tell each other. A `decision` is rank 0's, of all cables.
+struct CableNews {
+  enum class Kind : std::uint8_t { sighting, decision, alive };
+  Kind kind = Kind::alive;
+  Sighting sighting;  ///< Of a decision, only its cables count.
+};
+
+inline constexpr std::size_t kNewsHeaderBytes = 4;
+inline constexpr std::size_t kMostNewsBytes = std::size_t{1} << 20;
+
+/// With its length in front.
+Bytes encode(const CableNews& news);
+/// How many bytes come after the header; throws CorruptionError for more than there may be.
+std::size_t news_bytes(std::span<const std::byte> header);
+/// Throws CorruptionError for what no rank of `size` can have told.
+CableNews decode_news(std::span<const std::byte> bytes, int size);
+
+class LinkState {
+ public:
+  LinkState(int rank, int size, std::uint16_t port);
+
+  /// What this rank sees now. True when that is news.
+  bool see(std::vector<Cable> cables, bool settled);
+  /// What a neighbour tells. True when that is news, to be passed on to the others. Throws
+  /// CorruptionError where ranks contradict each other.
+  bool hear(const CableNews& news);
+
+  const Sighting& own() const { return *known_[static_cast<std::size_t>(rank_)]; }
+  bool knows(int rank) const { return known_[static_cast<std::size_t>(rank)].has_value(); }
+  /// For a new neighbour.
+  std::vector<CableNews> everything() const;
+  std::uint16_t port_of(int rank) const;
+
+  /// Rank 0: whether all have been heard and look for no more; then decide() makes a decision of
+  /// the cables that both ends see.
+  bool all_settled() const;
+  void decide();
+  /// Nothing before the decision.
+  const std::optional<Cabling>& decided() const { return decided_; }
+
+  /// The ranks that nothing was heard of, and those that still look for cables.
+  std::vector<int> unheard() const;
+  std::vector<int> unsettled() const;
+
+ private:
+  int rank_;
+  int size_;
+  std::vector<std::optional<Sighting>> known_;  ///< By rank.
+  std::optional<Cabling> decided_;
+};
+
+}  // namespace mccl::rendezvous

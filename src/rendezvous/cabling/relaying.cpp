@@ -1,0 +1,62 @@
+#include "rendezvous/cabling/relaying.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace mccl::rendezvous {
+
+void Relaying::pass_on(int from, int to, transport::tcp::Socket socket, DialRequest onwards) {
+  log_.debug("passes a connection of rank {} on to rank {} through rank {}", from, to,
+             onwards.peer);
+  passages_.push_back({from, to, std::move(socket), Dial(std::move(onwards)), {}});
+}
+
+void Relaying::advance(Clock::time_point now) {
+  for (auto passage = passages_.begin(); passage != passages_.end();) {
+    passage = advance(*passage, now) ? std::next(passage) : passages_.erase(passage);
+  }
+}
+
+/// False once it has ended.
+bool Relaying::advance(Passage& passage, Clock::time_point now) {
+  if (!passage.splice) {
+    if (!passage.onwards.advance(now)) return true;
+    transport::tcp::Socket further = passage.onwards.take_socket();
+    if (!further) {
+      log_.warn("cannot pass rank {} on to rank {}: {}", passage.from, passage.to,
+                passage.onwards.reason());
+      return false;
+    }
+    passage.splice.emplace(std::move(passage.waiting), std::move(further));
+  }
+  return passage.splice->advance();
+}
+
+void Relaying::watch(std::vector<pollfd>& descriptors) const {
+  for (const Passage& passage : passages_) {
+    if (passage.splice) {
+      passage.splice->watch(descriptors);
+    } else {
+      passage.onwards.watch(descriptors);
+    }
+  }
+}
+
+Clock::time_point Relaying::next_deadline() const {
+  Clock::time_point next = Clock::time_point::max();
+  for (const Passage& passage : passages_) {
+    if (!passage.splice) next = std::min(next, passage.onwards.next_deadline());
+  }
+  return next;
+}
+
+std::set<int> Relaying::users() const {
+  std::set<int> ranks;
+  for (const Passage& passage : passages_) {
+    ranks.insert(passage.from);
+    ranks.insert(passage.to);
+  }
+  return ranks;
+}
+
+}  // namespace mccl::rendezvous

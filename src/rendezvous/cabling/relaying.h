@@ -1,0 +1,50 @@
+// What this rank passes on between others: connections that came here for another rank, each led
+// one step further along the way that all ranks know.
+#pragma once
+
+#include <poll.h>
+
+#include <list>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "rendezvous/dialing.h"
+#include "transport/tcp/splice.h"
+
+namespace mccl::rendezvous {
+
+/// Not thread-safe. No call blocks.
+class Relaying {
+ public:
+  explicit Relaying(Log log) : log_(std::move(log)) {}
+
+  /// Between `from`, whose socket it is, and `to`, the way to which begins with `onwards`.
+  void pass_on(int from, int to, transport::tcp::Socket socket, DialRequest onwards);
+  void advance(Clock::time_point now);
+  void watch(std::vector<pollfd>& descriptors) const;
+  Clock::time_point next_deadline() const;
+
+  void close() noexcept { passages_.clear(); }
+
+  /// The ranks whose connections pass through here.
+  std::set<int> users() const;
+
+ private:
+  struct Passage {
+    int from;
+    int to;
+    transport::tcp::Socket waiting;  ///< Until the way on stands; then:
+    Dial onwards;
+    std::optional<transport::tcp::Splice> splice;
+  };
+
+  bool advance(Passage& passage, Clock::time_point now);
+
+  Log log_;
+  std::list<Passage> passages_;
+};
+
+}  // namespace mccl::rendezvous

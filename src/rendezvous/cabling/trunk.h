@@ -1,0 +1,51 @@
+// A proven connection along one cable, on which neighbours tell each other of all cables, and from
+// then on that they are there.
+#pragma once
+
+#include <poll.h>
+
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "rendezvous/cabling/link_state.h"
+#include "transport/tcp/socket.h"
+
+namespace mccl::rendezvous {
+
+/// Not thread-safe. No call blocks.
+class Trunk {
+ public:
+  /// Between `self` and `peer`.
+  Trunk(transport::tcp::Socket socket, int self, int peer, int size, Clock::time_point now);
+
+  int peer() const { return peer_; }
+  /// As seen from here; equal at both ends.
+  const Cable& cable() const { return cable_; }
+  /// The two ends as they are here, with their scopes and ports.
+  const transport::tcp::Address& here() const { return here_; }
+  const transport::tcp::Address& there() const { return there_; }
+
+  void tell(const CableNews& news);
+  /// What has come since. Throws CorruptionError. False once the connection has ended.
+  bool advance(Clock::time_point now, std::vector<CableNews>& news);
+  Clock::time_point heard_at() const { return heard_at_; }
+
+  void watch(std::vector<pollfd>& descriptors) const;
+
+ private:
+  bool flush();
+  bool receive();
+
+  transport::tcp::Socket socket_;
+  int peer_;
+  int size_;
+  transport::tcp::Address here_;
+  transport::tcp::Address there_;
+  Cable cable_;
+  Clock::time_point heard_at_;
+  Bytes input_;
+  Bytes output_;
+};
+
+}  // namespace mccl::rendezvous

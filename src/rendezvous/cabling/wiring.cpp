@@ -1,0 +1,303 @@
+#include "rendezvous/cabling/wiring.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <set>
+#include <utility>
+
+#include "base/link_profile.h"
+#include "base/thread.h"
+#include "mccl/error.h"
+#include "rendezvous/waiting.h"
+
+namespace mccl::rendezvous {
+namespace {
+
+using namespace std::chrono_literals;
+using transport::Purpose;
+using transport::tcp::Address;
+using transport::tcp::BindError;
+using transport::tcp::Listener;
+
+/// After which a rank says that it stays for the others' sake.
+constexpr Clock::duration kQuietlyStays = 2s;
+/// For the way on to the next rank.
+constexpr Clock::duration kOnwardsLimit = 20s;
+
+/// Behind all addresses of this host, so that the cables are reached whose addresses the hostfile
+/// does not list; where another rank of the host has the port there, at the listed address.
+void listen_at(int port, const std::vector<transport::tcp::HostPort>& own, std::size_t buffer_bytes,
+               std::vector<Listener>& listeners) {
+  const auto number = static_cast<std::uint16_t>(port);
+  for (const int family : {AF_INET6, AF_INET}) {
+    try {
+      listeners.emplace_back(Address::wildcard(family, number), buffer_bytes);
+      return;
+    } catch (const BindError&) {
+      continue;
+    }
+  }
+  for (const auto& [host, at] : own) {
+    if (at != port) continue;
+    for (const Address& address : transport::tcp::resolve(host, number))
+      listeners.emplace_back(address, buffer_bytes);
+  }
+}
+
+std::vector<Listener> listen_for(const WiringOptions& options) {
+  const auto& own = options.table[static_cast<std::size_t>(options.rank)];
+  std::vector<Listener> listeners;
+  std::set<int> ports;
+  for (const auto& [host, port] : own) {
+    if (!ports.insert(port).second) continue;
+    try {
+      listen_at(port, own, options.buffer_bytes, listeners);
+    } catch (const BindError& error) {
+      throw InvalidArgument(fmt::format(
+          "rank {} cannot listen where the hostfile says, at {}:{}: {}; another program has the "
+          "port, or the address is another machine's",
+          options.rank, host, port, error.what()));
+    }
+  }
+  const auto everywhere = [](const Listener& each) { return each.address().is_wildcard(); };
+  if (std::ranges::none_of(listeners, everywhere)) listen_at(0, own, options.buffer_bytes, listeners);
+  return listeners;
+}
+
+std::uint16_t common_port(const std::vector<Listener>& listeners) {
+  for (const Listener& each : listeners) {
+    if (each.address().is_wildcard()) return each.address().port();
+  }
+  return listeners.front().address().port();
+}
+
+}  // namespace
+
+struct Wiring::Listening {
+  explicit Listening(const WiringOptions& options)
+      : listeners(listen_for(options)), port(common_port(listeners)) {}
+  std::vector<Listener> listeners;
+  std::uint16_t port;
+};
+
+Wiring::Wiring(WiringOptions options) : Wiring(options, Listening(options)) {}
+
+Wiring::Wiring(WiringOptions options, Listening listening)
+    : options_(std::move(options)),
+      self_{options_.rank, static_cast<int>(options_.table.size()), options_.job_key, {}},
+      acceptor_(std::move(listening.listeners), self_, options_.log, options_.on_refused),
+      discovery_(self_, options_.table, listening.port, options_.log),
+      relaying_(options_.log) {
+  for (const Destination each : {Destination::links, Destination::store}) inlets_[each];
+  thread_ = start_thread("mccl wiring", [this] { run(); });
+}
+
+Wiring::~Wiring() {
+  if (abandoned_) {
+    thread_.detach();  // it is the parent's
+  } else {
+    leave();
+  }
+}
+
+void Wiring::leave() {
+  std::unique_lock lock(mutex_);
+  if (abandoned_ || !thread_.joinable()) return;
+  leaves_ = true;
+  wake_.wake();
+  const auto nobody = [this] { return relaying_.users().empty() || trouble_ || !has_agreed_; };
+  if (!changed_.wait_for(lock, kQuietlyStays, nobody)) {
+    options_.log.info("stays until ranks {} have done: their connections pass through here",
+                      fmt::join(relaying_.users(), ", "));
+    changed_.wait(lock, nobody);
+  }
+  is_over_ = true;
+  wake_.wake();
+  lock.unlock();
+  thread_.join();
+}
+
+void Wiring::wait() {
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, options_.deadline, [this] { return has_agreed_ || trouble_; });
+  if (trouble_) std::rethrow_exception(trouble_);
+  if (has_agreed_) return;
+  throw TimeoutError(fmt::format(
+      "rank {} waited until the time to connect (MCCL_CONNECT_TIMEOUT) was over for cables between "
+      "all ranks: {}. Are those running, with the same hostfile, and are the cables in?",
+      self_.rank, discovery_.trouble()));
+}
+
+void Wiring::run() {
+  std::unique_lock lock(mutex_);
+  while (!is_over_) {
+    try {
+      serve(Clock::now());
+    } catch (const std::exception&) {
+      trouble_ = std::current_exception();
+      changed_.notify_all();
+      options_.log.error("rank {} passes nothing on any more", self_.rank);
+      return;
+    }
+    std::vector<pollfd> watched;
+    const Clock::time_point until = sleep_until(watched);
+    lock.unlock();
+    ::poll(watched.data(), static_cast<nfds_t>(watched.size()), milliseconds_until(until));
+    lock.lock();
+    wake_.drain();
+  }
+}
+
+void Wiring::serve(Clock::time_point now) {
+  std::vector<Newcomer> newcomers;
+  acceptor_.advance(now, newcomers);
+  for (Newcomer& newcomer : newcomers) take(newcomer);
+  discovery_.advance(now);
+  if (!has_agreed_ && discovery_.cabling()) agreed();
+  relaying_.advance(now);
+  if (has_agreed_ && now >= next_beat_) {
+    next_beat_ = now + options_.liveness / kBeats;
+    discovery_.beat();
+    for (Cable& cable : discovery_.silent(now, silence())) silent_.push_back(std::move(cable));
+  }
+  if (leaves_) changed_.notify_all();
+}
+
+void Wiring::take(Newcomer& newcomer) {
+  switch (newcomer.key.purpose) {
+    case Purpose::cable:
+      discovery_.connected(newcomer.peer, std::move(newcomer.socket), Clock::now());
+      return;
+    case Purpose::relay:
+      break;
+    default:
+      options_.log.warn(
+          "rank {} connects where the hostfile has ranks look for cables; give it the same "
+          "hostfile (MCCL_HOSTFILE)",
+          newcomer.peer);
+      return;
+  }
+  if (has_agreed_) {
+    hand_over_or_pass_on(newcomer);
+  } else {
+    early_.push_back(std::move(newcomer));
+  }
+}
+
+void Wiring::hand_over_or_pass_on(Newcomer& newcomer) {
+  const std::uint64_t rank = newcomer.key.group;
+  const auto destination = static_cast<Destination>(newcomer.key.rail);
+  const auto inlet = inlets_.find(destination);
+  if (rank >= static_cast<std::uint64_t>(self_.size) || inlet == inlets_.end()) {
+    options_.log.warn("rank {} asks to be led to rank {}, which is none", newcomer.peer, rank);
+    return;
+  }
+  const auto to = static_cast<int>(rank);
+  if (to == self_.rank) return inlet->second.hand_over(std::move(newcomer.socket));
+  Way way = way_to(to, destination);
+  DialRequest onwards;
+  onwards.self = way.first.self;
+  onwards.peer = way.first.rank;
+  onwards.key = way.first.key;
+  onwards.deadline = Clock::now() + kOnwardsLimit;
+  onwards.candidates = std::move(way.candidates);
+  onwards.buffer_bytes = options_.buffer_bytes;
+  relaying_.pass_on(newcomer.peer, to, std::move(newcomer.socket), std::move(onwards));
+}
+
+void Wiring::agreed() {
+  cabling_ = *discovery_.cabling();
+  for (int peer = 0; peer < self_.size; ++peer) {
+    ends_.push_back(discovery_.ends(peer));
+    ports_.push_back(discovery_.port_of(peer));
+  }
+  has_agreed_ = true;
+  changed_.notify_all();
+  if (options_.log.enabled(LogLevel::info)) {
+    std::vector<int> near;
+    for (int peer = 0; peer < self_.size; ++peer) {
+      if (cabling_.joins(self_.rank, peer)) near.push_back(peer);
+    }
+    options_.log.info("{} cables join the {} ranks; from here one leads to ranks {}",
+                      cabling_.cables().size(), self_.size, fmt::join(near, ", "));
+  }
+  for (Newcomer& newcomer : std::exchange(early_, {})) hand_over_or_pass_on(newcomer);
+}
+
+Wiring::Way Wiring::way_to(int rank, Destination destination) const {
+  const int next = cabling_.next(self_.rank, rank);
+  const auto port = ports_[static_cast<std::size_t>(next)];
+  Way way;
+  for (const CableEnds& end : ends_[static_cast<std::size_t>(next)])
+    way.candidates.push_back({end.there.with_port(port), end.here, {}});
+  way.first = {self_, next,
+               {static_cast<std::uint64_t>(rank), Purpose::relay,
+                static_cast<std::uint8_t>(destination)}};
+  return way;
+}
+
+Listener Wiring::inlet(Destination destination) {
+  const std::lock_guard lock(mutex_);
+  return inlets_.at(destination).listener();
+}
+
+std::vector<Cable> Wiring::take_silent() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(silent_, {});
+}
+
+Clock::time_point Wiring::sleep_until(std::vector<pollfd>& descriptors) const {
+  descriptors.push_back({wake_.descriptor(), POLLIN, 0});
+  acceptor_.watch(descriptors);
+  discovery_.watch(descriptors);
+  relaying_.watch(descriptors);
+  Clock::time_point until = std::min({acceptor_.next_deadline(), discovery_.next_deadline(),
+                                      relaying_.next_deadline()});
+  if (has_agreed_) until = std::min(until, next_beat_);
+  return until;
+}
+
+/// In the child of a fork, of which the thread is no part.
+void Wiring::abandon_after_fork() noexcept {
+  abandoned_ = true;
+  acceptor_.close();
+  discovery_.close();
+  relaying_.close();
+  inlets_.clear();
+  wake_.abandon();
+  mutex_.unlock();
+}
+
+std::shared_ptr<Wiring> wire(int rank, int size, const Config& config,
+                             const std::shared_ptr<Metrics>& metrics) {
+  if (config.hostfile.empty()) return nullptr;
+  AddressTable table = read_hostfile(config.hostfile);
+  if (static_cast<int>(table.size()) != size) {
+    throw InvalidArgument(fmt::format(
+        "MCCL_HOSTFILE {} has the addresses of {} ranks, but the job has {}; give every rank a "
+        "list there",
+        config.hostfile, table.size(), size));
+  }
+  if (!may_be_sparse(table)) return nullptr;
+  const auto seconds = [](double count) {
+    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(count));
+  };
+  auto wiring = std::make_shared<Wiring>(
+      WiringOptions{.rank = rank,
+                    .table = std::move(table),
+                    .job_key = config.job_key,
+                    .log = Log(rank, log_level_of(config.log_level)),
+                    .deadline = Clock::now() + seconds(config.connect_timeout),
+                    .liveness = seconds(config.liveness_interval),
+                    .buffer_bytes = socket_buffer_bytes_of(config),
+                    .on_refused = [metrics] {
+                      if (metrics) metrics->record_refused_connection();
+                    }});
+  wiring->wait();
+  return wiring;
+}
+
+}  // namespace mccl::rendezvous

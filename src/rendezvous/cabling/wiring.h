@@ -1,0 +1,138 @@
+// How ranks reach each other where no network joins all of them. They find the cables that exist
+// and agree on them before they meet (discovery.h); from then on each passes on what is for others
+// (relaying.h), so that every rank can connect to every other, and prove itself to it, end to end.
+//
+// A rank has one listener for all this, and a thread that serves it whatever else the process does.
+//
+// Locks: one, for everything; the thread holds it but while it sleeps.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/cabling.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/wake_pipe.h"
+#include "mccl/config.h"
+#include "mccl/metrics.h"
+#include "rendezvous/accepting.h"
+#include "rendezvous/cabling/discovery.h"
+#include "rendezvous/cabling/hostfile.h"
+#include "rendezvous/cabling/relaying.h"
+#include "transport/tcp/inlet.h"
+
+namespace mccl::rendezvous {
+
+/// What a connection is for at the rank that it leads to.
+enum class Destination : std::uint8_t { links, store };
+
+struct WiringOptions {
+  int rank = 0;
+  AddressTable table;
+  std::string job_key;
+  Log log;
+  Clock::time_point deadline;
+  Clock::duration liveness{};
+  std::size_t buffer_bytes = 0;
+  std::function<void()> on_refused = {};  ///< Called for every stranger dropped.
+};
+
+/// Thread-safe.
+class Wiring {
+ public:
+  /// Listens and begins to look for the others. Throws InvalidArgument.
+  explicit Wiring(WiringOptions options);
+  /// Leaves.
+  ~Wiring();
+  Wiring(const Wiring&) = delete;
+  Wiring& operator=(const Wiring&) = delete;
+
+  /// Until all ranks have agreed on the cables. Throws TimeoutError, which says who cannot be
+  /// reached, and CorruptionError.
+  void wait();
+
+  // Once they have:
+  const Cabling& cabling() const { return cabling_; }
+  /// Of each cable to a neighbour, in the order of Cabling::between.
+  const std::vector<CableEnds>& ends(int peer) const { return ends_[static_cast<std::size_t>(peer)]; }
+  /// How to connect to what is at another rank, whether a cable leads there or not: the addresses
+  /// of the first rank on the way, and what that is told.
+  struct Way {
+    std::vector<Candidate> candidates;
+    FirstHop first;
+  };
+  Way way_to(int rank, Destination destination) const;
+
+  /// Where connections to this rank come in. Once for each.
+  transport::tcp::Listener inlet(Destination destination);
+
+  /// Cables along which nothing came for so long, since it was asked last. It is less than an
+  /// interval of liveness, so that what a cut cable brings about is told after it.
+  std::vector<Cable> take_silent();
+  Clock::duration silence() const { return options_.liveness * (kBeats - 1) / kBeats; }
+
+  /// Waits until nobody's connections pass through here any more, and ends. The others' end when
+  /// they leave or die, so it is not for ever; nothing of this rank may hold a connection still.
+  void leave();
+
+  /// As Backend's.
+  void before_fork() noexcept { mutex_.lock(); }
+  void after_fork_in_parent() noexcept { mutex_.unlock(); }
+  void abandon_after_fork() noexcept;
+
+ private:
+  struct Listening;
+  Wiring(WiringOptions options, Listening listening);
+
+  void run();
+  void serve(Clock::time_point now);
+  void hand_over_or_pass_on(Newcomer& newcomer);
+  void take(Newcomer& newcomer);
+  void agreed();
+  Clock::time_point sleep_until(std::vector<pollfd>& descriptors) const;
+
+  /// In an interval of liveness.
+  static constexpr int kBeats = 5;
+
+  const WiringOptions options_;
+  const Party self_;
+  WakePipe wake_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  Acceptor acceptor_;
+  Discovery discovery_;
+  Relaying relaying_;
+  std::map<Destination, transport::tcp::Inlet> inlets_;
+  std::vector<Newcomer> early_;  ///< For others, before the ranks have agreed.
+  std::vector<Cable> silent_;
+  Clock::time_point next_beat_{};
+  std::exception_ptr trouble_;
+  bool has_agreed_ = false;
+  bool leaves_ = false;
+  bool is_over_ = false;
+  bool abandoned_ = false;
+  // Not changed once it has agreed:
+  Cabling cabling_;
+  std::vector<std::vector<CableEnds>> ends_;  ///< By rank.
+  std::vector<std::uint16_t> ports_;          ///< By rank.
+
+  std::thread thread_;
+};
+
+/// Null where the settings name no hostfile, or all ranks reach each other anyway.
+/// Waits as long as the settings let it, and throws as Wiring::wait. Strangers are counted in
+/// `metrics`.
+std::shared_ptr<Wiring> wire(int rank, int size, const Config& config,
+                             const std::shared_ptr<Metrics>& metrics);
+
+}  // namespace mccl::rendezvous

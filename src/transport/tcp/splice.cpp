@@ -1,0 +1,91 @@
+#include "transport/tcp/splice.h"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace mccl::transport::tcp {
+namespace {
+
+#ifdef MSG_NOSIGNAL
+constexpr int kSendFlags = MSG_NOSIGNAL;
+#else
+constexpr int kSendFlags = 0;  // SO_NOSIGPIPE is set on the socket.
+#endif
+/// Of one way, before others have their turn.
+constexpr int kMostMoves = 8;
+
+bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == ENOBUFS; }
+
+}  // namespace
+
+Splice::Splice(Socket one, Socket other) : one_(std::move(one)), other_(std::move(other)) {}
+
+bool Splice::advance() {
+  return move(one_, other_, forth_) && move(other_, one_, back_) &&
+         !(forth_.ended && back_.ended);
+}
+
+/// False when either end has broken.
+bool Splice::move(const Socket& from, const Socket& to, Way& way) {
+  bool more = true;
+  for (int i = 0; more && i < kMostMoves; ++i) {
+    more = false;
+    if (!take(from, way, more) || !give(to, way, more)) return false;
+  }
+  if (way.no_more && !way.has() && !way.ended) {
+    way.ended = true;
+    (void)::shutdown(to.descriptor(), SHUT_WR);
+  }
+  return true;
+}
+
+bool Splice::take(const Socket& from, Way& way, bool& more) {
+  if (!way.wants()) return true;
+  if (way.held == nullptr) way.held = std::make_unique_for_overwrite<std::byte[]>(kHeldBytes);
+  if (way.begin >= kHeldBytes / 2) {
+    std::memmove(way.held.get(), way.held.get() + way.begin, way.end - way.begin);
+    way.end -= way.begin;
+    way.begin = 0;
+  }
+  const ssize_t got = ::recv(from.descriptor(), way.held.get() + way.end, kHeldBytes - way.end, 0);
+  if (got > 0) {
+    way.end += static_cast<std::size_t>(got);
+    more = true;
+  } else if (got == 0) {
+    way.no_more = true;
+  } else if (errno == EINTR) {
+    more = true;
+  } else if (!would_block(errno)) {
+    return false;
+  }
+  return true;
+}
+
+bool Splice::give(const Socket& to, Way& way, bool& more) {
+  if (!way.has()) return true;
+  const ssize_t sent =
+      ::send(to.descriptor(), way.held.get() + way.begin, way.end - way.begin, kSendFlags);
+  if (sent < 0) return would_block(errno) || errno == EINTR;
+  way.begin += static_cast<std::size_t>(sent);
+  way.moved += static_cast<std::size_t>(sent);
+  if (way.begin == way.end) way.begin = way.end = 0;
+  more = more || sent > 0;
+  return true;
+}
+
+void Splice::watch(std::vector<pollfd>& descriptors) const {
+  const auto add = [&](const Socket& socket, const Way& from_it, const Way& to_it) {
+    int events = 0;
+    if (from_it.wants()) events |= POLLIN;
+    if (to_it.has()) events |= POLLOUT;
+    // One that is waited for in no way would end every sleep by having ended itself.
+    descriptors.push_back({events != 0 ? socket.descriptor() : -1, static_cast<short>(events), 0});
+  };
+  add(one_, forth_, back_);
+  add(other_, back_, forth_);
+}
+
+}  // namespace mccl::transport::tcp

@@ -1,0 +1,56 @@
+// Two connections joined into one: what comes from either goes to the other, in the order and at
+// the pace at which it is taken. For a rank that relays between two that no cable joins; it holds
+// at most kHeldBytes each way, so that one who does not read holds up only who writes to it.
+#pragma once
+
+#include <poll.h>
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "transport/tcp/socket.h"
+
+namespace mccl::transport::tcp {
+
+/// Not thread-safe. No call blocks.
+class Splice {
+ public:
+  static constexpr std::size_t kHeldBytes = std::size_t{256} << 10;
+
+  /// Takes two connected, non-blocking sockets.
+  Splice(Socket one, Socket other);
+
+  /// Moves what can be moved now. False once both ways have ended, or either has broken: then both
+  /// are to be closed.
+  bool advance();
+  void watch(std::vector<pollfd>& descriptors) const;
+
+  /// Both ways, since the beginning.
+  std::size_t moved() const { return forth_.moved + back_.moved; }
+
+ private:
+  /// Bytes on their way are held[begin, end).
+  struct Way {
+    std::unique_ptr<std::byte[]> held;
+    std::size_t begin = 0;
+    std::size_t end = 0;
+    std::size_t moved = 0;
+    bool no_more = false;  ///< The source has ended.
+    bool ended = false;    ///< And the sink knows.
+
+    bool wants() const { return !no_more && (end < kHeldBytes || begin >= kHeldBytes / 2); }
+    bool has() const { return begin < end; }
+  };
+
+  static bool move(const Socket& from, const Socket& to, Way& way);
+  static bool take(const Socket& from, Way& way, bool& more);
+  static bool give(const Socket& to, Way& way, bool& more);
+
+  Socket one_;
+  Socket other_;
+  Way forth_;  ///< From one to the other.
+  Way back_;
+};
+
+}  // namespace mccl::transport::tcp
