@@ -159,7 +159,7 @@ double CableMap::latency_s(int from, int to) const {
 double CableMap::seconds(const Traffic& traffic) const {
   std::map<std::pair<std::size_t, bool>, double> load;
   for (const auto& [pair, bytes] : traffic) {
-    const auto [low, high] = std::minmax(member(pair.first), member(pair.second));
+    const auto [low, high] = std::minmax({member(pair.first), member(pair.second)});
     std::vector<int> way = cabling_.way(high, low);
     if (way.front() != member(pair.first)) std::ranges::reverse(way);
     for (std::size_t i = 0; i + 1 < way.size(); ++i) {
