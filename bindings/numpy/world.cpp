@@ -30,8 +30,8 @@ struct Registry {
   std::shared_ptr<Context> context;
   nb::object world;  ///< Its Group.
   /// By address (empty where a launcher tells it to rank 0), and kept for as long as the process
-  /// lives, but for those that are reached along cables, which end with their world: a rank that starts again early must find the store that rank 0 serves, not one that is
-  /// about to close.
+  /// lives, but for those that are reached along cables, which end with their world: a rank that
+  /// starts again early must find the store that rank 0 serves, not one that is about to close.
   std::map<std::string, std::shared_ptr<Store>> stores;
   std::vector<std::shared_ptr<Context>> abandoned;  ///< What a child must never destroy.
 };

@@ -21,7 +21,8 @@ std::string text_of(const Cable& cable) {
 
 Cabling::Cabling(int size, std::vector<Cable> cables) : size_(size), cables_(std::move(cables)) {
   for (Cable& cable : cables_) {
-    if (cable.a == cable.b || std::min(cable.a, cable.b) < 0 || std::max(cable.a, cable.b) >= size) {
+    if (cable.a == cable.b || std::min(cable.a, cable.b) < 0 ||
+        std::max(cable.a, cable.b) >= size) {
       throw InvalidArgument(fmt::format("a cable joins two of the ranks 0 to {}; found {} and {}",
                                         size - 1, cable.a, cable.b));
     }

@@ -105,9 +105,10 @@ constexpr Row kRows[] = {
     {.name = "hostfile",
      .variable = "MCCL_HOSTFILE",
      .range = "a path",
-     .meaning = "JSON file with the addresses of every rank, as MLX's ring reads it: the ranks then "
-                "meet along whatever cables there are between them, and pass on what is for those "
-                "that no cable reaches; empty: every rank reaches every other",
+     .meaning =
+         "JSON file with the addresses of every rank, as MLX's ring reads it: the ranks then "
+         "meet along whatever cables there are between them, and pass on what is for those "
+         "that no cable reaches; empty: every rank reaches every other",
      .field = &Config::hostfile},
     {.name = "ifname",
      .variable = "MCCL_IFNAME",

@@ -117,9 +117,8 @@ void check_ranks(Options& options, int ranks, bool one_host, bool all_asked) {
 /// As one rank of a job that somebody else has started.
 int run_as_rank(const Placement& placement, const Config& config, const Options& options) {
   rendezvous::Joined joined = rendezvous::join(placement, config);
-  const auto context =
-      Context::create({placement.rank, placement.size, std::move(joined.store), config, nullptr,
-                       std::move(joined.wiring)});
+  const auto context = Context::create({placement.rank, placement.size, std::move(joined.store),
+                                        config, nullptr, std::move(joined.wiring)});
   run_rank(*context, options, placement.size == 1);
   context->shutdown();
   return kGood;

@@ -216,8 +216,9 @@ Basis basis_of(const Flags& flags, const std::optional<schedule::Facts>& measure
 void check_links(const Flags& flags) {
   if (!flags.links.empty()) {
     if (flags.nodes || flags.ranks_per_node || flags.measure)
-      throw InvalidArgument("--links: every rank is a machine of its own there; leave out --nodes, "
-                            "--ranks-per-node and --measure");
+      throw InvalidArgument(
+          "--links: every rank is a machine of its own there; leave out --nodes, "
+          "--ranks-per-node and --measure");
     return;
   }
   const bool given = !flags.link_latency.empty() || !flags.link_rate.empty();
@@ -357,10 +358,11 @@ void add_facts(CLI::App& app, Flags& flags) {
   app.add_option("--link-rate", flags.link_rate,
                  "Between machines, one direction, such as 10Gbit or 1.25GB/s")
       ->option_text("RATE");
-  app.add_option("--links", flags.links,
-                 "JSON file of the cables, where they do not join all ranks: a list\nof "
-                 "{\"between\": [0, 1], \"rate\": \"10Gbit\", \"latency\": \"20us\"}; every rank is\na "
-                 "machine of its own")
+  app.add_option(
+         "--links", flags.links,
+         "JSON file of the cables, where they do not join all ranks: a list\nof "
+         "{\"between\": [0, 1], \"rate\": \"10Gbit\", \"latency\": \"20us\"}; every rank is\na "
+         "machine of its own")
       ->option_text("FILE");
   app.add_option("--window", flags.window,
                  "What a rank can have published to its node at a time; default\n1M; 0: no window")

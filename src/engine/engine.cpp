@@ -126,10 +126,7 @@ Engine::Engine(EngineOptions options)
     auto& control = met_.controls[peer.index()];
     if (!control) continue;
     peers_.connect(peer, std::move(control));
-    if (const auto relayed = met_.relayed.find(peer.number()); relayed != met_.relayed.end()) {
-      peers_.reach_through(WorldRank(relayed->second), peer);
-      heart_.be_patient_with(peer);
-    }
+    if (met_.relayed.contains(peer.number())) heart_.be_patient_with(peer);
     log_.info("rank {}: {}", peer, links_.describe(peer));
   }
   if (size() == 1) return;

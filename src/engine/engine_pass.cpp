@@ -112,6 +112,13 @@ void Engine::lose(WorldRank peer, const std::string& reason, transport::Loss los
   log_.info("rank {}: {}", peer, reason);
   heart_.forget(peer);
   groups_.lose(peer, reason, loss);
+  for (const auto& [other, relay] : met_.relayed) {
+    if (relay != peer.number() || !peers_.connected(WorldRank(other))) continue;
+    const std::string without = fmt::format(
+        "it cannot be reached any more without rank {}, of which is known: {}", peer, reason);
+    peers_.give_up(WorldRank(other), without);
+    lose(WorldRank(other), without, transport::Loss::silence);
+  }
 }
 
 void Engine::keep_time(Clock::time_point now) {
@@ -171,8 +178,7 @@ void Engine::prepare(Sleep& sleep) {
   groups_.watch(sleep.watched);
   const Clock::time_point now = Clock::now();
   if (size() > 1) {
-    sleep.until = std::min(
-        {sleep.until, links_.next_deadline(), heart_.next_beat(), peers_.next_deadline()});
+    sleep.until = std::min({sleep.until, links_.next_deadline(), heart_.next_beat()});
   }
   if (!groups_.idle() || !groups_.departing().empty()) {
     sleep.until = std::min(sleep.until, now + longest_nap_);

@@ -108,7 +108,8 @@ void Acceptor::arrived(Guest& guest, std::vector<Newcomer>& newcomers) {
   newcomers.push_back({handshake.peer(), handshake.key(), guest.conversation.take_socket(), {}});
 }
 
-void Acceptor::refused(const Guest& guest, Clock::time_point now, std::vector<Newcomer>& newcomers) {
+void Acceptor::refused(const Guest& guest, Clock::time_point now,
+                       std::vector<Newcomer>& newcomers) {
   const Handshake& handshake = guest.conversation.handshake();
   const std::string& why = guest.conversation.trouble();
   if (!handshake.proven()) return turn_away(guest, level_of(handshake.refusal()), why, now);

@@ -177,11 +177,10 @@ Dial::Progress Dial::finish_connecting(Attempt& attempt) {
     all_refused_ = false;
     refused_since_.reset();
     attempt.with_first_hop = request_.through.has_value();
-    Handshake handshake =
-        attempt.with_first_hop
-            ? Handshake::dialer(request_.through->self, request_.through->rank,
-                                request_.through->key)
-            : Handshake::dialer(request_.self, request_.peer, request_.key);
+    Handshake handshake = attempt.with_first_hop
+                              ? Handshake::dialer(request_.through->self, request_.through->rank,
+                                                  request_.through->key)
+                              : Handshake::dialer(request_.self, request_.peer, request_.key);
     attempt.conversation.emplace(std::move(attempt.connecting), std::move(handshake));
     attempt.deadline = request_.deadline;
   } catch (const Error& error) {

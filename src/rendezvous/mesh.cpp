@@ -35,12 +35,14 @@ constexpr Clock::duration kRefusedFor = 200ms;
 
 /// Of a pair, however many cables it has.
 constexpr int kMostRails = 64;
+/// From the end of a relayed connection until whoever is next to what ended it has told.
+constexpr Clock::duration kNewsOnTheWay = 500ms;
 
 /// Peers are watched by the engine, which judges after an interval of liveness and says more than
 /// the system could: that comes into play only when the engine does not.
 constexpr double kIntervalsOfSystem = 2;
 
-std::unique_ptr<transport::Link> make_link(Socket socket, const std::string& peer,
+std::unique_ptr<transport::Link> make_link(Socket socket, const std::string& peer, bool is_relayed,
                                            const transport::LinkKey& key,
                                            double liveness_interval) {
   const auto silence = std::chrono::ceil<std::chrono::seconds>(
@@ -48,7 +50,8 @@ std::unique_ptr<transport::Link> make_link(Socket socket, const std::string& pee
   transport::tcp::bear_silence(socket, silence);
   // The control connection is read at all times, so silence on it means that the host is gone.
   if (key.purpose == transport::Purpose::control) transport::tcp::limit_silence(socket, silence);
-  return std::make_unique<TcpLink>(std::move(socket), peer);
+  return std::make_unique<TcpLink>(std::move(socket), peer,
+                                   is_relayed ? kNewsOnTheWay : Clock::duration());
 }
 
 int listed_count(const Endpoint& endpoint) {
@@ -194,8 +197,8 @@ void Mesh::State::report(Newcomer& newcomer, std::vector<MeshEvent>& events) {
   event.reason = std::move(newcomer.reason);
   if (newcomer.socket) {
     if (event.key == transport::LinkKey{}) own_ends[event.peer] = newcomer.socket.local();
-    event.link = make_link(std::move(newcomer.socket), name_of(event.peer), event.key,
-                           options.config.liveness_interval);
+    event.link = make_link(std::move(newcomer.socket), name_of(event.peer),
+                           relay_to(event.peer) >= 0, event.key, options.config.liveness_interval);
     note(event, false);
   }
   events.push_back(std::move(event));
@@ -213,8 +216,8 @@ void Mesh::State::report(Dial& dial, std::vector<MeshEvent>& events) {
                        dial.first_choice().outcome);
     }
     if (event.key == transport::LinkKey{}) own_ends[event.peer] = socket.local();
-    event.link = make_link(std::move(socket), name_of(event.peer), event.key,
-                           options.config.liveness_interval);
+    event.link = make_link(std::move(socket), name_of(event.peer), relay_to(event.peer) >= 0,
+                           event.key, options.config.liveness_interval);
     note(event, true);
   }
   events.push_back(std::move(event));
@@ -260,7 +263,8 @@ std::vector<SilentCable> Mesh::take_silent_cables() {
   const Wiring& wiring = *state_->options.wiring;
   for (Cable& cable : state_->options.wiring->take_silent()) {
     const int peer = cable.a == state_->options.rank ? cable.b : cable.a;
-    found.push_back({std::move(cable), peer, std::chrono::duration<double>(wiring.silence()).count()});
+    found.push_back(
+        {std::move(cable), peer, std::chrono::duration<double>(wiring.silence()).count()});
   }
   return found;
 }

@@ -357,8 +357,7 @@ std::shared_ptr<Store> make_wired_store(const std::shared_ptr<Wiring>& wiring, i
                                         const std::string& job_key,
                                         std::chrono::milliseconds timeout,
                                         const StoreReport& report) {
-  if (rank != 0)
-    return std::make_shared<RemoteStore>(entrance_of(wiring), rank, job_key, timeout);
+  if (rank != 0) return std::make_shared<RemoteStore>(entrance_of(wiring), rank, job_key, timeout);
   std::vector<Listener> listeners;
   listeners.push_back(wiring->inlet(Destination::store));
   return std::make_shared<ServedStore>(std::move(listeners), job_key, report);

@@ -106,8 +106,8 @@ std::vector<double> CableMap::rates() const {
 void CableMap::find_ring() {
   if (size() < 3) return;
   for (const double least : rates()) {
-    ring_ = RingSearch(size(), [&](int a, int b) { return joins(a, b) && rate(a, b) >= least; })
-                .find();
+    ring_ =
+        RingSearch(size(), [&](int a, int b) { return joins(a, b) && rate(a, b) >= least; }).find();
     if (!ring_.empty()) return;
   }
 }
@@ -135,8 +135,7 @@ std::vector<int> CableMap::tree_over(double least_rate) const {
         if (parent != -2 || !joins(reached[i], next) || rate(reached[i], next) < least_rate)
           continue;
         parent = reached[i];
-        levels[static_cast<std::size_t>(next)] =
-            levels[static_cast<std::size_t>(reached[i])] + 1;
+        levels[static_cast<std::size_t>(next)] = levels[static_cast<std::size_t>(reached[i])] + 1;
         reached.push_back(next);
       }
     }

@@ -108,7 +108,8 @@ class AlongCables {
         builder_.send(towards_[p_.root], own);
       } else if (at_root || tree_.next(p_.rank, p_.root) != towards_[source]) {
         const Region piece = builder_.piece(output(parts[source]), c);
-        pass(towards_[source], at_root ? -1 : towards_[p_.root], at_root ? piece : slot(piece.count));
+        pass(towards_[source], at_root ? -1 : towards_[p_.root],
+             at_root ? piece : slot(piece.count));
       }
     });
     return builder_.finish();

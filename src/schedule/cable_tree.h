@@ -16,8 +16,8 @@ class CableTree {
   Tree view(int rank, int root) const;
   /// The rank after `from` on the way to `to`.
   int next(int from, int to) const;
-  /// The ranks behind `child`, itself among them, seen from `parent`, which it is joined to; in rank
-  /// order.
+  /// The ranks behind `child`, itself among them, seen from `parent`, which it is joined to; in
+  /// rank order.
   std::vector<int> behind(int child, int parent) const;
   const std::vector<int>& neighbours(int rank) const {
     return neighbours_[static_cast<std::size_t>(rank)];

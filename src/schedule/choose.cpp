@@ -115,13 +115,13 @@ Choice choose(const Problem& asked, std::size_t element_bytes, const Facts& fact
     if ((only && algorithm != *only) || !can(algorithm, problem)) continue;
     if (window_only && !is_through_window(algorithm)) continue;
     problem.chunk = chunks.back();
-    const std::optional<CableCost> cables = cost_of_cables(algorithm, problem, element_bytes, facts);
+    const std::optional<CableCost> cables =
+        cost_of_cables(algorithm, problem, element_bytes, facts);
     for (const std::size_t chunk : chunks) {
       const bool fixed = is_through_window(algorithm);
       if (fixed && chunk != window_chunk(chunks, algorithm, problem, element_bytes)) continue;
       problem.chunk = chunk;
-      Estimate found =
-          estimate(algorithm, problem, element_bytes, cables ? cables->free() : facts);
+      Estimate found = estimate(algorithm, problem, element_bytes, cables ? cables->free() : facts);
       if (cables) found.seconds += cables->seconds(chunk);
       if (found.steps > kMostSteps && !fixed && chunk != chunks.back()) continue;
       if (found.seconds < kBetter * best.predicted_s) best = {algorithm, chunk, found.seconds};

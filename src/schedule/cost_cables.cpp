@@ -15,8 +15,8 @@ namespace {
 constexpr std::size_t kPieces = 4;
 constexpr double kFreeBytes = 1e18;
 
-/// The problem with so few pieces that its schedules are made in no time, and how many times as much
-/// the real one is.
+/// The problem with so few pieces that its schedules are made in no time, and how many times as
+/// much the real one is.
 struct Reduced {
   explicit Reduced(const Problem& problem) : small(problem) {
     std::size_t largest = small.count;

@@ -1,6 +1,6 @@
-// Each rank sends to one neighbour and receives from the other, in the order of the ranks or in that
-// of the cables. Parts go around: once to be
-// reduced, once to be handed out. Going both ways, half of each part takes the other direction.
+// Each rank sends to one neighbour and receives from the other, in the order of the ranks or in
+// that of the cables. Parts go around: once to be reduced, once to be handed out. Going both ways,
+// half of each part takes the other direction.
 #include <algorithm>
 #include <array>
 #include <span>

@@ -133,7 +133,7 @@ enum class Algorithm : std::uint8_t {
   one_shot,       ///< through the window: everyone reads all that it needs
   two_shot,       ///< through the window: everyone reduces a part and reads the others' results
   hierarchical,   ///< reduce inside the nodes, exchange between them, share inside
-  cable_tree,          ///< where cables do not join all ranks: along a tree of them
+  cable_tree,     ///< where cables do not join all ranks: along a tree of them
 };
 inline constexpr int kAlgorithmCount = 12;
 

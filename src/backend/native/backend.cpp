@@ -7,9 +7,8 @@
 namespace mccl::native {
 
 NativeBackend::NativeBackend(const ContextOptions& options)
-    : engine_(engine::Engine::create(
-          {options.rank, options.size, options.store, options.config, options.metrics,
-           options.wiring})) {
+    : engine_(engine::Engine::create({options.rank, options.size, options.store, options.config,
+                                      options.metrics, options.wiring})) {
   calibrate(engine_);
 }
 

@@ -144,7 +144,8 @@ void measure_cables(const std::shared_ptr<engine::Engine>& engine) {
                                       Clock::now() + kPatience);
   const std::vector<std::string> cards = exchange.all_gather("cables", card);
   std::map<Pair, Figures> all;
-  for (int rank = 0; rank < engine->size(); ++rank) all.merge(parse(cards[static_cast<std::size_t>(rank)], rank));
+  for (int rank = 0; rank < engine->size(); ++rank)
+    all.merge(parse(cards[static_cast<std::size_t>(rank)], rank));
   std::vector<Cable> cables = engine->cabling().cables();
   for (Cable& cable : cables) {
     const auto found = all.find({cable.a, cable.b});

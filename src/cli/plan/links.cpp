@@ -59,8 +59,8 @@ Cabling parse_links(std::string_view text, std::string_view origin, int ranks) {
     std::string told;
     for (const auto& part : parts)
       told += fmt::format("{}{{{}}}", told.empty() ? "" : " and ", fmt::join(part, ", "));
-    throw InvalidArgument(
-        fmt::format("{}: the cables do not join all {} ranks, but {}; add one", origin, ranks, told));
+    throw InvalidArgument(fmt::format("{}: the cables do not join all {} ranks, but {}; add one",
+                                      origin, ranks, told));
   }
   return cabling;
 }

@@ -269,7 +269,8 @@ void LinkMaker::warn(WorldRank peer, Place place, const std::string& reason) con
 std::vector<transport::Transport::LostPeer> LinkMaker::take_lost() {
   std::vector<transport::Transport::LostPeer> lost;
   for (const auto& transport : transports_) {
-    for (transport::Transport::LostPeer& each : transport->take_lost()) lost.push_back(std::move(each));
+    for (transport::Transport::LostPeer& each : transport->take_lost())
+      lost.push_back(std::move(each));
   }
   return lost;
 }

@@ -5,11 +5,9 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/rank.h"
 #include "engine/peers/control.h"
 
@@ -21,9 +19,6 @@ class Peers {
   explicit Peers(int size) : peers_(static_cast<std::size_t>(size)) {}
 
   void connect(WorldRank rank, std::unique_ptr<transport::Link> link);
-  /// The control connection of `rank` goes through `relay`. When it ends, what ended it is most
-  /// likely to be heard of in a moment, from whoever is next to it.
-  void reach_through(WorldRank relay, WorldRank rank) { peers_[rank].relay = relay; }
   bool connected(WorldRank rank) const { return peer(rank).control != nullptr; }
   /// Why the peer is gone; empty while it is there.
   const std::string& lost(WorldRank rank) const { return peer(rank).lost; }
@@ -42,8 +37,6 @@ class Peers {
   using OnMessage = std::function<void(WorldRank rank, const ControlMessage& message)>;
   using OnLost = std::function<void(WorldRank rank, const std::string& reason)>;
   void receive(const OnMessage& on_message, const OnLost& on_lost);
-  /// When receive() has something to say at the latest, whatever comes.
-  Clock::time_point next_deadline() const;
 
   void watch(std::vector<pollfd>& descriptors) const;
 
@@ -52,11 +45,7 @@ class Peers {
     std::unique_ptr<ControlConnection> control;
     std::string lost;
     std::string farewell;  ///< What it has said of its end; empty while it stays.
-    std::optional<WorldRank> relay;
-    std::optional<Clock::time_point> judged_at;  ///< Its connection has ended, and why is not told.
   };
-  void receive(WorldRank rank, const OnMessage& on_message, const OnLost& on_lost);
-  void judge(WorldRank rank, const OnLost& on_lost);
   const Peer& peer(WorldRank rank) const { return peers_[rank]; }
 
   ByRank<WorldRank, Peer> peers_;

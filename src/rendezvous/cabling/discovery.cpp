@@ -66,8 +66,7 @@ Discovery::Discovery(Party self, const AddressTable& table, std::uint16_t port, 
 }
 
 void Discovery::connected(int peer, Socket socket, Clock::time_point now) {
-  Trunk& trunk =
-      trunks_.emplace_back(std::move(socket), self_.rank, peer, self_.size, now);
+  Trunk& trunk = trunks_.emplace_back(std::move(socket), self_.rank, peer, self_.size, now);
   log_.debug("{} stands", text_of(trunk.cable()));
   for (const CableNews& news : link_state_.everything()) trunk.tell(news);
 }
@@ -99,8 +98,8 @@ void Discovery::advance_trunks(Clock::time_point now) {
       open = trunk->advance(now, news);
       for (const CableNews& each : news) take(each, *trunk, now);
     } catch (const Error& error) {
-      throw CorruptionError(fmt::format("rank {} at {}: {}", trunk->peer(),
-                                        trunk->there().text(), error.what()));
+      throw CorruptionError(
+          fmt::format("rank {} at {}: {}", trunk->peer(), trunk->there().text(), error.what()));
     }
     trunk = open ? std::next(trunk) : trunks_.erase(trunk);
   }
@@ -128,8 +127,8 @@ void Discovery::tell_others(const CableNews& news, const Trunk* but) {
 /// What this rank sees now, to the others; and rank 0 decides when all have seen enough.
 void Discovery::look_around(Clock::time_point now) {
   if (!cabling()) {
-    const bool settled = std::ranges::all_of(
-        dials_, [&](const Dial& dial) { return is_ruled_out(dial, now); });
+    const bool settled =
+        std::ranges::all_of(dials_, [&](const Dial& dial) { return is_ruled_out(dial, now); });
     if (link_state_.see(cables(), settled))
       tell_others({CableNews::Kind::sighting, link_state_.own()}, nullptr);
     if (self_.rank != 0 || !link_state_.all_settled()) return;
@@ -205,9 +204,12 @@ std::string Discovery::trouble() const {
     tried += fmt::format("{}rank {} at {}: {}", tried.empty() ? "" : "; ", dial.peer(),
                          to.to.text(), to.outcome.empty() ? "not tried" : to.outcome);
   }
-  return fmt::format("ranks {} are joined by cables, and no cable leads from them to {}; tried from "
-                     "rank {}: {}",
-                     fmt::join(here, ", "), fmt::join(gone, ", "), self_.rank,
+  const std::string part =
+      here.size() == 1
+          ? fmt::format("no cable leads from rank {} to {}", self_.rank, fmt::join(gone, ", "))
+          : fmt::format("ranks {} are joined, and no cable leads from them to {}",
+                        fmt::join(here, ", "), fmt::join(gone, ", "));
+  return fmt::format("{}; tried from rank {}: {}", part, self_.rank,
                      tried.empty() ? "nothing" : tried);
 }
 

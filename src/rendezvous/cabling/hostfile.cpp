@@ -17,7 +17,8 @@ namespace {
 using nlohmann::json;
 using transport::tcp::HostPort;
 
-constexpr std::string_view kForm = R"([["host:port", ...], ...], a list of addresses for each rank)";
+constexpr std::string_view kForm =
+    R"([["host:port", ...], ...], a list of addresses for each rank)";
 
 [[noreturn]] void refuse(std::string_view origin, const std::string& what) {
   throw InvalidArgument(fmt::format("{}: {}; expected {}", origin, what, kForm));

@@ -1,6 +1,6 @@
 // What every rank comes to know of all cables while the ranks meet: each tells its neighbours what
-// it sees, they pass it on, and when everybody has seen all there is rank 0 decides. So all have the
-// same picture, whatever arrived when. Without sockets: see cabling/switchboard.h.
+// it sees, they pass it on, and when everybody has seen all there is rank 0 decides. So all have
+// the same picture, whatever arrived when. Without sockets: see cabling/switchboard.h.
 #pragma once
 
 #include <cstddef>

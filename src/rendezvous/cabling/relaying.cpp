@@ -1,7 +1,10 @@
 #include "rendezvous/cabling/relaying.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
+
+#include "rendezvous/cabling/trunk.h"
 
 namespace mccl::rendezvous {
 
@@ -48,6 +51,19 @@ Clock::time_point Relaying::next_deadline() const {
     if (!passage.splice) next = std::min(next, passage.onwards.next_deadline());
   }
   return next;
+}
+
+void Relaying::drop(const Cable& cable) {
+  const auto goes_along = [&](const transport::tcp::Socket& socket) {
+    const std::string here = bare_host(socket.local());
+    const std::string there = bare_host(socket.remote());
+    return (here == cable.at_a && there == cable.at_b) ||
+           (here == cable.at_b && there == cable.at_a);
+  };
+  passages_.remove_if([&](const Passage& passage) {
+    if (!passage.splice) return goes_along(passage.waiting);
+    return goes_along(passage.splice->one()) || goes_along(passage.splice->other());
+  });
 }
 
 std::set<int> Relaying::users() const {

@@ -9,6 +9,7 @@
 #include <set>
 #include <vector>
 
+#include "base/cabling.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "rendezvous/dialing.h"
@@ -28,6 +29,8 @@ class Relaying {
   Clock::time_point next_deadline() const;
 
   void close() noexcept { passages_.clear(); }
+  /// Closes what goes along a cable that is gone.
+  void drop(const Cable& cable);
 
   /// The ranks whose connections pass through here.
   std::set<int> users() const;

@@ -18,12 +18,6 @@ constexpr int kSendFlags = 0;  // SO_NOSIGPIPE is set on the socket.
 
 bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == ENOBUFS; }
 
-/// The same at both ends: scopes are names of each host's own.
-std::string bare(const transport::tcp::Address& address) {
-  const std::string host = address.host();
-  return host.substr(0, host.find('%'));
-}
-
 Cable cable_of(int self, const std::string& here, int peer, const std::string& there) {
   if (self < peer) return {.a = self, .b = peer, .at_a = here, .at_b = there};
   return {.a = peer, .b = self, .at_a = there, .at_b = here};
@@ -31,13 +25,18 @@ Cable cable_of(int self, const std::string& here, int peer, const std::string& t
 
 }  // namespace
 
+std::string bare_host(const transport::tcp::Address& address) {
+  const std::string host = address.host();
+  return host.substr(0, host.find('%'));
+}
+
 Trunk::Trunk(transport::tcp::Socket socket, int self, int peer, int size, Clock::time_point now)
     : socket_(std::move(socket)),
       peer_(peer),
       size_(size),
       here_(socket_.local()),
       there_(socket_.remote()),
-      cable_(cable_of(self, bare(here_), peer, bare(there_))),
+      cable_(cable_of(self, bare_host(here_), peer, bare_host(there_))),
       heard_at_(now) {
   transport::tcp::tune_stream(socket_);
 }

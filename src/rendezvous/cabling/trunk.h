@@ -13,6 +13,9 @@
 
 namespace mccl::rendezvous {
 
+/// Of an address, the same at both ends of a cable: scopes are names of each host's own.
+std::string bare_host(const transport::tcp::Address& address);
+
 /// Not thread-safe. No call blocks.
 class Trunk {
  public:

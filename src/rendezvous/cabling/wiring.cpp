@@ -63,7 +63,8 @@ std::vector<Listener> listen_for(const WiringOptions& options) {
     }
   }
   const auto everywhere = [](const Listener& each) { return each.address().is_wildcard(); };
-  if (std::ranges::none_of(listeners, everywhere)) listen_at(0, own, options.buffer_bytes, listeners);
+  if (std::ranges::none_of(listeners, everywhere))
+    listen_at(0, own, options.buffer_bytes, listeners);
   return listeners;
 }
 
@@ -161,7 +162,10 @@ void Wiring::serve(Clock::time_point now) {
   if (has_agreed_ && now >= next_beat_) {
     next_beat_ = now + options_.liveness / kBeats;
     discovery_.beat();
-    for (Cable& cable : discovery_.silent(now, silence())) silent_.push_back(std::move(cable));
+    for (Cable& cable : discovery_.silent(now, silence())) {
+      relaying_.drop(cable);
+      silent_.push_back(std::move(cable));
+    }
   }
   if (leaves_) changed_.notify_all();
 }
@@ -233,9 +237,10 @@ Wiring::Way Wiring::way_to(int rank, Destination destination) const {
   Way way;
   for (const CableEnds& end : ends_[static_cast<std::size_t>(next)])
     way.candidates.push_back({end.there.with_port(port), end.here, {}});
-  way.first = {self_, next,
-               {static_cast<std::uint64_t>(rank), Purpose::relay,
-                static_cast<std::uint8_t>(destination)}};
+  way.first = {
+      self_,
+      next,
+      {static_cast<std::uint64_t>(rank), Purpose::relay, static_cast<std::uint8_t>(destination)}};
   return way;
 }
 
@@ -254,8 +259,8 @@ Clock::time_point Wiring::sleep_until(std::vector<pollfd>& descriptors) const {
   acceptor_.watch(descriptors);
   discovery_.watch(descriptors);
   relaying_.watch(descriptors);
-  Clock::time_point until = std::min({acceptor_.next_deadline(), discovery_.next_deadline(),
-                                      relaying_.next_deadline()});
+  Clock::time_point until =
+      std::min({acceptor_.next_deadline(), discovery_.next_deadline(), relaying_.next_deadline()});
   if (has_agreed_) until = std::min(until, next_beat_);
   return until;
 }

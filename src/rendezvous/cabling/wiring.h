@@ -63,7 +63,9 @@ class Wiring {
   // Once they have:
   const Cabling& cabling() const { return cabling_; }
   /// Of each cable to a neighbour, in the order of Cabling::between.
-  const std::vector<CableEnds>& ends(int peer) const { return ends_[static_cast<std::size_t>(peer)]; }
+  const std::vector<CableEnds>& ends(int peer) const {
+    return ends_[static_cast<std::size_t>(peer)];
+  }
   /// How to connect to what is at another rank, whether a cable leads there or not: the addresses
   /// of the first rank on the way, and what that is told.
   struct Way {

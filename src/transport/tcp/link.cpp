@@ -52,10 +52,24 @@ std::string explain(int error) {
 
 }  // namespace
 
-TcpLink::TcpLink(Socket socket, std::string peer)
+TcpLink::TcpLink(Socket socket, std::string peer, Clock::duration told_late)
     : socket_(std::move(socket)),
       peer_(std::move(peer)),
-      description_(fmt::format("tcp {} -> {}", socket_.local().text(), socket_.remote().text())) {}
+      description_(fmt::format("tcp {} -> {}", socket_.local().text(), socket_.remote().text())),
+      told_late_(told_late) {}
+
+/// An end that is not told yet would end every sleep.
+int TcpLink::descriptor() const {
+  const bool waits = !ended_.empty() && Clock::now() < told_at_;
+  return waits ? -1 : socket_.descriptor();
+}
+
+void TcpLink::end(std::string why) {
+  ended_ = std::move(why);
+  told_at_ = Clock::now() + told_late_;
+}
+
+bool TcpLink::has_ended() { return !ended_.empty() && Clock::now() >= told_at_; }
 
 void TcpLink::fail(const std::string& what) const {
   throw LinkClosed(fmt::format("lost the connection to {}: {} ({})", peer_, what, description_));
@@ -73,7 +87,10 @@ std::size_t TcpLink::write(std::span<const std::byte> first, std::span<const std
     const ssize_t sent = ::sendmsg(socket_.descriptor(), &message, kSendFlags);
     if (sent >= 0) return static_cast<std::size_t>(sent);
     if (would_block(errno) || errno == ENOBUFS) return 0;
-    if (errno != EINTR) fail(explain(errno));
+    if (errno == EINTR) continue;
+    if (ended_.empty()) end(explain(errno));
+    if (has_ended()) fail(ended_);
+    return 0;
   }
 }
 
@@ -83,12 +100,12 @@ std::size_t TcpLink::receive(std::byte* to, std::size_t limit) {
     const ssize_t got = ::recv(socket_.descriptor(), to, std::min(limit, kMaxCallBytes), 0);
     if (got > 0) return static_cast<std::size_t>(got);
     if (got == 0) {
-      ended_ = "the peer closed the connection";
+      end("the peer closed the connection");
       return 0;
     }
     if (would_block(errno)) return 0;
     if (errno == EINTR) continue;
-    ended_ = explain(errno);
+    end(explain(errno));
     return 0;
   }
 }
@@ -113,7 +130,7 @@ std::span<const std::byte> TcpLink::peek(std::size_t at_least) {
     make_room(goal);
     end_ += receive(buffer_.get() + end_, goal - buffered());
     if (buffered() < at_least) {
-      if (!ended_.empty()) fail(ended_);
+      if (has_ended()) fail(ended_);
       return {};
     }
   }
@@ -140,6 +157,8 @@ std::size_t TcpLink::unsent() const {
 }
 
 void TcpLink::lose_peer(Loss loss) {
+  told_late_ = {};
+  told_at_ = {};
   if (loss == Loss::told) return;  // the system tells what ended, after all that has arrived
   // What the system holds of received bytes stays readable; a socket that is gone is cut already.
   (void)::shutdown(socket_.descriptor(), SHUT_RDWR);
@@ -155,7 +174,7 @@ std::size_t TcpLink::read(std::span<std::byte> destination) {
     begin_ += ready;
   }
   const std::size_t got = ready + receive(destination.data() + ready, destination.size() - ready);
-  if (got == 0 && !ended_.empty()) fail(ended_);
+  if (got == 0 && has_ended()) fail(ended_);
   return got;
 }
 

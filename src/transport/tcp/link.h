@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "base/clock.h"
 #include "transport/link.h"
 #include "transport/tcp/socket.h"
 
@@ -11,8 +12,10 @@ namespace mccl::transport::tcp {
 
 class TcpLink final : public Link {
  public:
-  /// Takes a connected, non-blocking socket. `peer` names the other end in messages: "rank 3".
-  TcpLink(Socket socket, std::string peer);
+  /// Takes a connected, non-blocking socket. `peer` names the other end in messages: "rank 3". When
+  /// the connection ends, that is told so much later: on a connection that others pass on, what has
+  /// ended it is known better by then, from elsewhere.
+  TcpLink(Socket socket, std::string peer, Clock::duration told_late = {});
 
   std::size_t write(std::span<const std::byte> first,
                     std::span<const std::byte> second = {}) override;
@@ -20,7 +23,7 @@ class TcpLink final : public Link {
   void consume(std::size_t n) override;
   std::size_t peek_capacity() const override;
   std::size_t read(std::span<std::byte> destination) override;
-  int descriptor() const override { return socket_.descriptor(); }
+  int descriptor() const override;
   std::size_t unsent() const override;
   std::size_t buffer_bytes() const override { return peek_capacity(); }
   void lose_peer(Loss loss) override;
@@ -30,6 +33,9 @@ class TcpLink final : public Link {
   /// Receives up to `limit` bytes at `to`; 0 when none are there or the path ended, which
   /// ended_ then tells.
   std::size_t receive(std::byte* to, std::size_t limit);
+  void end(std::string why);
+  /// Whether the end is to be told.
+  bool has_ended();
   [[noreturn]] void fail(const std::string& what) const;
   void make_room(std::size_t bytes);
   /// Bytes received and not yet consumed.
@@ -40,6 +46,8 @@ class TcpLink final : public Link {
   std::string description_;
   /// Why no more bytes will come; empty while they may.
   std::string ended_;
+  Clock::duration told_late_;
+  Clock::time_point told_at_{};  ///< Once it has ended.
   /// What is buffered is buffer_[begin_, end_).
   std::unique_ptr<std::byte[]> buffer_;
   std::size_t begin_ = 0;

@@ -24,8 +24,7 @@ bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || 
 Splice::Splice(Socket one, Socket other) : one_(std::move(one)), other_(std::move(other)) {}
 
 bool Splice::advance() {
-  return move(one_, other_, forth_) && move(other_, one_, back_) &&
-         !(forth_.ended && back_.ended);
+  return move(one_, other_, forth_) && move(other_, one_, back_) && !(forth_.ended && back_.ended);
 }
 
 /// False when either end has broken.

@@ -26,6 +26,9 @@ class Splice {
   bool advance();
   void watch(std::vector<pollfd>& descriptors) const;
 
+  /// Its two connections.
+  const Socket& one() const { return one_; }
+  const Socket& other() const { return other_; }
   /// Both ways, since the beginning.
   std::size_t moved() const { return forth_.moved + back_.moved; }
 
