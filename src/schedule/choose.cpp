@@ -79,10 +79,35 @@ std::optional<Algorithm> settled(const Problem& problem, std::size_t element_byt
   return {};
 }
 
-std::optional<CableCost> cost_of_cables(Algorithm algorithm, const Problem& problem,
-                                        std::size_t element_bytes, const Facts& facts) {
-  if (!facts.cables || problem.size < 2) return {};
-  return CableCost(algorithm, problem, element_bytes, facts);
+/// An algorithm, and what the cables add to its cost where they do not join all ranks.
+struct Candidate {
+  Algorithm algorithm;
+  std::optional<CableCost> cables;
+};
+
+/// Where there are algorithms whose messages take one cable each, only those: to be passed on takes
+/// other ranks' time, and a thread that wakes.
+std::vector<Candidate> candidates_for(const Problem& problem, std::size_t element_bytes,
+                                      const Facts& facts) {
+  const std::optional<Algorithm> only = settled(problem, element_bytes, facts);
+  // Where all share a window, links through the same memory only add copies.
+  const bool window_only = !only && can(Algorithm::one_shot, problem);
+  std::vector<Candidate> candidates;
+  bool some_along_cables = false;
+  for (int i = 0; i < kAlgorithmCount; ++i) {
+    const auto algorithm = static_cast<Algorithm>(i);
+    if ((only && algorithm != *only) || !can(algorithm, problem)) continue;
+    if (window_only && !is_through_window(algorithm)) continue;
+    Candidate& candidate = candidates.emplace_back(algorithm);
+    if (!facts.cables || problem.size < 2) continue;
+    candidate.cables.emplace(algorithm, problem, element_bytes, facts);
+    some_along_cables = some_along_cables || candidate.cables->keeps_to_cables();
+  }
+  if (some_along_cables) {
+    std::erase_if(candidates,
+                  [](const Candidate& each) { return !each.cables->keeps_to_cables(); });
+  }
+  return candidates;
 }
 
 }  // namespace
@@ -104,19 +129,11 @@ Choice choose(const Problem& asked, std::size_t element_bytes, const Facts& fact
     return choose_exchange(problem, element_bytes, facts);
   }
   const std::vector<std::size_t> chunks = chunks_to_consider(element_bytes, facts);
-  const std::optional<Algorithm> only = settled(problem, element_bytes, facts);
-  // Where all share a window, links through the same memory only add copies.
-  const bool window_only = !only && can(Algorithm::one_shot, problem);
   Choice best;
   best.chunk = chunks.back();
   best.predicted_s = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < kAlgorithmCount; ++i) {
-    const auto algorithm = static_cast<Algorithm>(i);
-    if ((only && algorithm != *only) || !can(algorithm, problem)) continue;
-    if (window_only && !is_through_window(algorithm)) continue;
-    problem.chunk = chunks.back();
-    const std::optional<CableCost> cables =
-        cost_of_cables(algorithm, problem, element_bytes, facts);
+  problem.chunk = chunks.back();
+  for (const auto& [algorithm, cables] : candidates_for(problem, element_bytes, facts)) {
     for (const std::size_t chunk : chunks) {
       const bool fixed = is_through_window(algorithm);
       if (fixed && chunk != window_chunk(chunks, algorithm, problem, element_bytes)) continue;

@@ -82,8 +82,10 @@ CableCost::CableCost(Algorithm algorithm, const Problem& problem, std::size_t el
   free_.cables = nullptr;
   free_.bytes_per_s = kFreeBytes;
   free_.latency_s = 0;
-  for (const auto& [pair, bytes] : traffic)
+  for (const auto& [pair, bytes] : traffic) {
     free_.latency_s = std::max(free_.latency_s, facts.cables->latency_s(pair.first, pair.second));
+    keeps_to_cables_ = keeps_to_cables_ && facts.cables->joins(pair.first, pair.second);
+  }
   if (free_.latency_s == 0) free_.latency_s = facts.latency_s;  // within a node
 }
 

@@ -120,10 +120,13 @@ class CableCost {
 
   const Facts& free() const { return free_; }
   double seconds(std::size_t chunk) const;
+  /// Every message goes to a rank that a cable joins to the sender.
+  bool keeps_to_cables() const { return keeps_to_cables_; }
 
  private:
   Facts free_;
   double busiest_s_ = 0;
+  bool keeps_to_cables_ = true;
   double pieces_in_a_row_ = 0;
   double element_s_ = 0;  ///< On the fastest cable.
   std::size_t most_ = 0;  ///< Elements that a piece can have.

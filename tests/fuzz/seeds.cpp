@@ -16,6 +16,7 @@
 #include "engine/messages/messages.h"
 #include "engine/peers/control.h"
 #include "node/window.h"
+#include "rendezvous/cabling/link_state.h"
 #include "rendezvous/endpoint.h"
 #include "rendezvous/handshake.h"
 #include "rendezvous/store_wire.h"
@@ -179,6 +180,17 @@ void write_what_people_say(const std::filesystem::path& root) {
   hosts.add("list", R"([{"ssh": "a", "ips": ["10.0.0.1", "fe80::1%eth0"]}, {"ssh": "me@b:22"}])");
   hosts.add("object", R"({"backend": "ring", "envs": ["A=1"], "env": {"B": "x=y"},
  "hosts": [{"ssh": "a", "slots": 2, "rdma": [null], "cwd": "/t", "python": "/p", "port": 1}]})");
+  const Corpus news(root, "cable_news");
+  const rendezvous::Sighting sighting{
+      2, 7, true, 5100, {{.a = 0, .b = 2, .at_a = "10.0.0.1", .at_b = "10.0.0.2"}}};
+  for (const auto& [name, kind] : {std::pair("sighting", rendezvous::CableNews::Kind::sighting),
+                                   std::pair("decision", rendezvous::CableNews::Kind::decision),
+                                   std::pair("alive", rendezvous::CableNews::Kind::alive)}) {
+    const Bytes whole = rendezvous::encode({kind, sighting});
+    news.add(name, Bytes(whole.begin() + rendezvous::kNewsHeaderBytes, whole.end()));
+  }
+  const Corpus tables(root, "address_table");
+  tables.add("ring", R"([["10.0.1.1:5000"], ["10.0.2.1:5001", "10.0.3.1:5001"], ["[fe80::1]:7"]])");
   const Corpus endpoints(root, "endpoint");
   endpoints.add("one", rendezvous::serialise({3, "desk/42", 29600, {"10.0.0.1"}, false}));
   endpoints.add("two", rendezvous::serialise({0, "desk", 1, {"fe80::1%eth0", "::1"}, true}));

@@ -80,7 +80,7 @@ TEST(Join, AWrongAnswerOfMpichsLauncherIsAnErrorWithTheCure) {
   }
 }
 
-TEST(Join, NeedsNoStoreForOneRank) { EXPECT_EQ(join({}, {}), nullptr); }
+TEST(Join, NeedsNoStoreForOneRank) { EXPECT_EQ(join({}, {}).store, nullptr); }
 
 }  // namespace
 }  // namespace mccl::rendezvous

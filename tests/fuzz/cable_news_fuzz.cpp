@@ -1,0 +1,23 @@
+// Whatever decodes as news of cables is what encode writes, and no link state is upset by it.
+#include <cstdint>
+#include <cstdlib>
+
+#include "input.h"
+#include "mccl/error.h"
+#include "rendezvous/cabling/link_state.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace mccl::rendezvous;
+  const auto bytes = std::as_bytes(std::span(data, size));
+  try {
+    const CableNews news = decode_news(bytes, 5);
+    const Bytes again = encode(news);
+    if (news_bytes(std::span(again).first(kNewsHeaderBytes)) != size) std::abort();
+    if (!std::equal(bytes.begin(), bytes.end(), again.begin() + kNewsHeaderBytes)) std::abort();
+    LinkState state(0, 5, 1);
+    state.hear(news);
+    state.hear(news);
+  } catch (const mccl::CorruptionError&) {
+  }
+  return 0;
+}

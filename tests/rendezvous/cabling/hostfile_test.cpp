@@ -1,0 +1,54 @@
+#include "rendezvous/cabling/hostfile.h"
+
+#include <gmock/gmock.h>
+
+#include "base/expect_refusal.h"
+
+namespace mccl::rendezvous {
+namespace {
+
+using test::refusal;
+using testing::HasSubstr;
+
+AddressTable parse(std::string_view text) { return parse_hostfile(text, "hosts.json"); }
+
+TEST(Hostfile, HasTheAddressesOfEveryRank) {
+  const AddressTable table =
+      parse(R"([["10.0.1.1:5000", "10.0.2.1:5001"], ["[fe80::1]:7"], ["desk:80"]])");
+  ASSERT_EQ(table.size(), 3U);
+  EXPECT_EQ(table[0].size(), 2U);
+  EXPECT_EQ(text_of(table[0][1]), "10.0.2.1:5001");
+  EXPECT_EQ(text_of(table[1][0]), "[fe80::1]:7");
+  EXPECT_EQ(text_of(table[2][0]), "desk:80");
+}
+
+TEST(Hostfile, AnAddressThatARankHasTwiceCountsOnce) {
+  EXPECT_EQ(parse(R"([["10.0.1.1:5000", "10.0.1.1:5000"]])")[0].size(), 1U);
+}
+
+TEST(Hostfile, AnythingElseIsRefusedByName) {
+  for (const auto& [text, what] :
+       {std::pair("", "no JSON"), std::pair("{}", "no list of ranks"),
+        std::pair("[]", "no list of ranks"), std::pair("[[]]", "rank 0 has no list"),
+        std::pair("[[\"a:1\"], \"b:2\"]", "rank 1 has no list"),
+        std::pair("[[\"a:1\"], [7]]", "rank 1 has 7"),
+        std::pair("[[\"a\"]]", "rank 0 has the address \"a\""),
+        std::pair("[[\"a:0\"]]", "rank 0 has the address"),
+        std::pair("[[\"a:99999\"]]", "rank 0 has the address"),
+        std::pair("[[\"a:1\"], [\"b:1\"], [\"a:1\"]]", "ranks 0 and 2 have the same address")}) {
+    const std::string found = refusal([text = text] { parse(text); });
+    EXPECT_THAT(found, HasSubstr("hosts.json")) << text;
+    EXPECT_THAT(found, HasSubstr(what)) << text;
+  }
+  EXPECT_THAT(refusal([] { read_hostfile("/nowhere/hosts.json"); }),
+              HasSubstr("MCCL_HOSTFILE /nowhere/hosts.json cannot be read: No such file"));
+}
+
+TEST(Hostfile, RanksOfOneHostReachEachOther) {
+  EXPECT_FALSE(may_be_sparse(parse(R"([["127.0.0.1:1"], ["127.0.0.1:2"], ["127.0.0.1:3"]])")));
+  EXPECT_FALSE(may_be_sparse(parse(R"([["10.0.0.1:1"], ["10.0.1.1:2"]])")));
+  EXPECT_TRUE(may_be_sparse(parse(R"([["10.0.0.1:1"], ["10.0.1.1:2"], ["10.0.2.1:3"]])")));
+}
+
+}  // namespace
+}  // namespace mccl::rendezvous

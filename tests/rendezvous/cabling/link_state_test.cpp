@@ -1,0 +1,157 @@
+#include "rendezvous/cabling/link_state.h"
+
+#include <gmock/gmock.h>
+
+#include <deque>
+#include <random>
+#include <set>
+
+#include "mccl/error.h"
+
+namespace mccl::rendezvous {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Cable cable(int a, int b) {
+  return {.a = a,
+          .b = b,
+          .at_a = "10.0." + std::to_string(a) + ".1",
+          .at_b = "10.0." + std::to_string(a) + ".2"};
+}
+
+CableNews round_trip(const CableNews& news, int size) {
+  const Bytes bytes = encode(news);
+  EXPECT_EQ(news_bytes(std::span(bytes).first(kNewsHeaderBytes)), bytes.size() - kNewsHeaderBytes);
+  return decode_news(std::span(bytes).subspan(kNewsHeaderBytes), size);
+}
+
+TEST(CableNews, SurviveTheWire) {
+  const CableNews news{CableNews::Kind::sighting, {2, 7, true, 5100, {cable(0, 2), cable(2, 3)}}};
+  const CableNews found = round_trip(news, 4);
+  EXPECT_EQ(found.kind, news.kind);
+  EXPECT_EQ(found.sighting, news.sighting);
+  EXPECT_EQ(round_trip({CableNews::Kind::alive, {}}, 4).kind, CableNews::Kind::alive);
+}
+
+TEST(CableNews, WhatNoRankCanHaveToldIsRefused) {
+  const CableNews news{CableNews::Kind::sighting, {2, 7, true, 5100, {cable(0, 2)}}};
+  const Bytes whole = encode(news);
+  const auto body = std::span(whole).subspan(kNewsHeaderBytes);
+  EXPECT_THROW(decode_news(body, 2), CorruptionError);  // a rank beyond the last
+  for (std::size_t bytes = 0; bytes < body.size(); ++bytes)
+    EXPECT_THROW(decode_news(body.first(bytes), 4), CorruptionError) << bytes;
+  Bytes longer(body.begin(), body.end());
+  longer.push_back(std::byte{0});
+  EXPECT_THROW(decode_news(longer, 4), CorruptionError);
+  for (const std::uint32_t bytes : {0U, 0xffffffffU}) {
+    Bytes header;
+    append(header, bytes);
+    EXPECT_THROW(news_bytes(header), CorruptionError);
+  }
+}
+
+TEST(LinkState, OldNewsAndEchoesAreNone) {
+  LinkState state(0, 3, 5100);
+  const CableNews news{CableNews::Kind::sighting, {1, 2, false, 5101, {cable(0, 1)}}};
+  EXPECT_TRUE(state.hear(news));
+  EXPECT_FALSE(state.hear(news));
+  CableNews older = news;
+  older.sighting.version = 1;
+  EXPECT_FALSE(state.hear(older));
+  EXPECT_FALSE(state.hear({CableNews::Kind::sighting, {0, 99, true, 1, {}}}));
+  EXPECT_EQ(state.port_of(1), 5101);
+  EXPECT_THAT(state.unheard(), ElementsAre(2));
+  EXPECT_THAT(state.unsettled(), ElementsAre(0, 1));
+}
+
+TEST(LinkState, ACableCountsWhenBothEndsSeeIt) {
+  LinkState state(0, 3, 1);
+  state.see({cable(0, 1), cable(0, 2)}, true);
+  state.hear({CableNews::Kind::sighting, {1, 1, true, 1, {cable(0, 1), cable(1, 2)}}});
+  EXPECT_FALSE(state.all_settled());
+  state.hear({CableNews::Kind::sighting, {2, 1, true, 1, {cable(1, 2)}}});
+  ASSERT_TRUE(state.all_settled());
+  state.decide();
+  EXPECT_THAT(state.decided()->cables(), ElementsAre(cable(0, 1), cable(1, 2)));
+}
+
+TEST(LinkState, TwoDecisionsAreACorruption) {
+  LinkState state(2, 3, 1);
+  CableNews decision{CableNews::Kind::decision, {}};
+  decision.sighting.cables = {cable(0, 1), cable(1, 2)};
+  EXPECT_TRUE(state.hear(decision));
+  EXPECT_FALSE(state.hear(decision));
+  decision.sighting.cables.pop_back();
+  EXPECT_THAT([&] { state.hear(decision); },
+              testing::ThrowsMessage<CorruptionError>(HasSubstr("other cables")));
+}
+
+/// Random cablings, whose trunks come up in any order and carry news at any pace: all ranks end
+/// with the same cables, which are those that there are.
+TEST(LinkState, AllRanksComeToTheSameCables) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 100; ++round) {
+    const int size = 2 + static_cast<int>(random() % 7);
+    std::vector<Cable> cables;
+    for (int rank = 1; rank < size; ++rank)
+      cables.push_back(cable(static_cast<int>(random() % rank), rank));
+    std::vector<LinkState> states;
+    for (int rank = 0; rank < size; ++rank) states.emplace_back(rank, size, 1);
+    std::set<std::size_t> up;
+    std::map<std::pair<int, int>, std::deque<CableNews>> wires;
+    const auto tell = [&](int from, const CableNews& news, int but) {
+      for (const std::size_t i : up) {
+        const auto& [a, b] = std::pair(cables[i].a, cables[i].b);
+        if (a == from && b != but) wires[{a, b}].push_back(news);
+        if (b == from && a != but) wires[{b, a}].push_back(news);
+      }
+    };
+    const auto look = [&](int rank) {
+      std::vector<Cable> seen;
+      std::size_t all = 0;
+      for (std::size_t i = 0; i < cables.size(); ++i) {
+        if (cables[i].a != rank && cables[i].b != rank) continue;
+        ++all;
+        if (up.contains(i)) seen.push_back(cables[i]);
+      }
+      const bool settled = seen.size() == all;
+      LinkState& state = states[static_cast<std::size_t>(rank)];
+      if (state.decided()) return;
+      if (state.see(seen, settled)) tell(rank, {CableNews::Kind::sighting, state.own()}, -1);
+      if (rank != 0 || !state.all_settled()) return;
+      state.decide();
+      tell(0, state.everything().back(), -1);
+    };
+    const auto decided = [](const LinkState& state) { return state.decided().has_value(); };
+    for (int step = 0; step < 100000 && !std::ranges::all_of(states, decided); ++step) {
+      if (up.size() < cables.size() && random() % 4 == 0) {
+        std::size_t next = random() % cables.size();
+        while (up.contains(next)) next = (next + 1) % cables.size();
+        up.insert(next);
+        for (const auto& [from, to] : {std::pair(cables[next].a, cables[next].b),
+                                       std::pair(cables[next].b, cables[next].a)}) {
+          for (const CableNews& news : states[static_cast<std::size_t>(from)].everything())
+            wires[{from, to}].push_back(news);
+        }
+      }
+      look(static_cast<int>(random() % static_cast<unsigned>(size)));
+      if (wires.empty()) continue;
+      auto wire = std::next(wires.begin(), static_cast<std::ptrdiff_t>(random() % wires.size()));
+      if (wire->second.empty()) continue;
+      const CableNews news = round_trip(wire->second.front(), size);
+      wire->second.pop_front();
+      const auto [from, to] = wire->first;
+      if (states[static_cast<std::size_t>(to)].hear(news)) tell(to, news, from);
+    }
+    const Cabling expected(size, cables);
+    for (const LinkState& state : states) {
+      ASSERT_TRUE(state.decided()) << round;
+      EXPECT_EQ(state.decided()->cables(), expected.cables());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mccl::rendezvous

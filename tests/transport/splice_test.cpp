@@ -1,0 +1,163 @@
+// Links whose bytes a third process passes on do all that links do.
+#include "transport/tcp/splice.h"
+
+#include <poll.h>
+
+#include <atomic>
+#include <list>
+#include <mutex>
+
+#include "transport/link_conformance.h"
+#include "transport/tcp/inlet.h"
+#include "transport/tcp/link.h"
+
+namespace mccl::transport {
+namespace {
+
+using tcp::Address;
+using tcp::Listener;
+using tcp::Socket;
+using tcp::Splice;
+
+std::pair<Socket, Socket> connected_sockets() {
+  Listener listener(*Address::parse_numeric("127.0.0.1", 0), 0);
+  Socket near = Socket::stream(AF_INET);
+  (void)tcp::start_connect(near, listener.address(), nullptr);
+  pollfd waiting = {listener.descriptor(), POLLIN, 0};
+  EXPECT_GT(::poll(&waiting, 1, 20'000), 0);
+  tcp::Accepted accepted = listener.accept();
+  tcp::tune_stream(near);
+  return {std::move(near), std::move(accepted.socket)};
+}
+
+/// A thread that does what a relay does.
+class Relay {
+ public:
+  Relay() : thread_([this] { run(); }) {}
+  ~Relay() {
+    stop_ = true;
+    thread_.join();
+  }
+  void pass_on(Socket one, Socket other) {
+    const std::lock_guard lock(mutex_);
+    splices_.emplace_back(std::move(one), std::move(other));
+  }
+
+ private:
+  void run() {
+    while (!stop_) {
+      std::vector<pollfd> watched;
+      {
+        const std::lock_guard lock(mutex_);
+        splices_.remove_if([](Splice& splice) { return !splice.advance(); });
+        for (const Splice& splice : splices_) splice.watch(watched);
+      }
+      ::poll(watched.data(), watched.size(), 5);
+    }
+  }
+
+  std::mutex mutex_;
+  std::list<Splice> splices_;
+  std::atomic<bool> stop_ = false;
+  std::thread thread_;
+};
+
+LinkPair through_a_relay() {
+  static Relay relay;
+  auto [near, first] = connected_sockets();
+  auto [second, far] = connected_sockets();
+  relay.pass_on(std::move(first), std::move(second));
+  return {std::make_unique<tcp::TcpLink>(std::move(near), "rank 1"),
+          std::make_unique<tcp::TcpLink>(std::move(far), "rank 0")};
+}
+
+INSTANTIATE_TEST_SUITE_P(Relayed, LinkConformance,
+                         ::testing::Values(LinkFactory{"tcp_through_a_relay", through_a_relay}),
+                         [](const auto& info) { return info.param.name; });
+
+std::size_t send_all_there_is_room_for(const Socket& socket) {
+  const std::vector<char> piece(64 << 10, 'x');
+  std::size_t sent = 0;
+  for (;;) {
+    const ssize_t n = ::send(socket.descriptor(), piece.data(), piece.size(), MSG_NOSIGNAL);
+    if (n <= 0) return sent;
+    sent += static_cast<std::size_t>(n);
+  }
+}
+
+TEST(Splice, HoldsNoMoreThanItMay) {
+  auto [near, first] = connected_sockets();
+  auto [second, far] = connected_sockets();
+  for (const Socket* socket : {&near, &first, &second, &far}) tcp::set_buffer_bytes(*socket, 16384);
+  Splice splice(std::move(first), std::move(second));
+  std::size_t sent = 0;
+  std::size_t before = 1;
+  for (int quiet = 0; quiet < 20; quiet = sent == before ? quiet + 1 : 0) {
+    before = sent;
+    sent += send_all_there_is_room_for(near);
+    ASSERT_TRUE(splice.advance());
+    std::vector<pollfd> watched;
+    splice.watch(watched);
+    ::poll(watched.data(), watched.size(), 10);
+  }
+  // What it holds, and what the buffers of four sockets do.
+  EXPECT_LT(sent, Splice::kHeldBytes + (std::size_t{1} << 20));
+  // And once it has moved what it can, it waits for nothing that is there already: it does not
+  // spin.
+  const auto is_ready = [&splice] {
+    std::vector<pollfd> watched;
+    splice.watch(watched);
+    return ::poll(watched.data(), watched.size(), 50) > 0;
+  };
+  int looks = 0;
+  for (; looks < 200 && is_ready(); ++looks) ASSERT_TRUE(splice.advance());
+  EXPECT_LT(looks, 200);
+}
+
+TEST(Splice, EndsWhenEitherEndBreaks) {
+  auto [near, first] = connected_sockets();
+  auto [second, far] = connected_sockets();
+  Splice splice(std::move(first), std::move(second));
+  EXPECT_TRUE(splice.advance());
+  const linger now = {1, 0};
+  ASSERT_EQ(::setsockopt(far.descriptor(), SOL_SOCKET, SO_LINGER, &now, sizeof now), 0);
+  far.close();
+  std::vector<pollfd> watched;
+  splice.watch(watched);
+  ASSERT_GT(::poll(watched.data(), watched.size(), 20'000), 0);
+  EXPECT_FALSE(splice.advance());
+}
+
+TEST(Inlet, WhatIsHandedOverComesOutInOrder) {
+  tcp::Inlet inlet;
+  auto [near, first] = connected_sockets();
+  auto [other, second] = connected_sockets();
+  const Address from = first.remote();
+  inlet.hand_over(std::move(first));
+  inlet.hand_over(std::move(second));
+  Listener listener = inlet.listener();
+  pollfd waiting = {listener.descriptor(), POLLIN, 0};
+  ASSERT_GT(::poll(&waiting, 1, 20'000), 0);
+  const tcp::Accepted taken = listener.accept();
+  ASSERT_TRUE(taken.socket);
+  EXPECT_EQ(taken.from, from);
+  EXPECT_EQ(taken.socket.remote(), near.local());
+  ASSERT_TRUE(listener.accept().socket);
+  EXPECT_FALSE(listener.accept().socket);
+}
+
+TEST(Inlet, WhatNobodyTakesIsClosed) {
+  auto [near, far] = connected_sockets();
+  {
+    tcp::Inlet inlet;
+    inlet.hand_over(std::move(far));
+    const Listener listener = inlet.listener();
+  }
+  char byte = 0;
+  pollfd waiting = {near.descriptor(), POLLIN, 0};
+  ASSERT_GT(::poll(&waiting, 1, 20'000), 0);
+  EXPECT_LE(::recv(near.descriptor(), &byte, 1, 0), 0);
+}
+
+}  // namespace
+}  // namespace mccl::transport
