@@ -40,15 +40,11 @@ mccl::Buffer result_of(mx::array& output) {
   return memory;
 }
 
-Kept data_of(const mx::array& input, const mx::array& output) {
-  return {input.data_shared_ptr(), output.data_shared_ptr()};
-}
-
 }  // namespace
 
 void Group::reduce(const mx::array& input, mx::array& output, mccl::ReduceKind kind,
                    mx::Stream stream) {
-  run_on(stream, data_of(input, output),
+  run_on(stream, {&input, &output},
          [in = buffer_of(input), out = result_of(output), kind](mccl::Group& group,
                                                                 const mccl::CallOptions& options) {
            const bool ordered = kind == mccl::ReduceKind::max || kind == mccl::ReduceKind::min;
@@ -72,7 +68,7 @@ void Group::all_min(const mx::array& input, mx::array& output, mx::Stream stream
 }
 
 void Group::all_gather(const mx::array& input, mx::array& output, mx::Stream stream) {
-  run_on(stream, data_of(input, output),
+  run_on(stream, {&input, &output},
          [in = buffer_of(input), out = result_of(output)](mccl::Group& group,
                                                           const mccl::CallOptions& options) {
            return group.all_gather(in, out, options);
@@ -80,7 +76,7 @@ void Group::all_gather(const mx::array& input, mx::array& output, mx::Stream str
 }
 
 void Group::sum_scatter(const mx::array& input, mx::array& output, mx::Stream stream) {
-  run_on(stream, data_of(input, output),
+  run_on(stream, {&input, &output},
          [in = buffer_of(input), out = result_of(output)](mccl::Group& group,
                                                           const mccl::CallOptions& options) {
            return group.reduce_scatter(in, out, mccl::ReduceKind::sum, options);

@@ -21,7 +21,7 @@ class ExchangePrimitive final : public mx::UnaryPrimitive {
     const mx::array& in = inputs[0];
     allocate(in, out);
     group_->run_on(
-        stream(), {in.data_shared_ptr(), out.data_shared_ptr()},
+        stream(), {&in, &out},
         [exchange = exchange_, in = buffer_of(in), out = buffer_of(out), row = elements_of_row(in)](
             mccl::Group& group, const mccl::CallOptions& options) {
           return start(exchange, group, in, out, row, options);

@@ -26,6 +26,14 @@ auto naming_rank(int rank, Action&& action) {
   }
 }
 
+void require(const Borrowed& memory, int rank) {
+  if (!memory.gone()) return;
+  throw mccl::Error(
+      fmt::format("an operation on rank {} was not started: its arrays are gone, as another "
+                  "operation of the same evaluation failed before",
+                  rank));
+}
+
 /// Whoever waits for other threads must not hold Python's lock: they may need it to drop memory
 /// that Python owns.
 class WithoutPython {
@@ -50,15 +58,21 @@ mx::Stream cpu_stream(mx::StreamOrDevice stream) {
 
 }  // namespace
 
+Group::Group(std::shared_ptr<mccl::Group> group) : group_(std::move(group)) {
+  for (int rank = 0; rank < group_->size(); ++rank) sends_.push_back(std::make_shared<Line>());
+}
+
 mx::Stream Group::communication_stream(mx::StreamOrDevice stream) { return cpu_stream(stream); }
 
-void Group::run_on(mx::Stream stream, Kept kept, Call call) {
+void Group::run_on(mx::Stream stream, Borrowed memory, Call call) {
   const std::lock_guard lock(order_);
   auto turn = std::make_shared<Turn>(collectives_);
   mx::cpu::get_command_encoder(stream).dispatch([self = shared_from_this(), turn = std::move(turn),
-                                                 kept = std::move(kept), call = std::move(call)] {
+                                                 memory = std::move(memory),
+                                                 call = std::move(call)] {
     naming_rank(self->rank(), [&] {
       turn->await();
+      require(memory, self->rank());
       const mccl::Work work = call(*self->group_, {.timeout = {}, .caller_waits = true});
       turn->end();
       work.wait();
@@ -81,11 +95,13 @@ void Group::run_now(const Call& call) {
 
 void Group::send(const mx::array& input, int dst, mx::Stream stream) {
   const std::lock_guard lock(order_);
+  const std::shared_ptr<Line>& line = sends_.at(static_cast<std::size_t>(dst));
   mx::cpu::get_command_encoder(stream).dispatch(
-      [self = shared_from_this(), turn = std::make_shared<Turn>(sends_),
-       data = input.data_shared_ptr(), buffer = buffer_of(input), dst] {
+      [self = shared_from_this(), turn = std::make_shared<Turn>(line), memory = Borrowed{&input},
+       buffer = buffer_of(input), dst] {
         naming_rank(self->rank(), [&] {
           turn->await();
+          require(memory, self->rank());
           const mccl::Work work = self->group_->send(buffer, dst, 0);
           turn->end();
           work.wait();
@@ -102,8 +118,7 @@ void Group::recv(mx::array& output, int src, mx::Stream stream) {
   } catch (const mccl::Error&) {
     refused = std::current_exception();
   }
-  // The engine writes until the work is done, even if MLX drops what waits for it.
-  work.on_done([data = output.data_shared_ptr()](const std::exception_ptr&) {});
+  free_when_received(output, work);
   mx::cpu::get_command_encoder(stream).dispatch([self = shared_from_this(), work, refused] {
     if (refused) std::rethrow_exception(refused);
     work.wait();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "arrays.h"
+#include "borrowed.h"
 #include "mccl/group.h"
 #include "turns.h"
 
@@ -17,17 +18,15 @@ namespace mccl_mlx {
 
 /// Starts one call of the engine.
 using Call = std::function<mccl::Work(mccl::Group&, const mccl::CallOptions&)>;
-/// Memory that must live until a call has ended.
-using Kept = std::vector<std::shared_ptr<mx::array::Data>>;
 
 /// Thread-safe. Collectives match across ranks in the order in which they are evaluated, whatever
 /// stream they run on; of several threads that evaluate at once, the program must decide the order.
-/// Sends have an order of their own, and receives are posted as soon as they are evaluated, so that
-/// ranks which all send first meet nevertheless.
+/// Sends to each rank have an order of their own, and receives are posted as soon as they are
+/// evaluated, so that ranks which all send first meet nevertheless.
 class Group final : public mx::distributed::detail::GroupImpl,
                     public std::enable_shared_from_this<Group> {
  public:
-  explicit Group(std::shared_ptr<mccl::Group> group) : group_(std::move(group)) {}
+  explicit Group(std::shared_ptr<mccl::Group> group);
 
   /// A CPU stream: the caller's if it is one. Throws for a stream of a GPU.
   mx::Stream communication_stream(mx::StreamOrDevice stream) override;
@@ -47,7 +46,7 @@ class Group final : public mx::distributed::detail::GroupImpl,
 
   /// Runs a collective on the stream's thread when its turn comes; what it throws surfaces where
   /// MLX waits for the stream.
-  void run_on(mx::Stream stream, Kept kept, Call call);
+  void run_on(mx::Stream stream, Borrowed memory, Call call);
   /// Runs a collective now, in its turn, on this thread. Gives Python's lock up meanwhile.
   void run_now(const Call& call);
 
@@ -56,7 +55,7 @@ class Group final : public mx::distributed::detail::GroupImpl,
 
   const std::shared_ptr<mccl::Group> group_;
   const std::shared_ptr<Line> collectives_ = std::make_shared<Line>();
-  const std::shared_ptr<Line> sends_ = std::make_shared<Line>();
+  std::vector<std::shared_ptr<Line>> sends_;  ///< By destination.
   std::mutex order_;  ///< Held while a turn is taken and its operation enqueued.
 };
 

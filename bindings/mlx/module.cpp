@@ -23,6 +23,10 @@ mx::distributed::Group group_of(const nb::capsule& capsule) {
   return mx::distributed::Group(std::make_shared<Group>(native_group_in(capsule)));
 }
 
+bool is_ours(const mx::distributed::Group& group) {
+  return std::dynamic_pointer_cast<Group>(group.raw_group()) != nullptr;
+}
+
 mx::distributed::Group alone() { return mx::distributed::Group(std::make_shared<Alone>()); }
 
 /// In a group of one, everything that can be exchanged is what there is.
@@ -77,6 +81,8 @@ NB_MODULE(_mlx, module) {
   module.def("join", &mccl_mlx::join, "settings"_a,
              "Meets the other ranks; a capsule \"mccl.group\" with the group of all.");
   module.def("group_of", &mccl_mlx::group_of, "capsule"_a, "The group as an mx.distributed.Group.");
+  module.def("is_ours", &mccl_mlx::is_ours, "group"_a,
+             "Whether the group is one of several ranks that MCCL made.");
   module.def("alone", &mccl_mlx::alone, "A mx.distributed.Group of this process alone.");
   module.def("leave_all", &mccl_mlx::leave_all, nb::call_guard<nb::gil_scoped_release>(),
              "Says goodbye to the peers of every group that join() made.");

@@ -5,10 +5,13 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/environment.h"
 #include "base/placement.h"
 #include "base/settings.h"
 #include "mccl/config.h"
@@ -68,6 +71,13 @@ TextMap config_from_dict(const TextMap& base, const TextMap& changes) {
   return texts_of(config);
 }
 
+/// By which a process is told of a job, by us, by MLX or by launchers.
+constexpr std::string_view kOfJobs[] = {"MCCL_",  "MLX_",        "JACCL_",      "NCCL_",   "RANK=",
+                                        "SLURM_", "WORLD_SIZE=", "LOCAL_RANK=", "MASTER_", "OMPI_",
+                                        "PMIX_",  "PMI_",        "MPI_"};
+
+std::uint64_t job_fingerprint() { return environment_fingerprint(kOfJobs); }
+
 /// What started this process has told it, or None.
 nb::object placement(const TextMap& values, const TextMap& environment) {
   const auto found = find_placement(config_of(values), environment);
@@ -95,6 +105,10 @@ void bind_configuration(nb::module_& module) {
       "is refused.");
   module.def("placement", &placement, "values"_a, "environment"_a,
              "A process's rank, size and who told them, by settings and an environment; or None.");
+  module.def(
+      "job_fingerprint", &job_fingerprint,
+      "A number for the variables that may tell this process of a job; another one when they "
+      "change.");
   module.def(
       "config_table", [](const TextMap& values) { return to_table(config_of(values)); }, "values"_a,
       "What a log shows of the settings; secrets are masked.");

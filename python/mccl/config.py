@@ -258,6 +258,7 @@ MCCLConfig.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # f
 )
 
 _overrides = MCCLConfig()
+_revision = 0
 
 #: What of each framework keeps the settings that it was made with, and whether it is there.
 _keepers: dict[str, Callable[[], bool]] = {}
@@ -300,7 +301,7 @@ def init(
         ValueError: a setting here or in the environment is not valid; nothing has changed.
         TypeError: `config` is neither.
     """
-    global _overrides
+    global _overrides, _revision
     if config is None:
         config = MCCLConfig()
     elif isinstance(config, Mapping):
@@ -313,6 +314,7 @@ def init(
     overrides = MCCLConfig(**{**config.given, **keywords})
     _resolve(overrides)
     _overrides = overrides
+    _revision += 1
     late = [what for what, exists in _keepers.items() if exists()]
     if late:
         warnings.warn(
@@ -338,6 +340,11 @@ def resolved_settings() -> dict[str, str]:
     the size of messages that a kind of cable likes), is not there: as text it would be given.
     """
     return _resolve(_overrides)
+
+
+def revision() -> int:
+    """Another number after each init(): for who keeps what followed from the settings."""
+    return _revision
 
 
 def default_text(name: str) -> str:

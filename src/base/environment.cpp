@@ -1,5 +1,7 @@
 #include "base/environment.h"
 
+#include <algorithm>
+#include <cstring>
 #include <string_view>
 
 #ifdef __APPLE__
@@ -9,21 +11,43 @@ extern char** environ;
 #endif
 
 namespace mccl {
+namespace {
+
+char** entries_of_process() {
+#ifdef __APPLE__
+  return *_NSGetEnviron();
+#else
+  return environ;
+#endif
+}
+
+}  // namespace
 
 std::map<std::string, std::string> process_environment() {
-#ifdef __APPLE__
-  char** entries = *_NSGetEnviron();
-#else
-  char** entries = environ;
-#endif
   std::map<std::string, std::string> result;
-  for (char** entry = entries; entry != nullptr && *entry != nullptr; ++entry) {
+  for (char** entry = entries_of_process(); entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     const std::size_t equals = text.find('=');
     if (equals == std::string_view::npos) continue;
     result.emplace(text.substr(0, equals), text.substr(equals + 1));
   }
   return result;
+}
+
+std::uint64_t environment_fingerprint(std::span<const std::string_view> prefixes) {
+  constexpr std::uint64_t kPrime = 1099511628211U;  // FNV-1a
+  std::uint64_t hash = 14695981039346656037U;
+  for (char** entry = entries_of_process(); entry != nullptr && *entry != nullptr; ++entry) {
+    // Values may be long, so nothing is read of a variable that is not one of these.
+    const auto begins = [&](std::string_view prefix) {
+      return **entry == prefix.front() && std::strncmp(*entry, prefix.data(), prefix.size()) == 0;
+    };
+    if (std::ranges::none_of(prefixes, begins)) continue;
+    for (const char* c = *entry; *c != '\0'; ++c)
+      hash = (hash ^ static_cast<unsigned char>(*c)) * kPrime;
+    hash *= kPrime;  // the end of one is not the beginning of the next
+  }
+  return hash;
 }
 
 std::vector<std::string> private_folders() { return private_folders(process_environment()); }

@@ -12,10 +12,13 @@
 
 #include "base/environment.h"
 #include "base/value_text.h"
+#include "cli/launch/flags.h"
 #include "cli/launch/hostfile.h"
 #include "cli/launch/job.h"
+#include "cli/launch/mlx_build.h"
 #include "cli/launch/mpi.h"
 #include "cli/launch/python.h"
+#include "cli/launch/rdma.h"
 #include "cli/launch/report.h"
 #include "cli/launch/run.h"
 #include "cli/launch/slurm.h"
@@ -29,15 +32,12 @@ namespace {
 
 using namespace launch;
 
-constexpr int kMostRanks = 4096;
-constexpr double kLongest = 31'536'000;
-
 constexpr const char* kSummary = "Start a job on this machine, on others, or under Slurm";
 
 constexpr const char* kFooter =
     R"(Everything after the program's name is the program's own; -- ends the flags where that is unclear.
 A program whose name ends in .py runs under Python. Every rank finds in its environment who it is
-and where the others are: for MCCL, for MLX and for torch (--print-env shows it).
+and where the others are: for MCCL, for torch and for a backend of MLX (--print-env shows it).
 
 The first rank that fails ends the job: the others get SIGTERM, and SIGKILL after --grace. So do
 SIGINT, SIGTERM and SIGHUP to the launcher. Other machines need ssh without a password, a shell and
@@ -50,6 +50,7 @@ breakpoint().
 Examples:
   mccl launch -n 4 train.py --epochs 3            four ranks on this machine
   mccl launch --hosts a,b,me@c:2222 train.py      one rank on each of three machines
+  mccl launch -n 2 --mlx generate.py              an MLX program as it is, on MCCL
   mccl launch --hostfile desk.json -- ./program   as a file says (docs/LAUNCH.md has its form)
   mccl launch -n 2 --stdin-to 1 debug.py          with a debugger in rank 1
   mccl launch --slurm train.py                    on the machines of this Slurm allocation
@@ -60,35 +61,6 @@ Exit status: 0 good; that of the rank that failed first, 128 + the signal's numb
 killed, 255 when its machine was lost; 128 + the number of a signal that ended the launcher; 124
 after --timeout; 141 when nobody reads the output any more; 1 when the job could not be started or
 its output not be written (a full disk); 2 bad arguments.)";
-
-/// As given; empty or absent where the default holds.
-struct Flags {
-  std::string hosts;
-  std::string hostfile;
-  std::string check;
-  bool slurm = false;
-  std::optional<int> ranks_per_host;
-  std::string user;
-  std::string backend;
-  std::vector<std::string> variables;
-  std::vector<std::string> mpi_arguments;
-  std::vector<std::string> ssh_arguments;
-  std::string directory;
-  std::string python;
-  int connections_per_address = 1;
-  std::optional<int> starting_port;
-  int nccl_port = 12345;
-  bool prefix = false;
-  bool no_prefix = false;
-  std::string log_folder;
-  std::optional<int> input_rank;
-  std::optional<double> timeout;
-  double grace = 5;
-  bool dry_run = false;
-  bool print_environment = false;
-  bool print_python = false;
-  bool verbose = false;
-};
 
 /// The hosts, with what the hostfile says for all of them.
 Hostfile hosts_of(const Flags& flags, const Variables& inherited) {
@@ -107,17 +79,14 @@ Hostfile hosts_of(const Flags& flags, const Variables& inherited) {
   return file;
 }
 
+/// The one that is named, by the flag or in the file; any where none is.
 Backend backend_of(const Flags& flags, const Hostfile& file) {
-  const bool flag = !flags.backend.empty();
-  const std::string& name = flag ? flags.backend : file.backend;
-  if (name.empty()) return Backend::any;
-  const auto backend =
-      kind_of<Backend>(flag ? "--backend" : flags.hostfile + ".backend", name, kBackendCount);
-  const bool jaccl = backend == Backend::jaccl || backend == Backend::jaccl_ring;
-  if (jaccl && !file.hosts.front().rdma.is_array()) {
-    throw InvalidArgument(
-        fmt::format("{} needs \"rdma\" devices for every host; give them in a --hostfile", name));
-  }
+  const std::string& path = flags.check.empty() ? flags.hostfile : flags.check;
+  const bool by_flag = !flags.backend.empty();
+  const std::string& name = by_flag ? flags.backend : file.backend;
+  const std::string where = by_flag ? "--backend" : path + ".backend";
+  const auto backend = name.empty() ? Backend::any : kind_of<Backend>(where, name, kBackendCount);
+  check_rdma(path.empty() ? where : path, file.hosts, backend);
   return backend;
 }
 
@@ -128,10 +97,15 @@ Variables variables_of(const Flags& flags, const Hostfile& file, const Variables
     const auto here = inherited.find(text);
     if (here != inherited.end()) {
       variables[text] = here->second;
-    } else {
-      const auto [name, value] = parse_variable("--env", text);
-      variables[name] = value;
+      continue;
     }
+    const bool names_one = text.find('=') == text.npos;
+    const auto [name, value] = parse_variable("--env", names_one ? text + "=" : text);
+    if (names_one) {
+      throw InvalidArgument(
+          fmt::format("--env: {} is not set here; set it, or give {}=VALUE", name, name));
+    }
+    variables[name] = value;
   }
   return variables;
 }
@@ -153,6 +127,7 @@ Request request_of(const Flags& flags, std::vector<std::string> program,
   const Hostfile file = hosts_of(flags, inherited);
   Request request;
   request.program = std::move(program);
+  request.on_mccl = flags.on_mccl;
   request.hosts = file.hosts;
   request.ranks_per_host = flags.ranks_per_host;
   request.environment = variables_of(flags, file, inherited);
@@ -162,8 +137,30 @@ Request request_of(const Flags& flags, std::vector<std::string> program,
   request.backend = backend_of(flags, file);
   request.connections_per_address = flags.connections_per_address;
   request.nccl_port = flags.nccl_port;
-  if (request.program.front().ends_with(".py")) request.python = python_of(flags, inherited);
+  request.verbose = flags.verbose;
+  if (runs_under_python(request)) request.python = python_of(flags, inherited);
+  if (request.backend == Backend::any && runs_mlx_on_cuda(request.python))
+    request.backend = Backend::nccl;
   return request;
+}
+
+/// MLX's jaccl knows of hosts only.
+void require_one_rank_per_device(const Job& job) {
+  const Backend backend = job.request.backend;
+  if (backend != Backend::jaccl && backend != Backend::jaccl_ring) return;
+  for (const Rank& rank : job.ranks) {
+    if (rank.rank == 0 || job.ranks[static_cast<std::size_t>(rank.rank - 1)].entry != rank.entry)
+      continue;
+    throw InvalidArgument(
+        fmt::format("{}: {} has several ranks, and devices lead to hosts; give "
+                    "it one rank",
+                    name_of(backend), text_of(job.entry_of(rank))));
+  }
+}
+
+Prefix prefix_of(const Flags& flags, const Job& job) {
+  if (flags.prefix) return Prefix::all;
+  return flags.no_prefix || job.size() == 1 ? Prefix::none : Prefix::where_several_write;
 }
 
 std::chrono::milliseconds milliseconds_of(double seconds) {
@@ -178,7 +175,7 @@ RunOptions run_options(const Flags& flags, const Job& job, const Variables& inhe
   }
   RunOptions options;
   options.inherited = inherited;
-  options.console.prefix = flags.prefix || (!flags.no_prefix && job.size() > 1);
+  options.console.prefix = prefix_of(flags, job);
   options.console.colour = !inherited.contains("NO_COLOR");
   options.console.log_folder = flags.log_folder;
   options.starting_port = flags.starting_port;
@@ -190,6 +187,15 @@ RunOptions run_options(const Flags& flags, const Job& job, const Variables& inhe
   return options;
 }
 
+int run_mpi(const Flags& flags, const Job& job, const Variables& inherited) {
+  const MpiOptions options{flags.mpi_arguments, inherited, flags.starting_port};
+  if (!flags.dry_run && !flags.print_environment) become_mpirun(job, options);
+  const Variables variables = mpi_variables(job, options, find_mpirun(inherited));
+  fmt::print("{}", flags.dry_run ? command_line(mpirun_words(job, options, variables)) + "\n"
+                                 : text_of(variables));
+  return kGood;
+}
+
 int run_launch(const Flags& flags, std::vector<std::string> program) {
   const Variables inherited = process_environment();
   if (flags.print_python) {
@@ -197,118 +203,25 @@ int run_launch(const Flags& flags, std::vector<std::string> program) {
     return kGood;
   }
   if (!flags.check.empty()) {
-    fmt::print("{}", table_of(read_hostfile(flags.check)));
+    const Hostfile file = read_hostfile(flags.check);
+    backend_of(flags, file);
+    fmt::print("{}", table_of(file));
     return kGood;
   }
   if (program.empty())
     throw InvalidArgument("there is no program to start; \"mccl launch --help\" has examples");
   const Request request = request_of(flags, std::move(program), inherited);
   const Job job = plan_job(request, rendezvous::make_job_key());
+  require_one_rank_per_device(job);
   if (!flags.mpi_arguments.empty() && request.backend != Backend::mpi)
     throw InvalidArgument("--mpi-arg is for --backend mpi; give that too");
-  if (request.backend == Backend::mpi) {
-    if (flags.dry_run) {
-      fmt::print("{}\n", command_line(mpirun_words(job, flags.mpi_arguments)));
-      return kGood;
-    }
-    become_mpirun(job, flags.mpi_arguments, inherited);
-  }
+  if (request.backend == Backend::mpi) return run_mpi(flags, job, inherited);
   const RunOptions options = run_options(flags, job, inherited);
   if (flags.dry_run || flags.print_environment) {
     fmt::print("{}", text_of(job, options, flags.dry_run));
     return kGood;
   }
   return run(job, options);
-}
-
-void add_where(CLI::App& app, Flags& flags) {
-  CLI::Option* hosts = app.add_option("--hosts", flags.hosts,
-                                      "Machines: [user@]name[:port], separated by commas; default\n"
-                                      "127.0.0.1, this one")
-                           ->option_text("LIST");
-  CLI::Option* file = app.add_option("--hostfile", flags.hostfile, "JSON file of machines")
-                          ->option_text("FILE")
-                          ->excludes(hosts);
-  app.add_flag("--slurm", flags.slurm, "The machines of this Slurm allocation")
-      ->excludes(hosts)
-      ->excludes(file)
-      ->option_text(" ");
-  hosts->option_text("LIST");
-  file->option_text("FILE");
-  app.add_option("-n,--repeat-hosts,--ranks-per-host", flags.ranks_per_host,
-                 "Ranks on each machine; default: the hostfile's slots, or 1")
-      ->check(CLI::Range(1, kMostRanks))
-      ->option_text("N");
-  app.add_option("--user", flags.user, "To log in as, where a host names nobody")
-      ->option_text("NAME");
-  app.add_option("--ssh-arg", flags.ssh_arguments, "One more argument of ssh; again for more")
-      ->option_text("ARG")
-      ->allow_extra_args(false)
-      ->take_all();
-}
-
-void add_what(CLI::App& app, Flags& flags) {
-  app.add_option("--env", flags.variables,
-                 "NAME=VALUE for all ranks, or NAME for its value here; again\nfor more")
-      ->option_text("NAME=VALUE")
-      ->allow_extra_args(false)
-      ->take_all();
-  app.add_option("--cwd", flags.directory,
-                 "Directory to run in; default: this one, on all machines")
-      ->option_text("DIR");
-  app.add_option("--python", flags.python,
-                 "For programs that end in .py; default: the Python beside mccl,\n"
-                 "or the first in PATH")
-      ->option_text("PATH");
-  app.add_option("--backend", flags.backend,
-                 "any (default), ring, jaccl, jaccl-ring, nccl or mpi: what MLX's own\n"
-                 "backends need beyond the variables that are always set; mpi starts\n"
-                 "the ranks with mpirun")
-      ->option_text("NAME");
-  app.add_option("--mpi-arg", flags.mpi_arguments,
-                 "One more argument of mpirun, with --backend mpi; again for more")
-      ->option_text("ARG")
-      ->allow_extra_args(false)
-      ->take_all();
-  app.add_option("--connections-per-ip", flags.connections_per_address,
-                 "Of MLX's ring, per address; default 1")
-      ->check(CLI::Range(1, 64))
-      ->option_text("N");
-  app.add_option("-p,--starting-port", flags.starting_port,
-                 fmt::format("First port of MLX's ring; MCCL_ROOT and MASTER_PORT take the two\n"
-                             "before. Default: free ones on this machine, else {}",
-                             kUsualPort))
-      ->check(CLI::Range(3, 65535))
-      ->option_text("PORT");
-  app.add_option("--nccl-port", flags.nccl_port, "NCCL_PORT of MLX's nccl; default 12345")
-      ->check(CLI::Range(1, 65535))
-      ->option_text("PORT");
-}
-
-void add_how(CLI::App& app, Flags& flags) {
-  CLI::Option* prefix = app.add_flag("--prefix", flags.prefix,
-                                     "Begin lines with [rank]; the default, but for a single rank")
-                            ->option_text(" ");
-  app.add_flag("--no-prefix", flags.no_prefix, "Do not")->excludes(prefix)->option_text(" ");
-  prefix->option_text(" ");
-  app.add_option("--log-dir", flags.log_folder, "Also write what rank N writes to DIR/rank-N.log")
-      ->option_text("DIR");
-  app.add_option("--stdin-to", flags.input_rank, "Give standard input to this rank only")
-      ->check(CLI::Range(0, kMostRanks - 1))
-      ->option_text("RANK");
-  app.add_option("--timeout", flags.timeout, "End the job after so many seconds")
-      ->check(CLI::Range(0.001, kLongest))
-      ->option_text("S");
-  app.add_option("--grace", flags.grace, "Seconds from SIGTERM to SIGKILL; default 5")
-      ->check(CLI::Range(0.0, 3600.0))
-      ->option_text("S");
-  app.add_flag("--dry-run", flags.dry_run, "Show what would run where, and start nothing");
-  app.add_flag("--print-env", flags.print_environment,
-               "Show the variables that each rank gets, and start nothing");
-  app.add_flag("--print-python", flags.print_python, "Show which Python .py files run under");
-  app.add_option("--check", flags.check, "Say whether a hostfile is right, and what it means")
-      ->option_text("FILE");
-  app.add_flag("--verbose", flags.verbose, "Tell what is done on which machine");
 }
 
 }  // namespace
@@ -319,9 +232,7 @@ Command add_launch(CLI::App& program) {
   app->footer(kFooter);
   const auto words = std::make_shared<std::vector<std::string>>();
   app->add_option("program", *words, "What to start, and its own arguments")->option_text("...");
-  add_where(*app, *flags);
-  add_what(*app, *flags);
-  add_how(*app, *flags);
+  add_flags(*app, *flags);
   return {app, [flags, words] { return run_launch(*flags, *words); }, words};
 }
 

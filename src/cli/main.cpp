@@ -8,6 +8,7 @@
 #include <cstring>
 #include <exception>
 #include <iostream>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "cli/launch.h"
 #include "cli/plan.h"
 #include "cli/program_words.h"
+#include "cli/unknown_flag.h"
 #include "mccl/error.h"
 
 namespace mccl::cli {
@@ -57,6 +59,15 @@ int take_program(int argc, char** argv, const std::vector<Command>& commands) {
   return argc;
 }
 
+/// Complains of a flag that the command, the first word, does not know; CLI11 would only call it
+/// unexpected. `argc` ends before the words of a program that the command starts.
+std::string complaint_of_flags(int argc, char** argv, const std::vector<Command>& commands) {
+  for (const Command& command : commands)
+    if (argc > 2 && command.app->get_name() == argv[1])
+      return unknown_flag(*command.app, std::span<const char* const>(argv + 2, argv + argc));
+  return {};
+}
+
 /// A file of the program's own must not get the number of a standard stream that was closed: what
 /// is printed would go there. Neither end of these can be used, so that using them is an error.
 void occupy_standard_streams() {
@@ -88,8 +99,11 @@ int run(int argc, char** argv) {
 
   const std::string unknown = unknown_command(argc, argv, commands);
   if (!unknown.empty()) return complain("mccl", unknown, kBadArguments);
+  const int ours = take_program(argc, argv, commands);
+  const std::string flag = complaint_of_flags(ours, argv, commands);
+  if (!flag.empty()) return complain(fmt::format("mccl {}", argv[1]), flag, kBadArguments);
   try {
-    program.parse(take_program(argc, argv, commands), argv);
+    program.parse(ours, argv);
   } catch (const CLI::ParseError& error) {
     return program.exit(error) == 0 ? kGood : kBadArguments;
   }

@@ -10,14 +10,13 @@ bool takes_value(const CLI::App& command, const std::string& flag) {
   return option != nullptr && option->get_items_expected_max() > 0;
 }
 
-/// Whether the value of this flag is the word after it: not in --flag=value, nor in -fvalue.
+}  // namespace
+
 bool next_is_value(const CLI::App& command, std::string_view word) {
   if (word.starts_with("--"))
     return word.find('=') == word.npos && takes_value(command, std::string(word));
   return word.size() == 2 && takes_value(command, std::string(word));
 }
-
-}  // namespace
 
 std::size_t end_of_flags(const CLI::App& command, std::span<const char* const> words) {
   std::size_t at = 0;

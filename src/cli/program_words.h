@@ -8,6 +8,10 @@
 
 namespace mccl::cli {
 
+/// Whether the value of the flag that `word` is, is the word after it: not in --flag=value, nor in
+/// -fvalue.
+bool next_is_value(const CLI::App& command, std::string_view word);
+
 /// The index in `words`, which follow the name of `command`, of the first that is neither one of
 /// its flags nor the value of one; their number when there is none. A "--" ends the flags and
 /// counts as one.

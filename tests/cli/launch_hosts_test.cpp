@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cli/launch/hostfile.h"
+#include "cli/launch/rdma.h"
 #include "cli/launch/slurm.h"
 #include "mccl/error.h"
 
@@ -96,6 +97,42 @@ TEST(LaunchHostfile, ErrorsNameTheFileThePlaceAndWhatWasExpected) {
               HasSubstr("desk.json.envs[0]: \"1=2\" sets no variable"));
   EXPECT_THAT(refusal([] { read_hostfile("/nowhere/x.json"); }),
               HasSubstr("/nowhere/x.json: No such"));
+}
+
+std::string rdma_refused(const std::string& rows, Backend backend) {
+  std::vector<Host> hosts = parse_hosts("", "a,b,c,d");
+  const auto table = nlohmann::json::parse(rows);
+  for (std::size_t i = 0; i < hosts.size(); ++i) hosts[i].rdma = table[i];
+  return refusal([&] { check_rdma("desk.json", hosts, backend); });
+}
+
+constexpr const char* kMesh =
+    R"([[null,"x","x","x"],["x",null,"x","x"],["x","x",null,"x"],["x",["x","y"],"x",null]])";
+constexpr const char* kRing =
+    R"([[null,"x",null,"x"],["x",null,"x",null],[null,"x",null,"x"],["x",null,"x",null]])";
+
+TEST(LaunchRdma, AMeshAndARingAreWhatJacclTakes) {
+  for (const Backend backend : {Backend::any, Backend::jaccl, Backend::jaccl_ring})
+    EXPECT_EQ(rdma_refused(kMesh, backend), "(accepted)");
+  EXPECT_EQ(rdma_refused(kRing, Backend::any), "(accepted)");
+  EXPECT_EQ(rdma_refused(kRing, Backend::jaccl_ring), "(accepted)");
+  EXPECT_THAT(
+      rdma_refused(kRing, Backend::jaccl),
+      HasSubstr("desk.json: \"rdma\" has no device from a (#0) to c (#2), b (#1) to d (#3), "
+                "c (#2) to a (#0) and 1 more; jaccl needs"));
+}
+
+TEST(LaunchRdma, ADeviceToTheHostItselfAndALinkThatIsMissingNameTheHosts) {
+  EXPECT_THAT(refused(R"([{"ssh": "a", "rdma": [null, "r"]}, {"ssh": "b", "rdma": ["r", "s"]}])"),
+              HasSubstr("\"rdma\" of b (#1): expected null for the host itself"));
+  EXPECT_THAT(refused(R"([{"ssh": "a", "rdma": [null, null]}, {"ssh": "b", "rdma": ["r", null]}])"),
+              HasSubstr("no device from a (#0) to b (#1)"));
+}
+
+TEST(LaunchRdma, JacclWithoutDevicesIsRefused) {
+  const std::vector<Host> hosts = parse_hosts("", "a,b");
+  EXPECT_EQ(refusal([&] { check_rdma("f", hosts, Backend::any); }), "(accepted)");
+  EXPECT_THAT(refusal([&] { check_rdma("f", hosts, Backend::jaccl); }), HasSubstr("rdma"));
 }
 
 TEST(LaunchHostfile, DeepNestingIsRefusedWhereItGetsTooDeep) {

@@ -61,6 +61,46 @@ TEST(LaunchJob, APythonScriptGetsThePythonOfItsHost) {
   EXPECT_THAT(job.ranks[1].argv, ElementsAre("/there/python", "train.py", "x"));
 }
 
+TEST(LaunchJob, PythonByItsNameIsTheOneThatScriptsGet) {
+  Request request = request_for("a,b", {});
+  request.program = {"python", "-m", "train"};
+  request.python = "/here/python";
+  request.hosts[1].python = "/there/python";
+  const Job job = plan_job(request, "key");
+  EXPECT_THAT(job.ranks[0].argv, ElementsAre("/here/python", "-m", "train"));
+  EXPECT_THAT(job.ranks[1].argv, ElementsAre("/there/python", "-m", "train"));
+  request.program = {"/own/python", "x.py"};
+  EXPECT_THAT(plan_job(request, "key").ranks[0].argv, ElementsAre("/own/python", "x.py"));
+}
+
+TEST(LaunchJob, AProgramOnMcclIsRunByItsModule) {
+  const auto argv = [](std::vector<std::string> program) {
+    Request request = request_for("a", {});
+    request.on_mccl = true;
+    request.program = std::move(program);
+    request.python = "/here/python";
+    return plan_job(request, "key").ranks[0].argv;
+  };
+  EXPECT_THAT(argv({"x.py", "--a"}), ElementsAre("/here/python", "-m", "mccl.mlx", "x.py", "--a"));
+  EXPECT_THAT(argv({"-m", "mlx_lm"}),
+              ElementsAre("/here/python", "-m", "mccl.mlx", "-m", "mlx_lm"));
+  EXPECT_THAT(argv({"python", "x.py"}), ElementsAre("/here/python", "-m", "mccl.mlx", "x.py"));
+  EXPECT_THAT(argv({"/o/python3", "x.py"}), ElementsAre("/o/python3", "-m", "mccl.mlx", "x.py"));
+}
+
+TEST(LaunchJob, TheScriptIsFoundWhereverItStands) {
+  const auto script = [](std::vector<std::string> argv) {
+    const Rank rank{.argv = std::move(argv), .directory = ""};
+    const std::string* found = script_of(rank);
+    return found == nullptr ? std::string() : *found;
+  };
+  EXPECT_EQ(script({"python", "x.py", "y.py"}), "x.py");
+  EXPECT_EQ(script({"python", "-m", "mccl.mlx", "x.py"}), "x.py");
+  EXPECT_EQ(script({"python", "-m", "mccl.mlx", "-m", "x"}), "");
+  EXPECT_EQ(script({"python", "-c", "x.py"}), "");
+  EXPECT_EQ(script({"program"}), "");
+}
+
 TEST(LaunchJob, EveryFaceFindsItsVariables) {
   Request request = request_for("a,b", 2);
   request.environment = {{"A", "1"}, {"B", "1"}};
@@ -77,10 +117,8 @@ TEST(LaunchJob, EveryFaceFindsItsVariables) {
                               {"MCCL_LISTEN_ADDR", "10.0.0.2,10.1.0.2"},
                               {"MCCL_LOG_LEVEL", "INFO"},
                               {"MLX_RANK", "3"},
-                              {"MLX_WORLD_SIZE", "4"},
                               {"MLX_HOSTFILE", "/tmp/b/hostfile.json"},
-                              {"NCCL_HOST_IP", "10.0.0.1"},
-                              {"NCCL_PORT", "12345"},
+                              {"_MCCL_LAUNCH", "/tmp/b/"},
                               {"RANK", "3"},
                               {"LOCAL_RANK", "1"},
                               {"GROUP_RANK", "1"},
@@ -107,6 +145,67 @@ TEST(LaunchJob, TheRingsFileIsMlxs) {
   EXPECT_THROW(ports_from(job, 2), InvalidArgument);
 }
 
+/// Names of variables of MLX and its backends, in order.
+std::vector<std::string> names_for_mlx(const Variables& variables) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : variables)
+    if (name.starts_with("MLX_") || name.starts_with("NCCL_") || name.starts_with("CUDA_"))
+      names.push_back(name);
+  return names;
+}
+
+Variables variables_with(Backend backend, int ranks, bool verbose = false,
+                         const Variables& inherited = {}) {
+  Request request = request_for("a,b", {});
+  request.hosts.resize(static_cast<std::size_t>(ranks), request.hosts[0]);
+  for (Host& host : request.hosts) host.rdma = nlohmann::json(request.hosts.size(), nullptr);
+  request.backend = backend;
+  request.verbose = verbose;
+  const Job job = plan_job(request, "key");
+  return environment_of(job, job.ranks.back(), ports_from(job, 100), kPlaces, inherited);
+}
+
+TEST(LaunchJob, MlxIsToldOfOneBackendOnly) {
+  const auto ring = ElementsAre("MLX_HOSTFILE", "MLX_RANK");
+  EXPECT_THAT(names_for_mlx(variables_with(Backend::any, 2)), ring);
+  EXPECT_THAT(names_for_mlx(variables_with(Backend::ring, 2)), ring);
+  EXPECT_THAT(names_for_mlx(variables_with(Backend::jaccl, 2)),
+              ElementsAre("MLX_IBV_DEVICES", "MLX_JACCL_COORDINATOR", "MLX_RANK"));
+  EXPECT_THAT(
+      names_for_mlx(variables_with(Backend::jaccl_ring, 2)),
+      ElementsAre("MLX_IBV_DEVICES", "MLX_JACCL_COORDINATOR", "MLX_JACCL_RING", "MLX_RANK"));
+  EXPECT_THAT(names_for_mlx(variables_with(Backend::nccl, 2)),
+              ElementsAre("CUDA_VISIBLE_DEVICES", "MLX_RANK", "MLX_WORLD_SIZE", "NCCL_HOST_IP",
+                          "NCCL_PORT"));
+  EXPECT_THAT(names_for_mlx(variables_with(Backend::mpi, 2)), ElementsAre());
+}
+
+TEST(LaunchJob, ALauncherInAJobPassesItsOwnPlaceToNobody) {
+  const Variables inherited = {{"MLX_HOSTFILE", "/outer"},
+                               {"MLX_RANK", "7"},
+                               {"NCCL_PORT", "1"},
+                               {"MLX_WORLD_SIZE", "9"},
+                               {"MLX_METAL_FAST_SYNCH", "1"}};
+  const Variables inner = variables_with(Backend::jaccl, 2, false, inherited);
+  EXPECT_FALSE(inner.contains("MLX_HOSTFILE"));
+  EXPECT_FALSE(inner.contains("NCCL_PORT"));
+  EXPECT_EQ(inner.at("MLX_RANK"), "1");
+  EXPECT_EQ(inner.at("MLX_METAL_FAST_SYNCH"), "1");
+}
+
+/// MLX's ring and jaccl would wait for a second rank, or fail.
+TEST(LaunchJob, OneRankIsAloneForMlx) {
+  for (const Backend backend : {Backend::any, Backend::ring, Backend::jaccl})
+    EXPECT_THAT(names_for_mlx(variables_with(backend, 1)), ElementsAre());
+  EXPECT_EQ(variables_with(Backend::any, 1).at("MCCL_WORLD_SIZE"), "1");
+}
+
+TEST(LaunchJob, AVerboseLauncherHasMlxTellToo) {
+  EXPECT_EQ(variables_with(Backend::ring, 2, true).at("MLX_RING_VERBOSE"), "1");
+  EXPECT_EQ(variables_with(Backend::nccl, 2, true).at("NCCL_DEBUG"), "INFO");
+  EXPECT_FALSE(variables_with(Backend::ring, 2).contains("MLX_RING_VERBOSE"));
+}
+
 TEST(LaunchJob, DevicesGoToEveryPairOfRanks) {
   Request request = request_for("a,b", 2);
   request.backend = Backend::jaccl_ring;
@@ -121,6 +220,48 @@ TEST(LaunchJob, DevicesGoToEveryPairOfRanks) {
   EXPECT_EQ(first.at("MLX_JACCL_RING"), "1");
 }
 
+TEST(LaunchJob, AHostThatIsNamedTwiceKeepsWhatEachEntrySays) {
+  Request request = request_for("a,b,a", {});
+  request.hosts[0].addresses = {"10.0.0.1"};
+  request.hosts[2].addresses = {"10.0.0.9"};
+  request.hosts[2].environment = {{"WHO", "third"}};
+  request.hosts[2].python = "/third/python";
+  request.program = {"x.py"};
+  request.python = "/python";
+  for (Host& host : request.hosts) host.rdma = nlohmann::json::array();
+  request.hosts[0].rdma = {nullptr, "ab", "ac"};
+  request.hosts[1].rdma = {"ba", nullptr, "bc"};
+  request.hosts[2].rdma = {"ca", "cb", nullptr};
+  const Job job = plan_job(request, "key");
+  ASSERT_EQ(job.hosts.size(), 2U);
+  const Ports ports = ports_from(job, 100);
+  EXPECT_EQ(ring_file(job, ports, kPlaces),
+            R"([["10.0.0.1:100"],["[fd77::2]:101"],["10.0.0.9:102"]])");
+  EXPECT_EQ(devices_file(job), R"([[null,"ab","ac"],["ba",null,"bc"],["ca","cb",null]])");
+  const Variables third = environment_of(job, job.ranks[2], ports, kPlaces, {});
+  EXPECT_EQ(third.at("MCCL_LISTEN_ADDR"), "10.0.0.9");
+  EXPECT_EQ(third.at("WHO"), "third");
+  EXPECT_EQ(third.at("LOCAL_RANK"), "1");
+  EXPECT_EQ(job.ranks[2].argv.front(), "/third/python");
+  EXPECT_EQ(job.ranks[0].argv.front(), "/python");
+}
+
+TEST(LaunchJob, ThisMachineIsOneByAnyOfItsNames) {
+  const Job job = plan_job(request_for("127.0.0.1,localhost,::1", {}), "key");
+  EXPECT_EQ(job.hosts.size(), 1U);
+  EXPECT_EQ(job.ranks[2].local_rank, 2);
+}
+
+TEST(LaunchJob, AnAddressThatIsGivenTwiceIsListenedAtOnce) {
+  Request request = request_for("a,b", {});
+  request.hosts[0].addresses = {"10.0.0.1", "10.0.0.1"};
+  const Job job = plan_job(request, "key");
+  const Ports ports = ports_from(job, 100);
+  EXPECT_THAT(ring_file(job, ports, kPlaces), HasSubstr(R"(["10.0.0.1:100","10.0.0.1:101"])"));
+  EXPECT_EQ(environment_of(job, job.ranks[0], ports, kPlaces, {}).at("MCCL_LISTEN_ADDR"),
+            "10.0.0.1");
+}
+
 TEST(LaunchJob, OnlyNcclGetsADeviceForEachRank) {
   Request request = request_for("127.0.0.1", 2);
   Job job = plan_job(request, "key");
@@ -128,9 +269,12 @@ TEST(LaunchJob, OnlyNcclGetsADeviceForEachRank) {
                    .contains("CUDA_VISIBLE_DEVICES"));
   request.backend = Backend::nccl;
   job = plan_job(request, "key");
-  EXPECT_EQ(environment_of(job, job.ranks[1], ports_from(job, 100), kPlaces, {})
-                .at("CUDA_VISIBLE_DEVICES"),
-            "1");
+  const auto device = [&](const Variables& inherited) {
+    return environment_of(job, job.ranks[1], ports_from(job, 100), kPlaces, inherited)
+        .at("CUDA_VISIBLE_DEVICES");
+  };
+  EXPECT_EQ(device({}), "1");
+  EXPECT_EQ(device({{"CUDA_VISIBLE_DEVICES", "4,6"}}), "6");
 }
 
 TEST(LaunchJob, ADryRunShowsEverythingButTheKey) {
@@ -181,16 +325,12 @@ TEST(LaunchVerdict, TheCauseIsTheRankThatWasKilledElseTheFirst) {
   EXPECT_EQ(first_cause({failed, killed, lost}).rank, 0);
 }
 
-TEST(LaunchVerdict, ItTellsWhoWhereHowAndTheLastWords) {
-  LastLines said;
-  for (int i = 0; i < 30; ++i) said.add("line " + std::to_string(i) + "\n");
-  said.add("half ");
-  said.add("a line");
-  const std::string text = text_of(Failure{3, "a", {.status = 139}}, 4, said);
-  EXPECT_THAT(text, HasSubstr("rank 3 of 4 on a was killed by signal 11 (Segmentation fault)"));
-  EXPECT_THAT(text, HasSubstr("  line 29\n  half a line\n"));
-  EXPECT_THAT(text, Not(HasSubstr("line 20\n")));
-  EXPECT_THAT(text_of(Exit{.status = 3}), HasSubstr("status 3"));
+TEST(LaunchVerdict, ItTellsWhoWhereAndHow) {
+  EXPECT_EQ(
+      text_of(Failure{3, "a", {.status = 139}}, 4),
+      "rank 3 of 4 on a was killed by signal 11 (Segmentation fault); it failed first and the "
+      "job was ended\n");
+  EXPECT_EQ(text_of(Failure{0, "a", {.status = 3}}, 1), "rank 0 of 1 on a exited with status 3\n");
 }
 
 TEST(ProgramWords, EndWhereTheFlagsDo) {

@@ -15,10 +15,12 @@
 #include "cli/launch/input.h"
 #include "cli/launch/lines.h"
 #include "cli/launch/words.h"
+#include "mccl/error.h"
 
 namespace mccl::cli::launch {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 
 /// Any bytes but NUL, with those that shells read as something else among them.
@@ -144,6 +146,24 @@ TEST(LaunchLines, EachGetsThePrefix) {
   std::string text;
   append_with_prefix(text, "[1] ", "a\n\nb");
   EXPECT_EQ(text, "[1] a\n[1] \n[1] b");
+}
+
+TEST(LaunchWords, AreSplitAsAShellSplitsThem) {
+  EXPECT_THAT(split_words("", "--mca btl_tcp_if_include lo"),
+              ElementsAre("--mca", "btl_tcp_if_include", "lo"));
+  EXPECT_THAT(split_words("", R"( a\ b 'c "d' "e \"f \g" '' )"),
+              ElementsAre("a b", "c \"d", "e \"f \\g", ""));
+  EXPECT_THAT(split_words("", ""), ElementsAre());
+  EXPECT_THROW(split_words("--mpi-arg", "it's"), InvalidArgument);
+}
+
+TEST(LaunchWords, WhatWasQuotedIsReadBack) {
+  std::mt19937 random(17);
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<std::string> words(random() % 5);
+    for (std::string& word : words) word = some_word(random);
+    EXPECT_EQ(split_words("", command_line(words)), words);
+  }
 }
 
 TEST(LaunchInput, EveryReaderGetsAllAtItsOwnPace) {

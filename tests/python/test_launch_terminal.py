@@ -144,6 +144,33 @@ def test_prefixes_are_coloured_and_a_prompt_shows_before_its_line_ends(session):
     assert ends(child) == 0
 
 
+def test_a_rank_that_writes_alone_may_draw(session):
+    draw = "[ $RANK = 0 ] && printf 'a\\nb\\rc\\n'"
+    child = session("-n", 2, "--", "sh", "-c", f"{draw}; true")
+    child.expect(pexpect.EOF)
+    assert child.before == "a\r\nb\rc\r\n"
+
+
+def test_prefixes_come_with_the_second_rank_that_writes(session):
+    script = (
+        "[ $RANK = 1 ] && { read x; echo second; exit; }; echo alone; read x; read x; echo first"
+    )
+    child = session("-n", 2, "--", "sh", "-c", script)
+    child.expect_exact("alone\r\n")
+    assert child.before == ""
+    child.sendline("")
+    child.expect(r"\x1b\[3\dm\[1\]\x1b\[0m second")
+    child.sendline("")
+    child.expect(r"\x1b\[3\dm\[0\]\x1b\[0m first")
+    assert ends(child) == 0
+
+
+def test_prefixes_may_be_asked_for(session):
+    child = session("-n", 2, "--prefix", "--", "sh", "-c", "[ $RANK = 0 ] && echo alone; true")
+    child.expect(r"\[0\]\x1b\[0m alone")
+    assert ends(child) == 0
+
+
 def test_the_terminal_is_left_as_it_was(session):
     child = session(
         "-n", 1, "--", "sh", "-c", "exit 3", before=("sh", "-c", 'stty -g; "$@"; stty -g', "-")

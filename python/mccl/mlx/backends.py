@@ -30,10 +30,17 @@ class Refusal(Exception):  # noqa: N818  (it is an answer; whether it is an erro
 
 @dataclass(frozen=True)
 class Job:
-    """How to join: a backend's name, and the settings that its environment stands for."""
+    """How to join: a backend's name, and the settings that its environment stands for.
+
+    Attributes:
+        alone: It is a job of this process only.
+        slower: What users should know where MLX's own backend has a faster way; or empty.
+    """
 
     backend: str
     settings: dict[str, str] = field(default_factory=dict)
+    alone: bool = False
+    slower: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,8 +67,10 @@ def ring(environment: Environment, settings: Mapping[str, str]) -> Job:
         # MLX's other backends use MLX_RANK too.
         elsewhere = bool(rank_text) and bool(_asks_for_others(environment))
         raise Refusal(f"ring: {other} is set, but {missing} is not", absent=elsewhere)
+    if rank_text.strip() == "0" and _is_blank(path):
+        return Job("ring", alone=True)  # as `mlx.launch -n 1` has it
     ranks = _read_hostfile(path)
-    rank = _rank_of(rank_text, len(ranks), path)
+    rank = _rank_of("ring", rank_text, len(ranks), path)
     own = ranks[rank]
     port = own[0].port if rank != 0 else next((a.port for a in own if a.port != own[0].port), 0)
     return Job(
@@ -82,14 +91,21 @@ def _is_on(environment: Environment, variable: str) -> bool:
     return environment.get(variable, "") not in ("", "0")
 
 
-def _rank_of(text: str, size: int, path: str) -> int:
+def _is_blank(path: str) -> bool:
+    try:
+        return not Path(path).read_text().strip()
+    except (OSError, ValueError):
+        return False
+
+
+def _rank_of(backend: str, text: str, size: int, source: str) -> int:
     if not text.strip().isdecimal():
-        raise Refusal(f"ring: MLX_RANK is '{text}'; a rank is an integer from 0")
+        raise Refusal(f"{backend}: MLX_RANK is '{text}'; a rank is an integer from 0")
     rank = int(text)
     if rank >= size:
         raise Refusal(
-            f"ring: MLX_RANK is {rank}, but {path} has {size} ranks, 0 to {size - 1}; give every "
-            "rank an entry in the hostfile"
+            f"{backend}: MLX_RANK is {rank}, but {source} has {size} ranks, 0 to {size - 1}; give "
+            "every rank an entry there"
         )
     return rank
 
@@ -122,14 +138,13 @@ def _addresses_of(entry: object, rank: int, path: str) -> list[_Address]:
 
 
 def _address_of(item: object, rank: int, path: str) -> _Address:
-    host, _, port = item.rpartition(":") if isinstance(item, str) else ("", "", "")
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isdecimal() or not 1 <= int(port) <= 65535:
+    host, port = _split(item) if isinstance(item, str) else ("", 0)
+    if not host or not port:
         raise Refusal(
             f'ring: MLX_HOSTFILE {path}: rank {rank}: expected "host:port" with a port from 1 to '
             f"65535; found {json.dumps(item)}"
         )
-    return _Address(host, int(port))
+    return _Address(host, port)
 
 
 def _shape_of(value: object) -> str:
@@ -171,42 +186,124 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
-def _not_here(name: str, variables: tuple[str, ...], needs: str) -> Callable[..., Job]:
-    def refuse(environment: Environment, settings: Mapping[str, str]) -> Job:
-        asked = [variable for variable in variables if environment.get(variable)]
-        because = f"{asked[0]} asks for it, but " if asked else ""
+_SLOWER = (
+    "{backend}: this version of MCCL has no {missing}; the ranks communicate over TCP and shared "
+    "memory"
+)
+
+
+def jaccl(environment: Environment, settings: Mapping[str, str]) -> Job:
+    """From MLX_RANK, MLX_JACCL_COORDINATOR and MLX_IBV_DEVICES, or the same without MLX_.
+
+    The ranks meet at the coordinator's address, which is rank 0's. Of the table of devices only its
+    size counts.
+    """
+    names = ("RANK", "JACCL_COORDINATOR", "IBV_DEVICES")
+    rank_text, coordinator, path = (
+        environment.get(f"JACCL_{name.removeprefix('JACCL_')}") or environment.get(f"MLX_{name}")
+        for name in names
+    )
+    if not coordinator and not path:
         raise Refusal(
-            f'{name}: {because}this version of MCCL has no {needs}; backend="ring" communicates '
-            "over TCP and shared memory",
-            absent=not asked,
+            "jaccl: neither MLX_JACCL_COORDINATOR nor MLX_IBV_DEVICES is set", absent=True
         )
+    given = dict(zip(names, (rank_text, coordinator, path), strict=True))
+    _require_all("jaccl", {f"MLX_{name}": text for name, text in given.items()})
+    rows = _read_devices(path)
+    rank = _rank_of("jaccl", rank_text, rows, f"MLX_IBV_DEVICES {path}")
+    host, port = _split(coordinator)
+    if not host or not port:
+        raise Refusal(
+            f"jaccl: MLX_JACCL_COORDINATOR: expected host:port of rank 0; found '{coordinator}'"
+        )
+    return Job(
+        "jaccl",
+        {"rank": str(rank), "world_size": str(rows), "root": str(_Address(host, port))},
+        slower=_SLOWER.format(backend="jaccl", missing="RDMA"),
+    )
 
-    return refuse
+
+def nccl(environment: Environment, settings: Mapping[str, str]) -> Job:
+    """From MLX_RANK, MLX_WORLD_SIZE, NCCL_HOST_IP and NCCL_PORT."""
+    names = ("MLX_RANK", "MLX_WORLD_SIZE", "NCCL_HOST_IP", "NCCL_PORT")
+    given = {name: environment.get(name) for name in names}
+    if not given["NCCL_HOST_IP"] and not given["MLX_WORLD_SIZE"]:
+        raise Refusal("nccl: neither NCCL_HOST_IP nor MLX_WORLD_SIZE is set", absent=True)
+    _require_all("nccl", given)
+    size = given["MLX_WORLD_SIZE"].strip()
+    if not size.isdecimal() or int(size) == 0:
+        raise Refusal(f"nccl: MLX_WORLD_SIZE: expected how many ranks there are; found '{size}'")
+    rank = _rank_of("nccl", given["MLX_RANK"], int(size), "MLX_WORLD_SIZE")
+    host, port = _split(f"{given['NCCL_HOST_IP']}:{given['NCCL_PORT'].strip()}")
+    if not port:
+        raise Refusal(
+            f"nccl: NCCL_PORT: expected a port from 1 to 65535; found '{given['NCCL_PORT']}'"
+        )
+    return Job(
+        "nccl",
+        {"rank": str(rank), "world_size": size, "root": str(_Address(host, port))},
+        slower=_SLOWER.format(backend="nccl", missing="calls into NCCL"),
+    )
 
 
-_OTHERS = {
-    "jaccl": (("MLX_JACCL_COORDINATOR", "MLX_IBV_DEVICES"), "RDMA"),
-    "nccl": (("NCCL_HOST_IP",), "calls into NCCL"),
-    "mpi": (("OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS"), "calls into MPI"),
-}
+def mpi(environment: Environment, settings: Mapping[str, str]) -> Job:
+    """From what mpirun or srun tells its ranks."""
+    try:
+        place = _core.placement(dict(settings), _readable(environment))
+    except ValueError as error:
+        raise Refusal(f"mpi: {error}") from None
+    if place is None or place["found_by"] not in ("Open MPI", "MPICH", "Slurm"):
+        raise Refusal("mpi: neither mpirun nor srun has started this process", absent=True)
+    return Job("mpi")
+
+
+def _require_all(backend: str, given: Mapping[str, str | None]) -> None:
+    missing = [name for name, text in given.items() if not text]
+    if missing:
+        found = next(name for name, text in given.items() if text)
+        verb = "is" if len(missing) == 1 else "are"
+        raise Refusal(f"{backend}: {found} is set, but {' and '.join(missing)} {verb} not")
+
+
+def _split(text: str) -> tuple[str, int]:
+    """Host and port, or 0 where there is none."""
+    host, _, port = text.strip().rpartition(":")
+    good = port.isdecimal() and 1 <= int(port) <= 65535
+    return host.removeprefix("[").removesuffix("]"), int(port) if good else 0
+
+
+def _read_devices(path: str) -> int:
+    """The number of ranks in a table of devices."""
+    try:
+        table = json.loads(Path(path).read_text())
+    except OSError as error:
+        raise Refusal(f"jaccl: MLX_IBV_DEVICES {path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise Refusal(f"jaccl: MLX_IBV_DEVICES {path} is not JSON: {error}") from None
+    rows = table if isinstance(table, list) else []
+    if not rows or any(not isinstance(row, list) or len(row) != len(rows) for row in rows):
+        raise Refusal(
+            f"jaccl: MLX_IBV_DEVICES {path}: expected a list for each rank with a device, or null, "
+            f"for each rank; found {_shape_of(table)}"
+        )
+    return len(rows)
+
+
+#: What asks for a backend that MLX_RANK alone does not ask for.
+_ASKING = ("MLX_JACCL_COORDINATOR", "MLX_IBV_DEVICES", "NCCL_HOST_IP", "MLX_WORLD_SIZE")
 
 
 def _asks_for_others(environment: Environment) -> list[str]:
-    return [
-        name
-        for name, (variables, _) in _OTHERS.items()
-        if any(environment.get(variable) for variable in variables)
-    ]
+    return [name for name in _ASKING if environment.get(name)]
 
 
 BACKENDS: dict[str, Callable[[Environment, Mapping[str, str]], Job]] = {
     "ring": ring,
+    "jaccl": jaccl,
+    "nccl": nccl,
     "mccl": mccl,
-    **{name: _not_here(name, *about) for name, about in _OTHERS.items()},
+    "mpi": mpi,
 }
-
-#: Those that can communicate in this version.
-PRESENT = ("ring", "mccl")
 
 ANY = "any"
 

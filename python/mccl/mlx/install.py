@@ -41,7 +41,7 @@ def install() -> None:
     if _originals:
         return
     replacements = {name: _with_our_group(getattr(mx.distributed, name)) for name in _OPERATIONS}
-    replacements |= {"init": _init, "is_available": registry.is_available}
+    replacements |= {"init": registry.init, "is_available": registry.is_available}
     for name, replacement in replacements.items():
         _originals[name] = getattr(mx.distributed, name)
         setattr(mx.distributed, name, replacement)
@@ -57,18 +57,6 @@ def uninstall() -> None:
 def is_installed() -> bool:
     """Whether `mx.distributed` is MCCL's now."""
     return bool(_originals)
-
-
-def _init(
-    strict: bool = False, backend: str = "any", *, all_gather_factory: Any = None
-) -> mx.distributed.Group:
-    """`mccl.mlx.init` with the arguments of `mx.distributed.init`."""
-    if all_gather_factory is not None:
-        raise ValueError(
-            "init: all_gather_factory is for MLX's jaccl, which is not part of this version of "
-            'MCCL; backend="ring" needs none'
-        )
-    return registry.init(backend=backend, strict=strict)
 
 
 def _with_our_group(operation: Callable[..., mx.array]) -> Callable[..., mx.array]:

@@ -36,6 +36,10 @@ def load() -> ModuleType:
             "the nanobind that this MLX was built with, and build again: "
             f"{mccl_engine.install_command('--no-build-isolation')}"
         ) from None
+    # Not before it is known to fit.
+    from .messages import separate
+
+    separate(shim.is_ours)
     os.register_at_fork(
         before=shim.before_fork,
         after_in_parent=shim.after_fork_in_parent,

@@ -5,15 +5,20 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import mlx.core as mx
 
-from mccl import config
+from mccl import _core, config
 
 from . import backends
 from .loader import load
 
 _log = logging.getLogger("mccl")
+
+#: What makes the side channel of MLX's jaccl.
+Factory = Callable[[int, int], Callable[[bytes, int], bytes]]
 
 
 class _Registry:
@@ -23,11 +28,11 @@ class _Registry:
         self.lock = threading.RLock()
         self.groups: dict[str, mx.distributed.Group] = {}
         self.default: mx.distributed.Group | None = None
-        #: Why joining failed, so that a helper which asks for the group at every step need not wait
-        #: for a connection each time.
-        self.failures: dict[str, str] = {}
         self.alone: mx.distributed.Group | None = None
-        #: What has been said about being alone; nobody needs to hear it at every step.
+        #: What was so when the environment was last found to ask for nothing; helpers that ask for
+        #: the group at every step need not have it read each time.
+        self.alone_since: object = None
+        #: What has been said; nobody needs to hear it at every step.
         self.said: set[str] = set()
 
 
@@ -35,7 +40,12 @@ _registry = _Registry()
 config.warn_while(lambda: bool(_registry.groups), "the groups of mccl.mlx")
 
 
-def init(backend: str = backends.ANY, strict: bool = False) -> mx.distributed.Group:
+def init(
+    strict: bool = False,
+    backend: str = backends.ANY,
+    *,
+    all_gather_factory: Factory | None = None,
+) -> mx.distributed.Group:
     """The group of all processes of this job, which every function of `mx.distributed` takes.
 
     A backend that has succeeded is kept: asking again returns the same group. The first that
@@ -43,36 +53,36 @@ def init(backend: str = backends.ANY, strict: bool = False) -> mx.distributed.Gr
     no group. Blocks until all ranks have come, up to MCCL_CONNECT_TIMEOUT (60 s).
 
     Args:
-        backend: `ring` (MLX_RANK and MLX_HOSTFILE), `mccl` (the job of mccl.distributed: MCCL_RANK,
-            MCCL_WORLD_SIZE and MCCL_ROOT, or torchrun, mpirun or srun), or `any`: the first of them
-            that the environment asks for. `jaccl`, `nccl` and `mpi` are known by name but not part
-            of this version.
-        strict: Raise where no group can be made. Otherwise the answer is a group of this process
-            alone, in which every operation is a no-op, and a warning in the log `mccl` says why,
-            unless nothing in the environment asked for a group.
+        strict: Raise also where nothing asks for a group. Otherwise the answer then is a group of
+            this process alone, in which every operation is a no-op.
+        backend: Whose variables tell of the job: `ring` (MLX_RANK and MLX_HOSTFILE), `jaccl`
+            (MLX_RANK, MLX_JACCL_COORDINATOR and MLX_IBV_DEVICES), `nccl` (MLX_RANK,
+            MLX_WORLD_SIZE, NCCL_HOST_IP and NCCL_PORT), `mccl` (the job of mccl.distributed:
+            MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT, or torchrun, mpirun or srun), `mpi` (mpirun or
+            srun), or `any`: the first of them that the environment asks for. A name in the place of
+            `strict` is taken too.
+        all_gather_factory: Of MLX's `jaccl`, whose side channel it makes; checked and not needed.
 
     Raises:
         ValueError: No backend has this name, or a setting of MCCL has no such value or name.
-        RuntimeError: With `strict`: no group could be made; the message has the reason for each
-            backend. A later call tries again.
+        TypeError: `all_gather_factory` cannot be called.
+        RuntimeError: A group was asked for, by the environment or with `strict`, and cannot be
+            made; the message has the reason for each backend. A later call tries again.
         ImportError: MLX and this package do not match; see mccl.mlx.loader.
     """
+    if isinstance(strict, str):  # as an earlier version had them
+        strict, backend = (backend if isinstance(backend, bool) else False), strict
+    if all_gather_factory is not None:
+        _check_factory(all_gather_factory, backend)
+    if backend == backends.ANY:
+        if _registry.default is not None:
+            return _registry.default
+        if not strict and _registry.alone_since == _state() and _registry.alone is not None:
+            return _registry.alone
     backends.require_known(backend)
     with _registry.lock:
         known = _registry.default if backend == backends.ANY else _registry.groups.get(backend)
-        if known is not None:
-            return known
-        settings = config.resolved_settings()
-        refusals: list[backends.Refusal] = []
-        names = backends.order_of_any(settings) if backend == backends.ANY else [backend]
-        for name in names:
-            try:
-                return _keep(name, _join(name, settings, strict))
-            except backends.Refusal as refusal:
-                refusals.append(refusal)
-                if not refusal.absent and backend == backends.ANY:
-                    break  # it was asked for; another one would be a surprise
-        return _without_group(backend, refusals, strict)
+        return _make(backend, strict) if known is None else known
 
 
 def default_group() -> mx.distributed.Group:
@@ -81,30 +91,79 @@ def default_group() -> mx.distributed.Group:
 
 
 def is_available(backend: str = backends.ANY) -> bool:
-    """Whether a backend can communicate in this version of MCCL, whatever the environment says."""
-    return backend == backends.ANY or backend in backends.PRESENT
+    """Whether groups can be made under this name, whatever the environment says."""
+    return backend == backends.ANY or backend in backends.BACKENDS
 
 
-def _join(name: str, settings: dict[str, str], strict: bool) -> mx.distributed.Group:
-    if not strict and name in _registry.failures:
-        raise backends.Refusal(_registry.failures[name])
+def _check_factory(factory: object, backend: str) -> None:
+    if not callable(factory):
+        raise TypeError(
+            "init: all_gather_factory: expected a function of rank and size; found "
+            f"{type(factory).__name__}"
+        )
+    if backend != "jaccl":
+        raise ValueError(
+            f"init: all_gather_factory is for backend='jaccl', and this is {backend!r}; leave it "
+            "out"
+        )
+
+
+def _state() -> object:
+    """Changes with whatever may ask for a group."""
+    return _core.job_fingerprint(), config.revision()
+
+
+def _make(backend: str, strict: bool) -> mx.distributed.Group:
+    state = _state()
+    settings = config.resolved_settings()
+    refusals: list[backends.Refusal] = []
+    names = backends.order_of_any(settings) if backend == backends.ANY else [backend]
+    for name in names:
+        try:
+            return _keep(name, _join(name, settings))
+        except backends.Refusal as refusal:
+            refusals.append(refusal)
+            if not refusal.absent:
+                break  # it was asked for; another one would be a surprise
+    asked = [refusal for refusal in refusals if not refusal.absent]
+    reasons = "; ".join(map(str, asked or refusals))
+    if asked or strict:
+        raise RuntimeError(f"no group can be made: {reasons}") from refusals[-1].__cause__
+    level = logging.INFO
+    if backend == backends.ANY:
+        _registry.alone_since = state
+    else:
+        level = logging.WARNING
+    _say(level, f"this process is alone in its group, and communicates nothing: {reasons}")
+    return _alone()
+
+
+def _alone() -> mx.distributed.Group:
+    if _registry.alone is None:
+        _registry.alone = load().alone()
+    return _registry.alone
+
+
+def _join(name: str, settings: dict[str, str]) -> mx.distributed.Group:
     shim = load()
     try:
         job = backends.BACKENDS[name](os.environ, settings)
-        return shim.group_of(_world(name, settings, job))
+        if job.slower:
+            _say(logging.WARNING, job.slower)
+        return _alone() if job.alone else _group_of(shim, job, settings)
     except (ValueError, RuntimeError, ImportError) as error:
-        reason = f"{name}: {error}"
-        _registry.failures[name] = reason
-        raise backends.Refusal(reason) from error
+        raise backends.Refusal(f"{name}: {error}") from error
 
 
-def _world(name: str, settings: dict[str, str], job: backends.Job) -> object:
-    """The group of all ranks, as a capsule. `mccl` is the job of mccl.distributed."""
-    if name != "mccl":
-        return load().join(_merged(settings, job.settings))
+def _group_of(shim: Any, job: backends.Job, settings: dict[str, str]) -> mx.distributed.Group:
+    """The group of all ranks of a job. `mccl` and `mpi` are the job of mccl.distributed."""
+    if job.backend not in ("mccl", "mpi"):
+        return shim.group_of(shim.join(_merged(settings, job.settings)))
     from mccl import distributed
 
-    return distributed.init().capsule
+    world = shim.group_of(distributed.init().capsule)
+    # Groups must not share the order of their calls, so each name has one of its own.
+    return world.split(0) if job.backend == "mpi" else world
 
 
 def _merged(settings: dict[str, str], of_job: dict[str, str]) -> dict[str, str]:
@@ -119,24 +178,12 @@ def _merged(settings: dict[str, str], of_job: dict[str, str]) -> dict[str, str]:
 
 def _keep(name: str, group: mx.distributed.Group) -> mx.distributed.Group:
     _registry.groups[name] = group
-    _registry.failures.pop(name, None)
     if _registry.default is None:
         _registry.default = group
     return group
 
 
-def _without_group(
-    backend: str, refusals: list[backends.Refusal], strict: bool
-) -> mx.distributed.Group:
-    asked = [refusal for refusal in refusals if not refusal.absent] or refusals
-    reasons = "; ".join(map(str, asked))
-    if strict:
-        raise RuntimeError(f"no group can be made: {reasons}") from None
-    if reasons not in _registry.said:
-        _registry.said.add(reasons)
-        nobody_asked = backend == backends.ANY and all(refusal.absent for refusal in refusals)
-        level = logging.INFO if nobody_asked else logging.WARNING
-        _log.log(level, "this process is alone in its group, and communicates nothing: %s", reasons)
-    if _registry.alone is None:
-        _registry.alone = load().alone()
-    return _registry.alone
+def _say(level: int, text: str) -> None:
+    if text not in _registry.said:
+        _registry.said.add(text)
+        _log.log(level, "%s", text)

@@ -40,7 +40,7 @@ bool same_file(int a, int b) {
 
 }  // namespace
 
-Console::Console(int ranks, const ConsoleOptions& options) {
+Console::Console(int ranks, const ConsoleOptions& options) : prefix_(options.prefix) {
   one_sink_ = same_file(STDOUT_FILENO, STDERR_FILENO);
   for (const Stream stream : {Stream::output, Stream::error}) {
     Sink& sink = sinks_[static_cast<std::size_t>(stream)];
@@ -49,7 +49,7 @@ Console::Console(int ranks, const ConsoleOptions& options) {
     sink.writer = std::make_shared<Writer>();
   }
   prefixes_.resize(static_cast<std::size_t>(ranks));
-  for (int rank = 0; options.prefix && rank < ranks; ++rank)
+  for (int rank = 0; rank < ranks; ++rank)
     prefixes_[static_cast<std::size_t>(rank)] =
         prefix_of(rank, ranks, options.colour && sinks_[0].is_terminal);
   if (!options.log_folder.empty()) open_files(ranks, options.log_folder);
@@ -69,11 +69,19 @@ void Console::open_files(int ranks, const std::string& folder) {
   }
 }
 
+bool Console::marks(int rank, const Sink& to) {
+  if (prefix_ != Prefix::where_several_write || !to.is_terminal) return prefix_ != Prefix::none;
+  several_write_ = several_write_ || only_writer_.value_or(rank) != rank;
+  only_writer_ = rank;
+  return several_write_;
+}
+
 void Console::put(int rank, Stream stream, std::string_view text) {
   if (text.empty()) return;
   Sink& to = sink(stream);
   const auto index = static_cast<std::size_t>(rank);
   if (!files_.empty()) to.writer->write(files_[index].get(), std::string(text));
+  const bool marked = marks(rank, to);
   const std::pair source{rank, stream};
   std::string shown;
   shown.reserve(text.size() + text.size() / 4 + 64);
@@ -86,10 +94,10 @@ void Console::put(int rank, Stream stream, std::string_view text) {
   } else if (to.open) {
     shown += '\n';
   }
-  if (prefixes_[index].empty()) {
-    shown += rest;
-  } else {
+  if (marked) {
     append_with_prefix(shown, prefixes_[index], rest);
+  } else {
+    shown += rest;
   }
   to.open.reset();
   if (text.back() != '\n') to.open = source;

@@ -14,8 +14,17 @@
 
 namespace mccl::cli::launch {
 
+/// Which lines begin with the number of their rank.
+enum class Prefix {
+  none,
+  all,
+  /// All, but on a terminal none until a second rank writes: a program of which one rank alone
+  /// writes may draw there.
+  where_several_write,
+};
+
 struct ConsoleOptions {
-  bool prefix = true;
+  Prefix prefix = Prefix::where_several_write;
   bool colour = true;      ///< Where it goes to a terminal.
   std::string log_folder;  ///< Empty: no files.
 };
@@ -61,9 +70,14 @@ class Console {
   const Sink& sink(Stream stream) const { return const_cast<Console*>(this)->sink(stream); }
   void open_files(int ranks, const std::string& folder);
   std::string name_of(int descriptor) const;
+  /// Whether what this rank writes there gets a prefix.
+  bool marks(int rank, const Sink& to);
 
   std::array<Sink, 2> sinks_;
-  bool one_sink_ = false;              ///< Standard output and error are the same file.
+  bool one_sink_ = false;  ///< Standard output and error are the same file.
+  const Prefix prefix_;
+  std::optional<int> only_writer_;  ///< So far; of a terminal.
+  bool several_write_ = false;
   std::vector<std::string> prefixes_;  ///< By rank; plain or coloured.
   std::string log_folder_;
   std::vector<Descriptor> files_;  ///< By rank; none without a folder.

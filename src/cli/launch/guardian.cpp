@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "cli/launch/job.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::launch {
@@ -57,7 +58,7 @@ void close_all_but(int kept) {
 /// Processes that left their rank's group, found by what their environment says. Only Linux tells.
 std::vector<pid_t> marked_processes(const std::string& folder) {
   std::vector<pid_t> found;
-  const std::string mark = "MLX_HOSTFILE=" + folder + "/";
+  const std::string mark = fmt::format("{}={}/", kMark, folder);
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
     const pid_t process = std::atoi(entry.path().filename().c_str());

@@ -14,6 +14,7 @@
 #include "base/json_text.h"
 #include "base/nearest.h"
 #include "base/value_text.h"
+#include "cli/launch/rdma.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::launch {
@@ -143,6 +144,7 @@ std::vector<Host> hosts_at(const Place& place, const json& list) {
   if (std::ranges::any_of(hosts, has_rdma) && !std::ranges::all_of(hosts, has_rdma))
     throw InvalidArgument(fmt::format(
         "{}: some hosts have \"rdma\" and some have not; give it to all or to none", place.path));
+  check_rdma(place.path, hosts, Backend::any);
   return hosts;
 }
 

@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
+#include <iterator>
+#include <sstream>
 
 #include "mccl/error.h"
 
@@ -18,15 +19,39 @@ constexpr int kLargestPort = 65535;
 /// Both ends of a job must agree on what these say, so hosts that ssh reaches get them too.
 constexpr std::string_view kForwarded[] = {"MCCL_", "MLX_", "NCCL_"};
 
+/// A place of MLX's ring, jaccl and nccl.
+constexpr std::string_view kPlaces[] = {"MLX_RANK",
+                                        "MLX_WORLD_SIZE",
+                                        "MLX_HOSTFILE",
+                                        "MLX_IBV_DEVICES",
+                                        "MLX_JACCL_COORDINATOR",
+                                        "MLX_JACCL_RING",
+                                        "NCCL_HOST_IP",
+                                        "NCCL_PORT",
+                                        "JACCL_RANK",
+                                        "JACCL_IBV_DEVICES",
+                                        "JACCL_COORDINATOR",
+                                        "JACCL_RING"};
+
+constexpr const char* kModule = "mccl.mlx";
+
 bool is_script(const std::string& program) { return program.ends_with(".py"); }
+
+bool is_python(const std::string& program) { return program == "python" || program == "python3"; }
 
 const std::string& first_of(const std::string& own, const std::string& common) {
   return own.empty() ? common : own;
 }
 
 std::vector<std::string> argv_of(const Request& request, const Host& host) {
-  std::vector<std::string> argv = request.program;
-  if (is_script(argv.front())) argv.insert(argv.begin(), first_of(host.python, request.python));
+  if (!runs_under_python(request)) return request.program;
+  std::vector<std::string> argv = {first_of(host.python, request.python)};
+  auto first = request.program.begin();
+  const bool has_path = request.on_mccl && is_python(first->substr(first->rfind('/') + 1));
+  if (has_path && first->find('/') != first->npos) argv.front() = *first;
+  if (has_path || is_python(*first)) ++first;
+  if (request.on_mccl) argv.insert(argv.end(), {"-m", kModule});
+  argv.insert(argv.end(), first, request.program.end());
   return argv;
 }
 
@@ -34,32 +59,60 @@ int ranks_of(const Request& request, const Host& host) {
   return request.ranks_per_host.value_or(host.slots.value_or(1));
 }
 
-/// The addresses that a host listens at: those it was given, or the one it was reached by.
-std::vector<std::string> addresses_of(const Job& job, std::size_t host,
+/// The addresses at which a rank listens: those it was given, or the one its host was reached by.
+std::vector<std::string> addresses_of(const Job& job, const Rank& rank,
                                       const std::vector<Reached>& reached) {
-  if (!job.hosts[host].addresses.empty()) return job.hosts[host].addresses;
-  return {reached[host].address};
+  const std::vector<std::string>& given = job.entry_of(rank).addresses;
+  return given.empty() ? std::vector{reached[rank.host].address} : given;
 }
 
-std::string with_port(const std::string& address, int port) {
-  const bool v6 = address.find(':') != std::string::npos;
-  return v6 ? fmt::format("[{}]:{}", address, port) : fmt::format("{}:{}", address, port);
+/// The one of the devices that the launcher sees which is this rank's.
+std::string device_of(const Rank& rank, bool here, const Variables& inherited) {
+  const auto found = inherited.find("CUDA_VISIBLE_DEVICES");
+  std::vector<std::string> devices;
+  if (here && found != inherited.end()) {
+    std::istringstream text(found->second);
+    for (std::string device; std::getline(text, device, ',');) devices.push_back(device);
+  }
+  const auto number = static_cast<std::size_t>(rank.local_rank);
+  return devices.empty() ? std::to_string(number) : devices[number % devices.size()];
 }
 
-void add_mlx(Variables& variables, const Job& job, const Rank& rank, const Ports& ports,
-             const std::string& meeting, const std::string& folder) {
-  variables["MLX_RANK"] = std::to_string(rank.rank);
-  variables["MLX_WORLD_SIZE"] = std::to_string(job.size());
+void add_ring(Variables& variables, const Job& job, const std::string& folder) {
   variables["MLX_HOSTFILE"] = folder + "/" + kRingFile;
+  if (job.request.verbose) variables["MLX_RING_VERBOSE"] = std::string("1");
+}
+
+void add_jaccl(Variables& variables, const Job& job, const Ports& ports, const std::string& meeting,
+               const std::string& folder) {
+  variables["MLX_JACCL_COORDINATOR"] = with_port(meeting, ports.ring.front());
+  variables["MLX_IBV_DEVICES"] = folder + "/" + kDevicesFile;
+  if (job.request.backend == Backend::jaccl_ring) variables["MLX_JACCL_RING"] = std::string("1");
+}
+
+void add_nccl(Variables& variables, const Job& job, const std::string& meeting) {
+  variables["MLX_WORLD_SIZE"] = std::to_string(job.size());
   variables["NCCL_HOST_IP"] = meeting;
   variables["NCCL_PORT"] = std::to_string(job.request.nccl_port);
-  if (job.request.backend == Backend::nccl)
-    variables["CUDA_VISIBLE_DEVICES"] = std::to_string(rank.local_rank);
-  if (job.hosts.front().rdma.is_array()) {
-    variables["MLX_JACCL_COORDINATOR"] = with_port(meeting, ports.ring.front());
-    variables["MLX_IBV_DEVICES"] = folder + "/" + kDevicesFile;
+  if (job.request.verbose) variables["NCCL_DEBUG"] = std::string("INFO");
+}
+
+/// MLX tries its backends in an order of its own, so it is told of one only. Its ring and jaccl
+/// cannot make a group of one rank, and need none to be alone.
+void add_mlx(Variables& variables, const Job& job, const Rank& rank, const Ports& ports,
+             const std::string& meeting, const std::string& folder, const Variables& inherited) {
+  const Backend backend = job.request.backend;
+  if (backend == Backend::nccl) {
+    add_nccl(variables, job, meeting);
+    variables["CUDA_VISIBLE_DEVICES"] = device_of(rank, is_here(job.hosts[rank.host]), inherited);
+  } else if (job.size() == 1 || backend == Backend::mpi) {
+    return;
+  } else if (backend == Backend::jaccl || backend == Backend::jaccl_ring) {
+    add_jaccl(variables, job, ports, meeting, folder);
+  } else {
+    add_ring(variables, job, folder);
   }
-  if (job.request.backend == Backend::jaccl_ring) variables["MLX_JACCL_RING"] = std::string("1");
+  variables["MLX_RANK"] = std::to_string(rank.rank);
 }
 
 void add_torch(Variables& variables, const Job& job, const Rank& rank, const Ports& ports,
@@ -79,11 +132,18 @@ void add_mccl(Variables& variables, const Job& job, const Rank& rank, const Port
   variables["MCCL_WORLD_SIZE"] = std::to_string(job.size());
   variables["MCCL_ROOT"] = with_port(meeting, ports.root);
   variables["MCCL_JOB_KEY"] = job.key;
-  const std::vector<std::string>& listed = job.hosts[rank.host].addresses;
+  std::vector<std::string> listed;
+  for (const std::string& address : job.entry_of(rank).addresses)
+    if (std::ranges::find(listed, address) == listed.end()) listed.push_back(address);
   if (!listed.empty()) variables["MCCL_LISTEN_ADDR"] = fmt::format("{}", fmt::join(listed, ","));
 }
 
 }  // namespace
+
+std::string with_port(const std::string& address, int port) {
+  const bool v6 = address.find(':') != std::string::npos;
+  return v6 ? fmt::format("[{}]:{}", address, port) : fmt::format("{}:{}", address, port);
+}
 
 const char* name_of(Backend backend) {
   constexpr const char* kNames[] = {"any", "ring", "jaccl", "jaccl-ring", "nccl", "mpi"};
@@ -97,11 +157,19 @@ int Job::ranks_on(std::size_t host) const {
 
 bool Job::all_here() const { return std::ranges::all_of(hosts, is_here); }
 
+bool runs_under_python(const Request& request) {
+  const std::string& program = request.program.front();
+  return request.on_mccl || is_script(program) || is_python(program);
+}
+
 Job plan_job(const Request& request, std::string key) {
   Job job{.request = request, .hosts = {}, .ranks = {}, .key = std::move(key)};
   std::map<std::string, std::size_t> known;
-  for (const Host& host : request.hosts) {
-    const auto [place, is_new] = known.emplace(text_of(host), job.hosts.size());
+  for (std::size_t entry = 0; entry < request.hosts.size(); ++entry) {
+    const Host& host = request.hosts[entry];
+    // This machine has many names.
+    const auto [place, is_new] =
+        known.emplace(is_here(host) ? "" : text_of(host), job.hosts.size());
     if (is_new) job.hosts.push_back(host);
     for (int i = 0; i < ranks_of(request, host); ++i) {
       if (job.size() == kMostRanks)
@@ -109,6 +177,7 @@ Job plan_job(const Request& request, std::string key) {
             fmt::format("more than {} ranks; give fewer hosts or slots", kMostRanks));
       job.ranks.push_back({.rank = job.size(),
                            .host = place->second,
+                           .entry = entry,
                            .local_rank = job.ranks_on(place->second),
                            .argv = argv_of(request, host),
                            .directory = first_of(host.directory, request.directory)});
@@ -117,10 +186,16 @@ Job plan_job(const Request& request, std::string key) {
   return job;
 }
 
+const std::string* script_of(const Rank& rank) {
+  const bool on_mccl = rank.argv.size() > 2 && rank.argv[1] == "-m" && rank.argv[2] == kModule;
+  const std::size_t at = on_mccl ? 3 : 1;
+  return at < rank.argv.size() && is_script(rank.argv[at]) ? &rank.argv[at] : nullptr;
+}
+
 std::size_t ring_ports(const Job& job) {
   std::size_t ports = 0;
   for (const Rank& rank : job.ranks) {
-    const std::size_t addresses = std::max<std::size_t>(1, job.hosts[rank.host].addresses.size());
+    const std::size_t addresses = std::max<std::size_t>(1, job.entry_of(rank).addresses.size());
     ports += addresses * static_cast<std::size_t>(job.request.connections_per_address);
   }
   return ports;
@@ -147,7 +222,7 @@ std::string ring_file(const Job& job, const Ports& ports, const std::vector<Reac
   auto port = ports.ring.begin();
   for (const Rank& rank : job.ranks) {
     json places = json::array();
-    for (const std::string& address : addresses_of(job, rank.host, reached)) {
+    for (const std::string& address : addresses_of(job, rank, reached)) {
       for (int i = 0; i < job.request.connections_per_address; ++i)
         places.push_back(with_port(address, *port++));
     }
@@ -157,33 +232,45 @@ std::string ring_file(const Job& job, const Ports& ports, const std::vector<Reac
 }
 
 std::string devices_file(const Job& job) {
-  if (!job.hosts.front().rdma.is_array()) return {};
+  if (!job.request.hosts.front().rdma.is_array()) return {};
   json file = json::array();
   for (const Rank& rank : job.ranks) {
     json row = json::array();
-    for (const Rank& peer : job.ranks) row.push_back(job.hosts[rank.host].rdma[peer.host]);
+    for (const Rank& peer : job.ranks) row.push_back(job.entry_of(rank).rdma[peer.entry]);
     file.push_back(std::move(row));
   }
   return file.dump();
 }
 
-Variables environment_of(const Job& job, const Rank& rank, const Ports& ports,
-                         const std::vector<Reached>& reached, const Variables& inherited) {
+bool tells_mlx_a_place(std::string_view name) {
+  return std::ranges::find(kPlaces, name) != std::end(kPlaces);
+}
+
+Variables forwarded(const Variables& inherited) {
   Variables variables;
   for (const auto& variable : inherited) {
     const std::string& name = variable.first;
     const auto begins = [&](std::string_view prefix) { return name.starts_with(prefix); };
-    if (std::ranges::any_of(kForwarded, begins)) variables.insert(variable);
+    if (std::ranges::any_of(kForwarded, begins) && !tells_mlx_a_place(name))
+      variables.insert(variable);
   }
-  const std::string meeting = addresses_of(job, 0, reached).front();
+  return variables;
+}
+
+Variables environment_of(const Job& job, const Rank& rank, const Ports& ports,
+                         const std::vector<Reached>& reached, const Variables& inherited) {
+  Variables variables = forwarded(inherited);
+  const std::string meeting = addresses_of(job, job.ranks.front(), reached).front();
+  const std::string& folder = reached[rank.host].folder;
+  variables[kMark] = folder + "/";
   add_mccl(variables, job, rank, ports, meeting);
-  add_mlx(variables, job, rank, ports, meeting, reached[rank.host].folder);
+  add_mlx(variables, job, rank, ports, meeting, folder, inherited);
   add_torch(variables, job, rank, ports, meeting);
   // On one machine, jobs beside each other must not meet at a port.
   if (job.all_here()) variables.emplace("MCCL_PORT_BASE", "0");
   if (!inherited.contains("PYTHONUNBUFFERED")) variables["PYTHONUNBUFFERED"] = std::string("1");
   for (const auto& [name, value] : job.request.environment) variables[name] = value;
-  for (const auto& [name, value] : job.hosts[rank.host].environment) variables[name] = value;
+  for (const auto& [name, value] : job.entry_of(rank).environment) variables[name] = value;
   return variables;
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/launch/host.h"
@@ -20,6 +21,7 @@ const char* name_of(Backend backend);
 /// What is asked for.
 struct Request {
   std::vector<std::string> program;  ///< With its arguments.
+  bool on_mccl = false;  ///< It is an MLX program, and MCCL takes the place of MLX's own.
   std::vector<Host> hosts;
   std::optional<int> ranks_per_host;  ///< Instead of what hosts say; 1 for those that say nothing.
   Variables environment;              ///< For all ranks.
@@ -28,6 +30,7 @@ struct Request {
   Backend backend = Backend::any;
   int connections_per_address = 1;
   int nccl_port = 12345;
+  bool verbose = false;  ///< Of what the ranks use too.
 };
 
 /// TCP ports on the host of rank 0, and of MLX's ring on all.
@@ -48,7 +51,8 @@ struct Reached {
 
 struct Rank {
   int rank = 0;
-  std::size_t host = 0;  ///< Index of Job::hosts.
+  std::size_t host = 0;   ///< Index of Job::hosts.
+  std::size_t entry = 0;  ///< Index of Request::hosts, which says how it runs there.
   int local_rank = 0;
   std::vector<std::string> argv;
   std::string directory;
@@ -56,18 +60,29 @@ struct Rank {
 
 struct Job {
   Request request;
-  std::vector<Host> hosts;  ///< As asked, those that are named twice once.
+  std::vector<Host> hosts;  ///< The machines: as asked, those that are named twice once.
   std::vector<Rank> ranks;  ///< In order.
   std::string key;          ///< Secret of this job.
 
   int size() const { return static_cast<int>(ranks.size()); }
+  const Host& entry_of(const Rank& rank) const { return request.hosts[rank.entry]; }
   int ranks_on(std::size_t host) const;
   bool all_here() const;
 };
 
-/// Ranks follow the order of hosts, those of a host together. A program whose name ends in .py runs
-/// under Python. Throws InvalidArgument for more ranks than a job can have.
+/// Whether the Python of the request, or of the host, is what runs it: a program whose name ends in
+/// .py or is that of Python itself, and every one that is to run on MCCL.
+bool runs_under_python(const Request& request);
+
+/// Ranks follow the order of hosts, those of a host together. Throws InvalidArgument for more ranks
+/// than a job can have.
 Job plan_job(const Request& request, std::string key);
+
+/// The script that Python runs in this rank; null when it runs none.
+const std::string* script_of(const Rank& rank);
+
+/// "address:port", an IPv6 address in brackets.
+std::string with_port(const std::string& address, int port);
 
 /// How many ports MLX's ring needs.
 std::size_t ring_ports(const Job& job);
@@ -82,9 +97,21 @@ std::string devices_file(const Job& job);
 inline constexpr const char* kRingFile = "hostfile.json";
 inline constexpr const char* kDevicesFile = "devices.json";
 
-/// What tells a rank who it is and where the others are. Whatever the request or the host sets
-/// comes with it; so does what `inherited`, the environment of the launcher, has set for MCCL and
-/// MLX.
+/// By this variable, whose value is the job's folder and a slash, processes are known for the job's
+/// that have left the process group of their rank.
+inline constexpr const char* kMark = "_MCCL_LAUNCH";
+
+/// Whether a variable of this name tells a process its place in a job of MLX's: a launcher that is
+/// told a place of its own must not pass that on.
+bool tells_mlx_a_place(std::string_view name);
+
+/// Of the launcher's environment, what every rank gets wherever it runs, since all must agree on
+/// it: the settings of MCCL, MLX and NCCL.
+Variables forwarded(const Variables& inherited);
+
+/// What tells a rank who it is and where the others are: to MCCL, to torch, and to the one backend
+/// of MLX that is asked for. Whatever the request or the host sets comes with it, and what is
+/// forwarded.
 Variables environment_of(const Job& job, const Rank& rank, const Ports& ports,
                          const std::vector<Reached>& reached, const Variables& inherited);
 

@@ -38,12 +38,12 @@ std::string fault_of(const Rank& rank, const std::string& path) {
                            ? " in PATH; write ./ before a file of this directory"
                            : "; is the path right, and the file executable (chmod +x)?");
   }
-  if (rank.argv.size() < 2 || !rank.argv[1].ends_with(".py")) return {};
-  const std::string& script = rank.argv[1];
-  const bool whole = script.starts_with('/') || rank.directory.empty();
-  if (::access((whole ? script : rank.directory + "/" + script).c_str(), R_OK) == 0) return {};
+  const std::string* script = script_of(rank);
+  if (script == nullptr) return {};
+  const bool whole = script->starts_with('/') || rank.directory.empty();
+  if (::access((whole ? *script : rank.directory + "/" + *script).c_str(), R_OK) == 0) return {};
   return fmt::format("there is no script {} on this machine; is the path right from {}?",
-                     in_quotes(script),
+                     in_quotes(*script),
                      rank.directory.empty() ? "here" : in_quotes(rank.directory));
 }
 
@@ -59,6 +59,7 @@ void write_secret(const std::string& path, const std::string& text) {
 LocalHost::LocalHost(const std::vector<const Rank*>& ranks, const Variables& inherited,
                      Guardian& guardian)
     : inherited_(inherited), guardian_(guardian) {
+  std::erase_if(inherited_, [](const auto& variable) { return tells_mlx_a_place(variable.first); });
   const std::string path = path_of(inherited);
   for (const Rank* rank : ranks)
     if (fault_.empty()) fault_ = fault_of(*rank, path);

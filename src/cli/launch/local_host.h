@@ -11,7 +11,8 @@ namespace mccl::cli::launch {
 
 class LocalHost final : public RunningHost {
  public:
-  /// `ranks` are those that will run here; `inherited` is the environment that they add to.
+  /// `ranks` are those that will run here; `inherited` is the environment that they add to, but for
+  /// what tells this process a place in a job of MLX's.
   LocalHost(const std::vector<const Rank*>& ranks, const Variables& inherited, Guardian& guardian);
 
   void watch(Watch&) override {}
@@ -31,7 +32,7 @@ class LocalHost final : public RunningHost {
   bool finished() const override { return true; }
 
  private:
-  const Variables inherited_;
+  Variables inherited_;
   Guardian& guardian_;
   std::string fault_;
   std::map<int, Variables> variables_;  ///< By rank.

@@ -23,7 +23,7 @@ groups() {
 }
 strays() {
   [ -d /proc/self ] || return 0
-  for p in $(grep -lsF "MLX_HOSTFILE=$d/" /proc/[0-9]*/environ 2>/dev/null); do
+  for p in $(grep -lsF "MARK=$d/" /proc/[0-9]*/environ 2>/dev/null); do
     p=${p#/proc/}
     kill -s "$1" "${p%/environ}" 2>/dev/null && touched=yes
   done
@@ -91,9 +91,9 @@ std::string check_of(const std::string& token, const Rank& rank, std::size_t num
                      fmt::format("elif ! ( {} && {} ) >/dev/null 2>&1; then {}\n", inside,
                                  test_of_program(rank.argv.front()),
                                  say(token, fmt::format("no-program {}", number)));
-  if (rank.argv.size() > 1 && rank.argv[1].ends_with(".py"))
+  if (const std::string* script = script_of(rank))
     text += fmt::format("elif ! ( {} && [ -r {} ] ) >/dev/null 2>&1; then {}\n", inside,
-                        shell_word(rank.argv[1]), say(token, fmt::format("no-script {}", number)));
+                        shell_word(*script), say(token, fmt::format("no-script {}", number)));
   return text + "fi\n";
 }
 
@@ -112,6 +112,7 @@ std::string guard_command(const std::string& token) {
 std::string check_script(const std::string& token, const std::vector<const Rank*>& ranks,
                          const std::string& path, int grace_seconds) {
   std::string text = replaced(kGuard, "SILENCE", std::to_string(kSilence));
+  text = replaced(std::move(text), "MARK", kMark);
   text = replaced(std::move(text), "GRACE", std::to_string(kGraceAfterSilence));
   text += fmt::format("g={}\n", grace_seconds);
   text += say(token, "from $SSH_CONNECTION") + "\n";

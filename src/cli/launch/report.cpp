@@ -17,7 +17,7 @@ std::string variable_text(const std::string& name, const std::string& value) {
 }
 
 std::string heading(const Job& job, const Rank& rank) {
-  const Host& host = job.hosts[rank.host];
+  const Host& host = job.entry_of(rank);
   return fmt::format("# rank {} of {}, on {}{}\n", rank.rank, job.size(), printable(text_of(host)),
                      is_here(host) ? " (this machine)" : ", by ssh");
 }
@@ -36,9 +36,16 @@ std::string text_of(const Job& job, const RunOptions& options, bool commands) {
       text += fmt::format("{}{}\n", variable_text(name, value), commands ? " \\" : "");
     if (commands) text += fmt::format("  {}\n", command_line(rank.argv));
   }
-  if (commands && !job.all_here() &&
-      std::ranges::any_of(job.hosts, [](const Host& host) { return host.addresses.empty(); }))
+  if (commands && !job.all_here() && std::ranges::any_of(job.request.hosts, [](const Host& host) {
+        return host.addresses.empty();
+      }))
     text += "# Names of hosts stand for the addresses at which ssh will have reached them.\n";
+  return text;
+}
+
+std::string text_of(const Variables& variables) {
+  std::string text;
+  for (const auto& [name, value] : variables) text += variable_text(name, value) + "\n";
   return text;
 }
 

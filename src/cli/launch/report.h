@@ -11,4 +11,7 @@ namespace mccl::cli::launch {
 /// masked.
 std::string text_of(const Job& job, const RunOptions& options, bool commands);
 
+/// A line each. Secrets are masked.
+std::string text_of(const Variables& variables);
+
 }  // namespace mccl::cli::launch

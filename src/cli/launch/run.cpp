@@ -122,7 +122,8 @@ std::unique_ptr<RunningHost> JobRun::open_host(std::size_t host) {
   if (is_here(about))
     return std::make_unique<LocalHost>(ranks_on(host), options_.inherited, *guardian_);
   std::string path;
-  for (const Variables* variables : {&job_.request.environment, &about.environment})
+  const Host& first = job_.entry_of(*ranks_on(host).front());
+  for (const Variables* variables : {&job_.request.environment, &first.environment})
     if (const auto found = variables->find("PATH"); found != variables->end()) path = found->second;
   return std::make_unique<SshHost>(about, host, ranks_on(host), options_.inherited, *guardian_,
                                    SshOptions{options_.ssh_arguments, options_.grace, path});
@@ -243,8 +244,7 @@ int JobRun::verdict() {
   }
   if (failures_.empty()) return kGood;
   const Failure& first = first_cause(failures_);
-  const auto& rank = ranks_[static_cast<std::size_t>(first.rank)];
-  console_.say("mccl launch: " + text_of(first, job_.size(), rank->last_lines()));
+  console_.say("mccl launch: " + text_of(first, job_.size()));
   return first.exit.connection_lost ? kConnectionLost : first.exit.status;
 }
 

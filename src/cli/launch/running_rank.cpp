@@ -67,7 +67,6 @@ void RunningRank::read(Stream stream, Console& console) {
 }
 
 void RunningRank::put(Stream stream, std::string_view text, Console& console) {
-  if (stream == Stream::error) last_lines_.add(text);
   console.put(rank(), stream, text);
 }
 

@@ -36,7 +36,6 @@ class RunningRank {
   std::size_t host() const { return rank_->host; }
   /// Nothing while it runs.
   const std::optional<Exit>& exit() const { return exit_; }
-  const LastLines& last_lines() const { return last_lines_; }
   void resize(WindowSize size);
 
  private:
@@ -56,7 +55,6 @@ class RunningRank {
   Process process_;
   const bool pieces_at_once_;
   std::array<Output, 2> outputs_;
-  LastLines last_lines_;
   std::optional<Exit> exit_;
   Clock::time_point ended_ = {};
 };

@@ -149,11 +149,11 @@ void SshHost::hear(Connection& connection, std::string_view line) {
         fmt::format("it has no program {} that you may run; install it there, or give "
                     "the whole path (of Python: --python, or \"python\" in the hostfile)",
                     in_quotes(rank.argv.front())));
-  } else {
+  } else if (script_of(rank) != nullptr) {
     faults_.push_back(
         fmt::format("it has no script {} in {}; copy it there, or give another "
                     "directory with --cwd",
-                    in_quotes(rank.argv[1]), directory));
+                    in_quotes(*script_of(rank)), directory));
   }
 }
 

@@ -1,10 +1,7 @@
 // How a job ended: which rank failed first, and the exit status that scripts see.
 #pragma once
 
-#include <deque>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace mccl::cli::launch {
@@ -15,18 +12,6 @@ struct Exit {
   bool connection_lost = false;  ///< Its host went away; its true end is not known.
 
   bool good() const { return status == 0 && !connection_lost; }
-};
-
-/// The last lines that a rank wrote to standard error.
-class LastLines {
- public:
-  /// Whole lines, or pieces of one.
-  void add(std::string_view text);
-  const std::deque<std::string>& lines() const { return lines_; }
-
- private:
-  std::deque<std::string> lines_;
-  bool open_ = false;  ///< The last line has not ended.
 };
 
 struct Failure {
@@ -42,7 +27,7 @@ const Failure& first_cause(const std::vector<Failure>& failures);
 /// "exited with status 3", "was killed by signal 9 (Killed)".
 std::string text_of(const Exit& exit);
 
-/// Several lines for people: who failed first, where, how, and what it said last.
-std::string text_of(const Failure& failure, int ranks, const LastLines& said);
+/// A line for people: who failed first, where and how. What the rank itself said has been shown.
+std::string text_of(const Failure& failure, int ranks);
 
 }  // namespace mccl::cli::launch

@@ -1,12 +1,22 @@
 #include "cli/launch/words.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <optional>
+
+#include "base/value_text.h"
+#include "mccl/error.h"
 
 namespace mccl::cli::launch {
 namespace {
 
 constexpr std::string_view kPlain =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:@%+,-";
+
+constexpr std::string_view kBlanks = " \t\r\n";
+/// What a backslash takes its meaning from inside double quotes.
+constexpr std::string_view kEscapedInQuotes = "\"\\$`";
 
 }  // namespace
 
@@ -31,6 +41,36 @@ std::string command_line(std::span<const std::string> words) {
     result += shell_word(word);
   }
   return result;
+}
+
+std::vector<std::string> split_words(std::string_view where, std::string_view text) {
+  std::vector<std::string> words;
+  std::optional<std::string> word;  // The one that is being read.
+  char quote = '\0';
+  const auto add = [&](char c) { word = word.value_or("") + c; };
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    const bool last = at + 1 == text.size();
+    if (c == '\\' && quote != '\'' && !last &&
+        (quote == '\0' || kEscapedInQuotes.find(text[at + 1]) != kEscapedInQuotes.npos)) {
+      add(text[++at]);
+    } else if (c == quote) {
+      quote = '\0';
+    } else if (quote == '\0' && (c == '\'' || c == '"')) {
+      quote = c;
+      word = word.value_or("");
+    } else if (quote == '\0' && kBlanks.find(c) != kBlanks.npos) {
+      if (word) words.push_back(*word);
+      word.reset();
+    } else {
+      add(c);
+    }
+  }
+  if (quote != '\0')
+    throw InvalidArgument(
+        fmt::format("{}: nothing closes the {} in {}", where, quote, in_quotes(text)));
+  if (word) words.push_back(*word);
+  return words;
 }
 
 }  // namespace mccl::cli::launch

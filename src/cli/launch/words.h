@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace mccl::cli::launch {
 
@@ -13,5 +14,10 @@ std::string shell_word(std::string_view word);
 
 /// The words of a command line, quoted and with blanks between.
 std::string command_line(std::span<const std::string> words);
+
+/// The words that a POSIX shell would read in `text`, which has quotes and backslashes but nothing
+/// else that is special. Throws InvalidArgument, beginning with `where`, for a quote that nothing
+/// closes.
+std::vector<std::string> split_words(std::string_view where, std::string_view text);
 
 }  // namespace mccl::cli::launch

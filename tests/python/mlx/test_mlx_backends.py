@@ -76,7 +76,7 @@ def test_ipv6_addresses_and_host_names(tmp_path: Path):
     ("content", "rank", "expected"),
     [
         ("[[", 0, "is not JSON"),
-        ("", 0, "is not JSON"),
+        ("", 1, "is not JSON"),
         ({}, 0, "an empty object"),
         ([], 0, "an empty list"),
         ("7", 0, "found 7"),
@@ -180,19 +180,122 @@ def test_half_a_launcher():
     assert not refusal.absent
 
 
+def test_a_blank_hostfile_is_a_job_of_one(tmp_path: Path):
+    """As `mlx.launch -n 1` has it."""
+    assert ring(tmp_path, "\n").alone
+    assert "is not JSON" in str(refusal_of(lambda: ring(tmp_path, "\n", 1)))
+    assert not ring(tmp_path, FOUR).alone
+
+
+MESH = [[None, "a", ["b"]], ["a", None, "c"], ["b", "c", None]]
+
+
+def jaccl_environment(folder: Path, table: object = MESH, **changes: str) -> dict[str, str]:
+    path = folder / "devices.json"
+    path.write_text(table if isinstance(table, str) else json.dumps(table))
+    environment = {
+        "MLX_RANK": "1",
+        "MLX_JACCL_COORDINATOR": "10.0.0.1:5000",
+        "MLX_IBV_DEVICES": str(path),
+    }
+    return {name: text for name, text in (environment | changes).items() if text}
+
+
+def nccl_environment(**changes: str) -> dict[str, str]:
+    environment = {
+        "MLX_RANK": "1",
+        "MLX_WORLD_SIZE": "3",
+        "NCCL_HOST_IP": "10.0.0.1",
+        "NCCL_PORT": "5000",
+    }
+    return {name: text for name, text in (environment | changes).items() if text}
+
+
+def test_the_variables_of_jaccl_and_nccl_are_a_place_to_meet(tmp_path: Path):
+    place = {"rank": "1", "world_size": "3", "root": "10.0.0.1:5000"}
+    for job in (
+        backends.jaccl(jaccl_environment(tmp_path), NOTHING),
+        backends.nccl(nccl_environment(), NOTHING),
+    ):
+        assert job.settings == place
+        assert "communicate over TCP" in job.slower
+    job = backends.nccl(nccl_environment(NCCL_HOST_IP="fd00::1"), NOTHING)
+    assert job.settings["root"] == "[fd00::1]:5000"
+    environment = jaccl_environment(tmp_path, MLX_JACCL_COORDINATOR="[fd00::1]:5000")
+    assert backends.jaccl(environment, NOTHING).settings["root"] == "[fd00::1]:5000"
+
+
+def test_jaccl_goes_by_its_own_names_first(tmp_path: Path):
+    environment = jaccl_environment(tmp_path, JACCL_RANK="2", JACCL_COORDINATOR="10.0.0.9:1")
+    settings = backends.jaccl(environment, NOTHING).settings
+    assert (settings["rank"], settings["root"]) == ("2", "10.0.0.9:1")
+
+
+@pytest.mark.parametrize(
+    ("changes", "table", "expected"),
+    [
+        ({"MLX_RANK": ""}, MESH, "is set, but MLX_RANK is not"),
+        ({"MLX_IBV_DEVICES": ""}, MESH, "MLX_IBV_DEVICES is not"),
+        ({"MLX_JACCL_COORDINATOR": ""}, MESH, "MLX_JACCL_COORDINATOR is not"),
+        ({"MLX_RANK": "3"}, MESH, "has 3 ranks, 0 to 2"),
+        ({"MLX_RANK": "x"}, MESH, "MLX_RANK is 'x'"),
+        ({"MLX_JACCL_COORDINATOR": "10.0.0.1"}, MESH, "expected host:port of rank 0"),
+        ({"MLX_IBV_DEVICES": "/nowhere"}, MESH, "cannot be read"),
+        ({}, "{", "is not JSON"),
+        ({}, [[None, "a"], ["a"]], "a list for each rank"),
+        ({}, {}, "an empty object"),
+        ({}, [], "an empty list"),
+    ],
+)
+def test_a_bad_place_of_jaccl(tmp_path: Path, changes: dict, table: object, expected: str):
+    environment = jaccl_environment(tmp_path, table, **changes)
+    refusal = refusal_of(lambda: backends.jaccl(environment, NOTHING))
+    assert str(refusal).startswith("jaccl: ")
+    assert expected in str(refusal)
+    assert not refusal.absent
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"MLX_RANK": ""}, "is set, but MLX_RANK is not"),
+        ({"NCCL_PORT": "", "NCCL_HOST_IP": ""}, "NCCL_HOST_IP and NCCL_PORT are not"),
+        ({"MLX_WORLD_SIZE": "0"}, "MLX_WORLD_SIZE"),
+        ({"MLX_RANK": "3"}, "has 3 ranks, 0 to 2"),
+        ({"NCCL_PORT": "70000"}, "a port from 1 to 65535"),
+    ],
+)
+def test_a_bad_place_of_nccl(changes: dict, expected: str):
+    refusal = refusal_of(lambda: backends.nccl(nccl_environment(**changes), NOTHING))
+    assert str(refusal).startswith("nccl: ")
+    assert expected in str(refusal)
+    assert not refusal.absent
+
+
 @pytest.mark.parametrize("name", ["jaccl", "nccl", "mpi"])
-def test_backends_that_are_not_here_say_what_is_missing(name: str):
-    refusal = refusal_of(lambda: backends.BACKENDS[name]({}, NOTHING))
-    assert refusal.absent
-    assert str(refusal).startswith(f"{name}: this version of MCCL has no ")
-    variable = {"jaccl": "MLX_IBV_DEVICES", "nccl": "NCCL_HOST_IP", "mpi": "MPI_LOCALNRANKS"}[name]
-    asked = refusal_of(lambda: backends.BACKENDS[name]({variable: "2"}, NOTHING))
-    assert not asked.absent
-    assert f"{variable} asks for it" in str(asked)
+def test_backends_that_nobody_asked_for(name: str):
+    for environment in ({}, {"MLX_RANK": "0"}):
+        refusal = refusal_of(lambda e=environment: backends.BACKENDS[name](e, NOTHING))
+        assert refusal.absent
+        assert str(refusal).startswith(f"{name}: neither ")
+
+
+def test_mpi_is_what_mpirun_and_srun_start():
+    mpirun = {
+        "OMPI_COMM_WORLD_RANK": "1",
+        "OMPI_COMM_WORLD_SIZE": "2",
+        "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+        "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+        "PMIX_NAMESPACE": "job",
+    }
+    assert backends.mpi(mpirun, NOTHING).backend == "mpi"
+    assert not refusal_of(lambda: backends.mpi({"OMPI_COMM_WORLD_RANK": "1"}, NOTHING)).absent
+    ours = NOTHING | {"rank": "0", "world_size": "1"}
+    assert refusal_of(lambda: backends.mpi({}, ours)).absent
 
 
 def test_who_sets_a_rank_of_mccl_means_it():
-    assert backends.order_of_any(NOTHING)[:2] == ["ring", "mccl"]
+    assert backends.order_of_any(NOTHING) == ["ring", "jaccl", "nccl", "mccl", "mpi"]
     assert backends.order_of_any(NOTHING | {"rank": "0"})[:2] == ["mccl", "ring"]
     assert backends.order_of_any(NOTHING | {"world_size": "2"})[:2] == ["mccl", "ring"]
     assert sorted(backends.order_of_any(NOTHING)) == sorted(backends.BACKENDS)
@@ -201,5 +304,5 @@ def test_who_sets_a_rank_of_mccl_means_it():
 def test_names():
     for name in ("any", *backends.BACKENDS):
         assert backends.require_known(name) == name
-    with pytest.raises(ValueError, match="expected one of any, ring, mccl, jaccl, nccl, mpi"):
+    with pytest.raises(ValueError, match="expected one of any, ring, jaccl, nccl, mccl, mpi"):
         backends.require_known("gloo")

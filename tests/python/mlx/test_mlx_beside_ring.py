@@ -1,11 +1,14 @@
-"""MCCL and MLX's own ring, side by side in the same processes, give the same bits."""
+"""MCCL and MLX's own ring, side by side in the same processes: the same bits, the same memory."""
 
 from __future__ import annotations
 
+import functools
 import json
+import os
 
 import mlx.core as mx
 import numpy as np
+import pytest
 from mlx_ranks import MlxRanks, free_port
 
 import mccl.mlx
@@ -40,7 +43,7 @@ def values(rank: int, dtype: str) -> mx.array:
 
 def check_bits() -> None:
     ring = mx.distributed.init(strict=True, backend="ring")
-    ours = mccl.mlx.init("mccl", strict=True)
+    ours = mccl.mlx.init(True, "mccl")
     assert (ring.rank(), ring.size()) == (ours.rank(), ours.size())
     for dtype in DTYPES:
         x = values(ours.rank(), dtype)
@@ -51,15 +54,81 @@ def check_bits() -> None:
             assert bits(found) == bits(theirs), (name, dtype)
 
 
-def test_bits_are_those_of_mlx_own_ring(tmp_path):
-    hosts = tmp_path / "hosts.json"
+#: Elements of an array whose peak is measured: 4 MiB.
+LARGE = 1 << 20
+STEPS = 8
+
+
+def peak_of(call, *arguments) -> float:
+    """How many such arrays there are at the most while it is evaluated, beside what there was."""
+    held = [mx.ones((LARGE,))]
+    mx.eval(held)
+    mx.synchronize()
+    before = mx.get_active_memory() - held[0].nbytes
+    mx.reset_peak_memory()
+    result = call(held, *arguments)
+    mx.eval(result)
+    mx.synchronize()
+    return round((mx.get_peak_memory() - before) / (4 * LARGE), 1)
+
+
+def chain(held: list[mx.array], step) -> mx.array:
+    x = held.pop()
+    for _ in range(STEPS):
+        x = step(x) * 0.5
+    return x
+
+
+def chain_of_messages(held: list[mx.array], group) -> mx.array:
+    x = held.pop()
+    for _ in range(STEPS):
+        if group.rank() == 0:
+            x = mx.distributed.send(x, 1, group=group) * 0.5
+        else:
+            x = mx.distributed.recv_like(x, 0, group=group) * 0.5
+        mx.eval(x)
+    return x
+
+
+def peaks_with(group) -> dict[str, float]:
+    d, size = mx.distributed, group.size()
+    peaks = {
+        name: peak_of(chain, functools.partial(getattr(d, name), group=group))
+        for name in ("all_sum", "all_max", "all_min")
+    }
+    peaks["all_gather"] = peak_of(chain, lambda x: d.all_gather(x[: x.size // size], group=group))
+    peaks["messages"] = peak_of(chain_of_messages, group)
+    return peaks
+
+
+def check_peaks() -> None:
+    ring = mx.distributed.init(strict=True, backend="ring")
+    ours = mccl.mlx.init(True, "mccl")
+    theirs, found = peaks_with(ring), peaks_with(ours)
+    assert found == theirs
+    for name in ("all_sum", "all_max", "all_min", "messages"):
+        assert found[name] == 1.0, found
+    for call in (mccl.mlx.all_sum, mccl.mlx.all_mean):
+        assert peak_of(chain, functools.partial(call, group=ours)) == 1.0
+
+
+@pytest.fixture(scope="module")
+def beside_ring(tmp_path_factory):
+    hosts = tmp_path_factory.mktemp("ring") / "hosts.json"
     hosts.write_text(json.dumps([[f"127.0.0.1:{free_port()}"] for _ in range(2)]))
     with MlxRanks(2, MLX_HOSTFILE=str(hosts)) as ranks:
-        ranks.run_each(join_ring_then, [(rank,) for rank in range(2)])
+        ranks.run_each(join_ring, [(rank,) for rank in range(2)])
+        yield ranks
 
 
-def join_ring_then(rank: int) -> None:
-    import os
-
+def join_ring(rank: int) -> None:
     os.environ["MLX_RANK"] = str(rank)
-    check_bits()
+    mx.distributed.init(strict=True, backend="ring")
+
+
+def test_bits_are_those_of_mlx_own_ring(beside_ring):
+    beside_ring.run(check_bits)
+
+
+def test_results_are_handed_on_as_those_of_mlx_own_ring(beside_ring):
+    beside_ring.run(check_peaks)

@@ -64,13 +64,13 @@ sys.stdout.write(f"{total} {group.size()}\\n")
 
 @pytest.mark.parametrize("backend", ["ring", "any"])
 def test_a_ring_of_a_hostfile(tmp_path: Path, backend: str):
-    code = f"group = mccl.mlx.init('{backend}', strict=True)\n{SUM}"
+    code = f"group = mccl.mlx.init(backend='{backend}', strict=True)\n{SUM}"
     for output, _ in run_ranks(code, ring_environments(tmp_path, 3)):
         assert output.split() == ["6", "3"]
 
 
 def test_several_addresses_per_rank(tmp_path: Path):
-    code = f"group = mccl.mlx.init('ring', strict=True)\n{SUM}"
+    code = f"group = mccl.mlx.init(True, 'ring')\n{SUM}"
     environments = ring_environments(tmp_path, 2, lanes=3)
     for environment in environments:
         environment |= {"MCCL_TRANSPORT": "tcp", "MCCL_LOG_LEVEL": "DEBUG"}
@@ -81,7 +81,7 @@ def test_several_addresses_per_rank(tmp_path: Path):
 
 @pytest.mark.parametrize("backend", ["mccl", "any"])
 def test_a_job_of_mccl_variables(backend: str):
-    code = f"group = mccl.mlx.init('{backend}', strict=True)\n{SUM}"
+    code = f"group = mccl.mlx.init(backend='{backend}', strict=True)\n{SUM}"
     port = free_port()
     environments = [job_environment(rank, 2, port) for rank in range(2)]
     for output, _ in run_ranks(code, environments):
@@ -90,7 +90,7 @@ def test_a_job_of_mccl_variables(backend: str):
 
 @pytest.mark.parametrize("backend", ["mccl", "any"])
 def test_a_job_of_torchrun(backend: str):
-    code = f"group = mccl.mlx.init('{backend}', strict=True)\n{SUM}"
+    code = f"group = mccl.mlx.init(backend='{backend}', strict=True)\n{SUM}"
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
     environments = [
         shared | {"RANK": str(rank), "LOCAL_RANK": str(rank), "MCCL_PORT_BASE": "0"}
@@ -118,12 +118,57 @@ def test_a_job_of_mpirun(tmp_path: Path, launcher: str):
     assert done.stdout.splitlines() == ["3 2", "3 2"]
 
 
+#: What MLX's documentation says of backends that are named, one after the other.
+CASES = """
+case = sys.argv[1]
+if case == "1":
+    first = mx.distributed.init(backend="mpi")
+    assert mx.distributed.init() is first
+elif case == "2":
+    first = mx.distributed.init(backend="any")
+    assert mx.distributed.init() is first
+    second = mx.distributed.init(backend="mpi")
+    assert second is not first and mx.distributed.init() is first
+else:
+    first = mx.distributed.init(backend="mpi")
+    ring = mx.distributed.init(backend="ring")
+    assert ring is not first and mx.distributed.init() is first
+    mx.eval(mx.distributed.all_sum(mx.ones(3), group=ring))
+group = mx.distributed.init()
+"""
+
+
+@pytest.mark.parametrize("case", ["1", "2", "3"])
+def test_the_cases_of_mlx_s_page_under_mpirun(tmp_path: Path, case: str):
+    if shutil.which("mpirun.openmpi") is None:
+        pytest.skip("mpirun.openmpi is not installed")
+    ring_environments(tmp_path, 2)
+    script = tmp_path / "job.py"
+    # mpirun gives all ranks one environment; the ring's rank is the one that it gives.
+    script.write_text(f"""{PRELUDE}
+if sys.argv[1] == "3":
+    os.environ["MLX_RANK"] = os.environ["OMPI_COMM_WORLD_RANK"]
+    os.environ["MLX_HOSTFILE"] = {str(tmp_path / "hosts.json")!r}
+mccl.mlx.install()
+{CASES}{SUM}""")
+    mpirun = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "2"]
+    done = subprocess.run(
+        [*mpirun, sys.executable, script, case],
+        env=clean_environment() | {"MCCL_PORT_BASE": "0"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["3 2", "3 2"]
+
+
 def test_numpy_and_mlx_share_one_job():
     code = """
 import mccl.distributed as dist
 import numpy as np
 world = dist.init()
-group = mccl.mlx.init("mccl", strict=True)
+group = mccl.mlx.init(True, "mccl")
 assert (group.rank(), group.size()) == (world.rank, world.size)
 for step in range(20):
     one = world.all_reduce(np.full(3, step))
@@ -140,11 +185,12 @@ print(mx.distributed.all_sum(mx.array(1), group=group).item())
 
 def test_the_first_success_is_what_any_returns(tmp_path: Path):
     code = """
-first = mccl.mlx.init("mccl", strict=True)
-ring = mccl.mlx.init("ring", strict=True)
+first = mccl.mlx.init(True, "mccl")
+ring = mccl.mlx.init(True, "ring")
 assert first is not ring and ring.size() == 2
-assert mccl.mlx.init() is first and mccl.mlx.init("any", strict=True) is first
-assert mccl.mlx.init("mccl") is first and mccl.mlx.init("ring") is ring
+assert mccl.mlx.init() is first and mccl.mlx.init(True, "any") is first
+assert mccl.mlx.init(backend="mccl") is first and mccl.mlx.init(backend="ring") is ring
+assert mccl.mlx.init("ring") is ring and mccl.mlx.init("mccl", True) is first
 one = mx.distributed.all_sum(mx.array(1), group=first)
 two = mx.distributed.all_sum(mx.array(2), group=ring)
 print(one.item(), two.item())
@@ -200,20 +246,37 @@ def test_strict_without_a_job_says_what_each_backend_misses():
     _, errors = run(code, status=1)
     last = errors.strip().splitlines()[-1]
     assert last.startswith("RuntimeError: no group can be made: ring: neither MLX_RANK nor")
-    for name in ("mccl: neither MCCL_RANK", "jaccl: ", "nccl: ", "mpi: "):
+    for name in ("mccl: neither MCCL_RANK", "jaccl: neither", "nccl: neither", "mpi: neither"):
         assert name in last
+
+
+@pytest.mark.parametrize("backend", ["ring", "jaccl", "nccl", "mccl", "mpi"])
+def test_a_named_backend_that_nobody_asks_for_is_alone_and_says_so(backend: str):
+    code = f"""
+group = mccl.mlx.init(backend="{backend}")
+assert group.size() == 1
+assert mccl.mlx.init(False, "{backend}") is group
+try:
+    mccl.mlx.init(True, "{backend}")
+except RuntimeError as error:
+    print(error)
+"""
+    output, errors = run(code)
+    assert errors.count("WARNING this process is alone in its group") == 1
+    assert f"{backend}: neither" in errors
+    assert f"no group can be made: {backend}: neither" in output
 
 
 @pytest.mark.parametrize(
     ("backend", "environment", "expected"),
     [
-        ("ring", {}, "ring: neither MLX_RANK nor MLX_HOSTFILE is set"),
-        ("mccl", {}, "mccl: neither MCCL_RANK nor MCCL_WORLD_SIZE is set"),
-        ("jaccl", {}, "jaccl: this version of MCCL has no RDMA"),
         ("any", {"MLX_RANK": "0"}, "ring: MLX_RANK is set, but MLX_HOSTFILE is not"),
         ("any", {"MCCL_RANK": "0"}, "MCCL_WORLD_SIZE is not"),
+        ("any", {"RANK": "0"}, "RANK (torchrun) without WORLD_SIZE"),
         ("any", {"MLX_RANK": "0", "MLX_HOSTFILE": "/nowhere"}, "cannot be read"),
-        ("any", {"MLX_IBV_DEVICES": "d.json", "MLX_RANK": "0"}, "MLX_IBV_DEVICES asks for it"),
+        ("ring", {"MLX_RANK": "0", "MLX_HOSTFILE": "/nowhere"}, "cannot be read"),
+        ("any", {"MLX_IBV_DEVICES": "d.json", "MLX_RANK": "0"}, "MLX_JACCL_COORDINATOR is not"),
+        ("any", {"NCCL_HOST_IP": "a", "MLX_RANK": "0"}, "MLX_WORLD_SIZE and NCCL_PORT are not"),
         (
             "mccl",
             {"MCCL_RANK": "2", "MCCL_WORLD_SIZE": "2", "MCCL_ROOT": "127.0.0.1:1"},
@@ -221,58 +284,126 @@ def test_strict_without_a_job_says_what_each_backend_misses():
         ),
     ],
 )
-def test_a_failed_init_explains_itself_and_strict_raises_later(
-    backend: str, environment: dict, expected: str
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_group_that_is_asked_for_and_cannot_be_made_raises(
+    strict: bool, backend: str, environment: dict, expected: str
 ):
     code = f"""
-group = mccl.mlx.init("{backend}")
-assert group.size() == 1
-assert mccl.mlx.init("{backend}") is group
-try:
-    mccl.mlx.init("{backend}", strict=True)
-except RuntimeError as error:
-    print(error)
+for _ in range(2):
+    try:
+        mccl.mlx.init({strict}, "{backend}")
+    except RuntimeError as error:
+        print(error)
 """
     output, errors = run(code, environment)
-    assert "WARNING this process is alone in its group" in errors
-    assert expected in errors
-    assert expected in output
+    assert output.count("no group can be made: ") == 2
+    assert output.count(expected) == 2
+    assert "alone" not in errors
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_ranks_that_never_come_are_an_error_in_time(tmp_path: Path, strict: bool):
+    for environment in ring_environments(tmp_path, 2):
+        environment["MCCL_CONNECT_TIMEOUT"] = "1"
+        _, errors = run(f"mccl.mlx.init({strict})", environment, status=1)
+        assert "RuntimeError: no group can be made: ring: " in errors
+
+
+def test_operations_raise_too_where_their_group_cannot_be_made(tmp_path: Path):
+    code = "mccl.mlx.install()\nprint(mx.distributed.all_sum(mx.ones(2)))"
+    output, errors = run(code, {"MLX_RANK": "1", "MLX_HOSTFILE": "/nowhere"}, status=1)
+    assert output == ""
+    assert (
+        "RuntimeError: no group can be made: ring: MLX_HOSTFILE /nowhere cannot be read" in errors
+    )
 
 
 def test_a_failed_init_does_not_hide_a_later_success(tmp_path: Path):
-    [environment, other] = ring_environments(tmp_path, 2)
     code = f"""
 assert mccl.mlx.init("ring").size() == 1
-assert mccl.mlx.init().size() == 1
+alone = mccl.mlx.init()
+assert alone.size() == 1 and mccl.mlx.init() is alone
 os.environ.update(ENVIRONMENT)
-group = mccl.mlx.init("ring", strict=True)
-assert mccl.mlx.init() is group
+group = mccl.mlx.init()
+assert group.size() == 2 and mccl.mlx.init(True, "ring") is group
 {SUM}
 """
     processes = [
-        start(code.replace("ENVIRONMENT", repr(each)), {}) for each in (environment, other)
+        start(code.replace("ENVIRONMENT", repr(each)), {})
+        for each in ring_environments(tmp_path, 2)
     ]
     for process in processes:
         output, _ = finish(process)
         assert output.split() == ["3", "2"]
 
 
-def test_ranks_that_never_come_are_an_error_in_time(tmp_path: Path):
-    [environment, _] = ring_environments(tmp_path, 2)
+def test_a_process_that_is_alone_looks_once():
     code = """
-assert mccl.mlx.init("ring").size() == 1  # waits in vain, once
-assert mccl.mlx.init("ring").size() == 1
-mccl.mlx.init("ring", strict=True)
+from mccl import config
+looks = []
+resolved = config.resolved_settings
+config.resolved_settings = lambda: looks.append(1) or resolved()
+mccl.mlx.install()
+for _ in range(100):
+    mx.distributed.init()
+    mx.distributed.all_sum(mx.ones(2))
+assert len(looks) == 1, len(looks)
+os.environ["MLX_METAL_FAST_SYNCH"] = "1"
+mx.distributed.all_sum(mx.ones(2))
+assert len(looks) == 2, len(looks)
+import mccl
+mccl.init(log_level="ERROR")
+mx.distributed.init()
+assert len(looks) == 3, len(looks)
 """
-    environment["MCCL_CONNECT_TIMEOUT"] = "1"
-    _, errors = run(code, environment, status=1)
-    assert errors.count("WARNING") == 1, errors
-    assert "RuntimeError: no group can be made: ring: " in errors
+    run(code)
+
+
+def test_a_blank_hostfile_is_a_job_of_one(tmp_path: Path):
+    """As `mlx.launch -n 1` has it."""
+    blank = tmp_path / "blank"
+    blank.write_text("\n")
+    code = "group = mccl.mlx.init(True, 'ring')\nprint(group.size(), mccl.mlx.init() is group)"
+    output, errors = run(code, {"MLX_RANK": "0", "MLX_HOSTFILE": str(blank)})
+    assert output.split() == ["1", "True"]
+    assert "WARNING" not in errors
+
+
+def jaccl_environments(folder: Path) -> list[dict[str, str]]:
+    devices = folder / "devices.json"
+    devices.write_text(json.dumps([[None, "rdma_en2"], ["rdma_en2", None]]))
+    shared = {
+        "MLX_JACCL_COORDINATOR": f"127.0.0.1:{free_port()}",
+        "MLX_IBV_DEVICES": str(devices),
+        "MCCL_PORT_BASE": "0",
+    }
+    return [shared | {"MLX_RANK": str(rank)} for rank in range(2)]
+
+
+def nccl_environments(folder: Path) -> list[dict[str, str]]:
+    shared = {
+        "NCCL_HOST_IP": "127.0.0.1",
+        "NCCL_PORT": str(free_port()),
+        "MLX_WORLD_SIZE": "2",
+        "MCCL_PORT_BASE": "0",
+    }
+    return [shared | {"MLX_RANK": str(rank)} for rank in range(2)]
+
+
+@pytest.mark.parametrize("any_backend", [False, True])
+@pytest.mark.parametrize("backend", ["jaccl", "nccl"])
+def test_ranks_meet_where_jaccl_or_nccl_would(tmp_path: Path, backend: str, any_backend: bool):
+    environments = {"jaccl": jaccl_environments, "nccl": nccl_environments}[backend](tmp_path)
+    name = "any" if any_backend else backend
+    code = f"group = mccl.mlx.init(True, '{name}')\nmccl.mlx.init(True, '{backend}')\n{SUM}"
+    for output, errors in run_ranks(code, environments):
+        assert output.split() == ["3", "2"]
+        assert errors.count(f"WARNING {backend}: this version of MCCL has no ") == 1
 
 
 def test_control_c_ends_a_wait_for_other_ranks(tmp_path: Path):
     [environment, _] = ring_environments(tmp_path, 2)
-    code = "print('waiting', flush=True)\nmccl.mlx.init('ring', strict=True)"
+    code = "print('waiting', flush=True)\nmccl.mlx.init(True, 'ring')"
     process = start(code, environment)
     assert process.stdout.readline() == "waiting\n"
     process.send_signal(signal.SIGINT)
@@ -290,13 +421,13 @@ def test_a_short_hostfile_is_an_error_on_every_rank(tmp_path: Path):
     environments = environments[1:]
     environments[1]["MLX_HOSTFILE"] = environments[0]["MLX_HOSTFILE"]
     for environment in environments:
-        _, errors = finish(start("mccl.mlx.init('ring', strict=True)", environment), 1)
+        _, errors = finish(start("mccl.mlx.init(True, 'ring')", environment), 1)
         assert "has 1 ranks" in errors
 
 
 def test_an_unknown_backend_is_an_error_even_if_not_strict():
     _, errors = run("mccl.mlx.init('gloo')", status=1)
-    assert "ValueError: backend 'gloo': expected one of any, ring, mccl" in errors
+    assert "ValueError: backend 'gloo': expected one of any, ring, jaccl" in errors
 
 
 def test_a_misspelt_setting_is_an_error_even_if_not_strict():
@@ -307,7 +438,7 @@ def test_a_misspelt_setting_is_an_error_even_if_not_strict():
 
 def test_is_available():
     code = "print([mccl.mlx.is_available(n) for n in ('any', 'ring', 'mccl', 'jaccl', 'nope')])"
-    assert run(code)[0].strip() == "[True, True, True, False, False]"
+    assert run(code)[0].strip() == "[True, True, True, True, False]"
 
 
 # --- installed ----------------------------------------------------------------------------------
@@ -398,11 +529,14 @@ mccl.mlx.install()
 assert mccl.mlx.is_installed()
 assert mx.distributed.init() is mccl.mlx.init()
 assert mx.distributed.init(False, "any") is mccl.mlx.init()
-assert mx.distributed.is_available("ring") and not mx.distributed.is_available("nccl")
+assert mx.distributed.is_available("nccl") and not mx.distributed.is_available("gloo")
 with pytest.raises(RuntimeError, match="no group can be made"):
     mx.distributed.init(strict=True, backend="mpi")
-with pytest.raises(ValueError, match="all_gather_factory"):
+with pytest.raises(ValueError, match="all_gather_factory is for backend='jaccl'"):
     mx.distributed.init(all_gather_factory=print)
+with pytest.raises(TypeError, match="all_gather_factory: expected a function.*found int"):
+    mx.distributed.init(backend="jaccl", all_gather_factory=7)
+assert mx.distributed.init(backend="jaccl", all_gather_factory=print).size() == 1
 assert mx.distributed.all_sum(mx.ones(2)).tolist() == [1, 1]
 assert "All reduce sum" in mx.distributed.all_sum.__doc__
 mccl.mlx.uninstall()
@@ -451,7 +585,7 @@ def test_a_mismatch_is_one_sentence_at_import(change: str, expected: str):
 
 def test_a_fork_leaves_the_parent_s_group_alone(tmp_path: Path):
     code = f"""
-group = mccl.mlx.init("ring", strict=True)
+group = mccl.mlx.init(True, "ring")
 child = os.fork()
 if child == 0:
     sys.exit(0)

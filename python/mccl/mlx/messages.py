@@ -1,0 +1,52 @@
+"""Streams of their own for messages, so that in one evaluation none waits for another in vain.
+
+A stream of MLX runs one operation after the other. On one stream, a receive that is evaluated first
+keeps the send behind it from leaving, and a peer that does the same never gets what it waits for.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import mlx.core as mx
+
+#: Of the operations with a peer: the position of that argument, and its name.
+_PEERS = {"send": (1, "dst"), "recv": (2, "src"), "recv_like": (1, "src")}
+
+
+def separate(is_ours: Callable[[mx.distributed.Group], bool]) -> None:
+    """Makes `send`, `recv` and `recv_like` of `mx.distributed` choose a stream by peer.
+
+    Only in groups for which `is_ours`, and where the caller names no stream.
+    """
+    for name, (position, keyword) in _PEERS.items():
+        operation = getattr(mx.distributed, name)
+        setattr(mx.distributed, name, _separated(operation, position, keyword, is_ours))
+
+
+def _separated(
+    operation: Callable[..., mx.array],
+    position: int,
+    keyword: str,
+    is_ours: Callable[[mx.distributed.Group], bool],
+) -> Callable[..., mx.array]:
+    sends = keyword == "dst"
+
+    @functools.wraps(operation)
+    def on_own_stream(*arguments: Any, **options: Any) -> mx.array:
+        group = options.get("group")
+        if group is not None and options.get("stream") is None and is_ours(group):
+            peer = arguments[position] if len(arguments) > position else options.get(keyword)
+            if isinstance(peer, int) and 0 <= peer < group.size():
+                options["stream"] = _stream(sends, peer)
+        return operation(*arguments, **options)
+
+    return on_own_stream
+
+
+@functools.cache
+def _stream(sends: bool, peer: int) -> mx.ThreadLocalStream:
+    """One for each thread that asks."""
+    return mx.new_thread_local_stream(mx.cpu)

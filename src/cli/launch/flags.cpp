@@ -1,0 +1,117 @@
+#include "cli/launch/flags.h"
+
+#include <fmt/format.h>
+
+#include "cli/launch/run.h"
+
+namespace mccl::cli::launch {
+namespace {
+
+constexpr int kMostRanks = 4096;
+constexpr double kLongest = 31'536'000;
+
+void add_where(CLI::App& app, Flags& flags) {
+  CLI::Option* hosts = app.add_option("--hosts", flags.hosts,
+                                      "Machines: [user@]name[:port], separated by commas; default\n"
+                                      "127.0.0.1, this one")
+                           ->option_text("LIST");
+  CLI::Option* file = app.add_option("--hostfile", flags.hostfile, "JSON file of machines")
+                          ->option_text("FILE")
+                          ->excludes(hosts);
+  app.add_flag("--slurm", flags.slurm, "The machines of this Slurm allocation")
+      ->excludes(hosts)
+      ->excludes(file)
+      ->option_text(" ");
+  hosts->option_text("LIST");
+  file->option_text("FILE");
+  app.add_option("-n,--repeat-hosts,--ranks-per-host", flags.ranks_per_host,
+                 "Ranks on each machine; default: the hostfile's slots, or 1")
+      ->check(CLI::Range(1, kMostRanks))
+      ->option_text("N");
+  app.add_option("--user", flags.user, "To log in as, where a host names nobody")
+      ->option_text("NAME");
+  app.add_option("--ssh-arg", flags.ssh_arguments, "One more argument of ssh; again for more")
+      ->option_text("ARG")
+      ->allow_extra_args(false)
+      ->take_all();
+}
+
+void add_what(CLI::App& app, Flags& flags) {
+  app.add_option("--env", flags.variables,
+                 "NAME=VALUE for all ranks, or NAME for its value here; again\nfor more")
+      ->option_text("NAME=VALUE")
+      ->allow_extra_args(false)
+      ->take_all();
+  app.add_option("--cwd", flags.directory,
+                 "Directory to run in; default: this one, on all machines")
+      ->option_text("DIR");
+  app.add_option("--python", flags.python,
+                 "For programs that end in .py, and for python; default: the one\n"
+                 "beside mccl, or the first in PATH")
+      ->option_text("PATH");
+  app.add_flag("--mlx", flags.on_mccl, "An MLX program that knows nothing of MCCL: runs it on MCCL")
+      ->option_text(" ");
+  app.add_option("--backend", flags.backend,
+                 "Of MLX's own backends, the one that programs are to find: ring,\n"
+                 "jaccl, jaccl-ring, nccl, or mpi, which starts the ranks with mpirun;\n"
+                 "default, any: nccl where MLX is built for CUDA, otherwise ring")
+      ->option_text("NAME");
+  app.add_option("--mpi-arg", flags.mpi_arguments,
+                 "Arguments of mpirun, with --backend mpi, as a shell has them; again\n"
+                 "for more")
+      ->option_text("ARG")
+      ->allow_extra_args(false)
+      ->take_all();
+  app.add_option("--connections-per-ip", flags.connections_per_address,
+                 "Of MLX's ring, per address; default 1")
+      ->check(CLI::Range(1, 64))
+      ->option_text("N");
+  app.add_option("-p,--starting-port", flags.starting_port,
+                 fmt::format("First port of MLX's ring; MCCL_ROOT and MASTER_PORT take the two\n"
+                             "before. Default: free ones on this machine, else {}",
+                             kUsualPort))
+      ->check(CLI::Range(3, 65535))
+      ->option_text("PORT");
+  app.add_option("--nccl-port", flags.nccl_port, "NCCL_PORT of MLX's nccl; default 12345")
+      ->check(CLI::Range(1, 65535))
+      ->option_text("PORT");
+}
+
+void add_how(CLI::App& app, Flags& flags) {
+  CLI::Option* prefix =
+      app.add_flag("--prefix", flags.prefix,
+                   "Begin lines with [rank]; the default, but where one rank alone\n"
+                   "writes to a terminal")
+          ->option_text(" ");
+  app.add_flag("--no-prefix", flags.no_prefix, "Do not")->excludes(prefix)->option_text(" ");
+  prefix->option_text(" ");
+  app.add_option("--log-dir", flags.log_folder, "Also write what rank N writes to DIR/rank-N.log")
+      ->option_text("DIR");
+  app.add_option("--stdin-to", flags.input_rank, "Give standard input to this rank only")
+      ->check(CLI::Range(0, kMostRanks - 1))
+      ->option_text("RANK");
+  app.add_option("--timeout", flags.timeout, "End the job after so many seconds")
+      ->check(CLI::Range(0.001, kLongest))
+      ->option_text("S");
+  app.add_option("--grace", flags.grace, "Seconds from SIGTERM to SIGKILL; default 5")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->option_text("S");
+  app.add_flag("--dry-run", flags.dry_run, "Show what would run where, and start nothing");
+  app.add_flag("--print-env", flags.print_environment,
+               "Show the variables that each rank gets, and start nothing");
+  app.add_flag("--print-python", flags.print_python, "Show which Python .py files run under");
+  app.add_option("--check", flags.check, "Say whether a hostfile is right, and what it means")
+      ->option_text("FILE");
+  app.add_flag("--verbose", flags.verbose,
+               "Tell what is done on which machine, and have MLX's backend do so");
+}
+
+}  // namespace
+
+void add_flags(CLI::App& app, Flags& flags) {
+  add_where(app, flags);
+  add_what(app, flags);
+  add_how(app, flags);
+}
+
+}  // namespace mccl::cli::launch

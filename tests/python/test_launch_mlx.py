@@ -1,0 +1,153 @@
+"""MLX programs under `mccl launch` and `mlx.launch`: with MCCL, and with MLX's own backends."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from launching import environment, program, run
+
+pytest.importorskip("mlx.core")
+
+#: A line is one write: launchers pass on pieces of what ranks write.
+HELLO = """
+import os, sys
+import mlx.core as mx
+world = mx.distributed.init({arguments})
+total = mx.distributed.all_sum(mx.ones(3))
+sys.stdout.write(f"{{world.rank()}} {{world.size()}} {{total.tolist()}}\\n")
+"""
+BOTH = ["0 2 [2.0, 2.0, 2.0]", "1 2 [2.0, 2.0, 2.0]"]
+ALONE = ["0 1 [1.0, 1.0, 1.0]"]
+
+
+@pytest.fixture
+def hello(tmp_path: Path) -> Path:
+    """A program that knows nothing of MCCL."""
+    return write(tmp_path, "")
+
+
+def write(folder: Path, arguments: str, before: str = "") -> Path:
+    path = folder / "hello.py"
+    path.write_text(before + HELLO.format(arguments=arguments))
+    return path
+
+
+def lines_of(*arguments: object, **options: object) -> list[str]:
+    done = run("--no-prefix", "--python", sys.executable, *arguments, **options)
+    return sorted(done.stdout.splitlines())
+
+
+def test_a_plain_program_runs_on_mlx_own_ring(hello: Path):
+    assert lines_of("-n", 2, hello) == BOTH
+    assert lines_of("-n", 2, "--backend", "ring", hello) == BOTH
+
+
+def test_a_plain_program_of_one_rank_is_alone_at_once(hello: Path):
+    assert lines_of("-n", 1, "--timeout", 20, hello) == ALONE
+
+
+def test_a_plain_program_with_jaccl_does_not_run_on_the_ring(tmp_path: Path):
+    """MLX's jaccl is not there on this system, so that the ring would have been taken."""
+    hosts = tmp_path / "hosts.json"
+    entries = [
+        {"ssh": "127.0.0.1", "ips": ["127.0.0.1"], "rdma": [None, "rdma0"]},
+        {"ssh": "localhost", "ips": ["127.0.0.1"], "rdma": ["rdma0", None]},
+    ]
+    hosts.write_text(json.dumps({"backend": "jaccl", "hosts": entries}))
+    script = tmp_path / "variables.py"
+    script.write_text(
+        "import os, sys\n"
+        "names = ['MLX_HOSTFILE', 'MLX_IBV_DEVICES', 'MLX_JACCL_COORDINATOR', 'NCCL_HOST_IP']\n"
+        "found = [name for name in names if name in os.environ]\n"
+        "sys.stdout.write(f'{found}\\n')\n"
+    )
+    found = lines_of("--hostfile", hosts, script)
+    assert found == ["['MLX_IBV_DEVICES', 'MLX_JACCL_COORDINATOR']"] * 2
+
+
+def test_the_same_program_runs_on_mccl(tmp_path: Path):
+    script = write(tmp_path, "strict=True, backend='mccl'")
+    assert lines_of("-n", 2, "--mlx", script) == BOTH
+    assert lines_of("-n", 1, "--mlx", script) == ALONE
+    assert lines_of("-n", 2, "--mlx", "--", "-m", "hello", cwd=tmp_path) == BOTH
+
+
+def test_readme_s_line_needs_no_environment(hello: Path):
+    if not (Path(sys.executable).parent / "mccl").samefile(program()):
+        pytest.skip("the program of this build is not beside this Python")
+    bare = {"PATH": "/usr/bin:/bin"}
+    for words in (
+        ("--mlx", hello),
+        ("--", "python", "-m", "mccl.mlx", hello),
+        ("--", "python3", "-m", "mccl.mlx", hello),
+    ):
+        done = run("-n", 2, "--no-prefix", *words, env=bare)
+        assert sorted(done.stdout.splitlines()) == BOTH
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def mlx_launch(*arguments: object) -> subprocess.CompletedProcess[str]:
+    script = "from mlx._distributed_utils.launch import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", script, *map(str, arguments)],
+        env=environment(),
+        stdin=subprocess.PIPE,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize(("ranks", "expected"), [(1, ALONE), (2, BOTH)])
+def test_mlx_s_own_launcher(tmp_path: Path, ranks: int, expected: list[str]):
+    script = write(tmp_path, "strict=True, backend='ring'", "import mccl.mlx\nmccl.mlx.install()\n")
+    port = ("--starting-port", free_port())
+    done = mlx_launch("-n", ranks, *port, "--", sys.executable, script)
+    assert sorted(done.stdout.splitlines()) == expected, done.stderr
+
+
+@pytest.fixture
+def mpirun(tmp_path: Path) -> dict[str, str]:
+    """An environment in which Open MPI's mpirun is the first."""
+    found = shutil.which("mpirun.openmpi")
+    if found is None:
+        pytest.skip("mpirun.openmpi is not installed")
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "mpirun").symlink_to(found)
+    as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return environment() | as_root | {"PATH": f"{folder}:{os.environ['PATH']}"}
+
+
+ARGUMENTS = ("--mpi-arg", "--oversubscribe --mca btl_tcp_if_include lo")
+
+
+def test_a_plain_program_runs_on_mpi(hello: Path, mpirun: dict[str, str]):
+    words = ("-n", 2, "--backend", "mpi", *ARGUMENTS, "--python", sys.executable, hello)
+    assert sorted(run(*words, env=mpirun).stdout.splitlines()) == BOTH
+
+
+def test_ranks_of_mpi_have_the_settings(mpirun: dict[str, str]):
+    script = "echo $MCCL_LOG_LEVEL $MPI_LIBNAME $MLX_RANK ${#MCCL_JOB_KEY}"
+    words = ("-n", 2, "--backend", "mpi", *ARGUMENTS, "--", "sh", "-c", script)
+    done = run(*words, env=mpirun | {"MCCL_LOG_LEVEL": "INFO", "MLX_RANK": "7"})
+    assert done.stdout.splitlines() == ["INFO libmpi.so.40 64"] * 2
+
+
+def test_mpi_on_several_hosts_is_told_where_to_meet(mpirun: dict[str, str]):
+    done = run("--hosts", "a,b", "--backend", "mpi", "--dry-run", "true", env=mpirun)
+    assert "-x MCCL_ROOT" in done.stdout
+    done = run("--hosts", "a,b", "--backend", "mpi", "--print-env", "true", env=mpirun)
+    assert "MCCL_ROOT=a:32321\n" in done.stdout
