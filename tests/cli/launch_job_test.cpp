@@ -115,6 +115,7 @@ TEST(LaunchJob, EveryFaceFindsItsVariables) {
                               {"MCCL_ROOT", "10.0.0.1:32321"},
                               {"MCCL_JOB_KEY", "the key"},
                               {"MCCL_LISTEN_ADDR", "10.0.0.2,10.1.0.2"},
+                              {"MCCL_HOSTFILE", "/tmp/b/hostfile.json"},
                               {"MCCL_LOG_LEVEL", "INFO"},
                               {"MLX_RANK", "3"},
                               {"MLX_HOSTFILE", "/tmp/b/hostfile.json"},

@@ -79,6 +79,8 @@ def ring(environment: Environment, settings: Mapping[str, str]) -> Job:
             "rank": str(rank),
             "world_size": str(len(ranks)),
             "root": str(ranks[0][0]),
+            # Where no network joins all ranks, they meet along the cables instead.
+            "hostfile": path,
             "listen_addr": ",".join(dict.fromkeys(address.host for address in own)),
             # Rank r listens on port_base + r.
             "port_base": str(port - rank if port > rank else 0),

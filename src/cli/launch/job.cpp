@@ -126,8 +126,16 @@ void add_torch(Variables& variables, const Job& job, const Rank& rank, const Por
   variables["MASTER_PORT"] = std::to_string(ports.master);
 }
 
+/// Where addresses are given, there may be no others that all hosts reach.
+bool may_be_sparse(const Job& job) {
+  const auto has_addresses = [&](const Rank& rank) {
+    return !job.entry_of(rank).addresses.empty();
+  };
+  return job.hosts.size() > 1 && std::ranges::any_of(job.ranks, has_addresses);
+}
+
 void add_mccl(Variables& variables, const Job& job, const Rank& rank, const Ports& ports,
-              const std::string& meeting) {
+              const std::string& meeting, const std::string& folder) {
   variables["MCCL_RANK"] = std::to_string(rank.rank);
   variables["MCCL_WORLD_SIZE"] = std::to_string(job.size());
   variables["MCCL_ROOT"] = with_port(meeting, ports.root);
@@ -136,6 +144,7 @@ void add_mccl(Variables& variables, const Job& job, const Rank& rank, const Port
   for (const std::string& address : job.entry_of(rank).addresses)
     if (std::ranges::find(listed, address) == listed.end()) listed.push_back(address);
   if (!listed.empty()) variables["MCCL_LISTEN_ADDR"] = fmt::format("{}", fmt::join(listed, ","));
+  if (may_be_sparse(job)) variables["MCCL_HOSTFILE"] = folder + "/" + kRingFile;
 }
 
 }  // namespace
@@ -263,7 +272,7 @@ Variables environment_of(const Job& job, const Rank& rank, const Ports& ports,
   const std::string meeting = addresses_of(job, job.ranks.front(), reached).front();
   const std::string& folder = reached[rank.host].folder;
   variables[kMark] = folder + "/";
-  add_mccl(variables, job, rank, ports, meeting);
+  add_mccl(variables, job, rank, ports, meeting, folder);
   add_mlx(variables, job, rank, ports, meeting, folder, inherited);
   add_torch(variables, job, rank, ports, meeting);
   // On one machine, jobs beside each other must not meet at a port.

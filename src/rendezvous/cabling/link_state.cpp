@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
 
 #include "mccl/error.h"
 
@@ -55,6 +58,56 @@ class CarefulReader {
   std::size_t left_;
   Reader reader_;
 };
+
+/// Of the cables of a pair no two may end at one address: where a network joins hosts of several
+/// addresses each, every address reaches every other, but there are no more cables than addresses.
+/// The most that can be taken, by augmenting paths.
+class Matching {
+ public:
+  explicit Matching(const std::vector<Cable>& pair) : pair_(pair) {}
+
+  std::vector<Cable> largest() {
+    for (const Cable& cable : pair_) {
+      if (place_of(cable.at_a)) continue;
+      std::set<std::string> tried;
+      take(cable.at_a, tried);
+    }
+    std::vector<Cable> taken;
+    for (const auto& [at_b, index] : by_end_) taken.push_back(pair_[index]);
+    return taken;
+  }
+
+ private:
+  bool place_of(const std::string& at_a) const {
+    return std::ranges::any_of(by_end_,
+                               [&](const auto& each) { return pair_[each.second].at_a == at_a; });
+  }
+
+  bool take(const std::string& at_a, std::set<std::string>& tried) {
+    for (std::size_t i = 0; i < pair_.size(); ++i) {
+      if (pair_[i].at_a != at_a || !tried.insert(pair_[i].at_b).second) continue;
+      const auto holder = by_end_.find(pair_[i].at_b);
+      if (holder != by_end_.end() && !take(pair_[holder->second].at_a, tried)) continue;
+      by_end_[pair_[i].at_b] = i;
+      return true;
+    }
+    return false;
+  }
+
+  const std::vector<Cable>& pair_;
+  std::map<std::string, std::size_t>
+      by_end_;  ///< The cable taken at each address of the higher rank.
+};
+
+std::vector<Cable> without_shared_ends(const std::vector<Cable>& cables) {
+  std::map<std::pair<int, int>, std::vector<Cable>> pairs;
+  for (const Cable& cable : cables) pairs[{cable.a, cable.b}].push_back(cable);
+  std::vector<Cable> kept;
+  for (const auto& [ranks, pair] : pairs) {
+    for (Cable& cable : Matching(pair).largest()) kept.push_back(std::move(cable));
+  }
+  return kept;
+}
 
 std::uint32_t last_rank(int size) { return static_cast<std::uint32_t>(size - 1); }
 
@@ -186,7 +239,7 @@ void LinkState::decide() {
       if (std::ranges::find(higher, cable) != higher.end()) agreed.push_back(cable);
     }
   }
-  decided_.emplace(size_, std::move(agreed));
+  decided_.emplace(size_, without_shared_ends(agreed));
 }
 
 std::vector<int> LinkState::unheard() const {

@@ -22,6 +22,8 @@ using transport::tcp::Address;
 using transport::tcp::BindError;
 using transport::tcp::Listener;
 
+/// Connections along one cable.
+constexpr std::ptrdiff_t kMostTimes = 16;
 /// After which a rank says that it stays for the others' sake.
 constexpr Clock::duration kQuietlyStays = 2s;
 /// For the way on to the next rank.
@@ -215,7 +217,7 @@ void Wiring::hand_over_or_pass_on(Newcomer& newcomer) {
 void Wiring::agreed() {
   cabling_ = *discovery_.cabling();
   for (int peer = 0; peer < self_.size; ++peer) {
-    ends_.push_back(discovery_.ends(peer));
+    ends_.push_back(rails_over(discovery_.ends(peer), peer));
     ports_.push_back(discovery_.port_of(peer));
   }
   has_agreed_ = true;
@@ -229,6 +231,23 @@ void Wiring::agreed() {
                       cabling_.cables().size(), self_.size, fmt::join(near, ", "));
   }
   for (Newcomer& newcomer : std::exchange(early_, {})) hand_over_or_pass_on(newcomer);
+}
+
+/// A cable counts as often as its address stands in the hostfile, with ports of its own: some
+/// networks are faster with several connections.
+std::vector<CableEnds> Wiring::rails_over(std::vector<CableEnds> cables, int peer) const {
+  const auto times_of = [this](int rank, const Address& address) {
+    return std::ranges::count_if(options_.table[static_cast<std::size_t>(rank)],
+                                 [&](const auto& each) { return each.host == address.host(); });
+  };
+  std::vector<CableEnds> rails = cables;
+  for (std::ptrdiff_t time = 1; time < kMostTimes; ++time) {
+    for (const CableEnds& cable : cables) {
+      if (std::max(times_of(self_.rank, cable.here), times_of(peer, cable.there)) > time)
+        rails.push_back(cable);
+    }
+  }
+  return rails;
 }
 
 Wiring::Way Wiring::way_to(int rank, Destination destination) const {

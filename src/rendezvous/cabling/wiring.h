@@ -62,7 +62,8 @@ class Wiring {
 
   // Once they have:
   const Cabling& cabling() const { return cabling_; }
-  /// Of each cable to a neighbour, in the order of Cabling::between.
+  /// Of each rail to a neighbour: the cables in the order of Cabling::between, and again those that
+  /// are to have several.
   const std::vector<CableEnds>& ends(int peer) const {
     return ends_[static_cast<std::size_t>(peer)];
   }
@@ -100,6 +101,7 @@ class Wiring {
   void hand_over_or_pass_on(Newcomer& newcomer);
   void take(Newcomer& newcomer);
   void agreed();
+  std::vector<CableEnds> rails_over(std::vector<CableEnds> cables, int peer) const;
   Clock::time_point sleep_until(std::vector<pollfd>& descriptors) const;
 
   /// In an interval of liveness.

@@ -77,6 +77,19 @@ TEST(LinkState, ACableCountsWhenBothEndsSeeIt) {
   EXPECT_THAT(state.decided()->cables(), ElementsAre(cable(0, 1), cable(1, 2)));
 }
 
+TEST(LinkState, OnANetworkAPairHasAsManyCablesAsAddresses) {
+  const auto between = [](const std::string& a, const std::string& b) {
+    return Cable{.a = 0, .b = 1, .at_a = a, .at_b = b};
+  };
+  // Rank 0 reaches both addresses of rank 1 from its first, and rank 1 both of rank 0.
+  const std::vector<Cable> seen = {between("a1", "b1"), between("a1", "b2"), between("a2", "b1")};
+  LinkState state(0, 2, 1);
+  state.see(seen, true);
+  state.hear({CableNews::Kind::sighting, {1, 1, true, 1, seen}});
+  state.decide();
+  EXPECT_THAT(state.decided()->cables(), ElementsAre(between("a1", "b2"), between("a2", "b1")));
+}
+
 TEST(LinkState, TwoDecisionsAreACorruption) {
   LinkState state(2, 3, 1);
   CableNews decision{CableNews::Kind::decision, {}};
