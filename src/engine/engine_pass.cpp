@@ -93,9 +93,16 @@ void Engine::look_beside(Clock::time_point now) {
   if (now >= next_watch_) keep_time(now);
 }
 
-/// What peers say, and links that come about.
+/// What peers say, and links that come about. What a transport has found out goes before the ends
+/// of links that follow from it.
 void Engine::hear_and_connect(Clock::time_point now) {
   next_look_ = now + between_looks_;
+  for (const auto& [peer, reason] : links_.take_lost()) {
+    if (!peers_.connected(peer)) continue;
+    peers_.give_up(peer, reason);
+    log_.warn("rank {} is given up: {}", peer, reason);
+    lose(peer, reason, transport::Loss::silence);
+  }
   peers_.flush();
   peers_.receive(
       [this](WorldRank peer, const ControlMessage& message) { hear(peer, message); },
@@ -130,14 +137,7 @@ void Engine::keep_time(Clock::time_point now) {
   groups_.watch_time(now);
 }
 
-/// What a transport has found out is told before the silence that follows from it.
 void Engine::beat(Clock::time_point now) {
-  for (const auto& [peer, reason] : links_.take_lost()) {
-    if (!peers_.connected(peer)) continue;
-    peers_.give_up(peer, reason);
-    log_.warn("rank {} is given up: {}", peer, reason);
-    lose(peer, reason, transport::Loss::silence);
-  }
   for (const Heart::Silent& silent : heart_.beat(now)) {
     log_.warn("rank {} is given up: {}", silent.peer, silent.reason);
     lose(silent.peer, silent.reason, transport::Loss::silence);

@@ -98,6 +98,7 @@ struct Mesh::State {
   /// The rank that connections to the peer go through; -1 when they need none.
   int relay_to(int peer) const;
   std::string name_of(int peer) const;
+  bool goes_along(const Cable& cable, int peer) const;
   void fill_in_wired(DialRequest& request) const;
   void report(Newcomer& newcomer, std::vector<MeshEvent>& events);
   void report(Dial& dial, std::vector<MeshEvent>& events);
@@ -257,14 +258,33 @@ std::map<int, int> Mesh::relayed() const {
   return found;
 }
 
-std::vector<SilentCable> Mesh::take_silent_cables() {
-  if (!state_->options.wiring) return {};
-  std::vector<SilentCable> found;
-  const Wiring& wiring = *state_->options.wiring;
-  for (Cable& cable : state_->options.wiring->take_silent()) {
-    const int peer = cable.a == state_->options.rank ? cable.b : cable.a;
-    found.push_back(
-        {std::move(cable), peer, std::chrono::duration<double>(wiring.silence()).count()});
+/// A connection that is passed on takes the first cable of each pair on the way that its dialer, the
+/// higher rank, begins.
+bool Mesh::State::goes_along(const Cable& cable, int peer) const {
+  const Cabling& cabling = options.wiring->cabling();
+  const auto joins = [&cable](int x, int y) {
+    return std::min(x, y) == cable.a && std::max(x, y) == cable.b;
+  };
+  if (relay_to(peer) < 0) return joins(options.rank, peer);
+  if (cabling.between(cable.a, cable.b).front() != cable) return false;
+  const std::vector<int> way =
+      cabling.way(std::max(options.rank, peer), std::min(options.rank, peer));
+  for (std::size_t i = 0; i + 1 < way.size(); ++i) {
+    if (joins(way[i], way[i + 1])) return true;
+  }
+  return false;
+}
+
+std::vector<CutOff> Mesh::take_cut_off() {
+  const State& state = *state_;
+  if (!state.options.wiring) return {};
+  std::vector<CutOff> found;
+  for (const Cable& cable : state.options.wiring->take_cut()) {
+    const double seconds = std::chrono::duration<double>(state.options.wiring->silence()).count();
+    for (int peer = 0; peer < state.options.size; ++peer) {
+      if (peer != state.options.rank && state.goes_along(cable, peer))
+        found.push_back({peer, cable, seconds});
+    }
   }
   return found;
 }

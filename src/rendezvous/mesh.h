@@ -24,11 +24,11 @@ namespace mccl::rendezvous {
 
 class Wiring;
 
-/// One that ends here and at `peer`, along which nothing has come for so long.
-struct SilentCable {
-  Cable cable;
+/// A peer that was reached along a cable that is cut.
+struct CutOff {
   int peer = -1;
-  double seconds = 0;
+  Cable cable;
+  double seconds = 0;  ///< For which nothing had come along it.
 };
 
 /// A dial or an accepted connection that ended well (`link` set) or not (`reason` set; only dials
@@ -98,8 +98,8 @@ class Mesh {
 
   /// The ranks that no cable leads to from here, with the one that connections to each go through.
   std::map<int, int> relayed() const;
-  /// Cables to neighbours that have fallen silent since it was asked last.
-  std::vector<SilentCable> take_silent_cables();
+  /// The peers that cut cables have cut off since it was asked last.
+  std::vector<CutOff> take_cut_off();
 
   /// Closes every descriptor without a word to the peers (the child of a fork).
   void abandon() noexcept;

@@ -1,5 +1,6 @@
 """Hosts that only cables join: network namespaces, and a veth pair for each cable."""
 
+import itertools
 import json
 import os
 import shutil
@@ -13,6 +14,7 @@ from launching import environment, heed_signals, program
 PATIENCE = 120
 NETWORK = "10.79"
 FIRST_PORT = 5100
+_number = itertools.count()
 
 
 def shell(*command: object) -> subprocess.CompletedProcess[str]:
@@ -42,7 +44,7 @@ class WiredHosts:
         self.cables = cables
         self.rates = rates or {}  # by index of the cable, for tc
         self.folder = Path(tempfile.mkdtemp(prefix="mccl-wired-"))
-        self.prefix = f"mcclw{os.getpid()}"
+        self.prefix = f"mcclw{os.getpid()}-{next(_number)}"
         self.processes: list[subprocess.Popen] = []
         try:
             self._make()

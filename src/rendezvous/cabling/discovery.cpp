@@ -112,7 +112,7 @@ void Discovery::take(const CableNews& news, const Trunk& from, Clock::time_point
     since = std::min(since, now);
   }
   tell_others(news, &from);
-  if (cabling()) {
+  if (news.kind == CableNews::Kind::decision) {
     dials_.clear();
     look_around(now);
   }
@@ -170,8 +170,7 @@ std::vector<CableEnds> Discovery::ends(int peer) const {
 
 void Discovery::beat() { tell_others({CableNews::Kind::alive, {}}, nullptr); }
 
-std::vector<Cable> Discovery::silent(Clock::time_point now, Clock::duration silence) {
-  std::vector<Cable> found;
+std::vector<Cable> Discovery::cut(Clock::time_point now, Clock::duration silence) {
   for (Known& known : known_) {
     if (known.is_lost) continue;
     const bool heard = std::ranges::any_of(trunks_, [&](const Trunk& trunk) {
@@ -182,9 +181,11 @@ std::vector<Cable> Discovery::silent(Clock::time_point now, Clock::duration sile
         trunks_, [&](const Trunk& trunk) { return trunk.cable() == known.cable; });
     if (heard || !stands) continue;
     known.is_lost = true;
-    found.push_back(known.cable);
+    CableNews news{CableNews::Kind::cut, {}};
+    news.sighting.cables = {known.cable};
+    if (link_state_.hear(news)) tell_others(news, nullptr);
   }
-  return found;
+  return link_state_.take_cut();
 }
 
 std::string Discovery::trouble() const {

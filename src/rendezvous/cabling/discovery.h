@@ -47,8 +47,8 @@ class Discovery {
 
   /// Tells the neighbours that this rank is there. Once the ranks have agreed.
   void beat();
-  /// The cables on which nothing has come for so long; each is told once.
-  std::vector<Cable> silent(Clock::time_point now, Clock::duration silence);
+  /// The cables along which nothing has come for so long, here or as others tell; each is told once.
+  std::vector<Cable> cut(Clock::time_point now, Clock::duration silence);
 
   void close() noexcept;
 

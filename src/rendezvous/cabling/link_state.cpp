@@ -196,6 +196,8 @@ bool LinkState::hear(const CableNews& news) {
       decided_ = std::move(cabling);
       return is_new;
     }
+    case CableNews::Kind::cut:
+      return hear_of_cut(news.sighting.cables);
     case CableNews::Kind::sighting:
       break;
   }
@@ -204,6 +206,23 @@ bool LinkState::hear(const CableNews& news) {
   if (known && known->version >= news.sighting.version) return false;
   known = news.sighting;
   return true;
+}
+
+/// Of cables that were never agreed on nothing is to be told.
+bool LinkState::hear_of_cut(const std::vector<Cable>& cables) {
+  if (!decided_) return false;
+  bool is_new = false;
+  for (const Cable& cable : cables) {
+    const auto& known = decided_->cables();
+    if (std::ranges::find(known, cable) == known.end() ||
+        std::ranges::find(cut_, cable) != cut_.end()) {
+      continue;
+    }
+    cut_.push_back(cable);
+    new_cut_.push_back(cable);
+    is_new = true;
+  }
+  return is_new;
 }
 
 std::vector<CableNews> LinkState::everything() const {

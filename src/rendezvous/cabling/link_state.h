@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/cabling.h"
@@ -26,11 +27,16 @@ struct Sighting {
   friend bool operator==(const Sighting&, const Sighting&) = default;
 };
 
-/// What neighbours tell each other. A `decision` is rank 0's, of all cables.
+/// What neighbours tell each other.
 struct CableNews {
-  enum class Kind : std::uint8_t { sighting, decision, alive };
+  enum class Kind : std::uint8_t {
+    sighting,
+    decision,  ///< Rank 0's: `cables` are all that there are.
+    cut,       ///< Nothing comes along `cables` any more, as one of their ends has found.
+    alive,
+  };
   Kind kind = Kind::alive;
-  Sighting sighting;  ///< Of a decision, only its cables count.
+  Sighting sighting;  ///< Of anything but a sighting, only its cables count.
 };
 
 inline constexpr std::size_t kNewsHeaderBytes = 4;
@@ -70,11 +76,18 @@ class LinkState {
   std::vector<int> unheard() const;
   std::vector<int> unsettled() const;
 
+  /// The cables that were cut, since it was asked last.
+  std::vector<Cable> take_cut() { return std::exchange(new_cut_, {}); }
+
  private:
+  bool hear_of_cut(const std::vector<Cable>& cables);
+
   int rank_;
   int size_;
   std::vector<std::optional<Sighting>> known_;  ///< By rank.
   std::optional<Cabling> decided_;
+  std::vector<Cable> cut_;
+  std::vector<Cable> new_cut_;
 };
 
 }  // namespace mccl::rendezvous

@@ -164,9 +164,11 @@ void Wiring::serve(Clock::time_point now) {
   if (has_agreed_ && now >= next_beat_) {
     next_beat_ = now + options_.liveness / kBeats;
     discovery_.beat();
-    for (Cable& cable : discovery_.silent(now, silence())) {
+  }
+  if (has_agreed_) {
+    for (Cable& cable : discovery_.cut(now, silence())) {
       relaying_.drop(cable);
-      silent_.push_back(std::move(cable));
+      cut_.push_back(std::move(cable));
     }
   }
   if (leaves_) changed_.notify_all();
@@ -268,9 +270,9 @@ Listener Wiring::inlet(Destination destination) {
   return inlets_.at(destination).listener();
 }
 
-std::vector<Cable> Wiring::take_silent() {
+std::vector<Cable> Wiring::take_cut() {
   const std::lock_guard lock(mutex_);
-  return std::exchange(silent_, {});
+  return std::exchange(cut_, {});
 }
 
 Clock::time_point Wiring::sleep_until(std::vector<pollfd>& descriptors) const {

@@ -78,9 +78,9 @@ class Wiring {
   /// Where connections to this rank come in. Once for each.
   transport::tcp::Listener inlet(Destination destination);
 
-  /// Cables along which nothing came for so long, since it was asked last. It is less than an
-  /// interval of liveness, so that what a cut cable brings about is told after it.
-  std::vector<Cable> take_silent();
+  /// Cables, anywhere in the job, along which nothing came for so long, since it was asked last. It
+  /// is less than an interval of liveness, so that what a cut cable brings about is told after it.
+  std::vector<Cable> take_cut();
   Clock::duration silence() const { return options_.liveness * (kBeats - 1) / kBeats; }
 
   /// Waits until nobody's connections pass through here any more, and ends. The others' end when
@@ -118,7 +118,7 @@ class Wiring {
   Relaying relaying_;
   std::map<Destination, transport::tcp::Inlet> inlets_;
   std::vector<Newcomer> early_;  ///< For others, before the ranks have agreed.
-  std::vector<Cable> silent_;
+  std::vector<Cable> cut_;
   Clock::time_point next_beat_{};
   std::exception_ptr trouble_;
   bool has_agreed_ = false;

@@ -1,0 +1,21 @@
+"""Ranks 0 and 2 talk through rank 1, which has nothing more to do."""
+
+import mccl.distributed as md
+import numpy as np
+
+world = md.init()
+world.barrier()
+if world.rank == 1:
+    md.shutdown()
+    print("1: done")
+else:
+    other = 2 - world.rank
+    data = np.arange(50_000, dtype=np.float32)
+    for i in range(200):
+        if world.rank == 0:
+            world.send(data + i, other)
+        else:
+            got = np.empty_like(data)
+            world.recv(got, other)
+            assert (got == data + i).all()
+    print(f"{world.rank}: 200 messages")

@@ -1,0 +1,19 @@
+"""Calls until one fails: sums, or messages between ranks that no cable joins on a ring of four."""
+
+import sys
+
+import mccl.distributed as md
+import numpy as np
+
+world = md.init()
+data = np.ones(100_000, np.float32)
+world.barrier()
+print("begun", flush=True)
+while True:
+    if sys.argv[1] == "sums":
+        world.all_reduce(data)
+        continue
+    other = (world.rank + 2) % 4
+    sent = world.send(data, other, wait=False)
+    world.recv(data.copy(), other)
+    sent.wait()

@@ -1,0 +1,10 @@
+"""A program of MLX's, on the group that its ring's hostfile describes."""
+
+import mccl.mlx
+import mlx.core as mx
+
+group = mccl.mlx.init(backend="ring", strict=True)
+total = mx.distributed.all_sum(mx.array(float(group.rank())), group=group)
+gathered = mx.distributed.all_gather(mx.array([group.rank()]), group=group)
+mx.eval(total, gathered)
+print(f"rank {group.rank()} of {group.size()}: {total.item()} {gathered.tolist()}")

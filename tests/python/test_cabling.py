@@ -1,0 +1,171 @@
+"""Hosts that no network joins, only cables between some of them."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import wired_hosts
+from launching import program
+from wired_hosts import WiredHosts
+
+pytestmark = pytest.mark.skipif(bool(why := wired_hosts.missing()), reason=why)
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = Path(__file__).parent / "cabling"
+BENCH = (program(), "bench", "--no-bounds")
+
+
+def ring(size: int) -> list[tuple[int, int]]:
+    return [(rank, (rank + 1) % size) for rank in range(size)]
+
+
+SHAPES = {
+    "ring of 3": (3, ring(3), {}),
+    "ring of 4": (4, ring(4), {}),
+    "ring of 8": (8, ring(8), {}),
+    "two cables per pair, of unequal rate": (
+        4, [*ring(4), *ring(4)], {4: "200mbit", 5: "200mbit", 6: "200mbit", 7: "200mbit"}
+    ),
+    "line": (4, [(0, 1), (1, 2), (2, 3)], {}),
+    "star": (5, [(0, 1), (0, 2), (0, 3), (0, 4)], {}),
+    "mesh minus one cable": (4, [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3)], {}),
+    "ring in another order": (6, [(0, 3), (3, 1), (1, 4), (4, 2), (2, 5), (5, 0)], {}),
+}  # fmt: skip
+
+
+def wrong_rows(table: str) -> list[str]:
+    rows = [line.split() for line in table.splitlines() if line and not line.startswith("#")]
+    assert len(rows) > 10, table
+    return [" ".join(row) for row in rows if row[-1] not in ("0", "-")]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_collective_is_right(shape: str) -> None:
+    size, cables, rates = SHAPES[shape]
+    with WiredHosts(size, cables, rates) as hosts:
+        table = hosts.bench(
+            "all", "sendrecv", "--sizes", "8,64K,1M", "--iterations", "2", "--warmup", "1"
+        )
+        assert wrong_rows(table) == []
+
+
+@pytest.fixture(scope="module")
+def desk():
+    """Four machines, each with a cable to the next, and no other network."""
+    with WiredHosts(4, ring(4)) as hosts:
+        yield hosts
+
+
+def test_all_pairs_and_groups_of_numpy(desk: WiredHosts) -> None:
+    for rank, out in enumerate(desk.run(sys.executable, PROGRAMS / "numpy_pairs.py")):
+        assert out == f"rank {rank}: all pairs, all groups\n"
+
+
+def test_mlx_on_the_hostfile_of_its_ring(desk: WiredHosts) -> None:
+    processes = [
+        desk.start(
+            rank, sys.executable, PROGRAMS / "mlx_ring.py",
+            MLX_RANK=str(rank), MLX_HOSTFILE=str(desk.hostfile),
+            MCCL_RANK="-1", MCCL_WORLD_SIZE="-1", MCCL_HOSTFILE="",
+        )
+        for rank in range(4)
+    ]  # fmt: skip
+    for rank, process in enumerate(processes):
+        out, err = process.communicate(timeout=wired_hosts.PATIENCE)
+        assert (out, process.returncode) == (f"rank {rank} of 4: 6.0 [0, 1, 2, 3]\n", 0), err
+
+
+def test_training_with_torch(desk: WiredHosts) -> None:
+    outs = desk.run(sys.executable, PROGRAMS / "torch_training.py")
+    assert all(out == outs[0] for out in outs), outs
+    assert outs[0].startswith("weights "), outs
+
+
+def lines_of_ends(processes: list[subprocess.Popen]) -> list[str]:
+    """The last line that each has told, of those that the test has not killed."""
+    ended = [process.communicate(timeout=wired_hosts.PATIENCE) for process in processes]
+    told = [err.strip().splitlines()[-1:] for _, err in ended]
+    return [
+        line[0] if line else ""
+        for line, process in zip(told, processes, strict=True)
+        if process.returncode != -signal.SIGKILL
+    ]
+
+
+def begin(hosts: WiredHosts, what: str, **settings: str) -> list[subprocess.Popen]:
+    ranks = hosts.start_all(sys.executable, PROGRAMS / "endless.py", what, **settings)
+    for process in ranks:
+        assert process.stdout.readline() == "begun\n", process.communicate()
+    return ranks
+
+
+@pytest.mark.parametrize("what", ["sums", "messages"])
+def test_a_relay_that_dies_is_named(what: str) -> None:
+    with WiredHosts(4, ring(4)) as hosts:
+        ranks = begin(hosts, what)
+        ranks[1].kill()
+        ends = lines_of_ends(ranks)
+        assert len(ends) == 3
+        assert all("rank 1" in line for line in ends), "\n".join(ends)
+
+
+@pytest.mark.parametrize("what", ["sums", "messages"])
+def test_a_cable_that_is_cut_is_named_with_both_ends(what: str) -> None:
+    with WiredHosts(4, ring(4)) as hosts:
+        ranks = begin(hosts, what, MCCL_LIVENESS_INTERVAL="2")
+        hosts.unplug(1)
+        cable = f"the cable between rank 1 ({hosts.end(1, 1)}) and rank 2 ({hosts.end(1, 2)})"
+        ends = lines_of_ends(ranks)
+        assert all(cable in line for line in ends), "\n".join(ends)
+
+
+def test_parts_that_no_cable_joins_are_told() -> None:
+    with WiredHosts(4, [(0, 1), (2, 3)]) as hosts:
+        ends = lines_of_ends(hosts.start_all(*BENCH, MCCL_CONNECT_TIMEOUT="2"))
+        for rank, line in enumerate(ends):
+            here, there = ("0, 1", "2, 3") if rank < 2 else ("2, 3", "0, 1")
+            assert f"ranks {here} are joined, and no cable leads from them to {there}" in line
+
+
+def test_another_key_keeps_a_rank_out() -> None:
+    with WiredHosts(3, [(0, 1), (1, 2)]) as hosts:
+        ranks = [
+            hosts.start(
+                rank, *BENCH, MCCL_CONNECT_TIMEOUT="2",
+                MCCL_JOB_KEY="the key of this job" if rank != 2 else "another key altogether",
+            )
+            for rank in range(3)
+        ]  # fmt: skip
+        ends = lines_of_ends(ranks)
+        assert "no cable leads from rank 2 to 0, 1" in ends[2], ends
+        assert "has it the same MCCL_JOB_KEY?" in ends[1], ends
+        assert all("no cable leads from them to 2" in line for line in ends[:2]), ends
+
+
+def test_two_ranks_at_one_address_are_refused_by_all() -> None:
+    with WiredHosts(3, ring(3)) as hosts:
+        table = json.loads(hosts.hostfile.read_text())
+        hosts.hostfile.write_text(json.dumps([table[0], table[1], table[1]]))
+        for line in lines_of_ends(hosts.start_all(*BENCH)):
+            assert "ranks 1 and 2 have the same address" in line
+
+
+def test_a_hostfile_of_other_machines_is_refused() -> None:
+    with WiredHosts(3, ring(3)) as hosts:
+        table = json.loads(hosts.hostfile.read_text())
+        hosts.hostfile.write_text(json.dumps([*table, ["10.99.0.1:5000"]]))
+        for line in lines_of_ends(hosts.start_all(*BENCH)):
+            assert "has the addresses of 4 ranks, but the job has 3" in line
+
+
+def test_a_rank_that_has_done_passes_on_what_others_still_send() -> None:
+    """Of three in a line, the one in the middle ends at once; the others go on for a while."""
+    with WiredHosts(3, [(0, 1), (1, 2)]) as hosts:
+        started = time.monotonic()
+        outs = hosts.run(sys.executable, PROGRAMS / "early_end.py")
+        assert outs == ["0: 200 messages\n", "1: done\n", "2: 200 messages\n"]
+        assert time.monotonic() - started < wired_hosts.PATIENCE
