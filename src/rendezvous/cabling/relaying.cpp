@@ -69,8 +69,7 @@ void Relaying::drop(const Cable& cable) {
 std::set<int> Relaying::users() const {
   std::set<int> ranks;
   for (const Passage& passage : passages_) {
-    ranks.insert(passage.from);
-    ranks.insert(passage.to);
+    if (passage.splice) ranks.insert({passage.from, passage.to});
   }
   return ranks;
 }

@@ -32,7 +32,7 @@ class Relaying {
   /// Closes what goes along a cable that is gone.
   void drop(const Cable& cable);
 
-  /// The ranks whose connections pass through here.
+  /// The ranks whose connections pass through here; not those for which a way is still sought.
   std::set<int> users() const;
 
  private:

@@ -28,6 +28,8 @@ constexpr std::ptrdiff_t kMostTimes = 16;
 constexpr Clock::duration kQuietlyStays = 2s;
 /// For the way on to the next rank.
 constexpr Clock::duration kOnwardsLimit = 20s;
+/// A rank listens for as long as it lives, so one that refuses for a moment has ended.
+constexpr Clock::duration kRefusedFor = 200ms;
 
 /// Behind all addresses of this host, so that the cables are reached whose addresses the hostfile
 /// does not list; where another rank of the host has the port there, at the listed address.
@@ -213,6 +215,7 @@ void Wiring::hand_over_or_pass_on(Newcomer& newcomer) {
   onwards.deadline = Clock::now() + kOnwardsLimit;
   onwards.candidates = std::move(way.candidates);
   onwards.buffer_bytes = options_.buffer_bytes;
+  onwards.refused_for = kRefusedFor;
   relaying_.pass_on(newcomer.peer, to, std::move(newcomer.socket), std::move(onwards));
 }
 
