@@ -37,17 +37,18 @@ struct Config {
   double topk_ratio = 0.01;
   std::string shader_path;
   std::string algorithm = "auto";  ///< auto, or the name of an algorithm for whatever it can do
-  std::size_t socket_buffer_bytes = 0;  ///< 0: by link profile
-  double timeout = 1800;                ///< Seconds; default timeout of a call
-  double connect_timeout = 60;          ///< Seconds to meet the other ranks
-  double liveness_interval = 10;        ///< Seconds of silence after which a rank is dead
-  int spin_us = 50;                     ///< Microseconds to look for data before sleeping
-  bool calibrate = true;                ///< Measure links and memory when a job starts
-  double link_latency_us = 0;           ///< Of a link between machines; 0: measured
-  double link_gbit = 0;                 ///< Gbit/s of a link between machines; 0: measured
-  std::string job_key;                  ///< Secret that every rank of the job shares
-  bool require_key = false;             ///< Do not start several ranks without a job_key
-  int rank = -1;                        ///< For Context::from_environment
+  std::size_t socket_buffer_bytes = 0;      ///< 0: by link profile
+  std::string congestion_control = "auto";  ///< auto, system, or a name that the system knows
+  double timeout = 1800;                    ///< Seconds; default timeout of a call
+  double connect_timeout = 60;              ///< Seconds to meet the other ranks
+  double liveness_interval = 10;            ///< Seconds of silence after which a rank is dead
+  int spin_us = 50;                         ///< Microseconds to look for data before sleeping
+  bool calibrate = true;                    ///< Measure links and memory when a job starts
+  double link_latency_us = 0;               ///< Of a link between machines; 0: measured
+  double link_gbit = 0;                     ///< Gbit/s of a link between machines; 0: measured
+  std::string job_key;                      ///< Secret that every rank of the job shares
+  bool require_key = false;                 ///< Do not start several ranks without a job_key
+  int rank = -1;                            ///< For Context::from_environment
   int world_size = -1;
   std::string root;  ///< host:port where rank 0 serves the store
   /// Not a setting of ours: MASTER_PORT, which the listener must leave to torch; 0 when not set.

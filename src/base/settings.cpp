@@ -197,6 +197,13 @@ constexpr Row kRows[] = {
      .field = &Config::socket_buffer_bytes,
      .minimum = 4 * kKiB,
      .maximum = kGiB},
+    {.name = "congestion_control",
+     .variable = "MCCL_CONGESTION_CONTROL",
+     .range = "auto, system, or a name such as cubic",
+     .meaning =
+         "How the system paces TCP links; auto: as it does by default, but cubic or reno for "
+         "bbr, which stops a link for 200 ms now and then",
+     .field = &Config::congestion_control},
     {.name = "timeout",
      .variable = "MCCL_TIMEOUT",
      .range = "0.001 to 31536000",

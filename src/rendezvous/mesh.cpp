@@ -14,6 +14,7 @@
 #include "rendezvous/cabling/wiring.h"
 #include "rendezvous/candidates.h"
 #include "rendezvous/dialing.h"
+#include "transport/tcp/congestion.h"
 #include "transport/tcp/link.h"
 
 namespace mccl::rendezvous {
@@ -43,10 +44,10 @@ constexpr Clock::duration kNewsOnTheWay = 500ms;
 constexpr double kIntervalsOfSystem = 2;
 
 std::unique_ptr<transport::Link> make_link(Socket socket, const std::string& peer, bool is_relayed,
-                                           const transport::LinkKey& key,
-                                           double liveness_interval) {
+                                           const transport::LinkKey& key, const Config& config) {
+  (void)transport::tcp::use_congestion_control(socket, config.congestion_control);
   const auto silence = std::chrono::ceil<std::chrono::seconds>(
-      std::chrono::duration<double>(kIntervalsOfSystem * liveness_interval));
+      std::chrono::duration<double>(kIntervalsOfSystem * config.liveness_interval));
   transport::tcp::bear_silence(socket, silence);
   // The control connection is read at all times, so silence on it means that the host is gone.
   if (key.purpose == transport::Purpose::control) transport::tcp::limit_silence(socket, silence);
@@ -85,6 +86,15 @@ void warn_of_small_buffers(std::size_t wanted, const Log& log) {
       "the system grants socket buffers of {} bytes, not the {} wanted; raise "
       "net.core.rmem_max and net.core.wmem_max (Linux) or kern.ipc.maxsockbuf (macOS)",
       granted, wanted);
+}
+
+void warn_of_congestion_control(const std::string& wanted, const Log& log) {
+  if (transport::tcp::use_congestion_control(Socket::stream(AF_INET), wanted)) return;
+  log.warn(
+      "MCCL_CONGESTION_CONTROL: the system has no \"{}\" for this process; links are paced as by "
+      "default (net.ipv4.tcp_available_congestion_control and tcp_allowed_congestion_control tell "
+      "what it has, on Linux)",
+      wanted);
 }
 
 }  // namespace
@@ -128,6 +138,7 @@ Mesh::State::State(MeshOptions given)
   for (const std::string& text : endpoint.listed ? endpoint.addresses : std::vector<std::string>())
     listed.push_back(Address::parse_numeric(text, 0).value_or(Address()));
   warn_of_small_buffers(socket_buffer_bytes_of(options.config), options.log);
+  warn_of_congestion_control(options.config.congestion_control, options.log);
   if (options.wiring) binding.listeners.push_back(options.wiring->inlet(Destination::links));
   acceptor.emplace(std::move(binding.listeners), self(), options.log, options.on_refused);
 }
@@ -199,7 +210,7 @@ void Mesh::State::report(Newcomer& newcomer, std::vector<MeshEvent>& events) {
   if (newcomer.socket) {
     if (event.key == transport::LinkKey{}) own_ends[event.peer] = newcomer.socket.local();
     event.link = make_link(std::move(newcomer.socket), name_of(event.peer),
-                           relay_to(event.peer) >= 0, event.key, options.config.liveness_interval);
+                           relay_to(event.peer) >= 0, event.key, options.config);
     note(event, false);
   }
   events.push_back(std::move(event));
@@ -218,7 +229,7 @@ void Mesh::State::report(Dial& dial, std::vector<MeshEvent>& events) {
     }
     if (event.key == transport::LinkKey{}) own_ends[event.peer] = socket.local();
     event.link = make_link(std::move(socket), name_of(event.peer), relay_to(event.peer) >= 0,
-                           event.key, options.config.liveness_interval);
+                           event.key, options.config);
     note(event, true);
   }
   events.push_back(std::move(event));
@@ -258,8 +269,8 @@ std::map<int, int> Mesh::relayed() const {
   return found;
 }
 
-/// A connection that is passed on takes the first cable of each pair on the way that its dialer, the
-/// higher rank, begins.
+/// A connection that is passed on takes the first cable of each pair on the way that its dialer,
+/// the higher rank, begins.
 bool Mesh::State::goes_along(const Cable& cable, int peer) const {
   const Cabling& cabling = options.wiring->cabling();
   const auto joins = [&cable](int x, int y) {

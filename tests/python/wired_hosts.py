@@ -100,7 +100,9 @@ class WiredHosts:
 
     def unplug(self, cable: int) -> None:
         """Nothing gets through any more, and no process is told."""
-        self._must("ip", "-n", self.space(self.cables[cable][0]), "link", "set", f"c{cable}", "down")
+        self._must(
+            "ip", "-n", self.space(self.cables[cable][0]), "link", "set", f"c{cable}", "down"
+        )
 
     def start(self, rank: int, *command: object, **settings: str) -> subprocess.Popen:
         variables = {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "rendezvous/cabling/trunk.h"
+#include "transport/tcp/congestion.h"
 
 namespace mccl::rendezvous {
 
@@ -30,6 +31,8 @@ bool Relaying::advance(Passage& passage, Clock::time_point now) {
                 passage.onwards.reason());
       return false;
     }
+    for (const auto* socket : {&passage.waiting, &further})
+      (void)transport::tcp::use_congestion_control(*socket, congestion_control_);
     passage.splice.emplace(std::move(passage.waiting), std::move(further));
   }
   return passage.splice->advance();

@@ -7,6 +7,8 @@
 #include <list>
 #include <optional>
 #include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/cabling.h"
@@ -20,7 +22,9 @@ namespace mccl::rendezvous {
 /// Not thread-safe. No call blocks.
 class Relaying {
  public:
-  explicit Relaying(Log log) : log_(std::move(log)) {}
+  /// `congestion_control`: of what is passed on.
+  Relaying(std::string congestion_control, Log log)
+      : congestion_control_(std::move(congestion_control)), log_(std::move(log)) {}
 
   /// Between `from`, whose socket it is, and `to`, the way to which begins with `onwards`.
   void pass_on(int from, int to, transport::tcp::Socket socket, DialRequest onwards);
@@ -46,6 +50,7 @@ class Relaying {
 
   bool advance(Passage& passage, Clock::time_point now);
 
+  const std::string congestion_control_;
   Log log_;
   std::list<Passage> passages_;
 };

@@ -43,6 +43,7 @@ struct WiringOptions {
   Clock::time_point deadline;
   Clock::duration liveness{};
   std::size_t buffer_bytes = 0;
+  std::string congestion_control = {};
   std::function<void()> on_refused = {};  ///< Called for every stranger dropped.
 };
 

@@ -1,0 +1,47 @@
+#include "transport/tcp/congestion.h"
+
+#include <gmock/gmock.h>
+#include <netinet/tcp.h>
+
+#ifdef __linux__
+
+namespace mccl::transport::tcp {
+namespace {
+
+std::string present(const Socket& socket) {
+  char name[32] = {};
+  socklen_t length = sizeof name - 1;
+  EXPECT_EQ(::getsockopt(socket.descriptor(), IPPROTO_TCP, TCP_CONGESTION, name, &length), 0);
+  return name;
+}
+
+TEST(CongestionControl, ItsNameIsTaken) {
+  const Socket socket = Socket::stream(AF_INET);
+  ASSERT_TRUE(use_congestion_control(socket, "reno"));  // which every Linux has and allows
+  EXPECT_EQ(present(socket), "reno");
+  ASSERT_TRUE(use_congestion_control(socket, kOfTheSystem));
+  EXPECT_EQ(present(socket), "reno");
+}
+
+TEST(CongestionControl, ALinkIsNotPacedByBbr) {
+  const Socket socket = Socket::stream(AF_INET6);
+  const std::string of_the_system = present(socket);
+  ASSERT_TRUE(use_congestion_control(socket, kChosenForLinks));
+  if (of_the_system.starts_with("bbr")) {
+    EXPECT_THAT(present(socket), testing::AnyOf("cubic", "reno"));
+  } else {
+    EXPECT_EQ(present(socket), of_the_system);
+  }
+}
+
+TEST(CongestionControl, WhatTheSystemDoesNotHaveIsTold) {
+  const Socket socket = Socket::stream(AF_INET);
+  const std::string before = present(socket);
+  EXPECT_FALSE(use_congestion_control(socket, "no such one"));
+  EXPECT_EQ(present(socket), before);
+}
+
+}  // namespace
+}  // namespace mccl::transport::tcp
+
+#endif
