@@ -2,8 +2,9 @@
 
 import sys
 
-import mccl.distributed as md
 import numpy as np
+
+import mccl.distributed as md
 
 world = md.init()
 data = np.ones(100_000, np.float32)

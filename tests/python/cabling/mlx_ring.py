@@ -1,7 +1,8 @@
 """A program of MLX's, on the group that its ring's hostfile describes."""
 
-import mccl.mlx
 import mlx.core as mx
+
+import mccl.mlx
 
 group = mccl.mlx.init(backend="ring", strict=True)
 total = mx.distributed.all_sum(mx.array(float(group.rank())), group=group)

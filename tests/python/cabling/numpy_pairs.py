@@ -2,8 +2,9 @@
 
 import itertools
 
-import mccl.distributed as md
 import numpy as np
+
+import mccl.distributed as md
 
 world = md.init()
 rank, size = world.rank, world.size

@@ -2,10 +2,11 @@
 
 import hashlib
 
-import mccl  # noqa: F401  (makes the backend known)
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
+
+import mccl  # noqa: F401  (makes the backend known)
 
 dist.init_process_group("mccl", init_method="mccl://")
 torch.manual_seed(0)
