@@ -67,7 +67,11 @@ def test_what_numpy_takes(alone, x):
     assert not np.shares_memory(found, np.asarray(x))
 
 
-@pytest.mark.parametrize("lent", [b"abc", bytearray(b"abc"), memoryview(b"abc")], ids=str)
+@pytest.mark.parametrize(
+    "lent",
+    [b"abc", bytearray(b"abc"), memoryview(b"abc")],
+    ids=lambda lent: type(lent).__name__,
+)
 def test_bytes_are_small_numbers(alone, lent):
     found = alone.all_reduce(lent)
     assert found.dtype == np.uint8
