@@ -46,6 +46,7 @@ def make_tokenizer(folder: Path) -> None:
                 "bos_token": "<s>",
                 "eos_token": "</s>",
                 "unk_token": "<unk>",
+                "chat_template": "{% for m in messages %}{{ m['content'] }} {% endfor %}",
             }
         )
     )
