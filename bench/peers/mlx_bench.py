@@ -46,7 +46,7 @@ def join(engine: str) -> mx.distributed.Group:
         return mx.distributed.init(strict=True, backend="ring")
     import mccl.mlx
 
-    return mccl.mlx.init(backend="ring", strict=True)
+    return mccl.mlx.init(True, "ring")
 
 
 def exchange(data: mx.array, group: mx.distributed.Group) -> None:

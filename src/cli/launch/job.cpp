@@ -154,11 +154,6 @@ std::string with_port(const std::string& address, int port) {
   return v6 ? fmt::format("[{}]:{}", address, port) : fmt::format("{}:{}", address, port);
 }
 
-const char* name_of(Backend backend) {
-  constexpr const char* kNames[] = {"any", "ring", "jaccl", "jaccl-ring", "nccl", "mpi"};
-  return kNames[static_cast<int>(backend)];
-}
-
 int Job::ranks_on(std::size_t host) const {
   return static_cast<int>(
       std::ranges::count_if(ranks, [&](const Rank& rank) { return rank.host == host; }));

@@ -8,15 +8,12 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/launch/backend.h"
 #include "cli/launch/host.h"
 
 namespace mccl::cli::launch {
 
 using Variables = std::map<std::string, std::string>;
-
-enum class Backend { any, ring, jaccl, jaccl_ring, nccl, mpi };
-inline constexpr int kBackendCount = 6;
-const char* name_of(Backend backend);
 
 /// What is asked for.
 struct Request {

@@ -4,7 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/launch/job.h"
+#include "cli/launch/backend.h"
+#include "cli/launch/host.h"
 
 namespace mccl::cli::launch {
 

@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
 pytest.importorskip("mlx.core")
+# For launching.py; last, as folders there have the names of packages.
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from mlx_ranks import MlxRanks
 

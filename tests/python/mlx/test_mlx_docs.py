@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from mlx_ranks import clean_environment, free_port, job_environment
-from test_mlx_lm import CONFIG, make_tokenizer, make_weights
+from test_mlx_lm import make_model
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -51,11 +51,7 @@ def test_five_lines(tmp_path: Path):
 
 def test_tensor_parallel_inference(tmp_path: Path):
     pytest.importorskip("mlx_lm")
-    import json
-
-    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
-    make_tokenizer(tmp_path)
-    make_weights(tmp_path)
+    make_model(tmp_path)
     first, second = run_ranks(2, program("generate.py", tmp_path), tmp_path)
     assert first.strip()
     assert not second.strip()

@@ -1,4 +1,4 @@
-"""mlx_lm with a tensor-parallel Llama: small, of random weights, with a tokenizer made here."""
+"""mlx_lm with models cut over ranks: small ones, of random weights, with a tokenizer made here."""
 
 from __future__ import annotations
 
@@ -46,18 +46,34 @@ def make_tokenizer(folder: Path) -> None:
                 "bos_token": "<s>",
                 "eos_token": "</s>",
                 "unk_token": "<unk>",
+                "chat_template": "{% for m in messages %}{{ m['content'] }} {% endfor %}",
             }
         )
     )
 
 
-def make_weights(folder: Path) -> None:
-    from mlx.utils import tree_flatten
-    from mlx_lm.models import llama
+#: A model that can be cut into stages, too.
+STAGES = CONFIG | {
+    "model_type": "ministral3",
+    "num_hidden_layers": 8,
+    "head_dim": 8,
+    "rope_parameters": {
+        "rope_theta": 10000.0,
+        "llama_4_scaling_beta": 0.1,
+        "original_max_position_embeddings": 128,
+    },
+}
 
+
+def make_weights(folder: Path, config: dict = CONFIG) -> None:
+    import importlib
+
+    from mlx.utils import tree_flatten
+
+    module = importlib.import_module(f"mlx_lm.models.{config['model_type']}")
     mx.random.seed(11)
     with mx.stream(mx.cpu):
-        model = llama.Model(llama.ModelArgs.from_dict(CONFIG))
+        model = module.Model(module.ModelArgs.from_dict(config))
         weights = {
             name: mx.random.normal(value.shape) * 0.3
             for name, value in tree_flatten(model.parameters())
@@ -67,14 +83,22 @@ def make_weights(folder: Path) -> None:
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
+def make_model(folder: Path, config: dict = CONFIG) -> Path:
+    """What `mlx_lm` loads, as if it had been downloaded."""
+    (folder / "config.json").write_text(json.dumps(config))
+    make_tokenizer(folder)
+    make_weights(folder, config)
+    return folder
+
+
 @pytest.fixture(scope="module")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `mlx_lm` loads, as if it had been downloaded."""
-    folder = tmp_path_factory.mktemp("llama")
-    (folder / "config.json").write_text(json.dumps(CONFIG))
-    make_tokenizer(folder)
-    make_weights(folder)
-    return folder
+    return make_model(tmp_path_factory.mktemp("llama"))
+
+
+@pytest.fixture(scope="module")
+def stages_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_model(tmp_path_factory.mktemp("ministral"), STAGES)
 
 
 def check_tensor_parallel(folder: str) -> list[int]:
@@ -103,6 +127,27 @@ def check_tensor_parallel(folder: str) -> list[int]:
 
 def test_a_tensor_parallel_llama_matches_one_process(ranks, model_folder: Path):
     answers = ranks.run(check_tensor_parallel, str(model_folder))
+    assert len(answers[0]) >= 1
+    assert all(answer == answers[0] for answer in answers)
+
+
+def check_stages(folder: str) -> list[int]:
+    from mlx_lm import load, stream_generate
+    from mlx_lm.utils import sharded_load
+
+    mccl.mlx.install()
+    group = mx.distributed.init(strict=True)
+    model, tokenizer = sharded_load(folder, group, None)
+    alone, _ = load(folder)
+    assert len(model.model.pipeline_layers) == STAGES["num_hidden_layers"] // group.size()
+    staged = [r.token for r in stream_generate(model, tokenizer, PROMPT, max_tokens=12)]
+    single = [r.token for r in stream_generate(alone, tokenizer, PROMPT, max_tokens=12)]
+    assert staged == single
+    return staged
+
+
+def test_a_model_in_stages_matches_one_process(ranks, stages_folder: Path):
+    answers = ranks.run(check_stages, str(stages_folder))
     assert len(answers[0]) >= 1
     assert all(answer == answers[0] for answer in answers)
 

@@ -1,0 +1,136 @@
+"""Programs of mlx_lm, unchanged, on two ranks that `mccl launch --mlx` starts."""
+
+from __future__ import annotations
+
+import filecmp
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import mlx.core as mx
+import pytest
+from launching import environment, heed_signals, program
+from mlx_ranks import free_port
+from test_mlx_lm import PROMPT, STAGES, WORDS, make_model
+
+pytest.importorskip("mlx_lm")
+
+PATIENCE = 300
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a kind that can be cut either way."""
+    return make_model(tmp_path_factory.mktemp("ministral"), STAGES)
+
+
+def start(ranks: int, *words: object, **options: object) -> subprocess.Popen:
+    launch = (program(), "launch", "-n", ranks, "--no-prefix", "--python", sys.executable, "--mlx")
+    return subprocess.Popen(
+        [str(word) for word in (*launch, "--", "-m", "mlx_lm", *words)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(HF_HUB_OFFLINE="1", TERM="dumb", NO_COLOR="1", OMP_NUM_THREADS="1"),
+        preexec_fn=heed_signals,
+        **options,
+    )
+
+
+def run(ranks: int, *words: object, text: str = "") -> str:
+    job = start(ranks, *words)
+    output, errors = job.communicate(text, timeout=PATIENCE)
+    assert job.returncode == 0, output + errors
+    return output
+
+
+def chat(ranks: int, model: Path, *flags: str) -> str:
+    """What the model says; its line is the one of words that it knows."""
+    words = ("chat", "--model", model, "--max-tokens", 8, "--temp", 0, *flags)
+    output = run(ranks, *words, text=f"{PROMPT}\nq\n")
+    answers = [line.split() for line in output.splitlines()]
+    [answer] = [words for words in answers if words and set(words) <= {*WORDS, "<s>", "<unk>"}]
+    return " ".join(answer)
+
+
+def test_chat_with_the_model_cut_either_way(model: Path):
+    alone = chat(1, model)
+    assert len(alone.split()) > 1
+    assert chat(2, model) == alone
+    assert chat(2, model, "--pipeline") == alone
+
+
+def adapters(ranks: int, model: Path, data: Path, folder: Path) -> dict[str, mx.array]:
+    run(
+        ranks, "lora", "--train", "--model", model, "--data", data, "--adapter-path", folder,
+        "--iters", 4, "--batch-size", 4, "--num-layers", 2, "--val-batches", 1,
+        "--steps-per-report", 2, "--max-seq-length", 64, "--learning-rate", 0.01,
+    )  # fmt: skip
+    return mx.load(str(folder / "adapters.safetensors"))
+
+
+def test_lora_trains_as_one_process_does(model: Path, tmp_path: Path):
+    """Rows of one length weigh the same, so that the mean of means is the mean."""
+    data = tmp_path / "data"
+    data.mkdir()
+    count = len(WORDS)
+    rows = [" ".join(WORDS[i * k % count] for k in range(1, 13)) for i in range(1, 17)]
+    for name in ("train", "valid", "test"):
+        (data / f"{name}.jsonl").write_text("\n".join(json.dumps({"text": r}) for r in rows))
+    alone = adapters(1, model, data, tmp_path / "one")
+    shared = adapters(2, model, data, tmp_path / "two")
+    assert alone.keys() == shared.keys()
+    for name, weight in alone.items():
+        assert mx.abs(shared[name] - weight).max().item() < 1e-3, name
+    assert max(mx.abs(weight).max().item() for weight in alone.values()) > 0.01
+
+
+def ask(port: int) -> dict:
+    body = {"prompt": PROMPT, "max_tokens": 8, "temperature": 0}
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/v1/completions",
+        json.dumps(body).encode(),
+        {"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+        return json.load(answer)
+
+
+def answers_of_server(ranks: int, model: Path) -> list[str]:
+    port = free_port()
+    job = start(ranks, "server", "--model", model, "--port", port)
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            assert job.poll() is None, job.communicate()
+            assert time.monotonic() < deadline
+            try:
+                return [ask(port)["choices"][0]["text"] for _ in range(2)]
+            except (urllib.error.URLError, ConnectionError):
+                time.sleep(0.1)  # it does not listen yet
+    finally:
+        job.send_signal(signal.SIGTERM)
+        job.communicate(timeout=PATIENCE)
+
+
+def test_a_server_answers_as_one_process_does(model: Path):
+    alone = answers_of_server(1, model)
+    assert len(alone[0].split()) > 1
+    assert answers_of_server(2, model) == alone
+
+
+def test_files_are_shared(tmp_path: Path):
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    (source / "inner").mkdir(parents=True)
+    (source / "large").write_bytes(os.urandom(3_000_001))
+    (source / "inner/small").write_text("a line\n")
+    run(2, "share", "--path", source, "--dst", copy, "--tmpdir", tmp_path)
+    names = ["large", "inner/small"]
+    assert filecmp.cmpfiles(source, copy, names, shallow=False) == (names, [], [])
