@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "gil.h"
+#include "job_store.h"
 #include "mccl/config.h"
 #include "mccl/error.h"
 #include "mccl/store.h"
@@ -140,7 +141,18 @@ std::shared_ptr<mccl::Context> make_context(const GroupRequest& request, bool is
 }
 
 std::shared_ptr<mccl::Context> meet_elsewhere(const GroupRequest& request) {
-  auto context = mccl::Context::from_environment(settings_of(request), request.metrics);
+  const JobStore* const job = job_store_in(request.store);
+  TORCH_CHECK(job || request.size == 1, "mccl: the store of a job that meets elsewhere is gone");
+  mccl::ContextOptions options;
+  options.rank = request.rank;
+  options.size = request.size;
+  options.config = settings_of(request);
+  options.metrics = request.metrics;
+  if (job) {
+    options.store = job->joined().store;
+    options.wiring = job->joined().wiring;
+  }
+  auto context = mccl::Context::create(options);
   remember(context, true);
   return context;
 }

@@ -9,6 +9,7 @@
 #include "backend.h"
 #include "callbacks.h"
 #include "contexts.h"
+#include "job_store.h"
 #include "python/shared_metrics.h"
 #include "signals.h"
 
@@ -83,6 +84,16 @@ PYBIND11_MODULE(_torch, module) {
   module.def("create", &mccl_torch::create, py::arg("store"), py::arg("rank"), py::arg("size"),
              py::arg("timeout"), py::arg("name"), py::arg("global_ranks"), py::arg("settings"),
              py::arg("elsewhere"));
+  module.def("open_job_store", &mccl_torch::open_job_store, py::arg("settings"),
+             "The store of a job that meets as the settings and the environment say.");
+  module.def(
+      "torch_ranks",
+      [](const c10::intrusive_ptr<c10d::Store>& store) {
+        mccl_torch::JobStore* const job = mccl_torch::job_store_in(store);
+        return job ? job->torch_ranks() : -1;
+      },
+      py::arg("store"), py::call_guard<py::gil_scoped_release>(),
+      "How many ranks of the job are torch's; -1 where the store is torch's own.");
   module.def(
       "shutdown",
       [](std::chrono::milliseconds patience) {

@@ -23,7 +23,7 @@ BACKEND = "mccl"
 #: In the order in which torch should think of them; it looks the group's backend up by device.
 DEVICES = ["cpu", "cuda", "mps"]
 
-#: The store of a group that meets elsewhere holds this key, and nothing else: see meet().
+#: The store of a process that is alone in a job that meets elsewhere holds this key: see meet().
 _ELSEWHERE = "mccl/elsewhere"
 
 #: How long the end of the process waits for callbacks of futures.
@@ -51,9 +51,9 @@ def meet(
 ) -> Iterator[tuple[dist.Store, int, int]]:
     """The way to meet of ``init_process_group("mccl", init_method="mccl://")``.
 
-    The ranks meet as those of MLX, NumPy and C++ do: where MCCL_ROOT or the launcher says. So they
-    may be of one job. torch itself gets a store that no other rank sees, which is why such a job
-    has no further process groups of torch.
+    The ranks meet as those of MLX, NumPy and C++ do: where MCCL_ROOT or the launcher says, or along
+    the cables of MCCL_HOSTFILE. So they may be of one job. torch is given the job's own store;
+    where ranks of the job are not torch's, it has no further process groups of torch.
 
     Raises:
         ValueError: Nothing tells this process its rank, or not the one that the caller gives.
@@ -74,6 +74,9 @@ def meet(
             raise ValueError(
                 f"{url}: {name} is {given[name][0]}, but the environment says {found}; leave it out"
             )
+    if place["size"] > 1:
+        yield load().open_job_store(config.resolved_settings()), place["rank"], place["size"]
+        return
     store = HashStore()
     store.set(_ELSEWHERE, "")
     yield store, place["rank"], place["size"]
@@ -104,6 +107,8 @@ def load() -> ModuleType:
 
 def create(options: Any, group_options: Any) -> Any:
     """What torch calls to make a process group; see ``Backend.register_backend``."""
+    import torch.distributed as dist
+
     shim = load()
     from . import config
 
@@ -113,11 +118,13 @@ def create(options: Any, group_options: Any) -> Any:
             f"{type(group_options).__name__}"
         )
     settings = config.resolved_settings()
-    elsewhere = _meets_elsewhere(options.store)
-    if elsewhere and options.global_ranks_in_group:
+    of_torch = shim.torch_ranks(options.store)
+    elsewhere = of_torch >= 0 or _meets_elsewhere(options.store)
+    if options.global_ranks_in_group and 0 <= of_torch < dist.get_world_size():
         raise RuntimeError(
-            "a job that meets by mccl:// has one process group of torch, that of all ranks; meet "
-            "by env:// or tcp:// where every rank is torch's"
+            f"{of_torch} of the job's {dist.get_world_size()} ranks are torch's: it has one process "
+            "group of torch, that of all ranks, since torch makes others only where all ranks are "
+            "its own"
         )
     return shim.create(
         store=options.store,

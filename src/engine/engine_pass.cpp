@@ -119,6 +119,7 @@ void Engine::lose(WorldRank peer, const std::string& reason, transport::Loss los
   log_.info("rank {}: {}", peer, reason);
   heart_.forget(peer);
   groups_.lose(peer, reason, loss);
+  if (peers_.has_left(peer)) return;
   for (const auto& [other, relay] : met_.relayed) {
     if (relay != peer.number() || !peers_.connected(WorldRank(other))) continue;
     const std::string without = fmt::format(

@@ -104,16 +104,45 @@ def test_calls_that_do_not_match_are_named_on_both_sides(tmp_path: Path):
     assert "sum of 4 f32" in done.stderr and "sum of 4 f64" in done.stderr, done.stderr
 
 
+FURTHER_GROUPS = """
+import sys, numpy as np
+import mccl.distributed as mixed, mccl
+if sys.argv[1] == "mixed" and int(__import__("os").environ["RANK"]) == 1:
+    mixed.init().barrier()
+    raise SystemExit
+import torch, torch.distributed as dist
+dist.init_process_group("mccl", init_method="mccl://")
+if sys.argv[1] == "mixed":
+    try:
+        dist.new_group([0])
+    except RuntimeError as error:
+        assert "1 of the job's 2 ranks are torch's" in str(error), error
+    else:
+        raise SystemExit("a second group was made")
+else:
+    pair, both = dist.new_group([1, 0]), [torch.zeros(1), torch.zeros(1)]
+    alone = [dist.new_group([rank]) for rank in range(2)][dist.get_rank()]
+    dist.all_gather(both, torch.tensor([float(dist.get_rank())]), group=pair)
+    assert torch.cat(both).tolist() == [1.0, 0.0] or dist.get_process_group_ranks(pair) == [0, 1]
+    assert dist.get_world_size(alone) == 1
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("who", ["mixed", "torch"])
+def test_torch_has_further_groups_where_all_ranks_are_its_own(tmp_path: Path, who: str):
+    script = tmp_path / "further.py"
+    script.write_text(FURTHER_GROUPS)
+    done = launch(2, script, who)
+    assert done.returncode == 0, done.stderr
+
+
 ELSEWHERE = """
 import torch.distributed as dist, mccl
 dist.init_process_group("mccl", init_method="mccl://")
 assert (dist.get_rank(), dist.get_world_size()) == (0, 1)
-try:
-    dist.new_group([0])
-except RuntimeError as error:
-    assert "one process group" in str(error), error
-else:
-    raise SystemExit("a second group was made")
+assert dist.get_world_size(dist.new_group([0])) == 1
 dist.destroy_process_group()
 try:
     dist.init_process_group("mccl", init_method="mccl://", rank=1, world_size=2)

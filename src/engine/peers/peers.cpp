@@ -53,6 +53,7 @@ void Peers::receive(const OnMessage& on_message, const OnLost& on_lost) {
         if (!message) break;
         if (message->kind == ControlKind::goodbye) {
           const std::string& why = message->failure.reason;
+          peer.has_left = why.empty();
           peer.farewell = why.empty() ? "it has left the job" : "it gave this rank up: " + why;
         } else {
           on_message(rank, *message);

@@ -23,6 +23,9 @@ class Peers {
   /// Why the peer is gone; empty while it is there.
   const std::string& lost(WorldRank rank) const { return peer(rank).lost; }
 
+  /// It is gone, in good order: it goes on passing on what is for others.
+  bool has_left(WorldRank rank) const { return peer(rank).has_left; }
+
   /// Nothing happens when the peer is gone.
   void send(WorldRank rank, const ControlMessage& message);
   int size() const { return static_cast<int>(peers_.size()); }
@@ -44,6 +47,7 @@ class Peers {
   struct Peer {
     std::unique_ptr<ControlConnection> control;
     std::string lost;
+    bool has_left = false;
     std::string farewell;  ///< What it has said of its end; empty while it stays.
   };
   const Peer& peer(WorldRank rank) const { return peers_[rank]; }

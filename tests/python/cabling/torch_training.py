@@ -19,6 +19,13 @@ for _ in range(5):
     optimizer.zero_grad()
     model(torch.randn(16, 32)).square().mean().backward()
     optimizer.step()
+# Groups too, whose ranks no cable of their own joins.
+for members in ([0, 2], [1, 3], [0, 1, 2]):
+    group = dist.new_group(members)
+    if dist.get_rank() in members:
+        total = torch.full((50_000,), float(dist.get_rank()))
+        dist.all_reduce(total, group=group)
+        assert (total == sum(members)).all()
 digest = hashlib.sha256()
 for parameter in model.parameters():
     digest.update(parameter.detach().numpy().tobytes())

@@ -1,0 +1,127 @@
+#include "job_store.h"
+
+#include <unistd.h>
+
+#include <optional>
+#include <utility>
+
+#include "backend.h"
+#include "base/environment.h"
+#include "base/placement.h"
+#include "gil.h"
+#include "mccl/error.h"
+#include "python/shared_metrics.h"
+#include "torch/csrc/distributed/c10d/PrefixStore.hpp"
+#include "work.h"
+
+namespace mccl_torch {
+namespace {
+
+constexpr const char* kPrefix = "torch/";
+constexpr const char* kRanks = "torch ranks";
+constexpr std::chrono::milliseconds kNow{1};
+
+/// torch catches its own errors only.
+template <typename Action>
+auto as_torch_does(const std::string& what, Action&& action) {
+  try {
+    return action();
+  } catch (const mccl::TimeoutError&) {
+    TORCH_CHECK_WITH(DistStoreError, false, "the job's store has no ", what, " in time");
+  } catch (const mccl::Error& error) {
+    TORCH_CHECK_WITH(DistStoreError, false, error.what());
+  }
+}
+
+}  // namespace
+
+JobStore::JobStore(mccl::rendezvous::Joined joined)
+    : joined_(new mccl::rendezvous::Joined(std::move(joined))), process_(::getpid()) {
+  joined_->store->add(kRanks, 1);
+}
+
+JobStore::~JobStore() {
+  if (::getpid() == process_) delete joined_;
+}
+
+std::int64_t JobStore::torch_ranks() { return joined_->store->add(kRanks, 0); }
+
+c10::intrusive_ptr<c10d::Store> JobStore::clone() {
+  return c10::intrusive_ptr<JobStore>::unsafe_reclaim_from_nonowning(this);
+}
+
+void JobStore::set(const std::string& key, const std::vector<std::uint8_t>& value) {
+  as_torch_does(key, [&] {
+    joined_->store->set(kPrefix + key, {reinterpret_cast<const char*>(value.data()), value.size()});
+  });
+}
+
+std::string JobStore::find(const std::string& key, std::chrono::milliseconds timeout) {
+  return as_torch_does(key, [&] { return joined_->store->get(kPrefix + key, timeout); });
+}
+
+std::vector<std::uint8_t> JobStore::get(const std::string& key) {
+  const std::string found = find(key, timeout_);
+  return {found.begin(), found.end()};
+}
+
+std::int64_t JobStore::add(const std::string& key, std::int64_t value) {
+  return as_torch_does(key, [&] { return joined_->store->add(kPrefix + key, value); });
+}
+
+bool JobStore::deleteKey(const std::string&) { return false; }
+
+bool JobStore::check(const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) {
+    try {
+      joined_->store->get(kPrefix + key, kNow);
+    } catch (const mccl::TimeoutError&) {
+      return false;
+    } catch (const mccl::Error& error) {
+      TORCH_CHECK_WITH(DistStoreError, false, error.what());
+    }
+  }
+  return true;
+}
+
+std::int64_t JobStore::getNumKeys() {
+  TORCH_CHECK_WITH(NotImplementedError, false, "the job's store does not count its keys");
+}
+
+void JobStore::wait(const std::vector<std::string>& keys) { wait(keys, timeout_); }
+
+void JobStore::wait(const std::vector<std::string>& keys,
+                    const std::chrono::milliseconds& timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  for (const std::string& key : keys) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    find(key, std::max(kNow, left));
+  }
+}
+
+c10::intrusive_ptr<c10d::Store> open_job_store(const std::map<std::string, std::string>& settings) {
+  int rank = -1;
+  try {
+    mccl::Config config = mccl::Config::from_environment();
+    for (const auto& [name, value] : settings) config.set(name, value);
+    const auto place = mccl::find_placement(config, mccl::process_environment());
+    TORCH_CHECK(place && place->size > 1, "mccl://: a job of several ranks was expected");
+    rank = place->rank;
+    const auto metrics = mccl::python::shared_metrics(rank);
+    const WithoutGil without_gil;
+    auto joined = mccl::rendezvous::join(*place, config, metrics);
+    return c10::make_intrusive<JobStore>(std::move(joined));
+  } catch (const mccl::Error&) {
+    throw_torch_error(std::current_exception(), rank, "mccl:init");
+  }
+}
+
+JobStore* job_store_in(const c10::intrusive_ptr<c10d::Store>& store) {
+  c10::intrusive_ptr<c10d::Store> inner = store;
+  while (const auto* prefix = dynamic_cast<c10d::PrefixStore*>(inner.get()))
+    inner = const_cast<c10d::PrefixStore*>(prefix)->getUnderlyingStore();
+  return dynamic_cast<JobStore*>(inner.get());
+}
+
+}  // namespace mccl_torch
