@@ -119,13 +119,20 @@ test: test-cpp test-python
 
 test-cpp: build-tests
 	@echo "test: C++"
-	@ctest --test-dir $(BUILD) --output-on-failure
+	@ctest --test-dir $(BUILD) --output-on-failure --parallel 2 || { \
+		echo "test: what failed, once more and alone"; \
+		ctest --test-dir $(BUILD) --output-on-failure --rerun-failed; }
 
 test-python: build $(TEST_ENVIRONMENT)
 	@scripts/install_packages.sh apt-packages-launch.txt || \
 		echo "test: what starts under Slurm and MPI is left out" >&2
 	@echo "test: Python, examples and installation"
-	@BUILD_FOLDER=$(BUILD) $(BIN)/python -m pytest tests/python tests/install
+	@# Two files at a time: most tests wait more than they compute.
+	@export BUILD_FOLDER=$(BUILD); \
+		$(BIN)/python -m pytest -n 2 --dist loadfile tests/python tests/install || { \
+		echo "test: what failed, once more and alone"; \
+		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none \
+			tests/python tests/install; }
 
 test-torch-suite: build $(TEST_ENVIRONMENT)
 	@echo "test: PyTorch's own distributed tests"

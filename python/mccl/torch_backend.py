@@ -122,9 +122,9 @@ def create(options: Any, group_options: Any) -> Any:
     elsewhere = of_torch >= 0 or _meets_elsewhere(options.store)
     if options.global_ranks_in_group and 0 <= of_torch < dist.get_world_size():
         raise RuntimeError(
-            f"{of_torch} of the job's {dist.get_world_size()} ranks are torch's: it has one process "
-            "group of torch, that of all ranks, since torch makes others only where all ranks are "
-            "its own"
+            f"{of_torch} of the job's {dist.get_world_size()} ranks are torch's: it has one "
+            "process group of torch, that of all ranks, since torch makes others only where all "
+            "ranks are its own"
         )
     return shim.create(
         store=options.store,
