@@ -256,11 +256,15 @@ bool print_details(const Flags& flags, const Answer& found, const schedule::Fact
     fmt::print("#   steps of rank {}, in elements:\n{}", rank, steps_text(built));
   }
   if (!flags.verify) return true;
-  const std::string defect = prove(found, facts);
-  fmt::print("#   verified: {}\n", defect.empty()
-                                       ? fmt::format("right on all {} ranks", question.ranks)
-                                       : fmt::format("WRONG: {}", defect));
-  return defect.empty();
+  const Proof proof = prove(found, facts);
+  std::string told = proof.defect.empty() ? fmt::format("right on all {} ranks", question.ranks)
+                                          : fmt::format("WRONG: {}", proof.defect);
+  if (facts.cables) {
+    told += proof.passed_on.empty() ? "; every message takes one cable"
+                                    : fmt::format("; others pass on what {}", proof.passed_on);
+  }
+  fmt::print("#   verified: {}\n", told);
+  return proof.defect.empty();
 }
 
 int run_questions(const Flags& flags) {

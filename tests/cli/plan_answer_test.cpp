@@ -41,7 +41,7 @@ TEST(Answer, EveryCallIsProvedWhereverTheRanksAre) {
           Question asked = question(info.routine, 4096, ranks, in_place);
           asked.root = ranks - 1;
           const Answer found = answer(asked, known);
-          EXPECT_EQ(prove(found, known), "") << info.name << " " << ranks << " " << per_node;
+          EXPECT_EQ(prove(found, known).defect, "") << info.name << " " << ranks << " " << per_node;
           ASSERT_TRUE(found.traffic);
           EXPECT_EQ(found.traffic->ranks, ranks);
         }

@@ -8,6 +8,7 @@
 #include "cases.h"
 #include "schedule/choose.h"
 #include "schedule/verify.h"
+#include "schedule/verify_cables.h"
 
 namespace mccl::schedule {
 namespace {
@@ -29,12 +30,7 @@ class CableSchedules : public testing::TestWithParam<Shape> {
   }
 
   bool goes_along_cables(const std::vector<Schedule>& schedules) const {
-    for (std::size_t rank = 0; rank < schedules.size(); ++rank) {
-      for (const Step& step : schedules[rank].steps) {
-        if (is_message(step.kind) && !map_->joins(static_cast<int>(rank), step.peer)) return false;
-      }
-    }
-    return true;
+    return beyond_cables(schedules, *map_).empty();
   }
 
   void prove(Algorithm algorithm, const Case& c) const {
@@ -93,6 +89,15 @@ TEST_P(CableSchedules, LargeCallsAreChosenAlongCables) {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, CableSchedules, testing::ValuesIn(shapes()),
                          [](const auto& info) { return info.param.name; });
+
+TEST(BeyondCables, WhatMustBePassedOnIsNamed) {
+  const CableMap line = map_of(cabled(3, {{0, 1}, {1, 2}}));
+  const Case c{.collective = Collective::broadcast, .size = 3, .count = 7, .chunk = 100};
+  const std::vector<Schedule> direct = build_all(Algorithm::direct, problems_of(c));
+  EXPECT_EQ(beyond_cables(direct, line),
+            "rank 0: send output[0..7) to rank 2, to which no cable leads");
+  EXPECT_EQ(beyond_cables(direct, map_of(ring_of({0, 1, 2}))), "");
+}
 
 TEST(CableChoice, ARingGoesBothWaysAround) {
   Facts facts;

@@ -9,6 +9,7 @@
 #include "schedule/cost.h"
 #include "schedule/nodes.h"
 #include "schedule/verify.h"
+#include "schedule/verify_cables.h"
 
 namespace mccl::cli::plan {
 namespace {
@@ -123,7 +124,7 @@ schedule::Problem chosen_problem(const Question& question, int rank, const sched
   return problem;
 }
 
-std::string prove(const Answer& answer, const schedule::Facts& facts) {
+Proof prove(const Answer& answer, const schedule::Facts& facts) {
   const Question& question = answer.question;
   if (question.ranks > kMostProvenRanks) {
     throw InvalidArgument(fmt::format(
@@ -143,7 +144,10 @@ std::string prove(const Answer& answer, const schedule::Facts& facts) {
     problems.push_back(chosen_problem(question, rank, answer.choice, facts));
     schedules.push_back(schedule::build(answer.choice.algorithm, problems.back()));
   }
-  return schedule::verify(problems, schedules);
+  Proof proof;
+  proof.defect = schedule::verify(problems, schedules);
+  if (facts.cables) proof.passed_on = schedule::beyond_cables(schedules, *facts.cables);
+  return proof;
 }
 
 }  // namespace mccl::cli::plan

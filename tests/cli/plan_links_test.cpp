@@ -1,0 +1,51 @@
+#include <gmock/gmock.h>
+
+#include "base/expect_refusal.h"
+#include "cli/plan/links.h"
+
+namespace mccl::cli::plan {
+namespace {
+
+using test::refusal;
+using testing::HasSubstr;
+
+TEST(PlanLinks, AreCablesWithRatesAndLatencies) {
+  const Cabling cabling = parse_links(
+      R"([{"between": [1, 0], "rate": "10Gbit", "latency": "20us"}, {"between": [1, 2]}])", "file",
+      3);
+  ASSERT_EQ(cabling.cables().size(), 2U);
+  EXPECT_EQ(cabling.cables()[0].a, 0);
+  EXPECT_DOUBLE_EQ(cabling.cables()[0].bytes_per_s, 1.25e9);
+  EXPECT_DOUBLE_EQ(cabling.cables()[0].latency_s, 20e-6);
+  EXPECT_EQ(cabling.cables()[1].bytes_per_s, 0);
+}
+
+TEST(PlanLinks, TellTheRingAndTheTree) {
+  EXPECT_EQ(links_text(parse_links(R"([{"between": [0, 1]}, {"between": [1, 2]}])", "file", 3),
+                       20e-6, 1e9),
+            "# 2 cables\n#   ring: none\n#   tree: 1 - 0, 1 - 2\n");
+  EXPECT_EQ(links_text(parse_links(R"([{"between": [0, 1]}])", "file", 2), 20e-6, 1e9),
+            "# 1 cables: every rank is joined to every other\n");
+}
+
+TEST(PlanLinks, AnythingElseIsRefused) {
+  for (const char* text :
+       {"", "{}", "[1]", "[{}]", R"([{"between": [0]}])", R"([{"between": [0, "1"]}])",
+        R"([{"between": [0, 1], "speed": "1Gbit"}])", R"([{"between": [0, 1], "rate": 10}])"}) {
+    EXPECT_THAT(refusal([text] { parse_links(text, "file", 2); }),
+                HasSubstr("file: expected a list of cables such as"))
+        << text;
+  }
+  EXPECT_THAT(refusal([] { parse_links(R"([{"between": [0, 1], "rate": "fast"}])", "file", 2); }),
+              HasSubstr("file: rate"));
+  EXPECT_THAT(refusal([] { parse_links(R"([{"between": [0, 9]}])", "file", 2); }),
+              HasSubstr("two of the ranks 0 to 1"));
+}
+
+TEST(PlanLinks, PartsAreTold) {
+  EXPECT_THAT(refusal([] { parse_links(R"([{"between": [0, 3]}])", "file", 4); }),
+              HasSubstr("do not join all 4 ranks, but {0, 3} and {1} and {2}; add one"));
+}
+
+}  // namespace
+}  // namespace mccl::cli::plan
