@@ -290,11 +290,10 @@ std::vector<CutOff> Mesh::take_cut_off() {
   const State& state = *state_;
   if (!state.options.wiring) return {};
   std::vector<CutOff> found;
-  for (const Cable& cable : state.options.wiring->take_cut()) {
-    const double seconds = std::chrono::duration<double>(state.options.wiring->silence()).count();
+  for (const auto& [cable, why] : state.options.wiring->take_cut()) {
     for (int peer = 0; peer < state.options.size; ++peer) {
       if (peer != state.options.rank && state.goes_along(cable, peer))
-        found.push_back({peer, cable, seconds});
+        found.push_back({peer, fmt::format("{}: {}", text_of(cable), why)});
     }
   }
   return found;

@@ -27,8 +27,7 @@ class Wiring;
 /// A peer that was reached along a cable that is cut.
 struct CutOff {
   int peer = -1;
-  Cable cable;
-  double seconds = 0;  ///< For which nothing had come along it.
+  std::string why;  ///< Which cable, and what is wrong with it.
 };
 
 /// A dial or an accepted connection that ended well (`link` set) or not (`reason` set; only dials

@@ -34,17 +34,8 @@ void TcpTransport::progress(std::vector<transport::LinkEvent>& events) {
 
 std::vector<transport::Transport::LostPeer> TcpTransport::take_lost() {
   std::vector<LostPeer> lost;
-  for (const CutOff& cut : mesh_->take_cut_off()) {
-    const bool ends_there = cut.cable.a == cut.peer || cut.cable.b == cut.peer;
-    const std::string why =
-        ends_there ? fmt::format("it is cut, or rank {} is stopped", cut.peer)
-                   : fmt::format("rank {} is reached along it, and it is cut, or one of those two is "
-                                 "stopped",
-                                 cut.peer);
-    lost.push_back({WorldRank(cut.peer),
-                    fmt::format("nothing has come along {} for {:.3g} s: {}", text_of(cut.cable),
-                                cut.seconds, why)});
-  }
+  for (CutOff& cut : mesh_->take_cut_off())
+    lost.push_back({WorldRank(cut.peer), fmt::format("it is reached along {}", cut.why)});
   return lost;
 }
 

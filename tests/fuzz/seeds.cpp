@@ -185,8 +185,9 @@ void write_what_people_say(const std::filesystem::path& root) {
       2, 7, true, 5100, {{.a = 0, .b = 2, .at_a = "10.0.0.1", .at_b = "10.0.0.2"}}};
   for (const auto& [name, kind] : {std::pair("sighting", rendezvous::CableNews::Kind::sighting),
                                    std::pair("decision", rendezvous::CableNews::Kind::decision),
+                                   std::pair("cut", rendezvous::CableNews::Kind::cut),
                                    std::pair("alive", rendezvous::CableNews::Kind::alive)}) {
-    const Bytes whole = rendezvous::encode({kind, sighting});
+    const Bytes whole = rendezvous::encode({kind, sighting, "it is cut"});
     news.add(name, Bytes(whole.begin() + rendezvous::kNewsHeaderBytes, whole.end()));
   }
   const Corpus tables(root, "address_table");

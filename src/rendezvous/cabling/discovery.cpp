@@ -98,8 +98,12 @@ void Discovery::advance_trunks(Clock::time_point now) {
       open = trunk->advance(now, news);
       for (const CableNews& each : news) take(each, *trunk, now);
     } catch (const Error& error) {
-      throw CorruptionError(
-          fmt::format("rank {} at {}: {}", trunk->peer(), trunk->there().text(), error.what()));
+      if (!cabling()) {
+        throw CorruptionError(
+            fmt::format("rank {} at {}: {}", trunk->peer(), trunk->there().text(), error.what()));
+      }
+      give_up(trunk->cable(), fmt::format("of rank {}: {}", trunk->peer(), error.what()));
+      open = false;
     }
     trunk = open ? std::next(trunk) : trunks_.erase(trunk);
   }
@@ -170,7 +174,7 @@ std::vector<CableEnds> Discovery::ends(int peer) const {
 
 void Discovery::beat() { tell_others({CableNews::Kind::alive, {}}, nullptr); }
 
-std::vector<Cable> Discovery::cut(Clock::time_point now, Clock::duration silence) {
+std::vector<CutCable> Discovery::cut(Clock::time_point now, Clock::duration silence) {
   for (Known& known : known_) {
     if (known.is_lost) continue;
     const bool heard = std::ranges::any_of(trunks_, [&](const Trunk& trunk) {
@@ -181,11 +185,19 @@ std::vector<Cable> Discovery::cut(Clock::time_point now, Clock::duration silence
         trunks_, [&](const Trunk& trunk) { return trunk.cable() == known.cable; });
     if (heard || !stands) continue;
     known.is_lost = true;
-    CableNews news{CableNews::Kind::cut, {}};
-    news.sighting.cables = {known.cable};
-    if (link_state_.hear(news)) tell_others(news, nullptr);
+    const int peer = known.cable.a == self_.rank ? known.cable.b : known.cable.a;
+    give_up(known.cable,
+            fmt::format("nothing has come along it for {:.3g} s; it is cut, or rank {} "
+                        "is stopped",
+                        std::chrono::duration<double>(silence).count(), peer));
   }
   return link_state_.take_cut();
+}
+
+void Discovery::give_up(const Cable& cable, std::string why) {
+  CableNews news{CableNews::Kind::cut, {}, std::move(why)};
+  news.sighting.cables = {cable};
+  if (link_state_.hear(news)) tell_others(news, nullptr);
 }
 
 std::string Discovery::trouble() const {

@@ -34,7 +34,8 @@ class Discovery {
 
   /// A neighbour has connected.
   void connected(int peer, transport::tcp::Socket socket, Clock::time_point now);
-  /// Does what can be done now. Throws CorruptionError that names the neighbour.
+  /// Does what can be done now. Throws CorruptionError that names the neighbour, until the ranks
+  /// have agreed; then its cable counts as cut.
   void advance(Clock::time_point now);
   void watch(std::vector<pollfd>& descriptors) const;
   Clock::time_point next_deadline() const;
@@ -47,8 +48,9 @@ class Discovery {
 
   /// Tells the neighbours that this rank is there. Once the ranks have agreed.
   void beat();
-  /// The cables along which nothing has come for so long, here or as others tell; each is told once.
-  std::vector<Cable> cut(Clock::time_point now, Clock::duration silence);
+  /// The cables along which nothing has come for so long, or nothing that makes sense, here or as
+  /// others tell; each is told once.
+  std::vector<CutCable> cut(Clock::time_point now, Clock::duration silence);
 
   void close() noexcept;
 
@@ -66,6 +68,7 @@ class Discovery {
   void advance_trunks(Clock::time_point now);
   void advance_dials(Clock::time_point now);
   void take(const CableNews& news, const Trunk& from, Clock::time_point now);
+  void give_up(const Cable& cable, std::string why);
   void tell_others(const CableNews& news, const Trunk* but);
   void look_around(Clock::time_point now);
   bool is_ruled_out(const Dial& dial, Clock::time_point now) const;

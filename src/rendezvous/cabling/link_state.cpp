@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::size_t kMostCables = 4096;
 constexpr std::size_t kMostTextBytes = 64;
+constexpr std::size_t kMostWhyBytes = 255;
 
 void append_text(Bytes& to, const std::string& text) {
   append(to, static_cast<std::uint8_t>(text.size()));
@@ -38,6 +39,14 @@ class CarefulReader {
     need(bytes);
     std::string found(text_of(reader_.take(bytes)));
     if (!std::ranges::all_of(found, [](char c) { return c > ' ' && c < 127; })) refuse();
+    return found;
+  }
+
+  std::string words() {
+    const std::size_t bytes = number<std::uint8_t>(kMostWhyBytes);
+    need(bytes);
+    std::string found(text_of(reader_.take(bytes)));
+    if (!std::ranges::all_of(found, [](char c) { return c >= ' ' && c < 127; })) refuse();
     return found;
   }
 
@@ -130,6 +139,7 @@ Bytes encode(const CableNews& news) {
       append_text(body, cable.at_b);
     }
   }
+  if (news.kind == CableNews::Kind::cut) append_text(body, news.why.substr(0, kMostWhyBytes));
   Bytes whole;
   whole.reserve(kNewsHeaderBytes + body.size());
   append(whole, static_cast<std::uint32_t>(body.size()));
@@ -164,6 +174,7 @@ CableNews decode_news(std::span<const std::byte> bytes, int size) {
       if (cable.a >= cable.b) CarefulReader::refuse();
     }
   }
+  if (news.kind == CableNews::Kind::cut) news.why = reader.words();
   reader.end();
   return news;
 }
@@ -197,7 +208,7 @@ bool LinkState::hear(const CableNews& news) {
       return is_new;
     }
     case CableNews::Kind::cut:
-      return hear_of_cut(news.sighting.cables);
+      return hear_of_cut(news);
     case CableNews::Kind::sighting:
       break;
   }
@@ -209,17 +220,17 @@ bool LinkState::hear(const CableNews& news) {
 }
 
 /// Of cables that were never agreed on nothing is to be told.
-bool LinkState::hear_of_cut(const std::vector<Cable>& cables) {
+bool LinkState::hear_of_cut(const CableNews& news) {
   if (!decided_) return false;
   bool is_new = false;
-  for (const Cable& cable : cables) {
+  for (const Cable& cable : news.sighting.cables) {
     const auto& known = decided_->cables();
     if (std::ranges::find(known, cable) == known.end() ||
         std::ranges::find(cut_, cable) != cut_.end()) {
       continue;
     }
     cut_.push_back(cable);
-    new_cut_.push_back(cable);
+    new_cut_.push_back({cable, news.why});
     is_new = true;
   }
   return is_new;

@@ -32,11 +32,17 @@ struct CableNews {
   enum class Kind : std::uint8_t {
     sighting,
     decision,  ///< Rank 0's: `cables` are all that there are.
-    cut,       ///< Nothing comes along `cables` any more, as one of their ends has found.
+    cut,       ///< Nothing good comes along `cables` any more, as one of their ends has found.
     alive,
   };
   Kind kind = Kind::alive;
-  Sighting sighting;  ///< Of anything but a sighting, only its cables count.
+  Sighting sighting;     ///< Of anything but a sighting, only its cables count.
+  std::string why = {};  ///< Of a cut, for people; at most 255 bytes count.
+};
+
+struct CutCable {
+  Cable cable;
+  std::string why;
 };
 
 inline constexpr std::size_t kNewsHeaderBytes = 4;
@@ -77,17 +83,17 @@ class LinkState {
   std::vector<int> unsettled() const;
 
   /// The cables that were cut, since it was asked last.
-  std::vector<Cable> take_cut() { return std::exchange(new_cut_, {}); }
+  std::vector<CutCable> take_cut() { return std::exchange(new_cut_, {}); }
 
  private:
-  bool hear_of_cut(const std::vector<Cable>& cables);
+  bool hear_of_cut(const CableNews& news);
 
   int rank_;
   int size_;
   std::vector<std::optional<Sighting>> known_;  ///< By rank.
   std::optional<Cabling> decided_;
   std::vector<Cable> cut_;
-  std::vector<Cable> new_cut_;
+  std::vector<CutCable> new_cut_;
 };
 
 }  // namespace mccl::rendezvous

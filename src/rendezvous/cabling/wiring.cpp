@@ -168,9 +168,9 @@ void Wiring::serve(Clock::time_point now) {
     discovery_.beat();
   }
   if (has_agreed_) {
-    for (Cable& cable : discovery_.cut(now, silence())) {
-      relaying_.drop(cable);
-      cut_.push_back(std::move(cable));
+    for (CutCable& cut : discovery_.cut(now, silence())) {
+      relaying_.drop(cut.cable);
+      cut_.push_back(std::move(cut));
     }
   }
   if (leaves_) changed_.notify_all();
@@ -273,7 +273,7 @@ Listener Wiring::inlet(Destination destination) {
   return inlets_.at(destination).listener();
 }
 
-std::vector<Cable> Wiring::take_cut() {
+std::vector<CutCable> Wiring::take_cut() {
   const std::lock_guard lock(mutex_);
   return std::exchange(cut_, {});
 }

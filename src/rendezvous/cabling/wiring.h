@@ -79,10 +79,8 @@ class Wiring {
   /// Where connections to this rank come in. Once for each.
   transport::tcp::Listener inlet(Destination destination);
 
-  /// Cables, anywhere in the job, along which nothing came for so long, since it was asked last. It
-  /// is less than an interval of liveness, so that what a cut cable brings about is told after it.
-  std::vector<Cable> take_cut();
-  Clock::duration silence() const { return options_.liveness * (kBeats - 1) / kBeats; }
+  /// Cables, anywhere in the job, that are of no use any more, since it was asked last.
+  std::vector<CutCable> take_cut();
 
   /// Waits until nobody's connections pass through here any more, and ends. The others' end when
   /// they leave or die, so it is not for ever; nothing of this rank may hold a connection still.
@@ -103,6 +101,9 @@ class Wiring {
   void take(Newcomer& newcomer);
   void agreed();
   std::vector<CableEnds> rails_over(std::vector<CableEnds> cables, int peer) const;
+  /// Until a cable is given up: less than an interval of liveness, so that what a cut cable brings
+  /// about is told after it.
+  Clock::duration silence() const { return options_.liveness * (kBeats - 1) / kBeats; }
   Clock::time_point sleep_until(std::vector<pollfd>& descriptors) const;
 
   /// In an interval of liveness.
@@ -119,7 +120,7 @@ class Wiring {
   Relaying relaying_;
   std::map<Destination, transport::tcp::Inlet> inlets_;
   std::vector<Newcomer> early_;  ///< For others, before the ranks have agreed.
-  std::vector<Cable> cut_;
+  std::vector<CutCable> cut_;
   Clock::time_point next_beat_{};
   std::exception_ptr trouble_;
   bool has_agreed_ = false;

@@ -90,6 +90,23 @@ TEST(LinkState, OnANetworkAPairHasAsManyCablesAsAddresses) {
   EXPECT_THAT(state.decided()->cables(), ElementsAre(between("a1", "b2"), between("a2", "b1")));
 }
 
+TEST(LinkState, ACutIsToldOnceWithItsReason) {
+  LinkState state(2, 3, 1);
+  CableNews cut{CableNews::Kind::cut, {}, "nothing comes along it"};
+  cut.sighting.cables = {cable(0, 1)};
+  EXPECT_FALSE(state.hear(cut));  // of a cable that is not agreed on
+  CableNews decision{CableNews::Kind::decision, {}};
+  decision.sighting.cables = {cable(0, 1), cable(1, 2)};
+  state.hear(decision);
+  EXPECT_TRUE(state.hear(round_trip(cut, 3)));
+  EXPECT_FALSE(state.hear(cut));
+  const std::vector<CutCable> found = state.take_cut();
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].cable, cable(0, 1));
+  EXPECT_EQ(found[0].why, "nothing comes along it");
+  EXPECT_TRUE(state.take_cut().empty());
+}
+
 TEST(LinkState, TwoDecisionsAreACorruption) {
   LinkState state(2, 3, 1);
   CableNews decision{CableNews::Kind::decision, {}};
