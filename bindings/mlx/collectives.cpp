@@ -44,15 +44,14 @@ mccl::Buffer result_of(mx::array& output) {
 
 void Group::reduce(const mx::array& input, mx::array& output, mccl::ReduceKind kind,
                    mx::Stream stream) {
-  run_on(stream, {&input, &output},
-         [in = buffer_of(input), out = result_of(output), kind](mccl::Group& group,
-                                                                const mccl::CallOptions& options) {
-           const bool ordered = kind == mccl::ReduceKind::max || kind == mccl::ReduceKind::min;
-           if (ordered && in.dtype == mccl::DType::c64) {
-             return complex_extreme(group, in, out, kind == mccl::ReduceKind::max, options);
-           }
-           return group.all_reduce(in, out, kind, options);
-         });
+  run_on(stream, [in = buffer_of(input), out = result_of(output), kind](
+                     mccl::Group& group, const mccl::CallOptions& options) {
+    const bool ordered = kind == mccl::ReduceKind::max || kind == mccl::ReduceKind::min;
+    if (ordered && in.dtype == mccl::DType::c64) {
+      return complex_extreme(group, in, out, kind == mccl::ReduceKind::max, options);
+    }
+    return group.all_reduce(in, out, kind, options);
+  });
 }
 
 void Group::all_sum(const mx::array& input, mx::array& output, mx::Stream stream) {
@@ -68,19 +67,17 @@ void Group::all_min(const mx::array& input, mx::array& output, mx::Stream stream
 }
 
 void Group::all_gather(const mx::array& input, mx::array& output, mx::Stream stream) {
-  run_on(stream, {&input, &output},
-         [in = buffer_of(input), out = result_of(output)](mccl::Group& group,
-                                                          const mccl::CallOptions& options) {
-           return group.all_gather(in, out, options);
-         });
+  run_on(stream, [in = buffer_of(input), out = result_of(output)](
+                     mccl::Group& group, const mccl::CallOptions& options) {
+    return group.all_gather(in, out, options);
+  });
 }
 
 void Group::sum_scatter(const mx::array& input, mx::array& output, mx::Stream stream) {
-  run_on(stream, {&input, &output},
-         [in = buffer_of(input), out = result_of(output)](mccl::Group& group,
-                                                          const mccl::CallOptions& options) {
-           return group.reduce_scatter(in, out, mccl::ReduceKind::sum, options);
-         });
+  run_on(stream, [in = buffer_of(input), out = result_of(output)](
+                     mccl::Group& group, const mccl::CallOptions& options) {
+    return group.reduce_scatter(in, out, mccl::ReduceKind::sum, options);
+  });
 }
 
 }  // namespace mccl_mlx

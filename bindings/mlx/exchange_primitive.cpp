@@ -20,12 +20,11 @@ class ExchangePrimitive final : public mx::UnaryPrimitive {
   void eval_cpu(const std::vector<mx::array>& inputs, mx::array& out) override {
     const mx::array& in = inputs[0];
     allocate(in, out);
-    group_->run_on(
-        stream(), {&in, &out},
-        [exchange = exchange_, in = buffer_of(in), out = buffer_of(out), row = elements_of_row(in)](
-            mccl::Group& group, const mccl::CallOptions& options) {
-          return start(exchange, group, in, out, row, options);
-        });
+    group_->run_on(stream(), [exchange = exchange_, in = buffer_of(in), out = buffer_of(out),
+                              row = elements_of_row(in)](mccl::Group& group,
+                                                         const mccl::CallOptions& options) {
+      return start(exchange, group, in, out, row, options);
+    });
   }
 
   void eval_gpu(const std::vector<mx::array>&, mx::array&) override {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "mccl/error.h"
+#include "received.h"
 
 namespace mccl_mlx {
 
@@ -24,14 +25,6 @@ auto naming_rank(int rank, Action&& action) {
   } catch (const mccl::InvalidArgument& error) {
     throw mccl::InvalidArgument(fmt::format("rank {}: {}", rank, error.what()));
   }
-}
-
-void require(const Borrowed& memory, int rank) {
-  if (!memory.gone()) return;
-  throw mccl::Error(
-      fmt::format("an operation on rank {} was not started: its arrays are gone, as another "
-                  "operation of the same evaluation failed before",
-                  rank));
 }
 
 /// Whoever waits for other threads must not hold Python's lock: they may need it to drop memory
@@ -64,15 +57,13 @@ Group::Group(std::shared_ptr<mccl::Group> group) : group_(std::move(group)) {
 
 mx::Stream Group::communication_stream(mx::StreamOrDevice stream) { return cpu_stream(stream); }
 
-void Group::run_on(mx::Stream stream, Borrowed memory, Call call) {
+void Group::run_on(mx::Stream stream, Call call) {
   const std::lock_guard lock(order_);
-  auto turn = std::make_shared<Turn>(collectives_);
-  mx::cpu::get_command_encoder(stream).dispatch([self = shared_from_this(), turn = std::move(turn),
-                                                 memory = std::move(memory),
+  mx::cpu::get_command_encoder(stream).dispatch([self = shared_from_this(),
+                                                 turn = std::make_shared<Turn>(collectives_),
                                                  call = std::move(call)] {
     naming_rank(self->rank(), [&] {
       turn->await();
-      require(memory, self->rank());
       const mccl::Work work = call(*self->group_, {.timeout = {}, .caller_waits = true});
       turn->end();
       work.wait();
@@ -96,17 +87,16 @@ void Group::run_now(const Call& call) {
 void Group::send(const mx::array& input, int dst, mx::Stream stream) {
   const std::lock_guard lock(order_);
   const std::shared_ptr<Line>& line = sends_.at(static_cast<std::size_t>(dst));
-  mx::cpu::get_command_encoder(stream).dispatch(
-      [self = shared_from_this(), turn = std::make_shared<Turn>(line), memory = Borrowed{&input},
-       buffer = buffer_of(input), dst] {
-        naming_rank(self->rank(), [&] {
-          turn->await();
-          require(memory, self->rank());
-          const mccl::Work work = self->group_->send(buffer, dst, 0);
-          turn->end();
-          work.wait();
-        });
-      });
+  mx::cpu::get_command_encoder(stream).dispatch([self = shared_from_this(),
+                                                 turn = std::make_shared<Turn>(line),
+                                                 buffer = buffer_of(input), dst] {
+    naming_rank(self->rank(), [&] {
+      turn->await();
+      const mccl::Work work = self->group_->send(buffer, dst, 0);
+      turn->end();
+      work.wait();
+    });
+  });
 }
 
 void Group::recv(mx::array& output, int src, mx::Stream stream) {

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "arrays.h"
-#include "borrowed.h"
 #include "mccl/group.h"
 #include "turns.h"
 
@@ -46,7 +45,7 @@ class Group final : public mx::distributed::detail::GroupImpl,
 
   /// Runs a collective on the stream's thread when its turn comes; what it throws surfaces where
   /// MLX waits for the stream.
-  void run_on(mx::Stream stream, Borrowed memory, Call call);
+  void run_on(mx::Stream stream, Call call);
   /// Runs a collective now, in its turn, on this thread. Gives Python's lock up meanwhile.
   void run_now(const Call& call);
 

@@ -59,11 +59,16 @@ int take_program(int argc, char** argv, const std::vector<Command>& commands) {
   return argc;
 }
 
-/// Complains of a flag that the command, the first word, does not know; CLI11 would only call it
-/// unexpected. `argc` ends before the words of a program that the command starts.
-std::string complaint_of_flags(int argc, char** argv, const std::vector<Command>& commands) {
+/// Complains of a flag that the command, the first word, does not know, or the program itself where
+/// that word is a flag; CLI11 would only call it unexpected. `argc` ends before the words of a
+/// program that the command starts.
+std::string complaint_of_flags(const CLI::App& program, int argc, char** argv,
+                               const std::vector<Command>& commands) {
+  if (argc < 2) return {};
+  if (std::string_view(argv[1]).starts_with('-'))
+    return unknown_flag(program, std::span<const char* const>(argv + 1, argv + argc));
   for (const Command& command : commands)
-    if (argc > 2 && command.app->get_name() == argv[1])
+    if (command.app->get_name() == argv[1])
       return unknown_flag(*command.app, std::span<const char* const>(argv + 2, argv + argc));
   return {};
 }
@@ -100,8 +105,11 @@ int run(int argc, char** argv) {
   const std::string unknown = unknown_command(argc, argv, commands);
   if (!unknown.empty()) return complain("mccl", unknown, kBadArguments);
   const int ours = take_program(argc, argv, commands);
-  const std::string flag = complaint_of_flags(ours, argv, commands);
-  if (!flag.empty()) return complain(fmt::format("mccl {}", argv[1]), flag, kBadArguments);
+  const std::string flag = complaint_of_flags(program, ours, argv, commands);
+  if (!flag.empty()) {
+    const bool of_command = !std::string_view(argv[1]).starts_with('-');
+    return complain(of_command ? fmt::format("mccl {}", argv[1]) : "mccl", flag, kBadArguments);
+  }
   try {
     program.parse(ours, argv);
   } catch (const CLI::ParseError& error) {

@@ -40,8 +40,9 @@ std::string unknown_flag(const CLI::App& command, std::span<const char* const> w
       continue;
     }
     const std::vector<std::string_view> known(flags.begin(), flags.end());
-    return fmt::format("{} is not a flag; did you mean \"{}\"? \"mccl {} --help\" explains all",
-                       in_quotes(name), nearest_of(name, known), command.get_name());
+    const std::string parent = command.get_parent() == nullptr ? "" : "mccl ";
+    return fmt::format("{} is not a flag; did you mean \"{}\"? \"{}{} --help\" explains all",
+                       in_quotes(name), nearest_of(name, known), parent, command.get_name());
   }
   return {};
 }

@@ -31,7 +31,9 @@ void touch(const std::filesystem::path& path) {
 
 TEST(LaunchMpi, RanksOnSeveralHostsGetSettingsAndWhereToMeet) {
   const MpiOptions options{
-      {}, {{"MCCL_LOG_LEVEL", "INFO"}, {"MLX_RANK", "3"}, {"HOME", "/root"}}, 5000};
+      {},
+      {{"MCCL_LOG_LEVEL", "INFO"}, {"MLX_RANK", "3"}, {"MCCL_RANK", "3"}, {"HOME", "/root"}},
+      5000};
   const Variables variables = mpi_variables(job_on("a,b"), options, "");
   EXPECT_EQ(variables,
             (Variables{

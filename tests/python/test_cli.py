@@ -226,6 +226,22 @@ def test_bad_arguments_are_refused(arguments: list[str], reason: str):
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--hlep"], 'mccl: "--hlep" is not a flag; did you mean "--help"? "mccl --help" explains'),
+        (["bench", "--rank", 2], 'mccl bench: "--rank" is not a flag; did you mean "--ranks"?'),
+        (["plan", "--rank=2"], 'mccl plan: "--rank" is not a flag; did you mean "--ranks"?'),
+        (
+            ["launch", "--hostz", "x"],
+            'mccl launch: "--hostz" is not a flag; did you mean "--hosts"?',
+        ),
+    ],
+)
+def test_an_unknown_flag_is_told_the_nearest(arguments: list, said: str):
+    assert run(*arguments, status=2).stderr.startswith(said)
+
+
 def test_a_wrong_variable_is_refused():
     assert "MCCL_ALGORITHM" in run("bench", status=2, MCCL_ALGORITM="ring").stderr
     assert "MCCL_WORLD_SIZE" in run("bench", status=2, MCCL_RANK="0").stderr

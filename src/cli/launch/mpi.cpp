@@ -21,6 +21,12 @@ namespace fs = std::filesystem;
 /// What Open MPI's library is called, the name that says whose it is first.
 constexpr std::array kLibraries = {"libmpi.so.40", "libmpi.40.dylib", "libmpi.so", "libmpi.dylib"};
 
+/// Of a job that the launcher itself may be in; mpirun gives each rank its own.
+bool tells_own_place(const Variables::value_type& variable) {
+  const std::string& name = variable.first;
+  return tells_mlx_a_place(name) || name == "MCCL_RANK" || name == "MCCL_WORLD_SIZE";
+}
+
 /// The name of the library that belongs to an mpirun; empty where it lies in no usual place.
 std::string library_of(const std::string& mpirun) {
   std::error_code none;
@@ -63,6 +69,7 @@ std::string meeting_of(const Job& job) {
 
 Variables mpi_variables(const Job& job, const MpiOptions& options, const std::string& mpirun) {
   Variables variables = forwarded(options.inherited);
+  std::erase_if(variables, tells_own_place);
   for (const char* name : {"MPI_LIBNAME", "DYLD_LIBRARY_PATH"})
     if (const auto own = options.inherited.find(name); own != options.inherited.end())
       variables.insert(*own);
@@ -110,7 +117,7 @@ void become_mpirun(const Job& job, const MpiOptions& options) {
         "--backend mpi: there is no mpirun in PATH; install Open MPI (Debian: openmpi-bin)");
   const Variables variables = mpi_variables(job, options, program);
   Variables environment = options.inherited;
-  std::erase_if(environment, [](const auto& own) { return tells_mlx_a_place(own.first); });
+  std::erase_if(environment, tells_own_place);
   for (const auto& [name, value] : variables) environment[name] = value;
   execute(program, mpirun_words(job, options, variables), environment);
   throw Error(fmt::format("cannot run {}: {}", program, std::strerror(errno)));
