@@ -83,8 +83,8 @@ constexpr Row kRows[] = {
     {.name = "listen_addr",
      .variable = "MCCL_LISTEN_ADDR",
      .range = "addresses or host names, comma-separated",
-     .meaning = "Where this rank listens; several addresses give several links per "
-                "pair; empty: found by routing",
+     .meaning = "Where this rank listens; several addresses, or one several times, give "
+                "several links per pair; empty: found by routing",
      .field = &Config::listen_addr},
     {.name = "link_profile",
      .variable = "MCCL_LINK_PROFILE",

@@ -169,6 +169,7 @@ Address local_address_of(const std::string& item) {
 OwnAddresses own_addresses_as_listed(const Config& config, const std::vector<Interface>& interfaces,
                                      const Log& log) {
   OwnAddresses own;
+  std::vector<Address> rails;
   const std::vector<std::string> items = split(config.listen_addr);
   for (const std::string& item : items) {
     const Address address = local_address_of(item);
@@ -183,8 +184,8 @@ OwnAddresses own_addresses_as_listed(const Config& config, const std::vector<Int
       return own;
     }
     const auto same = [&](const Address& other) { return other.same_host(address); };
-    if (std::any_of(own.bound.begin(), own.bound.end(), same))
-      throw InvalidArgument(fmt::format("MCCL_LISTEN_ADDR lists {} twice", address.host()));
+    rails.push_back(address);
+    if (std::any_of(own.bound.begin(), own.bound.end(), same)) continue;  // several links over one
     if (!config.ifname.empty()) {
       const std::vector<Interface> allowed = named(config.ifname, interfaces);
       if (std::none_of(allowed.begin(), allowed.end(),
@@ -198,7 +199,7 @@ OwnAddresses own_addresses_as_listed(const Config& config, const std::vector<Int
     own.bound.push_back(address);
   }
   own.listed = true;
-  publish(own, own.bound, log);
+  publish(own, rails, log);
   return own;
 }
 

@@ -253,14 +253,14 @@ TEST(LaunchJob, ThisMachineIsOneByAnyOfItsNames) {
   EXPECT_EQ(job.ranks[2].local_rank, 2);
 }
 
-TEST(LaunchJob, AnAddressThatIsGivenTwiceIsListenedAtOnce) {
+TEST(LaunchJob, AnAddressThatIsGivenTwiceHasTwoLinks) {
   Request request = request_for("a,b", {});
   request.hosts[0].addresses = {"10.0.0.1", "10.0.0.1"};
   const Job job = plan_job(request, "key");
   const Ports ports = ports_from(job, 100);
   EXPECT_THAT(ring_file(job, ports, kPlaces), HasSubstr(R"(["10.0.0.1:100","10.0.0.1:101"])"));
   EXPECT_EQ(environment_of(job, job.ranks[0], ports, kPlaces, {}).at("MCCL_LISTEN_ADDR"),
-            "10.0.0.1");
+            "10.0.0.1,10.0.0.1");
 }
 
 TEST(LaunchJob, OnlyNcclGetsADeviceForEachRank) {

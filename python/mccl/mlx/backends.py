@@ -56,8 +56,9 @@ def ring(environment: Environment, settings: Mapping[str, str]) -> Job:
     """From MLX_RANK and MLX_HOSTFILE, as `mlx.launch` sets them.
 
     The ranks meet at rank 0's first address. Each rank listens at its own addresses, several of
-    which make several links per pair, at the port of the first; rank 0, whose first port is where
-    the ranks meet, at the port of a later one or else at any free port.
+    which make several links per pair (an address that stands there twice makes two), at the port of
+    the first; rank 0, whose first port is where the ranks meet, at the port of a later one or else
+    at any free port.
     """
     rank_text, path = environment.get("MLX_RANK"), environment.get("MLX_HOSTFILE")
     if not rank_text and not path:
@@ -81,7 +82,7 @@ def ring(environment: Environment, settings: Mapping[str, str]) -> Job:
             "root": str(ranks[0][0]),
             # Where no network joins all ranks, they meet along the cables instead.
             "hostfile": path,
-            "listen_addr": ",".join(dict.fromkeys(address.host for address in own)),
+            "listen_addr": ",".join(address.host for address in own),
             # Rank r listens on port_base + r.
             "port_base": str(port - rank if port > rank else 0),
             **({"log_level": "INFO"} if _is_on(environment, "MLX_RING_VERBOSE") else {}),

@@ -140,9 +140,10 @@ void add_mccl(Variables& variables, const Job& job, const Rank& rank, const Port
   variables["MCCL_WORLD_SIZE"] = std::to_string(job.size());
   variables["MCCL_ROOT"] = with_port(meeting, ports.root);
   variables["MCCL_JOB_KEY"] = job.key;
-  std::vector<std::string> listed;
-  for (const std::string& address : job.entry_of(rank).addresses)
-    if (std::ranges::find(listed, address) == listed.end()) listed.push_back(address);
+  std::vector<std::string> listed;  // as often as it is to have links
+  for (int i = 0; i < job.request.connections_per_address; ++i) {
+    for (const std::string& address : job.entry_of(rank).addresses) listed.push_back(address);
+  }
   if (!listed.empty()) variables["MCCL_LISTEN_ADDR"] = fmt::format("{}", fmt::join(listed, ","));
   if (may_be_sparse(job)) variables["MCCL_HOSTFILE"] = folder + "/" + kRingFile;
 }

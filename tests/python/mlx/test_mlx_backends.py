@@ -55,7 +55,7 @@ def test_several_addresses_of_a_rank(tmp_path: Path):
     first, second = (ring(tmp_path, hosts, rank).settings for rank in range(2))
     assert first["listen_addr"] == "10.0.0.1,10.0.1.1"
     assert first["port_base"] == "5001"
-    assert second["listen_addr"] == "10.0.0.2,10.0.1.2"
+    assert second["listen_addr"] == "10.0.0.2,10.0.1.2,10.0.0.2"
     assert second["port_base"] == "5999"
 
 
