@@ -17,6 +17,9 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
+  /// This process's place in the job.
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
   /// As Context::group. Throws InvalidArgument.
   virtual std::shared_ptr<Group> make_group(const std::string& name,
                                             const std::vector<int>& members,
@@ -28,6 +31,10 @@ class Backend {
   virtual void after_fork_in_parent() noexcept = 0;
   virtual void abandon_after_fork() noexcept = 0;
 };
+
+/// Whether the settings name a backend whose ranks are told their places by it: they need no store
+/// and no rank of ours, which are -1 then.
+bool knows_places(const Config& config);
 
 /// Meets all other ranks, by the backend that the settings name. `options` have metrics. Throws as
 /// Context::create.
