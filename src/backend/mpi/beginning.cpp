@@ -52,6 +52,7 @@ class Beginning {
       case Collective::all_to_all:
         return all_to_all();
       case Collective::barrier:
+        flight_.own_memory_ = true;  // it has none
         return add(library_.ibarrier(place_.comm));
       case Collective::send:
         return send();
@@ -364,7 +365,7 @@ class Beginning {
       add(library_.irecv(part(data, at), n, type_, peer, tag_of_pieces(), place_.comm));
     });
   }
-  int tag_of_pieces() const { return (place_.largest_tag + 1) / 2 - 1; }
+  int tag_of_pieces() const { return half_of_tags(place_.largest_tag) - 1; }
 
   /// A message's length and type; one too long for an int is one element of a type of its own.
   std::pair<int, Handle> bytes_of(std::size_t bytes) {

@@ -15,9 +15,8 @@ constexpr std::uint32_t kUpperHalf = std::uint32_t{1} << 31;
 
 }  // namespace
 
-/// The last tag of the lower half is for parts of collectives that are too long for one call.
 int tag_of(const Place& place, Collective call, std::uint32_t tag) {
-  const std::uint32_t half = (static_cast<std::uint32_t>(place.largest_tag) + 1) / 2;
+  const auto half = static_cast<std::uint32_t>(half_of_tags(place.largest_tag));
   const std::uint32_t within = tag & ~kUpperHalf;
   if (within >= half - 1) {
     throw InvalidArgument(

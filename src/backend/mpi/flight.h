@@ -25,6 +25,10 @@ struct Place {
   std::size_t most = 0;
 };
 
+/// Where the upper half of the tags begins; the one before is for parts of collectives that are too
+/// long for one call.
+constexpr int half_of_tags(int largest) { return largest / 2; }
+
 /// The tag as MPI is given it. Throws InvalidArgument where MPI has none so large.
 int tag_of(const Place& place, Collective call, std::uint32_t tag);
 

@@ -216,8 +216,10 @@ class LibraryOf final : public Library {
     Request own = as<Request>(request);
     Status status = {};
     int done = 0;
-    check(test_, &own, &done, &status);
-    request = handle_of(own);
+    const int code = test_.call(&own, &done, &status);
+    request = handle_of(own);  // gone, also where it ended with an error
+    if (code != 0) [[unlikely]]
+      fail(test_.name, code);
     if (done && arrival) *arrival = arrival_of(status);
     return done != 0;
   }

@@ -62,7 +62,7 @@ class Meeting {
         limit_(Clock::now() + timeout),
         text_(fmt::format("members {}\n{}", fmt::join(invitation.members, " "),
                           invitation.agreement)) {
-    const int half = (library_.largest_tag(process.control()) + 1) / 2;
+    const int half = half_of_tags(library_.largest_tag(process.control()));
     // Two tags, for the way there and back; those below are of notices and of nothing else.
     const auto places = static_cast<std::uint64_t>(half / 2 - 16);
     tag_ = 16 + 2 * static_cast<int>(hash_of(invitation.name) % places);

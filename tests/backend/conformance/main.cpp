@@ -1,0 +1,77 @@
+// One rank of the conformance suite on the job that its environment tells of, whatever backend
+// MCCL_BACKEND names: mpirun -n 4 mccl_group_conformance [--gtest_filter=…]. Every rank runs the
+// same checks in the same order; rank 0 writes.
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "backend/conformance/checks.h"
+
+namespace mccl::conformance {
+namespace {
+
+std::shared_ptr<Context>& context() {
+  static auto* instance = new std::shared_ptr<Context>;
+  return *instance;
+}
+
+class OfCheck : public ::testing::Test {
+ public:
+  explicit OfCheck(Check check) : check_(check) {}
+  void TestBody() override {
+    if (context()->size() >= check_.least) {
+      check_.run(*context());
+    } else {
+      GTEST_SKIP() << "needs " << check_.least << " ranks";
+    }
+  }
+  void TearDown() override { context()->world()->barrier().wait(); }
+
+ private:
+  const Check check_;
+};
+
+/// What ranks other than 0 say: what has failed.
+class Failures : public ::testing::EmptyTestEventListener {
+  void OnTestStart(const ::testing::TestInfo& test) override { name_ = test.name(); }
+  void OnTestPartResult(const ::testing::TestPartResult& result) override {
+    if (!result.failed()) return;
+    std::fprintf(stderr, "rank %d: %s: line %d: %s\n", context()->rank(), name_.c_str(),
+                 result.line_number(), result.message());
+  }
+
+  std::string name_;
+};
+
+void add(const char* suite, std::span<const Check> checks) {
+  for (const Check& check : checks) {
+    ::testing::RegisterTest(suite, check.name, nullptr, nullptr, __FILE__, __LINE__,
+                            [check]() -> ::testing::Test* { return new OfCheck(check); });
+  }
+}
+
+}  // namespace
+}  // namespace mccl::conformance
+
+int main(int argc, char** argv) {
+  using namespace mccl::conformance;
+  ::testing::InitGoogleTest(&argc, argv);
+  add("Collectives", collective_checks());
+  add("Reductions", reduction_checks());
+  add("Messages", message_checks());
+  add("Groups", group_checks());
+  int failed = 1;
+  try {
+    context() = mccl::Context::from_environment();
+    auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
+    if (context()->rank() != 0) {
+      delete listeners.Release(listeners.default_result_printer());
+      listeners.Append(new Failures);
+    }
+    failed = RUN_ALL_TESTS();
+    context().reset();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+  }
+  return failed;
+}
