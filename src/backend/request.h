@@ -27,7 +27,9 @@ struct Request {
   Buffer out;
   /// The input is the output, or its own slot of it, or the output its own slot of the input.
   bool in_place = false;
-  /// Of calls with parts: the elements of each where they are equal, and else of each rank's.
+  /// The data are in parts, one of each rank: of `part` elements where they are equal, and else of
+  /// as many as `counts` has.
+  bool in_parts = false;
   std::size_t part = 0;
   std::span<const std::size_t> counts = {};
   /// Of an all_to_all with counts, which are this rank's own: what it gets of each rank.
@@ -35,6 +37,7 @@ struct Request {
   bool own_counts = false;
 
   void tell(const Shares& shares) {
+    in_parts = true;
     counts = shares.counts();
     if (counts.empty()) part = shares.at(0);
   }

@@ -71,7 +71,6 @@ constexpr Row kRows[] = {
      .meaning = "What carries out the calls: native is MCCL's own engine, mpi the machine's MPI "
                 "library, whose mpirun or srun starts the ranks; auto: native",
      .kind = choice,
-     .must_agree = true,
      .field = &Config::backend},
     {.name = "transport",
      .variable = "MCCL_TRANSPORT",

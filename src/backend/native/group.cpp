@@ -21,6 +21,7 @@ engine::Task task_of(const Request& request) {
   task.in_place = request.in_place;
   task.input = request.in;
   task.output = request.out;
+  if (!request.in_parts) return task;
   task.even = request.counts.empty();
   task.call.counts_hash = request.own_counts ? engine::kOwnCounts : engine::hash_of(request.counts);
   task.counts.assign(request.counts.begin(), request.counts.end());

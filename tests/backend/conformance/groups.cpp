@@ -213,7 +213,7 @@ constexpr Check kChecks[] = {
     {"CallbacksRunOnceAndMayStartCalls", 1, callbacks_run_once_and_may_start_calls},
     {"CallsGoOnWithoutAWaiter", 1, calls_go_on_without_a_waiter},
     {"AWaitThatTimesOutLeavesTheCallRunning", 2, a_wait_that_times_out_leaves_the_call_running},
-    {"ArgumentsAreCheckedBeforeAnythingIsSent", 1, arguments_are_checked_before_anything_is_sent},
+    {"ArgumentsAreCheckedBeforeAnythingIsSent", 2, arguments_are_checked_before_anything_is_sent},
     {"AnAbortReachesEveryRankAndNoOtherGroup", 2, an_abort_reaches_every_rank_and_no_other_group},
     {"ACallThatOthersDoNotJoinTimesOut", 2, a_call_that_others_do_not_join_times_out},
     {"MetricsCountCalls", 1, metrics_count_calls},
