@@ -6,13 +6,12 @@
 
 #include "backend/mpi/backend.h"
 #include "backend/native/backend.h"
+#include "base/placement.h"
 
 namespace mccl {
 
-bool knows_places(const Config& config) { return config.backend == "mpi"; }
-
 std::unique_ptr<Backend> make_backend(const ContextOptions& options) {
-  if (options.config.backend == "mpi") return std::make_unique<mpi::MpiBackend>(options);
+  if (meets_by_mpi(options.config)) return std::make_unique<mpi::MpiBackend>(options);
   return std::make_unique<native::NativeBackend>(options);
 }
 

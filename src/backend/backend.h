@@ -32,10 +32,6 @@ class Backend {
   virtual void abandon_after_fork() noexcept = 0;
 };
 
-/// Whether the settings name a backend whose ranks are told their places by it: they need no store
-/// and no rank of ours, which are -1 then.
-bool knows_places(const Config& config);
-
 /// Meets all other ranks, by the backend that the settings name. `options` have metrics. Throws as
 /// Context::create.
 std::unique_ptr<Backend> make_backend(const ContextOptions& options);

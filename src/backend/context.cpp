@@ -72,7 +72,7 @@ std::shared_ptr<Context> Context::from_environment(Config settings,
   ContextOptions options;
   options.config = std::move(settings);
   options.metrics = std::move(metrics);
-  if (knows_places(options.config)) {
+  if (meets_by_mpi(options.config)) {
     options.rank = options.config.rank;
     options.size = options.config.world_size;
     return create(options);

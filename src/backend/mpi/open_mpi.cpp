@@ -29,7 +29,7 @@ struct OpenMpiAbi {
   static constexpr const char* kName = "Open MPI's ABI";
 
   static Constants constants(const Symbols& symbols) {
-    const auto handle = [&](const char* name) { return handle_of(symbols.required(name)); };
+    const auto handle = [&](const char* name) { return handle_of(symbols.variable(name)); };
     Constants own;
     own.world = handle("ompi_mpi_comm_world");
     own.self = handle("ompi_mpi_comm_self");

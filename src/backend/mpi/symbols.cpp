@@ -49,6 +49,11 @@ void* Symbols::required(const char* name) const {
       path_, name));
 }
 
+void* Symbols::variable(const char* name) const {
+  void* found = ::dlsym(RTLD_DEFAULT, name);
+  return found ? found : required(name);
+}
+
 bool Symbols::has(const char* name) const { return ::dlsym(library_, name) != nullptr; }
 
 std::string short_version(std::string_view text) {

@@ -21,6 +21,9 @@ class Symbols {
     return reinterpret_cast<F*>(required(name));
   }
   void* required(const char* name) const;
+  /// Of a variable: where the process has it, which for one that the program itself names may be a
+  /// place of the program's, not of the library's.
+  void* variable(const char* name) const;
   bool has(const char* name) const;
 
   /// The file itself, as the loader found it.
