@@ -89,7 +89,8 @@ std::shared_ptr<Group> MpiBackend::make(const std::shared_ptr<Job>& job, const s
   if (job->engine->is_over()) throw Error(job->engine->over());
   const Invitation invitation = {
       name, members,
-      fmt::format("MPI={}\n{}", process.library().identity().version, agreement_of(job->config))};
+      fmt::format("MPI={}\nthreads={}\n{}", process.library().identity().version,
+                  name_of(process.level()), agreement_of(job->config))};
   auto state = meet(process, invitation, milliseconds_of(job->config.connect_timeout));
   state->place.most = job->most;
   state->timeout = timeout;

@@ -25,8 +25,9 @@ bool is_aligned(const void* data, DType dtype) {
 /// One beginning of one flight.
 class Beginning {
  public:
-  Beginning(Flight& flight, const Place& place, const Request& request)
+  Beginning(Flight& flight, const Place& place, const Request& request, bool waits)
       : flight_(flight),
+        waits_(waits),
         place_(place),
         library_(*place.library),
         request_(request),
@@ -72,8 +73,8 @@ class Beginning {
     auto* out = own ? staged(count * element_) : static_cast<std::byte*>(request_.out.data);
     const void* in = place_in(out, count) ? in_place() : input();
     pieces(count, [&](std::size_t at, int n) {
-      add(library_.iallreduce(in == in_place() ? in : part(in, at), part(out, at), n, type_,
-                              operation(), place_.comm));
+      add(library_.allreduce(in == in_place() ? in : part(in, at), part(out, at), n, type_,
+                             operation(), place_.comm, waits_));
     });
   }
 
@@ -87,7 +88,7 @@ class Beginning {
     if (!is_root) result_is(request_.out, false);
     if (own) flight_.result_ = is_root ? nullptr : data;
     pieces(count, [&](std::size_t at, int n) {
-      add(library_.ibcast(part(data, at), n, type_, request_.root, place_.comm));
+      add(library_.bcast(part(data, at), n, type_, request_.root, place_.comm, waits_));
     });
   }
 
@@ -108,10 +109,11 @@ class Beginning {
     pieces(count, [&](std::size_t at, int n) {
       const void* in = placed ? part(out, at) : part(input(), at);
       if (is_root) {
-        add(library_.ireduce(placed ? in_place() : in, part(out, at), n, type_, operation(),
-                             request_.root, place_.comm));
+        add(library_.reduce(placed ? in_place() : in, part(out, at), n, type_, operation(),
+                            request_.root, place_.comm, waits_));
       } else {
-        add(library_.ireduce(in, kNothing, n, type_, operation(), request_.root, place_.comm));
+        add(library_.reduce(in, kNothing, n, type_, operation(), request_.root, place_.comm,
+                            waits_));
       }
     });
   }
@@ -128,16 +130,16 @@ class Beginning {
     if (long_call) {
       for (int rank = 0; rank < place_.size; ++rank) {
         pieces(share(rank), [&](std::size_t at, int n) {
-          add(library_.ibcast(part(out, before(rank) + at), n, type_, rank, place_.comm));
+          add(library_.bcast(part(out, before(rank) + at), n, type_, rank, place_.comm, waits_));
         });
       }
     } else if (request_.counts.empty()) {
-      add(library_.iallgather(placed ? in_place() : input(), count_of(share(place_.rank)), out,
-                              count_of(share(0)), type_, place_.comm));
+      add(library_.allgather(placed ? in_place() : input(), count_of(share(place_.rank)), out,
+                             count_of(share(0)), type_, place_.comm, waits_));
     } else {
       const int* counts = tell(request_.counts);
-      add(library_.iallgatherv(placed ? in_place() : input(), count_of(share(place_.rank)), out,
-                               counts, counts + place_.size, type_, place_.comm));
+      add(library_.allgatherv(placed ? in_place() : input(), count_of(share(place_.rank)), out,
+                              counts, counts + place_.size, type_, place_.comm, waits_));
     }
   }
 
@@ -157,12 +159,12 @@ class Beginning {
     const bool placed = is_root && (own || request_.in_place);
     if (!is_root) out = kNothing;
     if (request_.counts.empty()) {
-      add(library_.igather(placed ? in_place() : in, count_of(share(place_.rank)), out,
-                           count_of(share(0)), type_, request_.root, place_.comm));
+      add(library_.gather(placed ? in_place() : in, count_of(share(place_.rank)), out,
+                          count_of(share(0)), type_, request_.root, place_.comm, waits_));
     } else {
       const int* counts = tell(request_.counts);
-      add(library_.igatherv(placed ? in_place() : in, count_of(share(place_.rank)), out, counts,
-                            counts + place_.size, type_, request_.root, place_.comm));
+      add(library_.gatherv(placed ? in_place() : in, count_of(share(place_.rank)), out, counts,
+                           counts + place_.size, type_, request_.root, place_.comm, waits_));
     }
   }
 
@@ -197,12 +199,12 @@ class Beginning {
     if (total > place_.most) return long_scatter(is_root, in, out, !own && request_.in_place);
     void* into = is_root && !own && request_.in_place ? in_place() : or_nothing(out, mine);
     if (request_.counts.empty()) {
-      add(library_.iscatter(in, count_of(share(0)), into, count_of(mine), type_, request_.root,
-                            place_.comm));
+      add(library_.scatter(in, count_of(share(0)), into, count_of(mine), type_, request_.root,
+                           place_.comm, waits_));
     } else {
       const int* counts = tell(request_.counts);
-      add(library_.iscatterv(in, counts, counts + place_.size, into, count_of(mine), type_,
-                             request_.root, place_.comm));
+      add(library_.scatterv(in, counts, counts + place_.size, into, count_of(mine), type_,
+                            request_.root, place_.comm, waits_));
     }
   }
 
@@ -238,16 +240,16 @@ class Beginning {
       for (int rank = 0; rank < place_.size; ++rank) {
         pieces(share(rank), [&](std::size_t at, int n) {
           void* here = rank == place_.rank ? part(out, at) : kNothing;
-          add(library_.ireduce(part(in, before(rank) + at), here, n, type_, operation(), rank,
-                               place_.comm));
+          add(library_.reduce(part(in, before(rank) + at), here, n, type_, operation(), rank,
+                              place_.comm, waits_));
         });
       }
     } else if (request_.counts.empty()) {
-      add(library_.ireduce_scatter_block(in, into, count_of(mine), type_, operation(),
-                                         place_.comm));
+      add(library_.reduce_scatter_block(in, into, count_of(mine), type_, operation(), place_.comm,
+                                        waits_));
     } else {
-      add(library_.ireduce_scatter(in, into, tell(request_.counts), type_, operation(),
-                                   place_.comm));
+      add(library_.reduce_scatter(in, into, tell(request_.counts), type_, operation(), place_.comm,
+                                  waits_));
     }
   }
 
@@ -269,12 +271,12 @@ class Beginning {
     void* into = taken > 0 ? out : kNothing + 1;
     if (request_.counts.empty()) {
       const int each = count_of(share(0));
-      add(library_.ialltoall(in, each, into, each, type_, place_.comm));
+      add(library_.alltoall(in, each, into, each, type_, place_.comm, waits_));
     } else {
       const int* counts = tell(request_.counts, request_.out_counts);
       const int size = place_.size;
-      add(library_.ialltoallv(in, counts, counts + size, into, counts + 2 * size, counts + 3 * size,
-                              type_, place_.comm));
+      add(library_.alltoallv(in, counts, counts + size, into, counts + 2 * size, counts + 3 * size,
+                             type_, place_.comm, waits_));
     }
   }
 
@@ -325,7 +327,9 @@ class Beginning {
 
   // What these are made of.
 
-  void add(Handle request) { flight_.requests_.push_back(request); }
+  void add(Handle request) {
+    if (request != library_.constants().no_request) flight_.requests_.push_back(request);
+  }
   void* in_place() const { return library_.constants().in_place; }
   Handle operation() const { return place_.operations->of(request_.dtype, request_.op.kind); }
   const void* input() const { return request_.in.data ? request_.in.data : kNothing; }
@@ -427,6 +431,7 @@ class Beginning {
   }
 
   Flight& flight_;
+  const bool waits_;
   const Place& place_;
   Library& library_;
   const Request& request_;
@@ -434,10 +439,17 @@ class Beginning {
   const std::size_t element_;
 };
 
-void Flight::begin(const Place& place, const Request& request) {
+void Flight::begin(const Place& place, const Request& request, bool waits) {
   clear();
   place_ = &place;
-  Beginning(*this, place, request).run();
+  Beginning(*this, place, request, waits).run();
+}
+
+void Flight::gather(const Place& place) {
+  clear();
+  place_ = &place;
+  own_memory_ = true;
+  requests_.push_back(place.library->ibarrier(place.comm));
 }
 
 }  // namespace mccl::mpi

@@ -40,6 +40,9 @@ class Call final : public detail::WorkState {
   Clock::time_point deadline = Clock::time_point::max();
   std::chrono::milliseconds timeout{0};
   bool caller_waits = false;
+  /// MPI is to wait for its end: first all ranks come, then a thread of the group's makes the call.
+  bool is_bulk = false;
+  std::atomic<bool> working = false;    ///< That thread has it.
   bool cancelling = false;              ///< MPI was asked to take it back.
   std::atomic<bool> held_back = false;  ///< Until its coalescing ends.
 

@@ -18,6 +18,8 @@ constexpr std::chrono::microseconds kBetweenLooks{200};
 constexpr std::chrono::microseconds kLongestNap{100};
 /// So many looks at MPI before the time, which costs more than one of them.
 constexpr int kLooksAtOnce = 32;
+/// While MPI waits on threads of groups, nobody takes the core from it for longer.
+constexpr std::chrono::milliseconds kWhileOthersWork{5};
 
 void yield_or_nap(Clock::duration idle, std::chrono::microseconds spin, bool may_nap) {
   if (idle < spin) return;
@@ -27,8 +29,7 @@ void yield_or_nap(Clock::duration idle, std::chrono::microseconds spin, bool may
 
 }  // namespace
 
-Engine::Engine(bool callers_drive, std::chrono::microseconds spin)
-    : callers_drive_(callers_drive), spin_(spin) {}
+Engine::Engine(std::chrono::microseconds spin) : spin_(spin) {}
 
 Engine::~Engine() { stop(); }
 
@@ -174,7 +175,12 @@ void Engine::work() {
     run_callbacks(std::move(callbacks));
     const Clock::time_point now = Clock::now();
     if (has_moved) moved = now;
-    yield_or_nap(now - moved, spin_, callers_drive_ || helpers_ == 0);
+    if (working_ > 0 && working_ == pending_) {
+      std::unique_lock lock(inbox_mutex_);
+      wake_.wait_for(lock, kWhileOthersWork, [this] { return stopping_ || has_inbox_ || asked_; });
+    } else {
+      yield_or_nap(now - moved, spin_, callers_drive_ || helpers_ == 0);
+    }
   }
 }
 
@@ -186,6 +192,10 @@ void Engine::help(Call& call, Clock::time_point deadline) {
       wake();
       call.sleep_until_done(deadline);
       break;
+    }
+    if (call.working) {
+      call.sleep_until_done(std::min(deadline, now + kWhileOthersWork));
+      if (call.done()) break;
     }
     Callbacks callbacks;
     bool has_moved = false;
@@ -232,12 +242,21 @@ void Engine::take_inbox() {
     calls.swap(inbox_);
     has_inbox_ = false;
   }
-  for (const auto& call : calls) begin(call);
+  for (const auto& call : calls) accept(call);
+}
+
+/// Numbers the call, and begins it unless the group makes one that must end first.
+void Engine::accept(const std::shared_ptr<Call>& call) {
+  GroupState& group = *call->group;
+  if (is_collective(call->request().collective)) {
+    call->number = ++group.started;
+    if (group.has_bulk && !group.failed()) return group.waiting.push_back(call);
+  }
+  begin(call);
 }
 
 void Engine::begin(const std::shared_ptr<Call>& call) {
   GroupState& group = *call->group;
-  if (is_collective(call->request().collective)) call->number = ++group.started;
   call->begun = Clock::now();
   if (!group.failed() && is_over()) group.fail(Kind::error, over());
   if (group.failed()) return finish(call, error_of(*call));
@@ -245,7 +264,13 @@ void Engine::begin(const std::shared_ptr<Call>& call) {
   call->flight = take_flight();
   active_.push_back(call);
   try {
-    call->flight->begin(group.place, call->request());
+    call->is_bulk = is_bulk(call->request());
+    if (call->is_bulk) {
+      group.has_bulk = true;
+      call->flight->gather(group.place);
+    } else {
+      call->flight->begin(group.place, call->request());
+    }
   } catch (const std::exception& error) {
     fail(call->group, kind_of(error),
          fmt::format("{} on rank {} of group '{}' failed: {}", call->description(),
@@ -257,7 +282,7 @@ void Engine::begin(const std::shared_ptr<Call>& call) {
 /// Whether the call has ended.
 bool Engine::advance(const std::shared_ptr<Call>& call) {
   GroupState& group = *call->group;
-  if (group.failed()) return false;  // the sweep ends it
+  if (group.failed() || call->working) return false;  // the sweep ends it, or the group's thread
   try {
     if (!call->flight->test()) return false;
     if (call->flight->taken_back()) {
@@ -266,6 +291,10 @@ bool Engine::advance(const std::shared_ptr<Call>& call) {
                        call->description(), group.place.rank, group.name,
                        seconds_between(call->submitted, Clock::now())))));
       return true;
+    }
+    if (call->is_bulk) {
+      hand_to_worker(call);
+      return false;
     }
     call->flight->land(call->request());
     if (call->request().collective == Collective::recv) {
@@ -298,6 +327,11 @@ void Engine::look_around(Clock::time_point now) {
            true);
     } else if (now >= call->deadline) {
       expire(call, now);
+    } else if (call->is_bulk) {
+      const auto& waiting = call->group->waiting;
+      const auto late = std::ranges::find_if(
+          waiting, [now](const auto& each) { return now >= each->deadline; });
+      if (late != waiting.end()) expire(*late, now);
     }
   }
   std::erase_if(lost_, [](Lost& lost) {
@@ -345,7 +379,7 @@ void Engine::finish(const std::shared_ptr<Call>& call, std::exception_ptr error)
   sample.payload_bytes = std::max(sample.bytes_sent, sample.bytes_received);
   sample.failed = error != nullptr;
   call->group->metrics->record(sample);
-  if (call->flight) {
+  if (call->flight && !call->working) {
     --call->group->under_way;
     if (spare_.size() < kMostSpare) spare_.push_back(std::move(call->flight));
     call->flight.reset();
@@ -388,11 +422,11 @@ std::optional<Work> Engine::run_at_once(const std::shared_ptr<Engine>& self,
                                         const std::shared_ptr<GroupState>& group,
                                         const Request& request, std::chrono::milliseconds timeout) {
   constexpr std::uint32_t kTimedEvery = 16;
-  if (!callers_drive_) return {};
+  if (!callers_drive_ || is_bulk(request)) return {};
   const std::unique_lock lock(driving_, std::try_to_lock);
   if (!lock) return {};
   take_inbox();
-  if (group->failed() || group->someone_left || is_over()) return {};
+  if (group->failed() || group->someone_left || group->has_bulk || is_over()) return {};
   const bool timed = at_once_++ % kTimedEvery == 0;
   Clock::time_point begun = timed ? Clock::now() : Clock::time_point();
   ++group->started;

@@ -7,6 +7,10 @@
 // something arrives, so who drives looks again and again, at longer intervals the longer nothing
 // comes; when no call is under way, nobody does.
 //
+// A large call is MPI's that waits, since many libraries do worse in the other form: all ranks come
+// first, by a barrier that is tested like any call, and then a thread of the group's makes the call
+// (worker.h). Nobody waits for that thread who has a time limit. It takes MPI_THREAD_MULTIPLE.
+//
 // Where MPI grants no more than MPI_THREAD_FUNNELED, only the engine's thread drives, which is the
 // one that has initialised MPI.
 //
@@ -35,9 +39,8 @@ namespace mccl::mpi {
 
 class Engine {
  public:
-  /// `callers_drive`: MPI may be called from any thread, one at a time. `spin`: how long to look
-  /// for progress before yielding the core.
-  Engine(bool callers_drive, std::chrono::microseconds spin);
+  /// `spin`: how long to look for progress before yielding the core.
+  explicit Engine(std::chrono::microseconds spin);
   ~Engine();
 
   /// Runs `begin` on the engine's thread, where MPI is to be initialised, and rethrows what it
@@ -47,7 +50,11 @@ class Engine {
 
   /// Set in start()'s `begin`.
   void use(Library& library, Handle control, int world_rank);
-  void set_callers_drive(bool drive) { callers_drive_ = drive; }
+  /// Which threads may call MPI, and whether several at once.
+  void set_level(ThreadLevel level) {
+    callers_drive_ = level >= ThreadLevel::serialized;
+    several_ = level == ThreadLevel::multiple;
+  }
 
   /// Runs something that calls MPI, on a thread that may.
   void run(const std::function<void()>& body);
@@ -87,7 +94,12 @@ class Engine {
   /// Does what can be done now; false when nothing has moved.
   bool pass();
   void take_inbox();
+  void accept(const std::shared_ptr<Call>& call);
   void begin(const std::shared_ptr<Call>& call);
+  bool is_bulk(const Request& request) const;
+  void hand_to_worker(const std::shared_ptr<Call>& call);
+  void end_bulk(const std::shared_ptr<Call>& call, std::exception_ptr error);
+  void begin_waiting(GroupState& group);
   bool advance(const std::shared_ptr<Call>& call);
   void look_around(Clock::time_point now);
   void hear(const Notice& notice);
@@ -112,7 +124,8 @@ class Engine {
   void wake();
   bool has_work() const { return pending_ > 0 || asked_.load(std::memory_order_acquire); }
 
-  std::atomic<bool> callers_drive_;
+  std::atomic<bool> callers_drive_{true};
+  std::atomic<bool> several_{false};
   const std::chrono::microseconds spin_;
   Library* library_ = nullptr;  ///< Set in start().
   int world_rank_ = 0;
@@ -149,6 +162,7 @@ class Engine {
   std::atomic<bool> asked_{false};  ///< There are errands, or groups to sweep.
   std::atomic<int> pending_{0};     ///< Calls that have been submitted and have not ended.
   std::atomic<int> helpers_{0};
+  std::atomic<int> working_{0};  ///< Calls that threads of groups make.
   std::atomic<bool> over_{false};
   std::atomic<bool> departed_{false};
   std::thread thread_;

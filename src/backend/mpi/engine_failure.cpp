@@ -143,12 +143,16 @@ void Engine::sweep() {
     active_[i] = std::move(active_.back());
     active_.pop_back();
   }
+  for (const Failed& each : failed) {
+    for (auto& call : std::exchange(each.group->waiting, {})) ended.push_back(std::move(call));
+  }
   if (!all_taken_back) end_for_good(ended.front()->group->failure());
   for (const auto& call : ended) finish(call, error_of(*call));
 }
 
 bool Engine::take_back(Call& call) {
   if (is_over() || !call.flight) return true;
+  if (call.working) return false;
   bool ended = false;
   try {
     if (!call.cancelling) call.flight->cancel();
@@ -177,7 +181,9 @@ void Engine::end_for_good(const std::string& reason) {
       reason);
   for (const auto& [id, weak] : groups_) {
     const std::shared_ptr<GroupState> group = weak.lock();
-    if (group && group->fail(Kind::error, text)) tell(*group);
+    if (!group) continue;
+    if (group->fail(Kind::error, text)) tell(*group);
+    for (auto& call : std::exchange(group->waiting, {})) active_.push_back(std::move(call));
   }
   const Clock::time_point limit = Clock::now() + kToTakeBack;
   while (notices_->sending() && Clock::now() < limit) notices_->settle();
@@ -186,9 +192,11 @@ void Engine::end_for_good(const std::string& reason) {
     reason_over_ = text;
   }
   over_.store(true, std::memory_order_release);
-  for (auto& call : active_) {
-    --call->group->under_way;
-    lost_.push_back({call->group, std::move(call->flight)});
+  for (const auto& call : active_) {
+    if (call->flight && !call->working) {
+      --call->group->under_way;
+      lost_.push_back({call->group, std::move(call->flight)});
+    }
     finish(call, error_of(*call));
   }
   active_.clear();

@@ -43,8 +43,11 @@ class Flight {
   Flight(const Flight&) = delete;
   Flight& operator=(const Flight&) = delete;
 
-  /// Begins the call. `place` outlives the flight. Throws LibraryError.
-  void begin(const Place& place, const Request& request);
+  /// Begins the call, or with `waits` makes it by those of MPI's functions that wait for its end.
+  /// `place` outlives the flight. Throws LibraryError.
+  void begin(const Place& place, const Request& request, bool waits = false);
+  /// Begins to wait for all ranks to come, as a call for which MPI is to wait needs it.
+  void gather(const Place& place);
   /// Whether all of it has ended.
   bool test() {
     while (ended_ < requests_.size()) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "backend/mpi/flight.h"
+#include "backend/mpi/worker.h"
 #include "base/clock.h"
 #include "mccl/metrics.h"
 
@@ -22,6 +24,8 @@ enum class Kind : std::uint32_t { aborted, timeout, peer, mismatch, error };
 std::exception_ptr exception_of(Kind kind, const std::string& text);
 /// Of what was thrown.
 Kind kind_of(const std::exception& error);
+
+class Call;
 
 struct GroupState {
   GroupState(std::uint64_t group_id, std::string group_name, std::vector<int> world_ranks)
@@ -45,6 +49,10 @@ struct GroupState {
   // Of whoever drives.
   std::uint64_t started = 0;  ///< Collectives.
   int under_way = 0;
+  /// A call for which MPI is to wait has begun; the collectives after it wait for its end.
+  bool has_bulk = false;
+  std::deque<std::shared_ptr<Call>> waiting;
+  std::unique_ptr<Worker> worker;  ///< Once there has been such a call.
   /// How many collectives each member had started when it left; none where it has not.
   struct Departure {
     bool left = false;

@@ -96,34 +96,35 @@ class Library {
   virtual Handle create_long_type(std::size_t bytes) = 0;
   virtual void free_type(Handle type) = 0;
 
-  // Each begins a call and returns its request.
+  // Each begins a call and returns its request, or with `waits` makes MPI's call that waits for its
+  // end, and returns no_request. The two do not match each other.
   virtual Handle ibarrier(Handle comm) = 0;
-  virtual Handle ibcast(void* data, int count, Handle type, int root, Handle comm) = 0;
-  virtual Handle iallreduce(const void* in, void* out, int count, Handle type, Handle op,
-                            Handle comm) = 0;
-  virtual Handle ireduce(const void* in, void* out, int count, Handle type, Handle op, int root,
-                         Handle comm) = 0;
-  virtual Handle iallgather(const void* in, int in_count, void* out, int out_count, Handle type,
-                            Handle comm) = 0;
-  virtual Handle iallgatherv(const void* in, int in_count, void* out, const int* counts,
-                             const int* offsets, Handle type, Handle comm) = 0;
-  virtual Handle igather(const void* in, int in_count, void* out, int out_count, Handle type,
-                         int root, Handle comm) = 0;
-  virtual Handle igatherv(const void* in, int in_count, void* out, const int* counts,
-                          const int* offsets, Handle type, int root, Handle comm) = 0;
-  virtual Handle iscatter(const void* in, int in_count, void* out, int out_count, Handle type,
-                          int root, Handle comm) = 0;
-  virtual Handle iscatterv(const void* in, const int* counts, const int* offsets, void* out,
-                           int out_count, Handle type, int root, Handle comm) = 0;
-  virtual Handle ireduce_scatter_block(const void* in, void* out, int count, Handle type, Handle op,
-                                       Handle comm) = 0;
-  virtual Handle ireduce_scatter(const void* in, void* out, const int* counts, Handle type,
-                                 Handle op, Handle comm) = 0;
-  virtual Handle ialltoall(const void* in, int in_count, void* out, int out_count, Handle type,
-                           Handle comm) = 0;
-  virtual Handle ialltoallv(const void* in, const int* in_counts, const int* in_offsets, void* out,
-                            const int* out_counts, const int* out_offsets, Handle type,
-                            Handle comm) = 0;
+  virtual Handle bcast(void* data, int count, Handle type, int root, Handle comm, bool waits) = 0;
+  virtual Handle allreduce(const void* in, void* out, int count, Handle type, Handle op,
+                           Handle comm, bool waits) = 0;
+  virtual Handle reduce(const void* in, void* out, int count, Handle type, Handle op, int root,
+                        Handle comm, bool waits) = 0;
+  virtual Handle allgather(const void* in, int in_count, void* out, int out_count, Handle type,
+                           Handle comm, bool waits) = 0;
+  virtual Handle allgatherv(const void* in, int in_count, void* out, const int* counts,
+                            const int* offsets, Handle type, Handle comm, bool waits) = 0;
+  virtual Handle gather(const void* in, int in_count, void* out, int out_count, Handle type,
+                        int root, Handle comm, bool waits) = 0;
+  virtual Handle gatherv(const void* in, int in_count, void* out, const int* counts,
+                         const int* offsets, Handle type, int root, Handle comm, bool waits) = 0;
+  virtual Handle scatter(const void* in, int in_count, void* out, int out_count, Handle type,
+                         int root, Handle comm, bool waits) = 0;
+  virtual Handle scatterv(const void* in, const int* counts, const int* offsets, void* out,
+                          int out_count, Handle type, int root, Handle comm, bool waits) = 0;
+  virtual Handle reduce_scatter_block(const void* in, void* out, int count, Handle type, Handle op,
+                                      Handle comm, bool waits) = 0;
+  virtual Handle reduce_scatter(const void* in, void* out, const int* counts, Handle type,
+                                Handle op, Handle comm, bool waits) = 0;
+  virtual Handle alltoall(const void* in, int in_count, void* out, int out_count, Handle type,
+                          Handle comm, bool waits) = 0;
+  virtual Handle alltoallv(const void* in, const int* in_counts, const int* in_offsets, void* out,
+                           const int* out_counts, const int* out_offsets, Handle type, Handle comm,
+                           bool waits) = 0;
   virtual Handle isend(const void* data, int count, Handle type, int peer, int tag,
                        Handle comm) = 0;
   virtual Handle irecv(void* data, int count, Handle type, int peer, int tag, Handle comm) = 0;

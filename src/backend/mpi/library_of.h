@@ -146,70 +146,73 @@ class LibraryOf final : public Library {
     check(type_free_, &freed);
   }
 
-  Handle ibarrier(Handle comm) override { return begin(ibarrier_, as<Comm>(comm)); }
-  Handle ibcast(void* data, int count, Handle type, int root, Handle comm) override {
-    return begin(ibcast_, data, count, as<Type>(type), root, as<Comm>(comm));
+  Handle ibarrier(Handle comm) override { return request_of(ibarrier_, as<Comm>(comm)); }
+  Handle bcast(void* data, int count, Handle type, int root, Handle comm, bool waits) override {
+    return begin(bcast_, waits, data, count, as<Type>(type), root, as<Comm>(comm));
   }
-  Handle iallreduce(In in, Out out, int count, Handle type, Handle op, Handle comm) override {
-    return begin(iallreduce_, in, out, count, as<Type>(type), as<Op>(op), as<Comm>(comm));
+  Handle allreduce(In in, Out out, int count, Handle type, Handle op, Handle comm,
+                   bool waits) override {
+    return begin(allreduce_, waits, in, out, count, as<Type>(type), as<Op>(op), as<Comm>(comm));
   }
-  Handle ireduce(In in, Out out, int count, Handle type, Handle op, int root,
-                 Handle comm) override {
-    return begin(ireduce_, in, out, count, as<Type>(type), as<Op>(op), root, as<Comm>(comm));
+  Handle reduce(In in, Out out, int count, Handle type, Handle op, int root, Handle comm,
+                bool waits) override {
+    return begin(reduce_, waits, in, out, count, as<Type>(type), as<Op>(op), root, as<Comm>(comm));
   }
-  Handle iallgather(In in, int in_count, Out out, int out_count, Handle type,
-                    Handle comm) override {
-    return begin(iallgather_, in, in_count, as<Type>(type), out, out_count, as<Type>(type),
+  Handle allgather(In in, int in_count, Out out, int out_count, Handle type, Handle comm,
+                   bool waits) override {
+    return begin(allgather_, waits, in, in_count, as<Type>(type), out, out_count, as<Type>(type),
                  as<Comm>(comm));
   }
-  Handle iallgatherv(In in, int in_count, Out out, Ints counts, Ints offsets, Handle type,
-                     Handle comm) override {
-    return begin(iallgatherv_, in, in_count, as<Type>(type), out, counts, offsets, as<Type>(type),
+  Handle allgatherv(In in, int in_count, Out out, Ints counts, Ints offsets, Handle type,
+                    Handle comm, bool waits) override {
+    return begin(allgatherv_, waits, in, in_count, as<Type>(type), out, counts, offsets,
+                 as<Type>(type), as<Comm>(comm));
+  }
+  Handle gather(In in, int in_count, Out out, int out_count, Handle type, int root, Handle comm,
+                bool waits) override {
+    return begin(gather_, waits, in, in_count, as<Type>(type), out, out_count, as<Type>(type), root,
                  as<Comm>(comm));
   }
-  Handle igather(In in, int in_count, Out out, int out_count, Handle type, int root,
-                 Handle comm) override {
-    return begin(igather_, in, in_count, as<Type>(type), out, out_count, as<Type>(type), root,
-                 as<Comm>(comm));
+  Handle gatherv(In in, int in_count, Out out, Ints counts, Ints offsets, Handle type, int root,
+                 Handle comm, bool waits) override {
+    return begin(gatherv_, waits, in, in_count, as<Type>(type), out, counts, offsets,
+                 as<Type>(type), root, as<Comm>(comm));
   }
-  Handle igatherv(In in, int in_count, Out out, Ints counts, Ints offsets, Handle type, int root,
-                  Handle comm) override {
-    return begin(igatherv_, in, in_count, as<Type>(type), out, counts, offsets, as<Type>(type),
+  Handle scatter(In in, int in_count, Out out, int out_count, Handle type, int root, Handle comm,
+                 bool waits) override {
+    return begin(scatter_, waits, in, in_count, as<Type>(type), out, out_count, as<Type>(type),
                  root, as<Comm>(comm));
   }
-  Handle iscatter(In in, int in_count, Out out, int out_count, Handle type, int root,
-                  Handle comm) override {
-    return begin(iscatter_, in, in_count, as<Type>(type), out, out_count, as<Type>(type), root,
+  Handle scatterv(In in, Ints counts, Ints offsets, Out out, int out_count, Handle type, int root,
+                  Handle comm, bool waits) override {
+    return begin(scatterv_, waits, in, counts, offsets, as<Type>(type), out, out_count,
+                 as<Type>(type), root, as<Comm>(comm));
+  }
+  Handle reduce_scatter_block(In in, Out out, int count, Handle type, Handle op, Handle comm,
+                              bool waits) override {
+    return begin(reduce_scatter_block_, waits, in, out, count, as<Type>(type), as<Op>(op),
                  as<Comm>(comm));
   }
-  Handle iscatterv(In in, Ints counts, Ints offsets, Out out, int out_count, Handle type, int root,
-                   Handle comm) override {
-    return begin(iscatterv_, in, counts, offsets, as<Type>(type), out, out_count, as<Type>(type),
-                 root, as<Comm>(comm));
-  }
-  Handle ireduce_scatter_block(In in, Out out, int count, Handle type, Handle op,
-                               Handle comm) override {
-    return begin(ireduce_scatter_block_, in, out, count, as<Type>(type), as<Op>(op),
+  Handle reduce_scatter(In in, Out out, Ints counts, Handle type, Handle op, Handle comm,
+                        bool waits) override {
+    return begin(reduce_scatter_, waits, in, out, counts, as<Type>(type), as<Op>(op),
                  as<Comm>(comm));
   }
-  Handle ireduce_scatter(In in, Out out, Ints counts, Handle type, Handle op,
-                         Handle comm) override {
-    return begin(ireduce_scatter_, in, out, counts, as<Type>(type), as<Op>(op), as<Comm>(comm));
-  }
-  Handle ialltoall(In in, int in_count, Out out, int out_count, Handle type, Handle comm) override {
-    return begin(ialltoall_, in, in_count, as<Type>(type), out, out_count, as<Type>(type),
+  Handle alltoall(In in, int in_count, Out out, int out_count, Handle type, Handle comm,
+                  bool waits) override {
+    return begin(alltoall_, waits, in, in_count, as<Type>(type), out, out_count, as<Type>(type),
                  as<Comm>(comm));
   }
-  Handle ialltoallv(In in, Ints in_counts, Ints in_offsets, Out out, Ints out_counts,
-                    Ints out_offsets, Handle type, Handle comm) override {
-    return begin(ialltoallv_, in, in_counts, in_offsets, as<Type>(type), out, out_counts,
+  Handle alltoallv(In in, Ints in_counts, Ints in_offsets, Out out, Ints out_counts,
+                   Ints out_offsets, Handle type, Handle comm, bool waits) override {
+    return begin(alltoallv_, waits, in, in_counts, in_offsets, as<Type>(type), out, out_counts,
                  out_offsets, as<Type>(type), as<Comm>(comm));
   }
   Handle isend(In data, int count, Handle type, int peer, int tag, Handle comm) override {
-    return begin(isend_, data, count, as<Type>(type), peer, tag, as<Comm>(comm));
+    return request_of(isend_, data, count, as<Type>(type), peer, tag, as<Comm>(comm));
   }
   Handle irecv(Out data, int count, Handle type, int peer, int tag, Handle comm) override {
-    return begin(irecv_, data, count, as<Type>(type), peer, tag, as<Comm>(comm));
+    return request_of(irecv_, data, count, as<Type>(type), peer, tag, as<Comm>(comm));
   }
 
   bool test(Handle& request, Arrival* arrival) override {
@@ -236,10 +239,17 @@ class LibraryOf final : public Library {
       fail(function.name, code);
   }
   template <typename F, typename... Arguments>
-  Handle begin(const F& function, Arguments... arguments) {
+  Handle request_of(const F& function, Arguments... arguments) {
     Request request = {};
     check(function, arguments..., &request);
     return handle_of(request);
+  }
+
+  template <typename F, typename... Arguments>
+  Handle begin(const F& function, bool waits, Arguments... arguments) {
+    if (!waits) return request_of(function.begins, arguments...);
+    check(function.waits, arguments...);
+    return constants_.no_request;
   }
 
   [[noreturn]] void fail(const char* function, int code) {
@@ -283,8 +293,14 @@ class LibraryOf final : public Library {
     return short_version(std::string_view(text));
   }
 
+  /// In the form that begins and in the one that waits.
   template <typename... Arguments>
-  using Collective = Function<Arguments..., Comm, Request*>;
+  struct Collective {
+    Collective(const Symbols& symbols, const char* beginning, const char* waiting)
+        : begins(symbols, beginning), waits(symbols, waiting) {}
+    Function<Arguments..., Comm, Request*> begins;
+    Function<Arguments..., Comm> waits;
+  };
 
   const Symbols symbols_;
   Function<int*> initialized_{symbols_, "MPI_Initialized"};
@@ -312,22 +328,28 @@ class LibraryOf final : public Library {
       symbols_, "MPI_Type_create_struct"};
   Function<Type*> type_commit_{symbols_, "MPI_Type_commit"};
   Function<Type*> type_free_{symbols_, "MPI_Type_free"};
-  Collective<> ibarrier_{symbols_, "MPI_Ibarrier"};
-  Collective<Out, int, Type, int> ibcast_{symbols_, "MPI_Ibcast"};
-  Collective<In, Out, int, Type, Op> iallreduce_{symbols_, "MPI_Iallreduce"};
-  Collective<In, Out, int, Type, Op, int> ireduce_{symbols_, "MPI_Ireduce"};
-  Collective<In, int, Type, Out, int, Type> iallgather_{symbols_, "MPI_Iallgather"};
-  Collective<In, int, Type, Out, Ints, Ints, Type> iallgatherv_{symbols_, "MPI_Iallgatherv"};
-  Collective<In, int, Type, Out, int, Type, int> igather_{symbols_, "MPI_Igather"};
-  Collective<In, int, Type, Out, Ints, Ints, Type, int> igatherv_{symbols_, "MPI_Igatherv"};
-  Collective<In, int, Type, Out, int, Type, int> iscatter_{symbols_, "MPI_Iscatter"};
-  Collective<In, Ints, Ints, Type, Out, int, Type, int> iscatterv_{symbols_, "MPI_Iscatterv"};
-  Collective<In, Out, int, Type, Op> ireduce_scatter_block_{symbols_, "MPI_Ireduce_scatter_block"};
-  Collective<In, Out, Ints, Type, Op> ireduce_scatter_{symbols_, "MPI_Ireduce_scatter"};
-  Collective<In, int, Type, Out, int, Type> ialltoall_{symbols_, "MPI_Ialltoall"};
-  Collective<In, Ints, Ints, Type, Out, Ints, Ints, Type> ialltoallv_{symbols_, "MPI_Ialltoallv"};
-  Collective<In, int, Type, int, int> isend_{symbols_, "MPI_Isend"};
-  Collective<Out, int, Type, int, int> irecv_{symbols_, "MPI_Irecv"};
+  Function<Comm, Request*> ibarrier_{symbols_, "MPI_Ibarrier"};
+  Collective<Out, int, Type, int> bcast_{symbols_, "MPI_Ibcast", "MPI_Bcast"};
+  Collective<In, Out, int, Type, Op> allreduce_{symbols_, "MPI_Iallreduce", "MPI_Allreduce"};
+  Collective<In, Out, int, Type, Op, int> reduce_{symbols_, "MPI_Ireduce", "MPI_Reduce"};
+  Collective<In, int, Type, Out, int, Type> allgather_{symbols_, "MPI_Iallgather", "MPI_Allgather"};
+  Collective<In, int, Type, Out, Ints, Ints, Type> allgatherv_{symbols_, "MPI_Iallgatherv",
+                                                               "MPI_Allgatherv"};
+  Collective<In, int, Type, Out, int, Type, int> gather_{symbols_, "MPI_Igather", "MPI_Gather"};
+  Collective<In, int, Type, Out, Ints, Ints, Type, int> gatherv_{symbols_, "MPI_Igatherv",
+                                                                 "MPI_Gatherv"};
+  Collective<In, int, Type, Out, int, Type, int> scatter_{symbols_, "MPI_Iscatter", "MPI_Scatter"};
+  Collective<In, Ints, Ints, Type, Out, int, Type, int> scatterv_{symbols_, "MPI_Iscatterv",
+                                                                  "MPI_Scatterv"};
+  Collective<In, Out, int, Type, Op> reduce_scatter_block_{symbols_, "MPI_Ireduce_scatter_block",
+                                                           "MPI_Reduce_scatter_block"};
+  Collective<In, Out, Ints, Type, Op> reduce_scatter_{symbols_, "MPI_Ireduce_scatter",
+                                                      "MPI_Reduce_scatter"};
+  Collective<In, int, Type, Out, int, Type> alltoall_{symbols_, "MPI_Ialltoall", "MPI_Alltoall"};
+  Collective<In, Ints, Ints, Type, Out, Ints, Ints, Type> alltoallv_{symbols_, "MPI_Ialltoallv",
+                                                                     "MPI_Alltoallv"};
+  Function<In, int, Type, int, int, Comm, Request*> isend_{symbols_, "MPI_Isend"};
+  Function<Out, int, Type, int, int, Comm, Request*> irecv_{symbols_, "MPI_Irecv"};
   Function<Request*, int*, Status*> test_{symbols_, "MPI_Test"};
   Function<Request*> cancel_{symbols_, "MPI_Cancel"};
   Function<const Status*, int*> test_cancelled_{symbols_, "MPI_Test_cancelled"};

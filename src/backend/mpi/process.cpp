@@ -79,7 +79,7 @@ Process::Process(std::chrono::microseconds spin) : process_(::getpid()) {
         "leave MPI_Finalize to the end of the program");
   }
   joined_ = library_->initialized();
-  engine_ = std::make_shared<Engine>(true, spin);
+  engine_ = std::make_shared<Engine>(spin);
 }
 
 void Process::start(const Log& log) {
@@ -107,10 +107,10 @@ void Process::initialise() {
           fmt::format("{} grants {}, but MCCL has threads: it needs MPI_THREAD_FUNNELED at least",
                       library_->identity().describe(), name_of(level_)));
     }
-    engine_->set_callers_drive(level_ >= ThreadLevel::serialized);
     library_->return_errors(library_->constants().world);
     library_->return_errors(library_->constants().self);
   }
+  engine_->set_level(level_);
   set_up();
 }
 
