@@ -12,6 +12,7 @@
 
 #include "base/environment.h"
 #include "base/value_text.h"
+#include "cli/launch/free_ports.h"
 #include "cli/launch/hostfile.h"
 #include "cli/launch/job.h"
 #include "cli/launch/mpi.h"
@@ -207,11 +208,12 @@ int run_launch(const Flags& flags, std::vector<std::string> program) {
   if (!flags.mpi_arguments.empty() && request.backend != Backend::mpi)
     throw InvalidArgument("--mpi-arg is for --backend mpi; give that too");
   if (request.backend == Backend::mpi) {
-    if (flags.dry_run) {
-      fmt::print("{}\n", command_line(mpirun_words(job, flags.mpi_arguments)));
-      return kGood;
-    }
-    become_mpirun(job, flags.mpi_arguments, inherited);
+    const int first = flags.starting_port.value_or(kUsualPort);
+    const std::uint16_t port = job.all_here() && !flags.starting_port
+                                   ? free_ports(1).front()
+                                   : static_cast<std::uint16_t>(first - 1);
+    become_mpirun(job, flags.mpi_arguments, port, inherited, flags.dry_run);
+    return kGood;
   }
   const RunOptions options = run_options(flags, job, inherited);
   if (flags.dry_run || flags.print_environment) {
@@ -263,7 +265,7 @@ void add_what(CLI::App& app, Flags& flags) {
   app.add_option("--backend", flags.backend,
                  "any (default), ring, jaccl, jaccl-ring, nccl or mpi: what MLX's own\n"
                  "backends need beyond the variables that are always set; mpi starts\n"
-                 "the ranks with mpirun")
+                 "the ranks with mpirun, Open MPI's or MPICH's, and MCCL_BACKEND=mpi")
       ->option_text("NAME");
   app.add_option("--mpi-arg", flags.mpi_arguments,
                  "One more argument of mpirun, with --backend mpi; again for more")

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cli/launch/job.h"
+#include "cli/launch/mpi.h"
 #include "cli/launch/remote_script.h"
 #include "cli/launch/report.h"
 #include "cli/launch/ssh.h"
@@ -142,6 +143,45 @@ TEST(LaunchJob, ADryRunShowsEverythingButTheKey) {
   EXPECT_THAT(text, HasSubstr("'./my program' 'it'\\''s'"));
   EXPECT_THAT(text, HasSubstr("MCCL_RANK=0"));
   EXPECT_THAT(text, Not(HasSubstr("topsecret")));
+}
+
+TEST(LaunchMpi, EitherMpirunIsToldHostsAndFolder) {
+  const Job job = plan_job(request_for("a,b", 2), "key");
+  const std::vector<std::string> open_mpi =
+      mpirun_words(job, MpirunKind::open_mpi, {{"NAME", "value"}}, {"--bind-to", "none"});
+  EXPECT_THAT(std::vector(open_mpi.begin(), open_mpi.begin() + 13),
+              ElementsAre("mpirun", "-n", "4", "--host", "a:2,b:2", "--wdir", "/work", "-x", "NAME",
+                          "--bind-to", "none", "sh", "-c"));
+  const std::vector<std::string> hydra =
+      mpirun_words(job, MpirunKind::hydra, {{"NAME", "value"}}, {});
+  EXPECT_THAT(std::vector(hydra.begin(), hydra.begin() + 9),
+              ElementsAre("mpirun", "-n", "4", "-hosts", "a:2,b:2", "-wdir", "/work", "sh", "-c"));
+  for (const auto& words : {open_mpi, hydra}) {
+    EXPECT_THAT(std::vector(words.end() - 2, words.end()), ElementsAre("./program", "-x"));
+    EXPECT_EQ(std::ranges::count(words, "value"), 0) << "a value is on the command line";
+  }
+}
+
+TEST(LaunchMpi, RanksGetTheBackendAndWhereTorchMeets) {
+  const Job job = plan_job(request_for("a,b", 1), "key");
+  const Variables set = {{"MCCL_TIMEOUT", "5"}, {"HOME", "/root"}};
+  Variables variables = variables_of_mpi(job, 1234, set);
+  EXPECT_EQ(variables["MCCL_BACKEND"], "mpi");
+  EXPECT_EQ(variables["MASTER_ADDR"], "a");
+  EXPECT_EQ(variables["MASTER_PORT"], "1234");
+  EXPECT_EQ(variables["MCCL_TIMEOUT"], "5");
+  EXPECT_FALSE(variables.contains("HOME"));
+  // Who has chosen another engine keeps it.
+  variables = variables_of_mpi(job, 1234, {{"MCCL_BACKEND", "native"}});
+  EXPECT_EQ(variables["MCCL_BACKEND"], "native");
+}
+
+TEST(LaunchMpi, AnMpirunIsKnownByItsVersion) {
+  EXPECT_EQ(kind_of_mpirun("m", "mpirun (Open MPI) 4.1.4\n"), MpirunKind::open_mpi);
+  EXPECT_EQ(kind_of_mpirun("m", "HYDRA build details:\n"), MpirunKind::hydra);
+  EXPECT_EQ(kind_of_mpirun("m", "Intel(R) MPI Library for Linux* OS, Version 2021.13"),
+            MpirunKind::hydra);
+  EXPECT_THROW(kind_of_mpirun("m", "something else"), Error);
 }
 
 TEST(LaunchRemote, NothingButATokenIsOnACommandLine) {

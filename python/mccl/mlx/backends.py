@@ -171,6 +171,22 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
+#: What the launchers of MPI set; srun does where it speaks PMI or PMIx.
+_MPI_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "PMIX_RANK", "PMI_RANK")
+
+
+def mpi(environment: Environment, settings: Mapping[str, str]) -> Job:
+    """The job that MPI's launcher has started: its ranks are MPI's, and so are the calls."""
+    started = any(environment.get(variable) for variable in _MPI_VARIABLES)
+    if not started and settings.get("backend") != "mpi":
+        raise Refusal(
+            "mpi: no launcher of MPI has started this process (mpirun, srun --mpi=pmix or "
+            "mccl launch --backend mpi)",
+            absent=True,
+        )
+    return Job("mpi", {"backend": "mpi"})
+
+
 def _not_here(name: str, variables: tuple[str, ...], needs: str) -> Callable[..., Job]:
     def refuse(environment: Environment, settings: Mapping[str, str]) -> Job:
         asked = [variable for variable in variables if environment.get(variable)]
@@ -187,14 +203,14 @@ def _not_here(name: str, variables: tuple[str, ...], needs: str) -> Callable[...
 _OTHERS = {
     "jaccl": (("MLX_JACCL_COORDINATOR", "MLX_IBV_DEVICES"), "RDMA"),
     "nccl": (("NCCL_HOST_IP",), "calls into NCCL"),
-    "mpi": (("OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS"), "calls into MPI"),
 }
 
 
 def _asks_for_others(environment: Environment) -> list[str]:
+    asking = {name: variables for name, (variables, _) in _OTHERS.items()}
     return [
         name
-        for name, (variables, _) in _OTHERS.items()
+        for name, variables in {**asking, "mpi": _MPI_VARIABLES}.items()
         if any(environment.get(variable) for variable in variables)
     ]
 
@@ -203,10 +219,11 @@ BACKENDS: dict[str, Callable[[Environment, Mapping[str, str]], Job]] = {
     "ring": ring,
     "mccl": mccl,
     **{name: _not_here(name, *about) for name, about in _OTHERS.items()},
+    "mpi": mpi,
 }
 
 #: Those that can communicate in this version.
-PRESENT = ("ring", "mccl")
+PRESENT = ("ring", "mccl", "mpi")
 
 ANY = "any"
 

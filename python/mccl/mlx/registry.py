@@ -44,9 +44,9 @@ def init(backend: str = backends.ANY, strict: bool = False) -> mx.distributed.Gr
 
     Args:
         backend: `ring` (MLX_RANK and MLX_HOSTFILE), `mccl` (the job of mccl.distributed: MCCL_RANK,
-            MCCL_WORLD_SIZE and MCCL_ROOT, or torchrun, mpirun or srun), or `any`: the first of them
-            that the environment asks for. `jaccl`, `nccl` and `mpi` are known by name but not part
-            of this version.
+            MCCL_WORLD_SIZE and MCCL_ROOT, or torchrun, mpirun or srun), `mpi` (the job of mpirun,
+            by calls of its MPI library), or `any`: the first of them that the environment asks for.
+            `jaccl` and `nccl` are known by name but not part of this version.
         strict: Raise where no group can be made. Otherwise the answer is a group of this process
             alone, in which every operation is a no-op, and a warning in the log `mccl` says why,
             unless nothing in the environment asked for a group.

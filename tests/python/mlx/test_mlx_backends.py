@@ -180,15 +180,24 @@ def test_half_a_launcher():
     assert not refusal.absent
 
 
-@pytest.mark.parametrize("name", ["jaccl", "nccl", "mpi"])
+@pytest.mark.parametrize("name", ["jaccl", "nccl"])
 def test_backends_that_are_not_here_say_what_is_missing(name: str):
     refusal = refusal_of(lambda: backends.BACKENDS[name]({}, NOTHING))
     assert refusal.absent
     assert str(refusal).startswith(f"{name}: this version of MCCL has no ")
-    variable = {"jaccl": "MLX_IBV_DEVICES", "nccl": "NCCL_HOST_IP", "mpi": "MPI_LOCALNRANKS"}[name]
+    variable = {"jaccl": "MLX_IBV_DEVICES", "nccl": "NCCL_HOST_IP"}[name]
     asked = refusal_of(lambda: backends.BACKENDS[name]({variable: "2"}, NOTHING))
     assert not asked.absent
     assert f"{variable} asks for it" in str(asked)
+
+
+@pytest.mark.parametrize("variable", ["OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "PMIX_RANK"])
+def test_mpi_is_the_job_of_its_launcher(variable: str):
+    assert backends.mpi({variable: "2"}, NOTHING) == backends.Job("mpi", {"backend": "mpi"})
+    refusal = refusal_of(lambda: backends.mpi({}, NOTHING))
+    assert refusal.absent
+    assert "mpirun" in str(refusal)
+    assert backends.mpi({}, NOTHING | {"backend": "mpi"}).backend == "mpi"
 
 
 def test_who_sets_a_rank_of_mccl_means_it():
