@@ -1,5 +1,5 @@
 // The ABIs of MPI libraries that this build knows. What each header of MPI's would say is declared
-// here, so that a build needs no MPI; where one is installed, tests/backend/mpi/abi_*.cpp compare.
+// here, so that a build needs no MPI; where one is installed, tests/backend/abi compares.
 #pragma once
 
 #include <memory>

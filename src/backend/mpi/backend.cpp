@@ -52,7 +52,8 @@ void check_members(const std::string& name, const std::vector<int>& members, int
 }  // namespace
 
 MpiBackend::MpiBackend(const ContextOptions& options, std::size_t most)
-    : process_(Process::get(std::chrono::microseconds(options.config.spin_us), log_of(options))),
+    : process_(Process::get(std::chrono::microseconds(options.config.spin_us),
+                            milliseconds_of(options.config.connect_timeout), log_of(options))),
       job_(std::make_shared<Job>()) {
   check_place(options, process_);
   job_->engine = process_.engine();

@@ -33,21 +33,26 @@ Engine::Engine(std::chrono::microseconds spin) : spin_(spin) {}
 
 Engine::~Engine() { stop(); }
 
-void Engine::start(const std::function<void()>& begin, std::function<void()> end) {
-  std::promise<void> begun;
-  thread_ = start_thread("mccl-mpi", [this, &begin, &begun, last = std::move(end)] {
-    thread_id_ = std::this_thread::get_id();
-    try {
-      begin();
-      begun.set_value();
-    } catch (...) {
-      begun.set_exception(std::current_exception());
-      return;
-    }
-    work();
-    last();
-  });
-  begun.get_future().get();
+bool Engine::start(std::function<void()> begin, std::function<void()> end,
+                   std::chrono::milliseconds patience) {
+  const auto begun = std::make_shared<std::promise<void>>();
+  thread_ =
+      start_thread("mccl-mpi", [this, begun, first = std::move(begin), last = std::move(end)] {
+        thread_id_ = std::this_thread::get_id();
+        try {
+          first();
+          begun->set_value();
+        } catch (...) {
+          begun->set_exception(std::current_exception());
+          return;
+        }
+        work();
+        last();
+      });
+  std::future<void> done = begun->get_future();
+  if (done.wait_for(patience) != std::future_status::ready) return false;
+  done.get();
+  return true;
 }
 
 void Engine::stop() {
@@ -329,8 +334,8 @@ void Engine::look_around(Clock::time_point now) {
       expire(call, now);
     } else if (call->is_bulk) {
       const auto& waiting = call->group->waiting;
-      const auto late = std::ranges::find_if(
-          waiting, [now](const auto& each) { return now >= each->deadline; });
+      const auto late =
+          std::ranges::find_if(waiting, [now](const auto& each) { return now >= each->deadline; });
       if (late != waiting.end()) expire(*late, now);
     }
   }

@@ -44,8 +44,10 @@ class Engine {
   ~Engine();
 
   /// Runs `begin` on the engine's thread, where MPI is to be initialised, and rethrows what it
-  /// throws; then the thread drives. `end` runs there last.
-  void start(const std::function<void()>& begin, std::function<void()> end);
+  /// throws; then the thread drives. `end` runs there last. False when `begin` has not returned in
+  /// time: then the engine, and what `begin` needs, must never be destroyed.
+  bool start(std::function<void()> begin, std::function<void()> end,
+             std::chrono::milliseconds patience);
   void stop();
 
   /// Set in start()'s `begin`.

@@ -18,11 +18,11 @@ using Environment = std::map<std::string, std::string>;
 #ifdef __APPLE__
 const std::vector<std::string> kOfOpenMpi = {"libmpi.40.dylib", "libmpi.dylib"};
 const std::vector<std::string> kOfMpich = {"libmpi.12.dylib", "libmpich.12.dylib"};
-const std::vector<std::string> kStandard = {"libmpi_abi.0.dylib", "libmpi_abi.dylib"};
+const std::vector<std::string> kStandard = {"libmpi_abi.1.dylib", "libmpi_abi.dylib"};
 #else
 const std::vector<std::string> kOfOpenMpi = {"libmpi.so.40", "libmpi.so"};
 const std::vector<std::string> kOfMpich = {"libmpich.so.12", "libmpi.so.12"};
-const std::vector<std::string> kStandard = {"libmpi_abi.so.0", "libmpi_abi.so"};
+const std::vector<std::string> kStandard = {"libmpi_abi.so.1", "libmpi_abi.so"};
 #endif
 
 std::string value_of(const Environment& environment, const char* name) {
@@ -87,7 +87,9 @@ Launcher launcher_of(const Environment& environment) {
     return {Launcher::Kind::hydra, "MPICH's mpirun", number_of(environment, "PMI_SIZE")};
   }
   if (environment.contains("SLURM_PROCID") && environment.contains("SLURM_STEP_ID")) {
-    return {Launcher::Kind::other, "srun", number_of(environment, "SLURM_STEP_NUM_TASKS")};
+    const bool tells = environment.contains("PMIX_RANK") || environment.contains("PMI_RANK") ||
+                       environment.contains("PMI_FD");
+    return {Launcher::Kind::srun, "srun", number_of(environment, "SLURM_STEP_NUM_TASKS"), tells};
   }
   return {};
 }
@@ -101,7 +103,7 @@ Wanted wanted_of(const Environment& environment, const Launcher& launcher,
   if (!loaded.empty()) return {loaded, {}};
   const bool pmi = environment.contains("PMI_RANK") || environment.contains("PMI_FD");
   const bool mpich_first =
-      launcher.kind == Launcher::Kind::hydra || (launcher.kind == Launcher::Kind::other && pmi);
+      launcher.kind == Launcher::Kind::hydra || (launcher.kind == Launcher::Kind::srun && pmi);
   std::vector<std::string> names;
   for (const auto* each :
        {mpich_first ? &kOfMpich : &kOfOpenMpi, &kStandard, mpich_first ? &kOfOpenMpi : &kOfMpich}) {
@@ -111,6 +113,11 @@ Wanted wanted_of(const Environment& environment, const Launcher& launcher,
 }
 
 void check_launcher(const Identity& identity, const Launcher& launcher, std::string_view named_by) {
+  if (launcher.kind == Launcher::Kind::srun && launcher.ranks > 1 && !launcher.tells_mpi) {
+    throw InvalidArgument(fmt::format(
+        "srun has started {} ranks without telling MPI: start them with srun --mpi={} for {}",
+        launcher.ranks, is_open_mpi(identity) ? "pmix" : "pmi2", identity.describe()));
+  }
   const bool mismatch = (launcher.kind == Launcher::Kind::open_mpi && !is_open_mpi(identity)) ||
                         (launcher.kind == Launcher::Kind::hydra && is_open_mpi(identity));
   if (!mismatch) return;

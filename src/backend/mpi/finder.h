@@ -13,10 +13,12 @@ namespace mccl::mpi {
 
 /// What started the process, as far as MPI is concerned.
 struct Launcher {
-  enum class Kind { none, open_mpi, hydra, other };
+  enum class Kind { none, open_mpi, hydra, srun };
   Kind kind = Kind::none;
   std::string name;  ///< For messages, such as "Open MPI's mpirun".
   int ranks = 0;     ///< That it has started; 0 when it does not tell.
+  /// srun tells its ranks of MPI only where it is asked to; without, each would be alone.
+  bool tells_mpi = true;
 };
 
 Launcher launcher_of(const std::map<std::string, std::string>& environment);

@@ -43,14 +43,15 @@ std::string_view name_of(ThreadLevel level) {
   return "an unknown level";
 }
 
-Process& Process::get(std::chrono::microseconds spin, const Log& log) {
+Process& Process::get(std::chrono::microseconds spin, std::chrono::milliseconds patience,
+                      const Log& log) {
   Registry& own = registry();
   const std::lock_guard lock(own.mutex);
   if (!own.failure.empty()) throw InvalidArgument(own.failure);
   if (!own.process) {
     auto process = std::unique_ptr<Process>(new Process(spin));
     try {
-      process->start(log);
+      process->start(patience, log);
     } catch (const std::exception& error) {
       own.failure = error.what();
       static_cast<void>(process.release());  // what MPI has begun cannot be ended here
@@ -82,8 +83,13 @@ Process::Process(std::chrono::microseconds spin) : process_(::getpid()) {
   engine_ = std::make_shared<Engine>(spin);
 }
 
-void Process::start(const Log& log) {
-  engine_->start([this] { initialise(); }, [this] { end(); });
+void Process::start(std::chrono::milliseconds patience, const Log& log) {
+  if (!engine_->start([this] { initialise(); }, [this] { end(); }, patience)) {
+    throw TimeoutError(fmt::format(
+        "{} has not initialised after {:.3g} s (MCCL_CONNECT_TIMEOUT): it waits for all ranks that "
+        "its launcher has started; see what the others printed last",
+        library_->identity().describe(), std::chrono::duration<double>(patience).count()));
+  }
   log.info("MPI: {}, {}, {}", library_->identity().describe(), name_of(level_),
            joined_ ? "initialised by the program" : "initialised by MCCL");
   if (!joined_) std::atexit(at_exit);

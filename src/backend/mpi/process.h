@@ -19,8 +19,9 @@ class Process {
  public:
   /// Loads the library and initialises MPI the first time, or joins what the program has
   /// initialised. Throws InvalidArgument where there is no library, a wrong one, MPI has been
-  /// finalised, or grants too little to threads.
-  static Process& get(std::chrono::microseconds spin, const Log& log);
+  /// finalised, or grants too little to threads; TimeoutError where the other ranks do not come.
+  static Process& get(std::chrono::microseconds spin, std::chrono::milliseconds patience,
+                      const Log& log);
 
   Library& library() { return *library_; }
   const Operations& operations() const { return *operations_; }
@@ -44,7 +45,7 @@ class Process {
  private:
   explicit Process(std::chrono::microseconds spin);
 
-  void start(const Log& log);
+  void start(std::chrono::milliseconds patience, const Log& log);
   void initialise();
   void set_up();
   void end();

@@ -8,7 +8,7 @@ namespace mccl::mpi::standard {
 // What MPI's header calls these things, without its prefix.
 inline constexpr std::uintptr_t kWorld = 0x101;
 inline constexpr std::uintptr_t kSelf = 0x102;
-inline constexpr std::uintptr_t kErrorsReturn = 0x142;
+inline constexpr std::uintptr_t kErrorsReturn = 0x143;
 inline constexpr std::uintptr_t kNoRequest = 0x180;
 inline constexpr std::uintptr_t kByte = 0x247;
 inline constexpr std::uintptr_t kUint8 = 0x241;
