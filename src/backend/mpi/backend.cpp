@@ -125,7 +125,7 @@ void MpiBackend::Job::shutdown(int rank) {
 }
 
 void MpiBackend::abandon_after_fork() noexcept {
-  process_.engine()->after_fork();
+  process_.engine()->abandon();
   process_.abandon();
 }
 

@@ -88,6 +88,8 @@ class Engine {
 
   void before_fork() { driving_.lock(); }
   void after_fork() { driving_.unlock(); }
+  /// In the child, by the thread that forked: MPI is the parent's.
+  void abandon();
 
  private:
   using Callbacks = std::vector<std::pair<std::vector<Work::Callback>, std::exception_ptr>>;

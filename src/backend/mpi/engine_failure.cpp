@@ -202,6 +202,12 @@ void Engine::end_for_good(const std::string& reason) {
   active_.clear();
 }
 
+void Engine::abandon() {
+  driving_.unlock();
+  reason_over_ = "this process is a child by fork() of one that uses MPI, which no child can";
+  over_.store(true, std::memory_order_release);
+}
+
 void Engine::free_comms() {
   for (const Handle comm : std::exchange(unused_, {})) library_->free_comm(comm);
 }
