@@ -7,6 +7,8 @@ from comparison.mccl_numpy import MCCL_NUMPY
 from comparison.mccl_program import mccl_contestant
 from comparison.mlx import mccl_mlx_contestant, ring_contestant
 from comparison.mpi import (
+    mccl_mpi_commands,
+    mccl_mpi_missing,
     mpi_missing,
     mpich_commands,
     mpich_settings,
@@ -37,6 +39,13 @@ CONTESTANTS: dict[str, Contestant] = {
             lambda: mpi_missing("mpich", "mpich libmpich-dev"),
             mpich_settings,
             mpich_commands,
+        ),
+        Contestant(
+            "mccl-mpi",
+            "MCCL, Open MPI",
+            mccl_mpi_missing,
+            openmpi_settings,
+            mccl_mpi_commands,
         ),
         ring_contestant(),
         mccl_mlx_contestant("mccl-mlx", "auto"),

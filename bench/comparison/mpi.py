@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
+import sys
 
-from comparison.contestant import BUILT, INSTALL, Command, Launch, Setting, cores, loopback
+from comparison.contestant import (
+    BUILT,
+    INSTALL,
+    PEERS,
+    Command,
+    Launch,
+    Setting,
+    cores,
+    loopback,
+)
+from comparison.mccl_program import mccl_missing, mccl_program
 
 
 def mpi_missing(kind: str, packages: str) -> str | None:
@@ -46,6 +58,19 @@ def openmpi_commands(launch: Launch) -> list[Command]:
     program = [str(BUILT / "mpi_bench.openmpi"), *launch.arguments()]
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return [Command([*run, *program], root)]
+
+
+def mccl_mpi_missing() -> str | None:
+    return mpi_missing("openmpi", "openmpi-bin libopenmpi-dev") or mccl_missing()
+
+
+def mccl_mpi_commands(launch: Launch) -> list[Command]:
+    """MCCL's mpi backend, on Open MPI as `openmpi` is measured."""
+    mpirun = shlex.join(["mpirun.openmpi", "-n", str(launch.ranks), *launch.setting.argv])
+    script = [sys.executable, str(PEERS / "mccl_bench.py"), "--program", str(mccl_program())]
+    words = ["--ranks", str(launch.ranks), "--under", mpirun, *launch.arguments()]
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return [Command([*script, *words], {"MCCL_BACKEND": "mpi", **root})]
 
 
 def mpich_settings(ranks: int) -> list[Setting]:

@@ -23,6 +23,7 @@ STYLES = {
     "mccl-tcp": ("tab:red", ":"),
     "gloo": ("tab:blue", "--"),
     "openmpi": ("tab:green", "-"),
+    "mccl-mpi": ("tab:olive", "-"),
     "openmpi-tcp": ("tab:green", ":"),
     "mpich": ("tab:purple", "-"),
     "mlx": ("tab:orange", "--"),

@@ -19,6 +19,7 @@ RATIOS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("mccl-torch", ("gloo",), "torch / Gloo"),
     ("mccl-mlx", ("mlx",), "MLX / its ring"),
     ("mccl-numpy", ("mccl",), "NumPy / C++"),
+    ("mccl-mpi", ("openmpi",), "MPI backend / Open MPI"),
     ("mccl-tcp", ("openmpi-tcp",), "TCP / Open MPI's TCP"),
     ("mccl-tcp", ("gloo",), "TCP / Gloo"),
     ("mccl-mlx-tcp", ("mlx",), "MLX on TCP / its ring"),

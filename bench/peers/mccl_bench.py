@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -39,12 +40,15 @@ def pick_row(rows: list[dict[str, Any]], cell: Cell, ranks: int) -> dict[str, An
 def command(arguments: argparse.Namespace, cells: Sequence[Cell], result: Path) -> list[str]:
     """How `mccl bench` is told to measure these cells, all of one collective."""
     return [
+        *shlex.split(arguments.under),
         *(str(arguments.program), "bench", cells[0].collective),
-        *("--ranks", str(arguments.ranks), "--transport", arguments.transport),
+        # A launcher tells its ranks how many they are.
+        *([] if arguments.under else ["--ranks", str(arguments.ranks)]),
+        *([] if arguments.under else ["--transport", arguments.transport]),
         # A barrier has no size, but the option wants one.
         *("--sizes", ",".join(str(cell.bytes or 8) for cell in cells)),
         *("--seconds", str(arguments.seconds), "--no-check", "--json", str(result)),
-        *([] if cells[0].collective == BOUNDS_WITH else ["--no-bounds"]),
+        *(["--no-bounds"] if arguments.under or cells[0].collective != BOUNDS_WITH else []),
     ]
 
 
@@ -79,6 +83,7 @@ def main() -> int:
     parser.add_argument("--program", type=Path, required=True)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--transport", default="auto")
+    parser.add_argument("--under", default="", help="words of a launcher that starts the ranks")
     parser.add_argument("--seconds", type=float, default=0.2, help="that a cell aims to last")
     parser.add_argument("cells", nargs="+", type=Cell.parse, metavar="COLLECTIVE:BYTES")
     arguments = parser.parse_args()

@@ -52,7 +52,10 @@ nb::object start(const Settings& settings) {
   options.rank = place.rank;
   options.size = place.size;
   options.metrics = python::shared_metrics(options.rank);
-  if (options.size > 1) {
+  if (meets_by_mpi(options.config)) {
+    options.rank = options.config.rank;
+    options.size = options.config.world_size;
+  } else if (options.size > 1) {
     const auto join = [place, config = options.config, metrics = options.metrics] {
       return rendezvous::join(place, config, metrics);
     };

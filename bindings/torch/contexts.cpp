@@ -141,18 +141,19 @@ std::shared_ptr<mccl::Context> make_context(const GroupRequest& request, bool is
 }
 
 std::shared_ptr<mccl::Context> meet_elsewhere(const GroupRequest& request) {
-  const JobStore* const job = job_store_in(request.store);
-  TORCH_CHECK(job || request.size == 1, "mccl: the store of a job that meets elsewhere is gone");
-  mccl::ContextOptions options;
-  options.rank = request.rank;
-  options.size = request.size;
-  options.config = settings_of(request);
-  options.metrics = request.metrics;
-  if (job) {
+  std::shared_ptr<mccl::Context> context;
+  if (const JobStore* const job = job_store_in(request.store)) {
+    mccl::ContextOptions options;
+    options.rank = request.rank;
+    options.size = request.size;
     options.store = job->joined().store;
+    options.config = settings_of(request);
+    options.metrics = request.metrics;
     options.wiring = job->joined().wiring;
+    context = mccl::Context::create(options);
+  } else {  // alone, or by MPI, which needs no store
+    context = mccl::Context::from_environment(settings_of(request), request.metrics);
   }
-  auto context = mccl::Context::create(options);
   remember(context, true);
   return context;
 }

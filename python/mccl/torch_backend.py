@@ -62,7 +62,8 @@ def meet(
 
     from . import _core, config
 
-    place = _core.placement(config.resolved_settings(), dict(os.environ))
+    settings = config.resolved_settings()
+    place = _core.placement(settings, dict(os.environ))
     if place is None:
         raise ValueError(
             f"{url}: nothing tells this process its rank: start it with mccl launch, torchrun, "
@@ -74,8 +75,8 @@ def meet(
             raise ValueError(
                 f"{url}: {name} is {given[name][0]}, but the environment says {found}; leave it out"
             )
-    if place["size"] > 1:
-        yield load().open_job_store(config.resolved_settings()), place["rank"], place["size"]
+    if place["size"] > 1 and settings.get("backend") != "mpi":
+        yield load().open_job_store(settings), place["rank"], place["size"]
         return
     store = HashStore()
     store.set(_ELSEWHERE, "")

@@ -17,6 +17,9 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
+  /// This process's place in the job.
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
   /// As Context::group. Throws InvalidArgument.
   virtual std::shared_ptr<Group> make_group(const std::string& name,
                                             const std::vector<int>& members,

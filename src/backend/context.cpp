@@ -23,12 +23,8 @@ std::chrono::milliseconds milliseconds_of(double seconds) {
 class JobContext final : public Context {
  public:
   explicit JobContext(const ContextOptions& options)
-      : rank_(options.rank),
-        size_(options.size),
-        config_(options.config),
-        metrics_(options.metrics),
-        backend_(make_backend(options)) {
-    std::vector<int> everyone(static_cast<std::size_t>(size_));
+      : config_(options.config), metrics_(options.metrics), backend_(make_backend(options)) {
+    std::vector<int> everyone(static_cast<std::size_t>(size()));
     std::iota(everyone.begin(), everyone.end(), 0);
     world_ = backend_->make_group("world", everyone, milliseconds_of(config_.timeout));
   }
@@ -36,8 +32,8 @@ class JobContext final : public Context {
   /// Before the world's group ends: what is pending says that the rank has shut down.
   ~JobContext() override { backend_->shutdown(); }
 
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
+  int rank() const override { return backend_->rank(); }
+  int size() const override { return backend_->size(); }
   const Config& config() const override { return config_; }
   std::shared_ptr<Metrics> metrics() const override { return metrics_; }
   Costs costs() const override { return backend_->costs(); }
@@ -54,8 +50,6 @@ class JobContext final : public Context {
   void abandon_after_fork() noexcept override { backend_->abandon_after_fork(); }
 
  private:
-  const int rank_;
-  const int size_;
   const Config config_;
   const std::shared_ptr<Metrics> metrics_;
   const std::unique_ptr<Backend> backend_;
@@ -67,7 +61,7 @@ class JobContext final : public Context {
 std::shared_ptr<Context> Context::create(const ContextOptions& options) {
   ContextOptions whole = options;
   if (!whole.metrics) whole.metrics = std::make_shared<Metrics>();
-  if (!whole.wiring && whole.size > 1)
+  if (!whole.wiring && whole.size > 1 && !meets_by_mpi(whole.config))
     whole.wiring = rendezvous::wire(whole.rank, whole.size, whole.config, whole.metrics);
   return std::make_shared<JobContext>(whole);
 }
@@ -81,6 +75,11 @@ std::shared_ptr<Context> Context::from_environment(Config settings,
   ContextOptions options;
   options.config = std::move(settings);
   options.metrics = std::move(metrics);
+  if (meets_by_mpi(options.config)) {
+    options.rank = options.config.rank;
+    options.size = options.config.world_size;
+    return create(options);
+  }
   const std::optional<Placement> placement = find_placement(options.config, process_environment());
   if (!placement) {
     throw InvalidArgument(

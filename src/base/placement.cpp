@@ -168,7 +168,8 @@ std::optional<Placement> ask_settings(const Config& config) {
                                       has_rank ? "MCCL_WORLD_SIZE" : "MCCL_RANK"));
   }
   if (!has_rank) return {};
-  if (config.world_size > 1 && config.root.empty() && config.hostfile.empty()) {
+  if (config.world_size > 1 && config.root.empty() && config.hostfile.empty() &&
+      !meets_by_mpi(config)) {
     throw InvalidArgument(fmt::format(
         "MCCL_ROOT is not set: {} ranks meet at host:port of rank 0, any free port there",
         config.world_size));
@@ -193,7 +194,7 @@ std::optional<Placement> find_placement(const Config& config, const Environment&
   if (const auto placement = ask_settings(config)) return checked(*placement);
   std::string halves;
   for (const Ask ask : kLaunchers) {
-    Told told = ask(environment, !config.root.empty());
+    Told told = ask(environment, !config.root.empty() || meets_by_mpi(config));
     if (told.placement) {
       if (!config.root.empty()) told.placement->root = config.root;
       return checked(*std::move(told.placement));
@@ -206,6 +207,8 @@ std::optional<Placement> find_placement(const Config& config, const Environment&
       "MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT",
       halves));
 }
+
+bool meets_by_mpi(const Config& config) { return config.backend == "mpi"; }
 
 int derived_port(std::string_view seed) {
   std::uint64_t hash = 14695981039346656037U;  // FNV-1a

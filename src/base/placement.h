@@ -25,10 +25,14 @@ struct Placement {
 /// Asks, in this order, the MCCL_* settings, torchrun, Open MPI, MPICH (hydra) and Slurm (srun);
 /// the first that tells all wins, and MCCL_ROOT is the meeting point for any of them. MPI goes
 /// before Slurm, whose variables its ranks may inherit from the daemon that started them. Nothing
-/// when there is no trace of a launcher. Throws InvalidArgument when one tells only part, or
-/// nonsense.
+/// when there is no trace of a launcher. With backend=mpi there is no meeting point: MPI has its
+/// own. Throws InvalidArgument when one tells only part, or nonsense.
 std::optional<Placement> find_placement(const Config& config,
                                         const std::map<std::string, std::string>& environment);
+
+/// Whether the ranks of a job of these settings find their places and each other by MPI, so that
+/// they need neither a meeting point nor a store.
+bool meets_by_mpi(const Config& config);
 
 /// A port below those that systems hand out, the same for the same seed: where the ranks of a job
 /// can meet that share nothing but a name.

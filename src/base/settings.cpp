@@ -65,6 +65,13 @@ struct Row {
 using enum SettingKind;
 
 constexpr Row kRows[] = {
+    {.name = "backend",
+     .variable = "MCCL_BACKEND",
+     .range = "auto, native, mpi",
+     .meaning = "What carries out the calls: native is MCCL's own engine, mpi the machine's MPI "
+                "library, whose mpirun or srun starts the ranks; auto: native",
+     .kind = choice,
+     .field = &Config::backend},
     {.name = "transport",
      .variable = "MCCL_TRANSPORT",
      .range = "auto, tcp, shm, rdma",

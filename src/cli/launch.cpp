@@ -13,6 +13,7 @@
 #include "base/environment.h"
 #include "base/value_text.h"
 #include "cli/launch/flags.h"
+#include "cli/launch/free_ports.h"
 #include "cli/launch/hostfile.h"
 #include "cli/launch/job.h"
 #include "cli/launch/mlx_build.h"
@@ -188,11 +189,17 @@ RunOptions run_options(const Flags& flags, const Job& job, const Variables& inhe
 }
 
 int run_mpi(const Flags& flags, const Job& job, const Variables& inherited) {
-  const MpiOptions options{flags.mpi_arguments, inherited, flags.starting_port};
-  if (!flags.dry_run && !flags.print_environment) become_mpirun(job, options);
-  const Variables variables = mpi_variables(job, options, find_mpirun(inherited));
-  fmt::print("{}", flags.dry_run ? command_line(mpirun_words(job, options, variables)) + "\n"
-                                 : text_of(variables));
+  const int first = flags.starting_port.value_or(kUsualPort);
+  const std::uint16_t master = job.all_here() && !flags.starting_port
+                                   ? free_ports(1).front()
+                                   : static_cast<std::uint16_t>(first - 1);
+  const MpiOptions options{flags.mpi_arguments, inherited, flags.starting_port, master};
+  const Mpirun mpirun = find_mpirun(inherited);
+  if (!flags.dry_run && !flags.print_environment) become_mpirun(job, options, mpirun);
+  const Variables variables = mpi_variables(job, options, mpirun);
+  fmt::print("{}", flags.dry_run
+                       ? command_line(mpirun_words(job, options, mpirun.kind, variables)) + "\n"
+                       : text_of(variables));
   return kGood;
 }
 

@@ -116,7 +116,7 @@ std::string exchange_root(int descriptor, int rank, const std::string& root,
 
 Joined join(const Placement& placement, const Config& config,
             const std::shared_ptr<Metrics>& metrics) {
-  if (placement.size == 1) return {};
+  if (placement.size == 1 || meets_by_mpi(config)) return {};
   check_required_key(config, placement.rank, placement.size);
   const auto timeout = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::duration<double>(config.connect_timeout));

@@ -57,6 +57,20 @@ std::string why_not(const Environment& environment, const Config& config = {}) {
   return refusal([&] { find_placement(config, environment); });
 }
 
+TEST(Placement, NeedsNoMeetingPointWhereMpiHasOne) {
+  Config config;
+  config.backend = "mpi";
+  Environment two_hosts = kOpenMpi;
+  two_hosts["OMPI_COMM_WORLD_LOCAL_SIZE"] = "1";
+  EXPECT_THAT(why_not(two_hosts), HasSubstr("MCCL_ROOT"));
+  EXPECT_EQ(find_placement(config, two_hosts)->root, "");
+  // What hydra serves once is MPI's to use.
+  EXPECT_EQ(find_placement(config, kMpich)->pmi, -1);
+  config.rank = 1;
+  config.world_size = 2;
+  EXPECT_EQ(find_placement(config, {})->rank, 1);
+}
+
 TEST(Placement, IsNothingUnderNoLauncher) {
   EXPECT_FALSE(find_placement({}, {{"PATH", "/bin"}, {"MASTER_PORT", "1"}}));
 }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cli/launch/job.h"
+#include "cli/launch/mpi.h"
 #include "cli/launch/remote_script.h"
 #include "cli/launch/report.h"
 #include "cli/launch/ssh.h"

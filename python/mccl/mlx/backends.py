@@ -249,15 +249,20 @@ def nccl(environment: Environment, settings: Mapping[str, str]) -> Job:
     )
 
 
+#: What the launchers of MPI set; srun does where it speaks PMI or PMIx.
+_MPI_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "PMIX_RANK", "PMI_RANK")
+
+
 def mpi(environment: Environment, settings: Mapping[str, str]) -> Job:
-    """From what mpirun or srun tells its ranks."""
-    try:
-        place = _core.placement(dict(settings), _readable(environment))
-    except ValueError as error:
-        raise Refusal(f"mpi: {error}") from None
-    if place is None or place["found_by"] not in ("Open MPI", "MPICH", "Slurm"):
-        raise Refusal("mpi: neither mpirun nor srun has started this process", absent=True)
-    return Job("mpi")
+    """The job that MPI's launcher has started: its ranks are MPI's, and so are the calls."""
+    started = any(environment.get(variable) for variable in _MPI_VARIABLES)
+    if not started and settings.get("backend") != "mpi":
+        raise Refusal(
+            "mpi: neither mpirun nor srun has started this process (mpirun, srun --mpi=pmix or "
+            "mccl launch --backend mpi)",
+            absent=True,
+        )
+    return Job("mpi", {"backend": "mpi"})
 
 
 def _require_all(backend: str, given: Mapping[str, str | None]) -> None:

@@ -7,7 +7,9 @@
 namespace mccl::native {
 
 NativeBackend::NativeBackend(const ContextOptions& options)
-    : engine_(engine::Engine::create({options.rank, options.size, options.store, options.config,
+    : rank_(options.rank),
+      size_(options.size),
+      engine_(engine::Engine::create({options.rank, options.size, options.store, options.config,
                                       options.metrics, options.wiring})) {
   calibrate(engine_);
 }

@@ -13,6 +13,8 @@ class NativeBackend final : public Backend {
   explicit NativeBackend(const ContextOptions& options);
   ~NativeBackend() override;
 
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
   std::shared_ptr<Group> make_group(const std::string& name, const std::vector<int>& members,
                                     std::chrono::milliseconds timeout) override;
   /// Of the group that was made first.
@@ -23,6 +25,8 @@ class NativeBackend final : public Backend {
   void abandon_after_fork() noexcept override { engine_->abandon_after_fork(); }
 
  private:
+  const int rank_;
+  const int size_;
   const std::shared_ptr<engine::Engine> engine_;
   std::shared_ptr<engine::GroupState> first_;  ///< Set before the backend is shared by threads.
 };

@@ -53,7 +53,8 @@ void add_what(CLI::App& app, Flags& flags) {
       ->option_text(" ");
   app.add_option("--backend", flags.backend,
                  "Of MLX's own backends, the one that programs are to find: ring,\n"
-                 "jaccl, jaccl-ring, nccl, or mpi, which starts the ranks with mpirun;\n"
+                 "jaccl, jaccl-ring, nccl, or mpi, whose mpirun starts the ranks\n"
+                 "(Open MPI's or MPICH's, with MCCL_BACKEND=mpi);\n"
                  "default, any: nccl where MLX is built for CUDA, otherwise ring")
       ->option_text("NAME");
   app.add_option("--mpi-arg", flags.mpi_arguments,

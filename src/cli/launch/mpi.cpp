@@ -1,6 +1,7 @@
 #include "cli/launch/mpi.h"
 
 #include <fmt/format.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include <array>
@@ -8,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/value_text.h"
 #include "cli/launch/process.h"
 #include "cli/launch/run.h"
 #include "cli/launch/words.h"
@@ -18,8 +20,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What Open MPI's library is called, the name that says whose it is first.
+constexpr const char* kNames[] = {"mpirun", "mpiexec", "mpirun.openmpi", "mpirun.mpich"};
+/// What Open MPI's library is called, the name that says whose it is first. MLX knows no other.
 constexpr std::array kLibraries = {"libmpi.so.40", "libmpi.40.dylib", "libmpi.so", "libmpi.dylib"};
+
+/// mpirun tells its ranks their places by names of its own; torch looks for others.
+constexpr const char* kAsTorchrun =
+    "export RANK=${OMPI_COMM_WORLD_RANK:-$PMI_RANK} WORLD_SIZE=${OMPI_COMM_WORLD_SIZE:-$PMI_SIZE} "
+    "LOCAL_RANK=${OMPI_COMM_WORLD_LOCAL_RANK:-$MPI_LOCALRANKID} "
+    "LOCAL_WORLD_SIZE=${OMPI_COMM_WORLD_LOCAL_SIZE:-$MPI_LOCALNRANKS}; exec \"$@\"";
 
 /// Of a job that the launcher itself may be in; mpirun gives each rank its own.
 bool tells_own_place(const Variables::value_type& variable) {
@@ -27,11 +36,12 @@ bool tells_own_place(const Variables::value_type& variable) {
   return tells_mlx_a_place(name) || name == "MCCL_RANK" || name == "MCCL_WORLD_SIZE";
 }
 
-/// The name of the library that belongs to an mpirun; empty where it lies in no usual place.
-std::string library_of(const std::string& mpirun) {
+/// The name of the library that belongs to Open MPI's mpirun; empty where it lies in no usual
+/// place.
+std::string library_of(const Mpirun& mpirun) {
   std::error_code none;
-  const fs::path real = fs::canonical(mpirun, none);
-  if (none) return {};
+  const fs::path real = fs::canonical(mpirun.program, none);
+  if (none || mpirun.kind != MpirunKind::open_mpi) return {};
   const fs::path prefix = real.parent_path().parent_path();
   for (const char* name : kLibraries) {
     for (const char* folder : {"lib", "lib64"}) {
@@ -45,7 +55,7 @@ std::string library_of(const std::string& mpirun) {
 }
 
 /// MLX's code reads one name and its documentation says the other.
-void add_library(Variables& variables, const std::string& mpirun) {
+void add_library(Variables& variables, const Mpirun& mpirun) {
   const std::array names = {"MLX_MPI_LIBNAME", "MPI_LIBNAME"};
   std::string library;
   for (const char* name : names)
@@ -57,6 +67,7 @@ void add_library(Variables& variables, const std::string& mpirun) {
 
 /// The address of rank 0 by which other hosts reach it.
 std::string meeting_of(const Job& job) {
+  if (job.all_here()) return "127.0.0.1";
   const Host& first = job.entry_of(job.ranks.front());
   if (!first.addresses.empty()) return first.addresses.front();
   if (!is_here(first)) return first.name;
@@ -65,9 +76,50 @@ std::string meeting_of(const Job& job) {
   return name.data();
 }
 
+std::string hosts_of(const Job& job) {
+  if (job.all_here()) return fmt::format("localhost:{}", job.size());
+  std::vector<std::string> hosts;
+  for (std::size_t host = 0; host < job.hosts.size(); ++host)
+    hosts.push_back(fmt::format("{}:{}", job.hosts[host].name, job.ranks_on(host)));
+  return fmt::format("{}", fmt::join(hosts, ","));
+}
+
+/// What the program prints when asked for its version.
+std::string version_of(const std::string& program) {
+  std::string text;
+  FILE* output = ::popen(
+      (command_line(std::vector<std::string>{program, "--version"}) + " 2>&1").c_str(), "r");
+  if (!output) return text;
+  std::array<char, 512> piece = {};
+  while (std::fgets(piece.data(), piece.size(), output)) text += piece.data();
+  ::pclose(output);
+  return text;
+}
+
 }  // namespace
 
-Variables mpi_variables(const Job& job, const MpiOptions& options, const std::string& mpirun) {
+MpirunKind kind_of_mpirun(const std::string& program, std::string_view version) {
+  const auto says = [version](std::string_view word) { return version.find(word) != version.npos; };
+  if (says("Open MPI") || says("OpenRTE") || says("PRRTE") || says("prterun"))
+    return MpirunKind::open_mpi;
+  if (says("HYDRA") || says("Intel(R) MPI") || says("MPICH")) return MpirunKind::hydra;
+  throw Error(
+      fmt::format("--backend mpi: {} says that it is {}; expected that of Open MPI or MPICH",
+                  program, in_quotes(version.substr(0, version.find('\n')))));
+}
+
+Mpirun find_mpirun(const Variables& inherited) {
+  const auto path = inherited.find("PATH");
+  for (const char* name : kNames) {
+    const std::string program = find_program(name, path == inherited.end() ? "" : path->second, "");
+    if (!program.empty()) return {program, kind_of_mpirun(program, version_of(program))};
+  }
+  throw Error(
+      "--backend mpi: there is no mpirun in PATH; install Open MPI (Debian: openmpi-bin) or MPICH "
+      "(mpich)");
+}
+
+Variables mpi_variables(const Job& job, const MpiOptions& options, const Mpirun& mpirun) {
   Variables variables = forwarded(options.inherited);
   std::erase_if(variables, tells_own_place);
   for (const char* name : {"MPI_LIBNAME", "DYLD_LIBRARY_PATH"})
@@ -75,52 +127,45 @@ Variables mpi_variables(const Job& job, const MpiOptions& options, const std::st
       variables.insert(*own);
   for (const auto& [name, value] : job.request.environment) variables[name] = value;
   variables["MCCL_JOB_KEY"] = job.key;
-  // Open MPI does not tell its ranks where rank 0 is.
+  variables.emplace("MCCL_BACKEND", "mpi");
+  // Open MPI does not tell its ranks where rank 0 is, for those who have chosen our own engine.
   if (!job.all_here()) {
     const Ports ports = ports_from(job, options.starting_port.value_or(kUsualPort));
     variables.emplace("MCCL_ROOT", with_port(meeting_of(job), ports.root));
   }
-  if (!mpirun.empty()) add_library(variables, mpirun);
+  variables.emplace("MASTER_ADDR", meeting_of(job));
+  variables.emplace("MASTER_PORT", std::to_string(options.master_port));
+  add_library(variables, mpirun);
   return variables;
 }
 
-std::vector<std::string> mpirun_words(const Job& job, const MpiOptions& options,
+std::vector<std::string> mpirun_words(const Job& job, const MpiOptions& options, MpirunKind kind,
                                       const Variables& variables) {
-  std::vector<std::string> words = {"mpirun", "-n", std::to_string(job.size())};
-  if (!job.all_here()) {
-    std::vector<std::string> hosts;
-    for (std::size_t host = 0; host < job.hosts.size(); ++host)
-      hosts.push_back(fmt::format("{}:{}", job.hosts[host].name, job.ranks_on(host)));
-    words.insert(words.end(), {"--host", fmt::format("{}", fmt::join(hosts, ","))});
-  }
-  if (!job.request.directory.empty()) words.insert(words.end(), {"--wdir", job.request.directory});
-  // By name only: their values stay off the command line.
-  for (const auto& [name, value] : variables) words.insert(words.end(), {"-x", name});
+  const bool hydra = kind == MpirunKind::hydra;
+  std::vector<std::string> words = {"mpirun", "-n", std::to_string(job.size()),
+                                    hydra ? "-hosts" : "--host", hosts_of(job)};
+  if (!job.request.directory.empty())
+    words.insert(words.end(), {hydra ? "-wdir" : "--wdir", job.request.directory});
+  // By name only: their values stay off the command line. Hydra passes on all that there are.
+  for (const auto& [name, value] : variables)
+    if (!hydra) words.insert(words.end(), {"-x", name});
   for (const std::string& argument : options.arguments) {
     const std::vector<std::string> own = split_words("--mpi-arg", argument);
     words.insert(words.end(), own.begin(), own.end());
   }
+  words.insert(words.end(), {"sh", "-c", kAsTorchrun, "mccl"});
   const std::vector<std::string>& program = job.ranks.front().argv;
   words.insert(words.end(), program.begin(), program.end());
   return words;
 }
 
-std::string find_mpirun(const Variables& inherited) {
-  const auto path = inherited.find("PATH");
-  return find_program("mpirun", path == inherited.end() ? "" : path->second, "");
-}
-
-void become_mpirun(const Job& job, const MpiOptions& options) {
-  const std::string program = find_mpirun(options.inherited);
-  if (program.empty())
-    throw Error(
-        "--backend mpi: there is no mpirun in PATH; install Open MPI (Debian: openmpi-bin)");
-  const Variables variables = mpi_variables(job, options, program);
+void become_mpirun(const Job& job, const MpiOptions& options, const Mpirun& mpirun) {
+  const Variables variables = mpi_variables(job, options, mpirun);
   Variables environment = options.inherited;
   std::erase_if(environment, tells_own_place);
   for (const auto& [name, value] : variables) environment[name] = value;
-  execute(program, mpirun_words(job, options, variables), environment);
-  throw Error(fmt::format("cannot run {}: {}", program, std::strerror(errno)));
+  execute(mpirun.program, mpirun_words(job, options, mpirun.kind, variables), environment);
+  throw Error(fmt::format("cannot run {}: {}", mpirun.program, std::strerror(errno)));
 }
 
 }  // namespace mccl::cli::launch

@@ -281,17 +281,20 @@ def test_backends_that_nobody_asked_for(name: str):
 
 
 def test_mpi_is_what_mpirun_and_srun_start():
-    mpirun = {
-        "OMPI_COMM_WORLD_RANK": "1",
-        "OMPI_COMM_WORLD_SIZE": "2",
-        "OMPI_COMM_WORLD_LOCAL_RANK": "1",
-        "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
-        "PMIX_NAMESPACE": "job",
-    }
-    assert backends.mpi(mpirun, NOTHING).backend == "mpi"
-    assert not refusal_of(lambda: backends.mpi({"OMPI_COMM_WORLD_RANK": "1"}, NOTHING)).absent
+    job = backends.mpi({"OMPI_COMM_WORLD_SIZE": "2"}, NOTHING)
+    assert (job.backend, job.settings) == ("mpi", {"backend": "mpi"})
     ours = NOTHING | {"rank": "0", "world_size": "1"}
     assert refusal_of(lambda: backends.mpi({}, ours)).absent
+    assert backends.mpi({}, NOTHING | {"backend": "mpi"}).backend == "mpi"
+
+
+@pytest.mark.parametrize("variable", ["OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "PMIX_RANK"])
+def test_mpi_is_the_job_of_its_launcher(variable: str):
+    assert backends.mpi({variable: "2"}, NOTHING) == backends.Job("mpi", {"backend": "mpi"})
+    refusal = refusal_of(lambda: backends.mpi({}, NOTHING))
+    assert refusal.absent
+    assert "mpirun" in str(refusal)
+    assert backends.mpi({}, NOTHING | {"backend": "mpi"}).backend == "mpi"
 
 
 def test_who_sets_a_rank_of_mccl_means_it():

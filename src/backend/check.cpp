@@ -1,4 +1,4 @@
-#include "backend/native/check.h"
+#include "backend/check.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 
 #include "mccl/error.h"
 
-namespace mccl::native {
+namespace mccl {
 
 void check_memory(Collective call, const char* argument, const ConstBuffer& buffer) {
   if (buffer.device.kind != DeviceKind::cpu) {
@@ -97,4 +97,4 @@ bool check_overlap(Collective call, const ConstBuffer& in, const ConstBuffer& ou
       name_of(call)));
 }
 
-}  // namespace mccl::native
+}  // namespace mccl

@@ -6,9 +6,7 @@
 #include <numeric>
 #include <span>
 
-#include "engine/calls/operation.h"
-
-namespace mccl::native {
+namespace mccl {
 
 /// In elements. Equal parts need no list, so that small calls make none.
 class Shares {
@@ -47,12 +45,6 @@ class Shares {
     return true;
   }
 
-  void tell(engine::Task& task) const {
-    task.even = counts_.empty();
-    task.call.counts_hash = engine::hash_of(counts_);
-    task.counts.assign(counts_.begin(), counts_.end());
-  }
-
  private:
   Shares(std::size_t ranks, std::size_t each, std::span<const std::size_t> counts)
       : ranks_(ranks), each_(each), counts_(counts) {}
@@ -66,4 +58,4 @@ class Shares {
   std::span<const std::size_t> counts_;
 };
 
-}  // namespace mccl::native
+}  // namespace mccl

@@ -5,11 +5,11 @@
 #include <cstddef>
 #include <span>
 
-#include "backend/native/shares.h"
+#include "backend/shares.h"
 #include "mccl/buffer.h"
 #include "mccl/types.h"
 
-namespace mccl::native {
+namespace mccl {
 
 /// Host memory, not null unless empty, and not too long for this machine.
 void check_memory(Collective call, const char* argument, const ConstBuffer& buffer);
@@ -29,4 +29,4 @@ void check_peer(Collective call, int peer, int rank, int size, bool any_allowed)
 bool check_overlap(Collective call, const ConstBuffer& in, const ConstBuffer& out,
                    std::size_t in_offset, std::size_t out_offset);
 
-}  // namespace mccl::native
+}  // namespace mccl

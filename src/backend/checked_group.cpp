@@ -1,0 +1,266 @@
+#include "backend/checked_group.h"
+
+#include <fmt/format.h>
+
+#include "backend/check.h"
+#include "mccl/error.h"
+
+namespace mccl {
+namespace {
+
+Request request_of(Collective collective, DType dtype) {
+  Request request;
+  request.collective = collective;
+  request.dtype = dtype;
+  request.in.dtype = request.out.dtype = dtype;
+  return request;
+}
+
+}  // namespace
+
+Work CheckedGroup::all_reduce(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions& options) {
+  constexpr Collective call = Collective::all_reduce;
+  check_memory(call, "input", in);
+  check_memory(call, "output", out);
+  check_same_type(call, in, out);
+  check_count(call, "output", out.count, in.count);
+  check_reduction(call, in.dtype, op);
+  Request request = request_of(call, in.dtype);
+  request.op = op;
+  request.count = in.count;
+  request.in_place = check_overlap(call, in, out, 0, 0);
+  request.in = in;
+  request.out = out;
+  return start(request, options);
+}
+
+Work CheckedGroup::broadcast(Buffer data, int root, const CallOptions& options) {
+  constexpr Collective call = Collective::broadcast;
+  check_memory(call, "data", data);
+  check_root(call, root, size());
+  Request request = request_of(call, data.dtype);
+  request.root = root;
+  request.count = data.count;
+  request.in_place = true;
+  request.in = data;
+  request.out = data;
+  return start(request, options);
+}
+
+Work CheckedGroup::reduce(ConstBuffer in, Buffer out, ReduceOp op, int root,
+                          const CallOptions& options) {
+  constexpr Collective call = Collective::reduce;
+  check_memory(call, "input", in);
+  check_root(call, root, size());
+  check_reduction(call, in.dtype, op);
+  Request request = request_of(call, in.dtype);
+  request.op = op;
+  request.root = root;
+  request.count = in.count;
+  request.in = in;
+  if (root == rank()) {
+    check_memory(call, "output", out);
+    check_same_type(call, in, out);
+    check_count(call, "output", out.count, in.count);
+    request.in_place = check_overlap(call, in, out, 0, 0);
+    request.out = out;
+  }
+  return start(request, options);
+}
+
+Work CheckedGroup::all_gather(ConstBuffer in, Buffer out, const CallOptions& options) {
+  return start(gather_to_all(in, out, Shares::equal(size(), in.count)), options);
+}
+
+Work CheckedGroup::all_gatherv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts,
+                               const CallOptions& options) {
+  check_counts(Collective::all_gather, counts, size());
+  return start(gather_to_all(in, out, Shares::of(counts)), options);
+}
+
+Request CheckedGroup::gather_to_all(ConstBuffer in, Buffer out, const Shares& shares) const {
+  constexpr Collective call = Collective::all_gather;
+  check_memory(call, "input", in);
+  check_memory(call, "output", out);
+  check_same_type(call, in, out);
+  check_shares(call, shares.counts().empty() ? "input" : "counts", shares, in.dtype);
+  check_count(call, "input", in.count, shares.at(rank()));
+  check_count(call, "output", out.count, shares.total());
+  Request request = request_of(call, in.dtype);
+  request.count = out.count;
+  request.tell(shares);
+  request.in_place = check_overlap(call, in, out, 0, shares.before(rank()));
+  request.in = in;
+  request.out = out;
+  return request;
+}
+
+Work CheckedGroup::gather(ConstBuffer in, Buffer out, int root, const CallOptions& options) {
+  return start(gather_to(in, out, Shares::equal(size(), in.count), root), options);
+}
+
+Work CheckedGroup::gatherv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts,
+                           int root, const CallOptions& options) {
+  check_counts(Collective::gather, counts, size());
+  return start(gather_to(in, out, Shares::of(counts), root), options);
+}
+
+Request CheckedGroup::gather_to(ConstBuffer in, Buffer out, const Shares& shares, int root) const {
+  constexpr Collective call = Collective::gather;
+  check_memory(call, "input", in);
+  check_root(call, root, size());
+  check_shares(call, shares.counts().empty() ? "input" : "counts", shares, in.dtype);
+  check_count(call, "input", in.count, shares.at(rank()));
+  Request request = request_of(call, in.dtype);
+  request.root = root;
+  request.count = shares.total();
+  request.tell(shares);
+  request.in = in;
+  if (root == rank()) {
+    check_memory(call, "output", out);
+    check_same_type(call, in, out);
+    check_count(call, "output", out.count, shares.total());
+    request.in_place = check_overlap(call, in, out, 0, shares.before(rank()));
+    request.out = out;
+  }
+  return request;
+}
+
+Work CheckedGroup::scatter(ConstBuffer in, Buffer out, int root, const CallOptions& options) {
+  return start(scatter_from(in, out, Shares::equal(size(), out.count), root), options);
+}
+
+Work CheckedGroup::scatterv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts,
+                            int root, const CallOptions& options) {
+  check_counts(Collective::scatter, counts, size());
+  return start(scatter_from(in, out, Shares::of(counts), root), options);
+}
+
+Request CheckedGroup::scatter_from(ConstBuffer in, Buffer out, const Shares& shares,
+                                   int root) const {
+  constexpr Collective call = Collective::scatter;
+  check_memory(call, "output", out);
+  check_root(call, root, size());
+  check_shares(call, shares.counts().empty() ? "output" : "counts", shares, out.dtype);
+  check_count(call, "output", out.count, shares.at(rank()));
+  Request request = request_of(call, out.dtype);
+  request.root = root;
+  request.count = shares.total();
+  request.tell(shares);
+  request.out = out;
+  if (root == rank()) {
+    check_memory(call, "input", in);
+    check_same_type(call, in, out);
+    check_count(call, "input", in.count, shares.total());
+    request.in_place = check_overlap(call, in, out, shares.before(rank()), 0);
+    request.in = in;
+  }
+  return request;
+}
+
+Work CheckedGroup::reduce_scatter(ConstBuffer in, Buffer out, ReduceOp op,
+                                  const CallOptions& options) {
+  return start(reduce_to_parts(in, out, Shares::equal(size(), out.count), op), options);
+}
+
+Work CheckedGroup::reduce_scatterv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts,
+                                   ReduceOp op, const CallOptions& options) {
+  check_counts(Collective::reduce_scatter, counts, size());
+  return start(reduce_to_parts(in, out, Shares::of(counts), op), options);
+}
+
+Request CheckedGroup::reduce_to_parts(ConstBuffer in, Buffer out, const Shares& shares,
+                                      ReduceOp op) const {
+  constexpr Collective call = Collective::reduce_scatter;
+  check_memory(call, "input", in);
+  check_memory(call, "output", out);
+  check_same_type(call, in, out);
+  check_shares(call, shares.counts().empty() ? "output" : "counts", shares, in.dtype);
+  check_count(call, "input", in.count, shares.total());
+  check_count(call, "output", out.count, shares.at(rank()));
+  check_reduction(call, in.dtype, op);
+  Request request = request_of(call, in.dtype);
+  request.op = op;
+  request.count = in.count;
+  request.tell(shares);
+  request.in_place = check_overlap(call, in, out, shares.before(rank()), 0);
+  request.in = in;
+  request.out = out;
+  return request;
+}
+
+Work CheckedGroup::all_to_all(ConstBuffer in, Buffer out, const CallOptions& options) {
+  const std::size_t ranks = static_cast<std::size_t>(size());
+  if (in.count % ranks != 0) {
+    throw InvalidArgument(fmt::format(
+        "all_to_all: input has {} elements, which {} ranks do not divide; all_to_allv takes any",
+        in.count, ranks));
+  }
+  const Shares shares = Shares::equal(size(), in.count / ranks);
+  Request request = exchange(in, shares, out, shares);
+  request.count = in.count;
+  return start(request, options);
+}
+
+Work CheckedGroup::all_to_allv(ConstBuffer in, std::span<const std::size_t> in_counts, Buffer out,
+                               std::span<const std::size_t> out_counts,
+                               const CallOptions& options) {
+  check_counts(Collective::all_to_all, in_counts, size());
+  check_counts(Collective::all_to_all, out_counts, size());
+  Request request = exchange(in, Shares::of(in_counts), out, Shares::of(out_counts));
+  request.counts = in_counts;
+  request.out_counts = out_counts;
+  request.own_counts = true;
+  return start(request, options);
+}
+
+Request CheckedGroup::exchange(ConstBuffer in, const Shares& given, Buffer out,
+                               const Shares& taken) const {
+  constexpr Collective call = Collective::all_to_all;
+  check_memory(call, "input", in);
+  check_memory(call, "output", out);
+  check_same_type(call, in, out);
+  check_shares(call, "in_counts", given, in.dtype);
+  check_shares(call, "out_counts", taken, out.dtype);
+  check_count(call, "input", in.count, given.total());
+  check_count(call, "output", out.count, taken.total());
+  if (in.data == out.data && in.count > 0 && out.count > 0) {
+    throw InvalidArgument(
+        "all_to_all: input and output are the same memory; it has no in-place form");
+  }
+  check_overlap(call, in, out, 0, 0);
+  check_count(call, "this rank's own part of the output", taken.at(rank()), given.at(rank()));
+  Request request = request_of(call, in.dtype);
+  request.tell(given);
+  request.in = in;
+  request.out = out;
+  return request;
+}
+
+Work CheckedGroup::barrier(const CallOptions& options) {
+  return start(request_of(Collective::barrier, DType::u8), options);
+}
+
+Work CheckedGroup::send(ConstBuffer data, int peer, std::uint32_t tag, const CallOptions& options) {
+  check_memory(Collective::send, "data", data);
+  check_peer(Collective::send, peer, rank(), size(), false);
+  Request request = request_of(Collective::send, data.dtype);
+  request.peer = peer;
+  request.tag = tag;
+  request.count = data.count;
+  request.in = data;
+  return start(request, options);
+}
+
+Work CheckedGroup::recv(Buffer data, int peer, std::uint32_t tag, const CallOptions& options) {
+  check_memory(Collective::recv, "data", data);
+  check_peer(Collective::recv, peer, rank(), size(), true);
+  Request request = request_of(Collective::recv, data.dtype);
+  request.peer = peer;
+  request.tag = tag;
+  request.count = data.count;
+  request.out = data;
+  return start(request, options);
+}
+
+}  // namespace mccl

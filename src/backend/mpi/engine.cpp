@@ -1,0 +1,490 @@
+#include "backend/mpi/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <future>
+#include <utility>
+
+#include "base/thread.h"
+#include "mccl/error.h"
+
+namespace mccl::mpi {
+namespace {
+
+/// How often deadlines and what other ranks say are looked at while calls are under way.
+constexpr std::chrono::microseconds kBetweenLooks{200};
+constexpr std::chrono::microseconds kLongestNap{100};
+/// So many looks at MPI before the time, which costs more than one of them.
+constexpr int kLooksAtOnce = 32;
+/// While MPI waits on threads of groups, nobody takes the core from it for longer.
+constexpr std::chrono::milliseconds kWhileOthersWork{5};
+
+void yield_or_nap(Clock::duration idle, std::chrono::microseconds spin, bool may_nap) {
+  if (idle < spin) return;
+  if (!may_nap || idle < 20 * spin) return std::this_thread::yield();
+  std::this_thread::sleep_for(std::min<Clock::duration>(idle / 16, kLongestNap));
+}
+
+}  // namespace
+
+Engine::Engine(std::chrono::microseconds spin) : spin_(spin) {}
+
+Engine::~Engine() { stop(); }
+
+bool Engine::start(std::function<void()> begin, std::function<void()> end,
+                   std::chrono::milliseconds patience) {
+  const auto begun = std::make_shared<std::promise<void>>();
+  thread_ =
+      start_thread("mccl-mpi", [this, begun, first = std::move(begin), last = std::move(end)] {
+        thread_id_ = std::this_thread::get_id();
+        try {
+          first();
+          begun->set_value();
+        } catch (...) {
+          begun->set_exception(std::current_exception());
+          return;
+        }
+        work();
+        last();
+      });
+  std::future<void> done = begun->get_future();
+  if (done.wait_for(patience) != std::future_status::ready) return false;
+  done.get();
+  return true;
+}
+
+void Engine::stop() {
+  {
+    const std::lock_guard lock(inbox_mutex_);
+    stopping_ = true;
+    wake_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void Engine::use(Library& library, Handle control, int world_rank) {
+  library_ = &library;
+  world_rank_ = world_rank;
+  notices_ = std::make_unique<Notices>(library, control);
+}
+
+void Engine::run(const std::function<void()>& body) {
+  if (callers_drive_ || std::this_thread::get_id() == thread_id_) {
+    const std::lock_guard lock(driving_);
+    return body();
+  }
+  std::promise<void> done;
+  {
+    const std::lock_guard lock(inbox_mutex_);
+    errands_.emplace_back([&] {
+      try {
+        body();
+        done.set_value();
+      } catch (...) {
+        done.set_exception(std::current_exception());
+      }
+    });
+    asked_ = true;
+    wake_.notify_all();
+  }
+  done.get_future().get();
+}
+
+void Engine::run_errands() {
+  std::vector<std::function<void()>> errands;
+  {
+    const std::lock_guard lock(inbox_mutex_);
+    errands.swap(errands_);
+  }
+  for (const auto& errand : errands) errand();
+}
+
+void Engine::add(const std::shared_ptr<GroupState>& group) { groups_[group->id] = group; }
+
+void Engine::close(const std::shared_ptr<GroupState>& group, const std::string& reason) {
+  Callbacks callbacks;
+  run([&] {
+    if (groups_.erase(group->id) == 0) return;
+    take_inbox();
+    const bool failed = group->failed();
+    group->fail(Kind::aborted, reason);
+    if (!is_over()) say_left(*group);
+    {
+      const std::lock_guard lock(inbox_mutex_);
+      failed_.push_back({group, false});
+    }
+    const bool idle = group->under_way == 0;
+    sweep();
+    if (idle && !failed && !is_over()) unused_.push_back(group->place.comm);
+    callbacks = take_callbacks();
+  });
+  run_callbacks(std::move(callbacks));
+}
+
+void Engine::submit(std::span<const std::shared_ptr<Call>> calls) {
+  const Clock::time_point now = Clock::now();
+  bool waited_for = true;
+  for (const auto& call : calls) {
+    call->submitted = now;
+    if (call->timeout.count() > 0) call->deadline = now + call->timeout;
+    waited_for = waited_for && call->caller_waits;
+  }
+  {
+    const std::lock_guard lock(inbox_mutex_);
+    inbox_.insert(inbox_.end(), calls.begin(), calls.end());
+    for (const auto& call : calls) call->held_back = false;
+    pending_ += static_cast<int>(calls.size());
+    has_inbox_.store(true, std::memory_order_release);
+  }
+  if (callers_drive_) {
+    Callbacks callbacks;
+    if (std::unique_lock lock(driving_, std::try_to_lock); lock) {
+      take_inbox();
+      if (asked_) sweep();
+      callbacks = take_callbacks();
+    }
+    run_callbacks(std::move(callbacks));
+  }
+  if (!waited_for || !callers_drive_) wake();
+}
+
+void Engine::wake() {
+  const std::lock_guard lock(inbox_mutex_);
+  wake_.notify_all();
+}
+
+void Engine::work() {
+  Clock::time_point moved = Clock::now();
+  for (;;) {
+    {
+      std::unique_lock lock(inbox_mutex_);
+      const auto wanted = [this] {
+        return stopping_ || (has_work() && (helpers_ == 0 || !callers_drive_)) || asked_;
+      };
+      if (!wanted()) {
+        wake_.wait(lock, wanted);
+        moved = Clock::now();
+      }
+      if (stopping_) return;
+    }
+    bool has_moved = false;
+    Callbacks callbacks;
+    {
+      const std::lock_guard lock(driving_);
+      run_errands();
+      has_moved = pass();
+      callbacks = take_callbacks();
+    }
+    run_callbacks(std::move(callbacks));
+    const Clock::time_point now = Clock::now();
+    if (has_moved) moved = now;
+    if (working_ > 0 && working_ == pending_) {
+      std::unique_lock lock(inbox_mutex_);
+      wake_.wait_for(lock, kWhileOthersWork, [this] { return stopping_ || has_inbox_ || asked_; });
+    } else {
+      yield_or_nap(now - moved, spin_, callers_drive_ || helpers_ == 0);
+    }
+  }
+}
+
+void Engine::help(Call& call, Clock::time_point deadline) {
+  ++helpers_;
+  Clock::time_point moved = Clock::now();
+  for (Clock::time_point now = moved; !call.done() && now < deadline; now = Clock::now()) {
+    if (!callers_drive_) {
+      wake();
+      call.sleep_until_done(deadline);
+      break;
+    }
+    if (call.working) {
+      call.sleep_until_done(std::min(deadline, now + kWhileOthersWork));
+      if (call.done()) break;
+    }
+    Callbacks callbacks;
+    bool has_moved = false;
+    if (std::unique_lock lock(driving_, std::try_to_lock); lock) {
+      for (int look = 0; look < kLooksAtOnce && !has_moved && !call.done(); ++look)
+        has_moved = pass();
+      callbacks = take_callbacks();
+    } else {
+      call.sleep_until_done(std::min(deadline, now + kLongestNap));
+      continue;
+    }
+    run_callbacks(std::move(callbacks));
+    if (has_moved) moved = now;
+    yield_or_nap(now - moved, spin_, now - moved > std::chrono::milliseconds(100));
+  }
+  if (--helpers_ == 0 && has_work()) wake();
+}
+
+bool Engine::pass() {
+  bool moved = has_inbox_;
+  take_inbox();
+  if (!is_over()) {
+    for (std::size_t i = 0; i < active_.size();) {
+      if (advance(active_[i])) {
+        active_[i] = std::move(active_.back());
+        active_.pop_back();
+        moved = true;
+      } else {
+        ++i;
+      }
+    }
+    const Clock::time_point now = Clock::now();
+    if (now - looked_ >= kBetweenLooks) look_around(now);
+  }
+  if (asked_) sweep();
+  return moved;
+}
+
+void Engine::take_inbox() {
+  if (!has_inbox_.load(std::memory_order_acquire)) return;
+  std::vector<std::shared_ptr<Call>> calls;
+  {
+    const std::lock_guard lock(inbox_mutex_);
+    calls.swap(inbox_);
+    has_inbox_ = false;
+  }
+  for (const auto& call : calls) accept(call);
+}
+
+/// Numbers the call, and begins it unless the group makes one that must end first.
+void Engine::accept(const std::shared_ptr<Call>& call) {
+  GroupState& group = *call->group;
+  if (is_collective(call->request().collective)) {
+    call->number = ++group.started;
+    if (group.has_bulk && !group.failed()) return group.waiting.push_back(call);
+  }
+  begin(call);
+}
+
+void Engine::begin(const std::shared_ptr<Call>& call) {
+  GroupState& group = *call->group;
+  call->begun = Clock::now();
+  if (!group.failed() && is_over()) group.fail(Kind::error, over());
+  if (group.failed()) return finish(call, error_of(*call));
+  ++group.under_way;
+  call->flight = take_flight();
+  active_.push_back(call);
+  try {
+    call->is_bulk = is_bulk(call->request());
+    if (call->is_bulk) {
+      group.has_bulk = true;
+      call->flight->gather(group.place);
+    } else {
+      call->flight->begin(group.place, call->request());
+    }
+  } catch (const std::exception& error) {
+    fail(call->group, kind_of(error),
+         fmt::format("{} on rank {} of group '{}' failed: {}", call->description(),
+                     group.place.rank, group.name, error.what()),
+         true);
+  }
+}
+
+/// Whether the call has ended.
+bool Engine::advance(const std::shared_ptr<Call>& call) {
+  GroupState& group = *call->group;
+  if (group.failed() || call->working) return false;  // the sweep ends it, or the group's thread
+  try {
+    if (!call->flight->test()) return false;
+    if (call->flight->taken_back()) {
+      finish(call, std::make_exception_ptr(TimeoutError(fmt::format(
+                       "{} on rank {} of group '{}' timed out after {:.3g} s: no such message came",
+                       call->description(), group.place.rank, group.name,
+                       seconds_between(call->submitted, Clock::now())))));
+      return true;
+    }
+    if (call->is_bulk) {
+      hand_to_worker(call);
+      return false;
+    }
+    call->flight->land(call->request());
+    if (call->request().collective == Collective::recv) {
+      const int source = call->flight->source();
+      call->came_from(source);
+    }
+    finish(call, nullptr);
+    return true;
+  } catch (const std::exception& error) {
+    fail(call->group, kind_of(error),
+         fmt::format("{} on rank {} of group '{}' failed: {}", call->description(),
+                     group.place.rank, group.name, error.what()),
+         true);
+    return false;
+  }
+}
+
+void Engine::look_around(Clock::time_point now) {
+  looked_ = now;
+  for (Notice notice; notices_->receive(notice);) hear(notice);
+  notices_->settle();
+  for (const auto& call : active_) {
+    if (call->group->failed()) continue;
+    const int left = absentee(*call, now);
+    if (left >= 0) {
+      fail(call->group, Kind::peer,
+           fmt::format("{} on rank {} of group '{}' failed: rank {} has left the job; see what "
+                       "that rank printed last",
+                       call->description(), call->group->place.rank, call->group->name, left),
+           true);
+    } else if (now >= call->deadline) {
+      expire(call, now);
+    } else if (call->is_bulk) {
+      const auto& waiting = call->group->waiting;
+      const auto late =
+          std::ranges::find_if(waiting, [now](const auto& each) { return now >= each->deadline; });
+      if (late != waiting.end()) expire(*late, now);
+    }
+  }
+  std::erase_if(lost_, [](Lost& lost) {
+    try {
+      return lost.flight->test();
+    } catch (const std::exception&) {
+      return false;  // it is not asked for any more
+    }
+  });
+  free_comms();
+}
+
+void Engine::expire(const std::shared_ptr<Call>& call, Clock::time_point now) {
+  constexpr std::chrono::seconds kToTakeBack{1};
+  if (call->request().collective == Collective::recv && !call->cancelling) {
+    call->cancelling = true;
+    call->deadline = now + kToTakeBack;
+    return call->flight->cancel();
+  }
+  fail(call->group, Kind::timeout,
+       fmt::format("{} on rank {} of group '{}' timed out after {:.3g} s, and MPI does not tell "
+                   "which rank is missing; all ranks must make the same calls in the same order; "
+                   "if ranks may be so late, give a longer timeout (MCCL_TIMEOUT, or that of the "
+                   "call)",
+                   call->description(), call->group->place.rank, call->group->name,
+                   seconds_between(call->submitted, now)),
+       true);
+}
+
+std::unique_ptr<Flight> Engine::take_flight() {
+  if (spare_.empty()) return std::make_unique<Flight>();
+  std::unique_ptr<Flight> flight = std::move(spare_.back());
+  spare_.pop_back();
+  return flight;
+}
+
+void Engine::finish(const std::shared_ptr<Call>& call, std::exception_ptr error) {
+  constexpr std::size_t kMostSpare = 64;
+  const Clock::time_point now = Clock::now();
+  CallSample sample;
+  sample.queue_wait_s = seconds_between(call->submitted, call->begun);
+  sample.execution_s = sample.network_s = seconds_between(call->begun, now);
+  sample.bytes_sent = call->request().in.bytes();
+  sample.bytes_received = call->request().out.bytes();
+  sample.payload_bytes = std::max(sample.bytes_sent, sample.bytes_received);
+  sample.failed = error != nullptr;
+  call->group->metrics->record(sample);
+  if (call->flight && !call->working) {
+    --call->group->under_way;
+    if (spare_.size() < kMostSpare) spare_.push_back(std::move(call->flight));
+    call->flight.reset();
+  }
+  --pending_;
+  auto callbacks = call->finish(error);
+  if (!callbacks.empty()) callbacks_.emplace_back(std::move(callbacks), error);
+}
+
+void Engine::run_callbacks(Callbacks callbacks) {
+  for (auto& [each, error] : callbacks) {
+    for (const Work::Callback& callback : each) {
+      try {
+        callback(error);
+      } catch (...) {  // it must not throw; whoever waits must not suffer from it
+      }
+    }
+  }
+}
+
+void Engine::listen() {
+  Callbacks callbacks;
+  {
+    if (!callers_drive_) return wake();
+    const std::unique_lock lock(driving_, std::try_to_lock);
+    if (!lock || is_over()) return;
+    look_around(Clock::now());
+    if (asked_) sweep();
+    callbacks = take_callbacks();
+  }
+  run_callbacks(std::move(callbacks));
+}
+
+std::string Engine::over() const {
+  const std::lock_guard lock(inbox_mutex_);
+  return reason_over_;
+}
+
+std::optional<Work> Engine::run_at_once(const std::shared_ptr<Engine>& self,
+                                        const std::shared_ptr<GroupState>& group,
+                                        const Request& request, std::chrono::milliseconds timeout) {
+  constexpr std::uint32_t kTimedEvery = 16;
+  if (!callers_drive_ || is_bulk(request)) return {};
+  const std::unique_lock lock(driving_, std::try_to_lock);
+  if (!lock) return {};
+  take_inbox();
+  if (group->failed() || group->someone_left || group->has_bulk || is_over()) return {};
+  const bool timed = at_once_++ % kTimedEvery == 0;
+  Clock::time_point begun = timed ? Clock::now() : Clock::time_point();
+  ++group->started;
+  std::unique_ptr<Flight> flight = take_flight();
+  std::exception_ptr error;
+  try {
+    flight->begin(group->place, request);
+    int looks = 0;
+    while (!flight->test()) {
+      if (++looks % kLooksAtOnce != 0) continue;
+      const Clock::time_point now = Clock::now();
+      if (begun == Clock::time_point()) begun = now;
+      if (now - begun >= spin_) break;
+    }
+    if (looks % kLooksAtOnce != 0 || looks == 0 || flight->test()) {
+      flight->land(request);
+      if (timed) {
+        CallSample sample;
+        sample.execution_s = sample.network_s = seconds_between(begun, Clock::now());
+        sample.bytes_sent = request.in.bytes();
+        sample.bytes_received = request.out.bytes();
+        sample.payload_bytes = std::max(sample.bytes_sent, sample.bytes_received);
+        group->metrics->record(sample);
+      } else {
+        group->tally->count(request.in.bytes(), request.out.bytes());
+      }
+      spare_.push_back(std::move(flight));
+      return Work();
+    }
+  } catch (const std::exception&) {
+    error = std::current_exception();
+  }
+  const auto call = std::make_shared<Call>(self, group, request);
+  call->number = group->started;
+  call->submitted = call->begun = begun == Clock::time_point() ? Clock::now() : begun;
+  call->timeout = timeout;
+  if (timeout.count() > 0) call->deadline = call->submitted + timeout;
+  call->caller_waits = true;
+  call->flight = std::move(flight);
+  ++group->under_way;
+  ++pending_;
+  active_.push_back(call);
+  if (error) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception& thrown) {
+      fail(group, kind_of(thrown),
+           fmt::format("{} on rank {} of group '{}' failed: {}", call->description(),
+                       group->place.rank, group->name, thrown.what()),
+           true);
+    }
+  }
+  return Work(call);
+}
+
+}  // namespace mccl::mpi

@@ -1,0 +1,215 @@
+// How calls end that do not end well: what ranks tell each other, and what is taken back from MPI.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "backend/mpi/engine.h"
+#include "mccl/error.h"
+
+namespace mccl::mpi {
+namespace {
+
+/// What a rank has sent before it left may come after the word that it has left.
+constexpr std::chrono::milliseconds kForTheLastMessages{200};
+/// MPI takes back a receive at once, or hardly ever.
+constexpr std::chrono::milliseconds kToTakeBack{20};
+
+}  // namespace
+
+void Engine::abort(const std::shared_ptr<GroupState>& group, const std::string& reason) {
+  group->fail(Kind::aborted, fmt::format("rank {} aborted the group '{}': {}", group->place.rank,
+                                         group->name, reason));
+  const std::lock_guard lock(inbox_mutex_);
+  failed_.push_back({group, true});
+  asked_ = true;
+  wake_.notify_all();
+}
+
+void Engine::fail(const std::shared_ptr<GroupState>& group, Kind kind, const std::string& reason,
+                  bool tell) {
+  if (!group->fail(kind, reason)) return;
+  const std::lock_guard lock(inbox_mutex_);
+  failed_.push_back({group, tell});
+  asked_ = true;
+}
+
+void Engine::tell(const GroupState& group) {
+  Notice notice;
+  notice.what = Notice::What::failed;
+  notice.kind = static_cast<std::uint32_t>(group.failure_kind());
+  notice.sender = world_rank_;
+  notice.group = group.id;
+  notice.set_text(group.failure());
+  for (const int member : group.members) {
+    if (member != world_rank_) notices_->send(notice, member);
+  }
+}
+
+void Engine::say_left(const GroupState& group) {
+  Notice notice;
+  notice.what = Notice::What::left;
+  notice.sender = world_rank_;
+  notice.group = group.id;
+  notice.started = group.started;
+  for (std::size_t i = 0; i < group.members.size(); ++i) {
+    if (group.members[i] == world_rank_ || group.departures[i].left) continue;
+    notices_->send(notice, group.members[i]);
+  }
+}
+
+void Engine::tell_departure(int world_size) {
+  Notice notice;
+  notice.what = Notice::What::departed;
+  notice.sender = world_rank_;
+  for (int rank = 0; rank < world_size; ++rank) {
+    if (rank != world_rank_) notices_->send(notice, rank);
+  }
+}
+
+void Engine::hear(const Notice& notice) {
+  if (notice.what == Notice::What::departed) {
+    departed_ = true;
+    return;
+  }
+  const auto found = groups_.find(notice.group);
+  const std::shared_ptr<GroupState> group = found == groups_.end() ? nullptr : found->second.lock();
+  if (!group) return;
+  if (notice.what == Notice::What::failed) {
+    return fail(group, static_cast<Kind>(std::min(notice.kind, 4U)), notice.said(), false);
+  }
+  const auto member = std::ranges::find(group->members, notice.sender);
+  if (member == group->members.end()) return;
+  auto& departure = group->departures[static_cast<std::size_t>(member - group->members.begin())];
+  departure = {true, notice.started, Clock::now()};
+  group->someone_left = true;
+}
+
+int Engine::absentee(const Call& call, Clock::time_point now) {
+  const GroupState& group = *call.group;
+  if (!group.someone_left) return -1;
+  const auto& departures = group.departures;
+  if (is_collective(call.request().collective)) {
+    for (std::size_t i = 0; i < departures.size(); ++i) {
+      if (departures[i].left && departures[i].started < call.number) return static_cast<int>(i);
+    }
+    return -1;
+  }
+  const auto gone = [&](std::size_t i) {
+    return departures[i].left && now - departures[i].seen > kForTheLastMessages;
+  };
+  if (call.request().peer >= 0) {
+    return gone(static_cast<std::size_t>(call.request().peer)) ? call.request().peer : -1;
+  }
+  int last = -1;
+  for (std::size_t i = 0; i < departures.size(); ++i) {
+    if (static_cast<int>(i) == group.place.rank) continue;
+    if (!gone(i)) return -1;
+    last = static_cast<int>(i);
+  }
+  return last;
+}
+
+std::exception_ptr Engine::error_of(const Call& call) {
+  const std::string reason = call.group->failure();
+  const std::string place =
+      fmt::format("{} on rank {}", call.description(), call.group->place.rank);
+  return exception_of(call.group->failure_kind(),
+                      reason.starts_with(place) ? reason : fmt::format("{}: {}", place, reason));
+}
+
+/// Ends what is under way in groups that have failed.
+void Engine::sweep() {
+  std::vector<Failed> failed;
+  {
+    const std::lock_guard lock(inbox_mutex_);
+    failed.swap(failed_);
+    asked_ = !errands_.empty();
+  }
+  if (failed.empty()) return;
+  for (const Failed& each : failed) {
+    if (each.tell && !is_over()) tell(*each.group);
+  }
+  std::vector<std::shared_ptr<Call>> ended;
+  bool all_taken_back = true;
+  for (std::size_t i = 0; i < active_.size();) {
+    if (!active_[i]->group->failed()) {
+      ++i;
+      continue;
+    }
+    all_taken_back = take_back(*active_[i]) && all_taken_back;
+    ended.push_back(std::move(active_[i]));
+    active_[i] = std::move(active_.back());
+    active_.pop_back();
+  }
+  for (const Failed& each : failed) {
+    for (auto& call : std::exchange(each.group->waiting, {})) ended.push_back(std::move(call));
+  }
+  if (!all_taken_back) end_for_good(ended.front()->group->failure());
+  for (const auto& call : ended) finish(call, error_of(*call));
+}
+
+bool Engine::take_back(Call& call) {
+  if (is_over() || !call.flight) return true;
+  if (call.working) return false;
+  bool ended = false;
+  try {
+    if (!call.cancelling) call.flight->cancel();
+    const Clock::time_point limit = Clock::now() + kToTakeBack;
+    const bool may_end = call.request().collective == Collective::recv;
+    do {
+      ended = call.flight->test();
+    } while (!ended && may_end && Clock::now() < limit);
+  } catch (const std::exception&) {
+    ended = !call.flight->holds_caller();  // the request is gone, with an error of its own
+  }
+  if (ended) return true;
+  const bool safe = !call.flight->holds_caller();
+  --call.group->under_way;
+  lost_.push_back({call.group, std::move(call.flight)});
+  return safe;
+}
+
+/// MPI may write into memory that the program is about to use again, for as long as anybody calls
+/// it. So nobody does any more.
+void Engine::end_for_good(const std::string& reason) {
+  if (is_over()) return;
+  const std::string text = fmt::format(
+      "MPI is not called any more in this process, since it cannot take back a call that was given "
+      "up while it had memory of the program's: {}",
+      reason);
+  for (const auto& [id, weak] : groups_) {
+    const std::shared_ptr<GroupState> group = weak.lock();
+    if (!group) continue;
+    if (group->fail(Kind::error, text)) tell(*group);
+    for (auto& call : std::exchange(group->waiting, {})) active_.push_back(std::move(call));
+  }
+  const Clock::time_point limit = Clock::now() + kToTakeBack;
+  while (notices_->sending() && Clock::now() < limit) notices_->settle();
+  {
+    const std::lock_guard lock(inbox_mutex_);
+    reason_over_ = text;
+  }
+  over_.store(true, std::memory_order_release);
+  for (const auto& call : active_) {
+    if (call->flight && !call->working) {
+      --call->group->under_way;
+      lost_.push_back({call->group, std::move(call->flight)});
+    }
+    finish(call, error_of(*call));
+  }
+  active_.clear();
+}
+
+void Engine::abandon() {
+  driving_.unlock();
+  reason_over_ = "this process is a child by fork() of one that uses MPI, which no child can";
+  over_.store(true, std::memory_order_release);
+}
+
+void Engine::free_comms() {
+  for (const Handle comm : std::exchange(unused_, {})) library_->free_comm(comm);
+}
+
+}  // namespace mccl::mpi

@@ -1,0 +1,168 @@
+#include "backend/mpi/finder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "backend/mpi/abis.h"
+#include "backend/mpi/symbols.h"
+#include "base/value_text.h"
+#include "mccl/error.h"
+
+namespace mccl::mpi {
+namespace {
+
+using Environment = std::map<std::string, std::string>;
+
+#ifdef __APPLE__
+const std::vector<std::string> kOfOpenMpi = {"libmpi.40.dylib", "libmpi.dylib"};
+const std::vector<std::string> kOfMpich = {"libmpi.12.dylib", "libmpich.12.dylib"};
+const std::vector<std::string> kStandard = {"libmpi_abi.1.dylib", "libmpi_abi.dylib"};
+#else
+const std::vector<std::string> kOfOpenMpi = {"libmpi.so.40", "libmpi.so"};
+const std::vector<std::string> kOfMpich = {"libmpich.so.12", "libmpi.so.12"};
+const std::vector<std::string> kStandard = {"libmpi_abi.so.1", "libmpi_abi.so"};
+#endif
+
+std::string value_of(const Environment& environment, const char* name) {
+  const auto found = environment.find(name);
+  return found == environment.end() ? "" : found->second;
+}
+
+int number_of(const Environment& environment, const char* name) {
+  return static_cast<int>(parse_integer(value_of(environment, name)).value_or(0));
+}
+
+std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+bool is_open_mpi(const Identity& identity) {
+  return identity.version.starts_with("Open MPI") || identity.abi.starts_with("Open MPI");
+}
+
+/// By what the library is called, exports and says of itself.
+std::unique_ptr<Library> library_of(const Symbols& symbols) {
+  if (file_name(symbols.path()).starts_with("libmpi_abi")) return standard_library(symbols);
+  if (symbols.has("ompi_mpi_comm_world")) return open_mpi_library(symbols);
+  char text[8192] = {};
+  int length = 0;
+  symbols.function<int(char*, int*)>("MPI_Get_library_version")(text, &length);
+  const std::string_view said(text);
+  for (const std::string_view word : {"MPICH", "Intel(R) MPI", "MVAPICH", "ParaStation"}) {
+    if (said.find(word) != said.npos) return mpich_library(symbols);
+  }
+  throw InvalidArgument(fmt::format(
+      "{} says that it is {}, whose ABI MCCL does not know; it knows those of Open MPI, of MPICH "
+      "(also Intel MPI, MVAPICH) and of MPI 5 (libmpi_abi)",
+      symbols.path(), in_quotes(said.substr(0, said.find('\n')))));
+}
+
+std::vector<std::string> all_names() {
+  std::vector<std::string> names;
+  for (const auto* each : {&kOfOpenMpi, &kOfMpich, &kStandard}) {
+    names.insert(names.end(), each->begin(), each->end());
+  }
+  return names;
+}
+
+std::string advice_for(const Launcher& launcher) {
+  switch (launcher.kind) {
+    case Launcher::Kind::open_mpi:
+      return "install Open MPI's (Debian: libopenmpi3)";
+    case Launcher::Kind::hydra:
+      return "install MPICH's (Debian: libmpich12)";
+    default:
+      return "install Open MPI (Debian: openmpi-bin) or MPICH (mpich)";
+  }
+}
+
+}  // namespace
+
+Launcher launcher_of(const Environment& environment) {
+  if (environment.contains("OMPI_COMM_WORLD_SIZE")) {
+    return {Launcher::Kind::open_mpi, "Open MPI's mpirun",
+            number_of(environment, "OMPI_COMM_WORLD_SIZE")};
+  }
+  if (environment.contains("MPI_LOCALNRANKS") && environment.contains("PMI_SIZE")) {
+    return {Launcher::Kind::hydra, "MPICH's mpirun", number_of(environment, "PMI_SIZE")};
+  }
+  if (environment.contains("SLURM_PROCID") && environment.contains("SLURM_STEP_ID")) {
+    const bool tells = environment.contains("PMIX_RANK") || environment.contains("PMI_RANK") ||
+                       environment.contains("PMI_FD");
+    return {Launcher::Kind::srun, "srun", number_of(environment, "SLURM_STEP_NUM_TASKS"), tells};
+  }
+  return {};
+}
+
+Wanted wanted_of(const Environment& environment, const Launcher& launcher,
+                 const std::vector<std::string>& loaded) {
+  for (const char* variable : {"MPI_LIBNAME", "MLX_MPI_LIBNAME"}) {
+    const std::string name = value_of(environment, variable);
+    if (!name.empty()) return {{name}, variable};
+  }
+  if (!loaded.empty()) return {loaded, {}};
+  const bool pmi = environment.contains("PMI_RANK") || environment.contains("PMI_FD");
+  const bool mpich_first =
+      launcher.kind == Launcher::Kind::hydra || (launcher.kind == Launcher::Kind::srun && pmi);
+  std::vector<std::string> names;
+  for (const auto* each :
+       {mpich_first ? &kOfMpich : &kOfOpenMpi, &kStandard, mpich_first ? &kOfOpenMpi : &kOfMpich}) {
+    names.insert(names.end(), each->begin(), each->end());
+  }
+  return {names, {}};
+}
+
+void check_launcher(const Identity& identity, const Launcher& launcher, std::string_view named_by) {
+  if (launcher.kind == Launcher::Kind::srun && launcher.ranks > 1 && !launcher.tells_mpi) {
+    throw InvalidArgument(fmt::format(
+        "srun has started {} ranks without telling MPI: start them with srun --mpi={} for {}",
+        launcher.ranks, is_open_mpi(identity) ? "pmix" : "pmi2", identity.describe()));
+  }
+  const bool mismatch = (launcher.kind == Launcher::Kind::open_mpi && !is_open_mpi(identity)) ||
+                        (launcher.kind == Launcher::Kind::hydra && is_open_mpi(identity));
+  if (!mismatch) return;
+  throw InvalidArgument(fmt::format(
+      "the MPI library is {}{}, but {} has started this process: start it with the mpirun of that "
+      "library, or let MPI_LIBNAME name a library of that mpirun",
+      identity.describe(), named_by.empty() ? "" : fmt::format(", which {} names", named_by),
+      launcher.name));
+}
+
+std::unique_ptr<Library> find_library(const Environment& environment) {
+  const Launcher launcher = launcher_of(environment);
+  std::vector<std::string> loaded;
+  for (const std::string& name : all_names()) {
+    if (Symbols::is_loaded(name)) loaded.push_back(name);
+  }
+  const Wanted wanted = wanted_of(environment, launcher, loaded);
+  std::string failures;
+  for (const std::string& name : wanted.names) {
+    std::optional<Symbols> symbols;
+    try {
+      symbols = Symbols::load(name);
+    } catch (const InvalidArgument& error) {
+      failures += fmt::format("{}{}", failures.empty() ? "" : "; ", error.what());
+      continue;
+    }
+    std::unique_ptr<Library> library = library_of(*symbols);
+    check_launcher(library->identity(), launcher, wanted.named_by);
+    if (!loaded.empty() && !wanted.named_by.empty()) {
+      const std::string present = Symbols::load(loaded.front()).path();
+      if (present != symbols->path()) {
+        throw InvalidArgument(fmt::format(
+            "{} names {}, but this process has loaded {} already; a process can hold one MPI",
+            wanted.named_by, symbols->path(), present));
+      }
+    }
+    return library;
+  }
+  if (!wanted.named_by.empty()) {
+    throw InvalidArgument(fmt::format("the MPI library that {} names cannot be loaded: {}",
+                                      wanted.named_by, failures));
+  }
+  throw InvalidArgument(
+      fmt::format("there is no MPI library ({}): {}, or name one with MPI_LIBNAME",
+                  fmt::join(wanted.names, ", "), advice_for(launcher)));
+}
+
+}  // namespace mccl::mpi

@@ -1,0 +1,76 @@
+#include "backend/mpi/flight.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <limits>
+
+#include "kernels/reduce.h"
+#include "mccl/error.h"
+
+namespace mccl::mpi {
+namespace {
+
+constexpr std::uint32_t kUpperHalf = std::uint32_t{1} << 31;
+
+}  // namespace
+
+int tag_of(const Place& place, Collective call, std::uint32_t tag) {
+  const auto half = static_cast<std::uint32_t>(half_of_tags(place.largest_tag));
+  const std::uint32_t within = tag & ~kUpperHalf;
+  if (within >= half - 1) {
+    throw InvalidArgument(
+        fmt::format("{}: tag {} is more than this MPI has: {} is the largest ({})", name_of(call),
+                    tag, half - 2, place.library->identity().version));
+  }
+  return static_cast<int>(tag & kUpperHalf ? half + within : within);
+}
+
+void Flight::clear() {
+  requests_.clear();
+  ended_ = 0;
+  arrival_ = {};
+  wants_arrival_ = false;
+  own_memory_ = false;
+  result_ = nullptr;
+  target_ = nullptr;
+  target_bytes_ = 0;
+  divides_ = false;
+  has_long_type_ = false;
+  large_.reset();
+}
+
+std::byte* Flight::memory(std::size_t bytes) {
+  if (bytes <= small_.size()) return small_.data();
+  large_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
+  return large_.get();
+}
+
+void Flight::land(const Request& request) {
+  if (has_long_type_) {
+    place_->library->free_type(long_type_);
+    has_long_type_ = false;
+  }
+  if (wants_arrival_) {
+    const std::size_t expected = request.out.bytes();
+    if (!arrival_.cancelled && arrival_.bytes != static_cast<std::int64_t>(expected)) {
+      throw MismatchError(fmt::format(
+          "rank {} sent {} bytes where {} {} ({} bytes) were expected; both must give one size",
+          arrival_.source, arrival_.bytes, request.out.count, name_of(request.dtype), expected));
+    }
+  }
+  std::byte* whole = result_ ? result_ : static_cast<std::byte*>(target_);
+  if (divides_) {
+    kernels::divide(request.dtype, whole, target_bytes_ / size_of(request.dtype), place_->size);
+  }
+  if (result_ && target_bytes_ > 0 && !arrival_.cancelled) {
+    std::memcpy(target_, result_, target_bytes_);
+  }
+}
+
+void Flight::cancel() {
+  if (!wants_arrival_) return;
+  for (std::size_t i = ended_; i < requests_.size(); ++i) place_->library->cancel(requests_[i]);
+}
+
+}  // namespace mccl::mpi

@@ -1,0 +1,359 @@
+// A library of one ABI: MPI's functions with that ABI's types, found by name.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <climits>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "backend/mpi/library.h"
+#include "backend/mpi/symbols.h"
+
+namespace mccl::mpi {
+
+/// The handle as the ABI has it, a pointer or a number.
+template <typename T>
+T as(Handle handle) {
+  if constexpr (std::is_pointer_v<T>) {
+    return reinterpret_cast<T>(handle);
+  } else {
+    return static_cast<T>(static_cast<std::uint32_t>(handle));
+  }
+}
+
+template <typename T>
+Handle handle_of(T handle) {
+  if constexpr (std::is_pointer_v<T>) {
+    return reinterpret_cast<Handle>(handle);
+  } else {
+    return static_cast<std::uint32_t>(handle);
+  }
+}
+
+/// `Abi` has the types Comm, Group, Type, Op, Request, Errors (an error handler) and Status (with
+/// MPI_SOURCE), the name of the ABI, and its constants.
+template <typename Abi>
+class LibraryOf final : public Library {
+  using Comm = typename Abi::Comm;
+  using Group = typename Abi::Group;
+  using Type = typename Abi::Type;
+  using Op = typename Abi::Op;
+  using Request = typename Abi::Request;
+  using Errors = typename Abi::Errors;
+  using Status = typename Abi::Status;
+  using UserFunction = void(void*, void*, int*, void*);
+  using In = const void*;
+  using Out = void*;
+  using Ints = const int*;
+
+  /// MPI's function, with its name for messages.
+  template <typename... Arguments>
+  struct Function {
+    Function(const Symbols& symbols, const char* its_name)
+        : name(its_name), call(symbols.function<int(Arguments...)>(its_name)) {}
+    const char* name;
+    int (*call)(Arguments...);
+  };
+
+ public:
+  explicit LibraryOf(const Symbols& symbols) : symbols_(symbols) {
+    constants_ = Abi::constants(symbols);
+    identity_ = {version(), symbols.path(), Abi::kName};
+  }
+
+  bool initialized() override { return flag(initialized_); }
+  bool finalized() override { return flag(finalized_); }
+  ThreadLevel init(ThreadLevel wanted) override {
+    int provided = 0;
+    check(init_thread_, nullptr, nullptr, constants_.levels[static_cast<int>(wanted)], &provided);
+    return level_of(provided);
+  }
+  ThreadLevel level() override {
+    int provided = 0;
+    check(query_thread_, &provided);
+    return level_of(provided);
+  }
+  void finalize() override { check(finalize_); }
+
+  int rank(Handle comm) override {
+    int value = 0;
+    check(comm_rank_, as<Comm>(comm), &value);
+    return value;
+  }
+  int size(Handle comm) override {
+    int value = 0;
+    check(comm_size_, as<Comm>(comm), &value);
+    return value;
+  }
+  int largest_tag(Handle comm) override {
+    void* value = nullptr;
+    int found = 0;
+    check(comm_get_attr_, as<Comm>(comm), constants_.tag_bound, static_cast<void*>(&value), &found);
+    return found ? *static_cast<int*>(value) : 32767;  // what the standard grants
+  }
+  void return_errors(Handle comm) override { set_error_handler(comm, constants_.errors_return); }
+  Handle error_handler(Handle comm) override {
+    Errors handler = {};
+    check(comm_get_errhandler_, as<Comm>(comm), &handler);
+    return handle_of(handler);
+  }
+  void set_error_handler(Handle comm, Handle handler) override {
+    check(comm_set_errhandler_, as<Comm>(comm), as<Errors>(handler));
+  }
+  Handle duplicate(Handle comm) override {
+    Comm made = {};
+    check(comm_dup_, as<Comm>(comm), &made);
+    return handle_of(made);
+  }
+  Handle create_group(Handle comm, const int* ranks, int count, int tag) override {
+    Group all = {};
+    Group some = {};
+    Comm made = {};
+    check(comm_group_, as<Comm>(comm), &all);
+    check(group_incl_, all, count, ranks, &some);
+    check(comm_create_group_, as<Comm>(comm), some, tag, &made);
+    check(group_free_, &some);
+    check(group_free_, &all);
+    return handle_of(made);
+  }
+  void free_comm(Handle comm) override {
+    Comm freed = as<Comm>(comm);
+    check(comm_free_, &freed);
+  }
+  Handle create_op(UserFunction* function) override {
+    Op made = {};
+    check(op_create_, function, 1, &made);
+    return handle_of(made);
+  }
+  Handle create_long_type(std::size_t bytes) override {
+    // A piece is so long that an int counts the pieces; what is left over is the second part.
+    constexpr std::size_t kPiece = std::size_t{1} << 30;
+    Type piece = {};
+    Type whole = {};
+    check(type_contiguous_, static_cast<int>(kPiece), as<Type>(constants_.byte), &piece);
+    const int counts[] = {static_cast<int>(bytes / kPiece), static_cast<int>(bytes % kPiece)};
+    const std::intptr_t offsets[] = {0, static_cast<std::intptr_t>(bytes / kPiece * kPiece)};
+    const Type parts[] = {piece, as<Type>(constants_.byte)};
+    check(type_create_struct_, 2, counts, offsets, parts, &whole);
+    check(type_free_, &piece);
+    check(type_commit_, &whole);
+    return handle_of(whole);
+  }
+  void free_type(Handle type) override {
+    Type freed = as<Type>(type);
+    check(type_free_, &freed);
+  }
+
+  Handle ibarrier(Handle comm) override { return request_of(ibarrier_, as<Comm>(comm)); }
+  Handle bcast(void* data, int count, Handle type, int root, Handle comm, bool waits) override {
+    return begin(bcast_, waits, data, count, as<Type>(type), root, as<Comm>(comm));
+  }
+  Handle allreduce(In in, Out out, int count, Handle type, Handle op, Handle comm,
+                   bool waits) override {
+    return begin(allreduce_, waits, in, out, count, as<Type>(type), as<Op>(op), as<Comm>(comm));
+  }
+  Handle reduce(In in, Out out, int count, Handle type, Handle op, int root, Handle comm,
+                bool waits) override {
+    return begin(reduce_, waits, in, out, count, as<Type>(type), as<Op>(op), root, as<Comm>(comm));
+  }
+  Handle allgather(In in, int in_count, Out out, int out_count, Handle type, Handle comm,
+                   bool waits) override {
+    return begin(allgather_, waits, in, in_count, as<Type>(type), out, out_count, as<Type>(type),
+                 as<Comm>(comm));
+  }
+  Handle allgatherv(In in, int in_count, Out out, Ints counts, Ints offsets, Handle type,
+                    Handle comm, bool waits) override {
+    return begin(allgatherv_, waits, in, in_count, as<Type>(type), out, counts, offsets,
+                 as<Type>(type), as<Comm>(comm));
+  }
+  Handle gather(In in, int in_count, Out out, int out_count, Handle type, int root, Handle comm,
+                bool waits) override {
+    return begin(gather_, waits, in, in_count, as<Type>(type), out, out_count, as<Type>(type), root,
+                 as<Comm>(comm));
+  }
+  Handle gatherv(In in, int in_count, Out out, Ints counts, Ints offsets, Handle type, int root,
+                 Handle comm, bool waits) override {
+    return begin(gatherv_, waits, in, in_count, as<Type>(type), out, counts, offsets,
+                 as<Type>(type), root, as<Comm>(comm));
+  }
+  Handle scatter(In in, int in_count, Out out, int out_count, Handle type, int root, Handle comm,
+                 bool waits) override {
+    return begin(scatter_, waits, in, in_count, as<Type>(type), out, out_count, as<Type>(type),
+                 root, as<Comm>(comm));
+  }
+  Handle scatterv(In in, Ints counts, Ints offsets, Out out, int out_count, Handle type, int root,
+                  Handle comm, bool waits) override {
+    return begin(scatterv_, waits, in, counts, offsets, as<Type>(type), out, out_count,
+                 as<Type>(type), root, as<Comm>(comm));
+  }
+  Handle reduce_scatter_block(In in, Out out, int count, Handle type, Handle op, Handle comm,
+                              bool waits) override {
+    return begin(reduce_scatter_block_, waits, in, out, count, as<Type>(type), as<Op>(op),
+                 as<Comm>(comm));
+  }
+  Handle reduce_scatter(In in, Out out, Ints counts, Handle type, Handle op, Handle comm,
+                        bool waits) override {
+    return begin(reduce_scatter_, waits, in, out, counts, as<Type>(type), as<Op>(op),
+                 as<Comm>(comm));
+  }
+  Handle alltoall(In in, int in_count, Out out, int out_count, Handle type, Handle comm,
+                  bool waits) override {
+    return begin(alltoall_, waits, in, in_count, as<Type>(type), out, out_count, as<Type>(type),
+                 as<Comm>(comm));
+  }
+  Handle alltoallv(In in, Ints in_counts, Ints in_offsets, Out out, Ints out_counts,
+                   Ints out_offsets, Handle type, Handle comm, bool waits) override {
+    return begin(alltoallv_, waits, in, in_counts, in_offsets, as<Type>(type), out, out_counts,
+                 out_offsets, as<Type>(type), as<Comm>(comm));
+  }
+  Handle isend(In data, int count, Handle type, int peer, int tag, Handle comm) override {
+    return request_of(isend_, data, count, as<Type>(type), peer, tag, as<Comm>(comm));
+  }
+  Handle irecv(Out data, int count, Handle type, int peer, int tag, Handle comm) override {
+    return request_of(irecv_, data, count, as<Type>(type), peer, tag, as<Comm>(comm));
+  }
+
+  bool test(Handle& request, Arrival* arrival) override {
+    Request own = as<Request>(request);
+    Status status = {};
+    int done = 0;
+    const int code = test_.call(&own, &done, &status);
+    request = handle_of(own);  // gone, also where it ended with an error
+    if (code != 0) [[unlikely]]
+      fail(test_.name, code);
+    if (done && arrival) *arrival = arrival_of(status);
+    return done != 0;
+  }
+  void cancel(Handle request) override {
+    Request own = as<Request>(request);
+    check(cancel_, &own);
+  }
+
+ private:
+  template <typename F, typename... Arguments>
+  void check(const F& function, Arguments... arguments) {
+    const int code = function.call(arguments...);
+    if (code != 0) [[unlikely]]
+      fail(function.name, code);
+  }
+  template <typename F, typename... Arguments>
+  Handle request_of(const F& function, Arguments... arguments) {
+    Request request = {};
+    check(function, arguments..., &request);
+    return handle_of(request);
+  }
+
+  template <typename F, typename... Arguments>
+  Handle begin(const F& function, bool waits, Arguments... arguments) {
+    if (!waits) return request_of(function.begins, arguments...);
+    check(function.waits, arguments...);
+    return constants_.no_request;
+  }
+
+  [[noreturn]] void fail(const char* function, int code) {
+    char text[1024] = {};  // longer than any ABI's MPI_MAX_ERROR_STRING
+    int length = 0;
+    int kind = code;
+    error_string_.call(code, text, &length);
+    error_class_.call(code, &kind);
+    throw LibraryError(
+        fmt::format("{} failed with {} ({})", function, std::string_view(text), identity_.version),
+        kind == constants_.truncated);
+  }
+
+  template <typename F>
+  bool flag(const F& function) {
+    int value = 0;
+    check(function, &value);
+    return value != 0;
+  }
+
+  ThreadLevel level_of(int number) const {
+    int level = 3;
+    while (level > 0 && constants_.levels[level] > number) --level;
+    return static_cast<ThreadLevel>(level);
+  }
+
+  Arrival arrival_of(Status& status) {
+    int cancelled = 0;
+    check(test_cancelled_, &status, &cancelled);
+    if (cancelled) return {.cancelled = true};
+    std::int64_t bytes = 0;
+    check(get_elements_x_, &status, as<Type>(constants_.byte), &bytes);
+    return {.source = status.MPI_SOURCE, .bytes = bytes};
+  }
+
+  /// The first line of what the library says of itself, such as "Open MPI v4.1.4, package: …".
+  std::string version() {
+    char text[8192] = {};
+    int length = 0;
+    get_library_version_.call(text, &length);
+    return short_version(std::string_view(text));
+  }
+
+  /// In the form that begins and in the one that waits.
+  template <typename... Arguments>
+  struct Collective {
+    Collective(const Symbols& symbols, const char* beginning, const char* waiting)
+        : begins(symbols, beginning), waits(symbols, waiting) {}
+    Function<Arguments..., Comm, Request*> begins;
+    Function<Arguments..., Comm> waits;
+  };
+
+  const Symbols symbols_;
+  Function<int*> initialized_{symbols_, "MPI_Initialized"};
+  Function<int*> finalized_{symbols_, "MPI_Finalized"};
+  Function<int*, char***, int, int*> init_thread_{symbols_, "MPI_Init_thread"};
+  Function<int*> query_thread_{symbols_, "MPI_Query_thread"};
+  Function<> finalize_{symbols_, "MPI_Finalize"};
+  Function<char*, int*> get_library_version_{symbols_, "MPI_Get_library_version"};
+  Function<int, char*, int*> error_string_{symbols_, "MPI_Error_string"};
+  Function<int, int*> error_class_{symbols_, "MPI_Error_class"};
+  Function<Comm, int*> comm_rank_{symbols_, "MPI_Comm_rank"};
+  Function<Comm, int*> comm_size_{symbols_, "MPI_Comm_size"};
+  Function<Comm, int, void*, int*> comm_get_attr_{symbols_, "MPI_Comm_get_attr"};
+  Function<Comm, Errors*> comm_get_errhandler_{symbols_, "MPI_Comm_get_errhandler"};
+  Function<Comm, Errors> comm_set_errhandler_{symbols_, "MPI_Comm_set_errhandler"};
+  Function<Comm, Comm*> comm_dup_{symbols_, "MPI_Comm_dup"};
+  Function<Comm, Group*> comm_group_{symbols_, "MPI_Comm_group"};
+  Function<Group, int, Ints, Group*> group_incl_{symbols_, "MPI_Group_incl"};
+  Function<Group*> group_free_{symbols_, "MPI_Group_free"};
+  Function<Comm, Group, int, Comm*> comm_create_group_{symbols_, "MPI_Comm_create_group"};
+  Function<Comm*> comm_free_{symbols_, "MPI_Comm_free"};
+  Function<UserFunction*, int, Op*> op_create_{symbols_, "MPI_Op_create"};
+  Function<int, Type, Type*> type_contiguous_{symbols_, "MPI_Type_contiguous"};
+  Function<int, Ints, const std::intptr_t*, const Type*, Type*> type_create_struct_{
+      symbols_, "MPI_Type_create_struct"};
+  Function<Type*> type_commit_{symbols_, "MPI_Type_commit"};
+  Function<Type*> type_free_{symbols_, "MPI_Type_free"};
+  Function<Comm, Request*> ibarrier_{symbols_, "MPI_Ibarrier"};
+  Collective<Out, int, Type, int> bcast_{symbols_, "MPI_Ibcast", "MPI_Bcast"};
+  Collective<In, Out, int, Type, Op> allreduce_{symbols_, "MPI_Iallreduce", "MPI_Allreduce"};
+  Collective<In, Out, int, Type, Op, int> reduce_{symbols_, "MPI_Ireduce", "MPI_Reduce"};
+  Collective<In, int, Type, Out, int, Type> allgather_{symbols_, "MPI_Iallgather", "MPI_Allgather"};
+  Collective<In, int, Type, Out, Ints, Ints, Type> allgatherv_{symbols_, "MPI_Iallgatherv",
+                                                               "MPI_Allgatherv"};
+  Collective<In, int, Type, Out, int, Type, int> gather_{symbols_, "MPI_Igather", "MPI_Gather"};
+  Collective<In, int, Type, Out, Ints, Ints, Type, int> gatherv_{symbols_, "MPI_Igatherv",
+                                                                 "MPI_Gatherv"};
+  Collective<In, int, Type, Out, int, Type, int> scatter_{symbols_, "MPI_Iscatter", "MPI_Scatter"};
+  Collective<In, Ints, Ints, Type, Out, int, Type, int> scatterv_{symbols_, "MPI_Iscatterv",
+                                                                  "MPI_Scatterv"};
+  Collective<In, Out, int, Type, Op> reduce_scatter_block_{symbols_, "MPI_Ireduce_scatter_block",
+                                                           "MPI_Reduce_scatter_block"};
+  Collective<In, Out, Ints, Type, Op> reduce_scatter_{symbols_, "MPI_Ireduce_scatter",
+                                                      "MPI_Reduce_scatter"};
+  Collective<In, int, Type, Out, int, Type> alltoall_{symbols_, "MPI_Ialltoall", "MPI_Alltoall"};
+  Collective<In, Ints, Ints, Type, Out, Ints, Ints, Type> alltoallv_{symbols_, "MPI_Ialltoallv",
+                                                                     "MPI_Alltoallv"};
+  Function<In, int, Type, int, int, Comm, Request*> isend_{symbols_, "MPI_Isend"};
+  Function<Out, int, Type, int, int, Comm, Request*> irecv_{symbols_, "MPI_Irecv"};
+  Function<Request*, int*, Status*> test_{symbols_, "MPI_Test"};
+  Function<Request*> cancel_{symbols_, "MPI_Cancel"};
+  Function<const Status*, int*> test_cancelled_{symbols_, "MPI_Test_cancelled"};
+  Function<const Status*, Type, std::int64_t*> get_elements_x_{symbols_, "MPI_Get_elements_x"};
+};
+
+}  // namespace mccl::mpi

@@ -1,0 +1,54 @@
+#include <algorithm>
+#include <memory>
+
+#include "backend/mpi/abis.h"
+#include "backend/mpi/library_of.h"
+#include "backend/mpi/standard_abi.h"
+
+namespace mccl::mpi {
+namespace {
+
+using namespace standard;
+
+// In the order of DType and of Predefined.
+constexpr Handle kTypes[] = {kUint8,  kUint8, kInt8,   kUint16,       kInt16,
+                             kUint32, kInt32, kUint64, kInt64,        kUint16,
+                             kUint16, kFloat, kDouble, kFloatComplex, kDoubleComplex};
+constexpr Handle kOperations[] = {kSum, kProduct, kMin, kMax, kBand, kBor, kBxor};
+static_assert(std::size(kTypes) == kDTypeCount && std::size(kOperations) == kPredefinedCount);
+
+struct StandardAbi {
+  using Comm = void*;
+  using Group = void*;
+  using Type = void*;
+  using Op = void*;
+  using Request = void*;
+  using Errors = void*;
+  using Status = standard::Status;
+  static constexpr const char* kName = "the ABI of MPI 5";
+
+  static Constants constants(const Symbols&) {
+    Constants own;
+    own.world = kWorld;
+    own.self = kSelf;
+    own.errors_return = kErrorsReturn;
+    own.no_request = kNoRequest;
+    own.byte = kByte;
+    std::copy(std::begin(kTypes), std::end(kTypes), own.types);
+    std::copy(std::begin(kOperations), std::end(kOperations), own.predefined);
+    own.in_place = kInPlace;
+    own.any_source = kAnySource;
+    own.tag_bound = kTagBound;
+    own.truncated = kTruncated;
+    std::copy(std::begin(kLevels), std::end(kLevels), own.levels);
+    return own;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Library> standard_library(const Symbols& symbols) {
+  return std::make_unique<LibraryOf<StandardAbi>>(symbols);
+}
+
+}  // namespace mccl::mpi

@@ -1,0 +1,75 @@
+#include "backend/mpi/symbols.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "mccl/error.h"
+
+#if __has_include(<link.h>)
+#include <link.h>
+#endif
+
+namespace mccl::mpi {
+namespace {
+
+std::string file_of(void* library, const std::string& asked) {
+#if __has_include(<link.h>)
+  link_map* map = nullptr;
+  if (::dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && map && map->l_name && *map->l_name)
+    return map->l_name;
+#else
+  static_cast<void>(library);
+#endif
+  return asked;
+}
+
+}  // namespace
+
+/// Global, since the parts of an MPI library that it loads by itself look for its symbols there.
+Symbols Symbols::load(const std::string& path) {
+  void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (!library) throw InvalidArgument(::dlerror());
+  return {library, file_of(library, path)};
+}
+
+bool Symbols::is_loaded(const std::string& path) {
+  void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD);
+  if (library) ::dlclose(library);  // which takes back what dlopen counted, and no more
+  return library != nullptr;
+}
+
+void* Symbols::required(const char* name) const {
+  if (void* found = ::dlsym(library_, name)) return found;
+  throw InvalidArgument(fmt::format(
+      "{} has no {}, which MCCL needs: it is no MPI library, or one older than MPI 3.0; name "
+      "another with MPI_LIBNAME",
+      path_, name));
+}
+
+void* Symbols::variable(const char* name) const {
+  void* found = ::dlsym(RTLD_DEFAULT, name);
+  return found ? found : required(name);
+}
+
+bool Symbols::has(const char* name) const { return ::dlsym(library_, name) != nullptr; }
+
+std::string short_version(std::string_view text) {
+  std::string line(text.substr(0, text.find_first_of(",\n")));
+  for (const std::string_view noise : {"Version:", "Library", "(R)"}) {
+    if (const auto found = line.find(noise); found != line.npos) line.erase(found, noise.size());
+  }
+  std::replace(line.begin(), line.end(), '\t', ' ');
+  if (const auto v = line.find(" v"); v != line.npos && std::isdigit(line[v + 2])) {
+    line.erase(v + 1, 1);
+  }
+  line.erase(
+      std::unique(line.begin(), line.end(), [](char a, char b) { return a == ' ' && b == ' '; }),
+      line.end());
+  while (line.ends_with(' ') || line.ends_with('\0')) line.pop_back();
+  return line;
+}
+
+}  // namespace mccl::mpi

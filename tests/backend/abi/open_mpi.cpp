@@ -1,0 +1,48 @@
+// Compiled where Open MPI's header is installed: what this project declares of its ABI is what that
+// says. It is no test to run.
+#include <mpi.h>
+
+#include <cstddef>
+
+#include "backend/mpi/open_mpi_abi.h"
+
+namespace ours = mccl::mpi::open_mpi;
+
+static_assert(ours::kAnySource == MPI_ANY_SOURCE);
+static_assert(ours::kTagBound == MPI_TAG_UB);
+static_assert(ours::kTruncated == MPI_ERR_TRUNCATE);
+static_assert(ours::kLevels[0] == MPI_THREAD_SINGLE && ours::kLevels[1] == MPI_THREAD_FUNNELED);
+static_assert(ours::kLevels[2] == MPI_THREAD_SERIALIZED && ours::kLevels[3] == MPI_THREAD_MULTIPLE);
+static_assert(sizeof(ours::Status) == sizeof(MPI_Status));
+static_assert(offsetof(ours::Status, MPI_SOURCE) == offsetof(MPI_Status, MPI_SOURCE));
+static_assert(sizeof(MPI_Comm) == sizeof(void*) && sizeof(MPI_Request) == sizeof(void*));
+static_assert(sizeof(MPI_Aint) == sizeof(std::ptrdiff_t) && sizeof(MPI_Count) == 8);
+
+/// Neither is a constant expression.
+bool is_in_place() { return ours::kInPlace == MPI_IN_PLACE; }
+
+/// The variables are there by these names.
+const void* const kVariables[] = {&ompi_mpi_comm_world,
+                                  &ompi_mpi_comm_self,
+                                  &ompi_mpi_errors_return,
+                                  &ompi_request_null,
+                                  &ompi_mpi_byte,
+                                  &ompi_mpi_uint8_t,
+                                  &ompi_mpi_int8_t,
+                                  &ompi_mpi_uint16_t,
+                                  &ompi_mpi_int16_t,
+                                  &ompi_mpi_uint32_t,
+                                  &ompi_mpi_int32_t,
+                                  &ompi_mpi_uint64_t,
+                                  &ompi_mpi_int64_t,
+                                  &ompi_mpi_float,
+                                  &ompi_mpi_double,
+                                  &ompi_mpi_c_float_complex,
+                                  &ompi_mpi_c_double_complex,
+                                  &ompi_mpi_op_sum,
+                                  &ompi_mpi_op_prod,
+                                  &ompi_mpi_op_min,
+                                  &ompi_mpi_op_max,
+                                  &ompi_mpi_op_band,
+                                  &ompi_mpi_op_bor,
+                                  &ompi_mpi_op_bxor};

@@ -1,0 +1,332 @@
+"""The mpi backend for real: Debian's Open MPI and MPICH, every face, `mccl launch`, srun.
+
+The conformance suite of groups, which the native engine passes as threads of one process, is here a
+program that mpirun starts.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from launching import BUILD, PATIENCE, ROOT, environment, program
+from slurm_node import Slurm, find, made_for_a_module
+
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+FLAGS = {"openmpi": ("--oversubscribe", "--mca", "mpi_yield_when_idle", "1"), "mpich": ()}
+LIBRARY = {"openmpi": "Open MPI", "mpich": "MPICH"}
+
+
+def run(*command: object, patience: int = 3 * PATIENCE, **variables: str):
+    """A job, with what it said on standard output and error together."""
+    return subprocess.run(
+        [str(word) for word in command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        timeout=patience,
+        env=environment(**AS_ROOT, **variables),
+    )
+
+
+@pytest.fixture(params=["openmpi", "mpich"])
+def mpi(request) -> str:
+    find(f"mpirun.{request.param}")
+    return request.param
+
+
+def mpirun(mpi: str, ranks: int, *words: object, **variables: str):
+    settings = {"MCCL_BACKEND": "mpi", "MCCL_TIMEOUT": "60"} | variables
+    return run(f"mpirun.{mpi}", *FLAGS[mpi], "-n", ranks, *words, **settings)
+
+
+def python(mpi: str, ranks: int, code: str, *words: object, **variables: str) -> str:
+    done = mpirun(mpi, ranks, sys.executable, "-c", code, *words, **variables)
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def conformance() -> Path:
+    path = BUILD / "tests" / "mccl_group_conformance"
+    if not path.is_file():
+        pytest.skip(f"{path} is not built")
+    return path
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5, 6, 7, 8])
+def test_groups_do_what_every_backend_s_must(mpi: str, ranks: int):
+    done = mpirun(mpi, ranks, conformance())
+    assert done.returncode == 0, done.stdout
+    assert "PASSED" in done.stdout
+    assert "FAILED" not in done.stdout
+
+
+@pytest.mark.parametrize("most", [1000])
+def test_calls_that_are_too_long_for_an_int_go_in_pieces(mpi: str, most: int):
+    checks = "Collectives.*:Messages.*:*EveryType*"
+    done = mpirun(mpi, 3, conformance(), f"--gtest_filter={checks}", most)
+    assert done.returncode == 0, done.stdout
+    assert "PASSED" in done.stdout
+
+
+def test_the_suite_holds_on_the_native_engine_under_mpirun_too(mpi: str):
+    done = mpirun(mpi, 3, conformance(), MCCL_BACKEND="native", MCCL_PORT_BASE="0")
+    assert done.returncode == 0, done.stdout
+
+
+NUMPY = """
+import numpy as np
+import mccl.distributed as dist
+world = dist.init(backend="mpi")
+small = world.all_reduce(np.full(4, world.rank + 1))
+large = world.all_reduce(np.full(1_000_000, world.rank + 1.0))
+rows = world.all_gather(np.array([world.rank]))
+assert small[0] == large[-1] == sum(range(1, world.size + 1))
+assert [int(row) for row in np.ravel(rows)] == list(range(world.size))
+print("rank", world.rank, "of", world.size)
+"""
+
+
+def test_numpy_and_which_library_it_is(mpi: str):
+    said = python(mpi, 3, NUMPY, MCCL_LOG_LEVEL="INFO")
+    assert all(f"rank {rank} of 3" in said for rank in range(3))
+    assert f"MPI: {LIBRARY[mpi]} " in said
+    assert "MPI_THREAD_MULTIPLE, initialised by MCCL" in said
+
+
+MLX = """
+import mlx.core as mx
+import mlx.nn as nn
+import mccl.mlx
+group = mccl.mlx.init("mpi", strict=True)
+tree = {"weight": mx.full((30, 3), group.rank() + 1.0), "bias": mx.full((5,), 2.0)}
+mean = nn.average_gradients(tree, group=group)
+half = group.split(group.rank() % 2)
+assert mean["weight"][0, 0].item() == (group.size() + 1) / 2 and mean["bias"][0].item() == 2
+assert mx.distributed.all_sum(mx.ones(3), group=half)[0].item() == half.size()
+print("fine")
+"""
+
+
+def test_mlx(mpi: str):
+    pytest.importorskip("mlx.core")
+    assert python(mpi, 4, MLX).count("fine") == 4
+
+
+def at_the_front_of_the_path(mpi: str, folder: Path) -> str:
+    """A PATH on which `mpirun` is this MPI's."""
+    script = folder / "mpirun"
+    script.write_text(f'#!/bin/sh\nexec {find(f"mpirun.{mpi}")} "$@"\n')
+    script.chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
+
+
+def test_torch_trains_under_mccl_launch(mpi: str, tmp_path: Path):
+    pytest.importorskip("torch")
+    pytest.importorskip("sklearn")
+    launch = (program(), "launch", "-n", 2, "--backend", "mpi", "--python", sys.executable)
+    path = at_the_front_of_the_path(mpi, tmp_path)
+    digits = (ROOT / "examples/ddp_digits.py", "--epochs", 3)
+    done = run(*launch, *digits, PATH=path, MCCL_LOG_LEVEL="INFO")
+    assert "bit-identical" in done.stdout, done.stdout
+    assert f"MPI: {LIBRARY[mpi]} " in done.stdout
+
+
+def test_arguments_of_mccl_launch_reach_mpirun(mpi: str, tmp_path: Path):
+    path = at_the_front_of_the_path(mpi, tmp_path)
+    folder = "--wdir" if mpi == "openmpi" else "-wdir"
+    launch = (program(), "launch", "-n", 2, "--backend", "mpi", "--mpi-arg", folder)
+    done = run(*launch, "--mpi-arg", tmp_path, "--env", "GREETING=good day", "--", "sh", "-c",
+               'echo "$GREETING $RANK of $WORLD_SIZE in $PWD"', PATH=path)  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    for rank in range(2):
+        assert f"good day {rank} of 2 in {tmp_path.resolve()}" in done.stdout
+
+
+def test_the_mccl_program(mpi: str):
+    bench = ("bench", "all", "--no-bounds", "--sizes", "8,64K,2M", "--seconds", "0.01")
+    done = mpirun(mpi, 2, program(), *bench)
+    assert done.returncode == 0, done.stdout
+    assert "2 ranks of a job" in done.stdout
+
+
+WITH_MPI4PY = """
+import sys
+import numpy as np
+if sys.argv[1] == "first":
+    from mpi4py import MPI
+import mccl.distributed as dist
+world = dist.init(backend="mpi")
+from mpi4py import MPI
+for step in range(100):
+    ours = world.all_reduce(np.full(1000, world.rank + 1.0))
+    theirs = MPI.COMM_WORLD.allreduce(world.rank + 1)
+    assert ours[0] == theirs == sum(range(1, world.size + 1))
+dist.shutdown()
+assert not MPI.Is_finalized()
+assert MPI.COMM_WORLD.allreduce(1) == world.size
+print("fine")
+"""
+
+
+@pytest.mark.parametrize("order", ["first", "last"])
+def test_beside_mpi4py(mpi: str, order: str, tmp_path: Path):
+    pytest.importorskip("mpi4py")
+    variables = {"MPI4PY_MPIABI": mpi}
+    if mpi == "mpich":  # whose library Debian calls by another name
+        (tmp_path / "libmpi.so.12").symlink_to("/usr/lib/x86_64-linux-gnu/libmpich.so.12")
+        variables["LD_LIBRARY_PATH"] = str(tmp_path)
+    assert python(mpi, 2, WITH_MPI4PY, order, **variables).count("fine") == 2
+
+
+# Bad input: one clear sentence each.
+
+REFUSED = """
+import mccl.distributed as dist
+try:
+    dist.init(backend="mpi")
+except dist.InvalidArgument as error:
+    print("refused:", error)
+"""
+
+
+def test_no_such_library(mpi: str):
+    said = python(mpi, 1, REFUSED, MPI_LIBNAME="libnothing.so")
+    assert "refused: the MPI library that MPI_LIBNAME names cannot be loaded" in said
+
+
+def test_mlx_s_name_for_the_library_does_too(mpi: str):
+    said = python(mpi, 1, REFUSED, MLX_MPI_LIBNAME="libnothing.so")
+    assert "refused: the MPI library that MLX_MPI_LIBNAME names cannot be loaded" in said
+
+
+def test_a_library_that_is_no_mpi(mpi: str):
+    said = python(mpi, 1, REFUSED, MPI_LIBNAME="libz.so.1")
+    assert "has no MPI_Get_library_version, which MCCL needs" in said
+
+
+def test_the_library_of_another_launcher_is_an_error_that_names_both(mpi: str):
+    other = {"openmpi": "libmpich.so.12", "mpich": "libmpi.so.40"}[mpi]
+    said = python(mpi, 2, REFUSED, MPI_LIBNAME=other)
+    assert said.count("refused: the MPI library is ") == 2
+    assert "Open MPI" in said
+    assert "MPICH" in said
+    assert f"{LIBRARY[mpi]}'s mpirun has started this process" in said
+
+
+def test_ranks_of_two_implementations(mpi: str):
+    """Each is told by itself, before MPI waits for ranks that never come."""
+    other = {"openmpi": "libmpich.so.12", "mpich": "libmpi.so.40"}[mpi]
+    variable = {"openmpi": "OMPI_COMM_WORLD_RANK", "mpich": "PMI_RANK"}[mpi]
+    code = f"import os\nif os.environ['{variable}'] == '1': os.environ['MPI_LIBNAME'] = '{other}'\n"
+    code += "import mccl.distributed as d; d.init()"
+    done = mpirun(mpi, 2, sys.executable, "-c", code, MCCL_CONNECT_TIMEOUT="5")
+    assert done.returncode != 0
+    assert "InvalidArgument: the MPI library is " in done.stdout
+    if mpi == "mpich":  # whose launcher lets the other wait
+        assert "has not initialised after 5 s" in done.stdout
+
+
+def test_a_job_that_mpi_has_not_started():
+    find("mpirun.openmpi")
+    code = "import mccl.distributed as d; d.init(backend='mpi', rank=0, size=2)"
+    done = run(sys.executable, "-c", code)
+    assert done.returncode != 0
+    assert "this job has 2 ranks, but MPI's has 1" in done.stdout
+
+
+@pytest.mark.parametrize("level", ["single", "funneled", "serialized"])
+def test_a_thread_level_that_is_too_low(level: str):
+    pytest.importorskip("mpi4py")
+    find("mpirun.openmpi")
+    code = f"import mpi4py\nmpi4py.rc.thread_level = '{level}'\nfrom mpi4py import MPI\n{REFUSED}"
+    assert "refused: the program has initialised MPI with MPI_THREAD_" in python("openmpi", 1, code)
+
+
+def test_mpi_that_is_finalised_already():
+    pytest.importorskip("mpi4py")
+    find("mpirun.openmpi")
+    code = f"from mpi4py import MPI\nMPI.Finalize()\n{REFUSED}"
+    assert "refused: MPI has been finalised in this process" in python("openmpi", 1, code)
+
+
+# What goes wrong while the job runs.
+
+LEAVES = """
+import numpy as np
+import mccl.distributed as dist
+world = dist.init(backend="mpi")
+world.barrier()
+if world.rank == 1:
+    raise SystemExit(3)
+try:
+    world.all_reduce(np.ones({count}))
+except dist.PeerError as error:
+    print("told:", error, flush=True)
+"""
+
+
+@pytest.mark.parametrize("count", [4, 3_000_000])
+def test_a_rank_that_leaves_is_an_error_that_names_it(mpi: str, count: int):
+    code = LEAVES.replace("{count}", str(count))
+    done = mpirun(mpi, 2, sys.executable, "-c", code)
+    assert done.returncode != 0
+    assert "rank 1 has left the job" in done.stdout, done.stdout
+
+
+def test_children_by_fork_are_refused(mpi: str):
+    code = """
+import os
+import numpy as np
+import mccl.distributed as dist
+world = dist.init(backend="mpi")
+child = os.fork()
+if child == 0:
+    try:
+        world.all_reduce(np.ones(3))
+    except dist.Error as error:
+        print("failed:", error, flush=True)
+    try:
+        dist.init(backend="mpi")
+    except dist.InvalidArgument as error:
+        print("refused:", error, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+assert world.all_reduce(np.ones(3))[0] == world.size
+"""
+    said = python(mpi, 2, code)
+    assert "refused: this process is a child by fork()" in said
+    assert "this process is a child by fork() of one that uses MPI" in said
+
+
+# Under Slurm.
+
+
+@pytest.fixture(scope="module")
+def slurm():
+    yield from made_for_a_module()
+
+
+@pytest.mark.parametrize(("mpi", "speaks"), [("openmpi", "pmix"), ("mpich", "pmi2")])
+def test_under_srun(slurm: Slurm, mpi: str, speaks: str):
+    find(f"mpirun.{mpi}")
+    listed = subprocess.run(
+        ["srun", "--mpi=list"], capture_output=True, text=True,
+        env=environment(**slurm.environment),
+    )  # fmt: skip
+    if speaks not in listed.stdout + listed.stderr:
+        pytest.skip(f"this Slurm does not speak {speaks}")
+    srun = ("srun", f"--mpi={speaks}", "-n", 4, sys.executable, "-c", NUMPY)
+    done = run(*srun, MCCL_LOG_LEVEL="INFO", **slurm.environment)
+    assert done.returncode == 0, done.stdout
+    assert all(f"rank {rank} of 4" in done.stdout for rank in range(4))
+    assert f"MPI: {LIBRARY[mpi]} " in done.stdout
+
+
+def test_srun_that_speaks_no_mpi(slurm: Slurm):
+    find("mpirun.openmpi")
+    srun = ("srun", "--mpi=none", "-n", 2, sys.executable, "-c", REFUSED)
+    done = run(*srun, **slurm.environment)
+    assert "refused: srun has started 2 ranks without telling MPI" in done.stdout, done.stdout
