@@ -59,8 +59,8 @@ def init(
             (MLX_RANK, MLX_JACCL_COORDINATOR and MLX_IBV_DEVICES), `nccl` (MLX_RANK,
             MLX_WORLD_SIZE, NCCL_HOST_IP and NCCL_PORT), `mccl` (the job of mccl.distributed:
             MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT, or torchrun, mpirun or srun), `mpi` (the job
-            of mpirun or srun, by calls of its MPI library), or `any`: the first of them that the environment asks for. A name in the place of
-            `strict` is taken too.
+            of mpirun or srun, by calls of its MPI library), or `any`: the first of them that the
+            environment asks for. A name in the place of `strict` is taken too.
         all_gather_factory: Of MLX's `jaccl`, whose side channel it makes; checked and not needed.
 
     Raises:
