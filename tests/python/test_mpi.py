@@ -100,7 +100,7 @@ MLX = """
 import mlx.core as mx
 import mlx.nn as nn
 import mccl.mlx
-group = mccl.mlx.init("mpi", strict=True)
+group = mccl.mlx.init(True, "mpi")
 tree = {"weight": mx.full((30, 3), group.rank() + 1.0), "bias": mx.full((5,), 2.0)}
 mean = nn.average_gradients(tree, group=group)
 half = group.split(group.rank() % 2)
