@@ -72,6 +72,14 @@ std::vector<Listener> listen_for(const WiringOptions& options) {
   return listeners;
 }
 
+AddressTable reachable(const WiringOptions& options) {
+  AddressTable table = options.table;
+  for (std::size_t rank = 0; options.may_reach && rank < table.size(); ++rank) {
+    if (!options.may_reach(static_cast<int>(rank))) table[rank].clear();
+  }
+  return table;
+}
+
 std::uint16_t common_port(const std::vector<Listener>& listeners) {
   for (const Listener& each : listeners) {
     if (each.address().is_wildcard()) return each.address().port();
@@ -94,7 +102,7 @@ Wiring::Wiring(WiringOptions options, Listening listening)
     : options_(std::move(options)),
       self_{options_.rank, static_cast<int>(options_.table.size()), options_.job_key, {}},
       acceptor_(std::move(listening.listeners), self_, options_.log, options_.on_refused),
-      discovery_(self_, options_.table, listening.port, options_.log),
+      discovery_(self_, reachable(options_), listening.port, options_.log),
       relaying_(options_.congestion_control, options_.log) {
   for (const Destination each : {Destination::links, Destination::store}) inlets_[each];
   thread_ = start_thread("mccl wiring", [this] { run(); });
@@ -179,6 +187,7 @@ void Wiring::serve(Clock::time_point now) {
 void Wiring::take(Newcomer& newcomer) {
   switch (newcomer.key.purpose) {
     case Purpose::cable:
+      if (options_.may_reach && !options_.may_reach(newcomer.peer)) return;
       discovery_.connected(newcomer.peer, std::move(newcomer.socket), Clock::now());
       return;
     case Purpose::relay:

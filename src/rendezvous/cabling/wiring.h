@@ -45,6 +45,9 @@ struct WiringOptions {
   std::size_t buffer_bytes = 0;
   std::string congestion_control = {};
   std::function<void()> on_refused = {};  ///< Called for every stranger dropped.
+  /// The ranks that are taken for reachable; all where it is null. For tests, on a machine where
+  /// everybody reaches everybody.
+  std::function<bool(int rank)> may_reach = {};
 };
 
 /// Thread-safe.

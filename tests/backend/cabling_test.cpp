@@ -1,0 +1,165 @@
+// Jobs along cables, all ranks of which are threads of one process: each rank takes only its
+// neighbours for reachable.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "mccl/context.h"
+#include "mccl/error.h"
+#include "rendezvous/cabling/wiring.h"
+#include "rendezvous/wired_store.h"
+#include "transport/tcp/listener.h"
+
+namespace mccl {
+namespace {
+
+using rendezvous::AddressTable;
+using rendezvous::Wiring;
+using Joined = std::function<bool(int, int)>;
+
+/// Free ports of loopback addresses, one for each rank.
+AddressTable free_places(int size) {
+  AddressTable table;
+  std::vector<transport::tcp::Listener> held;
+  for (int rank = 0; rank < size; ++rank) {
+    const auto any = *transport::tcp::Address::parse_numeric("127.0.0.1", 0);
+    held.emplace_back(any, 0);
+    table.push_back({{"127.0.0." + std::to_string(rank + 1), held.back().address().port()}});
+  }
+  return table;
+}
+
+Clock::time_point soon() { return Clock::now() + std::chrono::seconds(60); }
+
+std::shared_ptr<Context> join(int rank, const AddressTable& table, const Joined& joined) {
+  const std::string key = "a key of these tests";
+  auto wiring = std::make_shared<Wiring>(rendezvous::WiringOptions{
+      .rank = rank,
+      .table = table,
+      .job_key = key,
+      .log = Log(rank, LogLevel::warn),
+      .deadline = soon(),
+      .liveness = std::chrono::seconds(20),
+      .congestion_control = "auto",
+      .may_reach = [rank, joined](int peer) { return joined(rank, peer); }});
+  wiring->wait();
+  ContextOptions options;
+  options.rank = rank;
+  options.size = static_cast<int>(table.size());
+  options.config.transport = "tcp";
+  options.config.job_key = key;
+  options.config.liveness_interval = 20;
+  options.store =
+      rendezvous::make_wired_store(wiring, rank, key, std::chrono::seconds(60), {"WARN", nullptr});
+  options.wiring = std::move(wiring);
+  return Context::create(options);
+}
+
+/// Runs `body` as every rank; the first error of any is thrown.
+void run(int size, const Joined& joined, const std::function<void(Context&)>& body) {
+  const AddressTable table = free_places(size);
+  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(size));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        const auto context = join(rank, table, joined);
+        body(*context);
+        context->shutdown();
+      } catch (...) {
+        errors[static_cast<std::size_t>(rank)] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+}
+
+void sum_and_talk(Context& context) {
+  Group& world = *context.world();
+  const int size = world.size();
+  for (const std::size_t count : {std::size_t{3}, std::size_t{200'000}}) {
+    std::vector<float> data(count, static_cast<float>(world.rank()));
+    const Buffer buffer{data.data(), data.size(), DType::f32};
+    world.all_reduce(buffer, buffer, ReduceKind::sum, {}).wait();
+    EXPECT_EQ(data.back(), static_cast<float>(size * (size - 1) / 2));
+  }
+  // To every other rank at once, over cables that others use too.
+  std::vector<std::vector<int>> in(static_cast<std::size_t>(size), std::vector<int>(100'000));
+  const std::vector<int> out(100'000, world.rank());
+  std::vector<Work> works;
+  for (int peer = 0; peer < size; ++peer) {
+    if (peer == world.rank()) continue;
+    auto& place = in[static_cast<std::size_t>(peer)];
+    works.push_back(world.recv({place.data(), place.size(), DType::i32}, peer, 0, {}));
+    works.push_back(world.send({out.data(), out.size(), DType::i32}, peer, 0, {}));
+  }
+  for (Work& work : works) work.wait();
+  for (int peer = 0; peer < size; ++peer) {
+    if (peer == world.rank()) continue;
+    EXPECT_EQ(in[static_cast<std::size_t>(peer)].back(), peer);
+  }
+}
+
+TEST(Cables, ARingOfFour) {
+  run(
+      4, [](int a, int b) { return (a + 1) % 4 == b || (b + 1) % 4 == a; }, sum_and_talk);
+}
+
+TEST(Cables, ALineOfFive) {
+  run(
+      5, [](int a, int b) { return a + 1 == b || b + 1 == a; }, sum_and_talk);
+}
+
+TEST(Cables, AStarAroundTheLastRank) {
+  run(
+      4, [](int a, int b) { return a == 3 || b == 3; }, sum_and_talk);
+}
+
+TEST(Cables, WhereAllReachEachOtherNobodyPassesAnythingOn) {
+  run(
+      3, [](int, int) { return true; }, sum_and_talk);
+}
+
+TEST(Cables, ARankInTheMiddleMayEndFirst) {
+  run(
+      3, [](int a, int b) { return a + 1 == b || b + 1 == a; },
+      [](Context& context) {
+        Group& world = *context.world();
+        world.barrier({}).wait();
+        if (world.rank() == 1) return;
+        std::vector<int> data(1000, world.rank());
+        const Buffer buffer{data.data(), data.size(), DType::i32};
+        for (int i = 0; i < 50; ++i) {
+          if (world.rank() == 0) world.send(buffer, 2, 0, {}).wait();
+          if (world.rank() == 2) world.recv(buffer, 0, 0, {}).wait();
+        }
+      });
+}
+
+TEST(Cables, PartsThatNothingJoinsAreTold) {
+  const AddressTable table = free_places(3);
+  Wiring alone({.rank = 0,
+                .table = table,
+                .job_key = "key",
+                .log = Log(0, LogLevel::off),
+                .deadline = Clock::now() + std::chrono::milliseconds(300),
+                .liveness = std::chrono::seconds(20)});
+  try {
+    alone.wait();
+    FAIL() << "it has met nobody";
+  } catch (const TimeoutError& error) {
+    EXPECT_NE(std::string(error.what()).find("no cable leads from rank 0 to 1, 2"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace mccl
