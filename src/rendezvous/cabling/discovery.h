@@ -9,6 +9,7 @@
 #include <list>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -47,7 +48,8 @@ class Discovery {
 
   /// Tells the neighbours that this rank is there. Once the ranks have agreed.
   void beat();
-  /// The cables along which nothing has come for so long, here or as others tell; each is told once.
+  /// The cables along which nothing has come for so long, here or as others tell; each is told
+  /// once.
   std::vector<Cable> cut(Clock::time_point now, Clock::duration silence);
 
   void close() noexcept;
@@ -64,6 +66,7 @@ class Discovery {
   };
 
   void advance_trunks(Clock::time_point now);
+  void lost(const Trunk& trunk, Clock::time_point now);
   void advance_dials(Clock::time_point now);
   void take(const CableNews& news, const Trunk& from, Clock::time_point now);
   void tell_others(const CableNews& news, const Trunk* but);
@@ -73,6 +76,7 @@ class Discovery {
 
   Party self_;
   Log log_;
+  std::vector<std::pair<int, transport::tcp::Address>> tried_;  ///< Peers and their addresses.
   LinkState link_state_;
   std::vector<Clock::time_point> known_since_;  ///< By rank; max() before.
   std::list<Dial> dials_;

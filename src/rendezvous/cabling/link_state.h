@@ -55,8 +55,8 @@ class LinkState {
 
   /// What this rank sees now. True when that is news.
   bool see(std::vector<Cable> cables, bool settled);
-  /// What a neighbour tells. True when that is news, to be passed on to the others. Throws
-  /// CorruptionError where ranks contradict each other.
+  /// What a neighbour tells. True when that is news, to be passed on to the others; where it is a
+  /// sighting of this rank's, own() is. Throws CorruptionError where ranks contradict each other.
   bool hear(const CableNews& news);
 
   const Sighting& own() const { return *known_[static_cast<std::size_t>(rank_)]; }
@@ -80,6 +80,7 @@ class LinkState {
   std::vector<Cable> take_cut() { return std::exchange(new_cut_, {}); }
 
  private:
+  bool hear_of_itself(const Sighting& told);
   bool hear_of_cut(const std::vector<Cable>& cables);
 
   int rank_;
