@@ -138,6 +138,15 @@ def test_a_rank_that_starts_again_while_others_wait_is_found_again() -> None:
             assert process.returncode == 0, err
 
 
+def test_an_interface_that_is_named_keeps_no_cable_out() -> None:
+    with WiredHosts(3, [(0, 1), (1, 2)]) as hosts:
+        small = (*BENCH, "all_reduce", "--sizes", "8", "--iterations", "1")
+        ranks = [hosts.start(rank, *small, MCCL_IFNAME=f"c{rank // 2}") for rank in range(3)]
+        for process in ranks:
+            _, err = process.communicate(timeout=wired_hosts.PATIENCE)
+            assert process.returncode == 0, err
+
+
 def test_parts_that_no_cable_joins_are_told() -> None:
     with WiredHosts(4, [(0, 1), (2, 3)]) as hosts:
         ends = lines_of_ends(hosts.start_all(*BENCH, MCCL_CONNECT_TIMEOUT="2"))
