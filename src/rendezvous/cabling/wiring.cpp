@@ -179,6 +179,9 @@ void Wiring::serve(Clock::time_point now) {
 void Wiring::take(Newcomer& newcomer) {
   switch (newcomer.key.purpose) {
     case Purpose::cable:
+      // One who looks for cables when all have agreed on them starts anew, as the others of this
+      // job have yet to; what they had agreed on must not be told to it.
+      if (has_agreed_) return;
       discovery_.connected(newcomer.peer, std::move(newcomer.socket), Clock::now());
       return;
     case Purpose::relay:
