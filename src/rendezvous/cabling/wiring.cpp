@@ -229,6 +229,7 @@ void Wiring::agreed() {
     ports_.push_back(discovery_.port_of(peer));
   }
   has_agreed_ = true;
+  acceptor_.everyone_is_here(Clock::now());
   changed_.notify_all();
   if (options_.log.enabled(LogLevel::info)) {
     std::vector<int> near;
