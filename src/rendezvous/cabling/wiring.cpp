@@ -11,6 +11,7 @@
 #include "base/link_profile.h"
 #include "base/thread.h"
 #include "mccl/error.h"
+#include "rendezvous/cabling/trunk.h"
 #include "rendezvous/waiting.h"
 
 namespace mccl::rendezvous {
@@ -245,9 +246,12 @@ void Wiring::agreed() {
 /// A cable counts as often as its address stands in the hostfile, with ports of its own: some
 /// networks are faster with several connections.
 std::vector<CableEnds> Wiring::rails_over(std::vector<CableEnds> cables, int peer) const {
+  // Both ends count alike: the scope of a link-local address is another one at each.
   const auto times_of = [this](int rank, const Address& address) {
-    return std::ranges::count_if(options_.table[static_cast<std::size_t>(rank)],
-                                 [&](const auto& each) { return each.host == address.host(); });
+    const std::string host = bare_host(address);
+    return std::ranges::count_if(
+        options_.table[static_cast<std::size_t>(rank)],
+        [&](const auto& each) { return each.host.substr(0, each.host.find('%')) == host; });
   };
   std::vector<CableEnds> rails = cables;
   for (std::ptrdiff_t time = 1; time < kMostTimes; ++time) {
