@@ -12,7 +12,8 @@
 namespace mccl::rendezvous {
 namespace {
 
-constexpr std::size_t kMostCables = 4096;
+/// Of as many ranks as may have a cable each to each.
+constexpr std::size_t kMostCables = std::size_t{1} << 17;
 constexpr std::size_t kMostTextBytes = 64;
 
 void append_text(Bytes& to, const std::string& text) {

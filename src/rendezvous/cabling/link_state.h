@@ -40,7 +40,7 @@ struct CableNews {
 };
 
 inline constexpr std::size_t kNewsHeaderBytes = 4;
-inline constexpr std::size_t kMostNewsBytes = std::size_t{1} << 20;
+inline constexpr std::size_t kMostNewsBytes = std::size_t{1} << 24;
 
 /// With its length in front.
 Bytes encode(const CableNews& news);
