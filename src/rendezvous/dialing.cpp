@@ -31,7 +31,7 @@ bool is_ready(int descriptor, short events) {
 Dial::Dial(DialRequest request)
     : request_(std::move(request)),
       begun_(Clock::now()),
-      next_start_(begun_),
+      next_start_(std::max(begun_, request_.not_before)),
       back_off_(kFirstBackOff) {}
 
 bool Dial::advance(Clock::time_point now) {

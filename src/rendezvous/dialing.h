@@ -39,6 +39,8 @@ struct DialRequest {
   Clock::duration refused_for{};
   /// The candidates are addresses of its, and it leads on to the peer.
   std::optional<FirstHop> through = {};
+  /// Nothing is tried before.
+  Clock::time_point not_before{};
 };
 
 class Dial {

@@ -130,7 +130,9 @@ Mesh::State::State(MeshOptions given)
     : options(std::move(given)), interfaces(transport::tcp::list_interfaces()) {
   if (options.wiring) {  // behind every address, since the hostfile need not list all that are used
     options.config.listen_addr.clear();
+    options.config.ifname.clear();
     options.config.port_base = 0;
+    options.reach = Reach::any_host;
   }
   Binding binding =
       bind_listeners(options.config, options.rank, options.reach, interfaces, options.log);

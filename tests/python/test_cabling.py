@@ -123,6 +123,30 @@ def test_a_cable_that_is_cut_is_named_with_both_ends(what: str) -> None:
         assert all(cable in line for line in ends), "\n".join(ends)
 
 
+def test_a_rank_that_starts_again_while_others_wait_is_found_again() -> None:
+    """Its cable to rank 1 is listed at its own end, so rank 1 must try that once more."""
+    small = (*BENCH, "all_reduce", "--sizes", "8", "--iterations", "1")
+    with WiredHosts(4, [(0, 1), (1, 2), (2, 3)]) as hosts:
+        ranks = [hosts.start(rank, *small) for rank in (0, 1)]
+        first = hosts.start(2, *small, MCCL_LOG_LEVEL="DEBUG")
+        assert any("rank 1 " in line and line.endswith(" stands\n") for line in first.stderr)
+        first.kill()
+        first.wait()
+        ranks += [hosts.start(rank, *small) for rank in (2, 3)]
+        for process in ranks:
+            _, err = process.communicate(timeout=wired_hosts.PATIENCE)
+            assert process.returncode == 0, err
+
+
+def test_an_interface_that_is_named_keeps_no_cable_out() -> None:
+    with WiredHosts(3, [(0, 1), (1, 2)]) as hosts:
+        small = (*BENCH, "all_reduce", "--sizes", "8", "--iterations", "1")
+        ranks = [hosts.start(rank, *small, MCCL_IFNAME=f"c{rank // 2}") for rank in range(3)]
+        for process in ranks:
+            _, err = process.communicate(timeout=wired_hosts.PATIENCE)
+            assert process.returncode == 0, err
+
+
 def test_parts_that_no_cable_joins_are_told() -> None:
     with WiredHosts(4, [(0, 1), (2, 3)]) as hosts:
         ends = lines_of_ends(hosts.start_all(*BENCH, MCCL_CONNECT_TIMEOUT="2"))

@@ -19,6 +19,10 @@ using transport::tcp::Socket;
 
 /// For an address of a rank that is there to answer.
 constexpr Clock::duration kPatience = 1s;
+/// From the end of a trunk until the next attempt: who has agreed with others closes at once what
+/// a rank that starts anew has opened. Less than the patience, so that a rank is tried while it is
+/// there to answer.
+constexpr Clock::duration kBetweenTrunks = 500ms;
 
 /// What the system says of an address that no cable leads to. A rank that is there listens at all
 /// of its addresses, so one that refuses is another machine's.
@@ -38,8 +42,10 @@ std::vector<Address> resolved(const std::string& host, std::uint16_t port, const
 }
 
 /// It goes on until the ranks have agreed, or whoever waits for that has had enough.
-DialRequest request_for(const Party& self, int peer, std::size_t index, Address to) {
+DialRequest request_for(const Party& self, int peer, std::size_t index, Address to,
+                        Clock::time_point not_before = {}) {
   DialRequest request;
+  request.not_before = not_before;
   request.self = self;
   request.peer = peer;
   request.key = {0, Purpose::cable, static_cast<std::uint8_t>(index)};
@@ -59,8 +65,10 @@ Discovery::Discovery(Party self, const AddressTable& table, std::uint16_t port, 
     if (static_cast<int>(peer) == self_.rank) continue;
     std::size_t index = 0;
     for (const auto& [host, at] : table[peer]) {
-      for (const Address& address : resolved(host, at, log_))
+      for (const Address& address : resolved(host, at, log_)) {
+        tried_.emplace_back(static_cast<int>(peer), address);
         dials_.emplace_back(request_for(self_, static_cast<int>(peer), index++, address));
+      }
     }
   }
 }
@@ -105,13 +113,33 @@ void Discovery::advance_trunks(Clock::time_point now) {
       give_up(trunk->cable(), fmt::format("of rank {}: {}", trunk->peer(), error.what()));
       open = false;
     }
-    trunk = open ? std::next(trunk) : trunks_.erase(trunk);
+    if (open) {
+      ++trunk;
+      continue;
+    }
+    const Trunk ended = std::move(*trunk);
+    trunk = trunks_.erase(trunk);
+    if (!cabling()) lost(ended, now);
+  }
+}
+
+/// Its rank has died, or the cable was pulled; either may come again. What is known of a rank that
+/// no cable leads to any more is of a process that may be no more.
+void Discovery::lost(const Trunk& trunk, Clock::time_point now) {
+  const auto ends_at = [&](const Trunk& other) { return other.peer() == trunk.peer(); };
+  if (std::ranges::none_of(trunks_, ends_at))
+    known_since_[static_cast<std::size_t>(trunk.peer())] = Clock::time_point::max();
+  for (const auto& [peer, address] : tried_) {
+    if (peer == trunk.peer() && address == trunk.there())
+      dials_.emplace_back(request_for(self_, peer, 0, address, now + kBetweenTrunks));
   }
 }
 
 void Discovery::take(const CableNews& news, const Trunk& from, Clock::time_point now) {
   if (!link_state_.hear(news)) return;
   if (news.kind == CableNews::Kind::sighting) {
+    if (news.sighting.rank == self_.rank)
+      return tell_others({CableNews::Kind::sighting, link_state_.own()}, nullptr);
     auto& since = known_since_[static_cast<std::size_t>(news.sighting.rank)];
     since = std::min(since, now);
   }

@@ -9,6 +9,7 @@
 #include <list>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -66,6 +67,7 @@ class Discovery {
   };
 
   void advance_trunks(Clock::time_point now);
+  void lost(const Trunk& trunk, Clock::time_point now);
   void advance_dials(Clock::time_point now);
   void take(const CableNews& news, const Trunk& from, Clock::time_point now);
   void give_up(const Cable& cable, std::string why);
@@ -76,6 +78,7 @@ class Discovery {
 
   Party self_;
   Log log_;
+  std::vector<std::pair<int, transport::tcp::Address>> tried_;  ///< Peers and their addresses.
   LinkState link_state_;
   std::vector<Clock::time_point> known_since_;  ///< By rank; max() before.
   std::list<Dial> dials_;

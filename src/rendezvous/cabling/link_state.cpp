@@ -12,7 +12,8 @@
 namespace mccl::rendezvous {
 namespace {
 
-constexpr std::size_t kMostCables = 4096;
+/// Of as many ranks as may have a cable each to each.
+constexpr std::size_t kMostCables = std::size_t{1} << 17;
 constexpr std::size_t kMostTextBytes = 64;
 constexpr std::size_t kMostWhyBytes = 255;
 
@@ -212,11 +213,20 @@ bool LinkState::hear(const CableNews& news) {
     case CableNews::Kind::sighting:
       break;
   }
-  if (news.sighting.rank == rank_) return false;  // an echo
+  if (news.sighting.rank == rank_) return hear_of_itself(news.sighting);
   auto& known = known_[static_cast<std::size_t>(news.sighting.rank)];
   if (known && known->version >= news.sighting.version) return false;
   known = news.sighting;
   return true;
+}
+
+/// An echo; or what a process said that was this rank before, which others would take for newer
+/// than what this one says. Then this one's is news, to all.
+bool LinkState::hear_of_itself(const Sighting& told) {
+  Sighting& own = *known_[static_cast<std::size_t>(rank_)];
+  const bool is_echo = told.version < own.version || (told.version == own.version && told == own);
+  if (!is_echo) own.version = told.version + 1;
+  return !is_echo;
 }
 
 /// Of cables that were never agreed on nothing is to be told.

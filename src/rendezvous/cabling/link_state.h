@@ -46,7 +46,7 @@ struct CutCable {
 };
 
 inline constexpr std::size_t kNewsHeaderBytes = 4;
-inline constexpr std::size_t kMostNewsBytes = std::size_t{1} << 20;
+inline constexpr std::size_t kMostNewsBytes = std::size_t{1} << 24;
 
 /// With its length in front.
 Bytes encode(const CableNews& news);
@@ -61,8 +61,8 @@ class LinkState {
 
   /// What this rank sees now. True when that is news.
   bool see(std::vector<Cable> cables, bool settled);
-  /// What a neighbour tells. True when that is news, to be passed on to the others. Throws
-  /// CorruptionError where ranks contradict each other.
+  /// What a neighbour tells. True when that is news, to be passed on to the others; where it is a
+  /// sighting of this rank's, own() is. Throws CorruptionError where ranks contradict each other.
   bool hear(const CableNews& news);
 
   const Sighting& own() const { return *known_[static_cast<std::size_t>(rank_)]; }
@@ -87,6 +87,7 @@ class LinkState {
 
  private:
   bool hear_of_cut(const CableNews& news);
+  bool hear_of_itself(const Sighting& told);
 
   int rank_;
   int size_;

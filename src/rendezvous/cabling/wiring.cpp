@@ -11,6 +11,7 @@
 #include "base/link_profile.h"
 #include "base/thread.h"
 #include "mccl/error.h"
+#include "rendezvous/cabling/trunk.h"
 #include "rendezvous/waiting.h"
 
 namespace mccl::rendezvous {
@@ -188,6 +189,9 @@ void Wiring::take(Newcomer& newcomer) {
   switch (newcomer.key.purpose) {
     case Purpose::cable:
       if (options_.may_reach && !options_.may_reach(newcomer.peer)) return;
+      // One who looks for cables when all have agreed on them starts anew, as the others of this
+      // job have yet to; what they had agreed on must not be told to it.
+      if (has_agreed_) return;
       discovery_.connected(newcomer.peer, std::move(newcomer.socket), Clock::now());
       return;
     case Purpose::relay:
@@ -235,6 +239,7 @@ void Wiring::agreed() {
     ports_.push_back(discovery_.port_of(peer));
   }
   has_agreed_ = true;
+  acceptor_.everyone_is_here(Clock::now());
   changed_.notify_all();
   if (options_.log.enabled(LogLevel::info)) {
     std::vector<int> near;
@@ -250,9 +255,12 @@ void Wiring::agreed() {
 /// A cable counts as often as its address stands in the hostfile, with ports of its own: some
 /// networks are faster with several connections.
 std::vector<CableEnds> Wiring::rails_over(std::vector<CableEnds> cables, int peer) const {
+  // Both ends count alike: the scope of a link-local address is another one at each.
   const auto times_of = [this](int rank, const Address& address) {
-    return std::ranges::count_if(options_.table[static_cast<std::size_t>(rank)],
-                                 [&](const auto& each) { return each.host == address.host(); });
+    const std::string host = bare_host(address);
+    return std::ranges::count_if(
+        options_.table[static_cast<std::size_t>(rank)],
+        [&](const auto& each) { return each.host.substr(0, each.host.find('%')) == host; });
   };
   std::vector<CableEnds> rails = cables;
   for (std::ptrdiff_t time = 1; time < kMostTimes; ++time) {

@@ -60,10 +60,24 @@ TEST(LinkState, OldNewsAndEchoesAreNone) {
   CableNews older = news;
   older.sighting.version = 1;
   EXPECT_FALSE(state.hear(older));
-  EXPECT_FALSE(state.hear({CableNews::Kind::sighting, {0, 99, true, 1, {}}}));
+  EXPECT_FALSE(state.hear({CableNews::Kind::sighting, state.own()}));
   EXPECT_EQ(state.port_of(1), 5101);
   EXPECT_THAT(state.unheard(), ElementsAre(2));
   EXPECT_THAT(state.unsettled(), ElementsAre(0, 1));
+}
+
+TEST(LinkState, WhatAProcessSaidThatWasThisRankBeforeIsOutdone) {
+  LinkState others(0, 3, 5100);
+  const CableNews before{CableNews::Kind::sighting, {1, 9, true, 5101, {cable(0, 1), cable(1, 2)}}};
+  EXPECT_TRUE(others.hear(before));
+
+  LinkState again(1, 3, 5101);
+  EXPECT_TRUE(again.see({cable(0, 1)}, false));
+  EXPECT_TRUE(again.hear(before));
+  EXPECT_TRUE(others.hear({CableNews::Kind::sighting, again.own()}));
+  EXPECT_FALSE(again.hear({CableNews::Kind::sighting, again.own()})) << "an echo";
+  EXPECT_FALSE(again.hear(before));
+  EXPECT_THAT(others.unsettled(), ElementsAre(0, 1));
 }
 
 TEST(LinkState, ACableCountsWhenBothEndsSeeIt) {
