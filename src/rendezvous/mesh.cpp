@@ -197,8 +197,10 @@ void Mesh::State::note(const MeshEvent& event, bool dialled_here) {
 
 /// Of a rail the listed address in its turn; else wherever the control connection ends.
 const Address* Mesh::State::own_end(int peer, int rail) const {
-  if (options.wiring && relay_to(peer) < 0)
-    return &options.wiring->ends(peer)[static_cast<std::size_t>(rail)].here;
+  if (options.wiring && relay_to(peer) < 0) {
+    const std::vector<CableEnds>& ends = options.wiring->ends(peer);
+    return ends.empty() ? nullptr : &ends[static_cast<std::size_t>(rail) % ends.size()].here;
+  }
   if (!listed.empty()) return &listed[static_cast<std::size_t>(rail) % listed.size()];
   const auto found = own_ends.find(peer);
   return found == own_ends.end() ? nullptr : &found->second;

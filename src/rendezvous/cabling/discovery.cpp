@@ -19,6 +19,8 @@ using transport::tcp::Socket;
 
 /// For an address of a rank that is there to answer.
 constexpr Clock::duration kPatience = 1s;
+/// What has changed meanwhile is told at once: trunks come by the dozen.
+constexpr Clock::duration kBetweenLooks = 10ms;
 /// From the end of a trunk until the next attempt: who has agreed with others closes at once what
 /// a rank that starts anew has opened. Less than the patience, so that a rank is tried while it is
 /// there to answer.
@@ -76,13 +78,15 @@ Discovery::Discovery(Party self, const AddressTable& table, std::uint16_t port, 
 void Discovery::connected(int peer, Socket socket, Clock::time_point now) {
   Trunk& trunk = trunks_.emplace_back(std::move(socket), self_.rank, peer, self_.size, now);
   log_.debug("{} stands", text_of(trunk.cable()));
-  for (const CableNews& news : link_state_.everything()) trunk.tell(news);
 }
 
 void Discovery::advance(Clock::time_point now) {
   advance_dials(now);
   advance_trunks(now);
-  if (!cabling()) look_around(now);
+  if (cabling() || now < next_look_) return;
+  next_look_ = now + kBetweenLooks;
+  look_around(now);
+  if (!cabling()) spread_sightings();
 }
 
 void Discovery::advance_dials(Clock::time_point now) {
@@ -135,24 +139,54 @@ void Discovery::lost(const Trunk& trunk, Clock::time_point now) {
   }
 }
 
-void Discovery::take(const CableNews& news, const Trunk& from, Clock::time_point now) {
-  if (!link_state_.hear(news)) return;
-  if (news.kind == CableNews::Kind::sighting) {
-    if (news.sighting.rank == self_.rank)
-      return tell_others({CableNews::Kind::sighting, link_state_.own()}, nullptr);
-    auto& since = known_since_[static_cast<std::size_t>(news.sighting.rank)];
-    since = std::min(since, now);
+void Discovery::take(const CableNews& news, Trunk& from, Clock::time_point now) {
+  const int rank = news.sighting.rank;
+  const bool is_sighting = news.kind == CableNews::Kind::sighting;
+  if (!link_state_.hear(news)) {
+    // What a process said that was this rank before: the new one outbids it, once it knows.
+    const Sighting* const known =
+        is_sighting && rank == from.peer() ? link_state_.sighting_of(rank) : nullptr;
+    if (known && known->version > news.sighting.version)
+      from.tell({CableNews::Kind::sighting, *known});
+    return;
   }
-  tell_others(news, &from);
+  if (is_sighting) {
+    if (rank == self_.rank) return;
+    auto& since = known_since_[static_cast<std::size_t>(rank)];
+    since = std::min(since, now);
+    return;
+  }
+  tell_neighbours(news, &from);
   if (news.kind == CableNews::Kind::decision) {
     dials_.clear();
     look_around(now);
   }
 }
 
-void Discovery::tell_others(const CableNews& news, const Trunk* but) {
+bool Discovery::is_first(const Trunk& trunk) const {
+  const auto first =
+      std::ranges::find_if(trunks_, [&](const Trunk& each) { return each.peer() == trunk.peer(); });
+  return &*first == &trunk;
+}
+
+/// A neighbour of rank 0 has the decision from rank 0.
+void Discovery::tell_neighbours(const CableNews& news, const Trunk* but) {
   for (Trunk& trunk : trunks_) {
-    if (&trunk != but) trunk.tell(news);
+    const bool knows = news.kind == CableNews::Kind::decision && self_.rank != 0 &&
+                       cabling()->joins(0, trunk.peer());
+    if (!knows && (!but || trunk.peer() != but->peer()) && is_first(trunk)) trunk.tell(news);
+  }
+}
+
+/// A rank tells its own neighbours what it sees; here the others are told.
+void Discovery::spread_sightings() {
+  for (Trunk& trunk : trunks_) {
+    if (!is_first(trunk)) continue;
+    for (int rank = 0; rank < self_.size; ++rank) {
+      const Sighting* const sighting = link_state_.sighting_of(rank);
+      const bool tells_itself = rank != self_.rank && link_state_.joins(rank, trunk.peer());
+      if (sighting && rank != trunk.peer() && !tells_itself) trunk.tell_once(*sighting);
+    }
   }
 }
 
@@ -161,11 +195,9 @@ void Discovery::look_around(Clock::time_point now) {
   if (!cabling()) {
     const bool settled =
         std::ranges::all_of(dials_, [&](const Dial& dial) { return is_ruled_out(dial, now); });
-    if (link_state_.see(cables(), settled))
-      tell_others({CableNews::Kind::sighting, link_state_.own()}, nullptr);
-    if (self_.rank != 0 || !link_state_.all_settled()) return;
-    link_state_.decide();
-    tell_others(link_state_.everything().back(), nullptr);
+    link_state_.see(cables(), settled);
+    if (self_.rank != 0 || !link_state_.all_settled() || !link_state_.decide()) return;
+    tell_neighbours(link_state_.decision(), nullptr);
     dials_.clear();
   }
   for (const Cable& cable : cabling()->cables()) {
@@ -200,7 +232,9 @@ std::vector<CableEnds> Discovery::ends(int peer) const {
   return found;
 }
 
-void Discovery::beat() { tell_others({CableNews::Kind::alive, {}}, nullptr); }
+void Discovery::beat() {
+  for (Trunk& trunk : trunks_) trunk.tell({CableNews::Kind::alive, {}});
+}
 
 std::vector<CutCable> Discovery::cut(Clock::time_point now, Clock::duration silence) {
   for (Known& known : known_) {
@@ -225,7 +259,7 @@ std::vector<CutCable> Discovery::cut(Clock::time_point now, Clock::duration sile
 void Discovery::give_up(const Cable& cable, std::string why) {
   CableNews news{CableNews::Kind::cut, {}, std::move(why)};
   news.sighting.cables = {cable};
-  if (link_state_.hear(news)) tell_others(news, nullptr);
+  if (link_state_.hear(news)) tell_neighbours(news, nullptr);
 }
 
 std::string Discovery::trouble() const {
@@ -265,7 +299,8 @@ void Discovery::watch(std::vector<pollfd>& descriptors) const {
 }
 
 Clock::time_point Discovery::next_deadline() const {
-  Clock::time_point next = Clock::time_point::max();
+  // While there is something to find out, what has come is looked at a moment later.
+  Clock::time_point next = cabling() ? Clock::time_point::max() : next_look_;
   for (const Dial& dial : dials_) {
     next = std::min(next, dial.next_deadline());
     const Clock::time_point since = known_since_[static_cast<std::size_t>(dial.peer())];

@@ -69,9 +69,12 @@ class Discovery {
   void advance_trunks(Clock::time_point now);
   void lost(const Trunk& trunk, Clock::time_point now);
   void advance_dials(Clock::time_point now);
-  void take(const CableNews& news, const Trunk& from, Clock::time_point now);
+  void take(const CableNews& news, Trunk& from, Clock::time_point now);
   void give_up(const Cable& cable, std::string why);
-  void tell_others(const CableNews& news, const Trunk* but);
+  /// To each neighbour on one of its trunks.
+  void tell_neighbours(const CableNews& news, const Trunk* but);
+  void spread_sightings();
+  bool is_first(const Trunk& trunk) const;
   void look_around(Clock::time_point now);
   bool is_ruled_out(const Dial& dial, Clock::time_point now) const;
   std::vector<Cable> cables() const;
@@ -83,6 +86,7 @@ class Discovery {
   std::vector<Clock::time_point> known_since_;  ///< By rank; max() before.
   std::list<Dial> dials_;
   std::list<Trunk> trunks_;
+  Clock::time_point next_look_{};
   std::vector<Known> known_;  ///< Of the cables that were agreed on, those that end here.
 };
 

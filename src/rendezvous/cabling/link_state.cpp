@@ -181,7 +181,10 @@ CableNews decode_news(std::span<const std::byte> bytes, int size) {
 }
 
 LinkState::LinkState(int rank, int size, std::uint16_t port)
-    : rank_(rank), size_(size), known_(static_cast<std::size_t>(size)) {
+    : rank_(rank),
+      size_(size),
+      known_(static_cast<std::size_t>(size)),
+      joined_(known_.size(), std::vector<bool>(known_.size(), false)) {
   Sighting& own = known_[static_cast<std::size_t>(rank)].emplace();
   own.rank = rank;
   own.port = port;
@@ -193,6 +196,7 @@ bool LinkState::see(std::vector<Cable> cables, bool settled) {
   own.cables = std::move(cables);
   own.settled = settled;
   ++own.version;
+  note_joints(rank_);
   return true;
 }
 
@@ -217,6 +221,7 @@ bool LinkState::hear(const CableNews& news) {
   auto& known = known_[static_cast<std::size_t>(news.sighting.rank)];
   if (known && known->version >= news.sighting.version) return false;
   known = news.sighting;
+  note_joints(news.sighting.rank);
   return true;
 }
 
@@ -246,17 +251,17 @@ bool LinkState::hear_of_cut(const CableNews& news) {
   return is_new;
 }
 
-std::vector<CableNews> LinkState::everything() const {
-  std::vector<CableNews> all;
-  for (const auto& known : known_) {
-    if (known) all.push_back({CableNews::Kind::sighting, *known});
-  }
-  if (decided_) {
-    CableNews decision{CableNews::Kind::decision, {}};
-    decision.sighting.cables = decided_->cables();
-    all.push_back(std::move(decision));
-  }
-  return all;
+CableNews LinkState::decision() const {
+  CableNews news{CableNews::Kind::decision, {}};
+  news.sighting.cables = decided_->cables();
+  return news;
+}
+
+void LinkState::note_joints(int rank) {
+  std::vector<bool>& joined = joined_[static_cast<std::size_t>(rank)];
+  joined.assign(static_cast<std::size_t>(size_), false);
+  for (const Cable& cable : known_[static_cast<std::size_t>(rank)]->cables)
+    joined[static_cast<std::size_t>(cable.a == rank ? cable.b : cable.a)] = true;
 }
 
 std::uint16_t LinkState::port_of(int rank) const {
@@ -270,7 +275,7 @@ bool LinkState::all_settled() const {
 
 /// A cable that one end only sees has just come or gone, or leads through something that changes
 /// addresses.
-void LinkState::decide() {
+bool LinkState::decide() {
   std::vector<Cable> agreed;
   for (const auto& lower : known_) {
     for (const Cable& cable : lower->cables) {
@@ -279,7 +284,10 @@ void LinkState::decide() {
       if (std::ranges::find(higher, cable) != higher.end()) agreed.push_back(cable);
     }
   }
-  decided_.emplace(size_, without_shared_ends(agreed));
+  Cabling cabling(size_, without_shared_ends(agreed));
+  if (cabling.parts().size() != 1) return false;
+  decided_ = std::move(cabling);
+  return true;
 }
 
 std::vector<int> LinkState::unheard() const {

@@ -67,14 +67,23 @@ class LinkState {
 
   const Sighting& own() const { return *known_[static_cast<std::size_t>(rank_)]; }
   bool knows(int rank) const { return known_[static_cast<std::size_t>(rank)].has_value(); }
-  /// For a new neighbour.
-  std::vector<CableNews> everything() const;
+  /// Null before it was heard of.
+  const Sighting* sighting_of(int rank) const {
+    const auto& known = known_[static_cast<std::size_t>(rank)];
+    return known ? &*known : nullptr;
+  }
+  /// Whether `rank` has said that a cable joins it to `peer`.
+  bool joins(int rank, int peer) const {
+    return joined_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(peer)];
+  }
+  CableNews decision() const;
   std::uint16_t port_of(int rank) const;
 
   /// Rank 0: whether all have been heard and look for no more; then decide() makes a decision of
   /// the cables that both ends see.
   bool all_settled() const;
-  void decide();
+  /// False where those do not join all ranks.
+  bool decide();
   /// Nothing before the decision.
   const std::optional<Cabling>& decided() const { return decided_; }
 
@@ -87,11 +96,13 @@ class LinkState {
 
  private:
   bool hear_of_cut(const CableNews& news);
+  void note_joints(int rank);
   bool hear_of_itself(const Sighting& told);
 
   int rank_;
   int size_;
   std::vector<std::optional<Sighting>> known_;  ///< By rank.
+  std::vector<std::vector<bool>> joined_;       ///< By rank, and by the one it is joined to.
   std::optional<Cabling> decided_;
   std::vector<Cable> cut_;
   std::vector<CutCable> new_cut_;

@@ -45,6 +45,13 @@ void Trunk::tell(const CableNews& news) {
   append(output_, std::span<const std::byte>(encode(news)));
 }
 
+void Trunk::tell_once(const Sighting& sighting) {
+  const auto [told, is_first] = told_.emplace(sighting.rank, sighting.version);
+  if (!is_first && told->second >= sighting.version) return;
+  told->second = sighting.version;
+  tell({CableNews::Kind::sighting, sighting});
+}
+
 bool Trunk::advance(Clock::time_point now, std::vector<CableNews>& news) {
   if (!flush()) return false;
   const std::size_t before = input_.size();

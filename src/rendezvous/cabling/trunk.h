@@ -4,6 +4,8 @@
 
 #include <poll.h>
 
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -30,6 +32,8 @@ class Trunk {
   const transport::tcp::Address& there() const { return there_; }
 
   void tell(const CableNews& news);
+  /// A rank's sighting, unless this or a newer one has been told already.
+  void tell_once(const Sighting& sighting);
   /// What has come since. Throws CorruptionError. False once the connection has ended.
   bool advance(Clock::time_point now, std::vector<CableNews>& news);
   Clock::time_point heard_at() const { return heard_at_; }
@@ -47,6 +51,7 @@ class Trunk {
   transport::tcp::Address there_;
   Cable cable_;
   Clock::time_point heard_at_;
+  std::map<int, std::uint32_t> told_;  ///< Of each rank, the version of its sighting.
   Bytes input_;
   Bytes output_;
 };

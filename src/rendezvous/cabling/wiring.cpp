@@ -32,23 +32,35 @@ constexpr Clock::duration kOnwardsLimit = 20s;
 /// A rank listens for as long as it lives, so one that refuses for a moment has ended.
 constexpr Clock::duration kRefusedFor = 200ms;
 
-/// Behind all addresses of this host, so that the cables are reached whose addresses the hostfile
-/// does not list; where another rank of the host has the port there, at the listed address.
-void listen_at(int port, const std::vector<transport::tcp::HostPort>& own, std::size_t buffer_bytes,
-               std::vector<Listener>& listeners) {
-  const auto number = static_cast<std::uint16_t>(port);
-  for (const int family : {AF_INET6, AF_INET}) {
-    try {
-      listeners.emplace_back(Address::wildcard(family, number), buffer_bytes);
-      return;
-    } catch (const BindError&) {
-      continue;
+/// Whether another rank listens at that port too: perhaps on this host, at another address.
+bool is_shared(const WiringOptions& options, int port) {
+  for (std::size_t rank = 0; rank < options.table.size(); ++rank) {
+    if (static_cast<int>(rank) == options.rank) continue;
+    for (const auto& address : options.table[rank]) {
+      if (address.port == port) return true;
     }
   }
-  for (const auto& [host, at] : own) {
+  return false;
+}
+
+/// Behind all addresses of this host, so that the cables are reached whose addresses the hostfile
+/// does not list; at the listed ones where others have the port too.
+void listen_at(int port, const WiringOptions& options, std::vector<Listener>& listeners) {
+  const auto number = static_cast<std::uint16_t>(port);
+  if (port == 0 || !is_shared(options, port)) {
+    for (const int family : {AF_INET6, AF_INET}) {
+      try {
+        listeners.emplace_back(Address::wildcard(family, number), options.buffer_bytes);
+        return;
+      } catch (const BindError&) {
+        continue;
+      }
+    }
+  }
+  for (const auto& [host, at] : options.table[static_cast<std::size_t>(options.rank)]) {
     if (at != port) continue;
     for (const Address& address : transport::tcp::resolve(host, number))
-      listeners.emplace_back(address, buffer_bytes);
+      listeners.emplace_back(address, options.buffer_bytes);
   }
 }
 
@@ -59,7 +71,7 @@ std::vector<Listener> listen_for(const WiringOptions& options) {
   for (const auto& [host, port] : own) {
     if (!ports.insert(port).second) continue;
     try {
-      listen_at(port, own, options.buffer_bytes, listeners);
+      listen_at(port, options, listeners);
     } catch (const BindError& error) {
       throw InvalidArgument(fmt::format(
           "rank {} cannot listen where the hostfile says, at {}:{}: {}; another program has the "
@@ -68,8 +80,7 @@ std::vector<Listener> listen_for(const WiringOptions& options) {
     }
   }
   const auto everywhere = [](const Listener& each) { return each.address().is_wildcard(); };
-  if (std::ranges::none_of(listeners, everywhere))
-    listen_at(0, own, options.buffer_bytes, listeners);
+  if (std::ranges::none_of(listeners, everywhere)) listen_at(0, options, listeners);
   return listeners;
 }
 

@@ -104,6 +104,18 @@ TEST(LinkState, OnANetworkAPairHasAsManyCablesAsAddresses) {
   EXPECT_THAT(state.decided()->cables(), ElementsAre(between("a1", "b2"), between("a2", "b1")));
 }
 
+TEST(LinkState, CablesThatDoNotJoinAllAreNoDecision) {
+  LinkState state(0, 3, 1);
+  state.see({cable(0, 1)}, true);
+  state.hear({CableNews::Kind::sighting, {1, 1, true, 1, {cable(0, 1)}}});
+  state.hear({CableNews::Kind::sighting, {2, 1, true, 1, {}}});
+  ASSERT_TRUE(state.all_settled());
+  EXPECT_FALSE(state.decide());
+  EXPECT_FALSE(state.decided());
+  EXPECT_TRUE(state.joins(1, 0));
+  EXPECT_FALSE(state.joins(1, 2));
+}
+
 TEST(LinkState, ACutIsToldOnceWithItsReason) {
   LinkState state(2, 3, 1);
   CableNews cut{CableNews::Kind::cut, {}, "nothing comes along it"};
@@ -165,8 +177,7 @@ TEST(LinkState, AllRanksComeToTheSameCables) {
       if (state.decided()) return;
       if (state.see(seen, settled)) tell(rank, {CableNews::Kind::sighting, state.own()}, -1);
       if (rank != 0 || !state.all_settled()) return;
-      state.decide();
-      tell(0, state.everything().back(), -1);
+      if (state.decide()) tell(0, state.decision(), -1);
     };
     const auto decided = [](const LinkState& state) { return state.decided().has_value(); };
     for (int step = 0; step < 100000 && !std::ranges::all_of(states, decided); ++step) {
@@ -176,8 +187,12 @@ TEST(LinkState, AllRanksComeToTheSameCables) {
         up.insert(next);
         for (const auto& [from, to] : {std::pair(cables[next].a, cables[next].b),
                                        std::pair(cables[next].b, cables[next].a)}) {
-          for (const CableNews& news : states[static_cast<std::size_t>(from)].everything())
-            wires[{from, to}].push_back(news);
+          const LinkState& state = states[static_cast<std::size_t>(from)];
+          for (int rank = 0; rank < size; ++rank) {
+            if (const Sighting* known = state.sighting_of(rank))
+              wires[{from, to}].push_back({CableNews::Kind::sighting, *known});
+          }
+          if (state.decided()) wires[{from, to}].push_back(state.decision());
         }
       }
       look(static_cast<int>(random() % static_cast<unsigned>(size)));
