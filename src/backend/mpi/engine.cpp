@@ -19,7 +19,7 @@ constexpr std::chrono::microseconds kLongestNap{100};
 /// So many looks at MPI before the time, which costs more than one of them.
 constexpr int kLooksAtOnce = 32;
 /// While MPI waits on threads of groups, nobody takes the core from it for longer.
-constexpr std::chrono::milliseconds kWhileOthersWork{5};
+constexpr std::chrono::milliseconds kWhileOthersWork{20};
 
 void yield_or_nap(Clock::duration idle, std::chrono::microseconds spin, bool may_nap) {
   if (idle < spin) return;
@@ -64,8 +64,11 @@ void Engine::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Engine::use(Library& library, Handle control, int world_rank) {
+void Engine::use(Library& library, Handle control, int world_rank, ThreadLevel level) {
   library_ = &library;
+  callers_drive_ = level >= ThreadLevel::serialized;
+  makes_bulk_ =
+      level == ThreadLevel::multiple && library.identity().version.starts_with("Open MPI");
   world_rank_ = world_rank;
   notices_ = std::make_unique<Notices>(library, control);
 }
@@ -319,8 +322,14 @@ bool Engine::advance(const std::shared_ptr<Call>& call) {
 
 void Engine::look_around(Clock::time_point now) {
   looked_ = now;
-  for (Notice notice; notices_->receive(notice);) hear(notice);
-  notices_->settle();
+  try {
+    for (Notice notice; notices_->receive(notice);) hear(notice);
+    notices_->settle();
+    free_comms();
+  } catch (const std::exception& error) {
+    // Without a word from the others no call could be ended that they have given up.
+    return end_for_good(error.what());
+  }
   for (const auto& call : active_) {
     if (call->group->failed()) continue;
     const int left = absentee(*call, now);
@@ -346,7 +355,6 @@ void Engine::look_around(Clock::time_point now) {
       return false;  // it is not asked for any more
     }
   });
-  free_comms();
 }
 
 void Engine::expire(const std::shared_ptr<Call>& call, Clock::time_point now) {
