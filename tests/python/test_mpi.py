@@ -76,6 +76,29 @@ def test_the_suite_holds_on_the_native_engine_under_mpirun_too(mpi: str):
     assert done.returncode == 0, done.stdout
 
 
+GRANTS_LESS = """
+#include <mpi.h>
+int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
+  (void)required;
+  return PMPI_Init_thread(argc, argv, LEVEL, provided);
+}
+"""
+
+
+@pytest.mark.parametrize("level", ["MPI_THREAD_SERIALIZED", "MPI_THREAD_FUNNELED"])
+def test_a_library_that_grants_less_to_threads(mpi: str, level: str, tmp_path: Path):
+    compiler = find(f"mpicc.{mpi}")
+    source = tmp_path / "less.c"
+    source.write_text(GRANTS_LESS)
+    library = tmp_path / "less.so"
+    built = run(compiler, "-shared", "-fPIC", f"-DLEVEL={level}", source, "-o", library)
+    if built.returncode != 0:
+        pytest.skip("the headers of this MPI are not installed")
+    done = mpirun(mpi, 3, conformance(), MPI_LIBNAME=str(library), MCCL_LOG_LEVEL="INFO")
+    assert done.returncode == 0, done.stdout
+    assert f"{level}, initialised by MCCL" in done.stdout
+
+
 NUMPY = """
 import numpy as np
 import mccl.distributed as dist

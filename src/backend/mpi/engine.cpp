@@ -196,7 +196,8 @@ void Engine::help(Call& call, Clock::time_point deadline) {
   ++helpers_;
   Clock::time_point moved = Clock::now();
   for (Clock::time_point now = moved; !call.done() && now < deadline; now = Clock::now()) {
-    if (!callers_drive_) {
+    // A callback that waits does so on the engine's own thread, which drives then too.
+    if (!callers_drive_ && std::this_thread::get_id() != thread_id_) {
       wake();
       call.sleep_until_done(deadline);
       break;
@@ -414,13 +415,15 @@ void Engine::run_callbacks(Callbacks callbacks) {
 }
 
 void Engine::listen() {
-  Callbacks callbacks;
-  {
-    if (!callers_drive_) return wake();
-    const std::unique_lock lock(driving_, std::try_to_lock);
-    if (!lock || is_over()) return;
+  const auto look = [this] {
+    if (is_over()) return;
     look_around(Clock::now());
     if (asked_) sweep();
+  };
+  if (!callers_drive_) return run(look);
+  Callbacks callbacks;
+  if (const std::unique_lock lock(driving_, std::try_to_lock); lock) {
+    look();
     callbacks = take_callbacks();
   }
   run_callbacks(std::move(callbacks));
