@@ -108,7 +108,7 @@ large = world.all_reduce(np.full(1_000_000, world.rank + 1.0))
 rows = world.all_gather(np.array([world.rank]))
 assert small[0] == large[-1] == sum(range(1, world.size + 1))
 assert [int(row) for row in np.ravel(rows)] == list(range(world.size))
-print(f"rank {world.rank} of {world.size}\n", end="", flush=True)
+print(f"rank {world.rank} of {world.size}\\n", end="", flush=True)
 """
 
 
@@ -129,7 +129,7 @@ mean = nn.average_gradients(tree, group=group)
 half = group.split(group.rank() % 2)
 assert mean["weight"][0, 0].item() == (group.size() + 1) / 2 and mean["bias"][0].item() == 2
 assert mx.distributed.all_sum(mx.ones(3), group=half)[0].item() == half.size()
-print("fine\n", end="", flush=True)
+print("fine\\n", end="", flush=True)
 """
 
 
@@ -190,7 +190,7 @@ for step in range(100):
 dist.shutdown()
 assert not MPI.Is_finalized()
 assert MPI.COMM_WORLD.allreduce(1) == world.size
-print("fine\n", end="", flush=True)
+print("fine\\n", end="", flush=True)
 """
 
 
@@ -211,7 +211,7 @@ import mccl.distributed as dist
 try:
     dist.init(backend="mpi")
 except dist.InvalidArgument as error:
-    print("refused:", error)
+    print(f"refused: {error}\\n", end="", flush=True)
 """
 
 
