@@ -76,6 +76,29 @@ def test_the_suite_holds_on_the_native_engine_under_mpirun_too(mpi: str):
     assert done.returncode == 0, done.stdout
 
 
+GRANTS_LESS = """
+#include <mpi.h>
+int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
+  (void)required;
+  return PMPI_Init_thread(argc, argv, LEVEL, provided);
+}
+"""
+
+
+@pytest.mark.parametrize("level", ["MPI_THREAD_SERIALIZED", "MPI_THREAD_FUNNELED"])
+def test_a_library_that_grants_less_to_threads(mpi: str, level: str, tmp_path: Path):
+    compiler = find(f"mpicc.{mpi}")
+    source = tmp_path / "less.c"
+    source.write_text(GRANTS_LESS)
+    library = tmp_path / "less.so"
+    built = run(compiler, "-shared", "-fPIC", f"-DLEVEL={level}", source, "-o", library)
+    if built.returncode != 0:
+        pytest.skip("the headers of this MPI are not installed")
+    done = mpirun(mpi, 3, conformance(), MPI_LIBNAME=str(library), MCCL_LOG_LEVEL="INFO")
+    assert done.returncode == 0, done.stdout
+    assert f"{level}, initialised by MCCL" in done.stdout
+
+
 NUMPY = """
 import numpy as np
 import mccl.distributed as dist
@@ -85,7 +108,7 @@ large = world.all_reduce(np.full(1_000_000, world.rank + 1.0))
 rows = world.all_gather(np.array([world.rank]))
 assert small[0] == large[-1] == sum(range(1, world.size + 1))
 assert [int(row) for row in np.ravel(rows)] == list(range(world.size))
-print("rank", world.rank, "of", world.size)
+print(f"rank {world.rank} of {world.size}\\n", end="", flush=True)
 """
 
 
@@ -106,7 +129,7 @@ mean = nn.average_gradients(tree, group=group)
 half = group.split(group.rank() % 2)
 assert mean["weight"][0, 0].item() == (group.size() + 1) / 2 and mean["bias"][0].item() == 2
 assert mx.distributed.all_sum(mx.ones(3), group=half)[0].item() == half.size()
-print("fine")
+print("fine\\n", end="", flush=True)
 """
 
 
@@ -167,7 +190,7 @@ for step in range(100):
 dist.shutdown()
 assert not MPI.Is_finalized()
 assert MPI.COMM_WORLD.allreduce(1) == world.size
-print("fine")
+print("fine\\n", end="", flush=True)
 """
 
 
@@ -188,7 +211,7 @@ import mccl.distributed as dist
 try:
     dist.init(backend="mpi")
 except dist.InvalidArgument as error:
-    print("refused:", error)
+    print(f"refused: {error}\\n", end="", flush=True)
 """
 
 

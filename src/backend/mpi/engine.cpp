@@ -19,7 +19,7 @@ constexpr std::chrono::microseconds kLongestNap{100};
 /// So many looks at MPI before the time, which costs more than one of them.
 constexpr int kLooksAtOnce = 32;
 /// While MPI waits on threads of groups, nobody takes the core from it for longer.
-constexpr std::chrono::milliseconds kWhileOthersWork{5};
+constexpr std::chrono::milliseconds kWhileOthersWork{20};
 
 void yield_or_nap(Clock::duration idle, std::chrono::microseconds spin, bool may_nap) {
   if (idle < spin) return;
@@ -64,8 +64,11 @@ void Engine::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Engine::use(Library& library, Handle control, int world_rank) {
+void Engine::use(Library& library, Handle control, int world_rank, ThreadLevel level) {
   library_ = &library;
+  callers_drive_ = level >= ThreadLevel::serialized;
+  makes_bulk_ =
+      level == ThreadLevel::multiple && library.identity().version.starts_with("Open MPI");
   world_rank_ = world_rank;
   notices_ = std::make_unique<Notices>(library, control);
 }
@@ -193,7 +196,8 @@ void Engine::help(Call& call, Clock::time_point deadline) {
   ++helpers_;
   Clock::time_point moved = Clock::now();
   for (Clock::time_point now = moved; !call.done() && now < deadline; now = Clock::now()) {
-    if (!callers_drive_) {
+    // A callback that waits does so on the engine's own thread, which drives then too.
+    if (!callers_drive_ && std::this_thread::get_id() != thread_id_) {
       wake();
       call.sleep_until_done(deadline);
       break;
@@ -319,8 +323,14 @@ bool Engine::advance(const std::shared_ptr<Call>& call) {
 
 void Engine::look_around(Clock::time_point now) {
   looked_ = now;
-  for (Notice notice; notices_->receive(notice);) hear(notice);
-  notices_->settle();
+  try {
+    for (Notice notice; notices_->receive(notice);) hear(notice);
+    notices_->settle();
+    free_comms();
+  } catch (const std::exception& error) {
+    // Without a word from the others no call could be ended that they have given up.
+    return end_for_good(error.what());
+  }
   for (const auto& call : active_) {
     if (call->group->failed()) continue;
     const int left = absentee(*call, now);
@@ -346,7 +356,6 @@ void Engine::look_around(Clock::time_point now) {
       return false;  // it is not asked for any more
     }
   });
-  free_comms();
 }
 
 void Engine::expire(const std::shared_ptr<Call>& call, Clock::time_point now) {
@@ -406,13 +415,15 @@ void Engine::run_callbacks(Callbacks callbacks) {
 }
 
 void Engine::listen() {
-  Callbacks callbacks;
-  {
-    if (!callers_drive_) return wake();
-    const std::unique_lock lock(driving_, std::try_to_lock);
-    if (!lock || is_over()) return;
+  const auto look = [this] {
+    if (is_over()) return;
     look_around(Clock::now());
     if (asked_) sweep();
+  };
+  if (!callers_drive_) return run(look);
+  Callbacks callbacks;
+  if (const std::unique_lock lock(driving_, std::try_to_lock); lock) {
+    look();
     callbacks = take_callbacks();
   }
   run_callbacks(std::move(callbacks));
@@ -421,70 +432,6 @@ void Engine::listen() {
 std::string Engine::over() const {
   const std::lock_guard lock(inbox_mutex_);
   return reason_over_;
-}
-
-std::optional<Work> Engine::run_at_once(const std::shared_ptr<Engine>& self,
-                                        const std::shared_ptr<GroupState>& group,
-                                        const Request& request, std::chrono::milliseconds timeout) {
-  constexpr std::uint32_t kTimedEvery = 16;
-  if (!callers_drive_ || is_bulk(request)) return {};
-  const std::unique_lock lock(driving_, std::try_to_lock);
-  if (!lock) return {};
-  take_inbox();
-  if (group->failed() || group->someone_left || group->has_bulk || is_over()) return {};
-  const bool timed = at_once_++ % kTimedEvery == 0;
-  Clock::time_point begun = timed ? Clock::now() : Clock::time_point();
-  ++group->started;
-  std::unique_ptr<Flight> flight = take_flight();
-  std::exception_ptr error;
-  try {
-    flight->begin(group->place, request);
-    int looks = 0;
-    while (!flight->test()) {
-      if (++looks % kLooksAtOnce != 0) continue;
-      const Clock::time_point now = Clock::now();
-      if (begun == Clock::time_point()) begun = now;
-      if (now - begun >= spin_) break;
-    }
-    if (looks % kLooksAtOnce != 0 || looks == 0 || flight->test()) {
-      flight->land(request);
-      if (timed) {
-        CallSample sample;
-        sample.execution_s = sample.network_s = seconds_between(begun, Clock::now());
-        sample.bytes_sent = request.in.bytes();
-        sample.bytes_received = request.out.bytes();
-        sample.payload_bytes = std::max(sample.bytes_sent, sample.bytes_received);
-        group->metrics->record(sample);
-      } else {
-        group->tally->count(request.in.bytes(), request.out.bytes());
-      }
-      spare_.push_back(std::move(flight));
-      return Work();
-    }
-  } catch (const std::exception&) {
-    error = std::current_exception();
-  }
-  const auto call = std::make_shared<Call>(self, group, request);
-  call->number = group->started;
-  call->submitted = call->begun = begun == Clock::time_point() ? Clock::now() : begun;
-  call->timeout = timeout;
-  if (timeout.count() > 0) call->deadline = call->submitted + timeout;
-  call->caller_waits = true;
-  call->flight = std::move(flight);
-  ++group->under_way;
-  ++pending_;
-  active_.push_back(call);
-  if (error) {
-    try {
-      std::rethrow_exception(error);
-    } catch (const std::exception& thrown) {
-      fail(group, kind_of(thrown),
-           fmt::format("{} on rank {} of group '{}' failed: {}", call->description(),
-                       group->place.rank, group->name, thrown.what()),
-           true);
-    }
-  }
-  return Work(call);
 }
 
 }  // namespace mccl::mpi

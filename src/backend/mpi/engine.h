@@ -7,7 +7,7 @@
 // something arrives, so who drives looks again and again, at longer intervals the longer nothing
 // comes; when no call is under way, nobody does.
 //
-// A large call is MPI's that waits, since many libraries do worse in the other form: all ranks come
+// A large call of Open MPI is its that waits, since it does worse in the other form: all ranks come
 // first, by a barrier that is tested like any call, and then a thread of the group's makes the call
 // (worker.h). Nobody waits for that thread who has a time limit. It takes MPI_THREAD_MULTIPLE.
 //
@@ -50,13 +50,8 @@ class Engine {
              std::chrono::milliseconds patience);
   void stop();
 
-  /// Set in start()'s `begin`.
-  void use(Library& library, Handle control, int world_rank);
-  /// Which threads may call MPI, and whether several at once.
-  void set_level(ThreadLevel level) {
-    callers_drive_ = level >= ThreadLevel::serialized;
-    several_ = level == ThreadLevel::multiple;
-  }
+  /// In start()'s `begin`. The level says which threads may call MPI, and whether several at once.
+  void use(Library& library, Handle control, int world_rank, ThreadLevel level);
 
   /// Runs something that calls MPI, on a thread that may.
   void run(const std::function<void()>& body);
@@ -81,9 +76,9 @@ class Engine {
   /// Why MPI is not called any more; empty while it is.
   std::string over() const;
   bool is_over() const { return over_.load(std::memory_order_acquire); }
-  /// Whether some peer ends, or has ended, without MPI_Finalize.
-  bool somebody_departed() const { return departed_; }
-  void tell_departure(int world_size);
+  /// Whether a group has failed by something else than a wish.
+  bool had_trouble() const { return trouble_; }
+  void tell_departure(int world_size) noexcept;
   Notices& notices() { return *notices_; }
 
   void before_fork() { driving_.lock(); }
@@ -114,8 +109,10 @@ class Engine {
   void sweep();
   void fail(const std::shared_ptr<GroupState>& group, Kind kind, const std::string& reason,
             bool tell);
-  void tell(const GroupState& group);
-  void say_left(const GroupState& group);
+  // What cannot be told is not: whoever waits for it has a time limit.
+  void tell(const GroupState& group) noexcept;
+  void say_left(const GroupState& group) noexcept;
+  void send_to(const std::vector<int>& members, const Notice& notice);
   /// Whether MPI has let go of all memory of the caller's.
   bool take_back(Call& call);
   void end_for_good(const std::string& reason);
@@ -128,8 +125,8 @@ class Engine {
   void wake();
   bool has_work() const { return pending_ > 0 || asked_.load(std::memory_order_acquire); }
 
-  std::atomic<bool> callers_drive_{true};
-  std::atomic<bool> several_{false};
+  bool callers_drive_ = true;  ///< Set in start().
+  bool makes_bulk_ = false;    ///< Set in start().
   const std::chrono::microseconds spin_;
   Library* library_ = nullptr;  ///< Set in start().
   int world_rank_ = 0;
@@ -168,7 +165,7 @@ class Engine {
   std::atomic<int> helpers_{0};
   std::atomic<int> working_{0};  ///< Calls that threads of groups make.
   std::atomic<bool> over_{false};
-  std::atomic<bool> departed_{false};
+  std::atomic<bool> trouble_{false};
   std::thread thread_;
   std::thread::id thread_id_;
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <numeric>
 #include <utility>
 
 #include "backend/mpi/engine.h"
@@ -29,50 +30,57 @@ void Engine::abort(const std::shared_ptr<GroupState>& group, const std::string& 
 
 void Engine::fail(const std::shared_ptr<GroupState>& group, Kind kind, const std::string& reason,
                   bool tell) {
+  if (kind != Kind::aborted) trouble_ = true;
   if (!group->fail(kind, reason)) return;
   const std::lock_guard lock(inbox_mutex_);
   failed_.push_back({group, tell});
   asked_ = true;
 }
 
-void Engine::tell(const GroupState& group) {
+void Engine::send_to(const std::vector<int>& members, const Notice& notice) {
+  try {
+    for (const int member : members) {
+      if (member != world_rank_) notices_->send(notice, member);
+    }
+  } catch (const std::exception&) {
+    trouble_ = true;
+  }
+}
+
+void Engine::tell(const GroupState& group) noexcept {
   Notice notice;
   notice.what = Notice::What::failed;
   notice.kind = static_cast<std::uint32_t>(group.failure_kind());
   notice.sender = world_rank_;
   notice.group = group.id;
   notice.set_text(group.failure());
-  for (const int member : group.members) {
-    if (member != world_rank_) notices_->send(notice, member);
-  }
+  send_to(group.members, notice);
 }
 
-void Engine::say_left(const GroupState& group) {
+void Engine::say_left(const GroupState& group) noexcept {
   Notice notice;
   notice.what = Notice::What::left;
   notice.sender = world_rank_;
   notice.group = group.id;
   notice.started = group.started;
+  std::vector<int> there;
   for (std::size_t i = 0; i < group.members.size(); ++i) {
-    if (group.members[i] == world_rank_ || group.departures[i].left) continue;
-    notices_->send(notice, group.members[i]);
+    if (!group.departures[i].left) there.push_back(group.members[i]);
   }
+  send_to(there, notice);
 }
 
-void Engine::tell_departure(int world_size) {
+void Engine::tell_departure(int world_size) noexcept {
   Notice notice;
   notice.what = Notice::What::departed;
   notice.sender = world_rank_;
-  for (int rank = 0; rank < world_size; ++rank) {
-    if (rank != world_rank_) notices_->send(notice, rank);
-  }
+  std::vector<int> everyone(static_cast<std::size_t>(world_size));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  send_to(everyone, notice);
 }
 
 void Engine::hear(const Notice& notice) {
-  if (notice.what == Notice::What::departed) {
-    departed_ = true;
-    return;
-  }
+  if (notice.what == Notice::What::departed) return;  // it has said so in each of its groups
   const auto found = groups_.find(notice.group);
   const std::shared_ptr<GroupState> group = found == groups_.end() ? nullptr : found->second.lock();
   if (!group) return;
@@ -186,7 +194,11 @@ void Engine::end_for_good(const std::string& reason) {
     for (auto& call : std::exchange(group->waiting, {})) active_.push_back(std::move(call));
   }
   const Clock::time_point limit = Clock::now() + kToTakeBack;
-  while (notices_->sending() && Clock::now() < limit) notices_->settle();
+  try {
+    while (notices_->sending() && Clock::now() < limit) notices_->settle();
+  } catch (const std::exception&) {
+    trouble_ = true;
+  }
   {
     const std::lock_guard lock(inbox_mutex_);
     reason_over_ = text;

@@ -14,6 +14,9 @@
 namespace mccl::mpi {
 namespace {
 
+/// For which the end of a process waits for the other ranks after something has failed.
+constexpr std::chrono::seconds kForTheOthers{10};
+
 /// The only state of this backend that a process has one of. Never destroyed: the engine's thread
 /// may live as long as the process does.
 struct Registry {
@@ -116,7 +119,6 @@ void Process::initialise() {
     library_->return_errors(library_->constants().world);
     library_->return_errors(library_->constants().self);
   }
-  engine_->set_level(level_);
   set_up();
 }
 
@@ -138,7 +140,7 @@ void Process::set_up() {
   library_->set_error_handler(world, program_handler);
   library_->return_errors(control_);
   operations_ = std::make_unique<Operations>(*library_);
-  engine_->use(*library_, control_, rank_);
+  engine_->use(*library_, control_, rank_, level_);
 }
 
 void Process::enter() {
@@ -162,6 +164,13 @@ void Process::at_exit() {
   if (process && !process->abandoned_ && process->process_ == ::getpid()) process->engine_->stop();
 }
 
+/// Ends without MPI_Finalize, and says so to whoever waits with it.
+void Process::depart() {
+  Notices& notices = engine_->notices();
+  engine_->tell_departure(size_);
+  for (int look = 0; look < 1000 && notices.sending(); ++look) notices.settle();
+}
+
 /// On the engine's thread, when the process ends. MPI_Finalize waits for all ranks, so it is called
 /// only when all of them are about to; a launcher ends a job of which one rank ends without.
 void Process::end() {
@@ -169,11 +178,10 @@ void Process::end() {
   try {
     Notices& notices = engine_->notices();
     notices.open();
-    if (engine_->is_over()) {
-      engine_->tell_departure(size_);
-      for (int look = 0; look < 1000 && notices.sending(); ++look) notices.settle();
-      return;
-    }
+    if (engine_->is_over()) return depart();
+    // After trouble somebody may never come.
+    const Clock::time_point limit =
+        engine_->had_trouble() ? Clock::now() + kForTheOthers : Clock::time_point::max();
     Handle all_end = library_->ibarrier(control_);
     Notice notice;
     for (int look = 0; !library_->test(all_end, nullptr); ++look) {
@@ -181,6 +189,7 @@ void Process::end() {
         if (notice.what == Notice::What::departed) return;
       }
       notices.settle();
+      if (Clock::now() > limit) return depart();
       if (look > 1000) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     while (notices.receive(notice)) {

@@ -49,6 +49,7 @@ class Process {
   void initialise();
   void set_up();
   void end();
+  void depart();
   static void at_exit();
 
   std::unique_ptr<Library> library_;
