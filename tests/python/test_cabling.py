@@ -27,9 +27,9 @@ SHAPES = {
     "ring of 3": (3, ring(3), {}),
     "ring of 4": (4, ring(4), {}),
     "ring of 8": (8, ring(8), {}),
-    "two cables per pair, of unequal rate": (
-        4, [*ring(4), *ring(4)], {4: "200mbit", 5: "200mbit", 6: "200mbit", 7: "200mbit"}
-    ),
+    "ring of 3, two cables per pair": (3, ring(3) * 2, dict.fromkeys(range(3, 6), "200mbit")),
+    "ring of 4, two cables per pair": (4, ring(4) * 2, dict.fromkeys(range(4, 8), "200mbit")),
+    "ring of 8, two cables per pair": (8, ring(8) * 2, dict.fromkeys(range(8, 16), "200mbit")),
     "line": (4, [(0, 1), (1, 2), (2, 3)], {}),
     "star": (5, [(0, 1), (0, 2), (0, 3), (0, 4)], {}),
     "mesh minus one cable": (4, [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3)], {}),
@@ -45,6 +45,7 @@ def wrong_rows(table: str) -> list[str]:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_collective_is_right(shape: str) -> None:
+    """On cables of unequal rate too."""
     size, cables, rates = SHAPES[shape]
     with WiredHosts(size, cables, rates) as hosts:
         table = hosts.bench(

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+import time
+
 import mccl.distributed as md
 
 world = md.init()
@@ -13,6 +15,7 @@ else:
     other = 2 - world.rank
     data = np.arange(50_000, dtype=np.float32)
     for i in range(200):
+        time.sleep(0.002)  # so that rank 1 is long at its end
         if world.rank == 0:
             world.send(data + i, other)
         else:
