@@ -1,8 +1,8 @@
 """Ranks 0 and 2 talk through rank 1, which has nothing more to do."""
 
-import numpy as np
-
 import time
+
+import numpy as np
 
 import mccl.distributed as md
 
