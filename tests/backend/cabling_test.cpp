@@ -59,15 +59,18 @@ std::shared_ptr<Context> join(int rank, const AddressTable& table, const Joined&
   return Context::create(options);
 }
 
-/// Runs `body` as every rank; the first error of any is thrown.
-void run(int size, const Joined& joined, const std::function<void(Context&)>& body) {
-  const AddressTable table = free_places(size);
+/// Runs `body` as every rank; the first error of any is thrown. The contexts, which have left.
+std::vector<std::shared_ptr<Context>> run_at(const AddressTable& table, const Joined& joined,
+                                             const std::function<void(Context&)>& body) {
+  const auto size = static_cast<int>(table.size());
+  std::vector<std::shared_ptr<Context>> contexts(table.size());
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(size));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        const auto context = join(rank, table, joined);
+        auto& context = contexts[static_cast<std::size_t>(rank)];
+        context = join(rank, table, joined);
         body(*context);
         context->shutdown();
       } catch (...) {
@@ -79,6 +82,11 @@ void run(int size, const Joined& joined, const std::function<void(Context&)>& bo
   for (const std::exception_ptr& error : errors) {
     if (error) std::rethrow_exception(error);
   }
+  return contexts;
+}
+
+void run(int size, const Joined& joined, const std::function<void(Context&)>& body) {
+  run_at(free_places(size), joined, body);
 }
 
 void sum_and_talk(Context& context) {
@@ -141,6 +149,13 @@ TEST(Cables, ARankInTheMiddleMayEndFirst) {
           if (world.rank() == 2) world.recv(buffer, 0, 0, {}).wait();
         }
       });
+}
+
+TEST(Cables, APlaceIsFreeAgainOnceItsRankHasLeft) {
+  const AddressTable table = free_places(3);
+  const Joined line = [](int a, int b) { return a + 1 == b || b + 1 == a; };
+  const auto left = run_at(table, line, sum_and_talk);
+  run_at(table, line, sum_and_talk);
 }
 
 TEST(Cables, PartsThatNothingJoinsAreTold) {

@@ -187,7 +187,7 @@ void write_what_people_say(const std::filesystem::path& root) {
                                    std::pair("decision", rendezvous::CableNews::Kind::decision),
                                    std::pair("cut", rendezvous::CableNews::Kind::cut),
                                    std::pair("alive", rendezvous::CableNews::Kind::alive)}) {
-    const Bytes whole = rendezvous::encode({kind, sighting, "it is cut"});
+    const Bytes whole = rendezvous::encode({kind, sighting, "it is cut", {1, 2, 3, 4, 5}});
     news.add(name, Bytes(whole.begin() + rendezvous::kNewsHeaderBytes, whole.end()));
   }
   const Corpus tables(root, "address_table");

@@ -140,6 +140,10 @@ Bytes encode(const CableNews& news) {
       append_text(body, cable.at_b);
     }
   }
+  if (news.kind == CableNews::Kind::decision) {
+    append(body, static_cast<std::uint32_t>(news.ports.size()));
+    for (const std::uint16_t port : news.ports) append(body, port);
+  }
   if (news.kind == CableNews::Kind::cut) append_text(body, news.why.substr(0, kMostWhyBytes));
   Bytes whole;
   whole.reserve(kNewsHeaderBytes + body.size());
@@ -174,6 +178,12 @@ CableNews decode_news(std::span<const std::byte> bytes, int size) {
       cable.at_b = reader.text();
       if (cable.a >= cable.b) CarefulReader::refuse();
     }
+  }
+  if (news.kind == CableNews::Kind::decision) {
+    if (reader.number<std::uint32_t>(last_rank(size) + 1) != last_rank(size) + 1)
+      CarefulReader::refuse();
+    for (int rank = 0; rank < size; ++rank)
+      news.ports.push_back(reader.number<std::uint16_t>(65535));
   }
   if (news.kind == CableNews::Kind::cut) news.why = reader.words();
   reader.end();
@@ -210,6 +220,7 @@ bool LinkState::hear(const CableNews& news) {
         throw CorruptionError("it tells of other cables than the others have agreed on");
       const bool is_new = !decided_;
       decided_ = std::move(cabling);
+      ports_ = news.ports;
       return is_new;
     }
     case CableNews::Kind::cut:
@@ -254,6 +265,7 @@ bool LinkState::hear_of_cut(const CableNews& news) {
 CableNews LinkState::decision() const {
   CableNews news{CableNews::Kind::decision, {}};
   news.sighting.cables = decided_->cables();
+  news.ports = ports_;
   return news;
 }
 
@@ -262,11 +274,6 @@ void LinkState::note_joints(int rank) {
   joined.assign(static_cast<std::size_t>(size_), false);
   for (const Cable& cable : known_[static_cast<std::size_t>(rank)]->cables)
     joined[static_cast<std::size_t>(cable.a == rank ? cable.b : cable.a)] = true;
-}
-
-std::uint16_t LinkState::port_of(int rank) const {
-  const auto& known = known_[static_cast<std::size_t>(rank)];
-  return known ? known->port : 0;
 }
 
 bool LinkState::all_settled() const {
@@ -287,6 +294,8 @@ bool LinkState::decide() {
   Cabling cabling(size_, without_shared_ends(agreed));
   if (cabling.parts().size() != 1) return false;
   decided_ = std::move(cabling);
+  ports_.clear();
+  for (const auto& known : known_) ports_.push_back(known->port);
   return true;
 }
 

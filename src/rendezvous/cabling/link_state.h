@@ -36,8 +36,9 @@ struct CableNews {
     alive,
   };
   Kind kind = Kind::alive;
-  Sighting sighting;     ///< Of anything but a sighting, only its cables count.
-  std::string why = {};  ///< Of a cut, for people; at most 255 bytes count.
+  Sighting sighting;                      ///< Of anything but a sighting, only its cables count.
+  std::string why = {};                   ///< Of a cut, for people; at most 255 bytes count.
+  std::vector<std::uint16_t> ports = {};  ///< Of a decision: at which each rank listens.
 };
 
 struct CutCable {
@@ -77,7 +78,8 @@ class LinkState {
     return joined_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(peer)];
   }
   CableNews decision() const;
-  std::uint16_t port_of(int rank) const;
+  /// Once there is a decision, whether its rank was heard of here or not.
+  std::uint16_t port_of(int rank) const { return ports_[static_cast<std::size_t>(rank)]; }
 
   /// Rank 0: whether all have been heard and look for no more; then decide() makes a decision of
   /// the cables that both ends see.
@@ -104,6 +106,7 @@ class LinkState {
   std::vector<std::optional<Sighting>> known_;  ///< By rank.
   std::vector<std::vector<bool>> joined_;       ///< By rank, and by the one it is joined to.
   std::optional<Cabling> decided_;
+  std::vector<std::uint16_t> ports_;
   std::vector<Cable> cut_;
   std::vector<CutCable> new_cut_;
 };

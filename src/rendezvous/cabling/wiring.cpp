@@ -143,6 +143,10 @@ void Wiring::leave() {
   wake_.wake();
   lock.unlock();
   thread_.join();
+  // Its place is free again, whoever still holds this.
+  acceptor_.close();
+  discovery_.close();
+  relaying_.close();
 }
 
 void Wiring::wait() {

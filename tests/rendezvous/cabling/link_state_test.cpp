@@ -33,6 +33,9 @@ TEST(CableNews, SurviveTheWire) {
   EXPECT_EQ(found.kind, news.kind);
   EXPECT_EQ(found.sighting, news.sighting);
   EXPECT_EQ(round_trip({CableNews::Kind::alive, {}}, 4).kind, CableNews::Kind::alive);
+  const CableNews decision{CableNews::Kind::decision, {}, {}, {5, 6, 7, 8}};
+  EXPECT_EQ(round_trip(decision, 4).ports, decision.ports);
+  EXPECT_THROW(round_trip(decision, 3), CorruptionError);
 }
 
 TEST(CableNews, WhatNoRankCanHaveToldIsRefused) {
@@ -61,7 +64,7 @@ TEST(LinkState, OldNewsAndEchoesAreNone) {
   older.sighting.version = 1;
   EXPECT_FALSE(state.hear(older));
   EXPECT_FALSE(state.hear({CableNews::Kind::sighting, state.own()}));
-  EXPECT_EQ(state.port_of(1), 5101);
+  EXPECT_EQ(state.sighting_of(1)->port, 5101);
   EXPECT_THAT(state.unheard(), ElementsAre(2));
   EXPECT_THAT(state.unsettled(), ElementsAre(0, 1));
 }
@@ -122,6 +125,7 @@ TEST(LinkState, ACutIsToldOnceWithItsReason) {
   cut.sighting.cables = {cable(0, 1)};
   EXPECT_FALSE(state.hear(cut));  // of a cable that is not agreed on
   CableNews decision{CableNews::Kind::decision, {}};
+  decision.ports = {1, 2, 3};
   decision.sighting.cables = {cable(0, 1), cable(1, 2)};
   state.hear(decision);
   EXPECT_TRUE(state.hear(round_trip(cut, 3)));
@@ -136,6 +140,7 @@ TEST(LinkState, ACutIsToldOnceWithItsReason) {
 TEST(LinkState, TwoDecisionsAreACorruption) {
   LinkState state(2, 3, 1);
   CableNews decision{CableNews::Kind::decision, {}};
+  decision.ports = {1, 2, 3};
   decision.sighting.cables = {cable(0, 1), cable(1, 2)};
   EXPECT_TRUE(state.hear(decision));
   EXPECT_FALSE(state.hear(decision));
@@ -208,6 +213,8 @@ TEST(LinkState, AllRanksComeToTheSameCables) {
     for (const LinkState& state : states) {
       ASSERT_TRUE(state.decided()) << round;
       EXPECT_EQ(state.decided()->cables(), expected.cables());
+      // Wherever each listens is known with the decision, which may come before its own word.
+      for (int rank = 0; rank < size; ++rank) EXPECT_EQ(state.port_of(rank), 1);
     }
   }
 }
