@@ -1,6 +1,7 @@
 // Jobs along cables, all ranks of which are threads of one process: each rank takes only its
 // neighbours for reachable.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <functional>
 #include <numeric>
@@ -21,14 +22,21 @@ using rendezvous::AddressTable;
 using rendezvous::Wiring;
 using Joined = std::function<bool(int, int)>;
 
-/// Free ports of loopback addresses, one for each rank.
+/// Loopback addresses with ports that are free. They lie below those that systems give to whoever
+/// asks for none, such as a dial: one of those could be taken again before its rank listens there.
 AddressTable free_places(int size) {
+  static int next = 10'000 + ::getpid() % 1000 * 20;
   AddressTable table;
-  std::vector<transport::tcp::Listener> held;
-  for (int rank = 0; rank < size; ++rank) {
-    const auto any = *transport::tcp::Address::parse_numeric("127.0.0.1", 0);
-    held.emplace_back(any, 0);
-    table.push_back({{"127.0.0." + std::to_string(rank + 1), held.back().address().port()}});
+  while (static_cast<int>(table.size()) < size) {
+    const int port = next++;
+    try {
+      transport::tcp::Listener(
+          transport::tcp::Address::wildcard(AF_INET6, static_cast<std::uint16_t>(port)), 0);
+    } catch (const transport::tcp::BindError&) {
+      continue;
+    }
+    table.push_back(
+        {{"127.0.0." + std::to_string(table.size() + 1), static_cast<std::uint16_t>(port)}});
   }
   return table;
 }
