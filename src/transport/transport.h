@@ -78,8 +78,8 @@ class Transport {
 
   /// Does what can be done now; appends what ended.
   virtual void progress(std::vector<LinkEvent>&) {}
-  /// A peer that cannot be reached any more, and why, as the transport has found out beside what its
-  /// links tell.
+  /// A peer that cannot be reached any more, and why, as the transport has found out beside what
+  /// its links tell.
   struct LostPeer {
     WorldRank peer;
     std::string reason;

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/work_state.h"
 #include "base/wake_pipe.h"
+#include "base/work_state.h"
 
 namespace mccl::engine {
 
