@@ -94,11 +94,9 @@ bool Trunk::receive() {
     const ssize_t n = ::recv(socket_.descriptor(), piece.data(), piece.size(), 0);
     if (n > 0) {
       append(input_, std::span(piece).first(static_cast<std::size_t>(n)));
-    } else if (n == 0) {
-      return false;
-    } else if (would_block(errno)) {
+    } else if (n < 0 && would_block(errno)) {
       return true;
-    } else if (errno != EINTR) {
+    } else if (n == 0 || errno != EINTR) {
       return false;
     }
   }

@@ -108,7 +108,7 @@ struct Wiring::Listening {
   std::uint16_t port;
 };
 
-Wiring::Wiring(WiringOptions options) : Wiring(options, Listening(options)) {}
+Wiring::Wiring(const WiringOptions& options) : Wiring(options, Listening(options)) {}
 
 Wiring::Wiring(WiringOptions options, Listening listening)
     : options_(std::move(options)),
@@ -269,7 +269,7 @@ void Wiring::agreed() {
 
 /// A cable counts as often as its address stands in the hostfile, with ports of its own: some
 /// networks are faster with several connections.
-std::vector<CableEnds> Wiring::rails_over(std::vector<CableEnds> cables, int peer) const {
+std::vector<CableEnds> Wiring::rails_over(const std::vector<CableEnds>& cables, int peer) const {
   // Both ends count alike: the scope of a link-local address is another one at each.
   const auto times_of = [this](int rank, const Address& address) {
     const std::string host = bare_host(address);

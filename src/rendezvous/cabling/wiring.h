@@ -54,7 +54,7 @@ struct WiringOptions {
 class Wiring {
  public:
   /// Listens and begins to look for the others. Throws InvalidArgument.
-  explicit Wiring(WiringOptions options);
+  explicit Wiring(const WiringOptions& options);
   /// Leaves.
   ~Wiring();
   Wiring(const Wiring&) = delete;
@@ -103,7 +103,7 @@ class Wiring {
   void hand_over_or_pass_on(Newcomer& newcomer);
   void take(Newcomer& newcomer);
   void agreed();
-  std::vector<CableEnds> rails_over(std::vector<CableEnds> cables, int peer) const;
+  std::vector<CableEnds> rails_over(const std::vector<CableEnds>& cables, int peer) const;
   /// Until a cable is given up: less than an interval of liveness, so that what a cut cable brings
   /// about is told after it.
   Clock::duration silence() const { return options_.liveness * (kBeats - 1) / kBeats; }
