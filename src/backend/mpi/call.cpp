@@ -20,7 +20,7 @@ std::string describe(const Request& request, std::uint64_t number) {
                        request.peer < 0 ? "any rank" : fmt::format("rank {}", request.peer),
                        request.tag, count, type);
   }
-  const std::string call = fmt::format("{} #{}", name, number);
+  std::string call = fmt::format("{} #{}", name, number);
   if (request.collective == Collective::barrier) return call;
   const std::string root = request.root >= 0 ? fmt::format(", root {}", request.root) : "";
   if (!reduces(request.collective)) return fmt::format("{} ({} {}{})", call, count, type, root);

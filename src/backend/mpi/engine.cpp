@@ -403,8 +403,10 @@ void Engine::finish(const std::shared_ptr<Call>& call, std::exception_ptr error)
   if (!callbacks.empty()) callbacks_.emplace_back(std::move(callbacks), error);
 }
 
+/// What they hold goes when they have run, before the caller sleeps.
+// NOLINTNEXTLINE(performance-unnecessary-value-param)
 void Engine::run_callbacks(Callbacks callbacks) {
-  for (auto& [each, error] : callbacks) {
+  for (const auto& [each, error] : callbacks) {
     for (const Work::Callback& callback : each) {
       try {
         callback(error);

@@ -17,7 +17,7 @@ namespace mccl::mpi {
 template <typename T>
 T as(Handle handle) {
   if constexpr (std::is_pointer_v<T>) {
-    return reinterpret_cast<T>(handle);
+    return reinterpret_cast<T>(handle);  // NOLINT(performance-no-int-to-ptr): as the ABI has it
   } else {
     return static_cast<T>(static_cast<std::uint32_t>(handle));
   }

@@ -32,6 +32,7 @@ inline constexpr int kAnySource = -2;
 inline constexpr int kTagBound = 0x64400001;
 inline constexpr int kTruncated = 14;
 inline constexpr int kLevels[] = {0, 1, 2, 3};
+// NOLINTNEXTLINE(performance-no-int-to-ptr): what the ABI has for it
 inline void* const kInPlace = reinterpret_cast<void*>(-1);
 
 struct Status {
