@@ -69,7 +69,6 @@ bool Splice::give(const Socket& to, Way& way, bool& more) {
       ::send(to.descriptor(), way.held.get() + way.begin, way.end - way.begin, kSendFlags);
   if (sent < 0) return would_block(errno) || errno == EINTR;
   way.begin += static_cast<std::size_t>(sent);
-  way.moved += static_cast<std::size_t>(sent);
   if (way.begin == way.end) way.begin = way.end = 0;
   more = more || sent > 0;
   return true;

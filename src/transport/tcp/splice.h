@@ -29,8 +29,6 @@ class Splice {
   /// Its two connections.
   const Socket& one() const { return one_; }
   const Socket& other() const { return other_; }
-  /// Both ways, since the beginning.
-  std::size_t moved() const { return forth_.moved + back_.moved; }
 
  private:
   /// Bytes on their way are held[begin, end).
@@ -38,7 +36,6 @@ class Splice {
     std::unique_ptr<std::byte[]> held;
     std::size_t begin = 0;
     std::size_t end = 0;
-    std::size_t moved = 0;
     bool no_more = false;  ///< The source has ended.
     bool ended = false;    ///< And the sink knows.
 
