@@ -104,7 +104,13 @@ void Engine::run_errands() {
   for (const auto& errand : errands) errand();
 }
 
-void Engine::add(const std::shared_ptr<GroupState>& group) { groups_[group->id] = group; }
+void Engine::add(const std::shared_ptr<GroupState>& group) {
+  groups_[group->id] = group;
+  for (const Notice& notice : early_) {
+    if (notice.group == group->id) hear(notice);
+  }
+  std::erase_if(early_, [&](const Notice& notice) { return notice.group == group->id; });
+}
 
 void Engine::close(const std::shared_ptr<GroupState>& group, const std::string& reason) {
   Callbacks callbacks;

@@ -56,6 +56,25 @@ class Engine {
   /// Runs something that calls MPI, on a thread that may.
   void run(const std::function<void()>& body);
 
+  /// While one exists, what is said of a group that is not there yet is kept until it is added: its
+  /// first member may be through with it before this rank has it.
+  class Expecting {
+   public:
+    explicit Expecting(Engine& engine) : engine_(engine) {
+      engine_.run([this] { ++engine_.expecting_; });
+    }
+    ~Expecting() {
+      engine_.run([this] {
+        if (--engine_.expecting_ == 0) engine_.early_.clear();
+      });
+    }
+    Expecting(const Expecting&) = delete;
+    Expecting& operator=(const Expecting&) = delete;
+
+   private:
+    Engine& engine_;
+  };
+  /// On a thread that may call MPI.
   void add(const std::shared_ptr<GroupState>& group);
   /// Tells the members that this rank makes no further call there; frees what MPI has of it.
   void close(const std::shared_ptr<GroupState>& group, const std::string& reason);
@@ -136,6 +155,8 @@ class Engine {
   std::unique_ptr<Notices> notices_;
   std::vector<std::shared_ptr<Call>> active_;
   std::map<std::uint64_t, std::weak_ptr<GroupState>> groups_;
+  int expecting_ = 0;          ///< Groups that are being made.
+  std::vector<Notice> early_;  ///< Of groups that are not there yet.
   struct Lost {
     std::shared_ptr<GroupState> group;
     std::unique_ptr<Flight> flight;

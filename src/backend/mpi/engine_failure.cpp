@@ -82,7 +82,11 @@ void Engine::tell_departure(int world_size) noexcept {
 void Engine::hear(const Notice& notice) {
   if (notice.what == Notice::What::departed) return;  // it has said so in each of its groups
   const auto found = groups_.find(notice.group);
-  const std::shared_ptr<GroupState> group = found == groups_.end() ? nullptr : found->second.lock();
+  if (found == groups_.end()) {
+    if (expecting_ > 0) early_.push_back(notice);
+    return;
+  }
+  const std::shared_ptr<GroupState> group = found->second.lock();
   if (!group) return;
   if (notice.what == Notice::What::failed) {
     return fail(group, static_cast<Kind>(std::min(notice.kind, 4U)), notice.said(), false);

@@ -78,6 +78,8 @@ class Library {
   virtual ThreadLevel init(ThreadLevel wanted) = 0;
   virtual ThreadLevel level() = 0;
   virtual void finalize() = 0;
+  /// Ends all ranks of the job with this status, without MPI_Finalize. May not return.
+  virtual void abort(int status) = 0;
 
   virtual int rank(Handle comm) = 0;
   virtual int size(Handle comm) = 0;

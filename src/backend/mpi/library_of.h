@@ -76,6 +76,7 @@ class LibraryOf final : public Library {
     return level_of(provided);
   }
   void finalize() override { check(finalize_); }
+  void abort(int status) override { check(abort_, as<Comm>(constants_.world), status); }
 
   int rank(Handle comm) override {
     int value = 0;
@@ -308,6 +309,7 @@ class LibraryOf final : public Library {
   Function<int*, char***, int, int*> init_thread_{symbols_, "MPI_Init_thread"};
   Function<int*> query_thread_{symbols_, "MPI_Query_thread"};
   Function<> finalize_{symbols_, "MPI_Finalize"};
+  Function<Comm, int> abort_{symbols_, "MPI_Abort"};
   Function<char*, int*> get_library_version_{symbols_, "MPI_Get_library_version"};
   Function<int, char*, int*> error_string_{symbols_, "MPI_Error_string"};
   Function<int, int*> error_class_{symbols_, "MPI_Error_class"};

@@ -211,6 +211,7 @@ class Meeting {
 
 std::shared_ptr<GroupState> meet(Process& process, const Invitation& invitation,
                                  std::chrono::milliseconds timeout) {
+  const Engine::Expecting expecting(*process.engine());
   Meeting meeting(process, invitation, timeout);
   const std::uint64_t id = meeting.run();
   auto group = std::make_shared<GroupState>(id, invitation.name, invitation.members);

@@ -16,6 +16,7 @@ namespace {
 
 /// For which the end of a process waits for the other ranks after something has failed.
 constexpr std::chrono::seconds kForTheOthers{10};
+constexpr int kStatusOfAbort = 1;
 
 /// The only state of this backend that a process has one of. Never destroyed: the engine's thread
 /// may live as long as the process does.
@@ -164,11 +165,13 @@ void Process::at_exit() {
   if (process && !process->abandoned_ && process->process_ == ::getpid()) process->engine_->stop();
 }
 
-/// Ends without MPI_Finalize, and says so to whoever waits with it.
+/// Ends without MPI_Finalize, and says so to whoever waits with it. By MPI_Abort, since a launcher
+/// may report success for a job of which a rank just ends (MPICH 4.0's does, now and then).
 void Process::depart() {
   Notices& notices = engine_->notices();
   engine_->tell_departure(size_);
   for (int look = 0; look < 1000 && notices.sending(); ++look) notices.settle();
+  library_->abort(kStatusOfAbort);
 }
 
 /// On the engine's thread, when the process ends. MPI_Finalize waits for all ranks, so it is called
