@@ -86,11 +86,13 @@ std::string agreement_of_arrival(const Config& config) {
   return agreement_of(config) + (config.job_key.empty() ? "job_key=not set\n" : "job_key=set\n");
 }
 
-Incarnation::Incarnation(std::shared_ptr<Store> store, Arrival self, milliseconds timeout)
+Incarnation::Incarnation(std::shared_ptr<Store> store, Arrival self, milliseconds timeout,
+                         std::function<void()> watch)
     : store_(std::move(store)),
       self_(std::move(self)),
       timeout_s_(std::chrono::duration<double>(timeout).count()),
-      slice_(self_.rank == 0 ? kSliceOfRank0 : kSlice + self_.size * kSliceOfEach) {
+      slice_(self_.rank == 0 ? kSliceOfRank0 : kSlice + self_.size * kSliceOfEach),
+      watch_(std::move(watch)) {
   const Clock::time_point deadline = Clock::now() + timeout;
   try {
     self_.rank == 0 ? reign(deadline) : join(deadline);

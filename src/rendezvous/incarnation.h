@@ -48,7 +48,9 @@ class Incarnation final : public Store {
  public:
   /// Throws TimeoutError when rank 0, or to rank 0 somebody, does not come in time; MismatchError
   /// when ranks were told different things; InvalidArgument when another process is this rank.
-  Incarnation(std::shared_ptr<Store> store, Arrival self, std::chrono::milliseconds timeout);
+  /// `watch`: as watch_with.
+  Incarnation(std::shared_ptr<Store> store, Arrival self, std::chrono::milliseconds timeout,
+              std::function<void()> watch = {});
 
   const std::string& name() const { return name_; }
 

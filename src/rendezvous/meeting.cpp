@@ -12,6 +12,7 @@
 #include "base/open_files.h"
 #include "mccl/error.h"
 #include "node/thrift.h"
+#include "rendezvous/cabling/wiring.h"
 #include "rendezvous/exchange.h"
 #include "rendezvous/mesh.h"
 #include "rendezvous/neighbours.h"
@@ -83,7 +84,7 @@ class Meeting {
   Met run() {
     met_.store = std::make_shared<Incarnation>(
         o_.store, Arrival{o_.rank, o_.size, agreement_of_arrival(o_.config)},
-        duration_cast<milliseconds>(deadline_ - begun_));
+        duration_cast<milliseconds>(deadline_ - begun_), [this] { check_cables(); });
     try {
       tell_places();
       key_ = key_of(o_.agree_on_key(met_.store, deadline_), met_.store->name());
@@ -249,6 +250,10 @@ class Meeting {
         mesh_->endpoint().port));
   }
 
+  void check_cables() const {
+    if (o_.wiring) o_.wiring->check();
+  }
+
   void look_now_and_then() {
     const Clock::time_point now = Clock::now();
     if (now < next_look_) return;
@@ -261,6 +266,7 @@ class Meeting {
     listener_.reset();
     met_.store->close();
     met_.store->watch_with([this] {
+      check_cables();
       advance_mesh();
       check_controls();
     });

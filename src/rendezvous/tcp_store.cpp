@@ -110,7 +110,8 @@ std::vector<Listener> listen_at(const std::string& address) {
 struct Entrance {
   std::string name;    ///< For messages.
   std::string advice;  ///< Where nobody answers.
-  /// Asked at every attempt, since names may come to mean something else. Throws Error.
+  /// Asked at every attempt, since names may come to mean something else. Throws Error; PeerError
+  /// where no further attempt can do better.
   std::function<std::vector<Candidate>()> ways;
   /// Who leads on from there; else it is there.
   std::optional<FirstHop> through = {};
@@ -134,7 +135,11 @@ Entrance entrance_of(const std::shared_ptr<Wiring>& wiring) {
   Wiring::Way way = wiring->way_to(0, Destination::store);
   return {.name = fmt::format("the end of the cables through rank {}", way.first.rank),
           .advice = "Check that rank 0 runs, and the cables",
-          .ways = [wiring, ways = std::move(way.candidates)] { return ways; },
+          .ways =
+              [wiring, ways = std::move(way.candidates)] {
+                wiring->check();
+                return ways;
+              },
           .through = std::move(way.first)};
 }
 
@@ -235,6 +240,8 @@ Socket RemoteStore::connect() {
         if (trouble.empty() || Clock::now() < deadline)
           trouble = fmt::format("{}: {}", way.text(), outcome);
       }
+    } catch (const PeerError&) {
+      throw;
     } catch (const Error& error) {
       trouble = error.what();
     }

@@ -1,7 +1,6 @@
 // Jobs along cables, all ranks of which are threads of one process: each rank takes only its
 // neighbours for reachable.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <functional>
 #include <numeric>
@@ -13,33 +12,15 @@
 #include "mccl/error.h"
 #include "rendezvous/cabling/wiring.h"
 #include "rendezvous/wired_store.h"
-#include "transport/tcp/listener.h"
+#include "support/free_places.h"
 
 namespace mccl {
 namespace {
 
 using rendezvous::AddressTable;
 using rendezvous::Wiring;
+using support::free_places;
 using Joined = std::function<bool(int, int)>;
-
-/// Loopback addresses with ports that are free. They lie below those that systems give to whoever
-/// asks for none, such as a dial: one of those could be taken again before its rank listens there.
-AddressTable free_places(int size) {
-  static int next = 10'000 + ::getpid() % 1000 * 20;
-  AddressTable table;
-  while (static_cast<int>(table.size()) < size) {
-    const int port = next++;
-    try {
-      transport::tcp::Listener(
-          transport::tcp::Address::wildcard(AF_INET6, static_cast<std::uint16_t>(port)), 0);
-    } catch (const transport::tcp::BindError&) {
-      continue;
-    }
-    table.push_back(
-        {{"127.0.0." + std::to_string(table.size() + 1), static_cast<std::uint16_t>(port)}});
-  }
-  return table;
-}
 
 Clock::time_point soon() { return Clock::now() + std::chrono::seconds(60); }
 

@@ -25,6 +25,8 @@ constexpr Clock::duration kBetweenLooks = 10ms;
 /// a rank that starts anew has opened. Less than the patience, so that a rank is tried while it is
 /// there to answer.
 constexpr Clock::duration kBetweenTrunks = 500ms;
+/// For neighbours to answer that they know of a fault.
+constexpr Clock::duration kToTellOfFault = 1s;
 
 /// What the system says of an address that no cable leads to. A rank that is there listens at all
 /// of its addresses, so one that refuses is another machine's.
@@ -78,12 +80,13 @@ Discovery::Discovery(Party self, const AddressTable& table, std::uint16_t port, 
 void Discovery::connected(int peer, Socket socket, Clock::time_point now) {
   Trunk& trunk = trunks_.emplace_back(std::move(socket), self_.rank, peer, self_.size, now);
   log_.debug("{} stands", text_of(trunk.cable()));
+  if (has_failed()) trunk.tell(link_state_.fault_news());
 }
 
 void Discovery::advance(Clock::time_point now) {
   advance_dials(now);
   advance_trunks(now);
-  if (cabling() || now < next_look_) return;
+  if (cabling() || has_failed() || now < next_look_) return;
   next_look_ = now + kBetweenLooks;
   look_around(now);
   if (!cabling()) spread_sightings();
@@ -110,12 +113,9 @@ void Discovery::advance_trunks(Clock::time_point now) {
       open = trunk->advance(now, news);
       for (const CableNews& each : news) take(each, *trunk, now);
     } catch (const Error& error) {
-      if (!cabling()) {
-        throw CorruptionError(
-            fmt::format("rank {} at {}: {}", trunk->peer(), trunk->there().text(), error.what()));
-      }
-      give_up(trunk->cable(), fmt::format("of rank {}: {}", trunk->peer(), error.what()));
-      open = false;
+      open = !trunk->given_up;  // once more, so that its rank is told too
+      misbehaves(*trunk, error.what(), now);
+      trunk->given_up = true;
     }
     if (open) {
       ++trunk;
@@ -123,8 +123,31 @@ void Discovery::advance_trunks(Clock::time_point now) {
     }
     const Trunk ended = std::move(*trunk);
     trunk = trunks_.erase(trunk);
-    if (!cabling()) lost(ended, now);
+    if (!cabling() && !has_failed()) lost(ended, now);
   }
+}
+
+void Discovery::misbehaves(Trunk& trunk, const std::string& how, Clock::time_point now) {
+  if (cabling()) return give_up(trunk.cable(), fmt::format("of rank {}: {}", trunk.peer(), how));
+  const std::string why = fmt::format(
+      "rank {} at {} misbehaves, as rank {} finds: {}; do all ranks run one build of MCCL?",
+      trunk.peer(), trunk.there().text(), self_.rank, how);
+  fail({CableNews::Kind::fault, {}, why}, now);
+}
+
+/// All neighbours are told, those that come a moment later too; also the one that it was heard of,
+/// which so knows that it was understood.
+void Discovery::fail(const CableNews& fault, Clock::time_point now) {
+  if (!link_state_.hear(fault)) return;
+  fault_told_ = now + kToTellOfFault;
+  for (Trunk& trunk : trunks_) trunk.tell(fault);
+}
+
+std::string Discovery::fault(Clock::time_point now) const {
+  const bool all_know =
+      link_state_.unheard().empty() &&
+      std::ranges::all_of(trunks_, [](const Trunk& trunk) { return trunk.given_up; });
+  return now >= fault_told_ || all_know ? link_state_.fault() : "";
 }
 
 /// Its rank has died, or the cable was pulled; either may come again. What is known of a rank that
@@ -140,6 +163,12 @@ void Discovery::lost(const Trunk& trunk, Clock::time_point now) {
 }
 
 void Discovery::take(const CableNews& news, Trunk& from, Clock::time_point now) {
+  if (news.kind == CableNews::Kind::fault) {
+    from.given_up = true;
+    // Its rank has had no decision, and is about to end.
+    return cabling() ? give_up(from.cable(), news.why) : fail(news, now);
+  }
+  if (has_failed()) return;
   const int rank = news.sighting.rank;
   const bool is_sighting = news.kind == CableNews::Kind::sighting;
   if (!link_state_.hear(news)) {
@@ -201,10 +230,12 @@ void Discovery::look_around(Clock::time_point now) {
     dials_.clear();
   }
   for (const Cable& cable : cabling()->cables()) {
-    for (const Trunk& trunk : trunks_) {
-      if (trunk.cable() != cable) continue;
-      known_.push_back({cable, {trunk.here().with_port(0), trunk.there().with_port(0)}, false});
-      break;
+    if (cable.a != self_.rank && cable.b != self_.rank) continue;
+    const auto trunk = std::ranges::find(trunks_, cable, &Trunk::cable);
+    if (trunk == trunks_.end()) {
+      give_up(cable, "it was gone when all ranks had agreed on it");
+    } else {
+      known_.push_back({cable, {trunk->here().with_port(0), trunk->there().with_port(0)}, false});
     }
   }
 }
@@ -301,6 +332,7 @@ void Discovery::watch(std::vector<pollfd>& descriptors) const {
 Clock::time_point Discovery::next_deadline() const {
   // While there is something to find out, what has come is looked at a moment later.
   Clock::time_point next = cabling() ? Clock::time_point::max() : next_look_;
+  if (has_failed()) next = fault_told_;
   for (const Dial& dial : dials_) {
     next = std::min(next, dial.next_deadline());
     const Clock::time_point since = known_since_[static_cast<std::size_t>(dial.peer())];

@@ -35,14 +35,16 @@ class Discovery {
 
   /// A neighbour has connected.
   void connected(int peer, transport::tcp::Socket socket, Clock::time_point now);
-  /// Does what can be done now. Throws CorruptionError that names the neighbour, until the ranks
-  /// have agreed; then its cable counts as cut.
+  /// Does what can be done now. A neighbour that tells nonsense is a fault, of which all ranks
+  /// hear; once the ranks have agreed, its cable counts as cut instead.
   void advance(Clock::time_point now);
   void watch(std::vector<pollfd>& descriptors) const;
   Clock::time_point next_deadline() const;
 
   /// Nothing until all ranks have agreed on it.
   const std::optional<Cabling>& cabling() const { return link_state_.decided(); }
+  /// Why there will never be one: the neighbours have been told. Empty while there may be.
+  std::string fault(Clock::time_point now) const;
   /// By cable of Cabling::between.
   std::vector<CableEnds> ends(int peer) const;
   std::uint16_t port_of(int rank) const { return link_state_.port_of(rank); }
@@ -67,6 +69,8 @@ class Discovery {
   };
 
   void advance_trunks(Clock::time_point now);
+  void misbehaves(Trunk& trunk, const std::string& how, Clock::time_point now);
+  void fail(const CableNews& fault, Clock::time_point now);
   void lost(const Trunk& trunk, Clock::time_point now);
   void advance_dials(Clock::time_point now);
   void take(const CableNews& news, Trunk& from, Clock::time_point now);
@@ -74,6 +78,7 @@ class Discovery {
   /// To each neighbour on one of its trunks.
   void tell_neighbours(const CableNews& news, const Trunk* but);
   void spread_sightings();
+  bool has_failed() const { return !link_state_.fault().empty(); }
   bool is_first(const Trunk& trunk) const;
   void look_around(Clock::time_point now);
   bool is_ruled_out(const Dial& dial, Clock::time_point now) const;
@@ -87,6 +92,7 @@ class Discovery {
   std::list<Dial> dials_;
   std::list<Trunk> trunks_;
   Clock::time_point next_look_{};
+  Clock::time_point fault_told_ = Clock::time_point::max();  ///< After a fault: by then, or never.
   std::vector<Known> known_;  ///< Of the cables that were agreed on, those that end here.
 };
 

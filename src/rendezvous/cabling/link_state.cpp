@@ -119,6 +119,10 @@ std::vector<Cable> without_shared_ends(const std::vector<Cable>& cables) {
   return kept;
 }
 
+bool has_reason(CableNews::Kind kind) {
+  return kind == CableNews::Kind::cut || kind == CableNews::Kind::fault;
+}
+
 std::uint32_t last_rank(int size) { return static_cast<std::uint32_t>(size - 1); }
 
 }  // namespace
@@ -144,7 +148,7 @@ Bytes encode(const CableNews& news) {
     append(body, static_cast<std::uint32_t>(news.ports.size()));
     for (const std::uint16_t port : news.ports) append(body, port);
   }
-  if (news.kind == CableNews::Kind::cut) append_text(body, news.why.substr(0, kMostWhyBytes));
+  if (has_reason(news.kind)) append_text(body, news.why.substr(0, kMostWhyBytes));
   Bytes whole;
   whole.reserve(kNewsHeaderBytes + body.size());
   append(whole, static_cast<std::uint32_t>(body.size()));
@@ -164,6 +168,7 @@ CableNews decode_news(std::span<const std::byte> bytes, int size) {
   news.kind = static_cast<CableNews::Kind>(
       reader.number(static_cast<std::uint8_t>(CableNews::Kind::alive)));
   if (news.kind != CableNews::Kind::alive) {
+    const bool is_sighting = news.kind == CableNews::Kind::sighting;
     Sighting& sighting = news.sighting;
     sighting.rank = static_cast<int>(reader.number(last_rank(size)));
     sighting.version = reader.number<std::uint32_t>(~std::uint32_t{0});
@@ -177,6 +182,8 @@ CableNews decode_news(std::span<const std::byte> bytes, int size) {
       cable.at_a = reader.text();
       cable.at_b = reader.text();
       if (cable.a >= cable.b) CarefulReader::refuse();
+      if (is_sighting && cable.a != sighting.rank && cable.b != sighting.rank)
+        CarefulReader::refuse();
     }
   }
   if (news.kind == CableNews::Kind::decision) {
@@ -185,7 +192,7 @@ CableNews decode_news(std::span<const std::byte> bytes, int size) {
     for (int rank = 0; rank < size; ++rank)
       news.ports.push_back(reader.number<std::uint16_t>(65535));
   }
-  if (news.kind == CableNews::Kind::cut) news.why = reader.words();
+  if (has_reason(news.kind)) news.why = reader.words();
   reader.end();
   return news;
 }
@@ -218,6 +225,8 @@ bool LinkState::hear(const CableNews& news) {
       Cabling cabling(size_, news.sighting.cables);
       if (decided_ && decided_->cables() != cabling.cables())
         throw CorruptionError("it tells of other cables than the others have agreed on");
+      if (cabling.parts().size() != 1)
+        throw CorruptionError("it tells that all have agreed on cables which do not join them");
       const bool is_new = !decided_;
       decided_ = std::move(cabling);
       ports_ = news.ports;
@@ -225,6 +234,11 @@ bool LinkState::hear(const CableNews& news) {
     }
     case CableNews::Kind::cut:
       return hear_of_cut(news);
+    case CableNews::Kind::fault: {
+      const bool is_new = !decided_ && fault_.empty();
+      if (is_new) fault_ = news.why;
+      return is_new;
+    }
     case CableNews::Kind::sighting:
       break;
   }

@@ -33,11 +33,12 @@ struct CableNews {
     sighting,
     decision,  ///< Rank 0's: `cables` are all that there are.
     cut,       ///< Nothing good comes along `cables` any more, as one of their ends has found.
+    fault,     ///< The ranks cannot agree, since one of them misbehaves: `why` names it.
     alive,
   };
   Kind kind = Kind::alive;
   Sighting sighting;                      ///< Of anything but a sighting, only its cables count.
-  std::string why = {};                   ///< Of a cut, for people; at most 255 bytes count.
+  std::string why = {};                   ///< Of a cut or a fault, for people; at most 255 bytes.
   std::vector<std::uint16_t> ports = {};  ///< Of a decision: at which each rank listens.
 };
 
@@ -88,6 +89,9 @@ class LinkState {
   bool decide();
   /// Nothing before the decision.
   const std::optional<Cabling>& decided() const { return decided_; }
+  /// Why there will be none; empty while there may be one. After it a fault is nothing.
+  const std::string& fault() const { return fault_; }
+  CableNews fault_news() const { return {CableNews::Kind::fault, {}, fault_, {}}; }
 
   /// The ranks that nothing was heard of, and those that still look for cables.
   std::vector<int> unheard() const;
@@ -107,6 +111,7 @@ class LinkState {
   std::vector<std::vector<bool>> joined_;       ///< By rank, and by the one it is joined to.
   std::optional<Cabling> decided_;
   std::vector<std::uint16_t> ports_;
+  std::string fault_;
   std::vector<Cable> cut_;
   std::vector<CutCable> new_cut_;
 };

@@ -38,6 +38,9 @@ class Trunk {
   bool advance(Clock::time_point now, std::vector<CableNews>& news);
   Clock::time_point heard_at() const { return heard_at_; }
 
+  /// Nothing more is expected of its rank: it misbehaves, or knows of a fault.
+  bool given_up = false;
+
   void watch(std::vector<pollfd>& descriptors) const;
 
  private:

@@ -185,6 +185,7 @@ void Wiring::serve(Clock::time_point now) {
   acceptor_.advance(now, newcomers);
   for (Newcomer& newcomer : newcomers) take(newcomer);
   discovery_.advance(now);
+  if (const std::string fault = discovery_.fault(now); !fault.empty()) throw CorruptionError(fault);
   if (!has_agreed_ && discovery_.cabling()) agreed();
   relaying_.advance(now);
   if (has_agreed_ && now >= next_beat_) {
@@ -194,6 +195,7 @@ void Wiring::serve(Clock::time_point now) {
   if (has_agreed_) {
     for (CutCable& cut : discovery_.cut(now, silence())) {
       relaying_.drop(cut.cable);
+      if (!first_cut_) first_cut_ = cut;
       cut_.push_back(std::move(cut));
     }
   }
@@ -308,6 +310,13 @@ Listener Wiring::inlet(Destination destination) {
 std::vector<CutCable> Wiring::take_cut() {
   const std::lock_guard lock(mutex_);
   return std::exchange(cut_, {});
+}
+
+void Wiring::check() const {
+  const std::lock_guard lock(mutex_);
+  if (!first_cut_) return;
+  throw PeerError(fmt::format("rank {} cannot join the job: {}: {}", self_.rank,
+                              text_of(first_cut_->cable), first_cut_->why));
 }
 
 Clock::time_point Wiring::sleep_until(std::vector<pollfd>& descriptors) const {

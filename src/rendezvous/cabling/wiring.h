@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -84,6 +85,8 @@ class Wiring {
 
   /// Cables, anywhere in the job, that are of no use any more, since it was asked last.
   std::vector<CutCable> take_cut();
+  /// While the ranks meet: throws PeerError once there has been one.
+  void check() const;
 
   /// Waits until nobody's connections pass through here any more, and ends. The others' end when
   /// they leave or die, so it is not for ever; nothing of this rank may hold a connection still.
@@ -124,6 +127,7 @@ class Wiring {
   std::map<Destination, transport::tcp::Inlet> inlets_;
   std::vector<Newcomer> early_;  ///< For others, before the ranks have agreed.
   std::vector<CutCable> cut_;
+  std::optional<CutCable> first_cut_;
   Clock::time_point next_beat_{};
   std::exception_ptr trouble_;
   bool has_agreed_ = false;
