@@ -34,8 +34,9 @@ struct Config {
   bool transport_crc = false;
   bool fast_math = true;
   std::size_t gpu_threshold = 4096;
-  std::string compression = "none";  ///< none, fp16, topk
+  std::string compression = "none";  ///< A codec (compression.h)
   double topk_ratio = 0.01;
+  std::size_t compression_min_bytes = 65536;  ///< Of a call, below which it is exact
   std::string shader_path;
   std::string algorithm = "auto";  ///< auto, or the name of an algorithm for whatever it can do
   std::size_t socket_buffer_bytes = 0;      ///< 0: by link profile

@@ -3,10 +3,12 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "mccl/compression.h"
 #include "mccl/config.h"
 #include "mccl/group.h"
 #include "mccl/metrics.h"
@@ -64,8 +66,11 @@ class Context {
   /// The group of `members` (ranks of this context, in the order of their new ranks; this rank
   /// among them). All members pass the same members and the same `name`, which no other living
   /// group of the context has.
+  /// `compression`: of its sums that say nothing of it, the same on all members; by default as the
+  /// settings say.
   virtual std::shared_ptr<Group> group(const std::string& name, const std::vector<int>& members,
-                                       std::chrono::milliseconds timeout) = 0;
+                                       std::chrono::milliseconds timeout,
+                                       const std::optional<Compression>& compression = {}) = 0;
 
   /// Says goodbye to the peers and ends the progress thread; pending calls fail. The destructor
   /// does it too.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "mccl/buffer.h"
+#include "mccl/compression.h"
 #include "mccl/types.h"
 #include "mccl/work.h"
 
@@ -21,6 +22,10 @@ struct CallOptions {
   /// The caller promises to wait on the Work at once; the call then runs on the caller's thread and
   /// crosses none.
   bool caller_waits = false;
+  /// Of an all_reduce or reduce_scatter: how it is rounded, the same on all ranks, whatever the
+  /// group's usual way. InvalidArgument where it cannot be: but for sums and averages of floats.
+  /// Between ranks that share memory it is exact.
+  std::optional<Compression> compression = {};
 };
 
 inline constexpr int kAnySource = -1;

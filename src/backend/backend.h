@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,8 @@ class Backend {
   /// As Context::group. Throws InvalidArgument.
   virtual std::shared_ptr<Group> make_group(const std::string& name,
                                             const std::vector<int>& members,
-                                            std::chrono::milliseconds timeout) = 0;
+                                            std::chrono::milliseconds timeout,
+                                            const std::optional<Compression>& compression = {}) = 0;
   /// As Context.
   virtual Costs costs() const = 0;
   virtual void shutdown() = 0;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "base/coding.h"
 #include "mccl/error.h"
 
 namespace mccl {
@@ -82,6 +83,30 @@ void check_peer(Collective call, int peer, int rank, int size, bool any_allowed)
     throw InvalidArgument(
         fmt::format("{}: rank {} is not in this group (0 to {})", name_of(call), peer, size - 1));
   }
+}
+
+void check_codec(Collective call, DType dtype, const ReduceOp& op, const Compression& compression) {
+  check_ratio(compression);
+  if (compression.codec == Codec::none || may_be_coded(call, dtype, op.kind)) return;
+  throw InvalidArgument(fmt::format(
+      "{} of {} {}: {} is for sums and averages of floats, by all_reduce and reduce_scatter; make "
+      "this call without it",
+      name_of(call), name_of(op.kind), name_of(dtype), describe(compression)));
+}
+
+void check_ratio(const Compression& compression) {
+  if (compression.codec != Codec::topk || (compression.ratio > 0 && compression.ratio <= 1)) return;
+  throw InvalidArgument(
+      fmt::format("topk keeps a share of the elements that is above 0 and at most 1; found {}",
+                  compression.ratio));
+}
+
+void refuse_codec(const std::optional<Compression>& compression) {
+  if (!compression || compression->codec == Codec::none) return;
+  throw InvalidArgument(
+      fmt::format("{}: sums of MPI are exact; ask for no codec, or for another "
+                  "backend (MCCL_BACKEND)",
+                  describe(*compression)));
 }
 
 bool check_overlap(Collective call, const ConstBuffer& in, const ConstBuffer& out,

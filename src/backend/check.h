@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 
 #include "backend/shares.h"
 #include "mccl/buffer.h"
+#include "mccl/compression.h"
 #include "mccl/types.h"
 
 namespace mccl {
@@ -23,6 +25,12 @@ void check_shares(Collective call, const char* argument, const Shares& shares, D
 void check_reduction(Collective call, DType dtype, const ReduceOp& op);
 void check_root(Collective call, int root, int size);
 void check_peer(Collective call, int peer, int rank, int size, bool any_allowed);
+
+/// What one call asks for, or a group's. Whatever asks for none is right.
+void check_codec(Collective call, DType dtype, const ReduceOp& op, const Compression& compression);
+void check_ratio(const Compression& compression);
+/// For a backend whose sums are exact.
+void refuse_codec(const std::optional<Compression>& compression);
 
 /// Whether a call is in place: whether element `in_offset` of `in` is element `out_offset` of
 /// `out`. Throws when the two overlap otherwise.

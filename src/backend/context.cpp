@@ -40,8 +40,9 @@ class JobContext final : public Context {
   std::shared_ptr<Group> world() override { return world_; }
 
   std::shared_ptr<Group> group(const std::string& name, const std::vector<int>& members,
-                               std::chrono::milliseconds timeout) override {
-    return backend_->make_group(name, members, timeout);
+                               std::chrono::milliseconds timeout,
+                               const std::optional<Compression>& compression) override {
+    return backend_->make_group(name, members, timeout, compression);
   }
 
   void shutdown() override { backend_->shutdown(); }

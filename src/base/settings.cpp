@@ -20,7 +20,6 @@ constexpr double kYear = 31536000;
 constexpr double kMaxRanks = 1 << 20;
 constexpr double kAboveZero = std::numeric_limits<double>::denorm_min();
 
-constexpr std::string_view kNoCodec = "every value is sent exact and whole";
 constexpr std::string_view kNoGpuKernels = "this build reduces on the CPU only";
 
 std::string_view type_name(SettingKind kind) {
@@ -166,11 +165,10 @@ constexpr Row kRows[] = {
      .maximum = kGiB},
     {.name = "compression",
      .variable = "MCCL_COMPRESSION",
-     .range = "none, fp16, topk",
-     .meaning = "Lossy codec for sums of floats",
+     .range = "none, fp16, bf16, int8, fp8, fp8_e4m3, fp8_e5m2, int4, topk",
+     .meaning = "Codec in which sums of floats are rounded to go between machines",
      .kind = choice,
      .must_agree = true,
-     .no_effect_yet = kNoCodec,
      .field = &Config::compression},
     {.name = "topk_ratio",
      .variable = "MCCL_TOPK_RATIO",
@@ -178,10 +176,17 @@ constexpr Row kRows[] = {
      .meaning = "Share of the elements that compression=topk sends",
      .kind = number,
      .must_agree = true,
-     .no_effect_yet = kNoCodec,
      .field = &Config::topk_ratio,
      .minimum = kAboveZero,
      .maximum = 1},
+    {.name = "compression_min_bytes",
+     .variable = "MCCL_COMPRESSION_MIN_BYTES",
+     .range = "0 to 1G",
+     .meaning = "Bytes of a call below which it is exact, whatever the codec",
+     .kind = bytes,
+     .must_agree = true,
+     .field = &Config::compression_min_bytes,
+     .maximum = kGiB},
     {.name = "shader_path",
      .variable = "MCCL_SHADER_PATH",
      .range = "a path",

@@ -196,8 +196,8 @@ void Engine::throw_if_a_peer_is_lost() {
 }
 
 std::shared_ptr<GroupState> Engine::make_group(const std::string& name,
-                                               const std::vector<int>& ranks,
-                                               milliseconds timeout) {
+                                               const std::vector<int>& ranks, milliseconds timeout,
+                                               const Compression& compression) {
   refuse_in_child();
   const std::vector<WorldRank> members = checked_members(name, ranks, rank(), size());
   schedule::Facts facts = facts_;
@@ -215,7 +215,11 @@ std::shared_ptr<GroupState> Engine::make_group(const std::string& name,
   }
   auto group =
       std::make_shared<GroupState>(Membership(name, group_id(identity), members, WorldRank(rank())),
-                                   timeout, std::move(facts), surroundings_);
+                                   timeout, std::move(facts), compression, surroundings_);
+  if (compression.codec != Codec::none && group->is_one_node()) {
+    log_.info("sums of group '{}' are exact: its ranks share memory, where nothing is gained by {}",
+              name, describe(compression));
+  }
   inbox_.put([&](Inbox::Content& content) { content.created.push_back(group); });
   return group;
 }

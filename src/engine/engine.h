@@ -91,9 +91,11 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   /// Whether calls are counted in the metrics; they are from the beginning.
   void count_calls(bool count) { completions_.count_calls(count); }
 
-  /// Throws InvalidArgument when a living group has the name.
+  /// `compression`: of sums that say nothing of it. Throws InvalidArgument when a living group has
+  /// the name.
   std::shared_ptr<GroupState> make_group(const std::string& name, const std::vector<int>& members,
-                                         std::chrono::milliseconds timeout);
+                                         std::chrono::milliseconds timeout,
+                                         const Compression& compression = {});
   /// No more calls come; those that are pending fail.
   void close_group(const std::shared_ptr<GroupState>& group);
 

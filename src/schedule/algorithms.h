@@ -18,6 +18,7 @@ Schedule build_one_shot(const Problem& problem);
 Schedule build_two_shot(const Problem& problem);
 Schedule build_hierarchical(const Problem& problem);
 Schedule build_cable_tree(const Problem& problem);
+Schedule build_coded(const Problem& problem);
 
 bool can_hierarchical(const Problem& problem);
 

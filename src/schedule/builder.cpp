@@ -17,6 +17,7 @@ ScheduleBuilder::ScheduleBuilder(const Problem& problem)
     : layout_(layout_of(problem)),
       keeps_empty_messages_(problem.collective == Collective::barrier ||
                             problem.collective == Collective::all_to_all),
+      block_(problem.coding.block()),
       chunk_(std::min(problem.chunk, data_of(problem))) {}
 
 Extent ScheduleBuilder::reserve_scratch(std::size_t count) {
@@ -67,6 +68,35 @@ void ScheduleBuilder::fold(std::size_t src_offset, int operands, const Region& d
           .completes = completes,
           .operands = static_cast<std::uint32_t>(operands),
           .src = {Space::scratch, src_offset, static_cast<std::size_t>(operands) * dst.count},
+          .dst = dst});
+}
+
+std::size_t ScheduleBuilder::reserve_coded(std::size_t count) {
+  return std::exchange(schedule_.coded_count, schedule_.coded_count + count);
+}
+
+std::size_t ScheduleBuilder::reserve_sums(std::size_t count) {
+  return std::exchange(schedule_.sums_count, schedule_.sums_count + count);
+}
+
+void ScheduleBuilder::encode(const Region& src, const Region& dst) {
+  if (dst.count == 0) return;
+  append({.kind = StepKind::encode, .src = src, .dst = dst});
+}
+
+void ScheduleBuilder::decode(int maker, const Region& src, const Region& dst) {
+  if (dst.count == 0) return;
+  append({.kind = StepKind::decode, .peer = maker, .src = src, .dst = dst});
+}
+
+void ScheduleBuilder::fold_coded(std::size_t src_offset, int operands, const Region& dst) {
+  if (dst.count == 0) return;
+  const auto ranks = static_cast<std::size_t>(operands);
+  const std::size_t stride = divide_up(dst.count, block_) * block_;
+  append({.kind = StepKind::fold_coded,
+          .completes = true,
+          .operands = static_cast<std::uint32_t>(operands),
+          .src = {Space::coded, src_offset, (ranks - 1) * stride + dst.count},
           .dst = dst});
 }
 

@@ -28,6 +28,10 @@ class ScheduleBuilder {
   /// Scratch memory that belongs to the caller for the whole schedule.
   Extent reserve_scratch(std::size_t count);
 
+  /// The same of blocks, of which the count is a multiple; returns the offset.
+  std::size_t reserve_coded(std::size_t count);
+  std::size_t reserve_sums(std::size_t count);
+
   /// The index of the step, for after().
   std::uint32_t send(int peer, const Region& src);
   std::uint32_t recv(int peer, const Region& dst);
@@ -38,6 +42,12 @@ class ScheduleBuilder {
   void copy_pieces(const Region& src, const Region& dst, bool completes = false);
   /// `dst.count` elements from each of `operands` regions that begin at `src_offset` of scratch.
   void fold(std::size_t src_offset, int operands, const Region& dst, bool completes);
+
+  void encode(const Region& src, const Region& dst);
+  /// `maker`: the rank that has encoded it.
+  void decode(int maker, const Region& src, const Region& dst);
+  /// The whole reduction, of what every rank has encoded, from `src_offset` of those blocks on.
+  void fold_coded(std::size_t src_offset, int operands, const Region& dst);
 
   /// Steps through the window, which is divided in slots that the algorithm counts from 0.
   void use_window(std::size_t count) { schedule_.window_count = count; }
@@ -60,6 +70,7 @@ class ScheduleBuilder {
  private:
   const Layout layout_;
   const bool keeps_empty_messages_;
+  const std::size_t block_;
   std::size_t chunk_;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> waits_;  // (earlier, later)
   Schedule schedule_;

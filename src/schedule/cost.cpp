@@ -53,7 +53,8 @@ Estimate estimate(Algorithm algorithm, const Problem& p, std::size_t element_byt
   if (p.size == 1) return {size.bytes * link.per_byte(), size.pieces(size.bytes)};
   switch (algorithm) {
     case Algorithm::direct:
-      return direct_estimate(p.collective, size, link);
+      return p.coding ? coded_estimate(p, size, link, element_bytes)
+                      : direct_estimate(p.collective, size, link);
     case Algorithm::ring:
       return ring_estimate(p.collective, size, link, 1);
     case Algorithm::ring_both:

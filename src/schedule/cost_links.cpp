@@ -106,6 +106,23 @@ Estimate direct_estimate(Collective collective, const CallSize& size, const Link
   }
 }
 
+Estimate coded_estimate(const Problem& p, const CallSize& size, const LinkTerms& link,
+                        std::size_t element_bytes) {
+  const double block = static_cast<double>(p.coding.block() * element_bytes);
+  const double given = static_cast<double>(p.coding.block_bytes(Coded::contribution)) / block;
+  const double summed = static_cast<double>(p.coding.block_bytes(Coded::sum)) / block;
+  const bool shares = p.collective == Collective::all_reduce;
+  const double steps = size.pieces(size.largest) * size.ranks * (shares ? 5 : 3);
+  const double wire = size.others * link.crowding() *
+                      (link.wire(size.part * given) + (shares ? link.wire(size.part * summed) : 0));
+  // All of the rank's own, all that is given of its part, and all sums, are read and rounded.
+  const double rounded = link.fold((shares ? 3 : 2) * size.bytes);
+  const double first = std::min(size.chunk, size.part) / std::max(1.0, size.part);
+  return {
+      (shares ? 2 : 1) * link.latency() + std::max(wire, rounded) + first * std::min(wire, rounded),
+      steps};
+}
+
 Estimate ring_estimate(Collective collective, const CallSize& size, const LinkTerms& link,
                        int lanes) {
   const double part = size.part, phases = size.others;

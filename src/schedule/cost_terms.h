@@ -137,6 +137,9 @@ class CableCost {
 Estimate direct_estimate(Collective collective, const CallSize& size, const LinkTerms& link);
 Estimate ring_estimate(Collective collective, const CallSize& size, const LinkTerms& link,
                        int lanes);
+/// Of sums that travel in a codec.
+Estimate coded_estimate(const Problem& problem, const CallSize& size, const LinkTerms& link,
+                        std::size_t element_bytes);
 Estimate pairwise_estimate(Collective collective, const CallSize& size, const LinkTerms& link);
 Estimate recursive_doubling_estimate(Collective collective, const CallSize& size,
                                      const LinkTerms& link);

@@ -5,7 +5,7 @@
 namespace mccl::schedule {
 
 std::string describe(const Region& region) {
-  static constexpr const char* kNames[] = {"input", "output", "scratch"};
+  static constexpr const char* kNames[] = {"input", "output", "scratch", "coded", "sums"};
   return fmt::format("{}[{}..{})", kNames[static_cast<int>(region.space)], region.offset,
                      region.offset + region.count);
 }
@@ -22,6 +22,13 @@ std::string describe(const Step& step) {
     case StepKind::copy:
       return fmt::format("{} = {}", describe(step.dst), describe(step.src));
     case StepKind::fold:
+      return fmt::format("{} = fold of {} in {}", describe(step.dst), step.operands,
+                         describe(step.src));
+    case StepKind::encode:
+      return fmt::format("encode {} to {}", describe(step.src), describe(step.dst));
+    case StepKind::decode:
+      return fmt::format("decode {} to {}", describe(step.src), describe(step.dst));
+    case StepKind::fold_coded:
       return fmt::format("{} = fold of {} in {}", describe(step.dst), step.operands,
                          describe(step.src));
     case StepKind::publish:

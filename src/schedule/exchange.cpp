@@ -129,6 +129,12 @@ void Exchange::pair(int from, int to, std::span<const std::uint32_t> sends,
     const std::size_t index = sends[k] - begin_[from];
     const std::size_t sent = schedules_[from].steps[index].src.count;
     const std::size_t expected = schedules_[to].steps[receives[k] - begin_[to]].dst.count;
+    const Space from_space = schedules_[from].steps[index].src.space;
+    const Space to_space = schedules_[to].steps[receives[k] - begin_[to]].dst.space;
+    if ((holds_blocks(from_space) || holds_blocks(to_space)) && from_space != to_space) {
+      fail(problems_[from], schedules_[from], index,
+           fmt::format("message {} to rank {} holds blocks on one rank only", k, to));
+    }
     if (sent != expected) {
       fail(problems_[from], schedules_[from], index,
            fmt::format("message {} to rank {} has {} elements, but its receive, step {} there, "

@@ -31,8 +31,9 @@ Expressions::Id Expressions::node(Kind kind, Id a, Id b) {
       static_cast<std::uint64_t>(kind) << 62 | static_cast<std::uint64_t>(a) << 31 | b;
   const auto [found, is_new] = nodes_.try_emplace(key, static_cast<Id>(members_.size() / words_));
   if (is_new) {
+    const Id other = kind == Kind::coded ? kNothing : b;
     for (std::size_t i = 0; i < words_; ++i) {
-      members_.push_back(members_[a * words_ + i] | members_[b * words_ + i]);
+      members_.push_back(members_[a * words_ + i] | members_[other * words_ + i]);
     }
   }
   return found->second;

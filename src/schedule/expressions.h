@@ -27,11 +27,14 @@ class Expressions {
   Id begin_fold(Id first) { return node(Kind::begin_fold, first, kNothing); }
   Id add_to_fold(Id fold, Id operand) { return node(Kind::add_to_fold, fold, operand); }
 
+  /// Rounded to blocks by the step of that number: another one's rounding may differ.
+  Id coded(Id what, std::uint32_t step) { return node(Kind::coded, what, step); }
+
   /// How many ranks contribute.
   int contributions(Id id) const;
 
  private:
-  enum class Kind : std::uint64_t { sum, begin_fold, add_to_fold };
+  enum class Kind : std::uint64_t { sum, begin_fold, add_to_fold, coded };
 
   Id node(Kind kind, Id a, Id b);
 

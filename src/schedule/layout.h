@@ -15,7 +15,11 @@ struct Layout {
   bool aliased = false;
   std::size_t input_base = 0;
   std::size_t output_base = 0;
-  std::size_t scratch_base = 0;  ///< Scratch comes last; its size is the schedule's affair.
+  /// Scratch and blocks come last; their sizes are the schedule's affair.
+  std::size_t scratch_base = 0;
+  static constexpr std::size_t kCodedBase = std::size_t{1} << 60;
+  static constexpr std::size_t kSumsBase = std::size_t{1} << 61;
+  static constexpr std::size_t kEnd = std::size_t{1} << 62;
 
   std::size_t address(const Region& region) const {
     switch (region.space) {
@@ -25,6 +29,10 @@ struct Layout {
         return output_base + region.offset;
       case Space::scratch:
         return scratch_base + region.offset;
+      case Space::coded:
+        return kCodedBase + region.offset;
+      case Space::sums:
+        return kSumsBase + region.offset;
     }
     return 0;
   }

@@ -51,6 +51,8 @@ bool can(Algorithm algorithm, const Problem& p) {
   using enum Collective;
   const Collective c = p.collective;
   if (one_of(c, send, recv)) return false;
+  if (p.coding && p.size > 1)
+    return algorithm == Algorithm::direct && one_of(c, all_reduce, reduce_scatter);
   if (algorithm == Algorithm::direct) return true;
   if (p.size < 2) return false;
   switch (algorithm) {
@@ -91,6 +93,7 @@ Schedule build(Algorithm algorithm, const Problem& p) {
                     name_of(algorithm), p.size));
   }
   if (p.size == 1) return build_alone(p);
+  if (p.coding) return build_coded(p);
   switch (algorithm) {
     case Algorithm::direct:
       return build_direct(p);

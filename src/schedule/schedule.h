@@ -19,13 +19,17 @@
 #include <string_view>
 #include <vector>
 
+#include "base/coding.h"
 #include "mccl/types.h"
 
 namespace mccl::schedule {
 
-enum class Space : std::uint8_t { input, output, scratch };
+/// The last two hold blocks of a codec: what ranks give, and sums. They too are counted in
+/// elements; what begins in them begins a block.
+enum class Space : std::uint8_t { input, output, scratch, coded, sums };
+constexpr bool holds_blocks(Space space) { return space >= Space::coded; }
 
-/// `count` elements from `offset` of one of the three memories.
+/// `count` elements from `offset` of one of the memories.
 struct Region {
   Space space = Space::output;
   std::size_t offset = 0;
@@ -39,12 +43,17 @@ enum class StepKind : std::uint8_t {
   recv_reduce,  ///< dst = src op what comes from peer, the lower rank's operand first, so that two
                 ///< ranks that exchange operands compute the same bits (src may equal dst)
   copy,         ///< dst = src
-  fold,       ///< dst = op over `operands` regions of dst.count elements that lie one after another
-              ///< from src.offset on, in that order (src.count == operands * dst.count)
-  publish,    ///< this rank's window, from `window` on, = src
-  arrive,     ///< this rank's next arrival
-  await,      ///< until `peer` (kAllPeers: every other rank of the node) has arrived `mark` times
-  read,       ///< dst = what `peer` published from `window` on
+  fold,    ///< dst = op over `operands` regions of dst.count elements that lie one after another
+           ///< from src.offset on, in that order (src.count == operands * dst.count)
+  encode,  ///< dst, which holds blocks, = src, rounded
+  decode,  ///< dst = src, which holds blocks that `peer` (or this rank) has made
+  fold_coded,  ///< dst = sum of `operands` regions of dst.count elements in blocks, those of each
+               ///< rank, each of whole blocks, one after another from src.offset on; rounded anew
+               ///< where dst holds blocks
+  publish,     ///< this rank's window, from `window` on, = src
+  arrive,      ///< this rank's next arrival
+  await,       ///< until `peer` (kAllPeers: every other rank of the node) has arrived `mark` times
+  read,        ///< dst = what `peer` published from `window` on
   read_fold,  ///< dst = op over the ranks of the node in rank order: src of this rank, and what the
               ///< others published from `window` on (src may equal dst)
 };
@@ -102,6 +111,9 @@ struct Problem {
   std::vector<int> ring = {};
   /// And a tree along the cables: of each rank the one above it, -1 for one; empty where ring is.
   std::vector<int> tree = {};
+  /// How sums travel; nothing where they are exact. Then the collective is all_reduce or
+  /// reduce_scatter.
+  Coding coding = {};
 
   friend bool operator==(const Problem&, const Problem&) = default;
 };
@@ -109,6 +121,8 @@ struct Problem {
 struct Schedule {
   std::vector<Step> steps;
   std::size_t scratch_count = 0;  ///< Elements of scratch memory needed.
+  std::size_t coded_count = 0;    ///< The same of blocks that ranks give.
+  std::size_t sums_count = 0;     ///< And of sums.
   std::size_t window_count = 0;   ///< Elements of window needed; equal on all ranks of a node.
   std::uint32_t arrivals = 0;     ///< Equal on all ranks of a node; 0 when it needs no window.
   /// Every step waits for the one before it, and only for that; there are no messages.

@@ -6,6 +6,7 @@
 
 #include "schedule/defect.h"
 #include "schedule/nodes.h"
+#include "schedule/parts.h"
 
 namespace mccl::schedule {
 
@@ -28,7 +29,7 @@ void Simulation::prepare_memory(std::size_t rank) {
   const Problem& p = problems_[rank];
   layouts_.push_back(layout_of(p));
   const Layout& layout = layouts_.back();
-  memories_.emplace_back(layout.scratch_base + schedules_[rank].scratch_count);
+  memories_.emplace_back(Layout::kEnd);
   const bool gives_output = p.collective == Collective::broadcast && p.rank == p.root;
   const Memory::Run contribution{gives_output ? layout.output_count : layout.input_count,
                                  Value{expressions_.leaf(p.rank), false, 0}};
@@ -48,7 +49,12 @@ void Simulation::run_event(std::uint32_t event) {
       read(event, exchange_.step(event).src, incoming_);
       return deliver(exchange_.partner(event));
     case StepKind::copy:
+    case StepKind::decode:
       return copy(event);
+    case StepKind::encode:
+      return encode(event);
+    case StepKind::fold_coded:
+      return fold_coded(event);
     case StepKind::fold:
       return fold(event);
     case StepKind::publish:
@@ -99,6 +105,29 @@ void Simulation::fold(std::uint32_t number) {
   for (std::uint32_t operand = 0; operand < step.operands; ++operand) {
     read(number, {step.src.space, step.src.offset + operand * length, length}, incoming_);
     operand == 0 ? begin_fold() : add_operand(number);
+  }
+  end_fold(number);
+}
+
+void Simulation::encode(std::uint32_t number) {
+  const Step& step = exchange_.step(number);
+  read(number, step.src, incoming_);
+  for (Memory::Run& run : incoming_)
+    run.value.expression = expressions_.coded(run.value.expression, number);
+  write(number, step.dst, incoming_);
+}
+
+void Simulation::fold_coded(std::uint32_t number) {
+  const Step& step = exchange_.step(number);
+  const std::size_t block = problems_[exchange_.rank_of(number)].coding.block();
+  const std::size_t stride = divide_up(step.dst.count, block) * block;
+  for (std::uint32_t operand = 0; operand < step.operands; ++operand) {
+    read(number, {step.src.space, step.src.offset + operand * stride, step.dst.count}, incoming_);
+    operand == 0 ? begin_fold() : add_operand(number);
+  }
+  if (holds_blocks(step.dst.space)) {
+    for (Memory::Run& run : result_)
+      run.value.expression = expressions_.coded(run.value.expression, number);
   }
   end_fold(number);
 }

@@ -50,6 +50,8 @@ class Simulation {
   void run_event(std::uint32_t event);
   void deliver(std::uint32_t receive);
   void copy(std::uint32_t number);
+  void encode(std::uint32_t number);
+  void fold_coded(std::uint32_t number);
   void fold(std::uint32_t number);
   void begin_fold();
   void add_operand(std::uint32_t number);

@@ -10,6 +10,7 @@
 #include "schedule/hazards.h"
 #include "schedule/layout.h"
 #include "schedule/nodes.h"
+#include "schedule/parts.h"
 #include "schedule/run_map.h"
 
 namespace mccl::schedule {
@@ -125,7 +126,8 @@ class StepChecker {
           p_.collective == Collective::barrier || p_.collective == Collective::all_to_all;
       require(step.peer >= 0 && step.peer < p_.size && step.peer != p_.rank, i,
               "the peer is no other rank of the group");
-      require(count <= p_.chunk, i, "the message is larger than a chunk");
+      require(count <= std::max(p_.chunk, p_.coding.block()), i,
+              "the message is larger than a chunk");
       require(count > 0 || may_be_empty, i, "the message is empty");
     }
     if (reads_memory(step.kind)) check_region(i, step.src);
@@ -134,33 +136,76 @@ class StepChecker {
       check_writable(i, step.dst);
     }
     check_shape(i, step);
+    check_blocks(i, step);
     if (step.completes) {
       require(is_reduction(p_.collective), i, "completes a reduction where there is none");
       require(step.kind == StepKind::recv_reduce || step.kind == StepKind::fold ||
-                  step.kind == StepKind::read_fold || (step.kind == StepKind::copy && p_.size == 1),
+                  step.kind == StepKind::read_fold || step.kind == StepKind::fold_coded ||
+                  (step.kind == StepKind::copy && p_.size == 1),
               i, "a step of this kind completes nothing");
     }
   }
 
   void check_region(std::size_t i, const Region& region) const {
-    const std::size_t size = region.space == Space::input    ? layout_.input_count
-                             : region.space == Space::output ? layout_.output_count
-                                                             : s_.scratch_count;
+    const std::size_t size = room_of(region.space);
+    require(!holds_blocks(region.space) || region.offset % p_.coding.block() == 0, i,
+            "begins inside of a block");
     if (region.count <= size && region.offset <= size - region.count) return;
     fail_at(i, fmt::format("{} lies outside of its memory of {} elements", describe(region), size));
+  }
+
+  std::size_t room_of(Space space) const {
+    switch (space) {
+      case Space::input:
+        return layout_.input_count;
+      case Space::output:
+        return layout_.output_count;
+      case Space::scratch:
+        return s_.scratch_count;
+      case Space::coded:
+        return s_.coded_count;
+      case Space::sums:
+        return s_.sums_count;
+    }
+    return 0;
+  }
+
+  /// Blocks are made, sent, received and read back, and nothing else; plain elements are never
+  /// taken for them.
+  void check_blocks(std::size_t i, const Step& step) const {
+    const bool from = reads_memory(step.kind) && holds_blocks(step.src.space);
+    const bool to = writes_memory(step.kind) && holds_blocks(step.dst.space);
+    switch (step.kind) {
+      case StepKind::send:
+      case StepKind::recv:
+        return;
+      case StepKind::encode:
+        return require(!from && step.dst.space == Space::coded, i, "does not encode");
+      case StepKind::decode:
+        return require(from && !to, i, "does not decode");
+      case StepKind::fold_coded:
+        return require(step.src.space == Space::coded && step.dst.space != Space::coded, i,
+                       "does not add up blocks");
+      default:
+        return require(!from && !to, i, "takes blocks for elements");
+    }
   }
 
   void check_writable(std::size_t i, const Region& region) const {
     const std::size_t begin = layout_.address(region);
     const bool in_output = begin >= layout_.output_base &&
                            begin + region.count <= layout_.output_base + layout_.output_count;
-    require(region.count == 0 || region.space == Space::scratch || in_output, i, "writes input");
+    require(region.count == 0 || region.space >= Space::scratch || in_output, i, "writes input");
   }
 
   void check_shape(std::size_t i, const Step& step) const {
     if (!reads_memory(step.kind) || !writes_memory(step.kind)) return;
-    const std::size_t operands = step.kind == StepKind::fold ? step.operands : 1;
-    require(operands > 0 && step.src.count == operands * step.dst.count, i,
+    const bool folds_blocks = step.kind == StepKind::fold_coded;
+    const std::size_t operands = step.kind == StepKind::fold || folds_blocks ? step.operands : 1;
+    const std::size_t block = p_.coding.block();
+    const std::size_t stride =
+        folds_blocks ? divide_up(step.dst.count, block) * block : step.dst.count;
+    require(operands > 0 && step.src.count == (operands - 1) * stride + step.dst.count, i,
             "source and destination do not fit each other");
     const std::size_t src = layout_.address(step.src);
     const std::size_t dst = layout_.address(step.dst);
@@ -170,7 +215,7 @@ class StepChecker {
   }
 
   void check_hazards() {
-    RunMap<Accesses> memory(layout_.scratch_base + s_.scratch_count);
+    RunMap<Accesses> memory(Layout::kEnd);
     marks_.assign(s_.steps.size(), 0);
     for (std::uint32_t i = 0; i < s_.steps.size(); ++i) {
       const Step& step = s_.steps[i];

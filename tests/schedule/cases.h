@@ -68,6 +68,7 @@ struct Case {
   bool mixed = false;  ///< Only odd ranks are in place.
   Placement placement = Placement::apart;
   std::size_t window = 0;
+  Codec codec = Codec::none;
 };
 
 /// Algorithms that need no window do not look at where ranks lie.
@@ -97,6 +98,7 @@ inline Problem problem_of(const Case& c, int rank) {
   p.chunk = c.chunk;
   p.nodes = nodes_of(c.placement, c.size);
   p.window = c.window;
+  p.coding = coding_of({c.codec, 0.01}, c.size);
   p.in_place = c.mixed ? rank % 2 == 1 : c.in_place;
   if (c.collective == Collective::all_to_all) {
     const bool uneven = c.mixed;
@@ -126,12 +128,13 @@ inline std::vector<Schedule> build_all(Algorithm algorithm, const std::vector<Pr
 inline std::string describe(Algorithm algorithm, const Case& c) {
   return fmt::format(
       "{} for collective {}, size {}, root {}, count {}, counts {}, chunk {}, "
-      "placement {}, window {}{}",
+      "placement {}, window {}{}, codec {}",
       name_of(algorithm), static_cast<int>(c.collective), c.size, c.root, c.count,
       fmt::join(c.counts, " "), c.chunk, static_cast<int>(c.placement), c.window,
       c.mixed      ? ", mixed"
       : c.in_place ? ", in place"
-                   : "");
+                   : "",
+      name_of(c.codec));
 }
 
 /// Parts of about `count`: 0 even, 1 uneven with zeros, 2 all with the last rank.

@@ -164,5 +164,28 @@ TEST(Segments, LargePartsAreProved) {
   }
 }
 
+TEST(Matrix, SumsInBlocks) {
+  for (const Codec codec : {Codec::int8, Codec::topk}) {
+    const std::size_t block = coding_of({codec, 0.01}, 1).block();
+    for (const int size : {2, 3, 4, 5, 8, 9, 16}) {
+      for (const std::size_t count :
+           {std::size_t{0}, std::size_t{1}, block, 5 * block + 3, 40 * block}) {
+        for (const std::size_t chunk : {std::size_t{1}, 3 * block, 100 * block}) {
+          for (int placement = 0; placement < 3; ++placement) {
+            Case c{.size = size, .count = count, .chunk = chunk, .codec = codec};
+            c.in_place = placement == 1;
+            c.mixed = placement == 2;
+            prove(Algorithm::direct, c);
+            c.collective = Collective::reduce_scatter;
+            c.counts = parts_of(size, count / 7, placement);
+            prove(Algorithm::direct, c);
+            ASSERT_FALSE(HasFatalFailure());
+          }
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace mccl::schedule

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "schedule/parts.h"
 #include "schedule/schedule.h"
 
 namespace mccl::schedule {
@@ -53,6 +54,8 @@ class Replay {
     std::vector<double> in_memory;
     std::vector<double> out_memory;
     std::vector<double> scratch;
+    std::vector<double> coded;  // blocks hold what was encoded, as it is
+    std::vector<double> sums;
     double* input = nullptr;
     double* output = nullptr;
     std::vector<std::uint32_t> waits;
@@ -77,6 +80,8 @@ class Replay {
     rank.in_memory.assign(most, -1e9);
     rank.out_memory.assign(most, -2e9);
     rank.scratch.assign(schedules_[r].scratch_count, -3e9);
+    rank.coded.assign(schedules_[r].coded_count, -5e9);
+    rank.sums.assign(schedules_[r].sums_count, -6e9);
     rank.window.assign(schedules_[r].window_count, -4e9);
     rank.input = rank.in_memory.data();
     rank.output = rank.out_memory.data();
@@ -142,9 +147,11 @@ class Replay {
   }
 
   double* at(Rank& rank, const Region& region) {
-    double* base = region.space == Space::input    ? rank.input
-                   : region.space == Space::output ? rank.output
-                                                   : rank.scratch.data();
+    double* base = region.space == Space::input     ? rank.input
+                   : region.space == Space::output  ? rank.output
+                   : region.space == Space::scratch ? rank.scratch.data()
+                   : region.space == Space::coded   ? rank.coded.data()
+                                                    : rank.sums.data();
     return base + region.offset;
   }
 
@@ -168,15 +175,21 @@ class Replay {
         break;
       }
       case StepKind::copy:
+      case StepKind::encode:
+      case StepKind::decode:
         for (std::size_t k = 0; k < step.dst.count; ++k) dst[k] = src[k];
         break;
       case StepKind::fold:
+      case StepKind::fold_coded: {
+        const std::size_t block = problems_[r].coding.block();
+        const std::size_t stride = divide_up(step.dst.count, block) * block;
         for (std::size_t k = 0; k < step.dst.count; ++k) {
           double all = src[k];
-          for (std::size_t o = 1; o < step.operands; ++o) all += src[o * step.dst.count + k];
+          for (std::size_t o = 1; o < step.operands; ++o) all += src[o * stride + k];
           dst[k] = all;
         }
         break;
+      }
       case StepKind::publish:
         for (std::size_t k = 0; k < step.src.count; ++k) rank.window[step.window + k] = src[k];
         break;

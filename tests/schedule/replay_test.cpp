@@ -135,6 +135,24 @@ TEST(Replay, GivesTheRightNumbersInAnyOrder) {
   }
 }
 
+TEST(Replay, GivesTheRightNumbersFromBlocks) {
+  unsigned seed = 1;
+  for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter}) {
+    for (const int size : {2, 3, 4, 8}) {
+      for (int variant = 0; variant < 6; ++variant) {
+        Case c{
+            .collective = collective, .size = size, .count = 128 * 11 + 61, .codec = Codec::int8};
+        if (has_parts(collective)) c.counts = parts_of(size, 300, variant % 3);
+        c.chunk = variant < 3 ? 4 : 500;
+        c.in_place = variant % 2 == 1;
+        c.mixed = variant == 4;
+        replay(Algorithm::direct, c, seed++);
+        ASSERT_FALSE(HasFatalFailure());
+      }
+    }
+  }
+}
+
 /// Sums of numbers of very different size depend on the order of addition.
 TEST(Replay, GivesTheSameBitsOnEveryRank) {
   for (const int size : {2, 3, 5, 7, 8, 12}) {

@@ -376,6 +376,41 @@ TEST(Verify, FindsReadsOfWhatIsNotYetOrNoLongerPublished) {
   EXPECT_THAT(fault_of(two, share(true, true)), HasSubstr("may not have"));
 }
 
+const Case kCoded{.size = 3, .count = 1000, .chunk = 256, .codec = Codec::int8};
+
+TEST(Verify, ASumThatTwoRanksEncodeIsNotTheSame) {
+  // Everyone adds up everything, and rounds the sum by itself.
+  const std::string fault = fault_of(kCoded, [](const Problem& p, ScheduleBuilder& builder) {
+    const Extent all{0, 128};
+    const std::size_t operands = builder.reserve_coded(128 * 3);
+    const Region result{Space::sums, builder.reserve_sums(128), 128};
+    const Region own{Space::coded, operands + 128 * static_cast<std::size_t>(p.rank), 128};
+    builder.encode(input(all), own);
+    for (int peer = 0; peer < 3; ++peer) {
+      if (peer == p.rank) continue;
+      builder.send(peer, own);
+      builder.recv(peer, {Space::coded, operands + 128 * static_cast<std::size_t>(peer), 128});
+    }
+    builder.fold_coded(operands, 3, result);
+    builder.decode(p.rank, result, output(all));
+  });
+  EXPECT_THAT(
+      fault, testing::AnyOf(HasSubstr("is added in another order"), HasSubstr("is never written")));
+}
+
+TEST(Verify, BlocksAreNotElements) {
+  Group as_elements(Algorithm::direct, kCoded);
+  as_elements.find(1, StepKind::decode).kind = StepKind::copy;
+  EXPECT_THAT(as_elements.defect(), HasSubstr("takes blocks for elements"));
+  Group inside(Algorithm::direct, kCoded);
+  ++inside.find(1, StepKind::encode).dst.offset;
+  EXPECT_THAT(inside.defect(), HasSubstr("begins inside of a block"));
+  Group on_one_rank(Algorithm::direct, kCoded);
+  on_one_rank.find(1, StepKind::send).src = {Space::input, 0, 232};
+  on_one_rank.wait_again(1);
+  EXPECT_THAT(on_one_rank.defect(), HasSubstr("holds blocks on one rank only"));
+}
+
 TEST(Verify, RefusesProblemsOfDifferentCalls) {
   Group group(Algorithm::ring, kRing);
   group.problems[2].count += 1;

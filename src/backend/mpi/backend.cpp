@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "backend/check.h"
 #include "backend/mpi/group.h"
 #include "backend/mpi/meeting.h"
 #include "mccl/error.h"
@@ -57,6 +58,10 @@ MpiBackend::MpiBackend(const ContextOptions& options, std::size_t most)
       job_(std::make_shared<Job>()) {
   check_place(options, process_);
   job_->engine = process_.engine();
+  if (codec_named(options.config.compression) != Codec::none) {
+    log_of(options).warn("MCCL_COMPRESSION={} changes nothing here: MPI's sums are exact",
+                         options.config.compression);
+  }
   job_->process = &process_;
   job_->config = options.config;
   job_->metrics = options.metrics;
@@ -72,7 +77,9 @@ MpiBackend::~MpiBackend() {
 
 std::shared_ptr<Group> MpiBackend::make_group(const std::string& name,
                                               const std::vector<int>& members,
-                                              std::chrono::milliseconds timeout) {
+                                              std::chrono::milliseconds timeout,
+                                              const std::optional<Compression>& compression) {
+  refuse_codec(compression);
   return make(job_, name, members, timeout);
 }
 

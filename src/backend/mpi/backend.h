@@ -22,7 +22,8 @@ class MpiBackend final : public Backend {
   int rank() const override { return process_.rank(); }
   int size() const override { return process_.size(); }
   std::shared_ptr<Group> make_group(const std::string& name, const std::vector<int>& members,
-                                    std::chrono::milliseconds timeout) override;
+                                    std::chrono::milliseconds timeout,
+                                    const std::optional<Compression>& compression) override;
   /// Nothing: MPI chooses its algorithms by itself.
   Costs costs() const override { return {}; }
   void shutdown() override { job_->shutdown(process_.rank()); }

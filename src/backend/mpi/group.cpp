@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "backend/backend.h"
+#include "backend/check.h"
 #include "mccl/error.h"
 
 namespace mccl::mpi {
@@ -34,6 +35,7 @@ std::shared_ptr<Call> MpiGroup::call_of(const Request& request, const CallOption
 }
 
 Work MpiGroup::start(const Request& asked, const CallOptions& options) {
+  refuse_codec(options.compression);
   Request request = asked;
   // Counts that happen to be equal are an even call, as they are for whoever gives none.
   if (!request.own_counts && !request.counts.empty() &&

@@ -16,7 +16,8 @@ class NativeBackend final : public Backend {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   std::shared_ptr<Group> make_group(const std::string& name, const std::vector<int>& members,
-                                    std::chrono::milliseconds timeout) override;
+                                    std::chrono::milliseconds timeout,
+                                    const std::optional<Compression>& compression) override;
   /// Of the group that was made first.
   Costs costs() const override;
   void shutdown() override { engine_->shutdown(); }
@@ -27,6 +28,7 @@ class NativeBackend final : public Backend {
  private:
   const int rank_;
   const int size_;
+  const Compression compression_;  ///< Of groups that say nothing of it.
   const std::shared_ptr<engine::Engine> engine_;
   std::shared_ptr<engine::GroupState> first_;  ///< Set before the backend is shared by threads.
 };

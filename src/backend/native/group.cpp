@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "backend/backend.h"
+#include "backend/check.h"
 #include "mccl/error.h"
 
 namespace mccl::native {
@@ -55,8 +58,23 @@ std::chrono::milliseconds NativeGroup::timeout_of(const CallOptions& options) co
   return options.timeout.value_or(state_->timeout());
 }
 
+/// What is small takes as long to be rounded as to be sent.
+Coding NativeGroup::coding_of(const Request& request, const CallOptions& options) const {
+  if (options.compression)
+    check_codec(request.collective, request.dtype, request.op, *options.compression);
+  const Compression& wanted = options.compression.value_or(state_->compression());
+  if (wanted.codec == Codec::none || state_->is_one_node() || size() < 2) return {};
+  if (!may_be_coded(request.collective, request.dtype, request.op.kind)) return {};
+  const std::size_t bytes = std::max(request.in.bytes(), request.out.bytes());
+  if (!options.compression && bytes < state_->least_coded_bytes()) return {};
+  const Coding coding = mccl::coding_of(wanted, size());
+  const bool fits = coding.block_bytes(Coded::sum) <= state_->chunk_bytes();
+  return fits && shortens(coding, request.dtype) ? coding : Coding();
+}
+
 Work NativeGroup::start(const Request& request, const CallOptions& options) {
   engine::Task task = task_of(request);
+  task.call.coding = coding_of(request, options);
   if (coalescing_threads_.load(std::memory_order_relaxed) != 0) {
     std::lock_guard lock(mutex_);
     const auto found = coalescing_.find(std::this_thread::get_id());
@@ -113,7 +131,7 @@ std::shared_ptr<Group> NativeGroup::split(int color, int key) {
   for (int& member : chosen) member = members[GroupRank(member)].number();
   return std::make_shared<NativeGroup>(
       engine_, engine_->make_group(fmt::format("{}/split {} color {}", name(), number, color),
-                                   chosen, state_->timeout()));
+                                   chosen, state_->timeout(), state_->compression()));
 }
 
 }  // namespace mccl::native

@@ -36,6 +36,7 @@ class NativeGroup final : public CheckedGroup {
  private:
   using OperationPtr = std::shared_ptr<engine::Operation>;
 
+  Coding coding_of(const Request& request, const CallOptions& options) const;
   OperationPtr operation(engine::Task task, const CallOptions& options) const;
   std::chrono::milliseconds timeout_of(const CallOptions& options) const;
 

@@ -17,6 +17,7 @@ bool reduces(Collective collective) {
 bool Call::matches(const Call& other) const {
   return collective == other.collective && dtype == other.dtype && root == other.root &&
          count == other.count && counts_hash == other.counts_hash &&
+         coding.codec == other.coding.codec && coding.kept == other.coding.kept &&
          (!reduces(collective) || kind == other.kind);
 }
 
@@ -52,8 +53,10 @@ std::string describe(const Call& call) {
       reduces(call.collective)
           ? fmt::format("{} of {} {}", name_of(call.kind), call.count, name_of(call.dtype))
           : fmt::format("{} {}", call.count, name_of(call.dtype));
+  const std::string how =
+      call.coding ? fmt::format(", in {}", describe(call.coding)) : std::string();
   const std::string root = call.root >= 0 ? fmt::format(", root {}", call.root) : "";
-  return fmt::format("{} #{} ({}{})", name, call.sequence, what, root);
+  return fmt::format("{} #{} ({}{}{})", name, call.sequence, what, how, root);
 }
 
 std::string describe_unlike(const Call& call, const Call& expected) {

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "base/coding.h"
 #include "mccl/types.h"
 
 namespace mccl::engine {
@@ -28,6 +29,8 @@ struct Call {
   /// How the count is divided: hash_of the counts of all ranks; kOwnCounts where each rank knows
   /// only its own.
   std::uint64_t counts_hash = 0;
+  /// How a sum travels; nothing where it is exact.
+  Coding coding = {};
 
   /// Whether two ranks' calls at the same place of the order belong together.
   bool matches(const Call& other) const;

@@ -11,15 +11,16 @@ CallCode encode(const Call& call) {
   return {.collective = static_cast<std::uint8_t>(call.collective),
           .dtype = static_cast<std::uint8_t>(call.dtype),
           .kind = static_cast<std::uint8_t>(call.kind),
-          .root = call.root,
+          .codec = static_cast<std::uint8_t>(call.coding.codec),
+          .root = call.coding ? call.coding.kept : call.root,
           .count = call.count,
           .counts_hash = call.counts_hash,
           .sequence = call.sequence};
 }
 
 std::optional<Call> decode(const CallCode& code) {
-  if (code.reserved != 0 || code.collective >= kCollectiveCount || code.dtype >= kDTypeCount ||
-      code.kind >= kReduceKindCount) {
+  if (code.codec >= kCodecCount || code.collective >= kCollectiveCount ||
+      code.dtype >= kDTypeCount || code.kind >= kReduceKindCount) {
     return std::nullopt;
   }
   Call call;
@@ -27,6 +28,12 @@ std::optional<Call> decode(const CallCode& code) {
   call.dtype = static_cast<DType>(code.dtype);
   call.kind = static_cast<ReduceKind>(code.kind);
   call.root = code.root;
+  if (code.codec != 0) {
+    if (code.root < 0 || code.root > UINT16_MAX) return std::nullopt;
+    call.root = -1;
+    call.coding.codec = static_cast<Codec>(code.codec);
+    call.coding.kept = static_cast<std::uint16_t>(code.root);
+  }
   call.count = code.count;
   call.counts_hash = code.counts_hash;
   call.sequence = code.sequence;

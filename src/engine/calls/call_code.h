@@ -14,8 +14,8 @@ struct CallCode {
   std::uint8_t collective = 0;
   std::uint8_t dtype = 0;
   std::uint8_t kind = 0;
-  std::uint8_t reserved = 0;
-  std::int32_t root = 0;
+  std::uint8_t codec = 0;
+  std::int32_t root = 0;  ///< Where there is a codec, and so no root: Coding::kept.
   std::uint64_t count = 0;
   std::uint64_t counts_hash = 0;
   std::uint64_t sequence = 0;

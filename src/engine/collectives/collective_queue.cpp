@@ -29,6 +29,7 @@ schedule::Problem problem_of(const Membership& group, const Task& task) {
     problem.counts = task.counts;
     problem.recv_counts = task.recv_counts;
   }
+  problem.coding = task.call.coding;
   problem.in_place = task.call.collective == Collective::broadcast || task.in_place;
   return problem;
 }
@@ -91,6 +92,7 @@ const Plan& CollectiveQueue::plan_for(const Task& task) {
   shape.even = task.even;
   shape.in_place = task.in_place;
   shape.element_bytes = size_of(task.call.dtype);
+  shape.coding = task.call.coding;
   const bool by_shape = task.counts.empty();
   const Plan* last = by_shape ? plans_.same_as_last(shape) : nullptr;
   if (last) return *last;

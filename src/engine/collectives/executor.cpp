@@ -40,7 +40,10 @@ void Executor::begin(Task& task, const Plan& plan) {
     peers_.clear();
     for (const PeerPlan& peer : plan_->peers) peers_.push_back({&peer});
   }
-  const std::size_t scratch_bytes = schedule.scratch_count * element_bytes_;
+  const Coding& coding = task_->call.coding;
+  coded_begin_ = schedule.scratch_count * element_bytes_;
+  sums_begin_ = coded_begin_ + coding.bytes(schedule.coded_count, Coded::contribution);
+  const std::size_t scratch_bytes = sums_begin_ + coding.bytes(schedule.sums_count, Coded::sum);
   if (scratch_.size() < scratch_bytes) scratch_.resize(scratch_bytes);
 }
 
@@ -158,8 +161,7 @@ void Executor::check(const Frame& frame, const PeerProgress& peer) {
   }
   const bool known = frame.message < peer.plan->receives.size();
   const std::size_t expected =
-      known ? plan_->schedule.steps[peer.plan->receives[frame.message]].dst.count * element_bytes_
-            : 0;
+      known ? byte_count(plan_->schedule.steps[peer.plan->receives[frame.message]].dst) : 0;
   if (!known || frame.payload_bytes != expected) {
     throw MismatchError(fmt::format(
         "rank {} sends {} bytes as message {}, where {} are expected: the ranks disagree about "
@@ -173,7 +175,7 @@ void Executor::check(const Frame& frame, const PeerProgress& peer) {
 }
 
 bool Executor::receive_payload(Lane& lane, const Step& step) {
-  const std::size_t total = step.dst.count * element_bytes_;
+  const std::size_t total = byte_count(step.dst);
   if (step.kind == StepKind::recv) {
     return lane.read_payload({writable(step.dst), total}, task_->traffic);
   }
@@ -204,6 +206,7 @@ bool Executor::run_local_steps() {
 }
 
 void Executor::run(const Step& step) {
+  if (task_->call.coding) return run_coded(step);
   if (step.kind == StepKind::copy) {
     const std::size_t bytes = step.dst.count * element_bytes_;
     const bool to_result =
@@ -228,7 +231,8 @@ void Executor::fold(const Step& step) {
 void Executor::complete(std::uint32_t index) {
   const schedule::Schedule& schedule = plan_->schedule;
   const Step& step = schedule.steps[index];
-  const bool folds = step.kind == StepKind::fold || step.kind == StepKind::read_fold;
+  const bool folds = step.kind == StepKind::fold || step.kind == StepKind::read_fold ||
+                     step.kind == StepKind::fold_coded;
   if (step.completes && !folds) {
     divide_average(*task_, writable(step.dst), step.dst.count, channels_.size());
   }
@@ -281,6 +285,12 @@ std::vector<GroupRank> Executor::waiting_for() const {
   return ranks;
 }
 
+std::size_t Executor::byte_count(const Region& region) const {
+  if (!holds_blocks(region.space)) return region.count * element_bytes_;
+  return task_->call.coding.bytes(region.count,
+                                  region.space == Space::coded ? Coded::contribution : Coded::sum);
+}
+
 std::byte* Executor::writable(const Region& region) {
   const std::size_t offset = region.offset * element_bytes_;
   switch (region.space) {
@@ -290,6 +300,11 @@ std::byte* Executor::writable(const Region& region) {
       return static_cast<std::byte*>(task_->output.data) + offset;
     case Space::input:  // only in place, where the caller gave the same memory as output
       return static_cast<std::byte*>(const_cast<void*>(task_->input.data)) + offset;
+    case Space::coded:
+      return scratch_.data() + coded_begin_ +
+             task_->call.coding.bytes(region.offset, Coded::contribution);
+    case Space::sums:
+      return scratch_.data() + sums_begin_ + task_->call.coding.bytes(region.offset, Coded::sum);
   }
   return nullptr;
 }
@@ -299,7 +314,7 @@ const std::byte* Executor::readable(const Region& region) const {
 }
 
 std::span<const std::byte> Executor::bytes_of(const Region& region) const {
-  return {readable(region), region.count * element_bytes_};
+  return {readable(region), byte_count(region)};
 }
 
 }  // namespace mccl::engine

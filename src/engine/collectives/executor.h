@@ -83,9 +83,14 @@ class Executor {
   bool receive_payload(Lane& lane, const schedule::Step& step);
   void run(const schedule::Step& step);
   void fold(const schedule::Step& step);
+  // executor_coded.cpp: steps of sums that travel in a codec.
+  void run_coded(const schedule::Step& step);
+  void list_blocks(const schedule::Step& step);
+  [[noreturn]] void throw_undecodable(GroupRank maker) const;
   void complete(std::uint32_t step);
   bool may_send(const PeerProgress& peer) const;
 
+  std::size_t byte_count(const schedule::Region& region) const;
   std::byte* writable(const schedule::Region& region);
   const std::byte* readable(const schedule::Region& region) const;
   std::span<const std::byte> bytes_of(const schedule::Region& region) const;
@@ -102,8 +107,11 @@ class Executor {
   std::vector<PeerProgress> peers_;
   std::vector<std::uint32_t> local_;  // copies and folds that may run
   std::vector<std::byte> scratch_;
+  std::size_t coded_begin_ = 0;                    // in scratch_: blocks that ranks give
+  std::size_t sums_begin_ = 0;                     // and of sums
   std::size_t next_window_ = 0;                    // in plan_->window
   std::vector<const void*> operands_;              // of one fold
+  std::vector<const std::byte*> blocks_;           // of one fold of blocks
   WriteChoice write_choice_{2 * kUsualCallBytes};  // of publications
 };
 

@@ -60,6 +60,9 @@ Plan make_plan(schedule::Problem problem, std::size_t element_bytes, const sched
         break;
       case schedule::StepKind::copy:
       case schedule::StepKind::fold:
+      case schedule::StepKind::encode:
+      case schedule::StepKind::decode:
+      case schedule::StepKind::fold_coded:
         if (plan.schedule.waits[i] == 0) plan.first_local.push_back(i);
         break;
       case schedule::StepKind::publish:
@@ -120,6 +123,7 @@ std::size_t PlanCache::KeyHash::operator()(const Key& key) const {
   mix(static_cast<std::size_t>(problem.collective));
   mix(static_cast<std::size_t>(problem.root));
   mix(problem.count);
+  mix(static_cast<std::size_t>(problem.coding.codec) * 65536 + problem.coding.kept);
   mix((problem.in_place ? 1 : 2) + (problem.even ? 4 : 0));
   for (const std::size_t count : problem.counts) mix(count);
   for (const std::size_t count : problem.recv_counts) mix(count);

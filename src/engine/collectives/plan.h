@@ -25,7 +25,7 @@ struct Plan {
   schedule::Algorithm algorithm = schedule::Algorithm::direct;
   schedule::Schedule schedule;
   std::vector<PeerPlan> peers;
-  std::vector<std::uint32_t> first_local;  ///< Copies and folds that wait for nothing.
+  std::vector<std::uint32_t> first_local;  ///< Steps that compute, and wait for nothing.
   std::vector<std::uint32_t> window;       ///< Steps through the node's window, in order.
 };
 
@@ -37,6 +37,7 @@ struct PlanShape {
   bool even = false;  ///< As Task.
   bool in_place = false;
   std::size_t element_bytes = 0;  ///< 0: none.
+  Coding coding = {};
   friend bool operator==(const PlanShape&, const PlanShape&) = default;
 };
 

@@ -1,13 +1,25 @@
 #include "engine/groups/group_state.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace mccl::engine {
+namespace {
+
+bool shares_one_node(const std::vector<int>& nodes) {
+  return !nodes.empty() &&
+         std::ranges::all_of(nodes, [&](int node) { return node == nodes.front(); });
+}
+
+}  // namespace
 
 GroupState::GroupState(Membership membership, std::chrono::milliseconds timeout,
-                       schedule::Facts facts, Surroundings& surroundings)
+                       schedule::Facts facts, const Compression& compression,
+                       Surroundings& surroundings)
     : membership_(std::move(membership)),
       timeout_(timeout),
+      compression_(compression),
+      is_one_node_(shares_one_node(facts.nodes)),
       around_(surroundings),
       channels_(
           membership_, surroundings.config.chunk_bytes, surroundings.config.transport_crc,

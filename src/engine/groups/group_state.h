@@ -28,6 +28,7 @@
 #include "engine/links/channel.h"
 #include "engine/messages/messages.h"
 #include "engine/peers/control.h"
+#include "mccl/compression.h"
 
 namespace mccl::engine {
 
@@ -35,13 +36,21 @@ namespace mccl::engine {
 class GroupState {
  public:
   /// `facts` of the group: its nodes are those of its members.
+  /// `compression`: of sums that say nothing of it.
   GroupState(Membership membership, std::chrono::milliseconds timeout, schedule::Facts facts,
-             Surroundings& surroundings);
+             const Compression& compression, Surroundings& surroundings);
 
   // From any thread:
   const Membership& membership() const { return membership_; }
   std::uint64_t id() const { return membership_.id; }
   std::chrono::milliseconds timeout() const { return timeout_; }  ///< Of calls that give none.
+  const Compression& compression() const { return compression_; }
+  /// Of a call, below which its sums are exact unless it says otherwise.
+  std::size_t least_coded_bytes() const { return around_.config.compression_min_bytes; }
+  /// The longest message.
+  std::size_t chunk_bytes() const { return around_.config.chunk_bytes; }
+  /// Nothing is made shorter between ranks that share memory.
+  bool is_one_node() const { return is_one_node_; }
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   /// Kind and reason; only when failed.
   Failure failure() const;
@@ -122,6 +131,8 @@ class GroupState {
 
   const Membership membership_;
   const std::chrono::milliseconds timeout_;
+  const Compression compression_;
+  const bool is_one_node_;
   Surroundings& around_;
 
   std::atomic<bool> failed_{false};

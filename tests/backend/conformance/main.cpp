@@ -23,7 +23,7 @@ class InPieces final : public Context {
       : config_(options.config), metrics_(options.metrics), backend_(options, most) {
     std::vector<int> everyone(static_cast<std::size_t>(backend_.size()));
     std::iota(everyone.begin(), everyone.end(), 0);
-    world_ = backend_.make_group("world", everyone, std::chrono::seconds(60));
+    world_ = backend_.make_group("world", everyone, std::chrono::seconds(60), {});
   }
   ~InPieces() override { backend_.shutdown(); }
   int rank() const override { return backend_.rank(); }
@@ -33,8 +33,9 @@ class InPieces final : public Context {
   Costs costs() const override { return {}; }
   std::shared_ptr<Group> world() override { return world_; }
   std::shared_ptr<Group> group(const std::string& name, const std::vector<int>& members,
-                               std::chrono::milliseconds timeout) override {
-    return backend_.make_group(name, members, timeout);
+                               std::chrono::milliseconds timeout,
+                               const std::optional<Compression>& compression) override {
+    return backend_.make_group(name, members, timeout, compression);
   }
   void shutdown() override { backend_.shutdown(); }
   void before_fork() noexcept override { backend_.before_fork(); }

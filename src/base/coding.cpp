@@ -1,0 +1,84 @@
+#include "base/coding.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace mccl {
+namespace {
+
+constexpr std::size_t kBlock = 128;
+constexpr std::size_t kBlockOfTopk = 4096;
+constexpr std::size_t kScaleBytes = sizeof(float);
+/// Of a sum's elements so many are kept at most, unless one rank gives more: the sums of many ranks
+/// would be longer than what they are made of.
+constexpr std::size_t kMostKeptOfSums = kBlockOfTopk / 4;
+/// Its place in the block, and the element.
+constexpr std::size_t kKeptBytes = sizeof(std::uint16_t) + sizeof(float);
+
+}  // namespace
+
+std::size_t Coding::block() const {
+  switch (codec) {
+    case Codec::none:
+      return 1;
+    case Codec::topk:
+      return kBlockOfTopk;
+    default:
+      return kBlock;
+  }
+}
+
+std::size_t Coding::block_bytes(Coded form) const {
+  switch (codec) {
+    case Codec::none:
+      return 0;
+    case Codec::fp16:
+    case Codec::bf16:
+      return 2 * kBlock;
+    case Codec::int8:
+    case Codec::fp8_e4m3:
+    case Codec::fp8_e5m2:
+      return kScaleBytes + kBlock;
+    case Codec::int4:
+      return kScaleBytes + kBlock / 2;
+    case Codec::topk:
+      return kKeptBytes * (form == Coded::sum ? kept_of_sum : kept);
+  }
+  return 0;
+}
+
+std::size_t Coding::bytes(std::size_t count, Coded form) const {
+  return (count / block() + (count % block() != 0 ? 1 : 0)) * block_bytes(form);
+}
+
+Coding coding_of(const Compression& compression, int ranks) {
+  Coding coding{compression.codec, 0, 0};
+  if (compression.codec != Codec::topk) return coding;
+  const double share = std::ceil(compression.ratio * static_cast<double>(kBlockOfTopk));
+  const auto kept =
+      static_cast<std::size_t>(std::clamp(share, 1.0, static_cast<double>(kBlockOfTopk)));
+  coding.kept = static_cast<std::uint16_t>(kept);
+  coding.kept_of_sum = static_cast<std::uint16_t>(
+      std::min(kept * static_cast<std::size_t>(ranks), std::max(kept, kMostKeptOfSums)));
+  return coding;
+}
+
+std::string describe(const Coding& coding) {
+  if (coding.codec != Codec::topk) return std::string(name_of(coding.codec));
+  return fmt::format("topk of {} in {}", coding.kept, coding.block());
+}
+
+bool may_be_coded(Collective collective, DType dtype, ReduceKind kind) {
+  return (collective == Collective::all_reduce || collective == Collective::reduce_scatter) &&
+         is_floating(dtype) && (kind == ReduceKind::sum || kind == ReduceKind::avg);
+}
+
+bool shortens(const Coding& coding, DType dtype) {
+  const std::size_t bytes =
+      std::max(coding.block_bytes(Coded::contribution), coding.block_bytes(Coded::sum));
+  return coding && bytes < coding.block() * size_of(dtype);
+}
+
+}  // namespace mccl

@@ -1,0 +1,55 @@
+// Steps of sums that travel in a codec: from elements to blocks and back.
+#include <fmt/format.h>
+
+#include "base/scoped_timer.h"
+#include "engine/collectives/compute.h"
+#include "engine/collectives/executor.h"
+#include "kernels/codec/codec.h"
+#include "mccl/error.h"
+
+namespace mccl::engine {
+
+using schedule::Space;
+using schedule::Step;
+using schedule::StepKind;
+
+void Executor::run_coded(const Step& step) {
+  const Coding& coding = task_->call.coding;
+  const DType dtype = task_->call.dtype;
+  const std::size_t count = step.dst.count;
+  const ScopedTimer timer(task_->reduce_s, count * element_bytes_ >= kTimedBytes);
+  if (step.kind == StepKind::encode) {
+    return kernels::encode(coding, Coded::contribution, dtype, readable(step.src), count,
+                           writable(step.dst));
+  }
+  if (step.kind == StepKind::decode) {
+    const bool good =
+        kernels::decode(coding, Coded::sum, dtype, readable(step.src), count, writable(step.dst));
+    if (!good) throw_undecodable(GroupRank(step.peer));
+    return;
+  }
+  list_blocks(step);
+  const int divisor = task_->call.kind == ReduceKind::avg ? channels_.size() : 1;
+  const int wrong =
+      step.dst.space == Space::sums
+          ? kernels::fold_to_sum(coding, blocks_, count, divisor, writable(step.dst))
+          : kernels::fold_to_elements(coding, blocks_, count, divisor, dtype, writable(step.dst));
+  if (wrong >= 0) throw_undecodable(GroupRank(wrong));
+}
+
+/// What each rank gives, in rank order.
+void Executor::list_blocks(const Step& step) {
+  const std::size_t bytes = task_->call.coding.bytes(step.dst.count, Coded::contribution);
+  const std::byte* const first = readable(step.src);
+  blocks_.clear();
+  for (std::size_t i = 0; i < step.operands; ++i) blocks_.push_back(first + i * bytes);
+}
+
+void Executor::throw_undecodable(GroupRank maker) const {
+  throw CorruptionError(
+      fmt::format("rank {} sends blocks of {} that no rank can have encoded; its memory or the way "
+                  "from there is faulty (MCCL_TRANSPORT_CRC=1 tells which)",
+                  maker, name_of(task_->call.coding.codec)));
+}
+
+}  // namespace mccl::engine

@@ -1,0 +1,421 @@
+// fp16, bf16, int8, fp8 and int4, a block of 128 elements at a time.
+//
+// The scale of a block is its largest magnitude over the largest number of the format. A block with
+// an infinity or a NaN has a NaN for its scale, and is NaN throughout; one whose largest magnitude
+// is below 2^-100 is zero throughout.
+#include "kernels/codec/blocks.h"
+
+#include <cstring>
+
+#include "kernels/reference.h"
+#include "kernels/vector_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/codec/blocks.cpp"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "kernels/half-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mccl::kernels::HWY_NAMESPACE {
+
+constexpr std::size_t kElements = 128;
+constexpr std::size_t kScale = sizeof(float);
+
+using U8 = hn::Rebind<std::uint8_t, F32>;
+using I8 = hn::Rebind<std::int8_t, F32>;
+using U16 = hn::Rebind<std::uint16_t, F32>;
+
+using Floats = hn::Vec<F32>;
+using Bits = hn::Vec<U32>;
+
+HWY_INLINE Floats floats_at(const float* from) { return hn::LoadU(F32(), from); }
+template <class D>
+HWY_INLINE hn::Vec<D> elements_at(D, const std::byte* from) {
+  return load_at(D(), reinterpret_cast<const std::uint8_t*>(from));
+}
+template <class D>
+HWY_INLINE void put(hn::Vec<D> v, D, std::byte* to) {
+  store_at(v, D(), reinterpret_cast<std::uint8_t*>(to));
+}
+
+/// values[i .. ] += v, or = v.
+HWY_INLINE void give(Floats v, float* values, bool first) {
+  hn::StoreU(first ? v : hn::Add(floats_at(values), v), F32(), values);
+}
+
+/// The largest magnitude of a block as bits, which are in the order of the magnitudes, NaN last.
+HWY_INLINE std::uint32_t largest_of(const float* block) {
+  const I32 i32;
+  const auto magnitude = hn::Set(i32, 0x7FFFFFFF);
+  auto most = hn::Zero(i32);
+  for (std::size_t i = 0; i < kElements; i += hn::Lanes(i32))
+    most = hn::Max(most, hn::And(hn::BitCast(i32, floats_at(block + i)), magnitude));
+  return static_cast<std::uint32_t>(hn::GetLane(hn::MaxOfLanes(i32, most)));
+}
+
+struct Scaling {
+  float scale;    ///< To be sent.
+  float inverse;  ///< What elements are multiplied by.
+};
+
+HWY_INLINE Scaling scaling_of(const float* block, float most_of_format) {
+  const std::uint32_t bits = largest_of(block);
+  float largest = 0;
+  std::memcpy(&largest, &bits, sizeof largest);
+  if (bits >= 0x7F800000u) {
+    const std::uint32_t nan = 0x7FC00000u;
+    std::memcpy(&largest, &nan, sizeof largest);
+    return {largest, 0};
+  }
+  if (largest < 0x1p-100F) return {0, 0};
+  return {largest / most_of_format, most_of_format / largest};
+}
+
+/// False for what scaling_of cannot have made.
+HWY_INLINE bool take_scale(const std::byte* block, float& scale) {
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, block, sizeof bits);
+  std::memcpy(&scale, block, sizeof scale);
+  return bits < 0x7F800000u || bits == 0x7FC00000u;
+}
+
+/// Elements of a block that is NaN throughout are nothing in particular; here they are zero.
+HWY_INLINE Floats scaled(Floats v, float inverse) {
+  const F32 f32;
+  const auto product = hn::Mul(v, hn::Set(f32, inverse));
+  return hn::IfThenElseZero(hn::Eq(product, product), product);
+}
+
+struct Int8 {
+  static constexpr float kMost = 127;
+  static constexpr std::size_t kBytes = kElements;
+
+  static HWY_INLINE void encode(const float* block, float inverse, std::byte* dst) {
+    for (std::size_t i = 0; i < kElements; i += hn::Lanes(F32()))
+      put(hn::DemoteTo(I8(), hn::NearestInt(scaled(floats_at(block + i), inverse))), I8(), dst + i);
+  }
+  static HWY_INLINE void add(const std::byte* src, float scale, float* values, bool first) {
+    const auto by = hn::Set(F32(), scale);
+    for (std::size_t i = 0; i < kElements; i += hn::Lanes(F32())) {
+      const auto whole = hn::ConvertTo(F32(), hn::PromoteTo(I32(), elements_at(I8(), src + i)));
+      give(hn::Mul(whole, by), values + i, first);
+    }
+  }
+};
+
+/// Byte i holds element i in its lower half, and element i + 64 in its upper one, each 8 more than
+/// it is.
+struct Int4 {
+  static constexpr float kMost = 7;
+  static constexpr std::size_t kBytes = kElements / 2;
+
+  static HWY_INLINE void encode(const float* block, float inverse, std::byte* dst) {
+    const I32 i32;
+    const auto nibble = [&](const float* from) {
+      return hn::Add(hn::NearestInt(scaled(floats_at(from), inverse)), hn::Set(i32, 8));
+    };
+    for (std::size_t i = 0; i < kBytes; i += hn::Lanes(F32())) {
+      const auto both = hn::Or(nibble(block + i), hn::ShiftLeft<4>(nibble(block + kBytes + i)));
+      put(hn::DemoteTo(U8(), both), U8(), dst + i);
+    }
+  }
+  static HWY_INLINE void add(const std::byte* src, float scale, float* values, bool first) {
+    const I32 i32;
+    const auto by = hn::Set(F32(), scale);
+    const auto eight = hn::Set(i32, 8);
+    for (std::size_t i = 0; i < kBytes; i += hn::Lanes(F32())) {
+      const auto both = hn::PromoteTo(i32, elements_at(U8(), src + i));
+      const auto low = hn::Sub(hn::And(both, hn::Set(i32, 15)), eight);
+      const auto high = hn::Sub(hn::ShiftRight<4>(both), eight);
+      give(hn::Mul(hn::ConvertTo(F32(), low), by), values + i, first);
+      give(hn::Mul(hn::ConvertTo(F32(), high), by), values + kBytes + i, first);
+    }
+  }
+};
+
+/// A float of 8 bits: `kPlaces` of fraction, an exponent with the bias `kBias`, a sign.
+template <int kPlaces, unsigned kBias, unsigned kLargest>
+struct Fp8 {
+  static constexpr std::size_t kBytes = kElements;
+  static constexpr int kDropped = 23 - kPlaces;
+  static constexpr unsigned kLeastNormal = (127 - kBias + 1) << 23;  // as bits of f32
+  static constexpr float kMost = kLargest;
+
+  static HWY_INLINE void encode(const float* block, float inverse, std::byte* dst) {
+    const U32 u32;
+    for (std::size_t i = 0; i < kElements; i += hn::Lanes(u32)) {
+      const auto bits = hn::BitCast(u32, scaled(floats_at(block + i), inverse));
+      const auto magnitude = hn::And(bits, hn::Set(u32, 0x7FFFFFFFu));
+      const auto sign = hn::ShiftRight<24>(hn::Xor(bits, magnitude));
+      put(hn::TruncateTo(U8(), hn::Or(rounded(magnitude), sign)), U8(), dst + i);
+    }
+  }
+  static HWY_INLINE void add(const std::byte* src, float scale, float* values, bool first) {
+    const U32 u32;
+    const auto by = hn::Set(F32(), scale);
+    for (std::size_t i = 0; i < kElements; i += hn::Lanes(u32)) {
+      const auto code = hn::PromoteTo(u32, elements_at(U8(), src + i));
+      give(hn::Mul(value_of(code), by), values + i, first);
+    }
+  }
+
+ private:
+  /// Of magnitudes up to the largest.
+  static HWY_INLINE Bits rounded(Bits magnitude) {
+    const U32 u32;
+    const F32 f32;
+    const auto odd = hn::And(hn::ShiftRight<kDropped>(magnitude), hn::Set(u32, 1));
+    const auto carried = hn::Add(magnitude, hn::Add(odd, hn::Set(u32, (1u << (kDropped - 1)) - 1)));
+    const auto normal =
+        hn::ShiftRight<kDropped>(hn::Sub(carried, hn::Set(u32, (127 - kBias) << 23)));
+    // A number whose last place is that of the format's subnormals: the addition rounds.
+    const auto coarse = hn::Set(f32, subnormal_rounder());
+    const auto sum = hn::Add(hn::BitCast(f32, magnitude), coarse);
+    const auto subnormal = hn::Sub(hn::BitCast(u32, sum), hn::BitCast(u32, coarse));
+    const auto is_subnormal = hn::Lt(hn::BitCast(I32(), magnitude), hn::Set(I32(), kLeastNormal));
+    return hn::IfThenElse(hn::RebindMask(u32, is_subnormal), subnormal, normal);
+  }
+  /// 2^23 times 2^(1 - kBias - kPlaces).
+  static constexpr float subnormal_rounder() {
+    float power = 1;
+    for (int i = 0; i < 23 + 1 - static_cast<int>(kBias) - kPlaces; ++i) power *= 2;
+    return power;
+  }
+  static HWY_INLINE Floats value_of(Bits code) {
+    const U32 u32;
+    const F32 f32;
+    const auto magnitude = hn::And(code, hn::Set(u32, 0x7F));
+    const auto sign = hn::ShiftLeft<24>(hn::Xor(code, magnitude));
+    const auto shifted = hn::ShiftLeft<kDropped>(magnitude);
+    const auto normal = hn::Add(shifted, hn::Set(u32, (127 - kBias) << 23));
+    // As widened() of half-inl.h.
+    const auto least = hn::Set(u32, kLeastNormal);
+    const auto subnormal = hn::BitCast(
+        u32, hn::Sub(hn::BitCast(f32, hn::Or(shifted, least)), hn::BitCast(f32, least)));
+    const auto is_subnormal = hn::Lt(hn::BitCast(I32(), magnitude), hn::Set(I32(), 1 << kPlaces));
+    const auto found = hn::IfThenElse(hn::RebindMask(u32, is_subnormal), subnormal, normal);
+    return hn::BitCast(f32, hn::Or(found, sign));
+  }
+};
+using Fp8E4M3 = Fp8<3, 7, 448>;
+using Fp8E5M2 = Fp8<2, 15, 57344>;
+
+template <class Format>
+void encode_scaled(const float* src, std::size_t blocks, std::byte* dst) {
+  for (std::size_t b = 0; b < blocks; ++b) {
+    const Scaling scaling = scaling_of(src, Format::kMost);
+    std::memcpy(dst, &scaling.scale, kScale);
+    Format::encode(src, scaling.inverse, dst + kScale);
+    src += kElements;
+    dst += kScale + Format::kBytes;
+  }
+}
+
+template <class Format>
+bool add_scaled(const std::byte* src, std::size_t blocks, float* values, bool first) {
+  bool good = true;
+  for (std::size_t b = 0; b < blocks; ++b) {
+    float scale = 0;
+    good = take_scale(src, scale) && good;
+    Format::add(src + kScale, scale, values, first);
+    src += kScale + Format::kBytes;
+    values += kElements;
+  }
+  return good;
+}
+
+HWY_INLINE Floats with_one_nan(Floats v) {
+  const F32 f32;
+  return hn::IfThenElse(hn::IsNaN(v), hn::BitCast(f32, hn::Set(U32(), 0x7FC00000u)), v);
+}
+
+void encode_bf16(const float* src, std::size_t n, std::byte* dst) {
+  const U32 u32;
+  for (std::size_t i = 0; i < n; i += hn::Lanes(u32)) {
+    const auto bits = hn::BitCast(u32, with_one_nan(floats_at(src + i)));
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(u32, 1));
+    const auto carried = hn::Add(bits, hn::Add(odd, hn::Set(u32, 0x7FFF)));
+    put(hn::TruncateTo(U16(), hn::ShiftRight<16>(carried)), U16(), dst + 2 * i);
+  }
+}
+
+void add_bf16(const std::byte* src, std::size_t n, float* values, bool first) {
+  for (std::size_t i = 0; i < n; i += hn::Lanes(U32())) {
+    const auto wide = hn::PromoteTo(U32(), elements_at(U16(), src + 2 * i));
+    give(hn::BitCast(F32(), hn::ShiftLeft<16>(wide)), values + i, first);
+  }
+}
+
+#if MCCL_KERNELS_HARDWARE_F16
+
+using F16 = hn::Rebind<hwy::float16_t, F32>;
+
+void encode_fp16(const float* src, std::size_t n, std::byte* dst) {
+  for (std::size_t i = 0; i < n; i += hn::Lanes(F32()))
+    put(hn::DemoteTo(F16(), with_one_nan(floats_at(src + i))), F16(), dst + 2 * i);
+}
+
+void add_fp16(const std::byte* src, std::size_t n, float* values, bool first) {
+  for (std::size_t i = 0; i < n; i += hn::Lanes(F32()))
+    give(hn::PromoteTo(F32(), elements_at(F16(), src + 2 * i)), values + i, first);
+}
+
+#else
+
+void encode_fp16(const float* src, std::size_t n, std::byte* dst) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::uint16_t bits = reference::narrow_f16(src[i]);
+    std::memcpy(dst + 2 * i, &bits, sizeof bits);
+  }
+}
+
+void add_fp16(const std::byte* src, std::size_t n, float* values, bool first) {
+  for (std::size_t i = 0; i < n; ++i) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, src + 2 * i, sizeof bits);
+    const float value = reference::widen_f16(bits);
+    values[i] = first ? value : values[i] + value;
+  }
+}
+
+#endif
+
+void encode_vectors(Codec codec, const float* src, std::size_t blocks, std::byte* dst) {
+  switch (codec) {
+    case Codec::fp16:
+      return encode_fp16(src, blocks * kElements, dst);
+    case Codec::bf16:
+      return encode_bf16(src, blocks * kElements, dst);
+    case Codec::int8:
+      return encode_scaled<Int8>(src, blocks, dst);
+    case Codec::fp8_e4m3:
+      return encode_scaled<Fp8E4M3>(src, blocks, dst);
+    case Codec::fp8_e5m2:
+      return encode_scaled<Fp8E5M2>(src, blocks, dst);
+    case Codec::int4:
+      return encode_scaled<Int4>(src, blocks, dst);
+    case Codec::none:
+    case Codec::topk:
+      break;
+  }
+}
+
+bool add_vectors(Codec codec, const std::byte* src, std::size_t blocks, float* values, bool first) {
+  switch (codec) {
+    case Codec::fp16:
+      add_fp16(src, blocks * kElements, values, first);
+      return true;
+    case Codec::bf16:
+      add_bf16(src, blocks * kElements, values, first);
+      return true;
+    case Codec::int8:
+      return add_scaled<Int8>(src, blocks, values, first);
+    case Codec::fp8_e4m3:
+      return add_scaled<Fp8E4M3>(src, blocks, values, first);
+    case Codec::fp8_e5m2:
+      return add_scaled<Fp8E5M2>(src, blocks, values, first);
+    case Codec::int4:
+      return add_scaled<Int4>(src, blocks, values, first);
+    case Codec::none:
+    case Codec::topk:
+      break;
+  }
+  return false;
+}
+
+void widen_vectors(DType dtype, const void* src, std::size_t n, float* dst) {
+  const auto* from = static_cast<const std::byte*>(src);
+  if (dtype == DType::f16) {
+#if MCCL_KERNELS_HARDWARE_F16
+    const std::size_t whole = n / hn::Lanes(F32()) * hn::Lanes(F32());
+    for (std::size_t i = 0; i < whole; i += hn::Lanes(F32()))
+      hn::StoreU(hn::PromoteTo(F32(), elements_at(F16(), from + 2 * i)), F32(), dst + i);
+#else
+    const std::size_t whole = 0;
+#endif
+    for (std::size_t i = whole; i < n; ++i) {
+      std::uint16_t bits = 0;
+      std::memcpy(&bits, from + 2 * i, sizeof bits);
+      dst[i] = reference::widen_f16(bits);
+    }
+    return;
+  }
+  for (std::size_t i = 0; i < n; ++i) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, from + 2 * i, sizeof bits);
+    dst[i] = reference::widen_bf16(bits);
+  }
+}
+
+void narrow_vectors(DType dtype, const float* src, std::size_t n, void* dst) {
+  auto* to = static_cast<std::byte*>(dst);
+  const std::size_t whole = n / hn::Lanes(F32()) * hn::Lanes(F32());
+  dtype == DType::f16 ? encode_fp16(src, whole, to) : encode_bf16(src, whole, to);
+  for (std::size_t i = whole; i < n; ++i) {
+    const std::uint16_t bits =
+        dtype == DType::f16 ? reference::narrow_f16(src[i]) : reference::narrow_bf16(src[i]);
+    std::memcpy(to + 2 * i, &bits, sizeof bits);
+  }
+}
+
+/// Of whole blocks.
+void finish_vectors(float* values, std::size_t n, float divisor) {
+  const auto by = hn::Set(F32(), divisor);
+  for (std::size_t i = 0; i < n; i += hn::Lanes(F32()))
+    hn::StoreU(with_one_nan(hn::Div(floats_at(values + i), by)), F32(), values + i);
+}
+
+}  // namespace mccl::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mccl::kernels {
+
+HWY_EXPORT(encode_vectors);
+HWY_EXPORT(add_vectors);
+HWY_EXPORT(widen_vectors);
+HWY_EXPORT(narrow_vectors);
+HWY_EXPORT(finish_vectors);
+
+void encode_blocks(Codec codec, const float* src, std::size_t blocks, std::byte* dst) {
+  HWY_DYNAMIC_DISPATCH(encode_vectors)(codec, src, blocks, dst);
+}
+
+bool add_blocks(Codec codec, const std::byte* src, std::size_t blocks, float* values, bool first) {
+  return HWY_DYNAMIC_DISPATCH(add_vectors)(codec, src, blocks, values, first);
+}
+
+void widen(DType dtype, const void* src, std::size_t n, float* dst) {
+  if (dtype == DType::f32) {
+    std::memcpy(dst, src, n * sizeof(float));
+  } else if (dtype == DType::f64) {
+    for (std::size_t i = 0; i < n; ++i) {
+      double value = 0;
+      std::memcpy(&value, static_cast<const std::byte*>(src) + i * sizeof value, sizeof value);
+      dst[i] = static_cast<float>(value);
+    }
+  } else {
+    HWY_DYNAMIC_DISPATCH(widen_vectors)(dtype, src, n, dst);
+  }
+}
+
+void narrow(DType dtype, const float* src, std::size_t n, void* dst) {
+  if (dtype == DType::f32) {
+    std::memcpy(dst, src, n * sizeof(float));
+  } else if (dtype == DType::f64) {
+    for (std::size_t i = 0; i < n; ++i) {
+      const double value = src[i];
+      std::memcpy(static_cast<std::byte*>(dst) + i * sizeof value, &value, sizeof value);
+    }
+  } else {
+    HWY_DYNAMIC_DISPATCH(narrow_vectors)(dtype, src, n, dst);
+  }
+}
+
+void finish_values(float* values, std::size_t n, float divisor) {
+  HWY_DYNAMIC_DISPATCH(finish_vectors)(values, n, divisor);
+}
+
+}  // namespace mccl::kernels
+#endif  // HWY_ONCE

@@ -1,0 +1,133 @@
+#include "kernels/codec/codec.h"
+
+#include <algorithm>
+#include <array>
+
+#include "kernels/codec/blocks.h"
+
+namespace mccl::kernels {
+namespace {
+
+constexpr std::size_t kLongestBlock = 4096;
+
+/// A few blocks as f32, in the core's first cache.
+using Values = std::array<float, kLongestBlock>;
+
+/// How many elements of whole blocks are taken at a time.
+std::size_t stride_of(const Coding& coding) {
+  return kLongestBlock / coding.block() * coding.block();
+}
+
+const std::byte* bytes_at(const void* data, DType dtype, std::size_t element) {
+  return static_cast<const std::byte*>(data) + element * size_of(dtype);
+}
+std::byte* bytes_at(void* data, DType dtype, std::size_t element) {
+  return static_cast<std::byte*>(data) + element * size_of(dtype);
+}
+
+std::size_t kept(const Coding& coding, Coded form) {
+  return form == Coded::sum ? coding.kept_of_sum : coding.kept;
+}
+
+void encode_whole(const Coding& coding, Coded form, const float* values, std::size_t blocks,
+                  std::byte* dst) {
+  if (coding.codec == Codec::topk) return encode_topk(values, kept(coding, form), dst);
+  encode_blocks(coding.codec, values, blocks, dst);
+}
+
+bool add_whole(const Coding& coding, Coded form, const std::byte* src, std::size_t blocks,
+               float* values, bool first) {
+  if (coding.codec == Codec::topk) return add_topk(src, kept(coding, form), values, first);
+  return add_blocks(coding.codec, src, blocks, values, first);
+}
+
+/// Calls step(first element, elements, blocks, where the blocks begin) for each stride.
+template <typename Step>
+void for_each_stride(const Coding& coding, Coded form, std::size_t n, const Step& step) {
+  const std::size_t stride = stride_of(coding);
+  for (std::size_t at = 0; at < n; at += stride) {
+    const std::size_t count = std::min(stride, n - at);
+    const std::size_t blocks = (count + coding.block() - 1) / coding.block();
+    step(at, count, blocks, at / coding.block() * coding.block_bytes(form));
+  }
+}
+
+/// Calls finish(values, first element, elements, blocks) for the sums of each stride.
+template <typename Finish>
+int fold_strides(const Coding& coding, std::span<const std::byte* const> operands, std::size_t n,
+                 int divisor, const Finish& finish) {
+  alignas(64) Values values;
+  int wrong = -1;
+  for_each_stride(coding, Coded::contribution, n,
+                  [&](std::size_t at, std::size_t count, std::size_t blocks, std::size_t begin) {
+                    for (std::size_t i = 0; i < operands.size(); ++i) {
+                      const bool good = add_whole(coding, Coded::contribution, operands[i] + begin,
+                                                  blocks, values.data(), i == 0);
+                      if (!good && wrong < 0) wrong = static_cast<int>(i);
+                    }
+                    finish_values(values.data(), blocks * coding.block(),
+                                  static_cast<float>(divisor));
+                    finish(values.data(), at, count, blocks);
+                  });
+  return wrong;
+}
+
+}  // namespace
+
+void encode(const Coding& coding, Coded form, DType dtype, const void* src, std::size_t n,
+            std::byte* dst) {
+  alignas(64) Values values;
+  for_each_stride(
+      coding, form, n,
+      [&](std::size_t at, std::size_t count, std::size_t blocks, std::size_t begin) {
+        const std::byte* from = bytes_at(src, dtype, at);
+        const bool as_it_is = dtype == DType::f32 && count == blocks * coding.block() &&
+                              reinterpret_cast<std::uintptr_t>(from) % alignof(float) == 0;
+        if (as_it_is) {
+          return encode_whole(coding, form, reinterpret_cast<const float*>(from), blocks,
+                              dst + begin);
+        }
+        widen(dtype, from, count, values.data());
+        std::fill(values.begin() + static_cast<std::ptrdiff_t>(count),
+                  values.begin() + static_cast<std::ptrdiff_t>(blocks * coding.block()), 0.0F);
+        encode_whole(coding, form, values.data(), blocks, dst + begin);
+      });
+}
+
+bool decode(const Coding& coding, Coded form, DType dtype, const std::byte* src, std::size_t n,
+            void* dst) {
+  alignas(64) Values values;
+  bool good = true;
+  for_each_stride(coding, form, n,
+                  [&](std::size_t at, std::size_t count, std::size_t blocks, std::size_t begin) {
+                    std::byte* to = bytes_at(dst, dtype, at);
+                    const bool as_it_is =
+                        dtype == DType::f32 && count == blocks * coding.block() &&
+                        reinterpret_cast<std::uintptr_t>(to) % alignof(float) == 0;
+                    float* const place = as_it_is ? reinterpret_cast<float*>(to) : values.data();
+                    good = add_whole(coding, form, src + begin, blocks, place, true) && good;
+                    if (!as_it_is) narrow(dtype, values.data(), count, to);
+                  });
+  return good;
+}
+
+int fold_to_sum(const Coding& coding, std::span<const std::byte* const> operands, std::size_t n,
+                int divisor, std::byte* dst) {
+  return fold_strides(coding, operands, n, divisor,
+                      [&](float* values, std::size_t at, std::size_t count, std::size_t blocks) {
+                        // What no rank gave is zero, whatever was decoded after the last element.
+                        std::fill(values + count, values + blocks * coding.block(), 0.0F);
+                        encode_whole(coding, Coded::sum, values, blocks,
+                                     dst + at / coding.block() * coding.block_bytes(Coded::sum));
+                      });
+}
+
+int fold_to_elements(const Coding& coding, std::span<const std::byte* const> operands,
+                     std::size_t n, int divisor, DType dtype, void* dst) {
+  return fold_strides(coding, operands, n, divisor,
+                      [&](const float* values, std::size_t at, std::size_t count, std::size_t) {
+                        narrow(dtype, values, count, bytes_at(dst, dtype, at));
+                      });
+}
+
+}  // namespace mccl::kernels

@@ -1,0 +1,132 @@
+// Sums that travel in blocks of a codec. Every rank encodes what it gives of each part, its own
+// too, and sends it to the part's rank, which adds up all of them in rank order; of an all_reduce
+// it encodes the sum, and all ranks, it too, decode those same bytes. So nothing is rounded twice,
+// or on two ranks, and the result does not depend on who adds what up, or in which pieces.
+#include <algorithm>
+
+#include "schedule/algorithms.h"
+#include "schedule/builder.h"
+
+namespace mccl::schedule {
+namespace {
+
+/// Pieces that are on their way to be added up while one is: their ranks wait for the slowest.
+constexpr std::size_t kLead = 2;
+
+class CodedSums {
+ public:
+  explicit CodedSums(const Problem& problem)
+      : p_(problem),
+        builder_(problem),
+        block_(problem.coding.block()),
+        chunk_(std::max(block_, problem.chunk / block_ * block_)) {}
+
+  Schedule all_reduce() {
+    const std::size_t blocks = divide_up(p_.count, block_);
+    const std::size_t length = divide_up(blocks, ranks()) * block_;
+    const auto part = [&](int rank) {
+      return nth(Extent{0, p_.count}, static_cast<std::size_t>(rank), length);
+    };
+    const std::size_t pieces = divide_up(length, chunk_);
+    reserve(std::min(length, chunk_), pieces);
+    for (std::size_t c = 0; c < pieces + kLead; ++c) {
+      if (c < pieces) contribute(part, c);
+      if (c >= kLead) share(part, c - kLead);
+    }
+    return builder_.finish();
+  }
+
+  Schedule reduce_scatter() {
+    const Parts parts(p_.counts);
+    const auto part = [&](int rank) { return parts[static_cast<std::size_t>(rank)]; };
+    const std::size_t pieces = divide_up(parts.largest(), chunk_);
+    reserve(std::min(parts.largest(), chunk_), pieces);
+    const Extent own = part(p_.rank);
+    for (std::size_t c = 0; c < pieces; ++c) {
+      contribute(part, c);
+      const Extent sum = piece({0, own.count}, c);
+      builder_.fold_coded(operands_of(c), p_.size, output(sum));
+    }
+    return builder_.finish();
+  }
+
+ private:
+  std::size_t ranks() const { return static_cast<std::size_t>(p_.size); }
+  int up(int distance) const { return wrap(p_.rank + distance, p_.size); }
+  int down(int distance) const { return wrap(p_.rank - distance, p_.size); }
+  Extent piece(Extent whole, std::size_t index) const { return nth(whole, index, chunk_); }
+  std::size_t slot(std::size_t index) const { return index % slots_ * room_; }
+
+  /// Rooms for a piece, used in turn: what goes to each rank, what comes from each, this rank's sum
+  /// and the others'.
+  void reserve(std::size_t longest, std::size_t pieces) {
+    room_ = divide_up(longest, block_) * block_;
+    slots_ = std::min(kSlots, pieces);
+    outgoing_ = builder_.reserve_coded(ranks() * slots_ * room_);
+    operands_ = builder_.reserve_coded(ranks() * slots_ * room_);
+    if (p_.collective == Collective::all_reduce)
+      sums_ = builder_.reserve_sums(ranks() * slots_ * room_);
+  }
+
+  std::size_t operands_of(std::size_t c) const { return operands_ + slot(c) * ranks(); }
+  Region operand(std::size_t c, int rank, std::size_t count) const {
+    const std::size_t stride = divide_up(count, block_) * block_;
+    return {Space::coded, operands_of(c) + static_cast<std::size_t>(rank) * stride, count};
+  }
+  Region sum(std::size_t c, int rank, std::size_t count) const {
+    return {Space::sums, sums_ + static_cast<std::size_t>(rank) * slots_ * room_ + slot(c), count};
+  }
+
+  /// What this rank gives of every part's c-th piece, and what the others give of its own.
+  template <typename Part>
+  void contribute(const Part& part, std::size_t c) {
+    for (int d = 1; d < p_.size; ++d) {
+      const int to = up(d);
+      const Extent given = piece(part(to), c);
+      const Region out{Space::coded,
+                       outgoing_ + static_cast<std::size_t>(to) * slots_ * room_ + slot(c),
+                       given.count};
+      builder_.encode(input(given), out);
+      builder_.send(to, out);
+    }
+    const Extent own = piece(part(p_.rank), c);
+    builder_.encode(input(own), operand(c, p_.rank, own.count));
+    for (int d = 1; d < p_.size; ++d) builder_.recv(down(d), operand(c, down(d), own.count));
+  }
+
+  /// The sum of the c-th piece of this rank's part to all, and theirs to it.
+  template <typename Part>
+  void share(const Part& part, std::size_t c) {
+    const Extent own = piece(part(p_.rank), c);
+    const Region result = sum(c, p_.rank, own.count);
+    builder_.fold_coded(operands_of(c), p_.size, result);
+    for (int d = 1; d < p_.size; ++d) builder_.send(up(d), result);
+    builder_.decode(p_.rank, result, output(own));
+    for (int d = 1; d < p_.size; ++d) {
+      const int from = down(d);
+      const Extent theirs = piece(part(from), c);
+      const Region in = sum(c, from, theirs.count);
+      builder_.recv(from, in);
+      builder_.decode(from, in, output(theirs));
+    }
+  }
+
+  const Problem& p_;
+  ScheduleBuilder builder_;
+  const std::size_t block_;
+  const std::size_t chunk_;  // a multiple of the block
+  std::size_t room_ = 0;     // of one piece
+  std::size_t slots_ = 1;
+  std::size_t outgoing_ = 0;
+  std::size_t operands_ = 0;
+  std::size_t sums_ = 0;
+};
+
+}  // namespace
+
+Schedule build_coded(const Problem& p) {
+  CodedSums sums(p);
+  return p.collective == Collective::all_reduce ? sums.all_reduce() : sums.reduce_scatter();
+}
+
+}  // namespace mccl::schedule

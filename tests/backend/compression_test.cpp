@@ -1,0 +1,218 @@
+// Sums that are rounded to blocks on their way.
+#include <gmock/gmock.h>
+
+#include <cstring>
+#include <mutex>
+#include <random>
+
+#include "../kernels/codec/reference.h"
+#include "base/coding.h"
+#include "support/ranks.h"
+
+namespace mccl {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+Config over_tcp(const std::string& codec, double ratio = 0.01) {
+  Config config = testing::test_config();
+  config.transport = "tcp";
+  config.compression = codec;
+  config.topk_ratio = ratio;
+  config.calibrate = false;
+  return config;
+}
+
+std::vector<float> given(int rank, std::size_t count) {
+  std::mt19937 random(static_cast<unsigned>(rank) * 977 + 5);
+  std::normal_distribution<float> normal(0.1F);
+  std::vector<float> values(count);
+  for (float& x : values) x = normal(random);
+  return values;
+}
+
+std::vector<std::vector<float>> given_by_all(int size, std::size_t count) {
+  std::vector<std::vector<float>> all;
+  for (int rank = 0; rank < size; ++rank) all.push_back(given(rank, count));
+  return all;
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+constexpr std::string_view kCodecs[] = {"fp16",     "bf16", "int8", "fp8_e4m3",
+                                        "fp8_e5m2", "int4", "topk"};
+
+/// As codecs are defined, on every rank, in place or not.
+TEST(Compression, AnAllReduceIsTheSumThatTheCodecDefines) {
+  constexpr std::size_t kCount = 50'003;
+  for (const int size : {2, 3, 4, 8}) {
+    for (const std::string_view name : kCodecs) {
+      const Coding coding = coding_of({codec_named(name), 0.01}, size);
+      const auto all = given_by_all(size, kCount);
+      for (const bool average : {false, true}) {
+        const auto expected = kernels::reference::sum_in(coding, all, average);
+        const ReduceKind kind = average ? ReduceKind::avg : ReduceKind::sum;
+        testing::run_ranks(
+            size,
+            [&](Context& context) {
+              std::vector<float> data = all[static_cast<std::size_t>(context.rank())];
+              std::vector<float> out(kCount);
+              const Buffer place{data.data(), kCount, DType::f32};
+              context.world()->all_reduce(place, {out.data(), kCount, DType::f32}, kind).wait();
+              EXPECT_TRUE(same_bits(out, expected)) << name << " on " << size;
+              context.world()->all_reduce(place, place, kind).wait();
+              EXPECT_TRUE(same_bits(data, expected)) << name << " on " << size << ", in place";
+            },
+            [&](int) { return over_tcp(std::string(name)); });
+        if (size == 8) break;
+      }
+    }
+  }
+}
+
+TEST(Compression, AReduceScatterIsNotRoundedAgain) {
+  constexpr int kSize = 3;
+  const std::vector<std::size_t> counts = {30'000, 0, 20'001};
+  const auto all = given_by_all(kSize, 50'001);
+  for (const std::string_view name : kCodecs) {
+    const Coding coding = coding_of({codec_named(name), 0.01}, kSize);
+    testing::run_ranks(
+        kSize,
+        [&](Context& context) {
+          const auto rank = static_cast<std::size_t>(context.rank());
+          std::vector<float> out(counts[rank]);
+          context.world()
+              ->reduce_scatterv({all[rank].data(), 50'001, DType::f32},
+                                {out.data(), out.size(), DType::f32}, counts, ReduceKind::sum)
+              .wait();
+          const auto begin = static_cast<std::ptrdiff_t>(rank == 2 ? 30'000 : 0);
+          std::vector<float> expected(counts[rank], 0);
+          for (int peer = 0; peer < kSize; ++peer) {
+            const auto& whole = all[static_cast<std::size_t>(peer)];
+            const auto rounded = kernels::reference::round_trip(
+                coding, Coded::contribution,
+                {whole.begin() + begin,
+                 whole.begin() + begin + static_cast<std::ptrdiff_t>(counts[rank])});
+            for (std::size_t i = 0; i < rounded.size(); ++i)
+              expected[i] = peer == 0 ? rounded[i] : expected[i] + rounded[i];
+          }
+          EXPECT_TRUE(same_bits(out, expected)) << name << " on rank " << rank;
+        },
+        [&](int) { return over_tcp(std::string(name)); });
+  }
+}
+
+/// Everything else is exact: other operations and types, small sums, and all that only moves.
+TEST(Compression, OnlySumsOfManyFloatsAreRounded) {
+  testing::run_ranks(
+      2,
+      [](Context& context) {
+        Group& world = *context.world();
+        const auto check = [&](std::size_t count, ReduceKind kind, float expected) {
+          std::vector<float> data(count, 1 + 0x1p-20F * static_cast<float>(context.rank() + 1));
+          const Buffer buffer{data.data(), count, DType::f32};
+          world.all_reduce(buffer, buffer, kind).wait();
+          EXPECT_EQ(data.back(), expected) << count << " " << name_of(kind);
+        };
+        check(16'383, ReduceKind::sum, 2 + 3 * 0x1p-20F);
+        check(100'000, ReduceKind::max, 1 + 2 * 0x1p-20F);
+        std::vector<std::int32_t> whole(100'000, 1'000'003);
+        const Buffer integers{whole.data(), whole.size(), DType::i32};
+        world.all_reduce(integers, integers, ReduceKind::sum).wait();
+        EXPECT_THAT(whole, Each(2'000'006));
+        std::vector<float> moved(100'000, 1 + 0x1p-20F);
+        if (world.rank() != 0) moved.assign(moved.size(), 0);
+        world.broadcast({moved.data(), moved.size(), DType::f32}, 0).wait();
+        EXPECT_THAT(moved, Each(1 + 0x1p-20F));
+      },
+      [](int) { return over_tcp("int8"); });
+}
+
+TEST(Compression, NothingIsRoundedInSharedMemory) {
+  testing::run_ranks(
+      2,
+      [](Context& context) {
+        std::vector<float> data(100'000, 1 + 0x1p-20F);
+        const Buffer buffer{data.data(), data.size(), DType::f32};
+        context.world()->all_reduce(buffer, buffer, ReduceKind::sum).wait();
+        EXPECT_THAT(data, Each(2 + 0x1p-19F));
+      },
+      [](int) {
+        Config config = over_tcp("int8");
+        config.transport = "auto";
+        return config;
+      });
+}
+
+TEST(Compression, IsChosenByGroupAndByCall) {
+  testing::run_ranks(
+      2,
+      [](Context& context) {
+        const auto sum_of = [](Group& group, const CallOptions& options) {
+          std::vector<float> data(100'000, 1 + 0x1p-20F);
+          const Buffer buffer{data.data(), data.size(), DType::f32};
+          group.all_reduce(buffer, buffer, ReduceKind::sum, options).wait();
+          return data.back();
+        };
+        const auto timeout = std::chrono::seconds(60);
+        const Compression bf16{Codec::bf16};
+        const auto rounded = context.group("rounded", {0, 1}, timeout, bf16);
+        const auto usual = context.group("usual", {0, 1}, timeout);
+        EXPECT_EQ(sum_of(*usual, {}), 2 + 0x1p-19F);
+        EXPECT_EQ(sum_of(*rounded, {}), 2.0F);
+        EXPECT_EQ(sum_of(*rounded, {.compression = Compression{}}), 2 + 0x1p-19F);
+        EXPECT_EQ(sum_of(*usual, {.compression = bf16}), 2.0F);
+        EXPECT_EQ(sum_of(*rounded->split(0, 0), {}), 2.0F);
+      },
+      [](int) { return over_tcp("none"); });
+}
+
+TEST(Compression, WhatCannotBeRoundedIsRefusedWhereItIsAskedFor) {
+  testing::run_ranks(
+      2,
+      [](Context& context) {
+        Group& world = *context.world();
+        std::vector<float> data(1000);
+        const Buffer floats{data.data(), 1000, DType::f32};
+        const Buffer integers{data.data(), 1000, DType::i32};
+        const CallOptions int8{.compression = Compression{Codec::int8}};
+        EXPECT_THROW(world.all_reduce(integers, integers, ReduceKind::sum, int8), InvalidArgument);
+        EXPECT_THROW(world.all_reduce(floats, floats, ReduceKind::max, int8), InvalidArgument);
+        EXPECT_THROW(world.broadcast(floats, 0, int8), InvalidArgument);
+        EXPECT_THROW(world.all_reduce(floats, floats, ReduceKind::sum,
+                                      {.compression = Compression{Codec::topk, 0}}),
+                     InvalidArgument);
+        EXPECT_THROW(
+            context.group("odd", {0, 1}, std::chrono::seconds(1), Compression{Codec::topk, 1.5}),
+            InvalidArgument);
+        EXPECT_THROW(codec_named("int9"), InvalidArgument);
+      },
+      [](int) { return over_tcp("none"); });
+}
+
+TEST(Compression, RanksThatChooseDifferentCodecsAreTold) {
+  for (const bool by_ratio : {false, true}) {
+    const auto errors = testing::run_failing_ranks(
+        2,
+        [by_ratio](Context& context) {
+          std::vector<float> data(100'000);
+          const Buffer buffer{data.data(), data.size(), DType::f32};
+          Compression compression{context.rank() == 0 ? Codec::int8 : Codec::none};
+          if (by_ratio) compression = {Codec::topk, context.rank() == 0 ? 0.01 : 0.02};
+          context.world()
+              ->all_reduce(buffer, buffer, ReduceKind::sum, {.compression = compression})
+              .wait();
+        },
+        [](int) { return over_tcp("none"); });
+    EXPECT_THAT(errors, Each(HasSubstr(by_ratio ? "in topk of 41 in 4096" : "in int8")));
+  }
+  const auto at_start = testing::run_failing_ranks(
+      2, [](Context&) {}, [](int rank) { return over_tcp(rank == 0 ? "int8" : "bf16"); });
+  EXPECT_THAT(at_start, Each(HasSubstr("compression")));
+}
+
+}  // namespace
+}  // namespace mccl
