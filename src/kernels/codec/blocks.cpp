@@ -80,12 +80,8 @@ HWY_INLINE bool take_scale(const std::byte* block, float& scale) {
   return bits < 0x7F800000u || bits == 0x7FC00000u;
 }
 
-/// Elements of a block that is NaN throughout are nothing in particular; here they are zero.
-HWY_INLINE Floats scaled(Floats v, float inverse) {
-  const F32 f32;
-  const auto product = hn::Mul(v, hn::Set(f32, inverse));
-  return hn::IfThenElseZero(hn::Eq(product, product), product);
-}
+/// Of a block that is NaN throughout it does not matter what the elements are.
+HWY_INLINE Floats scaled(Floats v, float inverse) { return hn::Mul(v, hn::Set(F32(), inverse)); }
 
 struct Int8 {
   static constexpr float kMost = 127;
@@ -201,14 +197,21 @@ struct Fp8 {
 using Fp8E4M3 = Fp8<3, 7, 448>;
 using Fp8E5M2 = Fp8<2, 15, 57344>;
 
+/// The scales of some blocks before their elements: one block's would wait for its division.
 template <class Format>
 void encode_scaled(const float* src, std::size_t blocks, std::byte* dst) {
-  for (std::size_t b = 0; b < blocks; ++b) {
-    const Scaling scaling = scaling_of(src, Format::kMost);
-    std::memcpy(dst, &scaling.scale, kScale);
-    Format::encode(src, scaling.inverse, dst + kScale);
-    src += kElements;
-    dst += kScale + Format::kBytes;
+  constexpr std::size_t kAhead = 16;
+  Scaling scalings[kAhead];
+  for (std::size_t begin = 0; begin < blocks; begin += kAhead) {
+    const std::size_t end = begin + kAhead < blocks ? begin + kAhead : blocks;
+    for (std::size_t b = begin; b < end; ++b)
+      scalings[b - begin] = scaling_of(src + b * kElements, Format::kMost);
+    for (std::size_t b = begin; b < end; ++b) {
+      const Scaling& scaling = scalings[b - begin];
+      std::memcpy(dst, &scaling.scale, kScale);
+      Format::encode(src + b * kElements, scaling.inverse, dst + kScale);
+      dst += kScale + Format::kBytes;
+    }
   }
 }
 
