@@ -210,9 +210,15 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupMCCL::split(
     }
   }
   child.timeout = opts ? opts->timeout : timeout_.load();
+  child.compression = membership_.compression;
+  const auto* const own = dynamic_cast<const Options*>(opts.get());
   const std::string name = c10::str(name_, "/split", number, ".", ranks.front());
   try {
-    child.group = child.context->group(name, child.members, child.timeout);
+    if (own && own->compression) {
+      const double usual = child.context->config().topk_ratio;
+      child.compression = {mccl::codec_named(*own->compression), own->topk_ratio.value_or(usual)};
+    }
+    child.group = child.context->group(name, child.members, child.timeout, child.compression);
   } catch (const std::exception&) {
     throw_torch_error(std::current_exception(), rank_, "split");
   }

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -29,6 +30,7 @@ struct Membership {
   std::vector<int> members;
   std::vector<std::uint64_t> global_ranks;
   std::chrono::milliseconds timeout;
+  std::optional<mccl::Compression> compression = {};  ///< Else as the context's settings say.
 };
 
 class ProcessGroupMCCL final : public c10d::Backend {
@@ -36,6 +38,9 @@ class ProcessGroupMCCL final : public c10d::Backend {
   struct Options final : c10d::Backend::Options {
     explicit Options(std::chrono::milliseconds timeout = kBackendDefaultTimeout)
         : c10d::Backend::Options(kBackendName, timeout) {}
+    /// As the settings of those names; theirs where nothing is given.
+    std::optional<std::string> compression;
+    std::optional<double> topk_ratio;
   };
 
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
@@ -49,6 +54,8 @@ class ProcessGroupMCCL final : public c10d::Backend {
   const std::string getBackendName() const override { return kBackendName; }
   c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override;
   void setTimeout(std::chrono::milliseconds timeout) override;
+  /// What all_reduce takes a tensor for; see mccl::Group::round.
+  at::Tensor round(const at::Tensor& tensor);
   bool supportsSplitting() const override { return true; }
   bool supportsCoalescing() const override { return true; }
 

@@ -116,6 +116,23 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::broadcast(Tensors& tensors,
                });
 }
 
+at::Tensor ProcessGroupMCCL::round(const at::Tensor& tensor) {
+  const char* call = "round";
+  require_dense(call, tensor);
+  const std::shared_ptr<Group> group = group_for(call);
+  const mccl::ReduceOp sum(mccl::ReduceKind::sum);
+  const mccl::DType dtype = reducible_type(call, tensor.scalar_type(), sum);
+  at::Tensor rounded = tensor.contiguous().clone();
+  const auto count = static_cast<std::size_t>(rounded.numel());
+  const Buffer data{rounded.data_ptr(), count, dtype};
+  try {
+    group->round(data, data, sum);
+  } catch (const std::exception&) {
+    throw_torch_error(std::current_exception(), rank_, call);
+  }
+  return rounded;
+}
+
 ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::allreduce(Tensors& tensors,
                                                       const c10d::AllreduceOptions& opts) {
   const char* call = "allreduce";

@@ -173,6 +173,15 @@ std::shared_ptr<mccl::Context> world_for(const GroupRequest& request) {
   return inside && mine ? world : nullptr;
 }
 
+/// Of a group that has settings of its own.
+std::optional<mccl::Compression> compression_in(const GroupRequest& request,
+                                                const mccl::Context& context) {
+  const mccl::Config wanted = settings_of(request);
+  const mccl::Config& usual = context.config();
+  if (wanted.compression == usual.compression && wanted.topk_ratio == usual.topk_ratio) return {};
+  return mccl::Compression{mccl::codec_named(wanted.compression), wanted.topk_ratio};
+}
+
 }  // namespace
 
 Membership join(const GroupRequest& request) {
@@ -184,8 +193,9 @@ Membership join(const GroupRequest& request) {
     result.context = is_default ? nullptr : world_for(request);
     if (result.context) {
       result.members.assign(request.global_ranks.begin(), request.global_ranks.end());
-      result.group =
-          result.context->group(unused_name(request.name), result.members, request.timeout);
+      result.compression = compression_in(request, *result.context);
+      result.group = result.context->group(unused_name(request.name), result.members,
+                                           request.timeout, result.compression);
     } else {
       result.context =
           request.elsewhere ? meet_elsewhere(request) : make_context(request, is_default);

@@ -63,6 +63,11 @@ PYBIND11_MODULE(_torch, module) {
       .def(
           "perform_nocolor_split", [](const ProcessGroupMCCL&, const py::object&) {},
           py::arg("device"), "Nothing: a rank outside a new group need not take part.")
+      .def("round", &ProcessGroupMCCL::round, py::arg("tensor"),
+           py::call_guard<py::gil_scoped_release>(),
+           "What all_reduce takes a tensor for: a new tensor, rounded by the group's codec, or as "
+           "it "
+           "is where the sum is exact. Sends nothing.")
       .def("get_error", &ProcessGroupMCCL::getError,
            "Why the group failed: an ErrorType, SUCCESS while it is healthy.")
       .def("_set_default_timeout", &ProcessGroupMCCL::setTimeout, py::arg("timeout"))
@@ -74,7 +79,18 @@ PYBIND11_MODULE(_torch, module) {
 
   using Options = ProcessGroupMCCL::Options;
   py::class_<Options, c10d::Backend::Options, c10::intrusive_ptr<Options>>(backend, "Options")
-      .def(py::init<std::chrono::milliseconds>(), py::arg("timeout") = kBackendDefaultTimeout)
+      .def(py::init([](std::chrono::milliseconds timeout, std::optional<std::string> compression,
+                       std::optional<double> topk_ratio) {
+             auto options = c10::make_intrusive<Options>(timeout);
+             options->compression = std::move(compression);
+             options->topk_ratio = topk_ratio;
+             return options;
+           }),
+           py::arg("timeout") = kBackendDefaultTimeout, py::kw_only(),
+           py::arg("compression") = py::none(), py::arg("topk_ratio") = py::none(),
+           "compression, topk_ratio: of this group's sums; by default as the settings say.")
+      .def_readwrite("compression", &Options::compression)
+      .def_readwrite("topk_ratio", &Options::topk_ratio)
       .def("__copy__", [](const Options& self) { return c10::make_intrusive<Options>(self); })
       .def(
           "__deepcopy__",

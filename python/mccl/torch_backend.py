@@ -119,6 +119,9 @@ def create(options: Any, group_options: Any) -> Any:
             f"{type(group_options).__name__}"
         )
     settings = config.resolved_settings()
+    for name in ("compression", "topk_ratio"):
+        if group_options is not None and getattr(group_options, name) is not None:
+            settings[name] = str(getattr(group_options, name))
     of_torch = shim.torch_ranks(options.store)
     elsewhere = of_torch >= 0 or _meets_elsewhere(options.store)
     if options.global_ranks_in_group and 0 <= of_torch < dist.get_world_size():

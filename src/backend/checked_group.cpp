@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
+#include <vector>
+
 #include "backend/check.h"
+#include "kernels/codec/codec.h"
 #include "mccl/error.h"
 
 namespace mccl {
@@ -19,6 +23,23 @@ Request request_of(Collective collective, DType dtype) {
 }  // namespace
 
 Work CheckedGroup::all_reduce(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions& options) {
+  return start(sum_over_all(in, out, op), options);
+}
+
+void CheckedGroup::round(ConstBuffer in, Buffer out, ReduceOp op,
+                         const CallOptions& options) const {
+  const Request request = sum_over_all(in, out, op);
+  const Coding coding = coding_of(request, options);
+  if (!coding) {
+    if (!request.in_place && in.count > 0) std::memcpy(out.data, in.data, in.bytes());
+    return;
+  }
+  std::vector<std::byte> blocks(coding.bytes(in.count, Coded::contribution));
+  kernels::encode(coding, Coded::contribution, in.dtype, in.data, in.count, blocks.data());
+  kernels::decode(coding, Coded::contribution, in.dtype, blocks.data(), in.count, out.data);
+}
+
+Request CheckedGroup::sum_over_all(ConstBuffer in, Buffer out, ReduceOp op) {
   constexpr Collective call = Collective::all_reduce;
   check_memory(call, "input", in);
   check_memory(call, "output", out);
@@ -31,7 +52,7 @@ Work CheckedGroup::all_reduce(ConstBuffer in, Buffer out, ReduceOp op, const Cal
   request.in_place = check_overlap(call, in, out, 0, 0);
   request.in = in;
   request.out = out;
-  return start(request, options);
+  return request;
 }
 
 Work CheckedGroup::broadcast(Buffer data, int root, const CallOptions& options) {

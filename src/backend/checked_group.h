@@ -5,6 +5,7 @@
 #include <span>
 
 #include "backend/request.h"
+#include "base/coding.h"
 #include "mccl/group.h"
 
 namespace mccl {
@@ -12,6 +13,7 @@ namespace mccl {
 class CheckedGroup : public Group {
  public:
   Work all_reduce(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions&) final;
+  void round(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions&) const final;
   Work broadcast(Buffer data, int root, const CallOptions&) final;
   Work reduce(ConstBuffer in, Buffer out, ReduceOp op, int root, const CallOptions&) final;
   Work all_gather(ConstBuffer in, Buffer out, const CallOptions&) final;
@@ -36,8 +38,11 @@ class CheckedGroup : public Group {
  protected:
   /// Begins what was asked.
   virtual Work start(const Request& request, const CallOptions& options) = 0;
+  /// How it would travel.
+  virtual Coding coding_of(const Request& request, const CallOptions& options) const = 0;
 
  private:
+  static Request sum_over_all(ConstBuffer in, Buffer out, ReduceOp op);
   // The requests of calls that have an even and an uneven form.
   Request gather_to_all(ConstBuffer in, Buffer out, const Shares& shares) const;
   Request gather_to(ConstBuffer in, Buffer out, const Shares& shares, int root) const;

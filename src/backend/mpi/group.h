@@ -37,6 +37,7 @@ class MpiGroup final : public CheckedGroup {
 
  protected:
   Work start(const Request& request, const CallOptions& options) override;
+  Coding coding_of(const Request&, const CallOptions&) const override { return {}; }
 
  private:
   std::shared_ptr<Call> call_of(const Request& request, const CallOptions& options) const;

@@ -32,11 +32,11 @@ class NativeGroup final : public CheckedGroup {
 
  protected:
   Work start(const Request& request, const CallOptions& options) override;
+  Coding coding_of(const Request& request, const CallOptions& options) const override;
 
  private:
   using OperationPtr = std::shared_ptr<engine::Operation>;
 
-  Coding coding_of(const Request& request, const CallOptions& options) const;
   OperationPtr operation(engine::Task task, const CallOptions& options) const;
   std::chrono::milliseconds timeout_of(const CallOptions& options) const;
 
