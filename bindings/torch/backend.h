@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "mccl/context.h"
@@ -55,7 +56,7 @@ class ProcessGroupMCCL final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override;
   void setTimeout(std::chrono::milliseconds timeout) override;
   /// What all_reduce takes a tensor for; see mccl::Group::round.
-  at::Tensor round(const at::Tensor& tensor);
+  std::pair<at::Tensor, std::size_t> round(const at::Tensor& tensor);
   bool supportsSplitting() const override { return true; }
   bool supportsCoalescing() const override { return true; }
 

@@ -116,7 +116,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::broadcast(Tensors& tensors,
                });
 }
 
-at::Tensor ProcessGroupMCCL::round(const at::Tensor& tensor) {
+std::pair<at::Tensor, std::size_t> ProcessGroupMCCL::round(const at::Tensor& tensor) {
   const char* call = "round";
   require_dense(call, tensor);
   const std::shared_ptr<Group> group = group_for(call);
@@ -126,11 +126,11 @@ at::Tensor ProcessGroupMCCL::round(const at::Tensor& tensor) {
   const auto count = static_cast<std::size_t>(rounded.numel());
   const Buffer data{rounded.data_ptr(), count, dtype};
   try {
-    group->round(data, data, sum);
+    const std::size_t bytes = group->round(data, data, sum);
+    return {std::move(rounded), bytes};
   } catch (const std::exception&) {
     throw_torch_error(std::current_exception(), rank_, call);
   }
-  return rounded;
 }
 
 ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::allreduce(Tensors& tensors,

@@ -65,9 +65,8 @@ PYBIND11_MODULE(_torch, module) {
           py::arg("device"), "Nothing: a rank outside a new group need not take part.")
       .def("round", &ProcessGroupMCCL::round, py::arg("tensor"),
            py::call_guard<py::gil_scoped_release>(),
-           "What all_reduce takes a tensor for: a new tensor, rounded by the group's codec, or as "
-           "it "
-           "is where the sum is exact. Sends nothing.")
+           "What all_reduce takes a tensor for, as a new tensor: rounded by the group's codec, or "
+           "as it is where the sum is exact; and the bytes in which it travels. Sends nothing.")
       .def("get_error", &ProcessGroupMCCL::getError,
            "Why the group failed: an ErrorType, SUCCESS while it is healthy.")
       .def("_set_default_timeout", &ProcessGroupMCCL::setTimeout, py::arg("timeout"))

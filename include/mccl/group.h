@@ -52,8 +52,9 @@ class Group {
   virtual Work all_reduce(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions& = {}) = 0;
   /// out = what an all_reduce takes this rank's `in` for: rounded as it would be, or as it is where
   /// the sum is exact. The difference is what error feedback adds to the next step's. Sends
-  /// nothing.
-  virtual void round(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions& = {}) const = 0;
+  /// nothing; returns the bytes in which it would travel.
+  virtual std::size_t round(ConstBuffer in, Buffer out, ReduceOp op,
+                            const CallOptions& = {}) const = 0;
   /// Everyone's `data` becomes root's.
   virtual Work broadcast(Buffer data, int root, const CallOptions& = {}) = 0;
   /// As all_reduce, but only root's `out` is written; others may pass an empty `out`.

@@ -26,17 +26,18 @@ Work CheckedGroup::all_reduce(ConstBuffer in, Buffer out, ReduceOp op, const Cal
   return start(sum_over_all(in, out, op), options);
 }
 
-void CheckedGroup::round(ConstBuffer in, Buffer out, ReduceOp op,
+std::size_t CheckedGroup::round(ConstBuffer in, Buffer out, ReduceOp op,
                          const CallOptions& options) const {
   const Request request = sum_over_all(in, out, op);
   const Coding coding = coding_of(request, options);
   if (!coding) {
     if (!request.in_place && in.count > 0) std::memcpy(out.data, in.data, in.bytes());
-    return;
+    return in.bytes();
   }
   std::vector<std::byte> blocks(coding.bytes(in.count, Coded::contribution));
   kernels::encode(coding, Coded::contribution, in.dtype, in.data, in.count, blocks.data());
   kernels::decode(coding, Coded::contribution, in.dtype, blocks.data(), in.count, out.data);
+  return blocks.size();
 }
 
 Request CheckedGroup::sum_over_all(ConstBuffer in, Buffer out, ReduceOp op) {

@@ -13,7 +13,7 @@ namespace mccl {
 class CheckedGroup : public Group {
  public:
   Work all_reduce(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions&) final;
-  void round(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions&) const final;
+  std::size_t round(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions&) const final;
   Work broadcast(Buffer data, int root, const CallOptions&) final;
   Work reduce(ConstBuffer in, Buffer out, ReduceOp op, int root, const CallOptions&) final;
   Work all_gather(ConstBuffer in, Buffer out, const CallOptions&) final;

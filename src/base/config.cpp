@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "base/environment.h"
+#include "base/nearest.h"
 #include "base/settings.h"
 #include "base/value_text.h"
 #include "mccl/error.h"
@@ -24,12 +25,20 @@ bool in_range(const Setting& setting, double value) {
   return value >= setting.minimum && value <= setting.maximum;
 }
 
-/// The word of a comma-separated list that `text` is, in the list's spelling.
-std::optional<std::string> word_of(std::string_view list, std::string_view text) {
+/// Of a list that commas separate.
+std::vector<std::string_view> words_of(std::string_view list) {
+  std::vector<std::string_view> words;
   while (!list.empty()) {
-    const std::string_view word = list.substr(0, list.find(", "));
+    words.push_back(list.substr(0, list.find(", ")));
+    list.remove_prefix(std::min(list.size(), words.back().size() + 2));
+  }
+  return words;
+}
+
+/// The word of the list that `text` is, in the list's spelling.
+std::optional<std::string> word_of(std::string_view list, std::string_view text) {
+  for (const std::string_view word : words_of(list)) {
     if (equal_ignoring_case(word, text)) return std::string(word);
-    list.remove_prefix(std::min(list.size(), word.size() + 2));
   }
   return {};
 }
@@ -91,12 +100,15 @@ std::string_view wanted(const Setting& setting) {
   const bool self_explaining =
       setting.kind == SettingKind::boolean || setting.kind == SettingKind::text;
   const std::string_view separator = setting.kind == SettingKind::choice ? " " : ", ";
-  throw InvalidArgument(
-      fmt::format("{}: expected {}{}{}; found {}; correct it, or leave it out for the default {}",
-                  printable(label), wanted(setting), self_explaining ? "" : separator,
-                  self_explaining ? "" : setting.info.range,
-                  setting.info.secret ? "a value that is not shown" : in_quotes(text),
-                  setting.info.default_value.empty() ? "(none)" : setting.info.default_value));
+  const std::string advice = setting.kind == SettingKind::choice
+                                 ? fmt::format("did you mean {}? Correct it",
+                                               nearest_of(text, words_of(setting.info.range)))
+                                 : "correct it";
+  throw InvalidArgument(fmt::format(
+      "{}: expected {}{}{}; found {}; {}, or leave it out for the default {}", printable(label),
+      wanted(setting), self_explaining ? "" : separator, self_explaining ? "" : setting.info.range,
+      setting.info.secret ? "a value that is not shown" : in_quotes(text), advice,
+      setting.info.default_value.empty() ? "(none)" : setting.info.default_value));
 }
 
 std::string text_of_value(const std::string& value) { return value; }

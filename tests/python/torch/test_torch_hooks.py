@@ -1,0 +1,208 @@
+"""DDP with gradients in fewer bytes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.distributed as dist
+from rank_pool import TIMEOUT
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+STEPS = 60
+
+
+def model() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(64, 300), nn.ReLU(), nn.Linear(300, 200), nn.Linear(200, 10))
+
+
+def batch(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(32, 64, generator=generator)
+    weights = torch.randn(64, 10, generator=torch.Generator().manual_seed(99))
+    return inputs, (torch.tanh(inputs) @ weights).argmax(1)
+
+
+def train(ddp: DistributedDataParallel, rank: int, size: int, steps: range) -> None:
+    optimizer = torch.optim.SGD(ddp.parameters(), 0.1)
+    for step in steps:
+        inputs, targets = batch(step * size + rank)
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(ddp(inputs), targets).backward()
+        optimizer.step()
+
+
+def weights_of(ddp: DistributedDataParallel) -> torch.Tensor:
+    return torch.cat([parameter.detach().flatten() for parameter in ddp.module.parameters()])
+
+
+def loss_of(ddp: DistributedDataParallel) -> float:
+    inputs, targets = batch(123456)
+    with torch.no_grad():
+        return nn.functional.cross_entropy(ddp.module(inputs), targets).item()
+
+
+def assert_the_same_on_all(tensor: torch.Tensor, size: int) -> None:
+    gathered = [torch.empty_like(tensor) for _ in range(size)]
+    dist.all_gather(gathered, tensor)
+    assert all(torch.equal(each, tensor) for each in gathered)
+
+
+def in_job(path: str, rank: int, size: int, check, arguments) -> None:
+    import mccl
+
+    mccl.init(port_base=0, transport="tcp", compression_min_bytes=1024)
+    try:
+        store = dist.FileStore(path, size)
+        dist.init_process_group("mccl", store=store, rank=rank, world_size=size, timeout=TIMEOUT)
+        check(rank, size, *arguments)
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        mccl.init()
+
+
+def run(pool, check, *arguments) -> None:
+    path = pool.store_path()
+    pool.run_each(in_job, [(path, rank, pool.size, check, arguments) for rank in range(pool.size)])
+
+
+def check_training(rank: int, size: int, codec: str, options: dict, worse: float) -> None:
+    import mccl.hooks
+
+    exact = DistributedDataParallel(model())
+    train(exact, rank, size, range(STEPS))
+    before = loss_of(DistributedDataParallel(model()))
+    ddp = DistributedDataParallel(model(), bucket_cap_mb=0.2)  # of which there are several
+    state = mccl.hooks.compress(ddp, codec, **options)
+    train(ddp, rank, size, range(STEPS))
+    assert_the_same_on_all(weights_of(ddp), size)
+    assert state.statistics.steps == STEPS
+    assert state.statistics.ratio > 1.8
+    gain = before - loss_of(exact)
+    assert gain > 0.3
+    assert before - loss_of(ddp) > (1 - worse) * gain, (loss_of(ddp), loss_of(exact))
+
+
+@pytest.mark.parametrize(
+    ("codec", "options", "worse"),
+    [
+        ("fp16", {}, 0.05),
+        ("bf16", {}, 0.05),
+        ("int8", {}, 0.05),
+        ("fp8", {}, 0.05),
+        ("int4", {}, 0.1),
+        ("topk", {"ratio": 0.05}, 0.3),
+        ("powersgd", {"rank": 4}, 0.1),
+    ],
+)
+def test_a_model_trains_as_it_does_on_exact_sums(pool, codec, options, worse):
+    run(pool, check_training, codec, options, worse)
+
+
+def check_warm_up(rank: int, size: int) -> None:
+    import mccl.hooks
+
+    exact = DistributedDataParallel(model())
+    train(exact, rank, size, range(3))
+    ddp = DistributedDataParallel(model())
+    state = mccl.hooks.compress(ddp, "int4", warm_up=3)
+    train(ddp, rank, size, range(3))
+    assert torch.equal(weights_of(ddp), weights_of(exact))
+    assert not state.residuals
+    train(exact, rank, size, range(3, 4))
+    train(ddp, rank, size, range(3, 4))
+    assert not torch.equal(weights_of(ddp), weights_of(exact))
+
+
+def test_the_first_steps_may_be_exact(pool):
+    run(pool, check_warm_up)
+
+
+def check_exact_parameters(rank: int, size: int) -> None:
+    import mccl.hooks
+
+    exact = DistributedDataParallel(model())
+    ddp = DistributedDataParallel(model())
+    state = mccl.hooks.compress(ddp, "int4", exact=lambda name, _: name == "2.weight")
+    train(exact, rank, size, range(1))
+    train(ddp, rank, size, range(1))
+    for (name, mine), other in zip(
+        ddp.module.named_parameters(), exact.module.parameters(), strict=True
+    ):
+        # Sums of other lengths may add up in another order.
+        assert torch.allclose(mine, other, rtol=1e-5, atol=1e-7) == (name == "2.weight"), name
+    assert "2.weight" not in state.residuals
+    assert set(state.residuals) == {name for name, _ in model().named_parameters()} - {"2.weight"}
+
+
+def test_some_parameters_may_be_exact(pool):
+    run(pool, check_exact_parameters)
+
+
+def check_resume(rank: int, size: int, codec: str) -> None:
+    import mccl.hooks
+
+    whole = DistributedDataParallel(model())
+    state = mccl.hooks.compress(whole, codec)
+    train(whole, rank, size, range(4))
+    weights = {name: each.clone() for name, each in whole.module.state_dict().items()}
+    saved = state.state_dict()
+    train(whole, rank, size, range(4, 8))
+    again = model()
+    again.load_state_dict(weights)
+    # Other buckets, whose order of parameters is another one too.
+    ddp = DistributedDataParallel(again, bucket_cap_mb=0.2 if codec == "powersgd" else 25)
+    resumed = mccl.hooks.compress(ddp, codec)
+    resumed.load_state_dict(saved)
+    train(ddp, rank, size, range(4, 8))
+    assert resumed.step == 8
+    difference = (weights_of(ddp) - weights_of(whole)).norm() / weights_of(whole).norm()
+    assert difference < 4e-3, difference  # blocks begin elsewhere
+    odd = {"step": 1, "residuals": {"nothing.weight": torch.zeros(3)}}
+    with pytest.raises(ValueError, match=r"nothing\.weight"):
+        resumed.load_state_dict(odd)
+
+
+@pytest.mark.parametrize("codec", ["int8", "topk", "powersgd"])
+def test_training_goes_on_from_what_was_saved(pool, codec):
+    run(pool, check_resume, codec)
+
+
+def check_shared_memory() -> None:
+    """Where sums are exact nothing is left out, and nothing added."""
+    import mccl.hooks
+
+    rank, size = dist.get_rank(), dist.get_world_size()
+    exact = DistributedDataParallel(model())
+    train(exact, rank, size, range(3))
+    ddp = DistributedDataParallel(model())
+    state = mccl.hooks.compress(ddp, "int4", exact=lambda *_: False)
+    train(ddp, rank, size, range(3))
+    assert torch.equal(weights_of(ddp), weights_of(exact))
+    assert all(not residual.any() for residual in state.residuals.values())
+    assert state.statistics.ratio == 1
+
+
+def test_nothing_changes_in_shared_memory(pool):
+    pool.run(check_shared_memory)
+
+
+def check_refusals() -> None:
+    import mccl.hooks
+
+    ddp = DistributedDataParallel(model())
+    for codec, options, text in (
+        ("int9", {}, "did you mean int8"),
+        ("topk", {"ratio": 0.0}, "above 0"),
+        ("topk", {"ratio": 1.5}, "at most 1"),
+        ("powersgd", {"rank": 0}, "at least 1"),
+        ("int8", {"warm_up": -1}, "count steps"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            mccl.hooks.compress(ddp, codec, **options)
+
+
+def test_what_makes_no_sense_is_refused(pool):
+    pool.run(check_refusals)
