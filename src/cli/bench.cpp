@@ -41,6 +41,8 @@ constexpr const char* kFooter = R"(The table, in the words of nccl-tests:
   busbw    algbw x 2(n-1)/n for all_reduce, x (n-1)/n where there are parts, x 1 otherwise: comparable
            with what the hardware can carry, whatever the number of ranks
   wrong    elements that are not what they must be, over all ranks
+  error    in its place with --compression: the largest difference from the exact sum, as a part of
+           the largest number in it
 
 Examples:
   mccl bench                                   all_reduce between 2 processes of this machine
@@ -49,6 +51,8 @@ Examples:
   mccl bench broadcast --transport tcp --root 1 --no-bounds
 On several machines, or under srun, mpirun or torchrun instead of mccl launch:
   mccl launch --hosts a,b mccl bench all_reduce
+What a codec brings on the links between them (between ranks that share memory sums are exact):
+  mccl launch --hosts a,b mccl bench all_reduce --compression int8
 
 Exit status: 0 good, 1 wrong results or a failed run, 2 bad arguments.)";
 
@@ -61,6 +65,7 @@ struct Flags {
   std::string op = "sum";
   std::string transport;
   std::string algorithm;
+  std::string compression;
   Options rest;
 };
 
@@ -90,6 +95,7 @@ Config config_of(const Flags& flags) {
   Config config = Config::from_environment();
   if (!flags.transport.empty()) config.set("transport", flags.transport);
   if (!flags.algorithm.empty()) config.set("algorithm", flags.algorithm);
+  if (!flags.compression.empty()) config.set("compression", flags.compression);
   return config;
 }
 
@@ -174,6 +180,10 @@ void add_what(CLI::App& app, Flags& flags) {
   app.add_option("--algorithm", flags.algorithm,
                  "Algorithm for whatever it can do; default: MCCL_ALGORITHM, or auto")
       ->option_text("NAME");
+  app.add_option("--compression", flags.compression,
+                 "Codec of sums between machines: fp16, bf16, int8, fp8, fp8_e5m2, int4, topk;\n"
+                 "default: MCCL_COMPRESSION, or none")
+      ->option_text("CODEC");
 }
 
 /// --name, which is the default, and --no-name.

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <random>
 
@@ -111,6 +112,20 @@ TEST(Pattern, DataThatLandsAtAWrongOffsetShows) {
   pattern.fill(data);
   std::rotate(data.begin(), data.begin() + 65536, data.end());
   EXPECT_GT(pattern.count_wrong(data), data.size() / 2);
+}
+
+TEST(Pattern, TheLargestErrorIsThatOfTheWorstElement) {
+  const Pattern pattern = reduction(DType::f32, ReduceKind::sum, 2);
+  std::vector<float> data(kCount);
+  const auto bytes = std::as_writable_bytes(std::span(data));
+  pattern.fill(bytes, 100);
+  EXPECT_EQ(pattern.largest_error(DType::f32, bytes, 100), 0);
+  const float largest = *std::ranges::max_element(data);
+  data[17] += 0.5F * largest;
+  data[18] -= 0.25F * largest;
+  EXPECT_NEAR(pattern.largest_error(DType::f32, bytes, 100), 0.5, 1e-6);
+  data[4000] = std::nanf("");
+  EXPECT_TRUE(std::isnan(pattern.largest_error(DType::f32, bytes, 100)));
 }
 
 TEST(Pattern, SourcesDiffer) {

@@ -67,7 +67,7 @@ TEST(Table, ColumnsLineUp) {
 
 TEST(Table, WhatThereIsNotIsADash) {
   EXPECT_THAT(row_text(barrier_row()),
-              HasSubstr("5.500     5.000     6.000       -       -     -"));
+              HasSubstr("5.500     5.000     6.000       -       -       -"));
 }
 
 TEST(Report, JsonHasARowForEachHalf) {
@@ -103,11 +103,11 @@ TEST(Report, CsvHasTheSameColumnsInEveryLine) {
   std::string line;
   int count = 0;
   while (std::getline(lines, line)) {
-    EXPECT_EQ(std::ranges::count(line, ','), 13) << line;
+    EXPECT_EQ(std::ranges::count(line, ','), 14) << line;
     ++count;
   }
   EXPECT_EQ(count, 4);
-  EXPECT_THAT(to_csv(result()), HasSubstr("barrier,0,0,,,,false,5.5,5.0,6.0,,,,100\n"));
+  EXPECT_THAT(to_csv(result()), HasSubstr("barrier,0,0,,,,false,5.5,5.0,6.0,,,,100,\n"));
 }
 
 TEST(Report, WrongElementsAddUp) { EXPECT_EQ(wrong_elements(result().rows), 7U); }

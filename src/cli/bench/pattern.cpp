@@ -188,6 +188,26 @@ double combined(DType dtype, ReduceKind kind, double a, double b) {
   return 0;
 }
 
+/// Of a float.
+double value_of(DType dtype, const std::byte* element) {
+  const auto as = [element]<typename T>(T value) {
+    std::memcpy(&value, element, sizeof value);
+    return value;
+  };
+  switch (dtype) {
+    case DType::f64:
+      return as(double());
+    case DType::f32:
+      return as(float());
+    case DType::f16:
+      return kernels::reference::widen_f16(as(std::uint16_t()));
+    case DType::bf16:
+      return kernels::reference::widen_bf16(as(std::uint16_t()));
+    default:
+      return 0;
+  }
+}
+
 }  // namespace
 
 void Pattern::fill(std::span<std::byte> memory, std::size_t first) const {
@@ -214,6 +234,20 @@ std::uint64_t Pattern::count_wrong(std::span<const std::byte> memory, std::size_
     offset = 0;
   }
   return wrong;
+}
+
+double Pattern::largest_error(DType dtype, std::span<const std::byte> memory,
+                              std::size_t first) const {
+  double largest = 0;
+  double error = 0;
+  for (std::size_t i = 0; i * element_bytes_ < memory.size(); ++i) {
+    const double expected = value_of(dtype, cycle_.data() + (first + i) % kPeriod * element_bytes_);
+    const double found = value_of(dtype, memory.data() + i * element_bytes_);
+    largest = std::max(largest, std::abs(expected));
+    error = std::max(error, std::abs(found - expected));
+    if (std::isnan(found)) return found;
+  }
+  return largest > 0 ? error / largest : error;
 }
 
 Pattern contribution(DType dtype, ReduceKind kind, int rank, int ranks) {

@@ -26,6 +26,8 @@ class Pattern {
   void fill(std::span<std::byte> memory, std::size_t first = 0) const;
   /// Elements that differ from what the pattern holds from `first` on.
   std::uint64_t count_wrong(std::span<const std::byte> memory, std::size_t first = 0) const;
+  /// Of floats: the largest difference from it, over the largest magnitude that it holds.
+  double largest_error(DType dtype, std::span<const std::byte> memory, std::size_t first = 0) const;
 
  private:
   std::vector<std::byte> cycle_;

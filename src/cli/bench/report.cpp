@@ -57,7 +57,8 @@ Json half_json(const Row& row, const Measurement& measured, bool in_place) {
           {"algbw", moves_bytes ? Json(measured.algbw_gbs) : Json(nullptr)},
           {"busbw", moves_bytes ? Json(measured.busbw_gbs) : Json(nullptr)},
           {"wrong", or_null(measured.wrong)},
-          {"iterations", measured.timing.iterations}};
+          {"iterations", measured.timing.iterations},
+          {"error", or_null(measured.error)}};
 }
 
 Json rows_json(const Result& result) {
@@ -90,6 +91,7 @@ std::string to_json(const Result& result) {
                      {"one_host", result.setup.one_host},
                      {"transport", result.setup.transport},
                      {"algorithm", result.setup.algorithm},
+                     {"compression", result.setup.compression},
                      {"bounds", result.bounds ? bounds_json(*result.bounds) : Json(nullptr)},
                      {"costs", json_of(result.costs)},
                      {"rows", rows_json(result)}};
@@ -99,7 +101,7 @@ std::string to_json(const Result& result) {
 std::string to_csv(const Result& result) {
   std::string text =
       "collective,bytes,count,dtype,op,root,in_place,time_us,p50_us,p99_us,algbw,busbw,wrong,"
-      "iterations\n";
+      "iterations,error\n";
   for (const Json& row : rows_json(result)) {
     std::string separator;
     for (const Json& value : row) {

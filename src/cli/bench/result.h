@@ -21,6 +21,9 @@ struct Measurement {
   double algbw_gbs = 0;                ///< GB/s: the size over the time; 0 for a barrier.
   double busbw_gbs = 0;                ///< What the hardware must have moved for it.
   std::optional<std::uint64_t> wrong;  ///< Elements over all ranks; empty: not checked.
+  /// In place of `wrong` where sums may be rounded: how far the worst element on any rank is off,
+  /// of the largest magnitude that there should be.
+  std::optional<double> error;
 };
 
 struct Row {
@@ -42,6 +45,7 @@ struct Setup {
   bool one_host = true;
   std::string transport;
   std::string algorithm;
+  std::string compression = "none";
 };
 
 struct Result {

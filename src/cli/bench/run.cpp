@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/coding.h"
 #include "cli/bench/agree.h"
 #include "cli/bench/bounds.h"
 #include "cli/bench/host.h"
@@ -56,7 +57,8 @@ class Run {
                      context.size(),
                      one_host,
                      context.config().transport,
-                     context.config().algorithm};
+                     context.config().algorithm,
+                     context.config().compression};
   }
 
   Result measure() {
@@ -67,7 +69,7 @@ class Run {
       voice_.print(bounds_text(*result_.bounds, result_.setup.ranks));
     }
     for (const Routine routine : options_.routines) {
-      voice_.print(heading(routine));
+      voice_.print(heading(routine, may_be_rounded(routine)));
       if (routine == Routine::barrier) {
         measure_row(routine, 0);
       } else {
@@ -102,6 +104,13 @@ class Run {
     result_.rows.push_back(row);
   }
 
+  bool may_be_rounded(Routine routine) const {
+    const bool scatters = routine == Routine::reduce_scatter;
+    return result_.setup.compression != "none" && (scatters || routine == Routine::all_reduce) &&
+           may_be_coded(scatters ? Collective::reduce_scatter : Collective::all_reduce,
+                        options_.dtype, options_.op.kind);
+  }
+
   Measurement measure_half(const Row& row, bool in_place) {
     voice_.progress(fmt::format("{} {} {}", info_of(row.routine).name,
                                 text_of_size(row.shape.bytes),
@@ -112,7 +121,11 @@ class Run {
     meet(*group_);
     if (options_.check && row.shape.bytes > 0) {
       trial.run();
-      measured.wrong = sum(*group_, trial.wrong());
+      if (may_be_rounded(row.routine)) {
+        measured.error = largest(*group_, trial.error());
+      } else {
+        measured.wrong = sum(*group_, trial.wrong());
+      }
     }
     measured.timing = bench::measure(
         *group_, [&trial] { trial.run(); }, options_);

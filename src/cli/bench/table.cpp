@@ -18,7 +18,7 @@ std::string left_half(std::string_view size, std::string_view count, std::string
 
 std::string half(std::string_view time, std::string_view p50, std::string_view p99,
                  std::string_view algbw, std::string_view busbw, std::string_view wrong) {
-  return fmt::format("  {:>9} {:>9} {:>9} {:>7} {:>7} {:>5}", time, p50, p99, algbw, busbw, wrong);
+  return fmt::format("  {:>9} {:>9} {:>9} {:>7} {:>7} {:>7}", time, p50, p99, algbw, busbw, wrong);
 }
 
 std::string half_of(const std::optional<Measurement>& measured, bool moves_bytes) {
@@ -29,7 +29,9 @@ std::string half_of(const std::optional<Measurement>& measured, bool moves_bytes
   };
   return half(number_text(timing.time_us), number_text(timing.p50_us), number_text(timing.p99_us),
               rate(measured->algbw_gbs), rate(measured->busbw_gbs),
-              measured->wrong ? fmt::format("{}", *measured->wrong) : kNone);
+              measured->error   ? fmt::format("{:.1e}", *measured->error)
+              : measured->wrong ? fmt::format("{}", *measured->wrong)
+                                : kNone);
 }
 
 }  // namespace
@@ -41,10 +43,11 @@ std::string number_text(double value) {
 }
 
 std::string setup_text(const Setup& setup) {
-  return fmt::format("# mccl {}: {} rank{} {}, {} ({} cores), transport {}, algorithm {}\n",
+  return fmt::format("# mccl {}: {} rank{} {}, {} ({} cores), transport {}, algorithm {}{}\n",
                      setup.version, setup.ranks, setup.ranks == 1 ? "" : "s",
                      setup.one_host ? "on this machine" : "of a job", setup.cpu, setup.cores,
-                     setup.transport, setup.algorithm);
+                     setup.transport, setup.algorithm,
+                     setup.compression == "none" ? "" : ", compression " + setup.compression);
 }
 
 std::string bounds_text(const Bounds& bounds, int ranks) {
@@ -64,8 +67,9 @@ std::string bounds_text(const Bounds& bounds, int ranks) {
   return text;
 }
 
-std::string heading(Routine routine) {
-  const auto names = half("time", "p50", "p99", "algbw", "busbw", "wrong");
+std::string heading(Routine routine, bool may_be_rounded) {
+  const auto names =
+      half("time", "p50", "p99", "algbw", "busbw", may_be_rounded ? "error" : "wrong");
   const auto units = half("us", "us", "us", "GB/s", "GB/s", "");
   const std::string blank(left_half("", "", "", "", "").size(), ' ');
   const std::string title = fmt::format("# {}", info_of(routine).name);

@@ -10,7 +10,7 @@ namespace mccl::cli::bench {
 std::string setup_text(const Setup& setup);
 std::string bounds_text(const Bounds& bounds, int ranks);
 /// The names of the columns, and their units.
-std::string heading(Routine routine);
+std::string heading(Routine routine, bool may_be_rounded = false);
 /// One line.
 std::string row_text(const Row& row);
 

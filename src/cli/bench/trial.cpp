@@ -156,6 +156,13 @@ std::uint64_t Trial::wrong_parts(std::uint64_t first_source, std::uint64_t step)
   return wrong;
 }
 
+double Trial::error() const {
+  const std::size_t first = routine_ == Routine::reduce_scatter
+                                ? static_cast<std::size_t>(group_.rank()) * shape_.part
+                                : 0;
+  return reduction(dtype_, op_.kind, group_.size()).largest_error(dtype_, output_, first);
+}
+
 std::uint64_t Trial::wrong() const {
   if (output_.empty()) return 0;
   const int ranks = group_.size();

@@ -39,6 +39,8 @@ class Trial {
   void run() const { call_(); }
   /// Wrong elements in what the call wrote on this rank, after one fill and one run.
   std::uint64_t wrong() const;
+  /// Of a sum of floats, as Measurement::error on this rank.
+  double error() const;
 
  private:
   void place(const Memory& a, const Memory& b, bool in_place);
