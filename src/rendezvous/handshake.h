@@ -27,7 +27,7 @@
 
 namespace mccl::rendezvous {
 
-inline constexpr std::uint16_t kProtocolVersion = 4;
+inline constexpr std::uint16_t kProtocolVersion = 5;
 inline constexpr std::size_t kMaxAgreementBytes = std::size_t{16} << 10;
 
 /// This end.
