@@ -117,6 +117,7 @@ Engine::Engine(EngineOptions options)
                     .completions = completions_,
                     .staging = staging_,
                     .memory = *memory_,
+                    .along_cables = options_.wiring != nullptr,
                     .look_beside_soon = [this] { next_look_ = {}; }},
       groups_(options_.size, surroundings_) {
   if (options_.wiring) cabling_ = options_.wiring->cabling();

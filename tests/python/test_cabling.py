@@ -114,6 +114,13 @@ def test_a_relay_that_dies_is_named(what: str) -> None:
         assert all("rank 1" in line for line in ends), "\n".join(ends)
 
 
+def test_what_one_rank_says_of_a_failure_comes_around_a_rank_that_passes_nothing_on() -> None:
+    with WiredHosts(4, ring(4)) as hosts:
+        ranks = hosts.start_all(sys.executable, PROGRAMS / "beside_a_stopped_rank.py")
+        ends = lines_of_ends([ranks[rank] for rank in (0, 2, 3)])
+        assert all("rank 2 aborted it: it has had enough" in line for line in ends), ends
+
+
 @pytest.mark.parametrize("what", ["sums", "messages"])
 def test_a_cable_that_is_cut_is_named_with_both_ends(what: str) -> None:
     with WiredHosts(4, ring(4)) as hosts:
