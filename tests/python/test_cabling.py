@@ -121,7 +121,7 @@ def test_what_one_rank_says_of_a_failure_comes_around_a_rank_that_passes_nothing
         assert all("rank 2 aborted it: it has had enough" in line for line in ends), ends
 
 
-@pytest.mark.parametrize("what", ["sums", "messages"])
+@pytest.mark.parametrize("what", ["sums", "messages", "elsewhere"])
 def test_a_cable_that_is_cut_is_named_with_both_ends(what: str) -> None:
     with WiredHosts(4, ring(4)) as hosts:
         ranks = begin(hosts, what, MCCL_LIVENESS_INTERVAL="2")
