@@ -237,9 +237,9 @@ std::vector<int> Engine::nodes_of(const std::vector<WorldRank>& members) const {
   return found;
 }
 
-/// Null where every member reaches every other directly.
+/// Null on one network that joins all.
 std::shared_ptr<const schedule::CableMap> Engine::cables_of(const std::vector<int>& members) const {
-  if (cabling_.is_complete()) return nullptr;
+  if (cabling_.is_one_network()) return nullptr;
   return std::make_shared<schedule::CableMap>(cabling_, members, facts_.latency_s,
                                               facts_.bytes_per_s);
 }

@@ -1,6 +1,7 @@
 """Hosts that no network joins, only cables between some of them."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -52,6 +53,16 @@ def test_every_collective_is_right(shape: str) -> None:
             "all", "sendrecv", "--sizes", "8,64K,1M", "--iterations", "2", "--warmup", "1"
         )
         assert wrong_rows(table) == []
+
+
+def test_cables_that_join_all_ranks_are_no_network_with_a_switch() -> None:
+    """They are measured one by one, and so taken both ways around."""
+    with WiredHosts(3, ring(3)) as hosts:
+        small = (*BENCH, "all_reduce", "--sizes", "8", "--iterations", "1")
+        for process in hosts.start_all(*small, MCCL_LOG_LEVEL="INFO"):
+            _, err = process.communicate(timeout=wired_hosts.PATIENCE)
+            assert process.returncode == 0, err
+            assert len(re.findall(r"INFO .* the cable between rank .* Gbit/s\n", err)) == 3, err
 
 
 @pytest.fixture(scope="module")
