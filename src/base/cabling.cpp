@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <tuple>
 #include <utility>
 
@@ -34,6 +35,17 @@ Cabling::Cabling(int size, std::vector<Cable> cables) : size_(size), cables_(std
     return std::tie(x.a, x.b, x.at_a, x.at_b) < std::tie(y.a, y.b, y.at_a, y.at_b);
   });
   find_distances();
+}
+
+bool Cabling::shares_an_end() const {
+  std::map<std::pair<int, std::string>, int> others;  // by end
+  const auto leads_elsewhere = [&](int rank, const std::string& at, int other) {
+    return !at.empty() && others.emplace(std::pair(rank, at), other).first->second != other;
+  };
+  return std::ranges::any_of(cables_, [&](const Cable& cable) {
+    const bool at_a = leads_elsewhere(cable.a, cable.at_a, cable.b);
+    return leads_elsewhere(cable.b, cable.at_b, cable.a) || at_a;
+  });
 }
 
 void Cabling::find_distances() {

@@ -38,6 +38,9 @@ class Cabling {
   bool joins(int a, int b) const { return a != b && distance(a, b) == 1; }
   /// Whether every pair is joined directly.
   bool is_complete() const { return complete_; }
+  /// Whether besides some rank has cables to several others at one address: then they share what
+  /// lies behind it, as on a switch, and no cable is any rank's own.
+  bool is_one_network() const { return complete_ && (size_ < 3 || shares_an_end()); }
   /// Cables on the shortest way; -1 when there is none.
   int distance(int from, int to) const;
   /// The rank after `from` on the way to `to`: of the shortest ways one that all ranks agree on.
@@ -50,6 +53,7 @@ class Cabling {
   std::vector<std::vector<int>> parts() const;
 
  private:
+  bool shares_an_end() const;
   void find_distances();
 
   int size_ = 0;

@@ -196,7 +196,7 @@ Basis basis_of(const Flags& flags, const std::optional<schedule::Facts>& measure
   if (!flags.links.empty()) {
     basis.cabling = parse_links(read_text(flags.links), flags.links, flags.ranks);
     facts.nodes.clear();
-    if (!basis.cabling.is_complete()) {
+    if (!basis.cabling.is_one_network()) {
       std::vector<int> everyone(static_cast<std::size_t>(flags.ranks));
       std::iota(everyone.begin(), everyone.end(), 0);
       facts.cables = std::make_shared<schedule::CableMap>(basis.cabling, everyone, facts.latency_s,

@@ -117,6 +117,7 @@ Engine::Engine(EngineOptions options)
                     .completions = completions_,
                     .staging = staging_,
                     .memory = *memory_,
+                    .along_cables = options_.wiring != nullptr,
                     .look_beside_soon = [this] { next_look_ = {}; }},
       groups_(options_.size, surroundings_) {
   if (options_.wiring) cabling_ = options_.wiring->cabling();
@@ -240,9 +241,9 @@ std::vector<int> Engine::nodes_of(const std::vector<WorldRank>& members) const {
   return found;
 }
 
-/// Null where every member reaches every other directly.
+/// Null on one network that joins all.
 std::shared_ptr<const schedule::CableMap> Engine::cables_of(const std::vector<int>& members) const {
-  if (cabling_.is_complete()) return nullptr;
+  if (cabling_.is_one_network()) return nullptr;
   return std::make_shared<schedule::CableMap>(cabling_, members, facts_.latency_s,
                                               facts_.bytes_per_s);
 }

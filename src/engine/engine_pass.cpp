@@ -102,6 +102,7 @@ void Engine::hear_and_connect(Clock::time_point now) {
     peers_.give_up(peer, reason);
     log_.warn("rank {} is given up: {}", peer, reason);
     lose(peer, reason, transport::Loss::silence);
+    groups_.fail_without(peer, reason);
   }
   peers_.flush();
   peers_.receive(

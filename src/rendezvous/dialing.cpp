@@ -106,6 +106,7 @@ void Dial::start(std::size_t index, Clock::time_point now) {
   try {
     Attempt attempt;
     attempt.candidate = index;
+    attempt.begun = now;
     attempt.deadline = std::min(now + kAttemptLimit, request_.deadline);
     attempt.connecting = Socket::stream(candidate.to.family());
     transport::tcp::set_buffer_bytes(attempt.connecting, request_.buffer_bytes);
@@ -113,7 +114,7 @@ void Dial::start(std::size_t index, Clock::time_point now) {
     const auto* source = candidate.from ? &*candidate.from : nullptr;
     const int error = transport::tcp::start_connect(attempt.connecting, candidate.to, source);
     if (error != 0 && error != EINPROGRESS) {
-      could_not_connect(error);
+      could_not_connect(error, now);
       candidate.outcome = describe_errno(error);
       return;
     }
@@ -165,7 +166,7 @@ Dial::Progress Dial::advance(Attempt& attempt, Clock::time_point now) {
 Dial::Progress Dial::finish_connecting(Attempt& attempt) {
   if (!is_ready(attempt.connecting.descriptor(), POLLOUT)) return Progress::waiting;
   if (const int error = attempt.connecting.take_error(); error != 0) {
-    could_not_connect(error);
+    could_not_connect(error, attempt.begun);
     outcome_of(attempt) = describe_errno(error);
     return Progress::failed;
   }
@@ -198,10 +199,10 @@ Dial::Progress Dial::talk_to_peer(Attempt& attempt) {
   return advance(attempt, Clock::now());
 }
 
-void Dial::could_not_connect(int error) {
+void Dial::could_not_connect(int error, Clock::time_point begun) {
   all_refused_ &= error == ECONNREFUSED;
   last_error_ = error;
-  failed_at_ = Clock::now();
+  last_tried_ = begun;
 }
 
 void Dial::keep_only(const Attempt& attempt) {

@@ -59,9 +59,10 @@ class Dial {
 
   int peer() const { return request_.peer; }
   const transport::LinkKey& key() const { return request_.key; }
-  /// Why the system could not connect the last time, as an errno, and when that was; 0 before.
+  /// Why the system could not connect the last time, as an errno, and when that attempt had begun:
+  /// what it met may have changed since. 0 before.
   int last_error() const { return last_error_; }
-  Clock::time_point failed_at() const { return failed_at_; }
+  Clock::time_point last_tried() const { return last_tried_; }
 
   void watch(std::vector<pollfd>& descriptors) const;
   Clock::time_point next_deadline() const;
@@ -69,6 +70,7 @@ class Dial {
  private:
   struct Attempt {
     std::size_t candidate = 0;
+    Clock::time_point begun;
     Clock::time_point deadline;         ///< Of the attempt to connect; then the dial's.
     transport::tcp::Socket connecting;  ///< Until the connection stands, then:
     std::optional<Conversation> conversation;
@@ -83,7 +85,7 @@ class Dial {
   Progress advance(Attempt& attempt, Clock::time_point now);
   Progress finish_connecting(Attempt& attempt);
   Progress talk_to_peer(Attempt& attempt);
-  void could_not_connect(int error);
+  void could_not_connect(int error, Clock::time_point begun);
   void keep_only(const Attempt& attempt);
   void fail(Clock::time_point now);
   std::string& outcome_of(const Attempt& attempt);
@@ -96,7 +98,7 @@ class Dial {
   Clock::duration back_off_;
   bool all_refused_ = true;  ///< In this round.
   int last_error_ = 0;
-  Clock::time_point failed_at_{};
+  Clock::time_point last_tried_{};
   std::optional<Clock::time_point> refused_since_;
   /// One attempt has reached the peer, and the others were given up: nothing may start beside it,
   /// or the peer could accept two.

@@ -37,6 +37,18 @@ TEST(Cabling, OnARingTheWayIsTheShorterOne) {
   EXPECT_TRUE(ring(3).is_complete());
 }
 
+TEST(Cabling, WhereAllAreJoinedTheCablesMayBeTheirOwnOrThoseOfASwitch) {
+  EXPECT_TRUE(Cabling().is_one_network());
+  EXPECT_FALSE(ring(4).is_one_network());
+  EXPECT_FALSE(ring(3).is_one_network());
+  std::vector<Cable> own = {{.a = 0, .b = 1, .at_a = "01", .at_b = "10"},
+                            {.a = 1, .b = 2, .at_a = "12", .at_b = "21"},
+                            {.a = 0, .b = 2, .at_a = "02", .at_b = "20"}};
+  EXPECT_FALSE(Cabling(3, own).is_one_network());
+  own[2].at_b = "21";
+  EXPECT_TRUE(Cabling(3, own).is_one_network());
+}
+
 TEST(Cabling, EndsAreInTheOrderOfRanks) {
   const Cabling cabling(3, {{.a = 2, .b = 1, .at_a = "two", .at_b = "one"}});
   EXPECT_EQ(cabling.cables()[0], (Cable{.a = 1, .b = 2, .at_a = "one", .at_b = "two"}));

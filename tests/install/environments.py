@@ -1,6 +1,7 @@
 """Fresh environments that MCCL is installed into."""
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -24,6 +25,15 @@ def run(*command: object) -> str:
     )
     assert done.returncode == 0, done.stdout
     return done.stdout
+
+
+def readme_training(folder: Path) -> Path:
+    """The README's program that trains with torch, as a file."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    example = next(b for b in blocks if "init_process_group" in b and "import torch\n" in b)
+    script = folder / "train.py"
+    script.write_text("import os\nos.environ['MCCL_PORT_BASE'] = '0'\n" + example)
+    return script
 
 
 class Environment:

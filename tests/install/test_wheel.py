@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from environments import ROOT, Environment, run
+from environments import ROOT, Environment, readme_training, run
 
 BUILD = ROOT / os.environ.get("BUILD_FOLDER", "build/release")
 
@@ -83,14 +83,10 @@ def test_the_program_runs(environment: Environment):
 def test_the_readme_trains(environment: Environment, tmp_path: Path):
     if find_spec("torch") is None:
         pytest.skip("torch is not installed")
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    example = next(b for b in blocks if "init_process_group" in b and "import torch\n" in b)
-    script = tmp_path / "train.py"
-    script.write_text("import os\nos.environ['MCCL_PORT_BASE'] = '0'\n" + example)
     said = run_without_a_compiler(
         environment,
         environment.python, "-m", "torch.distributed.run",
-        "--standalone", "--nproc_per_node=2", script,
+        "--standalone", "--nproc_per_node=2", readme_training(tmp_path),
     )  # fmt: skip
     assert len(re.findall(r"rank \d: loss [\d.]+", said)) == 2
 

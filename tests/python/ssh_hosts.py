@@ -37,6 +37,7 @@ class SshHosts:
         self.folder = Path(tempfile.mkdtemp(prefix="mccl-hosts-"))
         self.prefix = f"mccl{os.getpid()}"
         self.servers: dict[str, subprocess.Popen] = {}
+        self.cables = 0
         self.config = self.folder / "ssh_config"
         try:
             self._make()
@@ -125,6 +126,26 @@ class SshHosts:
 
     def plug_in(self, name: str) -> None:
         self._must("ip", "-n", self.space("desk"), "link", "set", f"to-{name}", "up")
+
+    def isolate(self) -> None:
+        """From now on each host reaches the desk over the network, and no other host."""
+        for name in self.names:
+            self._must(
+                "bridge", "-n", self.space("desk"), "link", "set", "dev", f"to-{name}",
+                "isolated", "on",
+            )  # fmt: skip
+
+    def join(self, one: str, other: str, network: str) -> None:
+        """Joins two hosts by a cable of their own, whose ends are `network`.1 and .2."""
+        device, self.cables = f"cable{self.cables}", self.cables + 1
+        self._must(
+            "ip", "-n", self.space(one), "link", "add", device, "type", "veth",
+            "peer", "name", device, "netns", self.space(other),
+        )  # fmt: skip
+        for name, end in ((one, 1), (other, 2)):
+            space, address = self.space(name), f"{network}.{end}/30"
+            self._must("ip", "-n", space, "addr", "add", address, "dev", device)
+            self._must("ip", "-n", space, "link", "set", device, "up")
 
     def on(self, name: str, *command: object) -> list[str]:
         """The command as one that runs on a host, or the desk."""

@@ -1,6 +1,7 @@
 """Hosts that no network joins, only cables between some of them."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -52,6 +53,16 @@ def test_every_collective_is_right(shape: str) -> None:
             "all", "sendrecv", "--sizes", "8,64K,1M", "--iterations", "2", "--warmup", "1"
         )
         assert wrong_rows(table) == []
+
+
+def test_cables_that_join_all_ranks_are_no_network_with_a_switch() -> None:
+    """They are measured one by one, and so taken both ways around."""
+    with WiredHosts(3, ring(3)) as hosts:
+        small = (*BENCH, "all_reduce", "--sizes", "8", "--iterations", "1")
+        for process in hosts.start_all(*small, MCCL_LOG_LEVEL="INFO"):
+            _, err = process.communicate(timeout=wired_hosts.PATIENCE)
+            assert process.returncode == 0, err
+            assert len(re.findall(r"INFO .* the cable between rank .* Gbit/s\n", err)) == 3, err
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +125,14 @@ def test_a_relay_that_dies_is_named(what: str) -> None:
         assert all("rank 1" in line for line in ends), "\n".join(ends)
 
 
-@pytest.mark.parametrize("what", ["sums", "messages"])
+def test_what_one_rank_says_of_a_failure_comes_around_a_rank_that_passes_nothing_on() -> None:
+    with WiredHosts(4, ring(4)) as hosts:
+        ranks = hosts.start_all(sys.executable, PROGRAMS / "beside_a_stopped_rank.py")
+        ends = lines_of_ends([ranks[rank] for rank in (0, 2, 3)])
+        assert all("rank 2 aborted it: it has had enough" in line for line in ends), ends
+
+
+@pytest.mark.parametrize("what", ["sums", "messages", "elsewhere"])
 def test_a_cable_that_is_cut_is_named_with_both_ends(what: str) -> None:
     with WiredHosts(4, ring(4)) as hosts:
         ranks = begin(hosts, what, MCCL_LIVENESS_INTERVAL="2")

@@ -128,7 +128,7 @@ std::map<Pair, Figures> parse(const std::string& card, int rank) {
 }  // namespace
 
 void measure_cables(const std::shared_ptr<engine::Engine>& engine) {
-  if (engine->cabling().is_complete()) return;
+  if (engine->cabling().is_one_network()) return;
   std::string card;
   for (const auto& round : rounds_of(engine->cabling())) {
     for (const Pair& pair : round) {

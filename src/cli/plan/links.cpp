@@ -70,7 +70,7 @@ std::string links_text(const Cabling& cabling, double latency_s, double bytes_pe
   std::iota(everyone.begin(), everyone.end(), 0);
   const schedule::CableMap map(cabling, everyone, latency_s, bytes_per_s);
   std::string text = fmt::format("# {} cables", cabling.cables().size());
-  if (cabling.is_complete()) return text + ": every rank is joined to every other\n";
+  if (cabling.is_one_network()) return text + ": every rank is joined to every other\n";
   const auto out = std::back_inserter(text);
   if (map.ring().empty()) {
     fmt::format_to(out, "\n#   ring: none\n");

@@ -26,7 +26,9 @@ void GroupState::hear(WorldRank peer, const ControlMessage& message) {
   const GroupRank member = membership_.rank_of(peer);
   switch (message.kind) {
     case ControlKind::abort:
-      failure_announced_ = true;  // by the peer, to everyone
+      // The peer has told everyone; but along cables its word may have gone by way of a rank that
+      // is dead, so each passes it on before its own links end.
+      failure_announced_ |= !around_.along_cables;
       return fail(announced_by(member, message));
     case ControlKind::probe:
       return answer_probe(peer, message.call);

@@ -52,6 +52,9 @@ class Groups {
   /// What a peer says of a group. Throws CorruptionError.
   void hear(WorldRank peer, const ControlMessage& message);
   void lose(WorldRank peer, const std::string& reason, transport::Loss loss);
+  /// A peer lives that the others cannot talk with any more: groups that it is in end, even where
+  /// their calls get on without it.
+  void fail_without(WorldRank peer, const std::string& reason);
   /// Something went wrong on this rank that is no single group's matter.
   void fail_all(const Failure& failure);
 

@@ -23,6 +23,8 @@ struct Surroundings {
   Completions& completions;
   Staging& staging;
   const node::SharedMemory& memory;
+  /// Ranks reach others through ranks, of which the one that has failed may be one.
+  bool along_cables;
   /// The control connections are to be looked at in the next pass.
   const std::function<void()> look_beside_soon;
 };

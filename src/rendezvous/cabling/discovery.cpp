@@ -17,7 +17,8 @@ using transport::Purpose;
 using transport::tcp::Address;
 using transport::tcp::Socket;
 
-/// For an address of a rank that is there to answer.
+/// For an address of a rank that is there to answer, and for the other end of a cable to be told
+/// of.
 constexpr Clock::duration kPatience = 1s;
 /// What has changed meanwhile is told at once: trunks come by the dozen.
 constexpr Clock::duration kBetweenLooks = 10ms;
@@ -225,7 +226,7 @@ void Discovery::look_around(Clock::time_point now) {
     const bool settled =
         std::ranges::all_of(dials_, [&](const Dial& dial) { return is_ruled_out(dial, now); });
     link_state_.see(cables(), settled);
-    if (self_.rank != 0 || !link_state_.all_settled() || !link_state_.decide()) return;
+    if (self_.rank != 0 || !decide(now)) return;
     tell_neighbours(link_state_.decision(), nullptr);
     dials_.clear();
   }
@@ -240,11 +241,20 @@ void Discovery::look_around(Clock::time_point now) {
   }
 }
 
+/// One end of a cable may be told of before the other, which had settled without it.
+bool Discovery::decide(Clock::time_point now) {
+  settled_since_ =
+      link_state_.all_settled() ? std::min(settled_since_, now) : Clock::time_point::max();
+  if (settled_since_ == Clock::time_point::max()) return false;
+  if (!link_state_.both_ends_see_all() && now - settled_since_ < kPatience) return false;
+  return link_state_.decide();
+}
+
 bool Discovery::is_ruled_out(const Dial& dial, Clock::time_point now) const {
   const Clock::time_point since = known_since_[static_cast<std::size_t>(dial.peer())];
   if (since == Clock::time_point::max()) return false;
   if (now - since >= kPatience) return true;
-  return leads_nowhere(dial.last_error()) && dial.failed_at() > since;
+  return leads_nowhere(dial.last_error()) && dial.last_tried() > since;
 }
 
 std::vector<Cable> Discovery::cables() const {

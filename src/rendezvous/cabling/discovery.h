@@ -81,6 +81,7 @@ class Discovery {
   bool has_failed() const { return !link_state_.fault().empty(); }
   bool is_first(const Trunk& trunk) const;
   void look_around(Clock::time_point now);
+  bool decide(Clock::time_point now);
   bool is_ruled_out(const Dial& dial, Clock::time_point now) const;
   std::vector<Cable> cables() const;
 
@@ -92,6 +93,8 @@ class Discovery {
   std::list<Dial> dials_;
   std::list<Trunk> trunks_;
   Clock::time_point next_look_{};
+  /// Rank 0's: since when all ranks look for no more cables; max() while some do.
+  Clock::time_point settled_since_ = Clock::time_point::max();
   Clock::time_point fault_told_ = Clock::time_point::max();  ///< After a fault: by then, or never.
   std::vector<Known> known_;  ///< Of the cables that were agreed on, those that end here.
 };

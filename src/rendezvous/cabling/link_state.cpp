@@ -294,15 +294,24 @@ bool LinkState::all_settled() const {
   return std::ranges::all_of(known_, [](const auto& known) { return known && known->settled; });
 }
 
-/// A cable that one end only sees has just come or gone, or leads through something that changes
-/// addresses.
+bool LinkState::sees(int rank, const Cable& cable) const {
+  const Sighting* const sighting = sighting_of(rank);
+  return sighting && std::ranges::find(sighting->cables, cable) != sighting->cables.end();
+}
+
+bool LinkState::both_ends_see_all() const {
+  return std::ranges::all_of(known_, [this](const auto& known) {
+    return !known || std::ranges::all_of(known->cables, [&](const Cable& cable) {
+      return sees(cable.a, cable) && sees(cable.b, cable);
+    });
+  });
+}
+
 bool LinkState::decide() {
   std::vector<Cable> agreed;
   for (const auto& lower : known_) {
     for (const Cable& cable : lower->cables) {
-      if (cable.a != lower->rank) continue;
-      const auto& higher = known_[static_cast<std::size_t>(cable.b)]->cables;
-      if (std::ranges::find(higher, cable) != higher.end()) agreed.push_back(cable);
+      if (cable.a == lower->rank && sees(cable.b, cable)) agreed.push_back(cable);
     }
   }
   Cabling cabling(size_, without_shared_ends(agreed));

@@ -85,6 +85,9 @@ class LinkState {
   /// Rank 0: whether all have been heard and look for no more; then decide() makes a decision of
   /// the cables that both ends see.
   bool all_settled() const;
+  /// Whether all cables that one end sees are seen by the other: if not, a word is on its way,
+  /// unless something on the cable changes addresses.
+  bool both_ends_see_all() const;
   /// False where those do not join all ranks.
   bool decide();
   /// Nothing before the decision.
@@ -103,6 +106,7 @@ class LinkState {
  private:
   bool hear_of_cut(const CableNews& news);
   void note_joints(int rank);
+  bool sees(int rank, const Cable& cable) const;
   bool hear_of_itself(const Sighting& told);
 
   int rank_;

@@ -40,7 +40,7 @@ struct Scene {
       WorldRank(0), {}, std::chrono::seconds(1), peers, [](std::uint64_t) { return nullptr; }, log};
   Staging staging{std::make_shared<Metrics>()};
   Completions completions{std::make_shared<Metrics>(), staging, log};
-  Surroundings surroundings{config, log, peers, links, completions, staging, *memory, [] {}};
+  Surroundings surroundings{config, log, peers, links, completions, staging, *memory, false, [] {}};
   std::optional<GroupState> group;
 };
 

@@ -1,4 +1,7 @@
-"""Calls until one fails: sums, or messages between ranks that no cable joins on a ring of four."""
+"""Calls on a ring of four until one fails.
+
+Sums; messages between ranks that no cable joins; or messages elsewhere than between ranks 1 and 2.
+"""
 
 import sys
 
@@ -14,7 +17,7 @@ while True:
     if sys.argv[1] == "sums":
         world.all_reduce(data)
         continue
-    other = (world.rank + 2) % 4
+    other = (world.rank + 2) % 4 if sys.argv[1] == "messages" else world.rank ^ 1
     sent = world.send(data, other, wait=False)
     world.recv(data.copy(), other)
     sent.wait()

@@ -90,8 +90,20 @@ TEST(LinkState, ACableCountsWhenBothEndsSeeIt) {
   EXPECT_FALSE(state.all_settled());
   state.hear({CableNews::Kind::sighting, {2, 1, true, 1, {cable(1, 2)}}});
   ASSERT_TRUE(state.all_settled());
+  EXPECT_FALSE(state.both_ends_see_all());
   state.decide();
   EXPECT_THAT(state.decided()->cables(), ElementsAre(cable(0, 1), cable(1, 2)));
+}
+
+TEST(LinkState, TheWordOfTheOtherEndIsOnItsWay) {
+  LinkState state(0, 2, 1);
+  state.see({cable(0, 1)}, true);
+  EXPECT_FALSE(state.both_ends_see_all());
+  state.hear({CableNews::Kind::sighting, {1, 1, true, 1, {}}});
+  ASSERT_TRUE(state.all_settled());
+  EXPECT_FALSE(state.both_ends_see_all());
+  state.hear({CableNews::Kind::sighting, {1, 2, true, 1, {cable(0, 1)}}});
+  EXPECT_TRUE(state.both_ends_see_all());
 }
 
 TEST(LinkState, OnANetworkAPairHasAsManyCablesAsAddresses) {
