@@ -64,8 +64,10 @@ void Engine::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Engine::use(Library& library, Handle control, int world_rank, ThreadLevel level) {
+void Engine::use(Library& library, Handle control, int world_rank, ThreadLevel level,
+                 bool is_shared) {
   library_ = &library;
+  is_shared_ = is_shared;
   callers_drive_ = level >= ThreadLevel::serialized;
   makes_bulk_ =
       level == ThreadLevel::multiple && library.identity().version.starts_with("Open MPI");
@@ -281,6 +283,8 @@ bool Engine::pass() {
     }
     const Clock::time_point now = Clock::now();
     if (now - looked_ >= kBetweenLooks) look_around(now);
+  } else {
+    end_what_is_left();
   }
   if (asked_) sweep();
   return moved;
@@ -492,7 +496,9 @@ void Engine::listen() {
 
 std::string Engine::over() const {
   const std::lock_guard lock(inbox_mutex_);
-  return reason_over_;
+  if (!reason_over_.empty() || !is_over()) return reason_over_;
+  return "the program has called MPI_Finalize, after which nobody can call MPI; shut MCCL down "
+         "before that";
 }
 
 }  // namespace mccl::mpi

@@ -54,8 +54,9 @@ class Engine {
              std::chrono::milliseconds patience);
   void stop();
 
-  /// In start()'s `begin`. The level says which threads may call MPI, and whether several at once.
-  void use(Library& library, Handle control, int world_rank, ThreadLevel level);
+  /// In start()'s `begin`. The level says which threads may call MPI, and whether several at once;
+  /// `is_shared`, that the program has initialised MPI, and may finalise it at any time.
+  void use(Library& library, Handle control, int world_rank, ThreadLevel level, bool is_shared);
 
   /// Runs something that calls MPI, on a thread that may.
   void run(const std::function<void()>& body);
@@ -98,7 +99,9 @@ class Engine {
 
   /// Why MPI is not called any more; empty while it is.
   std::string over() const;
-  bool is_over() const { return over_.load(std::memory_order_acquire); }
+  bool is_over() const {
+    return over_.load(std::memory_order_acquire) || (is_shared_ && library_->finalized());
+  }
   /// Whether a group has failed by something else than a wish.
   bool had_trouble() const { return trouble_; }
   void tell_departure(int world_size) noexcept;
@@ -151,6 +154,7 @@ class Engine {
   /// Whether the call can end: MPI has let go of all memory of the caller's.
   bool take_back(const std::shared_ptr<Call>& call);
   void end_for_good(const std::string& reason);
+  void end_what_is_left();
   void finish(const std::shared_ptr<Call>& call, std::exception_ptr error);
   static std::exception_ptr error_of(const Call& call);
   std::unique_ptr<Flight> take_flight();
@@ -163,6 +167,7 @@ class Engine {
 
   std::atomic<bool> callers_drive_{true};  ///< Changes in start() and when the engine retires.
   bool makes_bulk_ = false;                ///< Set in start().
+  bool is_shared_ = false;                 ///< Set in start().
   const std::chrono::microseconds spin_;
   Library* library_ = nullptr;  ///< Set in start().
   int world_rank_ = 0;

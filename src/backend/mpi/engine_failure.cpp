@@ -220,7 +220,12 @@ void Engine::end_for_good(const std::string& reason) {
     reason_over_ = text;
   }
   over_.store(true, std::memory_order_release);
+  end_what_is_left();
+}
+
+void Engine::end_what_is_left() {
   for (const auto& call : active_) {
+    call->group->fail(Kind::error, over());
     if (call->flight && !call->working) {
       --call->group->under_way;
       lost_.push_back({call->group, std::move(call->flight)});

@@ -143,7 +143,7 @@ void Process::set_up() {
   library_->return_errors(control_);
   largest_tag_ = library_->largest_tag(control_);
   operations_ = std::make_unique<Operations>(*library_);
-  engine_->use(*library_, control_, rank_, level_);
+  engine_->use(*library_, control_, rank_, level_, joined_);
 }
 
 void Process::enter() {
