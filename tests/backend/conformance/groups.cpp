@@ -93,12 +93,14 @@ void coalesced_calls_are_one_work(Context& context) {
   EXPECT_THROW(group.begin_coalescing(), InvalidArgument);
   const Work first = group.all_reduce(buffer(a), buffer(a), ReduceKind::sum);
   EXPECT_THROW(first.wait(), InvalidArgument);
+  EXPECT_FALSE(first.done());
   group.all_reduce(buffer(b), buffer(b), ReduceKind::sum);
   group.send({&token, 1, DType::f32}, (group.rank() + 1) % group.size(), 0);
   group.recv({&got, 1, DType::f32}, (group.rank() + group.size() - 1) % group.size(), 0);
   const Work work = group.end_coalescing();
   work.wait();
   ASSERT_TRUE(work.done());
+  first.wait();
   ASSERT_EQ(a[9], size);
   ASSERT_EQ(b[4999], 2 * size);
   ASSERT_EQ(got, 3);
@@ -190,6 +192,7 @@ void an_abort_reaches_every_rank_and_no_other_group(Context& context) {
         AbortedError);
     EXPECT_THROW(all_reduce(*other, 4), AbortedError);
     EXPECT_NE(other->failure().find("the loss is not a number"), std::string::npos);
+    EXPECT_NE(other->failure().find("rank 0"), std::string::npos) << other->failure();
   }
   all_reduce(*context.world(), 1000);
 }

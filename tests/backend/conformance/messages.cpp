@@ -6,7 +6,8 @@
 namespace mccl::conformance {
 namespace {
 
-constexpr std::size_t kSizes[] = {0, 1, 1023, 1024, 1025, 8191, 8193, 300'001};
+// On both sides of where backends change how a message travels.
+constexpr std::size_t kSizes[] = {0, 1, 1023, 1024, 1025, 8191, 8192, 8193, 300'001, 3'000'000};
 
 std::vector<std::int32_t> numbers(std::size_t count, int first) {
   std::vector<std::int32_t> data(count);
@@ -72,6 +73,7 @@ void messages_of_one_tag_keep_their_order(Context& context) {
   }
 }
 
+/// Fault 10 of the earlier system.
 void receive_then_send_on_both_ranks(Context& context) {
   Group& group = *context.world();
   if (group.rank() > 1) return;
@@ -106,6 +108,7 @@ void any_source_tells_who_sent(Context& context) {
   ASSERT_EQ(seen, std::vector<bool>(seen.size(), true));
 }
 
+/// Fault 9 of the earlier system: not every rank joins a message.
 void leave_collectives_alone(Context& context) {
   Group& group = *context.world();
   std::vector<std::int32_t> message = numbers(100'000, 1);
@@ -124,6 +127,7 @@ void leave_collectives_alone(Context& context) {
   pending.wait();
 }
 
+/// Fault 15 of the earlier system: after that the memory is never written.
 void a_receive_that_times_out_is_forgotten(Context& context) {
   Group& group = *context.world();
   std::vector<std::int32_t> late(10, -1);
