@@ -18,8 +18,8 @@ constexpr std::chrono::microseconds kBetweenLooks{200};
 constexpr std::chrono::microseconds kLongestNap{100};
 /// So many looks at MPI before the time, which costs more than one of them.
 constexpr int kLooksAtOnce = 32;
-/// While MPI waits on threads of groups, nobody takes the core from it for longer.
-constexpr std::chrono::milliseconds kWhileOthersWork{20};
+/// So long do others leave the core to threads of groups on which MPI waits.
+constexpr std::chrono::milliseconds kWhileOthersWork{100};
 
 void yield_or_nap(Clock::duration idle, std::chrono::microseconds spin, bool may_nap) {
   if (idle < spin) return;
@@ -216,6 +216,16 @@ void Engine::work() {
   }
 }
 
+/// Who waits for a thread of a group takes no time from it. What comes meanwhile is the engine's
+/// thread's.
+void Engine::sleep_beside_worker(Call& call, Clock::time_point deadline, Clock::time_point now) {
+  const bool is_alone = working_ == pending_;
+  if (is_alone) --helpers_;
+  call.sleep_until_done(std::min(
+      deadline, now + (is_alone ? std::chrono::microseconds(kWhileOthersWork) : kLongestNap)));
+  if (is_alone) ++helpers_;
+}
+
 /// The engine at its end, on its own thread. What is called afterwards comes from whoever is left.
 void Engine::retire(const std::function<void()>& last) {
   const std::lock_guard lock(driving_);
@@ -249,7 +259,7 @@ void Engine::help(Call& call, Clock::time_point deadline) {
       break;
     }
     if (call.working) {
-      call.sleep_until_done(std::min(deadline, now + kWhileOthersWork));
+      sleep_beside_worker(call, deadline, now);
       if (call.done()) break;
     }
     Callbacks callbacks;

@@ -158,6 +158,7 @@ class Engine {
   void finish(const std::shared_ptr<Call>& call, std::exception_ptr error);
   static std::exception_ptr error_of(const Call& call);
   std::unique_ptr<Flight> take_flight();
+  void sleep_beside_worker(Call& call, Clock::time_point deadline, Clock::time_point now);
   void await_last_calls(const GroupState& group);
   void free_comms();
   void run_callbacks(Callbacks callbacks);
