@@ -91,10 +91,10 @@ build-tests: build $(TEST_ENVIRONMENT)
 	@cmake -S . -B $(BUILD) -DMCCL_TESTS=ON >$(BUILD)/configure.log
 	@$(SHOW_PROGRESS) tests $(BUILD)/tests.log cmake --build $(BUILD) --parallel $(JOBS)
 
-build-bench: build $(TEST_ENVIRONMENT)
+build-bench: build $(TEST_ENVIRONMENT) peers
 	@cmake -S . -B $(BUILD) -DMCCL_BENCH=ON >$(BUILD)/configure.log
 	@$(SHOW_PROGRESS) bench $(BUILD)/bench.log \
-		cmake --build $(BUILD) --parallel $(JOBS) --target mccl_kernels_bench
+		cmake --build $(BUILD) --parallel $(JOBS) --target mccl_kernels_bench mccl_mpi_layer
 
 demo: build
 	@OMP_NUM_THREADS=1 $(BIN)/torchrun --nproc_per_node=2 --standalone examples/ddp_digits.py
@@ -142,7 +142,7 @@ test-torch-suite: build $(TEST_ENVIRONMENT)
 bench: build build-bench peers
 	@$(BIN)/python bench/compare.py --plots build/bench $(BENCH)
 
-bench-check: build $(TEST_ENVIRONMENT) peers
+bench-check: build build-bench peers
 	@$(BIN)/python bench/compare.py --check --json build/bench-check.json $(BENCH)
 
 lint: build $(TEST_ENVIRONMENT) | packages-lint

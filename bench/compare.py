@@ -75,7 +75,8 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     )  # fmt: skip
     what.add_argument(
         "--extras", type=names_of([*EXTRAS, "none"]), metavar="NAME,…",
-        help="training steps (ddp), shaped cables (cables) or none; default: both unless --quick",
+        help="training steps (ddp), shaped cables (cables), the layer over MPI (openmpi, mpich) "
+        "or none; default: all unless --quick",
     )  # fmt: skip
     how = parser.add_argument_group("how long")
     how.add_argument(

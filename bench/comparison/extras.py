@@ -1,4 +1,4 @@
-"""Measurements that are no collective: training steps, and cables of a known rate."""
+"""Measurements that are no collective: training steps, cables of a known rate, layers over MPI."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from comparison.contestant import PEERS, Command, free_ports
 from comparison.launch import launch
 from comparison.mccl_program import mccl_missing, mccl_program
+from comparison.mpi import layer_commands, layer_missing
 from comparison.results import Key, Results
 from comparison.steadiness import Steadiness
 from comparison.torch_backends import torch_missing
@@ -18,6 +19,12 @@ RANKS = 2
 LIMIT = 600.0  # seconds between two lines
 DDP_CELLS = (Cell("ddp_digits", 0), Cell("ddp_25m", 0))
 CABLE_CELLS = (Cell("link_1g", 64 << 20), Cell("links_1g_500m", 64 << 20))
+LAYER_SECONDS = 2.0  # a size and round
+
+
+def layer_cells(kind: str) -> tuple[Cell, ...]:
+    """The mpi backend beside the call of this MPI's that it makes."""
+    return (Cell(f"layer_{kind}", 8), Cell(f"layer_{kind}", 64 << 20))
 
 
 @dataclass(frozen=True)
@@ -32,6 +39,8 @@ class Extra:
 EXTRAS = {
     "ddp": Extra("ddp", "mccl-torch", DDP_CELLS),
     "cables": Extra("cables", "mccl-tcp", CABLE_CELLS),
+    "openmpi": Extra("openmpi", "mccl-mpi", layer_cells("openmpi")),
+    "mpich": Extra("mpich", "mccl-mpi", layer_cells("mpich")),
 }
 
 
@@ -39,6 +48,8 @@ def missing(extra: Extra) -> str | None:
     """Why it cannot run here."""
     if extra.name == "ddp":
         return torch_missing("mccl")
+    if extra.contestant == "mccl-mpi":
+        return layer_missing(extra.name)
     if sys.platform != "linux" or os.geteuid() != 0:
         return "network namespaces need Linux and root"
     return mccl_missing()
@@ -46,6 +57,8 @@ def missing(extra: Extra) -> str | None:
 
 def commands(extra: Extra, rounds: int) -> list[Command]:
     """How it is started."""
+    if extra.contestant == "mccl-mpi":
+        return layer_commands(extra.name, rounds * LAYER_SECONDS, extra.cells)
     if extra.name == "cables":
         script = [sys.executable, str(PEERS.parent / "shaped.py"), "--lines"]
         return [Command([*script, "--program", str(mccl_program())])]

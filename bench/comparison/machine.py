@@ -12,11 +12,13 @@ from peers.cells import Cell
 PASS = "bound-pass"
 SOCKETS = "bound-sockets"
 LINE = "line"
+CALL = "mpi-call"
 
 TITLES = {
     PASS: "one pass over memory",
     SOCKETS: "raw sockets, both ways",
     LINE: "the line itself",
+    CALL: "the MPI's own call",
 }
 
 # Each bound's rate in what `mccl bench` reports, and the contestant in whose run it is measured: a

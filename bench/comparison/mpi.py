@@ -5,11 +5,13 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
+from collections.abc import Sequence
 
 from comparison.contestant import (
     BUILT,
     INSTALL,
     PEERS,
+    ROOT,
     Command,
     Launch,
     Setting,
@@ -17,6 +19,7 @@ from comparison.contestant import (
     loopback,
 )
 from comparison.mccl_program import mccl_missing, mccl_program
+from peers.cells import Cell
 
 
 def mpi_missing(kind: str, packages: str) -> str | None:
@@ -71,6 +74,27 @@ def mccl_mpi_commands(launch: Launch) -> list[Command]:
     words = ["--ranks", str(launch.ranks), "--under", mpirun, *launch.arguments()]
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return [Command([*script, *words], {"MCCL_BACKEND": "mpi", **root})]
+
+
+LAYER_BUILT = ROOT / "build" / "release" / "bench"
+
+
+def layer_missing(kind: str) -> str | None:
+    """Why the cost of the mpi backend over this MPI's own call cannot be measured."""
+    if shutil.which(f"mpirun.{kind}") is None:
+        return f"not installed: run `{INSTALL}`"
+    if not (LAYER_BUILT / f"mpi_layer.{kind}").exists():
+        return "bench/peers/mpi_layer.cpp is not compiled for it: run `make build-bench`"
+    return None
+
+
+def layer_commands(kind: str, seconds: float, cells: Sequence[Cell]) -> list[Command]:
+    bound = "--bind-to" if kind == "openmpi" else "-bind-to"
+    run = [f"mpirun.{kind}", "-n", "2", bound, "core", str(LAYER_BUILT / f"mpi_layer.{kind}")]
+    sizes = [str(cell.bytes) for cell in cells]
+    words = ["--seconds", str(seconds), cells[0].collective, *sizes]
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return [Command([*run, *words], root)]
 
 
 def mpich_settings(ranks: int) -> list[Setting]:

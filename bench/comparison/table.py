@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from comparison.contestants import CONTESTANTS, PEERS_ALL
-from comparison.machine import LINE, PASS, SOCKETS, TITLES
+from comparison.machine import CALL, LINE, PASS, SOCKETS, TITLES
 from comparison.results import Key, Results
 from comparison.sizes import show_size
 from peers.cells import Cell
@@ -26,6 +26,7 @@ RATIOS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("mccl", (PASS,), "C++ / one pass"),
     ("mccl-tcp", (SOCKETS,), "TCP / raw sockets"),
     ("mccl-tcp", (LINE,), "TCP / line"),
+    ("mccl-mpi", (CALL,), "MPI backend / MPI's call"),
 )
 
 

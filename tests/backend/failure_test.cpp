@@ -109,26 +109,6 @@ TEST(Timeout, NamesTheRankThatIsMissing) {
   expect_all(errors, {"all_reduce #2", "timed out", "rank 2", "all_reduce #1"});
 }
 
-TEST(Timeout, OfAWaitLeavesTheCallRunning) {
-  run_ranks(2, [](Context& context) {
-    Group& group = *context.world();
-    float value = 1;
-    const Buffer data{&value, 1, kType};
-    if (context.rank() == 0) {
-      const Work work = group.all_reduce(data, data, ReduceKind::sum);
-      EXPECT_THROW(work.wait(std::chrono::milliseconds(20)), TimeoutError);
-      char token = 1;
-      group.send({&token, 1, DType::u8}, 1, 0).wait();
-      work.wait();
-    } else {
-      char token = 0;
-      group.recv({&token, 1, DType::u8}, 0, 0).wait();
-      group.all_reduce(data, data, ReduceKind::sum).wait();
-    }
-    EXPECT_EQ(value, 2);
-  });
-}
-
 /// Fault 20 of the earlier system: the exception left a thread that nobody joined, which ended the
 /// process.
 TEST(Timeout, Fault20OfConnectingIsAnErrorThatLeavesNoThread) {
@@ -160,20 +140,6 @@ TEST(Timeout, Fault20OfConnectingIsAnErrorThatLeavesNoThread) {
   run_ranks(2, [](Context& context) { all_reduce(*context.world(), 1000); });
 }
 
-TEST(Abort, ReachesEveryRankWithItsReason) {
-  const auto errors = run_failing_ranks(3, [](Context& context) {
-    Group& group = *context.world();
-    all_reduce(group, 4);
-    if (context.rank() == 1) {
-      group.abort("the loss is not a number");
-      all_reduce(group, 4);
-    } else {
-      all_reduce(group, 1'000'000);
-    }
-  });
-  expect_all(errors, {"the loss is not a number", "rank 1"});
-}
-
 /// Fault 12 of the earlier system: the abort comes while another thread is stuck in a call.
 TEST(Abort, FreesACallThatIsStuck) {
   const auto errors = run_failing_ranks(2, [](Context& context) {
@@ -203,21 +169,6 @@ TEST(Departure, OfARankIsAnErrorThatNamesIt) {
   expect_all(errors, {"rank 2"});
 }
 
-TEST(Failure, StaysAndIsIndependentOfOtherGroups) {
-  run_ranks(3, [](Context& context) {
-    const auto other = context.group("other", {0, 1, 2}, std::chrono::seconds(30));
-    if (context.rank() == 0) other->abort("test");
-    EXPECT_THROW(
-        {
-          for (;;) all_reduce(*other, 4);
-        },
-        AbortedError);
-    EXPECT_THROW(all_reduce(*other, 4), AbortedError);
-    EXPECT_NE(other->failure().find("test"), std::string::npos);
-    all_reduce(*context.world(), 1000);
-  });
-}
-
 TEST(Settings, ThatDifferAreAnErrorOnEveryRank) {
   const auto errors = run_failing_ranks(
       3, [](Context&) {},
@@ -239,28 +190,6 @@ TEST(Settings, Fault24AWrongKeyKeepsARankOut) {
         return config;
       });
   for (const std::string& error : errors) EXPECT_FALSE(error.empty());
-}
-
-TEST(Arguments, AreCheckedBeforeAnythingIsSent) {
-  run_ranks(2, [](Context& context) {
-    Group& group = *context.world();
-    float values[4] = {};
-    const Buffer four{values, 4, kType};
-    const Buffer two{values, 2, kType};
-    EXPECT_THROW(group.all_reduce(four, two, ReduceKind::sum), InvalidArgument);
-    EXPECT_THROW(group.all_reduce(four, {values + 1, 3, kType}, ReduceKind::sum), InvalidArgument);
-    EXPECT_THROW(group.all_reduce(four, four, ReduceKind::bxor), InvalidArgument);
-    EXPECT_THROW(group.all_reduce({nullptr, 1, kType}, {values, 1, kType}, ReduceKind::sum),
-                 InvalidArgument);
-    EXPECT_THROW(group.broadcast(four, 2), InvalidArgument);
-    EXPECT_THROW(group.send(four, 5, 0), InvalidArgument);
-    EXPECT_THROW(group.send(four, group.rank(), 0), InvalidArgument);
-    EXPECT_THROW(group.recv({values, 4, kType, {DeviceKind::cuda, 0}}, kAnySource, 0),
-                 InvalidArgument);
-    EXPECT_THROW(group.all_gather(two, two), InvalidArgument);
-    EXPECT_THROW(group.end_coalescing(), InvalidArgument);
-    all_reduce(group, 100);  // nothing was lost
-  });
 }
 
 }  // namespace

@@ -204,6 +204,27 @@ def test_beside_mpi4py(mpi: str, order: str, tmp_path: Path):
     assert python(mpi, 2, WITH_MPI4PY, order, **variables).count("fine") == 2
 
 
+ENDS_MPI = """
+import numpy as np
+from mpi4py import MPI
+import mccl.distributed as dist
+world = dist.init(backend="mpi")
+world.barrier()
+MPI.Finalize()
+try:
+    world.all_reduce(np.ones(3))
+except dist.Error as error:
+    print(f"failed: {error}\\n", end="", flush=True)
+"""
+
+
+def test_a_program_that_ends_mpi_before_mccl():
+    pytest.importorskip("mpi4py")
+    find("mpirun.openmpi")
+    said = python("openmpi", 2, ENDS_MPI)
+    assert said.count("the program has called MPI_Finalize, after which nobody can call MPI") == 2
+
+
 # Bad input: one clear sentence each.
 
 REFUSED = """

@@ -267,26 +267,22 @@ class Beginning {
       out = part(memory, given);
       flight_.result_ = out;
     }
-    if (std::max(given, taken) > place_.most) return long_all_to_all(in, out);
+    // Nobody knows whether what others give and take is more than MPI counts, and all must make one
+    // call; the two of a pair know what they exchange.
+    if (request_.own_counts || given > place_.most) return exchange(in, out);
     void* into = taken > 0 ? out : kNothing + 1;
-    if (request_.counts.empty()) {
-      const int each = count_of(share(0));
-      add(library_.alltoall(in, each, into, each, type_, place_.comm, waits_));
-    } else {
-      const int* counts = tell(request_.counts, request_.out_counts);
-      const int size = place_.size;
-      add(library_.alltoallv(in, counts, counts + size, into, counts + 2 * size, counts + 3 * size,
-                             type_, place_.comm, waits_));
-    }
+    const int each = count_of(share(0));
+    add(library_.alltoall(in, each, into, each, type_, place_.comm, waits_));
   }
 
-  void long_all_to_all(const void* in, std::byte* out) {
+  /// By messages.
+  void exchange(const void* in, std::byte* out) {
     std::size_t given = 0;
     std::size_t taken = 0;
     for (int rank = 0; rank < place_.size; ++rank) {
       const std::size_t to = share(rank);
       const std::size_t from =
-          request_.counts.empty() ? to : request_.out_counts[static_cast<std::size_t>(rank)];
+          request_.own_counts ? request_.out_counts[static_cast<std::size_t>(rank)] : to;
       if (rank == place_.rank) {
         if (to > 0) std::memcpy(part(out, taken), part(in, given), to * element_);
       } else {
@@ -414,18 +410,15 @@ class Beginning {
     return flight_.own_memory_;
   }
 
-  const int* tell(Counts counts) { return tell(counts, {}); }
-  /// Counts and then offsets, as ints, of one list or of two.
-  const int* tell(Counts counts, Counts more) {
+  /// Counts and then offsets, as ints.
+  const int* tell(Counts counts) {
     std::vector<int>& told = flight_.counts_;
     told.clear();
-    for (const Counts each : {counts, more}) {
-      for (const std::size_t count : each) told.push_back(count_of(count));
-      std::size_t offset = 0;
-      for (const std::size_t count : each) {
-        told.push_back(count_of(offset));
-        offset += count;
-      }
+    for (const std::size_t count : counts) told.push_back(count_of(count));
+    std::size_t offset = 0;
+    for (const std::size_t count : counts) {
+      told.push_back(count_of(offset));
+      offset += count;
     }
     return told.data();
   }

@@ -38,9 +38,12 @@ class Call final : public detail::WorkState {
   Clock::time_point submitted;
   Clock::time_point begun;
   Clock::time_point deadline = Clock::time_point::max();
+  /// Once its group has failed: until when MPI may end it by itself.
+  Clock::time_point last_moment = Clock::time_point::max();
   std::chrono::milliseconds timeout{0};
   bool caller_waits = false;
-  /// MPI is to wait for its end: first all ranks come, then a thread of the group's makes the call.
+  /// MPI is to wait for its end: first all ranks gather, then a thread of the group's makes the
+  /// call.
   bool is_bulk = false;
   std::atomic<bool> working = false;    ///< That thread has it.
   bool cancelling = false;              ///< MPI was asked to take it back.

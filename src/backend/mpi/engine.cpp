@@ -18,8 +18,8 @@ constexpr std::chrono::microseconds kBetweenLooks{200};
 constexpr std::chrono::microseconds kLongestNap{100};
 /// So many looks at MPI before the time, which costs more than one of them.
 constexpr int kLooksAtOnce = 32;
-/// While MPI waits on threads of groups, nobody takes the core from it for longer.
-constexpr std::chrono::milliseconds kWhileOthersWork{20};
+/// So long do others leave the core to threads of groups on which MPI waits.
+constexpr std::chrono::milliseconds kWhileOthersWork{100};
 
 void yield_or_nap(Clock::duration idle, std::chrono::microseconds spin, bool may_nap) {
   if (idle < spin) return;
@@ -47,7 +47,7 @@ bool Engine::start(std::function<void()> begin, std::function<void()> end,
           return;
         }
         work();
-        last();
+        retire(last);
       });
   std::future<void> done = begun->get_future();
   if (done.wait_for(patience) != std::future_status::ready) return false;
@@ -64,8 +64,10 @@ void Engine::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Engine::use(Library& library, Handle control, int world_rank, ThreadLevel level) {
+void Engine::use(Library& library, Handle control, int world_rank, ThreadLevel level,
+                 bool is_shared) {
   library_ = &library;
+  is_shared_ = is_shared;
   callers_drive_ = level >= ThreadLevel::serialized;
   makes_bulk_ =
       level == ThreadLevel::multiple && library.identity().version.starts_with("Open MPI");
@@ -74,25 +76,25 @@ void Engine::use(Library& library, Handle control, int world_rank, ThreadLevel l
 }
 
 void Engine::run(const std::function<void()>& body) {
-  if (callers_drive_ || std::this_thread::get_id() == thread_id_) {
-    const std::lock_guard lock(driving_);
-    return body();
-  }
   std::promise<void> done;
-  {
-    const std::lock_guard lock(inbox_mutex_);
-    errands_.emplace_back([&] {
-      try {
-        body();
-        done.set_value();
-      } catch (...) {
-        done.set_exception(std::current_exception());
-      }
-    });
+  const auto errand = [&] {
+    try {
+      body();
+      done.set_value();
+    } catch (...) {
+      done.set_exception(std::current_exception());
+    }
+  };
+  if (std::unique_lock lock(inbox_mutex_);
+      !callers_drive_ && std::this_thread::get_id() != thread_id_) {
+    errands_.emplace_back(errand);
     asked_ = true;
     wake_.notify_all();
+    lock.unlock();
+    return done.get_future().get();
   }
-  done.get_future().get();
+  const std::lock_guard lock(driving_);
+  body();
 }
 
 void Engine::run_errands() {
@@ -130,6 +132,22 @@ void Engine::close(const std::shared_ptr<GroupState>& group, const std::string& 
     callbacks = take_callbacks();
   });
   run_callbacks(std::move(callbacks));
+  await_last_calls(*group);
+}
+
+/// What has the program's memory ends before the group does.
+void Engine::await_last_calls(const GroupState& group) {
+  const auto is_of_group = [&](const auto& call) { return call->group.get() == &group; };
+  for (bool ended = false; !ended;) {
+    Callbacks callbacks;
+    run([&] {
+      pass();
+      ended = std::ranges::none_of(active_, is_of_group);
+      callbacks = take_callbacks();
+    });
+    run_callbacks(std::move(callbacks));
+    if (!ended) std::this_thread::sleep_for(kLongestNap);
+  }
 }
 
 void Engine::submit(std::span<const std::shared_ptr<Call>> calls) {
@@ -198,8 +216,40 @@ void Engine::work() {
   }
 }
 
+/// Who waits for a thread of a group takes no time from it. What comes meanwhile is the engine's
+/// thread's.
+void Engine::sleep_beside_worker(Call& call, Clock::time_point deadline, Clock::time_point now) {
+  const bool is_alone = working_ == pending_;
+  if (is_alone) --helpers_;
+  call.sleep_until_done(std::min(
+      deadline, now + (is_alone ? std::chrono::microseconds(kWhileOthersWork) : kLongestNap)));
+  if (is_alone) ++helpers_;
+}
+
+/// The engine at its end, on its own thread. What is called afterwards comes from whoever is left.
+void Engine::retire(const std::function<void()>& last) {
+  const std::lock_guard lock(driving_);
+  last();
+  std::vector<std::function<void()>> errands;
+  {
+    const std::lock_guard inbox_lock(inbox_mutex_);
+    if (reason_over_.empty()) reason_over_ = "MPI is not called any more, since the process ends";
+    callers_drive_ = true;
+    errands.swap(errands_);
+  }
+  over_.store(true, std::memory_order_release);
+  for (const auto& errand : errands) errand();
+}
+
 void Engine::help(Call& call, Clock::time_point deadline) {
-  ++helpers_;
+  struct Helper {
+    explicit Helper(Engine& its_engine) : engine(its_engine) { ++engine.helpers_; }
+    ~Helper() {
+      if (--engine.helpers_ == 0 && engine.has_work()) engine.wake();
+    }
+    Engine& engine;
+  };
+  const Helper helper(*this);
   Clock::time_point moved = Clock::now();
   for (Clock::time_point now = moved; !call.done() && now < deadline; now = Clock::now()) {
     // A callback that waits does so on the engine's own thread, which drives then too.
@@ -209,7 +259,7 @@ void Engine::help(Call& call, Clock::time_point deadline) {
       break;
     }
     if (call.working) {
-      call.sleep_until_done(std::min(deadline, now + kWhileOthersWork));
+      sleep_beside_worker(call, deadline, now);
       if (call.done()) break;
     }
     Callbacks callbacks;
@@ -226,7 +276,6 @@ void Engine::help(Call& call, Clock::time_point deadline) {
     if (has_moved) moved = now;
     yield_or_nap(now - moved, spin_, now - moved > std::chrono::milliseconds(100));
   }
-  if (--helpers_ == 0 && has_work()) wake();
 }
 
 bool Engine::pass() {
@@ -244,6 +293,8 @@ bool Engine::pass() {
     }
     const Clock::time_point now = Clock::now();
     if (now - looked_ >= kBetweenLooks) look_around(now);
+  } else {
+    end_what_is_left();
   }
   if (asked_) sweep();
   return moved;
@@ -265,7 +316,7 @@ void Engine::accept(const std::shared_ptr<Call>& call) {
   GroupState& group = *call->group;
   if (is_collective(call->request().collective)) {
     call->number = ++group.started;
-    if (group.has_bulk && !group.failed()) return group.waiting.push_back(call);
+    if (group.bulk && !group.failed()) return group.waiting.push_back(call);
   }
   begin(call);
 }
@@ -273,15 +324,16 @@ void Engine::accept(const std::shared_ptr<Call>& call) {
 void Engine::begin(const std::shared_ptr<Call>& call) {
   GroupState& group = *call->group;
   call->begun = Clock::now();
+  call->is_bulk = is_bulk(call->request());
+  if (call->is_bulk && !group.failed() && !is_over()) hear_notices();
   if (!group.failed() && is_over()) group.fail(Kind::error, over());
   if (group.failed()) return finish(call, error_of(*call));
   ++group.under_way;
   call->flight = take_flight();
   active_.push_back(call);
   try {
-    call->is_bulk = is_bulk(call->request());
     if (call->is_bulk) {
-      group.has_bulk = true;
+      group.bulk = call;
       call->flight->gather(group.place);
     } else {
       call->flight->begin(group.place, call->request());
@@ -297,7 +349,8 @@ void Engine::begin(const std::shared_ptr<Call>& call) {
 /// Whether the call has ended.
 bool Engine::advance(const std::shared_ptr<Call>& call) {
   GroupState& group = *call->group;
-  if (group.failed() || call->working) return false;  // the sweep ends it, or the group's thread
+  if (call->working) return false;  // the group's thread ends it
+  if (group.failed()) return end_failed(call);
   try {
     if (!call->flight->test()) return false;
     if (call->flight->taken_back()) {
@@ -327,17 +380,27 @@ bool Engine::advance(const std::shared_ptr<Call>& call) {
   }
 }
 
-void Engine::look_around(Clock::time_point now) {
-  looked_ = now;
+void Engine::hear_notices() {
   try {
     for (Notice notice; notices_->receive(notice);) hear(notice);
+  } catch (const std::exception& error) {
+    deaf_ = error.what();
+  }
+}
+
+void Engine::look_around(Clock::time_point now) {
+  looked_ = now;
+  hear_notices();
+  try {
     notices_->settle();
     free_comms();
   } catch (const std::exception& error) {
-    // Without a word from the others no call could be ended that they have given up.
-    return end_for_good(error.what());
+    deaf_ = error.what();
   }
+  // Without a word from the others no call could be ended that they have given up.
+  if (!deaf_.empty()) return end_for_good(deaf_);
   for (const auto& call : active_) {
+    if (now >= call->last_moment && !gathers(*call)) return end_for_good(call->group->failure());
     if (call->group->failed()) continue;
     const int left = absentee(*call, now);
     if (left >= 0) {
@@ -369,7 +432,10 @@ void Engine::expire(const std::shared_ptr<Call>& call, Clock::time_point now) {
   if (call->request().collective == Collective::recv && !call->cancelling) {
     call->cancelling = true;
     call->deadline = now + kToTakeBack;
-    return call->flight->cancel();
+    try {
+      return call->flight->cancel();
+    } catch (const std::exception&) {  // then it is not taken back, and the group fails
+    }
   }
   fail(call->group, Kind::timeout,
        fmt::format("{} on rank {} of group '{}' timed out after {:.3g} s, and MPI does not tell "
@@ -399,6 +465,7 @@ void Engine::finish(const std::shared_ptr<Call>& call, std::exception_ptr error)
   sample.payload_bytes = std::max(sample.bytes_sent, sample.bytes_received);
   sample.failed = error != nullptr;
   call->group->metrics->record(sample);
+  if (call->group->bulk == call) call->group->bulk.reset();
   if (call->flight && !call->working) {
     --call->group->under_way;
     if (spare_.size() < kMostSpare) spare_.push_back(std::move(call->flight));
@@ -439,7 +506,9 @@ void Engine::listen() {
 
 std::string Engine::over() const {
   const std::lock_guard lock(inbox_mutex_);
-  return reason_over_;
+  if (!reason_over_.empty() || !is_over()) return reason_over_;
+  return "the program has called MPI_Finalize, after which nobody can call MPI; shut MCCL down "
+         "before that";
 }
 
 }  // namespace mccl::mpi

@@ -7,9 +7,13 @@
 // something arrives, so who drives looks again and again, at longer intervals the longer nothing
 // comes; when no call is under way, nobody does.
 //
-// A large call of Open MPI is its that waits, since it does worse in the other form: all ranks come
-// first, by a barrier that is tested like any call, and then a thread of the group's makes the call
-// (worker.h). Nobody waits for that thread who has a time limit. It takes MPI_THREAD_MULTIPLE.
+// A large call of Open MPI is its that waits, since it does worse in the other form: all ranks
+// gather first, by a barrier that is tested like any call, and then a thread of the group's makes
+// the call (worker.h). It takes MPI_THREAD_MULTIPLE.
+//
+// When a group fails, its calls that are small or that MPI gives back end at once. The others have
+// the program's memory: they get a last moment, in which most end by themselves, since all ranks
+// are in them. When that has passed, MPI is called no more (end_for_good).
 //
 // Where MPI grants no more than MPI_THREAD_FUNNELED, only the engine's thread drives, which is the
 // one that has initialised MPI.
@@ -50,8 +54,9 @@ class Engine {
              std::chrono::milliseconds patience);
   void stop();
 
-  /// In start()'s `begin`. The level says which threads may call MPI, and whether several at once.
-  void use(Library& library, Handle control, int world_rank, ThreadLevel level);
+  /// In start()'s `begin`. The level says which threads may call MPI, and whether several at once;
+  /// `is_shared`, that the program has initialised MPI, and may finalise it at any time.
+  void use(Library& library, Handle control, int world_rank, ThreadLevel level, bool is_shared);
 
   /// Runs something that calls MPI, on a thread that may.
   void run(const std::function<void()>& body);
@@ -94,14 +99,22 @@ class Engine {
 
   /// Why MPI is not called any more; empty while it is.
   std::string over() const;
-  bool is_over() const { return over_.load(std::memory_order_acquire); }
+  bool is_over() const {
+    return over_.load(std::memory_order_acquire) || (is_shared_ && library_->finalized());
+  }
   /// Whether a group has failed by something else than a wish.
   bool had_trouble() const { return trouble_; }
   void tell_departure(int world_size) noexcept;
   Notices& notices() { return *notices_; }
 
-  void before_fork() { driving_.lock(); }
-  void after_fork() { driving_.unlock(); }
+  void before_fork() {
+    driving_.lock();
+    inbox_mutex_.lock();
+  }
+  void after_fork() {
+    inbox_mutex_.unlock();
+    driving_.unlock();
+  }
   /// In the child, by the thread that forked: MPI is the parent's.
   void abandon();
 
@@ -109,17 +122,23 @@ class Engine {
   using Callbacks = std::vector<std::pair<std::vector<Work::Callback>, std::exception_ptr>>;
 
   void work();
+  /// Ends the use of MPI with `last`, and calls it no more.
+  void retire(const std::function<void()>& last);
   /// Does what can be done now; false when nothing has moved.
   bool pass();
   void take_inbox();
   void accept(const std::shared_ptr<Call>& call);
   void begin(const std::shared_ptr<Call>& call);
   bool is_bulk(const Request& request) const;
+  /// Whether the call waits for all ranks to come.
+  static bool gathers(const Call& call);
   void hand_to_worker(const std::shared_ptr<Call>& call);
   void end_bulk(const std::shared_ptr<Call>& call, std::exception_ptr error);
   void begin_waiting(GroupState& group);
   bool advance(const std::shared_ptr<Call>& call);
+  bool end_failed(const std::shared_ptr<Call>& call);
   void look_around(Clock::time_point now);
+  void hear_notices();
   void hear(const Notice& notice);
   /// The member that will never make the call, as a rank of the group; -1 for none.
   static int absentee(const Call& call, Clock::time_point now);
@@ -132,20 +151,24 @@ class Engine {
   void tell(const GroupState& group) noexcept;
   void say_left(const GroupState& group) noexcept;
   void send_to(const std::vector<int>& members, const Notice& notice);
-  /// Whether MPI has let go of all memory of the caller's.
-  bool take_back(Call& call);
+  /// Whether the call can end: MPI has let go of all memory of the caller's.
+  bool take_back(const std::shared_ptr<Call>& call);
   void end_for_good(const std::string& reason);
+  void end_what_is_left();
   void finish(const std::shared_ptr<Call>& call, std::exception_ptr error);
   static std::exception_ptr error_of(const Call& call);
   std::unique_ptr<Flight> take_flight();
+  void sleep_beside_worker(Call& call, Clock::time_point deadline, Clock::time_point now);
+  void await_last_calls(const GroupState& group);
   void free_comms();
   void run_callbacks(Callbacks callbacks);
   Callbacks take_callbacks() { return std::exchange(callbacks_, {}); }
   void wake();
   bool has_work() const { return pending_ > 0 || asked_.load(std::memory_order_acquire); }
 
-  bool callers_drive_ = true;  ///< Set in start().
-  bool makes_bulk_ = false;    ///< Set in start().
+  std::atomic<bool> callers_drive_{true};  ///< Changes in start() and when the engine retires.
+  bool makes_bulk_ = false;                ///< Set in start().
+  bool is_shared_ = false;                 ///< Set in start().
   const std::chrono::microseconds spin_;
   Library* library_ = nullptr;  ///< Set in start().
   int world_rank_ = 0;
@@ -157,6 +180,7 @@ class Engine {
   std::map<std::uint64_t, std::weak_ptr<GroupState>> groups_;
   int expecting_ = 0;          ///< Groups that are being made.
   std::vector<Notice> early_;  ///< Of groups that are not there yet.
+  std::string deaf_;           ///< Why what others say cannot be heard; empty while it can.
   struct Lost {
     std::shared_ptr<GroupState> group;
     std::unique_ptr<Flight> flight;

@@ -23,7 +23,7 @@ std::optional<Work> Engine::run_at_once(const std::shared_ptr<Engine>& self,
   const std::unique_lock lock(driving_, std::try_to_lock);
   if (!lock) return {};
   take_inbox();
-  if (group->failed() || group->someone_left || group->has_bulk || is_over()) return {};
+  if (group->failed() || group->someone_left || group->bulk || is_over()) return {};
   const bool timed = at_once_++ % kTimedEvery == 0;
   Clock::time_point begun = timed ? Clock::now() : Clock::time_point();
   ++group->started;

@@ -1,4 +1,4 @@
-// Calls for which MPI is to wait: all ranks come, then a thread of the group's makes the call.
+// Calls for which MPI is to wait: all ranks gather, then a thread of the group's makes the call.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,10 +25,11 @@ bool Engine::is_bulk(const Request& request) const {
 /// Without the lock while MPI waits, so that whoever drives goes on.
 void Engine::hand_to_worker(const std::shared_ptr<Call>& call) {
   GroupState& group = *call->group;
-  if (!group.worker) group.worker = std::make_unique<Worker>();
+  // A callback may wait for this very call.
+  if (!group.worker || group.worker->is_out()) group.worker = std::make_unique<Worker>();
   call->working = true;
   ++working_;
-  group.worker->take([this, call] {
+  group.worker->take([this, call](std::atomic<bool>& out) {
     std::exception_ptr error;
     try {
       call->flight->begin(call->group->place, call->request(), true);
@@ -43,8 +44,10 @@ void Engine::hand_to_worker(const std::shared_ptr<Call>& call) {
       end_bulk(call, error);
       if (asked_) sweep();
       callbacks = take_callbacks();
+      out = !callbacks.empty();
     }
     run_callbacks(std::move(callbacks));
+    out = false;
   });
 }
 
@@ -53,6 +56,7 @@ void Engine::end_bulk(const std::shared_ptr<Call>& call, std::exception_ptr erro
   if (call->done()) return;  // it was given up, and its memory may be another's
   --working_;
   call->working = false;
+  group.bulk.reset();
   try {
     if (error) std::rethrow_exception(error);
     call->flight->land(call->request());
@@ -63,13 +67,12 @@ void Engine::end_bulk(const std::shared_ptr<Call>& call, std::exception_ptr erro
                 true);
   }
   std::erase(active_, call);
-  finish(call, nullptr);
-  group.has_bulk = false;
+  finish(call, group.failed() ? error_of(*call) : nullptr);
   begin_waiting(group);
 }
 
 void Engine::begin_waiting(GroupState& group) {
-  while (!group.waiting.empty() && !group.has_bulk) {
+  while (!group.waiting.empty() && !group.bulk) {
     const std::shared_ptr<Call> next = std::move(group.waiting.front());
     group.waiting.pop_front();
     begin(next);

@@ -14,8 +14,13 @@ namespace {
 
 /// What a rank has sent before it left may come after the word that it has left.
 constexpr std::chrono::milliseconds kForTheLastMessages{200};
-/// MPI takes back a receive at once, or hardly ever.
-constexpr std::chrono::milliseconds kToTakeBack{20};
+/// For the word that MPI is not called any more.
+constexpr std::chrono::milliseconds kForTheLastWord{20};
+/// For calls of a failed group that have the program's memory: MPI ends those soon that all ranks
+/// have begun. Ranks that gather for one have as long, since others may have seen that all are
+/// there. Who is in MPI's call has no other way out.
+constexpr std::chrono::milliseconds kLastMoment{1000};
+constexpr std::chrono::milliseconds kLastMomentOfThreads{10'000};
 
 }  // namespace
 
@@ -62,7 +67,7 @@ void Engine::say_left(const GroupState& group) noexcept {
   notice.what = Notice::What::left;
   notice.sender = world_rank_;
   notice.group = group.id;
-  notice.started = group.started;
+  notice.made = group.made();
   std::vector<int> there;
   for (std::size_t i = 0; i < group.members.size(); ++i) {
     if (!group.departures[i].left) there.push_back(group.members[i]);
@@ -94,7 +99,7 @@ void Engine::hear(const Notice& notice) {
   const auto member = std::ranges::find(group->members, notice.sender);
   if (member == group->members.end()) return;
   auto& departure = group->departures[static_cast<std::size_t>(member - group->members.begin())];
-  departure = {true, notice.started, Clock::now()};
+  departure = {true, notice.made, Clock::now()};
   group->someone_left = true;
 }
 
@@ -104,7 +109,7 @@ int Engine::absentee(const Call& call, Clock::time_point now) {
   const auto& departures = group.departures;
   if (is_collective(call.request().collective)) {
     for (std::size_t i = 0; i < departures.size(); ++i) {
-      if (departures[i].left && departures[i].started < call.number) return static_cast<int>(i);
+      if (departures[i].left && departures[i].made < call.number) return static_cast<int>(i);
     }
     return -1;
   }
@@ -140,47 +145,54 @@ void Engine::sweep() {
     asked_ = !errands_.empty();
   }
   if (failed.empty()) return;
+  std::vector<std::shared_ptr<Call>> ended;
   for (const Failed& each : failed) {
     if (each.tell && !is_over()) tell(*each.group);
+    for (auto& call : std::exchange(each.group->waiting, {})) ended.push_back(std::move(call));
   }
-  std::vector<std::shared_ptr<Call>> ended;
-  bool all_taken_back = true;
   for (std::size_t i = 0; i < active_.size();) {
-    if (!active_[i]->group->failed()) {
+    if (!active_[i]->group->failed() || !take_back(active_[i])) {
       ++i;
       continue;
     }
-    all_taken_back = take_back(*active_[i]) && all_taken_back;
     ended.push_back(std::move(active_[i]));
     active_[i] = std::move(active_.back());
     active_.pop_back();
   }
-  for (const Failed& each : failed) {
-    for (auto& call : std::exchange(each.group->waiting, {})) ended.push_back(std::move(call));
-  }
-  if (!all_taken_back) end_for_good(ended.front()->group->failure());
   for (const auto& call : ended) finish(call, error_of(*call));
 }
 
-bool Engine::take_back(Call& call) {
-  if (is_over() || !call.flight) return true;
-  if (call.working) return false;
+bool Engine::gathers(const Call& call) { return call.group->bulk.get() == &call && !call.working; }
+
+bool Engine::take_back(const std::shared_ptr<Call>& call) {
+  if (is_over() || !call->flight) return true;
+  const Clock::time_point now = Clock::now();
+  const bool is_first = call->last_moment == Clock::time_point::max();
+  if (is_first) call->last_moment = now + (call->working ? kLastMomentOfThreads : kLastMoment);
+  if (call->working) return false;
   bool ended = false;
   try {
-    if (!call.cancelling) call.flight->cancel();
-    const Clock::time_point limit = Clock::now() + kToTakeBack;
-    const bool may_end = call.request().collective == Collective::recv;
-    do {
-      ended = call.flight->test();
-    } while (!ended && may_end && Clock::now() < limit);
-  } catch (const std::exception&) {
-    ended = !call.flight->holds_caller();  // the request is gone, with an error of its own
+    if (is_first && !call->cancelling) call->flight->cancel();
+    ended = call->flight->test();
+    if (ended && gathers(*call)) {
+      hand_to_worker(call);
+      call->last_moment = now + kLastMomentOfThreads;
+      return false;
+    }
+  } catch (const std::exception&) {  // that request has ended, and others of the call may not have
   }
   if (ended) return true;
-  const bool safe = !call.flight->holds_caller();
-  --call.group->under_way;
-  lost_.push_back({call.group, std::move(call.flight)});
-  return safe;
+  if (call->flight->holds_caller() || (gathers(*call) && now < call->last_moment)) return false;
+  --call->group->under_way;
+  lost_.push_back({call->group, std::move(call->flight)});
+  return true;
+}
+
+/// Of a group that has failed. Whether the call has ended.
+bool Engine::end_failed(const std::shared_ptr<Call>& call) {
+  if (!take_back(call)) return false;
+  finish(call, error_of(*call));
+  return true;
 }
 
 /// MPI may write into memory that the program is about to use again, for as long as anybody calls
@@ -197,7 +209,7 @@ void Engine::end_for_good(const std::string& reason) {
     if (group->fail(Kind::error, text)) tell(*group);
     for (auto& call : std::exchange(group->waiting, {})) active_.push_back(std::move(call));
   }
-  const Clock::time_point limit = Clock::now() + kToTakeBack;
+  const Clock::time_point limit = Clock::now() + kForTheLastWord;
   try {
     while (notices_->sending() && Clock::now() < limit) notices_->settle();
   } catch (const std::exception&) {
@@ -208,7 +220,12 @@ void Engine::end_for_good(const std::string& reason) {
     reason_over_ = text;
   }
   over_.store(true, std::memory_order_release);
+  end_what_is_left();
+}
+
+void Engine::end_what_is_left() {
   for (const auto& call : active_) {
+    call->group->fail(Kind::error, over());
     if (call->flight && !call->working) {
       --call->group->under_way;
       lost_.push_back({call->group, std::move(call->flight)});
@@ -219,9 +236,10 @@ void Engine::end_for_good(const std::string& reason) {
 }
 
 void Engine::abandon() {
-  driving_.unlock();
+  callers_drive_ = true;  // there is no other thread
   reason_over_ = "this process is a child by fork() of one that uses MPI, which no child can";
   over_.store(true, std::memory_order_release);
+  after_fork();
 }
 
 void Engine::free_comms() {

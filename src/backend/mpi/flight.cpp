@@ -66,6 +66,7 @@ void Flight::land(const Request& request) {
   if (result_ && target_bytes_ > 0 && !arrival_.cancelled) {
     std::memcpy(target_, result_, target_bytes_);
   }
+  large_.reset();
 }
 
 void Flight::cancel() {

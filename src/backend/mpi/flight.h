@@ -51,9 +51,7 @@ class Flight {
   /// Whether all of it has ended.
   bool test() {
     while (ended_ < requests_.size()) {
-      if (!place_->library->test(requests_[ended_], wants_arrival_ ? &arrival_ : nullptr)) {
-        return false;
-      }
+      if (!test(requests_[ended_])) return false;
       ++ended_;
     }
     return true;
@@ -73,6 +71,14 @@ class Flight {
  private:
   friend class Beginning;
 
+  bool test(Handle& request) {
+    try {
+      return place_->library->test(request, wants_arrival_ ? &arrival_ : nullptr);
+    } catch (const LibraryError&) {
+      ++ended_;  // MPI says how it ended, and has let go of its memory
+      throw;
+    }
+  }
   std::byte* memory(std::size_t bytes);
   void clear();
 

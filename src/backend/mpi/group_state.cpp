@@ -1,5 +1,6 @@
 #include "backend/mpi/group_state.h"
 
+#include "backend/mpi/call.h"
 #include "mccl/error.h"
 
 namespace mccl::mpi {
@@ -27,6 +28,11 @@ Kind kind_of(const std::exception& error) {
   if (dynamic_cast<const AbortedError*>(&error)) return Kind::aborted;
   const auto* of_library = dynamic_cast<const LibraryError*>(&error);
   return of_library && of_library->truncated() ? Kind::mismatch : Kind::error;
+}
+
+std::uint64_t GroupState::made() const {
+  const std::uint64_t begun = started - waiting.size();
+  return bulk && !bulk->working ? begun - 1 : begun;
 }
 
 std::string GroupState::failure() const {

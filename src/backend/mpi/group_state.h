@@ -49,14 +49,16 @@ struct GroupState {
   // Of whoever drives.
   std::uint64_t started = 0;  ///< Collectives.
   int under_way = 0;
-  /// A call for which MPI is to wait has begun; the collectives after it wait for its end.
-  bool has_bulk = false;
+  /// A call for which MPI is to wait, that has begun; the collectives after it wait for its end.
+  std::shared_ptr<Call> bulk;
   std::deque<std::shared_ptr<Call>> waiting;
+  /// So many collectives has this rank come to in MPI, apart from one that ranks gather for.
+  std::uint64_t made() const;
   std::unique_ptr<Worker> worker;  ///< Once there has been such a call.
-  /// How many collectives each member had started when it left; none where it has not.
+  /// How many collectives each member had made when it left; none where it has not.
   struct Departure {
     bool left = false;
-    std::uint64_t started = 0;
+    std::uint64_t made = 0;
     Clock::time_point seen;
   };
   std::vector<Departure> departures;

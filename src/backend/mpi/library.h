@@ -124,9 +124,6 @@ class Library {
                                 Handle op, Handle comm, bool waits) = 0;
   virtual Handle alltoall(const void* in, int in_count, void* out, int out_count, Handle type,
                           Handle comm, bool waits) = 0;
-  virtual Handle alltoallv(const void* in, const int* in_counts, const int* in_offsets, void* out,
-                           const int* out_counts, const int* out_offsets, Handle type, Handle comm,
-                           bool waits) = 0;
   virtual Handle isend(const void* data, int count, Handle type, int peer, int tag,
                        Handle comm) = 0;
   virtual Handle irecv(void* data, int count, Handle type, int peer, int tag, Handle comm) = 0;

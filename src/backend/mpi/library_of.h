@@ -204,11 +204,6 @@ class LibraryOf final : public Library {
     return begin(alltoall_, waits, in, in_count, as<Type>(type), out, out_count, as<Type>(type),
                  as<Comm>(comm));
   }
-  Handle alltoallv(In in, Ints in_counts, Ints in_offsets, Out out, Ints out_counts,
-                   Ints out_offsets, Handle type, Handle comm, bool waits) override {
-    return begin(alltoallv_, waits, in, in_counts, in_offsets, as<Type>(type), out, out_counts,
-                 out_offsets, as<Type>(type), as<Comm>(comm));
-  }
   Handle isend(In data, int count, Handle type, int peer, int tag, Handle comm) override {
     return request_of(isend_, data, count, as<Type>(type), peer, tag, as<Comm>(comm));
   }
@@ -348,8 +343,6 @@ class LibraryOf final : public Library {
   Collective<In, Out, Ints, Type, Op> reduce_scatter_{symbols_, "MPI_Ireduce_scatter",
                                                       "MPI_Reduce_scatter"};
   Collective<In, int, Type, Out, int, Type> alltoall_{symbols_, "MPI_Ialltoall", "MPI_Alltoall"};
-  Collective<In, Ints, Ints, Type, Out, Ints, Ints, Type> alltoallv_{symbols_, "MPI_Ialltoallv",
-                                                                     "MPI_Alltoallv"};
   Function<In, int, Type, int, int, Comm, Request*> isend_{symbols_, "MPI_Isend"};
   Function<Out, int, Type, int, int, Comm, Request*> irecv_{symbols_, "MPI_Irecv"};
   Function<Request*, int*, Status*> test_{symbols_, "MPI_Test"};

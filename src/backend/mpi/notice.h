@@ -30,7 +30,7 @@ struct Notice {
   std::int32_t sender = 0;
   std::uint32_t length = 0;
   std::uint64_t group = 0;
-  std::uint64_t started = 0;  ///< Collectives of the group that the sender has begun.
+  std::uint64_t made = 0;  ///< Collectives of the group that the sender takes part in to the end.
   std::array<char, kLongestText> text = {};
 
   void set_text(std::string_view said) {

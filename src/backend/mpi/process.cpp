@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <thread>
@@ -140,8 +141,9 @@ void Process::set_up() {
   control_ = library_->duplicate(world);
   library_->set_error_handler(world, program_handler);
   library_->return_errors(control_);
+  largest_tag_ = library_->largest_tag(control_);
   operations_ = std::make_unique<Operations>(*library_);
-  engine_->use(*library_, control_, rank_, level_);
+  engine_->use(*library_, control_, rank_, level_, joined_);
 }
 
 void Process::enter() {
@@ -171,6 +173,7 @@ void Process::depart() {
   Notices& notices = engine_->notices();
   engine_->tell_departure(size_);
   for (int look = 0; look < 1000 && notices.sending(); ++look) notices.settle();
+  std::fflush(nullptr);  // the library may end the process without what a program's end does
   library_->abort(kStatusOfAbort);
 }
 

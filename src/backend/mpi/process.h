@@ -32,8 +32,9 @@ class Process {
   int size() const { return size_; }
   ThreadLevel level() const { return level_; }
   bool joined() const { return joined_; }
+  int largest_tag() const { return largest_tag_; }
   /// No two on this rank are the same.
-  std::uint64_t next_group_number() { return ++groups_; }
+  std::uint64_t next_number() { return ++numbers_; }
 
   /// Contexts come and go; what other ranks say is listened to while there is one.
   void enter();
@@ -58,10 +59,11 @@ class Process {
   Handle control_ = 0;
   int rank_ = 0;
   int size_ = 1;
+  int largest_tag_ = 0;
   ThreadLevel level_ = ThreadLevel::single;
   bool joined_ = false;
   pid_t process_ = 0;
-  std::atomic<std::uint64_t> groups_{0};
+  std::atomic<std::uint64_t> numbers_{0};
   std::atomic<bool> abandoned_{false};
   int contexts_ = 0;  // of whoever drives
 };

@@ -11,14 +11,17 @@ namespace mccl::mpi {
 
 /// Shared with the thread, which may outlive the worker.
 struct Worker::Jobs {
+  using Job = std::function<void(std::atomic<bool>&)>;
+
   std::mutex mutex;
-  std::condition_variable changed;          // with mutex
-  std::deque<std::function<void()>> queue;  // guarded by mutex
-  bool over = false;                        // guarded by mutex
+  std::condition_variable changed;  // with mutex
+  std::deque<Job> queue;            // guarded by mutex
+  bool over = false;                // guarded by mutex
+  std::atomic<bool> out = false;
 
   void work() {
     for (;;) {
-      std::function<void()> job;
+      Job job;
       {
         std::unique_lock lock(mutex);
         changed.wait(lock, [this] { return over || !queue.empty(); });
@@ -26,7 +29,7 @@ struct Worker::Jobs {
         job = std::move(queue.front());
         queue.pop_front();
       }
-      job();
+      job(out);
     }
   }
 };
@@ -41,7 +44,9 @@ Worker::~Worker() {
   jobs_->changed.notify_all();
 }
 
-void Worker::take(std::function<void()> job) {
+bool Worker::is_out() const { return jobs_->out; }
+
+void Worker::take(std::function<void(std::atomic<bool>& out)> job) {
   const std::lock_guard lock(jobs_->mutex);
   jobs_->queue.push_back(std::move(job));
   jobs_->changed.notify_all();

@@ -1,6 +1,7 @@
 // A thread that makes the calls of one group for which MPI is to wait.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 
@@ -14,8 +15,10 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  /// Jobs run in this order.
-  void take(std::function<void()> job);
+  /// Jobs run in this order. Each is given the flag that is_out() reads.
+  void take(std::function<void(std::atomic<bool>& out)> job);
+  /// Whether the job says that nobody should wait for its end.
+  bool is_out() const;
 
  private:
   struct Jobs;

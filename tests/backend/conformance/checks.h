@@ -24,5 +24,7 @@ std::span<const Check> collective_checks();
 std::span<const Check> reduction_checks();
 std::span<const Check> message_checks();
 std::span<const Check> group_checks();
+/// Of the mpi backend alone.
+std::span<const Check> mpi_checks();
 
 }  // namespace mccl::conformance

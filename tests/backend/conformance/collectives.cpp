@@ -218,6 +218,30 @@ void all_to_all_with_uneven_splits(Context& context) {
   }
 }
 
+/// One rank gives and takes next to nothing, where others have much.
+void all_to_all_of_very_different_sizes(Context& context) {
+  Group& group = *context.world();
+  const int size = group.size();
+  const auto between = [&](int a, int b) {
+    return a == size - 1 || b == size - 1 ? std::size_t{1} : std::size_t{9'001};
+  };
+  std::vector<std::size_t> in_counts;
+  std::vector<std::size_t> out_counts;
+  std::vector<float> in;
+  std::vector<float> expected;
+  for (int peer = 0; peer < size; ++peer) {
+    in_counts.push_back(between(group.rank(), peer));
+    out_counts.push_back(between(peer, group.rank()));
+    const auto give = input_of(group.rank(), in_counts.back());
+    const auto take = input_of(peer, out_counts.back());
+    in.insert(in.end(), give.begin(), give.end());
+    expected.insert(expected.end(), take.begin(), take.end());
+  }
+  std::vector<float> out(expected.size(), -1);
+  group.all_to_allv(buffer(in), in_counts, buffer(out), out_counts).wait();
+  ASSERT_EQ(out, expected);
+}
+
 void barriers_and_many_calls_in_flight(Context& context) {
   Group& group = *context.world();
   std::vector<std::vector<float>> data;
@@ -241,6 +265,7 @@ constexpr Check kChecks[] = {
     {"GatherAndScatterAtEveryRoot", 1, gather_and_scatter_at_every_root},
     {"ReduceScatterEvenAndUneven", 1, reduce_scatter_even_and_uneven},
     {"AllToAllWithUnevenSplits", 1, all_to_all_with_uneven_splits},
+    {"AllToAllOfVeryDifferentSizes", 2, all_to_all_of_very_different_sizes},
     {"BarriersAndManyCallsInFlight", 1, barriers_and_many_calls_in_flight},
 };
 

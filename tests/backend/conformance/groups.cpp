@@ -1,6 +1,7 @@
 // Groups of groups, coalesced calls, callbacks, arguments, abort and time limits.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -92,12 +93,14 @@ void coalesced_calls_are_one_work(Context& context) {
   EXPECT_THROW(group.begin_coalescing(), InvalidArgument);
   const Work first = group.all_reduce(buffer(a), buffer(a), ReduceKind::sum);
   EXPECT_THROW(first.wait(), InvalidArgument);
+  EXPECT_FALSE(first.done());
   group.all_reduce(buffer(b), buffer(b), ReduceKind::sum);
   group.send({&token, 1, DType::f32}, (group.rank() + 1) % group.size(), 0);
   group.recv({&got, 1, DType::f32}, (group.rank() + group.size() - 1) % group.size(), 0);
   const Work work = group.end_coalescing();
   work.wait();
   ASSERT_TRUE(work.done());
+  first.wait();
   ASSERT_EQ(a[9], size);
   ASSERT_EQ(b[4999], 2 * size);
   ASSERT_EQ(got, 3);
@@ -106,24 +109,26 @@ void coalesced_calls_are_one_work(Context& context) {
 
 void callbacks_run_once_and_may_start_calls(Context& context) {
   Group& group = *context.world();
-  std::vector<float> a(1000, 1);
-  std::vector<float> b(1000, 1);
-  std::atomic<int> calls = 0;
-  std::atomic<bool> second_done = false;
-  const Work first = group.all_reduce(buffer(a), buffer(a), ReduceKind::sum);
-  first.on_done([&](std::exception_ptr error) {
-    EXPECT_EQ(error, nullptr);
-    ++calls;
-    // As a DDP hook does: another call, waited for inside the callback.
-    group.all_reduce(buffer(b), buffer(b), ReduceKind::sum).wait();
-    second_done = true;
-  });
-  first.wait();
-  while (!second_done) std::this_thread::yield();
-  EXPECT_EQ(calls, 1);
-  EXPECT_EQ(b[0], static_cast<float>(group.size()));
-  first.on_done([&](std::exception_ptr) { ++calls; });
-  EXPECT_EQ(calls, 2);
+  for (const std::size_t count : {std::size_t{1000}, std::size_t{1'000'000}}) {
+    std::vector<float> a(count, 1);
+    std::vector<float> b(count, 1);
+    std::atomic<int> calls = 0;
+    std::atomic<bool> second_done = false;
+    const Work first = group.all_reduce(buffer(a), buffer(a), ReduceKind::sum);
+    first.on_done([&](std::exception_ptr error) {
+      EXPECT_EQ(error, nullptr);
+      ++calls;
+      // As a DDP hook does: another call, waited for inside the callback.
+      group.all_reduce(buffer(b), buffer(b), ReduceKind::sum).wait();
+      second_done = true;
+    });
+    first.wait();
+    while (!second_done) std::this_thread::yield();
+    EXPECT_EQ(calls, 1);
+    EXPECT_EQ(b[0], static_cast<float>(group.size()));
+    first.on_done([&](std::exception_ptr) { ++calls; });
+    EXPECT_EQ(calls, 2);
+  }
 }
 
 /// Nobody waits on a call that ends all the same.
@@ -187,8 +192,37 @@ void an_abort_reaches_every_rank_and_no_other_group(Context& context) {
         AbortedError);
     EXPECT_THROW(all_reduce(*other, 4), AbortedError);
     EXPECT_NE(other->failure().find("the loss is not a number"), std::string::npos);
+    EXPECT_NE(other->failure().find("rank 0"), std::string::npos) << other->failure();
   }
   all_reduce(*context.world(), 1000);
+}
+
+/// Large enough for every way in which a backend moves data. Whatever moment the abort finds the
+/// call in, nobody writes into its memory once it has ended, and other groups go on.
+void an_abort_leaves_the_memory_of_large_calls_alone(Context& context) {
+  constexpr std::size_t kCount = 1'000'000;
+  Group& world = *context.world();
+  std::vector<float> data(kCount);
+  for (int round = 0; round < 20; ++round) {
+    const auto other = context.group(fmt::format("large aborted {}", round), everyone(context),
+                                     std::chrono::seconds(30));
+    const int breaker = round % context.size();
+    std::fill(data.begin(), data.end(), 1.0F);
+    const Work work = other->all_reduce(buffer(data), buffer(data), ReduceKind::sum);
+    char token = 1;
+    if (context.rank() != breaker) world.send({&token, 1, DType::u8}, breaker, 0).wait();
+    for (int peer = 1; context.rank() == breaker && peer < context.size(); ++peer) {
+      world.recv({&token, 1, DType::u8}, kAnySource, 0).wait();
+    }
+    if (context.rank() == breaker) other->abort("enough");
+    try {
+      work.wait();
+    } catch (const AbortedError&) {
+    }
+    std::fill(data.begin(), data.end(), -1.0F);
+    world.barrier().wait();
+    ASSERT_EQ(std::count(data.begin(), data.end(), -1.0F), kCount) << "round " << round;
+  }
 }
 
 void a_call_that_others_do_not_join_times_out(Context& context) {
@@ -221,6 +255,7 @@ constexpr Check kChecks[] = {
     {"AWaitThatTimesOutLeavesTheCallRunning", 2, a_wait_that_times_out_leaves_the_call_running},
     {"ArgumentsAreCheckedBeforeAnythingIsSent", 2, arguments_are_checked_before_anything_is_sent},
     {"AnAbortReachesEveryRankAndNoOtherGroup", 2, an_abort_reaches_every_rank_and_no_other_group},
+    {"AnAbortLeavesTheMemoryOfLargeCallsAlone", 2, an_abort_leaves_the_memory_of_large_calls_alone},
     {"ACallThatOthersDoNotJoinTimesOut", 2, a_call_that_others_do_not_join_times_out},
     {"MetricsCountCalls", 1, metrics_count_calls},
 };

@@ -55,9 +55,10 @@ std::shared_ptr<Context> make_context(std::size_t most) {
   return std::make_shared<InPieces>(options, most);
 }
 
+/// Destroyed with the program's other statics, which is after the mpi backend has ended MPI.
 std::shared_ptr<Context>& context() {
-  static auto* instance = new std::shared_ptr<Context>;
-  return *instance;
+  static std::shared_ptr<Context> instance;
+  return instance;
 }
 
 class OfCheck : public ::testing::Test {
@@ -99,22 +100,24 @@ void add(const char* suite, std::span<const Check> checks) {
 }  // namespace mccl::conformance
 
 int main(int argc, char** argv) {
+  using namespace mccl;
   using namespace mccl::conformance;
   ::testing::InitGoogleTest(&argc, argv);
   add("Collectives", collective_checks());
   add("Reductions", reduction_checks());
   add("Messages", message_checks());
   add("Groups", group_checks());
+  if (Config::from_environment().backend == "mpi") add("Mpi", mpi_checks());
   int failed = 1;
   try {
-    context() = make_context(argc > 1 ? std::stoull(argv[1]) : 0);
+    std::shared_ptr<Context>& own = context();
+    own = make_context(argc > 1 ? std::stoull(argv[1]) : 0);
     auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
     if (context()->rank() != 0) {
       delete listeners.Release(listeners.default_result_printer());
       listeners.Append(new Failures);
     }
     failed = RUN_ALL_TESTS();
-    context().reset();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
   }

@@ -1,0 +1,80 @@
+// What the mpi backend does that no other has: how groups are made, and what a child of fork() may.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <numeric>
+#include <string>
+
+#include "backend/conformance/checks.h"
+
+namespace mccl::conformance {
+namespace {
+
+std::vector<int> everyone(const Context& context) {
+  std::vector<int> ranks(static_cast<std::size_t>(context.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+/// Another context of the job, which waits so long for other ranks.
+std::shared_ptr<Context> context_of(double connect_timeout) {
+  Config config = Config::from_environment();
+  config.connect_timeout = connect_timeout;
+  return Context::create({-1, -1, nullptr, config, std::make_shared<Metrics>()});
+}
+
+/// Rank 1 comes first and leaves, rank 0 still waits, and then rank 2 comes: nobody is to go into
+/// MPI's call, which waits for all of them without a limit. Later they all come.
+void a_member_that_has_given_up_is_not_waited_for(Context& context) {
+  if (context.size() > 3) GTEST_SKIP() << "3 ranks tell all there is to tell";
+  const bool is_first_to_go = context.rank() == 1;
+  const auto job = context_of(is_first_to_go ? 0.2 : 3);
+  char token = 1;
+  if (context.rank() == 2) context.world()->recv({&token, 1, DType::u8}, 1, 0).wait();
+  try {
+    job->group("some", {0, 1, 2}, std::chrono::seconds(30));
+    ADD_FAILURE() << "the group was made";
+  } catch (const TimeoutError& error) {
+    const char* expected = is_first_to_go ? "rank 0 has not come" : "ranks 1 have not come";
+    EXPECT_NE(std::string(error.what()).find(expected), std::string::npos) << error.what();
+  }
+  if (is_first_to_go) context.world()->send({&token, 1, DType::u8}, 2, 0).wait();
+  context.world()->barrier().wait();
+  job->group("some", {0, 1, 2}, std::chrono::seconds(30))->barrier().wait();
+  context.world()->barrier().wait();
+}
+
+void a_child_of_fork_can_let_go_of_groups(Context& context) {
+  auto group = context.group("forked", everyone(context), std::chrono::seconds(30));
+  context.before_fork();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);  // what hangs is ended
+    context.abandon_after_fork();
+    try {
+      group->barrier().wait();
+    } catch (const Error&) {
+      group.reset();
+      ::_exit(0);
+    }
+    ::_exit(1);
+  }
+  context.after_fork_in_parent();
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << status;
+  EXPECT_EQ(status, 0);
+  group->barrier().wait();
+}
+
+constexpr Check kChecks[] = {
+    {"AMemberThatHasGivenUpIsNotWaitedFor", 3, a_member_that_has_given_up_is_not_waited_for},
+    {"AChildOfForkCanLetGoOfGroups", 1, a_child_of_fork_can_let_go_of_groups},
+};
+
+}  // namespace
+
+std::span<const Check> mpi_checks() { return kChecks; }
+
+}  // namespace mccl::conformance
