@@ -17,6 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     LinkState state(0, 5, 1);
     state.hear(news);
     state.hear(news);
+    (void)state.both_ends_see_all();
   } catch (const mccl::CorruptionError&) {
   }
   return 0;
