@@ -20,7 +20,8 @@ struct Scene {
         node::Neighbour{node::PeerArena(node::NodeProcess::copy(other.arena().descriptor())), {}});
     schedule::Facts facts;
     facts.nodes = {0, 0};
-    group.emplace(testing::membership(0, 2), std::chrono::seconds(1), facts, surroundings);
+    group.emplace(testing::membership(0, 2), std::chrono::seconds(1), facts, Compression{},
+                  surroundings);
   }
 
   ControlMessage window(node::RangePlace place) const {
