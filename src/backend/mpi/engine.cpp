@@ -220,7 +220,7 @@ void Engine::work() {
 /// thread's.
 void Engine::sleep_beside_worker(Call& call, Clock::time_point deadline, Clock::time_point now) {
   const bool is_alone = working_ == pending_;
-  if (is_alone) --helpers_;
+  if (is_alone && --helpers_ == 0 && working_ != pending_) wake();  // it came just now
   call.sleep_until_done(std::min(
       deadline, now + (is_alone ? std::chrono::microseconds(kWhileOthersWork) : kLongestNap)));
   if (is_alone) ++helpers_;
