@@ -82,6 +82,7 @@ struct Flags {
   std::string link_latency;
   std::string link_rate;
   std::string algorithm = "auto";
+  std::string compression = "none";
   std::string window;
   std::string links;  ///< A file.
   std::optional<unsigned> cores;
@@ -115,6 +116,7 @@ std::vector<Question> questions_of(const Flags& flags) {
   question.ranks = flags.ranks;
   question.root = flags.root;
   question.in_place = flags.in_place;
+  question.compression.codec = codec_named(flags.compression);
   if (flags.root >= flags.ranks) {
     throw InvalidArgument(
         fmt::format("--root {}: the ranks are 0 to {}", flags.root, flags.ranks - 1));
@@ -268,7 +270,7 @@ bool print_details(const Flags& flags, const Answer& found, const schedule::Fact
 }
 
 int run_questions(const Flags& flags) {
-  const std::vector<Question> questions = questions_of(flags);
+  std::vector<Question> questions = questions_of(flags);
   if (flags.steps) rank_of_steps(flags);
   bench::check_writable("--json", flags.json);
   check_links(flags);
@@ -278,9 +280,13 @@ int run_questions(const Flags& flags) {
   const Basis basis = basis_of(flags, measured);
   const schedule::Facts& facts = basis.facts;
   const int nodes = node_count(facts, flags.ranks);
-  fmt::print("# mccl {}: {} rank{} on {} node{}, {}, algorithm {}\n{}", MCCL_VERSION, flags.ranks,
-             flags.ranks == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s", flags.dtype,
-             flags.algorithm, facts_text(facts, basis.origin));
+  if (nodes == 1) {  // where sums are exact
+    for (Question& question : questions) question.compression = {};
+  }
+  fmt::print("# mccl {}: {} rank{} on {} node{}, {}, algorithm {}, compression {}\n{}",
+             MCCL_VERSION, flags.ranks, flags.ranks == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s",
+             flags.dtype, flags.algorithm, name_of(questions.front().compression.codec),
+             facts_text(facts, basis.origin));
   if (!flags.links.empty())
     fmt::print("{}", links_text(basis.cabling, facts.latency_s, facts.bytes_per_s));
   auto rows = nlohmann::ordered_json::array();
@@ -353,6 +359,9 @@ void add_what(CLI::App& app, Flags& flags) {
   app.add_option("--algorithm", flags.algorithm,
                  "Algorithm for whatever it can do; default auto: the cheapest")
       ->option_text("NAME");
+  app.add_option("--compression", flags.compression,
+                 "Codec of large sums between nodes, as in mccl bench; default none")
+      ->option_text("CODEC");
 }
 
 void add_facts(CLI::App& app, Flags& flags) {

@@ -37,6 +37,14 @@ struct Region {
   friend bool operator==(const Region&, const Region&) = default;
 };
 
+/// That a region takes, of elements of so many bytes where it holds no blocks.
+inline std::size_t byte_count(const Region& region, std::size_t element_bytes,
+                              const Coding& coding) {
+  if (!holds_blocks(region.space)) return region.count * element_bytes;
+  return coding.bytes(region.count,
+                      region.space == Space::coded ? Coded::contribution : Coded::sum);
+}
+
 enum class StepKind : std::uint8_t {
   send,         ///< src to peer
   recv,         ///< from peer to dst

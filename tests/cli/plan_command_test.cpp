@@ -85,6 +85,16 @@ TEST(Plan, WithoutAWindowNothingIsShared) {
   EXPECT_THAT(text, Not(HasSubstr("two_shot")));
 }
 
+TEST(Plan, SumsInACodecAreFewerBytesBetweenNodes) {
+  const std::string sum = "--ranks 3 --nodes 3 --sizes 1M,8 --verify ";
+  EXPECT_THAT(plan(sum).text, HasSubstr("1408K     1408K"));
+  const std::string coded = plan(sum + "--compression int8").text;
+  EXPECT_THAT(coded, HasSubstr("compression int8"));
+  EXPECT_THAT(coded, HasSubstr("verified: right on all 3 ranks"));
+  EXPECT_THAT(plan("--ranks 3 --sizes 1M --compression int8").text, HasSubstr("compression none"));
+  EXPECT_THAT(plan(sum + "--compression int9").text, HasSubstr("did you mean int8?"));
+}
+
 TEST(Plan, DetailsFollowTheRow) {
   const Said said = plan("broadcast --ranks 4 --nodes 4 --sizes 64 --root 1 --verify --steps 1");
   EXPECT_THAT(said.text, HasSubstr("steps of rank 1"));

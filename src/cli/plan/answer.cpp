@@ -29,8 +29,8 @@ void add(Traffic& most, const schedule::Problem& problem, std::size_t element_by
   const std::size_t neighbours = schedule::node_members(problem, problem.rank).size() - 1;
   Traffic mine;
   for (const schedule::Step& step : built.steps) {
-    const std::size_t given = step.src.count * element_bytes;
-    const std::size_t taken = step.dst.count * element_bytes;
+    const std::size_t given = byte_count(step.src, element_bytes, problem.coding);
+    const std::size_t taken = byte_count(step.dst, element_bytes, problem.coding);
     if (step.kind == StepKind::send) mine.sent += given;
     if (step.kind == StepKind::recv || step.kind == StepKind::recv_reduce) mine.received += taken;
     if (step.kind == StepKind::publish) mine.published += given;

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "base/coding.h"
 #include "cli/bench/sizes.h"
+#include "mccl/config.h"
 
 namespace mccl::cli::plan {
 namespace {
@@ -63,6 +65,11 @@ schedule::Problem problem_of(const Question& question, int rank) {
   problem.in_place = question.in_place && (!info.rooted || rank == question.root);
   if (!info.out_of_place) problem.in_place = true;
   if (!info.in_place) problem.in_place = false;
+  if (may_be_coded(problem.collective, question.dtype, question.op)) {
+    const Coding coding = coding_of(question.compression, question.ranks);
+    const bool large = question.shape.bytes >= Config().compression_min_bytes;
+    if (large && question.ranks > 1 && shortens(coding, question.dtype)) problem.coding = coding;
+  }
   return problem;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cli/bench/routine.h"
+#include "mccl/compression.h"
 #include "mccl/types.h"
 #include "schedule/schedule.h"
 
@@ -18,6 +19,7 @@ struct Question {
   int ranks = 1;
   int root = 0;  ///< Where there is one.
   bool in_place = false;
+  Compression compression;  ///< Between nodes, where the call may be rounded.
 };
 
 /// sendrecv has none: it is no collective.

@@ -286,9 +286,7 @@ std::vector<GroupRank> Executor::waiting_for() const {
 }
 
 std::size_t Executor::byte_count(const Region& region) const {
-  if (!holds_blocks(region.space)) return region.count * element_bytes_;
-  return task_->call.coding.bytes(region.count,
-                                  region.space == Space::coded ? Coded::contribution : Coded::sum);
+  return schedule::byte_count(region, element_bytes_, task_->call.coding);
 }
 
 std::byte* Executor::writable(const Region& region) {
