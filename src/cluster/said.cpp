@@ -1,0 +1,68 @@
+#include "cluster/said.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace mccl::cluster {
+
+std::string_view Said::hear(std::string_view line) {
+  if (line.ends_with('\n')) line.remove_suffix(1);
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  bytes_ += line.size() + 1;
+  if (line.starts_with(token_) && line.substr(token_.size()).starts_with(' ')) {
+    const std::string_view rest = line.substr(token_.size() + 1);
+    const std::vector<std::string_view> words = words_of(rest);
+    if (words.size() == 2 && words[0] == "begin") {
+      open_ = words[1];
+      sections_[open_].clear();
+    } else if (words.size() == 2 && words[0] == "end") {
+      open_.clear();
+    }
+    return rest;
+  }
+  if (!open_.empty() && !too_much()) sections_[open_].append(line).push_back('\n');
+  return {};
+}
+
+const std::string* Said::section(const std::string& name) const {
+  const auto found = sections_.find(name);
+  return found == sections_.end() ? nullptr : &found->second;
+}
+
+Said Said::of(std::map<std::string, std::string> sections) {
+  Said said("");
+  said.sections_ = std::move(sections);
+  return said;
+}
+
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    std::string_view line = text.substr(begin, end - begin);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (!line.empty()) lines.push_back(line);
+    begin = end + 1;
+  }
+  return lines;
+}
+
+std::vector<std::string_view> words_of(std::string_view line) {
+  constexpr std::string_view kBlanks = " \t\r\n";
+  std::vector<std::string_view> words;
+  for (std::size_t begin = line.find_first_not_of(kBlanks); begin < line.size();) {
+    const std::size_t end = std::min(line.find_first_of(kBlanks, begin), line.size());
+    words.push_back(line.substr(begin, end - begin));
+    begin = line.find_first_not_of(kBlanks, end);
+  }
+  return words;
+}
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r\n";
+  const std::size_t begin = text.find_first_not_of(kBlanks);
+  if (begin == text.npos) return {};
+  return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
+}
+
+}  // namespace mccl::cluster
