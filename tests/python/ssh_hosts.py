@@ -38,6 +38,9 @@ class SshHosts:
         self.prefix = f"mccl{os.getpid()}"
         self.servers: dict[str, subprocess.Popen] = {}
         self.config = self.folder / "ssh_config"
+        # By host: words before sshd's, and options of its own; for those that start again.
+        self.before_sshd: dict[str, tuple[object, ...]] = {}
+        self.sshd_options: dict[str, tuple[str, ...]] = {}
         try:
             self._make()
         except BaseException:
@@ -86,11 +89,13 @@ class SshHosts:
         log = self.folder / f"sshd-{name}.log"
         self.servers[name] = subprocess.Popen(
             [
-                "ip", "netns", "exec", self.space(name), "/usr/sbin/sshd", "-D", "-e",
+                "ip", "netns", "exec", self.space(name), *self.before_sshd.get(name, ()),
+                "/usr/sbin/sshd", "-D", "-e",
                 "-f", "/dev/null",
                 "-o", f"ListenAddress={self.address(name)}", "-o", f"HostKey={self.folder}/host",
                 "-o", f"AuthorizedKeysFile={self.folder}/client.pub", "-o", "StrictModes=no",
                 "-o", "PasswordAuthentication=no", "-o", "PidFile=none",
+                *self.sshd_options.get(name, ()),
             ],
             stdout=subprocess.DEVNULL,
             stderr=log.open("w"),
@@ -99,6 +104,12 @@ class SshHosts:
         while "listening" not in log.read_text():
             assert time.monotonic() < deadline, log.read_text()
             assert self.servers[name].poll() is None, log.read_text()
+
+    def serve_again(self, name: str) -> None:
+        """Starts the host's sshd anew, with what is now in before_sshd and sshd_options."""
+        self.servers[name].send_signal(signal.SIGTERM)
+        self.servers[name].wait(timeout=PATIENCE)
+        self.serve(name)
 
     def _write_config(self, key: str) -> None:
         known = self.folder / "known_hosts"
