@@ -2,17 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/environment.h"
+#include "cli/doctor/between.h"
 #include "cli/doctor/report.h"
 #include "cli/hosts/inquiry.h"
 #include "cli/hosts/which.h"
 #include "cluster/cluster_check.h"
+#include "cluster/hostfile_check.h"
 #include "cluster/machine_check.h"
 
 namespace mccl::cli {
@@ -57,23 +61,28 @@ Finding unreachable(const Asked& asked) {
           .cure = fmt::format("ssh {} true, until it says nothing", asked.host.name)};
 }
 
+void append(std::vector<Finding>& findings, std::vector<Finding> more) {
+  findings.insert(findings.end(), std::make_move_iterator(more.begin()),
+                  std::make_move_iterator(more.end()));
+}
+
+/// What each host shows by itself, and all beside each other.
 std::vector<Finding> findings_of(const std::vector<Asked>& asked) {
   std::vector<Finding> findings;
   std::vector<cluster::HostFacts> reached;
-  const auto add = [&](std::vector<Finding> more) {
-    findings.insert(findings.end(), more.begin(), more.end());
-  };
+  std::vector<std::vector<std::string>> addresses;
   for (const Asked& each : asked) {
     if (!each.reached) {
       findings.push_back(unreachable(each));
       continue;
     }
-    add(cluster::check_machine(each.facts));
-    add(cluster::check_settings(each.facts));
+    append(findings, cluster::check_machine(each.facts));
+    append(findings, cluster::check_settings(each.facts));
     reached.push_back(each.facts);
+    addresses.push_back(each.host.addresses);
   }
-  add(cluster::check_cluster(reached));
-  cluster::sort_by_severity(findings);
+  append(findings, cluster::check_cluster(reached));
+  append(findings, cluster::check_hostfile(reached, addresses));
   return findings;
 }
 
@@ -85,10 +94,17 @@ int run_doctor(const Flags& flags) {
     fmt::print(stderr, "mccl doctor: {}\n", text);
   });
   inquiry.gather(std::chrono::seconds(flags.which.patience));
-  const std::vector<Finding> findings = findings_of(inquiry.asked());
-  fmt::print("{}", flags.json ? doctor::json_of(inquiry.asked(), findings).dump(2) + "\n"
-                              : doctor::text_of(inquiry.asked(), findings));
-  return std::ranges::any_of(findings, cluster::is_fault) ? kFailed : kGood;
+  doctor::Report report;
+  report.asked = inquiry.asked();
+  report.findings = findings_of(inquiry.asked());
+  inquiry.forget_unreached();
+  if (inquiry.asked().size() > 1) {
+    report.between = doctor::look_between(inquiry);
+    append(report.findings, report.between.findings);
+  }
+  cluster::sort_by_severity(report.findings);
+  fmt::print("{}", flags.json ? json_of(report).dump(2) + "\n" : text_of(report));
+  return std::ranges::any_of(report.findings, cluster::is_fault) ? kFailed : kGood;
 }
 
 }  // namespace

@@ -95,6 +95,13 @@ void check_cables(const HostFacts& facts, Findings& findings) {
           "its cable is cut, unplugged, or the other end is off: nothing goes through",
           fmt::format("see that both ends are plugged in and up: ip link show {}", interface.name));
     }
+    if (!interface.up && !interface.joins && !interface.addresses.empty()) {
+      findings.add(Severity::warning,
+                   fmt::format("{} has the address {} and is down", interface.name,
+                               text_of(interface.addresses.front())),
+                   "nothing goes through it",
+                   fmt::format("sudo ip link set {} up", interface.name));
+    }
     if (interface.usable() && !interface.joins && interface.medium != Medium::loopback &&
         !interface.addresses.empty() && interface.mtu > 0 && interface.mtu < kLeastMtu) {
       findings.add(

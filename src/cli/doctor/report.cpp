@@ -136,26 +136,58 @@ json json_of_facts(const HostFacts& facts) {
   return host;
 }
 
-}  // namespace
-
-std::string text_of(const std::vector<Asked>& asked, const std::vector<Finding>& findings) {
-  std::string text = cluster::table_text(rows_of_hosts(asked));
-  text += "\n" + cluster::table_text(rows_of_interfaces(asked));
-  text += "\n" + cluster::text_of(findings);
-  const auto faults = std::ranges::count_if(findings, cluster::is_fault);
-  text += faults == 0 ? "nothing is wrong\n" : fmt::format("{} to be looked at\n", faults);
-  return text;
+std::vector<HostFacts> reached_of(const Report& report) {
+  std::vector<HostFacts> facts;
+  for (const Asked& each : report.asked)
+    if (each.reached) facts.push_back(each.facts);
+  return facts;
 }
 
-json json_of(const std::vector<Asked>& asked, const std::vector<Finding>& findings) {
+json json_of_paths(const Report& report) {
+  const std::vector<HostFacts> facts = reached_of(report);
+  json paths = json::array();
+  for (const cluster::Path& path : report.between.paths) {
+    paths.push_back({{"from", facts[static_cast<std::size_t>(path.from.host)].host},
+                     {"from_interface", path.from.interface},
+                     {"from_address", text_of(path.source)},
+                     {"to", facts[static_cast<std::size_t>(path.to.host)].host},
+                     {"to_interface", path.to.interface},
+                     {"to_address", text_of(path.target)},
+                     {"hardware_mbit_per_s", path.nominal_mbit},
+                     {"mtu", path.mtu},
+                     {"tried", path.tried},
+                     {"connects", path.good()},
+                     {"largest_packet", path.packet},
+                     {"latency_us", path.latency_s * 1e6},
+                     {"mbit_per_s", path.bytes_per_s * 8 / 1e6}});
+  }
+  return paths;
+}
+
+}  // namespace
+
+std::string text_of(const Report& report) {
+  std::string text = cluster::table_text(rows_of_hosts(report.asked));
+  text += "\n" + cluster::table_text(rows_of_interfaces(report.asked)) + "\n";
+  const std::string paths = table_of(report.between.paths, reached_of(report));
+  if (!paths.empty()) text += paths + "\n";
+  text += cluster::text_of(report.findings);
+  const auto faults = std::ranges::count_if(report.findings, cluster::is_fault);
+  return text + (faults == 0 ? "nothing is wrong\n" : fmt::format("{} to be looked at\n", faults));
+}
+
+json json_of(const Report& report) {
   json hosts = json::array();
-  for (const Asked& each : asked) {
+  for (const Asked& each : report.asked) {
     json host = each.reached ? json_of_facts(each.facts) : json{{"fault", each.fault}};
     host["host"] = launch::text_of(each.host);
     host["reached"] = each.reached;
     hosts.push_back(std::move(host));
   }
-  return {{"mccl", MCCL_VERSION}, {"hosts", hosts}, {"findings", cluster::json_of(findings)}};
+  return {{"mccl", MCCL_VERSION},
+          {"hosts", hosts},
+          {"paths", json_of_paths(report)},
+          {"findings", cluster::json_of(report.findings)}};
 }
 
 }  // namespace mccl::cli::doctor
