@@ -191,7 +191,7 @@ int run_config(const ConfigFlags& flags) {
     if (!flags.output.empty()) write_hostfile(flags.output, hostfile);
   }
   cluster::sort_by_severity(cluster.findings);
-  if (flags.json) fmt::print("{}\n", json_of(cluster, hostfile).dump(2));
+  if (flags.json) fmt::print("{}", cluster::dumped(json_of(cluster, hostfile)));
   fmt::print(stderr, "{}", cluster::text_of(cluster.findings));
   if (good && !piped) {
     fmt::print("{}",

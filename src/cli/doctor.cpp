@@ -103,7 +103,7 @@ int run_doctor(const Flags& flags) {
     append(report.findings, report.between.findings);
   }
   cluster::sort_by_severity(report.findings);
-  fmt::print("{}", flags.json ? json_of(report).dump(2) + "\n" : text_of(report));
+  fmt::print("{}", flags.json ? cluster::dumped(json_of(report)) : text_of(report));
   return std::ranges::any_of(report.findings, cluster::is_fault) ? kFailed : kGood;
 }
 

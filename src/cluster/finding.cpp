@@ -43,4 +43,8 @@ nlohmann::json json_of(std::span<const Finding> findings) {
   return list;
 }
 
+std::string dumped(const nlohmann::json& json) {
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
 }  // namespace mccl::cluster

@@ -35,5 +35,7 @@ void sort_by_severity(std::vector<Finding>& findings);
 /// For people: a paragraph each.
 std::string text_of(std::span<const Finding> findings);
 nlohmann::json json_of(std::span<const Finding> findings);
+/// With a line end. Hosts may say any bytes: those that are no UTF-8 are replaced.
+std::string dumped(const nlohmann::json& json);
 
 }  // namespace mccl::cluster

@@ -85,8 +85,8 @@ void read_thunderbolt(HostFacts& facts, std::string_view section) {
       return;
     }
     for (const json& bus : *buses) read_bus(facts, bus);
-  } catch (const InvalidArgument& error) {
-    note_odd(facts, "system_profiler SPThunderboltDataType -json", "JSON", error.what());
+  } catch (const InvalidArgument&) {
+    note_odd(facts, "system_profiler SPThunderboltDataType -json", "JSON", section);
   }
 }
 

@@ -4,6 +4,32 @@
 #include <utility>
 
 namespace mccl::cluster {
+namespace {
+
+/// Of the character of UTF-8 that `text` begins with; 0 where it begins with none.
+std::size_t character_bytes(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text.front());
+  if (first < 0x80) return 1;
+  const std::size_t bytes = first >= 0xF0 ? 4 : (first >= 0xE0 ? 3 : 2);
+  if (first < 0xC2 || first > 0xF4 || text.size() < bytes) return 0;
+  for (std::size_t i = 1; i < bytes; ++i)
+    if ((static_cast<unsigned char>(text[i]) & 0xC0U) != 0x80) return 0;
+  return bytes;
+}
+
+void append_clean(std::string& to, std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t bytes = character_bytes(text);
+    if (bytes == 0) {
+      to += '?';
+    } else {
+      to.append(text.substr(0, bytes));
+    }
+    text.remove_prefix(std::max<std::size_t>(bytes, 1));
+  }
+}
+
+}  // namespace
 
 std::string_view Said::hear(std::string_view line) {
   if (line.ends_with('\n')) line.remove_suffix(1);
@@ -20,7 +46,10 @@ std::string_view Said::hear(std::string_view line) {
     }
     return rest;
   }
-  if (!open_.empty() && !too_much()) sections_[open_].append(line).push_back('\n');
+  if (!open_.empty() && !too_much()) {
+    append_clean(sections_[open_], line);
+    sections_[open_] += '\n';
+  }
   return {};
 }
 

@@ -13,7 +13,8 @@ namespace mccl::cluster {
 inline constexpr std::size_t kMostSaid = std::size_t{8} << 20;
 
 /// Takes lines as they come. A section lies between "TOKEN begin NAME" and "TOKEN end NAME"; what
-/// comes outside of sections is a start-up file's chatter.
+/// comes outside of sections is a start-up file's chatter. Bytes that are no UTF-8 become question
+/// marks.
 class Said {
  public:
   explicit Said(std::string token) : token_(std::move(token)) {}

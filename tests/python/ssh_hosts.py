@@ -1,5 +1,6 @@
 """Hosts to launch on: network namespaces with an address and a real sshd each."""
 
+import itertools
 import os
 import shutil
 import signal
@@ -10,6 +11,7 @@ from pathlib import Path
 
 PATIENCE = 60
 NETWORK = "10.78.0"
+_number = itertools.count()
 
 
 def shell(*command: object) -> subprocess.CompletedProcess[str]:
@@ -35,7 +37,7 @@ class SshHosts:
     def __init__(self, count: int) -> None:
         self.names = [chr(ord("a") + i) for i in range(count)]
         self.folder = Path(tempfile.mkdtemp(prefix="mccl-hosts-"))
-        self.prefix = f"mccl{os.getpid()}"
+        self.prefix = f"mccl{os.getpid()}-{next(_number)}"
         self.servers: dict[str, subprocess.Popen] = {}
         self.config = self.folder / "ssh_config"
         # By host: words before sshd's, and options of its own; for those that start again.

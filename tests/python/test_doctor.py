@@ -183,36 +183,48 @@ def test_an_mtu_that_is_too_small_at_one_end(hosts: CabledHosts):
     assert len(found) == 2
 
 
+@contextmanager
+def firewall(hosts: CabledHosts, name: str, rule: str) -> Iterator[None]:
+    """The host has this one rule for what comes in."""
+    rules = "table inet filter {\nchain input {\ntype filter hook input priority 0;\n"
+    applied = shell(*hosts.on(name, "nft", f"{rules}{rule}\n}}\n}}"))
+    assert applied.returncode == 0, applied.stderr
+    try:
+        yield
+    finally:
+        shell(*hosts.on(name, "nft", "delete table inet filter"))
+
+
+needs_nft = pytest.mark.skipif(shutil.which("nft") is None, reason="nft is not installed")
+
+
 @needs_hosts
-@pytest.mark.skipif(shutil.which("nft") is None, reason="nft is not installed")
+@needs_nft
 @pytest.mark.parametrize(("verdict", "why"), [("drop", "timed out"), ("reject", "refused")])
 def test_a_firewall_in_one_direction(hosts: CabledHosts, verdict: str, why: str):
-    rules = "table inet filter { chain input { type filter hook input priority 0; "
-    rules += f'iifname "c1" tcp dport 29600-32400 {verdict}; }} }}'
-    applied = shell(*hosts.on("c", "nft", rules))
-    if applied.returncode != 0:
-        pytest.skip(applied.stderr)
-    try:
+    with firewall(hosts, "c", f'iifname "c1" tcp dport 29600-32400 {verdict}'):
         found = look(hosts)
-    finally:
-        shell(*hosts.on("c", "nft", "delete table inet filter"))
     assert len(found) == 1
     assert found[0].startswith("b (c1) to c: 10.81.1.2 at c (c1) is not reached from 10.81.1.1: ")
     assert why in found[0] and "the other direction is open" in found[0]
 
 
 @needs_hosts
-@pytest.mark.skipif(shutil.which("nft") is None, reason="nft is not installed")
-def test_a_firewall_for_some_ports(hosts: CabledHosts):
-    rules = "table inet filter { chain input { type filter hook input priority 0; "
-    rules += 'iifname "c1" tcp dport 32000-32400 reject; } }'
-    applied = shell(*hosts.on("c", "nft", rules))
-    if applied.returncode != 0:
-        pytest.skip(applied.stderr)
-    try:
+@needs_nft
+def test_a_firewall_in_both_directions(hosts: CabledHosts):
+    with (
+        firewall(hosts, "b", 'iifname "c1" tcp dport 29600-32400 drop'),
+        firewall(hosts, "c", 'iifname "c1" tcp dport 29600-32400 drop'),
+    ):
         found = look(hosts)
-    finally:
-        shell(*hosts.on("c", "nft", "delete table inet filter"))
+    assert len(found) == 2 and "the other direction" not in "".join(found)
+
+
+@needs_hosts
+@needs_nft
+def test_a_firewall_for_some_ports(hosts: CabledHosts):
+    with firewall(hosts, "c", 'iifname "c1" tcp dport 32000-32400 reject'):
+        found = look(hosts)
     assert len(found) == 1 and "some of the ports of a job are" in found[0]
 
 

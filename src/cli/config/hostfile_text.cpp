@@ -20,17 +20,22 @@ Json entry_of(const launch::Host& host, const cluster::Entry& entry) {
   return json;
 }
 
+/// Names that hosts made up may hold any bytes.
+std::string text_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 }  // namespace
 
 std::string hostfile_text(std::span<const launch::Host> hosts,
                           std::span<const cluster::Entry> entries, const std::string& backend,
                           const std::vector<std::string>& variables) {
   std::string text = "{\n";
-  if (!backend.empty()) text += fmt::format("  \"backend\": {},\n", Json(backend).dump());
-  text += fmt::format("  \"envs\": {},\n  \"hosts\": [\n", Json(variables).dump());
+  if (!backend.empty()) text += fmt::format("  \"backend\": {},\n", text_of(backend));
+  text += fmt::format("  \"envs\": {},\n  \"hosts\": [\n", text_of(variables));
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const launch::Host& host = hosts[static_cast<std::size_t>(entries[i].host)];
-    text += fmt::format("    {}{}\n", entry_of(host, entries[i]).dump(),
+    text += fmt::format("    {}{}\n", text_of(entry_of(host, entries[i])),
                         i + 1 < entries.size() ? "," : "");
   }
   return text + "  ]\n}\n";
