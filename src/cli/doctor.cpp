@@ -3,21 +3,32 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <memory>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <vector>
 
 #include "base/environment.h"
 #include "cli/doctor/between.h"
 #include "cli/doctor/report.h"
+#include "cli/doctor/selftest.h"
 #include "cli/hosts/inquiry.h"
 #include "cli/hosts/which.h"
+#include "cli/launch/python.h"
+#include "cli/launch/this_program.h"
 #include "cluster/cluster_check.h"
 #include "cluster/hostfile_check.h"
 #include "cluster/machine_check.h"
+#include "mccl/error.h"
+#include "rendezvous/job_key.h"
 
 namespace mccl::cli {
 namespace {
@@ -44,6 +55,7 @@ Examples:
   mccl doctor --hosts a,b,me@c:2222      three machines and what joins them
   mccl doctor --hostfile desk.json       those of a job
   mccl doctor --hostfile desk.json --json > cluster.json
+  mccl doctor --selftest                 all that this machine has, into one file for a report
   mccl doctor --hosts a,b || echo "not today"
 
 Exit status: 0 nothing is wrong (there may be notes), 1 problems or warnings, 2 bad arguments.)";
@@ -51,6 +63,8 @@ Exit status: 0 nothing is wrong (there may be notes), 1 problems or warnings, 2 
 struct Flags {
   hosts::WhichHosts which;
   bool json = false;
+  bool selftest = false;
+  std::string output = "mccl-selftest.json";
 };
 
 Finding unreachable(const Asked& asked) {
@@ -86,6 +100,66 @@ std::vector<Finding> findings_of(const std::vector<Asked>& asked) {
   return findings;
 }
 
+/// Of mccl launch, for the same hosts; none where there is only this machine.
+std::vector<std::string> flags_of_launch(const hosts::WhichHosts& which) {
+  std::vector<std::string> words;
+  if (!which.hostfile.empty()) words = {"--hostfile", which.hostfile};
+  if (!which.hosts.empty()) words = {"--hosts", which.hosts};
+  if (words.empty()) return words;
+  if (!which.user.empty()) words.insert(words.end(), {"--user", which.user});
+  for (const std::string& word : which.ssh_arguments) words.push_back("--ssh-arg=" + word);
+  return words;
+}
+
+/// A folder that goes when this does.
+class Folder {
+ public:
+  Folder()
+      : path_(std::filesystem::temp_directory_path() /
+              ("mccl-selftest-" + rendezvous::make_job_key().substr(0, 12))) {
+    std::filesystem::create_directory(path_);
+  }
+  ~Folder() {
+    std::error_code gone;
+    std::filesystem::remove_all(path_, gone);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// True when nothing failed. Everything goes to the file.
+bool run_selftest(const Flags& flags, const doctor::Report& report, launch::Signals& signals) {
+  const hosts::Variables environment = process_environment();
+  const auto path = environment.find("PATH");
+  const Folder folder;
+  const std::vector<doctor::Trial> trials =
+      doctor::selftest_trials(launch::this_program().string(),
+                              launch::find_python(path == environment.end() ? "" : path->second),
+                              static_cast<int>(std::max(1U, std::thread::hardware_concurrency())),
+                              flags_of_launch(flags.which), folder.path());
+  std::vector<doctor::Outcome> outcomes;
+  for (const doctor::Trial& trial : trials) {
+    fmt::print(stderr, "mccl doctor: {} of {}: {}\n", outcomes.size() + 1, trials.size(),
+               trial.name);
+    outcomes.push_back(run_trial(trial, environment, signals));
+  }
+  fmt::print("\n{}", text_of(trials, outcomes));
+  nlohmann::json all = json_of(report);
+  all["selftest"] = json_of(trials, outcomes);
+  std::ofstream file(flags.output, std::ios::binary);
+  file << cluster::dumped(all);
+  file.close();
+  if (!file) throw Error(fmt::format("{}: {}", flags.output, std::strerror(errno)));
+  fmt::print("\n{} has all of it: attach it to a report\n", flags.output);
+  return std::ranges::none_of(outcomes, [](const doctor::Outcome& outcome) {
+    return outcome.kind == doctor::Outcome::Kind::failed;
+  });
+}
+
 int run_doctor(const Flags& flags) {
   const launch::Hostfile file = hosts::hosts_of(flags.which);
   const hosts::Reaching reaching{process_environment(), flags.which.ssh_arguments};
@@ -104,7 +178,8 @@ int run_doctor(const Flags& flags) {
   }
   cluster::sort_by_severity(report.findings);
   fmt::print("{}", flags.json ? cluster::dumped(json_of(report)) : text_of(report));
-  return std::ranges::any_of(report.findings, cluster::is_fault) ? kFailed : kGood;
+  const bool good = std::ranges::none_of(report.findings, cluster::is_fault);
+  return (!flags.selftest || run_selftest(flags, report, signals)) && good ? kGood : kFailed;
 }
 
 }  // namespace
@@ -114,7 +189,16 @@ Command add_doctor(CLI::App& program) {
   CLI::App* app = program.add_subcommand("doctor", kSummary);
   app->footer(kFooter);
   hosts::add_flags(*app, flags->which);
-  app->add_flag("--json", flags->json, "Print everything that was seen, and found, as JSON");
+  CLI::Option* json =
+      app->add_flag("--json", flags->json, "Print everything that was seen, and found, as JSON");
+  app->add_flag("--selftest", flags->selftest,
+                "Then run every collective, transport and face that is there;\n"
+                "takes minutes")
+      ->excludes(json)
+      ->option_text(" ");
+  app->add_option("--output", flags->output,
+                  "Of --selftest: the one file with all of it; default\n" + flags->output)
+      ->option_text("FILE");
   return {app, [flags] { return run_doctor(*flags); }};
 }
 

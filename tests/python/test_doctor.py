@@ -338,3 +338,16 @@ def test_help_teaches():
 @pytest.mark.parametrize("flags", [("--host", "a"), ("--hosts", "a b"), ("--hostfile", "/none")])
 def test_bad_arguments(flags: tuple):
     alone(*flags, status=2)
+
+
+def test_everything_that_is_there_goes_into_one_file(tmp_path: Path):
+    file = tmp_path / "all.json"
+    done = alone("--selftest", "--output", str(file))
+    answer = json.loads(file.read_text())
+    assert answer["hosts"] and answer["findings"] is not None
+    outcomes = {trial["name"]: trial["outcome"] for trial in answer["selftest"]}
+    assert outcomes["shm, 2 ranks"] == outcomes["tcp, 2 ranks"] == "good"
+    assert "failed" not in outcomes.values()
+    rows = answer["selftest"][0]["result"]["rows"]
+    assert {row["collective"] for row in rows} >= {"all_reduce", "all_to_all", "sendrecv"}
+    assert "bound" in done.stdout and "all.json has all of it" in done.stdout
