@@ -140,12 +140,18 @@ Trial bench_of(const std::string& program, const std::string& transport, int ran
           file};
 }
 
+/// 0 where there is none: a barrier has no rate.
+double number_at(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number() ? found->get<double>() : 0;
+}
+
 /// What the transport could do at best, in GB/s, as bench measures it.
 double bound_of(const json& result) {
   const json& bounds = result.at("bounds");
   const bool tcp = result.value("transport", "") == "tcp";
-  if (!tcp) return bounds.value("pass_all_gbs", 0.0);
-  return std::max(bounds.value("tcp_one_way_gbs", 0.0), bounds.value("tcp_both_ways_gbs", 0.0));
+  if (!tcp) return number_at(bounds, "pass_all_gbs");
+  return std::max(number_at(bounds, "tcp_one_way_gbs"), number_at(bounds, "tcp_both_ways_gbs"));
 }
 
 void add_figures(const std::string& name, const json& result,
@@ -154,18 +160,18 @@ void add_figures(const std::string& name, const json& result,
   const json& all = result.at("rows");
   for (std::size_t i = 0; i < all.size(); ++i) {
     const json& row = all[i];
-    const auto bytes = row.value("bytes", 0.0);
+    const auto bytes = number_at(row, "bytes");
     // Of both halves of a row the second, in place where there is one; of sizes the ends.
-    const bool again = i + 1 < all.size() && all[i + 1].value("bytes", 0.0) == bytes &&
+    const bool again = i + 1 < all.size() && number_at(all[i + 1], "bytes") == bytes &&
                        all[i + 1].value("collective", "") == row.value("collective", "");
     if (again || (bytes > 8 && bytes < (1 << 20))) continue;
-    const double busbw = row.value("busbw", 0.0);
-    const bool large = bytes > 8;
+    const double busbw = number_at(row, "busbw");
+    const bool large = bytes > 8 && busbw > 0;
     rows.push_back({name, row.value("collective", ""), fmt::format("{:.0f}", bytes),
-                    fmt::format("{:.1f} us", row.value("time_us", 0.0)),
+                    fmt::format("{:.1f} us", number_at(row, "time_us")),
                     large ? fmt::format("{:.2f} GB/s", busbw) : "-",
                     large ? fmt::format("{:.2f} GB/s", bound) : "-",
-                    fmt::format("{}", row.value("wrong", 0))});
+                    fmt::format("{:.0f}", number_at(row, "wrong"))});
   }
 }
 
