@@ -78,8 +78,7 @@ class Svg {
  public:
   Svg(std::span<const HostFacts> hosts, std::span<const int> order) : hosts_(hosts) {
     const auto count = static_cast<double>(hosts.size());
-    radius_ = std::max(hosts.size() < 3 ? 150.0 : 170.0,
-                       count * (kHostWidth + 40) / (2 * std::numbers::pi));
+    radius_ = std::max(210.0, count * (kHostWidth + 40) / (2 * std::numbers::pi));
     middle_ = {radius_ + kHostWidth / 2 + kMargin, radius_ + kHostHeight / 2 + kMargin};
     if (hosts.size() < 3) middle_.y = kHostHeight / 2 + kMargin + 40;
     places_.resize(hosts.size());
@@ -106,7 +105,7 @@ class Svg {
         "stroke-width=\"2.5\"/>\n",
         from.x, from.y, bend.x, bend.y, to.x, to.y, colour_of(link.medium));
     const Point half{(from.x + 2 * bend.x + to.x) / 4, (from.y + 2 * bend.y + to.y) / 4};
-    label(half, rate_text(link.mbit_per_s), true);
+    if (link.mbit_per_s > 0) label(half, rate_text(link.mbit_per_s), true);
     label(between(from, half, 0.42), link.a.interface, false);
     label(between(to, half, 0.42), link.b.interface, false);
   }
@@ -119,12 +118,13 @@ class Svg {
           "  <line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" "
           "stroke-width=\"2.5\"/>\n",
           from.x, from.y, hub.x, hub.y, colour_of(wire.medium));
-      label(between(from, hub, 0.4), end.interface, false);
+      label(between(from, hub, 0.3), end.interface, false);
     }
     hubs_ += fmt::format(
         "  <ellipse cx=\"{0:.1f}\" cy=\"{1:.1f}\" rx=\"62\" ry=\"22\" fill=\"#eef3f8\" "
-        "stroke=\"#1f5fa8\"/>\n  <text x=\"{0:.1f}\" y=\"{2:.1f}\">network {3}</text>\n",
-        hub.x, hub.y, hub.y + 4, escaped(rate_text(wire.mbit_per_s)));
+        "stroke=\"#1f5fa8\"/>\n  <text x=\"{0:.1f}\" y=\"{2:.1f}\">network{3}</text>\n",
+        hub.x, hub.y, hub.y + 4,
+        wire.mbit_per_s == 0 ? "" : " " + escaped(rate_text(wire.mbit_per_s)));
   }
 
   std::string text() const {
