@@ -14,7 +14,7 @@ namespace {
 constexpr int kStarts = 40;
 constexpr int kMostDecisions = 20'000;
 
-int first_of(const Vertices& set) { return static_cast<int>(set._Find_first()); }
+int first_of(const Vertices& set) { return static_cast<int>(set.first()); }
 
 class Luck {
  public:
@@ -62,8 +62,8 @@ class Luck {
 
   int pick(const Vertices& set) {
     auto skip = random_() % set.count();
-    std::size_t at = set._Find_first();
-    for (; skip > 0; --skip) at = set._Find_next(at);
+    std::size_t at = set.first();
+    for (; skip > 0; --skip) at = set.next(at);
     return static_cast<int>(at);
   }
 
@@ -173,10 +173,10 @@ class Partial {
     if (count < 2) return false;
     const Vertices rest = open(v);
     if (ways(v) == 2) {
-      for (std::size_t u = rest._Find_first(); u < rest.size(); u = rest._Find_next(u))
+      for (std::size_t u = rest.first(); u < kMostVertices; u = rest.next(u))
         rule_out(v, static_cast<int>(u));
     } else if (count == 2) {
-      for (std::size_t u = rest._Find_first(); u < rest.size(); u = rest._Find_next(u))
+      for (std::size_t u = rest.first(); u < kMostVertices; u = rest.next(u))
         if (!take(v, static_cast<int>(u))) return false;
     }
     return true;
@@ -193,10 +193,10 @@ class Partial {
     Vertices left;
     for (int v = 0; v < size(); ++v) left.set(static_cast<std::size_t>(v), v != without);
     Vertices edge;
-    edge.set(left._Find_first());
+    edge.set(left.first());
     left &= ~edge;
     while (edge.any()) {
-      const std::size_t v = edge._Find_first();
+      const std::size_t v = edge.first();
       edge.reset(v);
       const Vertices next = possible_[v] & left;
       left &= ~next;
@@ -242,7 +242,7 @@ class Steps {
   int count() {
     int count = 0;
     for (std::size_t v = 0; v < graph_.size(); ++v) {
-      seen_.reset();
+      seen_.clear();
       if (place(static_cast<int>(v))) ++count;
     }
     return count;
@@ -251,7 +251,7 @@ class Steps {
  private:
   bool place(int v) {
     const Vertices next = graph_[static_cast<std::size_t>(v)];
-    for (std::size_t u = next._Find_first(); u < next.size(); u = next._Find_next(u)) {
+    for (std::size_t u = next.first(); u < kMostVertices; u = next.next(u)) {
       if (seen_.test(u)) continue;
       seen_.set(u);
       if (from_[u] >= 0 && !place(from_[u])) continue;

@@ -1,14 +1,12 @@
 // A cycle through all vertices of a graph: found, or proved not to be there.
 #pragma once
 
-#include <bitset>
 #include <cstddef>
 #include <vector>
 
-namespace mccl::cluster {
+#include "cluster/vertices.h"
 
-inline constexpr std::size_t kMostVertices = 256;
-using Vertices = std::bitset<kMostVertices>;
+namespace mccl::cluster {
 
 /// By vertex: its neighbours.
 using Graph = std::vector<Vertices>;
