@@ -17,8 +17,8 @@
 #include "cli/config/exchange.h"
 #include "cli/config/flags.h"
 #include "cli/config/hostfile_text.h"
-#include "cli/config/setup_run.h"
 #include "cli/hosts/inquiry.h"
+#include "cli/hosts/setup_run.h"
 #include "cluster/choice.h"
 #include "cluster/picture.h"
 #include "cluster/setup.h"
@@ -122,10 +122,11 @@ bool set_up(const ConfigFlags& flags, const hosts::Reaching& reaching, launch::S
   }
   const std::string wanted =
       flags.output.empty() ? "mccl-config.undo.sh" : flags.output + ".undo.sh";
-  const std::string undo =
-      write_undo_script(wanted, undo_script(cluster.hosts, cluster.steps, reaching.ssh_arguments));
+  const std::string undo = hosts::write_undo_script(
+      wanted, hosts::undo_script(cluster.hosts, cluster.steps, reaching.ssh_arguments));
   say(fmt::format("sh {} undoes what follows", undo));
-  const SetupResult result = run_setup(cluster.hosts, cluster.steps, reaching, signals, say);
+  const hosts::SetupResult result =
+      hosts::run_setup(cluster.hosts, cluster.steps, reaching, signals, say);
   if (result.fault.empty()) return true;
   throw Error(fmt::format("{}; {}", result.fault,
                           result.undone ? "what was done before is undone, nothing is changed"

@@ -18,6 +18,7 @@
 
 #include "base/environment.h"
 #include "cli/doctor/between.h"
+#include "cli/doctor/fix.h"
 #include "cli/doctor/report.h"
 #include "cli/doctor/selftest.h"
 #include "cli/hosts/inquiry.h"
@@ -42,7 +43,7 @@ constexpr const char* kSummary = "Find what is wrong with this machine or a clus
 constexpr const char* kFooter =
     R"(Every finding says what is wrong, where, why it matters, and the command that cures it. A problem
 makes a job fail, now or some day; a warning makes it slower or less certain; a note asks for nothing.
-Nothing is changed on any machine.
+Nothing is changed on any machine without --fix.
 
 Alone: shared memory, limits of files and locked memory, cores, interfaces, RDMA devices, GPUs, and
 settings in the environment that MCCL would refuse.
@@ -55,6 +56,7 @@ Examples:
   mccl doctor --hosts a,b,me@c:2222      three machines and what joins them
   mccl doctor --hostfile desk.json       those of a job
   mccl doctor --hostfile desk.json --json > cluster.json
+  mccl doctor --hosts a,b --fix          cures what it can, with a script that undoes it
   mccl doctor --selftest                 all that this machine has, into one file for a report
   mccl doctor --hosts a,b || echo "not today"
 
@@ -63,6 +65,8 @@ Exit status: 0 nothing is wrong (there may be notes), 1 problems or warnings, 2 
 struct Flags {
   hosts::WhichHosts which;
   bool json = false;
+  bool fix = false;
+  bool sure = false;
   bool selftest = false;
   std::string output = "mccl-selftest.json";
 };
@@ -178,7 +182,9 @@ int run_doctor(const Flags& flags) {
   }
   cluster::sort_by_severity(report.findings);
   fmt::print("{}", flags.json ? cluster::dumped(json_of(report)) : text_of(report));
-  const bool good = std::ranges::none_of(report.findings, cluster::is_fault);
+  auto faults = std::ranges::count_if(report.findings, cluster::is_fault);
+  if (flags.fix) faults -= fix_findings(report, reaching, signals, flags.sure);
+  const bool good = faults == 0;
   return (!flags.selftest || run_selftest(flags, report, signals)) && good ? kGood : kFailed;
 }
 
@@ -191,6 +197,12 @@ Command add_doctor(CLI::App& program) {
   hosts::add_flags(*app, flags->which);
   CLI::Option* json =
       app->add_flag("--json", flags->json, "Print everything that was seen, and found, as JSON");
+  CLI::Option* fix = app->add_flag("--fix", flags->fix,
+                                   "Cure what can be cured safely, asking first: interfaces that\n"
+                                   "are down, and MTUs that are too small")
+                         ->excludes(json)
+                         ->option_text(" ");
+  app->add_flag("--yes", flags->sure, "Do not ask")->needs(fix)->option_text(" ");
   app->add_flag("--selftest", flags->selftest,
                 "Then run every collective, transport and face that is there;\n"
                 "takes minutes")

@@ -20,6 +20,9 @@ struct Finding {
   std::string where;  ///< A host, or a host and a part of it.
   std::string why;    ///< Why it matters.
   std::string cure;   ///< A command where there is one.
+  /// For root, where it is safe to be run without a look: on the host that `where` is. Else empty.
+  std::string fix = {};
+  std::string undo = {};
 
   friend bool operator==(const Finding&, const Finding&) = default;
 };

@@ -19,6 +19,14 @@ class Findings {
  public:
   explicit Findings(const HostFacts& facts) : facts_(facts), all_(facts.odd) {}
 
+  /// What "ip" can put right at once, and back.
+  void add_fixed_by(std::string what, std::string why, const std::string& fix,
+                    const std::string& undo) {
+    add(Severity::warning, std::move(what), std::move(why), "sudo " + fix);
+    if (facts_.system != System::gnu_linux) return;
+    all_.back().fix = fix;
+    all_.back().undo = undo;
+  }
   void add(Severity severity, std::string what, std::string why, std::string cure) {
     all_.push_back({severity, std::move(what), facts_.host, std::move(why), std::move(cure)});
   }
@@ -95,21 +103,20 @@ void check_cables(const HostFacts& facts, Findings& findings) {
           "its cable is cut, unplugged, or the other end is off: nothing goes through",
           fmt::format("see that both ends are plugged in and up: ip link show {}", interface.name));
     }
+    const std::string link = fmt::format("ip link set {}", interface.name);
     if (!interface.up && !interface.joins && !interface.addresses.empty()) {
-      findings.add(Severity::warning,
-                   fmt::format("{} has the address {} and is down", interface.name,
-                               text_of(interface.addresses.front())),
-                   "nothing goes through it",
-                   fmt::format("sudo ip link set {} up", interface.name));
+      findings.add_fixed_by(fmt::format("{} has the address {} and is down", interface.name,
+                                        text_of(interface.addresses.front())),
+                            "nothing goes through it", link + " up", link + " down");
     }
     if (interface.usable() && !interface.joins && interface.medium != Medium::loopback &&
         !interface.addresses.empty() && interface.mtu > 0 && interface.mtu < kLeastMtu) {
-      findings.add(
-          Severity::warning, fmt::format("the MTU of {} is {}", interface.name, interface.mtu),
-          fmt::format("packets of less than {} bytes cost throughput, and IPv6 does not work "
-                      "at all",
-                      kLeastMtu),
-          fmt::format("sudo ip link set {} mtu 1500", interface.name));
+      findings.add_fixed_by(
+          fmt::format("the MTU of {} is {}", interface.name, interface.mtu),
+          fmt::format(
+              "packets of less than {} bytes cost throughput, and IPv6 does not work at all",
+              kLeastMtu),
+          link + " mtu 1500", fmt::format("{} mtu {}", link, interface.mtu));
     }
   }
 }

@@ -351,3 +351,21 @@ def test_everything_that_is_there_goes_into_one_file(tmp_path: Path):
     rows = answer["selftest"][0]["result"]["rows"]
     assert {row["collective"] for row in rows} >= {"all_reduce", "all_to_all", "sendrecv"}
     assert "bound" in done.stdout and "all.json has all of it" in done.stdout
+
+
+@needs_hosts
+def test_what_is_safe_is_cured_and_can_be_undone(hosts: CabledHosts, tmp_path: Path):
+    hosts.ip("b", "link", "set", "c0", "down")
+    hosts.ip("c", "link", "set", "c2", "mtu", 1000)
+    try:
+        refused = hosts.mccl("doctor", *ALL, "--fix", status=1, cwd=tmp_path)
+        assert "Do it? [y/N]" in refused.stderr and not list(tmp_path.iterdir())
+        done = hosts.mccl("doctor", *ALL, "--fix", "--yes", status=1, cwd=tmp_path)
+        assert "on b: ip link set c0 up\n" in done.stderr
+        assert look(hosts, sound=True) == []
+        undo = hosts.on("desk", "sh", tmp_path / "mccl-doctor.undo.sh")
+        assert subprocess.run(undo, capture_output=True).returncode == 0
+        assert "c: the MTU of c2 is 1000" in look(hosts)
+    finally:
+        hosts.ip("b", "link", "set", "c0", "up")
+        hosts.ip("c", "link", "set", "c2", "mtu", 1500)

@@ -1,4 +1,4 @@
-#include "cli/config/setup_run.h"
+#include "cli/hosts/setup_run.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -21,7 +21,7 @@
 #include "mccl/error.h"
 #include "rendezvous/job_key.h"
 
-namespace mccl::cli::config {
+namespace mccl::cli::hosts {
 namespace {
 
 using namespace std::chrono_literals;
@@ -33,11 +33,11 @@ constexpr std::size_t kLongestOutput = 2000;
 /// What one host has to do, one after the other.
 class Worker {
  public:
-  Worker(const Host& host, const hosts::Reaching& reaching)
+  Worker(const Host& host, const Reaching& reaching)
       : name_(launch::text_of(host)),
         token_("mccl-" + rendezvous::make_job_key().substr(0, 16)),
-        session_(std::make_unique<hosts::Session>(host, reaching,
-                                                  [this](std::string_view line) { hear(line); })) {
+        session_(std::make_unique<Session>(host, reaching,
+                                           [this](std::string_view line) { hear(line); })) {
     // Nobody sits there who could be asked for a password.
     session_->tell("sudo() { command sudo -n \"$@\"; }\n");
   }
@@ -92,14 +92,13 @@ class Worker {
   std::string output_;
   std::optional<int> status_;
   Clock::time_point limit_;
-  std::unique_ptr<hosts::Session> session_;
+  std::unique_ptr<Session> session_;
 };
 
 class SetupRun {
  public:
-  SetupRun(std::span<const Host> hosts, std::span<const SetupStep> steps,
-           const hosts::Reaching& reaching, launch::Signals& signals,
-           const std::function<void(const std::string&)>& say)
+  SetupRun(std::span<const Host> hosts, std::span<const SetupStep> steps, const Reaching& reaching,
+           launch::Signals& signals, const std::function<void(const std::string&)>& say)
       : steps_(steps), signals_(signals), say_(say), workers_(hosts.size()) {
     for (const SetupStep& step : steps) {
       auto& worker = workers_[static_cast<std::size_t>(step.host)];
@@ -186,7 +185,8 @@ class SetupRun {
 std::string undo_script(std::span<const Host> hosts, std::span<const SetupStep> steps,
                         const std::vector<std::string>& ssh_arguments) {
   std::string text =
-      "#!/bin/sh\n# Undoes what mccl config --auto-setup does: run it as sh FILE.\nstatus=0\n";
+      "#!/bin/sh\n# Undoes what mccl config --auto-setup or mccl doctor --fix does: run it as sh "
+      "FILE.\nstatus=0\n";
   for (std::size_t i = steps.size(); i-- > 0;) {
     const Host& host = hosts[static_cast<std::size_t>(steps[i].host)];
     std::vector<std::string> words = {"ssh"};
@@ -215,9 +215,9 @@ std::string write_undo_script(const std::string& path, const std::string& script
 }
 
 SetupResult run_setup(std::span<const Host> hosts, std::span<const SetupStep> steps,
-                      const hosts::Reaching& reaching, launch::Signals& signals,
+                      const Reaching& reaching, launch::Signals& signals,
                       const std::function<void(const std::string&)>& say) {
   return SetupRun(hosts, steps, reaching, signals, say).run();
 }
 
-}  // namespace mccl::cli::config
+}  // namespace mccl::cli::hosts

@@ -9,9 +9,7 @@
 #include "cli/launch/signals.h"
 #include "cluster/setup.h"
 
-namespace mccl::cli::config {
-
-using launch::Host;
+namespace mccl::cli::hosts {
 
 /// A script for a person that undoes the steps, last first.
 std::string undo_script(std::span<const Host> hosts, std::span<const cluster::SetupStep> steps,
@@ -28,7 +26,7 @@ struct SetupResult {
 
 /// Hosts work side by side, each step by step. `say` tells of each step.
 SetupResult run_setup(std::span<const Host> hosts, std::span<const cluster::SetupStep> steps,
-                      const hosts::Reaching& reaching, launch::Signals& signals,
+                      const Reaching& reaching, launch::Signals& signals,
                       const std::function<void(const std::string&)>& say);
 
-}  // namespace mccl::cli::config
+}  // namespace mccl::cli::hosts
