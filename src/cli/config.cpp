@@ -160,7 +160,8 @@ void plan(const ConfigFlags& flags, hosts::Inquiry& inquiry, Cluster& cluster) {
 
 int run_config(const ConfigFlags& flags) {
   const launch::Hostfile file = hosts::hosts_of(flags.which);
-  const hosts::Reaching reaching{process_environment(), flags.which.ssh_arguments};
+  const hosts::Reaching reaching{process_environment(), flags.which.ssh_arguments,
+                                 flags.which.verbose};
   launch::Signals signals;
   hosts::Inquiry inquiry(file.hosts, reaching, signals, say);
   inquiry.gather(std::chrono::seconds(flags.which.patience));

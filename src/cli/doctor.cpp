@@ -166,7 +166,8 @@ bool run_selftest(const Flags& flags, const doctor::Report& report, launch::Sign
 
 int run_doctor(const Flags& flags) {
   const launch::Hostfile file = hosts::hosts_of(flags.which);
-  const hosts::Reaching reaching{process_environment(), flags.which.ssh_arguments};
+  const hosts::Reaching reaching{process_environment(), flags.which.ssh_arguments,
+                                 flags.which.verbose};
   launch::Signals signals;
   hosts::Inquiry inquiry(file.hosts, reaching, signals, [](const std::string& text) {
     fmt::print(stderr, "mccl doctor: {}\n", text);

@@ -369,3 +369,10 @@ def test_what_is_safe_is_cured_and_can_be_undone(hosts: CabledHosts, tmp_path: P
     finally:
         hosts.ip("b", "link", "set", "c0", "up")
         hosts.ip("c", "link", "set", "c2", "mtu", 1500)
+
+
+@needs_hosts
+def test_verbose_tells_of_every_trial(hosts: CabledHosts):
+    done = hosts.mccl("doctor", *ALL, "--verbose")
+    assert "mccl doctor: a: is asked, by ssh\n" in done.stderr
+    assert "mccl doctor: a: dial 0 10.81.0.1 10.81.0.2 29600\n" in done.stderr

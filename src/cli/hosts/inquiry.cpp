@@ -103,6 +103,9 @@ void Inquiry::begin_to_ask(std::size_t host) {
         hear(static_cast<std::size_t>(std::ranges::find_if(lines_, same) - lines_.begin()), text);
       });
   line.session->tell(fmt::format("echo {} here\n", line.token));
+  if (reaching_.verbose)
+    progress_(fmt::format("{}: is asked, {}", launch::text_of(asked_[host].host),
+                          launch::is_here(asked_[host].host) ? "by sh" : "by ssh"));
 }
 
 void Inquiry::hear(std::size_t host, std::string_view text) {
@@ -251,6 +254,8 @@ std::vector<std::vector<std::string>> Inquiry::probe(
     if (!line.session) continue;
     for (const std::string& command : commands[host]) {
       line.session->tell(command + "\n");
+      if (reaching_.verbose)
+        progress_(fmt::format("{}: {}", launch::text_of(asked_[host].host), command));
       if (!command.starts_with("call ")) ++expected[host];
     }
   }

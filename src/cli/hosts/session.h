@@ -21,6 +21,7 @@ using Variables = std::map<std::string, std::string>;
 struct Reaching {
   Variables environment;
   std::vector<std::string> ssh_arguments;
+  bool verbose = false;  ///< Tell of all that hosts are told.
 };
 
 class Session {

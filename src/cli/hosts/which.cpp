@@ -23,7 +23,7 @@ void add_flags(CLI::App& app, WhichHosts& which) {
                  "Seconds that a host may take to tell of itself; default 60")
       ->check(CLI::Range(1, 3600))
       ->option_text("S");
-  app.add_flag("--verbose", which.verbose, "Tell what is done on which machine");
+  app.add_flag("--verbose", which.verbose, "Tell of every connection that is tried");
 }
 
 launch::Hostfile hosts_of(const WhichHosts& which) {
