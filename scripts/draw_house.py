@@ -41,6 +41,7 @@ COLUMNS = {
     "src/engine": (4, 37),
     "bindings": (0, 13),
     "src/backend": (13, 27),
+    "src/cluster": (13, 40),
     "src/cli": (27, 40),
     "src/c_api": (40, 48),
 }

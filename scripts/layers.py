@@ -30,6 +30,7 @@ HOLDS = {
     "src/engine": "the engine of a process, and its locks",
     "src/backend": "groups, over the engine",
     "src/c_api": "the C interface",
+    "src/cluster": "hosts, what joins them, and what is wrong with them",
     "src/cli": "the mccl program",
     "bindings": "PyTorch, MLX, NumPy",
 }

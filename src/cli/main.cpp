@@ -17,8 +17,11 @@
 #include "base/value_text.h"
 #include "cli/bench.h"
 #include "cli/command.h"
+#include "cli/config.h"
+#include "cli/doctor.h"
 #include "cli/launch.h"
 #include "cli/plan.h"
+#include "cli/probe.h"
 #include "cli/program_words.h"
 #include "cli/unknown_flag.h"
 #include "mccl/error.h"
@@ -27,7 +30,8 @@ namespace mccl::cli {
 namespace {
 
 /// In the order in which the help shows them.
-constexpr AddCommand kCommands[] = {add_launch, add_bench, add_plan};
+constexpr AddCommand kCommands[] = {add_launch, add_config, add_doctor,
+                                    add_bench,  add_plan,   add_probe};
 
 int complain(std::string_view who, std::string_view what, int status) {
   fmt::print(stderr, "{}: {}\n", who, what);

@@ -1,5 +1,6 @@
 """Hosts to launch on: network namespaces with an address and a real sshd each."""
 
+import itertools
 import os
 import shutil
 import signal
@@ -10,6 +11,7 @@ from pathlib import Path
 
 PATIENCE = 60
 NETWORK = "10.78.0"
+_number = itertools.count()
 
 
 def shell(*command: object) -> subprocess.CompletedProcess[str]:
@@ -35,10 +37,13 @@ class SshHosts:
     def __init__(self, count: int) -> None:
         self.names = [chr(ord("a") + i) for i in range(count)]
         self.folder = Path(tempfile.mkdtemp(prefix="mccl-hosts-"))
-        self.prefix = f"mccl{os.getpid()}"
+        self.prefix = f"mccl{os.getpid()}-{next(_number)}"
         self.servers: dict[str, subprocess.Popen] = {}
         self.cables = 0
         self.config = self.folder / "ssh_config"
+        # By host: words before sshd's, and options of its own; for those that start again.
+        self.before_sshd: dict[str, tuple[object, ...]] = {}
+        self.sshd_options: dict[str, tuple[str, ...]] = {}
         try:
             self._make()
         except BaseException:
@@ -87,11 +92,13 @@ class SshHosts:
         log = self.folder / f"sshd-{name}.log"
         self.servers[name] = subprocess.Popen(
             [
-                "ip", "netns", "exec", self.space(name), "/usr/sbin/sshd", "-D", "-e",
+                "ip", "netns", "exec", self.space(name), *self.before_sshd.get(name, ()),
+                "/usr/sbin/sshd", "-D", "-e",
                 "-f", "/dev/null",
                 "-o", f"ListenAddress={self.address(name)}", "-o", f"HostKey={self.folder}/host",
                 "-o", f"AuthorizedKeysFile={self.folder}/client.pub", "-o", "StrictModes=no",
                 "-o", "PasswordAuthentication=no", "-o", "PidFile=none",
+                *self.sshd_options.get(name, ()),
             ],
             stdout=subprocess.DEVNULL,
             stderr=log.open("w"),
@@ -100,6 +107,12 @@ class SshHosts:
         while "listening" not in log.read_text():
             assert time.monotonic() < deadline, log.read_text()
             assert self.servers[name].poll() is None, log.read_text()
+
+    def serve_again(self, name: str) -> None:
+        """Starts the host's sshd anew, with what is now in before_sshd and sshd_options."""
+        self.servers[name].send_signal(signal.SIGTERM)
+        self.servers[name].wait(timeout=PATIENCE)
+        self.serve(name)
 
     def _write_config(self, key: str) -> None:
         known = self.folder / "known_hosts"

@@ -59,7 +59,7 @@ std::vector<std::string> ssh_words(const Host& host, SshRole role, const std::st
   for (const char* option : kOptions) add_option(option);
   add_option(role == SshRole::master ? "ControlMaster=yes" : "ControlMaster=no");
   add_option("ControlPath=" + socket);
-  if (role != SshRole::master) add_option("LogLevel=ERROR");
+  if (role == SshRole::session || role == SshRole::terminal_session) add_option("LogLevel=ERROR");
   words.emplace_back(role == SshRole::terminal_session ? "-tt" : "-T");
   if (!host.user.empty()) words.insert(words.end(), {"-l", host.user});
   if (host.port != 0) words.insert(words.end(), {"-p", std::to_string(host.port)});

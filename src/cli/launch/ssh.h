@@ -13,10 +13,12 @@ enum class SshRole {
   master,            ///< Opens a connection that others share, at a socket.
   session,           ///< Goes through such a connection.
   terminal_session,  ///< The same with a terminal on the other side.
+  alone,             ///< Has a connection of its own.
 };
 
 /// The words of an ssh that never asks for anything and notices within ten seconds that the other
-/// side is gone. `extra` are arguments of the user's.
+/// side is gone. `socket` is that of the shared connection, "none" for one alone. `extra` are
+/// arguments of the user's.
 std::vector<std::string> ssh_words(const Host& host, SshRole role, const std::string& socket,
                                    const std::vector<std::string>& extra,
                                    const std::string& command);

@@ -1,0 +1,217 @@
+#include "cli/config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/environment.h"
+#include "cli/config/discover.h"
+#include "cli/config/exchange.h"
+#include "cli/config/flags.h"
+#include "cli/config/hostfile_text.h"
+#include "cli/hosts/inquiry.h"
+#include "cli/hosts/setup_run.h"
+#include "cluster/choice.h"
+#include "cluster/picture.h"
+#include "cluster/setup.h"
+#include "mccl/error.h"
+
+namespace mccl::cli {
+namespace {
+
+using namespace config;
+using cluster::Addressed;
+using cluster::Choice;
+using cluster::HostFacts;
+using cluster::SetupStep;
+using cluster::Shape;
+
+constexpr const char* kSummary = "Find out how hosts are cabled, set it up, and write a hostfile";
+
+void say(const std::string& text) { fmt::print(stderr, "mccl config: {}\n", text); }
+
+/// What one run of the command knows.
+struct Cluster {
+  std::vector<launch::Host> hosts;
+  std::vector<HostFacts> facts;
+  cluster::Joined joined;
+  Choice choice;
+  std::vector<Addressed> links;
+  std::vector<SetupStep> steps;
+  std::vector<cluster::Finding> findings;
+};
+
+/// Throws Error where none is asked for, and where too few answer.
+void keep_reached(const ConfigFlags& flags, const std::vector<hosts::Asked>& asked,
+                  Cluster& cluster) {
+  std::string faults;
+  for (const hosts::Asked& each : asked) {
+    if (each.reached) {
+      cluster.hosts.push_back(each.host);
+      cluster.facts.push_back(each.facts);
+      cluster.findings.insert(cluster.findings.end(), each.facts.odd.begin(), each.facts.odd.end());
+    } else {
+      faults += fmt::format("\n  {}: {}", launch::text_of(each.host), each.fault);
+    }
+  }
+  if (faults.empty()) return;
+  if (!flags.ignore_unreachable)
+    throw Error("some hosts cannot be asked (--ignore-unreachable does without them):" + faults);
+  if (cluster.hosts.empty()) throw Error("no host can be asked:" + faults);
+}
+
+std::string commands_text(const Cluster& cluster) {
+  std::string text;
+  for (std::size_t host = 0; host < cluster.hosts.size(); ++host) {
+    std::string of_host;
+    for (const SetupStep& step : cluster.steps)
+      if (step.host == static_cast<int>(host)) of_host += "  " + step.command + "\n";
+    if (!of_host.empty()) text += fmt::format("on {}:\n{}", cluster.facts[host].host, of_host);
+  }
+  return text;
+}
+
+nlohmann::json json_of(const Cluster& cluster, const std::string& hostfile) {
+  nlohmann::json links = nlohmann::json::array();
+  const auto end_of = [&](const cluster::End& end) -> nlohmann::json {
+    return {{"host", cluster.facts[static_cast<std::size_t>(end.host)].host},
+            {"interface", end.interface}};
+  };
+  for (const cluster::Link& link : cluster.joined.links)
+    links.push_back({{"ends", {end_of(link.a), end_of(link.b)}},
+                     {"kind", name_of(link.medium)},
+                     {"mbit_per_s", link.mbit_per_s}});
+  nlohmann::json networks = nlohmann::json::array();
+  for (const cluster::Wire& wire : cluster.joined.networks) {
+    nlohmann::json ends = nlohmann::json::array();
+    for (const cluster::End& end : wire.ends) ends.push_back(end_of(end));
+    networks.push_back(
+        {{"ends", ends}, {"kind", name_of(wire.medium)}, {"mbit_per_s", wire.mbit_per_s}});
+  }
+  nlohmann::json steps = nlohmann::json::array();
+  for (const SetupStep& step : cluster.steps)
+    steps.push_back({{"host", cluster.facts[static_cast<std::size_t>(step.host)].host},
+                     {"command", step.command},
+                     {"undo", step.undo}});
+  return {{"links", links},
+          {"networks", networks},
+          {"setup", steps},
+          {"hostfile", hostfile.empty() ? nlohmann::json() : nlohmann::json::parse(hostfile)},
+          {"findings", cluster::json_of(cluster.findings)}};
+}
+
+/// True when everything is set up.
+bool set_up(const ConfigFlags& flags, const hosts::Reaching& reaching, launch::Signals& signals,
+            const Cluster& cluster) {
+  for (const SetupStep& step : cluster.steps) {
+    const HostFacts& facts = cluster.facts[static_cast<std::size_t>(step.host)];
+    if (!facts.is_root && !facts.has_sudo)
+      throw Error(
+          fmt::format("{}: sudo asks for a password there, and nobody could give it; "
+                      "nothing was changed. Log in as root, let sudo do without for this "
+                      "user, or run the commands by hand (without --auto-setup)",
+                      facts.host));
+  }
+  const std::string wanted =
+      flags.output.empty() ? "mccl-config.undo.sh" : flags.output + ".undo.sh";
+  const std::string undo = hosts::write_undo_script(
+      wanted, hosts::undo_script(cluster.hosts, cluster.steps, reaching.ssh_arguments));
+  say(fmt::format("sh {} undoes what follows", undo));
+  const hosts::SetupResult result =
+      hosts::run_setup(cluster.hosts, cluster.steps, reaching, signals, say);
+  if (result.fault.empty()) return true;
+  throw Error(fmt::format("{}; {}", result.fault,
+                          result.undone ? "what was done before is undone, nothing is changed"
+                                        : "not all of what was done before could be undone: sh " +
+                                              undo + " tries again"));
+}
+
+void write_hostfile(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file) throw Error(fmt::format("{}: {}", path, std::strerror(errno)));
+}
+
+/// The only thing on standard output, for one that is piped somewhere. True when there is one.
+bool print_picture(const ConfigFlags& flags, const Cluster& cluster) {
+  if (flags.dot) fmt::print("{}", dot_of(cluster.joined, cluster.facts));
+  if (flags.svg) fmt::print("{}", svg_of(cluster.joined, cluster.facts, cluster.choice.order));
+  return flags.dot || flags.svg;
+}
+
+void plan(const ConfigFlags& flags, hosts::Inquiry& inquiry, Cluster& cluster) {
+  const Discovered found = discover(flags, inquiry, cluster.facts);
+  cluster.joined = found.joined;
+  cluster.choice = found.choice;
+  for (const auto* more : {&found.findings, &found.choice.findings})
+    cluster.findings.insert(cluster.findings.end(), more->begin(), more->end());
+  cluster.links = give_addresses(cluster.facts, cluster.choice.links);
+  cluster.steps = setup_steps(cluster.facts, cluster.links);
+}
+
+int run_config(const ConfigFlags& flags) {
+  const launch::Hostfile file = hosts::hosts_of(flags.which);
+  const hosts::Reaching reaching{process_environment(), flags.which.ssh_arguments,
+                                 flags.which.verbose};
+  launch::Signals signals;
+  hosts::Inquiry inquiry(file.hosts, reaching, signals, say);
+  inquiry.gather(std::chrono::seconds(flags.which.patience));
+  Cluster cluster;
+  keep_reached(flags, inquiry.asked(), cluster);
+  inquiry.forget_unreached();
+  plan(flags, inquiry, cluster);
+
+  const bool piped = print_picture(flags, cluster) || flags.json;
+  if (!piped) fmt::print("{}\n", table_of(cluster.joined, cluster.facts));
+  std::string hostfile;
+  bool good = cluster.choice.shape != Shape::none;
+  if (good) {
+    bool ready = cluster.steps.empty();
+    if (!ready && flags.auto_setup) ready = set_up(flags, reaching, signals, cluster);
+    if (!ready && !piped)
+      fmt::print("These commands give the cables their addresses (--auto-setup runs them):\n{}\n",
+                 commands_text(cluster));
+    std::vector<std::string> side = side_addresses(cluster.facts, cluster.joined);
+    hostfile =
+        hostfile_text(cluster.hosts, entries_of(cluster.facts, cluster.choice, cluster.links, side),
+                      cluster.choice.backend, flags.variables);
+    if (ready) {
+      const Exchanged exchanged = exchange(inquiry, cluster.facts, cluster.choice, cluster.links);
+      if (!piped) fmt::print("{}\n", exchanged.table);
+      cluster.findings.insert(cluster.findings.end(), exchanged.findings.begin(),
+                              exchanged.findings.end());
+    }
+    if (!flags.output.empty()) write_hostfile(flags.output, hostfile);
+  }
+  cluster::sort_by_severity(cluster.findings);
+  if (flags.json) fmt::print("{}", cluster::dumped(json_of(cluster, hostfile)));
+  fmt::print(stderr, "{}", cluster::text_of(cluster.findings));
+  if (good && !piped) {
+    fmt::print("{}",
+               flags.output.empty() ? hostfile : fmt::format("{} is written\n", flags.output));
+  }
+  good = good && std::ranges::none_of(cluster.findings, [](const cluster::Finding& finding) {
+           return finding.severity == cluster::Severity::problem;
+         });
+  return good ? kGood : kFailed;
+}
+
+}  // namespace
+
+Command add_config(CLI::App& program) {
+  const auto flags = std::make_shared<ConfigFlags>();
+  CLI::App* app = program.add_subcommand("config", kSummary);
+  config::add_flags(*app, *flags);
+  return {app, [flags] { return run_config(*flags); }};
+}
+
+}  // namespace mccl::cli

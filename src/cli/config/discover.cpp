@@ -1,0 +1,99 @@
+#include "cli/config/discover.h"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace mccl::cli::config {
+namespace {
+
+using cluster::Choice;
+using cluster::Finding;
+using cluster::HostFacts;
+using cluster::Severity;
+using cluster::Shape;
+
+/// Those that a job is likely to use, so that a firewall shows.
+const std::vector<std::uint16_t> kPorts = {29600, 32321};
+
+void note_missing_probes(const hosts::Inquiry& inquiry, std::vector<Finding>& findings) {
+  for (const hosts::Asked& asked : inquiry.asked()) {
+    if (asked.probe_fault.empty()) continue;
+    findings.push_back({.severity = Severity::warning,
+                        .what = asked.probe_fault,
+                        .where = asked.facts.host,
+                        .why = "without it, cables that have no addresses yet are not found, and "
+                               "no link is tried",
+                        .cure = "pip install mccl-engine there, so that mccl is in PATH of ssh"});
+  }
+}
+
+/// Cables of their own: not the air, and of a pair none that is much slower than its fastest.
+std::vector<cluster::Link> worthwhile(std::span<const cluster::Link> links) {
+  std::vector<cluster::Link> kept;
+  for (const cluster::Link& link : links) {
+    const bool beaten = std::ranges::any_of(links, [&](const cluster::Link& other) {
+      return other.a.host == link.a.host && other.b.host == link.b.host &&
+             other.mbit_per_s > 2 * link.mbit_per_s;
+    });
+    if (!beaten && link.medium != cluster::Medium::wireless) kept.push_back(link);
+  }
+  return kept;
+}
+
+bool faster_than(const Choice& cables, const Choice& networks) {
+  if (networks.shape == Shape::none) return true;
+  if (networks.networks.front().medium == cluster::Medium::wireless) return true;
+  return std::ranges::all_of(cables.links, [&](const cluster::Link& link) {
+    return link.mbit_per_s >= networks.networks.front().mbit_per_s;
+  });
+}
+
+/// What is not Thunderbolt.
+Choice choose(const ConfigFlags& flags, std::span<const HostFacts> facts,
+              const cluster::Joined& joined) {
+  Choice cables = choose_cables(facts, worthwhile(joined.links), flags.backend);
+  if (flags.over == "cables" || flags.backend.starts_with("jaccl")) return cables;
+  Choice networks = choose_networks(facts, joined);
+  const bool whole = cables.shape == Shape::ring || cables.shape == Shape::mesh;
+  if (flags.over.empty() && whole && faster_than(cables, networks)) return cables;
+  return networks.shape == Shape::none ? cables : networks;
+}
+
+}  // namespace
+
+Discovered discover(const ConfigFlags& flags, hosts::Inquiry& inquiry,
+                    std::span<const HostFacts> facts) {
+  Discovered found;
+  const std::vector<cluster::Link> thunderbolt = thunderbolt_links(facts, found.findings);
+  inquiry.start_probes(kPorts);
+  if (flags.over == "thunderbolt" || (flags.over.empty() && !thunderbolt.empty())) {
+    found.joined.links = thunderbolt;
+    found.choice = choose_cables(facts, thunderbolt, flags.backend);
+    return found;
+  }
+  found.joined = joined_by(facts, inquiry.call());
+  found.choice = choose(flags, facts, found.joined);
+  note_missing_probes(inquiry, found.findings);
+  return found;
+}
+
+std::vector<std::string> side_addresses(std::span<const HostFacts> facts,
+                                        const cluster::Joined& joined) {
+  std::vector<std::string> addresses(facts.size());
+  for (std::size_t host = 0; host < facts.size(); ++host) {
+    for (const cluster::Interface& interface : facts[host].interfaces) {
+      const bool cabled = std::ranges::any_of(joined.links, [&](const cluster::Link& link) {
+        const cluster::End end{static_cast<int>(host), interface.name};
+        return link.a == end || link.b == end;
+      });
+      const bool fits = interface.usable() && !cabled && !interface.joins &&
+                        interface.medium != cluster::Medium::loopback &&
+                        !interface.addresses.empty();
+      if (fits && addresses[host].empty())
+        addresses[host] = text_of(interface.addresses.front().address);
+    }
+  }
+  return addresses;
+}
+
+}  // namespace mccl::cli::config

@@ -1,0 +1,85 @@
+#include "cli/config/exchange.h"
+
+#include <fmt/format.h>
+
+#include "cli/hosts/trials.h"
+#include "cluster/table.h"
+
+namespace mccl::cli::config {
+namespace {
+
+using cluster::Addressed;
+using cluster::Choice;
+using cluster::Finding;
+using cluster::HostFacts;
+using cluster::Network;
+using cluster::Severity;
+using hosts::Dialled;
+using hosts::Timed;
+using hosts::Trial;
+
+void add_both_ways(std::vector<Trial>& trials, int a, const Network& at_a, int b,
+                   const Network& at_b) {
+  trials.push_back({a, b, text_of(at_a.address), text_of(at_b.address)});
+  trials.push_back({b, a, text_of(at_b.address), text_of(at_a.address)});
+}
+
+/// Of a network, each host and the next in the order: every host is heard and answers.
+void add_network(std::vector<Trial>& trials, std::span<const HostFacts> facts,
+                 const cluster::Wire& wire, std::span<const int> order) {
+  std::vector<std::pair<int, Network>> places;
+  for (const int host : order) {
+    for (const cluster::End& end : wire.ends) {
+      const cluster::Interface* interface =
+          facts[static_cast<std::size_t>(host)].interface(end.interface);
+      if (end.host != host || interface == nullptr || interface->addresses.empty()) continue;
+      places.emplace_back(host, interface->addresses.front());
+      break;
+    }
+  }
+  for (std::size_t i = 0; i < places.size() && places.size() > 1; ++i) {
+    const auto& next = places[(i + 1) % places.size()];
+    if (places.size() == 2 && i == 1) break;
+    add_both_ways(trials, places[i].first, places[i].second, next.first, next.second);
+  }
+}
+
+}  // namespace
+
+Exchanged exchange(hosts::Inquiry& inquiry, std::span<const HostFacts> facts, const Choice& choice,
+                   std::span<const Addressed> links) {
+  std::vector<Trial> trials;
+  for (const Addressed& each : links)
+    add_both_ways(trials, each.link.a.host, each.a, each.link.b.host, each.b);
+  for (const cluster::Wire& wire : choice.networks) add_network(trials, facts, wire, choice.order);
+  const std::vector<Dialled> dialled = dial(inquiry, trials);
+  const std::vector<Timed> timed = time_links(inquiry, trials);
+  Exchanged result;
+  std::vector<std::vector<std::string>> rows = {{"from", "to", "latency", "rate"}};
+  for (std::size_t i = 0; i < trials.size(); ++i) {
+    const Trial& trial = trials[i];
+    const std::string& from = facts[static_cast<std::size_t>(trial.from)].host;
+    const std::string& to = facts[static_cast<std::size_t>(trial.to)].host;
+    if (!dialled[i].tried) {
+      result.findings.push_back({Severity::note, "the link was not tried",
+                                 fmt::format("{} to {}", from, to),
+                                 "mccl is not there on both hosts", ""});
+    } else if (!dialled[i].good) {
+      result.findings.push_back({Severity::problem,
+                                 fmt::format("{} does not reach {} at {}: {}", trial.source, to,
+                                             trial.target, dialled[i].why),
+                                 fmt::format("{} to {}", from, to),
+                                 "ranks there would not find each other",
+                                 fmt::format("mccl doctor --hosts {},{} looks closer", from, to)});
+    } else {
+      rows.push_back({fmt::format("{} {}", from, trial.source),
+                      fmt::format("{} {}", to, trial.target),
+                      fmt::format("{:.1f} us", timed[i].latency_s * 1e6),
+                      cluster::rate_text(timed[i].bytes_per_s * 8 / 1e6)});
+    }
+  }
+  if (rows.size() > 1) result.table = cluster::table_text(rows);
+  return result;
+}
+
+}  // namespace mccl::cli::config

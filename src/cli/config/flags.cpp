@@ -1,0 +1,63 @@
+#include "cli/config/flags.h"
+
+namespace mccl::cli::config {
+namespace {
+
+constexpr const char* kFooter =
+    R"(Asks all hosts at once over ssh what they are and what their cables lead to. Then it looks for the
+ring through all hosts whose slowest cable is fastest (or says which cable would make one), gives
+every cable that it uses a network of its own where it has none yet, and writes a hostfile for
+mccl launch and mlx.launch. Several cables between two hosts are all used.
+
+Thunderbolt cables are known by the names of their ports. Cables of other kinds are found where mccl
+is there on the hosts: they call to each other through every interface that is up.
+
+Nothing is changed without --auto-setup. With it, a script that undoes everything is written first;
+when a command fails, what was done is undone. What is set is gone after a restart of a host.
+
+Examples:
+  mccl config --hosts a,b,c,d                                what there is, and what to do
+  mccl config --hosts a,b,c,d --output hosts.json --auto-setup
+  mccl launch --hostfile hosts.json train.py                 the job
+  mccl config --hosts a,b,c,d --svg > cables.svg             a picture
+  mccl config --hostfile desk.json --over ethernet           addresses in a network that all share
+  mccl config --hosts a,b,c,d --backend jaccl                must be a mesh
+
+Exit status: 0 good, 1 no such cabling, a host that cannot be asked, or a set-up that failed; 2 bad
+arguments.)";
+
+}  // namespace
+
+void add_flags(CLI::App& app, ConfigFlags& flags) {
+  app.footer(kFooter);
+  hosts::add_flags(app, flags.which);
+  app.add_flag("--ignore-unreachable", flags.ignore_unreachable,
+               "Do without hosts that cannot be asked");
+  app.add_option("--over", flags.over,
+                 "thunderbolt; ethernet, a network that all are in; or cables, of\n"
+                 "any kind, between two hosts each. Default: Thunderbolt where there\n"
+                 "is some, else cables where they make a ring and are as fast as the\n"
+                 "network, else the network")
+      ->check(CLI::IsMember({"thunderbolt", "ethernet", "cables"}))
+      ->option_text("KIND");
+  app.add_option("--backend", flags.backend,
+                 "Of MLX's, the one that the cables must do for: ring, jaccl or\n"
+                 "jaccl-ring; default: what there is")
+      ->check(CLI::IsMember({"ring", "jaccl", "jaccl-ring"}))
+      ->option_text("NAME");
+  app.add_option("--output-hostfile,--output", flags.output,
+                 "Where to write the hostfile; default: standard output")
+      ->option_text("FILE");
+  app.add_option("--env", flags.variables, "NAME=VALUE for all ranks; again for more")
+      ->option_text("NAME=VALUE")
+      ->allow_extra_args(false)
+      ->take_all();
+  app.add_flag("--auto-setup,!--no-auto-setup", flags.auto_setup,
+               "Give the cables their addresses, as root or by sudo");
+  CLI::Option* dot = app.add_flag("--dot", flags.dot, "Print the cables for Graphviz");
+  CLI::Option* svg =
+      app.add_flag("--svg", flags.svg, "Print a picture of the cables")->excludes(dot);
+  app.add_flag("--json", flags.json, "Print everything as JSON")->excludes(dot)->excludes(svg);
+}
+
+}  // namespace mccl::cli::config

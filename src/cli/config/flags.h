@@ -1,0 +1,28 @@
+// The flags of `mccl config`, as given.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/hosts/which.h"
+
+namespace mccl::cli::config {
+
+struct ConfigFlags {
+  hosts::WhichHosts which;
+  bool ignore_unreachable = false;
+  std::string over;     ///< Empty: what there is.
+  std::string backend;  ///< Empty: what fits.
+  std::string output;
+  std::vector<std::string> variables;
+  bool auto_setup = false;
+  bool dot = false;
+  bool svg = false;
+  bool json = false;
+};
+
+/// Adds them to the command, with their help.
+void add_flags(CLI::App& app, ConfigFlags& flags);
+
+}  // namespace mccl::cli::config

@@ -1,0 +1,44 @@
+#include "cli/config/hostfile_text.h"
+
+#include <fmt/format.h>
+
+namespace mccl::cli::config {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json entry_of(const launch::Host& host, const cluster::Entry& entry) {
+  // MLX hands "ssh" to ssh, which knows user@name, and no port behind it.
+  Json json = {{"ssh", host.user.empty() ? host.name : host.user + "@" + host.name},
+               {"ips", entry.ips},
+               {"rdma", entry.rdma}};
+  if (host.port != 0) json["port"] = host.port;
+  if (host.slots) json["slots"] = *host.slots;
+  if (!host.python.empty()) json["python"] = host.python;
+  if (!host.directory.empty()) json["cwd"] = host.directory;
+  if (!host.environment.empty()) json["env"] = host.environment;
+  return json;
+}
+
+/// Names that hosts made up may hold any bytes.
+std::string text_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace
+
+std::string hostfile_text(std::span<const launch::Host> hosts,
+                          std::span<const cluster::Entry> entries, const std::string& backend,
+                          const std::vector<std::string>& variables) {
+  std::string text = "{\n";
+  if (!backend.empty()) text += fmt::format("  \"backend\": {},\n", text_of(backend));
+  text += fmt::format("  \"envs\": {},\n  \"hosts\": [\n", text_of(variables));
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const launch::Host& host = hosts[static_cast<std::size_t>(entries[i].host)];
+    text += fmt::format("    {}{}\n", text_of(entry_of(host, entries[i])),
+                        i + 1 < entries.size() ? "," : "");
+  }
+  return text + "  ]\n}\n";
+}
+
+}  // namespace mccl::cli::config

@@ -1,0 +1,218 @@
+#include "cli/doctor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "base/environment.h"
+#include "cli/doctor/between.h"
+#include "cli/doctor/fix.h"
+#include "cli/doctor/report.h"
+#include "cli/doctor/selftest.h"
+#include "cli/hosts/inquiry.h"
+#include "cli/hosts/which.h"
+#include "cli/launch/python.h"
+#include "cli/launch/this_program.h"
+#include "cluster/cluster_check.h"
+#include "cluster/hostfile_check.h"
+#include "cluster/machine_check.h"
+#include "mccl/error.h"
+#include "rendezvous/job_key.h"
+
+namespace mccl::cli {
+namespace {
+
+using cluster::Finding;
+using cluster::Severity;
+using hosts::Asked;
+
+constexpr const char* kSummary = "Find what is wrong with this machine or a cluster, before a run";
+
+constexpr const char* kFooter =
+    R"(Every finding says what is wrong, where, why it matters, and the command that cures it. A problem
+makes a job fail, now or some day; a warning makes it slower or less certain; a note asks for nothing.
+Nothing is changed on any machine without --fix.
+
+Alone: shared memory, limits of files and locked memory, cores, interfaces, RDMA devices, GPUs, and
+settings in the environment that MCCL would refuse.
+Of several machines also, over ssh: versions, clocks, settings that must agree, addresses, and where
+mccl is there, real connections: every address that should be reached, in both directions, on ports
+that a job uses, the size of packets that arrive, latency and rate of each link.
+
+Examples:
+  mccl doctor                            this machine
+  mccl doctor --hosts a,b,me@c:2222      three machines and what joins them
+  mccl doctor --hostfile desk.json       those of a job
+  mccl doctor --hostfile desk.json --json > cluster.json
+  mccl doctor --hosts a,b --fix          cures what it can, with a script that undoes it
+  mccl doctor --selftest                 all that this machine has, into one file for a report
+  mccl doctor --hosts a,b || echo "not today"
+
+Exit status: 0 nothing is wrong (there may be notes), 1 problems or warnings, 2 bad arguments.)";
+
+struct Flags {
+  hosts::WhichHosts which;
+  bool json = false;
+  bool fix = false;
+  bool sure = false;
+  bool selftest = false;
+  std::string output = "mccl-selftest.json";
+};
+
+Finding unreachable(const Asked& asked) {
+  return {.severity = Severity::problem,
+          .what = "it cannot be asked",
+          .where = launch::text_of(asked.host),
+          .why = "no rank can be started there: " + asked.fault,
+          .cure = fmt::format("ssh {} true, until it says nothing", asked.host.name)};
+}
+
+void append(std::vector<Finding>& findings, std::vector<Finding> more) {
+  findings.insert(findings.end(), std::make_move_iterator(more.begin()),
+                  std::make_move_iterator(more.end()));
+}
+
+/// What each host shows by itself, and all beside each other.
+std::vector<Finding> findings_of(const std::vector<Asked>& asked) {
+  std::vector<Finding> findings;
+  std::vector<cluster::HostFacts> reached;
+  std::vector<std::vector<std::string>> addresses;
+  for (const Asked& each : asked) {
+    if (!each.reached) {
+      findings.push_back(unreachable(each));
+      continue;
+    }
+    append(findings, cluster::check_machine(each.facts));
+    append(findings, cluster::check_settings(each.facts));
+    reached.push_back(each.facts);
+    addresses.push_back(each.host.addresses);
+  }
+  append(findings, cluster::check_cluster(reached));
+  append(findings, cluster::check_hostfile(reached, addresses));
+  return findings;
+}
+
+/// Of mccl launch, for the same hosts; none where there is only this machine.
+std::vector<std::string> flags_of_launch(const hosts::WhichHosts& which) {
+  std::vector<std::string> words;
+  if (!which.hostfile.empty()) words = {"--hostfile", which.hostfile};
+  if (!which.hosts.empty()) words = {"--hosts", which.hosts};
+  if (words.empty()) return words;
+  if (!which.user.empty()) words.insert(words.end(), {"--user", which.user});
+  for (const std::string& word : which.ssh_arguments) words.push_back("--ssh-arg=" + word);
+  return words;
+}
+
+/// A folder that goes when this does.
+class Folder {
+ public:
+  Folder()
+      : path_(std::filesystem::temp_directory_path() /
+              ("mccl-selftest-" + rendezvous::make_job_key().substr(0, 12))) {
+    std::filesystem::create_directory(path_);
+  }
+  ~Folder() {
+    std::error_code gone;
+    std::filesystem::remove_all(path_, gone);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// True when nothing failed. Everything goes to the file.
+bool run_selftest(const Flags& flags, const doctor::Report& report, launch::Signals& signals) {
+  const hosts::Variables environment = process_environment();
+  const auto path = environment.find("PATH");
+  const Folder folder;
+  const std::vector<doctor::Trial> trials =
+      doctor::selftest_trials(launch::this_program().string(),
+                              launch::find_python(path == environment.end() ? "" : path->second),
+                              static_cast<int>(std::max(1U, std::thread::hardware_concurrency())),
+                              flags_of_launch(flags.which), folder.path());
+  std::vector<doctor::Outcome> outcomes;
+  for (const doctor::Trial& trial : trials) {
+    fmt::print(stderr, "mccl doctor: {} of {}: {}\n", outcomes.size() + 1, trials.size(),
+               trial.name);
+    outcomes.push_back(run_trial(trial, environment, signals));
+  }
+  fmt::print("\n{}", text_of(trials, outcomes));
+  nlohmann::json all = json_of(report);
+  all["selftest"] = json_of(trials, outcomes);
+  std::ofstream file(flags.output, std::ios::binary);
+  file << cluster::dumped(all);
+  file.close();
+  if (!file) throw Error(fmt::format("{}: {}", flags.output, std::strerror(errno)));
+  fmt::print("\n{} has all of it: attach it to a report\n", flags.output);
+  return std::ranges::none_of(outcomes, [](const doctor::Outcome& outcome) {
+    return outcome.kind == doctor::Outcome::Kind::failed;
+  });
+}
+
+int run_doctor(const Flags& flags) {
+  const launch::Hostfile file = hosts::hosts_of(flags.which);
+  const hosts::Reaching reaching{process_environment(), flags.which.ssh_arguments,
+                                 flags.which.verbose};
+  launch::Signals signals;
+  hosts::Inquiry inquiry(file.hosts, reaching, signals, [](const std::string& text) {
+    fmt::print(stderr, "mccl doctor: {}\n", text);
+  });
+  inquiry.gather(std::chrono::seconds(flags.which.patience));
+  doctor::Report report;
+  report.asked = inquiry.asked();
+  report.findings = findings_of(inquiry.asked());
+  inquiry.forget_unreached();
+  if (inquiry.asked().size() > 1) {
+    report.between = doctor::look_between(inquiry);
+    append(report.findings, report.between.findings);
+  }
+  cluster::sort_by_severity(report.findings);
+  fmt::print("{}", flags.json ? cluster::dumped(json_of(report)) : text_of(report));
+  auto faults = std::ranges::count_if(report.findings, cluster::is_fault);
+  if (flags.fix) faults -= fix_findings(report, reaching, signals, flags.sure);
+  const bool good = faults == 0;
+  return (!flags.selftest || run_selftest(flags, report, signals)) && good ? kGood : kFailed;
+}
+
+}  // namespace
+
+Command add_doctor(CLI::App& program) {
+  const auto flags = std::make_shared<Flags>();
+  CLI::App* app = program.add_subcommand("doctor", kSummary);
+  app->footer(kFooter);
+  hosts::add_flags(*app, flags->which);
+  CLI::Option* json =
+      app->add_flag("--json", flags->json, "Print everything that was seen, and found, as JSON");
+  CLI::Option* fix = app->add_flag("--fix", flags->fix,
+                                   "Cure what can be cured safely, asking first: interfaces that\n"
+                                   "are down, and MTUs that are too small")
+                         ->excludes(json)
+                         ->option_text(" ");
+  app->add_flag("--yes", flags->sure, "Do not ask")->needs(fix)->option_text(" ");
+  app->add_flag("--selftest", flags->selftest,
+                "Then run every collective, transport and face that is there;\n"
+                "takes minutes")
+      ->excludes(json)
+      ->option_text(" ");
+  app->add_option("--output", flags->output,
+                  "Of --selftest: the one file with all of it; default\n" + flags->output)
+      ->option_text("FILE");
+  return {app, [flags] { return run_doctor(*flags); }};
+}
+
+}  // namespace mccl::cli

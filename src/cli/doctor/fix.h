@@ -1,0 +1,17 @@
+// Cures what can be cured safely.
+#pragma once
+
+#include <string>
+
+#include "cli/doctor/report.h"
+#include "cli/hosts/session.h"
+#include "cli/launch/signals.h"
+
+namespace mccl::cli::doctor {
+
+/// Shows what it would do, asks on standard input unless `sure`, and does it: all or nothing, with
+/// a script that undoes it. Returns how many findings are cured. Throws Error when that fails.
+int fix_findings(const Report& report, const hosts::Reaching& reaching, launch::Signals& signals,
+                 bool sure);
+
+}  // namespace mccl::cli::doctor

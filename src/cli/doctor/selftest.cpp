@@ -1,0 +1,267 @@
+#include "cli/doctor/selftest.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <thread>
+
+#include "base/clock.h"
+#include "cli/launch/process.h"
+#include "cli/launch/watch.h"
+#include "cluster/table.h"
+#include "mccl/error.h"
+
+namespace mccl::cli::doctor {
+namespace {
+
+using namespace std::chrono_literals;
+using nlohmann::json;
+
+constexpr auto kForTrial = 300s;
+constexpr std::size_t kMostOutput = std::size_t{1} << 18;
+/// A script says so when the package that it is about is not installed.
+constexpr int kNotThere = 77;
+constexpr int kMostRanks = 8;
+
+struct Face {
+  const char* name;
+  const char* script;
+};
+
+constexpr std::array kFaces = {
+    Face{"NumPy", R"py(
+import sys
+try:
+    import numpy as np
+    import mccl.distributed as dist
+except ImportError as error:
+    print(error)
+    sys.exit(77)
+world = dist.init()
+total = world.all_reduce(np.arange(1000, dtype=np.float32) + world.rank)
+n = world.size
+assert (total == n * np.arange(1000) + n * (n - 1) / 2).all(), total
+)py"},
+    Face{"torch", R"py(
+import sys
+try:
+    import torch
+    import torch.distributed as dist
+    import mccl
+except ImportError as error:
+    print(error)
+    sys.exit(77)
+dist.init_process_group("mccl")
+x = torch.arange(1000, dtype=torch.float32) + dist.get_rank()
+dist.all_reduce(x)
+n = dist.get_world_size()
+assert torch.equal(x, n * torch.arange(1000) + n * (n - 1) / 2), x
+dist.destroy_process_group()
+)py"},
+    Face{"MLX", R"py(
+import sys
+try:
+    import mlx.core as mx
+    import mccl.mlx
+except ImportError as error:
+    print(error)
+    sys.exit(77)
+group = mccl.mlx.init()
+x = mx.distributed.all_sum(mx.arange(1000) + group.rank(), group=group)
+n = group.size()
+assert mx.array_equal(x, n * mx.arange(1000) + n * (n - 1) // 2), x
+)py"},
+};
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// The process with what it writes, whose end is kept.
+class Running {
+ public:
+  Running(const Trial& trial, const hosts::Variables& environment) {
+    launch::ProcessPlan plan;
+    plan.argv = trial.argv;
+    plan.environment = environment;
+    process_ = launch::start(plan);
+    process_.input.close();
+  }
+  ~Running() {
+    if (!over_) ::kill(-process_.id, SIGKILL);
+  }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+
+  void watch(launch::Watch& watch) {
+    for (launch::Descriptor* stream : {&process_.output, &process_.error})
+      if (stream->get() >= 0) watch.on(stream->get(), POLLIN, [this, stream] { read(*stream); });
+  }
+  /// Its exit status, when it has ended and all is read.
+  std::optional<int> ended() {
+    if (process_.output.get() >= 0 || process_.error.get() >= 0) return {};
+    const auto exit = launch::collect(process_.id);
+    if (!exit) return {};
+    over_ = true;
+    return exit->status;
+  }
+  void end() { ::kill(-process_.id, SIGTERM); }
+  const std::string& output() const { return output_; }
+
+ private:
+  void read(launch::Descriptor& stream) {
+    std::array<char, 1 << 16> bytes;
+    const ssize_t n = launch::read_some(stream.get(), bytes.data(), bytes.size());
+    if (n == 0) stream.close();
+    if (n > 0) output_.append(bytes.data(), static_cast<std::size_t>(n));
+    if (output_.size() > kMostOutput) output_.erase(0, output_.size() - kMostOutput);
+  }
+
+  launch::Process process_;
+  std::string output_;
+  bool over_ = false;
+};
+
+Trial bench_of(const std::string& program, const std::string& transport, int ranks,
+               const std::string& folder) {
+  const std::string name = fmt::format("{}, {} ranks", transport, ranks);
+  const std::string file = fmt::format("{}/{}-{}.json", folder, transport, ranks);
+  return {name,
+          {program, "bench", "all", "--ranks", std::to_string(ranks), "--transport", transport,
+           "--sizes", "8,64K,16M", "--seconds", "0.1", "--json", file},
+          file};
+}
+
+/// 0 where there is none: a barrier has no rate.
+double number_at(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number() ? found->get<double>() : 0;
+}
+
+/// What the transport could do at best, in GB/s, as bench measures it.
+double bound_of(const json& result) {
+  const json& bounds = result.at("bounds");
+  const bool tcp = result.value("transport", "") == "tcp";
+  if (!tcp) return number_at(bounds, "pass_all_gbs");
+  return std::max(number_at(bounds, "tcp_one_way_gbs"), number_at(bounds, "tcp_both_ways_gbs"));
+}
+
+void add_figures(const std::string& name, const json& result,
+                 std::vector<std::vector<std::string>>& rows) {
+  const double bound = bound_of(result);
+  const json& all = result.at("rows");
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const json& row = all[i];
+    const auto bytes = number_at(row, "bytes");
+    // Of both halves of a row the second, in place where there is one; of sizes the ends.
+    const bool again = i + 1 < all.size() && number_at(all[i + 1], "bytes") == bytes &&
+                       all[i + 1].value("collective", "") == row.value("collective", "");
+    if (again || (bytes > 8 && bytes < (1 << 20))) continue;
+    const double busbw = number_at(row, "busbw");
+    const bool large = bytes > 8 && busbw > 0;
+    rows.push_back({name, row.value("collective", ""), fmt::format("{:.0f}", bytes),
+                    fmt::format("{:.1f} us", number_at(row, "time_us")),
+                    large ? fmt::format("{:.2f} GB/s", busbw) : "-",
+                    large ? fmt::format("{:.2f} GB/s", bound) : "-",
+                    fmt::format("{:.0f}", number_at(row, "wrong"))});
+  }
+}
+
+std::string_view word_of(Outcome::Kind kind) {
+  constexpr std::array<std::string_view, 3> kWords = {"good", "failed", "not there"};
+  return kWords[static_cast<std::size_t>(kind)];
+}
+
+}  // namespace
+
+std::vector<Trial> selftest_trials(const std::string& program, const std::string& python, int cores,
+                                   const std::vector<std::string>& hosts,
+                                   const std::string& folder) {
+  std::vector<Trial> trials;
+  for (const char* transport : {"shm", "tcp"}) {
+    trials.push_back(bench_of(program, transport, 2, folder));
+    if (cores > 2)
+      trials.push_back(bench_of(program, transport, std::min(cores, kMostRanks), folder));
+  }
+  for (const Face& face : kFaces) {
+    if (python.empty()) break;
+    trials.push_back(
+        {face.name, {program, "launch", "-n", "2", "--", python, "-c", face.script}, ""});
+  }
+  if (!hosts.empty()) {
+    Trial trial{"all hosts", {program, "launch"}, ""};
+    trial.argv.insert(trial.argv.end(), hosts.begin(), hosts.end());
+    trial.argv.insert(trial.argv.end(),
+                      {"--", program, "bench", "all", "--sizes", "8,64K,16M", "--seconds", "0.1"});
+    trials.push_back(std::move(trial));
+  }
+  return trials;
+}
+
+Outcome run_trial(const Trial& trial, const hosts::Variables& environment,
+                  launch::Signals& signals) {
+  const Clock::time_point begin = Clock::now();
+  Outcome outcome;
+  Running running(trial, environment);
+  bool told = false;
+  std::optional<int> status;
+  while (!(status = running.ended())) {
+    launch::Watch watch;
+    running.watch(watch);
+    watch.on(signals.descriptor(), POLLIN, [&] {
+      for (const int number : signals.take())
+        if (number != SIGCHLD && number != SIGWINCH)
+          throw Error(fmt::format("signal {} ({}) ended it", number, ::strsignal(number)));
+    });
+    if (!told) watch.at(begin + kForTrial);
+    watch.wait();
+    if (told || Clock::now() < begin + kForTrial) continue;
+    told = true;
+    running.end();
+  }
+  outcome.status = *status;
+  outcome.seconds = seconds_between(begin, Clock::now());
+  outcome.output = running.output();
+  if (outcome.status == 0) outcome.kind = Outcome::Kind::good;
+  if (outcome.status == kNotThere) outcome.kind = Outcome::Kind::not_there;
+  if (!trial.result_file.empty())
+    outcome.result = json::parse(read_file(trial.result_file), nullptr, false);
+  if (outcome.result.is_discarded()) outcome.result = nullptr;
+  return outcome;
+}
+
+std::string text_of(const std::vector<Trial>& trials, const std::vector<Outcome>& outcomes) {
+  std::vector<std::vector<std::string>> rows = {{"trial", "outcome", "seconds"}};
+  std::vector<std::vector<std::string>> figures = {
+      {"trial", "collective", "bytes", "time", "busbw", "bound", "wrong"}};
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    rows.push_back({trials[i].name, std::string(word_of(outcomes[i].kind)),
+                    fmt::format("{:.1f}", outcomes[i].seconds)});
+    if (outcomes[i].result.is_object()) add_figures(trials[i].name, outcomes[i].result, figures);
+  }
+  return cluster::table_text(rows) + "\n" + cluster::table_text(figures);
+}
+
+json json_of(const std::vector<Trial>& trials, const std::vector<Outcome>& outcomes) {
+  json list = json::array();
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    list.push_back({{"name", trials[i].name},
+                    {"outcome", word_of(outcomes[i].kind)},
+                    {"status", outcomes[i].status},
+                    {"seconds", outcomes[i].seconds},
+                    {"command", trials[i].argv},
+                    {"output", outcomes[i].output},
+                    {"result", outcomes[i].result}});
+  }
+  return list;
+}
+
+}  // namespace mccl::cli::doctor

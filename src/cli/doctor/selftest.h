@@ -1,0 +1,45 @@
+// Runs everything that is there, and notes what comes out, for a machine that nobody else has.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/hosts/session.h"
+#include "cli/launch/signals.h"
+
+namespace mccl::cli::doctor {
+
+/// One program that is run.
+struct Trial {
+  std::string name;
+  std::vector<std::string> argv;
+  std::string result_file;  ///< Where it writes JSON; empty: nowhere.
+};
+
+struct Outcome {
+  enum class Kind { good, failed, not_there };
+  Kind kind = Kind::failed;
+  int status = 0;
+  double seconds = 0;
+  std::string output;     ///< The last of what it wrote.
+  nlohmann::json result;  ///< What it wrote as JSON.
+};
+
+/// Every collective over every transport of this machine, and every face that `python` has; where
+/// `hosts` (flags of mccl launch) name others, also every collective among them. `folder` takes
+/// their files.
+std::vector<Trial> selftest_trials(const std::string& program, const std::string& python, int cores,
+                                   const std::vector<std::string>& hosts,
+                                   const std::string& folder);
+
+/// Runs it to its end, or for so long. Throws Error when a signal ends it.
+Outcome run_trial(const Trial& trial, const hosts::Variables& environment,
+                  launch::Signals& signals);
+
+/// For people: each trial a line, then figures beside what the machine could do at best.
+std::string text_of(const std::vector<Trial>& trials, const std::vector<Outcome>& outcomes);
+
+nlohmann::json json_of(const std::vector<Trial>& trials, const std::vector<Outcome>& outcomes);
+
+}  // namespace mccl::cli::doctor

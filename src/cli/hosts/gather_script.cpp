@@ -1,0 +1,145 @@
+#include "cli/hosts/gather_script.h"
+
+#include <fmt/format.h>
+
+#include "cli/launch/words.h"
+
+namespace mccl::cli::hosts {
+namespace {
+
+constexpr const char* kBegin = R"sh(
+LC_ALL=C; LANG=C; export LC_ALL LANG
+PATH="$PATH:/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin:/opt/homebrew/bin"
+have() { command -v "$1" > /dev/null 2>&1; }
+patiently() { if have timeout; then timeout 15 "$@"; else "$@"; fi; }
+section() {
+  n=$1; shift
+  echo "$T begin $n"
+  "$@" < /dev/null 2> /dev/null | head -c 1000000
+  echo; echo "$T end $n"
+}
+say() { printf '%s\n' "$*"; }
+content() { [ -r "$1" ] && read -r l < "$1" 2> /dev/null && say "$l"; }
+)sh";
+
+constexpr const char* kMachine = R"sh(
+machine() {
+  say system "$(uname -s)"
+  say kernel "$(uname -r)"
+  say processor "$(uname -m)"
+  say uid "$(id -u)"
+  say files "$(ulimit -Sn)"
+  say most_files "$(ulimit -Hn)"
+  say locked "$(ulimit -l)"
+  have sudo && patiently sudo -n true && say sudo yes
+  m=$(command -v mccl)
+  for p in $PLACES; do [ -n "$m" ] || { [ -x "$p" ] && m=$p; }; done
+  [ -n "$m" ] && say mccl "$m" && say mccl_version "$(patiently "$m" --version)"
+  if [ "$(uname -s)" = Darwin ]; then
+    say os "macOS $(sw_vers -productVersion)"
+    say cores "$(sysctl -n hw.ncpu)"
+    say memory_kib "$(($(sysctl -n hw.memsize) / 1024))"
+  else
+    [ -r /etc/os-release ] && say os "$(. /etc/os-release; echo "$PRETTY_NAME")"
+    say cores "$(nproc)"
+    c=/sys/devices/system/cpu/cpu0/cpufreq
+    say governor "$(content $c/scaling_governor)"
+    say khz "$(content $c/scaling_cur_freq)"
+    say most_khz "$(content $c/cpuinfo_max_freq)"
+    say load "$(content /proc/loadavg)"
+    while read -r k v u; do
+      [ "$k" = MemTotal: ] && say memory_kib "$v"
+    done < /proc/meminfo
+    say shared_kib "$(df -Pk /dev/shm | { read -r l; read -r a b c d e; say "$d"; })"
+    f=/dev/shm/mccl-doctor.$$
+    if ( : > $f ) 2> /dev/null; then rm -f $f; say shared yes; else say shared no; fi
+  fi
+}
+variables() { env | grep '^MCCL_' | sed 's/^\(MCCL_[A-Z_]*KEY\)=..*/\1=(set)/'; }
+versions() {
+  have "$PYTHON" || PYTHON=python3
+  patiently "$PYTHON" -c '
+import sys
+print("python", sys.version.split()[0])
+from importlib import metadata
+for d in metadata.distributions():
+    n = (d.metadata["Name"] or "").lower()
+    if n in ("torch", "mlx", "mlx-metal", "mlx-cuda", "numpy", "mccl-engine") or "nccl-cu" in n:
+        print(n, d.version)'
+}
+)sh";
+
+constexpr const char* kLinux = R"sh(
+net() {
+  for i in /sys/class/net/*; do
+    [ -d "$i" ] || continue
+    w=no; { [ -d "$i/wireless" ] || [ -e "$i/phy80211" ]; } && w=yes
+    d=no; [ -e "$i/device" ] && d=yes
+    { [ -e "$i/tun_flags" ] || [ -d "$i/bridge" ]; } && d=joins
+    driver=$(readlink "$i/device/driver"); master=$(readlink "$i/master")
+    say "${i##*/}|$(content "$i/operstate")|$(content "$i/carrier")|$(content "$i/speed")|$(content "$i/mtu")|$(content "$i/address")|$w|$d|${driver##*/}|${master##*/}|$(content "$i/flags")"
+  done
+}
+address() { ip -o addr show; }
+route() { ip -4 route show; }
+rdma() {
+  for d in /sys/class/infiniband/*; do
+    for p in "$d"/ports/*; do
+      [ -d "$p" ] || continue
+      n=; for e in "$p"/gid_attrs/ndevs/*; do [ -n "$n" ] || n=$(content "$e"); done
+      say "device|${d##*/}|$n|$(content "$p/state")|$(content "$p/rate")"
+      for g in "$p"/gids/*; do
+        v=$(content "$g")
+        case $v in 0000:0000:0000:0000:0000:0000:0000:0000|'') ;; *) say "gid|${d##*/}|$v" ;; esac
+      done
+    done
+  done
+}
+thunderbolt() {
+  for i in /sys/class/net/*; do
+    case $(readlink "$i/device/driver") in *thunderbolt*) ;; *) continue ;; esac
+    x=$(cd -P "$i/device/.." && pwd) || continue
+    h=${x%/*}
+    say "${i##*/}|$(content "$h/unique_id")|$(content "$x/unique_id")|$(content "$x/device_name")|$(content "$x/rx_speed")|$(content "$x/rx_lanes")"
+  done
+}
+gpu() { have nvidia-smi && patiently nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader,nounits; }
+gpu_links() { have nvidia-smi && patiently nvidia-smi topo -m; }
+)sh";
+
+constexpr const char* kMac = R"sh(
+address() { ifconfig -a; }
+route() { netstat -rn -f inet; }
+thunderbolt() { patiently system_profiler SPThunderboltDataType -json; }
+ports() { networksetup -listallhardwareports; }
+rdma() { have ibv_devices && patiently ibv_devices; }
+rdma_control() { have rdma_ctl && patiently rdma_ctl status; }
+)sh";
+
+constexpr const char* kEnd = R"sh(
+section machine machine
+section variables variables
+section versions versions
+for s in $SECTIONS; do section "$s" "$s"; done
+echo "$T gathered"
+)sh";
+
+}  // namespace
+
+std::string gather_script(const GatherPlan& plan) {
+  std::string places;
+  for (const std::string& place : plan.places) {
+    if (!places.empty()) places += ' ';
+    places += place;
+  }
+  // The clock comes before anything that takes time.
+  return fmt::format(
+      "T={}\nPYTHON={}\nPLACES={}\necho \"$T clock $(date +%s)\"\n{}{}"
+      "if [ \"$(uname -s)\" = Darwin ]; then\n{}"
+      "SECTIONS='address route thunderbolt ports rdma rdma_control'\nelse\n{}"
+      "SECTIONS='net address route rdma thunderbolt gpu gpu_links'\nfi\n{}",
+      launch::shell_word(plan.token), launch::shell_word(plan.python), launch::shell_word(places),
+      kBegin, kMachine, kMac, kLinux, kEnd);
+}
+
+}  // namespace mccl::cli::hosts

@@ -1,0 +1,63 @@
+// A shell on a host, this machine or another, that takes scripts and answers in lines.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/launch/host.h"
+#include "cli/launch/lines.h"
+#include "cli/launch/process.h"
+#include "cli/launch/watch.h"
+
+namespace mccl::cli::hosts {
+
+using launch::Host;
+using Variables = std::map<std::string, std::string>;
+
+/// How to reach hosts; the same for all.
+struct Reaching {
+  Variables environment;
+  std::vector<std::string> ssh_arguments;
+  bool verbose = false;  ///< Tell of all that hosts are told.
+};
+
+class Session {
+ public:
+  using Hear = std::function<void(std::string_view line)>;
+
+  /// Begins to connect. `hear` gets each line of standard output, without its end.
+  Session(const Host& host, const Reaching& reaching, Hear hear);
+  /// Ends the shell, or ssh, without waiting for what it does.
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  void tell(std::string_view text);
+  /// No more is told: the shell ends when it has done what it was told.
+  void tell_no_more();
+
+  void watch(launch::Watch& watch);
+  /// Its output has ended.
+  bool ended() const { return process_.output.get() < 0; }
+  /// What ssh, or the shell, says of itself; with the cure, for people.
+  std::string complaint() const;
+
+ private:
+  void send();
+  void read_output();
+  void read_error();
+
+  const Host host_;
+  const bool here_;
+  Hear hear_;
+  launch::Process process_;
+  launch::Lines said_;
+  std::string unsent_;
+  bool no_more_ = false;
+  std::string complaint_;
+};
+
+}  // namespace mccl::cli::hosts

@@ -1,0 +1,43 @@
+#include "cli/hosts/which.h"
+
+#include "cli/launch/host.h"
+
+namespace mccl::cli::hosts {
+
+void add_flags(CLI::App& app, WhichHosts& which) {
+  CLI::Option* hosts = app.add_option("--hosts", which.hosts,
+                                      "Machines: [user@]name[:port], separated by commas; default\n"
+                                      "127.0.0.1, this one")
+                           ->option_text("LIST");
+  app.add_option("--hostfile", which.hostfile, "JSON file of machines")
+      ->excludes(hosts)
+      ->option_text("FILE");
+  hosts->option_text("LIST");
+  app.add_option("--user", which.user, "To log in as, where a host names nobody")
+      ->option_text("NAME");
+  app.add_option("--ssh-arg", which.ssh_arguments, "One more argument of ssh; again for more")
+      ->option_text("ARG")
+      ->allow_extra_args(false)
+      ->take_all();
+  app.add_option("--patience", which.patience,
+                 "Seconds that a host may take to tell of itself; default 60")
+      ->check(CLI::Range(1, 3600))
+      ->option_text("S");
+  app.add_flag("--verbose", which.verbose, "Tell of every connection that is tried");
+}
+
+launch::Hostfile hosts_of(const WhichHosts& which) {
+  launch::Hostfile file;
+  if (!which.hostfile.empty()) {
+    file = launch::read_hostfile(which.hostfile);
+  } else if (!which.hosts.empty()) {
+    file.hosts = launch::parse_hosts("--hosts", which.hosts);
+  } else {
+    file.hosts = {launch::Host{}};
+  }
+  for (launch::Host& host : file.hosts)
+    if (!which.user.empty() && host.user.empty() && !launch::is_here(host)) host.user = which.user;
+  return file;
+}
+
+}  // namespace mccl::cli::hosts

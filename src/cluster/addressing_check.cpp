@@ -1,0 +1,118 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cluster/paths.h"
+
+namespace mccl::cluster {
+namespace {
+
+struct Place {
+  std::string name;
+  const Interface* interface = nullptr;
+};
+
+Place place_of(std::span<const HostFacts> hosts, const End& end) {
+  const HostFacts& host = hosts[static_cast<std::size_t>(end.host)];
+  return {fmt::format("{} ({})", host.host, end.interface), host.interface(end.interface)};
+}
+
+bool share_a_network(const Interface& a, const Interface& b) {
+  return std::ranges::any_of(a.addresses, [&](const Network& one) {
+    return std::ranges::any_of(b.addresses,
+                               [&](const Network& other) { return one.base() == other.base(); });
+  });
+}
+
+void check_cable(const Place& a, const Place& b, std::vector<Finding>& findings) {
+  const std::string where = fmt::format("{}, {}", a.name, b.name);
+  const bool has_a = !a.interface->addresses.empty();
+  const bool has_b = !b.interface->addresses.empty();
+  if (has_a != has_b) {
+    findings.push_back({Severity::warning,
+                        fmt::format("a cable has an address at {} and none at {}",
+                                    has_a ? a.name : b.name, has_a ? b.name : a.name),
+                        where, "no job can use the cable",
+                        "mccl config --auto-setup gives it both"});
+  } else if (!has_a) {
+    findings.push_back({Severity::note, "a cable has no addresses", where,
+                        "jobs do not use it until it has",
+                        "mccl config --auto-setup gives it some"});
+  } else if (!share_a_network(*a.interface, *b.interface)) {
+    findings.push_back({Severity::problem,
+                        fmt::format("the ends of a cable are of different networks: {} and {}",
+                                    text_of(a.interface->addresses.front()),
+                                    text_of(b.interface->addresses.front())),
+                        where, "nothing that is sent through it arrives",
+                        "give both ends addresses of one network: mccl config --auto-setup does"});
+  }
+}
+
+/// An end whose network none of the others has.
+void check_network(std::span<const HostFacts> hosts, const Wire& wire,
+                   std::vector<Finding>& findings) {
+  for (const End& end : wire.ends) {
+    const Place place = place_of(hosts, end);
+    if (place.interface == nullptr || place.interface->addresses.empty()) continue;
+    bool others_share = false;
+    bool alone = true;
+    for (const End& other : wire.ends) {
+      const Place there = place_of(hosts, other);
+      if (other == end || there.interface == nullptr || there.interface->addresses.empty())
+        continue;
+      alone = alone && !share_a_network(*place.interface, *there.interface);
+      others_share = true;
+    }
+    if (!alone || !others_share) continue;
+    findings.push_back({Severity::problem,
+                        fmt::format("its address {} is of another network than those of all others "
+                                    "that are on the same switch",
+                                    text_of(place.interface->addresses.front())),
+                        place.name, "it reaches none of them, or goes through a router to do so",
+                        "give it an address of their network"});
+  }
+}
+
+void check_mtus(std::span<const HostFacts> hosts, std::span<const End> ends,
+                std::vector<Finding>& findings) {
+  const Place* least = nullptr;
+  const Place* most = nullptr;
+  std::vector<Place> places;
+  for (const End& end : ends) {
+    const Place place = place_of(hosts, end);
+    if (place.interface != nullptr && place.interface->mtu > 0) places.push_back(place);
+  }
+  for (const Place& place : places) {
+    if (least == nullptr || place.interface->mtu < least->interface->mtu) least = &place;
+    if (most == nullptr || place.interface->mtu > most->interface->mtu) most = &place;
+  }
+  if (least == nullptr || least->interface->mtu == most->interface->mtu) return;
+  findings.push_back(
+      {Severity::warning,
+       fmt::format("MTUs differ: {} has {}, {} has {}", least->name, least->interface->mtu,
+                   most->name, most->interface->mtu),
+       fmt::format("{}, {}", least->name, most->name),
+       "what is larger than the smaller one gets lost: RDMA and datagrams at once, TCP "
+       "where a router or bridge hides it",
+       fmt::format("the same on both: sudo ip link set {} mtu {}", least->interface->name,
+                   most->interface->mtu)});
+}
+
+}  // namespace
+
+std::vector<Finding> check_addressing(std::span<const HostFacts> hosts, const Joined& joined) {
+  std::vector<Finding> findings;
+  for (const Link& link : joined.links) {
+    const Place a = place_of(hosts, link.a);
+    const Place b = place_of(hosts, link.b);
+    if (a.interface != nullptr && b.interface != nullptr) check_cable(a, b, findings);
+    check_mtus(hosts, std::initializer_list<End>{link.a, link.b}, findings);
+  }
+  for (const Wire& wire : joined.networks) {
+    check_network(hosts, wire, findings);
+    check_mtus(hosts, wire.ends, findings);
+  }
+  return findings;
+}
+
+}  // namespace mccl::cluster

@@ -1,0 +1,278 @@
+#include "cluster/choice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "base/cabling.h"
+
+namespace mccl::cluster {
+namespace {
+
+using nlohmann::json;
+
+const std::string& name_of_host(std::span<const HostFacts> hosts, int host) {
+  return hosts[static_cast<std::size_t>(host)].host;
+}
+
+/// "from a to b (port 2 of a is free)".
+std::string cable_text(std::span<const HostFacts> hosts, const Pair& pair) {
+  std::string text = fmt::format("from {} to {}", name_of_host(hosts, pair.first),
+                                 name_of_host(hosts, pair.second));
+  std::vector<std::string> free;
+  for (const int host : {pair.first, pair.second}) {
+    const HostFacts& facts = hosts[static_cast<std::size_t>(host)];
+    const auto port = std::ranges::find_if(
+        facts.ports, [](const Port& p) { return p.peer.empty() && !p.receptacle.empty(); });
+    if (port != facts.ports.end())
+      free.push_back(fmt::format("port {} of {} is free", port->receptacle, facts.host));
+  }
+  if (!free.empty()) text += fmt::format(" ({})", fmt::join(free, ", "));
+  return text;
+}
+
+std::string cables_text(std::span<const HostFacts> hosts, std::span<const Pair> pairs) {
+  constexpr std::size_t kMost = 12;
+  std::vector<std::string> texts;
+  for (const Pair& pair : pairs.first(std::min(pairs.size(), kMost)))
+    texts.push_back(cable_text(hosts, pair));
+  if (pairs.size() > kMost) texts.push_back(fmt::format("and {} more", pairs.size() - kMost));
+  return fmt::format("{}", fmt::join(texts, "; "));
+}
+
+std::string all_names(std::span<const HostFacts> hosts) {
+  std::vector<std::string> names;
+  for (const HostFacts& host : hosts) names.push_back(host.host);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+Finding no_ring(std::span<const HostFacts> hosts, const RingAnswer& ring, Severity severity) {
+  const bool one = ring.missing.size() == 1;
+  Finding finding{.severity = severity,
+                  .what = ring.proved ? "no ring of cables goes through all hosts"
+                                      : "no ring of cables through all hosts was found; there are "
+                                        "too many ways to try all",
+                  .where = all_names(hosts),
+                  .why =
+                      "MLX's ring and jaccl-ring need one; MCCL runs along any cables that join "
+                      "all hosts, and fastest on a ring",
+                  .cure = ""};
+  if (!ring.missing.empty())
+    finding.cure = fmt::format("{} would make one: {}", one ? "this cable" : "these cables",
+                               cables_text(hosts, ring.missing));
+  return finding;
+}
+
+Finding no_mesh(std::span<const HostFacts> hosts, std::span<const Pair> missing) {
+  return {.severity = Severity::problem,
+          .what = fmt::format("{} pair{} of hosts {} no cable", missing.size(),
+                              missing.size() == 1 ? "" : "s", missing.size() == 1 ? "has" : "have"),
+          .where = all_names(hosts),
+          .why = "jaccl needs one from every host to every other",
+          .cure = "lay these, or use --backend jaccl-ring: " + cables_text(hosts, missing)};
+}
+
+bool has_rdma(std::span<const HostFacts> hosts, std::span<const Link> links) {
+  return !links.empty() && std::ranges::all_of(links, [&](const Link& link) {
+    return std::ranges::all_of(std::initializer_list<End>{link.a, link.b}, [&](const End& end) {
+      const Interface* interface =
+          hosts[static_cast<std::size_t>(end.host)].interface(end.interface);
+      return interface != nullptr && !interface->rdma.empty();
+    });
+  });
+}
+
+Finding no_rdma(std::span<const HostFacts> hosts, const std::string& backend) {
+  return {.severity = Severity::problem,
+          .what = fmt::format("not every end of the cables has an RDMA device, which {} needs",
+                              backend),
+          .where = all_names(hosts),
+          .why =
+              "RDMA over Thunderbolt is there from Thunderbolt 5 and macOS 26.2 on, where it was "
+              "enabled",
+          .cure = "see mccl doctor for the hosts that lack it, or use --backend ring"};
+}
+
+/// Neighbours in the order, also the last and the first.
+bool are_neighbours(std::span<const int> order, int a, int b) {
+  const std::size_t size = order.size();
+  for (std::size_t i = 0; i < size; ++i) {
+    const int here = order[i];
+    const int next = order[(i + 1) % size];
+    if ((here == a && next == b) || (here == b && next == a)) return true;
+  }
+  return false;
+}
+
+std::vector<Link> links_of_ring(std::span<const Link> links, std::span<const int> order) {
+  std::vector<Link> used;
+  for (const Link& link : links)
+    if (are_neighbours(order, link.a.host, link.b.host)) used.push_back(link);
+  return used;
+}
+
+bool all_joined(int hosts, std::span<const Link> links) {
+  std::vector<Cable> cables;
+  for (const Link& link : links) {
+    Cable& cable = cables.emplace_back();
+    cable.a = link.a.host;
+    cable.b = link.b.host;
+  }
+  return Cabling(hosts, std::move(cables)).parts().size() == 1;
+}
+
+const Network* address_in(std::span<const HostFacts> hosts, const End& end) {
+  const Interface* interface = hosts[static_cast<std::size_t>(end.host)].interface(end.interface);
+  return interface == nullptr || interface->addresses.empty() ? nullptr
+                                                              : &interface->addresses.front();
+}
+
+/// Ends of one host, that the other end of a link reaches it at, as a device or several.
+json devices_to(std::span<const HostFacts> hosts, std::span<const Addressed> links, int from,
+                int to) {
+  json devices = json::array();
+  for (const Addressed& each : links) {
+    const bool joins = (each.link.a.host == from && each.link.b.host == to) ||
+                       (each.link.b.host == from && each.link.a.host == to);
+    if (!joins) continue;
+    const End& end = own_end(each.link, from);
+    const Interface* interface = hosts[static_cast<std::size_t>(from)].interface(end.interface);
+    if (interface != nullptr) devices.push_back(interface->rdma);
+  }
+  if (devices.empty()) return {};
+  return devices.size() == 1 ? devices.front() : devices;
+}
+
+/// MLX's ring wants as many connections to the host before as to the host after. An address that
+/// stands there twice makes two connections along its cable.
+void even_out(std::vector<Entry>& entries) {
+  std::size_t most = 0;
+  for (const Entry& entry : entries) most = std::max(most, entry.ips.size());
+  for (Entry& entry : entries) {
+    const std::size_t own = entry.ips.size();
+    for (std::size_t i = own; own > 0 && i < most; ++i)
+      entry.ips.push_back(std::string(entry.ips[i % own]));
+  }
+}
+
+bool is_jaccl(const std::string& backend) { return backend.starts_with("jaccl"); }
+
+/// Where the host before it in the ring reaches it; of other cabling, where any reaches it.
+std::vector<std::string> ips_of(const Choice& choice, std::span<const Addressed> links,
+                                std::size_t place) {
+  const std::size_t size = choice.order.size();
+  const int host = choice.order[place];
+  const int before = choice.order[(place + size - 1) % size];
+  std::vector<std::string> ips;
+  for (const Addressed& each : links) {
+    if (each.link.a.host != host && each.link.b.host != host) continue;
+    if (choice.shape == Shape::ring && other_end(each.link, host).host != before) continue;
+    ips.push_back(text_of(each.of(host).address));
+  }
+  return ips;
+}
+
+}  // namespace
+
+Choice choose_cables(std::span<const HostFacts> hosts, std::span<const Link> links,
+                     const std::string& backend) {
+  Choice choice;
+  const auto size = static_cast<int>(hosts.size());
+  choice.order.resize(hosts.size());
+  std::iota(choice.order.begin(), choice.order.end(), 0);
+  const Capacities capacities = capacities_of(size, links);
+  const RingAnswer ring = best_ring(capacities);
+  const std::vector<Pair> holes = missing_of_mesh(capacities);
+  const bool rdma = has_rdma(hosts, links);
+  if (is_jaccl(backend) && !rdma) choice.findings.push_back(no_rdma(hosts, backend));
+  if ((backend == "jaccl" || (backend.empty() && rdma)) && holes.empty()) {
+    choice.shape = Shape::mesh;
+    choice.backend = "jaccl";
+    choice.links.assign(links.begin(), links.end());
+  } else if (backend == "jaccl") {
+    choice.findings.push_back(no_mesh(hosts, holes));
+  } else if (!ring.order.empty()) {
+    choice.shape = Shape::ring;
+    choice.backend = !backend.empty() ? backend : (rdma ? "jaccl-ring" : "ring");
+    choice.order = ring.order;
+    choice.links = links_of_ring(links, ring.order);
+  } else if (backend.empty() && all_joined(size, links)) {
+    choice.shape = Shape::any;
+    choice.links.assign(links.begin(), links.end());
+    choice.findings.push_back(no_ring(hosts, ring, Severity::note));
+  } else {
+    choice.findings.push_back(no_ring(hosts, ring, Severity::problem));
+  }
+  if (std::ranges::any_of(choice.findings, is_fault)) choice.shape = Shape::none;
+  return choice;
+}
+
+Choice choose_networks(std::span<const HostFacts> hosts, const Joined& joined) {
+  Choice choice;
+  std::vector<Wire> complete;
+  std::vector<Wire> all = joined.networks;
+  // Of two hosts, what joins them is a cable and a network alike.
+  for (const Link& link : joined.links)
+    if (hosts.size() == 2) all.push_back({{link.a, link.b}, link.medium, link.mbit_per_s});
+  for (const Wire& wire : all) {
+    std::set<int> there;
+    for (const End& end : wire.ends)
+      if (address_in(hosts, end) != nullptr) there.insert(end.host);
+    if (there.size() == hosts.size()) complete.push_back(wire);
+  }
+  if (complete.empty()) return choice;
+  const auto better = [](const Wire& a, const Wire& b) {
+    if (a.medium != b.medium) return a.medium < b.medium;
+    return a.mbit_per_s > b.mbit_per_s;
+  };
+  const Wire best = *std::ranges::min_element(complete, better);
+  for (const Wire& wire : complete)
+    if (!better(best, wire)) choice.networks.push_back(wire);
+  choice.shape = Shape::network;
+  choice.backend = "ring";
+  choice.order.resize(hosts.size());
+  std::iota(choice.order.begin(), choice.order.end(), 0);
+  if (best.medium == Medium::wireless) {
+    choice.findings.push_back({.severity = Severity::warning,
+                               .what = "Wi-Fi alone joins all hosts",
+                               .where = all_names(hosts),
+                               .why =
+                                   "it is ten to a hundred times slower than a cable, and packets "
+                                   "get lost",
+                               .cure = "lay cables; then mccl config again"});
+  }
+  return choice;
+}
+
+std::vector<Entry> entries_of(std::span<const HostFacts> hosts, const Choice& choice,
+                              std::span<const Addressed> links, std::span<const std::string> side) {
+  std::vector<Entry> entries;
+  for (std::size_t place = 0; place < choice.order.size(); ++place) {
+    Entry entry;
+    entry.host = choice.order[place];
+    if (choice.shape == Shape::network) {
+      for (const Wire& wire : choice.networks) {
+        const auto end = std::ranges::find_if(wire.ends, [&](const End& e) {
+          return e.host == entry.host && address_in(hosts, e) != nullptr;
+        });
+        if (end != wire.ends.end()) entry.ips.push_back(text_of(address_in(hosts, *end)->address));
+      }
+    } else {
+      entry.ips = ips_of(choice, links, place);
+    }
+    if (is_jaccl(choice.backend)) {
+      for (const int other : choice.order)
+        entry.rdma.push_back(other == entry.host ? json()
+                                                 : devices_to(hosts, links, entry.host, other));
+      const std::string& apart = side[static_cast<std::size_t>(entry.host)];
+      if (!apart.empty()) entry.ips = {apart};
+    }
+    entries.push_back(std::move(entry));
+  }
+  if (choice.shape == Shape::ring) even_out(entries);
+  return entries;
+}
+
+}  // namespace mccl::cluster

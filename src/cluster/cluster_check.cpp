@@ -1,0 +1,155 @@
+#include "cluster/cluster_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <string>
+
+#include "base/settings.h"
+
+namespace mccl::cluster {
+namespace {
+
+constexpr double kClockOff = 2;
+
+/// "a 1.0, b 1.1".
+using ByHost = std::map<std::string, std::string>;
+
+std::string list_of(const ByHost& values) {
+  std::string text;
+  for (const auto& [host, value] : values)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", host, value);
+  return text;
+}
+
+bool differ(const ByHost& values) {
+  return std::ranges::any_of(
+      values, [&](const auto& entry) { return entry.second != values.begin()->second; });
+}
+
+void check_versions(std::span<const HostFacts> hosts, std::vector<Finding>& findings) {
+  std::set<std::string> names;
+  for (const HostFacts& host : hosts)
+    for (const auto& [name, version] : host.versions) names.insert(name);
+  for (const std::string& name : names) {
+    ByHost values;
+    for (const HostFacts& host : hosts) {
+      const auto found = host.versions.find(name);
+      if (found != host.versions.end()) values[host.host] = found->second;
+    }
+    if (!differ(values)) continue;
+    const bool ours = name == "mccl" || name == "mccl-engine";
+    if (name == "python" || name == "numpy") {
+      findings.push_back({Severity::note, fmt::format("versions of {} differ", name),
+                          list_of(values), "programs may behave differently there", ""});
+      continue;
+    }
+    findings.push_back({ours ? Severity::problem : Severity::warning,
+                        fmt::format("versions of {} differ", name), list_of(values),
+                        ours ? "ranks whose wire protocols differ refuse each other"
+                             : "what is pickled, compiled or loaded by one may not fit the other",
+                        fmt::format("install the same everywhere: pip install {}=={}",
+                                    ours ? "mccl-engine" : name, values.begin()->second)});
+  }
+}
+
+void check_clocks(std::span<const HostFacts> hosts, std::vector<Finding>& findings) {
+  for (const HostFacts& host : hosts) {
+    if (std::abs(host.clock_off_s) < kClockOff) continue;
+    findings.push_back(
+        {Severity::warning,
+         fmt::format("its clock is {:.0f} s {} of this machine's", std::abs(host.clock_off_s),
+                     host.clock_off_s > 0 ? "ahead" : "behind"),
+         host.host,
+         "lines of logs cannot be put in order, and certificates and package "
+         "downloads may be refused",
+         host.system == System::macos ? "sudo sntp -sS time.apple.com"
+                                      : "sudo timedatectl set-ntp true"});
+  }
+}
+
+void check_agreement(std::span<const HostFacts> hosts, std::vector<Finding>& findings) {
+  for (const Setting& setting : setting_table()) {
+    if (!setting.info.must_agree) continue;
+    ByHost values;
+    for (const HostFacts& host : hosts) {
+      const auto found = host.variables.find(std::string(setting.info.variable));
+      values[host.host] = found == host.variables.end() ? "(not set)" : found->second;
+    }
+    if (!differ(values)) continue;
+    findings.push_back({Severity::problem, fmt::format("{} differs", setting.info.variable),
+                        list_of(values), "ranks that differ in it refuse each other",
+                        fmt::format("set it alike on all, or unset it: mccl launch --env {}=VALUE "
+                                    "sets it for all ranks",
+                                    setting.info.variable)});
+  }
+}
+
+/// Bridges of containers have the same addresses everywhere, and lead nowhere.
+bool is_of_a_cable(const Interface& interface) {
+  return !interface.joins && interface.medium != Medium::loopback;
+}
+
+void check_addresses(std::span<const HostFacts> hosts, std::vector<Finding>& findings) {
+  std::map<Ipv4, std::vector<std::string>> owners;
+  for (const HostFacts& host : hosts) {
+    for (const Interface& interface : host.interfaces) {
+      if (!is_of_a_cable(interface)) continue;
+      for (const Network& network : interface.addresses)
+        owners[network.address].push_back(fmt::format("{} ({})", host.host, interface.name));
+    }
+  }
+  for (const auto& [address, of] : owners) {
+    if (of.size() < 2) continue;
+    findings.push_back(
+        {Severity::problem,
+         fmt::format("the address {} is there {} times", text_of(address), of.size()),
+         fmt::format("{}", fmt::join(of, ", ")),
+         "what is sent to it reaches one of them, now this, now that",
+         "give each its own: mccl config finds free ones"});
+  }
+}
+
+/// An address that lies in a network of another host, whose mask is another.
+void check_masks(std::span<const HostFacts> hosts, std::vector<Finding>& findings) {
+  struct Place {
+    std::string text;
+    Network network;
+  };
+  std::vector<Place> places;
+  for (const HostFacts& host : hosts)
+    for (const Interface& interface : host.interfaces)
+      for (const Network& network : interface.addresses)
+        if (is_of_a_cable(interface) && interface.usable())
+          places.push_back({fmt::format("{} ({})", host.host, interface.name), network});
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    for (std::size_t k = i + 1; k < places.size(); ++k) {
+      const Network& a = places[i].network;
+      const Network& b = places[k].network;
+      if (a.prefix_bits == b.prefix_bits || a.base() == b.base()) continue;
+      if (a.holds(b.address) == b.holds(a.address)) continue;
+      findings.push_back(
+          {Severity::warning, fmt::format("{} and {} have different masks", text_of(a), text_of(b)),
+           fmt::format("{}, {}", places[i].text, places[k].text),
+           "one of them takes the other for a neighbour, the other sends through its router",
+           "give both the same number of bits behind the slash"});
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Finding> check_cluster(std::span<const HostFacts> hosts) {
+  std::vector<Finding> findings;
+  check_versions(hosts, findings);
+  check_clocks(hosts, findings);
+  check_agreement(hosts, findings);
+  check_addresses(hosts, findings);
+  check_masks(hosts, findings);
+  return findings;
+}
+
+}  // namespace mccl::cluster

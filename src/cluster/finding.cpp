@@ -1,0 +1,50 @@
+#include "cluster/finding.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/value_text.h"
+
+namespace mccl::cluster {
+
+std::string_view name_of(Severity severity) {
+  constexpr std::array<std::string_view, 3> kNames = {"note", "warning", "problem"};
+  return kNames[static_cast<std::size_t>(severity)];
+}
+
+bool is_fault(const Finding& finding) { return finding.severity != Severity::note; }
+
+void sort_by_severity(std::vector<Finding>& findings) {
+  std::ranges::stable_sort(findings, std::ranges::greater(), &Finding::severity);
+}
+
+std::string text_of(std::span<const Finding> findings) {
+  std::string text;
+  for (const Finding& finding : findings) {
+    text += fmt::format("{}: {}: {}\n", name_of(finding.severity), printable(finding.where),
+                        printable(finding.what));
+    if (!finding.why.empty()) text += fmt::format("  why:  {}\n", printable(finding.why));
+    if (!finding.cure.empty()) text += fmt::format("  cure: {}\n", printable(finding.cure));
+  }
+  return text;
+}
+
+nlohmann::json json_of(std::span<const Finding> findings) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const Finding& finding : findings) {
+    list.push_back({{"severity", name_of(finding.severity)},
+                    {"what", finding.what},
+                    {"where", finding.where},
+                    {"why", finding.why},
+                    {"cure", finding.cure}});
+  }
+  return list;
+}
+
+std::string dumped(const nlohmann::json& json) {
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace mccl::cluster

@@ -1,0 +1,103 @@
+// What is known of a host: read out of what it says of itself.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cluster/finding.h"
+#include "cluster/network.h"
+
+namespace mccl::cluster {
+
+enum class System { unknown, gnu_linux, macos };
+
+enum class Medium { cable, thunderbolt, wireless, software, loopback };
+
+std::string_view name_of(Medium medium);
+
+struct Interface {
+  std::string name;
+  Medium medium = Medium::cable;
+  bool up = false;
+  /// Its cable leads somewhere; absent where the system does not tell.
+  std::optional<bool> carrier;
+  int mbit_per_s = 0;  ///< 0: not known.
+  int mtu = 0;         ///< 0: not known.
+  std::string mac;
+  std::vector<Network> addresses;
+  std::vector<std::string> link_local;  ///< IPv6.
+  std::string bridge;                   ///< That it is a member of.
+  bool joins = false;                   ///< A bridge or a tunnel: no cable of its own.
+  std::string rdma;                     ///< Its RDMA device.
+
+  bool usable() const { return up && carrier.value_or(true); }
+};
+
+/// A socket for a Thunderbolt cable, and what its cable leads to.
+struct Port {
+  std::string receptacle;
+  std::string interface;
+  std::string own;   ///< The name (a UUID) of this end.
+  std::string peer;  ///< Of the other; empty where no computer is there.
+  std::string peer_name;
+  int mbit_per_s = 0;
+  bool through_dock = false;
+};
+
+struct RdmaDevice {
+  std::string name;
+  std::string interface;
+  std::string state;  ///< As the system says it: "ACTIVE".
+  int mbit_per_s = 0;
+  std::vector<std::string> gids;
+};
+
+struct Gpu {
+  std::string name;
+  int memory_mib = 0;
+  std::string driver;
+};
+
+/// One who knows nothing yet of a host has these.
+struct HostFacts {
+  std::string host;  ///< As people name it.
+  System system = System::unknown;
+  std::string os;
+  std::string kernel;
+  std::string processor;
+  int cores = 0;
+  std::string governor;
+  int mhz = 0;
+  int most_mhz = 0;
+  double memory_gib = 0;
+  double load = 0;
+  bool is_root = false;
+  bool has_sudo = false;  ///< Without a password.
+  /// In files, and KiB. Absent where it is not known; kNoLimit where there is none.
+  std::optional<long> open_files;
+  std::optional<long> most_open_files;
+  std::optional<long> locked_kib;
+  std::optional<long> shared_kib;  ///< Of /dev/shm, free.
+  bool shared_writable = true;
+  std::string mccl;  ///< Where it is; empty: not there.
+  std::map<std::string, std::string> versions;
+  std::map<std::string, std::string> variables;  ///< Those that begin with MCCL_.
+  std::vector<Interface> interfaces;
+  std::vector<Network> routes;  ///< But not the default one.
+  std::vector<Port> ports;
+  std::vector<RdmaDevice> rdma;
+  std::string rdma_control;  ///< What macOS's rdma_ctl says.
+  std::vector<Gpu> gpus;
+  std::string gpu_links;  ///< Of nvidia-smi topo -m.
+  /// How far the host's clock is from this machine's, at least; in seconds.
+  double clock_off_s = 0;
+  std::vector<Finding> odd;  ///< What it said that cannot be understood.
+
+  const Interface* interface(const std::string& name) const;
+};
+
+inline constexpr long kNoLimit = -1;
+
+}  // namespace mccl::cluster

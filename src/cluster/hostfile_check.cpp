@@ -1,0 +1,72 @@
+#include "cluster/hostfile_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace mccl::cluster {
+namespace {
+
+const Interface* interface_with(const HostFacts& host, Ipv4 address) {
+  for (const Interface& interface : host.interfaces)
+    for (const Network& network : interface.addresses)
+      if (network.address == address) return &interface;
+  return nullptr;
+}
+
+bool is_slow(const Interface& interface) {
+  return interface.medium == Medium::wireless || interface.joins;
+}
+
+/// A cable that could be used instead.
+const Interface* cable_of(const HostFacts& host) {
+  const auto found = std::ranges::find_if(host.interfaces, [](const Interface& interface) {
+    return interface.usable() && !is_slow(interface) && interface.medium != Medium::loopback &&
+           !interface.addresses.empty();
+  });
+  return found == host.interfaces.end() ? nullptr : &*found;
+}
+
+void check_address(const HostFacts& host, const std::string& text, const std::string& by,
+                   std::vector<Finding>& findings) {
+  const auto address = parse_ipv4(text);
+  if (!address) return;
+  const Interface* interface = interface_with(host, *address);
+  if (interface == nullptr) {
+    findings.push_back(
+        {Severity::problem, fmt::format("{} gives it {}, and it has no such address", by, text),
+         host.host, "its ranks cannot listen there; macOS changes 169.254 addresses on its own",
+         "mccl config writes the hostfile anew"});
+    return;
+  }
+  const Interface* cable = cable_of(host);
+  if (!is_slow(*interface) || cable == nullptr) return;
+  findings.push_back(
+      {Severity::warning,
+       fmt::format(
+           "{} gives it {}, which is {} ({}), and it has a cable: {}", by, text, interface->name,
+           interface->medium == Medium::wireless ? "Wi-Fi" : "a tunnel or a bridge", cable->name),
+       host.host, "all that ranks send goes the slow way",
+       fmt::format("give it {}, or nothing: MCCL finds the best by itself",
+                   text_of(cable->addresses.front().address))});
+}
+
+}  // namespace
+
+std::vector<Finding> check_hostfile(std::span<const HostFacts> hosts,
+                                    std::span<const std::vector<std::string>> addresses) {
+  std::vector<Finding> findings;
+  for (std::size_t host = 0; host < hosts.size(); ++host) {
+    for (const std::string& text : addresses[host])
+      check_address(hosts[host], text, "the hostfile", findings);
+    const auto name = hosts[host].variables.find("MCCL_IFNAME");
+    const Interface* interface =
+        name == hosts[host].variables.end() ? nullptr : hosts[host].interface(name->second);
+    if (interface != nullptr && !interface->addresses.empty())
+      check_address(hosts[host], text_of(interface->addresses.front().address), "MCCL_IFNAME",
+                    findings);
+  }
+  return findings;
+}
+
+}  // namespace mccl::cluster

@@ -1,0 +1,216 @@
+#include "cluster/links.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "cluster/table.h"
+
+namespace mccl::cluster {
+namespace {
+
+struct Socket {
+  int host = 0;
+  const Port* port = nullptr;
+  bool joined = false;
+};
+
+std::string place_of(const HostFacts& host, const Port& port) {
+  return fmt::format("{}, Thunderbolt port {}", host.host, port.receptacle);
+}
+
+Link link_between(std::span<const HostFacts> hosts, End a, End b) {
+  if (b < a) std::swap(a, b);
+  Link link{.a = a, .b = b, .medium = Medium::cable, .mbit_per_s = 0, .through_dock = false};
+  int slower = 0;
+  for (const End* end : {&link.a, &link.b}) {
+    const Interface* interface =
+        hosts[static_cast<std::size_t>(end->host)].interface(end->interface);
+    if (interface == nullptr) continue;
+    link.medium = interface->medium;
+    const int mbit = interface->mbit_per_s;
+    if (mbit > 0) slower = slower == 0 ? mbit : std::min(slower, mbit);
+  }
+  link.mbit_per_s = slower;
+  return link;
+}
+
+void note_port(std::vector<Finding>& findings, const HostFacts& host, const Port& port,
+               Severity severity, std::string what, std::string cure) {
+  findings.push_back({severity, std::move(what), place_of(host, port),
+                      "no link of the cluster comes of this cable", std::move(cure)});
+}
+
+/// Of the interfaces that hear each other, which are together.
+class Together {
+ public:
+  void join(const End& a, const End& b) { root_of(b) = root_of(a); }
+
+  std::map<End, std::vector<End>> groups() {
+    std::map<End, std::vector<End>> groups;
+    std::vector<End> all;
+    for (const auto& [end, parent] : parents_) all.push_back(end);
+    for (const End& end : all) groups[root_of(end)].push_back(end);
+    return groups;
+  }
+
+  bool knows(const End& end) const { return parents_.contains(end); }
+
+ private:
+  End& root_of(const End& end) {
+    auto place = parents_.try_emplace(end, end).first;
+    while (place->second != place->first) place = parents_.find(place->second);
+    return place->second;
+  }
+
+  std::map<End, End> parents_;
+};
+
+bool same_network(const Interface& a, const Interface& b) {
+  for (const Network& one : a.addresses)
+    for (const Network& other : b.addresses)
+      if (one.prefix_bits < 32 && one.base() == other.base() && one.address != other.address)
+        return true;
+  return false;
+}
+
+bool may_be_joined(const Interface& interface) {
+  return interface.usable() && !interface.joins && interface.medium != Medium::loopback &&
+         !interface.addresses.empty();
+}
+
+void join_by_addresses(std::span<const HostFacts> hosts, Together& together) {
+  std::vector<std::pair<End, const Interface*>> unheard;
+  for (std::size_t host = 0; host < hosts.size(); ++host) {
+    for (const Interface& interface : hosts[host].interfaces) {
+      End end{static_cast<int>(host), interface.name};
+      if (may_be_joined(interface) && !together.knows(end)) unheard.emplace_back(end, &interface);
+    }
+  }
+  for (std::size_t i = 0; i < unheard.size(); ++i)
+    for (std::size_t k = i + 1; k < unheard.size(); ++k)
+      if (unheard[i].first.host != unheard[k].first.host &&
+          same_network(*unheard[i].second, *unheard[k].second))
+        together.join(unheard[i].first, unheard[k].first);
+}
+
+}  // namespace
+
+std::vector<Link> thunderbolt_links(std::span<const HostFacts> hosts,
+                                    std::vector<Finding>& findings) {
+  std::vector<Socket> sockets;
+  for (std::size_t host = 0; host < hosts.size(); ++host)
+    for (const Port& port : hosts[host].ports)
+      sockets.push_back({static_cast<int>(host), &port, false});
+  std::vector<Link> links;
+  for (Socket& one : sockets) {
+    if (one.joined || one.port->peer.empty()) continue;
+    const HostFacts& host = hosts[static_cast<std::size_t>(one.host)];
+    const auto other = std::ranges::find_if(sockets, [&](const Socket& socket) {
+      return &socket != &one && !socket.joined && socket.port->own == one.port->peer &&
+             socket.port->peer == one.port->own;
+    });
+    if (other != sockets.end() && other->host != one.host) {
+      one.joined = other->joined = true;
+      Link link = link_between(hosts, {one.host, one.port->interface},
+                               {other->host, other->port->interface});
+      link.medium = Medium::thunderbolt;
+      if (link.mbit_per_s == 0) link.mbit_per_s = one.port->mbit_per_s;
+      link.through_dock = one.port->through_dock || other->port->through_dock;
+      if (!link.a.interface.empty() && !link.b.interface.empty()) {
+        links.push_back(std::move(link));
+        continue;
+      }
+      note_port(findings, host, *one.port, Severity::problem,
+                "no interface belongs to one end of its cable",
+                "networksetup -detectnewhardware, or plug the cable in again");
+      continue;
+    }
+    if (other != sockets.end()) {
+      other->joined = true;
+      note_port(findings, host, *one.port, Severity::warning,
+                "its cable leads to another port of the same host",
+                "plug one end into another host");
+      continue;
+    }
+    const bool known = std::ranges::any_of(
+        sockets, [&](const Socket& socket) { return socket.port->own == one.port->peer; });
+    note_port(findings, host, *one.port, known ? Severity::warning : Severity::note,
+              known ? "it sees a cable whose other end does not"
+                    : fmt::format("its cable leads to {}, which is none of these hosts",
+                                  one.port->peer_name.empty() ? "a computer" : one.port->peer_name),
+              known ? "unplug the cable and plug it in again; then ask once more"
+                    : "name that host too, if it is to take part");
+  }
+  std::ranges::sort(links, {}, [](const Link& link) { return std::pair(link.a, link.b); });
+  return links;
+}
+
+Joined joined_by(std::span<const HostFacts> hosts, std::span<const Heard> heard) {
+  Together together;
+  for (const Heard& each : heard)
+    if (each.at.host != each.from.host) together.join(each.from, each.at);
+  join_by_addresses(hosts, together);
+  Joined joined;
+  for (const auto& [root, ends] : together.groups()) {
+    if (ends.size() == 2) {
+      joined.links.push_back(link_between(hosts, ends[0], ends[1]));
+    } else if (ends.size() > 2) {
+      Wire wire{.ends = ends, .medium = Medium::loopback, .mbit_per_s = 0};
+      for (std::size_t i = 1; i < ends.size(); ++i) {
+        const Link link = link_between(hosts, ends[0], ends[i]);
+        wire.medium = link.medium;
+        if (link.mbit_per_s > 0 && (wire.mbit_per_s == 0 || link.mbit_per_s < wire.mbit_per_s))
+          wire.mbit_per_s = link.mbit_per_s;
+      }
+      joined.networks.push_back(std::move(wire));
+    }
+  }
+  std::ranges::sort(joined.links, {}, [](const Link& link) { return std::pair(link.a, link.b); });
+  return joined;
+}
+
+Capacities capacities_of(int hosts, std::span<const Link> links) {
+  int slowest = 0;
+  for (const Link& link : links)
+    if (link.mbit_per_s > 0 && (slowest == 0 || link.mbit_per_s < slowest))
+      slowest = link.mbit_per_s;
+  Capacities capacities(hosts);
+  for (const Link& link : links)
+    capacities.add(link.a.host, link.b.host,
+                   link.mbit_per_s > 0 ? link.mbit_per_s : std::max(1, slowest));
+  return capacities;
+}
+
+const End& own_end(const Link& link, int host) { return link.a.host == host ? link.a : link.b; }
+const End& other_end(const Link& link, int host) { return link.a.host == host ? link.b : link.a; }
+
+std::string text_of(const Link& link, std::span<const HostFacts> hosts) {
+  return fmt::format("{} ({}) to {} ({})", hosts[static_cast<std::size_t>(link.a.host)].host,
+                     link.a.interface, hosts[static_cast<std::size_t>(link.b.host)].host,
+                     link.b.interface);
+}
+
+std::string table_of(const Joined& joined, std::span<const HostFacts> hosts) {
+  std::vector<std::vector<std::string>> rows = {
+      {"host", "interface", "", "host", "interface", "kind", "speed"}};
+  const auto name = [&](const End& end) { return hosts[static_cast<std::size_t>(end.host)].host; };
+  for (const Link& link : joined.links) {
+    rows.push_back(
+        {name(link.a), link.a.interface, "to", name(link.b), link.b.interface,
+         fmt::format("{}{}", name_of(link.medium), link.through_dock ? ", through a dock" : ""),
+         rate_text(link.mbit_per_s)});
+  }
+  for (const Wire& wire : joined.networks) {
+    for (const End& end : wire.ends)
+      rows.push_back({name(end), end.interface, "in", "a network", "",
+                      fmt::format("{} of {}", name_of(wire.medium), wire.ends.size()),
+                      rate_text(wire.mbit_per_s)});
+  }
+  return rows.size() == 1 ? "no cable and no network joins these hosts\n" : table_text(rows);
+}
+
+}  // namespace mccl::cluster

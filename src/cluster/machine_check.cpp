@@ -1,0 +1,202 @@
+#include "cluster/machine_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+namespace mccl::cluster {
+namespace {
+
+constexpr long kFewFiles = 1024;
+constexpr long kLittleShared = 64L << 10;  ///< KiB; what Docker gives.
+constexpr long kLittleLocked = 64L << 10;  ///< KiB.
+constexpr int kLeastMtu = 1280;            ///< Of IPv6; networks in clouds have 1400 or so.
+constexpr int kThunderbolt5 = 80'000;      ///< Mbit/s.
+
+/// Gathers what is found on one host.
+class Findings {
+ public:
+  explicit Findings(const HostFacts& facts) : facts_(facts), all_(facts.odd) {}
+
+  /// What "ip" can put right at once, and back.
+  void add_fixed_by(std::string what, std::string why, const std::string& fix,
+                    const std::string& undo) {
+    add(Severity::warning, std::move(what), std::move(why), "sudo " + fix);
+    if (facts_.system != System::gnu_linux) return;
+    all_.back().fix = fix;
+    all_.back().undo = undo;
+  }
+  void add(Severity severity, std::string what, std::string why, std::string cure) {
+    all_.push_back({severity, std::move(what), facts_.host, std::move(why), std::move(cure)});
+  }
+  std::vector<Finding> take() { return std::move(all_); }
+
+ private:
+  const HostFacts& facts_;
+  std::vector<Finding> all_;
+};
+
+void check_memory(const HostFacts& facts, Findings& findings) {
+  if (facts.system != System::gnu_linux) return;
+  const char* why =
+      "ranks of one machine hand their job's key over there, and torch's DataLoader and NCCL keep "
+      "what processes share there";
+  if (!facts.shared_kib || !facts.shared_writable) {
+    findings.add(Severity::problem,
+                 facts.shared_kib ? "/dev/shm cannot be written: there is no shared memory"
+                                  : "there is no /dev/shm: no shared memory",
+                 why,
+                 "sudo mount -t tmpfs -o mode=1777 tmpfs /dev/shm; for a container: --ipc=host, or "
+                 "--shm-size=1g");
+  } else if (*facts.shared_kib < kLittleShared) {
+    findings.add(Severity::warning,
+                 fmt::format("/dev/shm has {} MiB left", *facts.shared_kib / 1024), why,
+                 "remove what is left there, or sudo mount -o remount,size=1g /dev/shm; for a "
+                 "container: --shm-size=1g");
+  }
+}
+
+void check_limits(const HostFacts& facts, Findings& findings) {
+  if (facts.most_open_files && *facts.most_open_files != kNoLimit &&
+      *facts.most_open_files < kFewFiles) {
+    findings.add(Severity::problem,
+                 fmt::format("a process may open {} files at most", *facts.most_open_files),
+                 "every peer takes a few of them, and a job of some ten ranks runs out",
+                 "raise it: a line \"* hard nofile 65536\" in /etc/security/limits.conf, or "
+                 "LimitNOFILE=65536 of the service; then log in again");
+  }
+  if (facts.rdma.empty() || !facts.locked_kib || *facts.locked_kib == kNoLimit) return;
+  if (*facts.locked_kib < kLittleLocked) {
+    findings.add(Severity::problem,
+                 fmt::format("a process may lock {} KiB of memory", *facts.locked_kib),
+                 "RDMA devices move bytes from and to memory that is locked: buffers of a job are "
+                 "refused",
+                 "a line \"* - memlock unlimited\" in /etc/security/limits.conf, or "
+                 "LimitMEMLOCK=infinity of the service; then log in again");
+  }
+}
+
+void check_cores(const HostFacts& facts, Findings& findings) {
+  if (facts.governor == "powersave" && facts.mhz > 0 && facts.most_mhz > 2 * facts.mhz) {
+    findings.add(Severity::note,
+                 fmt::format("cores run at {} of {} MHz, and the governor is powersave", facts.mhz,
+                             facts.most_mhz),
+                 "small calls wait for cores that sleep",
+                 "sudo cpupower frequency-set -g performance");
+  }
+  if (facts.cores > 0 && facts.load > 1.5 * facts.cores) {
+    findings.add(
+        Severity::note, fmt::format("the load is {:.1f} on {} cores", facts.load, facts.cores),
+        "what is measured now is slower than what the machine can do", "see what runs: top");
+  }
+}
+
+void check_cables(const HostFacts& facts, Findings& findings) {
+  for (const Interface& interface : facts.interfaces) {
+    const bool cut = interface.up && interface.carrier == false && !interface.joins;
+    if (cut && !interface.addresses.empty()) {
+      findings.add(
+          Severity::problem,
+          fmt::format("{} has the address {} and no carrier", interface.name,
+                      text_of(interface.addresses.front())),
+          "its cable is cut, unplugged, or the other end is off: nothing goes through",
+          fmt::format("see that both ends are plugged in and up: ip link show {}", interface.name));
+    }
+    const std::string link = fmt::format("ip link set {}", interface.name);
+    if (!interface.up && !interface.joins && !interface.addresses.empty()) {
+      findings.add_fixed_by(fmt::format("{} has the address {} and is down", interface.name,
+                                        text_of(interface.addresses.front())),
+                            "nothing goes through it", link + " up", link + " down");
+    }
+    if (interface.usable() && !interface.joins && interface.medium != Medium::loopback &&
+        !interface.addresses.empty() && interface.mtu > 0 && interface.mtu < kLeastMtu) {
+      findings.add_fixed_by(
+          fmt::format("the MTU of {} is {}", interface.name, interface.mtu),
+          fmt::format(
+              "packets of less than {} bytes cost throughput, and IPv6 does not work at all",
+              kLeastMtu),
+          link + " mtu 1500", fmt::format("{} mtu {}", link, interface.mtu));
+    }
+  }
+}
+
+void check_bridge(const HostFacts& facts, Findings& findings) {
+  for (const Port& port : facts.ports) {
+    const Interface* interface = facts.interface(port.interface);
+    if (port.peer.empty() || interface == nullptr || interface->bridge.empty()) continue;
+    findings.add(Severity::warning,
+                 fmt::format("{} (Thunderbolt port {}) is a member of {}", interface->name,
+                             port.receptacle, interface->bridge),
+                 "the Thunderbolt Bridge hides which cable leads where, and RDMA through it fails "
+                 "with errno 22",
+                 fmt::format("sudo ifconfig {} down; for good: networksetup "
+                             "-setnetworkserviceenabled \"Thunderbolt Bridge\" off",
+                             interface->bridge));
+  }
+}
+
+void check_mac_rdma(const HostFacts& facts, Findings& findings) {
+  const bool enabled = facts.rdma_control.find("enabled") != std::string::npos;
+  const bool any5 = std::ranges::any_of(
+      facts.ports, [](const Port& port) { return port.mbit_per_s >= kThunderbolt5; });
+  if (facts.ports.empty() || !facts.rdma.empty()) return;
+  if (!any5) {
+    findings.add(Severity::note, "its Thunderbolt is of version 4 or older",
+                 "that has no RDMA, whatever rdma_ctl says; cables carry TCP", "");
+  } else if (!enabled && !facts.rdma_control.empty()) {
+    findings.add(Severity::warning, "RDMA over Thunderbolt 5 is not enabled",
+                 "TCP is used, with ten times the latency",
+                 "start macOS Recovery, open Terminal, and run: rdma_ctl enable");
+  }
+}
+
+void check_rdma(const HostFacts& facts, Findings& findings) {
+  if (facts.system == System::macos) check_mac_rdma(facts, findings);
+  for (const RdmaDevice& device : facts.rdma) {
+    const Interface* interface = facts.interface(device.interface);
+    if (interface == nullptr || !interface->usable()) continue;
+    if (!device.state.empty() && device.state != "ACTIVE") {
+      findings.add(Severity::warning,
+                   fmt::format("the port of {} is {} though {} is up", device.name, device.state,
+                               interface->name),
+                   "nothing goes through an RDMA port that is not ACTIVE",
+                   fmt::format("see what the driver says: dmesg | grep -i {}", device.name));
+    }
+    if (interface->addresses.empty()) {
+      findings.add(
+          Severity::warning,
+          fmt::format("{} of the RDMA device {} has no IPv4 address", interface->name, device.name),
+          "the device has no IPv4 GID then, and connections fail with errno 22 or 60",
+          facts.system == System::macos
+              ? fmt::format("sudo ifconfig {} inet 169.254.10.1 netmask 255.255.0.0 alias",
+                            interface->name)
+              : fmt::format("give it one: mccl config, or sudo ip addr add ADDRESS/30 dev {}",
+                            interface->name));
+    }
+  }
+}
+
+void check_gpus(const HostFacts& facts, Findings& findings) {
+  if (facts.gpus.size() < 2 || facts.gpu_links.empty()) return;
+  if (facts.gpu_links.find("NV") == std::string::npos) {
+    findings.add(Severity::note, fmt::format("no NVLink joins its {} GPUs", facts.gpus.size()),
+                 "their bytes go over PCIe", "see: nvidia-smi topo -m");
+  }
+}
+
+}  // namespace
+
+std::vector<Finding> check_machine(const HostFacts& facts) {
+  Findings findings(facts);
+  check_memory(facts, findings);
+  check_limits(facts, findings);
+  check_cores(facts, findings);
+  check_cables(facts, findings);
+  check_bridge(facts, findings);
+  check_rdma(facts, findings);
+  check_gpus(facts, findings);
+  return findings.take();
+}
+
+}  // namespace mccl::cluster

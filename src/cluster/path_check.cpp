@@ -1,0 +1,216 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/cabling.h"
+#include "cluster/paths.h"
+#include "cluster/table.h"
+
+namespace mccl::cluster {
+namespace {
+
+/// One stream of TCP does not fill a fast link.
+constexpr int kFastLink = 10'000;
+constexpr double kEnough = 0.5;
+constexpr double kEnoughOfFast = 0.25;
+/// A link that is so many times slower than the others of its kind is an odd one.
+constexpr double kFarFromOthers = 6;
+constexpr double kLongLatency = 2e-3;
+
+const HostFacts& host_of(std::span<const HostFacts> hosts, const End& end) {
+  return hosts[static_cast<std::size_t>(end.host)];
+}
+
+std::string name_of(std::span<const HostFacts> hosts, const End& end) {
+  return fmt::format("{} ({})", host_of(hosts, end).host, end.interface);
+}
+
+std::string open_ports(const HostFacts& host, Ipv4 source) {
+  if (host.system == System::macos)
+    return fmt::format("on {}: System Settings, Network, Firewall: let mccl and Python in",
+                       host.host);
+  return fmt::format(
+      "on {}: sudo nft insert rule inet filter input ip saddr {} tcp dport {{ 29500, 29600-29700, "
+      "32321-32400 }} accept, or sudo ufw allow from {}",
+      host.host, text_of(source), text_of(source));
+}
+
+/// The other direction of the same two addresses.
+const Path* reverse_of(std::span<const Path> paths, const Path& path) {
+  const auto found = std::ranges::find_if(paths, [&](const Path& other) {
+    return other.source == path.target && other.target == path.source && other.from == path.to &&
+           other.to == path.from;
+  });
+  return found == paths.end() ? nullptr : &*found;
+}
+
+/// Whether these two are known to hear each other; nothing where nobody hears anything at an end.
+enum class Hearing { unknown, each_other, others };
+
+Hearing hearing_of(const Joined& joined, const End& a, const End& b) {
+  bool one = false;
+  bool other = false;
+  const auto see = [&](std::span<const End> ends) {
+    const bool has_a = std::ranges::find(ends, a) != ends.end();
+    const bool has_b = std::ranges::find(ends, b) != ends.end();
+    one = one || has_a;
+    other = other || has_b;
+    return has_a && has_b;
+  };
+  for (const Link& link : joined.links)
+    if (see(std::initializer_list<End>{link.a, link.b})) return Hearing::each_other;
+  for (const Wire& wire : joined.networks)
+    if (see(wire.ends)) return Hearing::each_other;
+  return one || other ? Hearing::others : Hearing::unknown;
+}
+
+/// Where the cable of an end leads to, for people; empty when nobody is heard there.
+std::string leads_to(std::span<const HostFacts> hosts, const Joined& joined, const End& end) {
+  for (const Link& link : joined.links) {
+    if (link.a == end) return name_of(hosts, link.b);
+    if (link.b == end) return name_of(hosts, link.a);
+  }
+  for (const Wire& wire : joined.networks)
+    if (std::ranges::find(wire.ends, end) != wire.ends.end())
+      return fmt::format("a network of {}", wire.ends.size());
+  return {};
+}
+
+Finding not_joined(std::span<const HostFacts> hosts, const Joined& joined, const Path& path) {
+  std::string what =
+      fmt::format("{} and {} are of one network, and no cable joins their interfaces",
+                  text_of(path.source), text_of(path.target));
+  for (const End* end : {&path.from, &path.to}) {
+    const std::string there = leads_to(hosts, joined, *end);
+    if (!there.empty()) what += fmt::format("; {} leads to {}", name_of(hosts, *end), there);
+  }
+  return {Severity::problem, std::move(what),
+          fmt::format("{}, {}", name_of(hosts, path.from), name_of(hosts, path.to)),
+          "one host takes the other for a neighbour there, and what it sends is lost",
+          "give each cable a network of its own: mccl config does; or change the cables"};
+}
+
+Finding blocked(std::span<const HostFacts> hosts, const Path& path, const Path* back) {
+  const HostFacts& to = host_of(hosts, path.to);
+  const bool all = std::ranges::none_of(path.faults, [](const auto& f) { return f.empty(); });
+  const auto fault = std::ranges::find_if(path.faults, [](const auto& f) { return !f.empty(); });
+  std::string what = fmt::format("{} at {} is not reached from {}: {}", text_of(path.target),
+                                 name_of(hosts, path.to), text_of(path.source), *fault);
+  if (!all) what += "; some of the ports of a job are, and some are not";
+  if (all && back != nullptr && back->good()) what += "; the other direction is open";
+  return {Severity::problem, std::move(what),
+          fmt::format("{} to {}", name_of(hosts, path.from), to.host),
+          "ranks cannot connect there; a firewall lets them in nowhere, or on some ports only",
+          open_ports(to, path.source)};
+}
+
+void check_connections(std::span<const HostFacts> hosts, std::span<const Path> paths,
+                       const Joined& joined, std::vector<Finding>& findings) {
+  for (const Path& path : paths) {
+    const bool fine = std::ranges::all_of(path.faults, [](const auto& f) { return f.empty(); });
+    if (!path.tried || fine) continue;
+    const Path* back = reverse_of(paths, path);
+    if (!path.good() && hearing_of(joined, path.from, path.to) == Hearing::others) {
+      // The same of both directions.
+      if (path.from < path.to || back == nullptr)
+        findings.push_back(not_joined(hosts, joined, path));
+      continue;
+    }
+    findings.push_back(blocked(hosts, path, back));
+  }
+}
+
+void check_packets(std::span<const HostFacts> hosts, std::span<const Path> paths,
+                   std::vector<Finding>& findings) {
+  for (const Path& path : paths) {
+    if (path.packet == 0 || path.packet >= path.mtu) continue;
+    findings.push_back(
+        {Severity::problem,
+         fmt::format("packets of {} bytes get lost on the way, though both ends have an MTU of {}; "
+                     "{} bytes arrive",
+                     path.mtu, path.mtu, path.packet),
+         fmt::format("{} to {}", name_of(hosts, path.from), name_of(hosts, path.to)),
+         "connections open, and stand still as soon as much is sent",
+         fmt::format(
+             "raise the MTU of the switch or bridge between them, or, on both: sudo ip link "
+             "set {} mtu {}",
+             path.from.interface, path.packet)});
+  }
+}
+
+void check_rates(std::span<const HostFacts> hosts, std::span<const Path> paths,
+                 std::vector<Finding>& findings) {
+  std::vector<double> unknown;
+  for (const Path& path : paths)
+    if (path.nominal_mbit == 0 && path.bytes_per_s > 0) unknown.push_back(path.bytes_per_s);
+  std::ranges::sort(unknown);
+  const double usual = unknown.size() < 4 ? 0 : unknown[unknown.size() / 2];
+  for (const Path& path : paths) {
+    if (path.bytes_per_s <= 0) continue;
+    const double mbit = path.bytes_per_s * 8 / 1e6;
+    const double share = path.nominal_mbit > kFastLink ? kEnoughOfFast : kEnough;
+    const bool slow = path.nominal_mbit > 0 && mbit < share * path.nominal_mbit;
+    const bool odd = path.nominal_mbit == 0 && path.bytes_per_s * kFarFromOthers < usual;
+    const std::string where =
+        fmt::format("{} to {}", name_of(hosts, path.from), name_of(hosts, path.to));
+    if (slow || odd) {
+      findings.push_back(
+          {Severity::warning,
+           fmt::format("it carries {}, {}", rate_text(mbit),
+                       slow ? fmt::format("and its hardware {}", rate_text(path.nominal_mbit))
+                            : fmt::format("others of its kind {}", rate_text(usual * 8 / 1e6))),
+           where, "the slowest link sets the pace of a job",
+           fmt::format("another cable or port; errors on it: ip -s link show {}",
+                       path.from.interface)});
+    }
+    if (path.latency_s > kLongLatency)
+      findings.push_back({Severity::note,
+                          fmt::format("a message takes {:.1f} ms", path.latency_s * 1e3), where,
+                          "cables take less than 0.1 ms; the hosts may be busy, or far apart", ""});
+  }
+}
+
+void check_parts(std::span<const HostFacts> hosts, std::span<const Path> paths,
+                 std::vector<Finding>& findings) {
+  std::vector<Cable> cables;
+  std::set<Pair> seen;
+  bool any_tried = false;
+  for (const Path& path : paths) {
+    any_tried = any_tried || path.tried;
+    const auto [a, b] = std::minmax(path.from.host, path.to.host);
+    // What was not tried is not taken for broken.
+    if ((path.tried && !path.good()) || !seen.insert({a, b}).second) continue;
+    Cable& cable = cables.emplace_back();
+    cable.a = a;
+    cable.b = b;
+  }
+  const auto parts = Cabling(static_cast<int>(hosts.size()), std::move(cables)).parts();
+  if (parts.size() < 2 || hosts.size() < 2) return;
+  std::vector<std::string> texts;
+  for (const std::vector<int>& part : parts) {
+    std::vector<std::string> names;
+    for (const int host : part) names.push_back(hosts[static_cast<std::size_t>(host)].host);
+    texts.push_back(fmt::format("{}", fmt::join(names, ", ")));
+  }
+  findings.push_back(
+      {any_tried ? Severity::problem : Severity::warning,
+       fmt::format("they fall into {} parts that nothing joins", parts.size()),
+       fmt::format("{}", fmt::join(texts, " | ")),
+       "a job needs a way from every host to every other, if need be through others",
+       "see the findings above it; mccl config shows the cables and gives them addresses"});
+}
+
+}  // namespace
+
+std::vector<Finding> check_paths(std::span<const HostFacts> hosts, std::span<const Path> paths,
+                                 const Joined& joined) {
+  std::vector<Finding> findings;
+  check_connections(hosts, paths, joined, findings);
+  check_packets(hosts, paths, findings);
+  check_rates(hosts, paths, findings);
+  check_parts(hosts, paths, findings);
+  return findings;
+}
+
+}  // namespace mccl::cluster

@@ -1,0 +1,47 @@
+// Ways from an address of one host to an address of another, and what became of trying them.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cluster/finding.h"
+#include "cluster/host_facts.h"
+#include "cluster/links.h"
+
+namespace mccl::cluster {
+
+/// One direction between two interfaces whose addresses are of one network.
+struct Path {
+  End from;
+  End to;
+  Ipv4 source = {};
+  Ipv4 target = {};
+  int nominal_mbit = 0;  ///< Of the slower end; 0: not known.
+  int mtu = 0;           ///< Of the smaller end.
+
+  bool tried = false;
+  /// By port that was tried: why it failed; empty text where it did not.
+  std::vector<std::string> faults;
+  /// The largest packet that arrived, of those tried; 0 where none did, or none was sent.
+  int packet = 0;
+  double latency_s = 0;
+  double bytes_per_s = 0;
+
+  bool good() const;
+};
+
+/// Both directions of every pair of interfaces of different hosts that are of one network.
+std::vector<Path> direct_paths(std::span<const HostFacts> hosts);
+
+/// What is wrong with them.
+std::vector<Finding> check_paths(std::span<const HostFacts> hosts, std::span<const Path> paths,
+                                 const Joined& joined);
+
+/// What is wrong with how cables and addresses fit together, whether or not anything was tried.
+std::vector<Finding> check_addressing(std::span<const HostFacts> hosts, const Joined& joined);
+
+/// For people: a line each.
+std::string table_of(std::span<const Path> paths, std::span<const HostFacts> hosts);
+
+}  // namespace mccl::cluster

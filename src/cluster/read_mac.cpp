@@ -1,0 +1,219 @@
+// Interfaces, cables and devices as macOS tells of them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/json_text.h"
+#include "base/value_text.h"
+#include "cluster/read_facts.h"
+#include "mccl/error.h"
+
+namespace mccl::cluster {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kMostNesting = 16;  ///< Docks behind docks.
+constexpr std::size_t kMostPorts = 256;
+
+std::string text_at(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+/// "80 Gb/s", "Up to 120 Gb/s".
+int rate_of(const std::string& text) {
+  for (const std::string_view word : words_of(text))
+    if (const auto number = parse_number(word))
+      return static_cast<int>(std::clamp(*number, 0.0, 1e5) * 1000);
+  return 0;
+}
+
+struct Peer {
+  std::string domain;
+  std::string name;
+  int depth = 0;
+};
+
+/// A computer has a domain of its own; a dock has none, and lists what is behind it.
+void find_peers(const json& items, const std::string& own, int depth, std::vector<Peer>& peers) {
+  if (!items.is_array() || depth > kMostNesting) return;
+  for (const json& item : items) {
+    if (!item.is_object()) continue;
+    const std::string domain = text_at(item, "domain_uuid_key");
+    if (!domain.empty() && domain != own)
+      peers.push_back({domain, text_at(item, "device_name_key"), depth});
+    if (const auto below = item.find("_items"); below != item.end())
+      find_peers(*below, own, depth + 1, peers);
+  }
+}
+
+/// A bus has one socket, or none where it is inside.
+const json* receptacle_of(const json& bus) {
+  for (const auto& [key, value] : bus.items())
+    if (key.starts_with("receptacle_") && key.ends_with("_tag") && value.is_object()) return &value;
+  return nullptr;
+}
+
+void read_bus(HostFacts& facts, const json& bus) {
+  if (!bus.is_object() || facts.ports.size() >= kMostPorts) return;
+  const json* receptacle = receptacle_of(bus);
+  if (receptacle == nullptr) return;
+  Port port;
+  port.receptacle = text_at(*receptacle, "receptacle_id_key");
+  port.own = text_at(bus, "domain_uuid_key");
+  port.mbit_per_s = rate_of(text_at(*receptacle, "current_speed_key"));
+  std::vector<Peer> peers;
+  if (const auto items = bus.find("_items"); items != bus.end())
+    find_peers(*items, port.own, 0, peers);
+  if (!peers.empty()) {
+    port.peer = peers.front().domain;
+    port.peer_name = peers.front().name;
+    port.through_dock = peers.front().depth > 0;
+  }
+  facts.ports.push_back(std::move(port));
+}
+
+void read_thunderbolt(HostFacts& facts, std::string_view section) {
+  if (trimmed(section).empty()) return;
+  try {
+    const json read = parse_json(section, "system_profiler", "JSON");
+    const auto buses = read.is_object() ? read.find("SPThunderboltDataType") : read.end();
+    if (!read.is_object() || buses == read.end() || !buses->is_array()) {
+      note_odd(facts, "system_profiler SPThunderboltDataType -json", "a list of buses", section);
+      return;
+    }
+    for (const json& bus : *buses) read_bus(facts, bus);
+  } catch (const InvalidArgument&) {
+    note_odd(facts, "system_profiler SPThunderboltDataType -json", "JSON", section);
+  }
+}
+
+Medium medium_of(std::string_view name) {
+  if (name.starts_with("lo")) return Medium::loopback;
+  for (const std::string_view prefix :
+       {"utun", "awdl", "llw", "vmenet", "gif", "stf", "ap", "anpi", "bridge"})
+    if (name.starts_with(prefix)) return Medium::software;
+  return Medium::cable;
+}
+
+/// A line of an interface's block, without the blanks before it.
+void read_interface_line(Interface& interface, std::vector<Interface>& all,
+                         const std::vector<std::string_view>& words) {
+  if (words.size() < 2) return;
+  if (words[0] == "ether") interface.mac = words[1];
+  if (words[0] == "status:") interface.carrier = words[1] == "active";
+  if (words[0] == "inet" && words.size() >= 4) {
+    const auto address = parse_ipv4(words[1]);
+    const auto bits = prefix_of_mask(words[3]);
+    if (address && bits) interface.addresses.push_back({*address, *bits});
+  }
+  if (words[0] == "inet6" && words[1].starts_with("fe80"))
+    interface.link_local.emplace_back(words[1].substr(0, words[1].find('%')));
+  if (words[0] == "member:") {
+    const auto member = std::ranges::find(all, words[1], &Interface::name);
+    if (member != all.end()) member->bridge = interface.name;
+  }
+}
+
+/// "en5: flags=8863<UP,…> mtu 1500".
+void read_interfaces(HostFacts& facts, std::string_view section) {
+  std::vector<Interface>& all = facts.interfaces;
+  std::size_t current = 0;
+  for (const std::string_view line : lines_of(section)) {
+    const auto words = words_of(line);
+    if (words.empty()) continue;
+    if (line.front() == ' ' || line.front() == '\t') {
+      if (!all.empty()) read_interface_line(all[current], all, words);
+      continue;
+    }
+    if (!words[0].ends_with(':') || words.size() < 2 || !words[1].starts_with("flags=")) {
+      note_odd(facts, "ifconfig -a", "NAME: flags=…", line);
+      return;
+    }
+    Interface interface;
+    interface.name = words[0].substr(0, words[0].size() - 1);
+    interface.medium = medium_of(interface.name);
+    interface.joins = interface.medium == Medium::software;
+    interface.up = words[1].find("<UP") != line.npos || words[1].find(",UP") != line.npos;
+    for (std::size_t i = 2; i + 1 < words.size(); ++i)
+      if (words[i] == "mtu")
+        interface.mtu = static_cast<int>(std::min(count_of(words[i + 1]), 1L << 20));
+    all.push_back(std::move(interface));
+    current = all.size() - 1;
+  }
+}
+
+/// "Hardware Port: Thunderbolt 1", then "Device: en5".
+void read_hardware_ports(HostFacts& facts, std::string_view section) {
+  constexpr std::string_view kPort = "Hardware Port: ";
+  constexpr std::string_view kDevice = "Device: ";
+  constexpr std::string_view kThunderbolt = "Thunderbolt ";
+  std::string_view port;
+  for (const std::string_view line : lines_of(section)) {
+    if (line.starts_with(kPort)) port = trimmed(line.substr(kPort.size()));
+    if (!line.starts_with(kDevice)) continue;
+    const std::string_view device = trimmed(line.substr(kDevice.size()));
+    const auto interface = std::ranges::find(facts.interfaces, device, &Interface::name);
+    const bool known = interface != facts.interfaces.end();
+    if (port == "Wi-Fi" && known) interface->medium = Medium::wireless;
+    if (!port.starts_with(kThunderbolt)) continue;
+    const std::string_view receptacle = port.substr(kThunderbolt.size());
+    for (Port& socket : facts.ports) {
+      if (socket.receptacle != receptacle) continue;
+      socket.interface = device;
+      if (known) interface->mbit_per_s = socket.peer.empty() ? 0 : socket.mbit_per_s;
+    }
+    if (known && parse_integer(receptacle)) interface->medium = Medium::thunderbolt;
+  }
+}
+
+/// A line of names, a line of dashes, then "rdma_en5  GUID".
+void read_rdma(HostFacts& facts, std::string_view section) {
+  for (const std::string_view line : lines_of(section)) {
+    const auto words = words_of(line);
+    if (words.size() != 2 || !words[0].starts_with("rdma_")) continue;
+    const std::string name(words[0]);
+    const std::string interface = name.substr(std::string_view("rdma_").size());
+    RdmaDevice& device = facts.rdma.emplace_back();
+    device.name = name;
+    device.interface = interface;
+    const auto found = std::ranges::find(facts.interfaces, interface, &Interface::name);
+    if (found != facts.interfaces.end()) found->rdma = name;
+  }
+}
+
+/// "192.168.1" is a network of 24 bits, "192.168.1/22" says how many, four numbers are a host.
+void read_routes(HostFacts& facts, std::string_view section) {
+  for (const std::string_view line : lines_of(section)) {
+    const auto words = words_of(line);
+    if (words.empty()) continue;
+    const std::size_t slash = words[0].find('/');
+    std::string address(words[0].substr(0, slash));
+    auto dots = std::ranges::count(address, '.');
+    int bits = static_cast<int>(8 * (dots + 1));
+    for (; dots < 3; ++dots) address += ".0";
+    if (slash != words[0].npos)
+      bits = static_cast<int>(parse_integer(words[0].substr(slash + 1)).value_or(-1));
+    const auto network = parse_network(fmt::format("{}/{}", address, bits));
+    if (network && bits > 0) facts.routes.push_back(*network);
+  }
+}
+
+}  // namespace
+
+void read_mac_network(HostFacts& facts, const Said& said) {
+  const auto read = [&](const char* name, void (*reader)(HostFacts&, std::string_view)) {
+    if (const std::string* section = said.section(name)) reader(facts, *section);
+  };
+  read("address", read_interfaces);
+  read("thunderbolt", read_thunderbolt);
+  read("ports", read_hardware_ports);
+  read("rdma", read_rdma);
+  read("route", read_routes);
+  if (const std::string* state = said.section("rdma_control")) facts.rdma_control = trimmed(*state);
+  if (facts.interfaces.empty()) note_odd(facts, "ifconfig -a", "the host's interfaces", "");
+}
+
+}  // namespace mccl::cluster

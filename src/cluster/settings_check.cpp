@@ -1,0 +1,77 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+#include <string>
+
+#include "base/settings.h"
+#include "base/value_text.h"
+#include "cluster/machine_check.h"
+#include "cluster/said.h"
+#include "mccl/error.h"
+
+namespace mccl::cluster {
+namespace {
+
+constexpr const char* kWhy = "MCCL refuses to start with it";
+
+std::vector<std::string> parts_of(const std::string& list) {
+  std::vector<std::string> parts;
+  std::istringstream stream(list);
+  for (std::string part; std::getline(stream, part, ',');) parts.emplace_back(trimmed(part));
+  return parts;
+}
+
+bool has_address(const HostFacts& facts, const std::string& text) {
+  const auto wanted = parse_ipv4(text);
+  return std::ranges::any_of(facts.interfaces, [&](const Interface& interface) {
+    return std::ranges::any_of(interface.addresses, [&](const Network& network) {
+      return wanted && network.address == *wanted;
+    });
+  });
+}
+
+/// What is wrong with a setting by itself; the text of MCCL's own refusal.
+std::string refusal_of(const std::string& name, const std::string& value) {
+  if (name == kConfigFileVariable || value == "(set)") return {};
+  try {
+    Config config;
+    assign(config, find_setting(name), value, name);
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<Finding> check_settings(const HostFacts& facts) {
+  std::vector<Finding> findings;
+  const auto add = [&](Severity severity, const std::string& name, std::string what,
+                       std::string why) {
+    findings.push_back({severity, std::move(what), facts.host, std::move(why),
+                        fmt::format("unset {}, or set it right, where the shell's start-up files "
+                                    "set it",
+                                    name)});
+  };
+  for (const auto& [name, value] : facts.variables) {
+    const std::string refusal = refusal_of(name, value);
+    if (!refusal.empty()) add(Severity::problem, name, refusal, kWhy);
+  }
+  const auto listen = facts.variables.find("MCCL_LISTEN_ADDR");
+  for (const std::string& address :
+       parts_of(listen == facts.variables.end() ? "" : listen->second)) {
+    if (parse_ipv4(address) && !has_address(facts, address))
+      add(Severity::problem, "MCCL_LISTEN_ADDR",
+          fmt::format("MCCL_LISTEN_ADDR is {}, and no interface has that address", address), kWhy);
+  }
+  const auto names = facts.variables.find("MCCL_IFNAME");
+  for (const std::string& name : parts_of(names == facts.variables.end() ? "" : names->second)) {
+    if (facts.interface(name) == nullptr)
+      add(Severity::problem, "MCCL_IFNAME",
+          fmt::format("MCCL_IFNAME is {}, and there is no such interface", in_quotes(name)), kWhy);
+  }
+  return findings;
+}
+
+}  // namespace mccl::cluster

@@ -1,0 +1,67 @@
+#include "cluster/table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "base/value_text.h"
+
+namespace mccl::cluster {
+namespace {
+
+/// Characters, not bytes: names of hosts and machines may hold any.
+std::size_t width_of(std::string_view text) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(text, [](unsigned char c) { return (c & 0xC0U) != 0x80; }));
+}
+
+bool begins_as_number(const std::string& cell) {
+  return cell.empty() || cell == "-" || cell == "?" ||
+         std::isdigit(static_cast<unsigned char>(cell.front())) != 0;
+}
+
+bool is_figure(const std::string& cell) {
+  return begins_as_number(cell) && std::ranges::count(cell, '.') <= 1 &&
+         cell.find(':') == cell.npos;
+}
+
+}  // namespace
+
+std::string table_text(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths;
+  std::vector<bool> figures;  // whether the column holds nothing but numbers, and some
+  std::vector<bool> numbers;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    widths.resize(std::max(widths.size(), rows[r].size()), 0);
+    figures.resize(widths.size(), true);
+    numbers.resize(widths.size(), false);
+    for (std::size_t c = 0; c < rows[r].size(); ++c) {
+      widths[c] = std::max(widths[c], width_of(printable(rows[r][c])));
+      if (r == 0) continue;
+      if (!is_figure(rows[r][c])) figures[c] = false;
+      if (rows[r][c].find_first_of("0123456789") != std::string::npos) numbers[c] = true;
+    }
+  }
+  std::string text;
+  for (const std::vector<std::string>& row : rows) {
+    std::string line;
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      const std::string cell = printable(row[c]);
+      const std::string blanks(widths[c] - width_of(cell), ' ');
+      if (c > 0) line += "  ";
+      line += figures[c] && numbers[c] ? blanks + cell : cell + blanks;
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string rate_text(double mbit) {
+  if (mbit <= 0) return "?";
+  if (mbit >= 1000) return fmt::format("{:.3g} Gbit/s", mbit / 1000);
+  return fmt::format("{:.3g} Mbit/s", mbit);
+}
+
+}  // namespace mccl::cluster

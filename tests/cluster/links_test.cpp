@@ -1,0 +1,206 @@
+// Cables, the addresses that they get, and what they are good for.
+#include "cluster/links.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+
+#include "cluster/choice.h"
+#include "cluster/picture.h"
+#include "cluster/setup.h"
+#include "cluster/subnets.h"
+
+namespace mccl::cluster {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+Interface interface_of(const std::string& name, const std::string& address = "") {
+  Interface interface;
+  interface.name = name;
+  interface.up = true;
+  interface.mbit_per_s = 40'000;
+  if (!address.empty()) interface.addresses.push_back(*parse_network(address));
+  return interface;
+}
+
+std::vector<HostFacts> hosts_of(int count) {
+  std::vector<HostFacts> hosts(static_cast<std::size_t>(count));
+  for (int i = 0; i < count; ++i) {
+    hosts[static_cast<std::size_t>(i)].host = std::string(1, static_cast<char>('a' + i));
+    hosts[static_cast<std::size_t>(i)].system = System::gnu_linux;
+    hosts[static_cast<std::size_t>(i)].is_root = true;
+    for (const char* name : {"e0", "e1", "e2", "e3"})
+      hosts[static_cast<std::size_t>(i)].interfaces.push_back(interface_of(name));
+  }
+  return hosts;
+}
+
+Link cable(int a, const std::string& at_a, int b, const std::string& at_b) {
+  Link link;
+  link.a = {a, at_a};
+  link.b = {b, at_b};
+  link.mbit_per_s = 40'000;
+  return link;
+}
+
+Port port_of(const std::string& own, const std::string& peer, const std::string& interface) {
+  Port port;
+  port.receptacle = interface.substr(1);
+  port.own = own;
+  port.peer = peer;
+  port.interface = interface;
+  return port;
+}
+
+TEST(ThunderboltLinks, JoinPortsThatNameEachOther) {
+  std::vector<HostFacts> hosts = hosts_of(2);
+  hosts[0].ports = {port_of("A1", "B2", "e1"), port_of("A2", "", "e2")};
+  hosts[1].ports = {port_of("B1", "", "e1"), port_of("B2", "A1", "e2")};
+  std::vector<Finding> findings;
+  const std::vector<Link> links = thunderbolt_links(hosts, findings);
+  ASSERT_THAT(links, SizeIs(1));
+  EXPECT_EQ(text_of(links[0], hosts), "a (e1) to b (e2)");
+  EXPECT_THAT(findings, IsEmpty());
+}
+
+TEST(ThunderboltLinks, TellOfCablesThatLeadElsewhere) {
+  std::vector<HostFacts> hosts = hosts_of(2);
+  hosts[0].ports = {port_of("A1", "X", "e1"), port_of("A2", "A3", "e2"), port_of("A3", "A2", "e3")};
+  hosts[1].ports = {port_of("B1", "A1", "e1")};
+  std::vector<Finding> findings;
+  EXPECT_THAT(thunderbolt_links(hosts, findings), IsEmpty());
+  ASSERT_THAT(findings, SizeIs(3));
+  EXPECT_THAT(findings[0].what, HasSubstr("none of these hosts"));
+  EXPECT_THAT(findings[1].what, HasSubstr("another port of the same host"));
+  EXPECT_THAT(findings[2].what, HasSubstr("whose other end does not"));
+}
+
+TEST(JoinedBy, TwoEndsAreACableAndMoreANetwork) {
+  const std::vector<HostFacts> hosts = hosts_of(3);
+  const std::vector<Heard> heard = {{{0, "e0"}, {1, "e0"}},
+                                    {{1, "e1"}, {0, "e1"}},
+                                    {{2, "e1"}, {1, "e1"}},
+                                    {{0, "e0"}, {1, "e0"}}};
+  const Joined joined = joined_by(hosts, heard);
+  ASSERT_THAT(joined.links, SizeIs(1));
+  EXPECT_EQ(text_of(joined.links[0], hosts), "a (e0) to b (e0)");
+  ASSERT_THAT(joined.networks, SizeIs(1));
+  EXPECT_THAT(joined.networks[0].ends, ElementsAre(End{0, "e1"}, End{1, "e1"}, End{2, "e1"}));
+}
+
+TEST(JoinedBy, AddressesTellWhereNobodyWasHeard) {
+  std::vector<HostFacts> hosts = hosts_of(2);
+  hosts[0].interfaces[0] = interface_of("e0", "10.0.0.1/24");
+  hosts[1].interfaces[1] = interface_of("e1", "10.0.0.2/24");
+  EXPECT_EQ(text_of(joined_by(hosts, {}).links.at(0), hosts), "a (e0) to b (e1)");
+}
+
+TEST(GiveAddresses, AvoidsWhatIsInUse) {
+  std::vector<HostFacts> hosts = hosts_of(2);
+  hosts[0].interfaces[3] = interface_of("e3", "192.168.0.2/30");
+  hosts[1].routes = {*parse_network("192.168.0.8/29")};
+  const std::vector<Link> links = {cable(0, "e0", 1, "e0"), cable(0, "e1", 1, "e1")};
+  const auto given = give_addresses(hosts, links);
+  EXPECT_EQ(text_of(given[0].a), "192.168.0.5/30");
+  EXPECT_EQ(text_of(given[0].b), "192.168.0.6/30");
+  EXPECT_EQ(text_of(given[1].a), "192.168.0.17/30");
+}
+
+TEST(GiveAddresses, AreEachOthersAloneOnAnyCabling) {
+  std::mt19937 random(9);
+  for (int round = 0; round < 100; ++round) {
+    std::vector<HostFacts> hosts = hosts_of(8);
+    std::vector<Network> taken;
+    for (HostFacts& host : hosts) {
+      const int bits = 12 + static_cast<int>(random() % 19);
+      const Network network{{0xC0A80000U | (static_cast<std::uint32_t>(random()) & 0xFFFF)}, bits};
+      host.routes.push_back(network);
+      taken.push_back(network);
+    }
+    std::vector<Link> links;
+    for (int i = 0; i < 30; ++i)
+      links.push_back(
+          cable(static_cast<int>(random() % 4), "e0", 4 + static_cast<int>(random() % 4), "e1"));
+    for (const Addressed& each : give_addresses(hosts, links)) {
+      for (const Network& network : taken) EXPECT_FALSE(network.overlaps(each.a.base()));
+      EXPECT_EQ(each.a.base(), each.b.base());
+      EXPECT_NE(each.a.address, each.b.address);
+      taken.push_back(each.a.base());
+    }
+  }
+}
+
+TEST(GiveAddresses, KeepsThoseThatFit) {
+  std::vector<HostFacts> hosts = hosts_of(2);
+  hosts[0].interfaces[0] = interface_of("e0", "10.0.0.1/24");
+  hosts[1].interfaces[0] = interface_of("e0", "10.0.0.2/24");
+  const std::vector<Link> links = {cable(0, "e0", 1, "e0")};
+  EXPECT_TRUE(give_addresses(hosts, links)[0].keeps);
+  EXPECT_THAT(setup_steps(hosts, give_addresses(hosts, links)), IsEmpty());
+  // Two interfaces in one network: routing takes one of them for both.
+  hosts[0].interfaces[1] = interface_of("e1", "10.0.0.3/24");
+  EXPECT_FALSE(give_addresses(hosts, links)[0].keeps);
+}
+
+TEST(SetupSteps, AreOfEachSystemsOwnAndCanBeUndone) {
+  std::vector<HostFacts> hosts = hosts_of(2);
+  hosts[1].system = System::macos;
+  hosts[1].is_root = false;
+  hosts[1].interfaces[0].bridge = "bridge0";
+  hosts[0].interfaces[0].up = false;
+  const std::vector<Link> links = {cable(0, "e0", 1, "e0")};
+  std::vector<std::string> texts;
+  for (const SetupStep& step : setup_steps(hosts, give_addresses(hosts, links)))
+    texts.push_back(step.command + " / " + step.undo);
+  EXPECT_THAT(
+      texts,
+      ElementsAre("ip link set e0 up / ip link set e0 down",
+                  "ip addr add 192.168.0.1/30 dev e0 / ip addr del 192.168.0.1/30 dev e0",
+                  "sudo ifconfig bridge0 down / sudo ifconfig bridge0 up",
+                  "sudo ifconfig e0 inet 192.168.0.2 netmask 255.255.255.252 alias / sudo ifconfig "
+                  "e0 inet 192.168.0.2 -alias",
+                  "sudo route -n add -host 192.168.0.1 -interface e0 / sudo route -n delete -host "
+                  "192.168.0.1"));
+}
+
+TEST(Choice, TakesTheRingAndLeavesOtherCables) {
+  const std::vector<HostFacts> hosts = hosts_of(4);
+  const std::vector<Link> links = {cable(0, "e0", 2, "e0"), cable(2, "e1", 1, "e0"),
+                                   cable(1, "e1", 3, "e0"), cable(0, "e1", 3, "e1"),
+                                   cable(0, "e2", 2, "e2")};
+  const Choice choice = choose_cables(hosts, links, "");
+  EXPECT_EQ(choice.backend, "ring");
+  EXPECT_THAT(choice.order, ElementsAre(0, 2, 1, 3));
+  const std::vector<Addressed> given = give_addresses(hosts, choice.links);
+  const auto entries = entries_of(hosts, choice, given, std::vector<std::string>(4));
+  // Each at its end towards the one before it, as often as the busiest pair has cables.
+  EXPECT_THAT(entries[1].ips, ElementsAre("192.168.0.2", "192.168.0.18"));
+  EXPECT_EQ(entries[2].ips.size(), 2U);
+}
+
+TEST(Choice, WithoutARingALineIsEnoughForMccl) {
+  const std::vector<HostFacts> hosts = hosts_of(3);
+  const std::vector<Link> line = {cable(0, "e0", 1, "e0"), cable(1, "e1", 2, "e0")};
+  EXPECT_EQ(choose_cables(hosts, line, "").shape, Shape::any);
+  const Choice ring = choose_cables(hosts, line, "ring");
+  EXPECT_EQ(ring.shape, Shape::none);
+  EXPECT_THAT(ring.findings.at(0).cure, HasSubstr("from a to c"));
+}
+
+TEST(Pictures, QuoteWhatHostsAreCalled) {
+  std::vector<HostFacts> hosts = hosts_of(2);
+  hosts[0].host = "a\"<&\\";
+  Joined joined;
+  joined.links = {cable(0, "e0", 1, "e0")};
+  EXPECT_THAT(dot_of(joined, hosts), HasSubstr("\"a\\\"<&\\\\\" -- \"b\""));
+  EXPECT_THAT(svg_of(joined, hosts, std::vector{0, 1}), HasSubstr(">a&quot;&lt;&amp;"));
+}
+
+}  // namespace
+}  // namespace mccl::cluster

@@ -1,0 +1,90 @@
+// What is found between hosts, from what was measured.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cluster/hostfile_check.h"
+#include "cluster/paths.h"
+
+namespace mccl::cluster {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+HostFacts host_with(const std::string& name, const std::string& address) {
+  HostFacts host;
+  host.host = name;
+  host.system = System::gnu_linux;
+  Interface& cable = host.interfaces.emplace_back();
+  cable.name = "eth0";
+  cable.up = true;
+  cable.mtu = 1500;
+  cable.mbit_per_s = 10'000;
+  cable.addresses = {*parse_network(address)};
+  return host;
+}
+
+std::vector<HostFacts> two_hosts() {
+  return {host_with("a", "10.0.0.1/24"), host_with("b", "10.0.0.2/24")};
+}
+
+/// All that was tried went well.
+std::vector<Path> good_paths(std::span<const HostFacts> hosts) {
+  std::vector<Path> paths = direct_paths(hosts);
+  for (Path& path : paths) {
+    path.tried = true;
+    path.faults = {"", ""};
+    path.packet = path.mtu;
+    path.latency_s = 20e-6;
+    path.bytes_per_s = 1.1e9;
+  }
+  return paths;
+}
+
+TEST(CheckPaths, FindsNothingWhereAllIsWell) {
+  const auto hosts = two_hosts();
+  EXPECT_THAT(good_paths(hosts), SizeIs(2));
+  EXPECT_THAT(check_paths(hosts, good_paths(hosts), {}), IsEmpty());
+}
+
+TEST(CheckPaths, HoldsTheRateAgainstTheHardware) {
+  const auto hosts = two_hosts();
+  auto paths = good_paths(hosts);
+  paths[0].bytes_per_s = 0.1e9;
+  const auto findings = check_paths(hosts, paths, {});
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_THAT(findings[0].what, HasSubstr("800 Mbit/s, and its hardware 10 Gbit/s"));
+}
+
+TEST(CheckPaths, FindsHostsThatNothingJoins) {
+  const auto hosts = two_hosts();
+  auto paths = good_paths(hosts);
+  for (Path& path : paths) path.faults = {"Connection timed out", "Connection timed out"};
+  const auto findings = check_paths(hosts, paths, {});
+  ASSERT_THAT(findings, SizeIs(3));
+  EXPECT_THAT(findings[2].what, HasSubstr("2 parts"));
+}
+
+TEST(CheckPaths, TakesNothingForBrokenThatWasNotTried) {
+  const auto hosts = two_hosts();
+  EXPECT_THAT(check_paths(hosts, direct_paths(hosts), {}), IsEmpty());
+}
+
+TEST(CheckHostfile, FindsWifiWhereThereIsACable) {
+  std::vector<HostFacts> hosts = {host_with("a", "10.0.0.1/24")};
+  Interface& air = hosts[0].interfaces.emplace_back();
+  air.name = "wlan0";
+  air.up = true;
+  air.medium = Medium::wireless;
+  air.addresses = {*parse_network("192.168.1.7/24")};
+  const std::vector<std::vector<std::string>> by_air = {{"192.168.1.7"}};
+  const auto findings = check_hostfile(hosts, by_air);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_THAT(findings[0].what, HasSubstr("which is wlan0 (Wi-Fi), and it has a cable: eth0"));
+  const std::vector<std::vector<std::string>> by_cable = {{"10.0.0.1"}};
+  EXPECT_THAT(check_hostfile(hosts, by_cable), IsEmpty());
+}
+
+}  // namespace
+}  // namespace mccl::cluster

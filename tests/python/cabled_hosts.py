@@ -1,0 +1,71 @@
+"""Hosts with a network for ssh, and cables between them that have no addresses yet."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from launching import PATIENCE, environment, heed_signals, program
+from ssh_hosts import SshHosts, shell
+
+
+class CabledHosts(SshHosts):
+    """Cable k, `c<k>` at both ends, joins the two hosts `cables[k]`.
+
+    The network for ssh is `cable` on each host, which the tests call its side network.
+    """
+
+    def __init__(self, count: int, cables: list[tuple[str, str]]) -> None:
+        super().__init__(count)
+        self.cables = cables
+        try:
+            for number, (a, b) in enumerate(cables):
+                self._lay(number, a, b)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> "CabledHosts":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _lay(self, number: int, a: str, b: str) -> None:
+        self._must(
+            "ip", "-n", self.space(a), "link", "add", f"c{number}", "type", "veth",
+            "peer", "name", f"c{number}", "netns", self.space(b),
+        )  # fmt: skip
+        for name in (a, b):
+            self.ip(name, "link", "set", f"c{number}", "up")
+
+    def ip(self, name: str, *words: object) -> None:
+        """`ip` on a host; it must succeed."""
+        self._must("ip", "-n", self.space(name), *words)
+
+    def addresses(self, name: str) -> str:
+        """All IPv4 addresses of the host, as `ip` lists them."""
+        return shell("ip", "-n", self.space(name), "-o", "-4", "addr", "show").stdout
+
+    def give_addresses(self) -> None:
+        """A /30 for each cable: 10.81.k.1 for its first host, 10.81.k.2 for the other."""
+        for number, ends in enumerate(self.cables):
+            for i, name in enumerate(ends):
+                self.ip(name, "addr", "add", f"10.81.{number}.{i + 1}/30", "dev", f"c{number}")
+
+    def with_programs(self, name: str, folder: Path) -> None:
+        """The host finds the programs of this folder before all others."""
+        self.sshd_options[name] = ("-o", f"SetEnv=PATH={folder}:{os.environ['PATH']}")
+        self.serve_again(name)
+
+    def mccl(
+        self, command: str, *words: object, status: int = 0, **options: object
+    ) -> subprocess.CompletedProcess[str]:
+        """`mccl COMMAND` at the desk."""
+        done = subprocess.run(
+            [*self.on("desk", program(), command, "--ssh-arg=-F", "--ssh-arg", self.config),
+             *map(str, words)],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=2 * PATIENCE,
+            env=environment(), preexec_fn=heed_signals, **options,
+        )  # fmt: skip
+        assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
+        return done

@@ -1,0 +1,245 @@
+"""`mccl config` on hosts that cables join, each with a real sshd."""
+
+import json
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import ssh_hosts
+from cabled_hosts import CabledHosts
+from launching import program, run
+
+pytestmark = pytest.mark.skipif(bool(ssh_hosts.missing()), reason=ssh_hosts.missing() or "-")
+RING = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")]
+ALL = ("--hosts", "a,b,c,d")
+
+
+@pytest.fixture(scope="module")
+def ring():
+    """Four hosts in a ring of cables, with two between the first two."""
+    with CabledHosts(4, [*RING, ("a", "b")]) as made:
+        yield made
+
+
+def entries(path: Path) -> list[dict]:
+    return json.loads(path.read_text())["hosts"]
+
+
+def all_addresses(hosts: CabledHosts) -> list[str]:
+    return [hosts.addresses(name) for name in hosts.names]
+
+
+def job(hosts: CabledHosts, hostfile: Path) -> subprocess.CompletedProcess[str]:
+    """Some calls among the hosts of the file, over the network."""
+    return run(
+        "--ssh-arg=-F", "--ssh-arg", hosts.config, "--hostfile", hostfile,
+        "--env", "MCCL_TRANSPORT=tcp", "--env", "MCCL_LOG_LEVEL=INFO",
+        program(), "bench", "all_reduce", "--sizes", "1K", "--no-bounds", "--seconds", "0.01",
+        before=hosts.on("desk"),
+    )  # fmt: skip
+
+
+def undo(hosts: CabledHosts, script: Path) -> None:
+    done = subprocess.run(hosts.on("desk", "sh", script), capture_output=True, text=True)
+    assert done.returncode == 0, done
+
+
+def test_from_a_heap_of_cables_to_a_job_and_back(ring: CabledHosts, tmp_path: Path):
+    file = tmp_path / "hosts.json"
+    before = all_addresses(ring)
+    done = ring.mccl("config", *ALL, "--output", file, "--auto-setup")
+    assert [entry["ssh"] for entry in entries(file)] == ["a", "b", "c", "d"]
+    # Two cables lead from a to b; of the others MLX wants as many connections.
+    assert [len(set(entry["ips"])) for entry in entries(file)] == [1, 2, 1, 1]
+    assert [len(entry["ips"]) for entry in entries(file)] == [2, 2, 2, 2]
+    for name, entry in zip("abcd", entries(file), strict=True):
+        assert all(f" {ip}/30 " in ring.addresses(name) for ip in entry["ips"])
+    assert len(re.findall(r"^[abcd] 192\.168\.\S+ +[abcd] .* us .*bit/s$", done.stdout, re.M)) == 10
+    ran = job(ring, file)
+    assert "4 ranks" in ran.stdout
+    assert len(set(re.findall(r"the cable between .*?\)[^)]*\)", ran.stderr))) == 5
+    undo(ring, tmp_path / "hosts.json.undo.sh")
+    assert all_addresses(ring) == before
+
+
+def test_nothing_is_changed_unless_it_is_asked_for(ring: CabledHosts):
+    before = all_addresses(ring)
+    done = ring.mccl("config", *ALL)
+    assert "ip addr add 192.168.0.1/30 dev c0" in done.stdout
+    assert '"ips"' in done.stdout
+    assert all_addresses(ring) == before
+
+
+def test_addresses_in_use_are_left_alone(ring: CabledHosts):
+    ring.ip("c", "addr", "add", "192.168.7.1/16", "dev", "lo")
+    ring.ip("d", "route", "add", "172.16.0.0/29", "dev", "cable")
+    try:
+        done = ring.mccl("config", *ALL)
+    finally:
+        ring.ip("c", "addr", "del", "192.168.7.1/16", "dev", "lo")
+        ring.ip("d", "route", "del", "172.16.0.0/29", "dev", "cable")
+    added = re.findall(r"ip addr add (\S+) dev", done.stdout)
+    assert len(added) == 10
+    assert "172.16.0.9/30" in added and not any(each.startswith("192.168.") for each in added)
+
+
+def test_addresses_that_are_there_are_kept(ring: CabledHosts, tmp_path: Path):
+    for number in (0, 1, 2, 3, 4):
+        ring.ip(ring.cables[number][0], "addr", "add", f"10.5.{number}.1/24", "dev", f"c{number}")
+        ring.ip(ring.cables[number][1], "addr", "add", f"10.5.{number}.2/24", "dev", f"c{number}")
+    try:
+        done = ring.mccl("config", *ALL, "--output", tmp_path / "hosts.json", "--auto-setup")
+        assert "ip addr add" not in done.stdout + done.stderr
+        assert entries(tmp_path / "hosts.json")[2]["ips"] == ["10.5.1.2"] * 2
+        assert not (tmp_path / "hosts.json.undo.sh").exists()
+    finally:
+        for name in ring.names:
+            for cable in (0, 1, 2, 3, 4):
+                if name in ring.cables[cable]:
+                    ring.ip(name, "-4", "addr", "flush", "dev", f"c{cable}")
+
+
+def test_a_network_that_all_are_in(ring: CabledHosts, tmp_path: Path):
+    file = tmp_path / "hosts.json"
+    ring.mccl("config", *ALL, "--over", "ethernet", "--output", file, "--env", "WHO=me")
+    assert [entry["ips"] for entry in entries(file)] == [[ring.address(n)] for n in "abcd"]
+    assert json.loads(file.read_text())["envs"] == ["WHO=me"]
+    assert "4 ranks" in job(ring, file).stdout
+
+
+def test_what_the_hostfile_says_of_a_host_is_kept(ring: CabledHosts, tmp_path: Path):
+    given = tmp_path / "given.json"
+    given.write_text(
+        json.dumps([{"ssh": "a", "slots": 2, "python": "/usr/bin/python3"}, {"ssh": "b"}])
+    )
+    file = tmp_path / "hosts.json"
+    ring.mccl("config", "--hostfile", given, "--over", "ethernet", "--output", file)
+    assert entries(file)[0]["slots"] == 2
+    assert entries(file)[0]["python"] == "/usr/bin/python3"
+
+
+def test_a_failing_command_leaves_nothing_half_done(ring: CabledHosts, tmp_path: Path):
+    """The second address that c is to have is refused."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    counted = tmp_path / "counted"
+    fake = programs / "ip"
+    fake.write_text(
+        "#!/bin/sh\n"
+        f'case "$*" in "addr add"*) echo x >> {counted}\n'
+        f'  [ "$(wc -l < {counted})" -gt 1 ] && {{ echo "no more of these" >&2; exit 7; }};;\n'
+        "esac\n"
+        'exec /sbin/ip "$@"\n'
+    )
+    fake.chmod(0o755)
+    before = all_addresses(ring)
+    ring.with_programs("c", programs)
+    try:
+        done = ring.mccl(
+            "config", *ALL, "--output", tmp_path / "hosts.json", "--auto-setup", status=1
+        )
+    finally:
+        ring.sshd_options.clear()
+        ring.serve_again("c")
+    assert "status 7: no more of these" in done.stderr
+    assert "is undone, nothing is changed" in done.stderr
+    assert all_addresses(ring) == before
+    assert not (tmp_path / "hosts.json").exists()
+    undo_script = (tmp_path / "hosts.json.undo.sh").read_text()
+    assert undo_script.count("ip addr del") == 10
+
+
+def test_a_cut_cable_leaves_no_ring_and_is_named(ring: CabledHosts):
+    ring.ip("c", "link", "set", "c2", "down")
+    try:
+        done = ring.mccl("config", *ALL, "--over", "cables", "--backend", "ring", status=1)
+        picture = ring.mccl("config", *ALL, "--over", "cables", "--json")
+    finally:
+        ring.ip("c", "link", "set", "c2", "up")
+    assert "no ring of cables goes through all hosts" in done.stderr
+    assert "this cable would make one: from c to d" in done.stderr
+    # Without a backend of MLX's, a line is enough.
+    answer = json.loads(picture.stdout)
+    assert "backend" not in answer["hostfile"]
+    assert len(answer["links"]) == 4
+
+
+def test_a_host_that_does_not_answer(ring: CabledHosts, tmp_path: Path):
+    ring.pull("d")
+    try:
+        extra = ("--ssh-arg=-o", "--ssh-arg=ConnectTimeout=2")
+        done = ring.mccl("config", *ALL, *extra, status=1)
+        assert re.search(r"^  d: .*is it on", done.stderr, re.M)
+        file = tmp_path / "hosts.json"
+        ring.mccl("config", *ALL, *extra, "--ignore-unreachable", "--output", file,
+                  "--over", "ethernet")  # fmt: skip
+        assert [entry["ssh"] for entry in entries(file)] == ["a", "b", "c"]
+    finally:
+        ring.plug_in("d")
+
+
+def test_pictures(ring: CabledHosts):
+    dot = ring.mccl("config", *ALL, "--over", "cables", "--dot").stdout
+    assert dot.startswith("graph cluster {") and dot.count(" -- ") == 5 + 4
+    svg = ring.mccl("config", *ALL, "--over", "cables", "--svg").stdout
+    assert svg.startswith("<svg") and svg.count("<path") == 5
+    for name in ring.names:
+        assert f">{name}</text>" in svg
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["", "exit 3", "head -c 100000 /dev/urandom", "yes | head -c 20000000", "echo Grüß Gott; env"],
+    ids=["nothing", "failure", "garbage", "too much", "words"],
+)
+def test_odd_hosts_are_told_of(ring: CabledHosts, tmp_path: Path, said: str):
+    """Every program of one host says the same odd thing."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("uname", "ip", "id", "df", "nproc"):
+        (programs / name).write_text(f"#!/bin/sh\n{said}\n")
+        (programs / name).chmod(0o755)
+    ring.with_programs("b", programs)
+    try:
+        done = subprocess.run(
+            [*ring.on("desk", program(), "config", "--ssh-arg=-F", "--ssh-arg", ring.config, *ALL)],
+            stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
+        )  # fmt: skip
+    finally:
+        ring.sshd_options.clear()
+        ring.serve_again("b")
+    assert done.returncode in (0, 1), done
+    assert b"warning: b: what " in done.stderr, done.stderr[-2000:]
+
+
+def test_a_host_that_hangs_is_given_up(ring: CabledHosts, tmp_path: Path):
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "nproc").write_text("#!/bin/sh\nexec sleep 1000\n")
+    (programs / "nproc").chmod(0o755)
+    ring.with_programs("b", programs)
+    begin = time.monotonic()
+    try:
+        done = ring.mccl("config", *ALL, "--patience", 3, status=1)
+    finally:
+        ring.sshd_options.clear()
+        ring.serve_again("b")
+    assert time.monotonic() - begin < 30
+    assert "it was busy with machine" in done.stderr
+
+
+def test_help_teaches():
+    done = subprocess.run([program(), "config", "--help"], capture_output=True, text=True)
+    assert done.returncode == 0
+    flags = "hosts hostfile over backend output-hostfile auto-setup dot env ignore-unreachable"
+    assert [flag for flag in flags.split() if f"--{flag}" not in done.stdout] == []
+
+
+@pytest.mark.parametrize(
+    "flags", [("--over", "air"), ("--backend", "nccl"), ("--hosts", "a b"), ("--dott",)]
+)
+def test_bad_arguments(flags: tuple):
+    done = subprocess.run([program(), "config", *flags], capture_output=True, text=True)
+    assert done.returncode == 2

@@ -1,0 +1,378 @@
+"""`mccl doctor`: alone, and on hosts that cables join; each fault is planted once."""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import ssh_hosts
+from cabled_hosts import CabledHosts, shell
+from launching import environment, program
+
+needs_hosts = pytest.mark.skipif(bool(ssh_hosts.missing()), reason=ssh_hosts.missing() or "-")
+CABLES = [("a", "b"), ("b", "c"), ("c", "a")]
+ALL = ("--hosts", "a,b,c")
+
+
+@pytest.fixture(scope="module")
+def hosts():
+    """Three hosts in a ring of cables that have their addresses."""
+    with CabledHosts(3, CABLES) as made:
+        made.give_addresses()
+        yield made
+
+
+def faults(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """Each fault as a line; notes are none."""
+    found = json.loads(done.stdout)["findings"]
+    for each in found:
+        assert each["what"] and each["where"] and each["why"]
+    return [f"{f['where']}: {f['what']}" for f in found if f["severity"] != "note"]
+
+
+def look(hosts: CabledHosts, *words: object, sound: bool = False) -> list[str]:
+    done = hosts.mccl("doctor", *(words or ALL), "--json", status=0 if sound else 1)
+    return faults(done)
+
+
+@contextmanager
+def served(hosts: CabledHosts, name: str) -> Iterator[None]:
+    """The host's sshd as it is now to be, and afterwards as it was."""
+    try:
+        hosts.serve_again(name)
+        yield
+    finally:
+        hosts.sshd_options.clear()
+        hosts.before_sshd.clear()
+        hosts.serve_again(name)
+
+
+def alone(*words: str, status: int = 0, **variables: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [program(), "doctor", *words], capture_output=True, text=True, env=environment(**variables)
+    )
+    assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
+    return done
+
+
+def test_alone_it_looks_at_this_machine():
+    answer = json.loads(alone("--json").stdout)
+    assert len(answer["hosts"]) == 1
+    here = answer["hosts"][0]
+    assert here["cores"] == len(os.sched_getaffinity(0))
+    assert here["reached"] and here["versions"]["mccl"] == answer["mccl"]
+
+
+def test_settings_that_mccl_would_refuse():
+    done = alone("--json", status=1, MCCL_TIMEOU="3", MCCL_LISTEN_ADDR="1.2.3.4", MCCL_JOB_KEY="k")
+    text = "\n".join(faults(done))
+    assert "MCCL_TIMEOUT" in text and "1.2.3.4, and no interface has that address" in text
+    assert json.loads(done.stdout)["hosts"][0]["settings"]["MCCL_JOB_KEY"] == "(set)"
+
+
+def test_for_people_it_is_a_table():
+    lines = alone().stdout.splitlines()
+    assert lines[0].split()[:3] == ["host", "system", "cores"]
+    assert lines[-1] == "nothing is wrong"
+
+
+@needs_hosts
+def test_a_healthy_cluster_has_no_fault(hosts: CabledHosts):
+    done = hosts.mccl("doctor", *ALL, "--json")
+    assert faults(done) == []
+    paths = json.loads(done.stdout)["paths"]
+    assert len(paths) == 6 + 6  # both ways through each cable, and through the side network
+    for path in paths:
+        assert path["connects"] and path["largest_packet"] == 1500
+        assert path["mbit_per_s"] > 0 and path["latency_us"] > 0
+
+
+@needs_hosts
+def test_a_host_that_does_not_answer(hosts: CabledHosts):
+    hosts.use_key("stranger")
+    try:
+        found = look(hosts, "--hosts", "a")
+    finally:
+        hosts.use_key("client")
+    assert found == ["a: it cannot be asked"]
+
+
+@needs_hosts
+def test_a_cut_cable(hosts: CabledHosts):
+    hosts.ip("b", "link", "set", "c0", "down")
+    try:
+        found = look(hosts)
+    finally:
+        hosts.ip("b", "link", "set", "c0", "up")
+    assert found == [
+        "a: c0 has the address 10.81.0.1/30 and no carrier",
+        "b: c0 has the address 10.81.0.2/30 and is down",
+    ]
+
+
+@needs_hosts
+def test_addresses_of_different_networks(hosts: CabledHosts):
+    hosts.ip("c", "addr", "add", "10.82.0.2/30", "dev", "c1")
+    hosts.ip("c", "addr", "del", "10.81.1.2/30", "dev", "c1")
+    try:
+        found = look(hosts)
+    finally:
+        hosts.ip("c", "addr", "add", "10.81.1.2/30", "dev", "c1")
+        hosts.ip("c", "addr", "del", "10.82.0.2/30", "dev", "c1")
+    assert found == [
+        "b (c1), c (c1): the ends of a cable are of different networks: 10.81.1.1/30 and "
+        "10.82.0.2/30"
+    ]
+
+
+@needs_hosts
+def test_addresses_that_no_cable_joins(hosts: CabledHosts):
+    """The addresses of c1's ends were given to two other cables."""
+    hosts.ip("a", "addr", "add", "10.83.0.1/29", "dev", "c0")
+    hosts.ip("c", "addr", "add", "10.83.0.2/29", "dev", "c1")
+    try:
+        found = look(hosts)
+    finally:
+        hosts.ip("a", "addr", "del", "10.83.0.1/29", "dev", "c0")
+        hosts.ip("c", "addr", "del", "10.83.0.2/29", "dev", "c1")
+    assert found == [
+        "a (c0), c (c1): 10.83.0.1 and 10.83.0.2 are of one network, and no cable joins their "
+        "interfaces; a (c0) leads to b (c0); c (c1) leads to b (c1)"
+    ]
+
+
+@needs_hosts
+def test_an_address_that_two_hosts_have(hosts: CabledHosts):
+    hosts.ip("a", "addr", "add", "10.84.0.1/32", "dev", "c0")
+    hosts.ip("c", "addr", "add", "10.84.0.1/32", "dev", "c1")
+    try:
+        found = look(hosts)
+    finally:
+        hosts.ip("a", "addr", "del", "10.84.0.1/32", "dev", "c0")
+        hosts.ip("c", "addr", "del", "10.84.0.1/32", "dev", "c1")
+    assert found == ["a (c0), c (c1): the address 10.84.0.1 is there 2 times"]
+
+
+@needs_hosts
+def test_packets_that_get_lost_on_the_way(hosts: CabledHosts):
+    """A port of the switch passes on less than the hosts believe."""
+    hosts.ip("desk", "link", "set", "to-b", "mtu", 1000)
+    try:
+        found = look(hosts)
+    finally:
+        hosts.ip("desk", "link", "set", "to-b", "mtu", 1500)
+    assert len(found) == 4
+    assert all("packets of 1500 bytes get lost on the way" in each for each in found)
+    assert all("; 1000 bytes arrive" in each for each in found)
+    assert all("b (cable)" in each for each in found)
+
+
+@needs_hosts
+def test_an_mtu_that_is_too_small_at_one_end(hosts: CabledHosts):
+    hosts.ip("c", "link", "set", "c2", "mtu", 1000)
+    try:
+        found = look(hosts)
+    finally:
+        hosts.ip("c", "link", "set", "c2", "mtu", 1500)
+    assert "c: the MTU of c2 is 1000" in found
+    assert "c (c2), a (c2): MTUs differ: c (c2) has 1000, a (c2) has 1500" in found
+    assert len(found) == 2
+
+
+@contextmanager
+def firewall(hosts: CabledHosts, name: str, rule: str) -> Iterator[None]:
+    """The host has this one rule for what comes in."""
+    rules = "table inet filter {\nchain input {\ntype filter hook input priority 0;\n"
+    applied = shell(*hosts.on(name, "nft", f"{rules}{rule}\n}}\n}}"))
+    assert applied.returncode == 0, applied.stderr
+    try:
+        yield
+    finally:
+        shell(*hosts.on(name, "nft", "delete table inet filter"))
+
+
+needs_nft = pytest.mark.skipif(shutil.which("nft") is None, reason="nft is not installed")
+
+
+@needs_hosts
+@needs_nft
+@pytest.mark.parametrize(("verdict", "why"), [("drop", "timed out"), ("reject", "refused")])
+def test_a_firewall_in_one_direction(hosts: CabledHosts, verdict: str, why: str):
+    with firewall(hosts, "c", f'iifname "c1" tcp dport 29600-32400 {verdict}'):
+        found = look(hosts)
+    assert len(found) == 1
+    assert found[0].startswith("b (c1) to c: 10.81.1.2 at c (c1) is not reached from 10.81.1.1: ")
+    assert why in found[0] and "the other direction is open" in found[0]
+
+
+@needs_hosts
+@needs_nft
+def test_a_firewall_in_both_directions(hosts: CabledHosts):
+    with (
+        firewall(hosts, "b", 'iifname "c1" tcp dport 29600-32400 drop'),
+        firewall(hosts, "c", 'iifname "c1" tcp dport 29600-32400 drop'),
+    ):
+        found = look(hosts)
+    assert len(found) == 2 and "the other direction" not in "".join(found)
+
+
+@needs_hosts
+@needs_nft
+def test_a_firewall_for_some_ports(hosts: CabledHosts):
+    with firewall(hosts, "c", 'iifname "c1" tcp dport 32000-32400 reject'):
+        found = look(hosts)
+    assert len(found) == 1 and "some of the ports of a job are" in found[0]
+
+
+@needs_hosts
+def test_a_cable_that_is_slower_than_the_others(hosts: CabledHosts):
+    shaped = hosts.on(
+        "b", "tc", "qdisc", "add", "dev", "c1", "root", "tbf", "rate", "20mbit",
+        "burst", "32k", "latency", "50ms",
+    )  # fmt: skip
+    applied = shell(*shaped)
+    if applied.returncode != 0:
+        pytest.skip(applied.stderr)
+    try:
+        found = look(hosts)
+    finally:
+        shell(*hosts.on("b", "tc", "qdisc", "del", "dev", "c1", "root"))
+    assert len(found) == 1
+    assert found[0].startswith("b (c1) to c (c1): it carries ")
+    assert "Mbit/s, others of its kind" in found[0]
+
+
+@needs_hosts
+@pytest.mark.parametrize(("seconds", "which"), [(3600, "ahead"), (-3600, "behind")])
+def test_a_clock_that_is_off(hosts: CabledHosts, tmp_path: Path, seconds: int, which: str):
+    (tmp_path / "date").write_text(f"#!/bin/sh\necho $(($(/bin/date +%s) + {seconds}))\n")
+    (tmp_path / "date").chmod(0o755)
+    hosts.sshd_options["b"] = ("-o", f"SetEnv=PATH={tmp_path}:{os.environ['PATH']}")
+    with served(hosts, "b"):
+        found = look(hosts)
+    assert len(found) == 1
+    assert found[0].startswith("b: its clock is 3") and f"s {which} of this machine's" in found[0]
+
+
+@needs_hosts
+def test_few_files(hosts: CabledHosts):
+    hosts.before_sshd["b"] = ("prlimit", "--nofile=200:200")
+    with served(hosts, "b"):
+        assert look(hosts) == ["b: a process may open 200 files at most"]
+
+
+@needs_hosts
+def test_no_shared_memory(hosts: CabledHosts):
+    hosts.before_sshd["b"] = (
+        "unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o ro,size=1m x /dev/shm; exec "$@"', "-",
+    )  # fmt: skip
+    with served(hosts, "b"):
+        assert look(hosts) == ["b: /dev/shm cannot be written: there is no shared memory"]
+
+
+@needs_hosts
+def test_little_shared_memory(hosts: CabledHosts):
+    hosts.before_sshd["b"] = (
+        "unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size=9m x /dev/shm; exec "$@"', "-",
+    )  # fmt: skip
+    with served(hosts, "b"):
+        assert look(hosts) == ["b: /dev/shm has 9 MiB left"]
+
+
+@needs_hosts
+def test_settings_that_differ(hosts: CabledHosts):
+    hosts.sshd_options["b"] = ("-o", "SetEnv=MCCL_TRANSPORT_CRC=1")
+    with served(hosts, "b"):
+        assert look(hosts) == ["a (not set), b 1, c (not set): MCCL_TRANSPORT_CRC differs"]
+
+
+@needs_hosts
+def test_versions_that_differ(hosts: CabledHosts, tmp_path: Path):
+    (tmp_path / "python3").write_text("#!/bin/sh\necho torch 2.11.0\n")
+    (tmp_path / "other").write_text("#!/bin/sh\necho torch 2.10.0\n")
+    for fake in tmp_path.iterdir():
+        fake.chmod(0o755)
+    file = tmp_path / "desk.json"
+    file.write_text(
+        json.dumps([{"ssh": n, "python": f"{tmp_path}/{p}"} for n, p in
+                    [("a", "python3"), ("b", "other"), ("c", "python3")]])
+    )  # fmt: skip
+    found = look(hosts, "--hostfile", file)
+    assert found == ["a 2.11.0, b 2.10.0, c 2.11.0: versions of torch differ"]
+
+
+@needs_hosts
+def test_a_hostfile_that_does_not_fit(hosts: CabledHosts, tmp_path: Path):
+    file = tmp_path / "desk.json"
+    file.write_text(
+        json.dumps([{"ssh": "a", "ips": ["10.81.0.1"]}, {"ssh": "b", "ips": ["9.9.9.9"]}])
+    )
+    found = look(hosts, "--hostfile", file)
+    assert found == ["b: the hostfile gives it 9.9.9.9, and it has no such address"]
+
+
+@needs_hosts
+def test_a_host_without_mccl(hosts: CabledHosts, tmp_path: Path):
+    """Then nothing can be tried, and that is told."""
+    copy = tmp_path / "mccl"
+    copy.symlink_to(program())
+    hosts.before_sshd["b"] = (
+        "unshare", "--mount", "sh", "-c",
+        f'mount --bind /dev/null {program().resolve()}; exec "$@"', "-",
+    )  # fmt: skip
+    with served(hosts, "b"):
+        found = look(hosts)
+    assert found and all(each.startswith("b: ") for each in found[:1])
+    assert any("mccl" in each for each in found)
+
+
+def test_help_teaches():
+    text = alone("--help").stdout
+    assert "Exit status" in text and "--hostfile" in text and "--json" in text
+
+
+@pytest.mark.parametrize("flags", [("--host", "a"), ("--hosts", "a b"), ("--hostfile", "/none")])
+def test_bad_arguments(flags: tuple):
+    alone(*flags, status=2)
+
+
+def test_everything_that_is_there_goes_into_one_file(tmp_path: Path):
+    file = tmp_path / "all.json"
+    done = alone("--selftest", "--output", str(file))
+    answer = json.loads(file.read_text())
+    assert answer["hosts"] and answer["findings"] is not None
+    outcomes = {trial["name"]: trial["outcome"] for trial in answer["selftest"]}
+    assert outcomes["shm, 2 ranks"] == outcomes["tcp, 2 ranks"] == "good"
+    assert "failed" not in outcomes.values()
+    rows = answer["selftest"][0]["result"]["rows"]
+    assert {row["collective"] for row in rows} >= {"all_reduce", "all_to_all", "sendrecv"}
+    assert "bound" in done.stdout and "all.json has all of it" in done.stdout
+
+
+@needs_hosts
+def test_what_is_safe_is_cured_and_can_be_undone(hosts: CabledHosts, tmp_path: Path):
+    hosts.ip("b", "link", "set", "c0", "down")
+    hosts.ip("c", "link", "set", "c2", "mtu", 1000)
+    try:
+        refused = hosts.mccl("doctor", *ALL, "--fix", status=1, cwd=tmp_path)
+        assert "Do it? [y/N]" in refused.stderr and not list(tmp_path.iterdir())
+        done = hosts.mccl("doctor", *ALL, "--fix", "--yes", status=1, cwd=tmp_path)
+        assert "on b: ip link set c0 up\n" in done.stderr
+        assert look(hosts, sound=True) == []
+        undo = hosts.on("desk", "sh", tmp_path / "mccl-doctor.undo.sh")
+        assert subprocess.run(undo, capture_output=True).returncode == 0
+        assert "c: the MTU of c2 is 1000" in look(hosts)
+    finally:
+        hosts.ip("b", "link", "set", "c0", "up")
+        hosts.ip("c", "link", "set", "c2", "mtu", 1500)
+
+
+@needs_hosts
+def test_verbose_tells_of_every_trial(hosts: CabledHosts):
+    done = hosts.mccl("doctor", *ALL, "--verbose")
+    assert "mccl doctor: a: is asked, by ssh\n" in done.stderr
+    assert "mccl doctor: a: dial 0 10.81.0.1 10.81.0.2 29600\n" in done.stderr
