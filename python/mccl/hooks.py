@@ -26,6 +26,16 @@ from . import torch_backend
 _numbers = itertools.count()
 
 
+def _finite(tensor: torch.Tensor) -> torch.Tensor:
+    """In place: nothing of a step that overflowed is kept, or all later ones would be NaN too."""
+    return tensor.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def _energy(tensor: torch.Tensor) -> float:
+    """The sum of squares, which a 16-bit float may not hold."""
+    return float(torch.linalg.vector_norm(tensor, dtype=torch.float32)) ** 2
+
+
 @dataclass
 class Statistics:
     """What a hook has done since it was made, or since reset()."""
@@ -171,7 +181,7 @@ class _Rounded(_State):
             if name in self.residuals:
                 part.add_(self.residuals[name])
         taken, sent = self._backend.round(flat)
-        left = flat - taken
+        left = _finite(flat - taken)
         # A view of each: the bucket's places, not its order in the next step.
         for name, part in rounded:
             begin = part.storage_offset() - flat.storage_offset()
@@ -179,8 +189,8 @@ class _Rounded(_State):
         self._note(
             flat.nbytes,
             sent + (0 if apart is None else apart.nbytes),
-            float(left.square().sum()),
-            float(flat.square().sum()),
+            _energy(left),
+            _energy(flat),
         )
         future = self._average(flat, self.rounding)
         if apart is None:
@@ -251,16 +261,16 @@ class _PowerSgd(_State):
         self._mean_of(lefts)
         rights = []
         for (_, _, matrix), left in zip(matrices, lefts, strict=True):
-            left.copy_(torch.linalg.qr(left).Q)
+            left.copy_(torch.linalg.qr(left.float()).Q)  # which takes no 16-bit floats
             rights.append(matrix.t() @ left)
         self._mean_of(rights)
         lost = wanted = 0.0
         for (name, part, matrix), left, right in zip(matrices, lefts, rights, strict=True):
-            self._right[name] = right
+            self._right[name] = _finite(right.clone())
             product = left @ right.t()
-            residual = matrix - product
-            lost += float(residual.square().sum())
-            wanted += float(matrix.square().sum())
+            residual = _finite(matrix - product)
+            lost += _energy(residual)
+            wanted += _energy(matrix)
             self.residuals[name] = residual.view(part.shape).clone()
             matrix.copy_(product)
         sent = sum(each.nbytes for each in [*exact, *lefts, *rights])

@@ -170,6 +170,30 @@ def test_training_goes_on_from_what_was_saved(pool, codec):
     run(pool, check_resume, codec)
 
 
+def check_overflow(rank: int, size: int, codec: str, dtype: torch.dtype) -> None:
+    import mccl.hooks
+
+    ddp = DistributedDataParallel(nn.Linear(100, 200, bias=False, dtype=dtype))
+    state = mccl.hooks.compress(ddp, codec)
+    finite = []
+    for step in range(3):
+        ddp.zero_grad()
+        inputs = torch.full((8, 100), 100.0, dtype=dtype)
+        if step == 1 and rank == 0:
+            inputs[0, 0] = torch.inf
+        ddp(inputs).float().sum().backward()
+        finite.append(bool(ddp.module.weight.grad.isfinite().all()))
+    assert finite == [True, False, True]  # as a loss scaler needs it
+    assert all(each.isfinite().all() for each in state.residuals.values())
+    assert state.statistics.error < 1  # a number, though the squares are above 65504
+
+
+@pytest.mark.parametrize("codec", ["fp16", "int8", "topk", "powersgd"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_a_step_that_overflows_spoils_no_later_one(pool, codec, dtype):
+    run(pool, check_overflow, codec, dtype)
+
+
 def check_shared_memory() -> None:
     """Where sums are exact nothing is left out, and nothing added."""
     import mccl.hooks
