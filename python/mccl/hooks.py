@@ -67,6 +67,19 @@ class Statistics:
         )
 
 
+def _group_like(
+    group: dist.ProcessGroup, codec: str, ratio: float | None = None
+) -> dist.ProcessGroup:
+    """Of the same ranks, with sums in a codec of its own. Ranks outside need not know of it."""
+    return dist.new_group(
+        dist.get_process_group_ranks(group),
+        backend="mccl",
+        pg_options=torch_backend.Options(compression=codec, topk_ratio=ratio),
+        use_local_synchronization=True,
+        group_desc=f"mccl hook {next(_numbers)}",
+    )
+
+
 class _State:
     """What every kind of hook has: names, feedback, warm-up, statistics."""
 
@@ -81,7 +94,8 @@ class _State:
             raise ValueError(
                 f"warm_up and report_every count steps; found {warm_up} and {report_every}"
             )
-        self.group: dist.ProcessGroup = model.process_group
+        #: For what is exact, whatever the settings say of other sums.
+        self.group: dist.ProcessGroup = _group_like(model.process_group, "none")
         self.size = dist.get_world_size(self.group)
         self.warm_up = warm_up
         self.report_every = report_every
@@ -163,11 +177,7 @@ class _Rounded(_State):
         self, model: DistributedDataParallel, codec: str, ratio: float | None, **rest: Any
     ) -> None:
         super().__init__(model, **rest)
-        options = torch_backend.Options(compression=codec, topk_ratio=ratio)
-        ranks = dist.get_process_group_ranks(self.group)
-        self.rounding = dist.new_group(
-            ranks, backend="mccl", pg_options=options, group_desc=f"mccl hook {next(_numbers)}"
-        )
+        self.rounding = _group_like(self.group, codec, ratio)
         self._backend = self.rounding._get_backend(torch.device("cpu"))
 
     def _reduce(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -192,6 +194,47 @@ def check_overflow(rank: int, size: int, codec: str, dtype: torch.dtype) -> None
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_a_step_that_overflows_spoils_no_later_one(pool, codec, dtype):
     run(pool, check_overflow, codec, dtype)
+
+
+def check_group_of_some(rank: int, size: int) -> None:
+    import mccl.hooks
+
+    some = dist.new_group([0, 1])
+    if rank < 2:
+        ddp = DistributedDataParallel(model(), process_group=some)
+        mccl.hooks.compress(ddp, "int8")
+        train(ddp, rank, 2, range(2))
+    # Names of later groups are the same everywhere.
+    later = dist.new_group(list(range(size)))
+    one = torch.ones(1)
+    dist.all_reduce(one, group=later)
+    assert one == size
+
+
+def test_a_model_may_be_of_some_ranks_only(pool):
+    run(pool, check_group_of_some)
+
+
+def check_exact_under_setting(rank: int, size: int, codec: str) -> None:
+    import mccl.hooks
+
+    exact = DistributedDataParallel(nn.Linear(1000, 1000))
+    rounded = dist.new_group(pg_options=mccl.torch_backend.Options(compression="int4"))
+    ddp = DistributedDataParallel(copy.deepcopy(exact.module), process_group=rounded)
+    mccl.hooks.compress(ddp, codec, warm_up=1)
+    inputs = torch.randn(4, 1000, generator=torch.Generator().manual_seed(rank))
+    for warm in (True, False):
+        for each in (exact, ddp):
+            each.zero_grad()
+            each(inputs).square().sum().backward()
+        assert torch.allclose(ddp.module.bias.grad, exact.module.bias.grad, rtol=1e-5, atol=1e-5)
+        same = torch.allclose(ddp.module.weight.grad, exact.module.weight.grad, atol=1e-4)
+        assert same == warm
+
+
+@pytest.mark.parametrize("codec", ["int8", "powersgd"])
+def test_what_is_exact_is_so_whatever_the_group_does(pool, codec):
+    run(pool, check_exact_under_setting, codec)
 
 
 def check_shared_memory() -> None:
