@@ -73,6 +73,7 @@ def _group_like(
     """Of the same ranks, with sums in a codec of its own. Ranks outside need not know of it."""
     return dist.new_group(
         dist.get_process_group_ranks(group),
+        timeout=group._get_backend(torch.device("cpu")).options._timeout,
         backend="mccl",
         pg_options=torch_backend.Options(compression=codec, topk_ratio=ratio),
         use_local_synchronization=True,
@@ -240,7 +241,7 @@ class _PowerSgd(_State):
         self._right = {name: each.clone() for name, each in state.get("right", {}).items()}
 
     def _is_thin(self, name: str, part: torch.Tensor) -> bool:
-        if name in self._exact or part.dim() < 2:
+        if name in self._exact or part.dim() < 2 or part.numel() == 0:
             return False
         rows = part.shape[0]
         columns = part.numel() // rows

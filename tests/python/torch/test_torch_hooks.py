@@ -199,11 +199,13 @@ def test_a_step_that_overflows_spoils_no_later_one(pool, codec, dtype):
 def check_group_of_some(rank: int, size: int) -> None:
     import mccl.hooks
 
-    some = dist.new_group([0, 1])
+    some = dist.new_group([0, 1], timeout=TIMEOUT)
     if rank < 2:
         ddp = DistributedDataParallel(model(), process_group=some)
-        mccl.hooks.compress(ddp, "int8")
+        state = mccl.hooks.compress(ddp, "int8")
         train(ddp, rank, 2, range(2))
+        for group in (state.group, state.rounding):
+            assert group._get_backend(torch.device("cpu")).options._timeout == TIMEOUT
     # Names of later groups are the same everywhere.
     later = dist.new_group(list(range(size)))
     one = torch.ones(1)
