@@ -187,7 +187,13 @@ class _Rounded(_State):
         apart = torch.cat([part.flatten() for part in exact]) if exact else None
         for part in exact:
             part.zero_()
-        rounded = [(name, part) for name, part in self._parts(bucket) if name not in self._exact]
+        # What a step did not use is let be: where no rank used it, DDP drops the result, and with
+        # it what would have been sent.
+        rounded = [
+            (name, part)
+            for name, part in self._parts(bucket)
+            if name not in self._exact and (part.any() or name not in self.residuals)
+        ]
         for name, part in rounded:
             if name in self.residuals:
                 part.add_(self.residuals[name])
@@ -255,12 +261,16 @@ class _PowerSgd(_State):
     def _reduce(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
         matrices: list[tuple[str, torch.Tensor, torch.Tensor]] = []
         exact: list[torch.Tensor] = []
+        kept: dict[str, torch.Tensor] = {}  # residuals of what this step did not use
         for name, part in self._parts(bucket):
             if not self._is_thin(name, part):
                 exact.append(part)
                 continue
             if name in self.residuals:
-                part.add_(self.residuals[name])
+                if part.any():
+                    part.add_(self.residuals[name])
+                else:
+                    kept[name] = self.residuals[name]
             matrices.append((name, part, part.view(part.shape[0], -1)))
         self._mean_of(exact)
         lefts = []
@@ -277,12 +287,15 @@ class _PowerSgd(_State):
         self._mean_of(rights)
         lost = wanted = 0.0
         for (name, part, matrix), left, right in zip(matrices, lefts, rights, strict=True):
-            self._right[name] = _finite(right.clone())
+            if right.any():
+                self._right[name] = _finite(right.clone())
             product = left @ right.t()
             residual = _finite(matrix - product)
             lost += _energy(residual)
             wanted += _energy(matrix)
             self.residuals[name] = residual.view(part.shape).clone()
+            if name in kept:
+                self.residuals[name] += kept[name]
             matrix.copy_(product)
         sent = sum(each.nbytes for each in [*exact, *lefts, *rights])
         self._note(bucket.buffer().nbytes, sent, lost, wanted)

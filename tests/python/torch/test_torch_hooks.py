@@ -196,6 +196,47 @@ def test_a_step_that_overflows_spoils_no_later_one(pool, codec, dtype):
     run(pool, check_overflow, codec, dtype)
 
 
+class SometimesUnused(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.always = nn.Linear(100, 100, bias=False)
+        self.sometimes = nn.Linear(100, 100, bias=False)
+
+    def forward(self, inputs: torch.Tensor, use: bool) -> torch.Tensor:
+        outputs = self.always(inputs).sum()
+        return outputs + (self.sometimes(inputs) * weights_of_outputs()).sum() if use else outputs
+
+
+def weights_of_outputs() -> torch.Tensor:
+    """With which gradients have a rank above that of powersgd."""
+    return torch.randn(8, 100, generator=torch.Generator().manual_seed(7))
+
+
+def check_unused(rank: int, size: int, codec: str) -> None:
+    import mccl.hooks
+
+    ddp = DistributedDataParallel(SometimesUnused(), find_unused_parameters=True)
+    state = mccl.hooks.compress(ddp, codec)
+    applied = torch.zeros(100, 100)
+    wanted = torch.zeros(100, 100)
+    for step in range(6):
+        ddp.zero_grad()
+        inputs = torch.randn(8, 100, generator=torch.Generator().manual_seed(step * size + rank))
+        ddp(inputs, step % 2 == 0).backward()
+        if ddp.module.sometimes.weight.grad is not None:
+            applied += ddp.module.sometimes.weight.grad
+        if step % 2 == 0:
+            wanted += weights_of_outputs().t() @ inputs
+    still_to_send = wanted - state.residuals["sometimes.weight"]
+    dist.all_reduce(still_to_send, dist.ReduceOp.AVG)
+    assert torch.allclose(applied, still_to_send, atol=0.02)
+
+
+@pytest.mark.parametrize("codec", ["topk", "powersgd"])
+def test_nothing_is_lost_where_a_parameter_is_not_used(pool, codec):
+    run(pool, check_unused, codec)
+
+
 def check_group_of_some(rank: int, size: int) -> None:
     import mccl.hooks
 
