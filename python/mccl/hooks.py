@@ -26,6 +26,16 @@ from . import torch_backend
 _numbers = itertools.count()
 
 
+def _finite(tensor: torch.Tensor) -> torch.Tensor:
+    """In place: nothing of a step that overflowed is kept, or all later ones would be NaN too."""
+    return tensor.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def _energy(tensor: torch.Tensor) -> float:
+    """The sum of squares, which a 16-bit float may not hold."""
+    return float(torch.linalg.vector_norm(tensor, dtype=torch.float32)) ** 2
+
+
 @dataclass
 class Statistics:
     """What a hook has done since it was made, or since reset()."""
@@ -57,6 +67,20 @@ class Statistics:
         )
 
 
+def _group_like(
+    group: dist.ProcessGroup, codec: str, ratio: float | None = None
+) -> dist.ProcessGroup:
+    """Of the same ranks, with sums in a codec of its own. Ranks outside need not know of it."""
+    return dist.new_group(
+        dist.get_process_group_ranks(group),
+        timeout=group._get_backend(torch.device("cpu")).options._timeout,
+        backend="mccl",
+        pg_options=torch_backend.Options(compression=codec, topk_ratio=ratio),
+        use_local_synchronization=True,
+        group_desc=f"mccl hook {next(_numbers)}",
+    )
+
+
 class _State:
     """What every kind of hook has: names, feedback, warm-up, statistics."""
 
@@ -71,7 +95,8 @@ class _State:
             raise ValueError(
                 f"warm_up and report_every count steps; found {warm_up} and {report_every}"
             )
-        self.group: dist.ProcessGroup = model.process_group
+        #: For what is exact, whatever the settings say of other sums.
+        self.group: dist.ProcessGroup = _group_like(model.process_group, "none")
         self.size = dist.get_world_size(self.group)
         self.warm_up = warm_up
         self.report_every = report_every
@@ -153,11 +178,7 @@ class _Rounded(_State):
         self, model: DistributedDataParallel, codec: str, ratio: float | None, **rest: Any
     ) -> None:
         super().__init__(model, **rest)
-        options = torch_backend.Options(compression=codec, topk_ratio=ratio)
-        ranks = dist.get_process_group_ranks(self.group)
-        self.rounding = dist.new_group(
-            ranks, backend="mccl", pg_options=options, group_desc=f"mccl hook {next(_numbers)}"
-        )
+        self.rounding = _group_like(self.group, codec, ratio)
         self._backend = self.rounding._get_backend(torch.device("cpu"))
 
     def _reduce(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
@@ -166,12 +187,18 @@ class _Rounded(_State):
         apart = torch.cat([part.flatten() for part in exact]) if exact else None
         for part in exact:
             part.zero_()
-        rounded = [(name, part) for name, part in self._parts(bucket) if name not in self._exact]
+        # What a step did not use is let be: where no rank used it, DDP drops the result, and with
+        # it what would have been sent.
+        rounded = [
+            (name, part)
+            for name, part in self._parts(bucket)
+            if name not in self._exact and (part.any() or name not in self.residuals)
+        ]
         for name, part in rounded:
             if name in self.residuals:
                 part.add_(self.residuals[name])
         taken, sent = self._backend.round(flat)
-        left = flat - taken
+        left = _finite(flat - taken)
         # A view of each: the bucket's places, not its order in the next step.
         for name, part in rounded:
             begin = part.storage_offset() - flat.storage_offset()
@@ -179,8 +206,8 @@ class _Rounded(_State):
         self._note(
             flat.nbytes,
             sent + (0 if apart is None else apart.nbytes),
-            float(left.square().sum()),
-            float(flat.square().sum()),
+            _energy(left),
+            _energy(flat),
         )
         future = self._average(flat, self.rounding)
         if apart is None:
@@ -220,7 +247,7 @@ class _PowerSgd(_State):
         self._right = {name: each.clone() for name, each in state.get("right", {}).items()}
 
     def _is_thin(self, name: str, part: torch.Tensor) -> bool:
-        if name in self._exact or part.dim() < 2:
+        if name in self._exact or part.dim() < 2 or part.numel() == 0:
             return False
         rows = part.shape[0]
         columns = part.numel() // rows
@@ -234,12 +261,16 @@ class _PowerSgd(_State):
     def _reduce(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
         matrices: list[tuple[str, torch.Tensor, torch.Tensor]] = []
         exact: list[torch.Tensor] = []
+        kept: dict[str, torch.Tensor] = {}  # residuals of what this step did not use
         for name, part in self._parts(bucket):
             if not self._is_thin(name, part):
                 exact.append(part)
                 continue
             if name in self.residuals:
-                part.add_(self.residuals[name])
+                if part.any():
+                    part.add_(self.residuals[name])
+                else:
+                    kept[name] = self.residuals[name]
             matrices.append((name, part, part.view(part.shape[0], -1)))
         self._mean_of(exact)
         lefts = []
@@ -251,17 +282,20 @@ class _PowerSgd(_State):
         self._mean_of(lefts)
         rights = []
         for (_, _, matrix), left in zip(matrices, lefts, strict=True):
-            left.copy_(torch.linalg.qr(left).Q)
+            left.copy_(torch.linalg.qr(left.float()).Q)  # which takes no 16-bit floats
             rights.append(matrix.t() @ left)
         self._mean_of(rights)
         lost = wanted = 0.0
         for (name, part, matrix), left, right in zip(matrices, lefts, rights, strict=True):
-            self._right[name] = right
+            if right.any():
+                self._right[name] = _finite(right.clone())
             product = left @ right.t()
-            residual = matrix - product
-            lost += float(residual.square().sum())
-            wanted += float(matrix.square().sum())
+            residual = _finite(matrix - product)
+            lost += _energy(residual)
+            wanted += _energy(matrix)
             self.residuals[name] = residual.view(part.shape).clone()
+            if name in kept:
+                self.residuals[name] += kept[name]
             matrix.copy_(product)
         sent = sum(each.nbytes for each in [*exact, *lefts, *rights])
         self._note(bucket.buffer().nbytes, sent, lost, wanted)

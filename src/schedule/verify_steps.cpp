@@ -182,12 +182,13 @@ class StepChecker {
       case StepKind::encode:
         return require(!from && step.dst.space == Space::coded, i, "does not encode");
       case StepKind::decode:
-        return require(from && !to, i, "does not decode");
+        return require(step.src.space == Space::sums && !to, i, "does not decode a sum");
       case StepKind::fold_coded:
         return require(step.src.space == Space::coded && step.dst.space != Space::coded, i,
                        "does not add up blocks");
       default:
-        return require(!from && !to, i, "takes blocks for elements");
+        require(!from && !to, i, "takes blocks for elements");
+        return require(!p_.coding || p_.size == 1, i, "is no step of a sum that travels in blocks");
     }
   }
 

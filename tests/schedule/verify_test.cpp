@@ -411,6 +411,37 @@ TEST(Verify, BlocksAreNotElements) {
   EXPECT_THAT(on_one_rank.defect(), HasSubstr("holds blocks on one rank only"));
 }
 
+/// Sums of decoded contributions would be right, but no rank runs such steps.
+TEST(Verify, OnlySumsAreDecodedAndOnlyBlocksAddedUp) {
+  Case scatter = kCoded;
+  scatter.collective = Collective::reduce_scatter;
+  scatter.counts = {128, 128, 128};
+  const auto fault = [&](bool in_blocks) {
+    return fault_of(scatter, [&](const Problem& p, ScheduleBuilder& builder) {
+      const std::size_t blocks = builder.reserve_coded(128 * 6);
+      const std::size_t plain = builder.reserve_scratch(128 * 3).offset;
+      for (int peer = 0; peer < 3; ++peer) {
+        const std::size_t at = 128 * static_cast<std::size_t>(peer);
+        const Region given{Space::input, at, 128};
+        const Region operand{Space::scratch, plain + at, 128};
+        const Region out{Space::coded, blocks + at, 128};
+        const Region in{Space::coded, blocks + 128 * 3 + at, 128};
+        if (in_blocks) builder.encode(given, out);
+        if (peer != p.rank) {
+          builder.send(peer, in_blocks ? out : given);
+          builder.recv(peer, in_blocks ? in : operand);
+        } else if (!in_blocks) {
+          builder.copy(given, operand, false);
+        }
+        if (in_blocks) builder.decode(peer, peer == p.rank ? out : in, operand);
+      }
+      builder.fold(plain, 3, {Space::output, 0, 128}, true);
+    });
+  };
+  EXPECT_THAT(fault(true), HasSubstr("does not decode a sum"));
+  EXPECT_THAT(fault(false), HasSubstr("is no step of a sum that travels in blocks"));
+}
+
 TEST(Verify, RefusesProblemsOfDifferentCalls) {
   Group group(Algorithm::ring, kRing);
   group.problems[2].count += 1;

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -168,6 +170,114 @@ def check_resume(rank: int, size: int, codec: str) -> None:
 @pytest.mark.parametrize("codec", ["int8", "topk", "powersgd"])
 def test_training_goes_on_from_what_was_saved(pool, codec):
     run(pool, check_resume, codec)
+
+
+def check_overflow(rank: int, size: int, codec: str, dtype: torch.dtype) -> None:
+    import mccl.hooks
+
+    ddp = DistributedDataParallel(nn.Linear(100, 200, bias=False, dtype=dtype))
+    state = mccl.hooks.compress(ddp, codec)
+    finite = []
+    for step in range(3):
+        ddp.zero_grad()
+        inputs = torch.full((8, 100), 100.0, dtype=dtype)
+        if step == 1 and rank == 0:
+            inputs[0, 0] = torch.inf
+        ddp(inputs).float().sum().backward()
+        finite.append(bool(ddp.module.weight.grad.isfinite().all()))
+    assert finite == [True, False, True]  # as a loss scaler needs it
+    assert all(each.isfinite().all() for each in state.residuals.values())
+    assert state.statistics.error < 1  # a number, though the squares are above 65504
+
+
+@pytest.mark.parametrize("codec", ["fp16", "int8", "topk", "powersgd"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_a_step_that_overflows_spoils_no_later_one(pool, codec, dtype):
+    run(pool, check_overflow, codec, dtype)
+
+
+class SometimesUnused(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.always = nn.Linear(100, 100, bias=False)
+        self.sometimes = nn.Linear(100, 100, bias=False)
+
+    def forward(self, inputs: torch.Tensor, use: bool) -> torch.Tensor:
+        outputs = self.always(inputs).sum()
+        return outputs + (self.sometimes(inputs) * weights_of_outputs()).sum() if use else outputs
+
+
+def weights_of_outputs() -> torch.Tensor:
+    """With which gradients have a rank above that of powersgd."""
+    return torch.randn(8, 100, generator=torch.Generator().manual_seed(7))
+
+
+def check_unused(rank: int, size: int, codec: str) -> None:
+    import mccl.hooks
+
+    ddp = DistributedDataParallel(SometimesUnused(), find_unused_parameters=True)
+    state = mccl.hooks.compress(ddp, codec)
+    applied = torch.zeros(100, 100)
+    wanted = torch.zeros(100, 100)
+    for step in range(6):
+        ddp.zero_grad()
+        inputs = torch.randn(8, 100, generator=torch.Generator().manual_seed(step * size + rank))
+        ddp(inputs, step % 2 == 0).backward()
+        if ddp.module.sometimes.weight.grad is not None:
+            applied += ddp.module.sometimes.weight.grad
+        if step % 2 == 0:
+            wanted += weights_of_outputs().t() @ inputs
+    still_to_send = wanted - state.residuals["sometimes.weight"]
+    dist.all_reduce(still_to_send, dist.ReduceOp.AVG)
+    assert torch.allclose(applied, still_to_send, atol=0.02)
+
+
+@pytest.mark.parametrize("codec", ["topk", "powersgd"])
+def test_nothing_is_lost_where_a_parameter_is_not_used(pool, codec):
+    run(pool, check_unused, codec)
+
+
+def check_group_of_some(rank: int, size: int) -> None:
+    import mccl.hooks
+
+    some = dist.new_group([0, 1], timeout=TIMEOUT)
+    if rank < 2:
+        ddp = DistributedDataParallel(model(), process_group=some)
+        state = mccl.hooks.compress(ddp, "int8")
+        train(ddp, rank, 2, range(2))
+        for group in (state.group, state.rounding):
+            assert group._get_backend(torch.device("cpu")).options._timeout == TIMEOUT
+    # Names of later groups are the same everywhere.
+    later = dist.new_group(list(range(size)))
+    one = torch.ones(1)
+    dist.all_reduce(one, group=later)
+    assert one == size
+
+
+def test_a_model_may_be_of_some_ranks_only(pool):
+    run(pool, check_group_of_some)
+
+
+def check_exact_under_setting(rank: int, size: int, codec: str) -> None:
+    import mccl.hooks
+
+    exact = DistributedDataParallel(nn.Linear(1000, 1000))
+    rounded = dist.new_group(pg_options=mccl.torch_backend.Options(compression="int4"))
+    ddp = DistributedDataParallel(copy.deepcopy(exact.module), process_group=rounded)
+    mccl.hooks.compress(ddp, codec, warm_up=1)
+    inputs = torch.randn(4, 1000, generator=torch.Generator().manual_seed(rank))
+    for warm in (True, False):
+        for each in (exact, ddp):
+            each.zero_grad()
+            each(inputs).square().sum().backward()
+        assert torch.allclose(ddp.module.bias.grad, exact.module.bias.grad, rtol=1e-5, atol=1e-5)
+        same = torch.allclose(ddp.module.weight.grad, exact.module.weight.grad, atol=1e-4)
+        assert same == warm
+
+
+@pytest.mark.parametrize("codec", ["int8", "powersgd"])
+def test_what_is_exact_is_so_whatever_the_group_does(pool, codec):
+    run(pool, check_exact_under_setting, codec)
 
 
 def check_shared_memory() -> None:
