@@ -11,7 +11,7 @@ namespace mccl::cluster {
 struct Ipv4 {
   std::uint32_t bits = 0;  ///< In the order of this machine.
 
-  friend auto operator<=>(const Ipv4&, const Ipv4&) = default;
+  friend auto operator<=>(const Ipv4&, const Ipv4&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
 /// Four decimal numbers with dots, and nothing else.

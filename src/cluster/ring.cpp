@@ -91,8 +91,8 @@ std::vector<int> in_normal_form(std::vector<int> order) {
 }  // namespace
 
 void Capacities::add(int a, int b, double mbit) {
-  values_[static_cast<std::size_t>(a * size_ + b)] += mbit;
-  values_[static_cast<std::size_t>(b * size_ + a)] += mbit;
+  values_[place(a, b)] += mbit;
+  values_[place(b, a)] += mbit;
 }
 
 RingAnswer best_ring(const Capacities& capacities) {

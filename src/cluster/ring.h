@@ -9,13 +9,18 @@ namespace mccl::cluster {
 /// What each pair of hosts can carry, in Mbit/s; 0 where no cable joins them.
 class Capacities {
  public:
-  explicit Capacities(int size) : size_(size), values_(static_cast<std::size_t>(size * size), 0) {}
+  explicit Capacities(int size) : size_(size), values_(place(size, 0), 0) {}
 
   int size() const { return size_; }
-  double between(int a, int b) const { return values_[static_cast<std::size_t>(a * size_ + b)]; }
+  double between(int a, int b) const { return values_[place(a, b)]; }
   void add(int a, int b, double mbit);
 
  private:
+  std::size_t place(int a, int b) const {
+    return static_cast<std::size_t>(a) * static_cast<std::size_t>(size_) +
+           static_cast<std::size_t>(b);
+  }
+
   int size_;
   std::vector<double> values_;
 };

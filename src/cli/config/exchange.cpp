@@ -10,7 +10,6 @@ namespace {
 
 using cluster::Addressed;
 using cluster::Choice;
-using cluster::Finding;
 using cluster::HostFacts;
 using cluster::Network;
 using cluster::Severity;

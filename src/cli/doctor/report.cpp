@@ -9,7 +9,6 @@
 namespace mccl::cli::doctor {
 namespace {
 
-using cluster::Finding;
 using cluster::HostFacts;
 using cluster::Interface;
 using hosts::Asked;
