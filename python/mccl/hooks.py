@@ -5,7 +5,7 @@
 
 Every rank keeps, parameter by parameter, what rounding its gradients has left out so far, and adds
 it before it rounds the next ones (error feedback: Seide et al., 1-Bit Stochastic Gradient Descent,
-2014; Karimireddy et al., Error Feedback Fixes SignSGD, 2019). So codecs that drop nearly everything,
+2014; Karimireddy et al., Error Feedback Fixes SignSGD, 2019). So codecs that drop nearly all,
 such as topk, train nearly as well as exact sums do. What rounding the sum leaves out, once for all
 ranks, is not kept.
 """
