@@ -17,7 +17,7 @@ struct End {
   int host = 0;
   std::string interface;
 
-  friend auto operator<=>(const End&, const End&) = default;
+  friend auto operator<=>(const End&, const End&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
 /// A cable from one end to the other; the end of the lower host comes first.

@@ -24,7 +24,7 @@ std::optional<Ipv4> parse_ipv4(std::string_view text) {
   Ipv4 address;
   for (int part = 0; part < 4; ++part) {
     const std::size_t dot = part < 3 ? text.find('.') : text.size();
-    if (dot == text.npos || dot > 3) return {};
+    if (dot > 3) return {};  // npos, too
     const auto value = number(text.substr(0, dot), 10, 255);
     if (!value) return {};
     address.bits = address.bits << 8 | *value;

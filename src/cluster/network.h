@@ -31,7 +31,8 @@ struct Network {
   /// Without the bits behind the prefix.
   Network base() const { return {first(), prefix_bits}; }
 
-  friend auto operator<=>(const Network&, const Network&) = default;
+  friend auto operator<=>(const Network&,
+                          const Network&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
 /// "10.0.0.1/24", or an address alone for one of 32 bits.

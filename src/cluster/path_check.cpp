@@ -188,8 +188,10 @@ void check_parts(std::span<const HostFacts> hosts, std::span<const Path> paths,
   const auto parts = Cabling(static_cast<int>(hosts.size()), std::move(cables)).parts();
   if (parts.size() < 2 || hosts.size() < 2) return;
   std::vector<std::string> texts;
+  texts.reserve(parts.size());
   for (const std::vector<int>& part : parts) {
     std::vector<std::string> names;
+    names.reserve(part.size());
     for (const int host : part) names.push_back(hosts[static_cast<std::size_t>(host)].host);
     texts.push_back(fmt::format("{}", fmt::join(names, ", ")));
   }

@@ -28,7 +28,7 @@ std::vector<double> levels_of(const Capacities& capacities) {
     for (int b = 0; b < a; ++b)
       if (capacities.between(a, b) > 0) levels.push_back(capacities.between(a, b));
   std::ranges::sort(levels, std::greater());
-  levels.erase(std::ranges::unique(levels).begin(), levels.end());
+  levels.erase(std::unique(levels.begin(), levels.end()), levels.end());
   return levels;
 }
 
@@ -59,7 +59,7 @@ void find_missing(const Graph& graph, RingAnswer& answer) {
   const auto size = static_cast<int>(graph.size());
   for (int more = fewest_missing(graph); more <= size; ++more) {
     Graph wider = graph;
-    wider.resize(static_cast<std::size_t>(size + more));
+    wider.resize(graph.size() + static_cast<std::size_t>(more));
     for (int extra = size; extra < size + more; ++extra) {
       for (int v = 0; v < size; ++v) {
         wider[static_cast<std::size_t>(extra)].set(static_cast<std::size_t>(v));
@@ -83,7 +83,7 @@ void find_missing(const Graph& graph, RingAnswer& answer) {
 
 /// Always begins with the first host, and goes on with the lower of its neighbours.
 std::vector<int> in_normal_form(std::vector<int> order) {
-  std::ranges::rotate(order, std::ranges::find(order, 0));
+  std::rotate(order.begin(), std::ranges::find(order, 0), order.end());
   if (order.size() > 2 && order.back() < order[1]) std::reverse(order.begin() + 1, order.end());
   return order;
 }
