@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "mccl/error.h"
+#include "pending_calls.h"
 #include "received.h"
 
 namespace mccl_mlx {
@@ -59,16 +60,16 @@ mx::Stream Group::communication_stream(mx::StreamOrDevice stream) { return cpu_s
 
 void Group::run_on(mx::Stream stream, Call call) {
   const std::lock_guard lock(order_);
-  mx::cpu::get_command_encoder(stream).dispatch([self = shared_from_this(),
-                                                 turn = std::make_shared<Turn>(collectives_),
-                                                 call = std::move(call)] {
-    naming_rank(self->rank(), [&] {
-      turn->await();
-      const mccl::Work work = call(*self->group_, {.timeout = {}, .caller_waits = true});
-      turn->end();
-      work.wait();
-    });
-  });
+  mx::cpu::get_command_encoder(stream).dispatch(
+      [pending = PendingCalls::of_process().begin(), self = shared_from_this(),
+       turn = std::make_shared<Turn>(collectives_), call = std::move(call)] {
+        naming_rank(self->rank(), [&] {
+          turn->await();
+          const mccl::Work work = call(*self->group_, {.timeout = {}, .caller_waits = true});
+          turn->end();
+          work.wait();
+        });
+      });
 }
 
 void Group::run_now(const Call& call) {
@@ -87,16 +88,16 @@ void Group::run_now(const Call& call) {
 void Group::send(const mx::array& input, int dst, mx::Stream stream) {
   const std::lock_guard lock(order_);
   const std::shared_ptr<Line>& line = sends_.at(static_cast<std::size_t>(dst));
-  mx::cpu::get_command_encoder(stream).dispatch([self = shared_from_this(),
-                                                 turn = std::make_shared<Turn>(line),
-                                                 buffer = buffer_of(input), dst] {
-    naming_rank(self->rank(), [&] {
-      turn->await();
-      const mccl::Work work = self->group_->send(buffer, dst, 0);
-      turn->end();
-      work.wait();
-    });
-  });
+  mx::cpu::get_command_encoder(stream).dispatch(
+      [pending = PendingCalls::of_process().begin(), self = shared_from_this(),
+       turn = std::make_shared<Turn>(line), buffer = buffer_of(input), dst] {
+        naming_rank(self->rank(), [&] {
+          turn->await();
+          const mccl::Work work = self->group_->send(buffer, dst, 0);
+          turn->end();
+          work.wait();
+        });
+      });
 }
 
 void Group::recv(mx::array& output, int src, mx::Stream stream) {
@@ -109,10 +110,11 @@ void Group::recv(mx::array& output, int src, mx::Stream stream) {
     refused = std::current_exception();
   }
   free_when_received(output, work);
-  mx::cpu::get_command_encoder(stream).dispatch([self = shared_from_this(), work, refused] {
-    if (refused) std::rethrow_exception(refused);
-    work.wait();
-  });
+  mx::cpu::get_command_encoder(stream).dispatch(
+      [pending = PendingCalls::of_process().begin(), self = shared_from_this(), work, refused] {
+        if (refused) std::rethrow_exception(refused);
+        work.wait();
+      });
 }
 
 std::shared_ptr<mx::distributed::detail::GroupImpl> Group::split(int color, int key) {

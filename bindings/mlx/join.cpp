@@ -1,11 +1,13 @@
 #include "python/errors.h"
 // The errors come first.
+#include <chrono>
 #include <memory>
 #include <utility>
 
 #include "join.h"
 #include "mccl/context.h"
 #include "numpy/interruptible.h"
+#include "pending_calls.h"
 #include "python/context_registry.h"
 #include "python/shared_metrics.h"
 
@@ -46,7 +48,13 @@ std::shared_ptr<mccl::Group> native_group_in(const nb::capsule& capsule) {
   return *static_cast<const std::shared_ptr<mccl::Group>*>(pointer);
 }
 
-void leave_all() { registry().shutdown_all(); }
+/// What has been asked of MLX is still computed: others may need what this rank sends last, such as
+/// the token that a generator computes ahead.
+void leave_all() {
+  constexpr std::chrono::seconds kForTheLastCalls{2};
+  PendingCalls::of_process().wait_until_none(kForTheLastCalls);
+  registry().shutdown_all();
+}
 
 void before_fork() {
   const nb::gil_scoped_release without_gil;  // another thread that forks may need it to go on

@@ -82,6 +82,12 @@ def _release(version: str) -> tuple[str, ...]:
     return tuple(version.split("+")[0].split(".")[:3])
 
 
+def leave_first() -> None:
+    """When the process ends, before whatever was to be done then up to now."""
+    atexit.unregister(_leave)
+    atexit.register(_leave, os.getpid())
+
+
 def _leave(process: int) -> None:
     if os.getpid() == process:
         load().leave_all()

@@ -13,7 +13,7 @@ import mlx.core as mx
 from mccl import _core, config
 
 from . import backends
-from .loader import load
+from .loader import leave_first, load
 
 _log = logging.getLogger("mccl")
 
@@ -161,6 +161,8 @@ def _group_of(shim: Any, job: backends.Job, settings: dict[str, str]) -> mx.dist
         return shim.group_of(shim.join(_merged(settings, job.settings)))
     from mccl import distributed
 
+    # Whose job ends when the process does: not before what MLX still has to send to others.
+    leave_first()
     world = shim.group_of(distributed.init().capsule)
     # Groups must not share the order of their calls, so each name has one of its own.
     return world.split(0) if job.backend == "mpi" else world

@@ -104,8 +104,8 @@ Between look_between(hosts::Inquiry& inquiry) {
                                 .what = asked.probe_fault,
                                 .where = asked.facts.host,
                                 .why = "no connection to or from it can be tried",
-                                .cure = "pip install mccl-engine there, so that ssh finds mccl in "
-                                        "its PATH"});
+                                .cure = "install MCCL there from its sources, so that ssh finds "
+                                        "mccl in its PATH"});
   }
   between.joined = joined_by(facts, inquiry.call());
   between.paths = cluster::direct_paths(facts);

@@ -58,6 +58,11 @@ def check_small_sums(rank: int, size: int) -> None:
         assert torch.equal(tensor, sum(exact_in_float32(count, peer) for peer in range(size)))
 
 
+@pytest.mark.parametrize("codec", CODECS)
+def test_fault_04_small_sums_are_read_as_they_were_sent(pool, codec):
+    run_with_settings(pool, check_small_sums, compression=codec, transport="tcp")
+
+
 def check_rounded_sums(error: float, rank: int, size: int) -> None:
     """The same on all ranks, and not far off."""
     for count in (70001, 300000):
