@@ -29,7 +29,7 @@ constexpr const char* kFooter =
     R"(Reads commands, a line each, and prints what comes out; ends with its input. It is started by
 mccl doctor and mccl config, on each host, and is of no use by hand.
   listen PORT...                        listening PORT... PACKET-PORT
-  call NAME                             heard INTERFACE NAME INTERFACE-THERE, of others' calls
+  call NAME                             called; heard INTERFACE NAME INTERFACE-THERE, of others'
   dial ID SOURCE ADDRESS PORT           dialled ID good SOURCE SECONDS, or dialled ID bad WHY
   packet ID SOURCE ADDRESS PORT BYTES   packet ID good, or packet ID lost
   time ID SOURCE ADDRESS PORT SECONDS   timed ID LATENCY BYTES-PER-SECOND
@@ -89,7 +89,10 @@ class Probe {
     if (command == "call") {
       std::string name;
       words >> name;
-      call(key_, name);
+      start([this, name] {
+        call(key_, name);
+        answers_.say("called");
+      });
     }
     if (command == "dial") start([this, target = target_in(words)] { tell_dialled(target); });
     if (command == "packet") {

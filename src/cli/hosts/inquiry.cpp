@@ -25,7 +25,9 @@ using cluster::HostFacts;
 
 constexpr auto kForProbe = 10s;
 constexpr int kCalls = 2;
-constexpr auto kForCalls = 600ms;
+/// A probe waits for interfaces that have only just come up.
+constexpr auto kForCalling = 4s;
+constexpr auto kForHearing = 600ms;
 constexpr std::size_t kMostAnswers = 100'000;
 
 /// A line for people, as soon as a host has answered.
@@ -256,14 +258,13 @@ std::vector<std::vector<std::string>> Inquiry::probe(
       line.session->tell(command + "\n");
       if (reaching_.verbose)
         progress_(fmt::format("{}: {}", launch::text_of(asked_[host].host), command));
-      if (!command.starts_with("call ")) ++expected[host];
+      ++expected[host];
     }
   }
-  const bool only_calls = std::ranges::all_of(expected, [](std::size_t n) { return n == 0; });
   wait(Clock::now() + patience, [&](std::size_t host) {
     const auto answers = std::ranges::count_if(
         lines_[host]->answers, [](const std::string& text) { return !text.starts_with("heard "); });
-    return !only_calls && static_cast<std::size_t>(answers) >= expected[host];
+    return static_cast<std::size_t>(answers) >= expected[host];
   });
   std::vector<std::vector<std::string>> answers;
   for (const auto& line : lines_) answers.push_back(line->answers);
@@ -277,9 +278,10 @@ std::vector<cluster::Heard> Inquiry::call() {
   std::vector<cluster::Heard> heard;
   // A packet may get lost.
   for (int round = 0; round < kCalls; ++round) {
-    const auto answers = probe(commands, kForCalls);
-    for (std::size_t host = 0; host < answers.size(); ++host) {
-      for (const std::string& answer : answers[host]) {
+    probe(commands, kForCalling);
+    wait(Clock::now() + kForHearing, [](std::size_t) { return false; });
+    for (std::size_t host = 0; host < lines_.size(); ++host) {
+      for (const std::string& answer : lines_[host]->answers) {
         const auto words = cluster::words_of(answer);
         if (words.size() != 4 || words[0] != "heard") continue;
         const auto from = static_cast<std::size_t>(cluster::count_of(words[2]));

@@ -12,6 +12,7 @@
 #include <set>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/thread.h"
 #include "transport/tcp/interfaces.h"
 
@@ -25,6 +26,12 @@ constexpr auto kForEcho = 150ms;
 constexpr int kTries = 4;
 constexpr std::size_t kMostBytes = 65536;
 constexpr const char* kAllHosts = "ff02::1";
+
+/// An interface that has just come up cannot send from its link-local address before the system has
+/// made sure that nobody else on the cable has it (RFC 4862, 5.4: a random delay of up to a second,
+/// then one more second).
+constexpr auto kForAddresses = 2500ms;
+constexpr auto kBetweenTries = 20ms;
 
 /// Of the largest IPv4 or IPv6 header, and UDP's.
 int header_bytes(const Address& to) { return (to.family() == AF_INET ? 20 : 40) + 8; }
@@ -99,6 +106,16 @@ Packet receive(const Socket& socket) {
   return packet;
 }
 
+/// Those that are up and have a link-local address, be it one that is still being looked at.
+std::set<std::string> calling_interfaces() {
+  std::set<std::string> names;
+  for (const transport::tcp::Interface& interface : transport::tcp::list_interfaces())
+    if (interface.up && !interface.loopback && interface.address.is_link_local() &&
+        interface.address.family() == AF_INET6)
+      names.insert(interface.name);
+  return names;
+}
+
 }  // namespace
 
 PacketEcho::PacketEcho(std::string key, Answers& answers)
@@ -160,15 +177,25 @@ bool packet_arrives(const std::string& key, const Address& to, const Address* so
 }
 
 void call(const std::string& key, const std::string& name) {
-  std::set<std::string> names;
-  for (const transport::tcp::Interface& interface : transport::tcp::list_interfaces())
-    if (interface.up && !interface.loopback) names.insert(interface.name);
   const Socket socket(::socket(AF_INET6, SOCK_DGRAM, 0));
-  for (const std::string& interface : names) {
-    const auto to = Address::parse_numeric(fmt::format("{}%{}", kAllHosts, interface), kCallPort);
-    if (!to) continue;
-    const std::string text = fmt::format("{} {} {}\n", key, name, interface);
-    ::sendto(socket.descriptor(), text.data(), text.size(), 0, to->data(), to->size());
+  std::set<std::string> called;
+  const Clock::time_point limit = Clock::now() + kForAddresses;
+  for (bool waits = true; waits;) {
+    waits = false;
+    for (const std::string& interface : calling_interfaces()) {
+      if (called.contains(interface)) continue;
+      const auto to = Address::parse_numeric(fmt::format("{}%{}", kAllHosts, interface), kCallPort);
+      if (!to) continue;
+      const std::string text = fmt::format("{} {} {}\n", key, name, interface);
+      const ssize_t sent =
+          ::sendto(socket.descriptor(), text.data(), text.size(), 0, to->data(), to->size());
+      if (sent >= 0)
+        called.insert(interface);
+      else if (errno == EADDRNOTAVAIL)
+        waits = true;
+    }
+    if (Clock::now() >= limit) return;
+    if (waits) ::poll(nullptr, 0, kBetweenTries / 1ms);
   }
 }
 
