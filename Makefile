@@ -159,7 +159,7 @@ sanitize: | packages-test
 		echo "sanitize: $$preset"; \
 		cmake --preset $$preset >/dev/null; \
 		cmake --build --preset $$preset --parallel $(JOBS); \
-		ctest --preset $$preset; \
+		ctest --preset $$preset --parallel $(JOBS); \
 	done
 
 # FUZZ takes names of targets, such as FUZZ="frame messages".
