@@ -248,6 +248,17 @@ std::shared_ptr<const schedule::CableMap> Engine::cables_of(const std::vector<in
                                               facts_.bytes_per_s);
 }
 
+std::vector<std::string> Engine::equal_ways(int peer) {
+  if (peer >= options_.rank) return {""};
+  const std::lock_guard lock(driver_.mutex());
+  return links_.equal_ways(WorldRank(peer));
+}
+
+void Engine::take_way(int peer, std::size_t way) {
+  const std::lock_guard lock(driver_.mutex());
+  links_.take_way(WorldRank(peer), way);
+}
+
 schedule::Facts Engine::facts_of(GroupState& group) {
   std::lock_guard lock(driver_.mutex());
   return group.facts();

@@ -86,6 +86,10 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   void learn(Cabling cabling) { cabling_ = std::move(cabling); }
   /// Of this machine, where they are most crowded.
   double ranks_per_core() const { return ranks_per_core_; }
+  /// The ways to a peer of which only a trial tells the best, for people: more than one only at the
+  /// higher rank, whose links go by the first until another is taken. For links to come.
+  std::vector<std::string> equal_ways(int peer);
+  void take_way(int peer, std::size_t way);
   /// What a group's schedules are chosen by, once it has made a call.
   schedule::Facts facts_of(GroupState& group);
   /// Whether calls are counted in the metrics; they are from the beginning.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 namespace mccl::rendezvous {
@@ -20,6 +21,7 @@ struct Way {
   Address to;
   Distance distance = Distance::unreachable;
   Medium through;
+  std::string interface;
   bool link_local = false;
 };
 
@@ -32,7 +34,10 @@ Way way_to(const Address& address, bool same_host, const std::vector<Interface>&
   way.link_local = address.is_link_local();
   const auto source = route(address);
   if (!source) return way;
-  if (const Interface* through = find_interface(interfaces, *source)) way.through = through->medium;
+  if (const Interface* through = find_interface(interfaces, *source)) {
+    way.through = through->medium;
+    way.interface = through->name;
+  }
   const bool near = std::any_of(interfaces.begin(), interfaces.end(), [&](const Interface& each) {
     return each.up && !each.loopback && each.reaches(address);
   });
@@ -84,18 +89,20 @@ std::vector<Address> loopbacks(std::uint16_t port, const std::vector<Interface>&
   return found;
 }
 
-std::vector<Address> best_first(const std::vector<Address>& addresses, bool same_host,
-                                const std::vector<Interface>& interfaces,
-                                const RouteSource& route) {
+std::vector<Way> best_first(const std::vector<Address>& addresses, bool same_host,
+                            const std::vector<Interface>& interfaces, const RouteSource& route) {
   std::vector<Way> ways;
   ways.reserve(addresses.size());
   for (const Address& address : addresses)
     ways.push_back(way_to(address, same_host, interfaces, route));
   std::stable_sort(ways.begin(), ways.end(), is_before);
-  std::vector<Address> ordered;
-  ordered.reserve(ways.size());
-  for (const Way& way : ways) ordered.push_back(way.to);
-  return ordered;
+  return ways;
+}
+
+/// Both lead there for certain, through two interfaces, and neither is better.
+bool are_equal(const Way& a, const Way& b) {
+  return !a.interface.empty() && !b.interface.empty() && a.interface != b.interface &&
+         a.distance < Distance::doubtful && !is_before(a, b) && !is_before(b, a);
 }
 
 }  // namespace
@@ -111,13 +118,13 @@ std::vector<Candidate> candidates_for(const Endpoint& peer, const Endpoint& self
   std::vector<Address> published;
   for (const std::string& text : peer.addresses)
     append_parsed(published, text, peer.port, interfaces);
-  std::vector<Address> ordered = best_first(published, same_host, interfaces, route);
+  const std::vector<Way> ordered = best_first(published, same_host, interfaces, route);
 
   std::vector<Candidate> candidates;
   if (rail.count > 1 && !published.empty()) {
     Candidate own;
     const auto index = static_cast<std::size_t>(rail.index);
-    own.to = peer.listed ? published[index % published.size()] : ordered.front();
+    own.to = peer.listed ? published[index % published.size()] : ordered.front().to;
     if (self.listed)
       own.from = Address::parse_numeric(self.addresses[index % self.addresses.size()], 0);
     if (own.from && own.from->family() != own.to.family()) own.from.reset();
@@ -126,12 +133,21 @@ std::vector<Candidate> candidates_for(const Endpoint& peer, const Endpoint& self
     for (const Address& address : loopbacks(peer.port, interfaces))
       candidates.push_back({address, {}, {}});
   }
-  for (const Address& address : ordered) {
+  const bool free = candidates.empty() && !same_host;
+  std::set<std::string> through;
+  for (const Way& way : ordered) {
     const bool known = std::any_of(
         candidates.begin(), candidates.end(),
-        [&](const Candidate& each) { return each.to == address && !each.from.has_value(); });
-    if (!known) candidates.push_back({address, {}, {}});
+        [&](const Candidate& each) { return each.to == way.to && !each.from.has_value(); });
+    if (known) continue;
+    Candidate& candidate = candidates.emplace_back();
+    candidate.to = way.to;
+    candidate.interface = way.interface;
+    const bool is_new = through.insert(way.interface).second;
+    candidate.equals_first = free && is_new && are_equal(ordered.front(), way);
   }
+  std::stable_partition(candidates.begin() + std::min<std::ptrdiff_t>(1, std::ssize(candidates)),
+                        candidates.end(), [](const Candidate& each) { return each.equals_first; });
   return candidates;
 }
 

@@ -15,6 +15,10 @@ struct Candidate {
   transport::tcp::Address to;
   std::optional<transport::tcp::Address> from;  ///< Local address to bind; else the route's.
   std::string outcome;  ///< What the last attempt ended with; empty before the first.
+  /// Of this host, that leads there; empty where it is not known.
+  std::string interface = {};
+  /// Nothing that the systems say tells it from the first, which goes through another interface.
+  bool equals_first = false;
 
   std::string text() const;
 };
@@ -31,6 +35,8 @@ using RouteSource =
 
 /// Of one subnet with this host first, and among those by what this host reaches them through: a
 /// cable before the air, the faster before the slower one, and then as the peer has ordered them.
+///
+/// Those that are as good as the first stand behind it, each through an interface of its own.
 ///
 /// With several rails the first candidate is the rail's own path; the others are what is left when
 /// that one fails. Asks the kernel for routes; sends nothing.

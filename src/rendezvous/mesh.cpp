@@ -110,6 +110,7 @@ struct Mesh::State {
   std::string name_of(int peer) const;
   bool goes_along(const Cable& cable, int peer) const;
   void fill_in_wired(DialRequest& request) const;
+  std::vector<Candidate> candidates_of(int peer, std::uint8_t rail) const;
   void report(Newcomer& newcomer, std::vector<MeshEvent>& events);
   void report(Dial& dial, std::vector<MeshEvent>& events);
   void note(const MeshEvent& event, bool dialled_here);
@@ -121,9 +122,10 @@ struct Mesh::State {
   Endpoint endpoint;
   std::optional<Acceptor> acceptor;
   std::list<Dial> dials;
-  std::map<int, Address> own_ends;  ///< Of control connections, by peer.
-  std::vector<Address> listed;      ///< Of this rank, which are its ends of rails; else empty.
-  std::uint64_t connections = 0;    ///< That stood.
+  std::map<int, Address> own_ends;   ///< Of control connections, by peer.
+  std::map<int, std::size_t> taken;  ///< Of equal ways, by peer; the first of the others.
+  std::vector<Address> listed;       ///< Of this rank, which are its ends of rails; else empty.
+  std::uint64_t connections = 0;     ///< That stood.
 };
 
 Mesh::State::State(MeshOptions given)
@@ -186,6 +188,10 @@ void Mesh::State::fill_in_wired(DialRequest& request) const {
     const CableEnds& end = ends[(request.key.rail + i) % ends.size()];
     request.candidates.push_back({end.there.with_port(port), end.here, {}});
   }
+}
+
+std::vector<Candidate> Mesh::State::candidates_of(int peer, std::uint8_t rail) const {
+  return candidates_for(endpoint_of(peer), endpoint, {rail, rails_of(peer)}, interfaces);
 }
 
 /// Who connects to whom, in order.
@@ -319,6 +325,19 @@ std::string Mesh::describe(int peer) const {
   return text;
 }
 
+std::vector<std::string> Mesh::equal_ways(int peer) const {
+  const State& state = *state_;
+  std::vector<std::string> ways;
+  if (state.options.wiring || state.rails_of(peer) > 1) return {""};
+  for (const Candidate& each : state.candidates_of(peer, 0)) {
+    if (ways.empty() || each.equals_first)
+      ways.push_back(fmt::format("{}, to {}", each.interface, each.to.host()));
+  }
+  return ways;
+}
+
+void Mesh::take_way(int peer, std::size_t way) { state_->taken[peer] = way; }
+
 void Mesh::dial(int peer, transport::LinkKey key, Clock::time_point deadline) {
   State& state = *state_;
   if (peer == state.options.rank) throw InvalidArgument(fmt::format("rank {} dials itself", peer));
@@ -331,8 +350,12 @@ void Mesh::dial(int peer, transport::LinkKey key, Clock::time_point deadline) {
   if (state.options.wiring) {
     state.fill_in_wired(request);
   } else {
-    request.candidates = candidates_for(state.endpoint_of(peer), state.endpoint, {key.rail, count},
-                                        state.interfaces);
+    request.candidates = state.candidates_of(peer, key.rail);
+    const auto taken = state.taken.find(peer);
+    if (taken != state.taken.end() && taken->second < request.candidates.size()) {
+      const auto way = request.candidates.begin() + static_cast<std::ptrdiff_t>(taken->second);
+      std::rotate(request.candidates.begin(), way, way + 1);
+    }
   }
   request.stagger = count > 1 ? kRailStagger : kStagger;
   request.buffer_bytes = socket_buffer_bytes_of(state.options.config);

@@ -76,6 +76,13 @@ class Mesh {
   /// en0 10 Gbit/s MTU 1500".
   std::string describe(int peer) const;
 
+  /// The ways to a peer that are as good as the best by all that the systems say, the best
+  /// included: "eth1, to 10.0.0.2". One where there is no choice, where rails go their own ways,
+  /// and along cables.
+  std::vector<std::string> equal_ways(int peer) const;
+  /// From now on connections to the peer try this one of equal_ways first.
+  void take_way(int peer, std::size_t way);
+
   /// Starts to connect to `peer`; a MeshEvent follows before or at the deadline. Tries all of the
   /// peer's addresses, best route first, and again and again. A peer of this host listens for as
   /// long as it lives, so there it is given up when all of them refuse for a moment.

@@ -20,6 +20,10 @@ class TcpTransport final : public transport::Transport {
     return "tcp, " + mesh_->describe(peer.number());
   }
   int rails(WorldRank peer) const override { return mesh_->rails(peer.number()); }
+  std::vector<std::string> equal_ways(WorldRank peer) const override {
+    return mesh_->equal_ways(peer.number());
+  }
+  void take_way(WorldRank peer, std::size_t way) override { mesh_->take_way(peer.number(), way); }
 
   transport::Making dial(WorldRank peer, const transport::LinkKey& key,
                          Clock::time_point deadline) override;

@@ -65,6 +65,12 @@ class Transport {
   /// How many parallel links a pair has for one purpose; alike at both ends.
   virtual int rails(WorldRank) const { return 1; }
 
+  /// Where the end that dials has several ways to the peer that nothing tells apart but a trial:
+  /// those, for people. Else one.
+  virtual std::vector<std::string> equal_ways(WorldRank) const { return {""}; }
+  /// From now on links to the peer are dialled by this one of them.
+  virtual void take_way(WorldRank, std::size_t) {}
+
   /// Begins a link, at the higher rank of the pair. Throws Error when this end cannot have it;
   /// where that comes out later, a LinkEvent says so before or at the deadline.
   virtual Making dial(WorldRank peer, const LinkKey& key, Clock::time_point deadline) = 0;

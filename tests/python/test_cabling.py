@@ -212,3 +212,23 @@ def test_a_rank_that_has_done_passes_on_what_others_still_send() -> None:
         outs = hosts.run(sys.executable, PROGRAMS / "early_end.py")
         assert outs == ["0: 200 messages\n", "1: done\n", "2: 200 messages\n"]
         assert time.monotonic() - started < wired_hosts.PATIENCE
+
+
+@pytest.mark.parametrize("slow", [0, 1])
+def test_of_two_cables_that_look_alike_the_faster_one_is_taken(slow: int) -> None:
+    """Both say that they are of 10 Gbit/s; there is no hostfile to say that both are meant."""
+    with WiredHosts(2, [(0, 1), (0, 1)], {slow: "20mbit"}) as hosts:
+        ranks = hosts.start_all(
+            *BENCH, "all_reduce", "--sizes", "1M", "--iterations", "3", "--warmup", "1",
+            MCCL_HOSTFILE="", MCCL_ROOT=f"{hosts.end(0, 0)}:29611",
+            MCCL_LOG_LEVEL="DEBUG",
+        )  # fmt: skip
+        ended = [process.communicate(timeout=wired_hosts.PATIENCE) for process in ranks]
+        told = "\n".join(out + err for out, err in ended)
+        assert all(process.returncode == 0 for process in ranks), told
+        [line] = re.findall(r"rank 0: ways that look alike: .*", told)
+        assert line.count(" us, ") == 2
+        taken = 1 - slow
+        assert line.endswith(f"links go through c{taken}, to {hosts.end(taken, 0)}"), told
+        made = re.findall(r"connection \d+, to rank 0 \(collectives.*", told)
+        assert hosts.end(taken, 1) in made[-1], told

@@ -149,6 +149,32 @@ TEST(Ways, BetweenEqualsThePeersOrderStands) {
               testing::ElementsAre("192.168.1.8:7", "192.168.1.9:7"));
 }
 
+/// The candidates that nothing tells from the first.
+std::vector<std::string> equals(const std::vector<std::string>& published,
+                                const std::vector<Interface>& interfaces, bool same_host = false) {
+  const Endpoint self = {0, "here", 1000, {"192.168.1.5"}, false};
+  const Endpoint peer = {1, same_host ? "here" : "there", 7, published, false};
+  std::vector<std::string> found;
+  for (const Candidate& each :
+       candidates_for(peer, self, {}, interfaces, routes(interfaces, "192.168.1.5")))
+    if (each.equals_first) found.push_back(each.interface + " " + each.text());
+  return found;
+}
+
+TEST(Ways, EqualsGoThroughInterfacesOfTheirOwnAndStandBehindTheFirst) {
+  const Interface eth0 = through("eth0", "192.168.1.5", 24, kEthernet);
+  const Interface eth1 = through("eth1", "10.0.0.5", 24, kEthernet);
+  const Interface wifi = through("wlan0", "10.9.0.5", 24, kWifi);
+  const std::vector<std::string> published = {"192.168.1.9", "192.168.1.8", "10.9.0.9", "10.0.0.9"};
+  EXPECT_THAT(equals(published, {eth0, eth1, wifi}), testing::ElementsAre("eth1 10.0.0.9:7"));
+  EXPECT_THAT(ways(published, {eth0, eth1, wifi}),
+              testing::ElementsAre("192.168.1.9:7", "10.0.0.9:7", "192.168.1.8:7", "10.9.0.9:7"));
+  EXPECT_TRUE(equals(published, {eth0, eth1, wifi}, true).empty());
+  EXPECT_TRUE(equals(published, {eth0, wifi}).empty());
+  EXPECT_TRUE(equals(published, {eth0, through("eth1", "10.0.0.5", 24, kThunderbolt)}).empty());
+  EXPECT_TRUE(equals({"192.168.1.9"}, {eth0, eth1}).empty());
+}
+
 TEST(Ways, ContainersAreNotAskedForALinkLocalAddress) {
   if (!has_ipv6()) GTEST_SKIP() << "no IPv6 here";
   Interface veth = through("lo", "fe80::1", 64, {Medium::Kind::software, 0, 1500});

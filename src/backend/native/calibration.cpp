@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "backend/native/cable_figures.h"
+#include "backend/native/equal_ways.h"
 #include "backend/native/group.h"
 #include "backend/native/window_fit.h"
 #include "base/shared_cache.h"
@@ -334,6 +335,7 @@ class Calibration {
 void calibrate(const std::shared_ptr<engine::Engine>& engine) {
   if (engine->size() == 1 || !engine->config().calibrate) return;
   engine->count_calls(false);
+  try_equal_ways(engine);
   Calibration(engine).run();
   measure_cables(engine);
   engine->count_calls(true);

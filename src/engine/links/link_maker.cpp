@@ -39,6 +39,17 @@ std::string LinkMaker::describe(WorldRank peer) const {
   return first < transports_.size() ? transports_[first]->describe(peer) : "nothing reaches it";
 }
 
+std::vector<std::string> LinkMaker::equal_ways(WorldRank peer) const {
+  const Place first = next(peer, 0);
+  return first < transports_.size() ? transports_[first]->equal_ways(peer)
+                                    : std::vector<std::string>{""};
+}
+
+void LinkMaker::take_way(WorldRank peer, std::size_t way) {
+  const Place first = next(peer, 0);
+  if (first < transports_.size()) transports_[first]->take_way(peer, way);
+}
+
 void LinkMaker::tell(WorldRank peer, ControlKind kind, const LinkKey& key) {
   ControlMessage message;
   message.kind = kind;

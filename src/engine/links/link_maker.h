@@ -41,6 +41,10 @@ class LinkMaker {
   /// How a peer is reached, for people.
   std::string describe(WorldRank peer) const;
 
+  /// As Transport, of the one that reaches the peer first.
+  std::vector<std::string> equal_ways(WorldRank peer) const;
+  void take_way(WorldRank peer, std::size_t way);
+
   /// Asks the peer for the links of a channel; this rank makes them when it is the higher one, and
   /// hears that the other needs them too.
   void request(const Membership& group, transport::Purpose purpose, GroupRank member);

@@ -1,0 +1,113 @@
+#include "backend/native/equal_ways.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backend/native/pair_figures.h"
+#include "mccl/error.h"
+#include "rendezvous/exchange.h"
+
+namespace mccl::native {
+namespace {
+
+constexpr std::chrono::seconds kPatience{30};
+/// What a way must take less of the time than the first, so that chance changes nothing.
+constexpr double kClearly = 0.8;
+/// Of a message for which ways are compared.
+constexpr double kBytes = 256 << 10;
+/// More than any host has network interfaces that lead to one peer.
+constexpr int kMostWays = 16;
+/// A trial takes some tens of milliseconds, and a job is not to start much later for them.
+constexpr std::size_t kMostPairs = 64;
+
+double seconds_of(const PairFigures& figures) {
+  return figures.latency_s + kBytes / std::max(1.0, figures.bytes_per_s);
+}
+
+/// All share memory.
+bool is_one_node(const std::vector<int>& nodes) {
+  return !nodes.empty() &&
+         std::ranges::all_of(nodes, [&](int node) { return node == nodes.front(); });
+}
+
+/// How many ways there are, by pair: the dialling rank, which is the higher one, first. "peer
+/// count" of each rank's, alike on all.
+std::map<Pair, int> counts_of(const std::vector<std::string>& cards) {
+  std::map<Pair, int> counts;
+  for (int rank = 0; rank < static_cast<int>(cards.size()); ++rank) {
+    std::istringstream stream(cards[static_cast<std::size_t>(rank)]);
+    int peer = 0;
+    int count = 0;
+    while (stream >> peer >> count) {
+      if (peer < 0 || peer >= rank || count < 2 || count > kMostWays) break;
+      counts[{rank, peer}] = count;
+    }
+    if (!stream.eof())
+      throw CorruptionError(fmt::format("rank {} tells of its ways in what is no numbers", rank));
+  }
+  return counts;
+}
+
+std::string text_of(const std::string& way, const PairFigures& figures) {
+  return fmt::format("{} ({:.3g} us, {:.3g} Gbit/s)", way, figures.latency_s * 1e6,
+                     figures.bytes_per_s * 8e-9);
+}
+
+/// By the rank that dials; the other answers.
+void try_ways(const std::shared_ptr<engine::Engine>& engine, const Pair& pair, int count) {
+  const bool dials = pair.first == engine->rank();
+  const std::vector<std::string> ways =
+      dials ? engine->equal_ways(pair.second) : std::vector<std::string>();
+  std::vector<PairFigures> found;
+  for (int way = 0; way < count; ++way) {
+    if (dials) engine->take_way(pair.second, static_cast<std::size_t>(way));
+    found.push_back(measure_pair(engine, pair, fmt::format("way {}", way)));
+  }
+  if (!dials) return;
+  std::size_t best = 0;
+  for (std::size_t way = 1; way < found.size(); ++way) {
+    const double margin = best == 0 ? kClearly : 1;
+    if (seconds_of(found[way]) < margin * seconds_of(found[best])) best = way;
+  }
+  engine->take_way(pair.second, best);
+  std::vector<std::string> tried;
+  for (std::size_t way = 0; way < found.size(); ++way)
+    tried.push_back(text_of(ways[way], found[way]));
+  engine->log().info("rank {}: ways that look alike: {}; links go through {}", pair.second,
+                     fmt::join(tried, "; "), ways[best]);
+}
+
+}  // namespace
+
+void try_equal_ways(const std::shared_ptr<engine::Engine>& engine) {
+  if (is_one_node(engine->nodes())) return;
+  std::string card;
+  for (int peer = 0; peer < engine->rank(); ++peer) {
+    const std::size_t count = engine->equal_ways(peer).size();
+    if (count > 1) card += fmt::format("{} {} ", peer, std::min<std::size_t>(count, kMostWays));
+  }
+  const rendezvous::Exchange exchange(engine->store(), engine->rank(), engine->size(),
+                                      Clock::now() + kPatience);
+  const std::map<Pair, int> counts = counts_of(exchange.all_gather("ways", card));
+  if (counts.size() > kMostPairs) {
+    if (!card.empty())
+      engine->log().info("{} pairs of ranks have ways that look alike: too many to try them",
+                         counts.size());
+    return;
+  }
+  std::set<Pair> pairs;
+  for (const auto& [pair, count] : counts) pairs.insert(pair);
+  for (const Pair& pair : in_rounds(std::move(pairs))) {
+    if (pair.first == engine->rank() || pair.second == engine->rank())
+      try_ways(engine, pair, counts.at(pair));
+  }
+}
+
+}  // namespace mccl::native
