@@ -58,6 +58,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--lr", type=float, default=0.05, help="learning rate (default 0.05)")
     parser.add_argument("--seed", type=int, default=0, help="of weights and order (default 0)")
     parser.add_argument(
+        "--device", choices=("cpu", "cuda"), default="cpu", help="what to train on (default cpu)"
+    )
+    parser.add_argument(
         "--baseline",
         action="store_true",
         help="train in one process without torch.distributed, for comparison",
@@ -65,13 +68,25 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def load_data() -> Digits:
+def device_of_rank(kind: str) -> torch.device:
+    """The CPU, or a GPU for each rank of this machine in turn."""
+    if kind == "cpu":
+        return torch.device("cpu")
+    # Sums must not depend on how a library feels: a single process is to end with the same weights.
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.deterministic = True
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count())
+    torch.cuda.set_device(device)
+    return device
+
+
+def load_data(device: torch.device) -> Digits:
     """Splits scikit-learn's digits, the same way on every rank: a fifth is for testing."""
     digits = load_digits()
     images = torch.tensor(digits.data, dtype=torch.float32).div_(16).reshape(-1, 1, 8, 8)
-    labels = torch.tensor(digits.target)
+    images, labels = images.to(device), torch.tensor(digits.target, device=device)
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(2024))
-    test, train = order.split([len(order) // 5, len(order) - len(order) // 5])
+    test, train = order.to(device).split([len(order) // 5, len(order) - len(order) // 5])
     return Digits(images[train], labels[train], images[test], labels[test])
 
 
@@ -101,7 +116,7 @@ def train(
         generator = torch.Generator().manual_seed(arguments.seed * 1000 + epoch)
         order = torch.randperm(len(data.train_labels), generator=generator)
         loss_of_epoch = 0.0
-        for batch in order.split(arguments.global_batch):
+        for batch in order.to(data.train_labels.device).split(arguments.global_batch):
             mine = batch.tensor_split(size)[rank]
             logits = model(data.train_images[mine])
             loss = nn.functional.cross_entropy(logits, data.train_labels[mine], reduction="sum")
@@ -123,8 +138,8 @@ def count_correct(model: nn.Module, data: Digits, rank: int, size: int) -> int:
 
 
 def weights_of(model: nn.Module) -> torch.Tensor:
-    """All parameters, one after another."""
-    return torch.cat([p.detach().reshape(-1) for p in model.parameters()])
+    """All parameters, one after another, on the CPU."""
+    return torch.cat([p.detach().reshape(-1) for p in model.parameters()]).cpu()
 
 
 def all_ranks_equal(weights: torch.Tensor) -> bool:
@@ -175,7 +190,7 @@ def run_epochs(
 
 def train_alone(data: Digits, arguments: argparse.Namespace) -> torch.Tensor:
     """The weights that one process reaches on the same global batches."""
-    model = make_model(arguments.seed)
+    model = make_model(arguments.seed).to(data.train_images.device)
     for _ in train(model, data, arguments, rank=0, size=1):
         pass
     return weights_of(model)
@@ -250,8 +265,9 @@ def main() -> int:
     arguments = parse_arguments()
     # The model is tiny: more threads would cost more than they bring, and reorder sums.
     torch.set_num_threads(1)
-    data = load_data()
-    model = make_model(arguments.seed)
+    device = device_of_rank(arguments.device)
+    data = load_data(device)
+    model = make_model(arguments.seed).to(device)
 
     if arguments.baseline:
         accuracy = run_epochs(model, data, arguments, rank=0, size=1)

@@ -15,6 +15,7 @@ from pathlib import Path
 HOLDS = {
     "include/mccl": "what a C or C++ program includes",
     "src/base": "settings, log, clock, metrics, cores",
+    "src/device": "memory that is not the host's, and what moves it",
     "src/kernels": "arithmetic on host memory: reduce, fold, scale, checksum",
     "src/schedule": "algorithms as data, the proof that they are right, what they cost, the choice",
     "src/node": "the memory that ranks of a node share",

@@ -67,6 +67,38 @@ void ProcessGroupMCCL::require_root(const char* call, std::int64_t root) const {
   invalid_argument(call, c10::str("invalid root rank: ", root, " (expected 0 to ", size_ - 1, ")"));
 }
 
+void ProcessGroupMCCL::end_on_device(WorkMCCL& work, const std::vector<const WorkMCCL*>& parts) {
+  const std::optional<c10::Device> device = work.device();
+  if (!device) return;
+  {
+    const std::lock_guard lock(devices_mutex_);
+    if (std::find(devices_.begin(), devices_.end(), *device) == devices_.end()) {
+      devices_.push_back(*device);
+    }
+  }
+  work.end_on(end_streams_.stream(*device, !c10d::isP2POp(work.retrieveOpType())), parts);
+}
+
+/// What the caller's streams were given before a barrier is done before it.
+void ProcessGroupMCCL::finish_streams() {
+  std::vector<c10::Device> devices;
+  {
+    const std::lock_guard lock(devices_mutex_);
+    devices = devices_;
+  }
+  for (const c10::Device device : devices) finish_current_stream(device);
+}
+
+namespace {
+
+std::vector<const WorkMCCL*> works_of(const std::vector<ProcessGroupMCCL::WorkPtr>& parts) {
+  std::vector<const WorkMCCL*> works;
+  for (const auto& part : parts) works.push_back(static_cast<const WorkMCCL*>(part.get()));
+  return works;
+}
+
+}  // namespace
+
 ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::all_of(CallName name, const std::vector<WorkPtr>& parts,
                                                    Tensors outputs, std::function<void()> finish) {
   if (parts.size() == 1) return parts.front();
@@ -75,6 +107,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::all_of(CallName name, const std::vec
     engine_works.push_back(static_cast<WorkMCCL*>(part.get())->engine_work());
   }
   Staging staging(name.title);
+  for (const auto& output : outputs) staging.keep(output);
   staging.then([parts, finish = std::move(finish)] {
     for (const auto& part : parts) static_cast<WorkMCCL*>(part.get())->complete();
     if (finish) finish();
@@ -84,6 +117,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::all_of(CallName name, const std::vec
   const bool batched = open_batches_ > 0 && in_batch();
   work->set_batched(batched);
   work->start(mccl::Work::all_of(std::move(engine_works)));
+  if (!batched) end_on_device(*work, works_of(parts));
   if (batched) {
     const std::lock_guard lock(batches_mutex_);
     batches_[std::this_thread::get_id()].push_back(work);
@@ -174,13 +208,18 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::endCoalescing() {
     for (const auto& work : batch) work->complete();
   });
   Tensors outputs;
+  std::vector<const WorkMCCL*> works;
   for (const auto& work : batch) {
+    works.push_back(work.get());
     for (auto& tensor : work->result()) outputs.push_back(tensor);
+    work->keep_in(staging);
   }
   auto work = c10::make_intrusive<WorkMCCL>(rank_, kName, sequence_.load(), std::move(staging),
                                             outputs, outputs, ledger_);
   try {
     work->start(group_for(kName.title)->end_coalescing());
+    for (const auto& one : batch) end_on_device(*one);
+    end_on_device(*work, works);
   } catch (const std::exception&) {
     throw_torch_error(std::current_exception(), rank_, kName.title);
   }

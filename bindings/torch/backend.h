@@ -130,6 +130,9 @@ class ProcessGroupMCCL final : public c10d::Backend {
   WorkPtr sum_when_gathered(const std::vector<WorkPtr>& parts, const at::Tensor& tensor,
                             const at::Tensor& indices, const at::Tensor& values);
   bool in_batch();
+  /// Gives calls on GPUs an end that streams can wait for.
+  void end_on_device(WorkMCCL& work, const std::vector<const WorkMCCL*>& parts = {});
+  void finish_streams();
   void monitor_members(mccl::Group& group, std::chrono::milliseconds timeout, bool wait_all_ranks);
   void report_to_root(mccl::Group& group, std::chrono::milliseconds timeout);
 
@@ -140,6 +143,9 @@ class ProcessGroupMCCL final : public c10d::Backend {
   std::atomic<std::chrono::milliseconds> timeout_;
   std::atomic<std::uint64_t> sequence_{0};
   std::atomic<std::uint64_t> splits_{0};
+  EndStreams end_streams_;
+  std::mutex devices_mutex_;
+  std::vector<c10::Device> devices_;  ///< That calls were on. Guarded by devices_mutex_.
   std::shared_ptr<WorkLedger> ledger_ = std::make_shared<WorkLedger>();
   c10::intrusive_ptr<Options> options_;
 
@@ -160,8 +166,10 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::issue(CallName name, Staging staging
   const bool batched = open_batches_ > 0 && in_batch();
   if (batched) options.caller_waits = false;
   work->set_batched(batched);
+  if (work->device()) options.stream = current_stream(*work->device());
   try {
     work->start(submit(*group, options));
+    if (!batched) end_on_device(*work);
   } catch (const std::exception&) {
     if (counts) --sequence_;
     throw_call_error(std::current_exception(), rank_, name.title);

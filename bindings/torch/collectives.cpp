@@ -123,10 +123,12 @@ std::pair<at::Tensor, std::size_t> ProcessGroupMCCL::round(const at::Tensor& ten
   const mccl::ReduceOp sum(mccl::ReduceKind::sum);
   const mccl::DType dtype = reducible_type(call, tensor.scalar_type(), sum);
   at::Tensor rounded = tensor.contiguous().clone();
-  const auto count = static_cast<std::size_t>(rounded.numel());
-  const Buffer data{rounded.data_ptr(), count, dtype};
+  Staging staging(call);
+  const Buffer data = staging.in_place(rounded, {dtype, 1});
+  CallOptions options;
+  if (staging.device()) options.stream = current_stream(*staging.device());
   try {
-    const std::size_t bytes = group->round(data, data, sum);
+    const std::size_t bytes = group->round(data, data, sum, options);
     return {std::move(rounded), bytes};
   } catch (const std::exception&) {
     throw_torch_error(std::current_exception(), rank_, call);
@@ -448,6 +450,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::alltoall(Tensors& outputs, Tensors& 
 }
 
 ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::barrier(const c10d::BarrierOptions& opts) {
+  finish_streams();
   return issue({OpType::BARRIER, "mccl:barrier"}, Staging("barrier"), {}, {},
                call_options(opts.timeout, opts.asyncOp),
                [](Group& group, const CallOptions& options) { return group.barrier(options); });

@@ -4,7 +4,6 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 
 #include "torch/csrc/distributed/c10d/Utils.hpp"
@@ -99,8 +98,13 @@ void copy_without_autograd(const at::Tensor& destination, const at::Tensor& sour
   destination.copy_(source);
 }
 
-at::Tensor byte_temporary(std::size_t bytes) {
-  return at::empty({static_cast<std::int64_t>(bytes)}, at::TensorOptions().dtype(at::kByte));
+at::TensorOptions bytes_beside(const at::Tensor& tensor) {
+  return at::TensorOptions().dtype(at::kByte).device(tensor.device());
+}
+
+mccl::Device engine_device_of(const at::Tensor& tensor) {
+  if (tensor.device().is_cpu()) return {};
+  return {mccl::DeviceKind::cuda, tensor.device().index()};
 }
 
 constexpr ElementType kBytes{mccl::DType::u8, 1};
@@ -114,7 +118,7 @@ std::size_t padded_bytes(const at::Tensor& tensor) {
 at::Tensor padded_temporary(const std::vector<at::Tensor>& tensors) {
   std::size_t bytes = 0;
   for (const auto& tensor : tensors) bytes += padded_bytes(tensor);
-  return at::zeros({static_cast<std::int64_t>(bytes)}, at::TensorOptions().dtype(at::kByte));
+  return at::zeros({static_cast<std::int64_t>(bytes)}, bytes_beside(tensors.front()));
 }
 
 }  // namespace
@@ -182,8 +186,7 @@ mccl::ReduceOp reduce_op_of(const char* call, const c10d::ReduceOp& op) {
 void require_host_memory(const char* call, const at::Tensor& tensor) {
   if (tensor.device().is_cpu()) return;
   invalid_argument(call, c10::str("expected a CPU tensor, got one on ", tensor.device(),
-                                  ": this build moves CPU tensors only; use tensor.cpu(), or "
-                                  "another backend for this device, as in \"cpu:mccl,cuda:nccl\""));
+                                  ": this call takes CPU tensors only; use tensor.cpu()"));
 }
 
 void require_dense(const char* call, const at::Tensor& tensor) {
@@ -191,7 +194,10 @@ void require_dense(const char* call, const at::Tensor& tensor) {
     invalid_argument(call, c10::str("only supports dense tensors (invalid tensor layout: expected ",
                                     at::kStrided, ", got ", tensor.layout(), ")"));
   }
-  require_host_memory(call, tensor);
+  if (tensor.device().is_cpu() || tensor.device().is_cuda()) return;
+  invalid_argument(
+      call, c10::str("expected a tensor on the CPU or a CUDA device, got one on ", tensor.device(),
+                     ": use tensor.cpu(), or another backend for this device"));
 }
 
 at::Tensor& require_single(const char* call, std::vector<at::Tensor>& tensors, const char* role) {
@@ -211,13 +217,17 @@ void require_same_type(const char* call, const at::Tensor& like,
       invalid_argument(call, c10::str("invalid tensor type at index ", i, " (expected ",
                                       like.toString(), ", got ", tensors[i].toString(), ")"));
     }
+    if (tensors[i].device() != like.device()) {
+      invalid_argument(call, c10::str("invalid tensor device at index ", i, " (expected ",
+                                      like.device(), ", got ", tensors[i].device(), ")"));
+    }
   }
 }
 
 mccl::Buffer Staging::buffer_of(const at::Tensor& contiguous, ElementType type) {
-  kept_.push_back(contiguous);
+  keep(contiguous);
   return {contiguous.data_ptr(), static_cast<std::size_t>(contiguous.numel()) * type.units,
-          type.dtype};
+          type.dtype, engine_device_of(contiguous)};
 }
 
 mccl::ConstBuffer Staging::input(const at::Tensor& tensor, ElementType type) {
@@ -241,15 +251,16 @@ mccl::Buffer Staging::in_place(const at::Tensor& tensor, ElementType type) {
 at::Tensor Staging::flat_temporary(const std::vector<at::Tensor>& tensors) {
   std::int64_t total = 0;
   for (const auto& tensor : tensors) total += tensor.numel();
-  return at::empty({total}, at::TensorOptions().dtype(tensors.front().scalar_type()));
+  const at::Tensor& first = tensors.front();
+  return at::empty({total}, at::TensorOptions().dtype(first.scalar_type()).device(first.device()));
 }
 
 mccl::ConstBuffer Staging::input(const std::vector<at::Tensor>& tensors, ElementType type) {
   if (tensors.size() == 1) return input(tensors.front(), type);
   if (is_consecutive(tensors)) {
-    for (const auto& tensor : tensors) kept_.push_back(tensor);
+    for (const auto& tensor : tensors) keep(tensor);
     const std::size_t count = total_bytes(tensors) / mccl::size_of(type.dtype);
-    return {tensors.front().const_data_ptr(), count, type.dtype};
+    return {tensors.front().const_data_ptr(), count, type.dtype, engine_device_of(tensors.front())};
   }
   const at::Tensor flat = flat_temporary(tensors);
   const auto pieces = pieces_of(flat, tensors);
@@ -260,9 +271,9 @@ mccl::ConstBuffer Staging::input(const std::vector<at::Tensor>& tensors, Element
 mccl::Buffer Staging::output(const std::vector<at::Tensor>& tensors, ElementType type) {
   if (tensors.size() == 1) return output(tensors.front(), type);
   if (is_consecutive(tensors)) {
-    for (const auto& tensor : tensors) kept_.push_back(tensor);
+    for (const auto& tensor : tensors) keep(tensor);
     const std::size_t count = total_bytes(tensors) / mccl::size_of(type.dtype);
-    return {tensors.front().data_ptr(), count, type.dtype};
+    return {tensors.front().data_ptr(), count, type.dtype, engine_device_of(tensors.front())};
   }
   for (const auto& tensor : tensors) at::assert_no_internal_overlap(tensor);
   const at::Tensor flat = flat_temporary(tensors);
@@ -283,24 +294,27 @@ mccl::Buffer Staging::in_place(const std::vector<at::Tensor>& tensors, ElementTy
 
 mccl::ConstBuffer Staging::input_bytes(const std::vector<at::Tensor>& tensors) {
   const at::Tensor flat = padded_temporary(tensors);
-  auto* next = static_cast<char*>(flat.data_ptr());
+  std::int64_t next = 0;
   for (const auto& tensor : tensors) {
     const at::Tensor plain = is_plain(tensor) ? tensor : contiguous_copy(tensor);
-    if (plain.nbytes() != 0) std::memcpy(next, plain.const_data_ptr(), plain.nbytes());
-    next += padded_bytes(plain);
+    const auto bytes = static_cast<std::int64_t>(plain.nbytes());
+    if (bytes != 0) {
+      copy_without_autograd(flat.narrow(0, next, bytes), plain.view({-1}).view(at::kByte));
+    }
+    next += static_cast<std::int64_t>(padded_bytes(plain));
   }
   return buffer_of(flat, kBytes);
 }
 
 mccl::Buffer Staging::output_bytes(const std::vector<at::Tensor>& tensors) {
   const at::Tensor flat = padded_temporary(tensors);
-  auto* next = static_cast<char*>(flat.data_ptr());
+  std::int64_t next = 0;
   for (const auto& tensor : tensors) {
     at::assert_no_internal_overlap(tensor);
-    // The view shares the flat memory, which kept_ holds until finish() is over.
-    copies_.push_back({tensor, at::from_blob(next, tensor.sizes(),
-                                             at::TensorOptions().dtype(tensor.scalar_type()))});
-    next += padded_bytes(tensor);
+    const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
+    const at::Tensor piece = flat.narrow(0, next, bytes).view(tensor.scalar_type());
+    copies_.push_back({tensor, piece.view(tensor.sizes())});
+    next += static_cast<std::int64_t>(padded_bytes(tensor));
   }
   return buffer_of(flat, kBytes);
 }
@@ -316,10 +330,24 @@ mccl::ConstBuffer Staging::apart_from(mccl::ConstBuffer in, mccl::ConstBuffer ou
   const auto* b = static_cast<const char*>(out.data);
   if (in.bytes() == 0 || out.bytes() == 0) return in;
   if (a + in.bytes() <= b || b + out.bytes() <= a) return in;
-  const at::Tensor copy = byte_temporary(in.bytes());
-  std::memcpy(copy.data_ptr(), in.data, in.bytes());
+  const auto bytes = static_cast<std::int64_t>(in.bytes());
+  const at::TensorOptions options = bytes_beside(kept_.front());
+  const at::Tensor copy = at::empty({bytes}, options);
+  copy_without_autograd(copy, at::from_blob(const_cast<void*>(in.data), {bytes}, options));
   kept_.push_back(copy);
-  return {copy.const_data_ptr(), in.count, in.dtype};
+  return {copy.const_data_ptr(), in.count, in.dtype, in.device};
+}
+
+void Staging::keep(const at::Tensor& tensor) {
+  if (!tensor.device().is_cpu()) device_ = tensor.device();
+  kept_.push_back(tensor);
+}
+
+std::vector<std::pair<at::Tensor, at::Tensor>> Staging::take_copies() {
+  std::vector<std::pair<at::Tensor, at::Tensor>> copies;
+  for (auto& copy : copies_) copies.emplace_back(copy.destination, copy.source);
+  copies_.clear();
+  return copies;
 }
 
 void Staging::finish() {

@@ -1,9 +1,11 @@
-// Tensors as the engine takes them: contiguous host memory of a known element type.
+// Tensors as the engine takes them: contiguous memory of a known element type, of the host or a
+// GPU.
 #pragma once
 
 #include <ATen/ATen.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,13 +32,13 @@ mccl::DType reducible_type(const char* call, at::ScalarType type, const mccl::Re
 
 mccl::ReduceOp reduce_op_of(const char* call, const c10d::ReduceOp& op);
 
-/// The one seam between tensors and host memory: throws for a tensor that is not in it.
+/// Throws for a tensor that is not in host memory.
 void require_host_memory(const char* call, const at::Tensor& tensor);
-/// Strided, in host memory.
+/// Strided, in host memory or a GPU's.
 void require_dense(const char* call, const at::Tensor& tensor);
 /// A list of exactly one dense tensor.
 at::Tensor& require_single(const char* call, std::vector<at::Tensor>& tensors, const char* role);
-/// All dense and of the type of `like`.
+/// All dense, of the type of `like` and on its device.
 void require_same_type(const char* call, const at::Tensor& like,
                        const std::vector<at::Tensor>& tensors);
 
@@ -67,9 +69,16 @@ class Staging {
   /// Copies `in` when it overlaps `out` at all.
   mccl::ConstBuffer apart_from(mccl::ConstBuffer in, mccl::ConstBuffer out);
 
-  void keep(const at::Tensor& tensor) { kept_.push_back(tensor); }
+  void keep(const at::Tensor& tensor);
   /// Runs after the copies back.
   void then(std::function<void()> action) { then_ = std::move(action); }
+
+  /// Where the tensors lie, unless that is the host.
+  std::optional<c10::Device> device() const { return device_; }
+  void lie_on(c10::Device device) { device_ = device; }
+  /// What brings results into the caller's tensors, for whoever has a stream do it instead of
+  /// finish().
+  std::vector<std::pair<at::Tensor, at::Tensor>> take_copies();
 
   /// After success, once: results become visible in the caller's tensors.
   void finish();
@@ -87,6 +96,7 @@ class Staging {
 
   const char* call_;
   std::vector<at::Tensor> kept_;
+  std::optional<c10::Device> device_;
   std::vector<CopyBack> copies_;
   std::function<void()> then_;
 };

@@ -2,6 +2,7 @@
 
 #include <ATen/core/ivalue.h>
 #include <ATen/core/jit_type.h>
+#include <c10/core/StreamGuard.h>
 #include <c10/util/Exception.h>
 #include <pybind11/pybind11.h>
 
@@ -34,6 +35,16 @@ void settle_and_report(c10::ivalue::Future& future, const std::vector<at::Tensor
     settle(future, outputs, error);
   } catch (const std::exception& e) {
     TORCH_WARN("mccl: a callback of a future threw: ", e.what());
+  }
+}
+
+void warn_of(const std::exception_ptr& error) noexcept {
+  try {
+    std::rethrow_exception(error);
+  } catch (const c10::Error& e) {
+    TORCH_WARN("mccl: a call on a GPU failed; what its stream goes on with is of no use: ",
+               e.what_without_backtrace());
+  } catch (...) {
   }
 }
 
@@ -120,8 +131,12 @@ WorkMCCL::WorkMCCL(int rank, CallName name, std::uint64_t sequence, Staging stag
       title_(name.title),
       sequence_(sequence),
       staging_(std::move(staging)),
+      device_(staging_.device()),
       outputs_(std::move(outputs)),
-      ledger_(std::move(ledger)) {}
+      ledger_(std::move(ledger)) {
+  // A stream makes them; the thread on which the call ends must wait for no device.
+  if (device_) copies_ = staging_.take_copies();
+}
 
 void WorkMCCL::start(const mccl::Work& work) {
   work_ = work;
@@ -129,7 +144,30 @@ void WorkMCCL::start(const mccl::Work& work) {
   // The engine holds this object, and with it the tensors, until the call is over: dropping the
   // handle does not free memory that a peer still writes.
   auto self = c10::intrusive_ptr<WorkMCCL>::unsafe_reclaim_from_nonowning(this);
-  work_.on_done([self = std::move(self)](const std::exception_ptr&) { self->complete(); });
+  if (!device_) {
+    work_.on_done([self = std::move(self)](const std::exception_ptr&) { self->complete(); });
+    return;
+  }
+  // To let go of a GPU's memory may take a lock of torch's that is held by who waits for a stream,
+  // and with it for this thread.
+  work_.on_done([self = std::move(self)](const std::exception_ptr&) mutable {
+    callback_threads().run([self = std::move(self)] { self->complete(); });
+  });
+}
+
+void WorkMCCL::end_on(c10::Stream stream, const std::vector<const WorkMCCL*>& parts) {
+  std::vector<const StreamEnd*> ends;
+  for (const WorkMCCL* const part : parts) {
+    if (part->end_) ends.push_back(part->end_.get());
+  }
+  auto end = std::make_unique<StreamEnd>(stream);
+  end->follow(work_, ends, copies_);
+  copies_.clear();
+  end_ = std::move(end);
+}
+
+void WorkMCCL::keep_in(Staging& staging) const {
+  if (device_) staging.lie_on(*device_);
 }
 
 void WorkMCCL::complete() {
@@ -148,6 +186,8 @@ void WorkMCCL::finish_with(std::exception_ptr error) {
   if (error) {
     ledger_->last_error = static_cast<int>(kind_of(error));
     error = to_call_error(error, rank_, title_);
+    // Nobody may ever wait for it on the host.
+    if (device_) warn_of(error);
   } else {
     try {
       staging_.finish();
@@ -167,7 +207,7 @@ void WorkMCCL::announce(const std::exception_ptr& error) {
   {
     const std::lock_guard lock(future_mutex_);
     future_due_ = true;
-    future = future_;
+    if (!device_) future = future_;
   }
   std::shared_ptr<WorkLedger::Hook> hook;
   {
@@ -204,33 +244,55 @@ int WorkMCCL::sourceRank() const {
 std::vector<at::Tensor> WorkMCCL::result() { return outputs_; }
 
 void WorkMCCL::synchronize() {
-  if (isCompleted() && exception_) std::rethrow_exception(exception_);
+  if (device_ && end_) {
+    wait_on_device(kNoTimeout);
+  } else if (isCompleted() && exception_) {
+    std::rethrow_exception(exception_);
+  }
+}
+
+/// With a time limit the host waits too, as it is for the host that time passes.
+bool WorkMCCL::wait_on_device(std::chrono::milliseconds timeout) {
+  if (timeout.count() > 0) wait_on_host(timeout);
+  if (phase_.load() == Phase::finished && exception_) std::rethrow_exception(exception_);
+  end_->hold_current_stream();
+  return true;
+}
+
+void WorkMCCL::wait_on_host(std::chrono::milliseconds timeout) {
+  if (phase_.load() == Phase::finished) return;
+  try {
+    wait_with_signals(work_, timeout.count() > 0 ? std::optional(timeout) : std::nullopt);
+  } catch (const pybind11::error_already_set&) {
+    throw;
+  } catch (...) {
+    // It is this wait that has ended; the text names the call.
+    if (!work_.done()) throw_torch_error(std::current_exception(), rank_, "");
+  }
+  complete();
 }
 
 bool WorkMCCL::wait(std::chrono::milliseconds timeout) {
   if (batched_) return true;
-  if (phase_.load() != Phase::finished) {
-    try {
-      wait_with_signals(work_, timeout.count() > 0 ? std::optional(timeout) : std::nullopt);
-    } catch (const pybind11::error_already_set&) {
-      throw;
-    } catch (...) {
-      // It is this wait that has ended; the text names the call.
-      if (!work_.done()) throw_torch_error(std::current_exception(), rank_, "");
-    }
-    complete();
-  }
+  if (device_ && end_) return wait_on_device(timeout);
+  wait_on_host(timeout);
   if (exception_) std::rethrow_exception(exception_);
   return true;
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> WorkMCCL::getFuture() {
   const std::lock_guard lock(future_mutex_);
-  if (!future_) {
-    future_ =
-        c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-    if (future_due_) settle(*future_, outputs_, exception_);
+  if (future_) return future_;
+  const auto type = c10::ListType::create(c10::TensorType::get());
+  if (device_ && end_) {
+    // Complete for the host at once: who takes its value has a stream wait.
+    future_ = c10::make_intrusive<c10::ivalue::Future>(type, std::vector<c10::Device>{*device_});
+    const c10::StreamGuard guard(end_->stream());
+    settle(*future_, outputs_, phase_.load() == Phase::finished ? exception_ : nullptr);
+    return future_;
   }
+  future_ = c10::make_intrusive<c10::ivalue::Future>(type);
+  if (future_due_) settle(*future_, outputs_, exception_);
   return future_;
 }
 

@@ -8,9 +8,11 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "mccl/work.h"
+#include "stream_end.h"
 #include "tensors.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 #include "torch/csrc/distributed/c10d/Work.hpp"
@@ -49,6 +51,8 @@ struct CallName {
   const char* title;
 };
 
+/// On a device's memory a call is over for streams when its end is, which wait() has the caller's
+/// stream wait for, while the host goes on; and for the host when all of it is done.
 class WorkMCCL final : public c10d::Work {
  public:
   WorkMCCL(int rank, CallName name, std::uint64_t sequence, Staging staging,
@@ -57,6 +61,14 @@ class WorkMCCL final : public c10d::Work {
 
   /// Ties the engine's handle to this. Call once, before anyone else sees the object.
   void start(const mccl::Work& work);
+  /// Of a call on a device's memory, once it has started, which in a batch is when that ends; its
+  /// results lie behind those of `parts`.
+  void end_on(c10::Stream stream, const std::vector<const WorkMCCL*>& parts = {});
+
+  /// Where its memory lies, unless that is the host.
+  std::optional<c10::Device> device() const { return device_; }
+  /// Has `staging`, of a call that this is a part of, lie there too.
+  void keep_in(Staging& staging) const;
 
   /// Marks a call inside an open batch: wait() on it returns at once, since only the end of the
   /// batch starts it.
@@ -84,9 +96,15 @@ class WorkMCCL final : public c10d::Work {
   void finish_with(std::exception_ptr error);
   void announce(const std::exception_ptr& error);
 
+  bool wait_on_device(std::chrono::milliseconds timeout);
+  void wait_on_host(std::chrono::milliseconds timeout);
+
   const char* title_;
   std::uint64_t sequence_;
   Staging staging_;
+  const std::optional<c10::Device> device_;
+  StreamEnd::Copies copies_;        ///< Of a device's memory, until the call has its end.
+  std::unique_ptr<StreamEnd> end_;  ///< Set before anyone else sees the object, or by its batch.
   std::vector<at::Tensor> outputs_;
   std::shared_ptr<WorkLedger> ledger_;
   mccl::Work work_;

@@ -26,6 +26,10 @@ struct CallOptions {
   /// group's usual way. InvalidArgument where it cannot be: but for sums and averages of floats.
   /// Between ranks that share memory it is exact.
   std::optional<Compression> compression = {};
+  /// Of a call on a device's memory: the caller's stream (of CUDA, a CUstream), null for the
+  /// device's default. The call begins when the stream has done what it has been given until now;
+  /// what it is given afterwards runs beside the call, see Work::wait_on_stream.
+  void* stream = nullptr;
 };
 
 inline constexpr int kAnySource = -1;

@@ -28,6 +28,11 @@ class Work {
   /// timeout, throws TimeoutError when it passes first; the call itself goes on until its own.
   void wait(std::optional<std::chrono::milliseconds> timeout = {}) const;
 
+  /// What `stream`, of the device that the call's memory lies on, is given from now on runs after
+  /// the call; the host goes on at once. What fails then is told by wait(), error() and every later
+  /// call of the group, and the memory holds nothing of use. For calls of host memory as wait().
+  void wait_on_stream(void* stream) const;
+
   bool done() const;
 
   /// What the call failed with; null while it runs and when it succeeded.

@@ -6,16 +6,26 @@
 #include <limits>
 
 #include "base/coding.h"
+#include "device/registry.h"
 #include "mccl/error.h"
 
 namespace mccl {
 
-void check_memory(Collective call, const char* argument, const ConstBuffer& buffer) {
-  if (buffer.device.kind != DeviceKind::cpu) {
-    throw InvalidArgument(fmt::format(
-        "{}: {} lies on a device; this build moves host memory only: copy it to the CPU first",
-        name_of(call), argument));
+namespace {
+
+void check_device(Collective call, const char* argument, Device device) {
+  try {
+    device::depot_of(device);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(
+        fmt::format("{}: {} cannot be used: {}", name_of(call), argument, error.what()));
   }
+}
+
+}  // namespace
+
+void check_memory(Collective call, const char* argument, const ConstBuffer& buffer) {
+  if (buffer.device.kind != DeviceKind::cpu) check_device(call, argument, buffer.device);
   if (!buffer.data && buffer.count > 0) {
     throw InvalidArgument(
         fmt::format("{}: {} is null but has {} elements", name_of(call), argument, buffer.count));

@@ -13,7 +13,8 @@
 
 namespace mccl {
 
-/// Host memory, not null unless empty, and not too long for this machine.
+/// Of the host or of a device that is there, not null unless empty, and not too long for this
+/// machine.
 void check_memory(Collective call, const char* argument, const ConstBuffer& buffer);
 void check_same_type(Collective call, const ConstBuffer& in, const ConstBuffer& out);
 void check_count(Collective call, const char* argument, std::size_t found, std::size_t expected);

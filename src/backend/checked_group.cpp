@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/check.h"
+#include "backend/staged/patience.h"
 #include "kernels/codec/codec.h"
 #include "mccl/error.h"
 
@@ -23,12 +24,54 @@ Request request_of(Collective collective, DType dtype) {
 }  // namespace
 
 Work CheckedGroup::all_reduce(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions& options) {
-  return start(sum_over_all(in, out, op), options);
+  return begin(sum_over_all(in, out, op), options);
+}
+
+Work CheckedGroup::begin(const Request& request, const CallOptions& options) {
+  if (!staged::on_device(request)) {
+    const staged::Line* const line = line_if_any_.load(std::memory_order_acquire);
+    if (!line || !line->is_busy()) return start(request, options);
+  }
+  return line().enqueue(request, options);
+}
+
+staged::Line& CheckedGroup::line() {
+  const std::lock_guard lock(line_mutex_);
+  if (!line_) {
+    line_ = std::make_shared<staged::Line>(static_cast<staged::HostCalls&>(*this));
+    line_if_any_.store(line_.get(), std::memory_order_release);
+  }
+  return *line_;
+}
+
+void CheckedGroup::close_line() {
+  const std::lock_guard lock(line_mutex_);
+  if (line_) line_->close();
+}
+
+void CheckedGroup::begin_coalescing() { begin_batch(); }
+
+Work CheckedGroup::end_coalescing() {
+  Work work = end_batch();
+  staged::Line* const line = line_if_any_.load(std::memory_order_acquire);
+  return line ? line->end_batch(std::move(work)) : work;
 }
 
 std::size_t CheckedGroup::round(ConstBuffer in, Buffer out, ReduceOp op,
-                         const CallOptions& options) const {
-  const Request request = sum_over_all(in, out, op);
+                                const CallOptions& options) const {
+  Request request = sum_over_all(in, out, op);
+  if (!staged::on_device(request)) return round_on_host(request, options);
+  staged::Stage stage(request, rank(), options.stream);
+  for (const staged::Patience patience; !stage.arrived();) patience.pause();
+  const std::size_t bytes = round_on_host(request, options);
+  stage.release();
+  for (const staged::Patience patience; !stage.ended();) patience.pause();
+  return bytes;
+}
+
+std::size_t CheckedGroup::round_on_host(const Request& request, const CallOptions& options) const {
+  const ConstBuffer& in = request.in;
+  const Buffer& out = request.out;
   const Coding coding = coding_of(request, options);
   if (!coding) {
     if (!request.in_place && in.count > 0) std::memcpy(out.data, in.data, in.bytes());
@@ -66,7 +109,7 @@ Work CheckedGroup::broadcast(Buffer data, int root, const CallOptions& options) 
   request.in_place = true;
   request.in = data;
   request.out = data;
-  return start(request, options);
+  return begin(request, options);
 }
 
 Work CheckedGroup::reduce(ConstBuffer in, Buffer out, ReduceOp op, int root,
@@ -87,17 +130,17 @@ Work CheckedGroup::reduce(ConstBuffer in, Buffer out, ReduceOp op, int root,
     request.in_place = check_overlap(call, in, out, 0, 0);
     request.out = out;
   }
-  return start(request, options);
+  return begin(request, options);
 }
 
 Work CheckedGroup::all_gather(ConstBuffer in, Buffer out, const CallOptions& options) {
-  return start(gather_to_all(in, out, Shares::equal(size(), in.count)), options);
+  return begin(gather_to_all(in, out, Shares::equal(size(), in.count)), options);
 }
 
 Work CheckedGroup::all_gatherv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts,
                                const CallOptions& options) {
   check_counts(Collective::all_gather, counts, size());
-  return start(gather_to_all(in, out, Shares::of(counts)), options);
+  return begin(gather_to_all(in, out, Shares::of(counts)), options);
 }
 
 Request CheckedGroup::gather_to_all(ConstBuffer in, Buffer out, const Shares& shares) const {
@@ -118,13 +161,13 @@ Request CheckedGroup::gather_to_all(ConstBuffer in, Buffer out, const Shares& sh
 }
 
 Work CheckedGroup::gather(ConstBuffer in, Buffer out, int root, const CallOptions& options) {
-  return start(gather_to(in, out, Shares::equal(size(), in.count), root), options);
+  return begin(gather_to(in, out, Shares::equal(size(), in.count), root), options);
 }
 
 Work CheckedGroup::gatherv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts,
                            int root, const CallOptions& options) {
   check_counts(Collective::gather, counts, size());
-  return start(gather_to(in, out, Shares::of(counts), root), options);
+  return begin(gather_to(in, out, Shares::of(counts), root), options);
 }
 
 Request CheckedGroup::gather_to(ConstBuffer in, Buffer out, const Shares& shares, int root) const {
@@ -149,13 +192,13 @@ Request CheckedGroup::gather_to(ConstBuffer in, Buffer out, const Shares& shares
 }
 
 Work CheckedGroup::scatter(ConstBuffer in, Buffer out, int root, const CallOptions& options) {
-  return start(scatter_from(in, out, Shares::equal(size(), out.count), root), options);
+  return begin(scatter_from(in, out, Shares::equal(size(), out.count), root), options);
 }
 
 Work CheckedGroup::scatterv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts,
                             int root, const CallOptions& options) {
   check_counts(Collective::scatter, counts, size());
-  return start(scatter_from(in, out, Shares::of(counts), root), options);
+  return begin(scatter_from(in, out, Shares::of(counts), root), options);
 }
 
 Request CheckedGroup::scatter_from(ConstBuffer in, Buffer out, const Shares& shares,
@@ -182,13 +225,13 @@ Request CheckedGroup::scatter_from(ConstBuffer in, Buffer out, const Shares& sha
 
 Work CheckedGroup::reduce_scatter(ConstBuffer in, Buffer out, ReduceOp op,
                                   const CallOptions& options) {
-  return start(reduce_to_parts(in, out, Shares::equal(size(), out.count), op), options);
+  return begin(reduce_to_parts(in, out, Shares::equal(size(), out.count), op), options);
 }
 
 Work CheckedGroup::reduce_scatterv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts,
                                    ReduceOp op, const CallOptions& options) {
   check_counts(Collective::reduce_scatter, counts, size());
-  return start(reduce_to_parts(in, out, Shares::of(counts), op), options);
+  return begin(reduce_to_parts(in, out, Shares::of(counts), op), options);
 }
 
 Request CheckedGroup::reduce_to_parts(ConstBuffer in, Buffer out, const Shares& shares,
@@ -221,7 +264,7 @@ Work CheckedGroup::all_to_all(ConstBuffer in, Buffer out, const CallOptions& opt
   const Shares shares = Shares::equal(size(), in.count / ranks);
   Request request = exchange(in, shares, out, shares);
   request.count = in.count;
-  return start(request, options);
+  return begin(request, options);
 }
 
 Work CheckedGroup::all_to_allv(ConstBuffer in, std::span<const std::size_t> in_counts, Buffer out,
@@ -233,7 +276,7 @@ Work CheckedGroup::all_to_allv(ConstBuffer in, std::span<const std::size_t> in_c
   request.counts = in_counts;
   request.out_counts = out_counts;
   request.own_counts = true;
-  return start(request, options);
+  return begin(request, options);
 }
 
 Request CheckedGroup::exchange(ConstBuffer in, const Shares& given, Buffer out,
@@ -260,7 +303,7 @@ Request CheckedGroup::exchange(ConstBuffer in, const Shares& given, Buffer out,
 }
 
 Work CheckedGroup::barrier(const CallOptions& options) {
-  return start(request_of(Collective::barrier, DType::u8), options);
+  return begin(request_of(Collective::barrier, DType::u8), options);
 }
 
 Work CheckedGroup::send(ConstBuffer data, int peer, std::uint32_t tag, const CallOptions& options) {
@@ -271,7 +314,7 @@ Work CheckedGroup::send(ConstBuffer data, int peer, std::uint32_t tag, const Cal
   request.tag = tag;
   request.count = data.count;
   request.in = data;
-  return start(request, options);
+  return begin(request, options);
 }
 
 Work CheckedGroup::recv(Buffer data, int peer, std::uint32_t tag, const CallOptions& options) {
@@ -282,7 +325,7 @@ Work CheckedGroup::recv(Buffer data, int peer, std::uint32_t tag, const CallOpti
   request.tag = tag;
   request.count = data.count;
   request.out = data;
-  return start(request, options);
+  return begin(request, options);
 }
 
 }  // namespace mccl

@@ -2,15 +2,23 @@
 // them.
 #pragma once
 
+#include <atomic>
+#include <memory>
+#include <mutex>
 #include <span>
+#include <string>
 
 #include "backend/request.h"
+#include "backend/staged/host_calls.h"
+#include "backend/staged/line.h"
 #include "base/coding.h"
 #include "mccl/group.h"
 
 namespace mccl {
 
-class CheckedGroup : public Group {
+/// Calls on a device's memory go through its line, which brings them to the host; all others begin
+/// at once, unless they come behind such a call.
+class CheckedGroup : public Group, private staged::HostCalls {
  public:
   Work all_reduce(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions&) final;
   std::size_t round(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions&) const final;
@@ -34,14 +42,27 @@ class CheckedGroup : public Group {
   Work barrier(const CallOptions&) final;
   Work send(ConstBuffer data, int peer, std::uint32_t tag, const CallOptions&) final;
   Work recv(Buffer data, int peer, std::uint32_t tag, const CallOptions&) final;
+  void begin_coalescing() final;
+  Work end_coalescing() final;
 
  protected:
-  /// Begins what was asked.
-  virtual Work start(const Request& request, const CallOptions& options) = 0;
+  /// Begins what was asked, of host memory.
+  Work start(const Request& request, const CallOptions& options) override = 0;
+  void begin_batch() override = 0;
+  Work end_batch() override = 0;
+  bool batch_is_open() const override = 0;
+  std::chrono::milliseconds timeout_of(const CallOptions& options) const override = 0;
   /// How it would travel.
   virtual Coding coding_of(const Request& request, const CallOptions& options) const = 0;
+  /// First in the destructor of every group: from then on nothing is started here.
+  void close_line();
 
  private:
+  int own_rank() const final { return rank(); }
+  void give_up(const std::string& reason) final { abort(reason); }
+  Work begin(const Request& request, const CallOptions& options);
+  staged::Line& line();
+  std::size_t round_on_host(const Request& request, const CallOptions& options) const;
   static Request sum_over_all(ConstBuffer in, Buffer out, ReduceOp op);
   // The requests of calls that have an even and an uneven form.
   Request gather_to_all(ConstBuffer in, Buffer out, const Shares& shares) const;
@@ -49,6 +70,10 @@ class CheckedGroup : public Group {
   Request scatter_from(ConstBuffer in, Buffer out, const Shares& shares, int root) const;
   Request reduce_to_parts(ConstBuffer in, Buffer out, const Shares& shares, ReduceOp op) const;
   Request exchange(ConstBuffer in, const Shares& given, Buffer out, const Shares& taken) const;
+
+  std::mutex line_mutex_;
+  std::shared_ptr<staged::Line> line_;               // guarded by line_mutex_
+  std::atomic<staged::Line*> line_if_any_{nullptr};  ///< The same, for a look without the lock.
 };
 
 }  // namespace mccl

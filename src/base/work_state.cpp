@@ -70,6 +70,11 @@ class CombinedState final : public WorkState {
     }
   }
 
+  bool wait_on_stream(void* stream) override {
+    for (const Work& part : parts_) part.wait_on_stream(stream);
+    return true;
+  }
+
   std::string description() const override {
     return fmt::format("a coalesced group of {} calls", parts_.size());
   }
@@ -119,6 +124,10 @@ Work::Work(std::shared_ptr<detail::WorkState> state) : state_(std::move(state)) 
 
 void Work::wait(std::optional<std::chrono::milliseconds> timeout) const {
   if (state_) state_->wait(timeout);
+}
+
+void Work::wait_on_stream(void* stream) const {
+  if (state_ && !state_->wait_on_stream(stream)) state_->wait({});
 }
 
 bool Work::done() const { return !state_ || state_->done(); }

@@ -27,6 +27,8 @@ class WorkState : public std::enable_shared_from_this<WorkState> {
 
   void wait(std::optional<std::chrono::milliseconds> timeout);
   void on_done(Work::Callback callback);
+  /// As Work::wait_on_stream; false where only the host can wait.
+  virtual bool wait_on_stream(void* /*stream*/) { return false; }
 
   /// Ends the call and wakes its waiters; the second and later times do nothing. The callbacks that
   /// are left to run are returned, so that nobody runs them under a lock.

@@ -15,6 +15,7 @@ MpiGroup::MpiGroup(std::shared_ptr<Engine> engine, std::shared_ptr<GroupState> s
     : engine_(std::move(engine)), state_(std::move(state)), make_(std::move(make)) {}
 
 MpiGroup::~MpiGroup() {
+  close_line();
   engine_->close(state_, fmt::format("rank {} has let go of the group '{}'", rank(), name()));
 }
 
@@ -65,7 +66,7 @@ Work MpiGroup::start(const Request& asked, const CallOptions& options) {
   return Work(call);
 }
 
-void MpiGroup::begin_coalescing() {
+void MpiGroup::begin_batch() {
   const std::lock_guard lock(mutex_);
   if (!coalescing_.try_emplace(std::this_thread::get_id()).second) {
     throw InvalidArgument("begin_coalescing: this thread has begun one already; end it first");
@@ -73,7 +74,12 @@ void MpiGroup::begin_coalescing() {
   ++coalescing_threads_;
 }
 
-Work MpiGroup::end_coalescing() {
+bool MpiGroup::batch_is_open() const {
+  const std::lock_guard lock(mutex_);
+  return coalescing_.contains(std::this_thread::get_id());
+}
+
+Work MpiGroup::end_batch() {
   std::vector<std::shared_ptr<Call>> calls;
   {
     const std::lock_guard lock(mutex_);

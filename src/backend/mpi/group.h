@@ -29,25 +29,26 @@ class MpiGroup final : public CheckedGroup {
   int size() const override { return state_->place.size; }
   const std::string& name() const override { return state_->name; }
 
-  void begin_coalescing() override;
-  Work end_coalescing() override;
   std::shared_ptr<Group> split(int color, int key) override;
   void abort(const std::string& reason) override { engine_->abort(state_, reason); }
   std::string failure() const override;
 
  protected:
   Work start(const Request& request, const CallOptions& options) override;
+  void begin_batch() override;
+  Work end_batch() override;
+  bool batch_is_open() const override;
+  std::chrono::milliseconds timeout_of(const CallOptions& options) const override;
   Coding coding_of(const Request&, const CallOptions&) const override { return {}; }
 
  private:
   std::shared_ptr<Call> call_of(const Request& request, const CallOptions& options) const;
-  std::chrono::milliseconds timeout_of(const CallOptions& options) const;
 
   const std::shared_ptr<Engine> engine_;
   const std::shared_ptr<GroupState> state_;
   const Make make_;
   std::atomic<int> coalescing_threads_{0};
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::map<std::thread::id, std::vector<std::shared_ptr<Call>>> coalescing_;  // guarded by mutex_
   int splits_ = 0;                                                            // guarded by mutex_
 };

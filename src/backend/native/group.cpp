@@ -38,7 +38,10 @@ NativeGroup::NativeGroup(std::shared_ptr<engine::Engine> engine,
                          std::shared_ptr<engine::GroupState> state)
     : engine_(std::move(engine)), state_(std::move(state)) {}
 
-NativeGroup::~NativeGroup() { engine_->close_group(state_); }
+NativeGroup::~NativeGroup() {
+  close_line();
+  engine_->close_group(state_);
+}
 
 std::string NativeGroup::failure() const {
   return state_->failed() ? engine::describe(state_->failure()) : std::string();
@@ -94,7 +97,7 @@ Work NativeGroup::start(const Request& request, const CallOptions& options) {
   return Work(submitted);
 }
 
-void NativeGroup::begin_coalescing() {
+void NativeGroup::begin_batch() {
   std::lock_guard lock(mutex_);
   if (!coalescing_.emplace(std::this_thread::get_id(), std::vector<OperationPtr>()).second) {
     throw InvalidArgument("begin_coalescing: this thread has begun one already; end it first");
@@ -102,7 +105,12 @@ void NativeGroup::begin_coalescing() {
   ++coalescing_threads_;
 }
 
-Work NativeGroup::end_coalescing() {
+bool NativeGroup::batch_is_open() const {
+  const std::lock_guard lock(mutex_);
+  return coalescing_.contains(std::this_thread::get_id());
+}
+
+Work NativeGroup::end_batch() {
   std::vector<OperationPtr> operations;
   {
     std::lock_guard lock(mutex_);

@@ -24,26 +24,27 @@ class NativeGroup final : public CheckedGroup {
   int size() const override { return state_->membership().size(); }
   const std::string& name() const override { return state_->membership().name; }
 
-  void begin_coalescing() override;
-  Work end_coalescing() override;
   std::shared_ptr<Group> split(int color, int key) override;
   void abort(const std::string& reason) override { engine_->abort(state_, reason); }
   std::string failure() const override;
 
  protected:
   Work start(const Request& request, const CallOptions& options) override;
+  void begin_batch() override;
+  Work end_batch() override;
+  bool batch_is_open() const override;
+  std::chrono::milliseconds timeout_of(const CallOptions& options) const override;
   Coding coding_of(const Request& request, const CallOptions& options) const override;
 
  private:
   using OperationPtr = std::shared_ptr<engine::Operation>;
 
   OperationPtr operation(engine::Task task, const CallOptions& options) const;
-  std::chrono::milliseconds timeout_of(const CallOptions& options) const;
 
   const std::shared_ptr<engine::Engine> engine_;
   const std::shared_ptr<engine::GroupState> state_;
   std::atomic<int> coalescing_threads_{0};
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::map<std::thread::id, std::vector<OperationPtr>> coalescing_;  // guarded by mutex_
   int splits_ = 0;                                                   // guarded by mutex_
 };

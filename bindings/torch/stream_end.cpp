@@ -1,0 +1,59 @@
+#include "stream_end.h"
+
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
+namespace mccl_torch {
+namespace {
+
+const c10::impl::DeviceGuardImplInterface& device_calls(c10::Device device) {
+  return *c10::impl::getDeviceGuardImpl(device.type());
+}
+
+}  // namespace
+
+void* current_stream(c10::Device device) {
+  const auto& calls = device_calls(device);
+  return calls.getStreamNativeHandle(calls.getStream(device));
+}
+
+void finish_current_stream(c10::Device device) {
+  const auto& calls = device_calls(device);
+  calls.synchronizeStream(calls.getStream(device));
+}
+
+c10::Stream EndStreams::stream(c10::Device device, bool in_order) {
+  const auto& calls = device_calls(device);
+  if (!in_order) return calls.getStreamFromGlobalPool(device);
+  const std::lock_guard lock(mutex_);
+  for (const c10::Stream& stream : streams_) {
+    if (stream.device() == device) return stream;
+  }
+  streams_.push_back(calls.getStreamFromGlobalPool(device));
+  return streams_.back();
+}
+
+void StreamEnd::follow(const mccl::Work& work, const std::vector<const StreamEnd*>& parts,
+                       const Copies& copies) {
+  const auto& calls = device_calls(stream_.device());
+  work.wait_on_stream(calls.getStreamNativeHandle(stream_));
+  for (const StreamEnd* const part : parts) part->event_.block(stream_);
+  if (!copies.empty()) {
+    const c10::StreamGuard guard(stream_);
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    for (const auto& [to, from] : copies) {
+      to.copy_(from);
+      // Their memory is of another stream, which may get it back before this one has come so far.
+      for (const at::Tensor& tensor : {to, from}) {
+        calls.recordDataPtrOnStream(tensor.storage().data_ptr(), stream_);
+      }
+    }
+  }
+  event_.record(stream_);
+}
+
+void StreamEnd::hold_current_stream() const {
+  event_.block(device_calls(stream_.device()).getStream(stream_.device()));
+}
+
+}  // namespace mccl_torch

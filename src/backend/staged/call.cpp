@@ -1,0 +1,166 @@
+#include "backend/staged/call.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "backend/staged/line.h"
+#include "backend/staged/patience.h"
+#include "mccl/error.h"
+
+namespace mccl::staged {
+namespace {
+
+/// How long a call that has failed waits for a device that may never get there.
+constexpr std::chrono::seconds kLastWait{5};
+
+}  // namespace
+
+Call::Call(std::shared_ptr<Line> line, const Request& request, const CallOptions& options, int rank,
+           Clock::time_point deadline)
+    : line_(std::move(line)),
+      request_(request),
+      counts_(request.counts.begin(), request.counts.end()),
+      out_counts_(request.out_counts.begin(), request.out_counts.end()),
+      options_(options),
+      deadline_(deadline),
+      rank_(rank) {
+  request_.counts = counts_;
+  request_.out_counts = out_counts_;
+  if (!staged::on_device(request_)) return;
+  is_staged_ = true;
+  stage_ = std::make_unique<Stage>(request_, rank, options.stream);
+}
+
+bool Call::arrived() const {
+  const std::lock_guard lock(mutex_);
+  return !stage_ || stage_->arrived();
+}
+
+/// What is left of its time. The thread that starts it waits for nothing.
+CallOptions Call::options_now() const {
+  CallOptions options = options_;
+  options.caller_waits = false;
+  options.stream = nullptr;
+  options.timeout = std::chrono::milliseconds(0);
+  if (deadline_ != Clock::time_point::max()) {
+    options.timeout =
+        std::max(std::chrono::milliseconds(1),
+                 std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now()));
+  }
+  return options;
+}
+
+void Call::set_inner(Work inner) {
+  {
+    const std::lock_guard lock(mutex_);
+    phase_ = Phase::started;
+    inner_ = inner;
+  }
+  inner.on_done([self = std::static_pointer_cast<Call>(shared_from_this())](
+                    const std::exception_ptr& error) { self->returned(error); });
+}
+
+void Call::returned(std::exception_ptr error) {
+  bool waits = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (phase_ >= Phase::returning) return;
+    phase_ = Phase::returning;
+    error_ = std::move(error);
+    if (inner_) set_source(inner_->source());
+    stranded_at_ = error_ ? Clock::now() + kLastWait : Clock::time_point::max();
+    if (stage_) stage_->release();
+    waits = stage_ != nullptr;
+  }
+  const auto self = std::static_pointer_cast<Call>(shared_from_this());
+  if (!waits) {
+    try_finish();
+  } else if (!line_->look_after(self)) {
+    finish_alone();
+  }
+}
+
+bool Call::try_finish() {
+  std::unique_ptr<Stage> stage;
+  std::exception_ptr error;
+  {
+    const std::lock_guard lock(mutex_);
+    if (phase_ == Phase::over) return true;
+    if (phase_ != Phase::returning) return false;
+    if (stage_ && !stage_->ended() && Clock::now() < stranded_at_) return false;
+    phase_ = Phase::over;
+    stage = std::move(stage_);
+    error = error_;
+  }
+  stage.reset();
+  for (const Work::Callback& callback : finish(error)) callback(error);
+  return true;
+}
+
+void Call::finish_alone() {
+  for (const Patience patience; !try_finish();) patience.pause();
+}
+
+std::string Call::description() const {
+  return fmt::format("{} of rank {}{}", name_of(request_.collective), rank_,
+                     is_staged_ ? " on a device" : "");
+}
+
+void Call::require_started_batch() const {
+  if (!held_back_.load(std::memory_order_acquire)) return;
+  throw InvalidArgument(fmt::format(
+      "{}: it starts when end_coalescing is called; to wait for it before would be for ever",
+      description()));
+}
+
+bool Call::wait_on_stream(void* stream) {
+  require_started_batch();
+  if (!is_staged_) return false;
+  std::exception_ptr error;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stage_) {
+      stage_->lead(stream);
+      return true;
+    }
+    error = error_;
+  }
+  if (error) std::rethrow_exception(error);
+  return true;
+}
+
+std::optional<Work> Call::inner() const {
+  const std::lock_guard lock(mutex_);
+  return inner_;
+}
+
+void Call::help(Clock::time_point deadline) {
+  require_started_batch();
+  Patience patience;
+  bool over = false;
+  while (!done() && Clock::now() < deadline) {
+    if (const std::optional<Work> inner = this->inner(); !inner) {
+      line_->advance();
+    } else if (!over) {
+      const bool bounded = deadline != Clock::time_point::max();
+      try {
+        inner->wait(bounded ? std::optional(std::max(std::chrono::milliseconds(1),
+                                                     std::chrono::ceil<std::chrono::milliseconds>(
+                                                         deadline - Clock::now())))
+                            : std::nullopt);
+      } catch (const Error&) {
+        // returned() has it, unless it is this wait that has ended.
+      }
+      over = inner->done();
+      patience = Patience();
+      continue;
+    }
+    if (!try_finish()) patience.pause();
+  }
+  // Whoever has made it over may not have told so yet.
+  if (!done() && over && deadline == Clock::time_point::max()) sleep_until_done(deadline);
+}
+
+}  // namespace mccl::staged

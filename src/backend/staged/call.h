@@ -1,0 +1,76 @@
+// One call of a line: on a device's memory, or behind one that is.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backend/request.h"
+#include "backend/staged/stage.h"
+#include "base/clock.h"
+#include "base/work_state.h"
+#include "mccl/group.h"
+
+namespace mccl::staged {
+
+class Line;
+
+/// waiting: for its input, or for a call before it. started: the host's call runs. returning: the
+/// device has yet to take the output. over: done. Thread-safe.
+class Call final : public detail::WorkState {
+ public:
+  /// Has the device begin, where `request` needs it. Throws InvalidArgument.
+  Call(std::shared_ptr<Line> line, const Request& request, const CallOptions& options, int rank,
+       Clock::time_point deadline);
+
+  bool on_device() const { return is_staged_; }
+  /// Whether the host's call may start.
+  bool arrived() const;
+  bool expired(Clock::time_point now) const { return now >= deadline_; }
+  /// Until the end of the batch that it belongs to.
+  void hold_back(bool held) { held_back_.store(held, std::memory_order_release); }
+
+  /// The host's call, and how it is to be made now.
+  const Request& request() const { return request_; }
+  CallOptions options_now() const;
+
+  void set_inner(Work inner);
+  /// The host's call is over.
+  void returned(std::exception_ptr error);
+  /// Ends the call if the device's side is over; whether it has ended.
+  bool try_finish();
+  /// The same, once nobody else looks at it any more.
+  void finish_alone();
+
+  std::string description() const override;
+  bool wait_on_stream(void* stream) override;
+
+ protected:
+  void help(Clock::time_point deadline) override;
+
+ private:
+  enum class Phase { waiting, started, returning, over };
+
+  void require_started_batch() const;
+  std::optional<Work> inner() const;
+
+  const std::shared_ptr<Line> line_;
+  Request request_;
+  std::vector<std::size_t> counts_;
+  std::vector<std::size_t> out_counts_;
+  const CallOptions options_;
+  const Clock::time_point deadline_;
+  const int rank_;
+  bool is_staged_ = false;
+  std::atomic<bool> held_back_{false};
+  mutable std::mutex mutex_;
+  Phase phase_ = Phase::waiting;     // guarded by mutex_
+  std::unique_ptr<Stage> stage_;     // guarded by mutex_
+  std::optional<Work> inner_;        // guarded by mutex_
+  std::exception_ptr error_;         // guarded by mutex_
+  Clock::time_point stranded_at_{};  // guarded by mutex_
+};
+
+}  // namespace mccl::staged

@@ -1,0 +1,28 @@
+// What a line asks of its group: calls of host memory.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "backend/request.h"
+#include "mccl/group.h"
+#include "mccl/work.h"
+
+namespace mccl::staged {
+
+class HostCalls {
+ public:
+  virtual int own_rank() const = 0;
+  virtual Work start(const Request& request, const CallOptions& options) = 0;
+  /// The calls of this thread that start until end_batch() start together.
+  virtual void begin_batch() = 0;
+  virtual Work end_batch() = 0;
+  virtual bool batch_is_open() const = 0;
+  virtual std::chrono::milliseconds timeout_of(const CallOptions& options) const = 0;
+  virtual void give_up(const std::string& reason) = 0;
+
+ protected:
+  ~HostCalls() = default;
+};
+
+}  // namespace mccl::staged

@@ -1,0 +1,240 @@
+#include "backend/staged/line.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "backend/staged/patience.h"
+#include "base/thread.h"
+#include "mccl/error.h"
+
+namespace mccl::staged {
+namespace {
+
+/// A Work that has failed already.
+class FailedState final : public detail::WorkState {
+ public:
+  explicit FailedState(std::exception_ptr error) { static_cast<void>(finish(std::move(error))); }
+  std::string description() const override { return "a call that could not start"; }
+
+ protected:
+  void help(Clock::time_point) override {}
+};
+
+Clock::time_point deadline_of(std::chrono::milliseconds timeout) {
+  return timeout.count() > 0 ? Clock::now() + timeout : Clock::time_point::max();
+}
+
+bool all_arrived(const std::vector<std::shared_ptr<Call>>& batch) {
+  return std::ranges::all_of(batch, [](const auto& call) { return call->arrived(); });
+}
+
+}  // namespace
+
+Line::~Line() {
+  if (watcher_.joinable()) watcher_.detach();
+}
+
+Line::Batch* Line::open_batch() {
+  const auto own = open_.find(std::this_thread::get_id());
+  if (own != open_.end()) return &own->second;
+  if (!group_->batch_is_open()) return nullptr;
+  ++attention_;
+  return &open_[std::this_thread::get_id()];
+}
+
+Work Line::enqueue(const Request& request, const CallOptions& options) {
+  HostCalls* group = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    group = group_;
+  }
+  // Outside the lock: it may allocate, and so wait for the device.
+  const auto call = std::make_shared<Call>(shared_from_this(), request, options, group->own_rank(),
+                                           deadline_of(group->timeout_of(options)));
+  {
+    const std::lock_guard lock(mutex_);
+    if (Batch* const batch = open_batch()) {
+      call->hold_back(true);
+      batch->push_back(call);
+      return Work(call);
+    }
+    waiting_.push_back({call});
+    ++attention_;
+    begin_watching();
+  }
+  changed_.notify_one();
+  return Work(call);
+}
+
+Work Line::end_batch(Work others) {
+  std::vector<Work> works{std::move(others)};
+  {
+    const std::lock_guard lock(mutex_);
+    const auto own = open_.find(std::this_thread::get_id());
+    if (own == open_.end()) return works.front();
+    Batch batch = std::move(own->second);
+    open_.erase(own);
+    for (const CallPtr& call : batch) {
+      call->hold_back(false);
+      works.emplace_back(call);
+    }
+    waiting_.push_back(std::move(batch));  // the attention of the open batch is its now
+    begin_watching();
+  }
+  changed_.notify_one();
+  return Work::all_of(std::move(works));
+}
+
+void Line::start(const Batch& batch, Starts& started) {
+  const bool together = batch.size() > 1;
+  std::exception_ptr failure;
+  if (together) group_->begin_batch();
+  for (const CallPtr& call : batch) {
+    Work work;
+    try {
+      work = group_->start(call->request(), call->options_now());
+    } catch (...) {
+      work = Work(std::make_shared<FailedState>(std::current_exception()));
+    }
+    started.emplace_back(call, std::move(work));
+  }
+  if (together) group_->end_batch();
+}
+
+/// Starts what may start, in order; a call that has waited too long for its device comes back. What
+/// a thread starts inside a batch of its own would be held back until the end of that.
+Line::CallPtr Line::start_ready(Starts& started) {
+  const std::lock_guard lock(mutex_);
+  if (group_ && group_->batch_is_open()) return nullptr;
+  while (group_ && !waiting_.empty()) {
+    Batch& first = waiting_.front();
+    if (!all_arrived(first)) {
+      const Clock::time_point now = Clock::now();
+      const auto late =
+          std::ranges::find_if(first, [now](const CallPtr& call) { return call->expired(now); });
+      if (late == first.end()) return nullptr;
+      CallPtr call = *late;
+      first.erase(late);
+      if (first.empty()) {
+        waiting_.pop_front();
+        --attention_;
+      }
+      return call;
+    }
+    start(first, started);
+    waiting_.pop_front();
+    --attention_;
+  }
+  return nullptr;
+}
+
+void Line::advance() {
+  Starts started;
+  const CallPtr late = start_ready(started);
+  for (auto& [call, work] : started) call->set_inner(std::move(work));
+  if (late) give_up(late);
+}
+
+void Line::give_up(const CallPtr& call) {
+  const std::string reason = fmt::format(
+      "{} timed out before its input had left the device: what the stream was given "
+      "before it is not done",
+      call->description());
+  {
+    const std::lock_guard lock(mutex_);
+    if (group_) group_->give_up(reason);
+  }
+  call->returned(std::make_exception_ptr(TimeoutError(reason)));
+}
+
+bool Line::look_after(CallPtr call) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!group_) return false;
+    returning_.push_back(std::move(call));
+  }
+  changed_.notify_one();
+  return true;
+}
+
+bool Line::finish_returning() {
+  std::vector<CallPtr> looked;
+  {
+    const std::lock_guard lock(mutex_);
+    looked = returning_;
+  }
+  std::vector<CallPtr> ended;
+  for (const CallPtr& call : looked) {
+    if (call->try_finish()) ended.push_back(call);
+  }
+  const std::lock_guard lock(mutex_);
+  std::erase_if(returning_, [&ended](const CallPtr& call) {
+    return std::ranges::find(ended, call) != ended.end();
+  });
+  return !ended.empty();
+}
+
+void Line::begin_watching() {
+  if (watcher_.joinable()) return;
+  watcher_ = start_thread("mccl-device", [self = shared_from_this()] { self->watch(); });
+}
+
+void Line::watch() {
+  Patience patience;
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      const auto has_work = [this] { return !waiting_.empty() || !returning_.empty(); };
+      if (!group_) return;
+      if (!has_work()) {
+        changed_.wait(lock, [&] { return has_work() || !group_; });
+        patience = Patience();
+      } else if (patience.naps()) {
+        changed_.wait_for(lock, patience.nap());
+      }
+      if (!group_) return;
+    }
+    const std::size_t before = static_cast<std::size_t>(attention_.load());
+    advance();
+    const bool progress = finish_returning() || attention_.load() != static_cast<int>(before);
+    if (progress) patience = Patience();
+    if (!patience.naps()) std::this_thread::yield();
+  }
+}
+
+void Line::close() {
+  std::thread watcher;
+  std::vector<CallPtr> returning;
+  std::deque<Batch> waiting;
+  std::string reason;
+  {
+    const std::lock_guard lock(mutex_);
+    reason = fmt::format("rank {} has let go of the group", group_->own_rank());
+    group_ = nullptr;
+    watcher = std::move(watcher_);
+    returning = std::exchange(returning_, {});
+    waiting = std::exchange(waiting_, {});
+    for (auto& [thread, batch] : open_) waiting.push_back(std::move(batch));
+    open_.clear();
+  }
+  changed_.notify_all();
+  if (watcher.joinable()) {
+    if (watcher.get_id() == std::this_thread::get_id()) {
+      watcher.detach();
+    } else {
+      watcher.join();
+    }
+  }
+  for (const CallPtr& call : returning) call->finish_alone();
+  for (const Batch& batch : waiting) {
+    for (const CallPtr& call : batch) {
+      call->hold_back(false);
+      call->returned(std::make_exception_ptr(
+          AbortedError(fmt::format("{}: {}", call->description(), reason))));
+    }
+  }
+}
+
+}  // namespace mccl::staged

@@ -1,0 +1,35 @@
+// How to wait for a word that a device writes, of which nothing wakes the host.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "base/clock.h"
+
+namespace mccl::staged {
+
+/// Looks again at once for a while; then it naps for a sixteenth of the time that it has waited, so
+/// that what takes long costs little, and is seen late by little.
+class Patience {
+ public:
+  bool naps() const { return Clock::now() - since_ >= kAtOnce; }
+  Clock::duration nap() const {
+    return std::clamp<Clock::duration>((Clock::now() - since_) / 16, kLeast, kMost);
+  }
+  void pause() const {
+    if (naps()) {
+      std::this_thread::sleep_for(nap());
+    } else {
+      std::this_thread::yield();
+    }
+  }
+
+ private:
+  static constexpr std::chrono::microseconds kAtOnce{100};
+  static constexpr std::chrono::microseconds kLeast{20};
+  static constexpr std::chrono::microseconds kMost{500};
+  Clock::time_point since_ = Clock::now();
+};
+
+}  // namespace mccl::staged

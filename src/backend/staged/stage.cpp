@@ -1,0 +1,111 @@
+#include "backend/staged/stage.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "device/registry.h"
+#include "mccl/error.h"
+
+namespace mccl::staged {
+namespace {
+
+bool lies_on_device(const ConstBuffer& buffer) { return buffer.device.kind != DeviceKind::cpu; }
+
+Device device_of(const Request& request) {
+  if (!lies_on_device(request.in)) return request.out.device;
+  if (lies_on_device(request.out) && request.in.device != request.out.device) {
+    throw InvalidArgument(fmt::format(
+        "{}: input lies on {} and output on {}; both must lie on one device, or one on the host",
+        name_of(request.collective), device::name_of(request.in.device),
+        device::name_of(request.out.device)));
+  }
+  return request.in.device;
+}
+
+void require_there(const device::Accelerator& accelerator, const Request& request,
+                   const char* argument, const ConstBuffer& buffer) {
+  if (!lies_on_device(buffer)) return;
+  const std::string objection = accelerator.objection(buffer.data, buffer.bytes());
+  if (objection.empty()) return;
+  throw InvalidArgument(fmt::format("{}: {} {}", name_of(request.collective), argument, objection));
+}
+
+/// Whether this rank's input has anything to say: it is the output, too, for a rank that a
+/// broadcast goes to.
+bool gives(const Request& request, int rank) {
+  return request.in.count > 0 &&
+         (request.collective != Collective::broadcast || request.root == rank);
+}
+
+/// Sums may be made where their input is, if nobody else sees that.
+bool fold_in_place(const Request& request) {
+  return (request.collective == Collective::all_reduce ||
+          request.collective == Collective::reduce) &&
+         lies_on_device(request.in) && lies_on_device(request.out);
+}
+
+}  // namespace
+
+Stage::Stage(Request& request, int rank, void* stream) {
+  const Device device = device_of(request);
+  depot_ = device::depot_of(device);
+  require_there(depot_->accelerator(), request, "input", request.in);
+  require_there(depot_->accelerator(), request, "output", request.out);
+  if (depot_->accelerator().is_capturing(stream)) {
+    throw InvalidArgument(fmt::format(
+        "{}: the stream is being captured, and this call goes through host memory, which a graph "
+        "cannot repeat; make it outside the capture",
+        name_of(request.collective)));
+  }
+  device::Passage::Trip trip = stand_in(request, rank);
+  trip.stream = stream;
+  passage_ = depot_->passage();
+  passage_->begin(trip);
+}
+
+Stage::~Stage() {
+  if (!passage_) return;
+  if (passage_->ended()) {
+    depot_->take_back(std::move(passage_));
+    return;
+  }
+  static_cast<void>(passage_.release());
+  new device::Block(std::move(input_));
+  new device::Block(std::move(output_));
+}
+
+device::Passage::Trip Stage::stand_in(Request& request, int rank) {
+  device::Passage::Trip trip{};
+  ConstBuffer& in = request.in;
+  Buffer& out = request.out;
+  const bool takes = lies_on_device(out) && out.count > 0;
+  const bool both = lies_on_device(in) && takes && in.count > 0;
+  trip.from = in.data;
+  trip.to = out.data;
+  trip.input_bytes = lies_on_device(in) && gives(request, rank) ? in.bytes() : 0;
+  trip.output_bytes = takes ? out.bytes() : 0;
+  if (both && (request.in_place || fold_in_place(request))) {
+    // One block for both, in which they lie as they do on the device, or the sum over its input.
+    const auto* const from = static_cast<const std::byte*>(in.data);
+    const auto* const to = static_cast<const std::byte*>(out.data);
+    const std::byte* const first = request.in_place ? std::min(from, to) : from;
+    const std::size_t bytes = std::max(in.bytes(), out.bytes());
+    input_ = depot_->block(bytes);
+    trip.staged_input = input_.data() + (from - first);
+    trip.staged_output = request.in_place ? input_.data() + (to - first) : input_.data();
+    request.in_place = true;
+  } else {
+    if (lies_on_device(in) && in.count > 0) input_ = depot_->block(in.bytes());
+    if (takes) output_ = depot_->block(out.bytes());
+    trip.staged_input = input_.data();
+    trip.staged_output = output_.data();
+  }
+  if (lies_on_device(in)) in.data = trip.staged_input;
+  if (lies_on_device(out)) out.data = const_cast<std::byte*>(trip.staged_output);
+  in.device = out.device = Device{};
+  return trip;
+}
+
+}  // namespace mccl::staged

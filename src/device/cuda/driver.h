@@ -1,0 +1,77 @@
+// CUDA's driver, loaded at run time, so that one build serves machines with and without a GPU. What
+// is used of it is declared here; cuda.h need not be there to build.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace mccl::device::cuda {
+
+using Result = int;
+using Context = struct ContextOfDriver*;
+using Stream = struct StreamOfDriver*;
+using Event = struct EventOfDriver*;
+using Module = struct ModuleOfDriver*;
+using Function = struct FunctionOfDriver*;
+using Address = std::uint64_t;
+
+struct IpcHandle {
+  char bytes[64];
+};
+
+/// Names as cuda.h has them, without "cu"; each is the newest version that CUDA 12 has too.
+struct Driver {
+  Result (*Init)(unsigned flags);
+  Result (*DriverGetVersion)(int* version);
+  Result (*GetErrorName)(Result, const char** name);
+  Result (*GetErrorString)(Result, const char** text);
+  Result (*DeviceGetCount)(int* count);
+  Result (*DeviceGet)(int* device, int index);
+  Result (*DeviceGetName)(char* name, int length, int device);
+  Result (*DeviceGetAttribute)(int* value, int attribute, int device);
+  Result (*DeviceGetPCIBusId)(char* id, int length, int device);
+  Result (*DeviceCanAccessPeer)(int* can, int device, int peer);
+  Result (*DevicePrimaryCtxRetain)(Context*, int device);
+  Result (*CtxPushCurrent)(Context);
+  Result (*CtxPopCurrent)(Context*);
+  Result (*CtxEnablePeerAccess)(Context, unsigned flags);
+  Result (*StreamCreate)(Stream*, unsigned flags);
+  Result (*StreamDestroy)(Stream);
+  Result (*StreamWaitEvent)(Stream, Event, unsigned flags);
+  Result (*StreamWriteValue32)(Stream, Address, std::uint32_t value, unsigned flags);
+  Result (*StreamWaitValue32)(Stream, Address, std::uint32_t value, unsigned flags);
+  Result (*StreamIsCapturing)(Stream, int* status);
+  Result (*StreamSynchronize)(Stream);
+  Result (*EventCreate)(Event*, unsigned flags);
+  Result (*EventDestroy)(Event);
+  Result (*EventRecord)(Event, Stream);
+  Result (*MemHostAlloc)(void** memory, std::size_t bytes, unsigned flags);
+  Result (*MemFreeHost)(void* memory);
+  Result (*MemAlloc)(Address*, std::size_t bytes);
+  Result (*MemFree)(Address);
+  Result (*MemsetD8Async)(Address, unsigned char value, std::size_t count, Stream);
+  Result (*MemcpyDtoHAsync)(void* to, Address from, std::size_t bytes, Stream);
+  Result (*MemcpyHtoDAsync)(Address to, const void* from, std::size_t bytes, Stream);
+  Result (*MemcpyDtoDAsync)(Address to, Address from, std::size_t bytes, Stream);
+  Result (*PointerGetAttribute)(void* value, int attribute, Address);
+  Result (*IpcGetMemHandle)(IpcHandle*, Address);
+  Result (*IpcOpenMemHandle)(Address*, IpcHandle, unsigned flags);
+  Result (*IpcCloseMemHandle)(Address);
+  Result (*ModuleLoadData)(Module*, const void* image);
+  Result (*ModuleGetFunction)(Function*, Module, const char* name);
+  Result (*LaunchKernel)(Function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                         unsigned block_x, unsigned block_y, unsigned block_z,
+                         unsigned shared_bytes, Stream, void** arguments, void** extra);
+
+  int devices = 0;
+  int version = 0;  ///< Of CUDA, such as 13000.
+
+  /// Throws Error that names the call and what the driver says, where `result` is none of success.
+  void check(Result result, const char* call) const;
+};
+
+/// Loaded once. Throws InvalidArgument that says in one sentence why there is none.
+const Driver& driver();
+
+}  // namespace mccl::device::cuda

@@ -1,0 +1,162 @@
+#include "device/cuda/gpu.h"
+
+#include <fmt/format.h>
+
+#include "mccl/error.h"
+
+namespace mccl::device::cuda {
+namespace {
+
+// As cuda.h has them.
+constexpr unsigned kNonBlocking = 1;         // CU_STREAM_NON_BLOCKING
+constexpr unsigned kWithoutTiming = 2;       // CU_EVENT_DISABLE_TIMING
+constexpr unsigned kPortableMapped = 1 | 2;  // CU_MEMHOSTALLOC_PORTABLE, _DEVICEMAP
+constexpr unsigned kAtLeast = 0;             // CU_STREAM_WAIT_VALUE_GEQ
+constexpr int kMemoryType = 2;               // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+constexpr int kDeviceOrdinal = 9;            // CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+constexpr unsigned kDeviceMemory = 2;        // CU_MEMORYTYPE_DEVICE
+
+Address address(const void* memory) { return reinterpret_cast<Address>(memory); }
+Stream stream_of(void* handle) { return static_cast<Stream>(handle); }
+
+class GpuQueue final : public Queue {
+ public:
+  GpuQueue(const Driver& cu, Context context) : cu_(cu), context_(context) {
+    const Current current(cu_, context_);
+    cu_.check(cu_.StreamCreate(&stream_, kNonBlocking), "cuStreamCreate");
+    cu_.check(cu_.EventCreate(&begun_, kWithoutTiming), "cuEventCreate");
+    cu_.check(cu_.EventCreate(&marked_, kWithoutTiming), "cuEventCreate");
+  }
+
+  ~GpuQueue() override {
+    cu_.EventDestroy(marked_);
+    cu_.EventDestroy(begun_);
+    cu_.StreamDestroy(stream_);
+  }
+
+  void follow(void* stream) override {
+    const Current current(cu_, context_);
+    cu_.check(cu_.EventRecord(begun_, stream_of(stream)), "cuEventRecord");
+    cu_.check(cu_.StreamWaitEvent(stream_, begun_, 0), "cuStreamWaitEvent");
+  }
+
+  void copy_to_host(void* to, const void* from, std::size_t bytes) override {
+    const Current current(cu_, context_);
+    cu_.check(cu_.MemcpyDtoHAsync(to, address(from), bytes, stream_), "cuMemcpyDtoHAsync");
+  }
+
+  void copy_to_device(void* to, const void* from, std::size_t bytes) override {
+    const Current current(cu_, context_);
+    cu_.check(cu_.MemcpyHtoDAsync(address(to), from, bytes, stream_), "cuMemcpyHtoDAsync");
+  }
+
+  void write(Word* word, Word value) override {
+    const Current current(cu_, context_);
+    cu_.check(cu_.StreamWriteValue32(stream_, address(word), value, 0), "cuStreamWriteValue32");
+  }
+
+  void await(const Word* word, Word value) override {
+    const Current current(cu_, context_);
+    cu_.check(cu_.StreamWaitValue32(stream_, address(word), value, kAtLeast),
+              "cuStreamWaitValue32");
+  }
+
+  void mark() override {
+    const Current current(cu_, context_);
+    cu_.check(cu_.EventRecord(marked_, stream_), "cuEventRecord");
+  }
+
+  void lead(void* stream) override {
+    const Current current(cu_, context_);
+    cu_.check(cu_.StreamWaitEvent(stream_of(stream), marked_, 0), "cuStreamWaitEvent");
+  }
+
+ private:
+  const Driver& cu_;
+  const Context context_;
+  Stream stream_ = nullptr;
+  Event begun_ = nullptr;
+  Event marked_ = nullptr;
+};
+
+class Gpu final : public Accelerator {
+ public:
+  explicit Gpu(int index) : cu_(driver()), index_(index), context_(context_of(index)) {
+    int device = 0;
+    char model[128] = {};
+    cu_.check(cu_.DeviceGet(&device, index), "cuDeviceGet");
+    cu_.check(cu_.DeviceGetName(model, sizeof(model), device), "cuDeviceGetName");
+    name_ = fmt::format("{} ({})", name_of({DeviceKind::cuda, index}), model);
+  }
+
+  const std::string& name() const override { return name_; }
+
+  std::unique_ptr<Queue> make_queue() override { return std::make_unique<GpuQueue>(cu_, context_); }
+
+  std::byte* allocate_pinned(std::size_t bytes) override {
+    const Current current(cu_, context_);
+    void* memory = nullptr;
+    if (const Result result = cu_.MemHostAlloc(&memory, bytes, kPortableMapped); result != 0) {
+      try {
+        cu_.check(result, "cuMemHostAlloc");
+      } catch (const Error& error) {
+        throw Error(
+            fmt::format("{}: no {} bytes of pinned host memory to stage a call: {}; see "
+                        "ulimit -l and the memory that is left",
+                        name_, bytes, error.what()));
+      }
+    }
+    return static_cast<std::byte*>(memory);
+  }
+
+  void free_pinned(std::byte* memory) noexcept override { cu_.MemFreeHost(memory); }
+
+  std::string objection(const void* memory, std::size_t bytes) const override {
+    if (bytes == 0) return {};
+    const Current current(cu_, context_);
+    unsigned type = 0;
+    int ordinal = -1;
+    if (cu_.PointerGetAttribute(&type, kMemoryType, address(memory)) != 0 ||
+        type != kDeviceMemory) {
+      return fmt::format("is said to lie on {}, but lies on no GPU", name_);
+    }
+    cu_.check(cu_.PointerGetAttribute(&ordinal, kDeviceOrdinal, address(memory)),
+              "cuPointerGetAttribute");
+    if (ordinal == index_) return {};
+    return fmt::format("is said to lie on {}, but lies on {}", name_,
+                       name_of({DeviceKind::cuda, ordinal}));
+  }
+
+  bool is_capturing(void* stream) const override {
+    const Current current(cu_, context_);
+    int status = 0;
+    return cu_.StreamIsCapturing(stream_of(stream), &status) != 0 || status != 0;
+  }
+
+ private:
+  const Driver& cu_;
+  const int index_;
+  const Context context_;
+  std::string name_;
+};
+
+}  // namespace
+
+Context context_of(int index) {
+  const Driver& cu = driver();
+  if (index < 0 || index >= cu.devices) {
+    throw InvalidArgument(
+        fmt::format("{}: this process sees {} GPUs, 0 to {} (see "
+                    "CUDA_VISIBLE_DEVICES)",
+                    name_of({DeviceKind::cuda, index}), cu.devices, cu.devices - 1));
+  }
+  int device = 0;
+  Context context = nullptr;
+  cu.check(cu.DeviceGet(&device, index), "cuDeviceGet");
+  cu.check(cu.DevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
+  return context;
+}
+
+std::shared_ptr<Accelerator> open_gpu(int index) { return std::make_shared<Gpu>(index); }
+
+}  // namespace mccl::device::cuda

@@ -1,0 +1,97 @@
+#include "device/depot.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+namespace mccl::device {
+namespace {
+
+constexpr std::size_t kLine = 64;
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kLeastBlock = 4096;
+
+}  // namespace
+
+Block& Block::operator=(Block&& other) noexcept {
+  std::swap(depot_, other.depot_);
+  std::swap(data_, other.data_);
+  std::swap(kind_, other.kind_);
+  return *this;
+}
+
+Block::~Block() {
+  if (data_) depot_->take_back(data_, kind_);
+}
+
+void Passage::begin(const Trip& trip) {
+  ++number_;
+  has_input_ = trip.input_bytes > 0;
+  queue_->follow(trip.stream);
+  if (has_input_) {
+    queue_->copy_to_host(trip.staged_input, trip.from, trip.input_bytes);
+    queue_->write(&words_[kArrived], number_);
+  }
+  if (trip.output_bytes > 0) {
+    queue_->await(&words_[kReleased], number_);
+    queue_->copy_to_device(trip.to, trip.staged_output, trip.output_bytes);
+  }
+  queue_->write(&words_[kEnded], number_);
+  queue_->mark();
+}
+
+Depot::Depot(std::shared_ptr<Accelerator> accelerator) : accelerator_(std::move(accelerator)) {}
+
+Depot::~Depot() {
+  passages_.clear();
+  for (const auto& blocks : free_) {
+    for (std::byte* const block : blocks) accelerator_->free_pinned(block);
+  }
+  for (std::byte* const page : pages_of_words_) accelerator_->free_pinned(page);
+}
+
+Block Depot::block(std::size_t bytes) {
+  const std::size_t size = std::bit_ceil(std::max(bytes, kLeastBlock));
+  const auto kind = static_cast<std::size_t>(std::countr_zero(size));
+  {
+    const std::lock_guard lock(mutex_);
+    if (!free_.at(kind).empty()) {
+      std::byte* const data = free_[kind].back();
+      free_[kind].pop_back();
+      return {shared_from_this(), data, kind};
+    }
+  }
+  return {shared_from_this(), accelerator_->allocate_pinned(size), kind};
+}
+
+void Depot::take_back(std::byte* data, std::size_t kind) {
+  const std::lock_guard lock(mutex_);
+  free_[kind].push_back(data);
+}
+
+std::unique_ptr<Passage> Depot::passage() {
+  Word* words = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!passages_.empty()) {
+      std::unique_ptr<Passage> passage = std::move(passages_.back());
+      passages_.pop_back();
+      return passage;
+    }
+    if (words_left_ == 0) {
+      pages_of_words_.push_back(accelerator_->allocate_pinned(kPage));
+      std::memset(pages_of_words_.back(), 0, kPage);
+      words_left_ = kPage / kLine;
+    }
+    words = reinterpret_cast<Word*>(pages_of_words_.back() + --words_left_ * kLine);
+  }
+  return std::make_unique<Passage>(accelerator_->make_queue(), words);
+}
+
+void Depot::take_back(std::unique_ptr<Passage> passage) {
+  const std::lock_guard lock(mutex_);
+  passages_.push_back(std::move(passage));
+}
+
+}  // namespace mccl::device

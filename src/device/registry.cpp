@@ -1,0 +1,63 @@
+#include "device/registry.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "device/cuda/gpu.h"
+#include "mccl/error.h"
+
+namespace mccl::device {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::map<std::pair<DeviceKind, int>, std::shared_ptr<Depot>> depots;  // guarded by mutex
+  std::map<DeviceKind, Maker> makers;                                   // guarded by mutex
+};
+
+/// Never destroyed: a device's driver may have gone by the time that statics are.
+Registry& registry() {
+  static Registry* const instance = new Registry;
+  return *instance;
+}
+
+std::shared_ptr<Accelerator> make(Registry& all, Device device) {
+  const auto replaced = all.makers.find(device.kind);
+  if (replaced != all.makers.end()) return replaced->second(device.index);
+  if (device.kind == DeviceKind::cuda) return cuda::open_gpu(device.index);
+  throw InvalidArgument(fmt::format(
+      "{}: this build has no calls for memory of that kind; copy it to the host", name_of(device)));
+}
+
+}  // namespace
+
+std::string name_of(Device device) {
+  const char* kind = device.kind == DeviceKind::cpu    ? "cpu"
+                     : device.kind == DeviceKind::cuda ? "cuda"
+                                                       : "metal";
+  return fmt::format("{}:{}", kind, device.index);
+}
+
+std::shared_ptr<Depot> depot_of(Device device) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  std::shared_ptr<Depot>& depot = all.depots[{device.kind, device.index}];
+  if (!depot) depot = std::make_shared<Depot>(make(all, device));
+  return depot;
+}
+
+void replace_maker(DeviceKind kind, Maker maker) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  std::erase_if(all.depots, [kind](const auto& entry) { return entry.first.first == kind; });
+  if (maker) {
+    all.makers[kind] = std::move(maker);
+  } else {
+    all.makers.erase(kind);
+  }
+}
+
+}  // namespace mccl::device

@@ -1,0 +1,22 @@
+// Which devices this machine has.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "device/depot.h"
+#include "device/device.h"
+
+namespace mccl::device {
+
+/// Makes a device of one kind, by its index. Throws InvalidArgument that says why there is none.
+using Maker = std::function<std::shared_ptr<Accelerator>(int index)>;
+
+/// A device with what is kept for it, made when first asked for and kept as long as the process
+/// lives. Throws InvalidArgument, in one sentence, where this machine has none such.
+std::shared_ptr<Depot> depot_of(Device device);
+
+/// Puts `maker` in the place of a kind's own one; null gives that back. For tests.
+void replace_maker(DeviceKind kind, Maker maker);
+
+}  // namespace mccl::device

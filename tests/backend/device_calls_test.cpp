@@ -1,0 +1,222 @@
+// Calls on memory of a device: their order among others, streams, and what is wrong with them.
+#include <gmock/gmock.h>
+
+#include "device/registry.h"
+#include "support/device_double.h"
+#include "support/ranks.h"
+
+namespace mccl {
+namespace {
+
+using testing::DeviceDouble;
+using testing::ForbiddenMemory;
+using ::testing::HasSubstr;
+using testing::run_ranks;
+
+constexpr std::size_t kCount = 5000;
+constexpr Device kDevice{DeviceKind::cuda, 0};
+
+class DeviceCalls : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    device::replace_maker(DeviceKind::cuda, [this](int) { return device_; });
+  }
+  void TearDown() override { device::replace_maker(DeviceKind::cuda, nullptr); }
+
+  const std::shared_ptr<DeviceDouble> device_ = std::make_shared<DeviceDouble>();
+};
+
+/// Floats on the device, which a stream fills and reads.
+class Numbers {
+ public:
+  explicit Numbers(DeviceDouble& device, std::size_t count = kCount)
+      : memory_(device.allocate(count * sizeof(float))), count_(count) {}
+
+  Buffer buffer() const { return {memory_->outside(), count_, DType::f32, kDevice}; }
+  void fill(DeviceDouble::Queue& stream, float value) const {
+    stream.enqueue([memory = memory_, count = count_, value] {
+      std::fill_n(reinterpret_cast<float*>(memory->inside()), count, value);
+    });
+  }
+  /// What the stream finds when it comes to it.
+  std::shared_ptr<std::vector<float>> read(DeviceDouble::Queue& stream) const {
+    auto found = std::make_shared<std::vector<float>>(count_);
+    stream.enqueue([memory = memory_, found] {
+      std::memcpy(found->data(), memory->inside(), found->size() * sizeof(float));
+    });
+    return found;
+  }
+
+ private:
+  std::shared_ptr<ForbiddenMemory> memory_;
+  std::size_t count_;
+};
+
+std::string refusal(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
+TEST_F(DeviceCalls, AStreamWaitsForACallWhileTheHostGoesOn) {
+  run_ranks(2, [this](Context& context) {
+    DeviceDouble::Queue stream(*device_);
+    const Numbers data(*device_);
+    const auto open = std::make_shared<std::atomic<bool>>(false);
+    stream.hold(open);  // so that the call cannot be done before the host has gone on
+    data.fill(stream, 1);
+    const Work work = context.world()->all_reduce(data.buffer(), data.buffer(), ReduceKind::sum,
+                                                  {.stream = &stream});
+    work.wait_on_stream(&stream);
+    const auto found = data.read(stream);
+    EXPECT_FALSE(work.done());
+    open->store(true);
+    stream.finish();
+    EXPECT_EQ(*found, std::vector<float>(kCount, 2));
+    work.wait();
+  });
+}
+
+TEST_F(DeviceCalls, AnotherStreamMayWaitForItToo) {
+  run_ranks(2, [this](Context& context) {
+    DeviceDouble::Queue stream(*device_);
+    DeviceDouble::Queue other(*device_);
+    const Numbers data(*device_);
+    data.fill(stream, 3);
+    const Work work = context.world()->all_reduce(data.buffer(), data.buffer(), ReduceKind::max,
+                                                  {.stream = &stream});
+    work.wait_on_stream(&other);
+    const auto found = data.read(other);
+    other.finish();
+    EXPECT_EQ(*found, std::vector<float>(kCount, 3));
+    work.wait();
+    work.wait_on_stream(&other);  // of a call that is over
+  });
+}
+
+/// Rank 0 has its data on a device whose stream is late; what comes behind must not overtake.
+TEST_F(DeviceCalls, ACallOfHostMemoryStaysBehindOneThatWaitsForItsDevice) {
+  run_ranks(2, [this](Context& context) {
+    DeviceDouble::Queue stream(*device_);
+    const Numbers data(*device_);
+    std::vector<float> host(kCount, 1);
+    const Buffer on_host{host.data(), host.size(), DType::f32};
+    const auto open = std::make_shared<std::atomic<bool>>(false);
+    Group& group = *context.world();
+    std::vector<Work> works;
+    if (group.rank() == 0) {
+      stream.hold(open);
+      data.fill(stream, 1);
+      works.push_back(
+          group.all_reduce(data.buffer(), data.buffer(), ReduceKind::sum, {.stream = &stream}));
+    } else {
+      works.push_back(group.all_reduce(on_host, on_host, ReduceKind::sum));
+    }
+    std::vector<float> next(10, static_cast<float>(group.rank()));
+    works.push_back(group.broadcast({next.data(), next.size(), DType::f32}, 1));
+    works.push_back(group.barrier());
+    open->store(true);
+    for (const Work& work : works) work.wait();
+    EXPECT_EQ(next, std::vector<float>(10, 1));
+    const auto found = data.read(stream);
+    stream.finish();
+    EXPECT_EQ(group.rank() == 0 ? *found : host, std::vector<float>(kCount, 2));
+  });
+}
+
+TEST_F(DeviceCalls, ABatchOfBothKindsStartsInItsOrder) {
+  run_ranks(2, [this](Context& context) {
+    Group& group = *context.world();
+    DeviceDouble::Queue stream(*device_);
+    const Numbers data(*device_);
+    const Numbers got(*device_);
+    const bool first = group.rank() == 0;
+    std::vector<float> host(kCount, 1);
+    const Buffer on_host{host.data(), host.size(), DType::f32};
+    float number = 7;
+    data.fill(stream, 1);
+    group.begin_coalescing();
+    group.all_reduce({&number, 1, DType::f32}, {&number, 1, DType::f32}, ReduceKind::sum);
+    const Buffer mine = first ? data.buffer() : on_host;
+    const Work inside = group.all_reduce(mine, mine, ReduceKind::sum, {.stream = &stream});
+    group.all_reduce({&number, 1, DType::f32}, {&number, 1, DType::f32}, ReduceKind::sum);
+    if (first) {
+      EXPECT_THROW(inside.wait(), InvalidArgument);
+      group.recv(got.buffer(), 1, 5, {.stream = &stream});
+    } else {
+      group.send(on_host, 0, 5);
+    }
+    const Work work = group.end_coalescing();
+    work.wait_on_stream(&stream);
+    const auto sum = data.read(stream);
+    work.wait();
+    stream.finish();
+    EXPECT_EQ(number, 28);
+    EXPECT_EQ(first ? *sum : host, std::vector<float>(kCount, 2));
+  });
+}
+
+TEST_F(DeviceCalls, AStreamThatNeverComesThereEndsWithTheTimeout) {
+  const auto open = std::make_shared<std::atomic<bool>>(false);
+  const auto said = testing::run_failing_ranks(2, [this, open](Context& context) {
+    DeviceDouble::Queue stream(*device_);
+    const Numbers data(*device_);
+    stream.hold(open);
+    const Work work = context.world()->all_reduce(
+        data.buffer(), data.buffer(), ReduceKind::sum,
+        {.timeout = std::chrono::milliseconds(context.rank() == 0 ? 50 : 60'000),
+         .stream = &stream});
+    if (context.rank() == 1) {
+      while (context.world()->failure().empty()) std::this_thread::yield();
+    }
+    open->store(context.rank() == 1);
+    work.wait();
+  });
+  EXPECT_THAT(said[0], HasSubstr("all_reduce of rank 0 on a device timed out"));
+  EXPECT_THAT(said[1], HasSubstr("rank 0"));
+}
+
+TEST_F(DeviceCalls, WhatIsWrongIsNamed) {
+  run_ranks(1, [this](Context& context) {
+    Group& group = *context.world();
+    DeviceDouble::Queue stream(*device_);
+    const Numbers data(*device_);
+    float host = 0;
+    EXPECT_THAT(refusal([&] {
+                  group.all_reduce(data.buffer(),
+                                   {data.buffer().data, kCount, DType::f32, {DeviceKind::cuda, 1}},
+                                   ReduceKind::sum);
+                }),
+                HasSubstr("input lies on cuda:0 and output on cuda:1"));
+    EXPECT_THAT(refusal([&] {
+                  group.broadcast({&host, 1, DType::f32, kDevice}, 0);
+                }),
+                HasSubstr("broadcast: input lies on no device"));
+    EXPECT_THAT(refusal([&] {
+                  group.broadcast({data.buffer().data, 1, DType::f32, {DeviceKind::metal, 0}}, 0);
+                }),
+                HasSubstr("metal:0"));
+    stream.capture(true);
+    EXPECT_THAT(refusal([&] { group.broadcast(data.buffer(), 0, {.stream = &stream}); }),
+                HasSubstr("being captured"));
+  });
+}
+
+TEST(NoDevice, SaysSoInOneSentence) {
+  run_ranks(1, [](Context& context) {
+    float value = 0;
+    const std::string said = refusal([&] {
+      context.world()->broadcast({&value, 1, DType::f32, {DeviceKind::cuda, 99}}, 0);
+    });
+    // With a GPU, its number is wrong; without one, there is none.
+    EXPECT_THAT(said, ::testing::AnyOf(HasSubstr("no CUDA driver"), HasSubstr("finds no GPU"),
+                                       HasSubstr("cuda:99: this process sees")));
+    EXPECT_EQ(said.find('\n'), std::string::npos);
+  });
+}
+
+}  // namespace
+}  // namespace mccl

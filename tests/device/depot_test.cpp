@@ -1,0 +1,75 @@
+// What is kept for the calls of a device, and the order of a passage.
+#include "device/depot.h"
+
+#include <gtest/gtest.h>
+
+#include "support/device_double.h"
+
+namespace mccl::device {
+namespace {
+
+using testing::DeviceDouble;
+
+class DepotTest : public ::testing::Test {
+ protected:
+  const std::shared_ptr<DeviceDouble> device_ = std::make_shared<DeviceDouble>();
+  const std::shared_ptr<Depot> depot_ = std::make_shared<Depot>(device_);
+};
+
+TEST_F(DepotTest, ABlockIsUsedAgainForACallOfItsSize) {
+  std::byte* first = nullptr;
+  {
+    const Block block = depot_->block(5000);
+    first = block.data();
+  }
+  const Block larger = depot_->block(9000);
+  EXPECT_NE(larger.data(), first);
+  const Block again = depot_->block(8192);
+  EXPECT_EQ(again.data(), first);
+  const Block beside = depot_->block(8192);
+  EXPECT_NE(beside.data(), first);
+}
+
+TEST_F(DepotTest, APassageBringsTheOutputOnlyWhenTheHostHasReleasedIt) {
+  DeviceDouble::Queue stream(*device_);
+  const auto memory = device_->allocate(4);
+  const Block block = depot_->block(4);
+  for (int round = 0; round < 3; ++round) {
+    std::unique_ptr<Passage> passage = depot_->passage();
+    stream.enqueue([memory, round] { *memory->inside() = static_cast<std::byte>(round); });
+    passage->begin(
+        {&stream, memory->outside(), block.data(), 4, memory->outside(), block.data(), 4});
+    while (!passage->arrived()) std::this_thread::yield();
+    EXPECT_EQ(*block.data(), static_cast<std::byte>(round));
+    EXPECT_FALSE(passage->ended());
+    *block.data() = static_cast<std::byte>(100 + round);
+    passage->lead(&stream);
+    std::byte found{};
+    stream.enqueue([memory, &found] { found = *memory->inside(); });
+    passage->release();
+    stream.finish();
+    EXPECT_TRUE(passage->ended());
+    EXPECT_EQ(found, static_cast<std::byte>(100 + round));
+    depot_->take_back(std::move(passage));
+  }
+}
+
+TEST_F(DepotTest, ManyPassagesHaveWordsOfTheirOwn) {
+  DeviceDouble::Queue stream(*device_);
+  const auto memory = device_->allocate(4);
+  const Block block = depot_->block(4);
+  std::vector<std::unique_ptr<Passage>> passages;
+  for (int i = 0; i < 200; ++i) {
+    passages.push_back(depot_->passage());
+    passages.back()->begin({&stream, nullptr, nullptr, 0, memory->outside(), block.data(), 4});
+  }
+  for (std::size_t i = 0; i < passages.size(); ++i) {
+    EXPECT_FALSE(passages[i]->ended());
+    passages[i]->release();
+    while (!passages[i]->ended()) std::this_thread::yield();
+    EXPECT_TRUE(i + 1 == passages.size() || !passages[i + 1]->ended());
+  }
+}
+
+}  // namespace
+}  // namespace mccl::device
