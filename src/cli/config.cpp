@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -18,8 +19,10 @@
 #include "cli/config/flags.h"
 #include "cli/config/hostfile_text.h"
 #include "cli/hosts/inquiry.h"
+#include "cli/hosts/json_errors.h"
 #include "cli/hosts/setup_run.h"
 #include "cluster/choice.h"
+#include "cluster/cluster_check.h"
 #include "cluster/picture.h"
 #include "cluster/setup.h"
 #include "mccl/error.h"
@@ -68,6 +71,25 @@ void keep_reached(const ConfigFlags& flags, const std::vector<hosts::Asked>& ask
   if (cluster.hosts.empty()) throw Error("no host can be asked:" + faults);
 }
 
+/// Before anything is asked, or done.
+void refuse_what_cannot_be_written(const ConfigFlags& flags,
+                                   const std::vector<launch::Host>& hosts) {
+  if (hosts::each_once(hosts).size() < hosts.size())
+    throw InvalidArgument(
+        "a host is named twice; name each once: \"slots\" of the hostfile says how many ranks it "
+        "has");
+  if (std::filesystem::is_directory(flags.output))
+    throw InvalidArgument(
+        fmt::format("{} is a folder; expected the hostfile that is to be written", flags.output));
+}
+
+/// Two names of one machine, as its own answers show.
+void refuse_one_machine(const std::vector<HostFacts>& facts) {
+  const std::vector<cluster::Finding> same = cluster::check_identity(facts);
+  if (same.empty()) return;
+  throw Error(fmt::format("{}: {}. {}", same.front().where, same.front().what, same.front().cure));
+}
+
 std::string commands_text(const Cluster& cluster) {
   std::string text;
   for (std::size_t host = 0; host < cluster.hosts.size(); ++host) {
@@ -108,9 +130,9 @@ nlohmann::json json_of(const Cluster& cluster, const std::string& hostfile) {
           {"findings", cluster::json_of(cluster.findings)}};
 }
 
-/// True when everything is set up.
-bool set_up(const ConfigFlags& flags, const hosts::Reaching& reaching, launch::Signals& signals,
-            const Cluster& cluster) {
+/// Where the script lies that takes everything back.
+std::string set_up(const ConfigFlags& flags, const hosts::Reaching& reaching,
+                   launch::Signals& signals, const Cluster& cluster) {
   for (const SetupStep& step : cluster.steps) {
     const HostFacts& facts = cluster.facts[static_cast<std::size_t>(step.host)];
     if (!facts.is_root && !facts.has_sudo)
@@ -127,11 +149,22 @@ bool set_up(const ConfigFlags& flags, const hosts::Reaching& reaching, launch::S
   say(fmt::format("sh {} undoes what follows", undo));
   const hosts::SetupResult result =
       hosts::run_setup(cluster.hosts, cluster.steps, reaching, signals, say);
-  if (result.fault.empty()) return true;
+  if (result.fault.empty()) return undo;
   throw Error(fmt::format("{}; {}", result.fault,
                           result.undone ? "what was done before is undone, nothing is changed"
                                         : "not all of what was done before could be undone: sh " +
                                               undo + " tries again"));
+}
+
+/// Whoever ends it here has links that are set up.
+Exchanged try_links(hosts::Inquiry& inquiry, const Cluster& cluster, const std::string& undo) {
+  try {
+    return exchange(inquiry, cluster.facts, cluster.choice, cluster.links);
+  } catch (const Error& error) {
+    if (undo.empty()) throw;
+    throw Error(fmt::format("{}; the cables keep their addresses: sh {} takes them back",
+                            error.what(), undo));
+  }
 }
 
 void write_hostfile(const std::string& path, const std::string& text) {
@@ -160,6 +193,7 @@ void plan(const ConfigFlags& flags, hosts::Inquiry& inquiry, Cluster& cluster) {
 
 int run_config(const ConfigFlags& flags) {
   const launch::Hostfile file = hosts::hosts_of(flags.which);
+  refuse_what_cannot_be_written(flags, file.hosts);
   const hosts::Reaching reaching{process_environment(), flags.which.ssh_arguments,
                                  flags.which.verbose};
   launch::Signals signals;
@@ -167,6 +201,7 @@ int run_config(const ConfigFlags& flags) {
   inquiry.gather(std::chrono::seconds(flags.which.patience));
   Cluster cluster;
   keep_reached(flags, inquiry.asked(), cluster);
+  refuse_one_machine(cluster.facts);
   inquiry.forget_unreached();
   plan(flags, inquiry, cluster);
 
@@ -176,7 +211,9 @@ int run_config(const ConfigFlags& flags) {
   bool good = cluster.choice.shape != Shape::none;
   if (good) {
     bool ready = cluster.steps.empty();
-    if (!ready && flags.auto_setup) ready = set_up(flags, reaching, signals, cluster);
+    std::string undo;
+    if (!ready && flags.auto_setup) undo = set_up(flags, reaching, signals, cluster);
+    ready = ready || !undo.empty();
     if (!ready && !piped)
       fmt::print("These commands give the cables their addresses (--auto-setup runs them):\n{}\n",
                  commands_text(cluster));
@@ -185,7 +222,7 @@ int run_config(const ConfigFlags& flags) {
         hostfile_text(cluster.hosts, entries_of(cluster.facts, cluster.choice, cluster.links, side),
                       cluster.choice.backend, flags.variables);
     if (ready) {
-      const Exchanged exchanged = exchange(inquiry, cluster.facts, cluster.choice, cluster.links);
+      const Exchanged exchanged = try_links(inquiry, cluster, undo);
       if (!piped) fmt::print("{}\n", exchanged.table);
       cluster.findings.insert(cluster.findings.end(), exchanged.findings.begin(),
                               exchanged.findings.end());
@@ -211,7 +248,9 @@ Command add_config(CLI::App& program) {
   const auto flags = std::make_shared<ConfigFlags>();
   CLI::App* app = program.add_subcommand("config", kSummary);
   config::add_flags(*app, *flags);
-  return {app, [flags] { return run_config(*flags); }};
+  return {app, [flags] {
+            return hosts::with_json_errors(flags->json, [&] { return run_config(*flags); });
+          }};
 }
 
 }  // namespace mccl::cli

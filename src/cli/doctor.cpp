@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -22,6 +23,7 @@
 #include "cli/doctor/report.h"
 #include "cli/doctor/selftest.h"
 #include "cli/hosts/inquiry.h"
+#include "cli/hosts/json_errors.h"
 #include "cli/hosts/which.h"
 #include "cli/launch/python.h"
 #include "cli/launch/this_program.h"
@@ -104,6 +106,13 @@ std::vector<Finding> findings_of(const std::vector<Asked>& asked) {
   return findings;
 }
 
+/// No machine is there under two names: it would be joined to itself.
+bool are_all_others(const hosts::Inquiry& inquiry) {
+  std::vector<cluster::HostFacts> facts;
+  for (const Asked& asked : inquiry.asked()) facts.push_back(asked.facts);
+  return cluster::check_identity(facts).empty();
+}
+
 /// Of mccl launch, for the same hosts; none where there is only this machine.
 std::vector<std::string> flags_of_launch(const hosts::WhichHosts& which) {
   std::vector<std::string> words;
@@ -113,6 +122,30 @@ std::vector<std::string> flags_of_launch(const hosts::WhichHosts& which) {
   if (!which.user.empty()) words.insert(words.end(), {"--user", which.user});
   for (const std::string& word : which.ssh_arguments) words.push_back("--ssh-arg=" + word);
   return words;
+}
+
+/// GB/s of the slowest pair of hosts, of each its fastest way; 0 where none was measured.
+double slowest_pair(const doctor::Report& report) {
+  std::map<std::pair<int, int>, double> best;
+  for (const cluster::Path& path : report.between.paths) {
+    double& rate = best[std::minmax(path.from.host, path.to.host)];
+    rate = std::max(rate, path.bytes_per_s / 1e9);
+  }
+  double slowest = 0;
+  for (const auto& [pair, rate] : best)
+    if (rate > 0 && (slowest == 0 || rate < slowest)) slowest = rate;
+  return slowest;
+}
+
+doctor::Others others_of(const hosts::WhichHosts& which, const doctor::Report& report) {
+  doctor::Others others{
+      .flags = flags_of_launch(which), .programs = {}, .bound_gbs = slowest_pair(report)};
+  for (const Asked& asked : report.asked) {
+    const std::string& program = asked.facts.mccl;
+    if (!program.empty() && std::ranges::find(others.programs, program) == others.programs.end())
+      others.programs.push_back(program);
+  }
+  return others;
 }
 
 /// A folder that goes when this does.
@@ -144,7 +177,7 @@ bool run_selftest(const Flags& flags, const doctor::Report& report, launch::Sign
       doctor::selftest_trials(launch::this_program().string(),
                               launch::find_python(path == environment.end() ? "" : path->second),
                               static_cast<int>(std::max(1U, std::thread::hardware_concurrency())),
-                              flags_of_launch(flags.which), folder.path());
+                              others_of(flags.which, report), folder.path());
   std::vector<doctor::Outcome> outcomes;
   for (const doctor::Trial& trial : trials) {
     fmt::print(stderr, "mccl doctor: {} of {}: {}\n", outcomes.size() + 1, trials.size(),
@@ -164,12 +197,9 @@ bool run_selftest(const Flags& flags, const doctor::Report& report, launch::Sign
   });
 }
 
-int run_doctor(const Flags& flags) {
-  const launch::Hostfile file = hosts::hosts_of(flags.which);
-  const hosts::Reaching reaching{process_environment(), flags.which.ssh_arguments,
-                                 flags.which.verbose};
-  launch::Signals signals;
-  hosts::Inquiry inquiry(file.hosts, reaching, signals, [](const std::string& text) {
+doctor::Report look(const Flags& flags, const std::vector<launch::Host>& all,
+                    const hosts::Reaching& reaching, launch::Signals& signals) {
+  hosts::Inquiry inquiry(all, reaching, signals, [](const std::string& text) {
     fmt::print(stderr, "mccl doctor: {}\n", text);
   });
   inquiry.gather(std::chrono::seconds(flags.which.patience));
@@ -177,15 +207,27 @@ int run_doctor(const Flags& flags) {
   report.asked = inquiry.asked();
   report.findings = findings_of(inquiry.asked());
   inquiry.forget_unreached();
-  if (inquiry.asked().size() > 1) {
+  if (inquiry.asked().size() > 1 && are_all_others(inquiry)) {
     report.between = doctor::look_between(inquiry);
     append(report.findings, report.between.findings);
   }
   cluster::sort_by_severity(report.findings);
+  return report;
+}
+
+int run_doctor(const Flags& flags) {
+  const std::vector<launch::Host> all = hosts::each_once(hosts::hosts_of(flags.which).hosts);
+  const hosts::Reaching reaching{process_environment(), flags.which.ssh_arguments,
+                                 flags.which.verbose};
+  launch::Signals signals;
+  doctor::Report report = look(flags, all, reaching, signals);
   fmt::print("{}", flags.json ? cluster::dumped(json_of(report)) : text_of(report));
-  auto faults = std::ranges::count_if(report.findings, cluster::is_fault);
-  if (flags.fix) faults -= fix_findings(report, reaching, signals, flags.sure);
-  const bool good = faults == 0;
+  std::fflush(stdout);
+  if (flags.fix && fix_findings(report, reaching, signals, flags.sure)) {
+    report = look(flags, all, reaching, signals);
+    fmt::print("\nLooked at again:\n{}", text_of(report));
+  }
+  const bool good = std::ranges::none_of(report.findings, cluster::is_fault);
   return (!flags.selftest || run_selftest(flags, report, signals)) && good ? kGood : kFailed;
 }
 
@@ -212,7 +254,9 @@ Command add_doctor(CLI::App& program) {
   app->add_option("--output", flags->output,
                   "Of --selftest: the one file with all of it; default\n" + flags->output)
       ->option_text("FILE");
-  return {app, [flags] { return run_doctor(*flags); }};
+  return {app, [flags] {
+            return hosts::with_json_errors(flags->json, [&] { return run_doctor(*flags); });
+          }};
 }
 
 }  // namespace mccl::cli

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cluster/commands.h"
 #include "cluster/paths.h"
 
 namespace mccl::cluster {
@@ -10,11 +11,13 @@ namespace {
 struct Place {
   std::string name;
   const Interface* interface = nullptr;
+  System system = System::unknown;
 };
 
 Place place_of(std::span<const HostFacts> hosts, const End& end) {
   const HostFacts& host = hosts[static_cast<std::size_t>(end.host)];
-  return {fmt::format("{} ({})", host.host, end.interface), host.interface(end.interface)};
+  return {fmt::format("{} ({})", host.host, end.interface), host.interface(end.interface),
+          host.system};
 }
 
 bool share_a_network(const Interface& a, const Interface& b) {
@@ -94,8 +97,9 @@ void check_mtus(std::span<const HostFacts> hosts, std::span<const End> ends,
        fmt::format("{}, {}", least->name, most->name),
        "what is larger than the smaller one gets lost: RDMA and datagrams at once, TCP "
        "where a router or bridge hides it",
-       fmt::format("the same on both: sudo ip link set {} mtu {}", least->interface->name,
-                   most->interface->mtu)});
+       fmt::format(
+           "the same on both: sudo {}",
+           command_to_set_mtu(least->system, least->interface->name, most->interface->mtu))});
 }
 
 }  // namespace

@@ -74,6 +74,15 @@ Finding no_mesh(std::span<const HostFacts> hosts, std::span<const Pair> missing)
           .cure = "lay these, or use --backend jaccl-ring: " + cables_text(hosts, missing)};
 }
 
+Finding too_many(std::span<const HostFacts> hosts) {
+  return {.severity = Severity::problem,
+          .what = fmt::format("no ring of cables is looked for among {} hosts; among {} at most",
+                              hosts.size(), kMostRingHosts),
+          .where = fmt::format("{} to {}", hosts.front().host, hosts.back().host),
+          .why = "to find one among so many may take forever",
+          .cure = "--over ethernet for a network that all are in, or fewer hosts"};
+}
+
 bool has_rdma(std::span<const HostFacts> hosts, std::span<const Link> links) {
   return !links.empty() && std::ranges::all_of(links, [&](const Link& link) {
     return std::ranges::all_of(std::initializer_list<End>{link.a, link.b}, [&](const End& end) {
@@ -182,6 +191,10 @@ Choice choose_cables(std::span<const HostFacts> hosts, std::span<const Link> lin
   const auto size = static_cast<int>(hosts.size());
   choice.order.resize(hosts.size());
   std::iota(choice.order.begin(), choice.order.end(), 0);
+  if (size > kMostRingHosts) {
+    choice.findings.push_back(too_many(hosts));
+    return choice;
+  }
   const Capacities capacities = capacities_of(size, links);
   const RingAnswer ring = best_ring(capacities);
   const std::vector<Pair> holes = missing_of_mesh(capacities);

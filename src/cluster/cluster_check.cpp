@@ -140,14 +140,44 @@ void check_masks(std::span<const HostFacts> hosts, std::vector<Finding>& finding
   }
 }
 
+/// What no two machines have in common; empty where too little is known.
+std::string identity_of(const HostFacts& host) {
+  std::string identity;
+  for (const Interface& interface : host.interfaces) {
+    if (interface.joins || interface.medium == Medium::loopback || interface.mac.empty()) continue;
+    identity += fmt::format("{} {}", interface.name, interface.mac);
+    for (const Network& network : interface.addresses) identity += " " + text_of(network);
+    identity += "\n";
+  }
+  return identity.empty() ? "" : host.boot + "\n" + identity;
+}
+
 }  // namespace
 
-std::vector<Finding> check_cluster(std::span<const HostFacts> hosts) {
+std::vector<Finding> check_identity(std::span<const HostFacts> hosts) {
+  std::map<std::string, std::vector<std::string>> names;
+  for (const HostFacts& host : hosts)
+    if (const std::string identity = identity_of(host); !identity.empty())
+      names[identity].push_back(host.host);
   std::vector<Finding> findings;
+  for (const auto& [identity, of] : names) {
+    if (of.size() < 2) continue;
+    findings.push_back(
+        {Severity::problem, "they are one machine", fmt::format("{}", fmt::join(of, ", ")),
+         "no cable leads from a machine to itself, and what is measured there says "
+         "nothing",
+         "name each machine once; mccl launch --hosts NAME -n 2 starts two ranks there"});
+  }
+  return findings;
+}
+
+std::vector<Finding> check_cluster(std::span<const HostFacts> hosts) {
+  std::vector<Finding> findings = check_identity(hosts);
+  const bool each_once = findings.empty();
   check_versions(hosts, findings);
   check_clocks(hosts, findings);
   check_agreement(hosts, findings);
-  check_addresses(hosts, findings);
+  if (each_once) check_addresses(hosts, findings);
   check_masks(hosts, findings);
   return findings;
 }

@@ -12,7 +12,6 @@ namespace mccl::cluster {
 namespace {
 
 constexpr int kStarts = 40;
-constexpr int kMostDecisions = 20'000;
 
 int first_of(const Vertices& set) { return static_cast<int>(set.first()); }
 
@@ -214,12 +213,14 @@ class Partial {
 
 class Proof {
  public:
+  Proof(Patience& patience, std::size_t vertices) : patience_(patience), vertices_(vertices) {}
+
   Cycle search(Partial partial) {
     if (!partial.conclude()) return {};
     if (partial.complete()) return {partial.order(), true};
     const auto edge = partial.open_edge();
     if (!edge) return {};
-    if (++decisions_ > kMostDecisions) return {{}, false};
+    if (!patience_.allows(vertices_)) return {{}, false};
     Partial with = partial;
     if (with.take(edge->first, edge->second)) {
       Cycle found = search(std::move(with));
@@ -230,7 +231,8 @@ class Proof {
   }
 
  private:
-  int decisions_ = 0;
+  Patience& patience_;
+  const std::size_t vertices_;
 };
 
 /// Who goes on to whom, so that as many as possible do: each finds a neighbour, if need be by
@@ -270,12 +272,16 @@ class Steps {
 
 int most_steps(const Graph& graph) { return Steps(graph).count(); }
 
-Cycle find_cycle(const Graph& graph) {
+Cycle find_cycle(const Graph& graph, Patience& patience) {
   if (most_steps(graph) < static_cast<int>(graph.size())) return {};
   if (!Partial(graph).conclude()) return {};
   std::vector<int> lucky = Luck(graph).find();
   if (!lucky.empty()) return {std::move(lucky), true};
-  return Proof().search(Partial(graph));
+  const Patience given = patience.share();
+  Patience rest = given;
+  Cycle cycle = Proof(rest, graph.size()).search(Partial(graph));
+  patience.take(rest, given);
+  return cycle;
 }
 
 }  // namespace mccl::cluster

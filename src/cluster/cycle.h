@@ -20,7 +20,26 @@ struct Cycle {
 /// that paths cover, all but the last of each path have one.
 int most_steps(const Graph& graph);
 
-/// Of a graph with three vertices or more. Always the same for the same graph.
-Cycle find_cycle(const Graph& graph);
+/// How much may be tried, of all searches together: about a second's worth.
+class Patience {
+ public:
+  /// For one more search, which gets half of what is left; the searches after it want some, too.
+  explicit Patience(double left = 2e7) : left_(left) {}
+  Patience share() const { return Patience(left_ / 2); }
+  void take(const Patience& used_up_to, const Patience& given) {
+    left_ -= given.left_ - used_up_to.left_;
+  }
+  /// One more edge of a graph of so many vertices is tried both ways; false when that is too much.
+  bool allows(std::size_t vertices) {
+    left_ -= static_cast<double>(vertices * vertices);
+    return left_ > 0;
+  }
+
+ private:
+  double left_;
+};
+
+/// Of a graph with three vertices or more. Always the same for the same graph and patience.
+Cycle find_cycle(const Graph& graph, Patience& patience);
 
 }  // namespace mccl::cluster

@@ -66,6 +66,7 @@ struct HostFacts {
   System system = System::unknown;
   std::string os;
   std::string kernel;
+  std::string boot;  ///< A name for the time since it was started, of its own.
   std::string processor;
   int cores = 0;
   std::string governor;
@@ -91,6 +92,7 @@ struct HostFacts {
   std::string rdma_control;  ///< What macOS's rdma_ctl says.
   std::vector<Gpu> gpus;
   std::string gpu_links;  ///< Of nvidia-smi topo -m.
+  std::string gpu_peers;  ///< Of nvidia-smi topo -p2p r.
   /// How far the host's clock is from this machine's, at least; in seconds.
   double clock_off_s = 0;
   std::vector<Finding> odd;  ///< What it said that cannot be understood.

@@ -38,6 +38,28 @@ Link link_between(std::span<const HostFacts> hosts, End a, End b) {
   return link;
 }
 
+/// Ports that name each other. Linux names the computer and not the port: of several cables to the
+/// same one, the calls tell which is which.
+std::vector<Socket>::iterator other_end_of(const Socket& one, std::vector<Socket>& sockets,
+                                           std::span<const Heard> heard) {
+  const auto hears = [&](const Socket& other) {
+    const End a{one.host, one.port->interface};
+    const End b{other.host, other.port->interface};
+    return std::ranges::any_of(heard, [&](const Heard& each) {
+      return (each.at == a && each.from == b) || (each.at == b && each.from == a);
+    });
+  };
+  auto best = sockets.end();
+  for (auto socket = sockets.begin(); socket != sockets.end(); ++socket) {
+    if (&*socket == &one || socket->joined || one.port->own.empty() ||
+        socket->port->own != one.port->peer || socket->port->peer != one.port->own)
+      continue;
+    if (hears(*socket)) return socket;
+    if (best == sockets.end()) best = socket;
+  }
+  return best;
+}
+
 void note_port(std::vector<Finding>& findings, const HostFacts& host, const Port& port,
                Severity severity, std::string what, std::string cure) {
   findings.push_back({severity, std::move(what), place_of(host, port),
@@ -77,6 +99,20 @@ bool same_network(const Interface& a, const Interface& b) {
   return false;
 }
 
+/// What one host tells of another's interfaces may be anything: only those count that the other has
+/// told of itself. Each once.
+std::set<Heard> heard_of(std::span<const HostFacts> hosts, std::span<const Heard> heard) {
+  std::set<End> ends;
+  for (std::size_t host = 0; host < hosts.size(); ++host)
+    for (const Interface& interface : hosts[host].interfaces)
+      ends.insert({static_cast<int>(host), interface.name});
+  std::set<Heard> known;
+  for (const Heard& each : heard)
+    if (each.at.host != each.from.host && ends.contains(each.at) && ends.contains(each.from))
+      known.insert(each);
+  return known;
+}
+
 bool may_be_joined(const Interface& interface) {
   return interface.usable() && !interface.joins && interface.medium != Medium::loopback &&
          !interface.addresses.empty();
@@ -99,7 +135,7 @@ void join_by_addresses(std::span<const HostFacts> hosts, Together& together) {
 
 }  // namespace
 
-std::vector<Link> thunderbolt_links(std::span<const HostFacts> hosts,
+std::vector<Link> thunderbolt_links(std::span<const HostFacts> hosts, std::span<const Heard> heard,
                                     std::vector<Finding>& findings) {
   std::vector<Socket> sockets;
   for (std::size_t host = 0; host < hosts.size(); ++host)
@@ -109,10 +145,7 @@ std::vector<Link> thunderbolt_links(std::span<const HostFacts> hosts,
   for (Socket& one : sockets) {
     if (one.joined || one.port->peer.empty()) continue;
     const HostFacts& host = hosts[static_cast<std::size_t>(one.host)];
-    const auto other = std::ranges::find_if(sockets, [&](const Socket& socket) {
-      return &socket != &one && !socket.joined && socket.port->own == one.port->peer &&
-             socket.port->peer == one.port->own;
-    });
+    const auto other = other_end_of(one, sockets, heard);
     if (other != sockets.end() && other->host != one.host) {
       one.joined = other->joined = true;
       Link link = link_between(hosts, {one.host, one.port->interface},
@@ -151,8 +184,7 @@ std::vector<Link> thunderbolt_links(std::span<const HostFacts> hosts,
 
 Joined joined_by(std::span<const HostFacts> hosts, std::span<const Heard> heard) {
   Together together;
-  for (const Heard& each : heard)
-    if (each.at.host != each.from.host) together.join(each.from, each.at);
+  for (const Heard& each : heard_of(hosts, heard)) together.join(each.from, each.at);
   join_by_addresses(hosts, together);
   Joined joined;
   for (const auto& [root, ends] : together.groups()) {
@@ -171,6 +203,15 @@ Joined joined_by(std::span<const HostFacts> hosts, std::span<const Heard> heard)
   }
   std::ranges::sort(joined.links, {}, [](const Link& link) { return std::pair(link.a, link.b); });
   return joined;
+}
+
+void add_links(Joined& joined, std::span<const Link> links) {
+  std::set<End> known;
+  for (const Link& link : joined.links) known.insert({link.a, link.b});
+  for (const Wire& wire : joined.networks) known.insert(wire.ends.begin(), wire.ends.end());
+  for (const Link& link : links)
+    if (!known.contains(link.a) && !known.contains(link.b)) joined.links.push_back(link);
+  std::ranges::sort(joined.links, {}, [](const Link& link) { return std::pair(link.a, link.b); });
 }
 
 Capacities capacities_of(int hosts, std::span<const Link> links) {

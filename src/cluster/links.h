@@ -40,6 +40,8 @@ struct Wire {
 struct Heard {
   End at;
   End from;
+
+  friend auto operator<=>(const Heard&, const Heard&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
 struct Joined {
@@ -48,13 +50,16 @@ struct Joined {
 };
 
 /// Cables by the names that Thunderbolt gives ports. What only one end sees, or leads back to the
-/// same host, is a finding.
-std::vector<Link> thunderbolt_links(std::span<const HostFacts> hosts,
+/// same host, is a finding. Who heard whom tells several cables of a pair apart.
+std::vector<Link> thunderbolt_links(std::span<const HostFacts> hosts, std::span<const Heard> heard,
                                     std::vector<Finding>& findings);
 
 /// From who has heard whom. Interfaces that nobody heard, and which have addresses, are taken to be
 /// joined where those are of the same network.
 Joined joined_by(std::span<const HostFacts> hosts, std::span<const Heard> heard);
+
+/// Adds those of whose ends nothing is known yet.
+void add_links(Joined& joined, std::span<const Link> links);
 
 /// Cables of a pair together; one of unknown speed counts as the slowest that is known.
 Capacities capacities_of(int hosts, std::span<const Link> links);

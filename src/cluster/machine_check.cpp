@@ -4,6 +4,10 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
+
+#include "cluster/commands.h"
+#include "cluster/gpu_check.h"
 
 namespace mccl::cluster {
 namespace {
@@ -19,7 +23,7 @@ class Findings {
  public:
   explicit Findings(const HostFacts& facts) : facts_(facts), all_(facts.odd) {}
 
-  /// What "ip" can put right at once, and back.
+  /// What one command puts right at once, and another back.
   void add_fixed_by(std::string what, std::string why, const std::string& fix,
                     const std::string& undo) {
     add(Severity::warning, std::move(what), std::move(why), "sudo " + fix);
@@ -96,18 +100,19 @@ void check_cables(const HostFacts& facts, Findings& findings) {
   for (const Interface& interface : facts.interfaces) {
     const bool cut = interface.up && interface.carrier == false && !interface.joins;
     if (cut && !interface.addresses.empty()) {
-      findings.add(
-          Severity::problem,
-          fmt::format("{} has the address {} and no carrier", interface.name,
-                      text_of(interface.addresses.front())),
-          "its cable is cut, unplugged, or the other end is off: nothing goes through",
-          fmt::format("see that both ends are plugged in and up: ip link show {}", interface.name));
+      findings.add(Severity::problem,
+                   fmt::format("{} has the address {} and no carrier", interface.name,
+                               text_of(interface.addresses.front())),
+                   "its cable is cut, unplugged, or the other end is off: nothing goes through",
+                   "see that both ends are plugged in and up: " +
+                       command_to_show(facts.system, interface.name));
     }
-    const std::string link = fmt::format("ip link set {}", interface.name);
     if (!interface.up && !interface.joins && !interface.addresses.empty()) {
       findings.add_fixed_by(fmt::format("{} has the address {} and is down", interface.name,
                                         text_of(interface.addresses.front())),
-                            "nothing goes through it", link + " up", link + " down");
+                            "nothing goes through it",
+                            command_to_set(facts.system, interface.name, true),
+                            command_to_set(facts.system, interface.name, false));
     }
     if (interface.usable() && !interface.joins && interface.medium != Medium::loopback &&
         !interface.addresses.empty() && interface.mtu > 0 && interface.mtu < kLeastMtu) {
@@ -116,7 +121,8 @@ void check_cables(const HostFacts& facts, Findings& findings) {
           fmt::format(
               "packets of less than {} bytes cost throughput, and IPv6 does not work at all",
               kLeastMtu),
-          link + " mtu 1500", fmt::format("{} mtu {}", link, interface.mtu));
+          command_to_set_mtu(facts.system, interface.name, 1500),
+          command_to_set_mtu(facts.system, interface.name, interface.mtu));
     }
   }
 }
@@ -177,14 +183,6 @@ void check_rdma(const HostFacts& facts, Findings& findings) {
   }
 }
 
-void check_gpus(const HostFacts& facts, Findings& findings) {
-  if (facts.gpus.size() < 2 || facts.gpu_links.empty()) return;
-  if (facts.gpu_links.find("NV") == std::string::npos) {
-    findings.add(Severity::note, fmt::format("no NVLink joins its {} GPUs", facts.gpus.size()),
-                 "their bytes go over PCIe", "see: nvidia-smi topo -m");
-  }
-}
-
 }  // namespace
 
 std::vector<Finding> check_machine(const HostFacts& facts) {
@@ -195,8 +193,9 @@ std::vector<Finding> check_machine(const HostFacts& facts) {
   check_cables(facts, findings);
   check_bridge(facts, findings);
   check_rdma(facts, findings);
-  check_gpus(facts, findings);
-  return findings.take();
+  std::vector<Finding> all = findings.take();
+  for (Finding& finding : check_gpus(facts)) all.push_back(std::move(finding));
+  return all;
 }
 
 }  // namespace mccl::cluster

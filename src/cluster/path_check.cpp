@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/cabling.h"
+#include "cluster/commands.h"
 #include "cluster/paths.h"
 #include "cluster/table.h"
 
@@ -23,17 +24,20 @@ const HostFacts& host_of(std::span<const HostFacts> hosts, const End& end) {
 }
 
 std::string name_of(std::span<const HostFacts> hosts, const End& end) {
-  return fmt::format("{} ({})", host_of(hosts, end).host, end.interface);
+  const std::string& host = host_of(hosts, end).host;
+  return end.interface.empty() ? host : fmt::format("{} ({})", host, end.interface);
 }
 
-std::string open_ports(const HostFacts& host, Ipv4 source) {
+std::string open_ports(const HostFacts& host, const Path& path) {
   if (host.system == System::macos)
     return fmt::format("on {}: System Settings, Network, Firewall: let mccl and Python in",
                        host.host);
+  const std::string from = path.routed ? "" : fmt::format("ip saddr {} ", text_of(path.source));
   return fmt::format(
-      "on {}: sudo nft insert rule inet filter input ip saddr {} tcp dport {{ 29500, 29600-29700, "
-      "32321-32400 }} accept, or sudo ufw allow from {}",
-      host.host, text_of(source), text_of(source));
+      "on {}: sudo nft insert rule inet filter input {}tcp dport {{ 29500, 29600-29700, "
+      "32321-32400 }} accept{}",
+      host.host, from,
+      path.routed ? "" : fmt::format(", or sudo ufw allow from {}", text_of(path.source)));
 }
 
 /// The other direction of the same two addresses.
@@ -95,21 +99,23 @@ Finding blocked(std::span<const HostFacts> hosts, const Path& path, const Path* 
   const HostFacts& to = host_of(hosts, path.to);
   const bool all = std::ranges::none_of(path.faults, [](const auto& f) { return f.empty(); });
   const auto fault = std::ranges::find_if(path.faults, [](const auto& f) { return !f.empty(); });
-  std::string what = fmt::format("{} at {} is not reached from {}: {}", text_of(path.target),
-                                 name_of(hosts, path.to), text_of(path.source), *fault);
+  std::string what = fmt::format(
+      "{} at {} is not reached from {}: {}", text_of(path.target), name_of(hosts, path.to),
+      path.routed ? host_of(hosts, path.from).host : text_of(path.source), *fault);
   if (!all) what += "; some of the ports of a job are, and some are not";
   if (all && back != nullptr && back->good()) what += "; the other direction is open";
   return {Severity::problem, std::move(what),
           fmt::format("{} to {}", name_of(hosts, path.from), to.host),
           "ranks cannot connect there; a firewall lets them in nowhere, or on some ports only",
-          open_ports(to, path.source)};
+          open_ports(to, path)};
 }
 
 void check_connections(std::span<const HostFacts> hosts, std::span<const Path> paths,
                        const Joined& joined, std::vector<Finding>& findings) {
   for (const Path& path : paths) {
     const bool fine = std::ranges::all_of(path.faults, [](const auto& f) { return f.empty(); });
-    if (!path.tried || fine) continue;
+    // Of several addresses, routing may reach one: that is enough.
+    if (!path.tried || fine || (path.routed && !path.good())) continue;
     const Path* back = reverse_of(paths, path);
     if (!path.good() && hearing_of(joined, path.from, path.to) == Hearing::others) {
       // The same of both directions.
@@ -132,37 +138,48 @@ void check_packets(std::span<const HostFacts> hosts, std::span<const Path> paths
                      path.mtu, path.mtu, path.packet),
          fmt::format("{} to {}", name_of(hosts, path.from), name_of(hosts, path.to)),
          "connections open, and stand still as soon as much is sent",
-         fmt::format(
-             "raise the MTU of the switch or bridge between them, or, on both: sudo ip link "
-             "set {} mtu {}",
-             path.from.interface, path.packet)});
+         fmt::format("raise the MTU of the switch or bridge between them, or, on both: sudo {}",
+                     command_to_set_mtu(host_of(hosts, path.from).system, path.from.interface,
+                                        path.packet))});
   }
+}
+
+/// Its hardware does not tell of its speed: the others do.
+bool is_like_others(const Path& path) { return path.nominal_mbit == 0 && !path.routed; }
+
+bool is_below_hardware(const Path& path) {
+  const double share = path.nominal_mbit > kFastLink ? kEnoughOfFast : kEnough;
+  return path.nominal_mbit > 0 && path.bytes_per_s * 8 / 1e6 < share * path.nominal_mbit;
+}
+
+/// Of those whose hardware does not tell; 0 where they are few.
+double usual_rate(std::span<const Path> paths) {
+  std::vector<double> rates;
+  for (const Path& path : paths)
+    if (is_like_others(path) && path.bytes_per_s > 0) rates.push_back(path.bytes_per_s);
+  std::ranges::sort(rates);
+  return rates.size() < 4 ? 0 : rates[rates.size() / 2];
 }
 
 void check_rates(std::span<const HostFacts> hosts, std::span<const Path> paths,
                  std::vector<Finding>& findings) {
-  std::vector<double> unknown;
-  for (const Path& path : paths)
-    if (path.nominal_mbit == 0 && path.bytes_per_s > 0) unknown.push_back(path.bytes_per_s);
-  std::ranges::sort(unknown);
-  const double usual = unknown.size() < 4 ? 0 : unknown[unknown.size() / 2];
-  for (const Path& path : paths) {
+  const std::vector<bool> slow = slow_ones(paths);
+  const double usual = usual_rate(paths);
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    const Path& path = paths[i];
     if (path.bytes_per_s <= 0) continue;
-    const double mbit = path.bytes_per_s * 8 / 1e6;
-    const double share = path.nominal_mbit > kFastLink ? kEnoughOfFast : kEnough;
-    const bool slow = path.nominal_mbit > 0 && mbit < share * path.nominal_mbit;
-    const bool odd = path.nominal_mbit == 0 && path.bytes_per_s * kFarFromOthers < usual;
     const std::string where =
         fmt::format("{} to {}", name_of(hosts, path.from), name_of(hosts, path.to));
-    if (slow || odd) {
+    if (slow[i]) {
       findings.push_back(
           {Severity::warning,
-           fmt::format("it carries {}, {}", rate_text(mbit),
-                       slow ? fmt::format("and its hardware {}", rate_text(path.nominal_mbit))
-                            : fmt::format("others of its kind {}", rate_text(usual * 8 / 1e6))),
+           fmt::format("it carries {}, {}", rate_text(path.bytes_per_s * 8 / 1e6),
+                       is_below_hardware(path)
+                           ? fmt::format("and its hardware {}", rate_text(path.nominal_mbit))
+                           : fmt::format("others of its kind {}", rate_text(usual * 8 / 1e6))),
            where, "the slowest link sets the pace of a job",
-           fmt::format("another cable or port; errors on it: ip -s link show {}",
-                       path.from.interface)});
+           "another cable or port; errors on it: " +
+               command_to_count(host_of(hosts, path.from).system, path.from.interface)});
     }
     if (path.latency_s > kLongLatency)
       findings.push_back({Severity::note,
@@ -179,8 +196,8 @@ void check_parts(std::span<const HostFacts> hosts, std::span<const Path> paths,
   for (const Path& path : paths) {
     any_tried = any_tried || path.tried;
     const auto [a, b] = std::minmax(path.from.host, path.to.host);
-    // What was not tried is not taken for broken.
-    if ((path.tried && !path.good()) || !seen.insert({a, b}).second) continue;
+    // What was not tried is not taken for broken, but for a way that may not be there.
+    if (((path.tried || path.routed) && !path.good()) || !seen.insert({a, b}).second) continue;
     Cable& cable = cables.emplace_back();
     cable.a = a;
     cable.b = b;
@@ -204,6 +221,16 @@ void check_parts(std::span<const HostFacts> hosts, std::span<const Path> paths,
 }
 
 }  // namespace
+
+std::vector<bool> slow_ones(std::span<const Path> paths) {
+  const double usual = usual_rate(paths);
+  std::vector<bool> slow;
+  for (const Path& path : paths) {
+    const bool odd = is_like_others(path) && path.bytes_per_s * kFarFromOthers < usual;
+    slow.push_back(path.bytes_per_s > 0 && (is_below_hardware(path) || odd));
+  }
+  return slow;
+}
 
 std::vector<Finding> check_paths(std::span<const HostFacts> hosts, std::span<const Path> paths,
                                  const Joined& joined) {

@@ -3,15 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "cluster/table.h"
 
 namespace mccl::cluster {
 namespace {
 
+/// Of macOS and others, which change their addresses there whenever they like.
+constexpr Network kPassing = {{0xA9FE0000}, 16};
+
 bool takes_part(const Interface& interface) {
   return interface.usable() && !interface.joins && interface.medium != Medium::loopback;
 }
+
+/// Of two hosts. One that tells of thousands of addresses keeps nobody busy for hours.
+constexpr std::size_t kMostPaths = 64;
 
 void add_paths(std::vector<Path>& paths, const End& from, const Interface& a, const End& to,
                const Interface& b) {
@@ -27,9 +34,39 @@ void add_paths(std::vector<Path>& paths, const End& from, const Interface& a, co
       const bool known = a.mbit_per_s > 0 && b.mbit_per_s > 0;
       path.nominal_mbit = known ? std::min(a.mbit_per_s, b.mbit_per_s) : 0;
       path.mtu = std::min(a.mtu, b.mtu);
+      if (paths.size() < kMostPaths) paths.push_back(std::move(path));
+    }
+  }
+}
+
+/// To each address of a host that shares no network with this one, from wherever routing lets it
+/// leave: a cloud gives every host a network of its own.
+void add_routed_paths(std::vector<Path>& paths, int from, int to, const HostFacts& there) {
+  for (const Interface& interface : there.interfaces) {
+    if (!takes_part(interface)) continue;
+    for (const Network& network : interface.addresses) {
+      if (kPassing.holds(network.address) || paths.size() == kMostPaths) continue;
+      Path path;
+      path.from = {from, ""};
+      path.to = {to, interface.name};
+      path.target = network.address;
+      path.mtu = 0;  // of the way between them nothing is known
+      path.routed = true;
       paths.push_back(std::move(path));
     }
   }
+}
+
+/// All ways from one host to another.
+std::vector<Path> paths_between(std::span<const HostFacts> hosts, int from, int to) {
+  std::vector<Path> paths;
+  for (const Interface& one : hosts[static_cast<std::size_t>(from)].interfaces) {
+    if (!takes_part(one) || one.addresses.empty()) continue;
+    for (const Interface& other : hosts[static_cast<std::size_t>(to)].interfaces)
+      if (takes_part(other)) add_paths(paths, {from, one.name}, one, {to, other.name}, other);
+  }
+  if (paths.empty()) add_routed_paths(paths, from, to, hosts[static_cast<std::size_t>(to)]);
+  return paths;
 }
 
 std::string packet_text(const Path& path) {
@@ -44,16 +81,13 @@ bool Path::good() const {
   return tried && std::ranges::any_of(faults, [](const std::string& f) { return f.empty(); });
 }
 
-std::vector<Path> direct_paths(std::span<const HostFacts> hosts) {
+std::vector<Path> paths_of(std::span<const HostFacts> hosts) {
   std::vector<Path> paths;
   for (std::size_t a = 0; a < hosts.size(); ++a) {
     for (std::size_t b = 0; b < hosts.size(); ++b) {
       if (a == b) continue;
-      for (const Interface& one : hosts[a].interfaces)
-        for (const Interface& other : hosts[b].interfaces)
-          if (takes_part(one) && takes_part(other))
-            add_paths(paths, {static_cast<int>(a), one.name}, one,
-                      {static_cast<int>(b), other.name}, other);
+      std::vector<Path> more = paths_between(hosts, static_cast<int>(a), static_cast<int>(b));
+      std::ranges::move(more, std::back_inserter(paths));
     }
   }
   return paths;
@@ -66,7 +100,8 @@ std::string table_of(std::span<const Path> paths, std::span<const HostFacts> hos
     std::string connects = path.tried ? "yes" : "not tried";
     for (const std::string& fault : path.faults)
       if (!fault.empty()) connects = fault;
-    rows.push_back({hosts[static_cast<std::size_t>(path.from.host)].host, path.from.interface,
+    rows.push_back({hosts[static_cast<std::size_t>(path.from.host)].host,
+                    path.routed ? "(routed)" : path.from.interface,
                     hosts[static_cast<std::size_t>(path.to.host)].host, text_of(path.target),
                     path.latency_s > 0 ? fmt::format("{:.1f} us", path.latency_s * 1e6) : "-",
                     path.bytes_per_s > 0 ? rate_text(path.bytes_per_s * 8 / 1e6) : "-",

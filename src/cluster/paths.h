@@ -11,14 +11,15 @@
 
 namespace mccl::cluster {
 
-/// One direction between two interfaces whose addresses are of one network.
+/// One direction between two interfaces.
 struct Path {
   End from;
   End to;
   Ipv4 source = {};
   Ipv4 target = {};
   int nominal_mbit = 0;  ///< Of the slower end; 0: not known.
-  int mtu = 0;           ///< Of the smaller end.
+  int mtu = 0;           ///< Of the smaller end; 0: not known.
+  bool routed = false;   ///< From no interface in particular, and no source.
 
   bool tried = false;
   /// By port that was tried: why it failed; empty text where it did not.
@@ -31,8 +32,12 @@ struct Path {
   bool good() const;
 };
 
-/// Both directions of every pair of interfaces of different hosts that are of one network.
-std::vector<Path> direct_paths(std::span<const HostFacts> hosts);
+/// Both directions of every pair of interfaces of different hosts that are of one network; of hosts
+/// that have none in common, to every address of the other, by routing.
+std::vector<Path> paths_of(std::span<const HostFacts> hosts);
+
+/// By path: whether it carries much less than its hardware, or the others of its kind.
+std::vector<bool> slow_ones(std::span<const Path> paths);
 
 /// What is wrong with them.
 std::vector<Finding> check_paths(std::span<const HostFacts> hosts, std::span<const Path> paths,

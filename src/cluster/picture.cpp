@@ -16,6 +16,7 @@ namespace {
 constexpr double kHostWidth = 132;
 constexpr double kHostHeight = 46;
 constexpr double kMargin = 24;
+constexpr std::size_t kMostLetters = 18;  ///< Bytes of a host's name.
 
 struct Point {
   double x = 0;
@@ -30,6 +31,14 @@ std::string quoted(const std::string& text) {
     safe += c;
   }
   return fmt::format("\"{}\"", safe);
+}
+
+/// To what a box holds, cut between characters.
+std::string shortened(const std::string& name) {
+  std::size_t end = std::min(name.size(), kMostLetters);
+  while (end < name.size() && end > 0 && (static_cast<unsigned char>(name[end]) & 0xC0U) == 0x80)
+    --end;
+  return name.substr(0, end);
 }
 
 std::string escaped(const std::string& text) {
@@ -136,7 +145,7 @@ class Svg {
           "stroke=\"#333333\" stroke-width=\"1.5\"/>\n"
           "  <text x=\"{:.1f}\" y=\"{:.1f}\" font-weight=\"bold\">{}</text>\n",
           at.x - kHostWidth / 2, at.y - kHostHeight / 2, kHostWidth, kHostHeight, at.x, at.y + 4.5,
-          escaped(hosts_[host].host.substr(0, 18)));
+          escaped(shortened(hosts_[host].host)));
     }
     return fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "

@@ -13,6 +13,11 @@ namespace {
 
 constexpr std::size_t kMostVersions = 64;
 constexpr std::size_t kMostGpus = 64;
+constexpr std::size_t kMostVariables = 256;
+constexpr std::size_t kLongestVariable = 4096;
+constexpr std::size_t kLongestName = 64;
+/// A host that says nothing that can be understood is told of often enough.
+constexpr std::size_t kMostOdd = 16;
 
 /// Absent for what is no number; "unlimited" is one.
 std::optional<long> limit_of(std::string_view text) {
@@ -45,7 +50,10 @@ void read_line(HostFacts& facts, std::string_view key, std::string_view value) {
   if (key == "shared_kib") facts.shared_kib = limit_of(value);
   if (key == "shared") facts.shared_writable = value == "yes";
   if (key == "mccl") facts.mccl = text;
-  if (key == "mccl_version") facts.versions["mccl"] = trimmed(value.substr(value.find(' ') + 1));
+  if (key == "boot") facts.boot = text;
+  if (key == "mccl_version")
+    facts.versions["mccl"] =
+        plain_name(facts, "mccl --version", trimmed(value.substr(value.find(' ') + 1)));
 }
 
 void read_versions(HostFacts& facts, const Said& said) {
@@ -53,8 +61,8 @@ void read_versions(HostFacts& facts, const Said& said) {
   if (section == nullptr) return;
   for (const std::string_view line : lines_of(*section)) {
     const auto words = words_of(line);
-    if (words.size() == 2 && facts.versions.size() < kMostVersions)
-      facts.versions[std::string(words[0])] = words[1];
+    if (words.size() == 2 && facts.versions.size() < kMostVersions && is_plain_name(words[0]))
+      facts.versions[std::string(words[0])] = plain_name(facts, "python", words[1]);
   }
 }
 
@@ -63,6 +71,10 @@ void read_variables(HostFacts& facts, const Said& said) {
   if (section == nullptr) return;
   for (const std::string_view line : lines_of(*section)) {
     const std::size_t equals = line.find('=');
+    if (facts.variables.size() == kMostVariables || line.size() > kLongestVariable) {
+      note_odd(facts, "env", "the settings of a shell", line);
+      return;
+    }
     if (line.starts_with("MCCL_") && equals != line.npos)
       facts.variables[std::string(line.substr(0, equals))] = line.substr(equals + 1);
   }
@@ -70,9 +82,11 @@ void read_variables(HostFacts& facts, const Said& said) {
 
 void read_gpus(HostFacts& facts, const Said& said) {
   if (const std::string* links = said.section("gpu_links")) facts.gpu_links = *links;
+  if (const std::string* peers = said.section("gpu_peers")) facts.gpu_peers = *peers;
   const std::string* section = said.section("gpu");
   if (section == nullptr) return;
   for (const std::string_view line : lines_of(*section)) {
+    if (line.starts_with("No devices")) return;
     const std::size_t memory = line.find(',');
     const std::size_t driver = memory == line.npos ? memory : line.find(',', memory + 1);
     if (driver == line.npos || facts.gpus.size() == kMostGpus) {
@@ -103,8 +117,30 @@ long count_of(std::string_view text) {
   return static_cast<long>(std::max<std::int64_t>(0, parse_integer(text).value_or(0)));
 }
 
+std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return lower;
+}
+
+bool is_plain_name(std::string_view name) {
+  return !name.empty() && name.size() <= kLongestName && name.front() != '-' &&
+         std::ranges::all_of(name, [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  std::string_view("_.:@+-").find(c) != std::string_view::npos;
+         });
+}
+
+std::string plain_name(HostFacts& facts, const std::string& section, std::string_view name) {
+  if (name.empty() || is_plain_name(name)) return std::string(name);
+  note_odd(facts, section, "a name of letters, digits and _.:@+-", name);
+  return {};
+}
+
 void note_odd(HostFacts& facts, const std::string& section, const std::string& expected,
               std::string_view found) {
+  if (facts.odd.size() == kMostOdd) return;
   facts.odd.push_back(
       {.severity = Severity::warning,
        .what = fmt::format("what {} says is not understood: expected {}; found {}", section,

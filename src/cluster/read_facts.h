@@ -23,4 +23,13 @@ void note_odd(HostFacts& facts, const std::string& section, const std::string& e
 /// A whole number that is not negative; 0 for everything else.
 long count_of(std::string_view text);
 
+/// Names of ports: macOS writes them in capitals, Linux does not.
+std::string lower_case(std::string_view text);
+
+/// What interfaces, devices and versions are called everywhere: such a name can stand in a command
+/// that root runs, and means nothing to a shell. Hosts may say any; others are left out.
+bool is_plain_name(std::string_view name);
+/// The name, or nothing for one that is not plain, which is then noted.
+std::string plain_name(HostFacts& facts, const std::string& section, std::string_view name);
+
 }  // namespace mccl::cluster

@@ -12,6 +12,9 @@ namespace mccl::cluster {
 namespace {
 
 constexpr std::size_t kMostInterfaces = 4096;
+constexpr std::size_t kMostAddresses = 4096;
+constexpr std::size_t kMostRoutes = 10'000;
+constexpr std::size_t kMostDevices = 256;
 constexpr unsigned kUp = 1;  ///< IFF_UP.
 
 std::vector<std::string_view> fields_of(std::string_view line) {
@@ -45,7 +48,8 @@ void read_interfaces(HostFacts& facts, std::string_view section) {
       return;
     }
     Interface interface;
-    interface.name = fields[0];
+    interface.name = plain_name(facts, "/sys/class/net", fields[0]);
+    if (interface.name.empty()) continue;
     interface.medium = medium_of(fields[0], fields[6], fields[7], fields[8]);
     const std::string flags(fields[10]);
     interface.up = (std::strtoul(flags.c_str(), nullptr, 16) & kUp) != 0;
@@ -53,7 +57,7 @@ void read_interfaces(HostFacts& facts, std::string_view section) {
     interface.mbit_per_s = interface.medium == Medium::software ? 0 : small(fields[3]);
     interface.mtu = small(fields[4]);
     interface.mac = fields[5];
-    interface.bridge = fields[9];
+    interface.bridge = plain_name(facts, "/sys/class/net", fields[9]);
     interface.joins = fields[7] == "joins";
     facts.interfaces.push_back(std::move(interface));
   }
@@ -61,9 +65,10 @@ void read_interfaces(HostFacts& facts, std::string_view section) {
 
 /// "2: eth0    inet 10.0.0.1/24 brd …". A virtual interface is "eth0@if3" to some commands.
 void read_addresses(HostFacts& facts, std::string_view section) {
+  std::size_t count = 0;
   for (const std::string_view line : lines_of(section)) {
     const auto words = words_of(line);
-    if (words.size() < 4 || !words[0].ends_with(':')) {
+    if (++count > kMostAddresses || words.size() < 4 || !words[0].ends_with(':')) {
       note_odd(facts, "ip -o addr", "NUMBER: NAME inet ADDRESS", line);
       return;
     }
@@ -84,6 +89,7 @@ void read_routes(HostFacts& facts, std::string_view section) {
     const auto words = words_of(line);
     const std::size_t at = !words.empty() && parse_network(words[0]) ? 0 : 1;
     if (words.size() <= at || words[0] == "default") continue;
+    if (facts.routes.size() == kMostRoutes) return;
     if (const auto network = parse_network(words[at])) facts.routes.push_back(*network);
   }
 }
@@ -92,9 +98,10 @@ void read_routes(HostFacts& facts, std::string_view section) {
 void read_rdma(HostFacts& facts, std::string_view section) {
   for (const std::string_view line : lines_of(section)) {
     const auto fields = fields_of(line);
-    if (fields[0] == "device" && fields.size() == 5) {
+    if (fields[0] == "device" && fields.size() == 5 && facts.rdma.size() < kMostDevices) {
       RdmaDevice device;
-      device.name = fields[1];
+      device.name = plain_name(facts, "/sys/class/infiniband", fields[1]);
+      if (device.name.empty()) continue;
       device.interface = fields[2];
       device.state = trimmed(fields[3].substr(std::min(fields[3].find(':') + 1, fields[3].size())));
       const auto rate = parse_number(fields[4].substr(0, fields[4].find(' ')));
@@ -117,15 +124,15 @@ void read_rdma(HostFacts& facts, std::string_view section) {
 void read_thunderbolt(HostFacts& facts, std::string_view section) {
   for (const std::string_view line : lines_of(section)) {
     const auto fields = fields_of(line);
-    if (fields.size() != 6) {
+    if (fields.size() != 6 || facts.ports.size() == kMostDevices) {
       note_odd(facts, "/sys/bus/thunderbolt", "6 fields of a cable", line);
       return;
     }
     Port port;
     port.receptacle = fields[0];
-    port.interface = fields[0];
-    port.own = fields[1];
-    port.peer = fields[2];
+    port.interface = plain_name(facts, "/sys/bus/thunderbolt", fields[0]);
+    port.own = lower_case(fields[1]);
+    port.peer = lower_case(fields[2]);
     port.peer_name = fields[3];
     const double lane = parse_number(fields[4].substr(0, fields[4].find(' '))).value_or(0);
     const auto lanes = static_cast<double>(std::clamp<long>(count_of(fields[5]), 1, 4));

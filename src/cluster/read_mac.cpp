@@ -16,6 +16,9 @@ using nlohmann::json;
 
 constexpr int kMostNesting = 16;  ///< Docks behind docks.
 constexpr std::size_t kMostPorts = 256;
+constexpr std::size_t kMostInterfaces = 4096;
+constexpr std::size_t kMostAddresses = 64;
+constexpr std::size_t kMostRoutes = 10'000;
 
 std::string text_at(const json& object, const char* key) {
   const auto found = object.find(key);
@@ -42,8 +45,8 @@ void find_peers(const json& items, const std::string& own, int depth, std::vecto
   for (const json& item : items) {
     if (!item.is_object()) continue;
     const std::string domain = text_at(item, "domain_uuid_key");
-    if (!domain.empty() && domain != own)
-      peers.push_back({domain, text_at(item, "device_name_key"), depth});
+    if (!domain.empty() && lower_case(domain) != own)
+      peers.push_back({lower_case(domain), text_at(item, "device_name_key"), depth});
     if (const auto below = item.find("_items"); below != item.end())
       find_peers(*below, own, depth + 1, peers);
   }
@@ -62,7 +65,7 @@ void read_bus(HostFacts& facts, const json& bus) {
   if (receptacle == nullptr) return;
   Port port;
   port.receptacle = text_at(*receptacle, "receptacle_id_key");
-  port.own = text_at(bus, "domain_uuid_key");
+  port.own = lower_case(text_at(bus, "domain_uuid_key"));
   port.mbit_per_s = rate_of(text_at(*receptacle, "current_speed_key"));
   std::vector<Peer> peers;
   if (const auto items = bus.find("_items"); items != bus.end())
@@ -107,7 +110,8 @@ void read_interface_line(Interface& interface, std::vector<Interface>& all,
   if (words[0] == "inet" && words.size() >= 4) {
     const auto address = parse_ipv4(words[1]);
     const auto bits = prefix_of_mask(words[3]);
-    if (address && bits) interface.addresses.push_back({*address, *bits});
+    if (address && bits && interface.addresses.size() < kMostAddresses)
+      interface.addresses.push_back({*address, *bits});
   }
   if (words[0] == "inet6" && words[1].starts_with("fe80"))
     interface.link_local.emplace_back(words[1].substr(0, words[1].find('%')));
@@ -120,20 +124,23 @@ void read_interface_line(Interface& interface, std::vector<Interface>& all,
 /// "en5: flags=8863<UP,…> mtu 1500".
 void read_interfaces(HostFacts& facts, std::string_view section) {
   std::vector<Interface>& all = facts.interfaces;
-  std::size_t current = 0;
+  bool known = false;  // whether the lines that follow are those of the last
   for (const std::string_view line : lines_of(section)) {
     const auto words = words_of(line);
     if (words.empty()) continue;
     if (line.front() == ' ' || line.front() == '\t') {
-      if (!all.empty()) read_interface_line(all[current], all, words);
+      if (known) read_interface_line(all.back(), all, words);
       continue;
     }
-    if (!words[0].ends_with(':') || words.size() < 2 || !words[1].starts_with("flags=")) {
+    if (all.size() == kMostInterfaces || !words[0].ends_with(':') || words.size() < 2 ||
+        !words[1].starts_with("flags=")) {
       note_odd(facts, "ifconfig -a", "NAME: flags=…", line);
       return;
     }
     Interface interface;
-    interface.name = words[0].substr(0, words[0].size() - 1);
+    interface.name = plain_name(facts, "ifconfig -a", words[0].substr(0, words[0].size() - 1));
+    known = !interface.name.empty();
+    if (!known) continue;
     interface.medium = medium_of(interface.name);
     interface.joins = interface.medium == Medium::software;
     interface.up = words[1].find("<UP") != line.npos || words[1].find(",UP") != line.npos;
@@ -141,7 +148,6 @@ void read_interfaces(HostFacts& facts, std::string_view section) {
       if (words[i] == "mtu")
         interface.mtu = static_cast<int>(std::min(count_of(words[i + 1]), 1L << 20));
     all.push_back(std::move(interface));
-    current = all.size() - 1;
   }
 }
 
@@ -162,7 +168,7 @@ void read_hardware_ports(HostFacts& facts, std::string_view section) {
     const std::string_view receptacle = port.substr(kThunderbolt.size());
     for (Port& socket : facts.ports) {
       if (socket.receptacle != receptacle) continue;
-      socket.interface = device;
+      socket.interface = known ? std::string(device) : "";
       if (known) interface->mbit_per_s = socket.peer.empty() ? 0 : socket.mbit_per_s;
     }
     if (known && parse_integer(receptacle)) interface->medium = Medium::thunderbolt;
@@ -173,7 +179,8 @@ void read_hardware_ports(HostFacts& facts, std::string_view section) {
 void read_rdma(HostFacts& facts, std::string_view section) {
   for (const std::string_view line : lines_of(section)) {
     const auto words = words_of(line);
-    if (words.size() != 2 || !words[0].starts_with("rdma_")) continue;
+    if (words.size() != 2 || !words[0].starts_with("rdma_") || !is_plain_name(words[0])) continue;
+    if (facts.rdma.size() == kMostPorts) return;
     const std::string name(words[0]);
     const std::string interface = name.substr(std::string_view("rdma_").size());
     RdmaDevice& device = facts.rdma.emplace_back();
@@ -188,7 +195,7 @@ void read_rdma(HostFacts& facts, std::string_view section) {
 void read_routes(HostFacts& facts, std::string_view section) {
   for (const std::string_view line : lines_of(section)) {
     const auto words = words_of(line);
-    if (words.empty()) continue;
+    if (words.empty() || facts.routes.size() == kMostRoutes) continue;
     const std::size_t slash = words[0].find('/');
     std::string address(words[0].substr(0, slash));
     auto dots = std::ranges::count(address, '.');

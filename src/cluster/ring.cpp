@@ -55,7 +55,7 @@ int fewest_missing(const Graph& graph) {
 
 /// A vertex more that all others are joined to stands for a cable that is missing between its two
 /// neighbours on the cycle.
-void find_missing(const Graph& graph, RingAnswer& answer) {
+void find_missing(const Graph& graph, Patience& patience, RingAnswer& answer) {
   const auto size = static_cast<int>(graph.size());
   for (int more = fewest_missing(graph); more <= size; ++more) {
     Graph wider = graph;
@@ -66,7 +66,7 @@ void find_missing(const Graph& graph, RingAnswer& answer) {
         wider[static_cast<std::size_t>(v)].set(static_cast<std::size_t>(extra));
       }
     }
-    const Cycle cycle = find_cycle(wider);
+    const Cycle cycle = find_cycle(wider, patience);
     answer.proved = answer.proved && cycle.proved;
     if (cycle.order.empty()) continue;
     const std::size_t length = cycle.order.size();
@@ -108,12 +108,13 @@ RingAnswer best_ring(const Capacities& capacities) {
     answer.order = {0};
     return answer;
   }
+  Patience patience;
   const std::vector<double> levels = levels_of(capacities);
   // With less capacity asked for, there are more pairs: once there is a ring, there stays one.
   std::size_t good = levels.size();
   for (std::size_t begin = 0, end = levels.size(); begin < end;) {
     const std::size_t middle = begin + (end - begin) / 2;
-    const Cycle cycle = find_cycle(graph_of(capacities, levels[middle]));
+    const Cycle cycle = find_cycle(graph_of(capacities, levels[middle]), patience);
     answer.proved = answer.proved && cycle.proved;
     if (cycle.order.empty()) {
       begin = middle + 1;
@@ -125,7 +126,7 @@ RingAnswer best_ring(const Capacities& capacities) {
   if (good < levels.size()) {
     answer.slowest = levels[good];
   } else {
-    find_missing(graph_of(capacities, 0), answer);
+    find_missing(graph_of(capacities, 0), patience, answer);
   }
   return answer;
 }

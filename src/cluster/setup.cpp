@@ -4,6 +4,10 @@
 
 #include <set>
 
+#include "base/value_text.h"
+#include "cluster/commands.h"
+#include "mccl/error.h"
+
 namespace mccl::cluster {
 namespace {
 
@@ -21,17 +25,15 @@ class Steps {
     if (interface == nullptr) return;
     const bool mac = facts(end.host).system == System::macos;
     if (!interface->bridge.empty() && bridges_.insert({end.host, interface->bridge}).second && mac)
-      add(end.host, fmt::format("ifconfig {} down", interface->bridge),
-          fmt::format("ifconfig {} up", interface->bridge));
+      add(end.host, command_to_set(System::macos, interface->bridge, false),
+          command_to_set(System::macos, interface->bridge, true));
     if (!interface->bridge.empty() && !mac)
       add(end.host, fmt::format("ip link set {} nomaster", end.interface),
           fmt::format("ip link set {} master {}", end.interface, interface->bridge));
     if (interface->up) return;
-    add(end.host,
-        mac ? fmt::format("ifconfig {} up", end.interface)
-            : fmt::format("ip link set {} up", end.interface),
-        mac ? fmt::format("ifconfig {} down", end.interface)
-            : fmt::format("ip link set {} down", end.interface));
+    const System system = facts(end.host).system;
+    add(end.host, command_to_set(system, end.interface, true),
+        command_to_set(system, end.interface, false));
   }
 
   /// An address more; those that are there stay.
@@ -70,6 +72,11 @@ std::vector<SetupStep> setup_steps(std::span<const HostFacts> hosts,
   for (const Addressed& each : links) {
     if (each.keeps) continue;
     for (const End* end : {&each.link.a, &each.link.b}) {
+      // Root would be given words that nobody has looked at.
+      if (hosts[static_cast<std::size_t>(end->host)].interface(end->interface) == nullptr)
+        throw Error(fmt::format("{} has no interface {}",
+                                hosts[static_cast<std::size_t>(end->host)].host,
+                                in_quotes(end->interface)));
       steps.prepare(*end);
       const bool first = end == &each.link.a;
       steps.give(*end, first ? each.a : each.b, first ? each.b : each.a);

@@ -17,7 +17,7 @@ struct SetupStep {
 };
 
 /// In the order in which they are to be done; undone in reverse. None for links that keep what they
-/// have.
+/// have. Throws Error for a link at an interface that its host has not told of.
 std::vector<SetupStep> setup_steps(std::span<const HostFacts> hosts,
                                    std::span<const Addressed> links);
 

@@ -11,6 +11,7 @@ namespace {
 
 constexpr int kPrefixBits = 30;
 constexpr std::uint32_t kStep = 4;
+constexpr int kWidest = 8;  ///< Bits of the widest network that there is, 10.0.0.0.
 
 /// What some host uses, without repeats and in order.
 class Used {
@@ -24,7 +25,8 @@ class Used {
   }
 
   void add(const Network& network) {
-    if (network.prefix_bits > 0) used_.push_back(network.base());
+    // Wider ones are no networks, but ways out: a VPN takes 0.0.0.0/1 and 128.0.0.0/1.
+    if (network.prefix_bits >= kWidest) used_.push_back(network.base());
   }
 
   /// The network in the way of `wanted`, if any.

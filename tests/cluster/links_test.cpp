@@ -11,6 +11,7 @@
 #include "cluster/picture.h"
 #include "cluster/setup.h"
 #include "cluster/subnets.h"
+#include "mccl/error.h"
 
 namespace mccl::cluster {
 namespace {
@@ -63,7 +64,7 @@ TEST(ThunderboltLinks, JoinPortsThatNameEachOther) {
   hosts[0].ports = {port_of("A1", "B2", "e1"), port_of("A2", "", "e2")};
   hosts[1].ports = {port_of("B1", "", "e1"), port_of("B2", "A1", "e2")};
   std::vector<Finding> findings;
-  const std::vector<Link> links = thunderbolt_links(hosts, findings);
+  const std::vector<Link> links = thunderbolt_links(hosts, {}, findings);
   ASSERT_THAT(links, SizeIs(1));
   EXPECT_EQ(text_of(links[0], hosts), "a (e1) to b (e2)");
   EXPECT_THAT(findings, IsEmpty());
@@ -74,7 +75,7 @@ TEST(ThunderboltLinks, TellOfCablesThatLeadElsewhere) {
   hosts[0].ports = {port_of("A1", "X", "e1"), port_of("A2", "A3", "e2"), port_of("A3", "A2", "e3")};
   hosts[1].ports = {port_of("B1", "A1", "e1")};
   std::vector<Finding> findings;
-  EXPECT_THAT(thunderbolt_links(hosts, findings), IsEmpty());
+  EXPECT_THAT(thunderbolt_links(hosts, {}, findings), IsEmpty());
   ASSERT_THAT(findings, SizeIs(3));
   EXPECT_THAT(findings[0].what, HasSubstr("none of these hosts"));
   EXPECT_THAT(findings[1].what, HasSubstr("another port of the same host"));
@@ -101,6 +102,35 @@ TEST(JoinedBy, AddressesTellWhereNobodyWasHeard) {
   EXPECT_EQ(text_of(joined_by(hosts, {}).links.at(0), hosts), "a (e0) to b (e1)");
 }
 
+TEST(JoinedBy, TakesNoInterfaceFromAStranger) {
+  const std::vector<HostFacts> hosts = hosts_of(2);
+  const std::vector<Heard> heard = {{{0, "e0"}, {1, "e0; reboot"}}, {{0, "e7"}, {1, "e1"}}};
+  const Joined joined = joined_by(hosts, heard);
+  EXPECT_THAT(joined.links, IsEmpty());
+  EXPECT_THAT(joined.networks, IsEmpty());
+}
+
+TEST(ThunderboltLinks, TellSeveralCablesOfTwoComputersApartByTheirCalls) {
+  // Linux names the computer behind a cable, and not its port.
+  std::vector<HostFacts> hosts = hosts_of(2);
+  hosts[0].ports = {port_of("A", "B", "e1"), port_of("A", "B", "e2")};
+  hosts[1].ports = {port_of("B", "A", "e1"), port_of("B", "A", "e2")};
+  const std::vector<Heard> heard = {{{1, "e2"}, {0, "e1"}}, {{0, "e2"}, {1, "e1"}}};
+  std::vector<Finding> findings;
+  const std::vector<Link> links = thunderbolt_links(hosts, heard, findings);
+  ASSERT_THAT(links, SizeIs(2));
+  EXPECT_EQ(text_of(links[0], hosts), "a (e1) to b (e2)");
+  EXPECT_EQ(text_of(links[1], hosts), "a (e2) to b (e1)");
+}
+
+TEST(ThunderboltLinks, NeedNames) {
+  std::vector<HostFacts> hosts = hosts_of(2);
+  hosts[0].ports = {port_of("", "B1", "e1")};
+  hosts[1].ports = {port_of("B1", "", "e1")};
+  std::vector<Finding> findings;
+  EXPECT_THAT(thunderbolt_links(hosts, {}, findings), IsEmpty());
+}
+
 TEST(GiveAddresses, AvoidsWhatIsInUse) {
   std::vector<HostFacts> hosts = hosts_of(2);
   hosts[0].interfaces[3] = interface_of("e3", "192.168.0.2/30");
@@ -110,6 +140,13 @@ TEST(GiveAddresses, AvoidsWhatIsInUse) {
   EXPECT_EQ(text_of(given[0].a), "192.168.0.5/30");
   EXPECT_EQ(text_of(given[0].b), "192.168.0.6/30");
   EXPECT_EQ(text_of(given[1].a), "192.168.0.17/30");
+}
+
+TEST(GiveAddresses, TakesAWayOutForNoNetwork) {
+  std::vector<HostFacts> hosts = hosts_of(2);
+  hosts[0].routes = {*parse_network("0.0.0.0/1"), *parse_network("128.0.0.0/1")};
+  const std::vector<Link> links = {cable(0, "e0", 1, "e0")};
+  EXPECT_EQ(text_of(give_addresses(hosts, links)[0].a), "192.168.0.1/30");
 }
 
 TEST(GiveAddresses, AreEachOthersAloneOnAnyCabling) {
@@ -169,6 +206,20 @@ TEST(SetupSteps, AreOfEachSystemsOwnAndCanBeUndone) {
                   "192.168.0.1"));
 }
 
+TEST(SetupSteps, AreForInterfacesThatAreThere) {
+  const std::vector<HostFacts> hosts = hosts_of(2);
+  const std::vector<Link> links = {cable(0, "e0", 1, "e0; reboot")};
+  const auto given = give_addresses(hosts, links);
+  EXPECT_THROW(setup_steps(hosts, given), Error);
+}
+
+TEST(Choice, OfTooManyHostsIsTold) {
+  const std::vector<HostFacts> hosts = hosts_of(200);
+  const Choice choice = choose_cables(hosts, {}, "");
+  EXPECT_EQ(choice.shape, Shape::none);
+  EXPECT_THAT(choice.findings.at(0).what, HasSubstr("200 hosts"));
+}
+
 TEST(Choice, TakesTheRingAndLeavesOtherCables) {
   const std::vector<HostFacts> hosts = hosts_of(4);
   const std::vector<Link> links = {cable(0, "e0", 2, "e0"), cable(2, "e1", 1, "e0"),
@@ -200,6 +251,8 @@ TEST(Pictures, QuoteWhatHostsAreCalled) {
   joined.links = {cable(0, "e0", 1, "e0")};
   EXPECT_THAT(dot_of(joined, hosts), HasSubstr("\"a\\\"<&\\\\\" -- \"b\""));
   EXPECT_THAT(svg_of(joined, hosts, std::vector{0, 1}), HasSubstr(">a&quot;&lt;&amp;"));
+  hosts[0].host = "abcdefghijklmnopq\xc3\xa9";
+  EXPECT_THAT(svg_of(joined, hosts, std::vector{0, 1}), HasSubstr(">abcdefghijklmnopq</text>"));
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ std::vector<HostFacts> two_hosts() {
 
 /// All that was tried went well.
 std::vector<Path> good_paths(std::span<const HostFacts> hosts) {
-  std::vector<Path> paths = direct_paths(hosts);
+  std::vector<Path> paths = paths_of(hosts);
   for (Path& path : paths) {
     path.tried = true;
     path.faults = {"", ""};
@@ -68,7 +68,36 @@ TEST(CheckPaths, FindsHostsThatNothingJoins) {
 
 TEST(CheckPaths, TakesNothingForBrokenThatWasNotTried) {
   const auto hosts = two_hosts();
-  EXPECT_THAT(check_paths(hosts, direct_paths(hosts), {}), IsEmpty());
+  EXPECT_THAT(check_paths(hosts, paths_of(hosts), {}), IsEmpty());
+}
+
+TEST(Paths, OfHostsWithoutACommonNetworkGoByRouting) {
+  const std::vector<HostFacts> hosts = {host_with("a", "10.0.1.1/24"),
+                                        host_with("b", "10.0.2.1/32")};
+  auto paths = good_paths(hosts);
+  ASSERT_THAT(paths, SizeIs(2));
+  EXPECT_TRUE(paths[0].routed);
+  EXPECT_EQ(text_of(paths[0].target), "10.0.2.1");
+  EXPECT_THAT(check_paths(hosts, paths, {}), IsEmpty());
+  for (Path& path : paths) path.faults = {"Connection timed out", "Connection timed out"};
+  const auto findings = check_paths(hosts, paths, {});
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_THAT(findings[0].what, HasSubstr("2 parts"));
+}
+
+TEST(Paths, OfAHostWithThousandsOfAddressesAreFew) {
+  auto hosts = two_hosts();
+  for (std::uint32_t i = 0; i < 5000; ++i)
+    hosts[1].interfaces[0].addresses.push_back({{0x0A000100U + i % 200}, 24});
+  EXPECT_LE(paths_of(hosts).size(), 128U);
+}
+
+TEST(CheckPaths, NamesCommandsOfTheHostsOwnSystem) {
+  auto hosts = two_hosts();
+  hosts[0].system = System::macos;
+  auto paths = good_paths(hosts);
+  paths[0].packet = 1000;
+  EXPECT_THAT(check_paths(hosts, paths, {}).at(0).cure, HasSubstr("sudo ifconfig eth0 mtu 1000"));
 }
 
 TEST(CheckHostfile, FindsWifiWhereThereIsACable) {

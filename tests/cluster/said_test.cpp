@@ -105,6 +105,48 @@ TEST(ReadFacts, NoteWhatIsOdd) {
   EXPECT_EQ(facts_of({}).odd.size(), 1U);
 }
 
+TEST(ReadFacts, LeaveOutNamesThatAShellWouldRun) {
+  const HostFacts facts =
+      facts_of({{"machine", std::string(kLinuxMachine) + "mccl_version mccl 1;reboot\n"},
+                {"versions", "torch 2.11.0+cu128\nmlx $(reboot)\n"},
+                {"net",
+                 "$(reboot)|up|1|1000|1500|52:54:00:00:00:01|no|yes|||0x1003\n"
+                 "-rf|up|1|1000|1500|52:54:00:00:00:02|no|yes|||0x1003\n"
+                 "eth0|up|1|1000|1500|52:54:00:00:00:03|no|yes||br`x`|0x1003\n"},
+                {"rdma", "device|mlx;x|eth0|4: ACTIVE|25 Gb/sec (1X EDR)\n"}});
+  ASSERT_EQ(facts.interfaces.size(), 1U);
+  EXPECT_EQ(facts.interfaces[0].name, "eth0");
+  EXPECT_EQ(facts.interfaces[0].bridge, "");
+  EXPECT_THAT(facts.rdma, IsEmpty());
+  EXPECT_EQ(facts.versions.at("torch"), "2.11.0+cu128");
+  EXPECT_EQ(facts.versions.at("mlx"), "");
+  EXPECT_EQ(facts.odd.size(), 6U);
+}
+
+TEST(ReadFacts, OfAMacLeaveOutInterfacesWithOddNames) {
+  const HostFacts facts =
+      facts_of({{"machine", "system Darwin\n"},
+                {"address",
+                 "en0: flags=8863<UP> mtu 1500\n\tinet 10.0.0.1 netmask 0xffffff00\n"
+                 "e;n1: flags=8863<UP> mtu 1500\n\tinet 10.0.0.2 netmask 0xffffff00\n"}});
+  ASSERT_EQ(facts.interfaces.size(), 1U);
+  EXPECT_EQ(facts.interfaces[0].addresses.size(), 1U);
+}
+
+TEST(ReadFacts, OfHugeOutputEnd) {
+  std::string net;
+  std::string variables;
+  for (int i = 0; i < 50'000; ++i) {
+    net += "e" + std::to_string(i) + "|up|1||1500|02:00:00:00:00:01|no|yes|||0x1\n";
+    variables += "MCCL_" + std::to_string(i) + "=x\n";
+  }
+  const HostFacts facts =
+      facts_of({{"machine", kLinuxMachine}, {"net", net}, {"variables", variables}});
+  EXPECT_LE(facts.interfaces.size(), 4096U);
+  EXPECT_LE(facts.variables.size(), 256U);
+  EXPECT_EQ(facts.odd.size(), 2U);
+}
+
 /// Whatever a host says, there is an answer.
 TEST(ReadFacts, SurviveAnything) {
   std::mt19937 random(1);

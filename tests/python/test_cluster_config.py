@@ -233,11 +233,11 @@ def test_a_host_that_hangs_is_given_up(ring: CabledHosts, tmp_path: Path):
     ring.with_programs("b", programs)
     begin = time.monotonic()
     try:
-        done = ring.mccl("config", *ALL, "--patience", 3, status=1)
+        done = ring.mccl("config", *ALL, "--patience", 10, status=1)
     finally:
         ring.sshd_options.clear()
         ring.serve_again("b")
-    assert time.monotonic() - begin < 30
+    assert time.monotonic() - begin < 60
     assert "it was busy with machine" in done.stderr
 
 

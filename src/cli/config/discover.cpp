@@ -65,14 +65,21 @@ Choice choose(const ConfigFlags& flags, std::span<const HostFacts> facts,
 Discovered discover(const ConfigFlags& flags, hosts::Inquiry& inquiry,
                     std::span<const HostFacts> facts) {
   Discovered found;
-  const std::vector<cluster::Link> thunderbolt = thunderbolt_links(facts, found.findings);
   inquiry.start_probes(kPorts);
+  const std::vector<cluster::Heard> heard = inquiry.call();
+  const std::vector<cluster::Link> thunderbolt = thunderbolt_links(facts, heard, found.findings);
+  const bool only = flags.over == "thunderbolt" || !flags.backend.empty();
   if (flags.over == "thunderbolt" || (flags.over.empty() && !thunderbolt.empty())) {
     found.joined.links = thunderbolt;
     found.choice = choose_cables(facts, thunderbolt, flags.backend);
-    return found;
+    if (only || found.choice.shape != Shape::none) return found;
+    // Where some of the hosts have no Thunderbolt, other cables or a network may join all.
+    for (Finding& finding : found.choice.findings) finding.severity = Severity::note;
+    found.findings.insert(found.findings.end(), found.choice.findings.begin(),
+                          found.choice.findings.end());
   }
-  found.joined = joined_by(facts, inquiry.call());
+  found.joined = joined_by(facts, heard);
+  add_links(found.joined, thunderbolt);
   found.choice = choose(flags, facts, found.joined);
   note_missing_probes(inquiry, found.findings);
   return found;

@@ -53,7 +53,7 @@ Exchanged exchange(hosts::Inquiry& inquiry, std::span<const HostFacts> facts, co
   for (const cluster::Wire& wire : choice.networks) add_network(trials, facts, wire, choice.order);
   const std::vector<Dialled> dialled = dial(inquiry, trials);
   const std::vector<Timed> timed = time_links(inquiry, trials);
-  Exchanged result;
+  Exchanged result{.table = "", .findings = hosts::findings_of_lost(inquiry.asked())};
   std::vector<std::vector<std::string>> rows = {{"from", "to", "latency", "rate"}};
   for (std::size_t i = 0; i < trials.size(); ++i) {
     const Trial& trial = trials[i];
@@ -62,7 +62,7 @@ Exchanged exchange(hosts::Inquiry& inquiry, std::span<const HostFacts> facts, co
     if (!dialled[i].tried) {
       result.findings.push_back({Severity::note, "the link was not tried",
                                  fmt::format("{} to {}", from, to),
-                                 "mccl is not there on both hosts", ""});
+                                 "nothing could be run on both hosts that tries it", ""});
     } else if (!dialled[i].good) {
       result.findings.push_back({Severity::problem,
                                  fmt::format("{} does not reach {} at {}: {}", trial.source, to,

@@ -1,11 +1,16 @@
 #include "cli/doctor/fix.h"
 
 #include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
 
-#include <iostream>
+#include <csignal>
+#include <cstring>
+#include <string>
 #include <vector>
 
 #include "cli/hosts/setup_run.h"
+#include "cli/launch/watch.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::doctor {
@@ -31,20 +36,41 @@ std::vector<SetupStep> steps_of(const Report& report) {
   return steps;
 }
 
-bool person_agrees() {
+/// A line of standard input, or what there is of it; Ctrl-C ends the wait with an Error.
+std::string line_of_person(launch::Signals& signals) {
+  std::string line;
+  for (bool more = true; more;) {
+    launch::Watch watch;
+    watch.on(STDIN_FILENO, POLLIN, [&] {
+      char next = '\n';
+      more = ::read(STDIN_FILENO, &next, 1) == 1 && next != '\n';
+      if (more) line += next;
+    });
+    watch.on(signals.descriptor(), POLLIN, [&] {
+      for (const int number : signals.take())
+        if (number != SIGCHLD && number != SIGWINCH)
+          throw Error(fmt::format("signal {} ({}) ended it; nothing was changed", number,
+                                  ::strsignal(number)));
+    });
+    watch.wait();
+  }
+  return line;
+}
+
+bool person_agrees(launch::Signals& signals) {
   fmt::print(stderr, "Do it? [y/N] ");
-  std::string answer;
-  return std::getline(std::cin, answer) && (answer == "y" || answer == "yes");
+  const std::string answer = line_of_person(signals);
+  return answer == "y" || answer == "yes";
 }
 
 }  // namespace
 
-int fix_findings(const Report& report, const hosts::Reaching& reaching, launch::Signals& signals,
-                 bool sure) {
+bool fix_findings(const Report& report, const hosts::Reaching& reaching, launch::Signals& signals,
+                  bool sure) {
   const std::vector<SetupStep> steps = steps_of(report);
   if (steps.empty()) {
     fmt::print(stderr, "mccl doctor: nothing can be cured from here\n");
-    return 0;
+    return false;
   }
   std::vector<hosts::Host> all;
   for (const hosts::Asked& asked : report.asked) all.push_back(asked.host);
@@ -52,7 +78,7 @@ int fix_findings(const Report& report, const hosts::Reaching& reaching, launch::
   for (const SetupStep& step : steps)
     fmt::print(stderr, "  on {}: {}\n", launch::text_of(all[static_cast<std::size_t>(step.host)]),
                step.command);
-  if (!sure && !person_agrees()) return 0;
+  if (!sure && !person_agrees(signals)) return false;
   const auto say = [](const std::string& text) { fmt::print(stderr, "mccl doctor: {}\n", text); };
   const std::string undo =
       hosts::write_undo_script(kUndoScript, hosts::undo_script(all, steps, reaching.ssh_arguments));
@@ -63,7 +89,7 @@ int fix_findings(const Report& report, const hosts::Reaching& reaching, launch::
                             result.undone
                                 ? "what was done before is undone"
                                 : "not all could be undone: sh " + undo + " tries again"));
-  return static_cast<int>(steps.size());
+  return true;
 }
 
 }  // namespace mccl::cli::doctor

@@ -10,8 +10,8 @@
 namespace mccl::cli::doctor {
 
 /// Shows what it would do, asks on standard input unless `sure`, and does it: all or nothing, with
-/// a script that undoes it. Returns how many findings are cured. Throws Error when that fails.
-int fix_findings(const Report& report, const hosts::Reaching& reaching, launch::Signals& signals,
-                 bool sure);
+/// a script that undoes it. True when something was changed. Throws Error when that fails.
+bool fix_findings(const Report& report, const hosts::Reaching& reaching, launch::Signals& signals,
+                  bool sure);
 
 }  // namespace mccl::cli::doctor

@@ -132,6 +132,8 @@ json json_of_facts(const HostFacts& facts) {
   for (const cluster::Gpu& gpu : facts.gpus)
     host["gpus"].push_back(
         {{"name", gpu.name}, {"memory_mib", gpu.memory_mib}, {"driver", gpu.driver}});
+  host["gpu_links"] = facts.gpu_links;
+  host["gpu_peers"] = facts.gpu_peers;
   return host;
 }
 
@@ -148,7 +150,8 @@ json json_of_paths(const Report& report) {
   for (const cluster::Path& path : report.between.paths) {
     paths.push_back({{"from", facts[static_cast<std::size_t>(path.from.host)].host},
                      {"from_interface", path.from.interface},
-                     {"from_address", text_of(path.source)},
+                     {"from_address", path.routed ? "" : text_of(path.source)},
+                     {"routed", path.routed},
                      {"to", facts[static_cast<std::size_t>(path.to.host)].host},
                      {"to_interface", path.to.interface},
                      {"to_address", text_of(path.target)},

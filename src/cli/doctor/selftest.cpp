@@ -15,6 +15,8 @@
 #include "base/clock.h"
 #include "cli/launch/process.h"
 #include "cli/launch/watch.h"
+#include "cli/launch/words.h"
+#include "cluster/said.h"
 #include "cluster/table.h"
 #include "mccl/error.h"
 
@@ -29,6 +31,10 @@ constexpr std::size_t kMostOutput = std::size_t{1} << 18;
 /// A script says so when the package that it is about is not installed.
 constexpr int kNotThere = 77;
 constexpr int kMostRanks = 8;
+/// One that does not heed being asked to end.
+constexpr auto kForEnd = 10s;
+constexpr const char* kResult = "mccl-selftest-result";
+constexpr const char* kFirstRank = "[0] ";
 
 struct Face {
   const char* name;
@@ -113,7 +119,12 @@ class Running {
     over_ = true;
     return exit->status;
   }
-  void end() { ::kill(-process_.id, SIGTERM); }
+  void end(int signal) { ::kill(-process_.id, signal); }
+  /// Somebody may hold it who was not ended with it.
+  void forget_output() {
+    process_.output.close();
+    process_.error.close();
+  }
   const std::string& output() const { return output_; }
 
  private:
@@ -140,6 +151,41 @@ Trial bench_of(const std::string& program, const std::string& transport, int ran
           file};
 }
 
+/// Each host runs the mccl that it has. The first rank's figures follow its output: its file is on
+/// another machine.
+Trial among(const std::string& program, const Others& others) {
+  const std::string script = fmt::format(
+      "f=$(mktemp) || exit 1\n"
+      "for m in {}; do [ -x \"$m\" ] && break; done\n"
+      "\"$m\" bench all --sizes 8,64K,16M --seconds 0.1 --no-bounds --json \"$f\"; s=$?\n"
+      "[ -s \"$f\" ] && {{ echo {}; cat \"$f\"; echo; }}\n"
+      "rm -f \"$f\"; exit $s",
+      launch::command_line(others.programs), kResult);
+  Trial trial{.name = "all hosts",
+              .argv = {program, "launch"},
+              .result_file = "",
+              .bound_gbs = others.bound_gbs};
+  trial.argv.insert(trial.argv.end(), others.flags.begin(), others.flags.end());
+  trial.argv.insert(trial.argv.end(), {"--", "sh", "-c", script});
+  return trial;
+}
+
+/// What follows kResult, without what mccl launch puts before each line; it is taken out.
+json result_in(std::string& output) {
+  const std::size_t begin = output.find(kResult);
+  if (begin == output.npos) return nullptr;
+  std::string text;
+  for (const std::string_view line :
+       cluster::lines_of(std::string_view(output).substr(begin + std::strlen(kResult)))) {
+    const bool of_rank = line.starts_with(kFirstRank);
+    if (of_rank) text.append(line.substr(std::strlen(kFirstRank))) += '\n';
+  }
+  json result = json::parse(text, nullptr, false);
+  if (result.is_discarded()) return nullptr;
+  output.resize(output.rfind('\n', begin) + 1);
+  return result;
+}
+
 /// 0 where there is none: a barrier has no rate.
 double number_at(const json& object, const char* key) {
   const auto found = object.find(key);
@@ -147,17 +193,19 @@ double number_at(const json& object, const char* key) {
 }
 
 /// What the transport could do at best, in GB/s, as bench measures it.
-double bound_of(const json& result) {
-  const json& bounds = result.at("bounds");
+double bound_of(const Trial& trial, const json& result) {
+  const auto found = result.find("bounds");
+  if (trial.bound_gbs > 0 || found == result.end() || !found->is_object()) return trial.bound_gbs;
+  const json& bounds = *found;
   const bool tcp = result.value("transport", "") == "tcp";
   if (!tcp) return number_at(bounds, "pass_all_gbs");
   return std::max(number_at(bounds, "tcp_one_way_gbs"), number_at(bounds, "tcp_both_ways_gbs"));
 }
 
-void add_figures(const std::string& name, const json& result,
+void add_figures(const Trial& trial, const json& result,
                  std::vector<std::vector<std::string>>& rows) {
-  const double bound = bound_of(result);
-  const json& all = result.at("rows");
+  const double bound = bound_of(trial, result);
+  const json all = result.value("rows", json::array());
   for (std::size_t i = 0; i < all.size(); ++i) {
     const json& row = all[i];
     const auto bytes = number_at(row, "bytes");
@@ -167,10 +215,10 @@ void add_figures(const std::string& name, const json& result,
     if (again || (bytes > 8 && bytes < (1 << 20))) continue;
     const double busbw = number_at(row, "busbw");
     const bool large = bytes > 8 && busbw > 0;
-    rows.push_back({name, row.value("collective", ""), fmt::format("{:.0f}", bytes),
+    rows.push_back({trial.name, row.value("collective", ""), fmt::format("{:.0f}", bytes),
                     fmt::format("{:.1f} us", number_at(row, "time_us")),
                     large ? fmt::format("{:.2f} GB/s", busbw) : "-",
-                    large ? fmt::format("{:.2f} GB/s", bound) : "-",
+                    large && bound > 0 ? fmt::format("{:.2f} GB/s", bound) : "-",
                     fmt::format("{:.0f}", number_at(row, "wrong"))});
   }
 }
@@ -183,8 +231,7 @@ std::string_view word_of(Outcome::Kind kind) {
 }  // namespace
 
 std::vector<Trial> selftest_trials(const std::string& program, const std::string& python, int cores,
-                                   const std::vector<std::string>& hosts,
-                                   const std::string& folder) {
+                                   const Others& others, const std::string& folder) {
   std::vector<Trial> trials;
   for (const char* transport : {"shm", "tcp"}) {
     trials.push_back(bench_of(program, transport, 2, folder));
@@ -196,13 +243,7 @@ std::vector<Trial> selftest_trials(const std::string& program, const std::string
     trials.push_back(
         {face.name, {program, "launch", "-n", "2", "--", python, "-c", face.script}, ""});
   }
-  if (!hosts.empty()) {
-    Trial trial{"all hosts", {program, "launch"}, ""};
-    trial.argv.insert(trial.argv.end(), hosts.begin(), hosts.end());
-    trial.argv.insert(trial.argv.end(),
-                      {"--", program, "bench", "all", "--sizes", "8,64K,16M", "--seconds", "0.1"});
-    trials.push_back(std::move(trial));
-  }
+  if (!others.flags.empty()) trials.push_back(among(program, others));
   return trials;
 }
 
@@ -211,6 +252,7 @@ Outcome run_trial(const Trial& trial, const hosts::Variables& environment,
   const Clock::time_point begin = Clock::now();
   Outcome outcome;
   Running running(trial, environment);
+  Clock::time_point limit = begin + kForTrial;
   bool told = false;
   std::optional<int> status;
   while (!(status = running.ended())) {
@@ -221,11 +263,13 @@ Outcome run_trial(const Trial& trial, const hosts::Variables& environment,
         if (number != SIGCHLD && number != SIGWINCH)
           throw Error(fmt::format("signal {} ({}) ended it", number, ::strsignal(number)));
     });
-    if (!told) watch.at(begin + kForTrial);
+    watch.at(limit);
     watch.wait();
-    if (told || Clock::now() < begin + kForTrial) continue;
+    if (Clock::now() < limit) continue;
+    running.end(told ? SIGKILL : SIGTERM);
+    if (told) running.forget_output();
     told = true;
-    running.end();
+    limit = Clock::now() + kForEnd;
   }
   outcome.status = *status;
   outcome.seconds = seconds_between(begin, Clock::now());
@@ -234,6 +278,7 @@ Outcome run_trial(const Trial& trial, const hosts::Variables& environment,
   if (outcome.status == kNotThere) outcome.kind = Outcome::Kind::not_there;
   if (!trial.result_file.empty())
     outcome.result = json::parse(read_file(trial.result_file), nullptr, false);
+  if (trial.result_file.empty()) outcome.result = result_in(outcome.output);
   if (outcome.result.is_discarded()) outcome.result = nullptr;
   return outcome;
 }
@@ -245,7 +290,7 @@ std::string text_of(const std::vector<Trial>& trials, const std::vector<Outcome>
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     rows.push_back({trials[i].name, std::string(word_of(outcomes[i].kind)),
                     fmt::format("{:.1f}", outcomes[i].seconds)});
-    if (outcomes[i].result.is_object()) add_figures(trials[i].name, outcomes[i].result, figures);
+    if (outcomes[i].result.is_object()) add_figures(trials[i], outcomes[i].result, figures);
   }
   return cluster::table_text(rows) + "\n" + cluster::table_text(figures);
 }

@@ -14,7 +14,15 @@ namespace mccl::cli::doctor {
 struct Trial {
   std::string name;
   std::vector<std::string> argv;
-  std::string result_file;  ///< Where it writes JSON; empty: nowhere.
+  std::string result_file;  ///< Where it writes JSON; empty: nowhere, or among its output.
+  double bound_gbs = 0;     ///< At best; 0: as the result has it.
+};
+
+/// Others than this machine, for the trial among all hosts.
+struct Others {
+  std::vector<std::string> flags;     ///< Of mccl launch; empty: there are none.
+  std::vector<std::string> programs;  ///< Where mccl is on them.
+  double bound_gbs = 0;               ///< Of the slowest pair of them, as it was measured.
 };
 
 struct Outcome {
@@ -27,11 +35,9 @@ struct Outcome {
 };
 
 /// Every collective over every transport of this machine, and every face that `python` has; where
-/// `hosts` (flags of mccl launch) name others, also every collective among them. `folder` takes
-/// their files.
+/// there are others, also every collective among them. `folder` takes their files.
 std::vector<Trial> selftest_trials(const std::string& program, const std::string& python, int cores,
-                                   const std::vector<std::string>& hosts,
-                                   const std::string& folder);
+                                   const Others& others, const std::string& folder);
 
 /// Runs it to its end, or for so long. Throws Error when a signal ends it.
 Outcome run_trial(const Trial& trial, const hosts::Variables& environment,

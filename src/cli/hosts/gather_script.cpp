@@ -37,10 +37,12 @@ machine() {
   [ -n "$m" ] && say mccl "$m" && say mccl_version "$(patiently "$m" --version)"
   if [ "$(uname -s)" = Darwin ]; then
     say os "macOS $(sw_vers -productVersion)"
+    say boot "$(sysctl -n kern.bootsessionuuid)"
     say cores "$(sysctl -n hw.ncpu)"
     say memory_kib "$(($(sysctl -n hw.memsize) / 1024))"
   else
     [ -r /etc/os-release ] && say os "$(. /etc/os-release; echo "$PRETTY_NAME")"
+    say boot "$(content /proc/sys/kernel/random/boot_id)"
     say cores "$(nproc)"
     c=/sys/devices/system/cpu/cpu0/cpufreq
     say governor "$(content $c/scaling_governor)"
@@ -71,11 +73,16 @@ for d in metadata.distributions():
 
 constexpr const char* kLinux = R"sh(
 net() {
+  dummies=$(ip -o link show type dummy | head -c 100000 | while read -r n i r; do i=${i%:}; echo " ${i%@*} "; done)
   for i in /sys/class/net/*; do
     [ -d "$i" ] || continue
     w=no; { [ -d "$i/wireless" ] || [ -e "$i/phy80211" ]; } && w=yes
     d=no; [ -e "$i/device" ] && d=yes
+    [ -d "$i/bonding" ] && d=yes
     { [ -e "$i/tun_flags" ] || [ -d "$i/bridge" ]; } && d=joins
+    # What is neither Ethernet nor InfiniBand is a tunnel: WireGuard has no other mark.
+    case $d$(content "$i/type") in no1|no32|no|yes*|joins*) ;; *) d=joins ;; esac
+    case $dummies in *" ${i##*/} "*) d=joins ;; esac
     driver=$(readlink "$i/device/driver"); master=$(readlink "$i/master")
     say "${i##*/}|$(content "$i/operstate")|$(content "$i/carrier")|$(content "$i/speed")|$(content "$i/mtu")|$(content "$i/address")|$w|$d|${driver##*/}|${master##*/}|$(content "$i/flags")"
   done
@@ -105,6 +112,7 @@ thunderbolt() {
 }
 gpu() { have nvidia-smi && patiently nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader,nounits; }
 gpu_links() { have nvidia-smi && patiently nvidia-smi topo -m; }
+gpu_peers() { have nvidia-smi && patiently nvidia-smi topo -p2p r; }
 )sh";
 
 constexpr const char* kMac = R"sh(
@@ -137,7 +145,7 @@ std::string gather_script(const GatherPlan& plan) {
       "T={}\nPYTHON={}\nPLACES={}\necho \"$T clock $(date +%s)\"\n{}{}"
       "if [ \"$(uname -s)\" = Darwin ]; then\n{}"
       "SECTIONS='address route thunderbolt ports rdma rdma_control'\nelse\n{}"
-      "SECTIONS='net address route rdma thunderbolt gpu gpu_links'\nfi\n{}",
+      "SECTIONS='net address route rdma thunderbolt gpu gpu_links gpu_peers'\nfi\n{}",
       launch::shell_word(plan.token), launch::shell_word(plan.python), launch::shell_word(places),
       kBegin, kMachine, kMac, kLinux, kEnd);
 }

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <optional>
 
 #include "base/value_text.h"
 #include "cli/hosts/gather_script.h"
+#include "cli/hosts/python_probe.h"
 #include "cli/launch/python.h"
 #include "cli/launch/this_program.h"
 #include "cli/launch/words.h"
@@ -29,6 +31,7 @@ constexpr int kCalls = 2;
 constexpr auto kForCalling = 4s;
 constexpr auto kForHearing = 600ms;
 constexpr std::size_t kMostAnswers = 100'000;
+constexpr std::size_t kLongestAnswer = 1000;
 
 /// A line for people, as soon as a host has answered.
 std::string summary_of(const HostFacts& facts) {
@@ -54,7 +57,49 @@ double now_in_epoch() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
+/// The host's clock showed that second at some time between `asked_at` and now. Nothing for what is
+/// no time.
+std::optional<double> clock_off(std::string_view shown, double asked_at) {
+  const auto seconds = parse_integer(shown);
+  if (!seconds || *seconds < 0) return {};
+  const auto there = static_cast<double>(*seconds);
+  if (there + 1 < asked_at) return there + 1 - asked_at;
+  return std::max(0.0, there - now_in_epoch());
+}
+
+/// "listening PORT... PACKET-PORT"; what other hosts are told of has to be ports.
+void take_ports(Asked& asked, std::string_view text) {
+  constexpr std::size_t kMostPorts = 8;
+  const auto words = cluster::words_of(text);
+  if (!asked.ports.empty() || words.size() < 3 || words.size() > kMostPorts) return;
+  std::vector<std::uint16_t> ports;
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    const auto port = parse_integer(words[i]);
+    // A host without UDP has no port for packets.
+    const bool may_be_none = i + 1 == words.size();
+    if (!port || *port < (may_be_none ? 0 : 1) || *port > 65535) return;
+    ports.push_back(static_cast<std::uint16_t>(*port));
+  }
+  asked.packet_port = ports.back();
+  ports.pop_back();
+  asked.ports = std::move(ports);
+}
+
 }  // namespace
+
+std::vector<cluster::Finding> findings_of_lost(const std::vector<Asked>& asked) {
+  std::vector<cluster::Finding> findings;
+  for (const Asked& each : asked) {
+    if (each.lost.empty()) continue;
+    findings.push_back(
+        {.severity = cluster::Severity::problem,
+         .what = each.lost,
+         .where = each.facts.host,
+         .why = "a host that goes away takes the job with it; what was to be tried there was not",
+         .cure = fmt::format("look what happened: ssh {} dmesg; then ask again", each.host.name)});
+  }
+  return findings;
+}
 
 /// The one that mccl launch takes.
 std::string Inquiry::python_of(const Host& host) const {
@@ -74,6 +119,7 @@ struct Inquiry::Line {
   bool gathered = false;
   bool probe_starts = false;
   double asked_at = 0;  ///< By this machine's clock.
+  std::optional<double> clock_off_s;
   std::vector<std::string> answers;
 };
 
@@ -114,12 +160,9 @@ void Inquiry::hear(std::size_t host, std::string_view text) {
   Line& line = *lines_[host];
   if (line.probe_starts) {
     if (text.starts_with("listening ")) {
-      const auto words = cluster::words_of(text);
-      for (std::size_t i = 1; i + 1 < words.size(); ++i)
-        asked_[host].ports.push_back(static_cast<std::uint16_t>(cluster::count_of(words[i])));
-      asked_[host].packet_port = static_cast<std::uint16_t>(cluster::count_of(words.back()));
+      take_ports(asked_[host], text);
     } else if (line.answers.size() < kMostAnswers) {
-      line.answers.emplace_back(text);
+      line.answers.emplace_back(text.substr(0, kLongestAnswer));
     }
     return;
   }
@@ -131,13 +174,8 @@ void Inquiry::hear(std::size_t host, std::string_view text) {
                                       .python = python_of(asked_[host].host),
                                       .places = {launch::this_program().string()}}));
   } else if (told.starts_with("clock ")) {
-    // The host's clock showed that second at some time between asking and now.
-    const auto there = static_cast<double>(cluster::count_of(told.substr(6)));
-    double off = 0;
-    if (there + 1 < line.asked_at) off = there + 1 - line.asked_at;
-    if (there > now_in_epoch()) off = there - now_in_epoch();
-    asked_[host].facts.clock_off_s = off;
-  } else if (told == "gathered") {
+    line.clock_off_s = clock_off(told.substr(6), line.asked_at);
+  } else if (told == "gathered" && !line.gathered) {
     line.gathered = true;
     settle(host);
   } else if (told == "probe") {
@@ -148,10 +186,10 @@ void Inquiry::hear(std::size_t host, std::string_view text) {
 /// All that the host has said is read.
 void Inquiry::settle(std::size_t host) {
   Asked& asked = asked_[host];
-  const double off = asked.facts.clock_off_s;
   const Line& line = *lines_[host];
   asked.facts = cluster::read_facts(launch::text_of(asked.host), line.said);
-  asked.facts.clock_off_s = off;
+  asked.facts.clock_off_s = line.clock_off_s.value_or(0);
+  if (!line.clock_off_s) note_odd(asked.facts, "date +%s", "seconds", "");
   asked.reached = true;
   if (!line.gathered) {
     asked.facts.odd.push_back(
@@ -221,15 +259,23 @@ void Inquiry::forget_unreached() {
   }
 }
 
+std::string Inquiry::probe_command(std::size_t host) const {
+  const HostFacts& facts = asked_[host].facts;
+  if (!facts.mccl.empty()) return fmt::format("exec {} probe", launch::shell_word(facts.mccl));
+  if (!facts.versions.contains("python")) return {};
+  return fmt::format("p={}; command -v \"$p\" > /dev/null 2>&1 || p=python3; exec \"$p\" -c {}",
+                     launch::shell_word(python_of(asked_[host].host)),
+                     launch::shell_word(python_probe()));
+}
+
 void Inquiry::start_probes(const std::vector<std::uint16_t>& ports) {
   for (std::size_t host = 0; host < asked_.size(); ++host) {
     const Line& line = *lines_[host];
-    if (!line.session || asked_[host].facts.mccl.empty()) continue;
-    line.session->tell(fmt::format("echo {} probe; exec {} probe\n", line.token,
-                                   launch::shell_word(asked_[host].facts.mccl)));
+    if (!line.session || probe_command(host).empty()) continue;
+    line.session->tell(fmt::format("echo {} probe; {}\n", line.token, probe_command(host)));
   }
   const Clock::time_point limit = Clock::now() + kForProbe;
-  const auto has_none = [&](std::size_t host) { return asked_[host].facts.mccl.empty(); };
+  const auto has_none = [&](std::size_t host) { return probe_command(host).empty(); };
   wait(limit, [&](std::size_t host) { return has_none(host) || lines_[host]->probe_starts; });
   // Only now: a shell reads ahead what the probe is to read.
   for (const auto& line : lines_)
@@ -239,10 +285,12 @@ void Inquiry::start_probes(const std::vector<std::uint16_t>& ports) {
   for (std::size_t host = 0; host < asked_.size(); ++host) {
     Line& line = *lines_[host];
     if (!asked_[host].reached || !asked_[host].ports.empty()) continue;
-    asked_[host].probe_fault = has_none(host)
-                                   ? "mccl is not there"
-                                   : fmt::format("{} does not start: {}", asked_[host].facts.mccl,
-                                                 line.session ? line.session->complaint() : "");
+    asked_[host].probe_fault =
+        has_none(host) ? "mccl is not there, and no Python"
+                       : fmt::format("{} does not start: {}",
+                                     asked_[host].facts.mccl.empty() ? "Python's stand-in for mccl"
+                                                                     : asked_[host].facts.mccl,
+                                     line.session ? line.session->complaint() : "");
     line.session.reset();
   }
 }
@@ -269,6 +317,21 @@ std::vector<std::vector<std::string>> Inquiry::probe(
   std::vector<std::vector<std::string>> answers;
   for (const auto& line : lines_) answers.push_back(line->answers);
   return answers;
+}
+
+bool Inquiry::has_probe(std::size_t host) const {
+  return !asked_[host].ports.empty() && lines_[host]->session && !lines_[host]->session->ended();
+}
+
+void Inquiry::give_up(std::size_t host) {
+  Asked& asked = asked_[host];
+  if (asked.ports.empty()) return;
+  Line& line = *lines_[host];
+  asked.lost = line.session && line.session->ended()
+                   ? "the connection to it was lost while it was looked at"
+                   : "it stopped answering while it was looked at";
+  asked.ports.clear();
+  line.session.reset();
 }
 
 std::vector<cluster::Heard> Inquiry::call() {

@@ -24,7 +24,11 @@ struct Asked {
   std::vector<std::uint16_t> ports;  ///< Where its probe listens; empty when there is none.
   std::uint16_t packet_port = 0;
   std::string probe_fault;  ///< Why there is none.
+  std::string lost;         ///< What became of it, where it was there and is no more.
 };
+
+/// Problems: those that were there, and then no more.
+std::vector<cluster::Finding> findings_of_lost(const std::vector<Asked>& asked);
 
 class Inquiry {
  public:
@@ -41,7 +45,7 @@ class Inquiry {
   void gather(std::chrono::seconds patience);
   /// From here on there are only those that were reached, with new numbers.
   void forget_unreached();
-  /// Has `mccl probe` run on each host that has it, listening on these ports.
+  /// Has `mccl probe` run on each host that has it, or else Python, listening on these ports.
   void start_probes(const std::vector<std::uint16_t>& ports);
   /// Gives each host's probe its commands, and waits until all of them are answered or `patience` is
   /// over. Of each host the answers, in the order in which they come;
@@ -53,12 +57,16 @@ class Inquiry {
   std::vector<cluster::Heard> call();
 
   const std::vector<Asked>& asked() const { return asked_; }
-  bool has_probe(std::size_t host) const { return !asked_[host].ports.empty(); }
+  bool has_probe(std::size_t host) const;
+  /// Of one that owes answers, and gives none: nothing more is asked of it.
+  void give_up(std::size_t host);
 
  private:
   struct Line;
   void hear(std::size_t host, std::string_view line);
   std::string python_of(const Host& host) const;
+  /// Words for the shell there; empty when it has nothing to run.
+  std::string probe_command(std::size_t host) const;
   void begin_to_ask(std::size_t host);
   void settle(std::size_t host);
   /// Until all hosts are done, or the time is over.

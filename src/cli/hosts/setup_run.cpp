@@ -62,6 +62,7 @@ class Worker {
   void forget_step() { step_.reset(); }
   const std::string& name() const { return name_; }
   bool lost() const { return session_->ended(); }
+  bool knows_outcome() const { return status_.has_value(); }
 
   /// Of the step that is over; empty when it is done.
   std::string fault() const {
@@ -99,12 +100,14 @@ class SetupRun {
  public:
   SetupRun(std::span<const Host> hosts, std::span<const SetupStep> steps, const Reaching& reaching,
            launch::Signals& signals, const std::function<void(const std::string&)>& say)
-      : steps_(steps), signals_(signals), say_(say), workers_(hosts.size()) {
-    for (const SetupStep& step : steps) {
-      auto& worker = workers_[static_cast<std::size_t>(step.host)];
-      if (!worker)
-        worker = std::make_unique<Worker>(hosts[static_cast<std::size_t>(step.host)], reaching);
-    }
+      : hosts_(hosts),
+        steps_(steps),
+        reaching_(reaching),
+        signals_(signals),
+        say_(say),
+        workers_(hosts.size()) {
+    for (const SetupStep& step : steps)
+      if (!workers_[static_cast<std::size_t>(step.host)]) send_worker(step.host);
   }
 
   SetupResult run() {
@@ -113,18 +116,28 @@ class SetupRun {
     work(
         all, [](const SetupStep& step) { return step.command; }, true);
     if (fault_.empty()) return {};
-    SetupResult result{.fault = fault_, .undone = true};
-    std::vector<std::size_t> back(done_.rbegin(), done_.rend());
+    SetupResult result{.fault = fault_, .undone = unsure_.empty()};
+    // Whoever hangs, or is no longer there, undoes nothing: another is sent.
+    for (const std::size_t step : unsure_) send_worker(steps_[step].host);
+    const std::vector<std::size_t> sure = done_;
+    std::vector<std::size_t> back = done_;
+    back.insert(back.end(), unsure_.begin(), unsure_.end());
     std::ranges::sort(back, std::ranges::greater());
     done_.clear();
     fault_.clear();
     work(
         back, [](const SetupStep& step) { return step.undo; }, false);
-    result.undone = done_.size() == back.size();
+    for (const std::size_t step : sure)
+      result.undone = result.undone && std::ranges::find(done_, step) != done_.end();
     return result;
   }
 
  private:
+  void send_worker(int host) {
+    const auto place = static_cast<std::size_t>(host);
+    workers_[place] = std::make_unique<Worker>(hosts_[place], reaching_);
+  }
+
   template <typename CommandOf>
   void work(const std::vector<std::size_t>& order, CommandOf&& command_of, bool ends_at_fault) {
     std::vector<std::vector<std::size_t>> left(workers_.size());
@@ -154,8 +167,9 @@ class SetupRun {
     const std::string fault = worker.fault();
     if (fault.empty()) {
       done_.push_back(*worker.step());
-    } else if (fault_.empty()) {
-      fault_ = fault;
+    } else {
+      if (fault_.empty()) fault_ = fault;
+      if (!worker.knows_outcome()) unsure_.push_back(*worker.step());
     }
     worker.forget_step();
   }
@@ -172,11 +186,14 @@ class SetupRun {
     watch.wait();
   }
 
+  std::span<const Host> hosts_;
   std::span<const SetupStep> steps_;
+  const Reaching& reaching_;
   launch::Signals& signals_;
   const std::function<void(const std::string&)>& say_;
   std::vector<std::unique_ptr<Worker>> workers_;  ///< By host; null where nothing is to be done.
   std::vector<std::size_t> done_;
+  std::vector<std::size_t> unsure_;  ///< Begun, and perhaps done.
   std::string fault_;
 };
 

@@ -20,8 +20,10 @@ std::string undo_script(std::span<const Host> hosts, std::span<const cluster::Se
 std::string write_undo_script(const std::string& path, const std::string& script);
 
 struct SetupResult {
-  std::string fault;   ///< Empty: all is done.
-  bool undone = true;  ///< What was done before the fault is undone.
+  std::string fault;  ///< Empty: all is done.
+  /// What was done before the fault is undone. Not where a command never ended, or its connection
+  /// was lost: nobody knows what became of it.
+  bool undone = true;
 };
 
 /// Hosts work side by side, each step by step. `say` tells of each step.

@@ -13,10 +13,32 @@ namespace {
 
 using namespace std::chrono_literals;
 
+using Commands = std::vector<std::vector<std::string>>;
+
 constexpr auto kForDials = 15s;
-constexpr auto kForPackets = 15s;
 constexpr auto kForRound = 15s;
 constexpr double kSecondsOfLink = 0.25;
+
+/// Asks, and gives up hosts that owe more than they should: each further question would have to be
+/// waited for as long.
+Commands ask(Inquiry& inquiry, const Commands& commands, std::chrono::seconds patience) {
+  Commands answers = inquiry.probe(commands, patience);
+  for (std::size_t host = 0; host < commands.size(); ++host) {
+    const auto heard = std::ranges::count_if(
+        answers[host], [](const std::string& text) { return text.starts_with("heard "); });
+    if (answers[host].size() - static_cast<std::size_t>(heard) < commands[host].size())
+      inquiry.give_up(host);
+  }
+  return answers;
+}
+
+/// A probe tries so many at a time, each for some seconds at most.
+std::chrono::seconds patience_for(const Commands& commands) {
+  constexpr std::size_t kAtOnce = 512;
+  std::size_t most = 0;
+  for (const auto& of_host : commands) most = std::max(most, of_host.size());
+  return kForDials * static_cast<std::chrono::seconds::rep>(1 + most / kAtOnce);
+}
 
 std::uint16_t port_of(const Inquiry& inquiry, const Trial& trial) {
   const Asked& to = inquiry.asked()[static_cast<std::size_t>(trial.to)];
@@ -29,8 +51,6 @@ bool can_be_tried(const Inquiry& inquiry, const Trial& trial) {
 }
 
 std::string source_of(const Trial& trial) { return trial.source.empty() ? "-" : trial.source; }
-
-using Commands = std::vector<std::vector<std::string>>;
 
 /// Calls `then` with the number of the trial and the words of each answer of that kind.
 template <typename Then>
@@ -58,7 +78,7 @@ std::vector<Dialled> dial(Inquiry& inquiry, std::span<const Trial> trials) {
     commands[static_cast<std::size_t>(trial.from)].push_back(fmt::format(
         "dial {} {} {} {}", i, source_of(trial), trial.target, port_of(inquiry, trial)));
   }
-  each_answer(inquiry.probe(commands, kForDials), "dialled", trials.size(),
+  each_answer(ask(inquiry, commands, patience_for(commands)), "dialled", trials.size(),
               [&](std::size_t i, const auto& words, const std::string& answer) {
                 Dialled& result = results[i];
                 result.good = words[2] == "good" && words.size() == 5;
@@ -71,6 +91,9 @@ std::vector<Dialled> dial(Inquiry& inquiry, std::span<const Trial> trials) {
                       answer.substr(static_cast<std::size_t>(words[3].data() - answer.data())));
                 }
               });
+  // Of a host that was lost meanwhile it is not known why others do not reach it.
+  for (std::size_t i = 0; i < trials.size(); ++i)
+    if (!can_be_tried(inquiry, trials[i])) results[i].tried = false;
   return results;
 }
 
@@ -85,7 +108,7 @@ std::vector<bool> send_packets(Inquiry& inquiry, std::span<const Trial> trials,
         fmt::format("packet {} {} {} {} {}", i, source_of(trial), trial.target,
                     inquiry.asked()[static_cast<std::size_t>(trial.to)].packet_port, bytes[i]));
   }
-  each_answer(inquiry.probe(commands, kForPackets), "packet", trials.size(),
+  each_answer(ask(inquiry, commands, patience_for(commands)), "packet", trials.size(),
               [&](std::size_t i, const auto& words, const std::string&) {
                 results[i] = words[2] == "good";
               });
@@ -103,6 +126,7 @@ std::vector<Timed> time_links(Inquiry& inquiry, std::span<const Trial> trials) {
     std::vector<std::size_t> later;
     for (const std::size_t i : left) {
       const Trial& trial = trials[i];
+      if (!can_be_tried(inquiry, trial)) continue;
       if (busy.contains(trial.from) || busy.contains(trial.to)) {
         later.push_back(i);
         continue;
@@ -112,7 +136,7 @@ std::vector<Timed> time_links(Inquiry& inquiry, std::span<const Trial> trials) {
           fmt::format("time {} {} {} {} {}", i, source_of(trial), trial.target,
                       port_of(inquiry, trial), kSecondsOfLink));
     }
-    each_answer(inquiry.probe(commands, kForRound), "timed", trials.size(),
+    each_answer(ask(inquiry, commands, kForRound), "timed", trials.size(),
                 [&](std::size_t i, const auto& words, const std::string&) {
                   if (words.size() != 4) return;
                   results[i].latency_s = parse_number(words[2]).value_or(0);

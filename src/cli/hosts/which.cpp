@@ -1,5 +1,7 @@
 #include "cli/hosts/which.h"
 
+#include <algorithm>
+
 #include "cli/launch/host.h"
 
 namespace mccl::cli::hosts {
@@ -38,6 +40,20 @@ launch::Hostfile hosts_of(const WhichHosts& which) {
   for (launch::Host& host : file.hosts)
     if (!which.user.empty() && host.user.empty() && !launch::is_here(host)) host.user = which.user;
   return file;
+}
+
+std::vector<launch::Host> each_once(const std::vector<launch::Host>& hosts) {
+  std::vector<launch::Host> once;
+  for (const launch::Host& host : hosts) {
+    const auto same = std::ranges::find_if(
+        once, [&](const launch::Host& other) { return text_of(other) == text_of(host); });
+    if (same == once.end()) {
+      once.push_back(host);
+    } else {
+      same->addresses.insert(same->addresses.end(), host.addresses.begin(), host.addresses.end());
+    }
+  }
+  return once;
 }
 
 }  // namespace mccl::cli::hosts

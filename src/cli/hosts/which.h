@@ -24,4 +24,8 @@ void add_flags(CLI::App& app, WhichHosts& which);
 /// This machine where none are named. Throws InvalidArgument.
 launch::Hostfile hosts_of(const WhichHosts& which);
 
+/// Each once, with the addresses of all places where it stands: of a host with several entries each
+/// may be a rank.
+std::vector<launch::Host> each_once(const std::vector<launch::Host>& hosts);
+
 }  // namespace mccl::cli::hosts

@@ -1,0 +1,17 @@
+// What people, and root, type on a host: Linux and macOS have words of their own. Without sudo.
+#pragma once
+
+#include <string>
+
+#include "cluster/host_facts.h"
+
+namespace mccl::cluster {
+
+std::string command_to_set(System system, const std::string& interface, bool up);
+std::string command_to_set_mtu(System system, const std::string& interface, int mtu);
+/// Shows its state.
+std::string command_to_show(System system, const std::string& interface);
+/// Counts packets, and errors.
+std::string command_to_count(System system, const std::string& interface);
+
+}  // namespace mccl::cluster

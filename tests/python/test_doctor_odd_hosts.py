@@ -1,0 +1,255 @@
+"""`mccl doctor` and `mccl config` on hosts that lie, hang, or go away while they are looked at."""
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import ssh_hosts
+from cabled_hosts import CabledHosts
+from launching import PATIENCE, environment, heed_signals, program
+
+pytestmark = pytest.mark.skipif(bool(ssh_hosts.missing()), reason=ssh_hosts.missing() or "-")
+PAIR = ("--hosts", "a,b")
+
+
+@pytest.fixture(scope="module")
+def pair():
+    """Two hosts and a cable with addresses."""
+    with CabledHosts(2, [("a", "b")]) as made:
+        made.give_addresses()
+        yield made
+
+
+@contextmanager
+def with_program(hosts: CabledHosts, name: str, folder: Path, **texts: str) -> Iterator[None]:
+    """The host has these programs, scripts of sh, before all others."""
+    for file, text in texts.items():
+        (folder / file).write_text("#!/bin/sh\n" + text)
+        (folder / file).chmod(0o755)
+    hosts.with_programs(name, folder)
+    try:
+        yield
+    finally:
+        hosts.sshd_options.clear()
+        hosts.serve_again(name)
+
+
+def findings(done: subprocess.CompletedProcess[str]) -> list[str]:
+    found = json.loads(done.stdout)["findings"]
+    return [f"{f['where']}: {f['what']}" for f in found if f["severity"] != "note"]
+
+
+# Says that it listens, and of which interfaces of its own and of the other host it has heard.
+LIAR = """
+[ "$1" = probe ] || exec {program} "$@"
+read -r key; read -r listen
+echo "listening 29600 32321 40000"
+n=1; while [ $n -lt 60 ]; do
+  echo 'heard c0 0 c0;touch${{IFS}}{mark}'; echo 'heard c0 0 $(reboot)'; n=$((n + 1))
+done
+cat > /dev/null
+"""
+
+
+def test_what_a_host_says_of_another_is_run_nowhere(pair: CabledHosts, tmp_path: Path):
+    """It claims to have heard an interface of the other whose name is a command."""
+    mark = tmp_path / "mark"
+    lie = LIAR.format(program=program(), mark=mark)
+    with with_program(pair, "b", tmp_path, mccl=lie):
+        done = subprocess.run(
+            [*pair.on("desk", program(), "config", "--ssh-arg=-F", "--ssh-arg", pair.config),
+             *PAIR, "--over", "cables", "--output", tmp_path / "hosts.json", "--auto-setup"],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=2 * PATIENCE,
+        )  # fmt: skip
+    assert done.returncode in (0, 1), done.stderr
+    assert not mark.exists()
+    for text in (done.stdout, done.stderr, *(f.read_text() for f in tmp_path.glob("*.undo.sh*"))):
+        assert "touch" not in text and "reboot" not in text
+
+
+def test_an_interface_whose_name_is_a_command(pair: CabledHosts):
+    """Linux allows it."""
+    name = "x;reboot`"
+    pair.ip("b", "link", "add", name, "type", "veth", "peer", "name", "y")
+    try:
+        found = findings(pair.mccl("doctor", *PAIR, "--json", status=1))
+    finally:
+        pair.ip("b", "link", "del", name)
+    assert len(found) == 1
+    assert found[0].startswith("b: what /sys/class/net says is not understood")
+
+
+@pytest.mark.parametrize(
+    ("last", "what"),
+    [("kill -9 $PPID $$", "lost"), ("cat > /dev/null", "it stopped answering")],
+    ids=["killed", "silent"],
+)
+def test_a_host_that_goes_away_while_it_is_looked_at(
+    pair: CabledHosts, tmp_path: Path, last: str, what: str
+):
+    gone = f"""
+[ "$1" = probe ] || exec {program()} "$@"
+read -r key; read -r listen
+echo "listening 29600 32321 40000"
+while read -r command rest; do [ "$command" = dial ] && break; done
+{last}
+"""
+    with with_program(pair, "b", tmp_path, mccl=gone):
+        found = findings(pair.mccl("doctor", *PAIR, "--json", status=1))
+    assert len(found) == 1 and found[0].startswith("b: ") and what in found[0]
+
+
+def test_ports_that_are_none_bring_nobody_down(pair: CabledHosts, tmp_path: Path):
+    """The other host's probe would end of a port of 0."""
+    odd = f"""
+[ "$1" = probe ] || exec {program()} "$@"
+read -r key; read -r listen
+echo "listening 0 99999999999999999999 -3"
+cat > /dev/null
+"""
+    with with_program(pair, "b", tmp_path, mccl=odd):
+        found = findings(pair.mccl("doctor", *PAIR, "--json", status=1))
+    assert found and all(each.startswith("b: ") for each in found)
+
+
+def test_a_date_that_is_none(pair: CabledHosts, tmp_path: Path):
+    with with_program(pair, "b", tmp_path, date="echo Sonntag"):
+        found = findings(pair.mccl("doctor", *PAIR, "--json", status=1))
+    assert len(found) == 1 and found[0].startswith("b: what date +%s says is not understood")
+
+
+def test_one_machine_under_two_names(pair: CabledHosts, tmp_path: Path):
+    text = pair.config.read_text()
+    pair.config.write_text(f"Host twin\n  HostName {pair.address('a')}\n{text}")
+    try:
+        found = findings(pair.mccl("doctor", "--hosts", "a,twin", "--json", status=1))
+        assert found == ["a, twin: they are one machine"]
+        refused = pair.mccl("config", "--hosts", "a,twin", "--json", status=1)
+        assert "a, twin: they are one machine" in json.loads(refused.stdout)["error"]
+    finally:
+        pair.config.write_text(text)
+
+
+def test_a_host_that_is_named_twice(pair: CabledHosts, tmp_path: Path):
+    file = tmp_path / "hosts.json"
+    file.write_text(json.dumps([{"ssh": n, "ips": [pair.address(n)]} for n in "aab"]))
+    done = pair.mccl("doctor", "--hostfile", file, "--json")
+    assert [host["host"] for host in json.loads(done.stdout)["hosts"]] == ["a", "b"]
+    refused = pair.mccl("config", "--hostfile", file, "--json", status=2)
+    assert "twice" in json.loads(refused.stdout)["error"]
+
+
+def test_json_is_json_when_a_host_cannot_be_asked(pair: CabledHosts):
+    pair.use_key("stranger")
+    try:
+        done = pair.mccl("config", *PAIR, "--json", status=1)
+    finally:
+        pair.use_key("client")
+    assert "some hosts cannot be asked" in json.loads(done.stdout)["error"]
+
+
+def test_a_host_without_mccl_answers_with_python(pair: CabledHosts, tmp_path: Path):
+    """A firewall and a small packet are found there as by mccl itself."""
+    pair.before_sshd["b"] = (
+        "unshare", "--mount", "sh", "-c",
+        f'mount --bind /dev/null {program().resolve()}; exec "$@"', "-",
+    )  # fmt: skip
+    pair.serve_again("b")
+    try:
+        done = pair.mccl("doctor", *PAIR, "--json", status=1)
+        assert findings(done) == ["b: mccl is not there"]
+        paths = json.loads(done.stdout)["paths"]
+        assert len(paths) == 4
+        assert all(path["connects"] and path["largest_packet"] == 1500 for path in paths)
+        assert all(path["latency_us"] > 0 and path["mbit_per_s"] > 0 for path in paths)
+        pair.ip("desk", "link", "set", "to-b", "mtu", 1000)
+        found = findings(pair.mccl("doctor", *PAIR, "--json", status=1))
+        assert sum("packets of 1500 bytes get lost" in each for each in found) == 2
+        links = json.loads(pair.mccl("config", *PAIR, "--over", "cables", "--json").stdout)["links"]
+        assert {link["ends"][0]["interface"] for link in links} == {"c0", "cable"}
+    finally:
+        pair.ip("desk", "link", "set", "to-b", "mtu", 1500)
+        pair.before_sshd.clear()
+        pair.serve_again("b")
+
+
+def test_ctrl_c_at_the_question_ends_it(pair: CabledHosts, tmp_path: Path):
+    pair.ip("b", "link", "set", "c0", "mtu", 1000)
+    command = [*pair.on("desk", program(), "doctor", "--ssh-arg=-F", "--ssh-arg", pair.config)]
+    try:
+        running = subprocess.Popen(
+            [*command, *PAIR, "--fix"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=environment(),
+            preexec_fn=heed_signals,
+        )  # fmt: skip
+        said = ""
+        while "Do it?" not in said:
+            letter = running.stderr.read(1)
+            assert letter, said
+            said += letter
+        running.send_signal(signal.SIGINT)
+        rest = running.communicate(timeout=PATIENCE)[1]
+    finally:
+        pair.ip("b", "link", "set", "c0", "mtu", 1500)
+    assert running.returncode == 1
+    assert "signal 2 (Interrupt) ended it; nothing was changed" in rest
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_command_that_never_ends_is_not_called_undone(pair: CabledHosts, tmp_path: Path):
+    """Nobody knows what became of it: its connection is lost in the midst."""
+    pair.ip("a", "-4", "addr", "flush", "dev", "c0")
+    pair.ip("b", "-4", "addr", "flush", "dev", "c0")
+    lost = """
+case "$*" in "addr add"*) /sbin/ip "$@"; kill -9 $(ps -o ppid= -p $PPID) $PPID ;; esac
+exec /sbin/ip "$@"
+"""
+    try:
+        with with_program(pair, "b", tmp_path, ip=lost):
+            done = pair.mccl(
+                "config", *PAIR, "--over", "cables", "--output", tmp_path / "hosts.json",
+                "--auto-setup", status=1,
+            )  # fmt: skip
+        assert "the connection was lost" in done.stderr
+        assert "not all of what was done before could be undone" in done.stderr
+        # All the same it is tried, over another connection.
+        assert "c0" not in pair.addresses("a") and "c0" not in pair.addresses("b")
+    finally:
+        pair.give_addresses()
+
+
+def test_sixty_four_hosts_are_asked_at_once(pair: CabledHosts, tmp_path: Path):
+    """All are one host, which answers as if it were another each time."""
+    names = [f"h{i}" for i in range(64)]
+    text = pair.config.read_text()
+    for i, name in enumerate(names):
+        text = f"Host {name}\n  HostName {pair.address('a')}\n  SetEnv WHO={i}\n{text}"
+    before = pair.config.read_text()
+    pair.config.write_text(text)
+    pair.sshd_options["a"] = ("-o", "MaxStartups=200", "-o", "MaxSessions=200")
+    pair.serve_again("a")
+    begin = time.monotonic()
+    try:
+        done = pair.mccl(
+            "doctor", "--hosts", ",".join(names), "--json", "--patience", 100, status=1
+        )
+    finally:
+        pair.config.write_text(before)
+        pair.sshd_options.clear()
+        pair.serve_again("a")
+    assert time.monotonic() - begin < 2 * PATIENCE
+    answer = json.loads(done.stdout)
+    assert len(answer["hosts"]) == 64 and all(host["reached"] for host in answer["hosts"])
+    assert findings(done) == [", ".join(names) + ": they are one machine"]
+
+
+def test_the_other_hosts_do_not_wait_for_one_that_floods(pair: CabledHosts, tmp_path: Path):
+    flood = 'yes "$(printf "gathered %01000d" 0)" | head -c 30000000\n'
+    with with_program(pair, "b", tmp_path, uname=flood, ip=flood):
+        done = pair.mccl("doctor", *PAIR, "--json", status=1)
+    assert any(each.startswith("b: what ") for each in findings(done))
