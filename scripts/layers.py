@@ -19,7 +19,7 @@ HOLDS = {
     "src/kernels": "arithmetic on host memory: reduce, fold, scale, checksum",
     "src/schedule": "algorithms as data, the proof that they are right, what they cost, the choice",
     "src/node": "the memory that ranks of a node share",
-    "src/transport": "links of two processes: tcp, shm",
+    "src/transport": "links of two processes: tcp, shm, rdma",
     "src/rendezvous": "how ranks find and trust each other",
     "src/engine/calls": "what was called, and its Work",
     "src/engine/driving": "who drives, and when to sleep",

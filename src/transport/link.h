@@ -31,9 +31,9 @@ class Link {
   virtual std::size_t write(std::span<const std::byte> first,
                             std::span<const std::byte> second = {}) = 0;
 
-  /// What has arrived, in memory of the link, if that is at least `at_least` bytes (at most
-  /// peek_capacity()); else empty. Valid until the next call. Never throws LinkClosed while there
-  /// are at_least bytes.
+  /// What has arrived in one piece, in memory of the link, if that is at least `at_least` bytes,
+  /// which are at most peek_capacity(); else empty. There may be more behind it. Valid until the
+  /// next call. Never throws LinkClosed while there are at_least bytes.
   virtual std::span<const std::byte> peek(std::size_t at_least) = 0;
   /// Drops the first n bytes that peek gave.
   virtual void consume(std::size_t n) = 0;

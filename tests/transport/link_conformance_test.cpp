@@ -93,7 +93,7 @@ TEST_P(LinkConformance, PeekReachesItsCapacity) {
       ASSERT_LT(Clock::now(), limit) << "peek(peek_capacity()) never succeeds";
       written += a_->write(std::span(sent).subspan(written));
     }
-    ASSERT_EQ(seen.size(), capacity);
+    ASSERT_GE(seen.size(), capacity);
     EXPECT_EQ(0, std::memcmp(seen.data(), sent.data() + 77 + round * capacity, capacity));
     b_->consume(capacity);
   }

@@ -1,0 +1,61 @@
+// One device of this process: one context and one protection domain, shared by all that use it,
+// since devices have few of them. It closes with its last user.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "transport/rdma/slots.h"
+#include "transport/rdma/verbs.h"
+
+namespace mccl::transport::rdma {
+
+class Device {
+ public:
+  /// At most so many regions of a device are used, whatever it could have.
+  static constexpr std::size_t kMostRegions = 24;
+
+  /// The device that the process has open already, or a new one. Throws VerbsError.
+  static std::shared_ptr<Device> open(const std::shared_ptr<Verbs>& verbs, const std::string& name);
+  Device(std::shared_ptr<Verbs> verbs, std::string name);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const std::string& name() const { return name_; }
+  Context& context() { return *context_; }
+  Domain& domain() { return *domain_; }
+  SlotMemory& slots() { return *slots_; }
+  const Limits& limits() const { return limits_; }
+
+  /// What befalls this port befalls the device.
+  void use_port(int port) { ports_.fetch_or(bit_of(port)); }
+  /// Whether it can still be used: a failed one is called no more.
+  bool failed() const { return failed_.load(std::memory_order_acquire); }
+  /// Why not.
+  std::string trouble() const;
+  /// Takes what the device has reported since.
+  void look();
+
+  /// In the child of a fork: what it has open is the parent's.
+  void abandon() noexcept { context_->abandon(); }
+
+ private:
+  static std::uint64_t bit_of(int port) { return std::uint64_t{1} << (port & 63); }
+  void fail(const std::string& why);
+
+  const std::shared_ptr<Verbs> verbs_;
+  const std::string name_;
+  std::unique_ptr<Context> context_;
+  Limits limits_;
+  std::unique_ptr<Domain> domain_;
+  std::unique_ptr<SlotMemory> slots_;
+  std::atomic<bool> failed_{false};
+  std::atomic<std::uint64_t> ports_{0};  ///< In use, a bit each.
+  mutable std::mutex mutex_;
+  std::string trouble_;  // guarded by mutex_
+};
+
+}  // namespace mccl::transport::rdma

@@ -1,0 +1,131 @@
+#include "transport/rdma/link.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace mccl::transport::rdma {
+namespace {
+
+/// What a peer that has ended sent before is still on its way, and may be slower than the word of
+/// its end.
+constexpr std::chrono::milliseconds kLastWords{250};
+
+}  // namespace
+
+RdmaLink::RdmaLink(std::shared_ptr<Station> station, std::unique_ptr<Pair> pair, std::string path)
+    : station_(std::move(station)), pair_(std::move(pair)), path_(std::move(path)) {}
+
+RdmaLink::~RdmaLink() { station_->retire(std::move(pair_)); }
+
+void RdmaLink::fail(const std::string& what) const {
+  throw LinkClosed(
+      fmt::format("lost the connection to {}: {} ({})", pair_->peer(), what, description()));
+}
+
+void RdmaLink::fail_if_over() const {
+  if (pair_->corrupted()) {
+    throw CorruptionError(
+        fmt::format("{} breaks the rules: {} ({})", pair_->peer(), pair_->ended(), description()));
+  }
+  if (!pair_->ended().empty()) fail(pair_->ended());
+  if (pair_->closed_by_peer()) fail("it has closed its end");
+  if (lost_at_ != Clock::time_point::max() && Clock::now() >= lost_at_) fail("it is gone");
+}
+
+std::size_t RdmaLink::write(std::span<const std::byte> first, std::span<const std::byte> second) {
+  pair_->poll();
+  fail_if_over();
+  std::size_t written = 0;
+  while (!first.empty() || !second.empty()) {
+    const std::span<std::byte> slot = pair_->free_slot();
+    if (slot.empty()) break;
+    const std::size_t a = std::min(first.size(), slot.size());
+    const std::size_t b = std::min(second.size(), slot.size() - a);
+    if (a != 0) std::memcpy(slot.data(), first.data(), a);
+    if (b != 0) std::memcpy(slot.data() + a, second.data(), b);
+    first = first.subspan(a);
+    second = second.subspan(b);
+    pair_->send(a + b);
+    if (!pair_->ended().empty()) fail(pair_->ended());
+    written += a + b;
+  }
+  return written;
+}
+
+std::span<const std::byte> RdmaLink::peek(std::size_t at_least) {
+  if (at_least > kPeekBytes) {
+    throw InvalidArgument(
+        fmt::format("peek of {} bytes: at most {} fit ({})", at_least, kPeekBytes, description()));
+  }
+  at_least = std::max<std::size_t>(at_least, 1);
+  if (here() < at_least) pair_->poll();
+  if (here() < at_least) {
+    fail_if_over();
+    return {};
+  }
+  if (seam_begin_ == seam_end_ && pair_->front().size() >= at_least) return pair_->front();
+  if (seam_end_ - seam_begin_ < at_least) join_ends(at_least);
+  return {seam_.data() + seam_begin_, seam_end_ - seam_begin_};
+}
+
+/// No more than is asked for, so that what follows is handed out where it lies.
+void RdmaLink::join_ends(std::size_t at_least) {
+  std::memmove(seam_.data(), seam_.data() + seam_begin_, seam_end_ - seam_begin_);
+  seam_end_ -= std::exchange(seam_begin_, 0);
+  while (seam_end_ < at_least) {
+    const std::span<const std::byte> next = pair_->front();
+    const std::size_t n = std::min(next.size(), at_least - seam_end_);
+    std::memcpy(seam_.data() + seam_end_, next.data(), n);
+    pair_->take(n);
+    seam_end_ += n;
+  }
+}
+
+void RdmaLink::consume(std::size_t n) {
+  const std::size_t joined = seam_end_ - seam_begin_;
+  const std::size_t there = joined != 0 ? joined : pair_->front().size();
+  if (n > there) {
+    throw InvalidArgument(
+        fmt::format("consume of {} bytes: only {} are there ({})", n, there, description()));
+  }
+  if (joined != 0) {
+    seam_begin_ += n;
+  } else if (n != 0) {
+    pair_->take(n);
+  }
+}
+
+std::size_t RdmaLink::read(std::span<std::byte> destination) {
+  if (destination.empty()) return 0;
+  if (here() < destination.size()) pair_->poll();
+  std::size_t taken = 0;
+  while (taken < destination.size() && here() != 0) {
+    const std::span<const std::byte> next = peek(1);
+    const std::size_t n = std::min(next.size(), destination.size() - taken);
+    std::memcpy(destination.data() + taken, next.data(), n);
+    consume(n);
+    taken += n;
+  }
+  if (taken == 0) fail_if_over();
+  return taken;
+}
+
+std::size_t RdmaLink::unsent() const {
+  if (pair_->unsent() != 0) pair_->poll();
+  return pair_->ended().empty() ? pair_->unsent() : 0;
+}
+
+void RdmaLink::lose_peer(Loss loss) {
+  const Clock::time_point now = Clock::now();
+  lost_at_ = std::min(lost_at_, loss == Loss::silence ? now : now + kLastWords);
+}
+
+std::string RdmaLink::description() const {
+  return fmt::format("rdma {}, {}, device {}", path_, name_of(pair_->service()),
+                     pair_->device().name());
+}
+
+}  // namespace mccl::transport::rdma

@@ -1,0 +1,318 @@
+#include "transport/rdma/pair.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+namespace mccl::transport::rdma {
+namespace {
+
+/// Of the ids of requests: the rest is a slot, or the number of what was sent.
+constexpr std::uint64_t kIsReceive = std::uint64_t{1} << 63;
+constexpr std::uint32_t kPacketMask = 0xffffff;
+/// Wanted: enough for a small message with its head.
+constexpr std::uint32_t kInlineBytes = 256;
+constexpr std::chrono::milliseconds kHelloAgain{100};
+/// What is sent and not returned for so long may be lost, where nothing sends it again.
+constexpr std::chrono::milliseconds kProbeAfter{200};
+constexpr int kMostProbes = 4;
+
+std::uint64_t random_number() {
+  std::random_device random;
+  return (std::uint64_t{random()} << 32) | random();
+}
+
+QueuePairOptions options_of(Service service, int port) {
+  return {.service = service,
+          .port = port,
+          .sends = kSendSlots,
+          .receives = kReceiveSlots,
+          .inline_bytes = kInlineBytes};
+}
+
+}  // namespace
+
+Pair::Pair(std::shared_ptr<Device> device, Channel* channel, Service service, int port,
+           std::string peer)
+    : device_(std::move(device)),
+      service_(service),
+      peer_(std::move(peer)),
+      token_(random_number()),
+      first_packet_(static_cast<std::uint32_t>(random_number()) & kPacketMask),
+      berth_(device_->slots().take()),
+      completions_(device_->context().make_queue(kSendSlots + kReceiveSlots, channel)),
+      queue_pair_(device_->domain().make_queue_pair(options_of(service, port), *completions_)) {
+  for (std::uint32_t slot = 0; slot < kReceiveSlots; ++slot) post_receive(slot);
+  if (!ended_.empty()) throw Error(ended_);
+}
+
+Pair::~Pair() = default;
+
+std::span<std::byte> Pair::receive_slot(std::uint32_t slot) const {
+  return berth_.memory().subspan(std::size_t{slot} * kSlotBytes, kSlotBytes);
+}
+
+std::span<std::byte> Pair::send_slot(std::uint64_t number) const {
+  const std::size_t slot = kReceiveSlots + number % kSendSlots;
+  return berth_.memory().subspan(slot * kSlotBytes, std::min(kSlotBytes, far_.shape.slot_bytes));
+}
+
+void Pair::connect(const Route& route, const FarEnd& far, bool dialled) {
+  far_ = far;
+  credits_ = Credits(far.shape.depth);
+  dialled_ = dialled;
+  queue_pair_->connect(route);
+  phase_ = Phase::greeting;
+  hello_owed_ = dialled;
+  next_tending_ = Clock::now() + kHelloAgain;
+  poll();
+}
+
+void Pair::end(std::string why, bool corrupted) {
+  if (!ended_.empty()) return;
+  ended_ = std::move(why);
+  corrupted_ = corrupted;
+}
+
+void Pair::post_receive(std::uint32_t slot) {
+  const std::span<std::byte> memory = receive_slot(slot);
+  const int error = queue_pair_->post_receive(
+      kIsReceive | slot, {memory.data(), static_cast<std::uint32_t>(memory.size()), berth_.key()});
+  if (error != 0) {
+    end(fmt::format("device {} takes no receive: {}", device_->name(), describe_code(error)));
+  }
+}
+
+/// A slot whose message is done with. A pair that carries nothing any more needs none.
+void Pair::give_back(std::uint32_t slot) {
+  if (!ended_.empty() || close_heard_) return;
+  if (device_->failed()) return end(device_->trouble());
+  post_receive(slot);
+  credits_.return_one();
+}
+
+void Pair::post(MessageKind kind, std::uint32_t bytes) {
+  MessageHeader header;
+  header.token = far_.token;
+  header.bytes = bytes;
+  header.returned = credits_.returned();
+  header.sequence = credits_.send();
+  header.kind = static_cast<std::uint16_t>(kind);
+  const std::span<std::byte> memory = send_slot(send_end_);
+  encode(header, memory);
+  const auto total = static_cast<std::uint32_t>(kHeaderBytes + bytes);
+  const Piece piece{memory.data(), total, berth_.key()};
+  const int error =
+      queue_pair_->post_send(send_end_, {&piece, 1}, total <= queue_pair_->inline_bytes());
+  if (error != 0) {
+    return end(
+        fmt::format("device {} takes no message: {}", device_->name(), describe_code(error)));
+  }
+  send_bytes_[send_end_ % kSendSlots] = bytes;
+  unsent_ += bytes;
+  ++send_end_;
+}
+
+std::span<std::byte> Pair::free_slot() {
+  const bool has_slot = in_flight() < kSendSlots - kSendReserved;
+  if (!is_open() || !ended_.empty() || close_heard_ || !has_slot || !credits_.may_send_data())
+    return {};
+  return send_slot(send_end_).subspan(kHeaderBytes);
+}
+
+void Pair::send(std::size_t bytes) {
+  if (device_->failed()) return end(device_->trouble());
+  post(MessageKind::data, static_cast<std::uint32_t>(bytes));
+  probes_ = 0;
+  if (service_ == Service::uc && next_tending_ == Clock::time_point::max())
+    next_tending_ = Clock::now() + kProbeAfter;
+}
+
+bool Pair::post_control(MessageKind kind, bool credit) {
+  if (!credit || !ended_.empty() || in_flight() >= kSendSlots) return false;
+  post(kind, 0);
+  return true;
+}
+
+/// What it owes, as far as there is room. Each message tells what has been returned.
+void Pair::flush() {
+  if (phase_ == Phase::made || close_heard_ || !ended_.empty()) return;
+  if (hello_owed_) hello_owed_ = !post_control(MessageKind::hello, credits_.may_send_credit());
+  if (ready_owed_ && post_control(MessageKind::ready, credits_.may_send_credit())) {
+    ready_owed_ = false;
+    phase_ = Phase::open;
+  }
+  if (credits_.owes_credit()) post_control(MessageKind::credit, credits_.may_send_credit());
+  if (probe_owed_) probe_owed_ = !post_control(MessageKind::probe, credits_.may_send_probe());
+  if (close_owed_) close_owed_ = !post_control(MessageKind::close, credits_.may_close());
+}
+
+void Pair::poll() {
+  if (!ended_.empty()) return;
+  if (device_->failed()) return end(device_->trouble());
+  std::array<Completion, 16> ended;
+  for (int count = static_cast<int>(ended.size()); count == static_cast<int>(ended.size());) {
+    count = completions_->poll(ended);
+    if (count < 0) {
+      return end(fmt::format("device {} tells of no completions: {}", device_->name(),
+                             describe_code(-count)));
+    }
+    for (int i = 0; i < count && ended_.empty(); ++i) settle(ended[static_cast<std::size_t>(i)]);
+  }
+  flush();
+}
+
+void Pair::settle(const Completion& completion) {
+  const bool is_receive = (completion.id & kIsReceive) != 0;
+  if (completion.status != 0) {
+    if (close_heard_) return;  // the other end is gone, as it said
+    return end(fmt::format("{} a message failed: {} (device {})",
+                           is_receive ? "receiving" : "sending", describe_status(completion.status),
+                           device_->name()));
+  }
+  if (!is_receive) return sent(completion.id);
+  const std::uint64_t slot = completion.id & ~kIsReceive;
+  if (slot >= kReceiveSlots) {
+    return end(fmt::format("device {} tells of a receive that was not posted", device_->name()));
+  }
+  received(static_cast<std::uint32_t>(slot), completion.bytes);
+}
+
+void Pair::sent(std::uint64_t number) {
+  if (number != send_begin_ || send_begin_ == send_end_) {
+    return end(fmt::format("device {} tells of message {} as sent, where {} is the next",
+                           device_->name(), number, send_begin_));
+  }
+  unsent_ -= send_bytes_[send_begin_ % kSendSlots];
+  ++send_begin_;
+}
+
+void Pair::received(std::uint32_t slot, std::uint32_t bytes) {
+  const std::span<std::byte> memory = receive_slot(slot);
+  if (bytes > memory.size()) {
+    return end(fmt::format("device {} tells of {} bytes in a slot of {}", device_->name(), bytes,
+                           memory.size()));
+  }
+  const Decoded found = decode(memory.first(bytes), token_, kSlotBytes - kHeaderBytes);
+  if (!found.fault.empty()) return end(found.fault, true);
+  if (!in_order(found.header)) return;
+  if (!credits_.hear(found.header.returned)) {
+    return end(fmt::format("it says that it has done with message {}, which was not sent",
+                           found.header.returned),
+               true);
+  }
+  hear(found.header, slot);
+}
+
+/// On uc a message that is damaged or finds no way is dropped, and no one is told.
+bool Pair::in_order(const MessageHeader& header) {
+  const std::uint32_t lost = header.sequence - expected_;
+  if (lost != 0 && (is_open() || service_ == Service::rc || lost >= kReceiveSlots)) {
+    end(fmt::format("message {} came where {} was expected: what is between was lost on the way{}",
+                    header.sequence, expected_,
+                    service_ == Service::uc ? ", and a uc queue pair sends nothing again; use "
+                                              "MCCL_RDMA_SERVICE=rc where the devices have it, or "
+                                              "a network that loses nothing"
+                                            : ""));
+    return false;
+  }
+  credits_.skip(lost);
+  expected_ = header.sequence + 1;
+  return true;
+}
+
+void Pair::hear(const MessageHeader& header, std::uint32_t slot) {
+  switch (static_cast<MessageKind>(header.kind)) {
+    case MessageKind::hello:
+      if (is_open()) break;
+      (dialled_ ? ready_owed_ : hello_owed_) = true;
+      break;
+    case MessageKind::ready:
+      if (dialled_) return end("it answers as the end that dialled, which it is not", true);
+      phase_ = Phase::open;
+      break;
+    case MessageKind::data: {
+      if (!is_open()) return end("it sends data, but what goes before them was lost on the way");
+      Arrived& last = arrived_[(first_arrived_ + arrived_count_++) % kReceiveSlots];
+      last = {slot, kHeaderBytes, static_cast<std::uint32_t>(kHeaderBytes + header.bytes)};
+      arrived_bytes_ += header.bytes;
+      return;
+    }
+    case MessageKind::credit:
+    case MessageKind::probe:
+      break;
+    case MessageKind::close:
+      close_heard_ = true;
+      return;
+  }
+  give_back(slot);
+}
+
+std::span<const std::byte> Pair::front() const {
+  if (arrived_count_ == 0) return {};
+  const Arrived& first = arrived_at(0);
+  return receive_slot(first.slot).subspan(first.begin, first.end - first.begin);
+}
+
+void Pair::take(std::size_t bytes) {
+  Arrived& first = arrived_[first_arrived_];
+  first.begin += static_cast<std::uint32_t>(bytes);
+  arrived_bytes_ -= bytes;
+  if (first.begin != first.end) return;
+  const std::uint32_t slot = first.slot;
+  first_arrived_ = (first_arrived_ + 1) % kReceiveSlots;
+  --arrived_count_;
+  give_back(slot);
+  if (credits_.owes_credit()) flush();
+}
+
+void Pair::tend(Clock::time_point now) {
+  if (now >= next_tending_) remind(now);
+  if (phase_ == Phase::greeting || owes()) poll();
+}
+
+bool Pair::owes() const {
+  return hello_owed_ || ready_owed_ || probe_owed_ || close_owed_ || credits_.owes_credit();
+}
+
+/// Where nothing is sent again by itself.
+void Pair::remind(Clock::time_point now) {
+  next_tending_ = Clock::time_point::max();
+  if (service_ == Service::rc || !ended_.empty() || close_heard_) return;
+  if (phase_ == Phase::greeting) {
+    hello_owed_ |= dialled_;
+    next_tending_ = now + kHelloAgain;
+  } else if (is_open() && credits_.outstanding() != 0 && probes_ < kMostProbes) {
+    // Not the first time: what was sent a moment ago is not late.
+    if (std::exchange(probed_at_, send_end_) == send_end_) {
+      probe_owed_ = true;
+      ++probes_;
+      probed_at_ = send_end_ + 1;
+    }
+    next_tending_ = now + kProbeAfter;
+  }
+}
+
+void Pair::notify() {
+  if (!ended_.empty() || device_->failed()) return;
+  const int error = completions_->notify();
+  if (error != 0) {
+    end(fmt::format("device {} does not tell of completions: {}", device_->name(),
+                    describe_code(error)));
+  }
+}
+
+void Pair::close() {
+  if (close_owed_ || phase_ == Phase::made) return;
+  close_owed_ = true;
+  poll();
+}
+
+bool Pair::departed() const {
+  if (phase_ == Phase::made || !ended_.empty() || close_heard_) return true;
+  return !close_owed_ && send_begin_ == send_end_;
+}
+
+}  // namespace mccl::transport::rdma

@@ -1,0 +1,95 @@
+#include "transport/rdma/slots.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace mccl::transport::rdma {
+namespace {
+
+/// The first region holds as many berths; each further one twice as many as the last, up to a
+/// limit.
+constexpr std::size_t kFirstBerths = 2;
+constexpr std::size_t kMostBerths = 64;
+
+std::byte* map_memory(std::size_t bytes) {
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    throw Error(fmt::format("no memory for {} bytes of slots: {}", bytes, describe_code(errno)));
+#ifdef MADV_DONTFORK
+  // A fork must not make the parent's pages others than those that the device writes to.
+  (void)::madvise(memory, bytes, MADV_DONTFORK);
+#endif
+  return static_cast<std::byte*>(memory);
+}
+
+}  // namespace
+
+Berth::~Berth() {
+  if (owner_) owner_->give_back(region_, memory_.data());
+}
+
+void SlotMemory::Unmap::operator()(std::byte* memory) const { ::munmap(memory, bytes); }
+
+SlotMemory::SlotMemory(Domain& domain, std::size_t berth_bytes, std::size_t most_regions)
+    : domain_(domain), berth_bytes_(berth_bytes), most_regions_(most_regions) {}
+
+Berth SlotMemory::take() {
+  const std::lock_guard lock(mutex_);
+  auto slab = std::find_if(slabs_.begin(), slabs_.end(), [](auto& s) { return !s.free.empty(); });
+  if (slab == slabs_.end()) {
+    add_slab();
+    slab = slabs_.end() - 1;
+  }
+  const std::size_t offset = slab->free.back();
+  slab->free.pop_back();
+  ++slab->used;
+  return {*this,
+          static_cast<std::size_t>(slab - slabs_.begin()),
+          {slab->memory.get() + offset, berth_bytes_},
+          slab->region->key()};
+}
+
+void SlotMemory::add_slab() {
+  if (slabs_.size() >= most_regions_) {
+    throw Error(fmt::format(
+        "all {} regions of memory that one process may register with a device are in use",
+        most_regions_));
+  }
+  const std::size_t berths = std::min(kFirstBerths << slabs_.size(), kMostBerths);
+  const std::size_t bytes = berths * berth_bytes_;
+  Slab slab;
+  slab.memory = {map_memory(bytes), Unmap{bytes}};
+  try {
+    slab.region = domain_.register_memory({slab.memory.get(), bytes});
+  } catch (const VerbsError& error) {
+    if (error.code() != ENOMEM && error.code() != EAGAIN) throw;
+    throw Error(fmt::format("{}; may this process lock {} KiB more of memory (ulimit -l)?",
+                            error.what(), bytes / 1024));
+  }
+  for (std::size_t i = berths; i-- > 0;) slab.free.push_back(i * berth_bytes_);
+  slabs_.push_back(std::move(slab));
+}
+
+void SlotMemory::give_back(std::size_t region, const std::byte* memory) {
+  const std::lock_guard lock(mutex_);
+  Slab& slab = slabs_[region];
+  slab.free.push_back(static_cast<std::size_t>(memory - slab.memory.get()));
+  --slab.used;
+}
+
+std::size_t SlotMemory::regions() const {
+  const std::lock_guard lock(mutex_);
+  return slabs_.size();
+}
+
+std::size_t SlotMemory::berths_in_use() const {
+  const std::lock_guard lock(mutex_);
+  std::size_t used = 0;
+  for (const Slab& slab : slabs_) used += slab.used;
+  return used;
+}
+
+}  // namespace mccl::transport::rdma

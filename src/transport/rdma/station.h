@@ -1,0 +1,69 @@
+// What one rank has of one device: the channel that wakes it, its queue pairs, and those that only
+// wait until what they have sent last is on its way.
+#pragma once
+
+#include <poll.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "transport/rdma/device.h"
+#include "transport/rdma/pair.h"
+#include "transport/rdma/verbs.h"
+
+namespace mccl::transport::rdma {
+
+/// Not thread-safe: used under the engine's progress lock. Outlives its pairs.
+class Station {
+ public:
+  /// Throws VerbsError, and Error when the port is not active.
+  Station(const std::shared_ptr<Verbs>& verbs, const std::string& device, int port);
+  ~Station();
+  Station(const Station&) = delete;
+  Station& operator=(const Station&) = delete;
+
+  Device& device() { return *device_; }
+  const Device& device() const { return *device_; }
+  const Port& port() const { return port_; }
+  /// As they are now: addresses come and go.
+  std::vector<Gid> gids() const { return device_->context().gids(port_.number); }
+
+  /// `peer` names the other end. Throws VerbsError, Error.
+  std::unique_ptr<Pair> make_pair(Service service, std::string peer);
+  /// No longer used by a link.
+  void retire(std::unique_ptr<Pair> pair);
+  /// Gone at once, whatever it has on its way.
+  void drop(std::unique_ptr<Pair> pair);
+
+  /// What the device reports, and what time calls for.
+  void look(Clock::time_point now);
+  Clock::time_point next_look() const;
+  /// From now on completions make the descriptor readable, once. True when there may be any.
+  bool arm();
+  void disarm() { armed_ = false; }
+  void watch(std::vector<pollfd>& descriptors) const;
+
+  std::size_t pairs() const { return pairs_.size() + departing_.size(); }
+  /// In the child of a fork.
+  void abandon() noexcept;
+
+ private:
+  struct Departing {
+    std::unique_ptr<Pair> pair;
+    Clock::time_point until;
+  };
+
+  void sweep(Clock::time_point now);
+  void forget(const Pair* pair);
+
+  const std::shared_ptr<Device> device_;
+  Port port_;
+  std::unique_ptr<Channel> channel_;  ///< Null where the device has none: who waits looks often.
+  std::vector<Pair*> pairs_;
+  std::vector<Departing> departing_;
+  bool armed_ = false;
+};
+
+}  // namespace mccl::transport::rdma

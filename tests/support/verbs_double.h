@@ -1,0 +1,419 @@
+// RDMA devices without hardware: what one queue pair sends arrives at the other in the same
+// process, as soon as it is posted. A test decides what becomes of each message, which call is
+// refused, and what a device reports; what is open is counted, so that a leak is found.
+//
+// Thread-safe, as the ranks of a test may have threads of their own.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/wake_pipe.h"
+#include "transport/rdma/verbs.h"
+
+namespace mccl::testing {
+
+namespace rdma = transport::rdma;
+
+/// What becomes of a message.
+struct Fate {
+  enum class Kind {
+    arrives,
+    lost,            ///< The sender is told that it was sent; on rc that the peer does not answer.
+    sender_fails,    ///< With `status`, which ends its queue pair.
+    receiver_fails,  ///< The same at the other end.
+    forgotten,       ///< No completion at either end, ever.
+    held,            ///< Until release().
+  } kind = Kind::arrives;
+  int status = 0;
+};
+
+class VerbsDouble;
+class DoubleQueuePair;
+
+/// What all devices of a double share, and a test looks at.
+struct Fabric {
+  struct Message {
+    std::uint32_t from = 0;
+    std::uint32_t to = 0;
+    std::vector<std::byte> bytes;
+  };
+  /// Asked for every message; may change it.
+  using Judge = std::function<Fate(Message&)>;
+  /// Asked before each call that makes something, by name such as "ibv_reg_mr"; an errno refuses.
+  using Gate = std::function<int(const std::string& call)>;
+
+  std::recursive_mutex mutex;
+  Judge judge;
+  Gate gate;
+  std::map<std::uint32_t, DoubleQueuePair*> pairs;
+  std::uint32_t next_number = 17;
+  std::uint32_t next_key = 1;
+  std::map<std::string, std::deque<rdma::DeviceEvent>> events;
+  std::vector<std::function<void()>> held;
+
+  /// Open things, by the call that made them.
+  std::map<std::string, int> open;
+  std::size_t most_regions = 0;
+  std::size_t starved = 0;      ///< Messages that found no receive.
+  std::size_t overflowed = 0;   ///< Completions that found no room.
+  std::size_t after_death = 0;  ///< Calls to a device that has reported that it is gone.
+  std::map<std::string, bool> dead;
+
+  void refuse_if_told(const std::string& call, const std::string& device) {
+    const std::lock_guard lock(mutex);
+    const int error = gate ? gate(call) : 0;
+    if (error != 0) throw rdma::VerbsError(call, device, error);
+    if (++open[call]; call == "ibv_reg_mr")
+      most_regions = std::max<std::size_t>(most_regions, static_cast<std::size_t>(open[call]));
+  }
+  void closed(const std::string& call) {
+    const std::lock_guard lock(mutex);
+    --open[call];
+  }
+  bool all_closed() {
+    const std::lock_guard lock(mutex);
+    return std::all_of(open.begin(), open.end(),
+                       [](const auto& entry) { return entry.second == 0; });
+  }
+  /// What was held arrives.
+  void release() {
+    const std::lock_guard lock(mutex);
+    for (auto& deliver : std::exchange(held, {})) deliver();
+  }
+  void report(const std::string& device, rdma::DeviceEvent event) {
+    const std::lock_guard lock(mutex);
+    if (event.kind == rdma::DeviceEvent::Kind::device_gone) dead[device] = true;
+    events[device].push_back(std::move(event));
+  }
+  void note_call(const std::string& device) {
+    if (dead[device]) ++after_death;
+  }
+};
+
+class DoubleChannel final : public rdma::Channel {
+ public:
+  explicit DoubleChannel(std::shared_ptr<Fabric> fabric) : fabric_(std::move(fabric)) {}
+  ~DoubleChannel() override { fabric_->closed("ibv_create_comp_channel"); }
+  int descriptor() const override { return pipe_.descriptor(); }
+  void drain() override { pipe_.drain(); }
+  void ring() { pipe_.wake(); }
+
+ private:
+  const std::shared_ptr<Fabric> fabric_;
+  WakePipe pipe_;
+};
+
+class DoubleQueue final : public rdma::CompletionQueue {
+ public:
+  DoubleQueue(std::shared_ptr<Fabric> fabric, std::string device, std::size_t entries,
+              DoubleChannel* channel)
+      : fabric_(std::move(fabric)),
+        device_(std::move(device)),
+        entries_(entries),
+        channel_(channel) {}
+  ~DoubleQueue() override { fabric_->closed("ibv_create_cq"); }
+
+  int poll(std::span<rdma::Completion> into) override {
+    const std::lock_guard lock(fabric_->mutex);
+    fabric_->note_call(device_);
+    if (poll_error != 0) return -poll_error;
+    const std::size_t n = std::min(into.size(), completions_.size());
+    std::copy_n(completions_.begin(), n, into.begin());
+    completions_.erase(completions_.begin(), completions_.begin() + static_cast<std::ptrdiff_t>(n));
+    return static_cast<int>(n);
+  }
+  int notify() override {
+    const std::lock_guard lock(fabric_->mutex);
+    fabric_->note_call(device_);
+    told_ = false;
+    return 0;
+  }
+  void push(const rdma::Completion& completion) {
+    if (completions_.size() >= entries_) ++fabric_->overflowed;
+    completions_.push_back(completion);
+    if (!std::exchange(told_, true) && channel_) channel_->ring();
+  }
+
+  int poll_error = 0;
+
+ private:
+  const std::shared_ptr<Fabric> fabric_;
+  const std::string device_;
+  const std::size_t entries_;
+  DoubleChannel* const channel_;
+  std::deque<rdma::Completion> completions_;
+  bool told_ = true;
+};
+
+class DoubleQueuePair final : public rdma::QueuePair {
+ public:
+  DoubleQueuePair(std::shared_ptr<Fabric> fabric, std::string device,
+                  const rdma::QueuePairOptions& options, DoubleQueue& queue)
+      : fabric_(std::move(fabric)), device_(std::move(device)), options_(options), queue_(queue) {
+    const std::lock_guard lock(fabric_->mutex);
+    number_ = fabric_->next_number++;
+    fabric_->pairs[number_] = this;
+  }
+  ~DoubleQueuePair() override {
+    {
+      const std::lock_guard lock(fabric_->mutex);
+      fabric_->pairs.erase(number_);
+    }
+    fabric_->closed("ibv_create_qp");
+  }
+
+  std::uint32_t number() const override { return number_; }
+  std::uint32_t inline_bytes() const override { return options_.inline_bytes; }
+
+  void connect(const rdma::Route& route) override {
+    const std::lock_guard lock(fabric_->mutex);
+    const int error = fabric_->gate ? fabric_->gate("ibv_modify_qp") : 0;
+    if (error != 0) throw rdma::VerbsError("ibv_modify_qp", device_, error);
+    route_ = route;
+    connected_ = true;
+  }
+
+  int post_receive(std::uint64_t id, const rdma::Piece& into) override {
+    const std::lock_guard lock(fabric_->mutex);
+    fabric_->note_call(device_);
+    if (const int error = refused("ibv_post_recv")) return error;
+    if (receives_.size() >= options_.receives) return ENOMEM;
+    receives_.push_back({id, into});
+    if (failed_) fail(rdma::kFlushed);
+    return 0;
+  }
+
+  int post_send(std::uint64_t id, std::span<const rdma::Piece> pieces, bool) override {
+    const std::lock_guard lock(fabric_->mutex);
+    fabric_->note_call(device_);
+    if (const int error = refused("ibv_post_send")) return error;
+    if (!connected_) return EINVAL;
+    if (failed_) {
+      queue_.push({id, rdma::kFlushed, 0});
+      return 0;
+    }
+    Fabric::Message message{number_, route_.queue_pair, {}};
+    for (const rdma::Piece& piece : pieces)
+      message.bytes.insert(message.bytes.end(), piece.data, piece.data + piece.bytes);
+    const Fate fate = fabric_->judge ? fabric_->judge(message) : Fate();
+    apply(fate, id, std::move(message));
+    return 0;
+  }
+
+  /// What a message that is posted here would be; for whoever plays a stranger.
+  void take(const std::vector<std::byte>& bytes) {
+    const std::lock_guard lock(fabric_->mutex);
+    if (failed_) return;
+    if (receives_.empty()) {
+      ++fabric_->starved;
+      return;
+    }
+    const auto [id, into] = receives_.front();
+    receives_.pop_front();
+    if (bytes.size() > into.bytes) return fail(1);
+    std::memcpy(const_cast<std::byte*>(into.data), bytes.data(), bytes.size());
+    queue_.push({id, 0, static_cast<std::uint32_t>(bytes.size())});
+  }
+
+  /// As the device does when a request fails: that one with `status`, the others dropped.
+  void fail(int status) {
+    const std::lock_guard lock(fabric_->mutex);
+    failed_ = true;
+    for (const auto& [id, into] : std::exchange(receives_, {}))
+      queue_.push({id, std::exchange(status, rdma::kFlushed), 0});
+  }
+  std::size_t posted() const { return receives_.size(); }
+  DoubleQueue& queue() { return queue_; }
+
+ private:
+  int refused(const char* call) { return fabric_->gate ? fabric_->gate(call) : 0; }
+
+  /// The pair at the other end, while it is there and knows this one.
+  DoubleQueuePair* far() {
+    const auto found = fabric_->pairs.find(route_.queue_pair);
+    const bool knows = found != fabric_->pairs.end() && found->second->connected_ &&
+                       found->second->route_.queue_pair == number_;
+    return knows ? found->second : nullptr;
+  }
+
+  void apply(const Fate& fate, std::uint64_t id, Fabric::Message message) {
+    switch (fate.kind) {
+      case Fate::Kind::arrives:
+        return deliver(id, message.bytes);
+      case Fate::Kind::lost:
+        if (options_.service == rdma::Service::uc) return queue_.push({id, 0, 0});
+        [[fallthrough]];
+      case Fate::Kind::sender_fails:
+        failed_ = true;
+        queue_.push({id, fate.status != 0 ? fate.status : 12, 0});
+        return fail(rdma::kFlushed);
+      case Fate::Kind::receiver_fails:
+        queue_.push({id, 0, 0});
+        if (DoubleQueuePair* other = far()) other->fail(fate.status);
+        return;
+      case Fate::Kind::forgotten:
+        return;
+      case Fate::Kind::held:
+        fabric_->held.push_back([fabric = fabric_, number = number_, id, message] {
+          const auto here = fabric->pairs.find(number);
+          if (here != fabric->pairs.end()) here->second->deliver(id, message.bytes);
+        });
+        return;
+    }
+  }
+
+  void deliver(std::uint64_t id, const std::vector<std::byte>& bytes) {
+    if (DoubleQueuePair* other = far()) {
+      other->take(bytes);
+    } else if (options_.service == rdma::Service::rc) {
+      queue_.push({id, 12, 0});
+      return fail(rdma::kFlushed);
+    }
+    queue_.push({id, 0, 0});
+  }
+
+  const std::shared_ptr<Fabric> fabric_;
+  const std::string device_;
+  const rdma::QueuePairOptions options_;
+  DoubleQueue& queue_;
+  std::uint32_t number_ = 0;
+  rdma::Route route_;
+  bool connected_ = false;
+  bool failed_ = false;
+  std::deque<std::pair<std::uint64_t, rdma::Piece>> receives_;
+};
+
+class DoubleRegion final : public rdma::Region {
+ public:
+  DoubleRegion(std::shared_ptr<Fabric> fabric, std::uint32_t key)
+      : fabric_(std::move(fabric)), key_(key) {}
+  ~DoubleRegion() override { fabric_->closed("ibv_reg_mr"); }
+  std::uint32_t key() const override { return key_; }
+
+ private:
+  const std::shared_ptr<Fabric> fabric_;
+  const std::uint32_t key_;
+};
+
+class DoubleDomain final : public rdma::Domain {
+ public:
+  DoubleDomain(std::shared_ptr<Fabric> fabric, std::string device)
+      : fabric_(std::move(fabric)), device_(std::move(device)) {}
+  ~DoubleDomain() override { fabric_->closed("ibv_alloc_pd"); }
+  std::unique_ptr<rdma::Region> register_memory(std::span<std::byte>) override {
+    fabric_->refuse_if_told("ibv_reg_mr", device_);
+    return std::make_unique<DoubleRegion>(fabric_, fabric_->next_key++);
+  }
+  std::unique_ptr<rdma::QueuePair> make_queue_pair(const rdma::QueuePairOptions& options,
+                                                   rdma::CompletionQueue& queue) override {
+    fabric_->refuse_if_told("ibv_create_qp", device_);
+    return std::make_unique<DoubleQueuePair>(fabric_, device_, options,
+                                             dynamic_cast<DoubleQueue&>(queue));
+  }
+
+ private:
+  const std::shared_ptr<Fabric> fabric_;
+  const std::string device_;
+};
+
+/// What a device of a double looks like; may be changed while nobody uses it.
+struct DoubleDevice {
+  rdma::Port port{.number = 1,
+                  .active = true,
+                  .state = "PORT_ACTIVE",
+                  .layer = rdma::LinkLayer::ethernet,
+                  .mtu_bytes = 1024,
+                  .lid = 0,
+                  .message_bytes = std::size_t{1} << 30};
+  std::vector<rdma::Gid> gids;
+  rdma::Limits limits{.regions = 100, .queue_pairs = 1000, .requests = 1000, .completions = 10000};
+};
+
+class DoubleContext final : public rdma::Context {
+ public:
+  DoubleContext(std::shared_ptr<Fabric> fabric, std::string name, DoubleDevice device)
+      : fabric_(std::move(fabric)), name_(std::move(name)), device_(std::move(device)) {}
+  ~DoubleContext() override { fabric_->closed("ibv_open_device"); }
+
+  rdma::Limits limits() override { return device_.limits; }
+  rdma::Port port(int number) override {
+    if (number != device_.port.number) throw rdma::VerbsError("ibv_query_port", name_, EINVAL);
+    return device_.port;
+  }
+  std::vector<rdma::Gid> gids(int) override { return device_.gids; }
+  std::unique_ptr<rdma::Domain> make_domain() override {
+    fabric_->refuse_if_told("ibv_alloc_pd", name_);
+    return std::make_unique<DoubleDomain>(fabric_, name_);
+  }
+  std::unique_ptr<rdma::Channel> make_channel() override {
+    fabric_->refuse_if_told("ibv_create_comp_channel", name_);
+    return std::make_unique<DoubleChannel>(fabric_);
+  }
+  std::unique_ptr<rdma::CompletionQueue> make_queue(int entries, rdma::Channel* channel) override {
+    fabric_->refuse_if_told("ibv_create_cq", name_);
+    return std::make_unique<DoubleQueue>(fabric_, name_, static_cast<std::size_t>(entries),
+                                         dynamic_cast<DoubleChannel*>(channel));
+  }
+  int event_descriptor() const override { return pipe_.descriptor(); }
+  std::optional<rdma::DeviceEvent> next_event() override {
+    const std::lock_guard lock(fabric_->mutex);
+    auto& events = fabric_->events[name_];
+    if (events.empty()) return std::nullopt;
+    rdma::DeviceEvent event = std::move(events.front());
+    events.pop_front();
+    return event;
+  }
+
+ private:
+  const std::shared_ptr<Fabric> fabric_;
+  const std::string name_;
+  const DoubleDevice device_;
+  WakePipe pipe_;
+};
+
+class VerbsDouble final : public rdma::Verbs {
+ public:
+  explicit VerbsDouble(std::shared_ptr<Fabric> shared = std::make_shared<Fabric>())
+      : fabric(std::move(shared)) {}
+
+  std::vector<std::string> devices() override {
+    std::vector<std::string> names;
+    for (const auto& [name, device] : known) names.push_back(name);
+    return names;
+  }
+  std::unique_ptr<rdma::Context> open(const std::string& name) override {
+    const auto found = known.find(name);
+    if (found == known.end()) throw rdma::VerbsError("ibv_open_device", name, ENODEV);
+    fabric->refuse_if_told("ibv_open_device", name);
+    return std::make_unique<DoubleContext>(fabric, name, found->second);
+  }
+
+  /// A device with one port and a RoCE v2 address of IPv4.
+  DoubleDevice& add(const std::string& name, std::uint8_t last_of_address) {
+    DoubleDevice& device = known[name];
+    rdma::Gid gid{.index = 1, .type = rdma::GidType::roce_v2, .bytes = {}};
+    gid.bytes[10] = gid.bytes[11] = 0xff;
+    gid.bytes[12] = 10;
+    gid.bytes[13] = 9;
+    gid.bytes[15] = last_of_address;
+    device.gids = {gid};
+    return device;
+  }
+
+  const std::shared_ptr<Fabric> fabric;
+  std::map<std::string, DoubleDevice> known;
+};
+
+}  // namespace mccl::testing

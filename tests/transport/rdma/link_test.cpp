@@ -1,0 +1,256 @@
+// The link over a double, by the suite that every transport must pass, and what only this one can
+// get wrong.
+#include "transport/rdma/link.h"
+
+#include "support/rdma_ends.h"
+#include "support/verbs_double.h"
+#include "transport/link_conformance.h"
+
+namespace mccl::transport::rdma {
+namespace {
+
+using mccl::testing::Fabric;
+using mccl::testing::Fate;
+using mccl::testing::rdma_links;
+using mccl::testing::RdmaEnds;
+using mccl::testing::VerbsDouble;
+
+std::shared_ptr<VerbsDouble> two_devices() {
+  auto verbs = std::make_shared<VerbsDouble>();
+  verbs->add("here0", 1);
+  verbs->add("there0", 2);
+  return verbs;
+}
+
+LinkFactory on_double(Service service) {
+  const auto verbs = two_devices();
+  return rdma_links(std::string(name_of(service)), [verbs, service] {
+    return RdmaEnds::connect(verbs, "here0", "there0", service);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(RdmaDouble, LinkConformance,
+                         ::testing::Values(on_double(Service::uc), on_double(Service::rc)),
+                         [](const auto& info) { return info.param.name; });
+
+class RdmaLinkTest : public ::testing::Test {
+ protected:
+  void connect(Service service) {
+    ends_ = RdmaEnds::connect(verbs_, "here0", "there0", service);
+    ends_.greet();
+    a_ = ends_.link(0);
+    b_ = ends_.link(1);
+  }
+  ~RdmaLinkTest() override {
+    fabric_.judge = {};
+    fabric_.gate = {};
+    a_.reset();
+    b_.reset();
+    ends_ = {};
+    EXPECT_TRUE(fabric_.all_closed());
+    EXPECT_EQ(fabric_.starved, 0u);
+    EXPECT_EQ(fabric_.overflowed, 0u);
+  }
+
+  /// What the call fails with.
+  template <typename Failure = LinkClosed>
+  static std::string failure_of(const std::function<void()>& call) {
+    try {
+      call();
+    } catch (const Failure& failure) {
+      return failure.what();
+    }
+    return "no failure";
+  }
+  void send(std::size_t bytes) { ASSERT_EQ(a_->write(Bytes(bytes, std::byte{7})), bytes); }
+
+  std::shared_ptr<VerbsDouble> verbs_ = two_devices();
+  Fabric& fabric_ = *verbs_->fabric;
+  RdmaEnds ends_;
+  std::unique_ptr<RdmaLink> a_, b_;
+};
+
+using ::testing::HasSubstr;
+
+TEST_F(RdmaLinkTest, AMessageThatIsLostIsAnErrorThatNamesThePeerAndNeverAWrongResult) {
+  connect(Service::uc);
+  send(100);
+  fabric_.judge = [](Fabric::Message&) { return Fate{Fate::Kind::lost}; };
+  send(100);
+  fabric_.judge = {};
+  send(100);
+  Bytes got(300);
+  EXPECT_EQ(b_->read(got), 100u);
+  const std::string what = failure_of([&] { b_->read(got); });
+  EXPECT_THAT(what, HasSubstr("rank 0"));
+  EXPECT_THAT(what, HasSubstr("was lost on the way"));
+}
+
+/// Nothing follows that would show it, but a probe.
+TEST_F(RdmaLinkTest, TheLossOfTheLastMessageComesOut) {
+  connect(Service::uc);
+  fabric_.judge = [](Fabric::Message&) { return Fate{Fate::Kind::lost}; };
+  send(100);
+  fabric_.judge = {};
+  Bytes got(300);
+  const Clock::time_point later = Clock::now() + std::chrono::hours(1);
+  for (int i = 1; i < 4; ++i) ends_.stations[0]->look(later + i * std::chrono::seconds(1));
+  EXPECT_THAT(failure_of([&] { b_->read(got); }), HasSubstr("was lost on the way"));
+}
+
+TEST_F(RdmaLinkTest, ALinkThatIsIdleIsProbedAFewTimesAndThenLeftAlone) {
+  connect(Service::uc);
+  send(100);
+  Clock::time_point now = Clock::now() + std::chrono::hours(1);
+  for (int i = 0; i < 100; ++i) ends_.stations[0]->look(now += std::chrono::seconds(1));
+  EXPECT_EQ(ends_.stations[0]->next_look(), Clock::time_point::max());
+  Bytes got(100);
+  EXPECT_EQ(b_->read(got), 100u);
+}
+
+TEST_F(RdmaLinkTest, EveryFailureOfACompletionIsTold) {
+  for (const Service service : {Service::uc, Service::rc}) {
+    for (int status = 1; status < 24; ++status) {
+      connect(service);
+      fabric_.judge = [&](Fabric::Message&) { return Fate{Fate::Kind::sender_fails, status}; };
+      send(10);
+      const std::string what = failure_of([&] { a_->write(Bytes(10)); });
+      EXPECT_THAT(what, HasSubstr(fmt::format("(completion status {})", status)));
+      EXPECT_THAT(what, HasSubstr("rank 1"));
+      fabric_.judge = {};
+      b_.reset();
+      a_.reset();
+    }
+  }
+}
+
+TEST_F(RdmaLinkTest, WhatArrivedBeforeAFailureIsHandedOut) {
+  connect(Service::rc);
+  send(10);
+  fabric_.judge = [](Fabric::Message&) { return Fate{Fate::Kind::receiver_fails, 4}; };
+  send(10);
+  Bytes got(100);
+  EXPECT_EQ(b_->read(got), 10u);
+  EXPECT_THAT(failure_of([&] { b_->read(got); }), HasSubstr("receiving a message failed"));
+}
+
+TEST_F(RdmaLinkTest, WhatIsNeverSentPushesBack) {
+  connect(Service::rc);
+  fabric_.judge = [](Fabric::Message&) { return Fate{Fate::Kind::forgotten}; };
+  const Bytes block(1 << 20);
+  std::size_t written = 0;
+  for (std::size_t n = 1; n != 0; written += n) n = a_->write(block);
+  EXPECT_LE(written, kSendSlots * std::size_t{kSlotBytes});
+  EXPECT_EQ(a_->unsent(), written);
+  a_->lose_peer(Loss::silence);
+  EXPECT_THAT(failure_of([&] { a_->write(block); }), HasSubstr("it is gone"));
+}
+
+TEST_F(RdmaLinkTest, APostThatIsRefusedIsTold) {
+  connect(Service::rc);
+  fabric_.gate = [](const std::string& call) { return call == "ibv_post_send" ? ENOMEM : 0; };
+  EXPECT_THAT(failure_of([&] { a_->write(Bytes(10)); }), HasSubstr("takes no message"));
+  fabric_.gate = [](const std::string& call) { return call == "ibv_post_recv" ? EINVAL : 0; };
+  EXPECT_THAT(failure_of<Error>([&] { connect(Service::rc); }), HasSubstr("takes no receive"));
+}
+
+TEST_F(RdmaLinkTest, WhoSpeaksWithoutTheTokenIsFoundOut) {
+  connect(Service::rc);
+  const Bytes garbage(200, std::byte{0x5a});
+  fabric_.pairs.rbegin()->second->take(garbage);  // the second end's
+  Bytes got(10);
+  EXPECT_THAT(failure_of<CorruptionError>([&] { b_->read(got); }),
+              ::testing::AllOf(HasSubstr("rank 0"), HasSubstr("token")));
+}
+
+/// What only the peer itself could send: each field of the head, wrong.
+TEST_F(RdmaLinkTest, GarbageInASlotIsAnErrorThatNamesThePeer) {
+  const auto change = [](std::size_t at, std::size_t bytes) {
+    return [at, bytes](Fabric::Message& message) {
+      for (std::size_t i = at; i < at + bytes; ++i) message.bytes[i] ^= std::byte{0x7f};
+      return Fate();
+    };
+  };
+  for (const std::size_t at : {0, 12, 16, 20, 22}) {
+    connect(Service::rc);
+    fabric_.judge = change(at, 2);
+    send(100);
+    Bytes got(100);
+    EXPECT_THAT(failure_of<CorruptionError>([&] { b_->read(got); }), HasSubstr("rank 0")) << at;
+    fabric_.judge = {};
+    b_.reset();
+    a_.reset();
+  }
+  connect(Service::rc);
+  fabric_.judge = [](Fabric::Message& message) {
+    message.bytes.resize(10);
+    return Fate();
+  };
+  send(100);
+  Bytes got(100);
+  EXPECT_THAT(failure_of<CorruptionError>([&] { b_->read(got); }), HasSubstr("too short"));
+}
+
+TEST_F(RdmaLinkTest, AfterADeviceIsGoneNothingIsAskedOfIt) {
+  connect(Service::rc);
+  send(100);
+  fabric_.report("there0", {DeviceEvent::Kind::device_gone, 0, "it is gone"});
+  fabric_.after_death = 0;
+  ends_.stations[1]->look(Clock::now());
+  Bytes got(100);
+  EXPECT_THAT(failure_of([&] { b_->read(got); }), HasSubstr("device there0: it is gone"));
+  EXPECT_THAT(failure_of([&] { b_->write(got); }), HasSubstr("device there0"));
+  EXPECT_THROW(ends_.stations[1]->make_pair(Service::rc, "rank 0"), Error);
+  b_.reset();
+  EXPECT_EQ(fabric_.after_death, 0u);
+}
+
+TEST_F(RdmaLinkTest, APortThatGoesDownEndsItsLinksOnly) {
+  connect(Service::rc);
+  fabric_.report("here0", {DeviceEvent::Kind::port_down, 2, "port 2 went down"});
+  ends_.stations[0]->look(Clock::now());
+  send(10);
+  fabric_.report("here0", {DeviceEvent::Kind::port_down, 1, "port 1 went down"});
+  ends_.stations[0]->look(Clock::now());
+  EXPECT_THAT(failure_of([&] { a_->write(Bytes(10)); }), HasSubstr("port 1 went down"));
+}
+
+/// Each call that makes something, refused: an error that names it, and nothing stays open.
+TEST_F(RdmaLinkTest, WhatADeviceRefusesIsToldAndLeavesNothingBehind) {
+  for (const std::string call : {"ibv_open_device", "ibv_alloc_pd", "ibv_reg_mr", "ibv_create_cq",
+                                 "ibv_create_qp", "ibv_modify_qp"}) {
+    fabric_.gate = [&](const std::string& made) { return made == call ? ENOMEM : 0; };
+    const std::string what = failure_of<Error>([&] { connect(Service::rc); });
+    EXPECT_THAT(what, HasSubstr(call));
+    if (call == "ibv_reg_mr") {
+      EXPECT_THAT(what, HasSubstr("ulimit -l"));
+    }
+    EXPECT_TRUE(fabric_.all_closed()) << call;
+  }
+}
+
+TEST_F(RdmaLinkTest, WithoutAChannelWhoWaitsLooksOften) {
+  fabric_.gate = [](const std::string& call) {
+    return call == "ibv_create_comp_channel" ? ENOSYS : 0;
+  };
+  connect(Service::uc);
+  EXPECT_TRUE(ends_.stations[1]->arm());
+  EXPECT_LE(ends_.stations[1]->next_look(), Clock::now() + std::chrono::seconds(1));
+  send(10);
+  Bytes got(10);
+  EXPECT_EQ(b_->read(got), 10u);
+}
+
+TEST_F(RdmaLinkTest, ManyLinksShareFewRegions) {
+  connect(Service::uc);
+  std::vector<std::unique_ptr<Pair>> pairs;
+  for (int i = 0; i < 300; ++i)
+    pairs.push_back(ends_.stations[0]->make_pair(Service::uc, "rank 1"));
+  EXPECT_LE(fabric_.most_regions, Device::kMostRegions);
+  EXPECT_EQ(ends_.stations[0]->device().slots().berths_in_use(), 301u);
+  for (auto& pair : pairs) ends_.stations[0]->drop(std::move(pair));
+  EXPECT_EQ(ends_.stations[0]->device().slots().berths_in_use(), 1u);
+}
+
+}  // namespace
+}  // namespace mccl::transport::rdma
