@@ -6,6 +6,7 @@
 
 #include "rendezvous/mesh_job.h"
 #include "rendezvous/wire.h"
+#include "support/free_places.h"
 #include "transport/tcp/listener.h"
 
 namespace mccl::rendezvous {
@@ -203,15 +204,15 @@ TEST(Mesh, NobodyThereIsBoundedAndListsWhatWasTried) {
 }
 
 TEST(Mesh, APeerThatComesLateIsFound) {
-  Job job(2);
+  Config config = loopback_config();
+  config.port_base = support::free_places(1).front().front().port - 1;
+  Job job(2, config);
   const std::vector<Endpoint> endpoints = job.endpoints();
   job[0].mesh->set_endpoints(endpoints);
   job.leave(1);
   job[0].mesh->dial(1, kControl, in(seconds(20)));
   for (int i = 0; i < 3; ++i) job[0].mesh->progress(job[0].events);
   ASSERT_TRUE(job[0].events.empty());
-  Config config = loopback_config();
-  config.port_base = endpoints[1].port - 1;
   job.join(1, config);
   ASSERT_NO_FATAL_FAILURE(job.drive_until([&] { return job.event_count() == 2; }));
   expect_all_pairs_carry(job, 2);
@@ -219,9 +220,12 @@ TEST(Mesh, APeerThatComesLateIsFound) {
 
 TEST(Mesh, AnotherRankAtAnAddressIsPassedOver) {
   Job job(3);
-  job.join(1, loopback_config("127.0.0.2"));
+  const int port = support::free_places(1).front().front().port;
+  Config first = loopback_config("127.0.0.2");
+  first.port_base = port - 1;
+  job.join(1, first);
   Config same_port = loopback_config("127.0.0.1");
-  same_port.port_base = job[1].mesh->endpoint().port - 2;
+  same_port.port_base = port - 2;
   job.join(2, same_port);
   std::vector<Endpoint> endpoints = job.endpoints();
   endpoints[1].addresses = {"127.0.0.1", "127.0.0.2"};
