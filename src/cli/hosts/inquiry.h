@@ -47,9 +47,9 @@ class Inquiry {
   void forget_unreached();
   /// Has `mccl probe` run on each host that has it, or else Python, listening on these ports.
   void start_probes(const std::vector<std::uint16_t>& ports);
-  /// Gives each host's probe its commands, and waits until all of them are answered or `patience` is
-  /// over. Of each host the answers, in the order in which they come;
-  /// what it hears of others' calls is among them.
+  /// Gives each host's probe its commands, and waits until all of them are answered or `patience`
+  /// is over. Of each host the answers, in the order in which they come; what it hears of others'
+  /// calls is among them.
   std::vector<std::vector<std::string>> probe(const std::vector<std::vector<std::string>>& commands,
                                               std::chrono::milliseconds patience);
 

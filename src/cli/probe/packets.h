@@ -48,8 +48,8 @@ class PacketEcho {
 /// the way may cut it in pieces.
 bool packet_arrives(const std::string& key, const Address& to, const Address* source, int bytes);
 
-/// Calls through every interface that is up and has a link-local address, to whoever is at the other
-/// end. Waits up to 2.5 s for interfaces that have only just come up.
+/// Calls through every interface that is up and has a link-local address, to whoever is at the
+/// other end. Waits up to 2.5 s for interfaces that have only just come up.
 void call(const std::string& key, const std::string& name);
 
 }  // namespace mccl::cli::probe
