@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <cstring>
-#include <vector>
 
 #include "backend/check.h"
-#include "kernels/codec/codec.h"
 #include "mccl/error.h"
 
 namespace mccl {
@@ -23,24 +21,6 @@ Request request_of(Collective collective, DType dtype) {
 }  // namespace
 
 Work CheckedGroup::all_reduce(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions& options) {
-  return start(sum_over_all(in, out, op), options);
-}
-
-std::size_t CheckedGroup::round(ConstBuffer in, Buffer out, ReduceOp op,
-                         const CallOptions& options) const {
-  const Request request = sum_over_all(in, out, op);
-  const Coding coding = coding_of(request, options);
-  if (!coding) {
-    if (!request.in_place && in.count > 0) std::memcpy(out.data, in.data, in.bytes());
-    return in.bytes();
-  }
-  std::vector<std::byte> blocks(coding.bytes(in.count, Coded::contribution));
-  kernels::encode(coding, Coded::contribution, in.dtype, in.data, in.count, blocks.data());
-  kernels::decode(coding, Coded::contribution, in.dtype, blocks.data(), in.count, out.data);
-  return blocks.size();
-}
-
-Request CheckedGroup::sum_over_all(ConstBuffer in, Buffer out, ReduceOp op) {
   constexpr Collective call = Collective::all_reduce;
   check_memory(call, "input", in);
   check_memory(call, "output", out);
@@ -53,7 +33,26 @@ Request CheckedGroup::sum_over_all(ConstBuffer in, Buffer out, ReduceOp op) {
   request.in_place = check_overlap(call, in, out, 0, 0);
   request.in = in;
   request.out = out;
-  return request;
+  return start_sum(request, options);
+}
+
+/// What is left out is zero until the engine says otherwise.
+Work CheckedGroup::start_sum(const Request& request, const CallOptions& options) {
+  const Buffer& left = options.left_out;
+  if (left.data) {
+    check_left_out(request.collective, request.in, request.out, left);
+    if (left.count > 0) std::memset(left.data, 0, left.bytes());
+  }
+  return start(request, options);
+}
+
+std::size_t CheckedGroup::bytes_to_sum(std::size_t count, DType dtype, ReduceOp op,
+                                       const CallOptions& options) const {
+  Request request = request_of(Collective::all_reduce, dtype);
+  request.op = op;
+  request.in.count = request.out.count = count;
+  const Coding coding = coding_of(request, options);
+  return coding ? coding.bytes(count, Coded::contribution) : count * size_of(dtype);
 }
 
 Work CheckedGroup::broadcast(Buffer data, int root, const CallOptions& options) {
@@ -182,13 +181,13 @@ Request CheckedGroup::scatter_from(ConstBuffer in, Buffer out, const Shares& sha
 
 Work CheckedGroup::reduce_scatter(ConstBuffer in, Buffer out, ReduceOp op,
                                   const CallOptions& options) {
-  return start(reduce_to_parts(in, out, Shares::equal(size(), out.count), op), options);
+  return start_sum(reduce_to_parts(in, out, Shares::equal(size(), out.count), op), options);
 }
 
 Work CheckedGroup::reduce_scatterv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts,
                                    ReduceOp op, const CallOptions& options) {
   check_counts(Collective::reduce_scatter, counts, size());
-  return start(reduce_to_parts(in, out, Shares::of(counts), op), options);
+  return start_sum(reduce_to_parts(in, out, Shares::of(counts), op), options);
 }
 
 Request CheckedGroup::reduce_to_parts(ConstBuffer in, Buffer out, const Shares& shares,

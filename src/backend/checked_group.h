@@ -13,7 +13,8 @@ namespace mccl {
 class CheckedGroup : public Group {
  public:
   Work all_reduce(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions&) final;
-  std::size_t round(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions&) const final;
+  std::size_t bytes_to_sum(std::size_t count, DType dtype, ReduceOp op,
+                           const CallOptions&) const final;
   Work broadcast(Buffer data, int root, const CallOptions&) final;
   Work reduce(ConstBuffer in, Buffer out, ReduceOp op, int root, const CallOptions&) final;
   Work all_gather(ConstBuffer in, Buffer out, const CallOptions&) final;
@@ -38,11 +39,11 @@ class CheckedGroup : public Group {
  protected:
   /// Begins what was asked.
   virtual Work start(const Request& request, const CallOptions& options) = 0;
-  /// How it would travel.
+  /// How it travels.
   virtual Coding coding_of(const Request& request, const CallOptions& options) const = 0;
 
  private:
-  static Request sum_over_all(ConstBuffer in, Buffer out, ReduceOp op);
+  Work start_sum(const Request& request, const CallOptions& options);
   // The requests of calls that have an even and an uneven form.
   Request gather_to_all(ConstBuffer in, Buffer out, const Shares& shares) const;
   Request gather_to(ConstBuffer in, Buffer out, const Shares& shares, int root) const;
