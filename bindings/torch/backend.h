@@ -55,8 +55,14 @@ class ProcessGroupMCCL final : public c10d::Backend {
   const std::string getBackendName() const override { return kBackendName; }
   c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override;
   void setTimeout(std::chrono::milliseconds timeout) override;
-  /// What all_reduce takes a tensor for; see mccl::Group::round.
-  std::pair<at::Tensor, std::size_t> round(const at::Tensor& tensor);
+  /// As allreduce and _reduce_scatter_base, with what rounding leaves out in a tensor like the
+  /// input: see mccl::CallOptions::left_out.
+  WorkPtr all_reduce_keeping(const at::Tensor& tensor, const at::Tensor& left_out,
+                             const c10d::ReduceOp& op);
+  WorkPtr reduce_scatter_keeping(const at::Tensor& output, const at::Tensor& input,
+                                 const at::Tensor& left_out, const c10d::ReduceOp& op);
+  /// In which all_reduce would send what this rank gives.
+  std::size_t bytes_to_sum(const at::Tensor& tensor) const;
   bool supportsSplitting() const override { return true; }
   bool supportsCoalescing() const override { return true; }
 

@@ -116,23 +116,30 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::broadcast(Tensors& tensors,
                });
 }
 
-std::pair<at::Tensor, std::size_t> ProcessGroupMCCL::round(const at::Tensor& tensor) {
-  const char* call = "round";
-  require_dense(call, tensor);
-  const std::shared_ptr<Group> group = group_for(call);
+std::size_t ProcessGroupMCCL::bytes_to_sum(const at::Tensor& tensor) const {
+  const char* call = "bytes_to_sum";
   const mccl::ReduceOp sum(mccl::ReduceKind::sum);
-  const mccl::DType dtype = reducible_type(call, tensor.scalar_type(), sum);
-  at::Tensor rounded = tensor.contiguous().clone();
+  return group_for(call)->bytes_to_sum(static_cast<std::size_t>(tensor.numel()),
+                                       reducible_type(call, tensor.scalar_type(), sum), sum);
+}
+
+ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::all_reduce_keeping(const at::Tensor& tensor,
+                                                               const at::Tensor& left_out,
+                                                               const c10d::ReduceOp& reduce_op) {
+  const char* call = "all_reduce_keeping";
+  require_same_type(call, tensor, {left_out});
+  require_elements(call, "left_out must be the same size as the tensor", tensor.numel(),
+                   left_out.numel());
+  const mccl::ReduceOp op = reduce_op_of(call, reduce_op);
   Staging staging(call);
-  const Buffer data = staging.in_place(rounded, {dtype, 1});
-  CallOptions options;
-  if (staging.device()) options.stream = current_stream(*staging.device());
-  try {
-    const std::size_t bytes = group->round(data, data, sum, options);
-    return {std::move(rounded), bytes};
-  } catch (const std::exception&) {
-    throw_torch_error(std::current_exception(), rank_, call);
-  }
+  const ElementType type{reducible_type(call, tensor.scalar_type(), op), 1};
+  const Buffer data = staging.in_place(tensor, type);
+  const Buffer left = staging.output(left_out, type);
+  return issue({OpType::ALLREDUCE, "mccl:all_reduce"}, std::move(staging), {tensor}, {tensor},
+               call_options(c10d::kUnsetTimeout, true), [=](Group& group, CallOptions options) {
+                 options.left_out = left;
+                 return group.all_reduce(data, data, op, options);
+               });
 }
 
 ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::allreduce(Tensors& tensors,
@@ -388,6 +395,29 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::_reduce_scatter_base(
   return issue({OpType::_REDUCE_SCATTER_BASE, "mccl:_reduce_scatter_base"}, std::move(staging),
                {input}, {output}, call_options(opts.timeout, opts.asyncOp),
                [=](Group& group, const CallOptions& options) {
+                 return group.reduce_scatter(in, out, op, options);
+               });
+}
+
+ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::reduce_scatter_keeping(
+    const at::Tensor& output, const at::Tensor& input, const at::Tensor& left_out,
+    const c10d::ReduceOp& reduce_op) {
+  const char* call = "reduce_scatter_keeping";
+  require_same_type(call, output, {input, left_out});
+  require_elements(call, "input tensor must be the same size as output size times world size",
+                   output.numel() * size_, input.numel());
+  require_elements(call, "left_out must be the same size as the input", input.numel(),
+                   left_out.numel());
+  const mccl::ReduceOp op = reduce_op_of(call, reduce_op);
+  Staging staging(call);
+  const ElementType type{reducible_type(call, output.scalar_type(), op), 1};
+  const Buffer out = staging.output(output, type);
+  const ConstBuffer in = staging.input(input, type);
+  const Buffer left = staging.output(left_out, type);
+  return issue({OpType::_REDUCE_SCATTER_BASE, "mccl:_reduce_scatter_base"}, std::move(staging),
+               {input}, {output}, call_options(c10d::kUnsetTimeout, true),
+               [=](Group& group, CallOptions options) {
+                 options.left_out = left;
                  return group.reduce_scatter(in, out, op, options);
                });
 }

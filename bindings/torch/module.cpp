@@ -63,10 +63,16 @@ PYBIND11_MODULE(_torch, module) {
       .def(
           "perform_nocolor_split", [](const ProcessGroupMCCL&, const py::object&) {},
           py::arg("device"), "Nothing: a rank outside a new group need not take part.")
-      .def("round", &ProcessGroupMCCL::round, py::arg("tensor"),
+      .def("all_reduce_keeping", &ProcessGroupMCCL::all_reduce_keeping, py::arg("tensor"),
+           py::arg("left_out"), py::arg("op"), py::call_guard<py::gil_scoped_release>(),
+           "all_reduce, after which left_out, of the same shape, holds what rounding on this rank "
+           "has left out of the sum: zeros where it was exact.")
+      .def("reduce_scatter_keeping", &ProcessGroupMCCL::reduce_scatter_keeping, py::arg("output"),
+           py::arg("input"), py::arg("left_out"), py::arg("op"),
            py::call_guard<py::gil_scoped_release>(),
-           "What all_reduce takes a tensor for, as a new tensor: rounded by the group's codec, or "
-           "as it is where the sum is exact; and the bytes in which it travels. Sends nothing.")
+           "reduce_scatter_tensor, with left_out as that of all_reduce_keeping, like the input.")
+      .def("bytes_to_sum", &ProcessGroupMCCL::bytes_to_sum, py::arg("tensor"),
+           "The bytes in which all_reduce would send a rank's part of the sum.")
       .def("get_error", &ProcessGroupMCCL::getError,
            "Why the group failed: an ErrorType, SUCCESS while it is healthy.")
       .def("_set_default_timeout", &ProcessGroupMCCL::setTimeout, py::arg("timeout"))

@@ -30,6 +30,11 @@ struct CallOptions {
   /// device's default. The call begins when the stream has done what it has been given until now;
   /// what it is given afterwards runs beside the call, see Work::wait_on_stream.
   void* stream = nullptr;
+  /// Of an all_reduce or reduce_scatter: memory of the input's type and length, apart from it and
+  /// the output, that becomes what rounding on this rank leaves out of the sum, zeros where nothing
+  /// is. Added to this rank's input of the next such call it is not lost (error feedback): of all
+  /// ranks together it is all that was left out, of what they gave and of the sum.
+  Buffer left_out = {};
 };
 
 inline constexpr int kAnySource = -1;
@@ -54,11 +59,9 @@ class Group {
 
   /// out = op over all ranks' in. in.count == out.count.
   virtual Work all_reduce(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions& = {}) = 0;
-  /// out = what an all_reduce takes this rank's `in` for: rounded as it would be, or as it is where
-  /// the sum is exact. The difference is what error feedback adds to the next step's. Sends
-  /// nothing; returns the bytes in which it would travel.
-  virtual std::size_t round(ConstBuffer in, Buffer out, ReduceOp op,
-                            const CallOptions& = {}) const = 0;
+  /// The bytes in which a rank's `count` elements travel to be summed by such an all_reduce.
+  virtual std::size_t bytes_to_sum(std::size_t count, DType dtype, ReduceOp op,
+                                   const CallOptions& = {}) const = 0;
   /// Everyone's `data` becomes root's.
   virtual Work broadcast(Buffer data, int root, const CallOptions& = {}) = 0;
   /// As all_reduce, but only root's `out` is written; others may pass an empty `out`.

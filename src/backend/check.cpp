@@ -111,6 +111,21 @@ void check_ratio(const Compression& compression) {
                   compression.ratio));
 }
 
+void check_left_out(Collective call, const ConstBuffer& in, const ConstBuffer& out,
+                    const ConstBuffer& left) {
+  check_memory(call, "left_out", left);
+  check_same_type(call, in, left);
+  check_count(call, "left_out", left.count, in.count);
+  const auto apart = [&](const ConstBuffer& other) {
+    const auto a = reinterpret_cast<std::uintptr_t>(left.data);
+    const auto b = reinterpret_cast<std::uintptr_t>(other.data);
+    return a + left.bytes() <= b || b + other.bytes() <= a;
+  };
+  if (left.count == 0 || (apart(in) && (out.count == 0 || apart(out)))) return;
+  throw InvalidArgument(fmt::format(
+      "{}: left_out overlaps the input or the output; it needs memory of its own", name_of(call)));
+}
+
 void refuse_codec(const std::optional<Compression>& compression) {
   if (!compression || compression->codec == Codec::none) return;
   throw InvalidArgument(

@@ -30,6 +30,9 @@ void check_peer(Collective call, int peer, int rank, int size, bool any_allowed)
 /// What one call asks for, or a group's. Whatever asks for none is right.
 void check_codec(Collective call, DType dtype, const ReduceOp& op, const Compression& compression);
 void check_ratio(const Compression& compression);
+/// What rounding leaves out has memory of its own, as much as the input.
+void check_left_out(Collective call, const ConstBuffer& in, const ConstBuffer& out,
+                    const ConstBuffer& left);
 /// For a backend whose sums are exact.
 void refuse_codec(const std::optional<Compression>& compression);
 

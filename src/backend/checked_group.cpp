@@ -3,11 +3,8 @@
 #include <fmt/format.h>
 
 #include <cstring>
-#include <vector>
 
 #include "backend/check.h"
-#include "backend/staged/patience.h"
-#include "kernels/codec/codec.h"
 #include "mccl/error.h"
 
 namespace mccl {
@@ -22,10 +19,6 @@ Request request_of(Collective collective, DType dtype) {
 }
 
 }  // namespace
-
-Work CheckedGroup::all_reduce(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions& options) {
-  return begin(sum_over_all(in, out, op), options);
-}
 
 Work CheckedGroup::begin(const Request& request, const CallOptions& options) {
   if (!staged::on_device(request)) {
@@ -57,33 +50,7 @@ Work CheckedGroup::end_coalescing() {
   return line ? line->end_batch(std::move(work)) : work;
 }
 
-std::size_t CheckedGroup::round(ConstBuffer in, Buffer out, ReduceOp op,
-                                const CallOptions& options) const {
-  Request request = sum_over_all(in, out, op);
-  if (!staged::on_device(request)) return round_on_host(request, options);
-  staged::Stage stage(request, rank(), options.stream);
-  for (const staged::Patience patience; !stage.arrived();) patience.pause();
-  const std::size_t bytes = round_on_host(request, options);
-  stage.release();
-  for (const staged::Patience patience; !stage.ended();) patience.pause();
-  return bytes;
-}
-
-std::size_t CheckedGroup::round_on_host(const Request& request, const CallOptions& options) const {
-  const ConstBuffer& in = request.in;
-  const Buffer& out = request.out;
-  const Coding coding = coding_of(request, options);
-  if (!coding) {
-    if (!request.in_place && in.count > 0) std::memcpy(out.data, in.data, in.bytes());
-    return in.bytes();
-  }
-  std::vector<std::byte> blocks(coding.bytes(in.count, Coded::contribution));
-  kernels::encode(coding, Coded::contribution, in.dtype, in.data, in.count, blocks.data());
-  kernels::decode(coding, Coded::contribution, in.dtype, blocks.data(), in.count, out.data);
-  return blocks.size();
-}
-
-Request CheckedGroup::sum_over_all(ConstBuffer in, Buffer out, ReduceOp op) {
+Work CheckedGroup::all_reduce(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions& options) {
   constexpr Collective call = Collective::all_reduce;
   check_memory(call, "input", in);
   check_memory(call, "output", out);
@@ -96,7 +63,32 @@ Request CheckedGroup::sum_over_all(ConstBuffer in, Buffer out, ReduceOp op) {
   request.in_place = check_overlap(call, in, out, 0, 0);
   request.in = in;
   request.out = out;
-  return request;
+  return begin_sum(request, options);
+}
+
+/// What is left out is zero until the engine says otherwise.
+Work CheckedGroup::begin_sum(const Request& request, const CallOptions& options) {
+  const Buffer& left = options.left_out;
+  if (left.data) {
+    if (staged::on_device(request) || left.device.kind != DeviceKind::cpu) {
+      throw InvalidArgument(fmt::format(
+          "{}: left_out is kept of host memory only; give it input, output and left_out "
+          "that lie on the host",
+          name_of(request.collective)));
+    }
+    check_left_out(request.collective, request.in, request.out, left);
+    if (left.count > 0) std::memset(left.data, 0, left.bytes());
+  }
+  return begin(request, options);
+}
+
+std::size_t CheckedGroup::bytes_to_sum(std::size_t count, DType dtype, ReduceOp op,
+                                       const CallOptions& options) const {
+  Request request = request_of(Collective::all_reduce, dtype);
+  request.op = op;
+  request.in.count = request.out.count = count;
+  const Coding coding = coding_of(request, options);
+  return coding ? coding.bytes(count, Coded::contribution) : count * size_of(dtype);
 }
 
 Work CheckedGroup::broadcast(Buffer data, int root, const CallOptions& options) {
@@ -225,13 +217,13 @@ Request CheckedGroup::scatter_from(ConstBuffer in, Buffer out, const Shares& sha
 
 Work CheckedGroup::reduce_scatter(ConstBuffer in, Buffer out, ReduceOp op,
                                   const CallOptions& options) {
-  return begin(reduce_to_parts(in, out, Shares::equal(size(), out.count), op), options);
+  return begin_sum(reduce_to_parts(in, out, Shares::equal(size(), out.count), op), options);
 }
 
 Work CheckedGroup::reduce_scatterv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts,
                                    ReduceOp op, const CallOptions& options) {
   check_counts(Collective::reduce_scatter, counts, size());
-  return begin(reduce_to_parts(in, out, Shares::of(counts), op), options);
+  return begin_sum(reduce_to_parts(in, out, Shares::of(counts), op), options);
 }
 
 Request CheckedGroup::reduce_to_parts(ConstBuffer in, Buffer out, const Shares& shares,

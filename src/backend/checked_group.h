@@ -21,7 +21,8 @@ namespace mccl {
 class CheckedGroup : public Group, private staged::HostCalls {
  public:
   Work all_reduce(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions&) final;
-  std::size_t round(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions&) const final;
+  std::size_t bytes_to_sum(std::size_t count, DType dtype, ReduceOp op,
+                           const CallOptions&) const final;
   Work broadcast(Buffer data, int root, const CallOptions&) final;
   Work reduce(ConstBuffer in, Buffer out, ReduceOp op, int root, const CallOptions&) final;
   Work all_gather(ConstBuffer in, Buffer out, const CallOptions&) final;
@@ -52,7 +53,7 @@ class CheckedGroup : public Group, private staged::HostCalls {
   Work end_batch() override = 0;
   bool batch_is_open() const override = 0;
   std::chrono::milliseconds timeout_of(const CallOptions& options) const override = 0;
-  /// How it would travel.
+  /// How it travels.
   virtual Coding coding_of(const Request& request, const CallOptions& options) const = 0;
   /// First in the destructor of every group: from then on nothing is started here.
   void close_line();
@@ -62,8 +63,7 @@ class CheckedGroup : public Group, private staged::HostCalls {
   void give_up(const std::string& reason) final { abort(reason); }
   Work begin(const Request& request, const CallOptions& options);
   staged::Line& line();
-  std::size_t round_on_host(const Request& request, const CallOptions& options) const;
-  static Request sum_over_all(ConstBuffer in, Buffer out, ReduceOp op);
+  Work begin_sum(const Request& request, const CallOptions& options);
   // The requests of calls that have an even and an uneven form.
   Request gather_to_all(ConstBuffer in, Buffer out, const Shares& shares) const;
   Request gather_to(ConstBuffer in, Buffer out, const Shares& shares, int root) const;

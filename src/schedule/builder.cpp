@@ -79,9 +79,9 @@ std::size_t ScheduleBuilder::reserve_sums(std::size_t count) {
   return std::exchange(schedule_.sums_count, schedule_.sums_count + count);
 }
 
-void ScheduleBuilder::encode(const Region& src, const Region& dst) {
+void ScheduleBuilder::encode(const Region& src, const Region& dst, std::size_t element) {
   if (dst.count == 0) return;
-  append({.kind = StepKind::encode, .src = src, .dst = dst});
+  append({.kind = StepKind::encode, .element = element, .src = src, .dst = dst});
 }
 
 void ScheduleBuilder::decode(int maker, const Region& src, const Region& dst) {
@@ -89,13 +89,15 @@ void ScheduleBuilder::decode(int maker, const Region& src, const Region& dst) {
   append({.kind = StepKind::decode, .peer = maker, .src = src, .dst = dst});
 }
 
-void ScheduleBuilder::fold_coded(std::size_t src_offset, int operands, const Region& dst) {
+void ScheduleBuilder::fold_coded(std::size_t src_offset, int operands, const Region& dst,
+                                 std::size_t element) {
   if (dst.count == 0) return;
   const auto ranks = static_cast<std::size_t>(operands);
   const std::size_t stride = divide_up(dst.count, block_) * block_;
   append({.kind = StepKind::fold_coded,
           .completes = true,
           .operands = static_cast<std::uint32_t>(operands),
+          .element = element,
           .src = {Space::coded, src_offset, (ranks - 1) * stride + dst.count},
           .dst = dst});
 }

@@ -43,11 +43,13 @@ class ScheduleBuilder {
   /// `dst.count` elements from each of `operands` regions that begin at `src_offset` of scratch.
   void fold(std::size_t src_offset, int operands, const Region& dst, bool completes);
 
-  void encode(const Region& src, const Region& dst);
+  /// `element`: of the call's input, the first one in src.
+  void encode(const Region& src, const Region& dst, std::size_t element);
   /// `maker`: the rank that has encoded it.
   void decode(int maker, const Region& src, const Region& dst);
-  /// The whole reduction, of what every rank has encoded, from `src_offset` of those blocks on.
-  void fold_coded(std::size_t src_offset, int operands, const Region& dst);
+  /// The whole reduction, of what every rank (or node) has encoded, from `src_offset` of those
+  /// blocks on; of the call's input from `element` on.
+  void fold_coded(std::size_t src_offset, int operands, const Region& dst, std::size_t element);
 
   /// Steps through the window, which is divided in slots that the algorithm counts from 0.
   void use_window(std::size_t count) { schedule_.window_count = count; }

@@ -71,6 +71,8 @@ Choice choose_exchange(Problem problem, std::size_t element_bytes, const Facts& 
 std::optional<Algorithm> settled(const Problem& problem, std::size_t element_bytes,
                                  const Facts& facts) {
   if (facts.forced && can(*facts.forced, problem)) return facts.forced;
+  // What may be summed without rounding is not rounded.
+  if (problem.coding && can(Algorithm::hierarchical, problem)) return Algorithm::hierarchical;
   if (!problem.nodes.empty() || facts.cables) return {};
   if (problem.collective == Collective::all_reduce && problem.size <= kSmallGroup &&
       problem.count < facts.small_bytes / std::max<std::size_t>(1, element_bytes)) {

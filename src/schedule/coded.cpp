@@ -2,6 +2,8 @@
 // too, and sends it to the part's rank, which adds up all of them in rank order; of an all_reduce
 // it encodes the sum, and all ranks, it too, decode those same bytes. So nothing is rounded twice,
 // or on two ranks, and the result does not depend on who adds what up, or in which pieces.
+// Where ranks share nodes, "rank" is a node here, and what it gives the sum of its ranks'
+// (hierarchical.cpp).
 #include <algorithm>
 
 #include "schedule/algorithms.h"
@@ -19,7 +21,7 @@ class CodedSums {
       : p_(problem),
         builder_(problem),
         block_(problem.coding.block()),
-        chunk_(std::max(block_, problem.chunk / block_ * block_)) {}
+        chunk_(whole_blocks(problem.chunk, block_)) {}
 
   Schedule all_reduce() {
     const std::size_t blocks = divide_up(p_.count, block_);
@@ -45,7 +47,7 @@ class CodedSums {
     for (std::size_t c = 0; c < pieces; ++c) {
       contribute(part, c);
       const Extent sum = piece({0, own.count}, c);
-      builder_.fold_coded(operands_of(c), p_.size, output(sum));
+      builder_.fold_coded(operands_of(c), p_.size, output(sum), own.offset + sum.offset);
     }
     return builder_.finish();
   }
@@ -86,11 +88,11 @@ class CodedSums {
       const Region out{Space::coded,
                        outgoing_ + static_cast<std::size_t>(to) * slots_ * room_ + slot(c),
                        given.count};
-      builder_.encode(input(given), out);
+      builder_.encode(input(given), out, given.offset);
       builder_.send(to, out);
     }
     const Extent own = piece(part(p_.rank), c);
-    builder_.encode(input(own), operand(c, p_.rank, own.count));
+    builder_.encode(input(own), operand(c, p_.rank, own.count), own.offset);
     for (int d = 1; d < p_.size; ++d) builder_.recv(down(d), operand(c, down(d), own.count));
   }
 
@@ -99,7 +101,7 @@ class CodedSums {
   void share(const Part& part, std::size_t c) {
     const Extent own = piece(part(p_.rank), c);
     const Region result = sum(c, p_.rank, own.count);
-    builder_.fold_coded(operands_of(c), p_.size, result);
+    builder_.fold_coded(operands_of(c), p_.size, result, own.offset);
     for (int d = 1; d < p_.size; ++d) builder_.send(up(d), result);
     builder_.decode(p_.rank, result, output(own));
     for (int d = 1; d < p_.size; ++d) {

@@ -2,7 +2,8 @@
 // window, so that as little as possible travels between nodes.
 //
 // An all_reduce goes in three phases: the ranks of a node reduce a part each; the ranks that have
-// the same place in different nodes, a column, hold the same part and reduce it among themselves;
+// the same place in different nodes, a column, hold the same part and reduce it among themselves,
+// in blocks where sums travel in a codec: what is rounded then is the sum of a node;
 // and every rank reads the parts of its neighbours. There are as many columns as the smallest node
 // has ranks. Large buffers go in segments, the phases of several at once: while one is between the
 // nodes, the next is reduced.
@@ -28,7 +29,10 @@ constexpr std::size_t kSmallPart = 8192;
 class Hierarchical {
  public:
   explicit Hierarchical(const Problem& problem)
-      : p_(problem), builder_(problem), nodes_(all_nodes(problem)) {
+      : p_(problem),
+        builder_(problem),
+        nodes_(all_nodes(problem)),
+        chunk_(whole_blocks(problem.chunk, problem.coding.block())) {
     for (std::size_t n = 0; n < nodes_.size(); ++n) {
       columns_ = std::min(n == 0 ? nodes_[n].size() : columns_, nodes_[n].size());
       const auto found = std::find(nodes_[n].begin(), nodes_[n].end(), p_.rank);
@@ -39,7 +43,7 @@ class Hierarchical {
   }
 
   Schedule all_reduce() {
-    const std::size_t longest = std::max<std::size_t>(1, p_.chunk * kChunksPerSegment * columns_);
+    const std::size_t longest = std::max<std::size_t>(1, chunk_ * kChunksPerSegment * columns_);
     const std::size_t segments = std::max<std::size_t>(1, divide_up(p_.count, longest));
     lay_slots(columns_);
     for (std::size_t s = 0; s < segments + kSegmentsInFlight; ++s) {
@@ -88,14 +92,17 @@ class Hierarchical {
   }
 
   void lay_slots(std::size_t parts) {
-    const std::size_t longest = Divider(p_.chunk).part({0, p_.count}, parts, 0).count;
-    piece_ = std::max<std::size_t>(1, std::min({p_.chunk, p_.window / parts, longest}));
+    const std::size_t longest = part({0, p_.count}, 0, parts).count;
+    piece_ = std::max<std::size_t>(1, std::min({chunk_, p_.window / parts, longest}));
     if (!alone()) builder_.use_window(piece_ * parts);
   }
 
   /// What of a segment a column reduces.
-  Extent part(Extent segment, std::size_t column) const {
-    return Divider(p_.chunk).part(segment, columns_, column);
+  Extent part(Extent segment, std::size_t column) const { return part(segment, column, columns_); }
+  Extent part(Extent segment, std::size_t index, std::size_t parts) const {
+    if (!p_.coding) return Divider(p_.chunk).part(segment, parts, index);
+    const std::size_t block = p_.coding.block();
+    return nth(segment, index, divide_up(divide_up(segment.count, block), parts) * block);
   }
   std::size_t rounds(Extent segment) const {
     return std::max<std::size_t>(1, divide_up(part(segment, 0).count, piece_));
@@ -170,7 +177,7 @@ class Hierarchical {
     between.size = static_cast<int>(size);
     between.rank = static_cast<int>(rank);
     between.count = count;
-    between.chunk = p_.chunk;
+    between.chunk = chunk_;
     between.in_place = true;
     return between;
   }
@@ -179,7 +186,9 @@ class Hierarchical {
     if (part.count == 0) return;
     std::vector<int> ranks;
     for (const std::vector<int>& node : nodes_) ranks.push_back(node[local_]);
-    const Problem between = like(nodes_.size(), node_, part.count);
+    Problem between = like(nodes_.size(), node_, part.count);
+    between.coding = p_.coding;
+    if (p_.coding) return embed(between, Algorithm::direct, ranks, part);
     embed(between, part.count <= kSmallPart ? Algorithm::recursive_doubling : Algorithm::ring,
           ranks, part);
   }
@@ -188,16 +197,17 @@ class Hierarchical {
   void embed(const Problem& problem, Algorithm algorithm, const std::vector<int>& ranks,
              Extent place) {
     const Schedule inner = build(algorithm, problem);
-    Extent& room = scratch_[embedded_++ % scratch_.size()];
-    if (room.count < inner.scratch_count) room = builder_.reserve_scratch(inner.scratch_count);
+    const Room& room = room_for(inner);
     const auto moved = [&](Region region) {
-      region.offset += region.space == Space::scratch ? room.offset : place.offset;
+      region.offset += offset_of(region.space, room, place);
       if (region.space == Space::input) region.space = Space::output;  // it is in place
       return region;
     };
     std::vector<std::uint32_t> numbers;
     for (Step step : inner.steps) {
-      if (is_message(step.kind)) step.peer = ranks[static_cast<std::size_t>(step.peer)];
+      if (is_message(step.kind) || step.kind == StepKind::decode)
+        step.peer = ranks[static_cast<std::size_t>(step.peer)];
+      step.element += place.offset;
       step.src = moved(step.src);
       step.dst = moved(step.dst);
       numbers.push_back(builder_.append(step));
@@ -209,15 +219,47 @@ class Hierarchical {
     }
   }
 
+  /// Memory of a segment that is between the nodes.
+  struct Room {
+    Extent scratch, coded, sums;
+  };
+
+  const Room& room_for(const Schedule& inner) {
+    Room& room = rooms_[embedded_++ % rooms_.size()];
+    if (room.scratch.count < inner.scratch_count)
+      room.scratch = builder_.reserve_scratch(inner.scratch_count);
+    if (room.coded.count < inner.coded_count)
+      room.coded = {builder_.reserve_coded(inner.coded_count), inner.coded_count};
+    if (room.sums.count < inner.sums_count)
+      room.sums = {builder_.reserve_sums(inner.sums_count), inner.sums_count};
+    return room;
+  }
+
+  static std::size_t offset_of(Space space, const Room& room, Extent place) {
+    switch (space) {
+      case Space::scratch:
+        return room.scratch.offset;
+      case Space::coded:
+        return room.coded.offset;
+      case Space::sums:
+        return room.sums.offset;
+      case Space::input:
+      case Space::output:
+        break;
+    }
+    return place.offset;
+  }
+
   const Problem& p_;
   ScheduleBuilder builder_;
   const std::vector<std::vector<int>> nodes_;
+  const std::size_t chunk_;
   std::size_t node_ = 0;   // this rank's
   std::size_t local_ = 0;  // its place there
   std::size_t columns_ = 1;
   std::size_t piece_ = 1;
   std::uint32_t last_mark_ = 0;
-  std::array<Extent, kSegmentsInFlight + 1> scratch_{};  // of the segments, in turn
+  std::array<Room, kSegmentsInFlight + 1> rooms_{};  // of the segments, in turn
   std::size_t embedded_ = 0;
 };
 

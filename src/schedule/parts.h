@@ -37,6 +37,11 @@ inline Region scratch(Extent s) { return {Space::scratch, s.offset, s.count}; }
 
 constexpr std::size_t divide_up(std::size_t a, std::size_t b) { return a / b + (a % b != 0); }
 
+/// The most of `count` that ends a block, and at least one block.
+constexpr std::size_t whole_blocks(std::size_t count, std::size_t block) {
+  return std::max(block, count / block * block);
+}
+
 /// The index-th `length` elements of an extent; the last may be shorter, those after it are empty.
 inline Extent nth(Extent whole, std::size_t index, std::size_t length) {
   const std::size_t begin = std::min(whole.count, index * length);

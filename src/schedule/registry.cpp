@@ -52,7 +52,9 @@ bool can(Algorithm algorithm, const Problem& p) {
   const Collective c = p.collective;
   if (one_of(c, send, recv)) return false;
   if (p.coding && p.size > 1)
-    return algorithm == Algorithm::direct && one_of(c, all_reduce, reduce_scatter);
+    return one_of(c, all_reduce, reduce_scatter) &&
+           (algorithm == Algorithm::direct ||
+            (algorithm == Algorithm::hierarchical && can_hierarchical(p)));
   if (algorithm == Algorithm::direct) return true;
   if (p.size < 2) return false;
   switch (algorithm) {
@@ -93,7 +95,7 @@ Schedule build(Algorithm algorithm, const Problem& p) {
                     name_of(algorithm), p.size));
   }
   if (p.size == 1) return build_alone(p);
-  if (p.coding) return build_coded(p);
+  if (p.coding && algorithm == Algorithm::direct) return build_coded(p);
   switch (algorithm) {
     case Algorithm::direct:
       return build_direct(p);

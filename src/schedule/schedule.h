@@ -56,12 +56,12 @@ enum class StepKind : std::uint8_t {
   encode,  ///< dst, which holds blocks, = src, rounded
   decode,  ///< dst = src, which holds blocks that `peer` (or this rank) has made
   fold_coded,  ///< dst = sum of `operands` regions of dst.count elements in blocks, those of each
-               ///< rank, each of whole blocks, one after another from src.offset on; rounded anew
-               ///< where dst holds blocks
-  publish,     ///< this rank's window, from `window` on, = src
-  arrive,      ///< this rank's next arrival
-  await,       ///< until `peer` (kAllPeers: every other rank of the node) has arrived `mark` times
-  read,        ///< dst = what `peer` published from `window` on
+               ///< rank, or of each node, each of whole blocks, one after another from src.offset
+               ///< on; rounded anew where dst holds blocks
+  publish,    ///< this rank's window, from `window` on, = src
+  arrive,     ///< this rank's next arrival
+  await,      ///< until `peer` (kAllPeers: every other rank of the node) has arrived `mark` times
+  read,       ///< dst = what `peer` published from `window` on
   read_fold,  ///< dst = op over the ranks of the node in rank order: src of this rank, and what the
               ///< others published from `window` on (src may equal dst)
 };
@@ -83,6 +83,8 @@ struct Step {
   std::uint32_t operands = 0;
   std::uint32_t mark = 0;
   std::size_t window = 0;
+  /// encode, fold_coded: where in the call's input the first of its elements lies.
+  std::size_t element = 0;
   Region src;
   Region dst;
 };

@@ -112,8 +112,11 @@ void Simulation::fold(std::uint32_t number) {
 void Simulation::encode(std::uint32_t number) {
   const Step& step = exchange_.step(number);
   read(number, step.src, incoming_);
-  for (Memory::Run& run : incoming_)
+  for (Memory::Run& run : incoming_) {
+    require_whole_node(number, run.value);
     run.value.expression = expressions_.coded(run.value.expression, number);
+  }
+  require_elements(number, incoming_);
   write(number, step.dst, incoming_);
 }
 
@@ -125,11 +128,35 @@ void Simulation::fold_coded(std::uint32_t number) {
     read(number, {step.src.space, step.src.offset + operand * stride, step.dst.count}, incoming_);
     operand == 0 ? begin_fold() : add_operand(number);
   }
+  require_elements(number, result_);
   if (holds_blocks(step.dst.space)) {
     for (Memory::Run& run : result_)
       run.value.expression = expressions_.coded(run.value.expression, number);
   }
   end_fold(number);
+}
+
+/// Where the ranks of a node meet in its window, what they give is summed there before it is
+/// rounded.
+void Simulation::require_whole_node(std::uint32_t number, const Value& value) const {
+  const int rank = exchange_.rank_of(number);
+  if (schedules_[rank].arrivals == 0) return;
+  const auto members = static_cast<int>(node_members(problems_[rank], rank).size());
+  const int found = expressions_.contributions(value.expression);
+  if (found == members) return;
+  fail_at(number, fmt::format("rounds what {} of the {} ranks of the node give", found, members));
+}
+
+/// What the step leaves out is kept where these elements lie.
+void Simulation::require_elements(std::uint32_t number, const Runs& runs) const {
+  std::size_t expected = exchange_.step(number).element;
+  for (const Memory::Run& run : runs) {
+    if (run.value.element != expected) {
+      fail_at(number, fmt::format("says that it takes element {}, but has element {}", expected,
+                                  run.value.element));
+    }
+    expected += run.count;
+  }
 }
 
 /// Begins with what is in incoming_.

@@ -54,6 +54,8 @@ class Simulation {
   void fold_coded(std::uint32_t number);
   void fold(std::uint32_t number);
   void begin_fold();
+  void require_whole_node(std::uint32_t number, const Value& value) const;
+  void require_elements(std::uint32_t number, const Runs& runs) const;
   void add_operand(std::uint32_t number);
   void end_fold(std::uint32_t number);
   void publish(std::uint32_t number);

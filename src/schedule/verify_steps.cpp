@@ -177,8 +177,9 @@ class StepChecker {
     const bool to = writes_memory(step.kind) && holds_blocks(step.dst.space);
     switch (step.kind) {
       case StepKind::send:
+        return require(from || !rounds(), i, "sends a sum's elements as they are");
       case StepKind::recv:
-        return;
+        return require(to || !rounds(), i, "receives a sum's elements as they are");
       case StepKind::encode:
         return require(!from && step.dst.space == Space::coded, i, "does not encode");
       case StepKind::decode:
@@ -188,9 +189,14 @@ class StepChecker {
                        "does not add up blocks");
       default:
         require(!from && !to, i, "takes blocks for elements");
-        return require(!p_.coding || p_.size == 1, i, "is no step of a sum that travels in blocks");
+        return require(!rounds() || is_inside(step.kind), i,
+                       "is no step of a sum that travels in blocks");
     }
   }
+
+  bool rounds() const { return p_.coding && p_.size > 1; }
+  /// What the ranks of a node do among themselves, of elements as they are.
+  static bool is_inside(StepKind kind) { return is_window(kind) || kind == StepKind::copy; }
 
   void check_writable(std::size_t i, const Region& region) const {
     const std::size_t begin = layout_.address(region);

@@ -193,6 +193,79 @@ TEST(Compression, WhatCannotBeRoundedIsRefusedWhereItIsAskedFor) {
       [](int) { return over_tcp("none"); });
 }
 
+/// Nothing is lost: the result and what the ranks have kept are the exact sum, of averages times
+/// the ranks.
+TEST(Compression, WhatIsLeftOutIsKeptOnce) {
+  constexpr std::size_t kCount = 50'003;
+  for (const int size : {2, 3}) {
+    testing::run_ranks(
+        size,
+        [&](Context& context) {
+          Group& world = *context.world();
+          for (const std::string_view name : kCodecs) {
+            const Compression codec{codec_named(name), 0.01};
+            for (const ReduceKind kind : {ReduceKind::sum, ReduceKind::avg}) {
+              std::vector<float> exact = given(world.rank(), kCount);
+              std::vector<float> sum(kCount), left(kCount, 7);
+              const Buffer in{exact.data(), kCount, DType::f32};
+              const Buffer out{sum.data(), kCount, DType::f32};
+              const Buffer kept{left.data(), kCount, DType::f32};
+              world.all_reduce(in, out, kind, {.compression = codec, .left_out = kept}).wait();
+              world.all_reduce(in, in, kind).wait();
+              world.all_reduce(kept, kept, kind).wait();
+              float most = 0;
+              for (std::size_t i = 0; i < kCount; ++i)
+                most = std::max(most, std::abs(exact[i] - sum[i] - left[i]));
+              EXPECT_LT(most, 1e-4F) << name << " of " << size << ", " << name_of(kind);
+            }
+          }
+        },
+        [](int) { return over_tcp("none"); });
+  }
+}
+
+TEST(Compression, AReduceScatterKeepsWhatItLeavesOut) {
+  constexpr std::size_t kPart = 20'011;
+  testing::run_ranks(
+      3,
+      [](Context& context) {
+        Group& world = *context.world();
+        std::vector<float> all = given(world.rank(), 3 * kPart), left(3 * kPart), sum(kPart);
+        std::vector<float> exact(kPart), kept(kPart);
+        const auto whole = [](std::vector<float>& v) {
+          return Buffer{v.data(), v.size(), DType::f32};
+        };
+        world
+            .reduce_scatter(whole(all), whole(sum), ReduceKind::sum,
+                            {.compression = Compression{Codec::int4}, .left_out = whole(left)})
+            .wait();
+        world.reduce_scatter(whole(all), whole(exact), ReduceKind::sum).wait();
+        world.reduce_scatter(whole(left), whole(kept), ReduceKind::sum).wait();
+        for (std::size_t i = 0; i < kPart; ++i)
+          ASSERT_NEAR(exact[i], sum[i] + kept[i], 1e-4F) << "element " << i;
+      },
+      [](int) { return over_tcp("none"); });
+}
+
+TEST(Compression, AnExactSumLeavesNothingOut) {
+  testing::run_ranks(
+      2,
+      [](Context& context) {
+        std::vector<float> data(100'000, 1 + 0x1p-20F), left(100'000, 7), few(10);
+        const Buffer buffer{data.data(), data.size(), DType::f32};
+        const auto keeping = [](std::vector<float>& memory) {
+          return CallOptions{.left_out = {memory.data(), memory.size(), DType::f32}};
+        };
+        context.world()->all_reduce(buffer, buffer, ReduceKind::sum, keeping(left)).wait();
+        EXPECT_THAT(left, Each(0.0F));
+        EXPECT_THROW(context.world()->all_reduce(buffer, buffer, ReduceKind::sum, keeping(few)),
+                     InvalidArgument);
+        EXPECT_THROW(context.world()->all_reduce(buffer, buffer, ReduceKind::sum, keeping(data)),
+                     InvalidArgument);
+      },
+      [](int) { return over_tcp("none"); });
+}
+
 TEST(Compression, RanksThatChooseDifferentCodecsAreTold) {
   for (const bool by_ratio : {false, true}) {
     const auto errors = testing::run_failing_ranks(

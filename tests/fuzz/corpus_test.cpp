@@ -15,9 +15,9 @@ using Target = int(const std::uint8_t* data, std::size_t size);
 
 // LLVMFuzzerTestOneInput of <name>_fuzz.cpp, renamed by the build.
 extern "C" {
-Target fuzz_address_table, fuzz_cable_news, fuzz_control, fuzz_endpoint, fuzz_frame, fuzz_handshake,
-    fuzz_hostfile, fuzz_label, fuzz_messages, fuzz_neighbours, fuzz_node_list, fuzz_settings_json,
-    fuzz_shm_link, fuzz_store_wire, fuzz_window_offer;
+Target fuzz_address_table, fuzz_blocks, fuzz_cable_news, fuzz_control, fuzz_endpoint, fuzz_frame,
+    fuzz_handshake, fuzz_hostfile, fuzz_label, fuzz_messages, fuzz_neighbours, fuzz_node_list,
+    fuzz_settings_json, fuzz_shm_link, fuzz_store_wire, fuzz_window_offer;
 }
 
 namespace {
@@ -26,6 +26,7 @@ namespace fs = std::filesystem;
 
 const std::map<std::string, Target*> kTargets = {
     {"address_table", fuzz_address_table},
+    {"blocks", fuzz_blocks},
     {"cable_news", fuzz_cable_news},
     {"control", fuzz_control},
     {"endpoint", fuzz_endpoint},

@@ -11,10 +11,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/coding.h"
 #include "engine/collectives/group_window.h"
 #include "engine/links/frame.h"
 #include "engine/messages/messages.h"
 #include "engine/peers/control.h"
+#include "kernels/codec/codec.h"
 #include "node/window.h"
 #include "rendezvous/cabling/link_state.h"
 #include "rendezvous/endpoint.h"
@@ -268,6 +270,21 @@ void write_messages(const Corpus& corpus) {
   corpus.add("leaves", one_rail + receive(100) + step(Script::leave));
 }
 
+void write_blocks(const Corpus& corpus) {
+  std::vector<float> values(5000);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(static_cast<int>(i * 7919 % 2001) - 1000) / 97;
+  for (int number = 1; number < kCodecCount; ++number) {
+    const auto codec = static_cast<Codec>(number);
+    const Coding coding = coding_of({codec, 0.001}, 1);
+    // A topk block is of 4096 elements; of the others two are enough.
+    const std::size_t count = codec == Codec::topk ? values.size() : 200;
+    Bytes blocks(coding.bytes(count, Coded::contribution));
+    kernels::encode(coding, Coded::contribution, DType::f32, values.data(), count, blocks.data());
+    corpus.add(name_of(codec), one(number - 1) + one(56) + one(coding.kept - 1) + blocks);
+  }
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -289,5 +306,6 @@ int main(int count, char** arguments) {
   handshakes.add("stranger_answers", one(1) + stranger_says(true));
   handshakes.add("after_the_challenge", one(2) + Bytes(64));
   write_messages({root, "messages"});
+  write_blocks({root, "blocks"});
   return 0;
 }

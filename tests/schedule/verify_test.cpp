@@ -385,13 +385,13 @@ TEST(Verify, ASumThatTwoRanksEncodeIsNotTheSame) {
     const std::size_t operands = builder.reserve_coded(128 * 3);
     const Region result{Space::sums, builder.reserve_sums(128), 128};
     const Region own{Space::coded, operands + 128 * static_cast<std::size_t>(p.rank), 128};
-    builder.encode(input(all), own);
+    builder.encode(input(all), own, 0);
     for (int peer = 0; peer < 3; ++peer) {
       if (peer == p.rank) continue;
       builder.send(peer, own);
       builder.recv(peer, {Space::coded, operands + 128 * static_cast<std::size_t>(peer), 128});
     }
-    builder.fold_coded(operands, 3, result);
+    builder.fold_coded(operands, 3, result, 0);
     builder.decode(p.rank, result, output(all));
   });
   EXPECT_THAT(
@@ -408,7 +408,26 @@ TEST(Verify, BlocksAreNotElements) {
   Group on_one_rank(Algorithm::direct, kCoded);
   on_one_rank.find(1, StepKind::send).src = {Space::input, 0, 232};
   on_one_rank.wait_again(1);
-  EXPECT_THAT(on_one_rank.defect(), HasSubstr("holds blocks on one rank only"));
+  EXPECT_THAT(on_one_rank.defect(), HasSubstr("sends a sum's elements as they are"));
+}
+
+TEST(Verify, ElementsThatLieElsewhereAreNotKeptThere) {
+  Group given(Algorithm::direct, kCoded);
+  ++given.find(1, StepKind::encode).element;
+  EXPECT_THAT(given.defect(), HasSubstr("but has element"));
+  Group summed(Algorithm::direct, kCoded);
+  ++summed.find(2, StepKind::fold_coded).element;
+  EXPECT_THAT(summed.defect(), HasSubstr("but has element"));
+}
+
+TEST(Verify, RanksOfANodeAddUpBeforeTheyRound) {
+  Case pairs{.size = 4, .count = 1000, .chunk = 256, .codec = Codec::int8};
+  pairs.placement = Placement::pairs;
+  pairs.window = 4096;
+  Group group(Algorithm::hierarchical, pairs);
+  EXPECT_EQ(group.defect(), "");
+  group.find(1, StepKind::encode).src.space = Space::input;
+  EXPECT_THAT(group.defect(), HasSubstr("rounds what 1 of the 2 ranks of the node give"));
 }
 
 /// Sums of decoded contributions would be right, but no rank runs such steps.
@@ -426,7 +445,7 @@ TEST(Verify, OnlySumsAreDecodedAndOnlyBlocksAddedUp) {
         const Region operand{Space::scratch, plain + at, 128};
         const Region out{Space::coded, blocks + at, 128};
         const Region in{Space::coded, blocks + 128 * 3 + at, 128};
-        if (in_blocks) builder.encode(given, out);
+        if (in_blocks) builder.encode(given, out, at);
         if (peer != p.rank) {
           builder.send(peer, in_blocks ? out : given);
           builder.recv(peer, in_blocks ? in : operand);
@@ -439,7 +458,7 @@ TEST(Verify, OnlySumsAreDecodedAndOnlyBlocksAddedUp) {
     });
   };
   EXPECT_THAT(fault(true), HasSubstr("does not decode a sum"));
-  EXPECT_THAT(fault(false), HasSubstr("is no step of a sum that travels in blocks"));
+  EXPECT_THAT(fault(false), HasSubstr("sends a sum's elements as they are"));
 }
 
 TEST(Verify, RefusesProblemsOfDifferentCalls) {

@@ -70,7 +70,7 @@ Coding NativeGroup::coding_of(const Request& request, const CallOptions& options
   if (!may_be_coded(request.collective, request.dtype, request.op.kind)) return {};
   const std::size_t bytes = std::max(request.in.bytes(), request.out.bytes());
   if (!options.compression && bytes < state_->least_coded_bytes()) return {};
-  const Coding coding = mccl::coding_of(wanted, size());
+  const Coding coding = mccl::coding_of(wanted, state_->node_count());
   const bool fits = coding.block_bytes(Coded::sum) <= state_->chunk_bytes();
   return fits && shortens(coding, request.dtype) ? coding : Coding();
 }
@@ -78,6 +78,7 @@ Coding NativeGroup::coding_of(const Request& request, const CallOptions& options
 Work NativeGroup::start(const Request& request, const CallOptions& options) {
   engine::Task task = task_of(request);
   task.call.coding = coding_of(request, options);
+  if (task.call.coding) task.left_out = static_cast<std::byte*>(options.left_out.data);
   if (coalescing_threads_.load(std::memory_order_relaxed) != 0) {
     std::lock_guard lock(mutex_);
     const auto found = coalescing_.find(std::this_thread::get_id());

@@ -42,6 +42,8 @@ struct Task {
   std::vector<std::size_t> counts;       ///< As schedule::Problem.
   std::vector<std::size_t> recv_counts;  ///< all_to_all.
   std::vector<std::byte> multiplied;     ///< premul_sum: the input times the factor.
+  /// As CallOptions::left_out; null where nothing is to be kept.
+  std::byte* left_out = nullptr;
 
   Traffic traffic;
   double reduce_s = 0;

@@ -206,7 +206,9 @@ bool Executor::run_local_steps() {
 }
 
 void Executor::run(const Step& step) {
-  if (task_->call.coding) return run_coded(step);
+  const bool coded = step.kind == StepKind::encode || step.kind == StepKind::decode ||
+                     step.kind == StepKind::fold_coded;
+  if (coded) return run_coded(step);
   if (step.kind == StepKind::copy) {
     const std::size_t bytes = step.dst.count * element_bytes_;
     const bool to_result =

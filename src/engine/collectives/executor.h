@@ -86,6 +86,7 @@ class Executor {
   // executor_coded.cpp: steps of sums that travel in a codec.
   void run_coded(const schedule::Step& step);
   void list_blocks(const schedule::Step& step);
+  GroupRank maker_of(const schedule::Step& fold, int operand) const;
   [[noreturn]] void throw_undecodable(GroupRank maker) const;
   void complete(std::uint32_t step);
   bool may_send(const PeerProgress& peer) const;

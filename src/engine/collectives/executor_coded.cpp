@@ -18,9 +18,11 @@ void Executor::run_coded(const Step& step) {
   const DType dtype = task_->call.dtype;
   const std::size_t count = step.dst.count;
   const ScopedTimer timer(task_->reduce_s, count * element_bytes_ >= kTimedBytes);
+  std::byte* const left =
+      task_->left_out ? task_->left_out + step.element * element_bytes_ : nullptr;
   if (step.kind == StepKind::encode) {
     return kernels::encode(coding, Coded::contribution, dtype, readable(step.src), count,
-                           writable(step.dst));
+                           writable(step.dst), left);
   }
   if (step.kind == StepKind::decode) {
     const bool good =
@@ -32,9 +34,9 @@ void Executor::run_coded(const Step& step) {
   const int divisor = task_->call.kind == ReduceKind::avg ? channels_.size() : 1;
   const int wrong =
       step.dst.space == Space::sums
-          ? kernels::fold_to_sum(coding, blocks_, count, divisor, writable(step.dst))
+          ? kernels::fold_to_sum(coding, blocks_, count, divisor, writable(step.dst), dtype, left)
           : kernels::fold_to_elements(coding, blocks_, count, divisor, dtype, writable(step.dst));
-  if (wrong >= 0) throw_undecodable(GroupRank(wrong));
+  if (wrong >= 0) throw_undecodable(maker_of(step, wrong));
 }
 
 /// What each rank gives, in rank order.
@@ -43,6 +45,19 @@ void Executor::list_blocks(const Step& step) {
   const std::byte* const first = readable(step.src);
   blocks_.clear();
   for (std::size_t i = 0; i < step.operands; ++i) blocks_.push_back(first + i * bytes);
+}
+
+/// Of an operand: who has sent it last, or this rank.
+GroupRank Executor::maker_of(const Step& fold, int operand) const {
+  const std::size_t block = task_->call.coding.block();
+  const std::size_t stride = (fold.dst.count + block - 1) / block * block;
+  const schedule::Region place{
+      Space::coded, fold.src.offset + static_cast<std::size_t>(operand) * stride, fold.dst.count};
+  const Step* const first = plan_->schedule.steps.data();
+  for (const Step* step = &fold; step != first; --step) {
+    if (step[-1].kind == StepKind::recv && step[-1].dst == place) return GroupRank(step[-1].peer);
+  }
+  return channels_.rank();
 }
 
 void Executor::throw_undecodable(GroupRank maker) const {

@@ -1,14 +1,15 @@
 #include "engine/groups/group_state.h"
 
-#include <algorithm>
+#include <set>
 #include <utility>
 
 namespace mccl::engine {
 namespace {
 
-bool shares_one_node(const std::vector<int>& nodes) {
-  return !nodes.empty() &&
-         std::ranges::all_of(nodes, [&](int node) { return node == nodes.front(); });
+/// `nodes`: of each member; empty where no two share one.
+int count_nodes(const std::vector<int>& nodes, std::size_t members) {
+  if (nodes.empty()) return static_cast<int>(members);
+  return static_cast<int>(std::set<int>(nodes.begin(), nodes.end()).size());
 }
 
 }  // namespace
@@ -19,7 +20,7 @@ GroupState::GroupState(Membership membership, std::chrono::milliseconds timeout,
     : membership_(std::move(membership)),
       timeout_(timeout),
       compression_(compression),
-      is_one_node_(shares_one_node(facts.nodes)),
+      nodes_(count_nodes(facts.nodes, membership_.members.size())),
       around_(surroundings),
       channels_(
           membership_, surroundings.config.chunk_bytes, surroundings.config.transport_crc,

@@ -50,7 +50,9 @@ class GroupState {
   /// The longest message.
   std::size_t chunk_bytes() const { return around_.config.chunk_bytes; }
   /// Nothing is made shorter between ranks that share memory.
-  bool is_one_node() const { return is_one_node_; }
+  bool is_one_node() const { return nodes_ == 1; }
+  /// A rank that shares memory with no other is one by itself.
+  int node_count() const { return nodes_; }
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   /// Kind and reason; only when failed.
   Failure failure() const;
@@ -132,7 +134,7 @@ class GroupState {
   const Membership membership_;
   const std::chrono::milliseconds timeout_;
   const Compression compression_;
-  const bool is_one_node_;
+  const int nodes_;
   Surroundings& around_;
 
   std::atomic<bool> failed_{false};

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 
 #include "kernels/codec/blocks.h"
 
@@ -41,6 +43,36 @@ bool add_whole(const Coding& coding, Coded form, const std::byte* src, std::size
   return add_blocks(coding.codec, src, blocks, values, first);
 }
 
+/// What blocks leave out of the values that they were made of.
+class Remainder {
+ public:
+  /// Of `dtype` from `left` on; nothing is done where that is null.
+  Remainder(DType dtype, void* left) : dtype_(dtype), left_(left) {}
+
+  /// left[at ...] = (added to it, or not) factor * (values - what `blocks` of `form` hold).
+  void take(const Coding& coding, Coded form, const float* values, const std::byte* encoded,
+            std::size_t at, std::size_t count, std::size_t blocks, float factor, bool add) {
+    if (!left_) return;
+    add_whole(coding, form, encoded, blocks, held_.data(), true);
+    for (std::size_t i = 0; i < count; ++i) {
+      const float lost = factor * (values[i] - held_[i]);
+      held_[i] = std::abs(lost) <= std::numeric_limits<float>::max() ? lost : 0;
+    }
+    std::byte* const to = bytes_at(left_, dtype_, at);
+    if (add) {
+      widen(dtype_, to, count, before_.data());
+      for (std::size_t i = 0; i < count; ++i) held_[i] += before_[i];
+    }
+    narrow(dtype_, held_.data(), count, to);
+  }
+
+ private:
+  const DType dtype_;
+  void* const left_;
+  alignas(64) Values held_;
+  alignas(64) Values before_;
+};
+
 /// Calls step(first element, elements, blocks, where the blocks begin) for each stride.
 template <typename Step>
 void for_each_stride(const Coding& coding, Coded form, std::size_t n, const Step& step) {
@@ -75,22 +107,23 @@ int fold_strides(const Coding& coding, std::span<const std::byte* const> operand
 }  // namespace
 
 void encode(const Coding& coding, Coded form, DType dtype, const void* src, std::size_t n,
-            std::byte* dst) {
+            std::byte* dst, void* left) {
   alignas(64) Values values;
+  Remainder remainder(dtype, left);
   for_each_stride(
       coding, form, n,
       [&](std::size_t at, std::size_t count, std::size_t blocks, std::size_t begin) {
         const std::byte* from = bytes_at(src, dtype, at);
         const bool as_it_is = dtype == DType::f32 && count == blocks * coding.block() &&
                               reinterpret_cast<std::uintptr_t>(from) % alignof(float) == 0;
-        if (as_it_is) {
-          return encode_whole(coding, form, reinterpret_cast<const float*>(from), blocks,
-                              dst + begin);
+        if (!as_it_is) {
+          widen(dtype, from, count, values.data());
+          std::fill(values.begin() + static_cast<std::ptrdiff_t>(count),
+                    values.begin() + static_cast<std::ptrdiff_t>(blocks * coding.block()), 0.0F);
         }
-        widen(dtype, from, count, values.data());
-        std::fill(values.begin() + static_cast<std::ptrdiff_t>(count),
-                  values.begin() + static_cast<std::ptrdiff_t>(blocks * coding.block()), 0.0F);
-        encode_whole(coding, form, values.data(), blocks, dst + begin);
+        const float* const given = as_it_is ? reinterpret_cast<const float*>(from) : values.data();
+        encode_whole(coding, form, given, blocks, dst + begin);
+        remainder.take(coding, form, given, dst + begin, at, count, blocks, 1, false);
       });
 }
 
@@ -112,13 +145,17 @@ bool decode(const Coding& coding, Coded form, DType dtype, const std::byte* src,
 }
 
 int fold_to_sum(const Coding& coding, std::span<const std::byte* const> operands, std::size_t n,
-                int divisor, std::byte* dst) {
+                int divisor, std::byte* dst, DType dtype, void* left) {
+  Remainder remainder(dtype, left);
   return fold_strides(coding, operands, n, divisor,
                       [&](float* values, std::size_t at, std::size_t count, std::size_t blocks) {
                         // What no rank gave is zero, whatever was decoded after the last element.
                         std::fill(values + count, values + blocks * coding.block(), 0.0F);
-                        encode_whole(coding, Coded::sum, values, blocks,
-                                     dst + at / coding.block() * coding.block_bytes(Coded::sum));
+                        std::byte* const to =
+                            dst + at / coding.block() * coding.block_bytes(Coded::sum);
+                        encode_whole(coding, Coded::sum, values, blocks, to);
+                        remainder.take(coding, Coded::sum, values, to, at, count, blocks,
+                                       static_cast<float>(divisor), true);
                       });
 }
 

@@ -105,10 +105,17 @@ def check_groups(rank: int, size: int) -> None:
         dist.all_reduce(tensor, dist.ReduceOp.AVG, group=group)
         assert torch.equal(tensor, torch.full((100000,), expected))
     backend = rounded._get_backend(torch.device("cpu"))
-    assert backend.round(torch.full((1000,), value))[1] == 4000  # too small to be rounded
-    taken, sent = backend.round(torch.full((100000,), value))
-    assert torch.equal(taken, torch.ones(100000))
-    assert 200000 <= sent < 201000
+    assert backend.bytes_to_sum(torch.full((1000,), value)) == 4000  # too small to be rounded
+    tensor, left = torch.full((100000,), value), torch.full((100000,), 7.0)
+    assert 200000 <= backend.bytes_to_sum(tensor) < 201000
+    backend.all_reduce_keeping(tensor, left, dist.ReduceOp.AVG).wait()
+    assert torch.equal(tensor, torch.ones(100000))
+    assert torch.equal(left, torch.full((100000,), value - 1))
+    whole, part = torch.full((100000 * size,), value), torch.empty(100000)
+    kept = torch.empty_like(whole)
+    backend.reduce_scatter_keeping(part, whole, kept, dist.ReduceOp.AVG).wait()
+    assert torch.equal(part, torch.ones(100000))
+    assert torch.equal(kept, torch.full((100000 * size,), value - 1))
     with pytest.raises(ValueError, match="did you mean int8"):
         dist.new_group(ranks, pg_options=Options(compression="int9"))
 

@@ -316,3 +316,71 @@ def check_refusals() -> None:
 
 def test_what_makes_no_sense_is_refused(pool):
     pool.run(check_refusals)
+
+
+def sharded(seed_model: nn.Module) -> nn.Module:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    for layer in seed_model:
+        if any(True for _ in layer.parameters()):
+            fully_shard(layer, mesh=mesh)
+    return fully_shard(seed_model, mesh=mesh)
+
+
+def train_sharded(module: nn.Module, rank: int, size: int, steps: range) -> None:
+    optimizer = torch.optim.SGD(module.parameters(), 0.1)
+    for step in steps:
+        inputs, targets = batch(step * size + rank)
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(module(inputs), targets).backward()
+        optimizer.step()
+
+
+def sharded_loss(module: nn.Module) -> float:
+    inputs, targets = batch(123456)
+    with torch.no_grad():
+        return nn.functional.cross_entropy(module(inputs), targets).item()
+
+
+def check_sharded(rank: int, size: int, codec: str, options: dict, worse: float) -> None:
+    import mccl.hooks
+
+    before = sharded_loss(model())
+    exact = sharded(model())
+    train_sharded(exact, rank, size, range(STEPS))
+    module = sharded(model())
+    state = mccl.hooks.compress(module, codec, warm_up=2, **options)
+    train_sharded(module, rank, size, range(STEPS))
+    assert state.step == STEPS - 1  # the last one ends with the next
+    assert state.statistics.ratio > 1.8
+    assert set(state.residuals) == {"0.weight", "2.weight", "3.weight"}
+    gain = before - sharded_loss(exact)
+    assert gain > 0.3
+    assert before - sharded_loss(module) > (1 - worse) * gain
+    saved = state.state_dict()
+    again = mccl.hooks.compress(sharded(model()), codec, **options)
+    again.load_state_dict(saved)
+    assert torch.equal(again.residuals["2.weight"], state.residuals["2.weight"])
+
+
+@pytest.mark.parametrize(
+    ("codec", "options", "worse"),
+    [("bf16", {}, 0.05), ("int8", {}, 0.05), ("int4", {}, 0.1), ("topk", {"ratio": 0.05}, 0.3)],
+)
+def test_a_sharded_model_trains_as_it_does_on_exact_sums(pool, codec, options, worse):
+    run(pool, check_sharded, codec, options, worse)
+
+
+def check_sharded_errors(rank: int, size: int) -> None:
+    import mccl.hooks
+
+    with pytest.raises(ValueError, match="after fully_shard; found Linear"):
+        mccl.hooks.compress(nn.Linear(2, 2), "int8")
+    with pytest.raises(ValueError, match="powersgd is for DistributedDataParallel"):
+        mccl.hooks.compress(sharded(model()), "powersgd")
+
+
+def test_what_is_not_sharded_is_refused(pool):
+    run(pool, check_sharded_errors)
