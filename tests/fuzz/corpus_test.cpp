@@ -16,8 +16,8 @@ using Target = int(const std::uint8_t* data, std::size_t size);
 // LLVMFuzzerTestOneInput of <name>_fuzz.cpp, renamed by the build.
 extern "C" {
 Target fuzz_address_table, fuzz_cable_news, fuzz_control, fuzz_endpoint, fuzz_frame, fuzz_handshake,
-    fuzz_hostfile, fuzz_label, fuzz_messages, fuzz_neighbours, fuzz_node_list, fuzz_settings_json,
-    fuzz_shm_link, fuzz_store_wire, fuzz_window_offer;
+    fuzz_host_words, fuzz_hostfile, fuzz_label, fuzz_messages, fuzz_neighbours, fuzz_node_list,
+    fuzz_settings_json, fuzz_shm_link, fuzz_store_wire, fuzz_window_offer;
 }
 
 namespace {
@@ -31,6 +31,7 @@ const std::map<std::string, Target*> kTargets = {
     {"endpoint", fuzz_endpoint},
     {"frame", fuzz_frame},
     {"handshake", fuzz_handshake},
+    {"host_words", fuzz_host_words},
     {"hostfile", fuzz_hostfile},
     {"label", fuzz_label},
     {"messages", fuzz_messages},

@@ -44,15 +44,16 @@ def findings(done: subprocess.CompletedProcess[str]) -> list[str]:
     return [f"{f['where']}: {f['what']}" for f in found if f["severity"] != "note"]
 
 
-# Says that it listens, and of which interfaces of its own and of the other host it has heard.
+# Says that it listens, and whenever it is to call, of which interfaces of its own and of the other
+# host it has heard.
 LIAR = """
 [ "$1" = probe ] || exec {program} "$@"
 read -r key; read -r listen
 echo "listening 29600 32321 40000"
-n=1; while [ $n -lt 60 ]; do
-  echo 'heard c0 0 c0;touch${{IFS}}{mark}'; echo 'heard c0 0 $(reboot)'; n=$((n + 1))
+while read -r command rest; do
+  [ "$command" = call ] || continue
+  echo 'heard c0 0 c0;touch${{IFS}}{mark}'; echo 'heard cable 0 $(touch${{IFS}}{mark})'; echo called
 done
-cat > /dev/null
 """
 
 
@@ -69,12 +70,12 @@ def test_what_a_host_says_of_another_is_run_nowhere(pair: CabledHosts, tmp_path:
     assert done.returncode in (0, 1), done.stderr
     assert not mark.exists()
     for text in (done.stdout, done.stderr, *(f.read_text() for f in tmp_path.glob("*.undo.sh*"))):
-        assert "touch" not in text and "reboot" not in text
+        assert "touch" not in text
 
 
 def test_an_interface_whose_name_is_a_command(pair: CabledHosts):
     """Linux allows it."""
-    name = "x;reboot`"
+    name = "x;false`"
     pair.ip("b", "link", "add", name, "type", "veth", "peer", "name", "y")
     try:
         found = findings(pair.mccl("doctor", *PAIR, "--json", status=1))
