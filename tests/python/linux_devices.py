@@ -66,6 +66,7 @@ class Devices:
         """From now on the host's own /sys/class is this."""
         hosts.before_sshd[name] = (
             "unshare", "--mount", "sh", "-c",
-            f'mount --bind {self.folder} /sys/class; exec "$@"', "-", *hosts.before_sshd.get(name, ()),
+            f'mount --bind {self.folder} /sys/class; exec "$@"', "-",
+            *hosts.before_sshd.get(name, ()),
         )  # fmt: skip
         hosts.serve_again(name)

@@ -18,7 +18,8 @@ PAIR = ("--hosts", "a,b")
 SMI = """
 case "$*" in
   *query-gpu*) for i in 0 1; do echo "NVIDIA H100 80GB HBM3, 81559, 570.124.06"; done ;;
-  *p2p*) printf ' \\tGPU0\\tGPU1\\t\\n GPU0\\tX\\t{peer}\\t\\n GPU1\\t{peer}\\tX\\t\\n\\nLegend:\\n\\n'
+  *p2p*) printf ' \\tGPU0\\tGPU1\\t\\n GPU0\\tX\\t{peer}\\t\\n GPU1\\t{peer}\\tX\\t\\n'
+         printf '\\nLegend:\\n\\n'
          printf '  X    = Self\\n  OK   = Status Ok\\n  CNS  = Chipset not supported\\n' ;;
   *) printf '\\t\\033[4mGPU0\\tGPU1\\tNIC0\\tCPU Affinity\\033[0m\\n'
      printf 'GPU0\\t X \\t{link}\\tPHB\\t0-31\\nGPU1\\t{link}\\t X \\tPHB\\t0-31\\n'
