@@ -50,7 +50,7 @@ Nothing is changed on any machine without --fix.
 Alone: shared memory, limits of files and locked memory, cores, interfaces, RDMA devices, GPUs, and
 settings in the environment that MCCL would refuse.
 Of several machines also, over ssh: versions, clocks, settings that must agree, addresses, and where
-mccl is there, real connections: every address that should be reached, in both directions, on ports
+mccl or Python 3 is there, real connections: every address that should be reached, in both directions, on ports
 that a job uses, the size of packets that arrive, latency and rate of each link.
 
 Examples:
@@ -58,7 +58,7 @@ Examples:
   mccl doctor --hosts a,b,me@c:2222      three machines and what joins them
   mccl doctor --hostfile desk.json       those of a job
   mccl doctor --hostfile desk.json --json > cluster.json
-  mccl doctor --hosts a,b --fix          cures what it can, with a script that undoes it
+  mccl doctor --hosts a,b --fix          cures what it can, and looks again; a script undoes it
   mccl doctor --selftest                 all that this machine has, into one file for a report
   mccl doctor --hosts a,b || echo "not today"
 

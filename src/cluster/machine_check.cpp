@@ -67,17 +67,22 @@ void check_limits(const HostFacts& facts, Findings& findings) {
     findings.add(Severity::problem,
                  fmt::format("a process may open {} files at most", *facts.most_open_files),
                  "every peer takes a few of them, and a job of some ten ranks runs out",
-                 "raise it: a line \"* hard nofile 65536\" in /etc/security/limits.conf, or "
-                 "LimitNOFILE=65536 of the service; then log in again");
+                 facts.system == System::macos
+                     ? "sudo launchctl limit maxfiles 65536 524288; then log in again"
+                     : "raise it: a line \"* hard nofile 65536\" in /etc/security/limits.conf, or "
+                       "LimitNOFILE=65536 of the service; then log in again");
   }
   if (facts.rdma.empty() || !facts.locked_kib || *facts.locked_kib == kNoLimit) return;
   if (*facts.locked_kib < kLittleLocked) {
-    findings.add(Severity::problem,
-                 fmt::format("a process may lock {} KiB of memory", *facts.locked_kib),
-                 "RDMA devices move bytes from and to memory that is locked: buffers of a job are "
-                 "refused",
-                 "a line \"* - memlock unlimited\" in /etc/security/limits.conf, or "
-                 "LimitMEMLOCK=infinity of the service; then log in again");
+    findings.add(
+        Severity::problem, fmt::format("a process may lock {} KiB of memory", *facts.locked_kib),
+        "RDMA devices move bytes from and to memory that is locked: buffers of a job are "
+        "refused",
+        facts.system == System::macos
+            ? "macOS has no such limit by itself: find what sets one, with ulimit -l, in the "
+              "start-up files of the shell"
+            : "a line \"* - memlock unlimited\" in /etc/security/limits.conf, or "
+              "LimitMEMLOCK=infinity of the service; then log in again");
   }
 }
 
@@ -175,9 +180,11 @@ void check_rdma(const HostFacts& facts, Findings& findings) {
           fmt::format("{} of the RDMA device {} has no IPv4 address", interface->name, device.name),
           "the device has no IPv4 GID then, and connections fail with errno 22 or 60",
           facts.system == System::macos
-              ? fmt::format("sudo ifconfig {} inet 169.254.10.1 netmask 255.255.0.0 alias",
+              ? fmt::format("mccl config --auto-setup gives it one; by hand: sudo ifconfig {} inet "
+                            "ADDRESS netmask 255.255.255.252 alias",
                             interface->name)
-              : fmt::format("give it one: mccl config, or sudo ip addr add ADDRESS/30 dev {}",
+              : fmt::format("mccl config --auto-setup gives it one; by hand: sudo ip addr add "
+                            "ADDRESS/30 dev {}",
                             interface->name));
     }
   }

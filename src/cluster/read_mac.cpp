@@ -33,6 +33,16 @@ int rate_of(const std::string& text) {
   return 0;
 }
 
+/// Of "(10Gbase-T", "(1000baseT": Mbit/s; 0 where it is no such word.
+int media_rate(std::string_view word) {
+  if (!word.starts_with('(')) return 0;
+  const std::size_t end = std::min(word.find_first_not_of("0123456789", 1), word.size());
+  const bool giga = word.substr(end).starts_with('G');
+  if (!lower_case(word.substr(end + (giga ? 1 : 0))).starts_with("base")) return 0;
+  const long number = std::min(count_of(word.substr(1, end - 1)), 1'000'000L);
+  return static_cast<int>(std::min(number * (giga ? 1000 : 1), 1'000'000L));
+}
+
 struct Peer {
   std::string domain;
   std::string name;
@@ -106,6 +116,9 @@ void read_interface_line(Interface& interface, std::vector<Interface>& all,
                          const std::vector<std::string_view>& words) {
   if (words.size() < 2) return;
   if (words[0] == "ether") interface.mac = words[1];
+  if (words[0] == "media:")
+    for (const std::string_view word : words)
+      if (const int rate = media_rate(word); rate > 0) interface.mbit_per_s = rate;
   if (words[0] == "status:") interface.carrier = words[1] == "active";
   if (words[0] == "inet" && words.size() >= 4) {
     const auto address = parse_ipv4(words[1]);

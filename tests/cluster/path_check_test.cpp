@@ -100,6 +100,20 @@ TEST(CheckPaths, NamesCommandsOfTheHostsOwnSystem) {
   EXPECT_THAT(check_paths(hosts, paths, {}).at(0).cure, HasSubstr("sudo ifconfig eth0 mtu 1000"));
 }
 
+TEST(CheckHostfile, FindsAnInterfaceThatIsNamedWrongly) {
+  std::vector<HostFacts> hosts = {host_with("a", "10.0.0.1/24")};
+  Interface& tunnel = hosts[0].interfaces.emplace_back();
+  tunnel.name = "wg0";
+  tunnel.up = true;
+  tunnel.joins = true;
+  tunnel.addresses = {*parse_network("10.9.0.2/24")};
+  hosts[0].variables["MCCL_IFNAME"] = "wg0";
+  const std::vector<std::vector<std::string>> none(1);
+  const auto findings = check_hostfile(hosts, none);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_THAT(findings[0].what, HasSubstr("MCCL_IFNAME gives it 10.9.0.2, which is wg0 (a tunnel"));
+}
+
 TEST(CheckHostfile, FindsWifiWhereThereIsACable) {
   std::vector<HostFacts> hosts = {host_with("a", "10.0.0.1/24")};
   Interface& air = hosts[0].interfaces.emplace_back();

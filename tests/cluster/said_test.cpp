@@ -133,6 +133,21 @@ TEST(ReadFacts, OfAMacLeaveOutInterfacesWithOddNames) {
   EXPECT_EQ(facts.interfaces[0].addresses.size(), 1U);
 }
 
+TEST(ReadFacts, OfAMacTellTheSpeedOfEthernet) {
+  const auto speed = [](const std::string& media) {
+    return facts_of({{"machine", "system Darwin\n"},
+                     {"address", "en0: flags=8863<UP> mtu 1500\n\tmedia: " + media + "\n"}})
+        .interfaces.at(0)
+        .mbit_per_s;
+  };
+  EXPECT_EQ(speed("autoselect (10Gbase-T <full-duplex>)"), 10'000);
+  EXPECT_EQ(speed("autoselect (1000baseT <full-duplex,flow-control>)"), 1000);
+  EXPECT_EQ(speed("autoselect (2500Base-T <full-duplex>)"), 2500);
+  for (const char* odd :
+       {"autoselect", "autoselect (none)", "(", "(G", "(99999999999999999999Gbase"})
+    EXPECT_EQ(speed(odd), 0) << odd;
+}
+
 TEST(ReadFacts, OfHugeOutputEnd) {
   std::string net;
   std::string variables;
@@ -177,6 +192,36 @@ TEST(CheckMachine, FindsSmallLimits) {
   ASSERT_EQ(findings.size(), 2U);
   EXPECT_THAT(findings[0].what, HasSubstr("256 files"));
   EXPECT_THAT(findings[1].what, HasSubstr("lock 64 KiB"));
+}
+
+TEST(CheckMachine, TellsOfCoresThatSleepAndAreBusy) {
+  HostFacts facts;
+  facts.host = "h";
+  facts.cores = 8;
+  facts.governor = "powersave";
+  facts.mhz = 800;
+  facts.most_mhz = 4000;
+  facts.load = 13;
+  const auto findings = check_machine(facts);
+  ASSERT_EQ(findings.size(), 2U);
+  EXPECT_THAT(findings[0].what, HasSubstr("800 of 4000 MHz"));
+  EXPECT_THAT(findings[1].what, HasSubstr("load is 13.0 on 8 cores"));
+}
+
+TEST(CheckMachine, NamesCuresOfMacos) {
+  HostFacts facts;
+  facts.system = System::macos;
+  facts.most_open_files = 256;
+  Interface& cable = facts.interfaces.emplace_back();
+  cable.name = "en2";
+  cable.up = true;
+  cable.mtu = 1000;
+  cable.addresses = {*parse_network("10.0.0.1/24")};
+  const auto findings = check_machine(facts);
+  ASSERT_EQ(findings.size(), 2U);
+  EXPECT_THAT(findings[0].cure, HasSubstr("launchctl"));
+  EXPECT_EQ(findings[1].cure, "sudo ifconfig en2 mtu 1500");
+  EXPECT_EQ(findings[1].fix, "");  // Nobody has seen it work there.
 }
 
 TEST(CheckSettings, FindsWhatMcclRefuses) {

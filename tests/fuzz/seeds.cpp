@@ -168,6 +168,50 @@ void write_neighbours(const Corpus& corpus) {
   corpus.add("no_table", one(3) + one(1) + raw("1:9:1"));
 }
 
+/// Two hosts each, in the words of the script that mccl doctor and mccl config have them run.
+void write_what_hosts_say(const Corpus& corpus) {
+  const auto section = [](std::string_view name, std::string_view text) {
+    return fmt::format("T begin {0}\n{1}T end {0}\n", name, text);
+  };
+  const auto of_linux = [&](int number) {
+    return section("machine",
+                   "system Linux\nuid 0\nfiles 1024\nmost_files 4096\nlocked 64\n"
+                   "cores 8\nshared_kib 9\nmccl_version mccl 0.1.0\n") +
+           section("variables", "MCCL_TIMEOUT=x\n") + section("versions", "torch 2.11.0\n") +
+           section("net",
+                   "eth0|up|1|1000|1500|52:54:00:00:00:01|no|yes|mlx5_core||0x1003\n"
+                   "tb0|up|1||900|02:00:00:00:00:03|no|yes|thunderbolt-net|br0|0x1003\n") +
+           section("address", fmt::format("2: eth0    inet 10.0.0.{}/24 scope global\n", number)) +
+           section("route", "default via 10.0.0.254\n10.0.0.0/24 dev eth0\n") +
+           section("rdma", "device|mlx5_0|eth0|1: DOWN|25 Gb/sec (1X EDR)\ngid|mlx5_0|fe80::1\n") +
+           section("thunderbolt",
+                   fmt::format("tb0|u{}|u{}|desk|20.0 Gb/s|2\n", number, 3 - number)) +
+           section("gpu", "H100, 81559, 570.1\nH100, 81559, 570.1\n") +
+           section("gpu_links", "\x1b[4mGPU0\tGPU1\x1b[0m\nGPU0\tX\tNV18\nGPU1\tNV18\tX\n") +
+           section("gpu_peers", "GPU0 X CNS\nGPU1 CNS X\n");
+  };
+  const auto of_macos = [&](int number) {
+    return section("machine", "system Darwin\nuid 501\nsudo yes\n") +
+           section("address",
+                   fmt::format("en2: flags=8863<UP,RUNNING> mtu 1500\n\tether 36:f9:11:00:00:01\n"
+                               "\tinet 10.1.0.{} netmask 0xffffff00\n\tstatus: active\n"
+                               "bridge0: flags=8863<UP> mtu 1500\n\tmember: en2 flags=3<X>\n",
+                               number)) +
+           section("thunderbolt",
+                   fmt::format(R"({{"SPThunderboltDataType": [{{"domain_uuid_key": "U{}", )"
+                               R"("receptacle_1_tag": {{"receptacle_id_key": "1", )"
+                               R"("current_speed_key": "80 Gb/s"}}, "_items": [{{"_items": )"
+                               R"([{{"domain_uuid_key": "U{}"}}]}}]}}]}})"
+                               "\n",
+                               number, 3 - number)) +
+           section("ports", "Hardware Port: Thunderbolt 1\nDevice: en2\n") +
+           section("rdma", "rdma_en2 0036f911\n") + section("route", "10.1/24 link#1\n127 lo0\n");
+  };
+  corpus.add("linux", of_linux(1) + "\n===\n" + of_linux(2));
+  corpus.add("macos", of_macos(1) + "\n===\n" + of_macos(2));
+  corpus.add("mixed", of_macos(1) + "\n===\n" + of_linux(2));
+}
+
 void write_what_people_say(const std::filesystem::path& root) {
   const Corpus lists(root, "node_list");
   lists.add("one", "desk");
@@ -301,6 +345,7 @@ int main(int count, char** arguments) {
   write_shared_links({root, "shm_link"});
   write_neighbours({root, "neighbours"});
   write_what_people_say(root);
+  write_what_hosts_say({root, "host_words"});
   const Corpus handshakes(root, "handshake");
   handshakes.add("stranger_dials", one(0) + stranger_says(false));
   handshakes.add("stranger_answers", one(1) + stranger_says(true));

@@ -354,6 +354,31 @@ def test_everything_that_is_there_goes_into_one_file(tmp_path: Path):
 
 
 @needs_hosts
+def test_everything_among_hosts_goes_into_one_file(hosts: CabledHosts, tmp_path: Path):
+    """Each host runs the mccl that it has; here at two places."""
+    elsewhere = tmp_path / "bin"
+    elsewhere.mkdir()
+    (elsewhere / "mccl").symlink_to(program())
+    hosts.with_programs("b", elsewhere)
+    file = tmp_path / "all.json"
+    try:
+        done = hosts.mccl("doctor", *ALL, "--selftest", "--output", file)
+    finally:
+        hosts.sshd_options.clear()
+        hosts.serve_again("b")
+    answer = json.loads(file.read_text())
+    assert [host["host"] for host in answer["hosts"]] == ["a", "b", "c"]
+    among = answer["selftest"][-1]
+    assert among["name"] == "all hosts" and among["outcome"] == "good"
+    assert among["result"]["ranks"] == 3
+    rows = among["result"]["rows"]
+    assert {row["collective"] for row in rows} >= {"all_reduce", "all_to_all", "sendrecv"}
+    assert all(row["wrong"] == 0 for row in rows if row["wrong"] is not None)
+    figures = [line for line in done.stdout.splitlines() if line.startswith("all hosts ")]
+    assert len(figures) > 10 and any(line.count("GB/s") == 2 for line in figures)
+
+
+@needs_hosts
 def test_what_is_safe_is_cured_and_can_be_undone(hosts: CabledHosts, tmp_path: Path):
     hosts.ip("b", "link", "set", "c0", "down")
     hosts.ip("c", "link", "set", "c2", "mtu", 1000)

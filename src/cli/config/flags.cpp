@@ -10,7 +10,7 @@ every cable that it uses a network of its own where it has none yet, and writes 
 mccl launch and mlx.launch. Several cables between two hosts are all used.
 
 Thunderbolt cables are known by the names of their ports. Cables of other kinds are found where mccl
-is there on the hosts: they call to each other through every interface that is up.
+or Python 3 is there on the hosts: they call to each other through every interface that is up.
 
 Nothing is changed without --auto-setup. With it, a script that undoes everything is written first;
 when a command fails, what was done is undone. What is set is gone after a restart of a host.
@@ -35,9 +35,9 @@ void add_flags(CLI::App& app, ConfigFlags& flags) {
                "Do without hosts that cannot be asked");
   app.add_option("--over", flags.over,
                  "thunderbolt; ethernet, a network that all are in; or cables, of\n"
-                 "any kind, between two hosts each. Default: Thunderbolt where there\n"
-                 "is some, else cables where they make a ring and are as fast as the\n"
-                 "network, else the network")
+                 "any kind, between two hosts each. Default: Thunderbolt where it\n"
+                 "joins all, else cables where they make a ring and are as fast as\n"
+                 "the network, else the network")
       ->check(CLI::IsMember({"thunderbolt", "ethernet", "cables"}))
       ->option_text("KIND");
   app.add_option("--backend", flags.backend,

@@ -1,0 +1,82 @@
+// What two hosts say of themselves: whatever it is, there is an answer, and root is told nothing of
+// it that a shell would take for more than a name.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "cluster/choice.h"
+#include "cluster/cluster_check.h"
+#include "cluster/hostfile_check.h"
+#include "cluster/machine_check.h"
+#include "cluster/paths.h"
+#include "cluster/picture.h"
+#include "cluster/read_facts.h"
+#include "cluster/setup.h"
+#include "input.h"
+#include "mccl/error.h"
+
+namespace {
+
+using namespace mccl::cluster;
+
+/// Lines as a host sends them, with the token of its script.
+HostFacts facts_of(const std::string& host, std::string_view text) {
+  Said said("T");
+  for (const std::string_view line : lines_of(text)) said.hear(line);
+  return read_facts(host, said);
+}
+
+bool is_harmless(const std::string& command) {
+  return std::ranges::all_of(command, [](unsigned char c) {
+    return std::isalnum(c) != 0 ||
+           std::string_view(" ./_:@+-").find(static_cast<char>(c)) != std::string_view::npos;
+  });
+}
+
+void check_all(const std::vector<HostFacts>& hosts, const Joined& joined) {
+  std::vector<Finding> findings;
+  const auto add = [&](std::vector<Finding> more) {
+    findings.insert(findings.end(), more.begin(), more.end());
+  };
+  for (const HostFacts& host : hosts) {
+    add(check_machine(host));
+    add(check_settings(host));
+  }
+  add(check_cluster(hosts));
+  add(check_hostfile(hosts, std::vector<std::vector<std::string>>(hosts.size(), {"10.0.0.1"})));
+  add(check_addressing(hosts, joined));
+  add(check_paths(hosts, paths_of(hosts), joined));
+  for (const Finding& finding : findings) {
+    mccl::fuzz::require(!finding.what.empty() && !finding.why.empty(), "a finding says nothing");
+    mccl::fuzz::require(is_harmless(finding.fix) && is_harmless(finding.undo), "a cure that harms");
+  }
+  mccl::fuzz::require(dumped(json_of(findings)).ends_with('\n'), "findings that are no JSON");
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view all = mccl::fuzz::Input(data, size).text();
+  constexpr std::string_view kNext = "\n===\n";
+  const std::size_t next = std::min(all.find(kNext), all.size());
+  const std::string_view rest = all.substr(std::min(next + kNext.size(), all.size()));
+  const std::vector<HostFacts> hosts = {facts_of("a", all.substr(0, next)), facts_of("b", rest)};
+  std::vector<Finding> findings;
+  const std::vector<Heard> heard = {{{0, "eth0"}, {1, "eth0"}}, {{1, "en2"}, {0, "en2"}}};
+  Joined joined = joined_by(hosts, heard);
+  add_links(joined, thunderbolt_links(hosts, heard, findings));
+  check_all(hosts, joined);
+  const Choice choice = choose_cables(hosts, joined.links, "");
+  mccl::fuzz::require(!table_of(joined, hosts).empty(), "a table of nothing");
+  mccl::fuzz::require(!svg_of(joined, hosts, choice.order).empty(), "a picture of nothing");
+  try {
+    for (const SetupStep& step : setup_steps(hosts, give_addresses(hosts, choice.links)))
+      mccl::fuzz::require(is_harmless(step.command) && is_harmless(step.undo),
+                          "a command that a shell takes for more");
+  } catch (const mccl::Error&) {
+  }
+  return 0;
+}

@@ -1,0 +1,72 @@
+"""Devices that no test machine has: folders in the place of a host's /sys/class.
+
+The shapes are those that Linux documents and that such machines were seen to have.
+"""
+
+from pathlib import Path
+
+from cabled_hosts import CabledHosts
+
+UP = "0x1003"
+ETHERNET = 1
+NO_LINK_LAYER = 65534  # of tunnels such as WireGuard
+
+
+class Devices:
+    """What a host's /sys/class is to say: nothing but what is added here."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "net").mkdir(parents=True)
+        self.loopback()
+
+    def _write(self, place: Path, **texts: object) -> None:
+        place.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (place / name).write_text(f"{text}\n")
+
+    def loopback(self) -> None:
+        self._write(self.folder / "net/lo", carrier=1, mtu=65536, type=772, flags="0x9")
+
+    def interface(
+        self, name: str, driver: str = "e1000e", speed: int = 10_000, wifi: bool = False,
+        kind: int = ETHERNET, device: Path | None = None,
+    ) -> None:  # fmt: skip
+        """One that is up; a kind of its own has no device."""
+        place = self.folder / "net" / name
+        mac = "52:54:00:" + ":".join(f"{ord(c):02x}" for c in f"{name}000"[:3])
+        self._write(place, operstate="up", carrier=1, mtu=1500, address=mac, type=kind, flags=UP)
+        if not wifi:
+            self._write(place, speed=speed)
+        else:
+            (place / "wireless").mkdir()
+        if kind != ETHERNET:
+            return
+        device = device or self.folder / "devices" / name
+        device.mkdir(parents=True, exist_ok=True)
+        (device / "driver").symlink_to(f"/sys/bus/drivers/{driver}")
+        (place / "device").symlink_to(device)
+
+    def rdma(self, name: str, interface: str, state: str = "4: ACTIVE") -> None:
+        port = self.folder / "infiniband" / name / "ports/1"
+        self._write(port, state=state, rate="100 Gb/sec (4X EDR)")
+        self._write(port / "gid_attrs/ndevs", **{"0": interface})
+        self._write(port / "gids", **{"0": "fe80:0000:0000:0000:5054:00ff:fe00:0001",
+                                      "1": "0000:0000:0000:0000:0000:0000:0000:0000"})  # fmt: skip
+
+    def thunderbolt(self, interface: str, own: str, peer: str, number: int = 1) -> None:
+        """A cable to a computer, two lanes of 20 Gb/s each way."""
+        router = self.folder / "devices/domain0/0-0"
+        self._write(router, unique_id=own)
+        there = router / f"0-{number}"
+        self._write(there, unique_id=peer, device_name="desk", rx_speed="20.0 Gb/s", rx_lanes=2)
+        self.interface(interface, "thunderbolt-net", -1, device=there / f"0-{number}.0")
+
+    def show_to(self, hosts: CabledHosts, name: str) -> None:
+        """From now on the host's own /sys/class is this."""
+        hosts.before_sshd[name] = (
+            "unshare", "--mount", "sh", "-c",
+            f'mount --bind {self.folder} /sys/class; exec "$@"', "-",
+            *hosts.before_sshd.get(name, ()),
+        )  # fmt: skip
+        hosts.serve_again(name)
