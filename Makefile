@@ -15,7 +15,7 @@ PYTHON ?= $(shell command -v apt-get >/dev/null && echo /usr/bin/python3 || comm
 
 GOALS := setup build build-tests build-bench demo demo-mlx wheel test test-cpp test-python test-torch-suite bench bench-check lint
 
-.PHONY: help packages packages-test packages-lint peers clean format fuzz sanitize test-aarch64 house $(GOALS)
+.PHONY: help packages packages-test packages-lint peers clean format fuzz sanitize test-aarch64 macos house $(GOALS)
 
 help:
 	@sed -n '/^# HELP/,$$ { /^# HELP/d; s/^# \{0,1\}//p }' Makefile
@@ -173,6 +173,11 @@ fuzz: | packages-test
 test-aarch64:
 	@scripts/test_aarch64.sh $(CURDIR)/build/aarch64 $(JOBS)
 
+# Needs the packages of a build, and the network the first time.
+macos: | packages
+	@scripts/install_packages.sh apt-packages-macos.txt
+	@scripts/macos/build.sh build/macos $(JOBS) $(PYTHON)
+
 # Needs no packages but Python.
 house:
 	@$(PYTHON) scripts/draw_house.py
@@ -196,6 +201,8 @@ clean:
 #   make test-python       the Python, example and installation tests alone
 #   make test-torch-suite  PyTorch's own distributed tests against MCCL
 #   make test-aarch64      what is free of locks, as an ARM program under qemu
+#   make macos             compile and link for Macs with Apple's chips, and check what came out; run
+#                          it nobody does here
 #   make bench             measure MCCL beside Gloo, Open MPI, MPICH and MLX's ring (about an hour;
 #                          BENCH=--quick takes minutes, BENCH=--help tells more)
 #   make bench-check       measure only what bench/bounds.json promises, and fail where it is broken

@@ -12,18 +12,12 @@
 #include <set>
 #include <sstream>
 
+#include "base/value_text.h"
+
 namespace mccl {
 namespace {
 
 constexpr int kMostCores = 1 << 16;
-
-std::optional<double> number_of(std::string_view text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return {};
-  return value;
-}
 
 std::string contents_of(const std::string& path) {
   std::ifstream file(path);
@@ -125,8 +119,8 @@ double quota_of_cpu_max(std::string_view text) {
 }
 
 double quota_of_cfs(std::string_view quota_us, std::string_view period_us) {
-  const auto quota = number_of(quota_us);
-  const auto period = number_of(period_us);
+  const auto quota = parse_number(quota_us);
+  const auto period = parse_number(period_us);
   return quota && period && *quota > 0 && *period > 0 ? *quota / *period : 0;
 }
 
@@ -198,7 +192,7 @@ std::optional<Cores> parse_cores(std::string_view text) {
   const std::size_t second = first == std::string_view::npos ? first : text.find(' ', first + 1);
   if (second == std::string_view::npos) return {};
   const auto allowed = parse_list(text.substr(0, first));
-  const auto quota = number_of(text.substr(first + 1, second - first - 1));
+  const auto quota = parse_number(text.substr(first + 1, second - first - 1));
   if (!allowed || !quota || !(*quota >= 0)) return {};
   Cores cores{*allowed, *quota, std::string(text.substr(second + 1))};
   if (serialise(cores) != text) return {};

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/no_signal.h"
 #include "mccl/error.h"
 
 namespace mccl {
@@ -21,10 +22,7 @@ WakePipe::WakePipe() {
   for (const int end : ends) {
     ::fcntl(end, F_SETFD, FD_CLOEXEC);
     ::fcntl(end, F_SETFL, O_NONBLOCK);
-#ifdef SO_NOSIGPIPE
-    const int on = 1;
-    ::setsockopt(end, SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof on);
-#endif
+    raise_no_signal(end);
   }
   read_end_ = ends[0];
   write_end_ = ends[1];

@@ -7,6 +7,7 @@
 
 #include <atomic>
 
+#include "base/no_signal.h"
 #include "node/arena.h"
 
 namespace mccl::node {
@@ -50,14 +51,10 @@ class Bell {
  private:
   void wake() const {
     if (header_->asleep.exchange(0, std::memory_order_relaxed) == 0) return;
-      // A process that died asleep must not take this one along with a SIGPIPE.
-#ifdef MSG_NOSIGNAL
-    constexpr int kFlags = MSG_NOSIGNAL | MSG_DONTWAIT;
-#else
-    constexpr int kFlags = MSG_DONTWAIT;  // SO_NOSIGPIPE is set on the socket
-#endif
+    // A process that died asleep must not take this one along with a SIGPIPE.
     const char byte = 1;
-    static_cast<void>(::send(socket_, &byte, 1, kFlags) == 1);  // a full one wakes as well
+    static_cast<void>(::send(socket_, &byte, 1, kNoSignal | MSG_DONTWAIT) ==
+                      1);  // a full one wakes as well
   }
 
   ArenaHeader* header_;

@@ -14,6 +14,7 @@
 #include <random>
 #include <utility>
 
+#include "base/no_signal.h"
 #include "base/open_files.h"
 
 namespace mccl::node {
@@ -60,6 +61,7 @@ Descriptor make_socket() {
   Descriptor socket(::socket(AF_UNIX, SOCK_STREAM, 0));
   if (!socket) fail("cannot make a local socket", errno);
   ::fcntl(socket.get(), F_SETFD, FD_CLOEXEC);
+  raise_no_signal(socket.get());
   return socket;
 }
 
@@ -119,13 +121,8 @@ bool LocalConnection::send(std::span<const std::byte> bytes,
     header->cmsg_len = CMSG_LEN(descriptors.size_bytes());
     std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
   }
-#ifdef MSG_NOSIGNAL
-  constexpr int kFlags = MSG_NOSIGNAL;
-#else
-  constexpr int kFlags = 0;
-#endif
   // Small enough for one piece: the buffers of a fresh local socket hold it.
-  const ssize_t sent = ::sendmsg(socket_.get(), &message, kFlags);
+  const ssize_t sent = ::sendmsg(socket_.get(), &message, kNoSignal);
   if (sent == static_cast<ssize_t>(bytes.size())) return true;
   if (sent < 0 && (errno == ETOOMANYREFS || errno == EINTR || errno == ENOBUFS)) return false;
   throw PeerError(fmt::format("a process of this machine went away while it was met: {}",
@@ -193,6 +190,7 @@ LocalConnection LocalListener::accept(Clock::time_point deadline) const {
     if (!accepted && (errno == EINTR || errno == EAGAIN || errno == ECONNABORTED)) continue;
     if (!accepted) fail("cannot let a process of this machine in", errno);
     ::fcntl(accepted.get(), F_SETFD, FD_CLOEXEC);
+    raise_no_signal(accepted.get());
     return LocalConnection(std::move(accepted));
   }
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/no_signal.h"
 #include "cli/bench/agree.h"
 #include "cli/bench/timing.h"
 #include "mccl/error.h"
@@ -33,12 +34,6 @@ constexpr int kPatienceMs = 30'000;
 /// As long as the engine looks before it sleeps.
 constexpr double kSpin = 50e-6;
 
-#ifdef MSG_NOSIGNAL
-constexpr int kSendFlags = MSG_NOSIGNAL;
-#else
-constexpr int kSendFlags = 0;
-#endif
-
 [[noreturn]] void fail(const std::string& what) {
   throw PeerError(fmt::format(
       "the bound of plain sockets could not be measured: {}; --no-bounds does without", what));
@@ -54,7 +49,7 @@ void await(const Socket& socket, short events) {
 bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
 std::size_t try_send(const Socket& socket, const std::byte* from, std::size_t limit) {
-  const ssize_t n = ::send(socket.descriptor(), from, limit, kSendFlags);
+  const ssize_t n = ::send(socket.descriptor(), from, limit, kNoSignal);
   if (n < 0 && !would_block()) fail(transport::tcp::describe_errno(errno));
   return n < 0 ? 0 : static_cast<std::size_t>(n);
 }

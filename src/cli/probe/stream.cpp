@@ -9,16 +9,12 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/no_signal.h"
 
 namespace mccl::cli::probe {
 namespace {
 
 constexpr std::size_t kLongestLine = 200;
-#ifdef MSG_NOSIGNAL
-constexpr int kNoSignal = MSG_NOSIGNAL;
-#else
-constexpr int kNoSignal = 0;  // the socket itself raises none there
-#endif
 
 }  // namespace
 

@@ -7,14 +7,11 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/no_signal.h"
+
 namespace mccl::transport::tcp {
 namespace {
 
-#ifdef MSG_NOSIGNAL
-constexpr int kSendFlags = MSG_NOSIGNAL;
-#else
-constexpr int kSendFlags = 0;  // SO_NOSIGPIPE is set on the socket.
-#endif
 #ifdef MSG_CMSG_CLOEXEC
 constexpr int kReceiveFlags = MSG_CMSG_CLOEXEC;
 #else
@@ -56,7 +53,7 @@ void Inlet::hand_over(Socket socket) {
   header->cmsg_len = CMSG_LEN(sizeof(int));
   const int descriptor = socket.descriptor();
   std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
-  (void)::sendmsg(writing_end_.descriptor(), &carrier.message, kSendFlags);
+  (void)::sendmsg(writing_end_.descriptor(), &carrier.message, kNoSignal);
 }
 
 Accepted take_handed_over(const Socket& reading_end) {

@@ -13,6 +13,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/no_signal.h"
+
 namespace mccl::transport::tcp {
 
 namespace {
@@ -24,12 +26,6 @@ constexpr std::size_t kSmallRequest = 4 << 10;
 constexpr std::size_t kSmallReceive = 16 << 10;
 /// macOS refuses single calls beyond 2 GiB.
 constexpr std::size_t kMaxCallBytes = std::size_t{1} << 30;
-
-#ifdef MSG_NOSIGNAL
-constexpr int kSendFlags = MSG_NOSIGNAL;
-#else
-constexpr int kSendFlags = 0;  // SO_NOSIGPIPE is set on the socket.
-#endif
 
 bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
@@ -84,7 +80,7 @@ std::size_t TcpLink::write(std::span<const std::byte> first, std::span<const std
   // A shortened first piece must not be followed by the second.
   message.msg_iovlen = second.empty() || pieces[0].iov_len + second.size() > kMaxCallBytes ? 1 : 2;
   for (;;) {
-    const ssize_t sent = ::sendmsg(socket_.descriptor(), &message, kSendFlags);
+    const ssize_t sent = ::sendmsg(socket_.descriptor(), &message, kNoSignal);
     if (sent >= 0) return static_cast<std::size_t>(sent);
     if (would_block(errno) || errno == ENOBUFS) return 0;
     if (errno == EINTR) continue;

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <system_error>
 
+#include "base/no_signal.h"
 #include "base/open_files.h"
 #include "mccl/error.h"
 
@@ -98,9 +99,7 @@ void make_non_blocking(const Socket& socket) {
       ::fcntl(socket.descriptor(), F_SETFD, FD_CLOEXEC) != 0) {
     throw Error(fmt::format("cannot prepare a socket: {}", describe_errno(errno)));
   }
-#ifdef SO_NOSIGPIPE
-  set_option(socket, SOL_SOCKET, SO_NOSIGPIPE, 1);
-#endif
+  raise_no_signal(socket.descriptor());
 }
 
 std::size_t set_buffer_bytes(const Socket& socket, std::size_t bytes) {

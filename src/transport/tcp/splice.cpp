@@ -6,14 +6,11 @@
 #include <cstring>
 #include <utility>
 
+#include "base/no_signal.h"
+
 namespace mccl::transport::tcp {
 namespace {
 
-#ifdef MSG_NOSIGNAL
-constexpr int kSendFlags = MSG_NOSIGNAL;
-#else
-constexpr int kSendFlags = 0;  // SO_NOSIGPIPE is set on the socket.
-#endif
 /// Of one way, before others have their turn.
 constexpr int kMostMoves = 8;
 
@@ -66,7 +63,7 @@ bool Splice::take(const Socket& from, Way& way, bool& more) {
 bool Splice::give(const Socket& to, Way& way, bool& more) {
   if (!way.has()) return true;
   const ssize_t sent =
-      ::send(to.descriptor(), way.held.get() + way.begin, way.end - way.begin, kSendFlags);
+      ::send(to.descriptor(), way.held.get() + way.begin, way.end - way.begin, kNoSignal);
   if (sent < 0) return would_block(errno) || errno == EINTR;
   way.begin += static_cast<std::size_t>(sent);
   if (way.begin == way.end) way.begin = way.end = 0;

@@ -1,0 +1,47 @@
+# Answers find_package for the libraries that tools.sh has put together for macOS.
+
+# A library of nothing but headers.
+function(mccl_macos_headers target)
+  add_library(${target} INTERFACE IMPORTED GLOBAL)
+  target_include_directories(${target} SYSTEM INTERFACE ${MCCL_MACOS_TOOLS}/include ${ARGN})
+endfunction()
+
+macro(mccl_macos_provide method package)
+  set(${package}_FOUND TRUE)
+  if(TARGET mccl_macos_has_${package})
+  elseif("${package}" STREQUAL "fmt")
+    mccl_macos_headers(fmt::fmt-header-only)
+  elseif("${package}" STREQUAL "spdlog")
+    mccl_macos_headers(spdlog::spdlog_header_only)
+  elseif("${package}" STREQUAL "nlohmann_json")
+    mccl_macos_headers(nlohmann_json::nlohmann_json)
+  elseif("${package}" STREQUAL "CLI11")
+    mccl_macos_headers(CLI11::CLI11)
+  elseif("${package}" STREQUAL "hwy")
+    set(highway ${MCCL_MACOS_TOOLS}/highway)
+    add_library(hwy STATIC ${highway}/hwy/aligned_allocator.cc ${highway}/hwy/per_target.cc
+      ${highway}/hwy/targets.cc)
+    target_include_directories(hwy SYSTEM PUBLIC ${highway})
+    set_target_properties(hwy PROPERTIES CXX_VISIBILITY_PRESET hidden)
+    add_library(hwy::hwy ALIAS hwy)
+  elseif("${package}" STREQUAL "OpenSSL")
+    foreach(part Crypto SSL)
+      string(TOLOWER ${part} library)
+      add_library(OpenSSL::${part} STATIC IMPORTED GLOBAL)
+      set_target_properties(OpenSSL::${part} PROPERTIES
+        IMPORTED_LOCATION ${MCCL_MACOS_TOOLS}/openssl/lib${library}.a)
+      target_include_directories(OpenSSL::${part} SYSTEM INTERFACE ${MCCL_MACOS_TOOLS}/openssl/include)
+    endforeach()
+    target_link_libraries(OpenSSL::SSL INTERFACE OpenSSL::Crypto)
+  elseif("${package}" STREQUAL "Python")
+    include(${MCCL_MACOS_CMAKE}/python.cmake)
+  else()
+    set(${package}_FOUND)  # find_package goes on by itself
+  endif()
+  if(${package}_FOUND AND NOT TARGET mccl_macos_has_${package})
+    add_library(mccl_macos_has_${package} INTERFACE IMPORTED GLOBAL)
+  endif()
+endmacro()
+
+set(MCCL_MACOS_CMAKE ${CMAKE_CURRENT_LIST_DIR})
+cmake_language(SET_DEPENDENCY_PROVIDER mccl_macos_provide SUPPORTED_METHODS FIND_PACKAGE)

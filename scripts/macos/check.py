@@ -1,0 +1,104 @@
+"""Says what is wrong with programs and libraries made for macOS, which nobody here can run.
+
+    check.py --minimum 14.0 [--stub LIST]... [--beside FILE]... FILE...
+
+Every symbol that a file needs must be provided by the library that it names for it: by a stub
+(cmake/macos/*.symbols), by a library beside it (of a wheel for Macs, or another of the files), or
+by the system, whose own list the linker has asked already. Python's own symbols come from whoever
+loads the extension.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from macos.macho import Image, read, short_name
+from macos.stub import read_list
+
+#: The linker asks these for their symbols itself, from a list that Apple keeps.
+SYSTEM = ("/usr/lib/libSystem.B.dylib",)
+
+#: How the name of a library begins that means the same on every Mac.
+EVERYWHERE = ("@rpath/", "@loader_path/", "/usr/lib/", "/System/Library/")
+
+#: What the interpreter provides.
+OF_PYTHON = re.compile(r"^__?Py")
+
+
+def version(text: str) -> tuple[int, ...]:
+    """A version as numbers, to compare."""
+    return tuple(int(part) for part in text.split("."))
+
+
+def faults(image: Image, minimum: str, providers: dict[str, set[str]]) -> list[str]:
+    """What is wrong with a file. `providers`: what is known of each library, by its name."""
+    found = []
+    if image.architecture != "arm64":
+        found.append(f"is for {image.architecture or 'no known machine'}, expected arm64")
+    if not image.minimum or version(image.minimum) != version(minimum):
+        found.append(f"runs on macOS {image.minimum or 'of no stated version'}, expected {minimum}")
+    if not image.signed:
+        found.append("is not signed, so no Mac runs it")
+    by_short = {short_name(name): name for name in image.libraries}
+    for name in image.libraries:
+        if name not in providers and name not in SYSTEM:
+            found.append(f"loads {name}, which no Mac is known to have")
+        elif not name.startswith(EVERYWHERE):
+            found.append(f"loads {name}, a place on the machine that built it")
+        elif name.startswith("@rpath/") and not image.searched:
+            found.append(f"loads {name}, and says nowhere to look for it")
+    if image.name and not image.name.startswith(EVERYWHERE):
+        found.append(f"is to be loaded as {image.name}, a place on the machine that built it")
+    for needed in image.needed:
+        library = by_short.get(needed.library, "")
+        if not needed.library:
+            if not OF_PYTHON.match(needed.symbol):
+                found.append(f"needs {needed.symbol} of nobody in particular")
+        elif not library:
+            found.append(f"needs {needed.symbol} of {needed.library}, which it does not load")
+        elif library in providers and needed.symbol not in providers[library]:
+            found.append(f"needs {needed.symbol}, which {library} is not known to provide")
+    # A second C++ library in the process would have types and exceptions of its own.
+    if "__ZTISt9exception" in image.provided:
+        found.append("has a C++ library of its own; the system's is meant")
+    return found
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Checks the files; 1 when something is wrong."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--minimum", required=True, help="the oldest macOS, such as 14.0")
+    parser.add_argument("--stub", type=Path, action="append", default=[])
+    parser.add_argument("--beside", type=Path, action="append", default=[])
+    parser.add_argument("files", type=Path, nargs="+")
+    given = parser.parse_args(arguments)
+
+    images = [read(path) for path in given.files]
+    providers: dict[str, set[str]] = {}
+    for path in given.stub:
+        name, symbols = read_list(path)
+        providers[name] = set(symbols)
+    for image in [read(path) for path in given.beside] + images:
+        if image.name:
+            providers[image.name] = image.provided
+    wrong = 0
+    for image in images:
+        found = faults(image, given.minimum, providers)
+        for fault in found:
+            print(f"macos: {image.path} {fault}", file=sys.stderr)
+        wrong += len(found)
+        if not found:
+            loads = ", ".join(name.rsplit("/", 1)[-1] for name in image.libraries)
+            print(
+                f"macos: {image.path.name}: arm64, macOS {image.minimum} and newer, signed; "
+                f"{len(image.needed)} symbols, all provided by {loads}"
+            )
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

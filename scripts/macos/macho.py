@@ -1,0 +1,101 @@
+"""What a library or program for macOS says of itself, as LLVM's tools read it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+#: What nm calls a library by: the name of its file, up to the first dot behind a letter.
+_SHORT = re.compile(r"^(?P<name>[^.]+)")
+
+#: The commands by which a file names a library that it loads.
+LOADS = ("LC_LOAD_DYLIB", "LC_LOAD_WEAK_DYLIB", "LC_REEXPORT_DYLIB", "LC_LAZY_LOAD_DYLIB")
+
+
+@dataclass(frozen=True)
+class Needed:
+    """A symbol that a file asks of another."""
+
+    symbol: str
+    library: str  #: as nm shortens it, such as libc++; empty: whoever has it
+    weak: bool = False  #: may be missing
+
+
+@dataclass
+class Image:
+    """One Mach-O file of one architecture."""
+
+    path: Path
+    architecture: str = ""
+    minimum: str = ""  #: the oldest macOS
+    name: str = ""  #: by which others load it; empty for programs and extensions
+    libraries: list[str] = field(default_factory=list)  #: whom it loads
+    searched: list[str] = field(default_factory=list)  #: where @rpath is looked for
+    signed: bool = False
+    needed: list[Needed] = field(default_factory=list)
+    provided: set[str] = field(default_factory=set)
+
+
+def short_name(library: str) -> str:
+    """What nm writes for the name by which a library is loaded."""
+    found = _SHORT.match(library.rsplit("/", 1)[-1])
+    return found["name"] if found else library
+
+
+def read_headers(text: str, image: Image) -> None:
+    """Takes over what objdump --private-headers has printed."""
+    command = ""
+    for line in text.splitlines():
+        words = line.split()
+        if not words:
+            continue
+        if words[0] == "cmd":
+            command = words[1]
+            image.signed = image.signed or command == "LC_CODE_SIGNATURE"
+        elif words[0] == "minos":
+            image.minimum = words[1]
+        elif words[0] == "MH_MAGIC_64":
+            image.architecture = words[1].lower()
+        elif words[0] == "name" and command == "LC_ID_DYLIB":
+            image.name = words[1]
+        elif words[0] == "name" and command in LOADS:
+            image.libraries.append(words[1])
+        elif words[0] == "path" and command == "LC_RPATH":
+            image.searched.append(words[1])
+
+
+def read_symbols(text: str, image: Image) -> None:
+    """Takes over what nm --format=darwin has printed."""
+    asked = re.compile(
+        r"\(undefined[^)]*\) (?P<weak>weak )?(?:private )?external (?P<symbol>\S+)"
+        r"(?: \((?:from (?P<library>[^)]+)|dynamically looked up)\))?"
+    )
+    given = re.compile(r"\([^)]*,[^)]*\) (?:weak )?external (?:\[[^]]*\] )*(?P<symbol>\S+)$")
+    for line in text.splitlines():
+        if found := asked.search(line):
+            image.needed.append(
+                Needed(found["symbol"], found["library"] or "", found["weak"] is not None)
+            )
+        elif found := given.search(line):
+            image.provided.add(found["symbol"])
+
+
+def _run(tool: str, *arguments: str) -> str:
+    names = [f"llvm-{tool}", *(f"llvm-{tool}-{version}" for version in range(30, 13, -1))]
+    program = next((found for name in names if (found := shutil.which(name))), None)
+    if program is None:
+        raise FileNotFoundError(f"no llvm-{tool} on this machine: install Debian's package llvm")
+    return subprocess.run(
+        [program, *arguments], check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
+
+
+def read(path: Path) -> Image:
+    """What a file says of itself; of one for several architectures, the part for arm64."""
+    image = Image(path)
+    read_headers(_run("objdump", "--macho", "--arch=arm64", "--private-headers", str(path)), image)
+    read_symbols(_run("nm", "--format=darwin", "--arch=arm64", str(path)), image)
+    return image

@@ -1,0 +1,140 @@
+#!/usr/bin/env bash
+# Sets up what compiles for macOS on Linux: clang and Darwin's C headers as the ziglang wheel brings
+# them, and the parts of MCCL that Debian has only as programs for itself, as sources.
+#   tools.sh FOLDER [PYTHON]
+# What is there already is kept. Exits with 3, and says why, where the tools cannot be had.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+root=$PWD
+mkdir -p "${1:?usage: tools.sh FOLDER [PYTHON]}"
+folder=$(cd "$1" && pwd)
+python=${2:-python3}
+
+zig_version=0.17.1
+minimum=$(sed -n 's/^set(CMAKE_OSX_DEPLOYMENT_TARGET \([0-9.]*\).*/\1/p' cmake/macos/toolchain.cmake)
+
+give_up() {
+  echo "macos: $1" >&2
+  exit 3
+}
+
+if [ ! -e "$folder/venv/.zig-$zig_version" ]; then
+  rm -rf "$folder/venv"
+  "$python" -m venv "$folder/venv"
+  "$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+    "ziglang==$zig_version" nanobind==3.1.0 || give_up "pip cannot get ziglang $zig_version"
+  touch "$folder/venv/.zig-$zig_version"
+fi
+zig=$("$folder/venv/bin/python" -c 'import ziglang; print(ziglang.__path__[0])')
+
+# --- Sources ----------------------------------------------------------------------------------
+
+# The headers of libraries that are nothing but headers are this machine's.
+mkdir -p "$folder/include"
+for header in CLI fmt hwy nlohmann spdlog; do
+  ln -sfn "/usr/include/$header" "$folder/include/$header"
+done
+
+# Python's headers, as they are on Macs: those of this machine but for the few lines of its
+# configuration that they ask and that differ there.
+include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
+platform=$("$python" -c 'import sysconfig; print(sysconfig.get_path("platinclude"))')
+multiarch=/usr/include/$(uname -m)-linux-gnu/${include##*/}
+for configuration in "$multiarch" "$platform"; do
+  [ "$configuration" = "$multiarch" ] && [ "$include" != "/usr/include/${include##*/}" ] && continue
+  if [ -e "$configuration/pyconfig.h" ]; then break; fi
+done
+[ -e "$configuration/pyconfig.h" ] || give_up "$python has no headers: install python3-dev"
+rm -rf "$folder/include/python.new"
+cp -RL "$include" "$folder/include/python.new"
+sed -E -e '/define (_POSIX_C_SOURCE|_XOPEN_SOURCE|_XOPEN_SOURCE_EXTENDED|_GNU_SOURCE)/d' \
+  -e '/define HAVE_GCC_ASM_FOR_X87/d' -e 's/(define SIZEOF_LONG_DOUBLE) 16/\1 8/' \
+  "$configuration/pyconfig.h" >"$folder/include/python.new/pyconfig.h"
+echo '#define _DARWIN_C_SOURCE 1' >>"$folder/include/python.new/pyconfig.h"
+if diff -rq "$folder/include/python.new" "$folder/include/python" >/dev/null 2>&1; then
+  rm -rf "$folder/include/python.new"
+else
+  rm -rf "$folder/include/python"
+  mv "$folder/include/python.new" "$folder/include/python"
+fi
+
+# One Debian source package, unpacked into a folder of its name, with lists of its own, so that the
+# machine's stay as they are.
+fetch_source() {
+  [ -e "$folder/$1/.unpacked" ] && return
+  local apt=$folder/apt
+  mkdir -p "$apt/parts" "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/$1"
+  : >"$apt/none"
+  printf '%s\n' 'Types: deb-src' 'URIs: http://deb.debian.org/debian' 'Suites: bookworm' \
+    'Components: main' 'Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg' \
+    >"$apt/parts/debian.sources"
+  local options=(-qq -o Dir::Etc::SourceList="$apt/none" -o Dir::Etc::SourceParts="$apt/parts"
+    -o Dir::State::Lists="$apt/lists" -o Dir::Cache="$apt/cache")
+  apt-get "${options[@]}" update &&
+    (cd "$apt/$1" && apt-get "${options[@]}" source --download-only "$1") ||
+    give_up "apt-get cannot get the source of $1"
+  rm -rf "${folder:?}/$1"
+  mkdir "$folder/$1"
+  tar -xf "$apt/$1"/*.orig.tar.* -C "$folder/$1" --strip-components=1
+  touch "$folder/$1/.unpacked"
+}
+rm -f "$folder"/apt/*/*.asc
+fetch_source highway
+fetch_source openssl
+
+# --- Compilers --------------------------------------------------------------------------------
+
+# Writes a program unless it is there with the same text: its time tells ccache whether it changed.
+write_program() {
+  cat >"$1.new"
+  chmod +x "$1.new"
+  if cmp -s "$1.new" "$1"; then rm "$1.new"; else mv "$1.new" "$1"; fi
+}
+
+mkdir -p "$folder/bin"
+darwin="-isystem $zig/lib/include -isystem $zig/lib/libc/include/any-darwin-any"
+clang="$zig/zig clang --target=arm64-apple-macosx$minimum -nostdlibinc -nobuiltininc"
+write_program "$folder/bin/clang" <<END
+#!/bin/bash
+# clang of ziglang $zig_version for macOS $minimum; C only.
+exec $clang $darwin "\$@"
+END
+
+# The C++ library is the system's own, as with Apple's compiler: an exception or a type of ours is
+# the same one in torch and MLX. LLVM leaves to whoever ships its headers how they are configured;
+# with the annotations on, they refuse what the oldest system does not have.
+config=$root/cmake/macos/libcxx.options
+write_program "$folder/bin/clang++" <<END
+#!/bin/bash
+# clang++ of ziglang $zig_version for macOS $minimum, which links the system's own C++ library.
+# Headers as configured by $(cksum <"$config").
+case " \$* " in
+  *" -c "* | *" -E "* | *" -S "* | *" -fsyntax-only "* | *" -x c++-header "*)
+    exec $clang -nostdinc++ -isystem $zig/lib/libcxx/include -isystem $zig/lib/libcxxabi/include \\
+      $darwin @$config "\$@" ;;
+esac
+export ZIG_GLOBAL_CACHE_DIR=$folder/zig-cache ZIG_LOCAL_CACHE_DIR=$folder/zig-cache
+exec $zig/zig cc -target aarch64-macos.$minimum "\$@" $folder/lib/libc++.tbd
+END
+mkdir -p "$folder/lib"
+"$folder/venv/bin/python" scripts/macos/stub.py cmake/macos/libc++.symbols "$folder/lib/libc++.tbd"
+
+# --- OpenSSL ----------------------------------------------------------------------------------
+
+# Linked into libmccl: macOS has none. What is left out is neither needed for proofs of identity nor
+# for TLS with a key that both sides know.
+if [ ! -e "$folder/openssl/libssl.a" ]; then
+  echo "macos: OpenSSL"
+  (
+    cd "$folder/openssl"
+    CC=$folder/bin/clang AR=llvm-ar RANLIB=llvm-ranlib ./Configure darwin64-arm64-cc --api=3.0 \
+      no-{shared,tests,engine,dso,legacy,module,ui-console,deprecated,comp,dtls,ssl3,srp,srtp} \
+      no-{aria,bf,blake2,camellia,cast,cmp,cms,ct,des,dsa,ec2m,gost,idea,md4,mdc2,ocb,ocsp,rc2} \
+      no-{rc4,rmd160,scrypt,seed,siphash,siv,sm2,sm3,sm4,ts,whirlpool}
+    make build_generated
+    make --jobs="$(nproc)" libcrypto.a libssl.a
+  ) >"$folder/openssl.log" 2>&1 || {
+    tail -20 "$folder/openssl.log" >&2
+    exit 1
+  }
+fi
