@@ -126,7 +126,7 @@ std::pair<at::Tensor, std::size_t> ProcessGroupMCCL::round(const at::Tensor& ten
   Staging staging(call);
   const Buffer data = staging.in_place(rounded, {dtype, 1});
   CallOptions options;
-  if (staging.device()) options.stream = current_stream(*staging.device());
+  if (staging.device()) options.stream = handle_of(current_stream(*staging.device()));
   try {
     const std::size_t bytes = group->round(data, data, sum, options);
     return {std::move(rounded), bytes};
