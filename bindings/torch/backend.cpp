@@ -67,7 +67,8 @@ void ProcessGroupMCCL::require_root(const char* call, std::int64_t root) const {
   invalid_argument(call, c10::str("invalid root rank: ", root, " (expected 0 to ", size_ - 1, ")"));
 }
 
-void ProcessGroupMCCL::end_on_device(WorkMCCL& work, const std::vector<const WorkMCCL*>& parts) {
+void ProcessGroupMCCL::end_on_device(WorkMCCL& work, bool caller_waits,
+                                     const std::vector<const WorkMCCL*>& parts) {
   const std::optional<c10::Device> device = work.device();
   if (!device) return;
   {
@@ -76,7 +77,9 @@ void ProcessGroupMCCL::end_on_device(WorkMCCL& work, const std::vector<const Wor
       devices_.push_back(*device);
     }
   }
-  work.end_on(end_streams_.stream(*device, !c10d::isP2POp(work.retrieveOpType())), parts);
+  const bool in_order = !c10d::isP2POp(work.retrieveOpType());
+  work.end_on(caller_waits ? current_stream(*device) : end_streams_.stream(*device, in_order),
+              parts);
 }
 
 /// What the caller's streams were given before a barrier is done before it.
@@ -117,7 +120,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::all_of(CallName name, const std::vec
   const bool batched = open_batches_ > 0 && in_batch();
   work->set_batched(batched);
   work->start(mccl::Work::all_of(std::move(engine_works)));
-  if (!batched) end_on_device(*work, works_of(parts));
+  if (!batched) end_on_device(*work, false, works_of(parts));
   if (batched) {
     const std::lock_guard lock(batches_mutex_);
     batches_[std::this_thread::get_id()].push_back(work);
@@ -218,8 +221,8 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::endCoalescing() {
                                             outputs, outputs, ledger_);
   try {
     work->start(group_for(kName.title)->end_coalescing());
-    for (const auto& one : batch) end_on_device(*one);
-    end_on_device(*work, works);
+    for (const auto& one : batch) end_on_device(*one, false);
+    end_on_device(*work, false, works);
   } catch (const std::exception&) {
     throw_torch_error(std::current_exception(), rank_, kName.title);
   }

@@ -136,8 +136,10 @@ class ProcessGroupMCCL final : public c10d::Backend {
   WorkPtr sum_when_gathered(const std::vector<WorkPtr>& parts, const at::Tensor& tensor,
                             const at::Tensor& indices, const at::Tensor& values);
   bool in_batch();
-  /// Gives calls on GPUs an end that streams can wait for.
-  void end_on_device(WorkMCCL& work, const std::vector<const WorkMCCL*>& parts = {});
+  /// Gives calls on GPUs an end that streams can wait for: in the caller's own stream, where that
+  /// waits at once, else in one of ours.
+  void end_on_device(WorkMCCL& work, bool caller_waits,
+                     const std::vector<const WorkMCCL*>& parts = {});
   void finish_streams();
   void monitor_members(mccl::Group& group, std::chrono::milliseconds timeout, bool wait_all_ranks);
   void report_to_root(mccl::Group& group, std::chrono::milliseconds timeout);
@@ -172,10 +174,10 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::issue(CallName name, Staging staging
   const bool batched = open_batches_ > 0 && in_batch();
   if (batched) options.caller_waits = false;
   work->set_batched(batched);
-  if (work->device()) options.stream = current_stream(*work->device());
+  if (work->device()) options.stream = handle_of(current_stream(*work->device()));
   try {
     work->start(submit(*group, options));
-    if (!batched) end_on_device(*work);
+    if (!batched) end_on_device(*work, options.caller_waits);
   } catch (const std::exception&) {
     if (counts) --sequence_;
     throw_call_error(std::current_exception(), rank_, name.title);

@@ -12,9 +12,10 @@ const c10::impl::DeviceGuardImplInterface& device_calls(c10::Device device) {
 
 }  // namespace
 
-void* current_stream(c10::Device device) {
-  const auto& calls = device_calls(device);
-  return calls.getStreamNativeHandle(calls.getStream(device));
+c10::Stream current_stream(c10::Device device) { return device_calls(device).getStream(device); }
+
+void* handle_of(const c10::Stream& stream) {
+  return device_calls(stream.device()).getStreamNativeHandle(stream);
 }
 
 void finish_current_stream(c10::Device device) {
@@ -36,7 +37,7 @@ c10::Stream EndStreams::stream(c10::Device device, bool in_order) {
 void StreamEnd::follow(const mccl::Work& work, const std::vector<const StreamEnd*>& parts,
                        const Copies& copies) {
   const auto& calls = device_calls(stream_.device());
-  work.wait_on_stream(calls.getStreamNativeHandle(stream_));
+  work.wait_on_stream(handle_of(stream_));
   for (const StreamEnd* const part : parts) part->event_.block(stream_);
   if (!copies.empty()) {
     const c10::StreamGuard guard(stream_);
@@ -53,7 +54,8 @@ void StreamEnd::follow(const mccl::Work& work, const std::vector<const StreamEnd
 }
 
 void StreamEnd::hold_current_stream() const {
-  event_.block(device_calls(stream_.device()).getStream(stream_.device()));
+  const c10::Stream current = current_stream(stream_.device());
+  if (current != stream_) event_.block(current);
 }
 
 }  // namespace mccl_torch

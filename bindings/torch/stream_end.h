@@ -16,7 +16,9 @@
 namespace mccl_torch {
 
 /// Of the caller, on `device`: what it runs kernels on.
-void* current_stream(c10::Device device);
+c10::Stream current_stream(c10::Device device);
+/// As the engine takes it.
+void* handle_of(const c10::Stream& stream);
 /// Until all is done that the caller's stream on `device` was given.
 void finish_current_stream(c10::Device device);
 

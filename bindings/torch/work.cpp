@@ -141,6 +141,10 @@ WorkMCCL::WorkMCCL(int rank, CallName name, std::uint64_t sequence, Staging stag
 void WorkMCCL::start(const mccl::Work& work) {
   work_ = work;
   ledger_->opened();
+  if (device_ && work_.done()) {
+    complete();  // what is left of it lies in the caller's stream
+    return;
+  }
   // The engine holds this object, and with it the tensors, until the call is over: dropping the
   // handle does not free memory that a peer still writes.
   auto self = c10::intrusive_ptr<WorkMCCL>::unsafe_reclaim_from_nonowning(this);

@@ -21,7 +21,7 @@ struct Given {
 };
 
 struct Config {
-  std::string backend = "auto";    ///< auto, native, mpi
+  std::string backend = "auto";    ///< auto, native, mpi, nccl
   std::string transport = "auto";  ///< auto, tcp, shm, rdma
   std::string log_level = "WARN";  ///< TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF
   std::string listen_addr;   ///< Addresses or host names, comma-separated; empty: found by routing

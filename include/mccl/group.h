@@ -20,7 +20,8 @@ struct CallOptions {
   /// Default: the group's timeout. Zero or negative means none.
   std::optional<std::chrono::milliseconds> timeout = {};
   /// The caller promises to wait on the Work at once; the call then runs on the caller's thread and
-  /// crosses none.
+  /// crosses none. Of a collective that a device carries out by itself, the call runs on `stream`
+  /// itself, in whose order its end is; the Work is done at once.
   bool caller_waits = false;
   /// Of an all_reduce or reduce_scatter: how it is rounded, the same on all ranks, whatever the
   /// group's usual way. InvalidArgument where it cannot be: but for sums and averages of floats.

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "backend/check.h"
+#include "backend/direct/call.h"
 #include "mccl/error.h"
 
 namespace mccl {
@@ -24,8 +25,24 @@ Work CheckedGroup::begin(const Request& request, const CallOptions& options) {
   if (!staged::on_device(request)) {
     const staged::Line* const line = line_if_any_.load(std::memory_order_acquire);
     if (!line || !line->is_busy()) return start(request, options);
+  } else if (path_ && !options.compression && !batch_is_open() && path_->takes(request)) {
+    return begin_directly(request, options);
   }
   return line().enqueue(request, options);
+}
+
+Work CheckedGroup::begin_directly(const Request& request, const CallOptions& options) {
+  if (options.caller_waits) {
+    path_->lane(request).run_on(options.stream,
+                                [&](void* stream) { path_->enqueue(request, stream); });
+    return {};
+  }
+  const auto timeout = timeout_of(options);
+  const auto call = std::make_shared<direct::Call>(
+      path_, request, options.stream, rank(),
+      timeout.count() > 0 ? Clock::now() + timeout : Clock::time_point::max());
+  line().look_after(call);
+  return Work(call);
 }
 
 staged::Line& CheckedGroup::line() {
@@ -38,6 +55,7 @@ staged::Line& CheckedGroup::line() {
 }
 
 void CheckedGroup::close_line() {
+  if (path_) path_->abort();
   const std::lock_guard lock(line_mutex_);
   if (line_) line_->close();
 }

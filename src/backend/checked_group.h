@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 
+#include "backend/direct/path.h"
 #include "backend/request.h"
 #include "backend/staged/host_calls.h"
 #include "backend/staged/line.h"
@@ -46,6 +47,9 @@ class CheckedGroup : public Group, private staged::HostCalls {
   void begin_coalescing() final;
   Work end_coalescing() final;
 
+  /// Collectives that `path` takes go by it, but in batches. Before the first call.
+  void use(std::shared_ptr<direct::Path> path) { path_ = std::move(path); }
+
  protected:
   /// Begins what was asked, of host memory.
   Work start(const Request& request, const CallOptions& options) override = 0;
@@ -62,6 +66,7 @@ class CheckedGroup : public Group, private staged::HostCalls {
   int own_rank() const final { return rank(); }
   void give_up(const std::string& reason) final { abort(reason); }
   Work begin(const Request& request, const CallOptions& options);
+  Work begin_directly(const Request& request, const CallOptions& options);
   staged::Line& line();
   Work begin_sum(const Request& request, const CallOptions& options);
   // The requests of calls that have an even and an uneven form.
@@ -71,6 +76,7 @@ class CheckedGroup : public Group, private staged::HostCalls {
   Request reduce_to_parts(ConstBuffer in, Buffer out, const Shares& shares, ReduceOp op) const;
   Request exchange(ConstBuffer in, const Shares& given, Buffer out, const Shares& taken) const;
 
+  std::shared_ptr<direct::Path> path_;
   std::mutex line_mutex_;
   std::shared_ptr<staged::Line> line_;               // guarded by line_mutex_
   std::atomic<staged::Line*> line_if_any_{nullptr};  ///< The same, for a look without the lock.

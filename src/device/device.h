@@ -38,6 +38,8 @@ class Queue {
   virtual void mark() = 0;
   /// What `stream` is given from now on waits for what lies before the mark.
   virtual void lead(void* stream) = 0;
+  /// As a stream, for what else can be given to one.
+  virtual void* handle() = 0;
 };
 
 /// One device. Thread-safe.

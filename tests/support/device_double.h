@@ -203,6 +203,8 @@ class DeviceDouble::Queue final : public device::Queue {
   void mark() override { mark_ = place(); }
   void lead(void* stream) override { push_wait(device_.queue_of(stream), mark_); }
 
+  void* handle() override { return this; }
+
   /// Anything else that a caller's stream does.
   void enqueue(std::function<void()> act) { device_.push(state_, {{}, std::move(act)}); }
   /// Nothing more of it runs until `open` is set.

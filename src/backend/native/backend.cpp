@@ -3,6 +3,7 @@
 #include "backend/check.h"
 #include "backend/native/calibration.h"
 #include "backend/native/group.h"
+#include "backend/nccl/path.h"
 #include "schedule/facts.h"
 
 namespace mccl::native {
@@ -11,6 +12,7 @@ NativeBackend::NativeBackend(const ContextOptions& options)
     : rank_(options.rank),
       size_(options.size),
       compression_{codec_named(options.config.compression), options.config.topk_ratio},
+      by_nccl_(options.config.backend == "nccl"),
       engine_(engine::Engine::create({options.rank, options.size, options.store, options.config,
                                       options.metrics, options.wiring})) {
   calibrate(engine_);
@@ -26,7 +28,9 @@ std::shared_ptr<Group> NativeBackend::make_group(const std::string& name,
   std::shared_ptr<engine::GroupState> state =
       engine_->make_group(name, members, timeout, compression.value_or(compression_));
   if (!first_) first_ = state;
-  return std::make_shared<NativeGroup>(engine_, std::move(state));
+  auto group = std::make_shared<NativeGroup>(engine_, std::move(state));
+  if (by_nccl_) group->use(nccl::make_path(*group, timeout, engine_->log()));
+  return group;
 }
 
 Costs NativeBackend::costs() const {

@@ -99,10 +99,6 @@ bool Call::try_finish() {
   return true;
 }
 
-void Call::finish_alone() {
-  for (const Patience patience; !try_finish();) patience.pause();
-}
-
 std::string Call::description() const {
   return fmt::format("{} of rank {}{}", name_of(request_.collective), rank_,
                      is_staged_ ? " on a device" : "");

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/request.h"
+#include "backend/staged/returning.h"
 #include "backend/staged/stage.h"
 #include "base/clock.h"
 #include "base/work_state.h"
@@ -19,7 +20,7 @@ class Line;
 
 /// waiting: for its input, or for a call before it. started: the host's call runs. returning: the
 /// device has yet to take the output. over: done. Thread-safe.
-class Call final : public detail::WorkState {
+class Call final : public detail::WorkState, public Returning {
  public:
   /// Has the device begin, where `request` needs it. Throws InvalidArgument.
   Call(std::shared_ptr<Line> line, const Request& request, const CallOptions& options, int rank,
@@ -39,10 +40,7 @@ class Call final : public detail::WorkState {
   void set_inner(Work inner);
   /// The host's call is over.
   void returned(std::exception_ptr error);
-  /// Ends the call if the device's side is over; whether it has ended.
-  bool try_finish();
-  /// The same, once nobody else looks at it any more.
-  void finish_alone();
+  bool try_finish() override;
 
   std::string description() const override;
   bool wait_on_stream(void* stream) override;

@@ -149,28 +149,29 @@ void Line::give_up(const CallPtr& call) {
   call->returned(std::make_exception_ptr(TimeoutError(reason)));
 }
 
-bool Line::look_after(CallPtr call) {
+bool Line::look_after(std::shared_ptr<Returning> call) {
   {
     const std::lock_guard lock(mutex_);
     if (!group_) return false;
     returning_.push_back(std::move(call));
+    begin_watching();
   }
   changed_.notify_one();
   return true;
 }
 
 bool Line::finish_returning() {
-  std::vector<CallPtr> looked;
+  std::vector<std::shared_ptr<Returning>> looked;
   {
     const std::lock_guard lock(mutex_);
     looked = returning_;
   }
-  std::vector<CallPtr> ended;
-  for (const CallPtr& call : looked) {
+  std::vector<std::shared_ptr<Returning>> ended;
+  for (const auto& call : looked) {
     if (call->try_finish()) ended.push_back(call);
   }
   const std::lock_guard lock(mutex_);
-  std::erase_if(returning_, [&ended](const CallPtr& call) {
+  std::erase_if(returning_, [&ended](const auto& call) {
     return std::ranges::find(ended, call) != ended.end();
   });
   return !ended.empty();
@@ -206,7 +207,7 @@ void Line::watch() {
 
 void Line::close() {
   std::thread watcher;
-  std::vector<CallPtr> returning;
+  std::vector<std::shared_ptr<Returning>> returning;
   std::deque<Batch> waiting;
   std::string reason;
   {
@@ -227,7 +228,7 @@ void Line::close() {
       watcher.join();
     }
   }
-  for (const CallPtr& call : returning) call->finish_alone();
+  for (const auto& call : returning) call->finish_alone();
   for (const Batch& batch : waiting) {
     for (const CallPtr& call : batch) {
       call->hold_back(false);

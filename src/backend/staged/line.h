@@ -34,7 +34,7 @@ class Line : public std::enable_shared_from_this<Line> {
   /// Starts the calls that may.
   void advance();
   /// Until the device has taken a call's output; false when the line is closed.
-  bool look_after(std::shared_ptr<Call> call);
+  bool look_after(std::shared_ptr<Returning> call);
 
   /// The group goes: what has not started fails.
   void close();
@@ -56,11 +56,11 @@ class Line : public std::enable_shared_from_this<Line> {
   std::atomic<int> attention_{0};  ///< Calls that wait, and batches that are open.
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  HostCalls* group_;                       // guarded by mutex_; null when closed
-  std::deque<Batch> waiting_;              // guarded by mutex_
-  std::map<std::thread::id, Batch> open_;  // guarded by mutex_
-  std::vector<CallPtr> returning_;         // guarded by mutex_
-  std::thread watcher_;                    // guarded by mutex_
+  HostCalls* group_;                                   // guarded by mutex_; null when closed
+  std::deque<Batch> waiting_;                          // guarded by mutex_
+  std::map<std::thread::id, Batch> open_;              // guarded by mutex_
+  std::vector<std::shared_ptr<Returning>> returning_;  // guarded by mutex_
+  std::thread watcher_;                                // guarded by mutex_
 };
 
 }  // namespace mccl::staged

@@ -71,6 +71,8 @@ class GpuQueue final : public Queue {
     cu_.check(cu_.StreamWaitEvent(stream_of(stream), marked_, 0), "cuStreamWaitEvent");
   }
 
+  void* handle() override { return stream_; }
+
  private:
   const Driver& cu_;
   const Context context_;

@@ -1,0 +1,58 @@
+#include "backend/direct/call.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "mccl/error.h"
+
+namespace mccl::direct {
+
+Call::Call(std::shared_ptr<Path> path, const Request& request, void* stream, int rank,
+           Clock::time_point deadline)
+    : path_(std::move(path)),
+      lane_(path_->lane(request)),
+      collective_(request.collective),
+      rank_(rank),
+      deadline_(deadline) {
+  number_ = lane_.run_beside(stream, [&](void* own) { path_->enqueue(request, own); });
+}
+
+std::string Call::description() const {
+  return fmt::format("{} of rank {} on {}", name_of(collective_), rank_,
+                     lane_.accelerator().name());
+}
+
+/// Null while it may still end well.
+std::exception_ptr Call::failure() {
+  if (const std::string reason = path_->failure(); !reason.empty()) {
+    return std::make_exception_ptr(PeerError(fmt::format("{} failed: {}", description(), reason)));
+  }
+  if (Clock::now() < deadline_) return nullptr;
+  path_->abort();
+  return std::make_exception_ptr(TimeoutError(fmt::format(
+      "{} timed out: some rank has not made the call, or not with data on a GPU", description())));
+}
+
+bool Call::try_finish() {
+  if (done()) return true;
+  std::exception_ptr error;
+  if (!lane_.ended(number_)) {
+    error = failure();
+    if (!error) return false;
+  }
+  for (const Work::Callback& callback : finish(error)) callback(error);
+  return true;
+}
+
+bool Call::wait_on_stream(void* stream) {
+  if (const std::exception_ptr failed = error()) std::rethrow_exception(failed);
+  lane_.lead(stream);
+  return true;
+}
+
+void Call::help(Clock::time_point deadline) {
+  for (const staged::Patience patience; !try_finish() && Clock::now() < deadline;) patience.pause();
+}
+
+}  // namespace mccl::direct

@@ -1,0 +1,39 @@
+// One call that a device carries out by itself, beside the caller's stream.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "backend/direct/path.h"
+#include "backend/staged/returning.h"
+#include "base/clock.h"
+#include "base/work_state.h"
+
+namespace mccl::direct {
+
+/// Thread-safe.
+class Call final : public detail::WorkState, public staged::Returning {
+ public:
+  Call(std::shared_ptr<Path> path, const Request& request, void* stream, int rank,
+       Clock::time_point deadline);
+
+  bool try_finish() override;
+  std::string description() const override;
+  bool wait_on_stream(void* stream) override;
+
+ protected:
+  void help(Clock::time_point deadline) override;
+
+ private:
+  std::exception_ptr failure();
+
+  const std::shared_ptr<Path> path_;
+  device::Lane& lane_;
+  const Collective collective_;
+  const int rank_;
+  const Clock::time_point deadline_;
+  device::Word number_ = 0;
+};
+
+}  // namespace mccl::direct

@@ -1,0 +1,32 @@
+// What carries out a group's collectives on its device's memory without the host.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "backend/request.h"
+#include "device/lane.h"
+#include "mccl/group.h"
+
+namespace mccl::direct {
+
+/// All ranks of a group have the same kind of path and ask it the same things in the same order.
+/// Thread-safe as far as the group is.
+class Path {
+ public:
+  virtual ~Path() = default;
+
+  /// Whether it carries out such a call; the same on all ranks. The first that it takes may meet
+  /// the others, by calls of the group's on host memory.
+  virtual bool takes(const Request& request) = 0;
+  /// Has `stream` do the call. Throws what keeps it from that.
+  virtual void enqueue(const Request& request, void* stream) = 0;
+  /// The order of its calls on the device that the request is of.
+  virtual device::Lane& lane(const Request& request) = 0;
+  /// Why it has failed; empty while it has not.
+  virtual std::string failure() = 0;
+  /// Ends what runs, so that no stream waits for ever.
+  virtual void abort() noexcept = 0;
+};
+
+}  // namespace mccl::direct

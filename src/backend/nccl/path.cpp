@@ -1,0 +1,243 @@
+#include "backend/nccl/path.h"
+
+#include <fmt/format.h>
+
+#include <climits>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "backend/nccl/library.h"
+#include "base/clock.h"
+#include "device/cuda/gpu.h"
+#include "device/registry.h"
+#include "mccl/error.h"
+
+namespace mccl::nccl {
+namespace {
+
+constexpr unsigned kMagic = 0xcafebeef;
+constexpr unsigned kConfigVersion = 21800;
+
+Device device_of(const Request& request) {
+  return request.in.device.kind == DeviceKind::cuda ? request.in.device : request.out.device;
+}
+
+/// How elements travel that are only moved: where NCCL has no such type, as bytes.
+struct Moved {
+  int type;
+  std::size_t per_element;
+};
+Moved moved(DType dtype) {
+  const int type = type_of(dtype);
+  return type >= 0 ? Moved{type, 1} : Moved{type_of(DType::u8), size_of(dtype)};
+}
+
+class NcclPath final : public direct::Path {
+ public:
+  NcclPath(Group& group, std::chrono::milliseconds timeout, Log log)
+      : nccl_(library()), group_(group), timeout_(timeout), log_(std::move(log)) {}
+  ~NcclPath() override { abort(); }
+
+  bool takes(const Request& request) override;
+  void enqueue(const Request& request, void* stream) override;
+  device::Lane& lane(const Request& request) override;
+  std::string failure() override;
+  void abort() noexcept override;
+
+ private:
+  void meet(Device device);
+  void settle(Result result, const char* call);
+  void begin(const Request& request, void* stream);
+  void exchange(const Request& request, void* stream);
+  const std::byte* part_in(const Request& r, std::size_t before) const {
+    return static_cast<const std::byte*>(r.in.data) + before * size_of(r.dtype);
+  }
+  std::byte* part_out(const Request& r, std::size_t before) const {
+    return static_cast<std::byte*>(r.out.data) + before * size_of(r.dtype);
+  }
+
+  const Library& nccl_;
+  Group& group_;
+  const std::chrono::milliseconds timeout_;
+  const Log log_;
+  std::mutex mutex_;     ///< NCCL's calls of one communicator come from one thread at a time.
+  Comm comm_ = nullptr;  // guarded by mutex_
+  std::string failure_;  // guarded by mutex_
+  std::unique_ptr<device::Lane> lane_;  ///< Made when the ranks meet.
+  Device device_;
+};
+
+bool NcclPath::takes(const Request& request) {
+  const bool here = request.in.device.kind != DeviceKind::cpu || request.in.count == 0;
+  const bool there = request.out.device.kind != DeviceKind::cpu || request.out.count == 0;
+  if (!is_collective(request.collective) || !here || !there) return false;
+  if (reduces(request.collective) &&
+      (type_of(request.dtype) < 0 || op_of(request.dtype, request.op.kind) < 0)) {
+    return false;
+  }
+  if (!lane_) meet(device_of(request));
+  return true;
+}
+
+/// Rank 0 makes the name by which NCCL's ranks find each other; the group carries it.
+void NcclPath::meet(Device device) {
+  UniqueId id{};
+  if (group_.rank() == 0) settle(nccl_.GetUniqueId(&id), "ncclGetUniqueId");
+  group_.broadcast({id.bytes, sizeof(id.bytes), DType::u8}, 0).wait();
+  const device::cuda::Current current(device::cuda::driver(),
+                                      device::cuda::context_of(device.index));
+  CommConfig config{
+      sizeof(CommConfig), kMagic, kConfigVersion, 0, INT_MIN, INT_MIN, INT_MIN, nullptr, INT_MIN};
+  {
+    const std::lock_guard lock(mutex_);
+    settle(nccl_.CommInitRankConfig(&comm_, group_.size(), id, group_.rank(), &config),
+           "ncclCommInitRankConfig");
+  }
+  lane_ = std::make_unique<device::Lane>(device::depot_of(device));
+  device_ = device;
+  log_.info("group '{}': collectives on {} go through {}", group_.name(),
+            lane_->accelerator().name(), nccl_.described());
+}
+
+/// Waits until a call that goes on by itself has been taken in. Throws what NCCL says.
+void NcclPath::settle(Result result, const char* call) {
+  const Clock::time_point deadline =
+      timeout_.count() > 0 ? Clock::now() + timeout_ : Clock::time_point::max();
+  while (result == kInProgress && Clock::now() < deadline) {
+    std::this_thread::yield();
+    if (const Result asked = nccl_.CommGetAsyncError(comm_, &result); asked != kSuccess) {
+      result = asked;
+    }
+  }
+  if (result == kSuccess) return;
+  const char* const more = nccl_.GetLastError ? nccl_.GetLastError(comm_) : nullptr;
+  failure_ = fmt::format(
+      "{} on rank {} of group '{}': {}{}{}", call, group_.rank(), group_.name(),
+      result == kInProgress ? "timed out; some rank has not come" : nccl_.GetErrorString(result),
+      more && *more ? ": " : "", more ? more : "");
+  if (result == kInProgress) throw TimeoutError(failure_);
+  throw PeerError(failure_);
+}
+
+void NcclPath::enqueue(const Request& request, void* stream) {
+  if (device_of(request) != device_) {
+    throw InvalidArgument(fmt::format(
+        "{}: rank {} made group '{}' on {} and calls it on {}; NCCL's groups stay where they are",
+        name_of(request.collective), group_.rank(), group_.name(), device::name_of(device_),
+        device::name_of(device_of(request))));
+  }
+  const device::cuda::Current current(device::cuda::driver(),
+                                      device::cuda::context_of(device_.index));
+  const std::lock_guard lock(mutex_);
+  if (!failure_.empty()) throw PeerError(failure_);
+  begin(request, stream);
+}
+
+void NcclPath::begin(const Request& r, void* stream) {
+  const int type = type_of(r.dtype);
+  const int op = op_of(r.dtype, r.op.kind);
+  const Moved move = moved(r.dtype);
+  switch (r.collective) {
+    case Collective::all_reduce:
+      return settle(nccl_.AllReduce(r.in.data, r.out.data, r.count, type, op, comm_, stream),
+                    "ncclAllReduce");
+    case Collective::reduce:
+      return settle(nccl_.Reduce(r.in.data, r.out.data, r.count, type, op, r.root, comm_, stream),
+                    "ncclReduce");
+    case Collective::broadcast:
+      return settle(nccl_.Broadcast(r.in.data, r.out.data, r.count * move.per_element, move.type,
+                                    r.root, comm_, stream),
+                    "ncclBroadcast");
+    case Collective::all_gather:
+      if (!r.counts.empty()) break;
+      return settle(nccl_.AllGather(r.in.data, r.out.data, r.in.count * move.per_element, move.type,
+                                    comm_, stream),
+                    "ncclAllGather");
+    case Collective::reduce_scatter:
+      if (!r.counts.empty()) break;
+      return settle(
+          nccl_.ReduceScatter(r.in.data, r.out.data, r.out.count, type, op, comm_, stream),
+          "ncclReduceScatter");
+    default:
+      break;
+  }
+  settle(nccl_.GroupStart(), "ncclGroupStart");
+  exchange(r, stream);
+  settle(nccl_.GroupEnd(), "ncclGroupEnd");
+}
+
+/// What NCCL has no call for: messages, or a reduction for each rank, that start together.
+void NcclPath::exchange(const Request& r, void* stream) {
+  const Moved move = moved(r.dtype);
+  const auto shares = [&](std::span<const std::size_t> counts) {
+    return counts.empty() ? Shares::equal(group_.size(), r.part) : Shares::of(counts);
+  };
+  const Shares given = shares(r.counts);
+  const Shares taken = r.own_counts ? shares(r.out_counts) : given;
+  const int own = group_.rank();
+  const bool root = own == r.root;
+  for (int peer = 0; peer < group_.size(); ++peer) {
+    const auto send = [&](const void* from, std::size_t count) {
+      if (count > 0) nccl_.Send(from, count * move.per_element, move.type, peer, comm_, stream);
+    };
+    const auto receive = [&](void* to, std::size_t count) {
+      if (count > 0) nccl_.Recv(to, count * move.per_element, move.type, peer, comm_, stream);
+    };
+    switch (r.collective) {
+      case Collective::all_to_all:
+        send(part_in(r, given.before(peer)), given.at(peer));
+        receive(part_out(r, taken.before(peer)), taken.at(peer));
+        break;
+      case Collective::all_gather:
+        send(r.in.data, given.at(own));
+        receive(part_out(r, given.before(peer)), given.at(peer));
+        break;
+      case Collective::gather:
+        if (peer == r.root) send(r.in.data, given.at(own));
+        if (root) receive(part_out(r, given.before(peer)), given.at(peer));
+        break;
+      case Collective::scatter:
+        if (root) send(part_in(r, given.before(peer)), given.at(peer));
+        if (peer == r.root) receive(r.out.data, given.at(own));
+        break;
+      case Collective::reduce_scatter:
+        nccl_.Reduce(part_in(r, given.before(peer)), peer == own ? r.out.data : nullptr,
+                     given.at(peer), type_of(r.dtype), op_of(r.dtype, r.op.kind), peer, comm_,
+                     stream);
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+device::Lane& NcclPath::lane(const Request& /*request*/) { return *lane_; }
+
+std::string NcclPath::failure() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return {};  // whoever holds it finds out
+  Result state = kSuccess;
+  if (failure_.empty() && comm_ && nccl_.CommGetAsyncError(comm_, &state) == kSuccess &&
+      state != kSuccess && state != kInProgress) {
+    failure_ = fmt::format("NCCL says on rank {}: {}", group_.rank(), nccl_.GetErrorString(state));
+  }
+  return failure_;
+}
+
+void NcclPath::abort() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!comm_) return;
+  if (failure_.empty()) failure_ = "the group was ended";
+  nccl_.CommAbort(std::exchange(comm_, nullptr));
+}
+
+}  // namespace
+
+std::shared_ptr<direct::Path> make_path(Group& group, std::chrono::milliseconds timeout, Log log) {
+  device::cuda::driver();
+  return std::make_shared<NcclPath>(group, timeout, std::move(log));
+}
+
+}  // namespace mccl::nccl

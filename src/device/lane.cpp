@@ -1,0 +1,48 @@
+#include "device/lane.h"
+
+#include <utility>
+
+namespace mccl::device {
+
+Lane::Lane(std::shared_ptr<Depot> depot)
+    : depot_(std::move(depot)),
+      words_(depot_->block(sizeof(Word))),
+      ended_(reinterpret_cast<Word*>(words_.data())),
+      queue_(depot_->accelerator().make_queue()) {
+  *ended_ = 0;
+}
+
+Word Lane::run_beside(void* stream, const Act& act) {
+  const std::lock_guard lock(mutex_);
+  if (used_ && !own_queue_is_last_ && last_stream_ != stream) queue_->follow(last_stream_);
+  queue_->follow(stream);
+  act(queue_->handle());
+  queue_->write(ended_, ++number_);
+  queue_->mark();
+  used_ = own_queue_is_last_ = true;
+  return number_;
+}
+
+void Lane::run_on(void* stream, const Act& act) {
+  const std::lock_guard lock(mutex_);
+  if (used_ && !accelerator().is_capturing(stream)) {
+    if (!own_queue_is_last_ && last_stream_ != stream) {
+      queue_->follow(last_stream_);
+      queue_->mark();
+      queue_->lead(stream);
+    } else if (own_queue_is_last_) {
+      queue_->lead(stream);
+    }
+  }
+  act(stream);
+  used_ = true;
+  own_queue_is_last_ = false;
+  last_stream_ = stream;
+}
+
+void Lane::lead(void* stream) {
+  const std::lock_guard lock(mutex_);
+  if (used_) queue_->lead(stream);
+}
+
+}  // namespace mccl::device
