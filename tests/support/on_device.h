@@ -115,8 +115,9 @@ class OnDeviceGroup final : public Group {
   Work all_reduce(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions& o) override {
     return on(in, out, o, [&](auto i, auto u, auto& p) { return inner_->all_reduce(i, u, op, p); });
   }
-  std::size_t round(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions& o) const override {
-    return inner_->round(in, out, op, o);
+  std::size_t bytes_to_sum(std::size_t count, DType dtype, ReduceOp op,
+                           const CallOptions& o) const override {
+    return inner_->bytes_to_sum(count, dtype, op, o);
   }
   Work broadcast(Buffer data, int root, const CallOptions& o) override {
     return on(data, data, o, [&](auto, auto u, auto& p) { return inner_->broadcast(u, root, p); });
