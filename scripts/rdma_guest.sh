@@ -104,7 +104,7 @@ timeout --foreground "$seconds" qemu-system-x86_64 -accel tcg,thread=multi -cpu 
   -initrd "$cache/ramdisk.gz" -append "console=ttyS0 quiet panic=-1 guest.run=$job/run" \
   -virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap \
   -netdev user,id=n0,restrict=on -device virtio-net-pci,netdev=n0,romfile= </dev/null 2>&1 |
-  tr -d '\r' | tee "$job/log" | grep --line-buffered -v -e '^guest-exit' -e 'sysrq: Power Off' \
+  sed -u 's/\r//g' | tee "$job/log" | grep --line-buffered -v -e '^guest-exit' -e 'sysrq: Power Off' \
     -e 'reboot: Power down' || true
 status=$(sed -n 's/^guest-exit \([0-9]*\).*/\1/p' "$job/log" | tail -1)
 [[ -n $status ]] || echo "rdma_guest: the guest did not end within $seconds s, or did not start"

@@ -129,7 +129,7 @@ TEST_F(RdmaGroups, SeveralDevicesShareTheWork) {
   EXPECT_EQ(ranks_[0].metrics->summary().rdma_links, 2u);
 }
 
-TEST_F(RdmaGroups, WhereOneHasNoDeviceEveryRankSaysWhichAndWhy) {
+TEST_F(RdmaGroups, Fault13WhereOneHasNoDeviceEveryRankSaysWhichAndWhy) {
   add_ranks(3);
   ranks_[1].verbs->known.clear();
   run([](Group&) {});

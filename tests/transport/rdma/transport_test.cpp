@@ -124,7 +124,7 @@ TEST_F(RdmaTransportTest, NothingStaysOpen) {
   EXPECT_TRUE(fabric_->all_closed());
 }
 
-TEST_F(RdmaTransportTest, AddressesAreChosenByKindAndByWhatTheyHaveInCommon) {
+TEST_F(RdmaTransportTest, Fault14AddressesAreChosenByKindAndByWhatTheyHaveInCommon) {
   devices_[0]->known["here0"].gids = {
       link_local(GidType::roce_v1, 1, 0), link_local(GidType::roce_v2, 1, 1),
       ipv4(GidType::roce_v2, 7, 1, 5), ipv4(GidType::roce_v2, 4, 1, 9)};
