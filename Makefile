@@ -15,7 +15,7 @@ PYTHON ?= $(shell command -v apt-get >/dev/null && echo /usr/bin/python3 || comm
 
 GOALS := setup build build-tests build-bench demo demo-mlx wheel test test-cpp test-python test-torch-suite bench bench-check lint
 
-.PHONY: help packages packages-test packages-lint peers clean format fuzz sanitize test-aarch64 macos house $(GOALS)
+.PHONY: help packages packages-test packages-lint peers clean format fuzz sanitize test-aarch64 macos test-rdma house $(GOALS)
 
 help:
 	@sed -n '/^# HELP/,$$ { /^# HELP/d; s/^# \{0,1\}//p }' Makefile
@@ -178,6 +178,14 @@ macos: | packages
 	@scripts/install_packages.sh apt-packages-macos.txt
 	@scripts/macos/build.sh build/macos $(JOBS) $(PYTHON)
 
+# Needs the C++ tests, and qemu; skipped with a reason where a guest cannot be had. RDMA_CHECKS takes
+# some of its sections, such as RDMA_CHECKS="link calls".
+RDMA_CHECKS ?= link calls bench failure frameworks
+test-rdma: build-tests | $(TEST_ENVIRONMENT)
+	@scripts/install_packages.sh apt-packages-rdma.txt || true
+	@scripts/rdma_guest.sh -t 1800 -- tests/rdma/checks.sh $(BUILD) $(CURDIR)/.venv/bin/python \
+		$(RDMA_CHECKS) || { status=$$?; [ $$status -eq 77 ] || exit $$status; }
+
 # Needs no packages but Python.
 house:
 	@$(PYTHON) scripts/draw_house.py
@@ -200,6 +208,7 @@ clean:
 #   make test-cpp          the C++ tests alone
 #   make test-python       the Python, example and installation tests alone
 #   make test-torch-suite  PyTorch's own distributed tests against MCCL
+#   make test-rdma         links and calls through an RDMA device in software, in a guest under qemu
 #   make test-aarch64      what is free of locks, as an ARM program under qemu
 #   make macos             compile and link for Macs with Apple's chips, and check what came out; run
 #                          it nobody does here

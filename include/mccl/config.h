@@ -23,6 +23,10 @@ struct Given {
 struct Config {
   std::string backend = "auto";    ///< auto, native, mpi, nccl
   std::string transport = "auto";  ///< auto, tcp, shm, rdma
+  std::string rdma_device;         ///< Names, comma-separated; empty: all whose port is active.
+  int rdma_port = 1;
+  std::string rdma_gid;               ///< An address or a kind of them; empty: what both ends have.
+  std::string rdma_service = "auto";  ///< auto, rc, uc
   std::string log_level = "WARN";  ///< TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF
   std::string listen_addr;   ///< Addresses or host names, comma-separated; empty: found by routing
   std::string link_profile;  ///< empty, ethernet, thunderbolt

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace mccl {
 
@@ -31,6 +32,10 @@ struct MetricsSummary {
   /// ranks of its node, receive buffers, and room for sums under way. Not reset, but for the most.
   std::uint64_t staging_bytes = 0;
   std::uint64_t peak_staging_bytes = 0;
+  /// Links to other ranks that came about, by what they run through. Not reset.
+  std::uint64_t shm_links = 0;
+  std::uint64_t rdma_links = 0;
+  std::uint64_t tcp_links = 0;
 };
 
 /// One finished call.
@@ -82,6 +87,8 @@ class Metrics {
   /// A new tally of calls that succeed and are not timed. What it has counted stays counted.
   std::shared_ptr<Tally> tally();
   void record_refused_connection();
+  /// A link came about, by "shm", "rdma" or "tcp".
+  void record_link(std::string_view transport);
   /// Memory for passing data on that was taken, or given back when negative.
   void record_staging(std::int64_t bytes);
   MetricsSummary summary() const;

@@ -33,6 +33,9 @@ class MetricsSummary:
         staging_bytes: Memory held now to pass data on: shared with other ranks of the machine,
             receive buffers, and room for sums under way.
         peak_staging_bytes: The most of it that was ever held at a time.
+        shm_links: Links to other ranks that came about through shared memory.
+        rdma_links: Through RDMA devices.
+        tcp_links: Through TCP.
     """
 
     total_ops: int = 0
@@ -51,6 +54,9 @@ class MetricsSummary:
     avg_execution_ms: float = 0.0
     staging_bytes: int = 0
     peak_staging_bytes: int = 0
+    shm_links: int = 0
+    rdma_links: int = 0
+    tcp_links: int = 0
 
     def __str__(self) -> str:
         """The table that log_metrics() writes."""

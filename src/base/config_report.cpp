@@ -29,8 +29,6 @@ std::string meaning_with_caveat(const Setting& setting) {
   std::string text(setting.info.meaning);
   if (!setting.info.no_effect_yet.empty())
     text += fmt::format(". No effect yet: {}", setting.info.no_effect_yet);
-  for (const auto& [value, instead] : setting.substitutions)
-    text += fmt::format(". {}: {}", value, instead);
   return text;
 }
 
@@ -72,9 +70,6 @@ std::vector<std::string> warnings_for(const Config& config) {
   for (const Setting& setting : setting_table()) {
     if (is_default(config, setting)) continue;
     const std::string value = shown_value(config, setting);
-    for (const auto& [substituted, instead] : setting.substitutions)
-      if (value == substituted)
-        warnings.push_back(fmt::format("{}={}: {}", setting.info.name, value, instead));
     if (!setting.info.no_effect_yet.empty())
       warnings.push_back(fmt::format("{}={} has no effect yet: {}", setting.info.name, value,
                                      setting.info.no_effect_yet));

@@ -58,6 +58,9 @@ struct Metrics::State {
 
   mutable std::mutex mutex;  // guards all that follows; held for a few additions
   Counters counters;
+  std::uint64_t shm_links = 0;
+  std::uint64_t rdma_links = 0;
+  std::uint64_t tcp_links = 0;
   std::int64_t staging_bytes = 0;
   std::int64_t peak_staging_bytes = 0;
   Totals counted;
@@ -125,6 +128,13 @@ void Metrics::record_refused_connection() {
   ++state_->counters.refused_connections;
 }
 
+void Metrics::record_link(std::string_view transport) {
+  const std::lock_guard lock(state_->mutex);
+  if (transport == "shm") ++state_->shm_links;
+  if (transport == "rdma") ++state_->rdma_links;
+  if (transport == "tcp") ++state_->tcp_links;
+}
+
 void Metrics::record_staging(std::int64_t bytes) {
   const std::lock_guard lock(state_->mutex);
   state_->staging_bytes += bytes;
@@ -134,7 +144,7 @@ void Metrics::record_staging(std::int64_t bytes) {
 MetricsSummary Metrics::summary() const {
   State::Counters counters;
   State::Totals total, before;
-  std::uint64_t staging = 0, peak_staging = 0;
+  std::uint64_t staging = 0, peak_staging = 0, shm = 0, rdma = 0, tcp = 0;
   {
     const std::lock_guard lock(state_->mutex);
     counters = state_->counters;
@@ -142,6 +152,9 @@ MetricsSummary Metrics::summary() const {
     before = state_->before_reset;
     staging = static_cast<std::uint64_t>(state_->staging_bytes);
     peak_staging = static_cast<std::uint64_t>(state_->peak_staging_bytes);
+    shm = state_->shm_links;
+    rdma = state_->rdma_links;
+    tcp = state_->tcp_links;
   }
   const auto average_ms = [&](double sum_s) {
     return counters.timed == 0 ? 0 : 1e3 * sum_s / static_cast<double>(counters.timed);
@@ -163,6 +176,9 @@ MetricsSummary Metrics::summary() const {
       .avg_execution_ms = average_ms(counters.execution_s),
       .staging_bytes = staging,
       .peak_staging_bytes = peak_staging,
+      .shm_links = shm,
+      .rdma_links = rdma,
+      .tcp_links = tcp,
   };
 }
 

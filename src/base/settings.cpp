@@ -40,10 +40,6 @@ std::string_view type_name(SettingKind kind) {
   return "text";
 }
 
-constexpr Substitution kMissingTransports[] = {
-    {"rdma", "this build has no rdma transport; tcp is used"},
-};
-
 /// Setting, without what follows from the rest.
 struct Row {
   std::string_view name = {};
@@ -57,7 +53,6 @@ struct Row {
   SettingField field = {};
   double minimum = 0;
   double maximum = 0;
-  std::span<const Substitution> substitutions = {};
   Given Config::*given = nullptr;
 };
 
@@ -75,10 +70,40 @@ constexpr Row kRows[] = {
     {.name = "transport",
      .variable = "MCCL_TRANSPORT",
      .range = "auto, tcp, shm, rdma",
-     .meaning = "How bytes travel; each pair of ranks agrees on one",
+     .meaning =
+         "How bytes travel; each pair of ranks agrees on one: auto takes shared memory "
+         "inside a machine, else RDMA where both have it, else tcp; shm and rdma are for all "
+         "pairs, or an error says what is missing where",
      .kind = choice,
-     .field = &Config::transport,
-     .substitutions = kMissingTransports},
+     .field = &Config::transport},
+    {.name = "rdma_device",
+     .variable = "MCCL_RDMA_DEVICE",
+     .range = "device names, comma-separated, or a path",
+     .meaning =
+         "RDMA devices to use, one link of a pair each; or the path of a JSON table of them by "
+         "pair, as MLX_IBV_DEVICES names; empty: all whose port is active",
+     .field = &Config::rdma_device},
+    {.name = "rdma_port",
+     .variable = "MCCL_RDMA_PORT",
+     .range = "1 to 63",
+     .meaning = "Port of the RDMA devices",
+     .kind = integer,
+     .field = &Config::rdma_port,
+     .minimum = 1,
+     .maximum = 63},
+    {.name = "rdma_gid",
+     .variable = "MCCL_RDMA_GID",
+     .range = "roce_v2, roce_v1, infiniband, ipv4, ipv6, or an address",
+     .meaning = "Which of the addresses (GIDs) of RDMA ports to use; empty: the best kind that "
+                "both ends of a pair have",
+     .field = &Config::rdma_gid},
+    {.name = "rdma_service",
+     .variable = "MCCL_RDMA_SERVICE",
+     .range = "auto, rc, uc",
+     .meaning = "Queue pairs: rc sends again what is lost, uc (all that Apple's devices have) ends "
+                "the link with an error; auto: rc where both ends have it",
+     .kind = choice,
+     .field = &Config::rdma_service},
     {.name = "log_level",
      .variable = "MCCL_LOG_LEVEL",
      .range = "TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF",
@@ -323,7 +348,6 @@ Setting setting_of(const Row& row) {
   setting.field = row.field;
   setting.minimum = row.minimum;
   setting.maximum = row.maximum;
-  setting.substitutions = row.substitutions;
   setting.given = row.given;
   setting.info.default_value = text_of(Config{}, setting);
   return setting;

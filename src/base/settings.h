@@ -17,12 +17,6 @@ enum class SettingKind { text, integer, number, bytes, boolean, choice };
 using SettingField = std::variant<std::string Config::*, int Config::*, std::size_t Config::*,
                                   double Config::*, bool Config::*>;
 
-/// A value that is understood but does something else than it says.
-struct Substitution {
-  std::string_view value;
-  std::string_view instead;
-};
-
 struct Setting {
   SettingInfo info = {};
   SettingKind kind = SettingKind::text;
@@ -30,7 +24,6 @@ struct Setting {
   /// For integer, number and bytes. The default is always valid, also outside these.
   double minimum = 0;
   double maximum = 0;
-  std::span<const Substitution> substitutions = {};
   /// Set with the field, for one whose default may give way to what suits better; else null.
   Given Config::*given = nullptr;
 };

@@ -28,7 +28,10 @@ Json json_of(const mccl::MetricsSummary& summary) {
           {"avg_queue_wait_ms", summary.avg_queue_wait_ms},
           {"avg_execution_ms", summary.avg_execution_ms},
           {"staging_bytes", summary.staging_bytes},
-          {"peak_staging_bytes", summary.peak_staging_bytes}};
+          {"peak_staging_bytes", summary.peak_staging_bytes},
+          {"shm_links", summary.shm_links},
+          {"rdma_links", summary.rdma_links},
+          {"tcp_links", summary.tcp_links}};
 }
 
 Json json_of(const mccl::Costs& costs) {

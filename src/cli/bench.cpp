@@ -175,7 +175,7 @@ void add_what(CLI::App& app, Flags& flags) {
       ->check(CLI::Range(0, kMostRanks * kMostRanks))
       ->option_text("RANK");
   app.add_option("--transport", flags.transport,
-                 "auto, tcp or shm; default: MCCL_TRANSPORT, or auto")
+                 "auto, tcp, shm or rdma; default: MCCL_TRANSPORT, or auto")
       ->option_text("NAME");
   app.add_option("--algorithm", flags.algorithm,
                  "Algorithm for whatever it can do; default: MCCL_ALGORITHM, or auto")

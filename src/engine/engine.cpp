@@ -107,7 +107,8 @@ Engine::Engine(EngineOptions options)
             GroupState* group = groups_.find(id);
             return group ? &group->channels() : nullptr;
           },
-          log_),
+          log_,
+          [this](std::string_view transport) { options_.metrics->record_link(transport); }),
       staging_(options_.metrics),
       completions_(options_.metrics, staging_, log_),
       surroundings_{.config = options_.config,
@@ -177,6 +178,7 @@ rendezvous::Met Engine::meet() {
       .on_refused = [metrics = options_.metrics] { metrics->record_refused_connection(); },
       .bell_pipe = driver_.bell_pipe(),
       .wiring = options_.wiring,
+      .verbs = options_.verbs,
       .agree_on_key =
           [this](std::shared_ptr<Store> store, Clock::time_point deadline) {
             options_.store = std::move(store);

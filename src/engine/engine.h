@@ -58,6 +58,7 @@ struct EngineOptions {
   Config config;
   std::shared_ptr<Metrics> metrics;
   std::shared_ptr<rendezvous::Wiring> wiring = nullptr;  ///< As ContextOptions.
+  std::shared_ptr<transport::rdma::Verbs> verbs = nullptr;  ///< Null: this machine's.
 };
 
 class Engine : public CallDriver, private Driven, public std::enable_shared_from_this<Engine> {

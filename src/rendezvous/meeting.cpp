@@ -17,6 +17,7 @@
 #include "rendezvous/mesh.h"
 #include "rendezvous/neighbours.h"
 #include "rendezvous/proof.h"
+#include "rendezvous/rdma_devices.h"
 #include "rendezvous/roll_call.h"
 #include "rendezvous/tcp_transport.h"
 #include "rendezvous/waiting.h"
@@ -102,7 +103,9 @@ class Meeting {
 
  private:
   Exchange exchange() const { return {*met_.store, o_.rank, o_.size, deadline_}; }
-  bool shares_memory() const { return o_.config.transport != "tcp"; }
+  bool shares_memory() const {
+    return o_.config.transport == "auto" || o_.config.transport == "shm";
+  }
 
   void tell_places() {
     host_ = transport::tcp::host_identity();
@@ -143,16 +146,26 @@ class Meeting {
                                            .reach = one_host ? Reach::this_host : Reach::any_host,
                                            .wiring = o_.wiring});
     make_arena();
+    rdma_ = find_rdma(o_.config, WorldRank(o_.rank), o_.size, one_host, o_.verbs);
     const std::string name = listener_ ? listener_->name() : kNoMemory;
-    const std::vector<std::string> cards =
-        exchange().all_gather("endpoints", name + "\n" + serialise(mesh_->endpoint()));
-    for (const std::string& card : cards) {
-      const std::size_t end = std::min(card.find('\n'), card.size());
-      names_.push_back(card.substr(0, end));
-      endpoints_.push_back(
-          parse_endpoint(std::string_view(card).substr(std::min(end + 1, card.size()))));
-    }
+    const std::string devices = transport::rdma::serialise(rdma_.card);
+    const std::vector<std::string> cards = exchange().all_gather(
+        "endpoints", name + "\n" + devices + "\n" + serialise(mesh_->endpoint()));
+    for (const std::string& card : cards) read_card(card);
     mesh_->set_endpoints(endpoints_);
+  }
+
+  /// "local listener\nRDMA devices\nendpoint".
+  void read_card(std::string_view card) {
+    const auto next_line = [&card] {
+      const std::string_view line = card.substr(0, card.find('\n'));
+      card.remove_prefix(std::min(line.size() + 1, card.size()));
+      return line;
+    };
+    const WorldRank rank(static_cast<int>(names_.size()));
+    names_.emplace_back(next_line());
+    rdma_cards_.push_back(transport::rdma::parse_card(rank, next_line()));
+    endpoints_.push_back(parse_endpoint(card));
   }
 
   /// A rank that shares nothing says only that: the others may be set otherwise.
@@ -328,8 +341,16 @@ class Meeting {
     met_.shared_memory = memory;
     mesh_->everyone_is_here();
     met_.relayed = mesh_->relayed();
+    auto rdma = make_rdma({.rank = o_.rank,
+                           .config = o_.config,
+                           .log = o_.log,
+                           .host = host_,
+                           .endpoints = endpoints_,
+                           .cards = std::move(rdma_cards_)},
+                          std::move(rdma_));
     if (memory->arena)
       met_.transports.push_back(std::make_unique<transport::shm::ShmTransport>(memory));
+    if (rdma) met_.transports.push_back(std::move(rdma));
     met_.transports.push_back(std::make_unique<TcpTransport>(std::move(mesh_)));
   }
 
@@ -362,7 +383,9 @@ class Meeting {
   Neighbourhood found_;
   std::optional<LocalListener> listener_;
   std::vector<std::string> names_;  ///< Of local listeners, by rank.
-  int missing_ = 0;                 ///< Control connections.
+  transport::rdma::Survey rdma_;
+  std::vector<transport::rdma::Card> rdma_cards_;  ///< By rank.
+  int missing_ = 0;                                ///< Control connections.
   int next_to_dial_ = -1;
   std::size_t dials_ = 0;
   std::set<int> probed_;

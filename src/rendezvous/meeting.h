@@ -4,7 +4,7 @@
 //    other from then on they prove with a key that is made of the job's key and the start's name.
 // 2. They say which host they are on and which cores they may use; so each knows whether it has to
 //    listen to other hosts, and how many files it will open.
-// 3. They listen, and say where.
+// 3. They listen, and say where, and which RDMA devices they have.
 // 4. The higher rank of a pair dials the lower one, for the pair's control connection.
 // 5. Those that can share memory do (neighbours.h).
 //
@@ -24,6 +24,7 @@
 #include "mccl/store.h"
 #include "node/neighbour.h"
 #include "rendezvous/incarnation.h"
+#include "transport/rdma/verbs.h"
 #include "transport/transport.h"
 
 namespace mccl::rendezvous {
@@ -39,6 +40,7 @@ struct MeetingOptions {
   std::function<void()> on_refused;  ///< Called for every stranger dropped.
   int bell_pipe = -1;                ///< What neighbours ring.
   std::shared_ptr<Wiring> wiring;    ///< Where not all ranks reach each other; else null.
+  std::shared_ptr<transport::rdma::Verbs> verbs;  ///< Null: this machine's.
   /// The key of the job, through a store of this start's own.
   std::function<std::string(std::shared_ptr<Store> store, Clock::time_point deadline)> agree_on_key;
 };

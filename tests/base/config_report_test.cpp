@@ -71,13 +71,6 @@ TEST(Warnings, NoneForTheDefaults) {
   EXPECT_THAT(warnings_for(config), IsEmpty());
 }
 
-TEST(Warnings, NameWhatIsUsedInstead) {
-  Config config;
-  config.set("transport", "rdma");
-  EXPECT_THAT(warnings_for(config),
-              ElementsAre("transport=rdma: this build has no rdma transport; tcp is used"));
-}
-
 TEST(Warnings, OnePerSettingWithoutEffect) {
   for (const auto& [name, value] : std::vector<std::pair<std::string, std::string>>{
            {"fast_math", "0"}, {"gpu_threshold", "1"}, {"shader_path", "/x"}}) {

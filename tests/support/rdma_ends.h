@@ -19,7 +19,7 @@ namespace mccl::testing {
 
 struct RdmaEnds {
   std::shared_ptr<transport::rdma::Station> stations[2];
-  std::unique_ptr<transport::rdma::Pair> pairs[2];
+  transport::rdma::PairAtStation pairs[2];
 
   /// Pairs that are connected, and have not greeted each other yet. `devices` may be one device.
   static RdmaEnds connect(const std::shared_ptr<transport::rdma::Verbs>& verbs,

@@ -198,8 +198,9 @@ _SLOWER = (
 def jaccl(environment: Environment, settings: Mapping[str, str]) -> Job:
     """From MLX_RANK, MLX_JACCL_COORDINATOR and MLX_IBV_DEVICES, or the same without MLX_.
 
-    The ranks meet at the coordinator's address, which is rank 0's. Of the table of devices only its
-    size counts.
+    The ranks meet at the coordinator's address, which is rank 0's. The table of devices says by
+    which each pair reaches each other; pairs without one, and ranks that cannot use theirs, take
+    shared memory or TCP, as a warning says.
     """
     names = ("RANK", "JACCL_COORDINATOR", "IBV_DEVICES")
     rank_text, coordinator, path = (
@@ -221,8 +222,12 @@ def jaccl(environment: Environment, settings: Mapping[str, str]) -> Job:
         )
     return Job(
         "jaccl",
-        {"rank": str(rank), "world_size": str(rows), "root": str(_Address(host, port))},
-        slower=_SLOWER.format(backend="jaccl", missing="RDMA"),
+        {
+            "rank": str(rank),
+            "world_size": str(rows),
+            "root": str(_Address(host, port)),
+            "rdma_device": str(Path(path).resolve()),
+        },
     )
 
 

@@ -15,13 +15,14 @@ using transport::Making;
 using transport::Purpose;
 
 LinkMaker::LinkMaker(WorldRank rank, Transports transports, Clock::duration patience, Peers& peers,
-                     Find find, const Log& log)
+                     Find find, const Log& log, Made made)
     : rank_(rank),
       transports_(std::move(transports)),
       patience_(patience),
       peers_(peers),
       find_(std::move(find)),
-      log_(log) {}
+      log_(log),
+      told_(std::move(made)) {}
 
 LinkMaker::Place LinkMaker::next(WorldRank peer, Place from) const {
   while (from < transports_.size() && !transports_[from]->reaches(peer)) ++from;
@@ -136,6 +137,8 @@ void LinkMaker::go_on(WorldRank peer, Channels& channels, const ControlMessage& 
     }
   } else if (channels.closed()) {
     return transport.refuse(peer, message.key, message.blob);
+  } else {
+    leave_other(peer, message.key, place);
   }
   try {
     take(peer, channels, message.key, place, transport.hear(peer, message.key, message.blob));
@@ -161,7 +164,7 @@ void LinkMaker::take(WorldRank peer, Channels& channels, const LinkKey& key, Pla
                      Making made) {
   if (made.link) {
     making_.erase({peer, key});
-    attach(peer, channels, key, std::move(made.link));
+    attach(peer, channels, key, place, std::move(made.link));
   } else {
     making_[{peer, key}] = place;
   }
@@ -194,8 +197,9 @@ void LinkMaker::declined(WorldRank peer, Channels& channels, const ControlMessag
   make(peer, channels, message.key, place + 1);
 }
 
-void LinkMaker::attach(WorldRank peer, Channels& channels, const LinkKey& key,
+void LinkMaker::attach(WorldRank peer, Channels& channels, const LinkKey& key, Place place,
                        std::unique_ptr<transport::Link> link) {
+  if (told_) told_(transports_[place]->name());
   const char* what = key.purpose == Purpose::collective ? "collectives" : "messages";
   log_.debug("link {}, {} rank {} ({}, rail {}, group {:x}): {}", ++made_,
              peer < rank_ ? "to" : "from", peer, what, key.rail, key.group, link->description());
@@ -206,6 +210,12 @@ void LinkMaker::attach(WorldRank peer, Channels& channels, const LinkKey& key,
 void LinkMaker::refuse(WorldRank peer, const ControlMessage& message) {
   if (peer < rank_) return;  // an answer that comes too late
   transports_[find_transport(peer, message.transport)]->refuse(peer, message.key, message.blob);
+}
+
+/// The end that dials has gone on to another transport: what this end has begun is in vain.
+void LinkMaker::leave_other(WorldRank peer, const LinkKey& key, Place place) {
+  const auto found = making_.find({peer, key});
+  if (found != making_.end() && found->second != place) cancel(peer, key);
 }
 
 /// What has come of the link so far, at this end.
@@ -237,16 +247,16 @@ void LinkMaker::progress(const std::function<bool(std::uint64_t group)>& closed)
 /// A link of a transport that connects in its own way, dialled by this rank or by the peer.
 void LinkMaker::handle(Place place, LinkEvent& event, bool closed) {
   const bool made_here = event.peer < rank_;
-  if (made_here) {
-    // It may have been given up meanwhile; and the lower rank is not to dial.
-    const auto found = making_.find({event.peer, event.key});
-    if (found == making_.end() || found->second != place) return;
-    making_.erase(found);
-  }
+  const auto found = making_.find({event.peer, event.key});
+  const bool begun = found != making_.end() && found->second == place;
+  // It may have been given up meanwhile; and the lower rank is not to dial.
+  if (made_here && !begun) return;
+  if (begun) making_.erase(found);
+  if (!made_here) leave_other(event.peer, event.key, place);
   Channels* channels = find_(event.key.group);
   if (channels && !channels->group().rank_of(event.peer).valid()) channels = nullptr;
   if (event.link) {
-    if (channels) return attach(event.peer, *channels, event.key, std::move(event.link));
+    if (channels) return attach(event.peer, *channels, event.key, place, std::move(event.link));
     if (closed) tell(event.peer, ControlKind::closed, event.key);
     return;
   }

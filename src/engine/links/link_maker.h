@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -32,11 +33,13 @@ class LinkMaker {
   using Transports = std::vector<std::unique_ptr<transport::Transport>>;
   /// The channels of a group that this rank has made; null for others.
   using Find = std::function<Channels*(std::uint64_t group)>;
+  /// Is told of every link that came about, by the name of its transport.
+  using Made = std::function<void(std::string_view transport)>;
 
   /// Of two transports that reach a peer, the first is taken if it can be. `patience`: for a link
   /// to come about. All that is referred to outlives it.
   LinkMaker(WorldRank rank, Transports transports, Clock::duration patience, Peers& peers,
-            Find find, const Log& log);
+            Find find, const Log& log, Made made = {});
 
   /// How a peer is reached, for people.
   std::string describe(WorldRank peer) const;
@@ -86,8 +89,9 @@ class LinkMaker {
   void take(WorldRank peer, Channels& channels, const transport::LinkKey& key, Place place,
             transport::Making made);
   void cancel(WorldRank peer, const transport::LinkKey& key);
+  void leave_other(WorldRank peer, const transport::LinkKey& key, Place place);
   void declined(WorldRank peer, Channels& channels, const ControlMessage& message);
-  void attach(WorldRank peer, Channels& channels, const transport::LinkKey& key,
+  void attach(WorldRank peer, Channels& channels, const transport::LinkKey& key, Place place,
               std::unique_ptr<transport::Link> link);
   void handle(Place place, transport::LinkEvent& event, bool closed);
   Place find_transport(WorldRank peer, const std::string& name) const;
@@ -101,6 +105,7 @@ class LinkMaker {
   Peers& peers_;
   const Find find_;
   const Log& log_;
+  const Made told_;
   /// The links in the making, each at the transport that is tried: all that this rank makes, and of
   /// those that a peer makes the ones of which this end has begun and does not stand.
   std::map<std::pair<WorldRank, transport::LinkKey>, Place> making_;

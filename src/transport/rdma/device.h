@@ -40,7 +40,9 @@ class Device {
   void look();
 
   /// In the child of a fork: what it has open is the parent's.
-  void abandon() noexcept { context_->abandon(); }
+  void abandon() noexcept {
+    if (!abandoned_.exchange(true)) context_->abandon();
+  }
 
  private:
   static std::uint64_t bit_of(int port) { return std::uint64_t{1} << (port & 63); }
@@ -53,6 +55,7 @@ class Device {
   std::unique_ptr<Domain> domain_;
   std::unique_ptr<SlotMemory> slots_;
   std::atomic<bool> failed_{false};
+  std::atomic<bool> abandoned_{false};
   std::atomic<std::uint64_t> ports_{0};  ///< In use, a bit each.
   mutable std::mutex mutex_;
   std::string trouble_;  // guarded by mutex_

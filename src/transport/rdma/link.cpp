@@ -15,7 +15,7 @@ constexpr std::chrono::milliseconds kLastWords{250};
 
 }  // namespace
 
-RdmaLink::RdmaLink(std::shared_ptr<Station> station, std::unique_ptr<Pair> pair, std::string path)
+RdmaLink::RdmaLink(std::shared_ptr<Station> station, PairAtStation pair, std::string path)
     : station_(std::move(station)), pair_(std::move(pair)), path_(std::move(path)) {}
 
 RdmaLink::~RdmaLink() { station_->retire(std::move(pair_)); }

@@ -18,7 +18,7 @@ namespace mccl::transport::rdma {
 class RdmaLink final : public Link {
  public:
   /// Takes a pair that is connected. `path` is for messages: "RoCE v2 10.9.0.1 -> 10.9.0.2".
-  RdmaLink(std::shared_ptr<Station> station, std::unique_ptr<Pair> pair, std::string path);
+  RdmaLink(std::shared_ptr<Station> station, PairAtStation pair, std::string path);
   ~RdmaLink() override;
 
   std::size_t write(std::span<const std::byte> first,
@@ -44,7 +44,7 @@ class RdmaLink final : public Link {
   [[noreturn]] void fail(const std::string& what) const;
 
   const std::shared_ptr<Station> station_;
-  std::unique_ptr<Pair> pair_;
+  PairAtStation pair_;
   const std::string path_;
   /// The end of one message and the beginning of the next, where somebody wants them in one piece:
   /// they go before what the pair has.

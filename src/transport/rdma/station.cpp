@@ -40,20 +40,20 @@ Station::~Station() {
   }
 }
 
-std::unique_ptr<Pair> Station::make_pair(Service service, std::string peer) {
+PairAtStation Station::make_pair(Service service, std::string peer) {
   if (device_->failed()) throw Error(device_->trouble());
-  auto pair =
-      std::make_unique<Pair>(device_, channel_.get(), service, port_.number, std::move(peer));
+  PairAtStation pair(new Pair(device_, channel_.get(), service, port_.number, std::move(peer)),
+                     Leaving{this});
   pairs_.push_back(pair.get());
   return pair;
 }
 
-void Station::forget(const Pair* pair) { std::erase(pairs_, pair); }
+void Leaving::operator()(Pair* pair) const {
+  std::erase(station->pairs_, pair);
+  delete pair;
+}
 
-void Station::drop(std::unique_ptr<Pair> pair) { forget(pair.get()); }
-
-void Station::retire(std::unique_ptr<Pair> pair) {
-  forget(pair.get());
+void Station::retire(PairAtStation pair) {
   pair->close();
   if (!pair->departed()) departing_.push_back({std::move(pair), Clock::now() + kPatience});
 }
@@ -89,9 +89,9 @@ bool Station::arm() {
   return true;
 }
 
-void Station::watch(std::vector<pollfd>& descriptors) const {
+void Station::watch(std::vector<pollfd>& descriptors, bool always) const {
   descriptors.push_back({device_->context().event_descriptor(), POLLIN, 0});
-  if (armed_ && channel_) descriptors.push_back({channel_->descriptor(), POLLIN, 0});
+  if ((armed_ || always) && channel_) descriptors.push_back({channel_->descriptor(), POLLIN, 0});
 }
 
 void Station::abandon() noexcept {

@@ -15,6 +15,15 @@
 
 namespace mccl::transport::rdma {
 
+class Station;
+
+/// A pair leaves its station when it goes.
+struct Leaving {
+  Station* station = nullptr;
+  void operator()(Pair* pair) const;
+};
+using PairAtStation = std::unique_ptr<Pair, Leaving>;
+
 /// Not thread-safe: used under the engine's progress lock. Outlives its pairs.
 class Station {
  public:
@@ -31,11 +40,9 @@ class Station {
   std::vector<Gid> gids() const { return device_->context().gids(port_.number); }
 
   /// `peer` names the other end. Throws VerbsError, Error.
-  std::unique_ptr<Pair> make_pair(Service service, std::string peer);
-  /// No longer used by a link.
-  void retire(std::unique_ptr<Pair> pair);
-  /// Gone at once, whatever it has on its way.
-  void drop(std::unique_ptr<Pair> pair);
+  PairAtStation make_pair(Service service, std::string peer);
+  /// No longer used by a link: it goes when the peer has what was sent last.
+  void retire(PairAtStation pair);
 
   /// What the device reports, and what time calls for.
   void look(Clock::time_point now);
@@ -43,20 +50,22 @@ class Station {
   /// From now on completions make the descriptor readable, once. True when there may be any.
   bool arm();
   void disarm() { armed_ = false; }
-  void watch(std::vector<pollfd>& descriptors) const;
+  /// For poll(2): what the device reports, and completions where they were asked for, which is so
+  /// once arm() was called and as long as nobody disarmed, or `always`.
+  void watch(std::vector<pollfd>& descriptors, bool always = false) const;
 
-  std::size_t pairs() const { return pairs_.size() + departing_.size(); }
+  std::size_t pairs() const { return pairs_.size(); }
   /// In the child of a fork.
   void abandon() noexcept;
 
  private:
+  friend struct Leaving;
   struct Departing {
-    std::unique_ptr<Pair> pair;
+    PairAtStation pair;
     Clock::time_point until;
   };
 
   void sweep(Clock::time_point now);
-  void forget(const Pair* pair);
 
   const std::shared_ptr<Device> device_;
   Port port_;

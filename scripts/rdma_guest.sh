@@ -1,0 +1,111 @@
+#!/usr/bin/env bash
+# Runs a command on a machine that has RDMA: a guest of Debian's kernel under qemu, with a device in
+# software (RoCE, "rxe0", on 10.9.0.1). It sees this machine's files read-only, below a throw-away
+# layer of its own; what it writes is gone when it ends. Its console is the output, the command's
+# exit status that of this script.
+# Usage: rdma_guest.sh [-n CPUS] [-m MEMORY] [-t SECONDS] -- COMMAND...
+# Exit status 77: it cannot be had here, and the last line says why.
+# The kernel is fetched from Debian once, into RDMA_GUEST_CACHE (default: build/rdma-guest).
+set -euo pipefail
+
+export PATH=$PATH:/usr/sbin:/sbin
+root=$(cd "$(dirname "$0")/.." && pwd)
+cache=${RDMA_GUEST_CACHE:-$root/build/rdma-guest}
+cpus=2 memory=6G seconds=900
+while [[ $# -gt 0 && $1 != -- ]]; do
+  case $1 in
+    -n) cpus=$2 ;;
+    -m) memory=$2 ;;
+    -t) seconds=$2 ;;
+    *) echo "rdma_guest: unknown option $1" >&2; exit 2 ;;
+  esac
+  shift 2
+done
+shift
+
+unavailable() { echo "rdma_guest: $*"; exit 77; }
+missing=
+for need in qemu-system-x86_64:qemu-system-x86 busybox:busybox-static modprobe:kmod cpio:cpio rdma:iproute2; do
+  command -v "${need%%:*}" >/dev/null || missing+=" ${need##*:}"
+done
+[[ -e /usr/lib/x86_64-linux-gnu/libibverbs.so.1 ]] || missing+=" ibverbs-providers"
+[[ -z $missing ]] || unavailable "these packages are missing:$missing"
+
+# Modules: what the guest's root needs, the device, and what the network is disturbed with.
+modules="crc32_generic crc32c_generic virtio_pci 9pnet_virtio 9p overlay virtio_net ib_uverbs
+  rdma_ucm rdma_cm rdma_rxe sch_netem"
+
+fetch_kernel() {
+  local package
+  package=$(apt-cache search --names-only '^linux-image-6\.1\.0-[0-9]+-amd64$' | awk '{print $1}' |
+    sort -V | tail -1)
+  [[ -n $package ]] || return 1
+  rm -rf kernel && apt-get download -qq "$package" 2>/dev/null && dpkg -x "$package"_*.deb kernel &&
+    rm -f "$package"_*.deb && depmod -b kernel "${package#linux-image-}" &&
+    echo "${package#linux-image-}" >version
+}
+
+# The first process of the guest: mounts, and then the command.
+make_ramdisk() {
+  local version module file
+  version=$(cat version)
+  rm -rf ramdisk && mkdir -p ramdisk/{bin,proc,sys,dev,lib/modules/"$version"}
+  cp "$(command -v busybox)" ramdisk/bin/busybox
+  cp kernel/lib/modules/"$version"/modules.{order,builtin,builtin.modinfo} \
+    ramdisk/lib/modules/"$version"/
+  for module in $modules; do
+    modprobe -d "$PWD/kernel" -S "$version" --show-depends "$module" |
+      awk '$1 == "insmod" { print $2 }'
+  done | sort -u | while read -r file; do
+    install -D "$file" "ramdisk/${file#"$PWD"/kernel/}"
+  done
+  depmod -b ramdisk "$version"
+  cat >ramdisk/init <<INIT
+#!/bin/busybox sh
+/bin/busybox --install -s /bin
+mount -t proc none /proc; mount -t sysfs none /sys; mount -t devtmpfs none /dev
+for module in ${modules//$'\n'/ }; do modprobe \$module; done
+mkdir -p /lower /rw /root
+mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000,ro,cache=loose host /lower
+mount -t tmpfs -o size=2g none /rw; mkdir -p /rw/u /rw/w
+mount -t overlay -o lowerdir=/lower,upperdir=/rw/u,workdir=/rw/w none /root
+mount -t proc none /root/proc; mount -t sysfs none /root/sys; mount --move /dev /root/dev
+mkdir -p /root/dev/shm /root/dev/pts /root/tmp
+mount -t tmpfs none /root/dev/shm; mount -t devpts none /root/dev/pts; mount -t tmpfs none /root/tmp
+ip link set lo up
+exec chroot /root /bin/bash \$(tr ' ' '\n' </proc/cmdline | sed -n 's/^guest.run=//p')
+INIT
+  chmod +x ramdisk/init
+  (cd ramdisk && find . | cpio -o -H newc 2>/dev/null | gzip -1) >ramdisk.gz.new
+  mv ramdisk.gz.new ramdisk.gz
+}
+
+mkdir -p "$cache"
+(
+  cd "$cache"
+  exec 9>lock && flock 9
+  [[ -e version ]] || fetch_kernel || exit 1
+  [[ ramdisk.gz -nt version && ramdisk.gz -nt "$root/scripts/rdma_guest.sh" ]] || make_ramdisk
+) || unavailable "Debian's kernel cannot be fetched (apt-get download linux-image-6.1.0-*-amd64)"
+
+job=$(mktemp -d "$cache/job.XXXXXX")
+trap 'rm -rf "$job"' EXIT
+{
+  echo 'export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root'
+  echo 'mkdir -p /root; hostname rdma-guest; ulimit -l unlimited'
+  echo 'ip link set eth0 up; ip addr add 10.9.0.1/24 dev eth0; rdma link add rxe0 type rxe netdev eth0'
+  printf 'cd %q\n' "$PWD"
+  printf '( %s )\n' "$(printf '%q ' "$@")"
+  echo 'echo "guest-exit $?"; echo o >/proc/sysrq-trigger; while :; do :; done'
+} >"$job/run"
+version=$(cat "$cache/version")
+timeout --foreground "$seconds" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -m "$memory" \
+  -smp "$cpus" -nographic -no-reboot -kernel "$cache/kernel/boot/vmlinuz-$version" \
+  -initrd "$cache/ramdisk.gz" -append "console=ttyS0 quiet panic=-1 guest.run=$job/run" \
+  -virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap \
+  -netdev user,id=n0,restrict=on -device virtio-net-pci,netdev=n0,romfile= </dev/null 2>&1 |
+  sed -u 's/\r//g' | tee "$job/log" | grep --line-buffered -v -e '^guest-exit' -e 'sysrq: Power Off' \
+    -e 'reboot: Power down' || true
+status=$(sed -n 's/^guest-exit \([0-9]*\).*/\1/p' "$job/log" | tail -1)
+[[ -n $status ]] || echo "rdma_guest: the guest did not end within $seconds s, or did not start"
+exit "${status:-1}"

@@ -1,0 +1,129 @@
+#include "transport/rdma/card.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "base/value_text.h"
+
+namespace mccl::transport::rdma {
+namespace {
+
+using nlohmann::json;
+
+/// Of what a peer says.
+constexpr std::size_t kMostDevices = 64;
+constexpr std::size_t kMostKinds = 16;
+
+std::string kinds_of(const Card& card) {
+  std::vector<std::string> all;
+  for (const DeviceCard& device : card.devices) {
+    all.push_back(fmt::format("{} {}", device.name, fmt::join(device.kinds, ", ")));
+  }
+  return fmt::format("{}", fmt::join(all, "; "));
+}
+
+std::string services_of(const Card& card) {
+  std::vector<std::string_view> names;
+  for (const Service service : card.services) names.push_back(name_of(service));
+  return fmt::format("{}", fmt::join(names, " and "));
+}
+
+std::vector<std::size_t> leading_to(const Card& card, WorldRank rank) {
+  if (!card.leads_to.empty())
+    return rank.index() < card.leads_to.size() ? card.leads_to[rank.index()]
+                                               : std::vector<std::size_t>();
+  std::vector<std::size_t> all(card.devices.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  return all;
+}
+
+/// Of a peer: places that are none would be looked at.
+void check_places(const Card& card) {
+  for (const auto& places : card.leads_to) {
+    for (const std::size_t place : places) {
+      if (place >= card.devices.size()) throw CorruptionError("a device that is not there");
+    }
+  }
+}
+
+}  // namespace
+
+std::string serialise(const Card& card) {
+  json services = json::array(), devices = json::array();
+  for (const Service service : card.services) services.push_back(std::string(name_of(service)));
+  for (const DeviceCard& device : card.devices) devices.push_back({device.name, device.kinds});
+  return json::array({card.host, card.why, services, devices, card.leads_to})
+      .dump(-1, ' ', true, json::error_handler_t::replace);
+}
+
+Card parse_card(WorldRank rank, std::string_view text) {
+  try {
+    const json said = json::parse(text);
+    Card card;
+    card.host = printable(said.at(0).get<std::string>());
+    card.why = printable(said.at(1).get<std::string>());
+    for (const json& service : said.at(2)) {
+      card.services.push_back(service.get<std::string>() == "rc" ? Service::rc : Service::uc);
+    }
+    for (const json& device : said.at(3)) {
+      card.devices.push_back({printable(device.at(0).get<std::string>()),
+                              device.at(1).get<std::vector<std::string>>()});
+      if (card.devices.size() > kMostDevices || card.devices.back().kinds.size() > kMostKinds)
+        throw CorruptionError("too many");
+    }
+    card.leads_to = said.at(4).get<std::vector<std::vector<std::size_t>>>();
+    check_places(card);
+    return card;
+  } catch (const std::exception&) {
+    throw CorruptionError(
+        fmt::format("rank {} does not say what RDMA devices it has; is the store shared with "
+                    "something else?",
+                    rank));
+  }
+}
+
+Service common_service(const Card& here, const Card& there) {
+  for (const Service service : {Service::rc, Service::uc}) {
+    const auto has = [service](const Card& card) {
+      return std::find(card.services.begin(), card.services.end(), service) != card.services.end();
+    };
+    if (has(here) && has(there)) return service;
+  }
+  throw Error(fmt::format("{} uses {} queue pairs and {} uses {} (MCCL_RDMA_SERVICE)", here.host,
+                          services_of(here), there.host, services_of(there)));
+}
+
+bool fit(const DeviceCard& here, const DeviceCard& there) {
+  return std::any_of(here.kinds.begin(), here.kinds.end(), [&](const std::string& kind) {
+    return std::find(there.kinds.begin(), there.kinds.end(), kind) != there.kinds.end();
+  });
+}
+
+std::vector<std::size_t> common_rails(const Card& here, WorldRank self, const Card& there,
+                                      WorldRank peer) {
+  for (const Card* card : {&here, &there}) {
+    if (!card->why.empty()) throw Error(fmt::format("{} has none: {}", card->host, card->why));
+  }
+  (void)common_service(here, there);
+  const std::vector<std::size_t> mine = leading_to(here, peer);
+  const std::vector<std::size_t> theirs = leading_to(there, self);
+  if (mine.empty() || theirs.empty()) {
+    throw Error(fmt::format("the table of devices names none from rank {} to rank {}",
+                            mine.empty() ? self : peer, mine.empty() ? peer : self));
+  }
+  std::vector<std::size_t> rails;
+  for (std::size_t i = 0; i < std::min(mine.size(), theirs.size()); ++i) {
+    if (!fit(here.devices[mine[i]], there.devices[theirs[i]])) break;
+    rails.push_back(mine[i]);
+  }
+  if (!rails.empty()) return rails;
+  throw Error(fmt::format(
+      "{} and {} have no addresses of one kind: {} has {}, {} has {}; give the interfaces of both "
+      "an address of the same kind, such as IPv4",
+      here.host, there.host, here.host, kinds_of(here), there.host, kinds_of(there)));
+}
+
+}  // namespace mccl::transport::rdma

@@ -1,0 +1,137 @@
+#include "transport/rdma/survey.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <sstream>
+
+#include "transport/rdma/device_table.h"
+
+namespace mccl::transport::rdma {
+namespace {
+
+std::string own_host() {
+  std::array<char, 256> name = {};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+std::vector<std::string> names_in(const std::string& list) {
+  std::vector<std::string> names;
+  std::istringstream stream(list);
+  for (std::string name; std::getline(stream, name, ',');) {
+    if (!name.empty()) names.push_back(name);
+  }
+  return names;
+}
+
+struct Wanted {
+  std::vector<std::string> names;
+  std::vector<std::vector<std::size_t>> leads_to;
+};
+
+/// Names, or the path of a table as MLX's jaccl has it.
+Wanted wanted_devices(const std::string& setting, WorldRank rank, int size) {
+  if (setting.find('/') == setting.npos) return {names_in(setting), {}};
+  Wanted wanted;
+  const DeviceTable table = read_device_table(setting, size);
+  for (const auto& to_peer : table[rank.index()]) {
+    wanted.leads_to.emplace_back();
+    for (const std::string& name : to_peer) {
+      const auto known = std::find(wanted.names.begin(), wanted.names.end(), name);
+      wanted.leads_to.back().push_back(static_cast<std::size_t>(known - wanted.names.begin()));
+      if (known == wanted.names.end()) wanted.names.push_back(name);
+    }
+  }
+  return wanted;
+}
+
+/// Apple's devices have uc only: there is nothing to be tried.
+std::vector<Service> services_of(const std::string& wanted) {
+  if (wanted == "rc") return {Service::rc};
+#ifdef __APPLE__
+  return {Service::uc};
+#else
+  if (wanted == "uc") return {Service::uc};
+  return {Service::rc, Service::uc};
+#endif
+}
+
+std::string interface_of(const std::string& device) {
+  return device.starts_with("rdma_") ? device.substr(5) : "the interface of " + device;
+}
+
+DeviceCard card_of(const Station& station, const std::string& name, const std::string& wanted) {
+  DeviceCard card{name, {}};
+  for (const Gid& gid : wanted_gids(station.gids(), wanted)) {
+    const std::string kind = kind_of(gid);
+    if (std::find(card.kinds.begin(), card.kinds.end(), kind) == card.kinds.end())
+      card.kinds.push_back(kind);
+  }
+  if (!card.kinds.empty()) return card;
+  const std::string interface = interface_of(name);
+  throw Error(fmt::format(
+      "{} has no address{}: give {} one (Linux: ip addr add ADDRESS/24 dev IF; macOS: ifconfig "
+      "IF inet 169.254.x.y netmask 255.255.0.0 alias)",
+      name, wanted.empty() ? "" : fmt::format(" of the kind MCCL_RDMA_GID={}", wanted), interface));
+}
+
+bool is_kind(const Gid& gid, const std::string& wanted) {
+  if (wanted == "roce_v2") return gid.type == GidType::roce_v2;
+  if (wanted == "roce_v1") return gid.type == GidType::roce_v1;
+  if (wanted == "infiniband") return gid.type == GidType::infiniband;
+  if (wanted == "ipv4") return family_of(gid.bytes) == Family::ipv4;
+  if (wanted == "ipv6") return family_of(gid.bytes) != Family::ipv4;
+  return text_of(gid.bytes) == wanted;
+}
+
+}  // namespace
+
+std::vector<Gid> wanted_gids(std::vector<Gid> gids, const std::string& wanted) {
+  if (!wanted.empty()) std::erase_if(gids, [&](const Gid& gid) { return !is_kind(gid, wanted); });
+  return gids;
+}
+
+Card card_without(const std::string& why) {
+  Card card;
+  card.host = own_host();
+  card.why = why;
+  return card;
+}
+
+Survey survey(const Config& config, WorldRank rank, int size, const std::shared_ptr<Verbs>& verbs,
+              const std::string& why) {
+  const Wanted wanted = wanted_devices(config.rdma_device, rank, size);
+  Survey found{card_without(why), false, {}};
+  if (!verbs) return found;
+  const std::vector<std::string>& named = wanted.names;
+  const std::vector<std::string> there = verbs->devices();
+  found.has_devices = !there.empty() || !named.empty();
+  std::vector<std::string> missing;
+  if (there.empty()) missing.emplace_back("it has no RDMA device (ibv_devices lists none)");
+  for (const std::string& name : there.empty() || named.empty() ? there : named) {
+    try {
+      auto station = std::make_shared<Station>(verbs, name, config.rdma_port);
+      found.card.devices.push_back(card_of(*station, name, config.rdma_gid));
+      found.stations.push_back(std::move(station));
+    } catch (const Error& error) {
+      missing.emplace_back(error.what());
+    }
+  }
+  if (found.stations.empty() || (!named.empty() && !missing.empty())) {
+    found.card.devices.clear();
+    found.stations.clear();
+    found.card.why = fmt::format("{}", fmt::join(missing, "; "));
+    if (!there.empty() && !named.empty())
+      found.card.why += fmt::format(" (there are {})", fmt::join(there, ", "));
+    return found;
+  }
+  found.card.why.clear();
+  found.card.services = services_of(config.rdma_service);
+  found.card.leads_to = wanted.leads_to;
+  return found;
+}
+
+}  // namespace mccl::transport::rdma

@@ -1,0 +1,221 @@
+#include "transport/rdma/transport.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "transport/rdma/link.h"
+
+namespace mccl::transport::rdma {
+namespace {
+
+/// Until a path on which nothing comes through is given up.
+constexpr std::chrono::seconds kGreeting{3};
+/// The end that did not dial hears of that end's failure otherwise, and only tidies up.
+constexpr std::chrono::seconds kTidying{6};
+/// Between looks at links in the making, where no notice comes.
+constexpr std::chrono::milliseconds kLook{20};
+
+}  // namespace
+
+RdmaTransport::RdmaTransport(WorldRank rank, Survey survey, std::vector<Card> cards,
+                             std::string gid)
+    : rank_(rank), survey_(std::move(survey)), gid_(std::move(gid)) {
+  for (const Card& card : cards)
+    ways_.push_back(way_to(WorldRank(static_cast<int>(ways_.size())), card));
+}
+
+RdmaTransport::Way RdmaTransport::way_to(WorldRank peer, const Card& card) const {
+  Way way;
+  if (peer == rank_) return way;
+  try {
+    way.rails = common_rails(survey_.card, rank_, card, peer);
+    way.service = common_service(survey_.card, card);
+  } catch (const Error& error) {
+    way.missing = error.what();
+  }
+  return way;
+}
+
+int RdmaTransport::rails(WorldRank peer) const {
+  return static_cast<int>(ways_[peer.index()].rails.size());
+}
+
+std::string RdmaTransport::describe(WorldRank peer) const {
+  const Way& way = ways_[peer.index()];
+  std::vector<std::string> names;
+  for (const std::size_t place : way.rails) names.push_back(survey_.card.devices[place].name);
+  return fmt::format("rdma, {}, {}", fmt::join(names, " and "), name_of(way.service));
+}
+
+RdmaTransport::Begun RdmaTransport::begin(WorldRank peer, const LinkKey& key,
+                                          Clock::time_point deadline) {
+  const Way& way = ways_[peer.index()];
+  Begun begun;
+  if (key.rail >= way.rails.size()) {
+    throw Error(fmt::format("of {} links to rank {}, there is none of number {}", way.rails.size(),
+                            peer, key.rail));
+  }
+  begun.station = survey_.stations[way.rails[key.rail]];
+  begun.offered = wanted_gids(begun.station->gids(), gid_);
+  if (begun.offered.empty()) {
+    throw Error(fmt::format("device {} has lost its addresses", begun.station->device().name()));
+  }
+  begun.pair = begun.station->make_pair(way.service, fmt::format("rank {}", peer));
+  begun.deadline = deadline;
+  return begun;
+}
+
+Offer RdmaTransport::offer_of(const Begun& begun) {
+  Offer offer;
+  offer.service = begun.pair->service();
+  offer.layer = begun.station->port().layer;
+  offer.queue_pair = begun.pair->number();
+  offer.first_packet = begun.pair->first_packet();
+  offer.end = {begun.pair->token(), Shape()};
+  offer.mtu_bytes = begun.station->port().mtu_bytes;
+  offer.lid = begun.station->port().lid;
+  offer.gids = begun.offered;
+  return offer;
+}
+
+Making RdmaTransport::dial(WorldRank peer, const LinkKey& key, Clock::time_point deadline) {
+  Begun begun = begin(peer, key, deadline);
+  begun.dialled = true;
+  Making made;
+  made.tell = encode(offer_of(begun));
+  begun_[{peer, key}] = std::move(begun);
+  return made;
+}
+
+Making RdmaTransport::hear(WorldRank peer, const LinkKey& key, std::span<const std::byte> told) {
+  const Offer offer = decode_offer(peer, told);
+  const auto found = begun_.find({peer, key});
+  if (!offer.is_answer) {
+    if (found != begun_.end())
+      throw CorruptionError(fmt::format("rank {} offers a queue pair twice", peer));
+    return take_offer(peer, key, offer);
+  }
+  if (found == begun_.end() || !found->second.dialled || found->second.connected) {
+    throw CorruptionError(
+        fmt::format("rank {} answers to a queue pair that was not offered", peer));
+  }
+  take_answer(peer, found->second, offer);
+  return {};
+}
+
+Making RdmaTransport::take_offer(WorldRank peer, const LinkKey& key, const Offer& offer) {
+  if (!reaches(peer)) throw CorruptionError(fmt::format("rank {} offers a queue pair", peer));
+  Begun begun = begin(peer, key, Clock::now() + kTidying);
+  if (offer.service != begun.pair->service()) {
+    throw CorruptionError(fmt::format("rank {} offers a {} queue pair, where {} was agreed on",
+                                      peer, name_of(offer.service),
+                                      name_of(begun.pair->service())));
+  }
+  const auto chosen = choose_gids(begun.offered, offer.gids);
+  if (!chosen) {
+    throw Error(fmt::format("{} has no address of a kind that rank {} has",
+                            begun.station->device().name(), peer));
+  }
+  const Gid own = begun.offered[chosen->first];
+  Offer answer = offer_of(begun);
+  answer.is_answer = true;
+  answer.gids = {own};
+  answer.chosen = static_cast<std::uint8_t>(chosen->second);
+  connect(begun, offer, own, offer.gids[chosen->second]);
+  Making made;
+  made.tell = encode(answer);
+  begun_[{peer, key}] = std::move(begun);
+  return made;
+}
+
+void RdmaTransport::take_answer(WorldRank peer, Begun& begun, const Offer& answer) {
+  if (answer.service != begun.pair->service() || answer.chosen >= begun.offered.size() ||
+      answer.gids.size() != 1) {
+    throw CorruptionError(fmt::format("rank {} chooses what was not offered", peer));
+  }
+  connect(begun, answer, begun.offered[answer.chosen], answer.gids.front());
+  begun.deadline = std::min(begun.deadline, Clock::now() + kGreeting);
+}
+
+void RdmaTransport::connect(Begun& begun, const Offer& far, const Gid& own, const Gid& theirs) {
+  const Port& port = begun.station->port();
+  Route route;
+  route.queue_pair = far.queue_pair;
+  route.their_first = far.first_packet;
+  route.our_first = begun.pair->first_packet();
+  route.mtu_bytes = std::min(port.mtu_bytes, far.mtu_bytes);
+  route.lid = far.lid;
+  // Of one InfiniBand subnet, the short address does.
+  const bool same_subnet =
+      std::equal(own.bytes.begin(), own.bytes.begin() + 8, theirs.bytes.begin());
+  route.by_gid = port.layer != LinkLayer::infiniband || !same_subnet || far.lid == 0;
+  route.own_gid = own.index;
+  route.gid = theirs.bytes;
+  begun.path = fmt::format("{} -> {}", text_of(own), text_of(theirs.bytes));
+  begun.pair->connect(route, far.end, begun.dialled);
+  begun.connected = true;
+}
+
+void RdmaTransport::cancel(WorldRank peer, const LinkKey& key) { begun_.erase({peer, key}); }
+
+void RdmaTransport::progress(std::vector<LinkEvent>& events) {
+  const Clock::time_point now = Clock::now();
+  for (const auto& station : survey_.stations) {
+    station->look(now);
+    if (!begun_.empty()) station->arm();
+  }
+  for (auto each = begun_.begin(); each != begun_.end();) {
+    each = settle(each->first, each->second, now, events) ? begun_.erase(each) : std::next(each);
+  }
+}
+
+/// Whether the link stands, or never will.
+bool RdmaTransport::settle(const Place& place, Begun& begun, Clock::time_point now,
+                           std::vector<LinkEvent>& events) {
+  if (begun.connected) begun.pair->poll();
+  LinkEvent event{place.first, place.second, nullptr, {}};
+  if (begun.pair->is_open()) {
+    event.link = std::make_unique<RdmaLink>(begun.station, std::move(begun.pair), begun.path);
+  } else if (!begun.pair->ended().empty()) {
+    event.reason = begun.pair->ended();
+  } else if (now >= begun.deadline) {
+    event.reason = begun.connected
+                       ? fmt::format(
+                             "nothing comes through between {}; is UDP port 4791 (RoCE v2) "
+                             "open both ways, and is each address the other's neighbour?",
+                             begun.path)
+                       : "its rank does not answer";
+  } else {
+    return false;
+  }
+  events.push_back(std::move(event));
+  return true;
+}
+
+void RdmaTransport::watch(std::vector<pollfd>& descriptors) const {
+  for (const auto& station : survey_.stations) station->watch(descriptors, !begun_.empty());
+}
+
+Clock::time_point RdmaTransport::next_deadline() const {
+  Clock::time_point next = Clock::time_point::max();
+  for (const auto& station : survey_.stations) next = std::min(next, station->next_look());
+  if (!begun_.empty()) next = std::min(next, Clock::now() + kLook);
+  return next;
+}
+
+bool RdmaTransport::arm() {
+  bool any = false;
+  for (const auto& station : survey_.stations) any |= station->arm();
+  return any;
+}
+
+void RdmaTransport::disarm() {
+  for (const auto& station : survey_.stations) station->disarm();
+}
+
+void RdmaTransport::abandon() noexcept {
+  for (const auto& station : survey_.stations) station->abandon();
+}
+
+}  // namespace mccl::transport::rdma

@@ -1,0 +1,207 @@
+// Groups whose links go through RDMA devices: each rank is a thread with a double of its own, as if
+// it were on a machine of its own.
+#include <gmock/gmock.h>
+
+#include <numeric>
+#include <thread>
+
+#include "backend/native/group.h"
+#include "engine/engine.h"
+#include "support/ranks.h"
+#include "support/verbs_double.h"
+
+namespace mccl {
+namespace {
+
+using testing::Fabric;
+using testing::Fate;
+using ::testing::HasSubstr;
+using testing::VerbsDouble;
+
+/// What one rank is given, and what comes of it.
+struct Rank {
+  std::shared_ptr<VerbsDouble> verbs;
+  std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
+  std::string failure;
+};
+
+class RdmaGroups : public ::testing::Test {
+ protected:
+  RdmaGroups() {
+    config_ = testing::test_config();
+    config_.transport = "rdma";
+    config_.calibrate = false;
+    config_.log_level = "OFF";
+  }
+
+  void add_ranks(int size) {
+    for (int rank = 0; rank < size; ++rank) {
+      ranks_.emplace_back();
+      ranks_.back().verbs = std::make_shared<VerbsDouble>(fabric_);
+      ranks_.back().verbs->add("mem" + std::to_string(rank), static_cast<std::uint8_t>(rank + 1));
+    }
+  }
+
+  void run(const std::function<void(Group&)>& body) {
+    const std::shared_ptr<Store> store = make_memory_store();
+    std::vector<std::thread> threads;
+    const int size = static_cast<int>(ranks_.size());
+    for (int number = 0; number < size; ++number) {
+      threads.emplace_back([&, number] {
+        Rank& rank = ranks_[static_cast<std::size_t>(number)];
+        try {
+          const auto engine = engine::Engine::create(
+              {number, size, store, config_, rank.metrics, nullptr, rank.verbs});
+          std::vector<int> everyone(static_cast<std::size_t>(size));
+          std::iota(everyone.begin(), everyone.end(), 0);
+          {
+            native::NativeGroup world(
+                engine, engine->make_group("world", everyone, std::chrono::seconds(60), {}));
+            body(world);
+          }
+          engine->shutdown();
+        } catch (const std::exception& error) {
+          rank.failure = error.what();
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+  void expect_good_end() {
+    for (const Rank& rank : ranks_) EXPECT_EQ(rank.failure, "");
+    EXPECT_TRUE(fabric_->all_closed());
+    EXPECT_EQ(fabric_->starved, 0u);
+    EXPECT_EQ(fabric_->overflowed, 0u);
+  }
+
+  static void sum_and_check(Group& world, std::size_t count) {
+    std::vector<std::int64_t> data(count);
+    for (std::size_t i = 0; i < count; ++i) data[i] = static_cast<std::int64_t>(i) + world.rank();
+    const Buffer buffer{data.data(), data.size(), DType::i64};
+    world.all_reduce(buffer, buffer, {}).wait();
+    const std::int64_t size = world.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      ASSERT_EQ(data[i], size * static_cast<std::int64_t>(i) + size * (size - 1) / 2);
+    }
+  }
+
+  static void send_around(Group& world, std::size_t count) {
+    std::vector<std::int32_t> mine(count, world.rank()), theirs(count, -1);
+    const int next = (world.rank() + 1) % world.size();
+    const int before = (world.rank() + world.size() - 1) % world.size();
+    Work sent = world.send(ConstBuffer{mine.data(), count, DType::i32}, next, 3);
+    world.recv(Buffer{theirs.data(), count, DType::i32}, before, 3).wait();
+    sent.wait();
+    EXPECT_EQ(theirs, std::vector<std::int32_t>(count, before));
+  }
+
+  Config config_;
+  const std::shared_ptr<Fabric> fabric_ = std::make_shared<Fabric>();
+  std::deque<Rank> ranks_;
+};
+
+TEST_F(RdmaGroups, CallsGoThroughTheDevices) {
+  for (const char* service : {"rc", "uc"}) {
+    for (const int size : {2, 3, 5}) {
+      config_.rdma_service = service;
+      ranks_.clear();
+      add_ranks(size);
+      run([](Group& world) {
+        for (const std::size_t count : {1, 100, 5'000, 300'000}) {
+          sum_and_check(world, count);
+          send_around(world, count);
+        }
+      });
+      expect_good_end();
+      for (const Rank& rank : ranks_) {
+        EXPECT_GT(rank.metrics->summary().rdma_links, 0u);
+        EXPECT_EQ(rank.metrics->summary().tcp_links, 0u);
+      }
+    }
+  }
+}
+
+TEST_F(RdmaGroups, SeveralDevicesShareTheWork) {
+  add_ranks(2);
+  for (Rank& rank : ranks_) rank.verbs->add("more0", 77);
+  run([](Group& world) { sum_and_check(world, 1'000'000); });
+  expect_good_end();
+  EXPECT_EQ(ranks_[0].metrics->summary().rdma_links, 2u);
+}
+
+TEST_F(RdmaGroups, Fault13WhereOneHasNoDeviceEveryRankSaysWhichAndWhy) {
+  add_ranks(3);
+  ranks_[1].verbs->known.clear();
+  run([](Group&) {});
+  for (const Rank& rank : ranks_) {
+    EXPECT_THAT(rank.failure, ::testing::AllOf(HasSubstr("MCCL_TRANSPORT is rdma"),
+                                               HasSubstr("rank 1"), HasSubstr("no RDMA device")));
+  }
+}
+
+/// Found out when the link is made: both go on together by TCP, and the result is right.
+TEST_F(RdmaGroups, AQueuePairThatCannotBeHadIsReplacedByTcp) {
+  for (const std::string call : {"ibv_modify_qp", "ibv_create_qp", "ibv_reg_mr"}) {
+    ranks_.clear();
+    add_ranks(2);
+    fabric_->gate = [&](const std::string& made) { return made == call ? ENOMEM : 0; };
+    run([](Group& world) { sum_and_check(world, 10'000); });
+    for (const Rank& rank : ranks_) {
+      EXPECT_EQ(rank.failure, "");
+      EXPECT_EQ(rank.metrics->summary().tcp_links, 1u);
+    }
+  }
+}
+
+TEST_F(RdmaGroups, APathOnWhichNothingComesThroughIsReplacedByTcp) {
+  config_.rdma_service = "uc";
+  add_ranks(2);
+  fabric_->judge = [](Fabric::Message&) { return Fate{Fate::Kind::lost}; };
+  run([](Group& world) { sum_and_check(world, 10'000); });
+  for (const Rank& rank : ranks_) {
+    EXPECT_EQ(rank.failure, "");
+    EXPECT_EQ(rank.metrics->summary().tcp_links, 1u);
+    EXPECT_EQ(rank.metrics->summary().rdma_links, 0u);
+  }
+}
+
+/// Whatever becomes of a message in mid-collective, all ranks end in time, with an error.
+TEST_F(RdmaGroups, WhatFailsInMidCollectiveEndsItOnEveryRank) {
+  for (const Fate::Kind kind : {Fate::Kind::lost, Fate::Kind::sender_fails,
+                                Fate::Kind::receiver_fails, Fate::Kind::forgotten}) {
+    for (const char* service : {"uc", "rc"}) {
+      config_.rdma_service = service;
+      config_.timeout = 20;
+      ranks_.clear();
+      add_ranks(3);
+      int messages = 0;
+      fabric_->judge = [&](Fabric::Message&) {
+        return ++messages == 200 ? Fate{kind, 12} : Fate();
+      };
+      run([](Group& world) {
+        for (int i = 0; i < 100; ++i) sum_and_check(world, 40'000);
+      });
+      for (const Rank& rank : ranks_) EXPECT_THAT(rank.failure, HasSubstr("rank "));
+    }
+  }
+}
+
+TEST_F(RdmaGroups, ADeviceThatGoesAwayEndsTheCallsThatNeedIt) {
+  add_ranks(2);
+  std::atomic<int> rounds{0};
+  run([&](Group& world) {
+    for (int i = 0; i < 1000; ++i) {
+      if (world.rank() == 0 && ++rounds == 10) {
+        fabric_->report("mem0",
+                        {transport::rdma::DeviceEvent::Kind::device_gone, 0, "the device is gone"});
+      }
+      sum_and_check(world, 10'000);
+      if (i > 10) std::this_thread::yield();
+    }
+  });
+  EXPECT_THAT(ranks_[0].failure, HasSubstr("device mem0: the device is gone"));
+  EXPECT_NE(ranks_[1].failure, "");
+}
+
+}  // namespace
+}  // namespace mccl

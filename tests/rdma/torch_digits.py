@@ -1,0 +1,51 @@
+"""Two ranks train a digit classifier with DDP; their gradients go through an RDMA device.
+
+checks.sh starts one process a rank, with MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT.
+"""
+
+import os
+
+import torch
+import torch.distributed as dist
+from sklearn.datasets import load_digits
+from torch.nn.parallel import DistributedDataParallel
+
+import mccl
+
+STEPS = 60
+BATCH = 64
+
+
+def main() -> None:
+    """Trains, and checks that both ranks end with the same model, a good one, by RDMA alone."""
+    rank, size = int(os.environ["MCCL_RANK"]), int(os.environ["MCCL_WORLD_SIZE"])
+    host, port = os.environ["MCCL_ROOT"].rsplit(":", 1)
+    dist.init_process_group("mccl", init_method=f"tcp://{host}:{port}", rank=rank, world_size=size)
+    torch.manual_seed(rank)
+    digits = load_digits()
+    inputs = torch.tensor(digits.data, dtype=torch.float32) / 16
+    labels = torch.tensor(digits.target)
+    model = DistributedDataParallel(
+        torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
+    )
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+    for step in range(STEPS):
+        chosen = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(step))
+        mine = chosen[rank * BATCH : (rank + 1) * BATCH]
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(inputs[mine]), labels[mine]).backward()
+        optimizer.step()
+    right = (model(inputs).argmax(1) == labels).float().mean().item()
+    mine = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+    everyones = [torch.empty_like(mine) for _ in range(size)]
+    dist.all_gather(everyones, mine)
+    assert all(torch.equal(other, mine) for other in everyones), "the ranks' models differ"
+    assert right > 0.85, right
+    metrics = mccl.get_metrics()
+    assert metrics.rdma_links > 0 and metrics.tcp_links == 0, metrics
+    dist.destroy_process_group()
+    print(f"rank {rank}: {right:.3f} right, {metrics.rdma_links} links by rdma")
+
+
+if __name__ == "__main__":
+    main()

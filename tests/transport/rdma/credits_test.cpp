@@ -1,0 +1,97 @@
+#include "transport/rdma/credits.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <random>
+
+namespace mccl::transport::rdma {
+namespace {
+
+TEST(RdmaCredits, NoMoreIsSentThanThereAreReceives) {
+  Credits credits(16);
+  int sent = 0;
+  for (; credits.may_send_data(); ++sent) credits.send();
+  EXPECT_EQ(sent, 16 - static_cast<int>(Credits::kReserved));
+  for (; credits.may_send_credit(); ++sent) credits.send();
+  EXPECT_EQ(sent, 15);
+  EXPECT_TRUE(credits.may_close());
+  credits.send();
+  EXPECT_FALSE(credits.may_close());
+}
+
+TEST(RdmaCredits, CountsGoAroundTheirEnd) {
+  Credits credits(16);
+  for (std::uint64_t i = 0; i < 1000; ++i) {
+    credits.send();
+    credits.return_one();
+    ASSERT_TRUE(credits.hear(static_cast<std::uint32_t>(i + 1)));
+    ASSERT_EQ(credits.left(), 16u);
+  }
+}
+
+TEST(RdmaCredits, ALieIsFoundOut) {
+  Credits credits(16);
+  for (int i = 0; i < 5; ++i) credits.send();
+  EXPECT_FALSE(credits.hear(6)) << "more than was sent";
+  EXPECT_TRUE(credits.hear(3));
+  EXPECT_FALSE(credits.hear(2)) << "less than it said before";
+  EXPECT_TRUE(credits.hear(5));
+}
+
+/// One end, and what is on its way to it: each message is what the sender has returned, and whether
+/// it is data.
+struct End {
+  Credits credits{Credits::kLeastDepth};
+  std::deque<std::pair<std::uint32_t, bool>> arriving;
+  int kept = 0;  ///< Data that it has not taken yet.
+
+  void send(End& peer, bool data) {
+    const std::uint32_t returned = credits.returned();
+    credits.send();
+    peer.arriving.emplace_back(returned, data);
+  }
+  void poll(End& peer) {
+    for (; !arriving.empty(); arriving.pop_front()) {
+      ASSERT_TRUE(credits.hear(arriving.front().first));
+      arriving.front().second ? static_cast<void>(++kept) : credits.return_one();
+    }
+    if (credits.owes_credit() && credits.may_send_credit()) send(peer, false);
+  }
+};
+
+/// The two look and take as they please; whenever both have looked and taken all, both may send.
+TEST(RdmaCredits, TwoEndsAreNeverBothOutOfThem) {
+  std::mt19937 random(1);
+  End ends[2];
+  for (int step = 0; step < 200'000; ++step) {
+    End& end = ends[random() % 2];
+    End& peer = &end == &ends[0] ? ends[1] : ends[0];
+    switch (random() % 4) {
+      case 0:
+        while (random() % 8 != 0 && end.credits.may_send_data()) end.send(peer, true);
+        break;
+      case 1:
+        if (end.credits.may_send_probe()) end.send(peer, false);
+        break;
+      case 2:
+        ASSERT_NO_FATAL_FAILURE(end.poll(peer));
+        break;
+      default:
+        for (; end.kept > 0 && random() % 8 != 0; --end.kept) end.credits.return_one();
+    }
+    ASSERT_LE(peer.arriving.size() + static_cast<std::size_t>(peer.kept), Credits::kLeastDepth);
+    if (step % 1000 != 0) continue;
+    for (int i = 0; i < 4; ++i) {
+      for (int a = 0; a < 2; ++a) {
+        for (; ends[a].kept > 0; --ends[a].kept) ends[a].credits.return_one();
+        ASSERT_NO_FATAL_FAILURE(ends[a].poll(ends[1 - a]));
+      }
+    }
+    ASSERT_TRUE(ends[0].credits.may_send_data()) << "step " << step;
+    ASSERT_TRUE(ends[1].credits.may_send_data()) << "step " << step;
+  }
+}
+
+}  // namespace
+}  // namespace mccl::transport::rdma

@@ -1,0 +1,197 @@
+// Two ends that do what they like, for many steps, while messages are held back, lost, and damaged.
+// What comes out is what went in, up to an error that names the peer; and at no time is more posted
+// than there is room for, nor is anything left when both have gone.
+#include <random>
+
+#include "support/rdma_ends.h"
+#include "support/verbs_double.h"
+#include "transport/rdma/link.h"
+
+namespace mccl::transport::rdma {
+namespace {
+
+using mccl::testing::Fabric;
+using mccl::testing::Fate;
+using mccl::testing::RdmaEnds;
+using mccl::testing::VerbsDouble;
+
+/// What one end sends, as a stream of bytes that both can compute.
+std::byte byte_at(int end, std::uint64_t place) {
+  return static_cast<std::byte>((place * 131 + (place >> 9) + static_cast<std::uint64_t>(end) * 7) &
+                                0xff);
+}
+
+class Chaos {
+ public:
+  Chaos(Service service, unsigned seed) : random_(seed), service_(service) {
+    verbs_->add("here0", 1);
+    verbs_->add("there0", 2);
+    ends_ = RdmaEnds::connect(verbs_, "here0", "there0", service);
+    ends_.greet();
+    for (int end = 0; end < 2; ++end) links_[end] = ends_.link(static_cast<std::size_t>(end));
+    verbs_->fabric->judge = [this](Fabric::Message& message) { return fate_of(message); };
+  }
+
+  /// How many steps came before the links ended, at most so many.
+  int run(int steps, bool with_faults) {
+    faults_ = with_faults;
+    for (int step = 0; step < steps; ++step) {
+      try {
+        move(static_cast<int>(random_() % 2));
+      } catch (const PeerError& error) {
+        EXPECT_THAT(std::string(error.what()), ::testing::HasSubstr("rank "));
+        EXPECT_TRUE(damaged_) << error.what();
+        return step;
+      } catch (const CorruptionError& error) {
+        EXPECT_THAT(std::string(error.what()), ::testing::HasSubstr("rank "));
+        EXPECT_TRUE(damaged_) << error.what();
+        return step;
+      }
+      if (::testing::Test::HasFailure()) return step;
+    }
+    return steps;
+  }
+
+  /// All that was written arrives, where nothing was damaged.
+  void finish() {
+    faults_ = hold_ = false;
+    for (int rounds = 0; rounds < 10'000 && (got_[0] < sent_[1] || got_[1] < sent_[0]); ++rounds) {
+      verbs_->fabric->release();
+      for (int end = 0; end < 2; ++end) read(end);
+    }
+    EXPECT_EQ(got_[0], sent_[1]);
+    EXPECT_EQ(got_[1], sent_[0]);
+  }
+
+  ~Chaos() {
+    verbs_->fabric->judge = {};
+    Fabric& fabric = *verbs_->fabric;
+    fabric.release();
+    links_[0].reset();
+    links_[1].reset();
+    for (const auto& station : ends_.stations) {
+      station->look(Clock::now() + std::chrono::hours(1));
+      EXPECT_EQ(station->pairs(), 0u);
+      EXPECT_EQ(station->device().slots().berths_in_use(), 0u);
+    }
+    ends_ = {};
+    EXPECT_TRUE(fabric.all_closed());
+    // Whose word of what it has returned is damaged gets more than it has room for.
+    if (!damaged_) {
+      EXPECT_EQ(fabric.starved, 0u) << "a message was sent without credit";
+    }
+    EXPECT_EQ(fabric.overflowed, 0u);
+    EXPECT_LE(fabric.most_regions, 2u);
+  }
+
+ private:
+  Fate fate_of(Fabric::Message& message) {
+    if (faults_ && random_() % 2000 == 0) {
+      damaged_ = true;
+      switch (random_() % 5) {
+        case 0:
+          return {Fate::Kind::lost};
+        case 1:
+          return {Fate::Kind::sender_fails, 1 + static_cast<int>(random_() % 22)};
+        case 2:
+          return {Fate::Kind::receiver_fails, 1 + static_cast<int>(random_() % 22)};
+        case 3:
+          return {Fate::Kind::forgotten};
+        default:
+          // The head only: what follows it is for checksums to guard.
+          message.bytes[random_() % kHeaderBytes] ^= static_cast<std::byte>(1 + random_() % 255);
+          return {};
+      }
+    }
+    // What is held keeps its place before what follows it.
+    if (!verbs_->fabric->held.empty()) return {Fate::Kind::held};
+    return {hold_ && random_() % 4 == 0 ? Fate::Kind::held : Fate::Kind::arrives};
+  }
+
+  void move(int end) {
+    switch (random_() % 8) {
+      case 0:
+      case 1:
+      case 2:
+        return write(end);
+      case 3:
+      case 4:
+      case 5:
+        return read(end);
+      case 6:
+        return ends_.stations[end]->look(Clock::now());
+      default:
+        return verbs_->fabric->release();
+    }
+  }
+
+  void write(int end) {
+    Bytes bytes(random_() % 8 == 0 ? random_() % 200'000 : random_() % 300);
+    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = byte_at(end, sent_[end] + i);
+    const std::size_t cut = bytes.empty() ? 0 : random_() % bytes.size();
+    const std::span<const std::byte> all(bytes);
+    sent_[end] += links_[end]->write(all.first(cut), all.subspan(cut));
+  }
+
+  void read(int end) {
+    std::span<const std::byte> seen;
+    Bytes got;
+    if (random_() % 2 == 0) {
+      got.resize(1 + random_() % 100'000);
+      seen = std::span(got).first(links_[end]->read(got));
+    } else {
+      seen = links_[end]->peek(1 + random_() % 8000);
+      seen = seen.first(seen.empty() ? 0 : 1 + random_() % seen.size());
+      got.assign(seen.begin(), seen.end());
+      links_[end]->consume(seen.size());
+      seen = got;
+    }
+    for (const std::byte byte : seen) {
+      if (byte != byte_at(1 - end, got_[end]++)) {
+        FAIL() << "byte " << got_[end] - 1 << " of end " << 1 - end << " is wrong";
+      }
+    }
+  }
+
+  std::mt19937 random_;
+  const Service service_;
+  const std::shared_ptr<VerbsDouble> verbs_ = std::make_shared<VerbsDouble>();
+  RdmaEnds ends_;
+  std::unique_ptr<RdmaLink> links_[2];
+  bool faults_ = false;
+  bool hold_ = true;
+  bool damaged_ = false;
+  std::uint64_t sent_[2] = {0, 0};
+  std::uint64_t got_[2] = {0, 0};
+};
+
+class RdmaRandom : public ::testing::TestWithParam<Service> {};
+
+TEST_P(RdmaRandom, WhatGoesInComesOut) {
+  for (unsigned seed = 0; seed < 10; ++seed) {
+    Chaos chaos(GetParam(), seed);
+    EXPECT_EQ(chaos.run(20'000, false), 20'000) << "seed " << seed;
+    chaos.finish();
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(RdmaRandom, FaultsAreErrorsAndNeverWrongResults) {
+  int steps = 0, ended = 0;
+  for (unsigned seed = 0; steps < 200'000; ++seed) {
+    Chaos chaos(GetParam(), 1000 + seed);
+    const int done = chaos.run(20'000, true);
+    if (HasFailure()) {
+      FAIL() << "seed " << 1000 + seed << ", step " << done;
+    }
+    ended += done < 20'000;
+    steps += std::max(done, 1);
+  }
+  EXPECT_GT(ended, 10) << "the faults had no effect";
+}
+
+INSTANTIATE_TEST_SUITE_P(Services, RdmaRandom, ::testing::Values(Service::uc, Service::rc),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+}  // namespace
+}  // namespace mccl::transport::rdma

@@ -1,0 +1,314 @@
+// How two ranks come to a link by RDMA: what they tell each other, what each may refuse, and what
+// no honest peer can have told. On a double.
+#include "transport/rdma/transport.h"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "support/verbs_double.h"
+#include "transport/link_conformance.h"
+
+namespace mccl::transport::rdma {
+namespace {
+
+using mccl::testing::DoubleDevice;
+using mccl::testing::Fabric;
+using mccl::testing::Fate;
+using mccl::testing::VerbsDouble;
+using ::testing::HasSubstr;
+
+constexpr LinkKey kKey{.group = 5, .purpose = Purpose::collective, .rail = 0};
+const Clock::time_point kNever = Clock::time_point::max();
+
+Gid gid(GidType type, std::initializer_list<int> head, int last, int index = 0) {
+  Gid made{.index = index, .type = type, .bytes = {}};
+  std::size_t at = 0;
+  for (const int byte : head) made.bytes[at++] = static_cast<std::uint8_t>(byte);
+  made.bytes[15] = static_cast<std::uint8_t>(last);
+  return made;
+}
+Gid ipv4(GidType type, int third, int last, int index = 0) {
+  Gid made = gid(type, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 10, 9}, last, index);
+  made.bytes[14] = static_cast<std::uint8_t>(third);
+  return made;
+}
+Gid link_local(GidType type, int last, int index = 0) {
+  return gid(type, {0xfe, 0x80}, last, index);
+}
+
+/// Two ranks, each with a machine of its own.
+class RdmaTransportTest : public ::testing::Test {
+ protected:
+  RdmaTransportTest() {
+    config_.transport = "rdma";
+    devices_[0]->add("here0", 1);
+    devices_[1]->add("there0", 2);
+  }
+
+  /// Once the devices are as a test wants them.
+  void meet() {
+    ends_ = {};
+    std::vector<Survey> surveys;
+    std::vector<Card> cards;
+    for (int rank = 0; rank < 2; ++rank) {
+      surveys.push_back(
+          survey(config_, WorldRank(rank), 2, devices_[static_cast<std::size_t>(rank)], ""));
+      cards.push_back(parse_card(WorldRank(0), serialise(surveys.back().card)));
+    }
+    for (int rank = 0; rank < 2; ++rank) {
+      ends_[static_cast<std::size_t>(rank)] = std::make_unique<RdmaTransport>(
+          WorldRank(rank), std::move(surveys[static_cast<std::size_t>(rank)]), cards,
+          config_.rdma_gid);
+    }
+  }
+  RdmaTransport& low() { return *ends_[0]; }
+  RdmaTransport& high() { return *ends_[1]; }
+
+  /// As the engine does; rank 1 dials.
+  void tell_each_other(const LinkKey& key = kKey) {
+    const Making offer = high().dial(WorldRank(0), key, kNever);
+    const Making answer = low().hear(WorldRank(1), key, *offer.tell);
+    EXPECT_FALSE(answer.link);
+    const Making last = high().hear(WorldRank(0), key, *answer.tell);
+    EXPECT_FALSE(last.link);
+    EXPECT_FALSE(last.tell);
+  }
+  /// Until both have said what came of it.
+  std::vector<LinkEvent> events() {
+    std::vector<LinkEvent> all;
+    const Clock::time_point limit = Clock::now() + std::chrono::seconds(20);
+    while (all.size() < 2 && Clock::now() < limit) {
+      for (const auto& end : ends_) end->progress(all);
+    }
+    return all;
+  }
+  template <typename Failure = Error>
+  static std::string failure_of(const std::function<void()>& call) {
+    try {
+      call();
+    } catch (const Failure& failure) {
+      return failure.what();
+    }
+    return "no failure";
+  }
+
+  Config config_;
+  const std::shared_ptr<Fabric> fabric_ = std::make_shared<Fabric>();
+  const std::array<std::shared_ptr<VerbsDouble>, 2> devices_ = {
+      std::make_shared<VerbsDouble>(fabric_), std::make_shared<VerbsDouble>(fabric_)};
+  std::array<std::unique_ptr<RdmaTransport>, 2> ends_;
+};
+
+TEST_F(RdmaTransportTest, TwoRanksMakeALink) {
+  meet();
+  EXPECT_TRUE(low().reaches(WorldRank(1)));
+  EXPECT_THAT(low().describe(WorldRank(1)), HasSubstr("here0"));
+  tell_each_other();
+  const std::vector<LinkEvent> made = events();
+  ASSERT_EQ(made.size(), 2u);
+  for (const LinkEvent& event : made) ASSERT_TRUE(event.link) << event.reason;
+  EXPECT_EQ(made[0].link->write(Bytes(100, std::byte{1})), 100u);
+  Bytes got(100);
+  EXPECT_EQ(made[1].link->read(got), 100u);
+  EXPECT_THAT(made[0].link->description(), HasSubstr("RoCE v2 10.9.0."));
+}
+
+TEST_F(RdmaTransportTest, NothingStaysOpen) {
+  meet();
+  tell_each_other();
+  events();
+  tell_each_other({.group = 6, .purpose = Purpose::point_to_point, .rail = 0});
+  high().cancel(WorldRank(0), {.group = 6, .purpose = Purpose::point_to_point, .rail = 0});
+  ends_ = {};
+  EXPECT_TRUE(fabric_->all_closed());
+}
+
+TEST_F(RdmaTransportTest, Fault14AddressesAreChosenByKindAndByWhatTheyHaveInCommon) {
+  devices_[0]->known["here0"].gids = {
+      link_local(GidType::roce_v1, 1, 0), link_local(GidType::roce_v2, 1, 1),
+      ipv4(GidType::roce_v2, 7, 1, 5), ipv4(GidType::roce_v2, 4, 1, 9)};
+  devices_[1]->known["there0"].gids = {ipv4(GidType::roce_v2, 4, 2, 2),
+                                       ipv4(GidType::roce_v1, 7, 2, 3),
+                                       link_local(GidType::roce_v2, 2, 4)};
+  meet();
+  tell_each_other();
+  const std::vector<LinkEvent> made = events();
+  for (const LinkEvent& event : made) {
+    ASSERT_TRUE(event.link);
+    EXPECT_THAT(event.link->description(), HasSubstr("10.9.4.1"));
+    EXPECT_THAT(event.link->description(), HasSubstr("10.9.4.2"));
+  }
+}
+
+TEST_F(RdmaTransportTest, ASettingChoosesAddresses) {
+  devices_[0]->known["here0"].gids = {ipv4(GidType::roce_v2, 0, 1),
+                                      link_local(GidType::roce_v2, 1)};
+  devices_[1]->known["there0"].gids = {ipv4(GidType::roce_v2, 0, 2),
+                                       link_local(GidType::roce_v2, 2)};
+  config_.rdma_gid = "ipv6";
+  meet();
+  tell_each_other();
+  for (const LinkEvent& event : events()) {
+    ASSERT_TRUE(event.link);
+    EXPECT_THAT(event.link->description(), HasSubstr("fe80::1"));
+  }
+}
+
+TEST_F(RdmaTransportTest, WithoutAnAddressOfOneKindItSaysWhatEachHas) {
+  devices_[0]->known["here0"].gids = {ipv4(GidType::roce_v2, 0, 1)};
+  devices_[1]->known["there0"].gids = {link_local(GidType::roce_v2, 2)};
+  meet();
+  EXPECT_FALSE(low().reaches(WorldRank(1)));
+  EXPECT_FALSE(high().reaches(WorldRank(0)));
+  EXPECT_THAT(low().missing(WorldRank(1)),
+              ::testing::AllOf(HasSubstr("here0 RoCE v2 over IPv4"),
+                               HasSubstr("there0 RoCE v2 over link-local IPv6")));
+}
+
+TEST_F(RdmaTransportTest, WhatIsMissingOnAHostIsSaid) {
+  devices_[1]->known["there0"].port.active = false;
+  devices_[1]->known["there0"].port.state = "PORT_DOWN";
+  meet();
+  EXPECT_THAT(low().missing(WorldRank(1)), HasSubstr("port 1 of there0 is PORT_DOWN"));
+  devices_[1]->known["there0"].port.active = true;
+  devices_[1]->known["there0"].gids = {};
+  meet();
+  EXPECT_THAT(low().missing(WorldRank(1)), HasSubstr("ip addr add"));
+  devices_[1]->known.clear();
+  meet();
+  EXPECT_THAT(low().missing(WorldRank(1)), HasSubstr("no RDMA device"));
+  fabric_->gate = [](const std::string& call) { return call == "ibv_alloc_pd" ? ENOMEM : 0; };
+  meet();
+  EXPECT_THAT(low().missing(WorldRank(1)), HasSubstr("ibv_alloc_pd of here0"));
+}
+
+TEST_F(RdmaTransportTest, ADeviceThatIsNamedMustBeThere) {
+  config_.rdma_device = "here0,mlx5_7";
+  meet();
+  EXPECT_THAT(low().missing(WorldRank(1)),
+              ::testing::AllOf(HasSubstr("mlx5_7"), HasSubstr("there are here0")));
+}
+
+TEST_F(RdmaTransportTest, SeveralDevicesGiveARailEach) {
+  devices_[0]->add("here1", 11);
+  devices_[1]->add("there1", 12);
+  devices_[1]->add("there2", 13);
+  meet();
+  EXPECT_EQ(low().rails(WorldRank(1)), 2);
+  EXPECT_EQ(high().rails(WorldRank(0)), 2);
+  LinkKey second = kKey;
+  second.rail = 1;
+  tell_each_other(second);
+  for (const LinkEvent& event : events()) {
+    ASSERT_TRUE(event.link);
+    EXPECT_THAT(event.link->description(), HasSubstr("10.9.0.11"));
+  }
+}
+
+/// As MLX's jaccl names them: which device leads to whom.
+TEST_F(RdmaTransportTest, ATableOfDevicesSaysWhichLeadToWhom) {
+  devices_[0]->add("here1", 11);
+  devices_[1]->add("there1", 12);
+  config_.rdma_device = ::testing::TempDir() + "mccl_table_of_devices.json";
+  std::ofstream(config_.rdma_device)
+      << R"([[null, ["here1", "here0"]], [["there0", "there1"], null]])";
+  meet();
+  ASSERT_EQ(low().rails(WorldRank(1)), 2) << low().missing(WorldRank(1));
+  tell_each_other();
+  for (const LinkEvent& event : events()) {
+    ASSERT_TRUE(event.link);
+    EXPECT_THAT(event.link->description(), HasSubstr("10.9.0.11"));
+    EXPECT_THAT(event.link->description(), HasSubstr("10.9.0.2"));
+  }
+  std::ofstream(config_.rdma_device) << R"([[null, null], [null, null]])";
+  meet();
+  EXPECT_FALSE(low().reaches(WorldRank(1)));
+}
+
+TEST_F(RdmaTransportTest, AQueuePairThatCannotBeConnectedIsAnErrorAtThatEnd) {
+  meet();
+  const Making offer = high().dial(WorldRank(0), kKey, kNever);
+  fabric_->gate = [](const std::string& call) { return call == "ibv_modify_qp" ? ETIMEDOUT : 0; };
+  EXPECT_THAT(failure_of([&] { low().hear(WorldRank(1), kKey, *offer.tell); }),
+              ::testing::AllOf(HasSubstr("here0"), HasSubstr("errno 110")));
+  high().cancel(WorldRank(0), kKey);
+  fabric_->gate = {};
+  tell_each_other();
+  EXPECT_TRUE(events().front().link);
+}
+
+/// Where packets do not come through, the ends find out before anything depends on it.
+TEST_F(RdmaTransportTest, APathOnWhichNothingComesThroughIsGivenUp) {
+  config_.rdma_service = "uc";
+  meet();
+  fabric_->judge = [](Fabric::Message&) { return Fate{Fate::Kind::lost}; };
+  tell_each_other();
+  const std::vector<LinkEvent> failed = events();
+  ASSERT_EQ(failed.size(), 2u);
+  for (const LinkEvent& event : failed) {
+    EXPECT_FALSE(event.link);
+    EXPECT_THAT(event.reason, HasSubstr("UDP port 4791"));
+  }
+}
+
+TEST_F(RdmaTransportTest, GreetingsThatAreLostAreSaidAgain) {
+  config_.rdma_service = "uc";
+  meet();
+  int messages = 0;
+  fabric_->judge = [&](Fabric::Message&) {
+    return Fate{messages++ % 2 == 0 && messages < 4 ? Fate::Kind::lost : Fate::Kind::arrives};
+  };
+  tell_each_other();
+  const std::vector<LinkEvent> made = events();
+  ASSERT_EQ(made.size(), 2u);
+  for (const LinkEvent& event : made) EXPECT_TRUE(event.link) << event.reason;
+}
+
+/// Every byte of what is told, changed: an error, or a link that does not come about, or one that
+/// does, and never a crash.
+TEST_F(RdmaTransportTest, GarbageInWhatIsToldIsRefused) {
+  meet();
+  const Blob good = *high().dial(WorldRank(0), kKey, kNever).tell;
+  int refused = 0;
+  for (std::size_t at = 0; at < good.size(); ++at) {
+    for (const int flip : {0x01, 0x80, 0xff}) {
+      Blob bad = good;
+      bad[at] ^= static_cast<std::byte>(flip);
+      try {
+        low().hear(WorldRank(1), kKey, bad);
+      } catch (const Error&) {
+        ++refused;
+      }
+      low().cancel(WorldRank(1), kKey);
+    }
+  }
+  EXPECT_GT(refused, 60);
+  for (std::size_t bytes = 0; bytes < good.size(); ++bytes) {
+    EXPECT_THROW(low().hear(WorldRank(1), kKey, std::span(good).first(bytes)), CorruptionError);
+  }
+  EXPECT_THROW(low().hear(WorldRank(1), kKey, Blob(kMostBlobBytes)), CorruptionError);
+}
+
+TEST_F(RdmaTransportTest, WhatIsToldOutOfTurnIsRefused) {
+  meet();
+  const Blob offer = *high().dial(WorldRank(0), kKey, kNever).tell;
+  const Blob answer = *low().hear(WorldRank(1), kKey, offer).tell;
+  EXPECT_THROW(low().hear(WorldRank(1), kKey, offer), CorruptionError) << "offered twice";
+  high().hear(WorldRank(0), kKey, answer);
+  EXPECT_THROW(high().hear(WorldRank(0), kKey, answer), CorruptionError) << "answered twice";
+  LinkKey other = kKey;
+  other.group = 77;
+  EXPECT_THROW(high().hear(WorldRank(0), other, answer), CorruptionError) << "never offered";
+}
+
+TEST(RdmaCards, GarbageIsRefused) {
+  Card card = card_without("nothing");
+  const std::string good = serialise(card);
+  EXPECT_EQ(parse_card(WorldRank(3), good).why, "nothing");
+  for (const std::string bad : {"", "x", "[]", "[1,2,3,4]", "[\"a\",\"b\",[1],[]]", "{\"a\":1}"})
+    EXPECT_THROW(parse_card(WorldRank(3), bad), CorruptionError) << bad;
+}
+
+}  // namespace
+}  // namespace mccl::transport::rdma
