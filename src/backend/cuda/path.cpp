@@ -39,6 +39,13 @@ const char* suffix_of(DType dtype) {
   }
 }
 
+// Where one way becomes faster than another, as measured between two H200s (docs/gpu.md).
+constexpr std::size_t kMostToAll = std::size_t{128} << 10;      ///< Bytes that a rank sends.
+constexpr std::size_t kMostFlaggedPart = std::size_t{1} << 20;  ///< For each rank.
+constexpr std::size_t kFlaggedThreads = 128;
+static_assert(kMostToAll <= kernels::cuda::kMostFlagged &&
+              kMostFlaggedPart <= kernels::cuda::kMostFlagged / 2);
+
 /// What is launched for a request.
 struct Launch {
   std::string kernel;
@@ -116,6 +123,8 @@ void KernelPath::meet(Device device) {
   cu_.check(cu_.ModuleLoadData(&module, image.data()), "cuModuleLoadData");
   for (const char* const name :
        {"mccl_flagged_sum_f32", "mccl_flagged_sum_f16", "mccl_flagged_sum_bf16",
+        "mccl_flagged_parts_f32", "mccl_flagged_parts_f16", "mccl_flagged_parts_bf16",
+        "mccl_flagged_scatter_f32", "mccl_flagged_scatter_f16", "mccl_flagged_scatter_bf16",
         "mccl_flagged_gather", "mccl_all_reduce_f32", "mccl_all_reduce_f16", "mccl_all_reduce_bf16",
         "mccl_reduce_scatter_f32", "mccl_reduce_scatter_f16", "mccl_reduce_scatter_bf16",
         "mccl_all_gather", "mccl_all_to_all", "mccl_broadcast"}) {
@@ -135,18 +144,28 @@ Launch KernelPath::launch_of(const Request& r) const {
   launch.task = {static_cast<const std::byte*>(r.in.data), static_cast<std::byte*>(r.out.data),
                  r.in.bytes(), r.op.kind == ReduceKind::avg ? static_cast<float>(ranks) : 1.0F,
                  r.root};
-  std::size_t part = r.in.bytes();
-  const bool flagged = part <= kernels::cuda::kMostFlagged;
+  const std::size_t whole = r.in.bytes();
+  std::size_t part = whole;
+  bool flagged = false;
   switch (r.collective) {
     case Collective::all_reduce:
-      launch.kernel = (flagged ? "mccl_flagged_sum_" : "mccl_all_reduce_") + std::string(suffix);
-      if (!flagged) part /= ranks;
+      if (whole * (ranks - 1) <= kMostToAll) {
+        flagged = true;
+        launch.kernel = "mccl_flagged_sum_" + std::string(suffix);
+        break;
+      }
+      part = (whole + ranks - 1) / ranks;
+      flagged = part <= kMostFlaggedPart;
+      launch.kernel = (flagged ? "mccl_flagged_parts_" : "mccl_all_reduce_") + std::string(suffix);
       break;
     case Collective::reduce_scatter:
-      launch.kernel = "mccl_reduce_scatter_" + std::string(suffix);
       launch.task.bytes = part = r.out.bytes();
+      flagged = part <= kMostFlaggedPart;
+      launch.kernel =
+          (flagged ? "mccl_flagged_scatter_" : "mccl_reduce_scatter_") + std::string(suffix);
       break;
     case Collective::all_gather:
+      flagged = whole <= kMostFlaggedPart;
       launch.kernel = flagged ? "mccl_flagged_gather" : "mccl_all_gather";
       break;
     case Collective::all_to_all:
@@ -158,7 +177,9 @@ Launch KernelPath::launch_of(const Request& r) const {
       break;
   }
   const std::size_t lines = std::max<std::size_t>(1, (part + 15) / 16);
-  const std::size_t threads = std::min<std::size_t>((lines + 31) / 32 * 32, kThreads);
+  // What waits for flags is spread over many multiprocessors; what has much to move fills each.
+  const std::size_t most = flagged ? kFlaggedThreads : kThreads;
+  const std::size_t threads = std::min<std::size_t>((lines + 31) / 32 * 32, most);
   const std::size_t blocks = (lines + threads - 1) / threads;
   launch.threads = static_cast<unsigned>(threads);
   launch.blocks = static_cast<unsigned>(std::min<std::size_t>(blocks, kMostBlocks));

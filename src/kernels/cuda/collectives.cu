@@ -4,7 +4,8 @@
 // number of the call: who reads data and number together needs no other word that they are there.
 // The least time, twice the bytes. Halves of the area are used in turn: a rank writes a half again
 // two calls later, and has heard in the call between from every other, so that they have left the
-// first.
+// first. Small sums are made by every rank of everything. Larger ones are made by one rank for each
+// part, which sends them back in the same way.
 //
 // staged: in rounds, and each block by itself for its share of them:
 //   give     what another needs of this rank goes into its `received`;
@@ -164,6 +165,7 @@ __device__ __forceinline__ bool get_flagged(const std::byte* from, std::uint32_t
   return first == number && second == number;
 }
 
+/// `at`: of the data, counted from the beginning of what the rank sends in this call.
 __device__ __forceinline__ Line take_flagged(const Fabric& fabric, int peer, std::uint32_t half,
                                              std::size_t at, std::uint32_t number) {
   Line line;
@@ -177,45 +179,114 @@ __device__ __forceinline__ Line take_flagged(const Fabric& fabric, int peer, std
   return line;
 }
 
+__device__ __forceinline__ void give_flagged(const Fabric& fabric, int peer, std::uint32_t half,
+                                             std::size_t at, const Line& line,
+                                             std::uint32_t number) {
+  std::byte* const to =
+      half_of(fabric, peer, fabric.layout.flagged, 2 * kMostFlagged, half, fabric.rank) + 2 * at;
+  put_flagged(to, line.words[0], line.words[1], number);
+  put_flagged(to + 16, line.words[2], line.words[3], number);
+}
+
+/// Of what all ranks have sent at one place, `own` among them.
+template <typename T>
+__device__ __forceinline__ Line sum_flagged(const Fabric& fabric, std::uint32_t half,
+                                            std::size_t at, const Line& own, std::uint32_t number,
+                                            float divisor) {
+  Sum<T> sum;
+  for (int peer = 0; peer < fabric.ranks; ++peer) {
+    const Line line = peer == fabric.rank ? own : take_flagged(fabric, peer, half, at, number);
+    peer == 0 ? sum.set(line) : sum.add(line);
+  }
+  return sum.round(divisor);
+}
+
 /// Every rank's data to every rank: summed, or side by side.
 template <typename T, bool kSums>
 __device__ __forceinline__ void flagged(const Fabric& fabric, const Task& task) {
-  const std::uint32_t before = count_of(&fabric.counters->flagged);
-  const std::uint32_t number = before + 1;
+  const std::uint32_t number = count_of(&fabric.counters->flagged) + 1;
   const std::uint32_t half = number & 1U;
   const std::size_t stride = std::size_t{16} * gridDim.x * blockDim.x;
   const std::size_t first = std::size_t{16} * (blockIdx.x * blockDim.x + threadIdx.x);
   for (std::size_t at = first; at < task.bytes; at += stride) {
     const Line own = load(task.in, at, task.bytes);
     for (int step = 1; step < fabric.ranks; ++step) {
-      const int peer = (fabric.rank + step) % fabric.ranks;
-      std::byte* const to =
-          half_of(fabric, peer, fabric.layout.flagged, 2 * kMostFlagged, half, fabric.rank) +
-          2 * at;
-      put_flagged(to, own.words[0], own.words[1], number);
-      put_flagged(to + 16, own.words[2], own.words[3], number);
+      give_flagged(fabric, (fabric.rank + step) % fabric.ranks, half, at, own, number);
     }
-    Sum<T> sum;
+    if (kSums) {
+      store(task.out, at, task.bytes, sum_flagged<T>(fabric, half, at, own, number, task.divisor));
+      continue;
+    }
     for (int peer = 0; peer < fabric.ranks; ++peer) {
-      const Line line = peer == fabric.rank ? own : take_flagged(fabric, peer, half, at, number);
-      if (!kSums) {
-        store(task.out + peer * task.bytes, at, task.bytes, line);
-      } else if (peer == 0) {
-        sum.set(line);
-      } else {
-        sum.add(line);
-      }
+      store(task.out + peer * task.bytes, at, task.bytes,
+            peer == fabric.rank ? own : take_flagged(fabric, peer, half, at, number));
     }
-    if (kSums) store(task.out, at, task.bytes, sum.round(task.divisor));
   }
   leave(fabric, count_of(&fabric.counters->meetings), number);
 }
 
-/// What rank `to` needs of rank `from`, of the part of each rank, in a round.
-struct Piece {
-  const std::byte* data;
-  std::size_t bytes;
-};
+/// Sums of a part for each rank, which an all_reduce sends back.
+template <typename T, bool kSendsBack>
+__device__ __forceinline__ void flagged_parts(const Fabric& fabric, const Task& task) {
+  const std::uint32_t number = count_of(&fabric.counters->flagged) + 1;
+  const std::uint32_t half = number & 1U;
+  const int own = fabric.rank;
+  const std::size_t lines = (task.bytes + 15) / 16;
+  const std::size_t part = kSendsBack ? (lines + fabric.ranks - 1) / fabric.ranks * 16 : task.bytes;
+  const auto size_of_part = [&](int rank) -> std::size_t {
+    if (!kSendsBack) return part;
+    const std::size_t begin = part * rank;
+    return begin >= task.bytes ? 0 : (task.bytes - begin < part ? task.bytes - begin : part);
+  };
+  const std::size_t stride = std::size_t{16} * gridDim.x * blockDim.x;
+  const std::size_t first = std::size_t{16} * (blockIdx.x * blockDim.x + threadIdx.x);
+  for (int step = 1; step < fabric.ranks; ++step) {
+    const int peer = (own + step) % fabric.ranks;
+    const std::size_t bytes = size_of_part(peer);
+    for (std::size_t at = first; at < bytes; at += stride) {
+      give_flagged(fabric, peer, half, at, load(task.in + part * peer, at, bytes), number);
+    }
+  }
+  const std::size_t bytes = size_of_part(own);
+  for (std::size_t at = first; at < bytes; at += stride) {
+    const Line result = sum_flagged<T>(fabric, half, at, load(task.in + part * own, at, bytes),
+                                       number, task.divisor);
+    if constexpr (kSendsBack) {
+      for (int step = 1; step < fabric.ranks; ++step) {
+        give_flagged(fabric, (own + step) % fabric.ranks, half, kMostFlagged / 2 + at, result,
+                     number);
+      }
+    }
+    store(task.out + (kSendsBack ? part * own : 0), at, bytes, result);
+  }
+  if constexpr (kSendsBack) {
+    for (int step = 1; step < fabric.ranks; ++step) {
+      const int peer = (own + step) % fabric.ranks;
+      const std::size_t theirs = size_of_part(peer);
+      for (std::size_t at = first; at < theirs; at += stride) {
+        store(task.out + part * peer, at, theirs,
+              take_flagged(fabric, peer, half, kMostFlagged / 2 + at, number));
+      }
+    }
+  }
+  leave(fabric, count_of(&fabric.counters->meetings), number);
+}
+
+/// Copies lines from `begin` on, several on their way at a time.
+template <typename Load, typename Store>
+__device__ __forceinline__ void move_lines(std::size_t begin, std::size_t end, std::size_t stride,
+                                           const Load& load, const Store& store) {
+  constexpr int kAtOnce = 4;
+  std::size_t at = begin;
+  for (; at + (kAtOnce - 1) * stride < end; at += kAtOnce * stride) {
+    Line lines[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) lines[i] = load(at + i * stride);
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) store(at + i * stride, lines[i]);
+  }
+  for (; at < end; at += stride) store(at, load(at));
+}
 
 template <typename T, Shape kShape>
 __device__ __forceinline__ void staged(const Fabric& fabric, const Task& task) {
@@ -246,9 +317,13 @@ __device__ __forceinline__ void staged(const Fabric& fabric, const Task& task) {
       if (kShape == Shape::broadcast && own != task.root) break;
       std::byte* const to = half_of(fabric, peer, fabric.layout.received, kRound, half, own);
       const std::size_t bytes = size_of_part(peer);
-      for (std::size_t at = begin + mine; at < end && at < bytes; at += stride) {
-        *reinterpret_cast<Line*>(to + at - begin) = load(input(peer), at, bytes);
-      }
+      const std::byte* const from = input(peer);
+      move_lines(
+          begin + mine, end < bytes ? end : bytes, stride,
+          [&](std::size_t at) { return load(from, at, bytes); },
+          [&](std::size_t at, const Line& line) {
+            *reinterpret_cast<Line*>(to + at - begin) = line;
+          });
     }
     meet(fabric, ++meeting);
     // take
@@ -258,12 +333,20 @@ __device__ __forceinline__ void staged(const Fabric& fabric, const Task& task) {
     if (kSums) {
       const std::size_t bytes = size_of_part(own);
       std::byte* const out = task.out + (kShape == Shape::all_reduce ? part * own : 0);
-      for (std::size_t at = begin + mine; at < end && at < bytes; at += stride) {
+#pragma unroll 2
+      for (std::size_t at = begin + mine; at < (end < bytes ? end : bytes); at += stride) {
+        Line given[kMostRanks];
+#pragma unroll
+        for (int peer = 0; peer < kMostRanks; ++peer) {
+          if (peer >= fabric.ranks) break;
+          given[peer] = peer == own ? load(input(own), at, bytes)
+                                    : *reinterpret_cast<const Line*>(came(peer) + at);
+        }
         Sum<T> sum;
-        for (int peer = 0; peer < fabric.ranks; ++peer) {
-          const Line line = peer == own ? load(input(own), at, bytes)
-                                        : *reinterpret_cast<const Line*>(came(peer) + at);
-          peer == 0 ? sum.set(line) : sum.add(line);
+        sum.set(given[0]);
+#pragma unroll
+        for (int peer = 1; peer < kMostRanks; ++peer) {
+          if (peer < fabric.ranks) sum.add(given[peer]);
         }
         const Line result = sum.round(task.divisor);
         store(out, at, bytes, result);
@@ -279,11 +362,12 @@ __device__ __forceinline__ void staged(const Fabric& fabric, const Task& task) {
       for (int peer = 0; peer < fabric.ranks; ++peer) {
         if (kShape == Shape::broadcast && (peer != task.root || own == task.root)) continue;
         std::byte* const out = task.out + (kShape == Shape::broadcast ? 0 : peer * task.bytes);
-        for (std::size_t at = begin + mine; at < end && at < task.bytes; at += stride) {
-          const Line line = peer == own ? load(input(own), at, task.bytes)
-                                        : *reinterpret_cast<const Line*>(came(peer) + at);
-          store(out, at, task.bytes, line);
-        }
+        const std::byte* const from = peer == own ? input(own) : came(peer);
+        const std::size_t there = peer == own ? task.bytes : ~std::size_t{0};
+        move_lines(
+            begin + mine, end < task.bytes ? end : task.bytes, stride,
+            [&](std::size_t at) { return load(from, at, there); },
+            [&](std::size_t at, const Line& line) { store(out, at, task.bytes, line); });
       }
     }
     if (kShape != Shape::all_reduce) continue;
@@ -314,6 +398,12 @@ using namespace mccl::kernels::cuda;
 MCCL_KERNEL(mccl_flagged_sum_f32, (flagged<F32, true>))
 MCCL_KERNEL(mccl_flagged_sum_f16, (flagged<F16, true>))
 MCCL_KERNEL(mccl_flagged_sum_bf16, (flagged<Bf16, true>))
+MCCL_KERNEL(mccl_flagged_parts_f32, (flagged_parts<F32, true>))
+MCCL_KERNEL(mccl_flagged_parts_f16, (flagged_parts<F16, true>))
+MCCL_KERNEL(mccl_flagged_parts_bf16, (flagged_parts<Bf16, true>))
+MCCL_KERNEL(mccl_flagged_scatter_f32, (flagged_parts<F32, false>))
+MCCL_KERNEL(mccl_flagged_scatter_f16, (flagged_parts<F16, false>))
+MCCL_KERNEL(mccl_flagged_scatter_bf16, (flagged_parts<Bf16, false>))
 MCCL_KERNEL(mccl_flagged_gather, (flagged<F32, false>))
 MCCL_KERNEL(mccl_all_reduce_f32, (staged<F32, Shape::all_reduce>))
 MCCL_KERNEL(mccl_all_reduce_f16, (staged<F16, Shape::all_reduce>))

@@ -12,8 +12,9 @@ inline constexpr int kMostRanks = 8;
 inline constexpr int kMostBlocks = 128;
 inline constexpr int kThreads = 512;
 
-/// Of a call that travels with its flags, bytes of data that each rank gives.
-inline constexpr std::size_t kMostFlagged = std::size_t{256} << 10;
+/// Of a call that travels with its flags, bytes of data that a rank gives another. Of one that has
+/// sums to send back, half of that, so that these have the other half.
+inline constexpr std::size_t kMostFlagged = std::size_t{2} << 20;
 /// Bytes that each rank gives another in one round of any other call.
 inline constexpr std::size_t kRound = std::size_t{8} << 20;
 
