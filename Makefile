@@ -138,6 +138,10 @@ test-torch-suite: build $(TEST_ENVIRONMENT)
 	@echo "test: PyTorch's own distributed tests"
 	@$(BIN)/python -m pytest -p no:cacheprovider tests/torch_suite
 
+# Needs a machine with GPUs; writes docs/gpu.md.
+test-gpu: build $(TEST_ENVIRONMENT)
+	@PYTHON=$(BIN)/python tests/gpu/run.sh
+
 # BENCH takes options of bench/compare.py, such as BENCH=--quick.
 bench: build build-bench peers
 	@$(BIN)/python bench/compare.py --plots build/bench $(BENCH)
@@ -209,6 +213,7 @@ clean:
 #   make test-python       the Python, example and installation tests alone
 #   make test-torch-suite  PyTorch's own distributed tests against MCCL
 #   make test-rdma         links and calls through an RDMA device in software, in a guest under qemu
+#   make test-gpu          what needs GPUs; writes docs/gpu.md
 #   make test-aarch64      what is free of locks, as an ARM program under qemu
 #   make macos             compile and link for Macs with Apple's chips, and check what came out; run
 #                          it nobody does here

@@ -61,10 +61,11 @@ using enum SettingKind;
 constexpr Row kRows[] = {
     {.name = "backend",
      .variable = "MCCL_BACKEND",
-     .range = "auto, native, mpi, nccl",
+     .range = "auto, native, mpi, nccl, cuda",
      .meaning = "What carries out the calls: native is MCCL's own engine, mpi the machine's MPI "
-                "library, whose mpirun or srun starts the ranks; nccl: NCCL does collectives on GPU "
-                "memory, with a GPU for each rank, and native the rest; auto: native",
+                "library, whose mpirun or srun starts the ranks; nccl, cuda: NCCL, or kernels "
+                "of MCCL's own inside a host, do what collectives on GPU memory they can, with a "
+                "GPU for each rank, and native the rest; auto: native",
      .kind = choice,
      .field = &Config::backend},
     {.name = "transport",

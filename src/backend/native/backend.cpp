@@ -1,6 +1,7 @@
 #include "backend/native/backend.h"
 
 #include "backend/check.h"
+#include "backend/cuda/path.h"
 #include "backend/native/calibration.h"
 #include "backend/native/group.h"
 #include "backend/nccl/path.h"
@@ -12,7 +13,7 @@ NativeBackend::NativeBackend(const ContextOptions& options)
     : rank_(options.rank),
       size_(options.size),
       compression_{codec_named(options.config.compression), options.config.topk_ratio},
-      by_nccl_(options.config.backend == "nccl"),
+      by_(options.config.backend),
       engine_(engine::Engine::create({options.rank, options.size, options.store, options.config,
                                       options.metrics, options.wiring})) {
   calibrate(engine_);
@@ -29,7 +30,8 @@ std::shared_ptr<Group> NativeBackend::make_group(const std::string& name,
       engine_->make_group(name, members, timeout, compression.value_or(compression_));
   if (!first_) first_ = state;
   auto group = std::make_shared<NativeGroup>(engine_, std::move(state));
-  if (by_nccl_) group->use(nccl::make_path(*group, timeout, engine_->log()));
+  if (by_ == "nccl") group->use(nccl::make_path(*group, timeout, engine_->log()));
+  if (by_ == "cuda") group->use(cuda::make_path(*group, timeout, engine_->log()));
   return group;
 }
 

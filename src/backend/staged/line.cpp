@@ -133,6 +133,10 @@ Line::CallPtr Line::start_ready(Starts& started) {
 void Line::advance() {
   Starts started;
   const CallPtr late = start_ready(started);
+  if (!started.empty()) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [call, work] : started) running_.push_back(work);
+  }
   for (auto& [call, work] : started) call->set_inner(std::move(work));
   if (late) give_up(late);
 }
@@ -177,6 +181,23 @@ bool Line::finish_returning() {
   return !ended.empty();
 }
 
+/// A caller of a GPU's seldom waits on the host, and an engine that nobody helps sleeps sooner.
+void Line::help_running() {
+  constexpr std::chrono::milliseconds kSlice{1};
+  Work work;
+  {
+    const std::lock_guard lock(mutex_);
+    while (!running_.empty() && running_.front().done()) running_.pop_front();
+    if (running_.empty() || !returning_.empty()) return;
+    work = running_.front();
+  }
+  try {
+    work.wait(kSlice);
+  } catch (const Error&) {
+    // Its call is told, unless it is the slice that has ended.
+  }
+}
+
 void Line::begin_watching() {
   if (watcher_.joinable()) return;
   watcher_ = start_thread("mccl-device", [self = shared_from_this()] { self->watch(); });
@@ -187,19 +208,22 @@ void Line::watch() {
   for (;;) {
     {
       std::unique_lock lock(mutex_);
-      const auto has_work = [this] { return !waiting_.empty() || !returning_.empty(); };
+      const auto has_work = [this] {
+        return !waiting_.empty() || !returning_.empty() || !running_.empty();
+      };
       if (!group_) return;
       if (!has_work()) {
         changed_.wait(lock, [&] { return has_work() || !group_; });
         patience = Patience();
-      } else if (patience.naps()) {
+      } else if (running_.empty() && patience.naps()) {
         changed_.wait_for(lock, patience.nap());
       }
       if (!group_) return;
     }
-    const std::size_t before = static_cast<std::size_t>(attention_.load());
+    const int before = attention_.load();
     advance();
-    const bool progress = finish_returning() || attention_.load() != static_cast<int>(before);
+    help_running();
+    const bool progress = finish_returning() || attention_.load() != before;
     if (progress) patience = Patience();
     if (!patience.naps()) std::this_thread::yield();
   }

@@ -48,6 +48,7 @@ class Line : public std::enable_shared_from_this<Line> {
   Batch* open_batch();
   void begin_watching();
   void watch();
+  void help_running();
   bool finish_returning();
   CallPtr start_ready(Starts& started);
   void start(const Batch& batch, Starts& started);
@@ -60,7 +61,8 @@ class Line : public std::enable_shared_from_this<Line> {
   std::deque<Batch> waiting_;                          // guarded by mutex_
   std::map<std::thread::id, Batch> open_;              // guarded by mutex_
   std::vector<std::shared_ptr<Returning>> returning_;  // guarded by mutex_
-  std::thread watcher_;                                // guarded by mutex_
+  std::deque<Work> running_;  // guarded by mutex_; of the watcher's thread alone to help along
+  std::thread watcher_;       // guarded by mutex_
 };
 
 }  // namespace mccl::staged

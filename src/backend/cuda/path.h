@@ -1,0 +1,18 @@
+// Collectives on GPU memory by kernels of our own, between the GPUs of one host.
+#pragma once
+
+#include <chrono>
+#include <memory>
+
+#include "backend/direct/path.h"
+#include "base/log.h"
+
+namespace mccl::cuda {
+
+/// A group of one GPU for each rank, which they are the first time that a call takes this path: the
+/// ranks then meet by calls of `group` on host memory, and agree whether they reach each other's
+/// GPUs. Where they do not, all go through the host, and say why once. Throws InvalidArgument where
+/// there is no CUDA.
+std::shared_ptr<direct::Path> make_path(Group& group, std::chrono::milliseconds timeout, Log log);
+
+}  // namespace mccl::cuda

@@ -1,0 +1,73 @@
+// What a kernel knows of the ranks whose memory it reaches, as the host fills it in. Each rank has
+// a staging area that all others write; who writes where, and when it may, is told in
+// collectives.cu.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace mccl::kernels::cuda {
+
+inline constexpr int kMostRanks = 8;
+inline constexpr int kMostBlocks = 128;
+inline constexpr int kThreads = 512;
+
+/// Of a call that travels with its flags, bytes of data that a rank gives another. Of one that has
+/// sums to send back, half of that, so that these have the other half.
+inline constexpr std::size_t kMostFlagged = std::size_t{2} << 20;
+/// Bytes that each rank gives another in one round of any other call.
+inline constexpr std::size_t kRound = std::size_t{8} << 20;
+
+/// Words that blocks tell each other by, a line for each block and rank.
+inline constexpr std::size_t kFlagBytes = kMostBlocks * kMostRanks * 64;
+
+/// Where things lie in a rank's staging area.
+struct Layout {
+  std::size_t flagged;   ///< Two halves, used in turn, of a part for each rank: data and flags.
+  std::size_t received;  ///< Two halves of a part for each rank: what they give.
+  std::size_t results;   ///< The same for sums.
+  std::size_t bytes;
+};
+
+inline Layout layout_of(int ranks) {
+  const std::size_t flagged = 2 * static_cast<std::size_t>(ranks) * 2 * kMostFlagged;
+  const std::size_t round = 2 * static_cast<std::size_t>(ranks) * kRound;
+  return {kFlagBytes, kFlagBytes + flagged, kFlagBytes + flagged + round,
+          kFlagBytes + flagged + 2 * round};
+}
+
+/// Counters in the device's own memory: kernels count, so that a graph may run one again.
+struct Counters {
+  std::uint32_t meetings;  ///< Of each block with its like, so far.
+  std::uint32_t flagged;   ///< Calls that travelled with flags, so far.
+  std::uint32_t finished;  ///< Blocks of this kernel that have.
+};
+
+/// In pinned memory. What waits looks there now and then.
+struct Alarm {
+  std::uint32_t stop;  ///< The host ends what runs.
+  std::uint32_t late;  ///< One more than the rank that a kernel has waited for in vain.
+};
+
+struct Fabric {
+  int rank;
+  int ranks;
+  std::byte* areas[kMostRanks];  ///< As this rank reaches them.
+  Layout layout;
+  Counters* counters;
+  volatile Alarm* alarm;
+  std::uint64_t patience_ns;
+};
+
+enum class Shape : int { all_reduce, reduce_scatter, all_gather, all_to_all, broadcast };
+
+/// Of bytes: `part` is what a rank gives another, or sums.
+struct Task {
+  const std::byte* in;
+  std::byte* out;
+  std::size_t bytes;  ///< Of the whole: what a sum, or a part of each rank, is.
+  float divisor;
+  int root;
+};
+
+}  // namespace mccl::kernels::cuda

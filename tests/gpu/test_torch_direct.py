@@ -1,0 +1,188 @@
+"""Collectives on GPU memory by NCCL and by kernels of our own, a GPU for each of two ranks."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+import test_torch_cuda as checks
+import torch
+import torch.distributed as dist
+
+pytestmark = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs a GPU per rank")
+
+
+@pytest.fixture(scope="module", params=["nccl", "cuda"])
+def pair(request):
+    from rank_pool import RankPool
+
+    ranks = RankPool(2)
+    ranks.run(choose, request.param, group=False)
+    yield ranks
+    ranks.close()
+
+
+def choose(backend: str) -> None:
+    import mccl
+
+    mccl.init(backend=backend)
+
+
+@pytest.mark.parametrize("dtype", checks.EXACT, ids=str)
+def test_all_reduce_of_every_type(pair, dtype):
+    pair.run(checks.check_all_reduce, "cuda", dtype)
+
+
+def test_calls_that_move_data(pair):
+    pair.run(checks.check_moves, "cuda")
+
+
+def test_uneven_parts(pair):
+    pair.run(checks.check_uneven, "cuda")
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_strided_tensors(pair):
+    pair.run(checks.check_strided, "cuda")
+
+
+def test_messages(pair):
+    pair.run(checks.check_messages, "cuda")
+
+
+def test_ddp(pair):
+    pair.run(checks.check_ddp)
+
+
+def test_fsdp2(pair):
+    pair.run(checks.check_fsdp2)
+
+
+def check_graph() -> None:
+    size, where = dist.get_world_size(), checks.place("cuda")
+    torch.cuda.set_device(where)
+    data = torch.ones(1000, device=where)
+    dist.all_reduce(data)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        dist.all_reduce(data)
+    data.fill_(1)
+    for _ in range(5):
+        graph.replay()
+    torch.cuda.synchronize()
+    assert data.eq(size**5).all()
+
+
+def test_a_captured_call_runs_again(pair):
+    pair.run(check_graph)
+
+
+def check_sizes() -> None:
+    rank, size, where = dist.get_rank(), dist.get_world_size(), checks.place("cuda")
+    generator = torch.Generator(device=where).manual_seed(rank)
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        for count in (1, 3, 8, 63, 513, 70_001, 131_073, 1_000_003, 9_000_001, 20_000_000):
+            whole = torch.randn(count + 3, generator=generator, device=where).to(dtype)
+            for offset in (0, 1):  # at and off the 16 bytes that a thread takes at a time
+                data = (
+                    whole[offset : offset + count].clone() if offset == 0 else whole[1 : count + 1]
+                )
+                every = [torch.empty_like(data) for _ in range(size)]
+                dist.all_gather(every, data)
+                expected = sum(one.float() for one in every).to(dtype)
+                out = data.clone() if offset == 0 else data
+                for _ in range(3 if count < 100_000 else 1):
+                    again = out.clone()
+                    dist.all_reduce(again)
+                    assert torch.equal(again, expected), (dtype, count, offset)
+                dist.all_reduce(out, op=dist.ReduceOp.AVG)
+                mean = (sum(one.float() for one in every) / size).to(dtype)
+                # NCCL divides before it adds, which rounds what is tiny.
+                torch.testing.assert_close(out, mean, rtol=1e-2, atol=1e-6)
+
+
+def test_sums_of_every_size_and_alignment(pair):
+    pair.run(check_sizes)
+
+
+def check_graph_of_sizes() -> None:
+    size, where = dist.get_world_size(), checks.place("cuda")
+    torch.cuda.set_device(where)
+    tensors = [torch.zeros(count, device=where) for count in (10, 5000, 300_000, 5_000_000)]
+    for one in tensors:
+        dist.all_reduce(one)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for one in tensors:
+            dist.all_reduce(one)
+    for one in tensors:
+        one.fill_(1)
+    for step in range(1, 6):
+        graph.replay()
+        if step % 2 == 0:  # between replays, calls that are not of the graph
+            dist.all_reduce(torch.ones(7, device=where))
+    torch.cuda.synchronize()
+    assert all(one.eq(size**5).all() for one in tensors)
+
+
+def test_graphs_of_several_sizes(pair):
+    pair.run(check_graph_of_sizes)
+
+
+def check_late() -> None:
+    where = checks.place("cuda")
+    group = dist.new_group(timeout=timedelta(seconds=2))
+    data = torch.ones(1000, device=where)
+    dist.all_reduce(data, group=group)
+    if dist.get_rank() == 0:
+        work = dist.all_reduce(data, group=group, async_op=True)
+        with pytest.raises(RuntimeError, match=r"timed out|waited for rank 1"):
+            work.wait(timedelta(seconds=30))
+        torch.cuda.synchronize()
+        with pytest.raises(RuntimeError):
+            dist.all_reduce(data, group=group)
+    dist.barrier()
+
+
+def test_a_rank_that_does_not_come_is_told_of(pair):
+    pair.run(check_late)
+
+
+def check_order(kind: str) -> None:
+    checks.check_order_of_both_kinds()
+    checks.check_host_goes_on()
+    checks.check_future()
+
+
+def test_streams_and_order(pair):
+    pair.run(check_order, "cuda")
+
+
+def test_two_ranks_of_a_gpu_go_through_the_host():
+    from rank_pool import RankPool
+
+    ranks = RankPool(2 * torch.cuda.device_count())
+    try:
+        ranks.run(choose, "cuda", group=False)
+        ranks.run(checks.check_all_reduce, "cuda", torch.float32)
+        ranks.run(checks.check_moves, "cuda")
+    finally:
+        ranks.close()
+
+
+def check_abort() -> None:
+    data = torch.ones(1000, device=checks.place("cuda"))
+    dist.all_reduce(data)
+    if dist.get_rank() == 0:
+        work = dist.all_reduce(data, async_op=True)
+        dist.distributed_c10d._get_default_group()._get_backend(torch.device("cuda")).abort()
+        with pytest.raises(RuntimeError):
+            dist.all_reduce(torch.ones(3))
+        work.wait()
+        torch.cuda.synchronize()
+
+
+def test_an_abort_ends_what_runs(pair):
+    pair.run_and_break(check_abort)

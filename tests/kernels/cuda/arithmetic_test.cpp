@@ -1,0 +1,67 @@
+// The arithmetic of the kernels for GPUs, as the host runs it, beside that of the host's own.
+#include "kernels/cuda/arithmetic.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "kernels/cuda/image.h"
+#include "kernels/reference.h"
+
+namespace mccl::kernels::cuda {
+namespace {
+
+/// Every value of a 16-bit type, what lies half way between neighbours, and beside that.
+template <typename T>
+void compare(float (*widen)(std::uint16_t), std::uint16_t (*narrow)(float)) {
+  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const auto half = static_cast<std::uint16_t>(bits);
+    const float value = widen(half);
+    if (std::isnan(value)) {
+      ASSERT_TRUE(std::isnan(T::widen(half))) << bits;
+      ASSERT_TRUE(std::isnan(widen(T::narrow(value)))) << bits;
+      continue;
+    }
+    ASSERT_EQ(bits_of(T::widen(half)), bits_of(value)) << bits;
+    ASSERT_EQ(T::narrow(value), half) << bits;
+    const float next = widen(static_cast<std::uint16_t>(bits + 1));
+    if (std::isnan(next) || std::isinf(next)) continue;
+    const float middle = value + (next - value) / 2;
+    for (const float between :
+         {middle, std::nextafter(middle, value), std::nextafter(middle, next)})
+      ASSERT_EQ(T::narrow(between), narrow(between)) << bits << " " << between;
+  }
+  for (const float large : {65519.0F, 65520.0F, 1e38F, std::numeric_limits<float>::max(), -1e38F,
+                            std::numeric_limits<float>::denorm_min(), 3e-8F, -2.9e-8F}) {
+    ASSERT_EQ(T::narrow(large), narrow(large)) << large;
+  }
+}
+
+TEST(CudaArithmetic, Bf16IsTheHosts) {
+  compare<Bf16>([](std::uint16_t bits) { return reference::widen_bf16(bits); },
+                [](float value) { return reference::narrow_bf16(value); });
+}
+
+TEST(CudaArithmetic, F16IsTheHosts) {
+  compare<F16>([](std::uint16_t bits) { return reference::widen_f16(bits); },
+               [](float value) { return reference::narrow_f16(value); });
+}
+
+TEST(CudaArithmetic, ASumIsRoundedOnce) {
+  // 256 + 1 + 1 is 258 in bf16 only if the ones meet before it is rounded.
+  const std::uint16_t large[8] = {Bf16::narrow(256)};
+  const std::uint16_t one[8] = {Bf16::narrow(1)};
+  Wide<Bf16> sum;
+  set(sum, large);
+  add(sum, one);
+  add(sum, one);
+  std::uint16_t result[8];
+  round_to(result, sum, 1.0F);
+  EXPECT_EQ(Bf16::widen(result[0]), 258);
+  round_to(result, sum, 2.0F);
+  EXPECT_EQ(Bf16::widen(result[0]), 129);
+}
+
+}  // namespace
+}  // namespace mccl::kernels::cuda
