@@ -269,6 +269,13 @@ bool print_details(const Flags& flags, const Answer& found, const schedule::Fact
   return proof.defect.empty();
 }
 
+/// What auto has come to.
+std::string_view auto_text(const Question& question) {
+  if (question.compression.if_faster) return "in bf16, which is predicted to be faster";
+  return question.dtype == DType::f32 ? "exact: bf16 would not be faster"
+                                      : "exact: auto rounds sums of f32 only";
+}
+
 int run_questions(const Flags& flags) {
   std::vector<Question> questions = questions_of(flags);
   if (flags.steps) rank_of_steps(flags);
@@ -300,10 +307,7 @@ int run_questions(const Flags& flags) {
     const auto others =
         flags.compare ? alternatives(question, facts) : std::vector<schedule::Choice>();
     fmt::print("{}{}", row_text(found), alternatives_text(found, others));
-    if (compression == "auto")
-      fmt::print("  {}\n", question.compression.if_faster
-                               ? "in bf16, which is predicted to be faster"
-                               : "exact: bf16 would not be faster");
+    if (compression == "auto") fmt::print("  {}\n", auto_text(question));
     right = print_details(flags, found, facts) && right;
     rows.push_back(row_json(found, others));
   }
