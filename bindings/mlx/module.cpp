@@ -4,6 +4,7 @@
 #include <mlx/mlx.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
@@ -13,6 +14,7 @@
 #include "exchange_primitive.h"
 #include "group.h"
 #include "join.h"
+#include "rounded_mean.h"
 
 namespace nb = nanobind;
 
@@ -40,6 +42,16 @@ mx::array exchange(const mx::array& x, const mx::distributed::Group& group, Exch
   return x;
 }
 
+std::pair<mx::array, mx::array> rounded_mean(const mx::array& x,
+                                             const mx::distributed::Group& group,
+                                             const std::string& codec, double ratio,
+                                             mx::StreamOrDevice stream) {
+  const auto compression = mccl::compression_named(codec, ratio);
+  const auto several = group_in(group);
+  if (several) return record_rounded_mean(x, compression, several, stream);
+  return {x, mx::zeros_like(x)};
+}
+
 void barrier(const mx::distributed::Group& group) {
   if (const auto several = group_in(group)) {
     several->run_now([](mccl::Group& native, const mccl::CallOptions& options) {
@@ -62,6 +74,10 @@ void bind_exchanges(nb::module_& module) {
       .value("all_to_all", ExchangeKind::all_to_all);
   module.def("exchange", &exchange, "x"_a, "group"_a, "kind"_a, "root"_a, "rows"_a, "rows_from"_a,
              "stream"_a.none(), "Records an exchange; see mccl.mlx.operations.");
+  module.def("rounded_mean", &rounded_mean, "x"_a, "group"_a, "codec"_a, "ratio"_a,
+             "stream"_a.none(),
+             "Records the mean of arrays that travel in a codec, and what that leaves out of this "
+             "rank's.");
   module.def("barrier", &barrier, "group"_a, "Returns when every rank has called it.");
   module.def(
       "is_tracer", [](const mx::array& array) { return array.is_tracer(); }, "array"_a,

@@ -50,6 +50,22 @@ ReduceOp reduce_op(const char* call, nb::handle op) {
   refuse_op(call, op);
 }
 
+std::optional<Compression> compression_of(const char* call, nb::handle compression) {
+  if (compression.is_none()) return std::nullopt;
+  if (PyUnicode_Check(compression.ptr()))
+    return compression_named(nb::cast<std::string>(compression));
+  if (nb::isinstance<nb::tuple>(compression) && nb::len(compression) == 2 &&
+      PyUnicode_Check(compression[0].ptr())) {
+    const double ratio = PyFloat_AsDouble(nb::object(compression[1]).ptr());
+    if (ratio == -1 && PyErr_Occurred()) throw nb::python_error();
+    const auto found = compression_named(nb::cast<std::string>(compression[0]), ratio);
+    if (found.codec == Codec::topk) return found;
+  }
+  throw InvalidArgument(
+      fmt::format("{}: compression is {}; expected the name of a codec, (\"topk\", ratio) or None",
+                  call, nb::repr(compression).c_str()));
+}
+
 Timeout timeout_of(const char* call, nb::handle seconds) {
   constexpr double kLongest = 365.0 * 24 * 3600;
   if (seconds.is_none()) return std::nullopt;

@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "mccl/compression.h"
 #include "mccl/types.h"
 
 namespace mccl::numpy {
@@ -19,6 +20,9 @@ using Timeout = std::optional<std::chrono::milliseconds>;
 
 /// "sum" and so on, or ("premul_sum", factor).
 ReduceOp reduce_op(const char* call, nb::handle op);
+
+/// A codec's name, or ("topk", ratio); None is absent.
+std::optional<Compression> compression_of(const char* call, nb::handle compression);
 
 /// Seconds; None is absent, infinity is zero, which means no limit.
 Timeout timeout_of(const char* call, nb::handle seconds);

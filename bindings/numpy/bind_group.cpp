@@ -23,6 +23,9 @@ Arguments that calls share:
     timeout: Seconds that the call may last; None: the setting `timeout`; math.inf: no limit.
     op: "sum", "avg", "product", "min", "max", "band", "bor", "bxor", or ("premul_sum", factor),
         which multiplies this rank's values by its factor before they are added.
+    compression: How a sum or average of floats travels between machines: "none", "auto", "fp16",
+        "bf16", "int8", "fp8", "fp8_e5m2", "int4", or ("topk", ratio), the same on all ranks. None:
+        as the setting `compression` says.
 
 Errors that calls share, all of mccl.distributed.Error:
     InvalidArgument: An argument is wrong; nothing was sent, and the group goes on.
@@ -36,7 +39,7 @@ constexpr const char* kAllReduce = R"(Reduces the arrays of all ranks; everyone 
 
 Args:
     x: An array; of one shape and dtype on all ranks.
-    op, out, wait, timeout: See Group.
+    op, out, wait, timeout, compression: See Group.
 
 Returns:
     The result, of x's shape and dtype: `out` where it is given. Or a Work. The bits are the same on
@@ -90,7 +93,7 @@ constexpr const char* kReduceScatter =
 
 Args:
     x: An array of shape (rows, ...); of one shape and dtype on all ranks.
-    op, out, wait, timeout: See Group. `out` may be this rank's part of x.
+    op, out, wait, timeout, compression: See Group. `out` may be this rank's part of x.
     counts: The rows that each rank gets, the same numbers on all ranks. None: as many each, which
         the number of ranks must divide.
 
@@ -161,6 +164,7 @@ void bind_group(nb::module_& module) {
   const auto none = nb::none();
   const auto wait = nb::arg("wait") = true;
   const auto timeout = nb::arg("timeout") = none;
+  const auto compression = nb::arg("compression") = none;
   nb::class_<ArrayGroup>(module, "Group", kGroup)
       .def_prop_ro("rank", &ArrayGroup::rank, "This process's, from 0.")
       .def_prop_ro("size", &ArrayGroup::size, "How many ranks there are.")
@@ -171,7 +175,7 @@ void bind_group(nb::module_& module) {
                    "A PyCapsule \"mccl.group\" that owns a std::shared_ptr<mccl::Group>*, for "
                    "extension modules.")
       .def("all_reduce", &ArrayGroup::all_reduce, "x"_a, "op"_a = "sum", "out"_a = none,
-           nb::kw_only(), wait, timeout, kAllReduce)
+           nb::kw_only(), wait, timeout, compression, kAllReduce)
       .def("broadcast", &ArrayGroup::broadcast, nb::arg("x").none(), "root"_a = 0, "out"_a = none,
            nb::kw_only(), wait, timeout, kBroadcast)
       .def("reduce", &ArrayGroup::reduce, "x"_a, "op"_a = "sum", "root"_a = 0, "out"_a = none,
@@ -181,7 +185,7 @@ void bind_group(nb::module_& module) {
       .def("gather", &ArrayGroup::gather, "x"_a, "root"_a = 0, "out"_a = none, "counts"_a = none,
            nb::kw_only(), wait, timeout, kGather)
       .def("reduce_scatter", &ArrayGroup::reduce_scatter, "x"_a, "op"_a = "sum", "out"_a = none,
-           "counts"_a = none, nb::kw_only(), wait, timeout, kReduceScatter)
+           "counts"_a = none, nb::kw_only(), wait, timeout, compression, kReduceScatter)
       .def("scatter", &ArrayGroup::scatter, nb::arg("x").none(), "root"_a = 0, "out"_a = none,
            "counts"_a = none, nb::kw_only(), wait, timeout, kScatter)
       .def("all_to_all", &ArrayGroup::all_to_all, "x"_a, "out"_a = none, "in_counts"_a = none,

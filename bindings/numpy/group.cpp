@@ -63,12 +63,13 @@ void ArrayGroup::check_root(const char* call, int root) const {
 }
 
 nb::object ArrayGroup::all_reduce(nb::handle x, nb::handle op, nb::handle out, bool wait,
-                                  nb::handle timeout) {
+                                  nb::handle timeout, nb::handle compression) {
   constexpr const char* call = "all_reduce";
   const ReduceOp reduction = reduce_op(call, op);
   const Array in = input_array(call, x);
   const Array to = result_array(call, out, in.dtype, in.shape);
-  return run(call, {wait, timeout_of(call, timeout)}, {in.memory, to.memory, to.object},
+  const Manner manner{wait, timeout_of(call, timeout), compression_of(call, compression)};
+  return run(call, manner, {in.memory, to.memory, to.object},
              [&](Group& group, const CallOptions& options) {
                return group.all_reduce(in.buffer(), to.buffer(), reduction, options);
              });

@@ -24,7 +24,8 @@ inline constexpr const char* kGroupCapsule = "mccl.group";
 /// How a call is made, as opposed to what it does.
 struct Manner {
   bool wait = true;
-  Timeout timeout;
+  Timeout timeout = {};
+  std::optional<Compression> compression = {};
 };
 
 /// Python's Group. What each call means is in bind_group.
@@ -41,7 +42,8 @@ class ArrayGroup {
   nb::object capsule() const;
   std::string repr() const;
 
-  nb::object all_reduce(nb::handle x, nb::handle op, nb::handle out, bool wait, nb::handle timeout);
+  nb::object all_reduce(nb::handle x, nb::handle op, nb::handle out, bool wait, nb::handle timeout,
+                        nb::handle compression);
   nb::object broadcast(nb::handle x, int root, nb::handle out, bool wait, nb::handle timeout);
   nb::object reduce(nb::handle x, nb::handle op, int root, nb::handle out, bool wait,
                     nb::handle timeout);
@@ -56,7 +58,7 @@ class ArrayGroup {
   nb::object gather(nb::handle x, int root, nb::handle out, nb::handle counts, bool wait,
                     nb::handle timeout);
   nb::object reduce_scatter(nb::handle x, nb::handle op, nb::handle out, nb::handle counts,
-                            bool wait, nb::handle timeout);
+                            bool wait, nb::handle timeout, nb::handle compression);
   nb::object scatter(nb::handle x, int root, nb::handle out, nb::handle counts, bool wait,
                      nb::handle timeout);
   nb::object all_to_all(nb::handle x, nb::handle out, nb::handle in_counts, nb::handle out_counts,
@@ -83,7 +85,9 @@ nb::object ArrayGroup::run(const char* call, const Manner& manner, Kept kept, St
   bool finished = false;
   {
     const nb::gil_scoped_release without_gil;
-    work = start(*group_, CallOptions{.timeout = manner.timeout, .caller_waits = manner.wait});
+    work = start(*group_, CallOptions{.timeout = manner.timeout,
+                                      .caller_waits = manner.wait,
+                                      .compression = manner.compression});
     finished = manner.wait && wait_a_while(work);
   }
   if (finished) return std::move(kept.result);

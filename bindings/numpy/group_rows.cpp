@@ -91,13 +91,15 @@ nb::object ArrayGroup::gather(nb::handle x, int root, nb::handle out, nb::handle
 }
 
 nb::object ArrayGroup::reduce_scatter(nb::handle x, nb::handle op, nb::handle out,
-                                      nb::handle counts, bool wait, nb::handle timeout) {
+                                      nb::handle counts, bool wait, nb::handle timeout,
+                                      nb::handle compression) {
   constexpr const char* call = "reduce_scatter";
   const ReduceOp reduction = reduce_op(call, op);
   const Array in = input_array(call, x);
   const Counts rows = parts_of(call, counts, in, size());
   const Array to = rows_like(call, out, in, rows[static_cast<std::size_t>(rank())]);
-  return run(call, {wait, timeout_of(call, timeout)}, {in.memory, to.memory, to.object},
+  const Manner manner{wait, timeout_of(call, timeout), compression_of(call, compression)};
+  return run(call, manner, {in.memory, to.memory, to.object},
              [&](Group& group, const CallOptions& options) {
                return group.reduce_scatterv(in.buffer(), to.buffer(), times(rows, in.row()),
                                             reduction, options);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "contexts.h"
 #include "gil.h"
 #include "mccl/error.h"
 
@@ -256,9 +257,11 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupMCCL::split(
   const auto* const own = dynamic_cast<const Options*>(opts.get());
   const std::string name = c10::str(name_, "/split", number, ".", ranks.front());
   try {
-    if (own && own->compression) {
-      const double usual = child.context->config().topk_ratio;
-      child.compression = {mccl::codec_named(*own->compression), own->topk_ratio.value_or(usual)};
+    if (own && (own->compression || own->topk_ratio)) {
+      const mccl::Config& usual = child.context->config();
+      child.compression = mccl::compression_named(own->compression.value_or(usual.compression),
+                                                  own->topk_ratio.value_or(usual.topk_ratio));
+      if (own->topk_ratio) require_topk(*child.compression);
     }
     child.group = child.context->group(name, child.members, child.timeout, child.compression);
   } catch (const std::exception&) {

@@ -179,10 +179,19 @@ std::optional<mccl::Compression> compression_in(const GroupRequest& request,
   const mccl::Config wanted = settings_of(request);
   const mccl::Config& usual = context.config();
   if (wanted.compression == usual.compression && wanted.topk_ratio == usual.topk_ratio) return {};
-  return mccl::Compression{mccl::codec_named(wanted.compression), wanted.topk_ratio};
+  const auto found = mccl::compression_named(wanted.compression, wanted.topk_ratio);
+  if (wanted.topk_ratio != usual.topk_ratio) require_topk(found);
+  return found;
 }
 
 }  // namespace
+
+void require_topk(const mccl::Compression& compression) {
+  if (compression.codec == mccl::Codec::topk) return;
+  throw mccl::InvalidArgument(
+      "topk_ratio is of compression=\"topk\", but this group's sums are by " +
+      mccl::describe(compression) + "; give both, or no ratio");
+}
 
 Membership join(const GroupRequest& request) {
   const WithoutGil without_gil;

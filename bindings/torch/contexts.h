@@ -32,6 +32,9 @@ struct GroupRequest {
 /// A collective of the group's ranks. The default group makes a context; the others are groups of
 /// that context, or make their own when the default group belongs to another backend. A context
 /// ends with its last group.
+/// Of a group that is given a ratio of its own: throws InvalidArgument where no topk uses it.
+void require_topk(const mccl::Compression& compression);
+
 Membership join(const GroupRequest& request);
 
 /// Whether a process group of this backend is there, whose settings stand.

@@ -25,6 +25,8 @@ struct Compression {
   Codec codec = Codec::none;
   /// topk: the share of the elements that each rank sends; above 0, at most 1.
   double ratio = 0.01;
+  /// Only where it is predicted to be a tenth faster than the exact sum or more, and of f32.
+  bool if_faster = false;
 
   friend bool operator==(const Compression&, const Compression&) = default;
 };
@@ -33,7 +35,10 @@ std::string_view name_of(Codec codec);
 /// By its name; "fp8" is fp8_e4m3, and "none" and "" are none. Throws InvalidArgument for another,
 /// with the nearest name.
 Codec codec_named(std::string_view name);
-/// "topk of 1 %", "int8".
+/// The same with "auto", which is bf16 where it is faster: of the codecs that keep the range of f32
+/// the one that needs no care.
+Compression compression_named(std::string_view name, double ratio = 0.01);
+/// "topk of 1 %", "int8", "auto".
 std::string describe(const Compression& compression);
 
 }  // namespace mccl

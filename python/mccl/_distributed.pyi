@@ -48,6 +48,7 @@ class Group:
         *,
         wait: Literal[True] = ...,
         timeout: float | None = ...,
+        compression: str | tuple[str, float] | None = ...,
     ) -> _Out: ...
     @overload
     def all_reduce(
@@ -58,6 +59,7 @@ class Group:
         *,
         wait: Literal[False],
         timeout: float | None = ...,
+        compression: str | tuple[str, float] | None = ...,
     ) -> Work[_Out]: ...
     @overload
     def broadcast(
@@ -153,6 +155,7 @@ class Group:
         *,
         wait: Literal[True] = ...,
         timeout: float | None = ...,
+        compression: str | tuple[str, float] | None = ...,
     ) -> _Out: ...
     @overload
     def reduce_scatter(
@@ -164,6 +167,7 @@ class Group:
         *,
         wait: Literal[False],
         timeout: float | None = ...,
+        compression: str | tuple[str, float] | None = ...,
     ) -> Work[_Out]: ...
     @overload
     def scatter(

@@ -26,12 +26,19 @@ Codec codec_named(std::string_view name) {
   for (std::size_t i = 0; i < kNames.size(); ++i) {
     if (kNames[i] == name) return static_cast<Codec>(i);
   }
-  throw InvalidArgument(fmt::format("{} is not a codec; did you mean {}? There are {}",
-                                    in_quotes(name), nearest_of(name, kNames),
-                                    fmt::join(kNames, ", ")));
+  throw InvalidArgument(
+      fmt::format("{} is not a codec; did you mean {}? There are {}, and auto where a codec is "
+                  "chosen for sums",
+                  in_quotes(name), nearest_of(name, kNames), fmt::join(kNames, ", ")));
+}
+
+Compression compression_named(std::string_view name, double ratio) {
+  if (name == "auto") return {Codec::bf16, ratio, true};
+  return {codec_named(name), ratio};
 }
 
 std::string describe(const Compression& compression) {
+  if (compression.if_faster) return "auto";
   if (compression.codec != Codec::topk) return std::string(name_of(compression.codec));
   return fmt::format("topk of {:.3g} %", 100 * compression.ratio);
 }

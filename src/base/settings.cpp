@@ -192,8 +192,9 @@ constexpr Row kRows[] = {
      .maximum = kGiB},
     {.name = "compression",
      .variable = "MCCL_COMPRESSION",
-     .range = "none, fp16, bf16, int8, fp8, fp8_e4m3, fp8_e5m2, int4, topk",
-     .meaning = "Codec in which sums of floats are rounded to go between machines",
+     .range = "none, auto, fp16, bf16, int8, fp8, fp8_e4m3, fp8_e5m2, int4, topk",
+     .meaning = "Codec in which sums of floats are rounded to go between machines; auto: bf16 for "
+                "those of f32 that are predicted to be a tenth faster by it",
      .kind = choice,
      .must_agree = true,
      .field = &Config::compression},

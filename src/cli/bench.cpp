@@ -180,9 +180,10 @@ void add_what(CLI::App& app, Flags& flags) {
   app.add_option("--algorithm", flags.algorithm,
                  "Algorithm for whatever it can do; default: MCCL_ALGORITHM, or auto")
       ->option_text("NAME");
-  app.add_option("--compression", flags.compression,
-                 "Codec of sums between machines: fp16, bf16, int8, fp8, fp8_e5m2, int4, topk;\n"
-                 "default: MCCL_COMPRESSION, or none")
+  app.add_option(
+         "--compression", flags.compression,
+         "Codec of sums between machines: auto, fp16, bf16, int8, fp8, fp8_e5m2, int4, topk;\n"
+         "default: MCCL_COMPRESSION, or none")
       ->option_text("CODEC");
 }
 

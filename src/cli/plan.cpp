@@ -116,7 +116,7 @@ std::vector<Question> questions_of(const Flags& flags) {
   question.ranks = flags.ranks;
   question.root = flags.root;
   question.in_place = flags.in_place;
-  question.compression.codec = codec_named(flags.compression);
+  question.compression = compression_named(flags.compression);
   if (flags.root >= flags.ranks) {
     throw InvalidArgument(
         fmt::format("--root {}: the ranks are 0 to {}", flags.root, flags.ranks - 1));
@@ -269,6 +269,13 @@ bool print_details(const Flags& flags, const Answer& found, const schedule::Fact
   return proof.defect.empty();
 }
 
+/// What auto has come to.
+std::string_view auto_text(const Question& question) {
+  if (question.compression.if_faster) return "in bf16, which is predicted to be faster";
+  return question.dtype == DType::f32 ? "exact: bf16 would not be faster"
+                                      : "exact: auto rounds sums of f32 only";
+}
+
 int run_questions(const Flags& flags) {
   std::vector<Question> questions = questions_of(flags);
   if (flags.steps) rank_of_steps(flags);
@@ -280,13 +287,14 @@ int run_questions(const Flags& flags) {
   const Basis basis = basis_of(flags, measured);
   const schedule::Facts& facts = basis.facts;
   const int nodes = node_count(facts, flags.ranks);
-  if (nodes == 1) {  // where sums are exact
-    for (Question& question : questions) question.compression = {};
+  const std::string compression = nodes == 1 ? "none" : describe(questions.front().compression);
+  for (Question& question : questions) {
+    question.nodes = nodes;
+    if (!plan::compresses(question, facts)) question.compression = {};
   }
   fmt::print("# mccl {}: {} rank{} on {} node{}, {}, algorithm {}, compression {}\n{}",
              MCCL_VERSION, flags.ranks, flags.ranks == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s",
-             flags.dtype, flags.algorithm, name_of(questions.front().compression.codec),
-             facts_text(facts, basis.origin));
+             flags.dtype, flags.algorithm, compression, facts_text(facts, basis.origin));
   if (!flags.links.empty())
     fmt::print("{}", links_text(basis.cabling, facts.latency_s, facts.bytes_per_s));
   auto rows = nlohmann::ordered_json::array();
@@ -299,6 +307,7 @@ int run_questions(const Flags& flags) {
     const auto others =
         flags.compare ? alternatives(question, facts) : std::vector<schedule::Choice>();
     fmt::print("{}{}", row_text(found), alternatives_text(found, others));
+    if (compression == "auto") fmt::print("  {}\n", auto_text(question));
     right = print_details(flags, found, facts) && right;
     rows.push_back(row_json(found, others));
   }
@@ -360,7 +369,8 @@ void add_what(CLI::App& app, Flags& flags) {
                  "Algorithm for whatever it can do; default auto: the cheapest")
       ->option_text("NAME");
   app.add_option("--compression", flags.compression,
-                 "Codec of large sums between nodes, as in mccl bench; default none")
+                 "Codec of large sums between nodes, as in mccl bench, or auto: bf16 where\n"
+                 "that is faster; default none")
       ->option_text("CODEC");
 }
 

@@ -21,6 +21,8 @@ constexpr std::size_t kLargeSum = std::size_t{8} << 20;
 constexpr double kMostSteps = 4096;
 /// Between equals the first stands.
 constexpr double kBetter = 0.999;
+/// What is gained by less is not worth a rounding.
+constexpr double kWorthRounding = 0.9;
 /// Groups in which everyone may send to everyone at once.
 constexpr int kSmallGroup = 8;
 /// all_to_all does not know how much there is to move, on the other ranks.
@@ -122,6 +124,13 @@ Problem placed(Problem problem, std::size_t element_bytes, const Facts& facts) {
     problem.tree = facts.cables->tree();
   }
   return problem;
+}
+
+bool is_faster_coded(const Problem& problem, std::size_t element_bytes, const Facts& facts) {
+  Problem exact = problem;
+  exact.coding = {};
+  return choose(problem, element_bytes, facts).predicted_s <
+         kWorthRounding * choose(exact, element_bytes, facts).predicted_s;
 }
 
 Choice choose(const Problem& asked, std::size_t element_bytes, const Facts& facts) {

@@ -79,6 +79,16 @@ Estimate estimate(Algorithm algorithm, const Problem& p, std::size_t element_byt
       const auto nodes = all_nodes(p);
       std::size_t columns = nodes[0].size();
       for (const auto& node : nodes) columns = std::min(columns, node.size());
+      if (p.coding) {
+        Problem between = p;
+        between.size = static_cast<int>(nodes.size());
+        between.count = p.count / columns;
+        const CallSize part(between, element_bytes);
+        const LinkTerms columns_link(part, facts, false);
+        Estimate found = coded_estimate(between, part, columns_link, element_bytes);
+        found.seconds += inside_nodes_estimate(size, window, static_cast<double>(columns));
+        return found;
+      }
       return hierarchical_estimate(p.collective, size, link, window,
                                    static_cast<double>(nodes.size()), static_cast<double>(columns));
     }

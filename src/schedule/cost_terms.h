@@ -150,6 +150,8 @@ Estimate cable_tree_estimate(Collective collective, const CallSize& size, const 
                              const std::vector<int>& parents);
 Estimate one_shot_estimate(Collective collective, const CallSize& size, const WindowTerms& window);
 Estimate two_shot_estimate(const CallSize& size, const WindowTerms& window);
+/// Seconds of what such a schedule does inside the nodes.
+double inside_nodes_estimate(const CallSize& size, const WindowTerms& window, double columns);
 /// Over `nodes` nodes, of which the smallest has `columns` ranks.
 Estimate hierarchical_estimate(Collective collective, const CallSize& size, const LinkTerms& link,
                                const WindowTerms& window, double nodes, double columns);

@@ -132,13 +132,18 @@ Estimate two_shot_estimate(const CallSize& size, const WindowTerms& window) {
   return window.meeting_at_slots({copied, b + window.written(b), b + size.apart * b}, 2, b);
 }
 
+/// Of its node's bytes a rank publishes, adds and reads its share; a node holds them once a rank.
+double inside_nodes_estimate(const CallSize& size, const WindowTerms& window, double columns) {
+  const double b = size.bytes;
+  return 4 * window.meeting() +
+         window.seconds_of({3 * b, b + window.written(b), b * columns / size.ranks});
+}
+
 /// Inside the nodes through windows, between them a ring of as many parts as nodes.
 Estimate hierarchical_estimate(Collective collective, const CallSize& size, const LinkTerms& link,
                                const WindowTerms& window, double nodes, double columns) {
   const double b = size.bytes, shared = b / columns;
-  // Of its node's bytes a rank publishes, adds and reads its share; a node holds them once a rank.
-  const double inside = 4 * window.meeting() +
-                        window.seconds_of({3 * b, b + window.written(b), b * columns / size.ranks});
+  const double inside = inside_nodes_estimate(size, window, columns);
   if (collective == Collective::broadcast) {
     return {inside + nodes * (link.latency() + link.piece(b)) + link.wire(b), 4 * size.pieces(b)};
   }

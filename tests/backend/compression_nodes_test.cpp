@@ -83,25 +83,25 @@ INSTANTIATE_TEST_SUITE_P(Hosts, CompressionAcrossHosts,
                                            std::vector<int>{0, 1, 0, 1},
                                            std::vector<int>{0, 0, 0, 0, 0, 1, 1, 1}));
 
-/// All that rounding leaves out is kept by somebody, once.
+/// All that rounding leaves out is kept by somebody, once; of an average over ranks, not machines.
 TEST(CompressionAcrossHosts, KeepsWhatItLeavesOut) {
   const Hosts hosts;
   if (!hosts.ready()) GTEST_SKIP() << "`ip netns` cannot make hosts here (it needs root)";
   Processes job(4,
                 [&](Context& context, const Processes::Say&) {
-                  std::vector<float> sum = given(context.rank()), exact = sum, left(kCount, 7);
-                  const Buffer in_sum{sum.data(), kCount, DType::f32};
+                  std::vector<float> mean = given(context.rank()), exact = mean, left(kCount, 7);
+                  const Buffer in_mean{mean.data(), kCount, DType::f32};
                   const Buffer in_exact{exact.data(), kCount, DType::f32};
                   const Buffer in_left{left.data(), kCount, DType::f32};
                   Group& world = *context.world();
                   world
-                      .all_reduce(in_sum, in_sum, ReduceKind::sum,
+                      .all_reduce(in_mean, in_mean, ReduceKind::avg,
                                   {.compression = Compression{Codec::int4}, .left_out = in_left})
                       .wait();
-                  world.all_reduce(in_exact, in_exact, ReduceKind::sum).wait();
-                  world.all_reduce(in_left, in_left, ReduceKind::sum).wait();
+                  world.all_reduce(in_exact, in_exact, ReduceKind::avg).wait();
+                  world.all_reduce(in_left, in_left, ReduceKind::avg).wait();
                   for (std::size_t i = 0; i < kCount; ++i) {
-                    if (std::abs(exact[i] - sum[i] - left[i]) > 1e-4F)
+                    if (std::abs(exact[i] - mean[i] - left[i]) > 1e-4F)
                       throw Error("something is lost");
                   }
                   world.barrier().wait();

@@ -170,6 +170,32 @@ TEST(Compression, IsChosenByGroupAndByCall) {
       [](int) { return over_tcp("none"); });
 }
 
+/// By what the settings say of the wire; auto rounds to bf16.
+TEST(Compression, AutoRoundsWhereTheWireIsSlow) {
+  for (const double gbit : {1.0, 1000.0}) {
+    testing::run_ranks(
+        2,
+        [gbit](Context& context) {
+          const float value = 1 + 0x1p-20F;
+          std::vector<float> many(1'000'000, value);
+          std::vector<double> longer(100'000, value);
+          const Buffer floats{many.data(), many.size(), DType::f32};
+          const Buffer doubles{longer.data(), longer.size(), DType::f64};
+          context.world()->all_reduce(floats, floats, ReduceKind::avg).wait();
+          context.world()->all_reduce(doubles, doubles, ReduceKind::avg).wait();
+          EXPECT_THAT(many, Each(gbit > 1 ? value : 1.0F)) << gbit << " Gbit/s";
+          EXPECT_THAT(longer, Each(value));
+        },
+        [gbit](int) {
+          Config config = over_tcp("auto");
+          config.calibrate = true;  // which is what looks at the settings
+          config.link_gbit = gbit;
+          config.link_latency_us = 20;
+          return config;
+        });
+  }
+}
+
 TEST(Compression, WhatCannotBeRoundedIsRefusedWhereItIsAskedFor) {
   testing::run_ranks(
       2,

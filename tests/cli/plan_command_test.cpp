@@ -96,6 +96,13 @@ TEST(Plan, SumsInACodecAreFewerBytesBetweenNodes) {
   EXPECT_THROW(plan(sum + "--compression int9"), InvalidArgument);
 }
 
+TEST(Plan, AutoRoundsWhereTheWireIsSlow) {
+  const std::string sum = "--ranks 4 --nodes 2 --sizes 64M --compression auto --link-rate ";
+  EXPECT_THAT(plan(sum + "1Gbit").text, HasSubstr("in bf16, which is predicted to be faster"));
+  EXPECT_THAT(plan(sum + "400Gbit").text, HasSubstr("exact: bf16 would not be faster"));
+  EXPECT_THAT(plan(sum + "1Gbit --dtype f64").text, HasSubstr("exact"));
+}
+
 TEST(Plan, DetailsFollowTheRow) {
   const Said said = plan("broadcast --ranks 4 --nodes 4 --sizes 64 --root 1 --verify --steps 1");
   EXPECT_THAT(said.text, HasSubstr("steps of rank 1"));

@@ -19,6 +19,7 @@ from .loader import load as _load
 
 _load()
 
+from .compression import Compression
 from .gradients import average_gradients
 from .install import install, is_installed, uninstall
 from .operations import (
@@ -36,6 +37,7 @@ from .operations import (
 from .registry import default_group, init, is_available
 
 __all__ = [
+    "Compression",
     "all_gather",
     "all_mean",
     "all_sum",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import mlx.core as mx
 from mlx.utils import tree_flatten, tree_unflatten
 
+from .compression import Compression
 from .loader import load
 from .operations import all_mean, all_sum
 from .registry import default_group
@@ -27,6 +28,7 @@ def average_gradients(
     communication_stream: Stream | None = None,
     *,
     overlap: bool = True,
+    compression: Compression | str | None = None,
 ) -> Any:
     """The mean of every rank's gradients, as a tree of the same structure.
 
@@ -42,9 +44,14 @@ def average_gradients(
         all_reduce_size: Bytes after which a bucket is full; 0 or less: each array on its own.
         communication_stream: Where communication runs; None: a stream of its own on the CPU.
         overlap: Whether evaluation starts here.
+        compression: How gradients travel between machines: a `Compression`, which keeps what
+            rounding leaves out for the next step, or the name of a codec, and then that is lost.
+            None: as the setting `compression` says.
 
     Raises:
-        ValueError: The stream is one of a GPU, or the group not one of mccl.mlx.
+        ValueError: An unknown codec (with the nearest name); a `Compression` inside of `mx.compile`
+            or another transformation, where nothing can be kept; the stream is one of a GPU, or the
+            group not one of mccl.mlx.
         RuntimeError: At evaluation: ranks passed different trees, or a rank is gone.
     """
     group = default_group() if group is None else group
@@ -53,10 +60,23 @@ def average_gradients(
         return gradients
     stream = _own_stream() if communication_stream is None else communication_stream
     arrays = [array for _, array in flat]
-    overlap = overlap and not any(map(load().is_tracer, arrays))
+    traced = any(map(load().is_tracer, arrays))
+    overlap = overlap and not traced
     averaged: dict[int, mx.array] = {}
-    for bucket in buckets_of(arrays, all_reduce_size):
-        mean = _mean_of([arrays[i] for i in bucket], group, stream)
+    if compression is not None:
+        kept = Compression(compression) if isinstance(compression, str) else compression
+        if traced and kept is compression:
+            raise ValueError(
+                "average_gradients: a Compression keeps what a step leaves out, which a compiled "
+                "or transformed function cannot; call it outside, or name the codec only"
+            )
+        averaged = _rounded_means(dict(enumerate(flat)), group, stream, all_reduce_size, kept)
+        if overlap:
+            mx.async_eval(*averaged.values())
+    exact = [i for i in range(len(arrays)) if i not in averaged]
+    for places in buckets_of([arrays[i] for i in exact], all_reduce_size):
+        bucket = [exact[place] for place in places]
+        mean = _mean_of([arrays[i] for i in bucket], group, stream, compression)
         if overlap:
             mx.async_eval(mean)
         averaged.update(zip(bucket, _apart(mean, [arrays[i] for i in bucket]), strict=True))
@@ -80,12 +100,54 @@ def buckets_of(arrays: Sequence[mx.array], size: int) -> Iterator[list[int]]:
     yield from filling.values()
 
 
-def _mean_of(arrays: Sequence[mx.array], group: mx.distributed.Group, stream: Stream) -> mx.array:
-    """The mean of all ranks' arrays, one after another in one array."""
+def _rounded_means(
+    gradients: dict[int, tuple[str, mx.array]],
+    group: mx.distributed.Group,
+    stream: Stream,
+    size: int,
+    compression: Compression,
+) -> dict[int, mx.array]:
+    """Of those that are rounded; the others are not in it."""
+    chosen = [i for i, (name, gradient) in gradients.items() if compression.rounds(name, gradient)]
+    compression.step += 1
+    wanted = []
+    for i in chosen:
+        name, gradient = gradients[i]
+        left = compression.residuals.get(name)
+        wanted.append(gradient if left is None else gradient + left)
+    averaged: dict[int, mx.array] = {}
+    for places in buckets_of(wanted, size):
+        some = [wanted[place] for place in places]
+        mean, left = load().rounded_mean(
+            _together(some), group, compression.codec, compression.ratio, stream
+        )
+        indices = [chosen[place] for place in places]
+        averaged.update(zip(indices, _apart(mean, some), strict=True))
+        for i, each in zip(indices, _apart(left, some), strict=True):
+            compression.residuals[gradients[i][0]] = each
+    return averaged
+
+
+def _together(arrays: Sequence[mx.array]) -> mx.array:
     if len(arrays) == 1:
-        together = arrays[0]
-    else:
-        together = mx.concatenate([array.reshape(-1) for array in arrays])
+        return arrays[0]
+    return mx.concatenate([array.reshape(-1) for array in arrays])
+
+
+def _mean_of(
+    arrays: Sequence[mx.array],
+    group: mx.distributed.Group,
+    stream: Stream,
+    compression: Compression | str | None,
+) -> mx.array:
+    """The mean of all ranks' arrays, one after another in one array.
+
+    Exact, unless nothing was asked for and the settings say otherwise.
+    """
+    together = _together(arrays)
+    floats = mx.issubdtype(together.dtype, mx.floating)
+    if compression is not None and floats:
+        return load().rounded_mean(together, group, "none", 1.0, stream)[0]
     if mx.issubdtype(together.dtype, mx.inexact):
         return all_mean(together, group=group, stream=stream)
     return all_sum(together, group=group, stream=stream) / group.size()

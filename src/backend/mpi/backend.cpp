@@ -58,7 +58,7 @@ MpiBackend::MpiBackend(const ContextOptions& options, std::size_t most)
       job_(std::make_shared<Job>()) {
   check_place(options, process_);
   job_->engine = process_.engine();
-  if (codec_named(options.config.compression) != Codec::none) {
+  if (compression_named(options.config.compression).codec != Codec::none) {
     log_of(options).warn("MCCL_COMPRESSION={} changes nothing here: MPI's sums are exact",
                          options.config.compression);
   }

@@ -12,7 +12,7 @@ namespace mccl::native {
 NativeBackend::NativeBackend(const ContextOptions& options)
     : rank_(options.rank),
       size_(options.size),
-      compression_{codec_named(options.config.compression), options.config.topk_ratio},
+      compression_(compression_named(options.config.compression, options.config.topk_ratio)),
       by_(options.config.backend),
       engine_(engine::Engine::create({options.rank, options.size, options.store, options.config,
                                       options.metrics, options.wiring})) {

@@ -3,13 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "backend/backend.h"
 #include "backend/check.h"
 #include "mccl/error.h"
+#include "schedule/choose.h"
 
 namespace mccl::native {
 namespace {
+
+/// More shapes of calls than a program that trains has.
+constexpr std::size_t kMostRemembered = 256;
 
 engine::Task task_of(const Request& request) {
   engine::Task task;
@@ -72,12 +77,48 @@ Coding NativeGroup::coding_of(const Request& request, const CallOptions& options
   if (!options.compression && bytes < state_->least_coded_bytes()) return {};
   const Coding coding = mccl::coding_of(wanted, state_->node_count());
   const bool fits = coding.block_bytes(Coded::sum) <= state_->chunk_bytes();
-  return fits && shortens(coding, request.dtype) ? coding : Coding();
+  if (!fits || !shortens(coding, request.dtype)) return {};
+  return wanted.if_faster && !is_faster(request, coding) ? Coding() : coding;
+}
+
+/// By what all ranks know, so that all decide alike. Of f32 only: longer types are there for their
+/// precision.
+bool NativeGroup::is_faster(const Request& request, const Coding& coding) const {
+  if (request.dtype != DType::f32) return false;
+  const std::lock_guard lock(mutex_);
+  const auto key = std::pair(request.collective, request.count);
+  const auto found = faster_.find(key);
+  if (found != faster_.end()) return found->second;
+  schedule::Problem problem;
+  problem.collective = request.collective;
+  problem.size = size();
+  problem.coding = coding;
+  const auto ranks = static_cast<std::size_t>(size());
+  if (request.in_parts) {
+    problem.counts.assign(ranks, request.count / ranks);
+  } else {
+    problem.count = request.count;
+  }
+  if (faster_.size() >= kMostRemembered) faster_.clear();
+  return faster_[key] =
+             schedule::is_faster_coded(problem, size_of(request.dtype), state_->assumed());
+}
+
+/// Codecs that round every element leave little out; topk drops nearly all.
+void NativeGroup::warn_of_loss(const Coding& coding, const CallOptions& options) {
+  if (coding.codec != Codec::topk || options.left_out.data || rank() != 0) return;
+  if (warned_.exchange(true)) return;
+  engine_->log().warn(
+      "sums of group '{}' are by topk, and what it leaves out is lost for good: "
+      "mccl.hooks.compress, "
+      "or CallOptions::left_out, keeps it for the next sum",
+      name());
 }
 
 Work NativeGroup::start(const Request& request, const CallOptions& options) {
   engine::Task task = task_of(request);
   task.call.coding = coding_of(request, options);
+  warn_of_loss(task.call.coding, options);
   if (task.call.coding) task.left_out = static_cast<std::byte*>(options.left_out.data);
   if (coalescing_threads_.load(std::memory_order_relaxed) != 0) {
     std::lock_guard lock(mutex_);

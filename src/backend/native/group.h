@@ -39,12 +39,17 @@ class NativeGroup final : public CheckedGroup {
  private:
   using OperationPtr = std::shared_ptr<engine::Operation>;
 
+  bool is_faster(const Request& request, const Coding& coding) const;
+  void warn_of_loss(const Coding& coding, const CallOptions& options);
   OperationPtr operation(engine::Task task, const CallOptions& options) const;
 
   const std::shared_ptr<engine::Engine> engine_;
   const std::shared_ptr<engine::GroupState> state_;
   std::atomic<int> coalescing_threads_{0};
+  std::atomic<bool> warned_{false};
   mutable std::mutex mutex_;
+  /// Of calls that are rounded if that is faster, by collective and count; guarded by mutex_.
+  mutable std::map<std::pair<Collective, std::size_t>, bool> faster_;
   std::map<std::thread::id, std::vector<OperationPtr>> coalescing_;  // guarded by mutex_
   int splits_ = 0;                                                   // guarded by mutex_
 };

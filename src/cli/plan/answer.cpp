@@ -91,6 +91,13 @@ schedule::Choice choose(const Question& question, const schedule::Facts& facts) 
   return schedule::choose(problem_of(question, 0), element_bytes(question), facts);
 }
 
+bool compresses(const Question& question, const schedule::Facts& facts) {
+  if (!question.compression.if_faster) return true;
+  const schedule::Problem problem = problem_of(question, 0);
+  return question.dtype == DType::f32 && problem.coding &&
+         schedule::is_faster_coded(problem, element_bytes(question), facts);
+}
+
 Answer answer(const Question& question, const schedule::Facts& facts) {
   Answer found;
   found.question = question;

@@ -33,6 +33,9 @@ struct Answer {
   double busbw_gbs() const;
 };
 
+/// Whether its sum is rounded: with auto only where that is faster.
+bool compresses(const Question& question, const schedule::Facts& facts);
+
 Answer answer(const Question& question, const schedule::Facts& facts);
 
 /// The choice alone, in microseconds.

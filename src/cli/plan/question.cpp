@@ -66,9 +66,9 @@ schedule::Problem problem_of(const Question& question, int rank) {
   if (!info.out_of_place) problem.in_place = true;
   if (!info.in_place) problem.in_place = false;
   if (may_be_coded(problem.collective, question.dtype, question.op)) {
-    const Coding coding = coding_of(question.compression, question.ranks);
+    const Coding coding = coding_of(question.compression, question.nodes);
     const bool large = question.shape.bytes >= Config().compression_min_bytes;
-    if (large && question.ranks > 1 && shortens(coding, question.dtype)) problem.coding = coding;
+    if (large && question.nodes > 1 && shortens(coding, question.dtype)) problem.coding = coding;
   }
   return problem;
 }

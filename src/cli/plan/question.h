@@ -17,7 +17,8 @@ struct Question {
   DType dtype = DType::f32;
   ReduceKind op = ReduceKind::sum;  ///< Where it reduces.
   int ranks = 1;
-  int root = 0;  ///< Where there is one.
+  int nodes = 1;  ///< On which they lie.
+  int root = 0;   ///< Where there is one.
   bool in_place = false;
   Compression compression;  ///< Between nodes, where the call may be rounded.
 };

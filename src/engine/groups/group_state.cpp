@@ -12,6 +12,11 @@ int count_nodes(const std::vector<int>& nodes, std::size_t members) {
   return static_cast<int>(std::set<int>(nodes.begin(), nodes.end()).size());
 }
 
+schedule::Facts with_a_window(schedule::Facts facts) {
+  if (!facts.nodes.empty()) facts.window_bytes = kUsualCallBytes;
+  return facts;
+}
+
 }  // namespace
 
 GroupState::GroupState(Membership membership, std::chrono::milliseconds timeout,
@@ -21,6 +26,7 @@ GroupState::GroupState(Membership membership, std::chrono::milliseconds timeout,
       timeout_(timeout),
       compression_(compression),
       nodes_(count_nodes(facts.nodes, membership_.members.size())),
+      assumed_(with_a_window(facts)),
       around_(surroundings),
       channels_(
           membership_, surroundings.config.chunk_bytes, surroundings.config.transport_crc,

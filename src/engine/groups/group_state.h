@@ -53,6 +53,9 @@ class GroupState {
   bool is_one_node() const { return nodes_ == 1; }
   /// A rank that shares memory with no other is one by itself.
   int node_count() const { return nodes_; }
+  /// What was known when it was made, with a window as large as most are: alike on all ranks at all
+  /// times.
+  const schedule::Facts& assumed() const { return assumed_; }
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   /// Kind and reason; only when failed.
   Failure failure() const;
@@ -135,6 +138,7 @@ class GroupState {
   const std::chrono::milliseconds timeout_;
   const Compression compression_;
   const int nodes_;
+  const schedule::Facts assumed_;
   Surroundings& around_;
 
   std::atomic<bool> failed_{false};

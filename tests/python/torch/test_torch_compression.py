@@ -118,6 +118,9 @@ def check_groups(rank: int, size: int) -> None:
     assert torch.equal(kept, torch.full((100000 * size,), value - 1))
     with pytest.raises(ValueError, match="did you mean int8"):
         dist.new_group(ranks, pg_options=Options(compression="int9"))
+    for wrong in (Options(topk_ratio=0.5), Options(compression="int8", topk_ratio=0.5)):
+        with pytest.raises(ValueError, match="topk_ratio is of compression"):
+            dist.new_group(ranks, pg_options=wrong)
 
 
 def test_a_group_has_a_codec_of_its_own(pool):

@@ -1,0 +1,78 @@
+"""How the gradients of `average_gradients` travel, and what that has left out of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import mlx.core as mx
+
+
+def one_dimensional(name: str, gradient: mx.array) -> bool:
+    """Biases and norms: few, and hurt most by rounding."""
+    return gradient.ndim < 2
+
+
+class Compression:
+    """A codec, and what rounding by it has left out of each gradient so far, by name.
+
+    ::
+
+        compression = mccl.mlx.Compression("int8")
+        gradients = mccl.mlx.average_gradients(gradients, compression=compression)
+
+    What was left out of a gradient is added to the next one of its name before that is rounded
+    (error feedback; see docs/COMPRESSION.md), so nothing is lost for good. Make one for each model,
+    on every rank with the same arguments, and keep it while the model trains.
+    """
+
+    def __init__(
+        self,
+        codec: str,
+        *,
+        ratio: float = 0.01,
+        warm_up: int = 0,
+        exact: Callable[[str, mx.array], bool] = one_dimensional,
+    ) -> None:
+        """Args as those of mccl.hooks.compress.
+
+        Args:
+            codec: auto, fp16, bf16, int8, fp8, fp8_e5m2, int4 or topk.
+            ratio: topk: the share of the elements that each rank sends.
+            warm_up: So many steps are exact.
+            exact: Whether a gradient, by its name, is never rounded; by default those of one
+                dimension.
+
+        Raises:
+            ValueError: A ratio or a count out of range.
+        """
+        if not 0 < ratio <= 1:
+            raise ValueError(
+                f"ratio is a share of the elements, above 0 and at most 1; found {ratio}"
+            )
+        if warm_up < 0:
+            raise ValueError(f"warm_up counts steps; found {warm_up}")
+        self.codec = codec
+        self.ratio = ratio
+        self.warm_up = warm_up
+        self.exact = exact
+        self.step = 0
+        #: What has been left out on this rank so far.
+        self.residuals: dict[str, mx.array] = {}
+
+    def rounds(self, name: str, gradient: mx.array) -> bool:
+        """Whether this step rounds it."""
+        return (
+            self.step >= self.warm_up
+            and mx.issubdtype(gradient.dtype, mx.floating)
+            and not self.exact(name, gradient)
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Of this rank: every rank saves and loads its own."""
+        return {"step": self.step, "residuals": dict(self.residuals)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Of any job with gradients of the same names, of as many ranks or not."""
+        self.step = state["step"]
+        self.residuals = dict(state["residuals"])

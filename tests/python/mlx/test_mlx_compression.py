@@ -1,0 +1,71 @@
+"""Gradients of MLX in fewer bytes."""
+
+from __future__ import annotations
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from mlx.utils import tree_map
+from mlx_ranks import MlxRanks
+
+import mccl.mlx
+
+STEPS = 20
+
+
+@pytest.fixture(scope="module")
+def ranks():
+    with MlxRanks(3, MCCL_TRANSPORT="tcp") as processes:
+        yield processes
+
+
+def world():
+    return mccl.mlx.init(strict=True)
+
+
+def numbers(shape, dtype=mx.float32, seed=0) -> mx.array:
+    generator = np.random.default_rng(seed)
+    return mx.array(generator.normal(size=shape).astype(np.float32)).astype(dtype)
+
+
+def check_compression(codec: str, worst: float) -> None:
+    group = world()
+    size, rank = group.size(), group.rank()
+    everyone = [
+        {"weight": numbers((200, 100), mx.float32, i), "bias": numbers((20000,), seed=50 + i)}
+        for i in range(size)
+    ]
+    exact = tree_map(lambda *all_of: sum(all_of) / size, *everyone)
+    compression = mccl.mlx.Compression(codec, ratio=0.1, warm_up=1)
+    options = {"compression": compression, "all_reduce_size": 1 << 16}
+    first = mccl.mlx.average_gradients(everyone[rank], **options)
+    assert mx.allclose(first["weight"], exact["weight"], atol=1e-5)  # as the first steps are
+    assert not compression.residuals
+    total = mx.zeros_like(exact["weight"])
+    for _ in range(STEPS):
+        found = mccl.mlx.average_gradients(everyone[rank], **options)
+        total = total + found["weight"]
+    assert mx.allclose(found["bias"], exact["bias"], atol=1e-5)
+    assert set(compression.residuals) == {"weight"}
+    left = mx.distributed.all_sum(compression.residuals["weight"], group=group) / size
+    # Nothing is lost: what the ranks keep is what is missing.
+    assert mx.allclose(total + left, STEPS * exact["weight"], atol=1e-3 * STEPS)
+    error = mx.linalg.norm(total / STEPS - exact["weight"]) / mx.linalg.norm(exact["weight"])
+    assert error.item() < worst
+    by_name = mccl.mlx.average_gradients(everyone[rank], compression=codec)["weight"]
+    everywhere = mx.distributed.all_gather(by_name[None], group=group)
+    assert mx.array_equal(everywhere, mx.broadcast_to(by_name[None], everywhere.shape)).item()
+    again = mccl.mlx.Compression(codec)
+    again.load_state_dict(compression.state_dict())
+    assert again.step == STEPS + 1
+    with pytest.raises(ValueError, match="did you mean int8"):
+        mccl.mlx.average_gradients(everyone[rank], compression="int9")
+    with pytest.raises(ValueError, match="cannot; call it outside"):
+        mx.compile(lambda x: mccl.mlx.average_gradients({"w": x}, compression=compression))(
+            mx.ones((3, 3))
+        )
+
+
+@pytest.mark.parametrize(("codec", "worst"), [("bf16", 1e-3), ("int8", 1e-3), ("topk", 0.5)])
+def test_gradients_travel_rounded_and_nothing_is_lost(ranks, codec, worst):
+    ranks.run(check_compression, codec, worst)
