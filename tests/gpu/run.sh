@@ -22,7 +22,7 @@ launch tests/gpu/figures.py host | grep -E '^ +[0-9b]' | tee "$logs/host"
 {
   echo "# On GPUs"
   echo
-  echo "Written by \`make test-gpu\` on $(date -u +%Y-%m-%d): $gpus GPUs, $(nproc) cores."
+  echo "Written by \`tests/gpu/run.sh\` (\`make test-gpu\`) on $(date -u +%Y-%m-%d): $gpus GPUs, $(nproc) cores."
   echo
   echo "Tests: $(tail -1 "$logs/tests")"
   echo

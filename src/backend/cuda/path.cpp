@@ -40,9 +40,11 @@ const char* suffix_of(DType dtype) {
 }
 
 // Where one way becomes faster than another, as measured between two H200s (docs/gpu.md).
-constexpr std::size_t kMostToAll = std::size_t{128} << 10;      ///< Bytes that a rank sends.
-constexpr std::size_t kMostFlaggedPart = std::size_t{1} << 20;  ///< For each rank.
-constexpr std::size_t kFlaggedThreads = 128;
+constexpr std::size_t kMostToAll = std::size_t{128} << 10;        ///< Bytes that a rank sends.
+constexpr std::size_t kMostFlaggedPart = std::size_t{256} << 10;  ///< For each rank.
+constexpr std::size_t kLeastThreads = 128;
+/// Lines of 16 bytes, of a part, for which each thread of a block on each multiprocessor takes one.
+constexpr std::size_t kMostOfOneEach = std::size_t{64} << 10;
 static_assert(kMostToAll <= kernels::cuda::kMostFlagged &&
               kMostFlaggedPart <= kernels::cuda::kMostFlagged / 2);
 
@@ -177,12 +179,17 @@ Launch KernelPath::launch_of(const Request& r) const {
       break;
   }
   const std::size_t lines = std::max<std::size_t>(1, (part + 15) / 16);
-  // What waits for flags is spread over many multiprocessors; what has much to move fills each.
-  const std::size_t most = flagged ? kFlaggedThreads : kThreads;
-  const std::size_t threads = std::min<std::size_t>((lines + 31) / 32 * 32, most);
-  const std::size_t blocks = (lines + threads - 1) / threads;
+  // All blocks that may be before any has many threads: what waits is spread over the GPU. What is
+  // long has two blocks on each multiprocessor, of which one moves data while the other meets.
+  const bool is_long = lines > kMostOfOneEach;
+  const std::size_t most_blocks = is_long ? kMostBlocks : kMostBlocks / 2;
+  const std::size_t most_threads = is_long ? kThreads / 2 : kThreads;
+  const std::size_t each = (lines + most_blocks - 1) / most_blocks;
+  const std::size_t threads = std::min<std::size_t>(
+      (std::max(each, std::min(lines, kLeastThreads)) + 31) / 32 * 32, most_threads);
+  const std::size_t blocks = std::min((lines + threads - 1) / threads, most_blocks);
   launch.threads = static_cast<unsigned>(threads);
-  launch.blocks = static_cast<unsigned>(std::min<std::size_t>(blocks, kMostBlocks));
+  launch.blocks = static_cast<unsigned>(blocks);
   return launch;
 }
 

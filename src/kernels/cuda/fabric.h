@@ -9,7 +9,7 @@
 namespace mccl::kernels::cuda {
 
 inline constexpr int kMostRanks = 8;
-inline constexpr int kMostBlocks = 128;
+inline constexpr int kMostBlocks = 256;
 inline constexpr int kThreads = 512;
 
 /// Of a call that travels with its flags, bytes of data that a rank gives another. Of one that has
