@@ -82,8 +82,12 @@ def dynamic_metadata(field: str, settings: dict[str, str]) -> str:
     """The version of the distribution; see scikit-build-core's dynamic metadata."""
     if field != "version":
         raise ValueError(f"{field} is not for cmake/frameworks.py to say")
-    release = _first(Path(settings["input"]), r"project\(mccl VERSION ([0-9.]+)")
-    return f"{release}+{local_version(folders())}"
+    return f"{release_of(Path(settings['input']))}+{local_version(folders())}"
+
+
+def release_of(cmake: Path) -> str:
+    """The release, as CMakeLists.txt has it."""
+    return _first(cmake, r"project\(mccl VERSION ([0-9.]+)")
 
 
 def _first(file: Path, pattern: str) -> str:

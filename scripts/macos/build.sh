@@ -1,24 +1,71 @@
 #!/usr/bin/env bash
-# Compiles MCCL for Macs with Apple's chips and checks what came out, since nothing here runs it.
-#   build.sh FOLDER JOBS [PYTHON]
-# Exits with 3, and says why, where the cross compiler cannot be had.
+# Compiles MCCL for Macs with Apple's chips, checks what came out, since nothing here runs it, and packs
+# a wheel.
+#   build.sh FOLDER JOBS [PYTHON] [core | newest]
+# core: the library and the program alone; newest: for the newest torch too. Exits with 3, and says why, where the cross compiler, or torch
+# or MLX for Macs, cannot be had.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-folder=${1:?usage: build.sh FOLDER JOBS [PYTHON]}
-jobs=${2:?usage: build.sh FOLDER JOBS [PYTHON]}
+folder=${1:?usage: build.sh FOLDER JOBS [PYTHON] [core]}
+jobs=${2:?usage: build.sh FOLDER JOBS [PYTHON] [core]}
 python=${3:-python3}
+extent=${4:-all}
+torch=2.11.0
+
+# One build folder for all: only the extension for torch is compiled anew for another torch.
+build=$folder/release
+
+configure() {
+  mkdir -p "$build"
+  cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+    -DCMAKE_TOOLCHAIN_FILE=cmake/macos/toolchain.cmake -DMCCL_MACOS_TOOLS="$PWD/$folder" "$@" \
+    >"$build/configure.log" 2>&1 || {
+    cat "$build/configure.log" >&2
+    exit 1
+  }
+  minimum=$(sed -n 's/^CMAKE_OSX_DEPLOYMENT_TARGET:[^=]*=//p' "$build/CMakeCache.txt")
+}
+
+compile() {
+  "$python" scripts/show_progress.py macos "$build/build.log" \
+    cmake --build "$build" --parallel "$jobs" --target "$@"
+}
+
+# check FILE...
+check() {
+  PYTHONPATH=scripts "$python" -m macos.check --minimum "$minimum" \
+    --stub cmake/macos/libc++.symbols "$@"
+}
 
 scripts/macos/tools.sh "$folder" "$python"
-build=$folder/release
-cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMCCL_PYTHON=OFF \
-  -DCMAKE_TOOLCHAIN_FILE=cmake/macos/toolchain.cmake -DMCCL_MACOS_TOOLS="$PWD/$folder" \
-  >"$folder/configure.log" || {
-  cat "$folder/configure.log" >&2
-  exit 1
-}
-"$python" scripts/show_progress.py macos "$folder/build.log" \
-  cmake --build "$build" --parallel "$jobs" --target mccl mccl_program
+configure -DMCCL_PYTHON=OFF
+compile mccl mccl_program
+check "$build/src/libmccl.0.dylib" "$build/src/cli/mccl"
+[ "$extent" = core ] && exit
 
-minimum=$(sed -n 's/^CMAKE_OSX_DEPLOYMENT_TARGET:[^=]*=//p' "$build/CMakeCache.txt")
-PYTHONPATH=scripts "$python" -m macos.check --minimum "$minimum" \
-  --stub cmake/macos/libc++.symbols "$build/src/libmccl.0.dylib" "$build/src/cli/mccl"
+# --- Extensions for torch, MLX and NumPy ---------------------------------------------------------
+
+versions=$torch
+if [ "$extent" = newest ]; then versions+=" $(scripts/newest_torch.sh "$python")"; fi
+# shellcheck disable=SC2086  # words
+scripts/macos/frameworks.sh "$folder" $versions
+frameworks=$PWD/$folder/frameworks
+mlx=$frameworks/mlx/mlx
+for version in $versions; do
+  echo "macos: extensions for torch $version and MLX"
+  configure -DMCCL_PYTHON=ON -DMCCL_MLX_FOLDER="$mlx" \
+    -DMCCL_TORCH_FOLDER="$frameworks/torch-$version/torch"
+  compile mccl_package
+  wheel=$("$folder/venv/bin/python" scripts/macos/pack.py --build "$build" --minimum "$minimum" \
+    --torch "$frameworks/torch-$version/torch" --mlx "$mlx" --into "$folder/dist" | tail -1)
+  # What is checked is what a Mac gets.
+  rm -rf "$build/unpacked"
+  "$python" -m zipfile -e "$wheel" "$build/unpacked"
+  beside=()
+  for library in "$frameworks/torch-$version"/torch/lib/*.dylib "$mlx"/lib/*.dylib; do
+    beside+=(--beside "$library")
+  done
+  check "${beside[@]}" "$build"/unpacked/mccl/*.so "$build"/unpacked/mccl/*.dylib \
+    "$build"/unpacked/*.data/scripts/mccl
+  echo "macos: $wheel"
+done

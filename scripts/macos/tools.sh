@@ -22,7 +22,8 @@ if [ ! -e "$folder/venv/.zig-$zig_version" ]; then
   rm -rf "$folder/venv"
   "$python" -m venv "$folder/venv"
   "$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-    "ziglang==$zig_version" nanobind==3.1.0 || give_up "pip cannot get ziglang $zig_version"
+    "ziglang==$zig_version" nanobind==3.1.0 \
+    scikit-build-core wheel || give_up "pip cannot get ziglang $zig_version"
   touch "$folder/venv/.zig-$zig_version"
 fi
 zig=$("$folder/venv/bin/python" -c 'import ziglang; print(ziglang.__path__[0])')
@@ -45,17 +46,15 @@ for configuration in "$multiarch" "$platform"; do
   if [ -e "$configuration/pyconfig.h" ]; then break; fi
 done
 [ -e "$configuration/pyconfig.h" ] || give_up "$python has no headers: install python3-dev"
-rm -rf "$folder/include/python.new"
-cp -RL "$include" "$folder/include/python.new"
-sed -E -e '/define (_POSIX_C_SOURCE|_XOPEN_SOURCE|_XOPEN_SOURCE_EXTENDED|_GNU_SOURCE)/d' \
-  -e '/define HAVE_GCC_ASM_FOR_X87/d' -e 's/(define SIZEOF_LONG_DOUBLE) 16/\1 8/' \
-  "$configuration/pyconfig.h" >"$folder/include/python.new/pyconfig.h"
-echo '#define _DARWIN_C_SOURCE 1' >>"$folder/include/python.new/pyconfig.h"
-if diff -rq "$folder/include/python.new" "$folder/include/python" >/dev/null 2>&1; then
-  rm -rf "$folder/include/python.new"
-else
+taken="$include $(cksum <"$configuration/pyconfig.h")"
+if [ "$(cat "$folder/include/python/.taken" 2>/dev/null)" != "$taken" ]; then
   rm -rf "$folder/include/python"
-  mv "$folder/include/python.new" "$folder/include/python"
+  cp -RL "$include" "$folder/include/python"
+  sed -E -e '/define (_POSIX_C_SOURCE|_XOPEN_SOURCE|_XOPEN_SOURCE_EXTENDED|_GNU_SOURCE)/d' \
+    -e '/define HAVE_GCC_ASM_FOR_X87/d' -e 's/(define SIZEOF_LONG_DOUBLE) 16/\1 8/' \
+    "$configuration/pyconfig.h" >"$folder/include/python/pyconfig.h"
+  echo '#define _DARWIN_C_SOURCE 1' >>"$folder/include/python/pyconfig.h"
+  echo "$taken" >"$folder/include/python/.taken"
 fi
 
 # One Debian source package, unpacked into a folder of its name, with lists of its own, so that the
@@ -113,8 +112,27 @@ case " \$* " in
     exec $clang -nostdinc++ -isystem $zig/lib/libcxx/include -isystem $zig/lib/libcxxabi/include \\
       $darwin @$config "\$@" ;;
 esac
+exec $folder/bin/link "\$@"
+END
+write_program "$folder/bin/link" <<END
+#!/bin/bash
+# Apart from clang++, by whose text ccache knows the compiler.
+arguments=()
+is_bundle= output= last=
+for argument; do
+  [ "\$last" = -o ] && output=\$argument
+  last=\$argument
+  case \$argument in
+    # The list of what the interpreter provides is nothing that this linker reads: check.py looks.
+    -Wl,@*.sym) arguments+=(-Wl,-undefined,dynamic_lookup) ;;
+    # dlopen takes a library for a bundle, and this linker makes only those.
+    -bundle) arguments+=(-dynamiclib) is_bundle=yes ;;
+    *) arguments+=("\$argument") ;;
+  esac
+done
+[ -n "\$is_bundle" ] && arguments+=(-install_name "@rpath/\${output##*/}")
 export ZIG_GLOBAL_CACHE_DIR=$folder/zig-cache ZIG_LOCAL_CACHE_DIR=$folder/zig-cache
-exec $zig/zig cc -target aarch64-macos.$minimum "\$@" $folder/lib/libc++.tbd
+exec $zig/zig cc -target aarch64-macos.$minimum "\${arguments[@]}" $folder/lib/libc++.tbd
 END
 mkdir -p "$folder/lib"
 "$folder/venv/bin/python" scripts/macos/stub.py cmake/macos/libc++.symbols "$folder/lib/libc++.tbd"

@@ -372,8 +372,9 @@ void Engine::abandon_after_fork() noexcept {
     return;  // nobody knows in what state the parent's threads left this copy
   try {
     links_.abandon();
-    std::vector<pollfd> open;
-    peers_.watch(open);
+    Sleep beside;
+    peers_.watch(beside);
+    std::vector<pollfd> open = std::move(beside.watched);
     groups_.for_each([&open](GroupState& group) {
       group.channels().for_each_lane([&open](Lane& lane) {
         open.push_back({lane.link().descriptor(), 0, 0});

@@ -174,10 +174,10 @@ bool Engine::arm() { return !groups_.idle() && links_.arm(); }
 void Engine::disarm() { links_.disarm(); }
 
 void Engine::prepare(Sleep& sleep) {
-  peers_.watch(sleep.watched);
+  peers_.watch(sleep);
   links_.watch(sleep.watched);
   sleep.beside_end = sleep.watched.size();
-  groups_.watch(sleep.watched);
+  groups_.watch(sleep);
   const Clock::time_point now = Clock::now();
   if (size() > 1) {
     sleep.until = std::min({sleep.until, links_.next_deadline(), heart_.next_beat()});

@@ -44,15 +44,19 @@ constexpr Clock::duration kNewsOnTheWay = 500ms;
 constexpr double kIntervalsOfSystem = 2;
 
 std::unique_ptr<transport::Link> make_link(Socket socket, const std::string& peer, bool is_relayed,
-                                           const transport::LinkKey& key, const Config& config) {
+                                           const transport::LinkKey& key, const Config& config,
+                                           const Log& log) {
   (void)transport::tcp::use_congestion_control(socket, config.congestion_control);
   const auto silence = std::chrono::ceil<std::chrono::seconds>(
       std::chrono::duration<double>(kIntervalsOfSystem * config.liveness_interval));
   transport::tcp::bear_silence(socket, silence);
   // The control connection is read at all times, so silence on it means that the host is gone.
   if (key.purpose == transport::Purpose::control) transport::tcp::limit_silence(socket, silence);
-  return std::make_unique<TcpLink>(std::move(socket), peer,
-                                   is_relayed ? kNewsOnTheWay : Clock::duration());
+  return std::make_unique<TcpLink>(
+      std::move(socket), peer,
+      transport::tcp::TcpLinkOptions{
+          .told_late = is_relayed ? kNewsOnTheWay : Clock::duration(),
+          .warn = [log](const std::string& text) { log.warn("{}", text); }});
 }
 
 int listed_count(const Endpoint& endpoint) {
@@ -220,7 +224,7 @@ void Mesh::State::report(Newcomer& newcomer, std::vector<MeshEvent>& events) {
   if (newcomer.socket) {
     if (event.key == transport::LinkKey{}) own_ends[event.peer] = newcomer.socket.local();
     event.link = make_link(std::move(newcomer.socket), name_of(event.peer),
-                           relay_to(event.peer) >= 0, event.key, options.config);
+                           relay_to(event.peer) >= 0, event.key, options.config, options.log);
     note(event, false);
   }
   events.push_back(std::move(event));
@@ -239,7 +243,7 @@ void Mesh::State::report(Dial& dial, std::vector<MeshEvent>& events) {
     }
     if (event.key == transport::LinkKey{}) own_ends[event.peer] = socket.local();
     event.link = make_link(std::move(socket), name_of(event.peer), relay_to(event.peer) >= 0,
-                           event.key, options.config);
+                           event.key, options.config, options.log);
     note(event, true);
   }
   events.push_back(std::move(event));

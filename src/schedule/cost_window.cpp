@@ -4,6 +4,7 @@
 
 #include "kernels/copy.h"
 #include "schedule/cost_terms.h"
+#include "schedule/log2_everywhere.h"
 #include "schedule/parts.h"
 
 namespace mccl::schedule {
@@ -47,7 +48,8 @@ double WindowTerms::seconds_of(const Handled& handled) const {
   const double crowd = facts_.ranks_per_core > 1 ? kCrowdedMemory : 1;
   const double from_memory = crowd * handled.of_memory / facts_.memory_bytes_per_s;
   const double share = size_.ranks * handled.held / facts_.shared_cache_bytes;
-  const double spilled = std::clamp((std::log2(std::max(share, 1e-9)) + 1) / kSpill, 0.0, 1.0);
+  const double spilled =
+      std::clamp((log2_everywhere(std::max(share, 1e-9)) + 1) / kSpill, 0.0, 1.0);
   return facts_.ranks_per_core * (copying + spilled * std::max(0.0, from_memory - copying));
 }
 
@@ -147,7 +149,7 @@ Estimate hierarchical_estimate(Collective collective, const CallSize& size, cons
   if (collective == Collective::broadcast) {
     return {inside + nodes * (link.latency() + link.piece(b)) + link.wire(b), 4 * size.pieces(b)};
   }
-  const double rounds = std::ceil(std::log2(nodes));
+  const double rounds = std::ceil(log2_everywhere(nodes));
   const double small = rounds * (link.latency() + link.reduced(shared));
   const double ring = 2 * (nodes - 1) * (link.latency() + link.reduced(shared / nodes));
   return {inside + std::min(small, ring), 8 * size.pieces(b)};

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 
+#include "base/clock.h"
 #include "mccl/error.h"
 
 namespace mccl::transport {
@@ -47,6 +48,10 @@ class Link {
   /// take more; -1 when Transport::arm() sees to that. Bytes that are already inside the link make
   /// nothing readable: whoever has not read all that there was reads on before it sleeps.
   virtual int descriptor() const = 0;
+
+  /// When write() is worth trying again, where the system has no memory for what is sent and calls
+  /// the descriptor writable all the same; else the end of time.
+  virtual Clock::time_point retry_at() const { return Clock::time_point::max(); }
 
   /// Bytes at the end of what write() has taken that must stay as they are, because the link still
   /// reads them where they lie. 0 for a transport that copies.

@@ -150,6 +150,22 @@ TEST(Socket, TellsWhatBuffersItWasGranted) {
   EXPECT_EQ(set_buffer_bytes(socket, 64 << 10), std::size_t{64} << 10);
 }
 
+TEST(Socket, HalvesABufferUntilItIsTaken) {
+  std::vector<std::size_t> asked;
+  const auto at_most = [&asked](std::size_t limit) {
+    return [&asked, limit](std::size_t bytes) {
+      asked.push_back(bytes);
+      return bytes <= limit;
+    };
+  };
+  EXPECT_EQ(largest_taken(32 << 20, at_most(7 << 20)), std::size_t{4} << 20);
+  EXPECT_EQ(asked, (std::vector<std::size_t>{32 << 20, 16 << 20, 8 << 20, 4 << 20}));
+  asked.clear();
+  EXPECT_EQ(largest_taken(1 << 20, at_most(1 << 20)), std::size_t{1} << 20);
+  EXPECT_EQ(asked.size(), 1u);
+  EXPECT_EQ(largest_taken(1 << 20, at_most(0)), 0u);
+}
+
 TEST(Listener, AcceptsWithoutBlocking) {
   Listener listener(*Address::parse_numeric("127.0.0.1", 0), 0);
   EXPECT_GT(listener.address().port(), 0);

@@ -33,6 +33,14 @@ LinkPair connected(const std::string& host) {
           std::make_unique<tcp::TcpLink>(std::move(far), "rank 0")};
 }
 
+/// As macOS does when it has no memory for what is sent: here every third time.
+ssize_t send_when_there_is_memory(int socket, const msghdr* message, int flags) {
+  thread_local int calls = 0;
+  if (++calls % 3 != 0) return ::sendmsg(socket, message, flags);
+  errno = ENOBUFS;
+  return -1;
+}
+
 INSTANTIATE_TEST_SUITE_P(Tcp, LinkConformance,
                          testing::Values(LinkFactory{"ipv4", [] { return connected("127.0.0.1"); }},
                                          LinkFactory{"ipv6", [] { return connected("::1"); }}),
@@ -68,6 +76,64 @@ TEST(TcpLink, AResetSaysSo) {
     EXPECT_NE(message.find("reset"), std::string::npos) << message;
     EXPECT_NE(message.find(link.description()), std::string::npos) << message;
   }
+}
+
+int refusals_left = 0;
+int sends = 0;
+ssize_t refuse_at_first(int socket, const msghdr* message, int flags) {
+  ++sends;
+  if (refusals_left == 0) return ::sendmsg(socket, message, flags);
+  --refusals_left;
+  errno = ENOBUFS;
+  return -1;
+}
+
+TEST(TcpLink, ASystemWithoutMemoryIsWaitedForAndSaidOnce) {
+  auto [near, far] = connected_sockets("127.0.0.1");
+  std::vector<std::string> said;
+  tcp::TcpLink link(std::move(near), "rank 5",
+                    {.warn = [&said](const std::string& text) { said.push_back(text); },
+                     .send = refuse_at_first});
+  const Bytes bytes(100, std::byte{1});
+  sends = 0;
+  refusals_left = 2;
+  EXPECT_EQ(link.write(bytes), 0u);
+  const Clock::time_point retry = link.retry_at();
+  ASSERT_NE(retry, Clock::time_point::max());
+  while (Clock::now() < retry) {
+    const int before = sends;
+    const std::size_t written = link.write(bytes);
+    if (Clock::now() < retry) {
+      EXPECT_EQ(written, 0u);
+      EXPECT_EQ(sends, before) << "asked the system again before it was time";
+    }
+  }
+  std::size_t written = 0;
+  while (written == 0) written = link.write(bytes);
+  EXPECT_EQ(written, bytes.size());
+  EXPECT_EQ(sends, 3);
+  EXPECT_EQ(link.retry_at(), Clock::time_point::max());
+  refusals_left = 1;
+  EXPECT_EQ(link.write(bytes), 0u);
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_NE(said[0].find("rank 5"), std::string::npos) << said[0];
+  EXPECT_NE(said[0].find("no memory"), std::string::npos) << said[0];
+}
+
+TEST(TcpLink, AllBytesArriveInOrderWhereMemoryIsShort) {
+  auto [near, far] = connected_sockets("127.0.0.1");
+  tcp::TcpLink from(std::move(near), "rank 1", {.send = send_when_there_is_memory});
+  tcp::TcpLink to(std::move(far), "rank 0");
+  Bytes sent(std::size_t{1} << 20);
+  for (std::size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<std::byte>(i * 7 + i / 251);
+  Bytes got(sent.size());
+  std::size_t written = 0;
+  std::size_t read = 0;
+  while (read < got.size()) {
+    written += from.write(std::span(sent).subspan(written));
+    read += to.read(std::span(got).subspan(read));
+  }
+  EXPECT_EQ(got, sent);
 }
 
 TEST(TcpLink, DescribesBothEnds) {

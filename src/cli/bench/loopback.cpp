@@ -46,7 +46,10 @@ void await(const Socket& socket, short events) {
   if (ready < 0 && errno != EINTR) fail(transport::tcp::describe_errno(errno));
 }
 
-bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
+bool would_block() {
+  // The last is macOS's: no memory for more at the moment.
+  return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ENOBUFS;
+}
 
 std::size_t try_send(const Socket& socket, const std::byte* from, std::size_t limit) {
   const ssize_t n = ::send(socket.descriptor(), from, limit, kNoSignal);

@@ -56,7 +56,7 @@ class CollectiveQueue {
   void learn(schedule::Facts facts) { plans_.learn(std::move(facts)); }
 
   const CallHistory& history() const { return history_; }
-  void watch(std::vector<pollfd>& descriptors) { executor_.watch(descriptors); }
+  void watch(Sleep& sleep) { executor_.watch(sleep); }
   /// The members that the call that runs waits for.
   std::vector<GroupRank> waiting_for() const { return executor_.waiting_for(); }
 

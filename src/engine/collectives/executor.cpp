@@ -248,7 +248,7 @@ void Executor::complete(std::uint32_t index) {
   }
 }
 
-void Executor::watch(std::vector<pollfd>& descriptors) {
+void Executor::watch(Sleep& sleep) {
   for (const PeerProgress& peer : peers_) {
     if (!peer.channel || !peer.channel->connected()) continue;
     for (const auto& lane : peer.channel->lanes) {
@@ -259,7 +259,7 @@ void Executor::watch(std::vector<pollfd>& descriptors) {
       const bool stalled =
           header && (!lane->accepted() || waits_[peer.plan->receives[header->message]] != 0);
       if (peer.received < peer.plan->receives.size() && !stalled) events |= POLLIN;
-      if (events != 0) descriptors.push_back({lane->link().descriptor(), events, 0});
+      sleep.watch(lane->link(), events);
     }
   }
 }

@@ -2,8 +2,6 @@
 // both directions at once.
 #pragma once
 
-#include <poll.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,6 +13,7 @@
 #include "engine/collectives/group_window.h"
 #include "engine/collectives/plan.h"
 #include "engine/collectives/write_choice.h"
+#include "engine/driving/driver.h"
 #include "engine/links/channel.h"
 
 namespace mccl::engine {
@@ -43,7 +42,7 @@ class Executor {
   void release_scratch() { std::vector<std::byte>().swap(scratch_); }  // "= {}" keeps the memory
 
   /// Adds what to wait for before calling advance again.
-  void watch(std::vector<pollfd>& descriptors);
+  void watch(Sleep& sleep);
 
   /// The peers that have not sent everything yet, for messages.
   std::vector<GroupRank> waiting_for() const;

@@ -13,6 +13,15 @@ constexpr std::chrono::microseconds kPause{3};
 
 }  // namespace
 
+void Sleep::watch(const transport::Link& link, short events) {
+  const Clock::time_point retry = link.retry_at();
+  if ((events & POLLOUT) != 0 && retry != Clock::time_point::max()) {
+    events = static_cast<short>(events & ~POLLOUT);
+    until = std::min(until, retry);
+  }
+  if (events != 0) watched.push_back({link.descriptor(), events, 0});
+}
+
 int Sleep::timeout_ms() const {
   if (until == Clock::time_point::max()) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/wake_pipe.h"
 #include "base/work_state.h"
+#include "transport/link.h"
 
 namespace mccl::engine {
 
@@ -24,6 +25,9 @@ struct Sleep {
   std::vector<pollfd> watched;
   std::size_t beside_end = 0;  ///< Up to here are descriptors that bring no data.
   Clock::time_point until = Clock::time_point::max();
+
+  /// For `events` of a link: to write when the system has memory for it, which poll cannot tell.
+  void watch(const transport::Link& link, short events);
 
   /// For poll(2).
   int timeout_ms() const;

@@ -125,10 +125,10 @@ Call GroupState::call_under_way() const {
   return collectives_.calls().front()->call;
 }
 
-void GroupState::watch(std::vector<pollfd>& descriptors) {
+void GroupState::watch(Sleep& sleep) {
   if (suspicion_) return;
-  collectives_.watch(descriptors);
-  messages_.watch(descriptors);
+  collectives_.watch(sleep);
+  messages_.watch(sleep);
 }
 
 bool GroupState::may_run_at_once(const Task& task) const {

@@ -73,7 +73,7 @@ class GroupState {
   bool idle() const { return collectives_.empty() && messages_.idle(); }
   /// Does what can be done now; false if that was nothing.
   bool advance(Clock::time_point now);
-  void watch(std::vector<pollfd>& descriptors);
+  void watch(Sleep& sleep);
 
   /// A collective that its caller runs: whether it can be, ...
   bool may_run_at_once(const Task& task) const;

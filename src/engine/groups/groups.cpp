@@ -71,8 +71,8 @@ bool Groups::advance(Clock::time_point now) {
   return moved;
 }
 
-void Groups::watch(std::vector<pollfd>& descriptors) const {
-  for (const std::shared_ptr<GroupState>& group : active_) group->watch(descriptors);
+void Groups::watch(Sleep& sleep) const {
+  for (const std::shared_ptr<GroupState>& group : active_) group->watch(sleep);
 }
 
 void Groups::watch_time(Clock::time_point now) {

@@ -1,8 +1,6 @@
 // The groups that this rank has made, and those that it has calls for.
 #pragma once
 
-#include <poll.h>
-
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -45,7 +43,7 @@ class Groups {
   bool idle() const { return active_.empty(); }
   /// Moves the calls of all groups; false if nothing moved.
   bool advance(Clock::time_point now);
-  void watch(std::vector<pollfd>& descriptors) const;
+  void watch(Sleep& sleep) const;
   void watch_time(Clock::time_point now);
   void release_idle(Clock::time_point now);
 

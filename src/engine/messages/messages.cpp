@@ -188,7 +188,7 @@ Messages::Finished Messages::drop_all() {
   return all;
 }
 
-void Messages::watch(std::vector<pollfd>& descriptors) {
+void Messages::watch(Sleep& sleep) {
   for (GroupRank rank(0); rank < peers_.end_rank(); ++rank) {
     const Channel& channel = channels_.at(transport::Purpose::point_to_point, rank);
     if (!channel.connected()) continue;
@@ -196,7 +196,7 @@ void Messages::watch(std::vector<pollfd>& descriptors) {
     for (const auto& lane : channel.lanes) {
       // Whatever a free lane could take, it has been given.
       const short events = (reads ? POLLIN : 0) | (lane->sending() ? POLLOUT : 0);
-      if (events != 0) descriptors.push_back({lane->link().descriptor(), events, 0});
+      sleep.watch(lane->link(), events);
     }
   }
 }

@@ -10,8 +10,6 @@
 // small that nothing waits long behind one; the pieces of several messages to a peer take turns.
 #pragma once
 
-#include <poll.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -25,6 +23,7 @@
 
 #include "base/rank.h"
 #include "engine/calls/operation.h"
+#include "engine/driving/driver.h"
 #include "engine/links/channel.h"
 
 namespace mccl::engine {
@@ -61,7 +60,7 @@ class Messages {
   /// What got done since it was asked last, also in a pass that has thrown.
   Finished take_finished();
 
-  void watch(std::vector<pollfd>& descriptors);
+  void watch(Sleep& sleep);
 
   /// Takes back an operation that has timed out. False when its bytes are already on the way, so
   /// that it cannot be taken back.

@@ -66,7 +66,7 @@ class ControlConnection {
   bool has_unsent() const { return !unsent_.empty(); }
   /// The next message that has arrived. Throws LinkClosed at the end of the stream.
   std::optional<ControlMessage> receive();
-  int descriptor() const { return link_->descriptor(); }
+  const transport::Link& link() const { return *link_; }
 
  private:
   std::unique_ptr<transport::Link> link_;

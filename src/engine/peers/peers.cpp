@@ -72,11 +72,11 @@ void Peers::receive(const OnMessage& on_message, const OnLost& on_lost) {
   }
 }
 
-void Peers::watch(std::vector<pollfd>& descriptors) const {
+void Peers::watch(Sleep& sleep) const {
   for (const Peer& peer : peers_) {
     if (!peer.control) continue;
     const short events = peer.control->has_unsent() ? POLLIN | POLLOUT : POLLIN;
-    descriptors.push_back({peer.control->descriptor(), events, 0});
+    sleep.watch(peer.control->link(), events);
   }
 }
 

@@ -1,14 +1,13 @@
 // The other processes of the job: a control connection to each, and who has gone.
 #pragma once
 
-#include <poll.h>
-
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/rank.h"
+#include "engine/driving/driver.h"
 #include "engine/peers/control.h"
 
 namespace mccl::engine {
@@ -41,7 +40,7 @@ class Peers {
   using OnLost = std::function<void(WorldRank rank, const std::string& reason)>;
   void receive(const OnMessage& on_message, const OnLost& on_lost);
 
-  void watch(std::vector<pollfd>& descriptors) const;
+  void watch(Sleep& sleep) const;
 
  private:
   struct Peer {

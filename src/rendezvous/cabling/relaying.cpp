@@ -51,7 +51,8 @@ void Relaying::watch(std::vector<pollfd>& descriptors) const {
 Clock::time_point Relaying::next_deadline() const {
   Clock::time_point next = Clock::time_point::max();
   for (const Passage& passage : passages_) {
-    if (!passage.splice) next = std::min(next, passage.onwards.next_deadline());
+    next = std::min(next,
+                    passage.splice ? passage.splice->retry_at() : passage.onwards.next_deadline());
   }
   return next;
 }

@@ -48,11 +48,11 @@ std::string explain(int error) {
 
 }  // namespace
 
-TcpLink::TcpLink(Socket socket, std::string peer, Clock::duration told_late)
+TcpLink::TcpLink(Socket socket, std::string peer, TcpLinkOptions options)
     : socket_(std::move(socket)),
       peer_(std::move(peer)),
       description_(fmt::format("tcp {} -> {}", socket_.local().text(), socket_.remote().text())),
-      told_late_(told_late) {}
+      options_(std::move(options)) {}
 
 /// An end that is not told yet would end every sleep.
 int TcpLink::descriptor() const {
@@ -62,7 +62,7 @@ int TcpLink::descriptor() const {
 
 void TcpLink::end(std::string why) {
   ended_ = std::move(why);
-  told_at_ = Clock::now() + told_late_;
+  told_at_ = Clock::now() + options_.told_late;
 }
 
 bool TcpLink::has_ended() { return !ended_.empty() && Clock::now() >= told_at_; }
@@ -79,15 +79,38 @@ std::size_t TcpLink::write(std::span<const std::byte> first, std::span<const std
   message.msg_iov = pieces;
   // A shortened first piece must not be followed by the second.
   message.msg_iovlen = second.empty() || pieces[0].iov_len + second.size() > kMaxCallBytes ? 1 : 2;
+  if (shortage_.lasts() && Clock::now() < shortage_.retry_at()) return 0;
   for (;;) {
-    const ssize_t sent = ::sendmsg(socket_.descriptor(), &message, kNoSignal);
-    if (sent >= 0) return static_cast<std::size_t>(sent);
-    if (would_block(errno) || errno == ENOBUFS) return 0;
+    const ssize_t sent = options_.send(socket_.descriptor(), &message, kNoSignal);
+    if (sent >= 0) {
+      shortage_.over();
+      return static_cast<std::size_t>(sent);
+    }
+    if (would_block(errno)) {
+      shortage_.over();
+      return 0;
+    }
+    if (errno == ENOBUFS) {
+      run_short();
+      return 0;
+    }
     if (errno == EINTR) continue;
     if (ended_.empty()) end(explain(errno));
     if (has_ended()) fail(ended_);
     return 0;
   }
+}
+
+void TcpLink::run_short() {
+  const bool is_new = shortage_.refused(Clock::now());
+  if (!is_new || !options_.warn) return;
+  options_.warn(
+      fmt::format("the system has no memory left for what is sent to {} ({}); MCCL waits a moment "
+                  "and tries again, which costs speed. On macOS kern.ipc.maxsockbuf and "
+                  "MCCL_SOCKET_BUFFER_BYTES say how much a connection may take: smaller ones, or "
+                  "fewer connections, leave more to each",
+                  peer_, description_));
+  options_.warn = nullptr;  // once for each connection
 }
 
 std::size_t TcpLink::receive(std::byte* to, std::size_t limit) {
@@ -153,7 +176,7 @@ std::size_t TcpLink::unsent() const {
 }
 
 void TcpLink::lose_peer(Loss loss) {
-  told_late_ = {};
+  options_.told_late = {};
   told_at_ = {};
   if (loss == Loss::told) return;  // the system tells what ended, after all that has arrived
   // What the system holds of received bytes stays readable; a socket that is gone is cut already.

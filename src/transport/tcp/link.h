@@ -1,21 +1,32 @@
 // A Link over one TCP connection.
 #pragma once
 
+#include <sys/socket.h>
+
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "base/clock.h"
 #include "transport/link.h"
+#include "transport/tcp/shortage.h"
 #include "transport/tcp/socket.h"
 
 namespace mccl::transport::tcp {
 
+struct TcpLinkOptions {
+  /// When the connection ends, that is told so much later: on a connection that others pass on,
+  /// what has ended it is known better by then, from elsewhere.
+  Clock::duration told_late{};
+  /// Learns what a user should know of the connection, a sentence each.
+  std::function<void(const std::string& text)> warn;
+  ssize_t (*send)(int socket, const msghdr* message, int flags) = ::sendmsg;
+};
+
 class TcpLink final : public Link {
  public:
-  /// Takes a connected, non-blocking socket. `peer` names the other end in messages: "rank 3". When
-  /// the connection ends, that is told so much later: on a connection that others pass on, what has
-  /// ended it is known better by then, from elsewhere.
-  TcpLink(Socket socket, std::string peer, Clock::duration told_late = {});
+  /// Takes a connected, non-blocking socket. `peer` names the other end in messages: "rank 3".
+  TcpLink(Socket socket, std::string peer, TcpLinkOptions options = {});
 
   std::size_t write(std::span<const std::byte> first,
                     std::span<const std::byte> second = {}) override;
@@ -24,6 +35,7 @@ class TcpLink final : public Link {
   std::size_t peek_capacity() const override;
   std::size_t read(std::span<std::byte> destination) override;
   int descriptor() const override;
+  Clock::time_point retry_at() const override { return shortage_.retry_at(); }
   std::size_t unsent() const override;
   std::size_t buffer_bytes() const override { return peek_capacity(); }
   void lose_peer(Loss loss) override;
@@ -33,6 +45,8 @@ class TcpLink final : public Link {
   /// Receives up to `limit` bytes at `to`; 0 when none are there or the path ended, which
   /// ended_ then tells.
   std::size_t receive(std::byte* to, std::size_t limit);
+  /// The system has no memory for what is sent.
+  void run_short();
   void end(std::string why);
   /// Whether the end is to be told.
   bool has_ended();
@@ -46,7 +60,8 @@ class TcpLink final : public Link {
   std::string description_;
   /// Why no more bytes will come; empty while they may.
   std::string ended_;
-  Clock::duration told_late_;
+  TcpLinkOptions options_;
+  Shortage shortage_;
   Clock::time_point told_at_{};  ///< Once it has ended.
   /// What is buffered is buffer_[begin_, end_).
   std::unique_ptr<std::byte[]> buffer_;

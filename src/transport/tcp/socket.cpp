@@ -17,6 +17,8 @@ namespace mccl::transport::tcp {
 
 namespace {
 
+constexpr std::size_t kMostBufferBytes = std::size_t{1} << 30;
+constexpr std::size_t kLeastBufferBytes = 4096;
 constexpr int kKeepAliveIdleSeconds = 5;
 constexpr int kKeepAliveIntervalSeconds = 2;
 constexpr int kKeepAliveProbes = 3;
@@ -102,11 +104,21 @@ void make_non_blocking(const Socket& socket) {
   raise_no_signal(socket.descriptor());
 }
 
+std::size_t largest_taken(std::size_t wanted, const std::function<bool(std::size_t)>& ask) {
+  for (std::size_t bytes = wanted; bytes >= kLeastBufferBytes; bytes /= 2) {
+    if (ask(bytes)) return bytes;
+  }
+  return 0;
+}
+
 std::size_t set_buffer_bytes(const Socket& socket, std::size_t bytes) {
   if (bytes == 0) return 0;
-  const int value = static_cast<int>(std::min<std::size_t>(bytes, 1 << 30));
-  set_option(socket, SOL_SOCKET, SO_SNDBUF, value);
-  set_option(socket, SOL_SOCKET, SO_RCVBUF, value);
+  for (const int name : {SO_SNDBUF, SO_RCVBUF}) {
+    largest_taken(std::min(bytes, kMostBufferBytes), [&](std::size_t wanted) {
+      const int value = static_cast<int>(wanted);
+      return ::setsockopt(socket.descriptor(), SOL_SOCKET, name, &value, sizeof value) == 0;
+    });
+  }
   return std::min(granted(socket, SO_SNDBUF), granted(socket, SO_RCVBUF));
 }
 

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <string>
 
 #include "transport/tcp/address.h"
@@ -43,6 +44,10 @@ std::string describe_errno(int error);
 
 /// Non-blocking, closed on exec, no SIGPIPE. Throws Error.
 void make_non_blocking(const Socket& socket);
+
+/// The largest size that `ask` takes of `wanted`, half of it, half of that and so on; 0 when it
+/// takes none. macOS refuses a buffer above its limit where Linux grants what it may.
+std::size_t largest_taken(std::size_t wanted, const std::function<bool(std::size_t)>& ask);
 
 /// Buffers of the kernel, to be set before connect or listen so that the window can grow with them;
 /// 0 leaves them to the kernel. Returns what the kernel granted of the smaller of the two.

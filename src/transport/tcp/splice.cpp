@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -62,8 +63,14 @@ bool Splice::take(const Socket& from, Way& way, bool& more) {
 
 bool Splice::give(const Socket& to, Way& way, bool& more) {
   if (!way.has()) return true;
+  if (way.shortage.lasts() && Clock::now() < way.shortage.retry_at()) return true;
   const ssize_t sent =
       ::send(to.descriptor(), way.held.get() + way.begin, way.end - way.begin, kNoSignal);
+  if (sent < 0 && errno == ENOBUFS) {
+    way.shortage.refused(Clock::now());
+    return true;
+  }
+  way.shortage.over();
   if (sent < 0) return would_block(errno) || errno == EINTR;
   way.begin += static_cast<std::size_t>(sent);
   if (way.begin == way.end) way.begin = way.end = 0;
@@ -75,12 +82,16 @@ void Splice::watch(std::vector<pollfd>& descriptors) const {
   const auto add = [&](const Socket& socket, const Way& from_it, const Way& to_it) {
     int events = 0;
     if (from_it.wants()) events |= POLLIN;
-    if (to_it.has()) events |= POLLOUT;
+    if (to_it.has() && !to_it.shortage.lasts()) events |= POLLOUT;
     // One that is waited for in no way would end every sleep by having ended itself.
     descriptors.push_back({events != 0 ? socket.descriptor() : -1, static_cast<short>(events), 0});
   };
   add(one_, forth_, back_);
   add(other_, back_, forth_);
+}
+
+Clock::time_point Splice::retry_at() const {
+  return std::min(forth_.shortage.retry_at(), back_.shortage.retry_at());
 }
 
 }  // namespace mccl::transport::tcp

@@ -9,6 +9,8 @@
 #include <memory>
 #include <vector>
 
+#include "base/clock.h"
+#include "transport/tcp/shortage.h"
 #include "transport/tcp/socket.h"
 
 namespace mccl::transport::tcp {
@@ -25,6 +27,8 @@ class Splice {
   /// are to be closed.
   bool advance();
   void watch(std::vector<pollfd>& descriptors) const;
+  /// When to advance whatever poll says; the end of time for most.
+  Clock::time_point retry_at() const;
 
   /// Its two connections.
   const Socket& one() const { return one_; }
@@ -38,6 +42,7 @@ class Splice {
     std::size_t end = 0;
     bool no_more = false;  ///< The source has ended.
     bool ended = false;    ///< And the sink knows.
+    Shortage shortage;     ///< Of memory for what is sent to the sink.
 
     bool wants() const { return !no_more && (end < kHeldBytes || begin >= kHeldBytes / 2); }
     bool has() const { return begin < end; }

@@ -1,0 +1,27 @@
+# The Python of Macs, for extensions: the headers that tools.sh has put together, and the names that
+# Macs give to extensions. What is run while building is this machine's.
+
+set(Python_EXECUTABLE ${MCCL_MACOS_TOOLS}/venv/bin/python)
+set(Python_INTERPRETER_ID Python)
+execute_process(COMMAND ${Python_EXECUTABLE} -c "import platform; print(platform.python_version())"
+  OUTPUT_VARIABLE Python_VERSION OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+string(REGEX MATCH "^([0-9]+)\\.([0-9]+)" matched ${Python_VERSION})
+set(Python_VERSION_MAJOR ${CMAKE_MATCH_1})
+set(Python_VERSION_MINOR ${CMAKE_MATCH_2})
+set(Python_SOABI cpython-${CMAKE_MATCH_1}${CMAKE_MATCH_2}-darwin)
+set(Python_INCLUDE_DIRS ${MCCL_MACOS_TOOLS}/include/python)
+
+add_executable(Python::Interpreter IMPORTED GLOBAL)
+set_target_properties(Python::Interpreter PROPERTIES IMPORTED_LOCATION ${Python_EXECUTABLE})
+add_library(Python::Module INTERFACE IMPORTED GLOBAL)
+target_include_directories(Python::Module SYSTEM INTERFACE ${Python_INCLUDE_DIRS})
+# The interpreter that loads an extension provides what it needs of Python.
+target_link_options(Python::Module INTERFACE "LINKER:-undefined,dynamic_lookup")
+
+# As FindPython's, for modules.
+function(Python_add_library target)
+  list(REMOVE_ITEM ARGN MODULE WITH_SOABI)
+  add_library(${target} MODULE ${ARGN})
+  set_target_properties(${target} PROPERTIES PREFIX "" SUFFIX ".${Python_SOABI}.so")
+  target_link_libraries(${target} PRIVATE Python::Module)
+endfunction()

@@ -1,0 +1,111 @@
+"""Packs a wheel for Macs of what was compiled for them, without a Mac.
+
+    pack.py --build BUILD --torch FOLDER --mlx FOLDER --minimum 14.0 --into FOLDER
+
+BUILD is a build folder of CMake, whose component `python` is what the wheel holds beside the Python
+files; FOLDERs of torch and MLX are what the extensions were compiled for. The last line is the
+wheel's path. Its programs and libraries are signed by the linker already, and so stay as they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+from scikit_build_core._vendor.pyproject_metadata import StandardMetadata
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "cmake"))
+
+import frameworks  # noqa: E402
+
+
+def metadata(torch: Path, mlx: Path) -> StandardMetadata:
+    """What pip is told of the distribution."""
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project = pyproject["project"]
+    project["dynamic"] = []
+    release = frameworks.release_of(ROOT / "CMakeLists.txt")
+    project["version"] = f"{release}+{frameworks.local_version({'torch': torch, 'mlx': mlx})}"
+    return StandardMetadata.from_pyproject(pyproject, ROOT)
+
+
+def platform_tag(minimum: str) -> str:
+    """How wheels name the oldest macOS: macosx_14_0_arm64."""
+    return f"macosx_{minimum.replace('.', '_')}_arm64"
+
+
+def python_tag() -> str:
+    """The Python that the extensions are for, which is that of this program: cp311."""
+    return f"cp{sys.version_info.major}{sys.version_info.minor}"
+
+
+def lay_out(build: Path, described: StandardMetadata, tags: tuple[str, str], target: Path) -> None:
+    """Puts everything where it lies in the wheel, but for the list of it all."""
+    subprocess.run(
+        ["cmake", "--install", build, "--component", "python", "--prefix", target],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    for package in ("mccl", "mccl_engine"):
+        shutil.copytree(
+            ROOT / "python" / package,
+            target / package,
+            dirs_exist_ok=True,
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
+    stem = f"{described.name.replace('-', '_')}-{described.version}"
+    programs = target / f"{stem}.data" / "scripts"
+    programs.mkdir(parents=True)
+    shutil.copy2(build / "src" / "cli" / "mccl", programs / "mccl")
+    information = target / f"{stem}.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text(str(described.as_rfc822()))
+    (information / "WHEEL").write_text(
+        "Wheel-Version: 1.0\nGenerator: mccl\nRoot-Is-Purelib: false\n"
+        f"Tag: {tags[0]}-{tags[0]}-{tags[1]}\n"
+    )
+    entries = []
+    for group, names in described.entrypoints.items():
+        entries.append(f"[{group}]")
+        entries += [f"{name} = {what}" for name, what in names.items()]
+    (information / "entry_points.txt").write_text("\n".join(entries) + "\n")
+    licenses = information / "licenses"
+    licenses.mkdir()
+    shutil.copy2(ROOT / "LICENSE", licenses / "LICENSE")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Packs the wheel."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--build", type=Path, required=True)
+    parser.add_argument("--torch", type=Path, required=True)
+    parser.add_argument("--mlx", type=Path, required=True)
+    parser.add_argument("--minimum", required=True)
+    parser.add_argument("--into", type=Path, required=True)
+    given = parser.parse_args(arguments)
+
+    described = metadata(given.torch, given.mlx)
+    tags = (python_tag(), platform_tag(given.minimum))
+    given.into.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        content = Path(folder) / "wheel"
+        content.mkdir()
+        lay_out(given.build.resolve(), described, tags, content)
+        subprocess.run(
+            [sys.executable, "-m", "wheel", "pack", content, "--dest-dir", folder],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        (made,) = Path(folder).glob("*.whl")
+        print(shutil.copy2(made, given.into))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,43 @@
+// As frame_bytes_test.cpp, of what ranks tell each other beside the data.
+#include <gtest/gtest.h>
+
+#include "engine/peers/control.h"
+#include "support/hex.h"
+
+namespace mccl::engine {
+namespace {
+
+using mccl::testing::hex;
+
+TEST(ControlBytes, OfAHeartbeat) {
+  ControlMessage message;
+  message.kind = ControlKind::heartbeat;
+  EXPECT_EQ(hex(encode(message)),
+            "09000003000000000000000000000000000000000000000008010000ffffffff"
+            "000000000000000000000000000000000000000000000000");
+}
+
+TEST(ControlBytes, OfALinkToBeMade) {
+  ControlMessage message;
+  message.kind = ControlKind::link;
+  message.key = {0x0102030405060708, transport::Purpose::collective, 2};
+  message.transport = "shm";
+  message.blob = {std::byte{0xaa}, std::byte{0xbb}};
+  EXPECT_EQ(hex(encode(message)),
+            "0101020302000000080706050403020173686d000000000008010000ffffffff"
+            "000000000000000000000000000000000000000000000000aabb");
+}
+
+TEST(ControlBytes, OfAnAbort) {
+  ControlMessage message;
+  message.kind = ControlKind::abort;
+  message.key.group = 7;
+  message.call = {Collective::broadcast, DType::i64, ReduceKind::sum, 1, 9, 4};
+  message.failure.reason = "why";
+  EXPECT_EQ(hex(encode(message)),
+            "0500000300000300070000000000000000000000000000000108000001000000"
+            "090000000000000000000000000000000400000000000000776879");
+}
+
+}  // namespace
+}  // namespace mccl::engine

@@ -1,0 +1,39 @@
+"""What the compiler is told of sources whose results must not depend on the processor."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BUILD = ROOT / os.environ.get("BUILD_FOLDER", "build/release")
+
+#: Kernels, and what predicts the cost of algorithms, by which all ranks must choose alike.
+EXACT = [
+    *("src/kernels/" + name for name in ("fold_float.cpp", "reference.cpp", "codec/blocks.cpp")),
+    *(
+        str(path.relative_to(ROOT))
+        for path in sorted((ROOT / "src" / "schedule").glob("co*.cpp"))
+        if path.name.startswith("cost")
+    ),
+    "src/schedule/choose.cpp",
+    "src/schedule/cable_map.cpp",
+    "src/schedule/log2_everywhere.cpp",
+]
+
+
+@pytest.mark.parametrize("source", EXACT)
+def test_no_multiplication_is_fused_with_an_addition(source):
+    commands = BUILD / "compile_commands.json"
+    if not commands.exists():
+        pytest.skip(f"{BUILD} was not configured by CMake here")
+    found = [
+        entry["command"]
+        for entry in json.loads(commands.read_text())
+        if Path(entry["file"]) == ROOT / source and "mccl.dir" in entry["command"]
+    ]
+    assert found, f"{source} is not compiled"
+    assert all("-ffp-contract=off" in command for command in found)

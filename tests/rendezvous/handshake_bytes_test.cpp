@@ -1,0 +1,40 @@
+// As engine/links/frame_bytes_test.cpp, of the first bytes of a connection.
+#include <gtest/gtest.h>
+
+#include "rendezvous/cabling/link_state.h"
+#include "rendezvous/handshake.h"
+#include "rendezvous/proof.h"
+#include "rendezvous/store_wire.h"
+#include "support/hex.h"
+
+namespace mccl::rendezvous {
+namespace {
+
+using mccl::testing::hex;
+
+TEST(HandshakeBytes, OfAHelloButForItsNonce) {
+  const Party self{.rank = 1, .size = 3, .job_key = "key", .agreement = ""};
+  const Handshake dialer =
+      Handshake::dialer(self, 2, {0x0102030405060708, transport::Purpose::point_to_point, 4});
+  const auto bytes = dialer.output();
+  ASSERT_GT(bytes.size(), kNonceBytes);
+  EXPECT_EQ(hex(bytes.first(bytes.size() - kNonceBytes)),
+            "4d43434c05000102040807060504030201010000000200000003000000");
+}
+
+TEST(StoreBytes, OfARequestAndItsAnswer) {
+  EXPECT_EQ(hex(encode_request(StoreCall::add, "key", "val", 0x0102)),
+            "02030000000300000002010000000000006b657976616c");
+  EXPECT_EQ(hex(encode_answer(StoreAnswer::missing, "val", -2)),
+            "0103000000feffffffffffffff76616c");
+}
+
+TEST(CableNewsBytes, OfASighting) {
+  CableNews news;
+  news.kind = CableNews::Kind::sighting;
+  news.sighting = {.rank = 3, .version = 2, .settled = true, .port = 29603, .cables = {{1, 3}}};
+  EXPECT_EQ(hex(encode(news)), "1a00000000030000000200000001a3730100000001000000030000000000");
+}
+
+}  // namespace
+}  // namespace mccl::rendezvous
