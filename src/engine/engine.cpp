@@ -107,8 +107,7 @@ Engine::Engine(EngineOptions options)
             GroupState* group = groups_.find(id);
             return group ? &group->channels() : nullptr;
           },
-          log_,
-          [this](std::string_view transport) { options_.metrics->record_link(transport); }),
+          log_, [this](std::string_view transport) { options_.metrics->record_link(transport); }),
       staging_(options_.metrics),
       completions_(options_.metrics, staging_, log_),
       surroundings_{.config = options_.config,

@@ -42,6 +42,7 @@ class RdmaGroups : public ::testing::Test {
     }
   }
 
+  /// Whatever comes of it, nothing of a device stays open.
   void run(const std::function<void(Group&)>& body) {
     const std::shared_ptr<Store> store = make_memory_store();
     std::vector<std::thread> threads;
@@ -66,10 +67,15 @@ class RdmaGroups : public ::testing::Test {
       });
     }
     for (std::thread& thread : threads) thread.join();
+    // An engine that nobody holds may end on its own thread.
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!fabric_->all_closed() && std::chrono::steady_clock::now() < limit) {
+      std::this_thread::yield();
+    }
+    for (const auto& [call, open] : fabric_->open) EXPECT_EQ(open, 0) << call;
   }
   void expect_good_end() {
     for (const Rank& rank : ranks_) EXPECT_EQ(rank.failure, "");
-    EXPECT_TRUE(fabric_->all_closed());
     EXPECT_EQ(fabric_->starved, 0u);
     EXPECT_EQ(fabric_->overflowed, 0u);
   }
