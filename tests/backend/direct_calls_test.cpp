@@ -1,0 +1,152 @@
+// Calls that a device carries out by itself: which they are, how they end, and how they fail.
+#include <gmock/gmock.h>
+
+#include "backend/checked_group.h"
+#include "device/registry.h"
+#include "support/device_double.h"
+#include "support/ranks.h"
+
+namespace mccl {
+namespace {
+
+using testing::DeviceDouble;
+using ::testing::HasSubstr;
+using testing::run_ranks;
+
+constexpr std::size_t kCount = 100;
+constexpr Device kDevice{DeviceKind::cuda, 0};
+constexpr float kDirect = 42;
+
+/// Takes all_reduces, and writes a number that no sum is.
+class PathDouble final : public direct::Path {
+ public:
+  explicit PathDouble(std::shared_ptr<DeviceDouble> device)
+      : device_(std::move(device)), lane_(device::depot_of(kDevice)) {}
+
+  bool takes(const Request& request) override {
+    return request.collective == Collective::all_reduce;
+  }
+  void enqueue(const Request& request, void* stream) override {
+    auto& queue = *static_cast<DeviceDouble::Queue*>(stream);
+    if (stuck) queue.hold(stuck);
+    queue.enqueue([to = reinterpret_cast<float*>(device_->at(request.out.data)),
+                   count = request.count] { std::fill_n(to, count, kDirect); });
+  }
+  device::Lane& lane(const Request&) override { return lane_; }
+  std::string failure() override { return broken ? "the cable is cut" : ""; }
+  void abort() noexcept override {
+    aborted = true;
+    if (stuck) stuck->store(true);
+  }
+
+  std::shared_ptr<std::atomic<bool>> stuck;
+  std::atomic<bool> broken{false};
+  std::atomic<bool> aborted{false};
+
+ private:
+  const std::shared_ptr<DeviceDouble> device_;
+  device::Lane lane_;
+};
+
+class DirectCalls : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    device::replace_maker(DeviceKind::cuda, [this](int) { return device_; });
+    path_ = std::make_shared<PathDouble>(device_);
+  }
+  void TearDown() override {
+    path_.reset();
+    device::replace_maker(DeviceKind::cuda, nullptr);
+  }
+  CheckedGroup& group_of(Context& context) const {
+    auto& group = dynamic_cast<CheckedGroup&>(*context.world());
+    group.use(path_);
+    return group;
+  }
+  Buffer ones(DeviceDouble::Queue& stream) {
+    memory_ = device_->allocate(kCount * sizeof(float));
+    stream.enqueue([memory = memory_] {
+      std::fill_n(reinterpret_cast<float*>(memory->inside()), kCount, 1.0F);
+    });
+    return {memory_->outside(), kCount, DType::f32, kDevice};
+  }
+  float seen_by(DeviceDouble::Queue& stream) {
+    float value = 0;
+    stream.enqueue([&] { value = reinterpret_cast<float*>(memory_->inside())[kCount - 1]; });
+    stream.finish();
+    return value;
+  }
+
+  const std::shared_ptr<DeviceDouble> device_ = std::make_shared<DeviceDouble>();
+  std::shared_ptr<PathDouble> path_;
+  std::shared_ptr<testing::ForbiddenMemory> memory_;
+};
+
+TEST_F(DirectCalls, WhatThePathTakesGoesByIt) {
+  run_ranks(1, [this](Context& context) {
+    Group& group = group_of(context);
+    DeviceDouble::Queue stream(*device_);
+    const Buffer data = ones(stream);
+    const Work work = group.all_reduce(data, data, ReduceKind::sum, {.stream = &stream});
+    work.wait_on_stream(&stream);
+    EXPECT_EQ(seen_by(stream), kDirect);
+    work.wait();
+    const Buffer other = ones(stream);
+    group.broadcast(other, 0, {.stream = &stream}).wait_on_stream(&stream);
+    EXPECT_EQ(seen_by(stream), 1) << "what it does not take goes through the host";
+  });
+}
+
+TEST_F(DirectCalls, ACallerThatWaitsHasItOnItsOwnStream) {
+  run_ranks(1, [this](Context& context) {
+    Group& group = group_of(context);
+    DeviceDouble::Queue stream(*device_);
+    const Buffer data = ones(stream);
+    const Work work =
+        group.all_reduce(data, data, ReduceKind::sum, {.caller_waits = true, .stream = &stream});
+    EXPECT_TRUE(work.done());
+    EXPECT_EQ(seen_by(stream), kDirect);
+  });
+}
+
+TEST_F(DirectCalls, ABatchAndHostMemoryDoNotGoByIt) {
+  run_ranks(1, [this](Context& context) {
+    Group& group = group_of(context);
+    DeviceDouble::Queue stream(*device_);
+    const Buffer data = ones(stream);
+    group.begin_coalescing();
+    group.all_reduce(data, data, ReduceKind::sum, {.stream = &stream});
+    group.end_coalescing().wait_on_stream(&stream);
+    EXPECT_EQ(seen_by(stream), 1);
+    float host = 5;
+    group.all_reduce({&host, 1, DType::f32}, {&host, 1, DType::f32}, ReduceKind::sum).wait();
+    EXPECT_EQ(host, 5);
+  });
+}
+
+TEST_F(DirectCalls, WhatFailsOrLastsTooLongSaysSo) {
+  run_ranks(1, [this](Context& context) {
+    Group& group = group_of(context);
+    DeviceDouble::Queue stream(*device_);
+    const Buffer data = ones(stream);
+    path_->stuck = std::make_shared<std::atomic<bool>>(false);
+    const Work broken = group.all_reduce(data, data, ReduceKind::sum, {.stream = &stream});
+    path_->broken = true;
+    try {
+      broken.wait();
+      FAIL() << "it has not failed";
+    } catch (const PeerError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("all_reduce of rank 0 on double:0"));
+      EXPECT_THAT(error.what(), HasSubstr("the cable is cut"));
+    }
+    path_->broken = false;
+    const Work late = group.all_reduce(
+        data, data, ReduceKind::sum, {.timeout = std::chrono::milliseconds(20), .stream = &stream});
+    EXPECT_THROW(late.wait(), TimeoutError);
+    EXPECT_TRUE(path_->aborted);
+    stream.finish();
+  });
+}
+
+}  // namespace
+}  // namespace mccl

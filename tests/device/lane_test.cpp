@@ -1,0 +1,64 @@
+// The order of calls that a device carries out by itself.
+#include "device/lane.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "support/device_double.h"
+
+namespace mccl::device {
+namespace {
+
+using testing::DeviceDouble;
+
+class LaneTest : public ::testing::Test {
+ protected:
+  /// A call that notes its number when it runs.
+  Lane::Act noting(int number) {
+    return [this, number](void* stream) {
+      static_cast<DeviceDouble::Queue*>(stream)->enqueue(
+          [this, number] { ran_.push_back(number); });
+    };
+  }
+
+  const std::shared_ptr<DeviceDouble> device_ = std::make_shared<DeviceDouble>();
+  const std::shared_ptr<Depot> depot_ = std::make_shared<Depot>(device_);
+  std::vector<int> ran_;  // by the device's thread alone
+};
+
+TEST_F(LaneTest, CallsOfSeveralStreamsRunInTheirOrder) {
+  DeviceDouble::Queue first(*device_);
+  DeviceDouble::Queue second(*device_);
+  Lane lane(depot_);
+  const auto open = std::make_shared<std::atomic<bool>>(false);
+  first.hold(open);
+  std::vector<int> expected;
+  for (int number = 0; number < 60; number += 4) {
+    lane.run_beside(&first, noting(number));
+    lane.run_on(&second, noting(number + 1));
+    lane.run_on(&first, noting(number + 2));
+    lane.run_beside(&second, noting(number + 3));
+    for (int i = 0; i < 4; ++i) expected.push_back(number + i);
+  }
+  open->store(true);
+  DeviceDouble::Queue last(*device_);
+  lane.lead(&last);
+  last.finish();
+  EXPECT_EQ(ran_, expected);
+}
+
+TEST_F(LaneTest, TheHostLearnsThatACallBesideItsStreamIsOver) {
+  DeviceDouble::Queue stream(*device_);
+  Lane lane(depot_);
+  const auto open = std::make_shared<std::atomic<bool>>(false);
+  stream.hold(open);
+  const Word number = lane.run_beside(&stream, noting(7));
+  EXPECT_FALSE(lane.ended(number));
+  open->store(true);
+  while (!lane.ended(number)) std::this_thread::yield();
+  EXPECT_EQ(ran_, std::vector<int>{7});
+}
+
+}  // namespace
+}  // namespace mccl::device
