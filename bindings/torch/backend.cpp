@@ -93,6 +93,23 @@ void ProcessGroupMCCL::finish_streams() {
   for (const c10::Device device : devices) finish_current_stream(device);
 }
 
+/// A group that goes ends what runs of it; what was called while it was healthy is to come to its
+/// end before.
+void ProcessGroupMCCL::finish_calls_on_devices() {
+  if (getpid() != process_) return;
+  std::shared_ptr<Group> group;
+  {
+    const std::lock_guard lock(mutex_);
+    group = membership_.group;
+  }
+  if (!group || !group->failure().empty()) return;
+  try {
+    finish_streams();
+  } catch (const std::exception& error) {
+    TORCH_WARN("mccl: calls of group \"", name_, "\" have not ended: ", error.what());
+  }
+}
+
 namespace {
 
 std::vector<const WorkMCCL*> works_of(const std::vector<ProcessGroupMCCL::WorkPtr>& parts) {
@@ -284,6 +301,7 @@ void ProcessGroupMCCL::abort() {
 
 void ProcessGroupMCCL::shutdown() {
   const WithoutGil without_gil;
+  finish_calls_on_devices();
   Membership last;
   {
     const std::lock_guard lock(mutex_);

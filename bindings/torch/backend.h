@@ -141,6 +141,7 @@ class ProcessGroupMCCL final : public c10d::Backend {
   void end_on_device(WorkMCCL& work, bool caller_waits,
                      const std::vector<const WorkMCCL*>& parts = {});
   void finish_streams();
+  void finish_calls_on_devices();
   void monitor_members(mccl::Group& group, std::chrono::milliseconds timeout, bool wait_all_ranks);
   void report_to_root(mccl::Group& group, std::chrono::milliseconds timeout);
 

@@ -61,6 +61,10 @@ class CheckedGroup : public Group, private staged::HostCalls {
   virtual Coding coding_of(const Request& request, const CallOptions& options) const = 0;
   /// First in the destructor of every group: from then on nothing is started here.
   void close_line();
+  /// With what aborts the group: what runs on a device ends too.
+  void abort_path() {
+    if (path_) path_->abort();
+  }
 
  private:
   int own_rank() const final { return rank(); }

@@ -139,10 +139,28 @@ TEST_F(DirectCalls, WhatFailsOrLastsTooLongSaysSo) {
       EXPECT_THAT(error.what(), HasSubstr("all_reduce of rank 0 on double:0"));
       EXPECT_THAT(error.what(), HasSubstr("the cable is cut"));
     }
+    EXPECT_TRUE(path_->aborted);
     path_->broken = false;
+    path_->aborted = false;
+    path_->stuck = std::make_shared<std::atomic<bool>>(false);
     const Work late = group.all_reduce(
         data, data, ReduceKind::sum, {.timeout = std::chrono::milliseconds(20), .stream = &stream});
     EXPECT_THROW(late.wait(), TimeoutError);
+    EXPECT_TRUE(path_->aborted);
+    stream.finish();
+  });
+}
+
+TEST_F(DirectCalls, AnAbortEndsWhatRuns) {
+  run_ranks(1, [this](Context& context) {
+    const auto other = context.group("other", {0}, std::chrono::seconds(30));
+    auto& group = dynamic_cast<CheckedGroup&>(*other);
+    group.use(path_);
+    DeviceDouble::Queue stream(*device_);
+    const Buffer data = ones(stream);
+    path_->stuck = std::make_shared<std::atomic<bool>>(false);
+    group.all_reduce(data, data, ReduceKind::sum, {.caller_waits = true, .stream = &stream});
+    group.abort("enough");
     EXPECT_TRUE(path_->aborted);
     stream.finish();
   });

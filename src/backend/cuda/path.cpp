@@ -221,7 +221,7 @@ std::string KernelPath::failure() {
         group_.rank(), group_.name(), late - 1, timeout_.count());
   }
   if (__atomic_load_n(&alarm.stop, __ATOMIC_RELAXED) != 0) return "the group was ended";
-  return {};
+  return group_.failure();  // a rank has gone, or has ended the group
 }
 
 void KernelPath::abort() noexcept {

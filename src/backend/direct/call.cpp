@@ -26,6 +26,7 @@ std::string Call::description() const {
 /// Null while it may still end well.
 std::exception_ptr Call::failure() {
   if (const std::string reason = path_->failure(); !reason.empty()) {
+    path_->abort();
     return std::make_exception_ptr(PeerError(fmt::format("{} failed: {}", description(), reason)));
   }
   if (Clock::now() < deadline_) return nullptr;

@@ -25,7 +25,10 @@ class NativeGroup final : public CheckedGroup {
   const std::string& name() const override { return state_->membership().name; }
 
   std::shared_ptr<Group> split(int color, int key) override;
-  void abort(const std::string& reason) override { engine_->abort(state_, reason); }
+  void abort(const std::string& reason) override {
+    abort_path();
+    engine_->abort(state_, reason);
+  }
   std::string failure() const override;
 
  protected:
