@@ -144,7 +144,7 @@ std::string set_up(const ConfigFlags& flags, const hosts::Reaching& reaching,
   }
   const std::string wanted =
       flags.output.empty() ? "mccl-config.undo.sh" : flags.output + ".undo.sh";
-  const std::string undo = hosts::write_undo_script(
+  std::string undo = hosts::write_undo_script(
       wanted, hosts::undo_script(cluster.hosts, cluster.steps, reaching.ssh_arguments));
   say(fmt::format("sh {} undoes what follows", undo));
   const hosts::SetupResult result =

@@ -78,6 +78,7 @@ void send_packets(hosts::Inquiry& inquiry, std::vector<Path>& paths) {
 
 void measure(hosts::Inquiry& inquiry, const std::vector<Path*>& paths) {
   std::vector<Trial> trials;
+  trials.reserve(paths.size());
   for (const Path* path : paths)
     trials.push_back(trial_of(*path, path->faults.front().empty() ? 0 : 1));
   const std::vector<hosts::Timed> timed = time_links(inquiry, trials);
