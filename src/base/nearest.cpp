@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 namespace mccl {
@@ -36,7 +37,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 std::string_view nearest_of(std::string_view name, std::span<const std::string_view> candidates) {
   const std::string_view compared = name.substr(0, kLongestCompared);
   return *std::ranges::min_element(candidates, {}, [&](std::string_view candidate) {
-    return edit_distance(compared, candidate);
+    return std::pair(edit_distance(compared, candidate), candidate.size() == compared.size());
   });
 }
 

@@ -3,6 +3,7 @@
 #include "rendezvous/exchange.h"
 #include "rendezvous/incarnation.h"
 #include "support/ranks.h"
+#include "transport/rdma/card.h"
 #include "transport/tcp/interfaces.h"
 #include "transport/tcp/listener.h"
 
@@ -125,7 +126,8 @@ TEST(Timeout, Fault20OfConnectingIsAnErrorThatLeavesNoThread) {
     const transport::tcp::Listener mute(*transport::tcp::Address::parse_numeric("127.0.0.1", 0), 0);
     const Endpoint endpoint{
         1, transport::tcp::host_identity(), mute.address().port(), {"127.0.0.1"}, false};
-    exchange.all_gather("endpoints", "-\n" + serialise(endpoint));
+    exchange.all_gather("endpoints",
+                        "-\n" + transport::rdma::serialise({}) + "\n" + serialise(endpoint));
     EXPECT_THROW(start.get("never", std::chrono::seconds(60)), PeerError);
   });
   try {

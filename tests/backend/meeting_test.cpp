@@ -10,6 +10,7 @@
 #include "rendezvous/exchange.h"
 #include "rendezvous/incarnation.h"
 #include "support/processes.h"
+#include "transport/rdma/card.h"
 #include "transport/tcp/interfaces.h"
 #include "transport/tcp/listener.h"
 
@@ -123,8 +124,9 @@ TEST(Meeting, ARankWhoseAddressRefusesIsDead) {
       const std::string host = transport::tcp::host_identity();
       exchange.all_gather("places", host + "\n- 0 -");
       const auto port = Listener(*Address::parse_numeric("127.0.0.1", 0), 0).address().port();
-      exchange.all_gather("endpoints", "-\n" + serialise(rendezvous::Endpoint{
-                                                   dead, host, port, {"127.0.0.1"}, false}));
+      exchange.all_gather(
+          "endpoints", "-\n" + transport::rdma::serialise({}) + "\n" +
+                           serialise(rendezvous::Endpoint{dead, host, port, {"127.0.0.1"}, false}));
     });
     expect_soon([&] {
       try {
@@ -144,7 +146,8 @@ void only_publish(Incarnation& start, int rank, const std::string& host, int por
   exchange.all_gather("places", host + "\n- 0 -");
   const rendezvous::Endpoint endpoint{
       rank, host, static_cast<std::uint16_t>(port), {"127.0.0.1"}, true};
-  exchange.all_gather("endpoints", "-\n" + serialise(endpoint));
+  exchange.all_gather("endpoints",
+                      "-\n" + transport::rdma::serialise({}) + "\n" + serialise(endpoint));
 }
 
 /// Rank 1 of an earlier run still dials the address of its rank 0, where a new run has begun, of

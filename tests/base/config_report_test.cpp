@@ -4,6 +4,7 @@
 
 #include "expect_refusal.h"
 #include "mccl/config.h"
+#include "most_of.h"
 
 namespace mccl {
 namespace {
@@ -49,7 +50,7 @@ TEST(Agreement, ChangesWithTheSettingsThatMustAgreeOnly) {
     config.set(info.name, info.type == "boolean"  ? (info.default_value == "true" ? "0" : "1")
                           : is_choice             ? last
                           : info.type == "number" ? "0.5"
-                                                  : "9999");
+                                                  : std::to_string(test::most_of(info, 9999)));
     ASSERT_NE(config, defaults) << info.name;
     EXPECT_EQ(agreement_of(config) != agreement_of(defaults), info.must_agree) << info.name;
   }

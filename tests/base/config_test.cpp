@@ -11,6 +11,7 @@
 #include <string>
 
 #include "expect_refusal.h"
+#include "most_of.h"
 
 namespace mccl {
 namespace {
@@ -23,7 +24,7 @@ using Environment = std::map<std::string, std::string>;
 /// A valid value other than the default, as text that get() gives back unchanged.
 std::string some_value(const SettingInfo& info, std::mt19937& random) {
   if (info.type == "boolean") return random() % 2 ? "true" : "false";
-  if (info.type == "integer") return std::to_string(1 + random() % 60000);
+  if (info.type == "integer") return std::to_string(1 + random() % test::most_of(info, 60000));
   if (info.type == "bytes") return std::to_string(4096 + random() % (1u << 28));
   if (info.type == "number") return fmt::format("{}", (1 + random() % 1000) / 1000.0);
   if (info.type == "choice") {

@@ -42,6 +42,8 @@ TEST(NearestOf, PrefersTheClosestThenTheFirst) {
   EXPECT_EQ(nearest_of("portbase", names), "port_base");
   EXPECT_EQ(nearest_of("rnk", names), "rank");
   EXPECT_EQ(nearest_of("r", names), "rank");
+  const std::array<std::string_view, 2> alike = {"device", "service"};
+  EXPECT_EQ(nearest_of("sevice", alike), "service");
 }
 
 TEST(NearestOf, TakesVeryLongNames) {
