@@ -208,6 +208,9 @@ std::string to_table(const MetricsSummary& summary) {
       {"peak throughput", fmt::format("{:.2f} Gbit/s", summary.peak_throughput_gbps)},
       {"staging memory", with_unit(summary.staging_bytes)},
       {"staging memory, most", with_unit(summary.peak_staging_bytes)},
+      {"links, shared memory", fmt::format("{}", summary.shm_links)},
+      {"links, RDMA", fmt::format("{}", summary.rdma_links)},
+      {"links, TCP", fmt::format("{}", summary.tcp_links)},
   };
   std::size_t name_width = 0, value_width = 0;
   for (const auto& [name, value] : rows) {

@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import pprint
+import re
 import runpy
 from pathlib import Path
 
@@ -40,7 +41,8 @@ def values_of(row):
     if kind == "bytes":
         return st.integers(4096, 2**30)
     if kind == "integer":
-        return st.integers(1, 65535)
+        most = re.search(r" to (\d+)", row["range"])
+        return st.integers(1, min(65535, int(most[1])))
     if kind == "number":
         return st.floats(0.001, 1)
     if kind == "choice":

@@ -213,12 +213,13 @@ def nccl_environment(**changes: str) -> dict[str, str]:
 
 def test_the_variables_of_jaccl_and_nccl_are_a_place_to_meet(tmp_path: Path):
     place = {"rank": "1", "world_size": "3", "root": "10.0.0.1:5000"}
-    for job in (
-        backends.jaccl(jaccl_environment(tmp_path), NOTHING),
-        backends.nccl(nccl_environment(), NOTHING),
-    ):
-        assert job.settings == place
-        assert "communicate over TCP" in job.slower
+    environment = jaccl_environment(tmp_path)
+    job = backends.jaccl(environment, NOTHING)
+    assert job.settings == place | {"rdma_device": environment["MLX_IBV_DEVICES"]}
+    assert job.slower == ""  # the engine warns where the devices cannot be used
+    job = backends.nccl(nccl_environment(), NOTHING)
+    assert job.settings == place
+    assert "communicate over TCP" in job.slower
     job = backends.nccl(nccl_environment(NCCL_HOST_IP="fd00::1"), NOTHING)
     assert job.settings["root"] == "[fd00::1]:5000"
     environment = jaccl_environment(tmp_path, MLX_JACCL_COORDINATOR="[fd00::1]:5000")
