@@ -74,7 +74,7 @@ fetch_source() {
     give_up "apt-get cannot get the source of $1"
   rm -rf "${folder:?}/$1"
   mkdir "$folder/$1"
-  tar -xf "$apt/$1"/*.orig.tar.* -C "$folder/$1" --strip-components=1
+  tar -xf "$apt/$1"/*.orig.tar.?z -C "$folder/$1" --strip-components=1
   touch "$folder/$1/.unpacked"
 }
 rm -f "$folder"/apt/*/*.asc
