@@ -77,7 +77,6 @@ fetch_source() {
   tar -xf "$apt/$1"/*.orig.tar.?z -C "$folder/$1" --strip-components=1
   touch "$folder/$1/.unpacked"
 }
-rm -f "$folder"/apt/*/*.asc
 fetch_source highway
 fetch_source openssl
 

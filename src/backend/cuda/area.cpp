@@ -75,6 +75,7 @@ std::string Area::allocate() {
   } catch (const Error& error) {
     return error.what();
   }
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the driver's addresses are integers
   fabric_.counters = reinterpret_cast<kernels::cuda::Counters*>(counters_);
   return {};
 }
@@ -97,6 +98,7 @@ std::string Area::open(Group& group) {
   for (int peer = 0; peer < group.size() && objection.empty(); ++peer) {
     const Card& card = cards[static_cast<std::size_t>(peer)];
     if (peer == group.rank()) {
+      // NOLINTNEXTLINE(performance-no-int-to-ptr): as above
       fabric_.areas[peer] = reinterpret_cast<std::byte*>(memory_);
     } else if (std::strncmp(card.boot, own.boot, sizeof(own.boot)) != 0) {
       objection = fmt::format("rank {} is on another host", peer);
@@ -112,6 +114,7 @@ std::string Area::open(Group& group) {
         objection = fmt::format("the memory of rank {} ({}) cannot be reached: {}", peer, card.bus,
                                 error.what());
       }
+      // NOLINTNEXTLINE(performance-no-int-to-ptr): as above
       fabric_.areas[peer] = reinterpret_cast<std::byte*>(there);
     }
   }

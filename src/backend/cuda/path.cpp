@@ -152,7 +152,6 @@ Launch KernelPath::launch_of(const Request& r) const {
   switch (r.collective) {
     case Collective::all_reduce:
       if (whole * (ranks - 1) <= kMostToAll) {
-        flagged = true;
         launch.kernel = "mccl_flagged_sum_" + std::string(suffix);
         break;
       }

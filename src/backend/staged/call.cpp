@@ -52,7 +52,7 @@ CallOptions Call::options_now() const {
   return options;
 }
 
-void Call::set_inner(Work inner) {
+void Call::set_inner(const Work& inner) {
   {
     const std::lock_guard lock(mutex_);
     phase_ = Phase::started;

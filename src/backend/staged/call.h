@@ -37,7 +37,7 @@ class Call final : public detail::WorkState, public Returning {
   const Request& request() const { return request_; }
   CallOptions options_now() const;
 
-  void set_inner(Work inner);
+  void set_inner(const Work& inner);
   /// The host's call is over.
   void returned(std::exception_ptr error);
   bool try_finish() override;

@@ -137,7 +137,7 @@ void Line::advance() {
     const std::lock_guard lock(mutex_);
     for (const auto& [call, work] : started) running_.push_back(work);
   }
-  for (auto& [call, work] : started) call->set_inner(std::move(work));
+  for (const auto& [call, work] : started) call->set_inner(work);
   if (late) give_up(late);
 }
 
