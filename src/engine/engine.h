@@ -57,7 +57,7 @@ struct EngineOptions {
   std::shared_ptr<Store> store;
   Config config;
   std::shared_ptr<Metrics> metrics;
-  std::shared_ptr<rendezvous::Wiring> wiring = nullptr;  ///< As ContextOptions.
+  std::shared_ptr<rendezvous::Wiring> wiring = nullptr;     ///< As ContextOptions.
   std::shared_ptr<transport::rdma::Verbs> verbs = nullptr;  ///< Null: this machine's.
 };
 

@@ -58,10 +58,10 @@ enum class StepKind : std::uint8_t {
   fold_coded,  ///< dst = sum of `operands` regions of dst.count elements in blocks, those of each
                ///< rank, or of each node, each of whole blocks, one after another from src.offset
                ///< on; rounded anew where dst holds blocks
-  publish,    ///< this rank's window, from `window` on, = src
-  arrive,     ///< this rank's next arrival
-  await,      ///< until `peer` (kAllPeers: every other rank of the node) has arrived `mark` times
-  read,       ///< dst = what `peer` published from `window` on
+  publish,     ///< this rank's window, from `window` on, = src
+  arrive,      ///< this rank's next arrival
+  await,       ///< until `peer` (kAllPeers: every other rank of the node) has arrived `mark` times
+  read,        ///< dst = what `peer` published from `window` on
   read_fold,  ///< dst = op over the ranks of the node in rank order: src of this rank, and what the
               ///< others published from `window` on (src may equal dst)
 };

@@ -80,7 +80,7 @@ class Rounded(BucketState):
             self.residuals[name] = kept
         sent = self._backend.bytes_to_sum(flat) + (0 if apart is None else apart.nbytes)
         wanted = energy(flat)
-        # What rounding leaves out is kept in host memory; on a CPU these are the tensors themselves.
+        # What rounding leaves out is kept in host memory; on a CPU these are the tensors.
         summed, kept_out = flat.cpu(), left.cpu()
         work = self._backend.all_reduce_keeping(summed, kept_out, dist.ReduceOp.AVG)
         exact_work = (

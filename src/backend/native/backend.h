@@ -29,7 +29,7 @@ class NativeBackend final : public Backend {
   const int rank_;
   const int size_;
   const Compression compression_;  ///< Of groups that say nothing of it.
-  const std::string by_;  ///< The setting: what does collectives on GPU memory.
+  const std::string by_;           ///< The setting: what does collectives on GPU memory.
   const std::shared_ptr<engine::Engine> engine_;
   std::shared_ptr<engine::GroupState> first_;  ///< Set before the backend is shared by threads.
 };
