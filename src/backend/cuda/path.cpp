@@ -85,8 +85,8 @@ void KernelPath::meet(Device device) {
     objection = "this build has no kernels for GPUs, as it had no nvcc";
   }
   if (!objection.empty()) {
-    log_.warn("group '{}': collectives on GPUs do not go by kernels between them: {}", group_.name(),
-              objection);
+    log_.warn("group '{}': collectives on GPUs do not go by kernels between them: {}",
+              group_.name(), objection);
     return;
   }
   const Current current(cu_, device::cuda::context_of(device.index));
