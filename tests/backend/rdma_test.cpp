@@ -2,6 +2,7 @@
 // it were on a machine of its own.
 #include <gmock/gmock.h>
 
+#include <exception>
 #include <numeric>
 #include <thread>
 
@@ -23,6 +24,9 @@ struct Rank {
   std::shared_ptr<VerbsDouble> verbs;
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
   std::string failure;
+  /// Held until the threads have ended: the thread sanitizer does not see the count of references
+  /// in the system's library, by which the engine may be the last to have it.
+  std::exception_ptr error;
 };
 
 class RdmaGroups : public ::testing::Test {
@@ -63,6 +67,7 @@ class RdmaGroups : public ::testing::Test {
           engine->shutdown();
         } catch (const std::exception& error) {
           rank.failure = error.what();
+          rank.error = std::current_exception();
         }
       });
     }
