@@ -34,6 +34,11 @@ struct Membership {
   std::optional<mccl::Compression> compression = {};  ///< Else as the context's settings say.
 };
 
+inline std::optional<mccl::Compression> topk_of(std::optional<double> ratio) {
+  if (!ratio) return std::nullopt;
+  return mccl::Compression{mccl::Codec::topk, *ratio};
+}
+
 class ProcessGroupMCCL final : public c10d::Backend {
  public:
   struct Options final : c10d::Backend::Options {
