@@ -25,14 +25,14 @@ Word Lane::run_beside(void* stream, const Act& act) {
 
 void Lane::run_on(void* stream, const Act& act) {
   const std::lock_guard lock(mutex_);
-  if (used_ && !accelerator().is_capturing(stream)) {
-    if (!own_queue_is_last_ && last_stream_ != stream) {
+  // Behind a call of the same stream it is anyway, and the driver need not be asked anything.
+  const bool elsewhere = used_ && (own_queue_is_last_ || last_stream_ != stream);
+  if (elsewhere && !accelerator().is_capturing(stream)) {
+    if (!own_queue_is_last_) {
       queue_->follow(last_stream_);
       queue_->mark();
-      queue_->lead(stream);
-    } else if (own_queue_is_last_) {
-      queue_->lead(stream);
     }
+    queue_->lead(stream);
   }
   act(stream);
   used_ = true;
