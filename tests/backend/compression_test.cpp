@@ -1,7 +1,9 @@
 // Sums that are rounded to blocks on their way.
 #include <gmock/gmock.h>
 
-#include <cstring>
+#include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <mutex>
 #include <random>
 
@@ -39,7 +41,10 @@ std::vector<std::vector<float>> given_by_all(int size, std::size_t count) {
 }
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+  const auto equal = [](float x, float y) {
+    return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y);
+  };
+  return std::ranges::equal(a, b, equal);
 }
 
 constexpr std::string_view kCodecs[] = {"fp16",     "bf16", "int8", "fp8_e4m3",
