@@ -96,11 +96,6 @@ Counts split_counts(const char* call, const char* role, const std::vector<std::i
   return counts;
 }
 
-std::optional<mccl::Compression> topk_of(std::optional<double> ratio) {
-  if (!ratio) return std::nullopt;
-  return mccl::Compression{mccl::Codec::topk, *ratio};
-}
-
 }  // namespace
 
 ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::broadcast(Tensors& tensors,

@@ -69,6 +69,11 @@ PYBIND11_MODULE(_torch, module) {
            "all_reduce, after which left_out, of the same shape, holds what rounding on this rank "
            "has left out of the sum: zeros where it was exact. With topk_ratio it is by topk of "
            "that ratio; without, by the group's codec.")
+      .def("all_reduce_now", &ProcessGroupMCCL::all_reduce_now, py::arg("tensor"),
+           py::arg("op") = c10d::ReduceOp(c10d::ReduceOp::SUM),
+           py::call_guard<py::gil_scoped_release>(),
+           "all_reduce in the order of the current stream, without a Work: what a loop of small "
+           "calls on a GPU costs the host least.")
       .def(
           "reduce_scatter_keeping", &ProcessGroupMCCL::reduce_scatter_keeping, py::arg("output"),
           py::arg("input"), py::arg("left_out"), py::arg("op"), py::arg("topk_ratio") = py::none(),

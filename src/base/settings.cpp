@@ -65,7 +65,8 @@ constexpr Row kRows[] = {
      .meaning = "What carries out the calls: native is MCCL's own engine, mpi the machine's MPI "
                 "library, whose mpirun or srun starts the ranks; nccl, cuda: NCCL, or kernels "
                 "of MCCL's own inside a host, do what collectives on GPU memory they can, with a "
-                "GPU for each rank, and native the rest; auto: native",
+                "GPU for each rank, and native the rest; auto: native, and the faster of those two "
+                "where all ranks call with GPU memory",
      .kind = choice,
      .field = &Config::backend},
     {.name = "transport",
