@@ -103,7 +103,7 @@ section_network() {
   done <<<"loss 1%
 delay 5ms
 delay 2ms reorder 2% 50%
-loss 0.5% delay 2ms reorder 1% duplicate 1%"
+loss 0.5% delay 2ms reorder 1%"
   check "rc, 4 ranks: loss 1% delay 2ms" 400 disturbed rc 4 "loss 1% delay 2ms" ranks mesh 4
 }
 
@@ -123,8 +123,8 @@ export -f disturbed
 
 section_frameworks() {
   local jobs=(rc:mesh:2 uc:mesh:2 rc:ring:4 uc:mesh:4 rc:mesh:8 uc:ring:8)
-  forked "$here/torch_digits.py" 600 "${jobs[@]}"
-  forked "$here/mlx_sums.py" 300 "${jobs[@]}"
+  forked "$here/mlx_sums.py" 600 "${jobs[@]}"
+  forked "$here/torch_digits.py" 900 "${jobs[@]}"
 }
 
 forked() {

@@ -46,7 +46,10 @@ ranks() {
     processes+=($!)
   done
   for ((rank = 0; rank < size; ++rank)); do
-    wait "${processes[rank]}" || { status=1; echo "rank $rank ended with $?:"; tail -n 20 "$work/rank$rank"; }
+    wait "${processes[rank]}" && continue
+    echo "rank $rank ended with $?:"
+    tail -n 20 "$work/rank$rank"
+    status=1
   done
   for ((rank = 0; rank < size && status == 0; ++rank)); do
     links_are_of "$shape" "$rank" "$size" || status=1
@@ -102,7 +105,7 @@ until_said() {
 # that names a rank; none ends with a wrong result.
 right_or_told() {
   ranks "$@" && return
-  ! grep -l 'wrong' "$work"/rank[0-9]* && grep -Eq 'was lost on the way|rank [0-9]' "$work"/rank[0-9]*
+  ! grep -l 'wrong elements' "$work"/rank[0-9]* && grep -Eq 'failed on rank [0-9].*rank [0-9]+ is gone' "$work"/rank[0-9]*
 }
 
 export -f check start_rank ranks links_are_of lose_a_rank until_said right_or_told
