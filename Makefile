@@ -13,7 +13,7 @@ JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 # Debian's own python has python3-venv and python3-dev beside it; another on the path may not.
 PYTHON ?= $(shell command -v apt-get >/dev/null && echo /usr/bin/python3 || command -v python3)
 
-GOALS := setup build build-tests build-bench demo demo-mlx wheel test test-cpp test-python test-torch-suite bench bench-check lint
+GOALS := setup build build-tests build-bench demo demo-mlx wheel test test-cpp test-large test-python test-torch-suite bench bench-check lint
 
 .PHONY: help packages packages-test packages-lint peers clean format fuzz sanitize test-aarch64 macos test-rdma test-rdma-machines house $(GOALS)
 
@@ -119,9 +119,12 @@ test: test-cpp test-python
 
 test-cpp: build-tests
 	@echo "test: C++"
-	@ctest --test-dir $(BUILD) --output-on-failure --parallel 2 || { \
+	@ctest --test-dir $(BUILD) --output-on-failure --parallel 2 -LE large || { \
 		echo "test: what failed, once more and alone"; \
 		ctest --test-dir $(BUILD) --output-on-failure --rerun-failed; }
+
+test-large: build-tests
+	@ctest --test-dir $(BUILD) --output-on-failure -L large
 
 test-python: build $(TEST_ENVIRONMENT)
 	@scripts/install_packages.sh apt-packages-launch.txt || \
@@ -219,6 +222,7 @@ clean:
 #   make test-cpp          the C++ tests alone
 #   make test-python       the Python, example and installation tests alone
 #   make test-torch-suite  PyTorch's own distributed tests against MCCL
+#   make test-large        sums of more than 2^31 elements; needs 12 GiB of memory
 #   make test-rdma         links, calls and frameworks through RDMA devices in software, in a guest
 #                          under qemu (test-rdma-machines: between two guests)
 #   make test-gpu          what needs GPUs; writes docs/gpu.md

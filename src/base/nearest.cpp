@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,21 @@ namespace {
 constexpr std::size_t kLongestCompared = 64;
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+std::string sorted_letters(std::string_view word) {
+  std::string letters(word);
+  std::ranges::transform(letters, letters.begin(), lower);
+  std::ranges::sort(letters);
+  return letters;
+}
+
+/// What a slip of the same size most likely was; the likelier one is less.
+enum class Slip { swapped, dropped_or_added, replaced };
+
+Slip slip_of(std::string_view name, std::string_view candidate) {
+  if (name.size() != candidate.size()) return Slip::dropped_or_added;
+  return sorted_letters(name) == sorted_letters(candidate) ? Slip::swapped : Slip::replaced;
+}
 
 }  // namespace
 
@@ -37,7 +53,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 std::string_view nearest_of(std::string_view name, std::span<const std::string_view> candidates) {
   const std::string_view compared = name.substr(0, kLongestCompared);
   return *std::ranges::min_element(candidates, {}, [&](std::string_view candidate) {
-    return std::pair(edit_distance(compared, candidate), candidate.size() == compared.size());
+    return std::pair(edit_distance(compared, candidate), slip_of(compared, candidate));
   });
 }
 

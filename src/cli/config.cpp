@@ -19,7 +19,6 @@
 #include "cli/config/flags.h"
 #include "cli/config/hostfile_text.h"
 #include "cli/hosts/inquiry.h"
-#include "cli/hosts/json_errors.h"
 #include "cli/hosts/setup_run.h"
 #include "cluster/choice.h"
 #include "cluster/cluster_check.h"
@@ -81,6 +80,10 @@ void refuse_what_cannot_be_written(const ConfigFlags& flags,
   if (std::filesystem::is_directory(flags.output))
     throw InvalidArgument(
         fmt::format("{} is a folder; expected the hostfile that is to be written", flags.output));
+  if ((flags.dot || flags.svg) && (flags.auto_setup || !flags.output.empty()))
+    throw InvalidArgument(fmt::format(
+        "--{} prints a picture and does nothing else; leave it out for --{}",
+        flags.dot ? "dot" : "svg", flags.auto_setup ? "auto-setup" : "output-hostfile"));
 }
 
 /// Two names of one machine, as its own answers show.
@@ -174,11 +177,20 @@ void write_hostfile(const std::string& path, const std::string& text) {
   if (!file) throw Error(fmt::format("{}: {}", path, std::strerror(errno)));
 }
 
-/// The only thing on standard output, for one that is piped somewhere. True when there is one.
-bool print_picture(const ConfigFlags& flags, const Cluster& cluster) {
-  if (flags.dot) fmt::print("{}", dot_of(cluster.joined, cluster.facts));
-  if (flags.svg) fmt::print("{}", svg_of(cluster.joined, cluster.facts, cluster.choice.order));
-  return flags.dot || flags.svg;
+bool is_good(const Cluster& cluster) {
+  return cluster.choice.shape != Shape::none &&
+         std::ranges::none_of(cluster.findings, [](const cluster::Finding& finding) {
+           return finding.severity == cluster::Severity::problem;
+         });
+}
+
+/// The only thing on standard output, for one that is piped somewhere.
+int print_picture(const ConfigFlags& flags, Cluster& cluster) {
+  fmt::print("{}", flags.dot ? dot_of(cluster.joined, cluster.facts)
+                             : svg_of(cluster.joined, cluster.facts, cluster.choice.order));
+  cluster::sort_by_severity(cluster.findings);
+  fmt::print(stderr, "{}", cluster::text_of(cluster.findings));
+  return is_good(cluster) ? kGood : kFailed;
 }
 
 void plan(const ConfigFlags& flags, hosts::Inquiry& inquiry, Cluster& cluster) {
@@ -205,11 +217,12 @@ int run_config(const ConfigFlags& flags) {
   inquiry.forget_unreached();
   plan(flags, inquiry, cluster);
 
-  const bool piped = print_picture(flags, cluster) || flags.json;
+  if (flags.dot || flags.svg) return print_picture(flags, cluster);
+  const bool piped = flags.json;
   if (!piped) fmt::print("{}\n", table_of(cluster.joined, cluster.facts));
   std::string hostfile;
-  bool good = cluster.choice.shape != Shape::none;
-  if (good) {
+  const bool joined = cluster.choice.shape != Shape::none;
+  if (joined) {
     bool ready = cluster.steps.empty();
     std::string undo;
     if (!ready && flags.auto_setup) undo = set_up(flags, reaching, signals, cluster);
@@ -232,14 +245,11 @@ int run_config(const ConfigFlags& flags) {
   cluster::sort_by_severity(cluster.findings);
   if (flags.json) fmt::print("{}", cluster::dumped(json_of(cluster, hostfile)));
   fmt::print(stderr, "{}", cluster::text_of(cluster.findings));
-  if (good && !piped) {
+  if (joined && !piped) {
     fmt::print("{}",
                flags.output.empty() ? hostfile : fmt::format("{} is written\n", flags.output));
   }
-  good = good && std::ranges::none_of(cluster.findings, [](const cluster::Finding& finding) {
-           return finding.severity == cluster::Severity::problem;
-         });
-  return good ? kGood : kFailed;
+  return is_good(cluster) ? kGood : kFailed;
 }
 
 }  // namespace
@@ -248,9 +258,7 @@ Command add_config(CLI::App& program) {
   const auto flags = std::make_shared<ConfigFlags>();
   CLI::App* app = program.add_subcommand("config", kSummary);
   config::add_flags(*app, *flags);
-  return {app, [flags] {
-            return hosts::with_json_errors(flags->json, [&] { return run_config(*flags); });
-          }};
+  return {app, [flags] { return run_config(*flags); }};
 }
 
 }  // namespace mccl::cli

@@ -23,7 +23,6 @@
 #include "cli/doctor/report.h"
 #include "cli/doctor/selftest.h"
 #include "cli/hosts/inquiry.h"
-#include "cli/hosts/json_errors.h"
 #include "cli/hosts/which.h"
 #include "cli/launch/python.h"
 #include "cli/launch/this_program.h"
@@ -138,14 +137,34 @@ double slowest_pair(const doctor::Report& report) {
 }
 
 doctor::Others others_of(const hosts::WhichHosts& which, const doctor::Report& report) {
-  doctor::Others others{
-      .flags = flags_of_launch(which), .programs = {}, .bound_gbs = slowest_pair(report)};
+  doctor::Others others{.flags = flags_of_launch(which),
+                        .programs = {},
+                        .bound_gbs = slowest_pair(report),
+                        .rdma_gbs = {}};
+  bool all_have_rdma = true;
   for (const Asked& asked : report.asked) {
     const std::string& program = asked.facts.mccl;
     if (!program.empty() && std::ranges::find(others.programs, program) == others.programs.end())
       others.programs.push_back(program);
+    const auto rdma = doctor::rdma_gbs_of(asked.facts);
+    all_have_rdma = all_have_rdma && rdma.has_value();
+    if (rdma) others.rdma_gbs = std::min(*rdma, others.rdma_gbs.value_or(*rdma));
   }
+  if (!all_have_rdma) others.rdma_gbs.reset();
   return others;
+}
+
+doctor::ThisMachine this_machine(const doctor::Report& report,
+                                 const hosts::Variables& environment) {
+  const auto path = environment.find("PATH");
+  doctor::ThisMachine machine{
+      .program = launch::this_program().string(),
+      .python = launch::find_python(path == environment.end() ? "" : path->second),
+      .cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency())),
+      .rdma_gbs = {}};
+  for (const Asked& asked : report.asked)
+    if (launch::is_here(asked.host)) machine.rdma_gbs = doctor::rdma_gbs_of(asked.facts);
+  return machine;
 }
 
 /// A folder that goes when this does.
@@ -171,13 +190,9 @@ class Folder {
 /// True when nothing failed. Everything goes to the file.
 bool run_selftest(const Flags& flags, const doctor::Report& report, launch::Signals& signals) {
   const hosts::Variables environment = process_environment();
-  const auto path = environment.find("PATH");
   const Folder folder;
-  const std::vector<doctor::Trial> trials =
-      doctor::selftest_trials(launch::this_program().string(),
-                              launch::find_python(path == environment.end() ? "" : path->second),
-                              static_cast<int>(std::max(1U, std::thread::hardware_concurrency())),
-                              others_of(flags.which, report), folder.path());
+  const std::vector<doctor::Trial> trials = doctor::selftest_trials(
+      this_machine(report, environment), others_of(flags.which, report), folder.path());
   std::vector<doctor::Outcome> outcomes;
   for (const doctor::Trial& trial : trials) {
     fmt::print(stderr, "mccl doctor: {} of {}: {}\n", outcomes.size() + 1, trials.size(),
@@ -254,9 +269,7 @@ Command add_doctor(CLI::App& program) {
   app->add_option("--output", flags->output,
                   "Of --selftest: the one file with all of it; default\n" + flags->output)
       ->option_text("FILE");
-  return {app, [flags] {
-            return hosts::with_json_errors(flags->json, [&] { return run_doctor(*flags); });
-          }};
+  return {app, [flags] { return run_doctor(*flags); }};
 }
 
 }  // namespace mccl::cli

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -24,6 +25,7 @@
 #include "cli/probe.h"
 #include "cli/program_words.h"
 #include "cli/unknown_flag.h"
+#include "cluster/finding.h"
 #include "mccl/error.h"
 
 namespace mccl::cli {
@@ -36,6 +38,25 @@ constexpr AddCommand kCommands[] = {add_launch, add_config, add_doctor,
 int complain(std::string_view who, std::string_view what, int status) {
   fmt::print(stderr, "{}: {}\n", who, what);
   return status;
+}
+
+/// Whether the first word's command is to print JSON, whatever happens. To some commands the flag
+/// is the name of a file that they write.
+bool is_to_print_json(int argc, char** argv, const std::vector<Command>& commands) {
+  const std::span<const char* const> words(argv, argv + argc);
+  const auto end = std::ranges::find(words, std::string_view("--"));
+  if (std::find(words.begin(), end, std::string_view("--json")) == end) return false;
+  return std::ranges::any_of(commands, [&](const Command& command) {
+    const CLI::Option* json = command.app->get_option_no_throw("--json");
+    return command.app->get_name() == argv[1] && json != nullptr &&
+           json->get_items_expected_max() == 0;
+  });
+}
+
+/// The same as {"error": …} for the script that asked for JSON.
+int complain_to_script(bool json, std::string_view who, std::string_view what, int status) {
+  if (json) fmt::print("{}", cluster::dumped({{"error", what}}));
+  return complain(who, what, status);
 }
 
 /// A first word that is neither a flag nor a subcommand; CLI11 would only call it unexpected.
@@ -98,6 +119,18 @@ int with_output_written(int status) {
                   kFailed);
 }
 
+/// What a command does after its flags are parsed.
+int run_command(const Command& command, bool json) {
+  const std::string who = fmt::format("mccl {}", command.app->get_name());
+  try {
+    return command.run();
+  } catch (const InvalidArgument& error) {
+    return complain_to_script(json, who, error.what(), kBadArguments);
+  } catch (const std::exception& error) {
+    return complain_to_script(json, who, error.what(), kFailed);
+  }
+}
+
 int run(int argc, char** argv) {
   CLI::App program{"MCCL: collective communication for the machines people really have.", "mccl"};
   program.set_version_flag("--version", "mccl " MCCL_VERSION);
@@ -108,27 +141,24 @@ int run(int argc, char** argv) {
 
   const std::string unknown = unknown_command(argc, argv, commands);
   if (!unknown.empty()) return complain("mccl", unknown, kBadArguments);
+  const bool json = is_to_print_json(argc, argv, commands);
   const int ours = take_program(argc, argv, commands);
   const std::string flag = complaint_of_flags(program, ours, argv, commands);
   if (!flag.empty()) {
     const bool of_command = !std::string_view(argv[1]).starts_with('-');
-    return complain(of_command ? fmt::format("mccl {}", argv[1]) : "mccl", flag, kBadArguments);
+    return complain_to_script(json, of_command ? fmt::format("mccl {}", argv[1]) : "mccl", flag,
+                              kBadArguments);
   }
   try {
     program.parse(ours, argv);
   } catch (const CLI::ParseError& error) {
-    return program.exit(error) == 0 ? kGood : kBadArguments;
+    if (program.exit(error) == 0) return kGood;
+    if (json) fmt::print("{}", cluster::dumped({{"error", error.what()}}));
+    return kBadArguments;
   }
   for (const Command& command : commands) {
     if (!command.app->parsed()) continue;
-    const std::string who = fmt::format("mccl {}", command.app->get_name());
-    try {
-      return command.run();
-    } catch (const InvalidArgument& error) {
-      return complain(who, error.what(), kBadArguments);
-    } catch (const std::exception& error) {
-      return complain(who, error.what(), kFailed);
-    }
+    return run_command(command, json);
   }
   fmt::print("{}", program.help());
   return kGood;

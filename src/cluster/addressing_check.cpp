@@ -39,7 +39,8 @@ void check_cable(const Place& a, const Place& b, std::vector<Finding>& findings)
                         "mccl config --auto-setup gives it both"});
   } else if (!has_a) {
     findings.push_back({Severity::note, "a cable has no addresses", where,
-                        "jobs do not use it until it has",
+                        "MLX's backends cannot use it; MCCL can only where ranks meet over another "
+                        "network, by the addresses that IPv6 gives every interface",
                         "mccl config --auto-setup gives it some"});
   } else if (!share_a_network(*a.interface, *b.interface)) {
     findings.push_back({Severity::problem,

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
-#include <set>
 #include <string>
+#include <utility>
 
 #include "base/settings.h"
+#include "cluster/version_check.h"
 
 namespace mccl::cluster {
 namespace {
@@ -28,32 +28,6 @@ std::string list_of(const ByHost& values) {
 bool differ(const ByHost& values) {
   return std::ranges::any_of(
       values, [&](const auto& entry) { return entry.second != values.begin()->second; });
-}
-
-void check_versions(std::span<const HostFacts> hosts, std::vector<Finding>& findings) {
-  std::set<std::string> names;
-  for (const HostFacts& host : hosts)
-    for (const auto& [name, version] : host.versions) names.insert(name);
-  for (const std::string& name : names) {
-    ByHost values;
-    for (const HostFacts& host : hosts) {
-      const auto found = host.versions.find(name);
-      if (found != host.versions.end()) values[host.host] = found->second;
-    }
-    if (!differ(values)) continue;
-    const bool ours = name == "mccl" || name == "mccl-engine";
-    if (name == "python" || name == "numpy") {
-      findings.push_back({Severity::note, fmt::format("versions of {} differ", name),
-                          list_of(values), "programs may behave differently there", ""});
-      continue;
-    }
-    findings.push_back({ours ? Severity::problem : Severity::warning,
-                        fmt::format("versions of {} differ", name), list_of(values),
-                        ours ? "ranks whose wire protocols differ refuse each other"
-                             : "what is pickled, compiled or loaded by one may not fit the other",
-                        fmt::format("install the same everywhere: pip install {}=={}",
-                                    ours ? "mccl-engine" : name, values.begin()->second)});
-  }
 }
 
 void check_clocks(std::span<const HostFacts> hosts, std::vector<Finding>& findings) {
@@ -174,7 +148,7 @@ std::vector<Finding> check_identity(std::span<const HostFacts> hosts) {
 std::vector<Finding> check_cluster(std::span<const HostFacts> hosts) {
   std::vector<Finding> findings = check_identity(hosts);
   const bool each_once = findings.empty();
-  check_versions(hosts, findings);
+  for (Finding& finding : check_versions(hosts)) findings.push_back(std::move(finding));
   check_clocks(hosts, findings);
   check_agreement(hosts, findings);
   if (each_once) check_addresses(hosts, findings);

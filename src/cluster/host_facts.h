@@ -98,6 +98,8 @@ struct HostFacts {
   std::vector<Finding> odd;  ///< What it said that cannot be understood.
 
   const Interface* interface(const std::string& name) const;
+  /// Of a setting that is a list: what stands between its commas; empty where it is not set.
+  std::vector<std::string> items_of(const std::string& variable) const;
 };
 
 inline constexpr long kNoLimit = -1;

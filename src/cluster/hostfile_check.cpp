@@ -59,12 +59,18 @@ std::vector<Finding> check_hostfile(std::span<const HostFacts> hosts,
   for (std::size_t host = 0; host < hosts.size(); ++host) {
     for (const std::string& text : addresses[host])
       check_address(hosts[host], text, "the hostfile", findings);
-    const auto name = hosts[host].variables.find("MCCL_IFNAME");
-    const Interface* interface =
-        name == hosts[host].variables.end() ? nullptr : hosts[host].interface(name->second);
-    if (interface != nullptr && !interface->addresses.empty())
-      check_address(hosts[host], text_of(interface->addresses.front().address), "MCCL_IFNAME",
-                    findings);
+    for (const std::string& name : hosts[host].items_of("MCCL_IFNAME")) {
+      const Interface* interface = hosts[host].interface(name);
+      if (interface != nullptr && !interface->addresses.empty())
+        check_address(hosts[host], text_of(interface->addresses.front().address), "MCCL_IFNAME",
+                      findings);
+    }
+    // Addresses that it has not are told of with the other settings.
+    for (const std::string& text : hosts[host].items_of("MCCL_LISTEN_ADDR")) {
+      const auto address = parse_ipv4(text);
+      if (address && interface_with(hosts[host], *address) != nullptr)
+        check_address(hosts[host], text, "MCCL_LISTEN_ADDR", findings);
+    }
   }
   return findings;
 }

@@ -75,6 +75,15 @@ std::string packet_text(const Path& path) {
                                 : std::to_string(path.packet);
 }
 
+/// Of a path, a line. Hosts have as many as their number squared.
+constexpr std::size_t kMostRows = 400;
+
+bool is_as_it_should_be(const Path& path, bool slow) {
+  const bool fine =
+      std::ranges::all_of(path.faults, [](const auto& fault) { return fault.empty(); });
+  return fine && path.tried && !slow && (path.packet == 0 || path.packet >= path.mtu);
+}
+
 }  // namespace
 
 bool Path::good() const {
@@ -96,7 +105,15 @@ std::vector<Path> paths_of(std::span<const HostFacts> hosts) {
 std::string table_of(std::span<const Path> paths, std::span<const HostFacts> hosts) {
   std::vector<std::vector<std::string>> rows = {
       {"from", "interface", "to", "address", "latency", "rate", "hardware", "packets", "connects"}};
-  for (const Path& path : paths) {
+  const std::vector<bool> slow = slow_ones(paths);
+  std::size_t left_out = 0;
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    const Path& path = paths[i];
+    if (paths.size() > kMostRows &&
+        (is_as_it_should_be(path, slow[i]) || rows.size() > kMostRows)) {
+      ++left_out;
+      continue;
+    }
     std::string connects = path.tried ? "yes" : "not tried";
     for (const std::string& fault : path.faults)
       if (!fault.empty()) connects = fault;
@@ -107,7 +124,10 @@ std::string table_of(std::span<const Path> paths, std::span<const HostFacts> hos
                     path.bytes_per_s > 0 ? rate_text(path.bytes_per_s * 8 / 1e6) : "-",
                     rate_text(path.nominal_mbit), packet_text(path), connects});
   }
-  return rows.size() == 1 ? "" : table_text(rows);
+  std::string text = rows.size() == 1 ? "" : table_text(rows);
+  if (left_out > 0)
+    text += fmt::format("{} of {} paths are not shown; --json has all\n", left_out, paths.size());
+  return text;
 }
 
 }  // namespace mccl::cluster

@@ -46,7 +46,8 @@ std::vector<Finding> check_paths(std::span<const HostFacts> hosts, std::span<con
 /// What is wrong with how cables and addresses fit together, whether or not anything was tried.
 std::vector<Finding> check_addressing(std::span<const HostFacts> hosts, const Joined& joined);
 
-/// For people: a line each.
+/// For people: a line each; of very many only those that are not as they should be, and how many
+/// others there are.
 std::string table_of(std::span<const Path> paths, std::span<const HostFacts> hosts);
 
 }  // namespace mccl::cluster

@@ -113,6 +113,20 @@ const Interface* HostFacts::interface(const std::string& name) const {
   return found == interfaces.end() ? nullptr : &*found;
 }
 
+std::vector<std::string> HostFacts::items_of(const std::string& variable) const {
+  std::vector<std::string> items;
+  const auto found = variables.find(variable);
+  if (found == variables.end()) return items;
+  const std::string& list = found->second;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    const std::string_view item = trimmed(std::string_view(list).substr(begin, end - begin));
+    if (!item.empty()) items.emplace_back(item);
+    begin = end + 1;
+  }
+  return items;
+}
+
 long count_of(std::string_view text) {
   return static_cast<long>(std::max<std::int64_t>(0, parse_integer(text).value_or(0)));
 }

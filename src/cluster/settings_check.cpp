@@ -1,26 +1,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <sstream>
 #include <string>
 
 #include "base/settings.h"
 #include "base/value_text.h"
 #include "cluster/machine_check.h"
-#include "cluster/said.h"
 #include "mccl/error.h"
 
 namespace mccl::cluster {
 namespace {
 
 constexpr const char* kWhy = "MCCL refuses to start with it";
-
-std::vector<std::string> parts_of(const std::string& list) {
-  std::vector<std::string> parts;
-  std::istringstream stream(list);
-  for (std::string part; std::getline(stream, part, ',');) parts.emplace_back(trimmed(part));
-  return parts;
-}
 
 bool has_address(const HostFacts& facts, const std::string& text) {
   const auto wanted = parse_ipv4(text);
@@ -58,15 +49,12 @@ std::vector<Finding> check_settings(const HostFacts& facts) {
     const std::string refusal = refusal_of(name, value);
     if (!refusal.empty()) add(Severity::problem, name, refusal, kWhy);
   }
-  const auto listen = facts.variables.find("MCCL_LISTEN_ADDR");
-  for (const std::string& address :
-       parts_of(listen == facts.variables.end() ? "" : listen->second)) {
+  for (const std::string& address : facts.items_of("MCCL_LISTEN_ADDR")) {
     if (parse_ipv4(address) && !has_address(facts, address))
       add(Severity::problem, "MCCL_LISTEN_ADDR",
           fmt::format("MCCL_LISTEN_ADDR is {}, and no interface has that address", address), kWhy);
   }
-  const auto names = facts.variables.find("MCCL_IFNAME");
-  for (const std::string& name : parts_of(names == facts.variables.end() ? "" : names->second)) {
+  for (const std::string& name : facts.items_of("MCCL_IFNAME")) {
     if (facts.interface(name) == nullptr)
       add(Severity::problem, "MCCL_IFNAME",
           fmt::format("MCCL_IFNAME is {}, and there is no such interface", in_quotes(name)), kWhy);

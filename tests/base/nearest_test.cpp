@@ -46,6 +46,29 @@ TEST(NearestOf, PrefersTheClosestThenTheFirst) {
   EXPECT_EQ(nearest_of("sevice", alike), "service");
 }
 
+TEST(NearestOf, TakesSwappedLettersForASwap) {
+  // "fro" is as far from "for" as from "frog" and "fry".
+  const std::array<std::string_view, 3> names = {"frog", "fry", "for"};
+  EXPECT_EQ(nearest_of("fro", names), "for");
+  EXPECT_EQ(nearest_of("FRO", names), "for");
+  const std::array<std::string_view, 2> without = {"fry", "frog"};
+  EXPECT_EQ(nearest_of("fro", without), "frog");
+}
+
+/// Every word with two neighbours swapped leads back to itself, among words as close as flags are.
+TEST(NearestOf, KnowsEveryFlagWithTwoLettersSwapped) {
+  const std::array<std::string_view, 12> flags = {"--host",   "--hosts", "--hostfile", "--over",
+                                                  "--output", "--env",   "--backend",  "--dot",
+                                                  "--svg",    "--json",  "--user",     "--verbose"};
+  for (const std::string_view flag : flags) {
+    for (std::size_t i = 2; i + 1 < flag.size(); ++i) {
+      std::string typed(flag);
+      std::swap(typed[i], typed[i + 1]);
+      EXPECT_EQ(nearest_of(typed, flags), flag) << typed;
+    }
+  }
+}
+
 TEST(NearestOf, TakesVeryLongNames) {
   const std::array<std::string_view, 2> names = {"a", "port_base"};
   EXPECT_EQ(nearest_of("port_base" + std::string(10'000'000, 'x'), names), "port_base");

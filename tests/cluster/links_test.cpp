@@ -8,7 +8,6 @@
 #include <set>
 
 #include "cluster/choice.h"
-#include "cluster/picture.h"
 #include "cluster/setup.h"
 #include "cluster/subnets.h"
 #include "mccl/error.h"
@@ -242,17 +241,6 @@ TEST(Choice, WithoutARingALineIsEnoughForMccl) {
   const Choice ring = choose_cables(hosts, line, "ring");
   EXPECT_EQ(ring.shape, Shape::none);
   EXPECT_THAT(ring.findings.at(0).cure, HasSubstr("from a to c"));
-}
-
-TEST(Pictures, QuoteWhatHostsAreCalled) {
-  std::vector<HostFacts> hosts = hosts_of(2);
-  hosts[0].host = "a\"<&\\";
-  Joined joined;
-  joined.links = {cable(0, "e0", 1, "e0")};
-  EXPECT_THAT(dot_of(joined, hosts), HasSubstr("\"a\\\"<&\\\\\" -- \"b\""));
-  EXPECT_THAT(svg_of(joined, hosts, std::vector{0, 1}), HasSubstr(">a&quot;&lt;&amp;"));
-  hosts[0].host = "abcdefghijklmnopq\xc3\xa9";
-  EXPECT_THAT(svg_of(joined, hosts, std::vector{0, 1}), HasSubstr(">abcdefghijklmnopq</text>"));
 }
 
 }  // namespace

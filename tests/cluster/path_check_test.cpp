@@ -1,6 +1,9 @@
 // What is found between hosts, from what was measured.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "cluster/hostfile_check.h"
 #include "cluster/paths.h"
@@ -92,6 +95,27 @@ TEST(Paths, OfAHostWithThousandsOfAddressesAreFew) {
   EXPECT_LE(paths_of(hosts).size(), 128U);
 }
 
+TEST(PathTable, OfManyHostsShowsWhatIsWrong) {
+  std::vector<HostFacts> hosts;
+  for (int i = 1; i <= 40; ++i)
+    hosts.push_back(host_with(fmt::format("h{}", i), fmt::format("10.0.0.{}/24", i)));
+  auto paths = good_paths(hosts);
+  ASSERT_THAT(paths, SizeIs(40 * 39));
+  paths[7].faults = {"Connection refused", ""};
+  paths[8].packet = 1000;
+  paths[9].bytes_per_s = 1e6;
+  const std::string table = table_of(paths, hosts);
+  EXPECT_EQ(std::ranges::count(table, '\n'), 5);
+  EXPECT_THAT(table, HasSubstr("Connection refused"));
+  EXPECT_THAT(table, HasSubstr("1000 of 1500"));
+  EXPECT_THAT(table, HasSubstr("8 Mbit/s"));
+  EXPECT_THAT(table, HasSubstr("1557 of 1560 paths are not shown; --json has all"));
+  for (Path& path : paths) path.tried = false;
+  EXPECT_LT(std::ranges::count(table_of(paths, hosts), '\n'), 500);
+  // Of few, all.
+  EXPECT_EQ(std::ranges::count(table_of(std::span(paths).first(30), hosts), '\n'), 31);
+}
+
 TEST(CheckPaths, NamesCommandsOfTheHostsOwnSystem) {
   auto hosts = two_hosts();
   hosts[0].system = System::macos;
@@ -112,6 +136,23 @@ TEST(CheckHostfile, FindsAnInterfaceThatIsNamedWrongly) {
   const auto findings = check_hostfile(hosts, none);
   ASSERT_THAT(findings, SizeIs(1));
   EXPECT_THAT(findings[0].what, HasSubstr("MCCL_IFNAME gives it 10.9.0.2, which is wg0 (a tunnel"));
+  // A list of them, as MCCL takes it.
+  hosts[0].variables["MCCL_IFNAME"] = "eth0, wg0";
+  EXPECT_EQ(check_hostfile(hosts, none), findings);
+}
+
+TEST(CheckHostfile, FindsAnAddressToListenAtThatIsATunnels) {
+  std::vector<HostFacts> hosts = {host_with("a", "10.0.0.1/24")};
+  Interface& tunnel = hosts[0].interfaces.emplace_back();
+  tunnel.name = "wg0";
+  tunnel.up = true;
+  tunnel.joins = true;
+  tunnel.addresses = {*parse_network("10.9.0.2/24")};
+  hosts[0].variables["MCCL_LISTEN_ADDR"] = "10.0.0.1,10.9.0.2,9.9.9.9";
+  const std::vector<std::vector<std::string>> none(1);
+  const auto findings = check_hostfile(hosts, none);
+  ASSERT_THAT(findings, SizeIs(1));  // that 9.9.9.9 is not there is told of with the settings
+  EXPECT_THAT(findings[0].what, HasSubstr("MCCL_LISTEN_ADDR gives it 10.9.0.2, which is wg0"));
 }
 
 TEST(CheckHostfile, FindsWifiWhereThereIsACable) {

@@ -241,10 +241,35 @@ def test_a_host_that_hangs_is_given_up(ring: CabledHosts, tmp_path: Path):
     assert "it was busy with machine" in done.stderr
 
 
+def test_a_picture_is_all_that_is_done(ring: CabledHosts, tmp_path: Path):
+    """As MLX's --dot prints and ends."""
+    before = all_addresses(ring)
+    for flag, begin in (("--dot", "graph cluster {"), ("--svg", "<svg ")):
+        done = ring.mccl("config", *ALL, flag, "--no-auto-setup", cwd=tmp_path)
+        assert done.stdout.startswith(begin) and "us " not in done.stderr
+        for more in (("--auto-setup",), ("--output", tmp_path / "hosts.json")):
+            refused = ring.mccl("config", *ALL, flag, *more, status=2, cwd=tmp_path)
+            assert f"{flag} prints a picture and does nothing else" in refused.stderr
+    assert all_addresses(ring) == before and not list(tmp_path.iterdir())
+
+
+def test_mlx_reads_the_hostfile(ring: CabledHosts, tmp_path: Path):
+    common = pytest.importorskip("mlx._distributed_utils.common")
+    file = tmp_path / "hosts.json"
+    ring.mccl("config", *ALL, "--output", file, "--env", "WHO=me")
+    theirs = common.Hostfile.from_file(file)
+    assert (theirs.backend, theirs.envs) == ("ring", ["WHO=me"])
+    assert [host.ssh_hostname for host in theirs.hosts] == ["a", "b", "c", "d"]
+    # MLX's ring pairs the k-th address of a host with the k-th of the next: all have as many.
+    assert [len(host.ips) for host in theirs.hosts] == [2, 2, 2, 2]
+    assert all(host.rdma == [] for host in theirs.hosts)
+
+
 def test_help_teaches():
     done = subprocess.run([program(), "config", "--help"], capture_output=True, text=True)
     assert done.returncode == 0
-    flags = "hosts hostfile over backend output-hostfile auto-setup dot env ignore-unreachable"
+    flags = "hosts hostfile over backend output-hostfile output auto-setup no-auto-setup dot svg "
+    flags += "json env ignore-unreachable verbose user ssh-arg patience"
     assert [flag for flag in flags.split() if f"--{flag}" not in done.stdout] == []
 
 

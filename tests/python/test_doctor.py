@@ -91,6 +91,49 @@ def test_a_healthy_cluster_has_no_fault(hosts: CabledHosts):
         assert path["mbit_per_s"] > 0 and path["latency_us"] > 0
 
 
+def anything(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """Notes as well, but for what this machine's cores are busy with at the moment."""
+    found = json.loads(done.stdout)["findings"]
+    texts = [f"{f['where']}: {f['what']}" for f in found]
+    return [
+        text for text in texts if ": the load is " not in text and ": cores run at " not in text
+    ]
+
+
+@needs_hosts
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--hosts", "a"),
+        ("--hosts", "a,b"),
+        ("--hosts", "c,b,a"),
+        ("--hosts", "a,b,c", "--user", "root"),
+        ("--hosts", "root@a:22,root@b,c:22"),
+        ("--hosts", "10.78.0.1,10.78.0.2,c"),
+        ("--hosts", "a,b,c", "--patience", "600", "--verbose"),
+    ],
+    ids=lambda words: " ".join(words[1:]),
+)
+def test_of_a_healthy_cluster_nothing_at_all_is_said(hosts: CabledHosts, words: tuple):
+    assert anything(hosts.mccl("doctor", *words, "--json")) == []
+    assert anything(hosts.mccl("config", *words, "--json")) == []
+
+
+@needs_hosts
+def test_nothing_is_wrong_with_what_config_has_set_up(tmp_path: Path):
+    """From cables without addresses to a hostfile that fits."""
+    file = tmp_path / "desk.json"
+    with CabledHosts(3, CABLES) as hosts:
+        hosts.mccl("config", *ALL, "--output", file, "--auto-setup")
+        assert anything(hosts.mccl("doctor", "--hostfile", file, "--json")) == []
+        text = hosts.mccl("doctor", "--hostfile", file).stdout
+        assert text.endswith("nothing is wrong\n")
+        # Again: nothing is left to be done, and the file stays as it is.
+        before = file.read_text()
+        again = hosts.mccl("config", "--hostfile", file, "--json", "--output", file)
+        assert json.loads(again.stdout)["setup"] == [] and file.read_text() == before
+
+
 @needs_hosts
 def test_a_host_that_does_not_answer(hosts: CabledHosts):
     hosts.use_key("stranger")
@@ -303,6 +346,26 @@ def test_versions_that_differ(hosts: CabledHosts, tmp_path: Path):
     )  # fmt: skip
     found = look(hosts, "--hostfile", file)
     assert found == ["a 2.11.0, b 2.10.0, c 2.11.0: versions of torch differ"]
+
+
+@needs_hosts
+def test_mlx_that_differs_and_torch_that_one_host_lacks(hosts: CabledHosts, tmp_path: Path):
+    entries = []
+    for name, said in (("a", "torch 2.11.0\nmlx 0.32.4"), ("b", "mlx 0.31.0"),
+                       ("c", "torch 2.11.0\nmlx 0.32.4")):  # fmt: skip
+        fake = tmp_path / name
+        fake.write_text(f"#!/bin/sh\necho '{said}'\n")
+        fake.chmod(0o755)
+        entries.append({"ssh": name, "python": str(fake)})
+    file = tmp_path / "desk.json"
+    file.write_text(json.dumps(entries))
+    done = hosts.mccl("doctor", "--hostfile", file, "--json", status=1)
+    assert faults(done) == [
+        "a 0.32.4, b 0.31.0, c 0.32.4: versions of mlx differ",
+        "b: torch is not there, and 2 of 3 hosts have it",
+    ]
+    cures = [f["cure"] for f in json.loads(done.stdout)["findings"]]
+    assert any("pip install mlx==0.32.4" in cure for cure in cures)
 
 
 @needs_hosts

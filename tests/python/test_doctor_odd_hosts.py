@@ -1,6 +1,8 @@
 """`mccl doctor` and `mccl config` on hosts that lie, hang, or go away while they are looked at."""
 
 import json
+import os
+import shutil
 import signal
 import subprocess
 import time
@@ -13,6 +15,7 @@ import pytest
 import ssh_hosts
 from cabled_hosts import CabledHosts
 from launching import PATIENCE, environment, heed_signals, program
+from ssh_hosts import shell
 
 pytestmark = pytest.mark.skipif(bool(ssh_hosts.missing()), reason=ssh_hosts.missing() or "-")
 PAIR = ("--hosts", "a,b")
@@ -250,6 +253,102 @@ def test_sixty_four_hosts_are_asked_at_once(pair: CabledHosts, tmp_path: Path):
     answer = json.loads(done.stdout)
     assert len(answer["hosts"]) == 64 and all(host["reached"] for host in answer["hosts"])
     assert findings(done) == [", ".join(names) + ": they are one machine"]
+
+
+@pytest.mark.skipif(shutil.which("prlimit") is None, reason="prlimit is not installed")
+def test_more_hosts_are_asked_than_the_shells_limit_of_files_allows(pair: CabledHosts):
+    """Each takes three: mccl raises its own limit as far as it may."""
+    names = [f"h{i}" for i in range(24)]
+    before = pair.config.read_text()
+    pair.config.write_text(
+        "".join(f"Host {name}\n  HostName {pair.address('a')}\n" for name in names) + before
+    )
+    pair.sshd_options["a"] = ("-o", "MaxStartups=200", "-o", "MaxSessions=200")
+    pair.serve_again("a")
+    try:
+        done = subprocess.run(
+            [*pair.on("desk", "prlimit", "--nofile=40:1000", program(), "doctor", "--ssh-arg=-F",
+                      "--ssh-arg", pair.config, "--json", "--hosts", ",".join(names))],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=2 * PATIENCE,
+            env=environment(),
+        )  # fmt: skip
+    finally:
+        pair.config.write_text(before)
+        pair.sshd_options.clear()
+        pair.serve_again("a")
+    answer = json.loads(done.stdout)
+    assert len(answer["hosts"]) == 24 and all(host["reached"] for host in answer["hosts"])
+
+
+def test_a_host_that_answers_slowly_is_waited_for(pair: CabledHosts, tmp_path: Path):
+    """Slow is not wrong: neither what it says of itself nor what it answers comes at once."""
+    slowly = {
+        "nproc": "sleep 4; exec /usr/bin/nproc",
+        "mccl": f"""
+[ "$1" = probe ] || exec {program()} "$@"
+sleep 2
+while read -r line; do sleep 0.3; echo "$line"; done | {program()} probe
+""",
+    }
+    with with_program(pair, "b", tmp_path, **slowly):
+        assert findings(pair.mccl("doctor", *PAIR, "--json")) == []
+
+
+def test_a_host_of_another_locale(pair: CabledHosts, tmp_path: Path):
+    """Its programs would speak German, and write numbers with commas, if they were let."""
+    german = 'case "$LC_ALL" in C) ;; *) echo "Das ist alles"; exit 1 ;; esac; exec {} "$@"'
+    programs = {name: german.format(f"/usr/bin/{name}") for name in ("nproc", "df", "date")}
+    pair.sshd_options["b"] = ("-o", "SetEnv=LANG=de_DE.UTF-8")
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    variables = f"LANG=de_DE.UTF-8 LC_ALL=de_DE.UTF-8 LC_NUMERIC=de_DE.UTF-8 PATH={path}"
+    pair.sshd_options["b"] = ("-o", f"SetEnv={variables}")
+    pair.serve_again("b")
+    try:
+        assert findings(pair.mccl("doctor", *PAIR, "--json")) == []
+    finally:
+        pair.sshd_options.clear()
+        pair.serve_again("b")
+
+
+def test_hosts_by_ipv6_with_a_port_and_a_user(pair: CabledHosts):
+    """Neither ssh nor the hostfile takes the port for a part of the address."""
+    desk = pair.space("desk")
+    pair.ip("a", "addr", "add", "fd00:78::1/64", "dev", "cable", "nodad")
+    shell("ip", "-n", desk, "addr", "add", "fd00:78::100/64", "dev", "net", "nodad")
+    before = pair.config.read_text()
+    pair.config.write_text(f"Host fd00*\n  HostKeyAlias {pair.address('a')}\n{before}")
+    pair.sshd_options["a"] = ("-o", "ListenAddress=[fd00:78::1]:2222")
+    pair.serve_again("a")
+    named = "root@[fd00:78::1]:2222"
+    try:
+        done = pair.mccl("doctor", "--hosts", f"{named},b", "--json")
+        assert [host["host"] for host in json.loads(done.stdout)["hosts"]] == [named, "b"]
+        assert findings(done) == []
+        config = pair.mccl("config", "--hosts", f"{named},b", "--json")
+        entry = json.loads(config.stdout)["hostfile"]["hosts"][0]
+        assert (entry["ssh"], entry["port"]) == ("root@fd00:78::1", 2222)
+        # And the same host twice, by two names.
+        twice = pair.mccl("doctor", "--hosts", f"{named},a", "--json", status=1)
+        assert findings(twice) == [f"a, {named}: they are one machine"]
+    finally:
+        pair.config.write_text(before)
+        pair.ip("a", "addr", "del", "fd00:78::1/64", "dev", "cable")
+        shell("ip", "-n", desk, "addr", "del", "fd00:78::100/64", "dev", "net")
+        pair.sshd_options.clear()
+        pair.serve_again("a")
+
+
+def test_a_hostfile_of_one_host(pair: CabledHosts, tmp_path: Path):
+    given = tmp_path / "one.json"
+    given.write_text(json.dumps([{"ssh": "a", "ips": [pair.address("a")], "slots": 2}]))
+    assert findings(pair.mccl("doctor", "--hostfile", given, "--json")) == []
+    file = tmp_path / "hosts.json"
+    done = pair.mccl("config", "--hostfile", given, "--output", file, "--json")
+    assert findings(done) == [] and json.loads(done.stdout)["setup"] == []
+    assert json.loads(file.read_text())["hosts"][0]["slots"] == 2
 
 
 def test_the_other_hosts_do_not_wait_for_one_that_floods(pair: CabledHosts, tmp_path: Path):

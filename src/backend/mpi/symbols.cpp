@@ -6,33 +6,16 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/library_file.h"
 #include "mccl/error.h"
 
-#if __has_include(<link.h>)
-#include <link.h>
-#endif
-
 namespace mccl::mpi {
-namespace {
-
-std::string file_of(void* library, const std::string& asked) {
-#if __has_include(<link.h>)
-  link_map* map = nullptr;
-  if (::dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && map && map->l_name && *map->l_name)
-    return map->l_name;
-#else
-  static_cast<void>(library);
-#endif
-  return asked;
-}
-
-}  // namespace
 
 /// Global, since the parts of an MPI library that it loads by itself look for its symbols there.
 Symbols Symbols::load(const std::string& path) {
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (!library) throw InvalidArgument(::dlerror());
-  return {library, file_of(library, path)};
+  return {library, library_file(library, path)};
 }
 
 bool Symbols::is_loaded(const std::string& path) {

@@ -3,11 +3,8 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include "base/library_file.h"
 #include "mccl/error.h"
-
-#if __has_include(<link.h>)
-#include <link.h>
-#endif
 
 namespace mccl::nccl {
 namespace {
@@ -19,17 +16,6 @@ struct Loaded {
   Library library{};
   std::string failure;
 };
-
-std::string file_of(void* library) {
-#if __has_include(<link.h>)
-  link_map* map = nullptr;
-  if (::dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && map && map->l_name && *map->l_name)
-    return map->l_name;
-#else
-  static_cast<void>(library);
-#endif
-  return kFile;
-}
 
 std::string find_functions(void* handle, Library& nccl) {
   std::string missing;
@@ -61,7 +47,7 @@ std::string load(Library& nccl) {
   void* handle = ::dlopen(kFile, RTLD_NOW | RTLD_NOLOAD);
   if (!handle) handle = ::dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
   if (!handle) return fmt::format("no NCCL is found ({})", ::dlerror());
-  nccl.path = file_of(handle);
+  nccl.path = library_file(handle, kFile);
   const std::string missing = find_functions(handle, nccl);
   if (!missing.empty() || nccl.GetVersion(&nccl.version) != kSuccess || nccl.version < kOldest) {
     return fmt::format("the NCCL in {} is older than 2.18, which is needed", nccl.path);

@@ -71,6 +71,26 @@ n = dist.get_world_size()
 assert torch.equal(x, n * torch.arange(1000) + n * (n - 1) / 2), x
 dist.destroy_process_group()
 )py"},
+    Face{"torch on GPUs", R"py(
+import sys
+try:
+    import torch
+    import torch.distributed as dist
+    import mccl
+except ImportError as error:
+    print(error)
+    sys.exit(77)
+if not torch.cuda.is_available():
+    print("torch sees no GPU")
+    sys.exit(77)
+dist.init_process_group("mccl")
+gpu = torch.device("cuda", dist.get_rank() % torch.cuda.device_count())
+x = torch.arange(1000, dtype=torch.float32, device=gpu) + dist.get_rank()
+dist.all_reduce(x)
+n = dist.get_world_size()
+assert torch.equal(x.cpu(), n * torch.arange(1000) + n * (n - 1) / 2), x
+dist.destroy_process_group()
+)py"},
     Face{"MLX", R"py(
 import sys
 try:
@@ -153,18 +173,19 @@ Trial bench_of(const std::string& program, const std::string& transport, int ran
 
 /// Each host runs the mccl that it has. The first rank's figures follow its output: its file is on
 /// another machine.
-Trial among(const std::string& program, const Others& others) {
+Trial among(const std::string& program, const Others& others, bool by_rdma) {
   const std::string script = fmt::format(
       "f=$(mktemp) || exit 1\n"
       "for m in {}; do [ -x \"$m\" ] && break; done\n"
-      "\"$m\" bench all --sizes 8,64K,16M --seconds 0.1 --no-bounds --json \"$f\"; s=$?\n"
+      "\"$m\" bench all {}--sizes 8,64K,16M --seconds 0.1 --no-bounds --json \"$f\"\n"
+      "s=$?\n"
       "[ -s \"$f\" ] && {{ echo {}; cat \"$f\"; echo; }}\n"
       "rm -f \"$f\"; exit $s",
-      launch::command_line(others.programs), kResult);
-  Trial trial{.name = "all hosts",
+      launch::command_line(others.programs), by_rdma ? "--transport rdma " : "", kResult);
+  Trial trial{.name = by_rdma ? "all hosts, rdma" : "all hosts",
               .argv = {program, "launch"},
               .result_file = "",
-              .bound_gbs = others.bound_gbs};
+              .bound_gbs = by_rdma ? *others.rdma_gbs : others.bound_gbs};
   trial.argv.insert(trial.argv.end(), others.flags.begin(), others.flags.end());
   trial.argv.insert(trial.argv.end(), {"--", "sh", "-c", script});
   return trial;
@@ -230,20 +251,37 @@ std::string_view word_of(Outcome::Kind kind) {
 
 }  // namespace
 
-std::vector<Trial> selftest_trials(const std::string& program, const std::string& python, int cores,
-                                   const Others& others, const std::string& folder) {
+std::optional<double> rdma_gbs_of(const cluster::HostFacts& facts) {
+  std::optional<double> total;
+  for (const cluster::RdmaDevice& device : facts.rdma)
+    if (device.state.empty() || device.state == "ACTIVE")
+      total = total.value_or(0) + device.mbit_per_s / 8e3;
+  return total;
+}
+
+std::vector<Trial> selftest_trials(const ThisMachine& machine, const Others& others,
+                                   const std::string& folder) {
   std::vector<Trial> trials;
   for (const char* transport : {"shm", "tcp"}) {
-    trials.push_back(bench_of(program, transport, 2, folder));
-    if (cores > 2)
-      trials.push_back(bench_of(program, transport, std::min(cores, kMostRanks), folder));
+    trials.push_back(bench_of(machine.program, transport, 2, folder));
+    if (machine.cores > 2)
+      trials.push_back(
+          bench_of(machine.program, transport, std::min(machine.cores, kMostRanks), folder));
+  }
+  if (machine.rdma_gbs) {
+    trials.push_back(bench_of(machine.program, "rdma", 2, folder));
+    trials.back().bound_gbs = *machine.rdma_gbs;
   }
   for (const Face& face : kFaces) {
-    if (python.empty()) break;
+    if (machine.python.empty()) break;
     trials.push_back(
-        {face.name, {program, "launch", "-n", "2", "--", python, "-c", face.script}, ""});
+        {face.name,
+         {machine.program, "launch", "-n", "2", "--", machine.python, "-c", face.script},
+         ""});
   }
-  if (!others.flags.empty()) trials.push_back(among(program, others));
+  if (!others.flags.empty()) trials.push_back(among(machine.program, others, false));
+  if (!others.flags.empty() && others.rdma_gbs)
+    trials.push_back(among(machine.program, others, true));
   return trials;
 }
 

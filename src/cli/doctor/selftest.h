@@ -2,11 +2,13 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/hosts/session.h"
 #include "cli/launch/signals.h"
+#include "cluster/host_facts.h"
 
 namespace mccl::cli::doctor {
 
@@ -18,12 +20,26 @@ struct Trial {
   double bound_gbs = 0;     ///< At best; 0: as the result has it.
 };
 
-/// Others than this machine, for the trial among all hosts.
+/// The machine that the trials run on.
+struct ThisMachine {
+  std::string program;  ///< mccl.
+  std::string python;   ///< Empty: there is none.
+  int cores = 1;
+  /// What its RDMA devices carry together, 0 where that is not known; absent where there are none.
+  std::optional<double> rdma_gbs;
+};
+
+/// Others than this machine, for the trials among all hosts.
 struct Others {
   std::vector<std::string> flags;     ///< Of mccl launch; empty: there are none.
   std::vector<std::string> programs;  ///< Where mccl is on them.
   double bound_gbs = 0;               ///< Of the slowest pair of them, as it was measured.
+  /// Of the host whose RDMA devices carry least, as in ThisMachine; absent where one has none.
+  std::optional<double> rdma_gbs;
 };
+
+/// What RDMA devices whose ports are active carry together, as in ThisMachine.
+std::optional<double> rdma_gbs_of(const cluster::HostFacts& facts);
 
 struct Outcome {
   enum class Kind { good, failed, not_there };
@@ -34,10 +50,11 @@ struct Outcome {
   nlohmann::json result;  ///< What it wrote as JSON.
 };
 
-/// Every collective over every transport of this machine, and every face that `python` has; where
-/// there are others, also every collective among them. `folder` takes their files.
-std::vector<Trial> selftest_trials(const std::string& program, const std::string& python, int cores,
-                                   const Others& others, const std::string& folder);
+/// Every collective over every transport of this machine, and every face that its Python has; where
+/// there are others, also every collective among them, over RDMA as well where all have devices.
+/// `folder` takes their files.
+std::vector<Trial> selftest_trials(const ThisMachine& machine, const Others& others,
+                                   const std::string& folder);
 
 /// Runs it to its end, or for so long. Throws Error when a signal ends it.
 Outcome run_trial(const Trial& trial, const hosts::Variables& environment,

@@ -229,6 +229,7 @@ void Inquiry::wait(Clock::time_point limit, const std::function<bool(std::size_t
 }
 
 void Inquiry::gather(std::chrono::seconds patience) {
+  make_room_for_sessions(asked_.size());
   for (std::size_t host = 0; host < asked_.size(); ++host) begin_to_ask(host);
   const auto done = [&](std::size_t host) {
     const Line& line = *lines_[host];

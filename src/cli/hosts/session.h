@@ -1,6 +1,7 @@
 // A shell on a host, this machine or another, that takes scripts and answers in lines.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <string>
@@ -23,6 +24,10 @@ struct Reaching {
   std::vector<std::string> ssh_arguments;
   bool verbose = false;  ///< Tell of all that hosts are told.
 };
+
+/// Lets this process have so many sessions more, each of which takes a few open files. Throws Error
+/// where the system does not let it, before any of them begins.
+void make_room_for_sessions(std::size_t sessions);
 
 class Session {
  public:

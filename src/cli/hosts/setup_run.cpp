@@ -13,6 +13,7 @@
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "base/clock.h"
 #include "base/value_text.h"
@@ -106,8 +107,10 @@ class SetupRun {
         signals_(signals),
         say_(say),
         workers_(hosts.size()) {
-    for (const SetupStep& step : steps)
-      if (!workers_[static_cast<std::size_t>(step.host)]) send_worker(step.host);
+    std::set<int> busy;
+    for (const SetupStep& step : steps) busy.insert(step.host);
+    make_room_for_sessions(busy.size());
+    for (const int host : busy) send_worker(host);
   }
 
   SetupResult run() {

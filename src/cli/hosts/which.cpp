@@ -6,13 +6,24 @@
 
 namespace mccl::cli::hosts {
 
+namespace {
+
+/// A variable of the shell that is not set would else be taken for this machine.
+std::string complaint_of_nothing(const std::string& text) {
+  return text.empty() ? "it is empty; leave the flag out for this machine" : "";
+}
+
+}  // namespace
+
 void add_flags(CLI::App& app, WhichHosts& which) {
   CLI::Option* hosts = app.add_option("--hosts", which.hosts,
                                       "Machines: [user@]name[:port], separated by commas; default\n"
                                       "127.0.0.1, this one")
+                           ->check(complaint_of_nothing)
                            ->option_text("LIST");
   app.add_option("--hostfile", which.hostfile, "JSON file of machines")
       ->excludes(hosts)
+      ->check(complaint_of_nothing)
       ->option_text("FILE");
   hosts->option_text("LIST");
   app.add_option("--user", which.user, "To log in as, where a host names nobody")

@@ -1,0 +1,128 @@
+#include "cluster/version_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+namespace mccl::cluster {
+namespace {
+
+/// Its name says for which CUDA it is made, too.
+constexpr std::string_view kNccl = "nvidia-nccl-";
+
+struct Installed {
+  std::string package;  ///< As pip calls it.
+  std::string version;
+};
+
+/// By host, in the order of their names.
+using ByHost = std::map<std::string, Installed>;
+
+/// Packages that are one to a job.
+std::string family_of(const std::string& package) {
+  return package.starts_with(kNccl) ? "nccl" : package;
+}
+
+/// By family; what a host says of a version, and cannot be understood, is told of elsewhere.
+std::map<std::string, ByHost> families_of(std::span<const HostFacts> hosts) {
+  std::map<std::string, ByHost> families;
+  for (const HostFacts& host : hosts)
+    for (const auto& [package, version] : host.versions)
+      if (!version.empty()) families[family_of(package)][host.host] = {package, version};
+  return families;
+}
+
+/// "a 1.0, b 1.1"; of packages that have different names with these.
+std::string list_of(const ByHost& installed, bool with_names) {
+  std::string text;
+  for (const auto& [host, each] : installed)
+    text += fmt::format("{}{} {}{}", text.empty() ? "" : ", ", host,
+                        with_names ? each.package + " " : "", each.version);
+  return text;
+}
+
+void check_differences(const ByHost& installed, std::vector<Finding>& findings) {
+  const Installed& first = installed.begin()->second;
+  const bool same_names = std::ranges::all_of(
+      installed, [&](const auto& each) { return each.second.package == first.package; });
+  if (std::ranges::all_of(installed, [&](const auto& each) {
+        return each.second.version == first.version && same_names;
+      }))
+    return;
+  const std::string name = same_names ? first.package : family_of(first.package);
+  const bool ours = name == "mccl" || name == "mccl-engine";
+  if (name == "python" || name == "numpy") {
+    findings.push_back({Severity::note, fmt::format("versions of {} differ", name),
+                        list_of(installed, false), "programs may behave differently there", ""});
+    return;
+  }
+  findings.push_back({ours ? Severity::problem : Severity::warning,
+                      fmt::format("versions of {} differ", name), list_of(installed, !same_names),
+                      ours ? "ranks whose wire protocols differ refuse each other"
+                           : "what is pickled, compiled or loaded by one may not fit the other",
+                      fmt::format("install the same everywhere: pip install {}=={}",
+                                  ours ? "mccl-engine" : first.package, first.version)});
+}
+
+/// What a program that runs on the others would import there, or load.
+struct Needed {
+  std::string_view family;
+  std::string_view why;
+};
+
+constexpr std::array kNeeded = {
+    Needed{"torch", "a program that imports torch ends there as soon as it starts"},
+    Needed{"mlx", "a program that imports mlx ends there as soon as it starts"},
+    Needed{"nccl", "its GPUs cannot take part in calls that others hand to NCCL"},
+};
+
+/// A host without GPUs has nothing to do for NCCL. MLX is at home on Macs: what a Mac has, a Linux
+/// machine may well do without.
+bool should_have(const HostFacts& host, std::string_view family,
+                 std::span<const HostFacts* const> owners) {
+  if (family == "nccl") return !host.gpus.empty();
+  return family != "mlx" || std::ranges::any_of(owners, [&](const HostFacts* owner) {
+           return owner->system == host.system;
+         });
+}
+
+void check_missing(std::span<const HostFacts> hosts, const Needed& needed, const ByHost& installed,
+                   std::vector<Finding>& findings) {
+  std::vector<const HostFacts*> owners;
+  for (const HostFacts& host : hosts)
+    if (installed.contains(host.host)) owners.push_back(&host);
+  const Installed& first = installed.begin()->second;
+  for (const HostFacts& host : hosts) {
+    const bool has_some = std::ranges::any_of(
+        host.versions, [&](const auto& each) { return family_of(each.first) == needed.family; });
+    if (has_some || !should_have(host, needed.family, owners)) continue;
+    findings.push_back(
+        {Severity::warning,
+         fmt::format("{} is not there, and {} of {} hosts {} it", needed.family, owners.size(),
+                     hosts.size(), owners.size() == 1 ? "has" : "have"),
+         host.host, std::string(needed.why),
+         fmt::format("in the Python that ranks run there: pip install {}=={}; another Python is "
+                     "named by \"python\" of the hostfile",
+                     first.package, first.version)});
+  }
+}
+
+}  // namespace
+
+std::vector<Finding> check_versions(std::span<const HostFacts> hosts) {
+  std::vector<Finding> findings;
+  const std::map<std::string, ByHost> families = families_of(hosts);
+  for (const auto& [family, installed] : families) {
+    check_differences(installed, findings);
+    const auto needed = std::ranges::find(kNeeded, family, &Needed::family);
+    if (needed != kNeeded.end()) check_missing(hosts, *needed, installed, findings);
+  }
+  return findings;
+}
+
+}  // namespace mccl::cluster

@@ -1,0 +1,78 @@
+#include "cli/doctor/selftest.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace mccl::cli::doctor {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::IsSupersetOf;
+using ::testing::Not;
+
+std::vector<std::string> names_of(const std::vector<Trial>& trials) {
+  std::vector<std::string> names;
+  for (const Trial& trial : trials) names.push_back(trial.name);
+  return names;
+}
+
+ThisMachine machine() {
+  return {.program = "/bin/mccl", .python = "/bin/python3", .cores = 4, .rdma_gbs = {}};
+}
+
+cluster::HostFacts with_devices(const std::vector<std::string>& states) {
+  cluster::HostFacts facts;
+  for (const std::string& state : states) {
+    cluster::RdmaDevice& device = facts.rdma.emplace_back();
+    device.state = state;
+    device.mbit_per_s = 100'000;
+  }
+  return facts;
+}
+
+TEST(SelftestTrials, TakeEveryTransportAndEveryFace) {
+  EXPECT_THAT(names_of(selftest_trials(machine(), {}, "/tmp")),
+              ElementsAre("shm, 2 ranks", "shm, 4 ranks", "tcp, 2 ranks", "tcp, 4 ranks", "NumPy",
+                          "torch", "torch on GPUs", "MLX"));
+  ThisMachine small = machine();
+  small.cores = 1;
+  small.python.clear();
+  EXPECT_THAT(names_of(selftest_trials(small, {}, "/tmp")),
+              ElementsAre("shm, 2 ranks", "tcp, 2 ranks"));
+}
+
+TEST(SelftestTrials, TakeRdmaWhereThereAreDevices) {
+  ThisMachine with = machine();
+  with.rdma_gbs = 12.5;
+  const auto trials = selftest_trials(with, {}, "/tmp");
+  ASSERT_THAT(names_of(trials), Contains("rdma, 2 ranks"));
+  const Trial& rdma = trials.at(4);
+  EXPECT_THAT(rdma.argv, IsSupersetOf({"bench", "all", "--transport", "rdma"}));
+  EXPECT_EQ(rdma.bound_gbs, 12.5);
+}
+
+TEST(SelftestTrials, TakeAllHostsAlsoOverRdmaWhereAllHaveIt) {
+  Others others{
+      .flags = {"--hosts", "a,b"}, .programs = {"/bin/mccl"}, .bound_gbs = 1, .rdma_gbs = {}};
+  EXPECT_THAT(names_of(selftest_trials(machine(), others, "/tmp")),
+              AllOf(Contains("all hosts"), Not(Contains("all hosts, rdma"))));
+  others.rdma_gbs = 0;  // as on Macs, which do not tell
+  const auto trials = selftest_trials(machine(), others, "/tmp");
+  EXPECT_EQ(trials.back().name, "all hosts, rdma");
+  EXPECT_NE(trials.back().argv.back().find("--transport rdma"), std::string::npos);
+}
+
+TEST(RdmaRate, IsOfPortsThatAreActive) {
+  EXPECT_EQ(rdma_gbs_of(with_devices({})), std::nullopt);
+  EXPECT_EQ(rdma_gbs_of(with_devices({"DOWN"})), std::nullopt);
+  EXPECT_EQ(rdma_gbs_of(with_devices({"ACTIVE", "DOWN", "ACTIVE"})), 25);
+  EXPECT_EQ(rdma_gbs_of(with_devices({""})), 12.5);  // macOS tells of no state
+}
+
+}  // namespace
+}  // namespace mccl::cli::doctor
