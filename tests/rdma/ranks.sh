@@ -111,13 +111,13 @@ right_or_told() {
   told_and_not_wrong && echo "note: the ranks ended with an error that names one"
 }
 
-# rc on a network that loses: right, unless the guest's kernel hands out a message twice, as Linux
-# 6.1's RoCE in software was seen to do when it sends again. No device may; MCCL then ends with an
-# error that says so, and any other end is a failure.
+# rc on a network that loses: right, unless a message arrives twice, as was seen on Linux 6.1's RoCE
+# in software when packets are sent again (docs/RDMA.md). MCCL then ends with an error that says so,
+# and any other end is a failure.
 right_or_twice() {
   ranks "$@" && return
   grep -q 'came a second time' "$work"/rank[0-9]* && told_and_not_wrong &&
-    echo "note: the guest's kernel handed out a message twice, and the ranks said so"
+    echo "note: a message arrived twice, and the ranks said so"
 }
 
 told_and_not_wrong() {
@@ -127,6 +127,4 @@ told_and_not_wrong() {
 
 export -f check start_rank ranks links_are_of lose_a_rank until_said right_or_told right_or_twice \
   told_and_not_wrong
-export -f make_hosts make_card make_host disturb calm
-export -f rdma_address host_address mac_address
 export port work build
