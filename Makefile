@@ -129,7 +129,7 @@ test-python: build $(TEST_ENVIRONMENT)
 	@echo "test: Python, examples and installation"
 	@# Two files at a time: most tests wait more than they compute.
 	@export BUILD_FOLDER=$(BUILD); \
-		$(BIN)/python -m pytest -n 2 --dist loadfile tests/python tests/install || { \
+		$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder tests/python tests/install || { \
 		echo "test: what failed, once more and alone"; \
 		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none \
 			tests/python tests/install; }

@@ -107,6 +107,7 @@ class SshHosts:
         while "listening" not in log.read_text():
             assert time.monotonic() < deadline, log.read_text()
             assert self.servers[name].poll() is None, log.read_text()
+            time.sleep(0.005)
 
     def serve_again(self, name: str) -> None:
         """Starts the host's sshd anew, with what is now in before_sshd and sshd_options."""
