@@ -37,12 +37,12 @@ double of_bf16(Codec codec) {
       return 1;
     case Codec::int8:
     case Codec::int4:
-      return 1.4;
+      return 1.2;
     case Codec::fp8_e4m3:
     case Codec::fp8_e5m2:
-      return 1.7;
+      return 1.8;
     case Codec::topk:
-      return 2.5;
+      return 2.7;
   }
   return 1;
 }

@@ -96,3 +96,6 @@ device_table() {
   done
   echo ']'
 }
+
+export -f make_hosts make_card make_host route_between_cards disturb calm device_table
+export -f rdma_address host_address mac_address

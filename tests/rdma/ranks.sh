@@ -17,6 +17,7 @@ check() {
     tail -n 25 "$work/log" | cut -c 1-400 | sed 's/^/        /'
     failed=1
   fi
+  sed -n 's/^note: /        /p' "$work/log"
   # Ports differ from check to check, as what a check leaves behind may keep one.
   port=$((port + 16))
   export port
@@ -40,13 +41,17 @@ start_rank() {
 ranks() {
   local shape=$1 size=$2 rank status=0
   shift 2
+  rm -f "$work"/rank[0-9]*
   local processes=()
   for ((rank = 0; rank < size; ++rank)); do
     start_rank "$shape" "$rank" "$size" "$@"
     processes+=($!)
   done
   for ((rank = 0; rank < size; ++rank)); do
-    wait "${processes[rank]}" || { status=1; echo "rank $rank ended with $?:"; tail -n 20 "$work/rank$rank"; }
+    wait "${processes[rank]}" && continue
+    echo "rank $rank ended with $?:"
+    tail -n 20 "$work/rank$rank"
+    status=1
   done
   for ((rank = 0; rank < size && status == 0; ++rank)); do
     links_are_of "$shape" "$rank" "$size" || status=1
@@ -76,6 +81,7 @@ links_are_of() {
 lose_a_rank() {
   local signal=$1 size=$2 rank status=0
   local lost=$((size - 1)) processes=()
+  rm -f "$work"/rank[0-9]*
   for ((rank = 0; rank < size; ++rank)); do
     start_rank mesh "$rank" "$size" env MCCL_LIVENESS_INTERVAL=5 \
       "$build/src/cli/mccl" bench all_reduce -s 1M --no-bounds --seconds 600
@@ -102,10 +108,23 @@ until_said() {
 # that names a rank; none ends with a wrong result.
 right_or_told() {
   ranks "$@" && return
-  ! grep -l 'wrong' "$work"/rank[0-9]* && grep -Eq 'was lost on the way|rank [0-9]' "$work"/rank[0-9]*
+  told_and_not_wrong && echo "note: the ranks ended with an error that names one"
 }
 
-export -f check start_rank ranks links_are_of lose_a_rank until_said right_or_told
-export -f make_hosts make_card make_host disturb calm
-export -f rdma_address host_address mac_address
+# rc on a network that loses: right, unless a message arrives twice, as was seen on Linux 6.1's RoCE
+# in software when packets are sent again (docs/RDMA.md). MCCL then ends with an error that says so,
+# and any other end is a failure.
+right_or_twice() {
+  ranks "$@" && return
+  grep -q 'came a second time' "$work"/rank[0-9]* && told_and_not_wrong &&
+    echo "note: a message arrived twice, and the ranks said so"
+}
+
+told_and_not_wrong() {
+  ! grep -l 'wrong elements' "$work"/rank[0-9]* &&
+    grep -Eq 'failed on rank [0-9].*rank [0-9]+ is gone' "$work"/rank[0-9]*
+}
+
+export -f check start_rank ranks links_are_of lose_a_rank until_said right_or_told right_or_twice \
+  told_and_not_wrong
 export port work build
