@@ -13,9 +13,9 @@ JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 # Debian's own python has python3-venv and python3-dev beside it; another on the path may not.
 PYTHON ?= $(shell command -v apt-get >/dev/null && echo /usr/bin/python3 || command -v python3)
 
-GOALS := setup build build-tests build-bench demo demo-mlx wheel test test-cpp test-python test-torch-suite bench bench-check lint
+GOALS := setup build build-tests build-bench demo demo-mlx wheel test test-cpp test-large test-python test-torch-suite bench bench-check lint
 
-.PHONY: help packages packages-test packages-lint peers clean format fuzz sanitize test-aarch64 macos test-rdma house $(GOALS)
+.PHONY: help packages packages-test packages-lint peers clean format fuzz sanitize test-aarch64 macos test-rdma test-rdma-machines house $(GOALS)
 
 help:
 	@sed -n '/^# HELP/,$$ { /^# HELP/d; s/^# \{0,1\}//p }' Makefile
@@ -119,17 +119,23 @@ test: test-cpp test-python
 
 test-cpp: build-tests
 	@echo "test: C++"
-	@ctest --test-dir $(BUILD) --output-on-failure --parallel 2 || { \
+	@ctest --test-dir $(BUILD) --output-on-failure --parallel 2 -LE large || { \
 		echo "test: what failed, once more and alone"; \
 		ctest --test-dir $(BUILD) --output-on-failure --rerun-failed; }
+
+test-large: build-tests
+	@ctest --test-dir $(BUILD) --output-on-failure -L large
 
 test-python: build $(TEST_ENVIRONMENT)
 	@scripts/install_packages.sh apt-packages-launch.txt || \
 		echo "test: what starts under Slurm and MPI is left out" >&2
+	@scripts/install_packages.sh apt-packages-rdma.txt || \
+		echo "test: what runs in a guest with RDMA is left out" >&2
 	@echo "test: Python, examples and installation"
-	@# Two files at a time: most tests wait more than they compute.
+	@# Three files at a time, in the order of tests/conftest.py: most tests wait more than they compute.
 	@export BUILD_FOLDER=$(BUILD); \
-		$(BIN)/python -m pytest -n 2 --dist loadfile tests/python tests/install || { \
+		$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder \
+			tests/python tests/install || { \
 		echo "test: what failed, once more and alone"; \
 		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none \
 			tests/python tests/install; }
@@ -184,11 +190,16 @@ macos: | packages
 
 # Needs the C++ tests, and qemu; skipped with a reason where a guest cannot be had. RDMA_CHECKS takes
 # some of its sections, such as RDMA_CHECKS="link calls".
-RDMA_CHECKS ?= link calls bench failure frameworks
+RDMA_CHECKS ?= link calls bench failure network frameworks
 test-rdma: build-tests | $(TEST_ENVIRONMENT)
 	@scripts/install_packages.sh apt-packages-rdma.txt || true
-	@scripts/rdma_guest.sh -t 1800 -- tests/rdma/checks.sh $(BUILD) $(CURDIR)/.venv/bin/python \
+	@scripts/rdma_guest.sh -t 3600 -- tests/rdma/checks.sh $(BUILD) $(BIN)/python \
 		$(RDMA_CHECKS) || { status=$$?; [ $$status -eq 77 ] || exit $$status; }
+
+# The same of two guests with a wire between them.
+test-rdma-machines: build-tests | $(TEST_ENVIRONMENT)
+	@scripts/install_packages.sh apt-packages-rdma.txt || true
+	@tests/rdma/two_guests.sh $(BUILD) $(BIN)/python || { status=$$?; [ $$status -eq 77 ] || exit $$status; }
 
 # Needs no packages but Python.
 house:
@@ -212,7 +223,9 @@ clean:
 #   make test-cpp          the C++ tests alone
 #   make test-python       the Python, example and installation tests alone
 #   make test-torch-suite  PyTorch's own distributed tests against MCCL
-#   make test-rdma         links and calls through an RDMA device in software, in a guest under qemu
+#   make test-large        sums of more than 2^31 elements; needs 12 GiB of memory
+#   make test-rdma         links, calls and frameworks through RDMA devices in software, in a guest
+#                          under qemu (test-rdma-machines: between two guests)
 #   make test-gpu          what needs GPUs; writes docs/gpu.md
 #   make test-aarch64      what is free of locks, as an ARM program under qemu
 #   make macos             compile and link for Macs with Apple's chips, and check what came out; run

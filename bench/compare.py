@@ -21,6 +21,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from comparison import codecs
 from comparison.bounds import Bound, Verdict, cells_needed, check, load_bounds
 from comparison.contestant import ROOT, cores
 from comparison.contestants import CONTESTANTS
@@ -174,6 +175,8 @@ def measure(arguments: argparse.Namespace) -> Results:
             for extra in chosen:
                 progress.step(extra.name)
                 run_extra(extra, rounds, results, runner.steadiness)
+            if not arguments.check:
+                results.about["codecs"] = codecs.measure()
         finally:
             results.about["steadiness"] = runner.steadiness.words()
             results.save(arguments.json)
@@ -189,6 +192,8 @@ def report(results: Results, verdicts: Sequence[Verdict]) -> None:
         print(f"\n{table.text()}")
     if results.about.get("steadiness"):
         print(f"\nBetween the cores: {results.about['steadiness']}")
+    for line in codecs.lines(results.about.get("codecs", {})):
+        print(line if line.startswith(" ") else f"\n{line}")
     notes = notes_of(results)
     if notes:
         print("\nNot measured:", *notes, sep="\n  ")

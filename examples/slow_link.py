@@ -5,7 +5,8 @@
 Makes two network namespaces with a link of that rate between them, and trains in both, by DDP: a
 classifier of scikit-learn's digits, and a byte-level transformer on the text that Python's own help
 comes with. Prints time, bytes and loss for each codec, and draws them. Needs root, ip and tc; the
-namespaces are gone afterwards.
+namespaces are gone afterwards. With --rate none the ranks are on one host, and nothing is needed:
+the losses are the same. --peers trains with PyTorch's own hooks, over Gloo, as well.
 """
 
 from __future__ import annotations
@@ -13,18 +14,20 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from torch import Tensor, nn
+from small_tasks import TASKS, Task
 
 CODECS = ["exact", "fp16", "bf16", "int8", "fp8", "int4", "topk", "topk, no feedback", "powersgd"]
+#: PyTorch's own hooks, on the same link in the same run.
+PEERS = ["gloo exact", "gloo fp16", "gloo powersgd"]
+RANK = 4  # of powersgd
 ADDRESSES = ["10.83.0.1", "10.83.0.2"]
 PORT = 29517
 
@@ -32,123 +35,73 @@ PORT = 29517
 # What each rank does.
 
 
-def digits_model() -> nn.Module:
-    """330,000 parameters."""
-    from torch import nn
+def train(task: Task, codec: str, options: argparse.Namespace) -> dict:
+    """One model from its beginning; what it took, and where it ended.
 
-    return nn.Sequential(
-        nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)
-    )
-
-
-def digits_batches(rank: int, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """A batch for each step, and what is held out at the end."""
-    import torch
-    from sklearn.datasets import load_digits
-
-    digits = load_digits()
-    inputs = torch.tensor(digits.data / 16, dtype=torch.float32)
-    targets = torch.tensor(digits.target)
-    held_out = slice(0, 300)
-    generator = torch.Generator().manual_seed(rank)
-    for _ in range(steps):
-        chosen = 300 + torch.randint(len(inputs) - 300, (64,), generator=generator)
-        yield inputs[chosen], targets[chosen]
-    yield inputs[held_out], targets[held_out]
-
-
-def text_model() -> nn.Module:
-    """670,000 parameters."""
-    import torch
-    from torch import nn
-
-    width, context = 128, 64
-
-    class Transformer(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.embedding = nn.Embedding(256, width)
-            self.places = nn.Parameter(torch.randn(context, width) * 0.02)
-            layer = nn.TransformerEncoderLayer(width, 4, 4 * width, dropout=0.0, batch_first=True)
-            self.layers = nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
-            self.head = nn.Linear(width, 256)
-            self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(context))
-
-        def forward(self, tokens: Tensor) -> Tensor:
-            hidden = self.embedding(tokens) + self.places
-            return self.head(self.layers(hidden, mask=self.mask, is_causal=True)).flatten(0, 1)
-
-    return Transformer()
-
-
-def text_batches(rank: int, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """As digits_batches, of bytes and those that follow them."""
-    import pydoc_data.topics
-
-    import torch
-
-    text = "\n".join(pydoc_data.topics.topics.values()).encode()
-    data = torch.frombuffer(bytearray(text), dtype=torch.uint8).long()
-    end = len(data) - 20_000
-    generator = torch.Generator().manual_seed(rank)
-
-    def batch(first: int, last: int, count: int) -> tuple[Tensor, Tensor]:
-        starts = torch.randint(first, last - 65, (count,), generator=generator)
-        rows = torch.stack([data[start : start + 65] for start in starts])
-        return rows[:, :-1], rows[:, 1:].flatten()
-
-    for _ in range(steps):
-        yield batch(0, end, 16)
-    generator.manual_seed(12345)
-    yield batch(end, len(data), 64)
-
-
-TASKS = {"digits": (digits_model, digits_batches, 0.05), "text": (text_model, text_batches, 0.1)}
-
-
-def train(task: str, codec: str, steps: int) -> dict:
-    """One model from its beginning; what it took, and where it ended."""
+    All with the same optimizer, whose rate falls as a cosine, and the same steps.
+    """
     import torch
     import torch.distributed as dist
     from torch import nn
     from torch.nn.parallel import DistributedDataParallel
 
-    import mccl.hooks
-
-    rank = dist.get_rank()
-    make_model, batches, rate = TASKS[task]
+    steps = options.steps
     torch.manual_seed(0)
-    model = DistributedDataParallel(make_model())
-    state = None
-    if codec not in ("exact", "topk, no feedback"):
-        state = mccl.hooks.compress(model, codec, rank=4, warm_up=steps // 20)
-    elif codec != "exact":
-        state = mccl.hooks.compress(model, "topk", warm_up=steps // 20)
-        state.residuals = Forgetful()
-    optimizer = torch.optim.SGD(model.parameters(), rate, momentum=0.9)
-    every = list(batches(rank, steps))
+    group = options.gloo if codec.startswith("gloo") else None
+    # One bucket: of several, torch's PowerSGD begins calls in an order that ranks do not share.
+    model = DistributedDataParallel(task.model(), process_group=group, bucket_cap_mb=25)
+    state = add_hook(model, codec, group, steps)
+    optimizer = torch.optim.SGD(model.parameters(), task.rate, momentum=0.9)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     times = []
-    for inputs, targets in every[:-1]:
+    for inputs, targets in list(task.batches(dist.get_rank(), steps)):
         begun = time.perf_counter()
         optimizer.zero_grad()
         nn.functional.cross_entropy(model(inputs), targets).backward()
         optimizer.step()
         times.append(time.perf_counter() - begun)
-    inputs, targets = every[-1]
+        schedule.step()
+    inputs, targets = task.held_out()
     with torch.no_grad():
         loss = nn.functional.cross_entropy(model.module(inputs), targets).item()
     weights = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
     gathered = [torch.empty_like(weights) for _ in range(dist.get_world_size())]
     dist.all_gather(gathered, weights)
-    given = weights.nbytes
+    sent = weights.nbytes
+    if state:
+        sent = state.statistics.sent / steps
     return {
-        "task": task,
+        "task": task.name,
         "codec": codec,
-        "ms": 1e3 * sorted(times)[len(times) // 2],
-        "megabytes": (state.statistics.sent / steps if state else given) / 1e6,
+        "ms": 1e3 * statistics.median(times[steps // 2 :]),
+        "megabytes": None if codec.startswith("gloo ") else sent / 1e6,
         "loss": loss,
         "same": all(torch.equal(each, weights) for each in gathered),
     }
+
+
+def add_hook(model: Any, codec: str, group: Any, steps: int) -> Any:
+    """The codec, the first steps exact; None where there is no state of MCCL's."""
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power_sgd
+
+    import mccl.hooks
+
+    warm_up = steps // 20
+    if codec == "gloo fp16":
+        model.register_comm_hook(group, default_hooks.fp16_compress_hook)
+    elif codec == "gloo powersgd":
+        start = max(2, warm_up)
+        state = power_sgd.PowerSGDState(group, RANK, start_powerSGD_iter=start)
+        model.register_comm_hook(state, power_sgd.powerSGD_hook)
+    elif codec.startswith("topk"):
+        topk = mccl.hooks.compress(model, "topk", warm_up=warm_up, ramp=steps // 4)
+        if codec == "topk, no feedback":
+            topk.residuals = Forgetful()
+        return topk
+    elif codec not in ("exact", "gloo exact"):
+        return mccl.hooks.compress(model, codec, rank=RANK, warm_up=warm_up)
+    return None
 
 
 class Forgetful(dict):
@@ -168,9 +121,11 @@ def run_rank(options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     mccl.init(transport="tcp", compression_min_bytes=4096)
     dist.init_process_group("mccl")
+    if any(codec.startswith("gloo") for codec in options.codecs):
+        options.gloo = dist.new_group(backend="gloo")
     for task in TASKS:
-        for codec in options.codecs:
-            result = train(task, codec, options.steps)
+        for codec in options.codecs if task.name in options.tasks else []:
+            result = train(task, codec, options)
             if dist.get_rank() == 0:
                 print(json.dumps(result), flush=True)
     dist.destroy_process_group()
@@ -184,15 +139,16 @@ class SlowLink:
 
     def __init__(self, rate: str) -> None:
         self.names = [f"mccl-slow-{os.getpid()}-{i}" for i in range(2)]
+        self.devices = [f"mslow{os.getpid() % 10000}{end}" for end in "ab"]
         self.rate = rate
 
     def __enter__(self) -> SlowLink:
         try:
             for name in self.names:
                 self._ip("netns", "add", name)
-            first, second = (f"mslow{os.getpid() % 10000}{end}" for end in "ab")
+            first, second = self.devices
             self._ip("link", "add", first, "type", "veth", "peer", "name", second)
-            for name, end, address in zip(self.names, (first, second), ADDRESSES, strict=True):
+            for name, end, address in zip(self.names, self.devices, ADDRESSES, strict=True):
                 self._ip("link", "set", end, "netns", name)
                 self._ip("-n", name, "addr", "add", f"{address}/30", "dev", end)
                 for device in ("lo", end):
@@ -214,22 +170,43 @@ class SlowLink:
 
     def start(self, rank: int, *command: str, output: object = None) -> subprocess.Popen:
         """A command on one of the hosts."""
-        variables = {
-            "RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": ADDRESSES[0],
-            "MASTER_PORT": str(PORT), "OMP_NUM_THREADS": "1",
-        }  # fmt: skip
-        return subprocess.Popen(
-            ["ip", "netns", "exec", self.names[rank], *command],
-            env=os.environ | variables, stdout=output, text=True,
-        )  # fmt: skip
+        inside = ["ip", "netns", "exec", self.names[rank]]
+        return start_rank(rank, [*inside, *command], ADDRESSES[0], self.devices[rank], output)
+
+
+class Loopback:
+    """One host and no link to speak of."""
+
+    def __enter__(self) -> Loopback:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def start(self, rank: int, *command: str, output: object = None) -> subprocess.Popen:
+        """A command, as if on a host of its own."""
+        return start_rank(rank, list(command), "127.0.0.1", "lo", output)
+
+
+def start_rank(
+    rank: int, command: list[str], root: str, device: str, output: object
+) -> subprocess.Popen:
+    """One of the two, which meet at `root`."""
+    variables = {
+        "RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": root, "MASTER_PORT": str(PORT),
+        "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": device,
+    }  # fmt: skip
+    return subprocess.Popen(command, env=os.environ | variables, stdout=output, text=True)
 
 
 def measure(options: argparse.Namespace) -> list[dict]:
     """Trains on both hosts, and prints each result as it comes."""
     results: list[dict] = []
     here = [sys.executable, str(Path(__file__).resolve()), "--as-rank"]
-    with SlowLink(options.rate) as link, tempfile.TemporaryFile("w+") as nowhere:
+    hosts = Loopback() if options.rate == "none" else SlowLink(options.rate)
+    with hosts as link, tempfile.TemporaryFile("w+") as nowhere:
         command = [*here, "--steps", str(options.steps), "--codecs", *options.codecs]
+        command += ["--tasks", *options.tasks]
         ranks = [
             link.start(0, *command, output=subprocess.PIPE),
             link.start(1, *command, output=nowhere),
@@ -258,11 +235,13 @@ def row(results: list[dict]) -> str:
     title = ""
     if last is exact:
         title = f"\n{last['task']}\n{'codec':<18} {'ms/step':>8} {'times as fast':>14}"
-        title += f" {'MB/step':>8} {'loss':>8}   ranks\n"
+        title += f" {'MB/step':>8} {'loss':>8} {'to exact':>9}   ranks\n"
     same = "same bits" if last["same"] else "DIFFER"
+    sent = "-" if last["megabytes"] is None else f"{last['megabytes']:.3f}"
+    worse = 100 * (last["loss"] / exact["loss"] - 1)
     return (
         f"{title}{last['codec']:<18} {last['ms']:>8.1f} {exact['ms'] / last['ms']:>14.1f}"
-        f" {last['megabytes']:>8.3f} {last['loss']:>8.4f}   {same}"
+        f" {sent:>8} {last['loss']:>8.4f} {worse:>+7.1f} %   {same}"
     )
 
 
@@ -270,7 +249,7 @@ def picture(results: list[dict], rate: str) -> str:
     """Bars of time, with the loss beside them, as SVG."""
     line, left, width = 22, 170, 420
     parts, y = [], 34
-    for task in TASKS:
+    for task in dict.fromkeys(each["task"] for each in results):
         rows = [each for each in results if each["task"] == task]
         longest = max(each["ms"] for each in rows)
         parts.append(f'<text x="10" y="{y}" class="title">{task}: time of a step at {rate}</text>')
@@ -303,19 +282,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__.split("\n\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
-    parser.add_argument("--rate", default="100mbit", help="of each direction of the link, for tc")
+    parser.add_argument(
+        "--rate", default="100mbit", help="of each direction of the link, for tc; or none"
+    )
+    tasks = [task.name for task in TASKS]
+    parser.add_argument("--tasks", nargs="+", choices=tasks, default=tasks, metavar="TASK")
     parser.add_argument("--steps", type=int, default=150, help="of training, for each codec")
     parser.add_argument(
-        "--codecs", nargs="+", choices=CODECS, default=CODECS, metavar="CODEC",
+        "--codecs", nargs="+", choices=CODECS + PEERS, default=CODECS, metavar="CODEC",
         help="which of them; the first is what the others are compared with",
     )  # fmt: skip
+    parser.add_argument("--peers", action="store_true", help="PyTorch's hooks over Gloo too")
     parser.add_argument("--picture", type=Path, help="an SVG file to write")
     parser.add_argument("--as-rank", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.as_rank:
         run_rank(options)
         return
-    if os.geteuid() != 0:
+    if options.peers:
+        options.codecs = [*options.codecs, *PEERS]
+    if options.rate != "none" and os.geteuid() != 0:
         raise SystemExit("slow_link: only root may make network namespaces; use sudo")
     results = measure(options)
     if options.picture:

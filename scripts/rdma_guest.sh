@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Runs a command on a machine that has RDMA: a guest of Debian's kernel under qemu, with a device in
-# software (RoCE, "rxe0", on 10.9.0.1). It sees this machine's files read-only, below a throw-away
+# software (RoCE, "rxe0", on ADDRESS). It sees this machine's files read-only, below a throw-away
 # layer of its own; what it writes is gone when it ends. Its console is the output, the command's
 # exit status that of this script.
-# Usage: rdma_guest.sh [-n CPUS] [-m MEMORY] [-t SECONDS] -- COMMAND...
+# Usage: rdma_guest.sh [-n CPUS] [-m MEMORY] [-t SECONDS] [-a ADDRESS] [-w END:PATH] -- COMMAND...
+# ADDRESS is 10.9.0.1 by default. With -w its network is a wire to another guest, a socket at PATH:
+# END is `listen` for the one that starts first, and `connect` for the other.
 # Exit status 77: it cannot be had here, and the last line says why.
 # The kernel is fetched from Debian once, into RDMA_GUEST_CACHE (default: build/rdma-guest).
 set -euo pipefail
@@ -11,12 +13,14 @@ set -euo pipefail
 export PATH=$PATH:/usr/sbin:/sbin
 root=$(cd "$(dirname "$0")/.." && pwd)
 cache=${RDMA_GUEST_CACHE:-$root/build/rdma-guest}
-cpus=2 memory=6G seconds=900
+cpus=2 memory=6G seconds=900 address=10.9.0.1 wire=
 while [[ $# -gt 0 && $1 != -- ]]; do
   case $1 in
     -n) cpus=$2 ;;
     -m) memory=$2 ;;
     -t) seconds=$2 ;;
+    -a) address=$2 ;;
+    -w) wire=$2 ;;
     *) echo "rdma_guest: unknown option $1" >&2; exit 2 ;;
   esac
   shift 2
@@ -31,14 +35,21 @@ done
 [[ -e /usr/lib/x86_64-linux-gnu/libibverbs.so.1 ]] || missing+=" ibverbs-providers"
 [[ -z $missing ]] || unavailable "these packages are missing:$missing"
 
-# Modules: what the guest's root needs, the device, and what the network is disturbed with.
+# Modules: what the guest's root needs, the device, hosts and bridges between them, and what the
+# network is disturbed with.
 modules="crc32_generic crc32c_generic virtio_pci 9pnet_virtio 9p overlay virtio_net ib_uverbs
-  rdma_ucm rdma_cm rdma_rxe sch_netem"
+  rdma_ucm rdma_cm rdma_rxe veth bridge sch_netem"
+
+newest_kernel() {
+  apt-cache search --names-only '^linux-image-6\.1\.0-[0-9]+-amd64$' | awk '{print $1}' |
+    sort -V | tail -1
+}
 
 fetch_kernel() {
   local package
-  package=$(apt-cache search --names-only '^linux-image-6\.1\.0-[0-9]+-amd64$' | awk '{print $1}' |
-    sort -V | tail -1)
+  package=$(newest_kernel)
+  # The package lists of a machine may be absent.
+  [[ -n $package ]] || { apt-get update -qq >/dev/null 2>&1 && package=$(newest_kernel); }
   [[ -n $package ]] || return 1
   rm -rf kernel && apt-get download -qq "$package" 2>/dev/null && dpkg -x "$package"_*.deb kernel &&
     rm -f "$package"_*.deb && depmod -b kernel "${package#linux-image-}" &&
@@ -93,17 +104,27 @@ trap 'rm -rf "$job"' EXIT
 {
   echo 'export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root'
   echo 'mkdir -p /root; hostname rdma-guest; ulimit -l unlimited'
-  echo 'ip link set eth0 up; ip addr add 10.9.0.1/24 dev eth0; rdma link add rxe0 type rxe netdev eth0'
+  echo "ip link set eth0 mtu 9000 up; ip addr add $address/24 dev eth0"
+  echo 'rdma link add rxe0 type rxe netdev eth0'
   printf 'cd %q\n' "$PWD"
   printf '( %s )\n' "$(printf '%q ' "$@")"
   echo 'echo "guest-exit $?"; echo o >/proc/sysrq-trigger; while :; do :; done'
 } >"$job/run"
+case $wire in
+  '') network=user,restrict=on ;;
+  listen:*) network=stream,server=on,addr.type=unix,addr.path=${wire#*:} ;;
+  connect:*) network=stream,server=off,addr.type=unix,addr.path=${wire#*:} ;;
+  *) echo "rdma_guest: -w takes listen:PATH or connect:PATH, not $wire" >&2; exit 2 ;;
+esac
 version=$(cat "$cache/version")
+# On a busy machine the emulated timer may seem dead while the kernel looks: no_timer_check.
 timeout --foreground "$seconds" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -m "$memory" \
   -smp "$cpus" -nographic -no-reboot -kernel "$cache/kernel/boot/vmlinuz-$version" \
-  -initrd "$cache/ramdisk.gz" -append "console=ttyS0 quiet panic=-1 guest.run=$job/run" \
+  -initrd "$cache/ramdisk.gz" -append "console=ttyS0 quiet no_timer_check panic=-1 guest.run=$job/run" \
   -virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap \
-  -netdev user,id=n0,restrict=on -device virtio-net-pci,netdev=n0,romfile= </dev/null 2>&1 |
+  -netdev "$network,id=n0" \
+  -device "virtio-net-pci,netdev=n0,romfile=,mac=52:54:00:09:00:$(printf %02x "${address##*.}")" \
+  </dev/null 2>&1 |
   sed -u 's/\r//g' | tee "$job/log" | grep --line-buffered -v -e '^guest-exit' -e 'sysrq: Power Off' \
     -e 'reboot: Power down' || true
 status=$(sed -n 's/^guest-exit \([0-9]*\).*/\1/p' "$job/log" | tail -1)

@@ -8,35 +8,12 @@
 #include <cstring>
 #include <vector>
 
+#include "in_cache.h"
 #include "kernels/checksum.h"
-#include "kernels/instruction_set.h"
 #include "kernels/reduce.h"
 
 namespace mccl::kernels {
 namespace {
-
-constexpr int kSmallest = 4 << 10;
-constexpr int kLargest = 256 << 10;
-constexpr std::size_t kAlignment = 64;
-
-/// Zeros: they stay zeros however often they are summed, so that no iteration meets subnormals.
-class Zeros {
- public:
-  explicit Zeros(std::size_t bytes) : memory_(bytes + kAlignment) {
-    const auto address = reinterpret_cast<std::uintptr_t>(memory_.data());
-    begin_ = (kAlignment - address % kAlignment) % kAlignment;
-  }
-  std::byte* data() { return memory_.data() + begin_; }
-
- private:
-  std::vector<std::byte> memory_;
-  std::size_t begin_;
-};
-
-void count_bytes(benchmark::State& state) {
-  state.SetBytesProcessed(state.iterations() * state.range(0));
-  state.SetLabel(std::string(instruction_set()));
-}
 
 void copy(benchmark::State& state) {
   const auto bytes = static_cast<std::size_t>(state.range(0));

@@ -15,6 +15,7 @@
 #include "base/placement.h"
 #include "base/settings.h"
 #include "mccl/config.h"
+#include "transport/rdma/table_shape.h"
 
 namespace mccl::python {
 
@@ -105,6 +106,10 @@ void bind_configuration(nb::module_& module) {
       "is refused.");
   module.def("placement", &placement, "values"_a, "environment"_a,
              "A process's rank, size and who told them, by settings and an environment; or None.");
+  module.def(
+      "check_device_table", &transport::rdma::check_device_table, "path"_a, "ring"_a,
+      "Reads a table of RDMA devices, as MLX_IBV_DEVICES names one; how many ranks it is for. "
+      "It must join all ranks or each to the next; with `ring`, each to the next.");
   module.def(
       "job_fingerprint", &job_fingerprint,
       "A number for the variables that may tell this process of a job; another one when they "

@@ -60,6 +60,7 @@ CallOptions ProcessGroupMCCL::call_options(std::chrono::milliseconds timeout, bo
   CallOptions options;
   options.timeout = timeout == c10d::kUnsetTimeout ? timeout_.load() : timeout;
   options.caller_waits = !async;
+  options.may_meet = true;
   return options;
 }
 
@@ -72,15 +73,17 @@ void ProcessGroupMCCL::end_on_device(WorkMCCL& work, bool caller_waits,
                                      const std::vector<const WorkMCCL*>& parts) {
   const std::optional<c10::Device> device = work.device();
   if (!device) return;
-  {
-    const std::lock_guard lock(devices_mutex_);
-    if (std::find(devices_.begin(), devices_.end(), *device) == devices_.end()) {
-      devices_.push_back(*device);
-    }
-  }
+  note_device(*device);
   const bool in_order = !c10d::isP2POp(work.retrieveOpType());
   work.end_on(caller_waits ? current_stream(*device) : end_streams_.stream(*device, in_order),
-              parts);
+              caller_waits, parts);
+}
+
+void ProcessGroupMCCL::note_device(c10::Device device) {
+  const std::lock_guard lock(devices_mutex_);
+  if (std::find(devices_.begin(), devices_.end(), device) == devices_.end()) {
+    devices_.push_back(device);
+  }
 }
 
 /// What the caller's streams were given before a barrier is done before it.

@@ -34,6 +34,11 @@ struct Membership {
   std::optional<mccl::Compression> compression = {};  ///< Else as the context's settings say.
 };
 
+inline std::optional<mccl::Compression> topk_of(std::optional<double> ratio) {
+  if (!ratio) return std::nullopt;
+  return mccl::Compression{mccl::Codec::topk, *ratio};
+}
+
 class ProcessGroupMCCL final : public c10d::Backend {
  public:
   struct Options final : c10d::Backend::Options {
@@ -56,13 +61,20 @@ class ProcessGroupMCCL final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override;
   void setTimeout(std::chrono::milliseconds timeout) override;
   /// As allreduce and _reduce_scatter_base, with what rounding leaves out in a tensor like the
-  /// input: see mccl::CallOptions::left_out.
+  /// input: see mccl::CallOptions::left_out. With a ratio they sum in topk of that ratio, whatever
+  /// the group's codec is.
+  using TopkRatio = std::optional<double>;
   WorkPtr all_reduce_keeping(const at::Tensor& tensor, const at::Tensor& left_out,
-                             const c10d::ReduceOp& op);
+                             const c10d::ReduceOp& op, TopkRatio topk_ratio);
   WorkPtr reduce_scatter_keeping(const at::Tensor& output, const at::Tensor& input,
-                                 const at::Tensor& left_out, const c10d::ReduceOp& op);
+                                 const at::Tensor& left_out, const c10d::ReduceOp& op,
+                                 TopkRatio topk_ratio);
+  /// An all_reduce in place of which nothing is left but what it does: on a GPU it lies in the
+  /// order of the caller's stream when this returns, and there is no Work to wait for. Elsewhere it
+  /// is done.
+  void all_reduce_now(const at::Tensor& tensor, const c10d::ReduceOp& op);
   /// In which all_reduce would send what this rank gives.
-  std::size_t bytes_to_sum(const at::Tensor& tensor) const;
+  std::size_t bytes_to_sum(const at::Tensor& tensor, TopkRatio topk_ratio) const;
   bool supportsSplitting() const override { return true; }
   bool supportsCoalescing() const override { return true; }
 
@@ -136,6 +148,7 @@ class ProcessGroupMCCL final : public c10d::Backend {
   WorkPtr sum_when_gathered(const std::vector<WorkPtr>& parts, const at::Tensor& tensor,
                             const at::Tensor& indices, const at::Tensor& values);
   bool in_batch();
+  void note_device(c10::Device device);
   /// Gives calls on GPUs an end that streams can wait for: in the caller's own stream, where that
   /// waits at once, else in one of ours.
   void end_on_device(WorkMCCL& work, bool caller_waits,

@@ -116,16 +116,20 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::broadcast(Tensors& tensors,
                });
 }
 
-std::size_t ProcessGroupMCCL::bytes_to_sum(const at::Tensor& tensor) const {
+std::size_t ProcessGroupMCCL::bytes_to_sum(const at::Tensor& tensor, TopkRatio topk_ratio) const {
   const char* call = "bytes_to_sum";
   const mccl::ReduceOp sum(mccl::ReduceKind::sum);
+  CallOptions options;
+  options.compression = topk_of(topk_ratio);
   return group_for(call)->bytes_to_sum(static_cast<std::size_t>(tensor.numel()),
-                                       reducible_type(call, tensor.scalar_type(), sum), sum);
+                                       reducible_type(call, tensor.scalar_type(), sum), sum,
+                                       options);
 }
 
 ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::all_reduce_keeping(const at::Tensor& tensor,
                                                                const at::Tensor& left_out,
-                                                               const c10d::ReduceOp& reduce_op) {
+                                                               const c10d::ReduceOp& reduce_op,
+                                                               TopkRatio topk_ratio) {
   const char* call = "all_reduce_keeping";
   require_same_type(call, tensor, {left_out});
   require_elements(call, "left_out must be the same size as the tensor", tensor.numel(),
@@ -138,6 +142,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::all_reduce_keeping(const at::Tensor&
   return issue({OpType::ALLREDUCE, "mccl:all_reduce"}, std::move(staging), {tensor}, {tensor},
                call_options(c10d::kUnsetTimeout, true), [=](Group& group, CallOptions options) {
                  options.left_out = left;
+                 options.compression = topk_of(topk_ratio);
                  return group.all_reduce(data, data, op, options);
                });
 }
@@ -399,9 +404,11 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::_reduce_scatter_base(
                });
 }
 
-ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::reduce_scatter_keeping(
-    const at::Tensor& output, const at::Tensor& input, const at::Tensor& left_out,
-    const c10d::ReduceOp& reduce_op) {
+ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::reduce_scatter_keeping(const at::Tensor& output,
+                                                                   const at::Tensor& input,
+                                                                   const at::Tensor& left_out,
+                                                                   const c10d::ReduceOp& reduce_op,
+                                                                   TopkRatio topk_ratio) {
   const char* call = "reduce_scatter_keeping";
   require_same_type(call, output, {input, left_out});
   require_elements(call, "input tensor must be the same size as output size times world size",
@@ -418,6 +425,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::reduce_scatter_keeping(
                {input}, {output}, call_options(c10d::kUnsetTimeout, true),
                [=](Group& group, CallOptions options) {
                  options.left_out = left;
+                 options.compression = topk_of(topk_ratio);
                  return group.reduce_scatter(in, out, op, options);
                });
 }

@@ -64,14 +64,24 @@ PYBIND11_MODULE(_torch, module) {
           "perform_nocolor_split", [](const ProcessGroupMCCL&, const py::object&) {},
           py::arg("device"), "Nothing: a rank outside a new group need not take part.")
       .def("all_reduce_keeping", &ProcessGroupMCCL::all_reduce_keeping, py::arg("tensor"),
-           py::arg("left_out"), py::arg("op"), py::call_guard<py::gil_scoped_release>(),
-           "all_reduce, after which left_out, of the same shape, holds what rounding on this rank "
-           "has left out of the sum: zeros where it was exact.")
-      .def("reduce_scatter_keeping", &ProcessGroupMCCL::reduce_scatter_keeping, py::arg("output"),
-           py::arg("input"), py::arg("left_out"), py::arg("op"),
+           py::arg("left_out"), py::arg("op"), py::arg("topk_ratio") = py::none(),
            py::call_guard<py::gil_scoped_release>(),
-           "reduce_scatter_tensor, with left_out as that of all_reduce_keeping, like the input.")
+           "all_reduce, after which left_out, of the same shape, holds what rounding on this rank "
+           "has left out of the sum: zeros where it was exact. With topk_ratio it is by topk of "
+           "that ratio; without, by the group's codec.")
+      .def("all_reduce_now", &ProcessGroupMCCL::all_reduce_now, py::arg("tensor"),
+           py::arg("op") = c10d::ReduceOp(c10d::ReduceOp::SUM),
+           py::call_guard<py::gil_scoped_release>(),
+           "all_reduce in the order of the current stream, without a Work: what a loop of small "
+           "calls on a GPU costs the host least.")
+      .def(
+          "reduce_scatter_keeping", &ProcessGroupMCCL::reduce_scatter_keeping, py::arg("output"),
+          py::arg("input"), py::arg("left_out"), py::arg("op"), py::arg("topk_ratio") = py::none(),
+          py::call_guard<py::gil_scoped_release>(),
+          "reduce_scatter_tensor, with left_out as that of all_reduce_keeping, like the input, and "
+          "its topk_ratio.")
       .def("bytes_to_sum", &ProcessGroupMCCL::bytes_to_sum, py::arg("tensor"),
+           py::arg("topk_ratio") = py::none(),
            "The bytes in which all_reduce would send a rank's part of the sum.")
       .def("get_error", &ProcessGroupMCCL::getError,
            "Why the group failed: an ErrorType, SUCCESS while it is healthy.")

@@ -38,7 +38,7 @@ void StreamEnd::follow(const mccl::Work& work, const std::vector<const StreamEnd
                        const Copies& copies) {
   const auto& calls = device_calls(stream_.device());
   work.wait_on_stream(handle_of(stream_));
-  for (const StreamEnd* const part : parts) part->event_.block(stream_);
+  for (const StreamEnd* const part : parts) part->hold(stream_);
   if (!copies.empty()) {
     const c10::StreamGuard guard(stream_);
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
@@ -50,12 +50,20 @@ void StreamEnd::follow(const mccl::Work& work, const std::vector<const StreamEnd
       }
     }
   }
+  if (is_own_) return;
+  const std::lock_guard lock(mutex_);
   event_.record(stream_);
+  marked_ = true;
 }
 
-void StreamEnd::hold_current_stream() const {
-  const c10::Stream current = current_stream(stream_.device());
-  if (current != stream_) event_.block(current);
+void StreamEnd::hold(const c10::Stream& stream) const {
+  if (stream == stream_) return;
+  const std::lock_guard lock(mutex_);
+  if (!marked_) event_.record(stream_);
+  marked_ = true;
+  event_.block(stream);
 }
+
+void StreamEnd::hold_current_stream() const { hold(current_stream(stream_.device())); }
 
 }  // namespace mccl_torch

@@ -33,12 +33,15 @@ class EndStreams {
   std::vector<c10::Stream> streams_;  // guarded by mutex_
 };
 
-/// A place in a stream of ours behind the call and the copies that its results need.
+/// A place in a stream behind the call and the copies that its results need. In a stream of ours an
+/// event marks it. In the caller's own it is marked when somebody else first waits for it: mostly
+/// nobody does, and what the stream was given meanwhile is waited for, too.
 class StreamEnd {
  public:
   using Copies = std::vector<std::pair<at::Tensor, at::Tensor>>;  ///< To, from.
 
-  explicit StreamEnd(c10::Stream stream) : stream_(stream), event_(stream.device_type()) {}
+  StreamEnd(c10::Stream stream, bool is_own)
+      : stream_(stream), is_own_(is_own), event_(stream.device_type()) {}
 
   /// Has the stream wait for the call, and for `parts` of it, and make the copies. The host goes
   /// on.
@@ -50,8 +53,13 @@ class StreamEnd {
   c10::Stream stream() const { return stream_; }
 
  private:
+  void hold(const c10::Stream& stream) const;
+
   const c10::Stream stream_;
-  c10::Event event_;
+  const bool is_own_;
+  mutable std::mutex mutex_;
+  mutable bool marked_ = false;  // guarded by mutex_
+  mutable c10::Event event_;     // guarded by mutex_
 };
 
 }  // namespace mccl_torch

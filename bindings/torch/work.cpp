@@ -159,12 +159,12 @@ void WorkMCCL::start(const mccl::Work& work) {
   });
 }
 
-void WorkMCCL::end_on(c10::Stream stream, const std::vector<const WorkMCCL*>& parts) {
+void WorkMCCL::end_on(c10::Stream stream, bool is_own, const std::vector<const WorkMCCL*>& parts) {
   std::vector<const StreamEnd*> ends;
   for (const WorkMCCL* const part : parts) {
     if (part->end_) ends.push_back(part->end_.get());
   }
-  auto end = std::make_unique<StreamEnd>(stream);
+  auto end = std::make_unique<StreamEnd>(stream, is_own);
   end->follow(work_, ends, copies_);
   copies_.clear();
   end_ = std::move(end);

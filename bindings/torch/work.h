@@ -62,8 +62,8 @@ class WorkMCCL final : public c10d::Work {
   /// Ties the engine's handle to this. Call once, before anyone else sees the object.
   void start(const mccl::Work& work);
   /// Of a call on a device's memory, once it has started, which in a batch is when that ends; its
-  /// results lie behind those of `parts`.
-  void end_on(c10::Stream stream, const std::vector<const WorkMCCL*>& parts = {});
+  /// results lie behind those of `parts`. `is_own`: the stream is the caller's.
+  void end_on(c10::Stream stream, bool is_own, const std::vector<const WorkMCCL*>& parts = {});
 
   /// Where its memory lies, unless that is the host.
   std::optional<c10::Device> device() const { return device_; }

@@ -41,7 +41,7 @@ extern "C" {
 
 /* Grows when something is added. A program that was built against an older number runs with a newer
  * library: functions keep their names, arguments and meaning, and values their numbers. */
-#define MCCL_C_VERSION 1
+#define MCCL_C_VERSION 2
 
 /* MCCL_C_VERSION of the library that runs. Less than the header's: the library lacks something. */
 MCCL_API uint32_t mccl_c_version(void) MCCL_NOEXCEPT;
@@ -162,7 +162,33 @@ typedef struct mccl_call_options {
   uint32_t flags;       /* MCCL_CALLER_WAITS */
   int64_t timeout_ms;   /* of the call; 0: the group's */
   const double* factor; /* for MCCL_PREMUL_SUM, which needs it; NULL for every other call */
+  /* Since version 2, of all_reduce and reduce_scatter; docs/COMPRESSION.md has more.
+   *
+   * How the sum is rounded between machines, the same on all ranks: the name of a codec, as the
+   * setting `compression` takes it, or "none"; NULL: as the group does it. A codec for what is no
+   * sum or average of floats is refused. topk_ratio goes with "topk": above 0, at most 1; 0 is
+   * 0.01. */
+  const char* compression;
+  double topk_ratio;
+  /* As many elements as the call's input, apart from it and from the output, that become what
+   * rounding on this rank leaves out of the sum, zeros where nothing is; NULL: not wanted. Added to
+   * this rank's next input it is not lost (error feedback). */
+  void* left_out;
 } mccl_call_options;
+
+/* Since version 2. */
+typedef struct mccl_group_options {
+  uint32_t struct_size;
+  uint32_t flags;         /* none yet: 0 */
+  const char* name;       /* that no other living group of the context has */
+  const int32_t* members; /* ranks of the context, in the order of their new ranks */
+  size_t count;           /* of members */
+  int64_t timeout_ms;     /* of its calls; 0: the setting timeout */
+  /* Of its sums that say nothing of it, the same on all members, as in mccl_call_options; NULL: as
+   * the settings say. */
+  const char* compression;
+  double topk_ratio;
+} mccl_group_options;
 
 /* ---- Settings ------------------------------------------------------------------------------ */
 
@@ -240,6 +266,10 @@ MCCL_API mccl_status mccl_context_world(mccl_context* context, mccl_group** grou
 MCCL_API mccl_status mccl_context_group(mccl_context* context, const char* name,
                                         const int32_t* members, size_t count, int64_t timeout_ms,
                                         mccl_group** group) MCCL_NOEXCEPT;
+/* The same, with all that may be said of a group. Since version 2. */
+MCCL_API mccl_status mccl_context_group_with(mccl_context* context,
+                                             const mccl_group_options* options,
+                                             mccl_group** group) MCCL_NOEXCEPT;
 
 /* Counters and latencies of the context's calls as a JSON object; its names and what they mean are
  * MetricsSummary's, in include/mccl/metrics.h. */

@@ -48,6 +48,12 @@ MCCL_API mccl_status mccl_all_reduce(mccl_group* group, const void* in, void* ou
                                      mccl_dtype dtype, mccl_reduce_op op,
                                      const mccl_call_options* options,
                                      mccl_work** work) MCCL_NOEXCEPT;
+/* The bytes in which a rank's `count` elements travel to be summed by such an all_reduce. Since
+ * version 2. */
+MCCL_API mccl_status mccl_group_bytes_to_sum(const mccl_group* group, size_t count,
+                                             mccl_dtype dtype, mccl_reduce_op op,
+                                             const mccl_call_options* options,
+                                             size_t* bytes) MCCL_NOEXCEPT;
 /* Everyone's `data` becomes root's. */
 MCCL_API mccl_status mccl_broadcast(mccl_group* group, void* data, size_t count, mccl_dtype dtype,
                                     int32_t root, const mccl_call_options* options,

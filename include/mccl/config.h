@@ -27,7 +27,9 @@ struct Config {
   int rdma_port = 1;
   std::string rdma_gid;               ///< An address or a kind of them; empty: what both ends have.
   std::string rdma_service = "auto";  ///< auto, rc, uc
-  std::string log_level = "WARN";     ///< TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF
+  bool rdma_ring = false;             ///< Of a table of devices, only those of neighbours.
+  std::string rdma_uncabled = "relay";  ///< relay, tcp: pairs to which a table names no device.
+  std::string log_level = "WARN";       ///< TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF
   std::string listen_addr;   ///< Addresses or host names, comma-separated; empty: found by routing
   std::string link_profile;  ///< empty, ethernet, thunderbolt
   int port_base = 29600;     ///< Rank r listens on port_base + r; 0: any free port

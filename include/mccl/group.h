@@ -23,6 +23,9 @@ struct CallOptions {
   /// crosses none. Of a collective that a device carries out by itself, the call runs on `stream`
   /// itself, in whose order its end is; the Work is done at once.
   bool caller_waits = false;
+  /// Of a call on a device's memory: this one may wait until all ranks have come to it, if it is by
+  /// it that their devices find each other. A caller that waits allows that anyway.
+  bool may_meet = false;
   /// Of an all_reduce or reduce_scatter: how it is rounded, the same on all ranks, whatever the
   /// group's usual way. InvalidArgument where it cannot be: but for sums and averages of floats.
   /// Between ranks that share memory it is exact.

@@ -36,6 +36,8 @@ from mccl.errors import (
     PeerError,
     TimeoutError,
 )
+from mccl.jaccl import jaccl
+from mccl.jobs import Refusal
 
 if TYPE_CHECKING:
     from mccl.config import SettingValue
@@ -65,6 +67,7 @@ def init(
     rank: int | None = None,
     size: int | None = None,
     root: str | None = None,
+    backend: str | None = None,
     **settings: SettingValue | os.PathLike[str] | None,
 ) -> Group:
     """Joins the job; returns the group of all its ranks.
@@ -77,17 +80,24 @@ def init(
         rank: This process's, from 0. Setting `rank`.
         size: How many ranks there are. Setting `world_size`.
         root: "host:port" of rank 0, any free port there. Setting `root`.
+        backend: "jaccl": the job that MLX_RANK, MLX_JACCL_COORDINATOR and MLX_IBV_DEVICES tell of,
+            over the RDMA devices of that table (docs/RDMA.md); what is given here goes before what
+            they say. Else setting `backend`.
         **settings: Other settings of mccl.config by name. None means not given.
 
     Raises:
-        InvalidArgument: A value is wrong, rank or size is missing, or the world exists and what is
-            given differs from how it was made.
+        InvalidArgument: A value is wrong, rank or size is missing, jaccl's variables tell of no
+            job, or the world exists and what is given differs from how it was made.
         TimeoutError: Other ranks did not come within the setting `connect_timeout`.
         MismatchError: The ranks' settings differ where they must agree.
         PeerError: Another rank cannot be reached, or has left.
     """
     given = {"rank": rank, "world_size": size, "root": root, **settings}
+    if backend != "jaccl":
+        given["backend"] = backend
     texts = _checked({name: value for name, value in given.items() if value is not None})
+    if backend == "jaccl":
+        texts = {**_settings_of_jaccl(texts), **texts}
     with _lock:
         world = _distributed.world()
         if world is None:
@@ -128,6 +138,14 @@ def _checked(settings: dict[str, Any]) -> dict[str, str]:
         return config.texts_of(settings)
     except ValueError as error:
         raise InvalidArgument(f"init: {error}") from None
+
+
+def _settings_of_jaccl(given: dict[str, str]) -> dict[str, str]:
+    """What MLX's variables say of the job; settings stand in for those that are not set."""
+    try:
+        return jaccl(os.environ, {**config.resolved_settings(), **given}).settings
+    except Refusal as refusal:
+        raise InvalidArgument(f"init: {refusal}") from None
 
 
 async def _finish(work: Work[Any]) -> Any:

@@ -22,13 +22,28 @@ Request request_of(Collective collective, DType dtype) {
 }  // namespace
 
 Work CheckedGroup::begin(const Request& request, const CallOptions& options) {
+  if (path_ && is_collective(request.collective) && !batch_is_open()) {
+    path_->comes(request, timeout_of(options), options.caller_waits || options.may_meet);
+  }
   if (!staged::on_device(request)) {
     const staged::Line* const line = line_if_any_.load(std::memory_order_acquire);
     if (!line || !line->is_busy()) return start(request, options);
-  } else if (path_ && !options.compression && !batch_is_open() && path_->takes(request)) {
+  } else if (goes_directly(request, options)) {
     return begin_directly(request, options);
   }
   return line().enqueue(request, options);
+}
+
+/// The first time the ranks may meet, and fail where one has gone. From then on kernels may wait
+/// for a rank, and nobody but the engine sees it go.
+bool CheckedGroup::goes_directly(const Request& request, const CallOptions& options) {
+  if (!path_ || options.compression || batch_is_open()) return false;
+  std::call_once(path_is_watched_, [this] {
+    watch_failure([weak = std::weak_ptr(path_)] {
+      if (const std::shared_ptr<direct::Path> alive = weak.lock()) alive->abort();
+    });
+  });
+  return path_->takes(request);
 }
 
 Work CheckedGroup::begin_directly(const Request& request, const CallOptions& options) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -59,6 +60,9 @@ class CheckedGroup : public Group, private staged::HostCalls {
   std::chrono::milliseconds timeout_of(const CallOptions& options) const override = 0;
   /// How it travels.
   virtual Coding coding_of(const Request& request, const CallOptions& options) const = 0;
+  bool begins_early(const Request& /*request*/) const override { return false; }
+  /// Has `told` run as soon as the group has failed, also where no call of the host is under way.
+  virtual void watch_failure(std::function<void()> /*told*/) {}
   /// First in the destructor of every group: from then on nothing is started here.
   void close_line();
   /// With what aborts the group: what runs on a device ends too.
@@ -70,6 +74,7 @@ class CheckedGroup : public Group, private staged::HostCalls {
   int own_rank() const final { return rank(); }
   void give_up(const std::string& reason) final { abort(reason); }
   Work begin(const Request& request, const CallOptions& options);
+  bool goes_directly(const Request& request, const CallOptions& options);
   Work begin_directly(const Request& request, const CallOptions& options);
   staged::Line& line();
   Work begin_sum(const Request& request, const CallOptions& options);
@@ -81,6 +86,7 @@ class CheckedGroup : public Group, private staged::HostCalls {
   Request exchange(ConstBuffer in, const Shares& given, Buffer out, const Shares& taken) const;
 
   std::shared_ptr<direct::Path> path_;
+  std::once_flag path_is_watched_;
   std::mutex line_mutex_;
   std::shared_ptr<staged::Line> line_;               // guarded by line_mutex_
   std::atomic<staged::Line*> line_if_any_{nullptr};  ///< The same, for a look without the lock.

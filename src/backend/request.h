@@ -6,6 +6,7 @@
 #include <span>
 
 #include "backend/shares.h"
+#include "base/conveyor.h"
 #include "mccl/buffer.h"
 #include "mccl/types.h"
 
@@ -35,6 +36,8 @@ struct Request {
   /// Of an all_to_all with counts, which are this rank's own: what it gets of each rank.
   std::span<const std::size_t> out_counts = {};
   bool own_counts = false;
+  /// Of memory that fills, and is fetched, while the call runs; null where all of it is there.
+  Conveyor* conveyor = nullptr;
 
   void tell(const Shares& shares) {
     in_parts = true;

@@ -65,7 +65,8 @@ constexpr Row kRows[] = {
      .meaning = "What carries out the calls: native is MCCL's own engine, mpi the machine's MPI "
                 "library, whose mpirun or srun starts the ranks; nccl, cuda: NCCL, or kernels "
                 "of MCCL's own inside a host, do what collectives on GPU memory they can, with a "
-                "GPU for each rank, and native the rest; auto: native",
+                "GPU for each rank, and native the rest; auto: native, and the faster of those two "
+                "where all ranks call with GPU memory",
      .kind = choice,
      .field = &Config::backend},
     {.name = "transport",
@@ -105,6 +106,24 @@ constexpr Row kRows[] = {
                 "the link with an error; auto: rc where both ends have it",
      .kind = choice,
      .field = &Config::rdma_service},
+    {.name = "rdma_ring",
+     .variable = "MCCL_RDMA_RING",
+     .range = "true, false",
+     .meaning = "Of a table of RDMA devices use those that join each rank to the next, as "
+                "MLX_JACCL_RING asks; a ring that is broken is an error",
+     .kind = boolean,
+     .must_agree = true,
+     .field = &Config::rdma_ring},
+    {.name = "rdma_uncabled",
+     .variable = "MCCL_RDMA_UNCABLED",
+     .range = "relay, tcp",
+     .meaning =
+         "Ranks that a table of RDMA devices leaves without a cable between them: relay has "
+         "collectives go along the cables, where ranks pass on what is for others; tcp gives "
+         "such pairs links by TCP. Messages between them take TCP either way",
+     .kind = choice,
+     .must_agree = true,
+     .field = &Config::rdma_uncabled},
     {.name = "log_level",
      .variable = "MCCL_LOG_LEVEL",
      .range = "TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF",

@@ -16,7 +16,23 @@ mccl_status mccl_all_reduce(mccl_group* group, const void* in, void* out, size_t
   return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
     const DType type = dtype_of(kCall, dtype);
     const ReduceOp reduction = reduction_of(kCall, op, read.factor);
-    return target.all_reduce({in, count, type}, {out, count, type}, reduction, read.call);
+    return target.all_reduce({in, count, type}, {out, count, type}, reduction,
+                             read.of_sum(count, type));
+  });
+}
+
+mccl_status mccl_group_bytes_to_sum(const mccl_group* group, size_t count, mccl_dtype dtype,
+                                    mccl_reduce_op op, const mccl_call_options* options,
+                                    size_t* bytes) noexcept {
+  constexpr const char* kCall = "mccl_group_bytes_to_sum";
+  return guarded([&] {
+    require(kCall, "bytes", bytes);
+    *bytes = 0;
+    const Group& target = group_of(kCall, group);
+    const Options read = read_options(kCall, options);
+    const DType type = dtype_of(kCall, dtype);
+    const ReduceOp reduction = reduction_of(kCall, op, read.factor);
+    *bytes = target.bytes_to_sum(count, type, reduction, read.of_sum(count, type));
   });
 }
 
@@ -25,7 +41,7 @@ mccl_status mccl_broadcast(mccl_group* group, void* data, size_t count, mccl_dty
                            mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_broadcast";
   return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
-    refuse_factor(kCall, read);
+    refuse_options_of_sums(kCall, read);
     return target.broadcast({data, count, dtype_of(kCall, dtype)}, root, read.call);
   });
 }
@@ -37,6 +53,7 @@ mccl_status mccl_reduce(mccl_group* group, const void* in, void* out, size_t cou
   return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
     const DType type = dtype_of(kCall, dtype);
     const ReduceOp reduction = reduction_of(kCall, op, read.factor);
+    refuse_left_out(kCall, read);
     return target.reduce({in, count, type}, {out, count, type}, reduction, root, read.call);
   });
 }
@@ -46,7 +63,7 @@ mccl_status mccl_all_gather(mccl_group* group, const void* in, void* out, size_t
                             mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_all_gather";
   return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
-    refuse_factor(kCall, read);
+    refuse_options_of_sums(kCall, read);
     const DType type = dtype_of(kCall, dtype);
     const std::size_t total = total_of(kCall, count, target);
     return target.all_gather({in, count, type}, {out, total, type}, read.call);
@@ -58,7 +75,7 @@ mccl_status mccl_all_gatherv(mccl_group* group, const void* in, void* out, const
                              mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_all_gatherv";
   return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
-    refuse_factor(kCall, read);
+    refuse_options_of_sums(kCall, read);
     const DType type = dtype_of(kCall, dtype);
     const Counts parts = counts_of(kCall, "counts", counts, target);
     return target.all_gatherv({in, parts.of(target.rank()), type}, {out, parts.total, type},
@@ -71,7 +88,7 @@ mccl_status mccl_gather(mccl_group* group, const void* in, void* out, size_t cou
                         mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_gather";
   return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
-    refuse_factor(kCall, read);
+    refuse_options_of_sums(kCall, read);
     const DType type = dtype_of(kCall, dtype);
     const std::size_t total = total_of(kCall, count, target);
     return target.gather({in, count, type}, {out, total, type}, root, read.call);
@@ -83,7 +100,7 @@ mccl_status mccl_gatherv(mccl_group* group, const void* in, void* out, const siz
                          mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_gatherv";
   return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
-    refuse_factor(kCall, read);
+    refuse_options_of_sums(kCall, read);
     const DType type = dtype_of(kCall, dtype);
     const Counts parts = counts_of(kCall, "counts", counts, target);
     return target.gatherv({in, parts.of(target.rank()), type}, {out, parts.total, type}, parts.each,
@@ -96,7 +113,7 @@ mccl_status mccl_scatter(mccl_group* group, const void* in, void* out, size_t co
                          mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_scatter";
   return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
-    refuse_factor(kCall, read);
+    refuse_options_of_sums(kCall, read);
     const DType type = dtype_of(kCall, dtype);
     const std::size_t total = total_of(kCall, count, target);
     return target.scatter({in, total, type}, {out, count, type}, root, read.call);
@@ -108,7 +125,7 @@ mccl_status mccl_scatterv(mccl_group* group, const void* in, void* out, const si
                           mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_scatterv";
   return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
-    refuse_factor(kCall, read);
+    refuse_options_of_sums(kCall, read);
     const DType type = dtype_of(kCall, dtype);
     const Counts parts = counts_of(kCall, "counts", counts, target);
     return target.scatterv({in, parts.total, type}, {out, parts.of(target.rank()), type},
@@ -124,7 +141,8 @@ mccl_status mccl_reduce_scatter(mccl_group* group, const void* in, void* out, si
     const DType type = dtype_of(kCall, dtype);
     const ReduceOp reduction = reduction_of(kCall, op, read.factor);
     const std::size_t total = total_of(kCall, count, target);
-    return target.reduce_scatter({in, total, type}, {out, count, type}, reduction, read.call);
+    return target.reduce_scatter({in, total, type}, {out, count, type}, reduction,
+                                 read.of_sum(total, type));
   });
 }
 
@@ -137,7 +155,7 @@ mccl_status mccl_reduce_scatterv(mccl_group* group, const void* in, void* out, c
     const ReduceOp reduction = reduction_of(kCall, op, read.factor);
     const Counts parts = counts_of(kCall, "counts", counts, target);
     return target.reduce_scatterv({in, parts.total, type}, {out, parts.of(target.rank()), type},
-                                  parts.each, reduction, read.call);
+                                  parts.each, reduction, read.of_sum(parts.total, type));
   });
 }
 
@@ -146,7 +164,7 @@ mccl_status mccl_all_to_all(mccl_group* group, const void* in, void* out, size_t
                             mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_all_to_all";
   return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
-    refuse_factor(kCall, read);
+    refuse_options_of_sums(kCall, read);
     const DType type = dtype_of(kCall, dtype);
     const std::size_t total = total_of(kCall, count, target);
     return target.all_to_all({in, total, type}, {out, total, type}, read.call);
@@ -158,7 +176,7 @@ mccl_status mccl_all_to_allv(mccl_group* group, const void* in, const size_t* in
                              const mccl_call_options* options, mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_all_to_allv";
   return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
-    refuse_factor(kCall, read);
+    refuse_options_of_sums(kCall, read);
     const DType type = dtype_of(kCall, dtype);
     const Counts given = counts_of(kCall, "in_counts", in_counts, target);
     const Counts taken = counts_of(kCall, "out_counts", out_counts, target);
@@ -171,7 +189,7 @@ mccl_status mccl_barrier(mccl_group* group, const mccl_call_options* options,
                          mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_barrier";
   return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
-    refuse_factor(kCall, read);
+    refuse_options_of_sums(kCall, read);
     return target.barrier(read.call);
   });
 }

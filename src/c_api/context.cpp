@@ -32,6 +32,15 @@ std::chrono::milliseconds timeout_of(const mccl::Context& context) {
       std::chrono::duration<double>(context.config().timeout));
 }
 
+/// More members than ranks are refused anyway; a wild count must not be read first.
+std::vector<int> members_of(const char* call, const mccl::Context& context, const int32_t* members,
+                            std::size_t count) {
+  if (count <= static_cast<std::size_t>(context.size())) return {members, members + count};
+  throw mccl::InvalidArgument(std::string(call) + ": " + std::to_string(count) +
+                              " members of a job of " + std::to_string(context.size()) +
+                              " ranks; name each once");
+}
+
 }  // namespace
 
 mccl_status mccl_context_create(const mccl_context_options* options,
@@ -109,15 +118,24 @@ mccl_status mccl_context_group(mccl_context* context, const char* name, const in
     mccl::Context& owner = context_of(kCall, context);
     require(kCall, "name", name);
     require(kCall, "members", members);
-    // More members than ranks are refused below; a wild count must not be read first.
-    if (count > static_cast<std::size_t>(owner.size())) {
-      throw mccl::InvalidArgument(std::string(kCall) + ": " + std::to_string(count) +
-                                  " members of a job of " + std::to_string(owner.size()) +
-                                  " ranks; name each once");
-    }
     auto handle = std::make_unique<mccl_group>();
-    handle->group = owner.group(name, std::vector<int>(members, members + count),
+    handle->group = owner.group(name, members_of(kCall, owner, members, count),
                                 limit_of(timeout_ms, timeout_of(owner)));
+    *group = handle.release();
+  });
+}
+
+mccl_status mccl_context_group_with(mccl_context* context, const mccl_group_options* options,
+                                    mccl_group** group) noexcept {
+  constexpr const char* kCall = "mccl_context_group_with";
+  return guarded([&] {
+    clear(kCall, "group", group);
+    mccl::Context& owner = context_of(kCall, context);
+    const mccl_group_options wanted = read_options(kCall, options);
+    auto handle = std::make_unique<mccl_group>();
+    handle->group = owner.group(wanted.name, members_of(kCall, owner, wanted.members, wanted.count),
+                                limit_of(wanted.timeout_ms, timeout_of(owner)),
+                                compression_of(kCall, wanted.compression, wanted.topk_ratio));
     *group = handle.release();
   });
 }

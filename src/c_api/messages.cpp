@@ -10,7 +10,7 @@ mccl_status mccl_send(mccl_group* group, const void* data, size_t count, mccl_dt
                       mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_send";
   return submit(kCall, group, options, work, [&](mccl::Group& target, const Options& read) {
-    refuse_factor(kCall, read);
+    refuse_options_of_sums(kCall, read);
     return target.send({data, count, dtype_of(kCall, dtype)}, peer, tag, read.call);
   });
 }
@@ -19,7 +19,7 @@ mccl_status mccl_recv(mccl_group* group, void* data, size_t count, mccl_dtype dt
                       uint32_t tag, const mccl_call_options* options, mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_recv";
   return submit(kCall, group, options, work, [&](mccl::Group& target, const Options& read) {
-    refuse_factor(kCall, read);
+    refuse_options_of_sums(kCall, read);
     return target.recv({data, count, dtype_of(kCall, dtype)}, peer, tag, read.call);
   });
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <string_view>
 
 #include "c_api/boundary.h"
 #include "mccl/error.h"
@@ -15,6 +16,9 @@ namespace {
 // Where the structs of the first version of the header end, which stay readable for ever.
 constexpr std::size_t kFirstContextOptions = offsetof(mccl_context_options, config) + sizeof(void*);
 constexpr std::size_t kFirstCallOptions = offsetof(mccl_call_options, factor) + sizeof(void*);
+
+constexpr std::size_t kFirstGroupOptions =
+    offsetof(mccl_group_options, topk_ratio) + sizeof(double);
 
 /// Longer than anybody waits, and short enough to be added to the time.
 constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365);
@@ -62,6 +66,16 @@ mccl_context_options read_options(const char* call, const mccl_context_options* 
   return read;
 }
 
+mccl_group_options read_options(const char* call, const mccl_group_options* options) {
+  require(call, "options", options);
+  mccl_group_options read;
+  read_struct(call, options, kFirstGroupOptions, &read, sizeof read);
+  refuse_flags(call, read.flags, 0);
+  require(call, "options.name", read.name);
+  require(call, "options.members", read.members);
+  return read;
+}
+
 Options read_options(const char* call, const mccl_call_options* options) {
   if (!options) return {};
   mccl_call_options read;
@@ -70,8 +84,44 @@ Options read_options(const char* call, const mccl_call_options* options) {
   Options result;
   if (read.timeout_ms != 0) result.call.timeout = limit_of(read.timeout_ms, {});
   result.call.caller_waits = (read.flags & MCCL_CALLER_WAITS) != 0;
+  result.call.compression = compression_of(call, read.compression, read.topk_ratio);
   result.factor = read.factor;
+  result.left_out = read.left_out;
   return result;
+}
+
+CallOptions Options::of_sum(std::size_t count, DType dtype) const {
+  CallOptions options = call;
+  if (left_out) options.left_out = {left_out, count, dtype};
+  return options;
+}
+
+void refuse_factor(const char* call, const Options& options) {
+  if (!options.factor) return;
+  throw InvalidArgument(
+      fmt::format("{}: options.factor is set, which only MCCL_PREMUL_SUM takes", call));
+}
+
+void refuse_left_out(const char* call, const Options& options) {
+  if (!options.left_out) return;
+  throw InvalidArgument(fmt::format(
+      "{}: options.left_out is set, which only all_reduce and reduce_scatter take", call));
+}
+
+std::optional<Compression> compression_of(const char* call, const char* name, double topk_ratio) {
+  const bool says_ratio = topk_ratio != 0;
+  if (!name && !says_ratio) return std::nullopt;
+  if (says_ratio && (!name || std::string_view(name) != name_of(Codec::topk))) {
+    throw InvalidArgument(
+        fmt::format("{}: options.topk_ratio is {}, which goes with options.compression \"topk\", "
+                    "but that is {}",
+                    call, topk_ratio, name ? fmt::format("\"{}\"", name) : "NULL"));
+  }
+  try {
+    return says_ratio ? compression_named(name, topk_ratio) : compression_named(name);
+  } catch (const InvalidArgument& wrong) {
+    throw InvalidArgument(fmt::format("{}: options.compression: {}", call, wrong.what()));
+  }
 }
 
 DType dtype_of(const char* call, mccl_dtype dtype) {

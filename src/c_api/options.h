@@ -4,9 +4,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "mccl/c.h"
+#include "mccl/compression.h"
 #include "mccl/group.h"
 #include "mccl/types.h"
 
@@ -20,12 +22,25 @@ void read_struct(const char* call, const void* from, std::size_t first_size, voi
 /// The options of the context, checked as far as their form goes.
 mccl_context_options read_options(const char* call, const mccl_context_options* options);
 
+/// The options of a group, with a name and members that are there.
+mccl_group_options read_options(const char* call, const mccl_group_options* options);
+
 /// The options of a call, which may be null.
 struct Options {
   CallOptions call;
   const double* factor = nullptr;
+  void* left_out = nullptr;
+
+  /// Those of a sum of an input of `count` elements.
+  CallOptions of_sum(std::size_t count, DType dtype) const;
 };
 Options read_options(const char* call, const mccl_call_options* options);
+/// Throw InvalidArgument where something is set that only some calls take.
+void refuse_factor(const char* call, const Options& options);
+void refuse_left_out(const char* call, const Options& options);
+
+/// As callers name it; null is nothing said.
+std::optional<Compression> compression_of(const char* call, const char* name, double topk_ratio);
 
 DType dtype_of(const char* call, mccl_dtype dtype);
 /// With the factor that premul_sum needs, and no other reduction takes.

@@ -52,10 +52,9 @@ mccl_status submit(const char* call, mccl_group* group, const mccl_call_options*
 }
 
 /// For calls that reduce nothing.
-inline void refuse_factor(const char* call, const Options& options) {
-  if (!options.factor) return;
-  throw InvalidArgument(std::string(call) +
-                        ": options.factor is set, which only MCCL_PREMUL_SUM takes");
+inline void refuse_options_of_sums(const char* call, const Options& options) {
+  refuse_factor(call, options);
+  refuse_left_out(call, options);
 }
 
 }  // namespace mccl::c_api

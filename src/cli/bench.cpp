@@ -42,7 +42,8 @@ constexpr const char* kFooter = R"(The table, in the words of nccl-tests:
            with what the hardware can carry, whatever the number of ranks
   wrong    elements that are not what they must be, over all ranks
   error    in its place with --compression: the largest difference from the exact sum, as a part of
-           the largest number in it
+           the largest number in it; below the tables, the bytes that a rank sends, with the codec
+           and without
 
 Examples:
   mccl bench                                   all_reduce between 2 processes of this machine

@@ -48,15 +48,19 @@ class Passage {
     void* to;
     const std::byte* staged_output;
     std::size_t output_bytes;
+    /// What goes at a time, so that host and device are at work at once; 0: all of it.
+    std::size_t piece = 0;
   };
   /// Enqueues all of it, so that nobody needs to ask the device for anything afterwards: who does
   /// while the device waits for the host may be made to wait for the device.
   void begin(const Trip& trip);
 
-  /// Whether the input has come to the host.
-  bool arrived() const { return !has_input_ || reached(&words_[kArrived], number_); }
-  /// The host's side is over: what it has written may go to the device.
-  void release() { __atomic_store_n(&words_[kReleased], number_, __ATOMIC_RELEASE); }
+  /// Bytes of the input that have come to the host, from its beginning on.
+  std::size_t arrived() const;
+  /// The first `bytes` of the output may go to the device: whole pieces of it.
+  void release(std::size_t bytes);
+  /// The host's side is over.
+  void release() { release(output_bytes_); }
   /// Whether the device's side is over.
   bool ended() const { return reached(&words_[kEnded], number_); }
   /// What `stream` is given from now on runs after the call.
@@ -64,11 +68,15 @@ class Passage {
 
  private:
   enum { kArrived, kReleased, kEnded };
+  Word word_at(std::size_t bytes, std::size_t whole) const;
 
   const std::unique_ptr<Queue> queue_;
   Word* const words_;
-  Word number_ = 0;  ///< Of the call.
-  bool has_input_ = false;
+  Word before_ = 0;  ///< What the words had come to before the call: they count its pieces.
+  Word number_ = 0;  ///< What they come to at its end.
+  std::size_t piece_ = 1;
+  std::size_t input_bytes_ = 0;
+  std::size_t output_bytes_ = 0;
 };
 
 /// Thread-safe. Lives as long as what it has given.

@@ -49,7 +49,14 @@ class Accelerator {
 
   /// For messages, such as "cuda:0 (NVIDIA H200)".
   virtual const std::string& name() const = 0;
+  /// Where it is plugged in: tells the devices of a host apart, alike in all processes.
+  virtual std::string bus() const = 0;
   virtual std::unique_ptr<Queue> make_queue() = 0;
+  /// Of the device. Throws Error.
+  virtual std::shared_ptr<void> make_memory(std::size_t bytes) = 0;
+  /// What is worth a copy of its own: less takes no longer than to tell the host of it. A multiple
+  /// of 64.
+  virtual std::size_t least_piece() const { return std::size_t{256} << 10; }
   /// Host memory that the device reads and writes by itself. Throws Error.
   virtual std::byte* allocate_pinned(std::size_t bytes) = 0;
   virtual void free_pinned(std::byte* memory) noexcept = 0;

@@ -1,6 +1,7 @@
 #include "device/registry.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <map>
 #include <mutex>
@@ -47,6 +48,15 @@ std::shared_ptr<Depot> depot_of(Device device) {
   std::shared_ptr<Depot>& depot = all.depots[{device.kind, device.index}];
   if (!depot) depot = std::make_shared<Depot>(make(all, device));
   return depot;
+}
+
+bool sees_any(DeviceKind kind) {
+  Registry& all = registry();
+  {
+    const std::lock_guard lock(all.mutex);
+    if (all.makers.contains(kind)) return true;
+  }
+  return kind == DeviceKind::cuda && ::access("/dev/nvidiactl", F_OK) == 0;
 }
 
 void replace_maker(DeviceKind kind, Maker maker) {

@@ -16,6 +16,10 @@ using Maker = std::function<std::shared_ptr<Accelerator>(int index)>;
 /// lives. Throws InvalidArgument, in one sentence, where this machine has none such.
 std::shared_ptr<Depot> depot_of(Device device);
 
+/// Whether this machine seems to have devices of a kind, by what can be seen without loading a
+/// driver.
+bool sees_any(DeviceKind kind);
+
 /// Puts `maker` in the place of a kind's own one; null gives that back. For tests.
 void replace_maker(DeviceKind kind, Maker maker);
 

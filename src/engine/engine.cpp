@@ -9,6 +9,7 @@
 
 #include "base/link_profile.h"
 #include "base/open_files.h"
+#include "base/termination.h"
 #include "base/thread.h"
 #include "mccl/error.h"
 #include "rendezvous/cabling/wiring.h"
@@ -120,6 +121,7 @@ Engine::Engine(EngineOptions options)
                     .along_cables = options_.wiring != nullptr,
                     .look_beside_soon = [this] { next_look_ = {}; }},
       groups_(options_.size, surroundings_) {
+  if (met_.rdma_cabling) cabling_ = *met_.rdma_cabling;
   if (options_.wiring) cabling_ = options_.wiring->cabling();
   if (ranks_per_core_ > 1) driver_.share_cores();
   staging_.watch(memory_->arena);
@@ -141,6 +143,11 @@ std::shared_ptr<Engine> Engine::create(EngineOptions options) {
   if (engine->size() > 1) {
     engine->thread_ =
         start_thread("mccl progress", [weak = engine->weak_from_this()] { progress_loop(weak); });
+  }
+  if (engine->met_.uses_rdma) {
+    at_termination(engine, [weak = engine->weak_from_this()] {
+      if (const auto alive = weak.lock()) alive->shutdown();
+    });
   }
   return engine;
 }

@@ -81,8 +81,8 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   /// What the groups that are made from now on know. Learned while only one thread uses the engine.
   const schedule::Facts& facts() const { return facts_; }
   void learn(schedule::Facts facts) { facts_ = std::move(facts); }
-  /// Which ranks cables join; those between all where the settings name no hostfile. What they can
-  /// do is learned as the facts are.
+  /// Which ranks cables join; those between all where the settings name neither a hostfile nor a
+  /// table of RDMA devices that leaves some out. What they can do is learned as the facts are.
   const Cabling& cabling() const { return cabling_; }
   void learn(Cabling cabling) { cabling_ = std::move(cabling); }
   /// Of this machine, where they are most crowded.

@@ -121,6 +121,7 @@ void Engine::lose(WorldRank peer, const std::string& reason, transport::Loss los
   heart_.forget(peer);
   groups_.lose(peer, reason, loss);
   if (peers_.has_left(peer)) return;
+  groups_.fail_watched(peer, reason);
   for (const auto& [other, relay] : met_.relayed) {
     if (relay != peer.number() || !peers_.connected(WorldRank(other))) continue;
     const std::string without = fmt::format(

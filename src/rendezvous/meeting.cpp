@@ -341,15 +341,17 @@ class Meeting {
     met_.shared_memory = memory;
     mesh_->everyone_is_here();
     met_.relayed = mesh_->relayed();
+    met_.rdma_cabling = cabling_of(o_.config, memory->nodes, rdma_cards_);
     auto rdma = make_rdma({.rank = o_.rank,
                            .config = o_.config,
                            .log = o_.log,
                            .host = host_,
                            .endpoints = endpoints_,
-                           .cards = std::move(rdma_cards_)},
+                           .cards = rdma_cards_},
                           std::move(rdma_));
     if (memory->arena)
       met_.transports.push_back(std::make_unique<transport::shm::ShmTransport>(memory));
+    met_.uses_rdma = rdma != nullptr;
     if (rdma) met_.transports.push_back(std::move(rdma));
     met_.transports.push_back(std::make_unique<TcpTransport>(std::move(mesh_)));
   }

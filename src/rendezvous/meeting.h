@@ -16,9 +16,11 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/cabling.h"
 #include "base/log.h"
 #include "mccl/config.h"
 #include "mccl/store.h"
@@ -55,6 +57,9 @@ struct Met {
   double ranks_per_core = 1;  ///< Of this host, where they are most crowded.
   /// The ranks that no cable leads to from here, with the one that connections to each go through.
   std::map<int, int> relayed;
+  /// Which ranks cables of RDMA devices join, where collectives are to keep to them.
+  std::optional<Cabling> rdma_cabling;
+  bool uses_rdma = false;
 };
 
 /// Throws InvalidArgument, TimeoutError, PeerError, MismatchError.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "mccl/error.h"
@@ -9,8 +10,44 @@
 
 namespace mccl::rendezvous {
 
+using transport::rdma::Card;
 using transport::rdma::RdmaTransport;
 using transport::rdma::Survey;
+
+namespace {
+
+/// One for each device that joins the two, named as at its ends.
+void add_cables(const std::vector<Card>& cards, WorldRank a, WorldRank b,
+                std::vector<Cable>& cables) {
+  const Card& of_a = cards[a.index()];
+  const Card& of_b = cards[b.index()];
+  try {
+    const auto at_a = common_rails(of_a, a, of_b, b);
+    const auto at_b = common_rails(of_b, b, of_a, a);
+    for (std::size_t rail = 0; rail < std::min(at_a.size(), at_b.size()); ++rail) {
+      cables.push_back({.a = a.number(),
+                        .b = b.number(),
+                        .at_a = fmt::format("{} on {}", of_a.devices[at_a[rail]].name, of_a.host),
+                        .at_b = fmt::format("{} on {}", of_b.devices[at_b[rail]].name, of_b.host)});
+    }
+  } catch (const Error&) {
+    // None joins them, which make_rdma() tells of.
+  }
+}
+
+void add_to(std::string& list, WorldRank rank) {
+  list += fmt::format("{}{}", list.empty() ? "" : ", ", rank);
+}
+
+[[noreturn]] void refuse(const RdmaOptions& o, WorldRank peer, const std::string& why) {
+  throw PeerError(
+      fmt::format("MCCL_TRANSPORT is rdma, but rank {} cannot reach rank {} so, since {}; set it "
+                  "to auto to use "
+                  "what there is{}",
+                  o.rank, peer, why, transport::rdma::picture_of(o.cards)));
+}
+
+}  // namespace
 
 Survey find_rdma(const Config& config, WorldRank rank, int size, bool one_host,
                  std::shared_ptr<transport::rdma::Verbs> verbs) {
@@ -26,13 +63,29 @@ Survey find_rdma(const Config& config, WorldRank rank, int size, bool one_host,
   return rdma::survey(config, rank, size, verbs, why);
 }
 
+std::optional<Cabling> cabling_of(const Config& config, const std::vector<int>& nodes,
+                                  const std::vector<Card>& cards) {
+  if (config.rdma_uncabled != "relay" || !nodes.empty()) return std::nullopt;
+  const auto size = static_cast<int>(cards.size());
+  bool some_are_uncabled = false;
+  std::vector<Cable> cables;
+  for (WorldRank a(0); a.number() < size; ++a) {
+    for (WorldRank b(a.number() + 1); b.number() < size; ++b) {
+      some_are_uncabled |= is_uncabled(cards[a.index()], a, cards[b.index()], b);
+      add_cables(cards, a, b, cables);
+    }
+  }
+  if (!some_are_uncabled) return std::nullopt;
+  Cabling cabling(size, std::move(cables));
+  return cabling.parts().size() == 1 ? std::optional(std::move(cabling)) : std::nullopt;
+}
+
 std::unique_ptr<RdmaTransport> make_rdma(const RdmaOptions& o, Survey found) {
   const bool has_devices = found.has_devices;
   const std::string why = found.card.why;
   auto made = std::make_unique<RdmaTransport>(WorldRank(o.rank), std::move(found), o.cards,
                                               o.config.rdma_gid);
   const bool must = o.config.transport == "rdma";
-  bool any = false;
   if (!must && !why.empty()) {
     if (has_devices) {
       o.log.warn("the RDMA devices of this host are not used: {}", why);
@@ -40,22 +93,30 @@ std::unique_ptr<RdmaTransport> make_rdma(const RdmaOptions& o, Survey found) {
       o.log.debug("no RDMA on this host: {}", why);
     }
   }
+  std::string reached, unreached;
   for (WorldRank peer(0); peer.number() < static_cast<int>(o.cards.size()); ++peer) {
     if (peer.number() == o.rank) continue;
-    any |= made->reaches(peer);
-    if (made->reaches(peer)) continue;
-    if (must) {
-      throw PeerError(fmt::format(
-          "MCCL_TRANSPORT is rdma, but rank {} cannot reach rank {} so, since {}; set it to auto "
-          "to use what there is",
-          o.rank, peer, made->missing(peer)));
+    if (made->reaches(peer)) {
+      add_to(reached, peer);
+      continue;
     }
+    if (made->uncabled(peer)) {
+      add_to(unreached, peer);
+      continue;
+    }
+    if (must) refuse(o, peer, made->missing(peer));
     const bool elsewhere = o.endpoints[peer.index()].host != o.host;
     if (why.empty() && elsewhere) {
       o.log.warn("no RDMA to rank {}, since {}: tcp is used", peer, made->missing(peer));
     }
   }
-  return any ? std::move(made) : nullptr;
+  if (reached.empty() && must && !unreached.empty())
+    refuse(o, WorldRank(o.rank == 0 ? 1 : 0), "the table of devices names none at all");
+  if (!reached.empty() && !unreached.empty()) {
+    o.log.info("no RDMA cable leads to rank {}: messages to it take tcp, and collectives {}",
+               unreached, o.config.rdma_uncabled == "relay" ? "go along the cables" : "too");
+  }
+  return reached.empty() ? nullptr : std::move(made);
 }
 
 }  // namespace mccl::rendezvous

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/cabling.h"
 #include "base/log.h"
 #include "mccl/config.h"
 #include "rendezvous/endpoint.h"
@@ -19,17 +21,23 @@ namespace mccl::rendezvous {
 transport::rdma::Survey find_rdma(const Config& config, WorldRank rank, int size, bool one_host,
                                   std::shared_ptr<transport::rdma::Verbs> verbs);
 
+/// Which ranks the tables of devices join, where they leave some pairs without a cable and the
+/// others join all ranks, so that collectives can keep to the cables. Alike on all ranks. `nodes`:
+/// as a meeting agrees on them; where ranks share memory, cables are not all there is.
+std::optional<Cabling> cabling_of(const Config& config, const std::vector<int>& nodes,
+                                  const std::vector<transport::rdma::Card>& cards);
+
 struct RdmaOptions {
   int rank = 0;
   const Config& config;
   const Log& log;
   const std::string& host;                 ///< Of this rank, as endpoints have it.
   const std::vector<Endpoint>& endpoints;  ///< By rank.
-  std::vector<transport::rdma::Card> cards;
+  const std::vector<transport::rdma::Card>& cards;
 };
 
 /// Null where no peer is reached by it. A peer that could be, but for something that is missing, is
-/// told of at WARN; with MCCL_TRANSPORT=rdma it is a PeerError that says what is missing where.
+/// told of at WARN; with MCCL_TRANSPORT=rdma it is a PeerError that draws what is missing where.
 std::unique_ptr<transport::rdma::RdmaTransport> make_rdma(const RdmaOptions& options,
                                                           transport::rdma::Survey found);
 

@@ -17,6 +17,7 @@ Schedule build_dissemination(const Problem& problem);
 Schedule build_one_shot(const Problem& problem);
 Schedule build_two_shot(const Problem& problem);
 Schedule build_hierarchical(const Problem& problem);
+Schedule build_hierarchical_scatter(const Problem& problem);  ///< Of sums in blocks.
 Schedule build_cable_tree(const Problem& problem);
 Schedule build_coded(const Problem& problem);
 

@@ -18,6 +18,7 @@ struct Facts {
   double latency_s = 15e-6;          ///< One message of no bytes through a link, end to end.
   double bytes_per_s = 2e9;          ///< One link, one direction.
   double reduce_bytes_per_s = 8e9;   ///< Arithmetic per rank.
+  double coding_bytes_per_s = 25e9;  ///< Floats that a rank rounds to bf16, or widens, in cache.
   double shared_latency_s = 1.5e-6;  ///< The same of links through shared memory.
   double shared_bytes_per_s = 5e9;
   /// Of a latency, what the rank itself does for a message; the rest is waiting, which overlaps.

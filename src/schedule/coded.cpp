@@ -3,7 +3,7 @@
 // it encodes the sum, and all ranks, it too, decode those same bytes. So nothing is rounded twice,
 // or on two ranks, and the result does not depend on who adds what up, or in which pieces.
 // Where ranks share nodes, "rank" is a node here, and what it gives the sum of its ranks'
-// (hierarchical.cpp).
+// (hierarchical.cpp, hierarchical_scatter.cpp).
 #include <algorithm>
 
 #include "schedule/algorithms.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <vector>
 
 #include "schedule/cost_terms.h"
 #include "schedule/layout.h"
@@ -14,6 +15,22 @@ namespace {
 bool shares_node(const Problem& p) {
   return !p.nodes.empty() &&
          std::all_of(p.nodes.begin(), p.nodes.end(), [&](int node) { return node == p.nodes[0]; });
+}
+
+/// What the ranks of the same place in all nodes have to do with each other.
+Problem column_of(const Problem& p, const std::vector<std::vector<int>>& nodes,
+                  std::size_t columns) {
+  Problem column = p;
+  column.size = static_cast<int>(nodes.size());
+  column.count = p.count / columns;
+  if (p.counts.empty()) return column;
+  column.counts.clear();
+  for (const std::vector<int>& node : nodes) {
+    std::size_t count = 0;
+    for (const int rank : node) count += p.counts[static_cast<std::size_t>(rank)];
+    column.counts.push_back(count / columns);
+  }
+  return column;
 }
 
 }  // namespace
@@ -80,13 +97,15 @@ Estimate estimate(Algorithm algorithm, const Problem& p, std::size_t element_byt
       std::size_t columns = nodes[0].size();
       for (const auto& node : nodes) columns = std::min(columns, node.size());
       if (p.coding) {
-        Problem between = p;
-        between.size = static_cast<int>(nodes.size());
-        between.count = p.count / columns;
+        const Problem between = column_of(p, nodes, columns);
         const CallSize part(between, element_bytes);
         const LinkTerms columns_link(part, facts, false);
         Estimate found = coded_estimate(between, part, columns_link, element_bytes);
-        found.seconds += inside_nodes_estimate(size, window, static_cast<double>(columns));
+        found.seconds +=
+            p.collective == Collective::all_reduce
+                ? inside_nodes_estimate(size, window, static_cast<double>(columns))
+                : sums_inside_nodes_estimate(size, window, static_cast<double>(nodes.size()),
+                                             static_cast<double>(columns));
         return found;
       }
       return hierarchical_estimate(p.collective, size, link, window,

@@ -50,6 +50,8 @@ class LinkTerms {
   double reduced_piece(double bytes) const;
   /// A fold over all ranks' operands, of so many bytes together.
   double fold(double bytes) const;
+  /// Rounding floats of so many bytes to a codec, or widening them.
+  double coded(double bytes, Codec codec) const;
   /// A phase of a pipeline, of all segments: each is as long as its work, or as one piece needs to
   /// pass.
   double phase(double work, double first_piece, int lanes) const;
@@ -61,6 +63,8 @@ class LinkTerms {
   double crowding_;
   double byte_;
   double reduce_;             // seconds per byte
+  double coding_;             // the same
+  double memory_;             // the same
   double uncached_operands_;  // times as long
 };
 
@@ -152,6 +156,9 @@ Estimate one_shot_estimate(Collective collective, const CallSize& size, const Wi
 Estimate two_shot_estimate(const CallSize& size, const WindowTerms& window);
 /// Seconds of what such a schedule does inside the nodes.
 double inside_nodes_estimate(const CallSize& size, const WindowTerms& window, double columns);
+/// The same of a reduce_scatter in blocks, which shares no results there.
+double sums_inside_nodes_estimate(const CallSize& size, const WindowTerms& window, double nodes,
+                                  double columns);
 /// Over `nodes` nodes, of which the smallest has `columns` ranks.
 Estimate hierarchical_estimate(Collective collective, const CallSize& size, const LinkTerms& link,
                                const WindowTerms& window, double nodes, double columns);

@@ -141,6 +141,16 @@ double inside_nodes_estimate(const CallSize& size, const WindowTerms& window, do
          window.seconds_of({3 * b, b + window.written(b), b * columns / size.ranks});
 }
 
+/// A meeting for each piece and node; a rank publishes all but its share of its bytes, and adds as
+/// much for each other of its node.
+double sums_inside_nodes_estimate(const CallSize& size, const WindowTerms& window, double nodes,
+                                  double columns) {
+  const double b = size.bytes, share = b / columns;
+  const double rounds = nodes * std::max(1.0, size.pieces(size.largest));
+  return rounds * window.meeting() +
+         window.seconds_of({2 * (b - share) + share, b + window.written(share), b});
+}
+
 /// Inside the nodes through windows, between them a ring of as many parts as nodes.
 Estimate hierarchical_estimate(Collective collective, const CallSize& size, const LinkTerms& link,
                                const WindowTerms& window, double nodes, double columns) {

@@ -10,6 +10,8 @@ constexpr FactInfo kFacts[] = {
     {"latency_s", "s", "a message of no bytes through a link", &Facts::latency_s},
     {"bytes_per_s", "B/s", "a link, one direction", &Facts::bytes_per_s},
     {"reduce_bytes_per_s", "B/s", "arithmetic of a rank", &Facts::reduce_bytes_per_s},
+    {"coding_bytes_per_s", "B/s", "floats that a rank rounds to bf16, or widens, in cache",
+     &Facts::coding_bytes_per_s},
     {"shared_latency_s", "s", "a message of no bytes through a link in shared memory",
      &Facts::shared_latency_s},
     {"shared_bytes_per_s", "B/s", "a link in shared memory, one direction",

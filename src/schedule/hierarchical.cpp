@@ -8,6 +8,7 @@
 // has ranks. Large buffers go in segments, the phases of several at once: while one is between the
 // nodes, the next is reduced.
 // A broadcast goes from the root to one rank of every other node, and inside all nodes from there.
+// A reduce_scatter is in hierarchical_scatter.cpp.
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -266,13 +267,18 @@ class Hierarchical {
 }  // namespace
 
 bool can_hierarchical(const Problem& p) {
-  if (p.collective != Collective::all_reduce && p.collective != Collective::broadcast) return false;
+  const bool scatters_blocks = p.collective == Collective::reduce_scatter && p.coding;
+  if (p.collective != Collective::all_reduce && p.collective != Collective::broadcast &&
+      !scatters_blocks) {
+    return false;
+  }
   if (p.nodes.empty() || p.window < 2 * static_cast<std::size_t>(p.size)) return false;
   const std::size_t nodes = all_nodes(p).size();
   return nodes > 1 && nodes < static_cast<std::size_t>(p.size);
 }
 
 Schedule build_hierarchical(const Problem& p) {
+  if (p.collective == Collective::reduce_scatter) return build_hierarchical_scatter(p);
   Hierarchical hierarchical(p);
   return p.collective == Collective::all_reduce ? hierarchical.all_reduce()
                                                 : hierarchical.broadcast();

@@ -29,6 +29,7 @@ class Link {
   virtual ~Link() = default;
 
   /// Sends as many bytes of `first` followed by `second` as the path takes now; returns how many.
+  /// Given nothing, it only looks whether the path still stands.
   virtual std::size_t write(std::span<const std::byte> first,
                             std::span<const std::byte> second = {}) = 0;
 
@@ -54,7 +55,8 @@ class Link {
   virtual Clock::time_point retry_at() const { return Clock::time_point::max(); }
 
   /// Bytes at the end of what write() has taken that must stay as they are, because the link still
-  /// reads them where they lie. 0 for a transport that copies.
+  /// reads them where they lie. 0 for a transport that copies. What write() has taken a part of
+  /// stays too until the rest is written, or the link is destroyed.
   virtual std::size_t borrowed() const { return 0; }
 
   /// Bytes that write has taken and the peer's host has not acknowledged: destroying the link may

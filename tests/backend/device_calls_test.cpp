@@ -12,6 +12,7 @@ using testing::DeviceDouble;
 using testing::ForbiddenMemory;
 using ::testing::HasSubstr;
 using testing::run_ranks;
+using testing::test_config;
 
 constexpr std::size_t kCount = 5000;
 constexpr Device kDevice{DeviceKind::cuda, 0};
@@ -78,6 +79,37 @@ TEST_F(DeviceCalls, AStreamWaitsForACallWhileTheHostGoesOn) {
     EXPECT_EQ(*found, std::vector<float>(kCount, 2));
     work.wait();
   });
+}
+
+/// What comes out at the far end while most of the input is held back was not waited for.
+TEST_F(DeviceCalls, ALongCallIsOnTheWireWhileItIsCopied) {
+  constexpr std::size_t kLong = std::size_t{1} << 20;
+  run_ranks(
+      2,
+      [&](Context& context) {
+        DeviceDouble::Queue stream(*device_);
+        const Numbers data(*device_, kLong);
+        data.fill(stream, context.rank() == 0 ? 5 : 0);
+        stream.finish();
+        const bool is_root = context.rank() == 0;
+        if (is_root) device_->copies_to_host = 4;  // of 32
+        const Work work = context.world()->broadcast(data.buffer(), 0, {.stream = &stream});
+        if (is_root) {
+          while (device_->copies_to_device == 0) std::this_thread::yield();
+          EXPECT_FALSE(work.done());
+          device_->copies_to_host = DeviceDouble::kAnyNumber;
+        }
+        work.wait_on_stream(&stream);
+        const auto found = data.read(stream);
+        stream.finish();
+        EXPECT_EQ(*found, std::vector<float>(kLong, 5));
+        work.wait();
+      },
+      [](int) {
+        Config config = test_config();
+        config.chunk_bytes = 64 << 10;
+        return config;
+      });
 }
 
 TEST_F(DeviceCalls, AnotherStreamMayWaitForItToo) {

@@ -1,4 +1,6 @@
 // The conformance suite of groups on memory of a device, on all ranks or on every other one.
+#include <string_view>
+
 #include "backend/conformance/checks.h"
 #include "device/registry.h"
 #include "support/on_device.h"
@@ -39,9 +41,11 @@ TEST_P(DeviceConformance, Holds) {
         OnDeviceContext on_device(device_, context);
         check.run(on_device);
       },
-      [](int) {
+      [&check = check](int) {
         Config config = test_config();
         config.chunk_bytes = 64 << 10;
+        // By "auto" the ranks also ask each other, which is counted among the calls.
+        if (std::string_view(check.name) == "MetricsCountCalls") config.backend = "native";
         return config;
       });
 }

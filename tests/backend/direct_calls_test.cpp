@@ -4,6 +4,7 @@
 #include "backend/checked_group.h"
 #include "device/registry.h"
 #include "support/device_double.h"
+#include "support/processes.h"
 #include "support/ranks.h"
 
 namespace mccl {
@@ -164,6 +165,54 @@ TEST_F(DirectCalls, AnAbortEndsWhatRuns) {
     EXPECT_TRUE(path_->aborted);
     stream.finish();
   });
+}
+
+/// Of a call whose caller waits no Work is left that could be asked.
+TEST_F(DirectCalls, AnAbortOfAnotherRankEndsWhatRuns) {
+  testing::run_failing_ranks(2, [this](Context& context) {
+    Group& world = *context.world();
+    if (context.rank() == 1) {
+      world.barrier().wait();
+      return world.abort("enough");
+    }
+    Group& group = group_of(context);
+    DeviceDouble::Queue stream(*device_);
+    const Buffer data = ones(stream);
+    path_->stuck = std::make_shared<std::atomic<bool>>(false);
+    group.all_reduce(data, data, ReduceKind::sum, {.caller_waits = true, .stream = &stream});
+    world.barrier().wait();
+    stream.finish();
+    EXPECT_TRUE(path_->aborted);
+    EXPECT_THAT(world.failure(), HasSubstr("enough"));
+  });
+}
+
+/// Nothing of the host's is under way that would fail with it.
+TEST(DirectCallsOfProcesses, ADeathEndsWhatRunsOnTheDevice) {
+  testing::Processes ranks(2, [](Context& context, const testing::Processes::Say& say) {
+    context.world()->barrier().wait();
+    if (context.rank() == 1) {
+      say("there");
+      while (true) ::pause();
+    }
+    const auto device = std::make_shared<DeviceDouble>();
+    device::replace_maker(DeviceKind::cuda, [&device](int) { return device; });
+    const auto path = std::make_shared<PathDouble>(device);
+    path->stuck = std::make_shared<std::atomic<bool>>(false);
+    auto& group = dynamic_cast<CheckedGroup&>(*context.world());
+    group.use(path);
+    DeviceDouble::Queue stream(*device);
+    const auto memory = device->allocate(kCount * sizeof(float));
+    const Buffer data{memory->outside(), kCount, DType::f32, kDevice};
+    group.all_reduce(data, data, ReduceKind::sum, {.caller_waits = true, .stream = &stream});
+    say("waits");
+    stream.finish();
+    say(path->aborted ? group.failure() : "it was not ended");
+  });
+  EXPECT_EQ(ranks.line(1), "there");
+  EXPECT_EQ(ranks.line(0), "waits");
+  ranks.signal(1, SIGKILL);
+  EXPECT_THAT(ranks.line(0), HasSubstr("rank 1 is gone"));
 }
 
 }  // namespace

@@ -1,7 +1,13 @@
 // Groups whose links go through RDMA devices: each rank is a thread with a double of its own, as if
 // it were on a machine of its own.
 #include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <exception>
+#include <fstream>
+#include <map>
 #include <numeric>
 #include <thread>
 
@@ -23,6 +29,9 @@ struct Rank {
   std::shared_ptr<VerbsDouble> verbs;
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
   std::string failure;
+  /// Held until the threads have ended: the thread sanitizer does not see the count of references
+  /// in the system's library, by which the engine may be the last to have it.
+  std::exception_ptr error;
 };
 
 class RdmaGroups : public ::testing::Test {
@@ -40,6 +49,12 @@ class RdmaGroups : public ::testing::Test {
       ranks_.back().verbs = std::make_shared<VerbsDouble>(fabric_);
       ranks_.back().verbs->add("mem" + std::to_string(rank), static_cast<std::uint8_t>(rank + 1));
     }
+  }
+
+  /// As MLX_IBV_DEVICES has it.
+  void write_table(const std::string& text) {
+    config_.rdma_device = ::testing::TempDir() + "mccl_rdma_groups.json";
+    std::ofstream(config_.rdma_device) << text;
   }
 
   /// Whatever comes of it, nothing of a device stays open.
@@ -63,6 +78,7 @@ class RdmaGroups : public ::testing::Test {
           engine->shutdown();
         } catch (const std::exception& error) {
           rank.failure = error.what();
+          rank.error = std::current_exception();
         }
       });
     }
@@ -91,10 +107,11 @@ class RdmaGroups : public ::testing::Test {
     }
   }
 
-  static void send_around(Group& world, std::size_t count) {
+  /// `step`: how far.
+  static void send_around(Group& world, std::size_t count, int step = 1) {
     std::vector<std::int32_t> mine(count, world.rank()), theirs(count, -1);
-    const int next = (world.rank() + 1) % world.size();
-    const int before = (world.rank() + world.size() - 1) % world.size();
+    const int next = (world.rank() + step) % world.size();
+    const int before = (world.rank() + world.size() - step) % world.size();
     Work sent = world.send(ConstBuffer{mine.data(), count, DType::i32}, next, 3);
     world.recv(Buffer{theirs.data(), count, DType::i32}, before, 3).wait();
     sent.wait();
@@ -125,6 +142,70 @@ TEST_F(RdmaGroups, CallsGoThroughTheDevices) {
       }
     }
   }
+}
+
+/// As the cables of machines on a desk: each rank's device leads to the one before and after it.
+TEST_F(RdmaGroups, ARingOfCablesIsWhereCollectivesGo) {
+  write_table(R"([[null, "mem0", null, "mem0"], ["mem1", null, "mem1", null],
+                  [null, "mem2", null, "mem2"], ["mem3", null, "mem3", null]])");
+  for (const std::string uncabled : {"relay", "tcp"}) {
+    config_.rdma_uncabled = uncabled;
+    ranks_.clear();
+    add_ranks(4);
+    run([](Group& world) {
+      for (const std::size_t count : {1, 3'000, 300'000}) sum_and_check(world, count);
+    });
+    expect_good_end();
+    for (const Rank& rank : ranks_) {
+      EXPECT_EQ(rank.metrics->summary().rdma_links, 2u);
+      // With one sum each to everyone, as is best for the smallest where all have links.
+      EXPECT_EQ(rank.metrics->summary().tcp_links, uncabled == "relay" ? 0u : 1u) << uncabled;
+    }
+  }
+}
+
+TEST_F(RdmaGroups, MessagesBetweenRanksWithoutACableTakeTcp) {
+  write_table(R"([[null, "mem0", null, "mem0"], ["mem1", null, "mem1", null],
+                  [null, "mem2", null, "mem2"], ["mem3", null, "mem3", null]])");
+  add_ranks(4);
+  run([](Group& world) { send_around(world, 5'000, 2); });
+  expect_good_end();
+  for (const Rank& rank : ranks_) {
+    EXPECT_EQ(rank.metrics->summary().rdma_links, 0u);
+    EXPECT_EQ(rank.metrics->summary().tcp_links, 1u);
+  }
+}
+
+TEST_F(RdmaGroups, OfAMeshARingCanBeAskedFor) {
+  write_table(R"([[null, "mem0", "mem0", "mem0"], ["mem1", null, "mem1", "mem1"],
+                  ["mem2", "mem2", null, "mem2"], ["mem3", "mem3", "mem3", null]])");
+  config_.rdma_ring = true;
+  add_ranks(4);
+  run([](Group& world) { sum_and_check(world, 300'000); });
+  expect_good_end();
+  for (const Rank& rank : ranks_) EXPECT_EQ(rank.metrics->summary().rdma_links, 2u);
+}
+
+TEST_F(RdmaGroups, WhatIsMissingIsDrawnOnEveryRank) {
+  write_table(R"([[null, "mem0", "mem0"], ["mem1", null, "mem1"], ["mem2", "gone7", null]])");
+  add_ranks(3);
+  ranks_[1].verbs->known["mem1"].port.active = false;
+  ranks_[1].verbs->known["mem1"].port.state = "PORT_DOWN";
+  run([](Group&) {});
+  for (const Rank& rank : ranks_) {
+    EXPECT_THAT(
+        rank.failure,
+        ::testing::AllOf(HasSubstr("to 0"), HasSubstr("MISSING mem1"), HasSubstr("MISSING gone7"),
+                         HasSubstr("port 1 of mem1 is PORT_DOWN"), HasSubstr("ip link set IF up"),
+                         HasSubstr("there is no device gone7 (there are mem2)")));
+  }
+}
+
+TEST_F(RdmaGroups, ATableThatNamesNoDeviceAtAllIsAnError) {
+  write_table("[[null, null], [null, null]]");
+  add_ranks(2);
+  run([](Group&) {});
+  for (const Rank& rank : ranks_) EXPECT_THAT(rank.failure, HasSubstr("names none at all"));
 }
 
 TEST_F(RdmaGroups, SeveralDevicesShareTheWork) {
@@ -185,11 +266,67 @@ TEST_F(RdmaGroups, WhatFailsInMidCollectiveEndsItOnEveryRank) {
         return ++messages == 200 ? Fate{kind, 12} : Fate();
       };
       run([](Group& world) {
-        for (int i = 0; i < 100; ++i) sum_and_check(world, 40'000);
+        for (int i = 0; i < 100; ++i) sum_and_check(world, i % 2 == 0 ? 40'000 : 150'000);
       });
       for (const Rank& rank : ranks_) EXPECT_THAT(rank.failure, HasSubstr("rank "));
     }
   }
+}
+
+/// Of so many of each letter, none may come before as many of the letter before it.
+std::string out_of_order(const std::string& said, const std::string& order, int times) {
+  std::map<char, int> counts;
+  for (const char letter : said) {
+    const std::size_t place = order.find(letter);
+    ++counts[letter];
+    if (place > 0 && counts[letter] > counts[order[place - 1]])
+      return std::string(1, letter) + " came too early";
+  }
+  for (const char letter : order) {
+    if (counts[letter] != times) return std::string(1, letter) + " is missing";
+  }
+  return "";
+}
+
+/// In a process of its own, which is told to end in mid-call: every queue pair goes before the
+/// memory it names, that before the domain, and the device last; then the process dies of the
+/// signal.
+TEST_F(RdmaGroups, OnSigtermDevicesAreClosedInOrder) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  add_ranks(2);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto say = [&ends](char letter) {
+      if (::write(ends[1], &letter, 1) != 1) ::_exit(3);
+    };
+    const std::map<std::string, char> letters = {{"ibv_create_qp", 'q'},
+                                                 {"ibv_create_cq", 'c'},
+                                                 {"ibv_reg_mr", 'm'},
+                                                 {"ibv_alloc_pd", 'p'},
+                                                 {"ibv_open_device", 'd'}};
+    fabric_->on_close = [&](const std::string& call) {
+      if (const auto letter = letters.find(call); letter != letters.end()) say(letter->second);
+    };
+    run([&](Group& world) {
+      sum_and_check(world, 1'000);
+      if (world.rank() == 0) say('!');
+      for (;;) sum_and_check(world, 1'000);
+    });
+    for (;;) ::pause();
+  }
+  ::close(ends[1]);
+  char letter = 0;
+  ASSERT_EQ(::read(ends[0], &letter, 1), 1);
+  EXPECT_EQ(letter, '!');
+  ASSERT_EQ(::kill(child, SIGTERM), 0);
+  std::string closed;
+  while (::read(ends[0], &letter, 1) == 1) closed += letter;
+  ::close(ends[0]);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM) << status;
+  EXPECT_EQ(out_of_order(closed, "qcmpd", 2), "") << closed;
 }
 
 TEST_F(RdmaGroups, ADeviceThatGoesAwayEndsTheCallsThatNeedIt) {

@@ -38,6 +38,10 @@ extern "C" {
   X(collectives, all_to_all)               \
   X(collectives, every_type)               \
   X(collectives, only_the_root_needs_it)   \
+  X(compression, every_codec)              \
+  X(compression, what_is_left_out)         \
+  X(compression, of_a_group)               \
+  X(compression, what_is_wrong_is_named)   \
   X(messages, from_one_and_from_any)       \
   X(messages, coalesced)                   \
   X(messages, coalescing_gone_wrong)       \
@@ -93,6 +97,9 @@ typedef struct Rank {
 /* Runs `body` on `size` ranks that are threads of this process. The last thing that a rank does is
  * a barrier, unless its group failed. */
 void run_ranks(int32_t size, void (*body)(Rank* rank), void* user);
+/* The same with settings: names and values in turn, and NULL. */
+void run_ranks_with(int32_t size, const char* const* settings, void (*body)(Rank* rank),
+                    void* user);
 
 /* Settings for tests: any free port, times in which a fault ends a test instead of hanging it. */
 mccl_config* test_config(void);

@@ -233,6 +233,10 @@ void c_misuse_wild_options(void) {
   CHECK_OK(mccl_all_reduce(g, &x, &x, 1, MCCL_F32, MCCL_PREMUL_SUM, &options, NULL));
   CHECK(x == 2);
   options = call_options();
+  options.struct_size = offsetof(mccl_call_options, compression); /* that of version 1 */
+  options.compression = "what lies behind it is not read";
+  CHECK_OK(mccl_all_reduce(g, &x, &x, 1, MCCL_F32, MCCL_SUM, &options, NULL));
+  options = call_options();
   options.timeout_ms = INT64_MIN;
   CHECK_OK(mccl_barrier(g, &options, NULL));
   options.timeout_ms = INT64_MAX;

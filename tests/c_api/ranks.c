@@ -14,6 +14,7 @@ enum { MOST_RANKS = 16 };
 typedef struct Thread {
   pthread_t thread;
   mccl_store* store;
+  const char* const* settings;
   void (*body)(Rank*);
   Rank rank;
 } Thread;
@@ -24,7 +25,11 @@ static void* run_rank(void* argument) {
   mccl_config* config = test_config();
   const mccl_context_options options =
       context_options(rank->rank, rank->size, thread->store, config);
+  const char* const* setting;
   size_t failed = 0;
+  for (setting = thread->settings; *setting; setting += 2) {
+    CHECK_OK(mccl_config_set(config, setting[0], setting[1]));
+  }
   if (CHECK_OK(mccl_context_create(&options, &rank->context)) &&
       CHECK_OK(mccl_context_world(rank->context, &rank->world))) {
     thread->body(rank);
@@ -38,6 +43,11 @@ static void* run_rank(void* argument) {
 }
 
 void run_ranks(int32_t size, void (*body)(Rank*), void* user) {
+  static const char* const none[] = {NULL};
+  run_ranks_with(size, none, body, user);
+}
+
+void run_ranks_with(int32_t size, const char* const* settings, void (*body)(Rank*), void* user) {
   Thread threads[MOST_RANKS];
   mccl_store* store = NULL;
   int32_t i;
@@ -45,6 +55,7 @@ void run_ranks(int32_t size, void (*body)(Rank*), void* user) {
   if (!CHECK(size <= MOST_RANKS) || !CHECK_OK(mccl_store_memory(&store))) return;
   for (i = 0; i < size; ++i) {
     threads[i].store = store;
+    threads[i].settings = settings;
     threads[i].body = body;
     threads[i].rank.rank = i;
     threads[i].rank.size = size;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 #include <random>
 
@@ -80,6 +81,19 @@ TEST(Reduction, DiffersFromEveryContribution) {
     for (int rank = 0; rank < 3; ++rank) {
       const auto given = data_of(contribution(dtype, ReduceKind::sum, rank, 3), dtype);
       EXPECT_GT(expected.count_wrong(given), kCount / 2) << name_of(dtype) << " " << rank;
+    }
+  }
+}
+
+/// The largest of them would be infinite in fp16 otherwise.
+TEST(Reduction, KeepsWithinWhatEveryCodecCarries) {
+  for (const ReduceKind kind : {ReduceKind::sum, ReduceKind::avg}) {
+    for (const int ranks : {2, 8}) {
+      const auto bytes = data_of(reduction(DType::f32, kind, ranks, kMostRounded), DType::f32);
+      std::vector<float> sums(kCount);
+      std::memcpy(sums.data(), bytes.data(), bytes.size());
+      EXPECT_LE(*std::ranges::max_element(sums), 65504.0F) << name_of(kind) << " of " << ranks;
+      EXPECT_GT(*std::ranges::max_element(sums), 256.0F);
     }
   }
 }

@@ -70,6 +70,15 @@ TEST(Table, WhatThereIsNotIsADash) {
               HasSubstr("5.500     5.000     6.000       -       -       -"));
 }
 
+TEST(Table, WhatACodecSparesIsToldOfTheRowsThatItConcerns) {
+  Row rounded = row_of(Routine::all_reduce);
+  rounded.sent = Sent{270'000, 1'080'000};
+  EXPECT_EQ(sent_text({barrier_row()}, "int8"), "");
+  EXPECT_EQ(sent_text({barrier_row(), rounded}, "int8"),
+            "# bytes that a rank sends in a call, with int8 and exact:\n"
+            "#   all_reduce     1M:       270000      1080000  4.00 times fewer\n");
+}
+
 TEST(Report, JsonHasARowForEachHalf) {
   const auto json = nlohmann::json::parse(to_json(result()));
   EXPECT_EQ(json["version"], "1.2.3");
@@ -88,6 +97,7 @@ TEST(Report, JsonHasARowForEachHalf) {
   EXPECT_EQ(json["rows"][1]["wrong"], 7);
   EXPECT_TRUE(json["rows"][2]["busbw"].is_null());
   EXPECT_TRUE(json["rows"][2]["wrong"].is_null());
+  EXPECT_TRUE(json["rows"][2]["sent_bytes"].is_null());
 }
 
 TEST(Report, BoundsThatWereNotMeasuredAreNull) {
@@ -103,11 +113,11 @@ TEST(Report, CsvHasTheSameColumnsInEveryLine) {
   std::string line;
   int count = 0;
   while (std::getline(lines, line)) {
-    EXPECT_EQ(std::ranges::count(line, ','), 14) << line;
+    EXPECT_EQ(std::ranges::count(line, ','), 16) << line;
     ++count;
   }
   EXPECT_EQ(count, 4);
-  EXPECT_THAT(to_csv(result()), HasSubstr("barrier,0,0,,,,false,5.5,5.0,6.0,,,,100,\n"));
+  EXPECT_THAT(to_csv(result()), HasSubstr("barrier,0,0,,,,false,5.5,5.0,6.0,,,,100,,,\n"));
 }
 
 TEST(Report, WrongElementsAddUp) { EXPECT_EQ(wrong_elements(result().rows), 7U); }

@@ -33,7 +33,7 @@ TEST_P(EveryRoutine, IsRightOutOfPlaceAndInPlace) {
       const Memory b(shape.bytes);
       for (const bool in_place : {false, true}) {
         if (in_place ? !info.in_place : !info.out_of_place) continue;
-        const Trial trial(*context.world(), info.routine, shape, options, in_place, a, b);
+        const Trial trial(*context.world(), info.routine, shape, options, in_place, false, a, b);
         trial.fill();
         trial.run();
         EXPECT_EQ(trial.wrong(), 0U) << info.name << (in_place ? " in place" : "");
@@ -56,7 +56,7 @@ TEST(Trial, OneWrongBitIsOneWrongElement) {
       const Shape shape = shape_of(routine, 4096, options.dtype, 2);
       const Memory a(shape.bytes);
       const Memory b(shape.bytes);
-      const Trial trial(*context.world(), routine, shape, options, false, a, b);
+      const Trial trial(*context.world(), routine, shape, options, false, false, a, b);
       trial.fill();
       trial.run();
       if (context.rank() == 1) b.bytes()[shape.bytes - 1] ^= std::byte{1};
@@ -71,9 +71,25 @@ TEST(Trial, WithoutTheCallEveryElementIsWrong) {
   testing::run_ranks(2, [&](Context& context) {
     const Shape shape = shape_of(Routine::broadcast, 4096, options.dtype, 2);
     const Memory a(shape.bytes);
-    const Trial trial(*context.world(), Routine::broadcast, shape, options, true, a, a);
+    const Trial trial(*context.world(), Routine::broadcast, shape, options, true, false, a, a);
     trial.fill();
     EXPECT_EQ(trial.wrong(), context.rank() == 0 ? 0U : shape.total);
+  });
+}
+
+/// Where nothing is rounded, the numbers of rounded sums are as exact as all others.
+TEST(Trial, NumbersThatEveryCodecCanCarryHaveExactSumsToo) {
+  Options options;
+  testing::run_ranks(2, [&](Context& context) {
+    for (const Routine routine : {Routine::all_reduce, Routine::reduce_scatter}) {
+      const Shape shape = shape_of(routine, 40'000, options.dtype, 2);
+      const Memory a(shape.bytes);
+      const Memory b(shape.bytes);
+      const Trial trial(*context.world(), routine, shape, options, false, true, a, b);
+      trial.fill();
+      trial.run_exact();
+      EXPECT_EQ(trial.error(), 0);
+    }
   });
 }
 

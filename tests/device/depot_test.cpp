@@ -39,7 +39,7 @@ TEST_F(DepotTest, APassageBringsTheOutputOnlyWhenTheHostHasReleasedIt) {
     stream.enqueue([memory, round] { *memory->inside() = static_cast<std::byte>(round); });
     passage->begin(
         {&stream, memory->outside(), block.data(), 4, memory->outside(), block.data(), 4});
-    while (!passage->arrived()) std::this_thread::yield();
+    while (passage->arrived() < 4) std::this_thread::yield();
     EXPECT_EQ(*block.data(), static_cast<std::byte>(round));
     EXPECT_FALSE(passage->ended());
     *block.data() = static_cast<std::byte>(100 + round);
@@ -52,6 +52,36 @@ TEST_F(DepotTest, APassageBringsTheOutputOnlyWhenTheHostHasReleasedIt) {
     EXPECT_EQ(found, static_cast<std::byte>(100 + round));
     depot_->take_back(std::move(passage));
   }
+}
+
+TEST_F(DepotTest, APassageGoesInPiecesInTheirOrder) {
+  constexpr std::size_t kPiece = 64;
+  constexpr std::size_t kBytes = 4 * kPiece + 10;
+  DeviceDouble::Queue stream(*device_);
+  const auto memory = device_->allocate(kBytes);
+  const Block block = depot_->block(kBytes);
+  std::unique_ptr<Passage> passage = depot_->passage();
+  for (int round = 1; round < 4; ++round) {
+    stream.enqueue([memory, round] { std::memset(memory->inside(), round, kBytes); });
+    device_->copies_to_host = 2;
+    passage->begin({&stream, memory->outside(), block.data(), kBytes, memory->outside(),
+                    block.data(), kBytes, kPiece});
+    while (passage->arrived() < 2 * kPiece) std::this_thread::yield();
+    EXPECT_EQ(passage->arrived(), 2 * kPiece);
+    EXPECT_EQ(block.data()[2 * kPiece - 1], static_cast<std::byte>(round));
+    device_->copies_to_host = DeviceDouble::kAnyNumber;
+    while (passage->arrived() < kBytes) std::this_thread::yield();
+    std::memset(block.data(), 100, kBytes);
+    const int before = device_->copies_to_device;
+    passage->release(3 * kPiece);
+    while (device_->copies_to_device < before + 3) std::this_thread::yield();
+    EXPECT_EQ(memory->inside()[3 * kPiece - 1], std::byte{100});
+    EXPECT_EQ(memory->inside()[3 * kPiece], static_cast<std::byte>(round));
+    passage->release();
+    while (!passage->ended()) std::this_thread::yield();
+    EXPECT_EQ(memory->inside()[kBytes - 1], std::byte{100});
+  }
+  depot_->take_back(std::move(passage));
 }
 
 TEST_F(DepotTest, ManyPassagesHaveWordsOfTheirOwn) {

@@ -15,9 +15,10 @@ using Target = int(const std::uint8_t* data, std::size_t size);
 
 // LLVMFuzzerTestOneInput of <name>_fuzz.cpp, renamed by the build.
 extern "C" {
-Target fuzz_address_table, fuzz_blocks, fuzz_cable_news, fuzz_control, fuzz_endpoint, fuzz_frame,
-    fuzz_handshake, fuzz_host_words, fuzz_hostfile, fuzz_label, fuzz_messages, fuzz_neighbours,
-    fuzz_node_list, fuzz_settings_json, fuzz_shm_link, fuzz_store_wire, fuzz_window_offer;
+Target fuzz_address_table, fuzz_blocks, fuzz_cable_news, fuzz_control, fuzz_device_table,
+    fuzz_endpoint, fuzz_frame, fuzz_handshake, fuzz_host_words, fuzz_hostfile, fuzz_label,
+    fuzz_messages, fuzz_neighbours, fuzz_node_list, fuzz_rdma_card, fuzz_rdma_offer,
+    fuzz_settings_json, fuzz_shm_link, fuzz_store_wire, fuzz_window_offer;
 }
 
 namespace {
@@ -25,14 +26,25 @@ namespace {
 namespace fs = std::filesystem;
 
 const std::map<std::string, Target*> kTargets = {
-    {"address_table", fuzz_address_table}, {"blocks", fuzz_blocks},
-    {"cable_news", fuzz_cable_news},       {"control", fuzz_control},
-    {"endpoint", fuzz_endpoint},           {"frame", fuzz_frame},
-    {"handshake", fuzz_handshake},         {"host_words", fuzz_host_words},
-    {"hostfile", fuzz_hostfile},           {"label", fuzz_label},
-    {"messages", fuzz_messages},           {"neighbours", fuzz_neighbours},
-    {"node_list", fuzz_node_list},         {"settings_json", fuzz_settings_json},
-    {"shm_link", fuzz_shm_link},           {"store_wire", fuzz_store_wire},
+    {"address_table", fuzz_address_table},
+    {"blocks", fuzz_blocks},
+    {"cable_news", fuzz_cable_news},
+    {"control", fuzz_control},
+    {"device_table", fuzz_device_table},
+    {"rdma_card", fuzz_rdma_card},
+    {"rdma_offer", fuzz_rdma_offer},
+    {"endpoint", fuzz_endpoint},
+    {"frame", fuzz_frame},
+    {"handshake", fuzz_handshake},
+    {"host_words", fuzz_host_words},
+    {"hostfile", fuzz_hostfile},
+    {"label", fuzz_label},
+    {"messages", fuzz_messages},
+    {"neighbours", fuzz_neighbours},
+    {"node_list", fuzz_node_list},
+    {"settings_json", fuzz_settings_json},
+    {"shm_link", fuzz_shm_link},
+    {"store_wire", fuzz_store_wire},
     {"window_offer", fuzz_window_offer},
 };
 

@@ -23,6 +23,8 @@
 #include "rendezvous/handshake.h"
 #include "rendezvous/store_wire.h"
 #include "script.h"
+#include "transport/rdma/card.h"
+#include "transport/rdma/offer.h"
 
 namespace {
 
@@ -144,6 +146,50 @@ void write_window_offers(const Corpus& corpus) {
   corpus.add("too_little", one(0) + offer(16 << 10, 4096, 8 << 10));
   corpus.add("outside", one(0) + offer(16 << 10, 126 << 10, 40 << 10));
   corpus.add("around_the_end", one(0) + offer(16 << 10, UINT64_MAX - 4095, 40 << 10));
+}
+
+void write_rdma(const std::filesystem::path& root) {
+  namespace rdma = transport::rdma;
+  rdma::Gid gid{.index = 3, .type = rdma::GidType::roce_v2, .bytes = {}};
+  gid.bytes[10] = gid.bytes[11] = 0xff;
+  rdma::Offer offer;
+  offer.queue_pair = 17;
+  offer.end.token = 7;
+  offer.gids = {gid, gid};
+  rdma::Offer answer = offer;
+  answer.is_answer = true;
+  answer.service = rdma::Service::uc;
+  answer.gids = {gid};
+  const Corpus offers(root, "rdma_offer");
+  offers.add("offer", one(1) + rdma::encode(offer));
+  offers.add("answer", one(1) + rdma::encode(answer));
+  Bytes head(rdma::kHeaderBytes);
+  rdma::encode({.token = 0x0123456789abcdef,
+                .sequence = 5,
+                .bytes = 3,
+                .returned = 2,
+                .kind = static_cast<std::uint16_t>(rdma::MessageKind::data)},
+               head);
+  offers.add("message", one(0) + head + Bytes(3));
+
+  const Corpus cards(root, "rdma_card");
+  rdma::Card card;
+  card.host = "there";
+  card.services = {rdma::Service::uc};
+  card.devices = {{"rdma_en2", {"RoCE v2 over IPv4"}, ""}, {"rdma_en3", {}, "port 1 is down"}};
+  cards.add("all", raw(rdma::serialise(card)));
+  card.leads_to = {{0, 1}, {}, {1}};
+  cards.add("by_cable", raw(rdma::serialise(card)));
+  card.devices.clear();
+  card.leads_to.clear();
+  card.why = "there is no libibverbs.so.1";
+  cards.add("none", raw(rdma::serialise(card)));
+
+  const Corpus tables(root, "device_table");
+  tables.add("pair", raw(R"([[null,"a"],["b",null]])"));
+  tables.add("ring", raw(R"([[null,"a",null,["b"]],["a",null,"b",null],)"
+                         R"([null,"a",null,"b"],[["a"],null,"b",null]])"));
+  tables.add("mesh", raw(R"([[null,["a","b"],"c"],[["a","b"],null,"c"],["a","b",null]])"));
 }
 
 void write_shared_links(const Corpus& corpus) {
@@ -342,6 +388,7 @@ int main(int count, char** arguments) {
   write_store_requests({root, "store_wire"});
   write_labels({root, "label"});
   write_window_offers({root, "window_offer"});
+  write_rdma(root);
   write_shared_links({root, "shm_link"});
   write_neighbours({root, "neighbours"});
   write_what_people_say(root);

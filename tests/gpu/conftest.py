@@ -27,9 +27,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def pool():
-    """Four ranks, which share the GPUs there are."""
+    """Four ranks, which share the GPUs there are, and go through the host."""
     from rank_pool import RankPool
+    from test_torch_cuda import through_host
 
     ranks = RankPool()
+    ranks.run(through_host, group=False)
     yield ranks
     ranks.close()

@@ -3,7 +3,7 @@
     torchrun --nproc_per_node=2 --standalone tests/gpu/figures.py [graphs|host]
 
 graphs: medians of runs of a CUDA graph of many calls, microseconds a call. host: the path through
-the host, beside what its copies and the same call on host memory take.
+the host, beside what its copies and the same call on pinned host memory take.
 """
 
 from __future__ import annotations
@@ -88,15 +88,20 @@ def graphs(rank: int, where: torch.device) -> None:
         del data
     # What a call costs the host, from Python.
     data = torch.zeros(512, device=where, dtype=torch.bfloat16)
-    for name, group in (("mccl", dist.group.WORLD), ("nccl", nccl)):
+    own = dist.group.WORLD._get_backend(where)
+    for name, call in (
+        ("mccl", functools.partial(dist.all_reduce, data)),
+        ("nccl", functools.partial(dist.all_reduce, data, group=nccl)),
+        ("mccl, all_reduce_now", functools.partial(own.all_reduce_now, data)),
+    ):
         for _ in range(100):
-            dist.all_reduce(data, group=group)
+            call()
         torch.cuda.synchronize()
         times = []
         for _ in range(30):
             begin = time.perf_counter()
             for _ in range(20):
-                dist.all_reduce(data, group=group)
+                call()
             times.append((time.perf_counter() - begin) / 20 * 1e6)
             torch.cuda.synchronize()
         if rank == 0:
@@ -116,10 +121,13 @@ def through_host(rank: int, where: torch.device) -> None:
         return median(times)
 
     if rank == 0:
-        print(f"{'bytes':>12} {'on GPUs':>9} {'on host':>9} {'copies':>9}   (host + copies) / GPUs")
+        print(
+            f"{'bytes':>12} {'on GPUs':>9} {'on host':>9} {'copies':>9}   "
+            "longer / GPUs   (host + copies) / GPUs"
+        )
     for size in [1 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20, 256 << 20]:
         count, repeats = size // 4, 30 if size < 16 << 20 else 9
-        data, on_host = torch.zeros(count, device=where), torch.zeros(count)
+        data, on_host = torch.zeros(count, device=where), torch.zeros(count).pin_memory()
         pinned = torch.zeros(count, pin_memory=True)
 
         def copies(data: torch.Tensor = data, pinned: torch.Tensor = pinned) -> None:
@@ -134,7 +142,8 @@ def through_host(rank: int, where: torch.device) -> None:
         moved = time_of(copies, repeats)
         if rank == 0:
             print(
-                f"{size:12d} {found:9.0f} {wire:9.0f} {moved:9.0f}   {(wire + moved) / found:.2f}",
+                f"{size:12d} {found:9.0f} {wire:9.0f} {moved:9.0f}   "
+                f"{max(wire, moved) / found:13.2f}   {(wire + moved) / found:22.2f}",
                 flush=True,
             )
 

@@ -36,7 +36,8 @@ launch tests/gpu/figures.py host | grep -E '^ +[0-9b]' | tee "$logs/host"
   fi
   echo
   echo "The path through the host (\`MCCL_BACKEND=native\`), an all_reduce of f32, microseconds: on GPU"
-  echo "memory, on host memory, the copies alone, and the last two over the first:"
+  echo "memory, on pinned host memory, the copies alone; the longer of these two over the first, which is how"
+  echo "much of what the machine allows is used, and both one after the other over it:"
   printf '\n```\n%s\n```\n' "$(cat "$logs/host")"
 } > docs/gpu.md
 exit "$failed"

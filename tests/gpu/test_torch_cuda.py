@@ -23,6 +23,13 @@ EXACT = [
 SIZES = [0, 1, 7, 1000, 1_000_003]
 
 
+def through_host() -> None:
+    """As by `auto` where ranks share a GPU, on a machine with a GPU for each, too."""
+    import mccl
+
+    mccl.init(backend="native")
+
+
 def place(kind: str) -> torch.device:
     """Where this rank's tensors lie; of mixed ranks every other one is on the CPU."""
     rank = dist.get_rank()

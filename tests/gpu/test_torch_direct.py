@@ -13,7 +13,7 @@ import torch.distributed as dist
 pytestmark = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs a GPU per rank")
 
 
-@pytest.fixture(scope="module", params=["nccl", "cuda"])
+@pytest.fixture(scope="module", params=["nccl", "cuda", "auto"])
 def pair(request):
     from rank_pool import RankPool
 
@@ -171,6 +171,73 @@ def test_two_ranks_of_a_gpu_go_through_the_host():
         ranks.run(checks.check_moves, "cuda")
     finally:
         ranks.close()
+
+
+def check_lengths_of_rounds() -> None:
+    """Calls of one round, back to back: none may give into what a peer still takes."""
+    rank, size, where = dist.get_rank(), dist.get_world_size(), checks.place("cuda")
+    count = 300_000
+    mine = torch.empty(count, device=where, dtype=torch.int32)
+    whole = torch.empty(count * size, device=where, dtype=torch.int32)
+    wrong = torch.zeros((), device=where, dtype=torch.int64)
+    for turn in range(200):
+        mine.fill_(1000 * turn + rank)
+        dist.all_gather_into_tensor(whole, mine)
+        for peer in range(size):
+            wrong += (whole[peer * count : (peer + 1) * count] != 1000 * turn + peer).sum()
+        dist.all_to_all_single(whole[: count // size * size].clone(), mine[: count // size * size])
+    assert int(wrong) == 0
+
+
+def test_short_calls_in_rounds_do_not_overtake(pair):
+    pair.run(check_lengths_of_rounds)
+
+
+def check_now() -> None:
+    size, where = dist.get_world_size(), checks.place("cuda")
+    torch.cuda.set_device(where)
+    own = dist.group.WORLD._get_backend(where)
+    data = torch.ones(1000, device=where)
+    for _ in range(4):
+        own.all_reduce_now(data)
+        data /= size
+    own.all_reduce_now(data, dist.ReduceOp.SUM)
+    assert data.eq(size).all()
+    strided = torch.ones(10, 7, device=where).t()
+    own.all_reduce_now(strided)
+    assert strided.eq(size).all()
+    host = torch.ones(5)
+    own.all_reduce_now(host)
+    assert host.eq(size).all()
+    with pytest.raises(ValueError, match="all_reduce_now"):
+        own.all_reduce_now(torch.ones(2, device=where, dtype=torch.complex32))
+
+
+def test_calls_without_a_work(pair):
+    pair.run(check_now)
+
+
+def check_other_stream() -> None:
+    """A call in the caller's stream, waited for in another: its end is marked when that comes."""
+    size, where = dist.get_world_size(), checks.place("cuda")
+    torch.cuda.set_device(where)
+    data = torch.ones(1_000_000, device=where)
+    dist.all_reduce(data)
+    group = dist.group.WORLD
+    options = dist.AllreduceOptions()
+    options.asyncOp = False
+    data.fill_(1)
+    work = group._get_backend(where).allreduce([data], options)
+    other = torch.cuda.Stream()
+    with torch.cuda.stream(other):
+        work.wait()
+        seen = data.clone()
+    other.synchronize()
+    assert seen.eq(size).all()
+
+
+def test_a_call_of_one_stream_is_waited_for_in_another(pair):
+    pair.run(check_other_stream)
 
 
 def check_abort() -> None:

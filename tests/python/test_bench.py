@@ -8,6 +8,7 @@ from pathlib import Path
 import mccl_bench
 import psutil
 import pytest
+from comparison import codecs
 from comparison.bounds import cells_needed, check, expand, load_bounds
 from comparison.contestant import Command, Contestant, Launch, Setting
 from comparison.contestants import CONTESTANTS, PEERS_ALL
@@ -464,3 +465,15 @@ def test_checking_an_earlier_run_fails_where_a_bound_is_broken(tmp_path: Path):
     assert "BROKEN" in done.stdout
     shown = subprocess.run(words, capture_output=True, text=True, check=False)
     assert shown.returncode == 0, shown.stderr
+
+
+# --- codecs
+
+
+def test_codecs_are_shown_beside_a_copy():
+    rates = {"copy": 100.0, "encode/int8": 50.0, "decode/int8": 60.0, "fold_coded/int8": 25.0}
+    title, _, *rows = codecs.lines(rates)
+    row = next(row for row in rows if "int8" in row)
+    assert "plain copy, 100" in title
+    assert row.split() == ["int8", "50.0", "(0.50)", "60.0", "(0.60)", "25.0", "(0.25)"]
+    assert codecs.lines({}) == []

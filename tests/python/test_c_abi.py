@@ -109,7 +109,7 @@ def test_what_grows_at_its_end_breaks_nothing(tmp_path: Path):
     text = header.read_text().replace(
         "} mccl_context_options;", "  int x;\n} mccl_context_options;"
     )
-    header.write_text(text.replace("MCCL_C_VERSION 1", "MCCL_C_VERSION 2"))
+    header.write_text(text.replace("MCCL_C_VERSION 2", "MCCL_C_VERSION 3"))
     broken, new = differences(
         c_abi.binary_interface(LIBRARY, tmp_path), c_abi.binary_interface(LIBRARY)
     )

@@ -1,126 +1,148 @@
 #!/usr/bin/env bash
-# What is checked on a machine that has an RDMA device: scripts/rdma_guest.sh runs it in a guest that
-# has one. Each check is one line of the result; the exit status is 0 when none has failed.
+# What is checked on a machine that has RDMA devices: scripts/rdma_guest.sh runs it in a guest that
+# can make them. Each check is one line of the result; the exit status is 0 when none has failed.
 # Usage: checks.sh BUILD_FOLDER [PYTHON] [SECTION...]
-# Sections: link, calls, bench, failure, frameworks; default: all, frameworks where PYTHON is given.
+# Sections: link, calls, bench, failure, network, frameworks; default: all, frameworks where PYTHON
+# is given. `short` is some of each but the last.
 set -uo pipefail
 
 build=${1:?the folder of the C++ build}
 python=${2:-}
 [[ $python != - ]] || python=
 shift $(($# < 2 ? $# : 2))
-sections=${*:-link calls bench failure ${python:+frameworks}}
-root=$(cd "$(dirname "$0")/../.." && pwd)
+sections=${*:-link calls bench failure network ${python:+frameworks}}
+here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
-failed=0
-port=31000
+hosts=8
+[[ $sections != short ]] || hosts=2
 
-export MCCL_TRANSPORT=rdma MCCL_JOB_KEY=checks-of-rdma-in-a-guest MCCL_LOG_LEVEL=WARN
 # The guest's cores are emulated: what takes a moment elsewhere takes long.
-export MCCL_CONNECT_TIMEOUT=120 MCCL_LIVENESS_INTERVAL=20 MCCL_CALIBRATE=0
+export MCCL_CONNECT_TIMEOUT=120 MCCL_LIVENESS_INTERVAL=30 MCCL_TIMEOUT=300 MCCL_CALIBRATE=0
+export MCCL_JOB_KEY=checks-of-rdma-in-a-guest MCCL_LOG_LEVEL=DEBUG
+# shellcheck source=hosts.sh
+. "$here/hosts.sh"
+# shellcheck source=ranks.sh
+. "$here/ranks.sh"
 
-# check NAME SECONDS COMMAND...: with a limit, so that nothing waits for ever.
-check() {
-  local name=$1 limit=$2 begun=$SECONDS
-  shift 2
-  if timeout "$limit" "$@" >"$work/log" 2>&1; then
-    echo "ok      $name ($((SECONDS - begun)) s)"
-  else
-    echo "FAILED  $name (status $?, $((SECONDS - begun)) s)"
-    tail -n 25 "$work/log" | sed 's/^/        /'
-    failed=1
-  fi
-}
+conformance=$build/tests/mccl_group_conformance
+bench=("$build/src/cli/mccl" bench --no-bounds --iterations 3 --warmup 1)
+each=all_reduce,all_gather,reduce_scatter,all_to_all,broadcast,sendrecv
 
-# ranks N COMMAND...: as many processes, which meet at a port of their own; fails when one does.
-ranks() {
-  local size=$1 rank status=0
-  shift
-  port=$((port + 64))
-  local processes=()
-  for ((rank = 0; rank < size; ++rank)); do
-    MCCL_RANK=$rank MCCL_WORLD_SIZE=$size MCCL_ROOT=127.0.0.1:$port MCCL_PORT_BASE=0 \
-      "$@" >"$work/rank$rank" 2>&1 &
-    processes+=($!)
-  done
-  for rank in "${!processes[@]}"; do
-    wait "${processes[$rank]}" || { status=1; echo "rank $rank:"; tail -n 20 "$work/rank$rank"; }
-  done
-  return $status
-}
-export -f ranks
-export work port
-
+# section_link [FILTER]: of the tests; the rest is left out.
 section_link() {
   local service
   for service in uc rc; do
-    check "link conformance, $service" 400 \
-      "$build/tests/mccl_transport_test" --gtest_brief=1 --gtest_filter="RdmaDevice/*/$service"
+    check "link conformance, $service" 600 \
+      "$build/tests/mccl_transport_test" --gtest_brief=1 --gtest_filter="RdmaDevice/*/$service${1:-}"
   done
 }
 
-# All types and kinds at two ranks; more ranks do not change them, and take the emulated cores long.
+# All types and kinds at two ranks only: more ranks do not change them, and share the cores.
 section_calls() {
-  local size service
+  local service shape size
+  check "all calls, 2 ranks, rc" 400 with rc ranks mesh 2 "$conformance" --gtest_brief=1
   for service in rc uc; do
-    for size in 2 4; do
-      export MCCL_RDMA_SERVICE=$service
-      check "all calls, $size ranks, $service" 400 bash -c \
-        'ranks "$@" && grep -q PASSED "$work/rank0"' - "$size" "$build/tests/mccl_group_conformance" \
-        "--gtest_filter=*$([[ $service$size == rc2 ]] || echo -*EveryType*)"
+    for shape in mesh ring; do
+      for size in 2 4 8; do
+        [[ $size == 2 && ($shape == ring || $service == rc) ]] && continue
+        check "calls, $size ranks, $service, $shape" 500 with "$service" \
+          ranks "$shape" "$size" "$conformance" --gtest_brief=1 "--gtest_filter=$(calls_of "$size")"
+      done
     done
   done
-  unset MCCL_RDMA_SERVICE
 }
+
+# Of 8 ranks, what differs by their number.
+calls_of() {
+  if (($1 < 8)); then
+    echo "-*EveryType*"
+  else
+    echo "Collectives.*:Messages.EverySize*:Messages.TagsMatch*:Groups.Split*:Groups.AnAbort*"
+  fi
+}
+
+with() {
+  export MCCL_RDMA_SERVICE=$1
+  shift
+  "$@"
+}
+export -f with
 
 section_bench() {
   local size
   for size in 2 4 8; do
-    check "mccl bench, $size ranks" 300 "$build/src/cli/mccl" bench \
-      all_reduce,all_gather,all_to_all,broadcast,sendrecv -n "$size" -s 8,64K,1M \
-      --transport rdma --iterations 3 --warmup 1 --no-bounds
-    grep -v '^#' "$work/log" | head -n 40 | sed 's/^/        /'
+    check "mccl bench, $size ranks" 300 ranks mesh "$size" "${bench[@]}" "$each" -s 8,64K,1M
+    grep -vE '^#|DEBUG' "$work/rank0" | head -n 40 | sed 's/^/        /'
   done
 }
-
-# One rank is killed, or stopped, while the others wait for it: they end, with its name.
-lose_a_rank() {
-  local signal=$1 seconds=$2 rank status
-  port=$((port + 64))
-  local processes=()
-  for rank in 0 1; do
-    MCCL_RANK=$rank MCCL_WORLD_SIZE=2 MCCL_ROOT=127.0.0.1:$port MCCL_PORT_BASE=0 \
-      MCCL_LIVENESS_INTERVAL=$seconds MCCL_LOG_LEVEL=DEBUG "$build/src/cli/mccl" bench all_reduce -s 1M --no-bounds \
-      --seconds 60 --transport rdma >"$work/rank$rank" 2>&1 &
-    processes+=($!)
-  done
-  # Until they have a link, and so are in the middle of it.
-  grep -qm1 'link 1, .* rdma' <(tail -n +1 --pid="${processes[0]}" -f "$work/rank0")
-  local begun=$SECONDS
-  kill "-$signal" "${processes[1]}"
-  wait "${processes[0]}"
-  status=$?
-  echo "rank 0 ended with $status after $((SECONDS - begun)) s"
-  kill -KILL "${processes[1]}" 2>/dev/null
-  tail -n 5 "$work/rank0"
-  [[ $status -ne 0 ]] && grep -q 'rank 1' "$work/rank0" && ((SECONDS - begun <= seconds * 3 + 10))
-}
-export -f lose_a_rank
-export build
 
 section_failure() {
-  check "a rank is killed" 200 bash -c 'lose_a_rank KILL 5'
-  check "a rank is stopped" 200 bash -c 'lose_a_rank STOP 5'
-  check "a device that is not there is named" 60 bash -c '
-    MCCL_RDMA_DEVICE=mlx5_7 ranks 2 "$build/src/cli/mccl" bench -s 8 --no-bounds --transport rdma
-    grep -q "mlx5_7.*there are rxe0" "$work/rank0"'
+  local service
+  for service in rc uc; do
+    check "a rank of 2 is killed, $service" 200 with "$service" lose_a_rank KILL 2
+    check "a rank of 2 is stopped, $service" 200 with "$service" lose_a_rank STOP 2
+  done
+  check "a rank of 4 is killed" 200 lose_a_rank KILL 4
+  check "a rank of 4 is stopped" 200 lose_a_rank STOP 4
+  check "a device that is not there is named" 60 device_is_missing
 }
+
+device_is_missing() {
+  echo '[[null, "mlx5_7"], ["roce1", null]]' >"$work/wrong-2.json"
+  ! ranks wrong 2 env MCCL_TRANSPORT=rdma "$build/src/cli/mccl" bench -s 8 --no-bounds &&
+    grep -q 'mlx5_7.*there are .*roce0' "$work/rank0" && grep -q 'mlx5_7' "$work/rank1"
+}
+export -f device_is_missing
+
+# The network loses, delays and reorders: rc sends again; uc ends with a name, or is right.
+section_network() {
+  local trouble
+  while read -r trouble; do
+    check "rc: $trouble" 300 disturbed rc 2 "$trouble" right_or_twice mesh 2
+    check "uc: $trouble" 300 disturbed uc 2 "$trouble" right_or_told mesh 2
+  done <<<"loss 1%
+delay 5ms
+delay 2ms reorder 2% 50%
+loss 0.5% delay 2ms reorder 1%"
+  check "rc, 4 ranks: loss 1% delay 2ms" 400 disturbed rc 4 "loss 1% delay 2ms" \
+    right_or_twice mesh 4
+}
+
+# disturbed SERVICE SIZE NETEM COMMAND...: what is sent is counted, as a check that nothing crosses
+# would say nothing.
+disturbed() {
+  local service=$1 size=$2 trouble=$3 status=0
+  shift 3
+  # shellcheck disable=SC2086
+  disturb "$size" $trouble || return 1
+  with "$service" "$@" "$build/src/cli/mccl" bench --no-bounds --iterations 3 --warmup 1 \
+    all_reduce,all_to_all,sendrecv -s 8,256K || status=1
+  calm "$size"
+  return $status
+}
+export -f disturbed
 
 section_frameworks() {
-  check "torch, two ranks train the digits" 600 bash -c 'ranks "$@"' - 2 "$python" \
-    "$root/tests/rdma/torch_digits.py"
-  check "MLX, two ranks" 300 bash -c 'ranks "$@"' - 2 "$python" "$root/tests/rdma/mlx_sums.py"
+  local jobs=(rc:mesh:2 uc:mesh:2 rc:ring:4 uc:mesh:4 rc:mesh:8 uc:ring:8)
+  forked "$here/mlx_sums.py" 600 "${jobs[@]}"
+  forked "$here/torch_digits.py" 900 "${jobs[@]}"
 }
 
+forked() {
+  "$python" "$here/forked_ranks.py" "$work" "$@" || failed=1
+}
+
+# What takes longest in emulation is left out: much data, and more ranks.
+section_short() {
+  section_link "-*SixtyFour*:*PushesBack*"
+  check "calls, 2 ranks, uc" 600 with uc ranks mesh 2 "$conformance" --gtest_brief=1 \
+    "--gtest_filter=Collectives.*:Messages.*"
+  check "a rank of 2 is killed" 200 lose_a_rank KILL 2
+}
+
+for shape in mesh ring; do
+  for size in 2 4 8; do device_table $shape $size >"$work/$shape-$size.json"; done
+done
+make_hosts "$hosts" || { echo "FAILED  hosts with devices cannot be made"; exit 1; }
 for section in $sections; do "section_$section"; done
 exit $failed

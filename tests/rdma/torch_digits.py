@@ -1,11 +1,13 @@
-"""Two ranks train a digit classifier with DDP; their gradients go through an RDMA device.
+"""torch, DDP trains the digits
 
-checks.sh starts one process a rank, with MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT.
+The gradients go through RDMA devices. Started as each rank of a job, with MCCL_RANK,
+MCCL_WORLD_SIZE and MCCL_ROOT: by forked_ranks.py, or by hand.
 """
 
 import os
 
 import torch
+import torch._dynamo  # the first optimizer imports it, and that takes as long as torch itself
 import torch.distributed as dist
 from sklearn.datasets import load_digits
 from torch.nn.parallel import DistributedDataParallel
@@ -17,7 +19,7 @@ BATCH = 64
 
 
 def main() -> None:
-    """Trains, and checks that both ranks end with the same model, a good one, by RDMA alone."""
+    """Trains, and checks that all ranks end with the same model, a good one, by RDMA."""
     rank, size = int(os.environ["MCCL_RANK"]), int(os.environ["MCCL_WORLD_SIZE"])
     host, port = os.environ["MCCL_ROOT"].rsplit(":", 1)
     dist.init_process_group("mccl", init_method=f"tcp://{host}:{port}", rank=rank, world_size=size)
@@ -42,9 +44,11 @@ def main() -> None:
     assert all(torch.equal(other, mine) for other in everyones), "the ranks' models differ"
     assert right > 0.85, right
     metrics = mccl.get_metrics()
-    assert metrics.rdma_links > 0 and metrics.tcp_links == 0, metrics
+    assert metrics.rdma_links > 0, metrics
+    # Along a ring, ranks that are no neighbours take TCP.
+    assert metrics.tcp_links == 0 or os.environ["MCCL_TRANSPORT"] == "auto", metrics
     dist.destroy_process_group()
-    print(f"rank {rank}: {right:.3f} right, {metrics.rdma_links} links by rdma")
+    print(f"{right:.3f} right, {metrics.rdma_links} links by rdma, {metrics.tcp_links} by tcp")
 
 
 if __name__ == "__main__":

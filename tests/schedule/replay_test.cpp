@@ -147,6 +147,12 @@ TEST(Replay, GivesTheRightNumbersFromBlocks) {
         c.in_place = variant % 2 == 1;
         c.mixed = variant == 4;
         replay(Algorithm::direct, c, seed++);
+        c.window = variant % 3 == 0 ? 20 : 2000;
+        for (const Placement placement : placements(Algorithm::hierarchical)) {
+          c.placement = placement;
+          if (can(Algorithm::hierarchical, problem_of(c, 0)))
+            replay(Algorithm::hierarchical, c, seed++);
+        }
         ASSERT_FALSE(HasFatalFailure());
       }
     }

@@ -428,6 +428,13 @@ TEST(Verify, RanksOfANodeAddUpBeforeTheyRound) {
   EXPECT_EQ(group.defect(), "");
   group.find(1, StepKind::encode).src.space = Space::input;
   EXPECT_THAT(group.defect(), HasSubstr("rounds what 1 of the 2 ranks of the node give"));
+
+  pairs.collective = Collective::reduce_scatter;
+  pairs.counts = {400, 0, 300, 700};
+  Group scatter(Algorithm::hierarchical, pairs);
+  EXPECT_EQ(scatter.defect(), "");
+  scatter.find(1, StepKind::encode).src.space = Space::input;
+  EXPECT_THAT(scatter.defect(), HasSubstr("rounds what 1 of the 2 ranks of the node give"));
 }
 
 /// Sums of decoded contributions would be right, but no rank runs such steps.

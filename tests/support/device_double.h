@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -76,7 +77,14 @@ class DeviceDouble final : public device::Accelerator {
   }
 
   const std::string& name() const override { return name_; }
+  std::string bus() const override { return "double"; }
   std::unique_ptr<device::Queue> make_queue() override;
+  std::shared_ptr<void> make_memory(std::size_t bytes) override {
+    const auto memory = allocate(bytes);
+    return {memory, memory->outside()};
+  }
+  /// Little, so that calls of tests go in pieces.
+  std::size_t least_piece() const override { return 64; }
   std::byte* allocate_pinned(std::size_t bytes) override {
     return static_cast<std::byte*>(::operator new(bytes, std::align_val_t(4096)));
   }
@@ -88,6 +96,12 @@ class DeviceDouble final : public device::Accelerator {
     return bytes == 0 || find(memory) ? "" : "lies on no device";
   }
   bool is_capturing(void* stream) const override;
+
+  static constexpr int kAnyNumber = 1 << 30;
+  /// How many more copies to the host it makes.
+  std::atomic<int> copies_to_host{kAnyNumber};
+  /// How many it has made the other way.
+  std::atomic<int> copies_to_device{0};
 
   /// Memory of the device; at() gives the address by which its queues' actions touch it.
   std::shared_ptr<ForbiddenMemory> allocate(std::size_t bytes) {
@@ -189,10 +203,17 @@ class DeviceDouble::Queue final : public device::Queue {
   void follow(void* stream) override { push_wait(*this, device_.queue_of(stream).place()); }
   void copy_to_host(void* to, const void* from, std::size_t bytes) override {
     std::memset(to, 0xEE, bytes);
-    enqueue([to, source = device_.at(from), bytes] { std::memcpy(to, source, bytes); });
+    device_.push(state_, {[&device = device_] { return device.copies_to_host > 0; },
+                          [&device = device_, to, source = device_.at(from), bytes] {
+                            --device.copies_to_host;
+                            std::memcpy(to, source, bytes);
+                          }});
   }
   void copy_to_device(void* to, const void* from, std::size_t bytes) override {
-    enqueue([target = device_.at(to), from, bytes] { std::memcpy(target, from, bytes); });
+    enqueue([&device = device_, target = device_.at(to), from, bytes] {
+      std::memcpy(target, from, bytes);
+      ++device.copies_to_device;
+    });
   }
   void write(device::Word* word, device::Word value) override {
     enqueue([word, value] { __atomic_store_n(word, value, __ATOMIC_RELEASE); });

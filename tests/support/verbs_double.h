@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -57,9 +58,13 @@ struct Fabric {
   std::recursive_mutex mutex;
   Judge judge;
   Gate gate;
+  std::function<void(const std::string& call)> on_close;  ///< By the call that had made it.
   std::map<std::uint32_t, DoubleQueuePair*> pairs;
   std::uint32_t next_number = 17;
   std::uint32_t next_key = 1;
+  /// What is registered, by key.
+  std::map<std::uint32_t, std::span<const std::byte>> regions;
+  std::size_t strayed = 0;  ///< Messages read from memory that is not registered, or no more.
   std::map<std::string, std::deque<rdma::DeviceEvent>> events;
   std::vector<std::function<void()>> held;
 
@@ -78,9 +83,17 @@ struct Fabric {
     if (++open[call]; call == "ibv_reg_mr")
       most_regions = std::max<std::size_t>(most_regions, static_cast<std::size_t>(open[call]));
   }
+  /// As a device checks it when it reads.
+  bool covers(const rdma::Piece& piece) const {
+    const auto found = regions.find(piece.key);
+    if (found == regions.end()) return false;
+    const std::span<const std::byte> memory = found->second;
+    return piece.data >= memory.data() && piece.data + piece.bytes <= memory.data() + memory.size();
+  }
   void closed(const std::string& call) {
     const std::lock_guard lock(mutex);
     --open[call];
+    if (on_close) on_close(call);
   }
   bool all_closed() {
     const std::lock_guard lock(mutex);
@@ -195,20 +208,27 @@ class DoubleQueuePair final : public rdma::QueuePair {
     return 0;
   }
 
-  int post_send(std::uint64_t id, std::span<const rdma::Piece> pieces, bool) override {
+  int post_send(std::uint64_t id, std::span<const rdma::Piece> pieces, bool is_inline) override {
     const std::lock_guard lock(fabric_->mutex);
     fabric_->note_call(device_);
     if (const int error = refused("ibv_post_send")) return error;
-    if (!connected_) return EINVAL;
+    if (!connected_ || pieces.size() > options_.pieces) return EINVAL;
     if (failed_) {
       queue_.push({id, rdma::kFlushed, 0});
       return 0;
     }
     Fabric::Message message{number_, route_.queue_pair, {}};
-    for (const rdma::Piece& piece : pieces)
-      message.bytes.insert(message.bytes.end(), piece.data, piece.data + piece.bytes);
+    if (!gather(pieces, is_inline, message.bytes)) {
+      queue_.push({id, kUnregistered, 0});
+      fail(rdma::kFlushed);
+      return 0;
+    }
     const Fate fate = fabric_->judge ? fabric_->judge(message) : Fate();
-    apply(fate, id, std::move(message));
+    if (fate.kind == Fate::Kind::held) {
+      hold(id, {pieces.begin(), pieces.end()}, is_inline, std::move(message.bytes));
+    } else {
+      apply(fate, id, message.bytes);
+    }
     return 0;
   }
 
@@ -238,6 +258,8 @@ class DoubleQueuePair final : public rdma::QueuePair {
   DoubleQueue& queue() { return queue_; }
 
  private:
+  static constexpr int kUnregistered = 4;
+
   int refused(const char* call) { return fabric_->gate ? fabric_->gate(call) : 0; }
 
   /// The pair at the other end, while it is there and knows this one.
@@ -248,10 +270,36 @@ class DoubleQueuePair final : public rdma::QueuePair {
     return knows ? found->second : nullptr;
   }
 
-  void apply(const Fate& fate, std::uint64_t id, Fabric::Message message) {
+  /// What a device reads, which must be registered but for what came with the request itself.
+  bool gather(std::span<const rdma::Piece> pieces, bool is_inline, std::vector<std::byte>& bytes) {
+    bytes.clear();
+    for (const rdma::Piece& piece : pieces) {
+      if (!is_inline && !fabric_->covers(piece)) {
+        ++fabric_->strayed;
+        return false;
+      }
+      bytes.insert(bytes.end(), piece.data, piece.data + piece.bytes);
+    }
+    return true;
+  }
+
+  /// Read when it is released, as a device may be late to.
+  void hold(std::uint64_t id, std::vector<rdma::Piece> pieces, bool is_inline,
+            std::vector<std::byte> bytes) {
+    fabric_->held.push_back(
+        [fabric = fabric_, number = number_, id, pieces, is_inline, bytes]() mutable {
+          const auto here = fabric->pairs.find(number);
+          if (here == fabric->pairs.end()) return;
+          if (is_inline || here->second->gather(pieces, false, bytes))
+            here->second->deliver(id, bytes);
+        });
+  }
+
+  void apply(const Fate& fate, std::uint64_t id, const std::vector<std::byte>& bytes) {
     switch (fate.kind) {
+      case Fate::Kind::held:
       case Fate::Kind::arrives:
-        return deliver(id, message.bytes);
+        return deliver(id, bytes);
       case Fate::Kind::lost:
         if (options_.service == rdma::Service::uc) return queue_.push({id, 0, 0});
         [[fallthrough]];
@@ -264,12 +312,6 @@ class DoubleQueuePair final : public rdma::QueuePair {
         if (DoubleQueuePair* other = far()) other->fail(fate.status);
         return;
       case Fate::Kind::forgotten:
-        return;
-      case Fate::Kind::held:
-        fabric_->held.push_back([fabric = fabric_, number = number_, id, message] {
-          const auto here = fabric->pairs.find(number);
-          if (here != fabric->pairs.end()) here->second->deliver(id, message.bytes);
-        });
         return;
     }
   }
@@ -297,12 +339,24 @@ class DoubleQueuePair final : public rdma::QueuePair {
 
 class DoubleRegion final : public rdma::Region {
  public:
-  DoubleRegion(std::shared_ptr<Fabric> fabric, std::uint32_t key)
-      : fabric_(std::move(fabric)), key_(key) {}
-  ~DoubleRegion() override { fabric_->closed("ibv_reg_mr"); }
+  DoubleRegion(std::shared_ptr<Fabric> fabric, std::span<const std::byte> memory)
+      : fabric_(std::move(fabric)), key_(register_it(*fabric_, memory)) {}
+  ~DoubleRegion() override {
+    {
+      const std::lock_guard lock(fabric_->mutex);
+      fabric_->regions.erase(key_);
+    }
+    fabric_->closed("ibv_reg_mr");
+  }
   std::uint32_t key() const override { return key_; }
 
  private:
+  static std::uint32_t register_it(Fabric& fabric, std::span<const std::byte> memory) {
+    const std::lock_guard lock(fabric.mutex);
+    fabric.regions[fabric.next_key] = memory;
+    return fabric.next_key++;
+  }
+
   const std::shared_ptr<Fabric> fabric_;
   const std::uint32_t key_;
 };
@@ -312,9 +366,12 @@ class DoubleDomain final : public rdma::Domain {
   DoubleDomain(std::shared_ptr<Fabric> fabric, std::string device)
       : fabric_(std::move(fabric)), device_(std::move(device)) {}
   ~DoubleDomain() override { fabric_->closed("ibv_alloc_pd"); }
-  std::unique_ptr<rdma::Region> register_memory(std::span<std::byte>) override {
+  std::unique_ptr<rdma::Region> register_memory(std::span<std::byte> memory) override {
+    return register_to_send(memory);
+  }
+  std::unique_ptr<rdma::Region> register_to_send(std::span<const std::byte> memory) override {
     fabric_->refuse_if_told("ibv_reg_mr", device_);
-    return std::make_unique<DoubleRegion>(fabric_, fabric_->next_key++);
+    return std::make_unique<DoubleRegion>(fabric_, memory);
   }
   std::unique_ptr<rdma::QueuePair> make_queue_pair(const rdma::QueuePairOptions& options,
                                                    rdma::CompletionQueue& queue) override {
@@ -338,7 +395,8 @@ struct DoubleDevice {
                   .lid = 0,
                   .message_bytes = std::size_t{1} << 30};
   std::vector<rdma::Gid> gids;
-  rdma::Limits limits{.regions = 100, .queue_pairs = 1000, .requests = 1000, .completions = 10000};
+  rdma::Limits limits{
+      .regions = 100, .queue_pairs = 1000, .requests = 1000, .completions = 10000, .lends = true};
 };
 
 class DoubleContext final : public rdma::Context {

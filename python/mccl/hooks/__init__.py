@@ -24,7 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .buckets import BucketState, PowerSgd, Rounded
 from .sharded import Sharded
-from .state import State, Statistics
+from .state import Share, State, Statistics
 
 __all__ = ["Statistics", "biases_and_norms", "compress"]
 
@@ -41,6 +41,8 @@ def compress(
     ratio: float | None = None,
     rank: int = 2,
     warm_up: int = 0,
+    ramp: int = 0,
+    momentum: float = 0.0,
     exact: Callable[[str, torch.nn.Parameter], bool] = biases_and_norms,
     report_every: int = 0,
 ) -> State:
@@ -58,6 +60,11 @@ def compress(
             topk_ratio.
         rank: powersgd: the columns of each of the two matrices that stand for one.
         warm_up: So many steps are exact, while gradients still change much.
+        ramp: topk: so many steps after those send more: a quarter of the elements, then a quarter
+            of that, and so on, down to the ratio.
+        momentum: Of DistributedDataParallel and the codecs: each rank takes the momentum of its own
+            gradients, before they are rounded, and begins anew where topk has sent an element. Give
+            the optimizer none then: torch.optim.SGD(parameters, rate) does the rest.
         exact: Whether a parameter, by its name, is never rounded; by default those of one
             dimension.
         report_every: Rank 0 prints a line of statistics every so many steps; 0: never.
@@ -67,19 +74,24 @@ def compress(
         parameters, for checkpoints.
 
     Raises:
-        ValueError: An unknown codec (with the nearest name), a ratio, rank or count out of range.
+        ValueError: An unknown codec (with the nearest name), a ratio, rank or count out of range,
+            a ramp or momentum where there is none.
     """
     rest: dict[str, Any] = {"warm_up": warm_up, "exact": exact, "report_every": report_every}
-    if ratio is not None and not 0 < ratio <= 1:
-        raise ValueError(f"ratio is a share of the elements, above 0 and at most 1; found {ratio}")
-    if not isinstance(model, DistributedDataParallel):
+    share = Share(codec, ratio, ramp)
+    sharded = not isinstance(model, DistributedDataParallel)
+    if momentum and (sharded or codec == "powersgd"):
+        raise ValueError(
+            "momentum is for DistributedDataParallel and the codecs; leave it to the optimizer"
+        )
+    if sharded:
         if codec == "powersgd":
             raise ValueError("powersgd is for DistributedDataParallel; fully_shard has the codecs")
-        return Sharded(model, codec, ratio, **rest)
+        return Sharded(model, codec, share, **rest)
     state: BucketState = (
         PowerSgd(model, rank, **rest)
         if codec == "powersgd"
-        else Rounded(model, codec, ratio, **rest)
+        else Rounded(model, codec, share, momentum, **rest)
     )
     model.register_comm_hook(state, lambda state, bucket: state.reduce(bucket))
     return state

@@ -9,7 +9,8 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from .state import State, energy, finite, group_like
+from .momentum import Momentum
+from .state import Share, State, energy, finite, group_like
 
 
 class BucketState(State):
@@ -50,11 +51,38 @@ class Rounded(BucketState):
     """By a codec of the engine."""
 
     def __init__(
-        self, model: DistributedDataParallel, codec: str, ratio: float | None, **rest: Any
+        self,
+        model: DistributedDataParallel,
+        codec: str,
+        share: Share,
+        momentum: float,
+        **rest: Any,
     ) -> None:
+        self._momentum = Momentum(momentum)
         super().__init__(model.process_group, model.module, **rest)
-        self.rounding = group_like(self.group, codec, ratio)
+        self.rounding = group_like(self.group, codec, share.ratio)
         self._backend = self.rounding._get_backend(torch.device("cpu"))
+        self._share = share
+        self._drops_elements = codec == "topk"
+
+    def state_dict(self) -> dict[str, Any]:
+        """The momenta too, where there are any."""
+        velocities = {name: each.clone() for name, each in self._momentum.velocities.items()}
+        return super().state_dict() | ({"velocities": velocities} if velocities else {})
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """See State."""
+        super().load_state_dict(state)
+        velocities = state.get("velocities", {})
+        self._check_shapes("momentum", velocities)
+        self._momentum.velocities = {name: each.clone() for name, each in velocities.items()}
+
+    def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        """The hook."""
+        if self._momentum.factor:
+            for name, part in self._parts(bucket):
+                self._momentum.accelerate(name, part)
+        return super().reduce(bucket)
 
     def _reduce(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
         flat = bucket.buffer()
@@ -64,6 +92,7 @@ class Rounded(BucketState):
             part.zero_()
         left = torch.empty_like(flat)
         unused: list[tuple[str, torch.Tensor]] = []
+        rounded: list[tuple[str, torch.Tensor]] = []
         for name, part in self._parts(bucket):
             if name in self._exact:
                 continue
@@ -78,11 +107,15 @@ class Rounded(BucketState):
             if name in self.residuals:
                 part.add_(self.residuals[name])
             self.residuals[name] = kept
-        sent = self._backend.bytes_to_sum(flat) + (0 if apart is None else apart.nbytes)
+            rounded.append((name, kept))
+        ratio = self._share.at(self.step - self.warm_up)
+        coded = self._backend.bytes_to_sum(flat, ratio)
+        sent = coded + (0 if apart is None else apart.nbytes)
+        drops_elements = self._drops_elements and coded < flat.nbytes
         wanted = energy(flat)
         # What rounding leaves out is kept in host memory; on a CPU these are the tensors.
         summed, kept_out = flat.cpu(), left.cpu()
-        work = self._backend.all_reduce_keeping(summed, kept_out, dist.ReduceOp.AVG)
+        work = self._backend.all_reduce_keeping(summed, kept_out, dist.ReduceOp.AVG, ratio)
         exact_work = (
             None
             if apart is None
@@ -96,6 +129,9 @@ class Rounded(BucketState):
                 left.copy_(kept_out)
             for name, kept in unused:  # of which this rank may have rounded the others' sum
                 self.residuals[name] = self.residuals[name] + kept
+            if drops_elements:
+                for name, kept in rounded:
+                    self._momentum.stop_sent(name, kept)
             self._note(flat.nbytes, sent, energy(left), wanted)
             if exact_work is not None:
                 exact_work.wait()

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from .state import State, energy, group_like
+from .state import Share, State, energy, group_like
 
 
 class Unit:
@@ -57,9 +57,7 @@ class Unit:
 class Sharded(State):
     """Of fully_shard, whose gradients are reduced module by module."""
 
-    def __init__(
-        self, model: torch.nn.Module, codec: str, ratio: float | None, **rest: Any
-    ) -> None:
+    def __init__(self, model: torch.nn.Module, codec: str, share: Share, **rest: Any) -> None:
         groups = [
             (module, parameters)
             for module in model.modules()
@@ -77,8 +75,9 @@ class Sharded(State):
                 f"compress takes modules that one process group shards; found {len(meshes)} groups"
             )
         super().__init__(meshes.pop(), model, **rest)
-        self.rounding = group_like(self.group, codec, ratio)
+        self.rounding = group_like(self.group, codec, share.ratio)
         self._backend = self.rounding._get_backend(torch.device("cpu"))
+        self._share = share
         self._units = [Unit(self, parameters) for _, parameters in groups]
         for (module, _), unit in zip(groups, self._units, strict=True):
             module.set_custom_reduce_scatter(unit)
@@ -114,9 +113,10 @@ class Sharded(State):
         # In host memory, where what rounding leaves out is kept.
         summed = some.cpu()
         part, left = summed.new_empty(some.numel() // self.size), torch.empty_like(summed)
-        self._backend.reduce_scatter_keeping(part, summed, left, op).wait()
+        ratio = self._share.at(unit.calls - 1 - self.warm_up)
+        self._backend.reduce_scatter_keeping(part, summed, left, op, ratio).wait()
         left = left.to(some.device)
-        self._note(some.nbytes, self._backend.bytes_to_sum(some), energy(left), energy(some))
+        self._note(some.nbytes, self._backend.bytes_to_sum(some, ratio), energy(left), energy(some))
         at = 0
         for name, shape, place in rounded:
             width = place.stop - place.start

@@ -11,6 +11,8 @@ import torch
 import torch.distributed as dist
 
 from mccl import torch_backend
+from mccl.config import get_config
+from mccl.ramp import check_ramp, ratio_at
 
 #: For names of the groups that hooks make.
 _numbers = itertools.count()
@@ -55,6 +57,31 @@ class Statistics:
             f"{self.steps} steps, {self.given / 1e6:.1f} MB in {self.sent / 1e6:.1f} MB "
             f"({self.ratio:.1f} times fewer), last error {self.error:.3g}"
         )
+
+
+class Share:
+    """How much of a gradient topk sends, step by step; of the other codecs nothing is to be said.
+
+    Args:
+        ratio: As it is in the end; None: the setting topk_ratio.
+        ramp: The steps in which it comes down to that.
+    """
+
+    def __init__(self, codec: str, ratio: float | None, ramp: int) -> None:
+        if ratio is not None and not 0 < ratio <= 1:
+            raise ValueError(
+                f"ratio is a share of the elements, above 0 and at most 1; found {ratio}"
+            )
+        check_ramp(ramp, codec)
+        self.ratio = ratio
+        self.ramp = ramp
+        self._last = get_config().topk_ratio if ratio is None else ratio
+
+    def at(self, step: int) -> float | None:
+        """Of the step-th step that rounds; None where it is the group's own."""
+        if step >= self.ramp:
+            return None
+        return ratio_at(step, self._last, self.ramp)
 
 
 def group_like(
@@ -109,15 +136,18 @@ class State:
         Raises:
             ValueError: A name or shape is not the model's.
         """
-        shapes = {name: parameter.shape for parameter, name in self._names.items()}
-        for name, residual in state["residuals"].items():
-            if shapes.get(name) != residual.shape:
-                raise ValueError(
-                    f"what was saved has a residual of {name} with shape {tuple(residual.shape)}, "
-                    f"but the model has {tuple(shapes[name]) if name in shapes else 'no such name'}"
-                )
+        self._check_shapes("residual", state["residuals"])
         self.step = state["step"]
         self.residuals = {name: each.clone() for name, each in state["residuals"].items()}
+
+    def _check_shapes(self, kind: str, saved: dict[str, torch.Tensor]) -> None:
+        shapes = {name: parameter.shape for parameter, name in self._names.items()}
+        for name, each in saved.items():
+            if shapes.get(name) != each.shape:
+                raise ValueError(
+                    f"what was saved has a {kind} of {name} with shape {tuple(each.shape)}, "
+                    f"but the model has {tuple(shapes[name]) if name in shapes else 'no such name'}"
+                )
 
     def _note(self, given: int, sent: int, left: float, wanted: float) -> None:
         statistics = self.statistics

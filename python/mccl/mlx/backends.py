@@ -8,48 +8,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from mccl import _core
-
-Environment = Mapping[str, str]
-
-
-class Refusal(Exception):  # noqa: N818  (it is an answer; whether it is an error depends on strict)
-    """Why a backend cannot be used.
-
-    Attributes:
-        absent: Nothing in the environment asks for this backend, so that passing over it is right.
-    """
-
-    def __init__(self, sentence: str, *, absent: bool = False) -> None:
-        super().__init__(sentence)
-        self.absent = absent
-
-
-@dataclass(frozen=True)
-class Job:
-    """How to join: a backend's name, and the settings that its environment stands for.
-
-    Attributes:
-        alone: It is a job of this process only.
-        slower: What users should know where MLX's own backend has a faster way; or empty.
-    """
-
-    backend: str
-    settings: dict[str, str] = field(default_factory=dict)
-    alone: bool = False
-    slower: str = ""
-
-
-@dataclass(frozen=True)
-class _Address:
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+from mccl.jaccl import jaccl
+from mccl.jobs import (
+    Address,
+    Environment,
+    Job,
+    Refusal,
+    is_on,
+    rank_of,
+    require_all,
+    shape_of,
+    split_address,
+)
 
 
 def ring(environment: Environment, settings: Mapping[str, str]) -> Job:
@@ -71,7 +44,7 @@ def ring(environment: Environment, settings: Mapping[str, str]) -> Job:
     if rank_text.strip() == "0" and _is_blank(path):
         return Job("ring", alone=True)  # as `mlx.launch -n 1` has it
     ranks = _read_hostfile(path)
-    rank = _rank_of("ring", rank_text, len(ranks), path)
+    rank = rank_of("ring", rank_text, len(ranks), path)
     own = ranks[rank]
     port = own[0].port if rank != 0 else next((a.port for a in own if a.port != own[0].port), 0)
     return Job(
@@ -85,13 +58,9 @@ def ring(environment: Environment, settings: Mapping[str, str]) -> Job:
             "listen_addr": ",".join(address.host for address in own),
             # Rank r listens on port_base + r.
             "port_base": str(port - rank if port > rank else 0),
-            **({"log_level": "INFO"} if _is_on(environment, "MLX_RING_VERBOSE") else {}),
+            **({"log_level": "INFO"} if is_on(environment, "MLX_RING_VERBOSE") else {}),
         },
     )
-
-
-def _is_on(environment: Environment, variable: str) -> bool:
-    return environment.get(variable, "") not in ("", "0")
 
 
 def _is_blank(path: str) -> bool:
@@ -101,19 +70,7 @@ def _is_blank(path: str) -> bool:
         return False
 
 
-def _rank_of(backend: str, text: str, size: int, source: str) -> int:
-    if not text.strip().isdecimal():
-        raise Refusal(f"{backend}: MLX_RANK is '{text}'; a rank is an integer from 0")
-    rank = int(text)
-    if rank >= size:
-        raise Refusal(
-            f"{backend}: MLX_RANK is {rank}, but {source} has {size} ranks, 0 to {size - 1}; give "
-            "every rank an entry there"
-        )
-    return rank
-
-
-def _read_hostfile(path: str) -> list[list[_Address]]:
+def _read_hostfile(path: str) -> list[list[Address]]:
     try:
         document = json.loads(Path(path).read_text())
     except OSError as error:
@@ -123,38 +80,31 @@ def _read_hostfile(path: str) -> list[list[_Address]]:
     if not isinstance(document, list) or not document:
         raise Refusal(
             f'ring: MLX_HOSTFILE {path}: expected [["host:port", …], …], a list of addresses for '
-            f"each rank; found {_shape_of(document)}"
+            f"each rank; found {shape_of(document)}"
         )
     return [_addresses_of(entry, rank, path) for rank, entry in enumerate(document)]
 
 
-def _addresses_of(entry: object, rank: int, path: str) -> list[_Address]:
+def _addresses_of(entry: object, rank: int, path: str) -> list[Address]:
     if not isinstance(entry, list) or not entry:
         hint = ""
         if isinstance(entry, dict):
             hint = '; a hostfile with "ssh" and "ips" is one for mlx.launch, which makes the other'
         raise Refusal(
             f'ring: MLX_HOSTFILE {path}: rank {rank}: expected a list of one or more "host:port"; '
-            f"found {_shape_of(entry)}{hint}"
+            f"found {shape_of(entry)}{hint}"
         )
     return [_address_of(item, rank, path) for item in entry]
 
 
-def _address_of(item: object, rank: int, path: str) -> _Address:
-    host, port = _split(item) if isinstance(item, str) else ("", 0)
+def _address_of(item: object, rank: int, path: str) -> Address:
+    host, port = split_address(item) if isinstance(item, str) else ("", 0)
     if not host or not port:
         raise Refusal(
             f'ring: MLX_HOSTFILE {path}: rank {rank}: expected "host:port" with a port from 1 to '
             f"65535; found {json.dumps(item)}"
         )
-    return _Address(host, port)
-
-
-def _shape_of(value: object) -> str:
-    if isinstance(value, (list, dict)) and not value:
-        return "an empty list" if isinstance(value, list) else "an empty object"
-    text = json.dumps(value)
-    return text if len(text) <= 60 else f"{text[:60]}…"
+    return Address(host, port)
 
 
 def mccl(environment: Environment, settings: Mapping[str, str]) -> Job:
@@ -195,61 +145,25 @@ _SLOWER = (
 )
 
 
-def jaccl(environment: Environment, settings: Mapping[str, str]) -> Job:
-    """From MLX_RANK, MLX_JACCL_COORDINATOR and MLX_IBV_DEVICES, or the same without MLX_.
-
-    The ranks meet at the coordinator's address, which is rank 0's. The table of devices says by
-    which each pair reaches each other; pairs without one, and ranks that cannot use theirs, take
-    shared memory or TCP, as a warning says.
-    """
-    names = ("RANK", "JACCL_COORDINATOR", "IBV_DEVICES")
-    rank_text, coordinator, path = (
-        environment.get(f"JACCL_{name.removeprefix('JACCL_')}") or environment.get(f"MLX_{name}")
-        for name in names
-    )
-    if not coordinator and not path:
-        raise Refusal(
-            "jaccl: neither MLX_JACCL_COORDINATOR nor MLX_IBV_DEVICES is set", absent=True
-        )
-    given = dict(zip(names, (rank_text, coordinator, path), strict=True))
-    _require_all("jaccl", {f"MLX_{name}": text for name, text in given.items()})
-    rows = _read_devices(path)
-    rank = _rank_of("jaccl", rank_text, rows, f"MLX_IBV_DEVICES {path}")
-    host, port = _split(coordinator)
-    if not host or not port:
-        raise Refusal(
-            f"jaccl: MLX_JACCL_COORDINATOR: expected host:port of rank 0; found '{coordinator}'"
-        )
-    return Job(
-        "jaccl",
-        {
-            "rank": str(rank),
-            "world_size": str(rows),
-            "root": str(_Address(host, port)),
-            "rdma_device": str(Path(path).resolve()),
-        },
-    )
-
-
 def nccl(environment: Environment, settings: Mapping[str, str]) -> Job:
     """From MLX_RANK, MLX_WORLD_SIZE, NCCL_HOST_IP and NCCL_PORT."""
     names = ("MLX_RANK", "MLX_WORLD_SIZE", "NCCL_HOST_IP", "NCCL_PORT")
     given = {name: environment.get(name) for name in names}
     if not given["NCCL_HOST_IP"] and not given["MLX_WORLD_SIZE"]:
         raise Refusal("nccl: neither NCCL_HOST_IP nor MLX_WORLD_SIZE is set", absent=True)
-    _require_all("nccl", given)
+    require_all("nccl", given)
     size = given["MLX_WORLD_SIZE"].strip()
     if not size.isdecimal() or int(size) == 0:
         raise Refusal(f"nccl: MLX_WORLD_SIZE: expected how many ranks there are; found '{size}'")
-    rank = _rank_of("nccl", given["MLX_RANK"], int(size), "MLX_WORLD_SIZE")
-    host, port = _split(f"{given['NCCL_HOST_IP']}:{given['NCCL_PORT'].strip()}")
+    rank = rank_of("nccl", given["MLX_RANK"], int(size), "MLX_WORLD_SIZE")
+    host, port = split_address(f"{given['NCCL_HOST_IP']}:{given['NCCL_PORT'].strip()}")
     if not port:
         raise Refusal(
             f"nccl: NCCL_PORT: expected a port from 1 to 65535; found '{given['NCCL_PORT']}'"
         )
     return Job(
         "nccl",
-        {"rank": str(rank), "world_size": size, "root": str(_Address(host, port))},
+        {"rank": str(rank), "world_size": size, "root": str(Address(host, port))},
         slower=_SLOWER.format(backend="nccl", missing="calls into NCCL"),
     )
 
@@ -268,38 +182,6 @@ def mpi(environment: Environment, settings: Mapping[str, str]) -> Job:
             absent=True,
         )
     return Job("mpi", {"backend": "mpi"})
-
-
-def _require_all(backend: str, given: Mapping[str, str | None]) -> None:
-    missing = [name for name, text in given.items() if not text]
-    if missing:
-        found = next(name for name, text in given.items() if text)
-        verb = "is" if len(missing) == 1 else "are"
-        raise Refusal(f"{backend}: {found} is set, but {' and '.join(missing)} {verb} not")
-
-
-def _split(text: str) -> tuple[str, int]:
-    """Host and port, or 0 where there is none."""
-    host, _, port = text.strip().rpartition(":")
-    good = port.isdecimal() and 1 <= int(port) <= 65535
-    return host.removeprefix("[").removesuffix("]"), int(port) if good else 0
-
-
-def _read_devices(path: str) -> int:
-    """The number of ranks in a table of devices."""
-    try:
-        table = json.loads(Path(path).read_text())
-    except OSError as error:
-        raise Refusal(f"jaccl: MLX_IBV_DEVICES {path} cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise Refusal(f"jaccl: MLX_IBV_DEVICES {path} is not JSON: {error}") from None
-    rows = table if isinstance(table, list) else []
-    if not rows or any(not isinstance(row, list) or len(row) != len(rows) for row in rows):
-        raise Refusal(
-            f"jaccl: MLX_IBV_DEVICES {path}: expected a list for each rank with a device, or null, "
-            f"for each rank; found {_shape_of(table)}"
-        )
-    return len(rows)
 
 
 #: What asks for a backend that MLX_RANK alone does not ask for.

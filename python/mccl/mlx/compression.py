@@ -7,6 +7,8 @@ from typing import Any
 
 import mlx.core as mx
 
+from mccl.ramp import check_ramp, ratio_at
+
 
 def one_dimensional(name: str, gradient: mx.array) -> bool:
     """Biases and norms: few, and hurt most by rounding."""
@@ -32,6 +34,7 @@ class Compression:
         *,
         ratio: float = 0.01,
         warm_up: int = 0,
+        ramp: int = 0,
         exact: Callable[[str, mx.array], bool] = one_dimensional,
     ) -> None:
         """Args as those of mccl.hooks.compress.
@@ -40,6 +43,7 @@ class Compression:
             codec: auto, fp16, bf16, int8, fp8, fp8_e5m2, int4 or topk.
             ratio: topk: the share of the elements that each rank sends.
             warm_up: So many steps are exact.
+            ramp: topk: so many steps after those send more, from a quarter of the elements down.
             exact: Whether a gradient, by its name, is never rounded; by default those of one
                 dimension.
 
@@ -52,13 +56,20 @@ class Compression:
             )
         if warm_up < 0:
             raise ValueError(f"warm_up counts steps; found {warm_up}")
+        check_ramp(ramp, codec)
         self.codec = codec
         self.ratio = ratio
         self.warm_up = warm_up
+        self.ramp = ramp
         self.exact = exact
         self.step = 0
         #: What has been left out on this rank so far.
         self.residuals: dict[str, mx.array] = {}
+
+    @property
+    def share(self) -> float:
+        """The ratio of this step."""
+        return ratio_at(max(0, self.step - self.warm_up), self.ratio, self.ramp)
 
     def rounds(self, name: str, gradient: mx.array) -> bool:
         """Whether this step rounds it."""

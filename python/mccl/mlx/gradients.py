@@ -109,6 +109,7 @@ def _rounded_means(
 ) -> dict[int, mx.array]:
     """Of those that are rounded; the others are not in it."""
     chosen = [i for i, (name, gradient) in gradients.items() if compression.rounds(name, gradient)]
+    share = compression.share
     compression.step += 1
     wanted = []
     for i in chosen:
@@ -118,9 +119,7 @@ def _rounded_means(
     averaged: dict[int, mx.array] = {}
     for places in buckets_of(wanted, size):
         some = [wanted[place] for place in places]
-        mean, left = load().rounded_mean(
-            _together(some), group, compression.codec, compression.ratio, stream
-        )
+        mean, left = load().rounded_mean(_together(some), group, compression.codec, share, stream)
         indices = [chosen[place] for place in places]
         averaged.update(zip(indices, _apart(mean, some), strict=True))
         for i, each in zip(indices, _apart(left, some), strict=True):

@@ -1,11 +1,10 @@
 #include "backend/cuda/area.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstring>
-#include <fstream>
 
+#include "backend/direct/agreement.h"
 #include "device/cuda/gpu.h"
 #include "device/registry.h"
 #include "mccl/error.h"
@@ -20,29 +19,10 @@ using device::cuda::IpcHandle;
 constexpr unsigned kLazyPeerAccess = 1;  // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 
 /// What each rank tells the others of its GPU.
-struct Card {
-  char boot[64];  ///< Of the kernel that runs: the host.
-  char bus[16];   ///< Where the GPU is plugged in.
-  std::int64_t process;
+struct Offer {
+  direct::Card card;
   IpcHandle memory;
 };
-
-std::string name_of_boot() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string name;
-  std::getline(file, name);
-  return name;
-}
-
-template <typename T>
-std::vector<T> gather(Group& group, const T& own) {
-  std::vector<T> all(static_cast<std::size_t>(group.size()));
-  group
-      .all_gather({&own, sizeof(T), DType::u8}, {all.data(), sizeof(T) * all.size(), DType::u8},
-                  {.caller_waits = true})
-      .wait();
-  return all;
-}
 
 }  // namespace
 
@@ -59,8 +39,8 @@ Area::Area(Group& group, Device device, std::chrono::milliseconds patience)
                             ? static_cast<std::uint64_t>(patience.count()) * 1'000'000
                             : ~std::uint64_t{0};
   std::string own = allocate();
-  agree(group, own);
-  if (objection_.empty()) agree(group, open(group));
+  objection_ = direct::first_objection(group, own);
+  if (objection_.empty()) objection_ = direct::first_objection(group, open(group));
 }
 
 /// Why this rank has no memory that others could reach; empty when it has.
@@ -82,34 +62,32 @@ std::string Area::allocate() {
 
 /// Why this rank does not reach all others; empty when it does.
 std::string Area::open(Group& group) {
-  Card own{};
+  Offer own{};
   std::string objection;
-  int device = 0;
   try {
-    name_of_boot().copy(own.boot, sizeof(own.boot) - 1);
-    own.process = ::getpid();
-    cu_.check(cu_.DeviceGet(&device, device_.index), "cuDeviceGet");
-    cu_.check(cu_.DeviceGetPCIBusId(own.bus, sizeof(own.bus), device), "cuDeviceGetPCIBusId");
+    own.card = direct::card_of(device::depot_of(device_)->accelerator().bus());
     cu_.check(cu_.IpcGetMemHandle(&own.memory, memory_), "cuIpcGetMemHandle");
   } catch (const Error& error) {
     objection = error.what();
   }
-  const std::vector<Card> cards = gather(group, own);
+  const std::vector<Offer> offers = direct::gather(group, own);
   for (int peer = 0; peer < group.size() && objection.empty(); ++peer) {
-    const Card& card = cards[static_cast<std::size_t>(peer)];
+    const direct::Card& card = offers[static_cast<std::size_t>(peer)].card;
     if (peer == group.rank()) {
       // NOLINTNEXTLINE(performance-no-int-to-ptr): as above
       fabric_.areas[peer] = reinterpret_cast<std::byte*>(memory_);
-    } else if (std::strncmp(card.boot, own.boot, sizeof(own.boot)) != 0) {
+    } else if (!direct::on_one_host(card, own.card)) {
       objection = fmt::format("rank {} is on another host", peer);
-    } else if (card.process == own.process) {
+    } else if (card.process == own.card.process) {
       objection = fmt::format("rank {} is a thread of the same process", peer);
-    } else if (std::strncmp(card.bus, own.bus, sizeof(own.bus)) == 0) {
-      objection = fmt::format("rank {} has the same GPU, {}", peer, own.bus);
+    } else if (direct::is_one_device(card, own.card)) {
+      objection = fmt::format("rank {} has the same GPU, {}", peer, own.card.bus);
     } else {
       Address there = 0;
       try {
-        cu_.check(cu_.IpcOpenMemHandle(&there, card.memory, kLazyPeerAccess), "cuIpcOpenMemHandle");
+        cu_.check(cu_.IpcOpenMemHandle(&there, offers[static_cast<std::size_t>(peer)].memory,
+                                       kLazyPeerAccess),
+                  "cuIpcOpenMemHandle");
       } catch (const Error& error) {
         objection = fmt::format("the memory of rank {} ({}) cannot be reached: {}", peer, card.bus,
                                 error.what());
@@ -119,20 +97,6 @@ std::string Area::open(Group& group) {
     }
   }
   return objection;
-}
-
-/// All take the first objection that any rank has.
-void Area::agree(Group& group, const std::string& own) {
-  struct Said {
-    char text[256];
-  };
-  Said said{};
-  own.copy(said.text, sizeof(said.text) - 1);
-  const std::vector<Said> all = gather(group, said);
-  for (int rank = 0; rank < group.size() && objection_.empty(); ++rank) {
-    const char* const text = all[static_cast<std::size_t>(rank)].text;
-    if (*text) objection_ = fmt::format("rank {}: {}", rank, text);
-  }
 }
 
 }  // namespace mccl::cuda

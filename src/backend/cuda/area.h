@@ -30,7 +30,6 @@ class Area {
  private:
   std::string allocate();
   std::string open(Group& group);
-  void agree(Group& group, const std::string& own);
 
   const Device device_;
   const device::cuda::Driver& cu_;

@@ -1,6 +1,7 @@
 // What carries out a group's collectives on its device's memory without the host.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -16,6 +17,10 @@ class Path {
  public:
   virtual ~Path() = default;
 
+  /// Before each collective of the group that is in no batch, of whatever memory, with the call's
+  /// timeout, and whether it may wait for the other ranks.
+  virtual void comes(const Request& /*request*/, std::chrono::milliseconds /*timeout*/,
+                     bool /*may_meet*/) {}
   /// Whether it carries out such a call; the same on all ranks. The first that it takes may meet
   /// the others, by calls of the group's on host memory.
   virtual bool takes(const Request& request) = 0;

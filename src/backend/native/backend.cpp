@@ -1,10 +1,17 @@
 #include "backend/native/backend.h"
 
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
 #include "backend/check.h"
 #include "backend/cuda/path.h"
+#include "backend/direct/auto_path.h"
 #include "backend/native/calibration.h"
 #include "backend/native/group.h"
 #include "backend/nccl/path.h"
+#include "device/registry.h"
+#include "rendezvous/exchange.h"
 #include "schedule/facts.h"
 
 namespace mccl::native {
@@ -17,6 +24,27 @@ NativeBackend::NativeBackend(const ContextOptions& options)
       engine_(engine::Engine::create({options.rank, options.size, options.store, options.config,
                                       options.metrics, options.wiring})) {
   calibrate(engine_);
+  const bool all_see_gpus = by_ == "auto" && size_ > 1 && every_rank_sees_gpus();
+  give_path_ = [by = by_, all_see_gpus, log = engine_->log()](NativeGroup& group,
+                                                              std::chrono::milliseconds timeout) {
+    const auto by_kernels = [&group, timeout, log] { return cuda::make_path(group, timeout, log); };
+    const auto by_nccl = [&group, timeout, log] { return nccl::make_path(group, timeout, log); };
+    if (by == "cuda") return group.use(by_kernels());
+    if (by == "nccl") return group.use(by_nccl());
+    if (!all_see_gpus || group.size() < 2) return;
+    group.use(std::make_shared<direct::AutoPath>(
+        group, std::vector<direct::Candidate>{{"cuda", by_kernels}, {"nccl", by_nccl}}, timeout,
+        log));
+  };
+}
+
+/// Without loading a driver: a job that never touches a GPU need not.
+bool NativeBackend::every_rank_sees_gpus() const {
+  const rendezvous::Exchange exchange(engine_->store(), rank_, size_,
+                                      Clock::now() + std::chrono::seconds(30));
+  const auto cards =
+      exchange.all_gather("gpus", device::sees_any(DeviceKind::cuda) ? "some" : "none");
+  return std::ranges::all_of(cards, [](const std::string& card) { return card == "some"; });
 }
 
 NativeBackend::~NativeBackend() { engine_->shutdown(); }
@@ -30,8 +58,7 @@ std::shared_ptr<Group> NativeBackend::make_group(const std::string& name,
       engine_->make_group(name, members, timeout, compression.value_or(compression_));
   if (!first_) first_ = state;
   auto group = std::make_shared<NativeGroup>(engine_, std::move(state));
-  if (by_ == "nccl") group->use(nccl::make_path(*group, timeout, engine_->log()));
-  if (by_ == "cuda") group->use(cuda::make_path(*group, timeout, engine_->log()));
+  group->get_path(give_path_);
   return group;
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "backend/backend.h"
+#include "backend/native/group.h"
 #include "engine/engine.h"
 
 namespace mccl::native {
@@ -26,11 +27,14 @@ class NativeBackend final : public Backend {
   void abandon_after_fork() noexcept override { engine_->abandon_after_fork(); }
 
  private:
+  bool every_rank_sees_gpus() const;
+
   const int rank_;
   const int size_;
   const Compression compression_;  ///< Of groups that say nothing of it.
   const std::string by_;           ///< The setting: what does collectives on GPU memory.
   const std::shared_ptr<engine::Engine> engine_;
+  GivePath give_path_;                         ///< Set before the backend is shared by threads.
   std::shared_ptr<engine::GroupState> first_;  ///< Set before the backend is shared by threads.
 };
 

@@ -17,7 +17,9 @@
 #include "backend/native/equal_ways.h"
 #include "backend/native/group.h"
 #include "backend/native/window_fit.h"
+#include "base/coding.h"
 #include "base/shared_cache.h"
+#include "kernels/codec/codec.h"
 #include "kernels/copy.h"
 #include "mccl/error.h"
 #include "rendezvous/exchange.h"
@@ -44,6 +46,9 @@ constexpr int kWrites = 5;
 constexpr std::size_t kRow = 17;
 constexpr std::size_t kRowPiece = 64;
 constexpr int kRowTimes = 8;
+/// Floats that are rounded to bf16 and back, well inside a core's cache.
+constexpr std::size_t kCoded = std::size_t{16} << 10;
+constexpr int kCodedTimes = 4;
 /// Of a link: small messages, and one that shows the rate even of a slow network in a few
 /// milliseconds.
 constexpr std::size_t kStream = std::size_t{256} << 10;
@@ -61,13 +66,14 @@ struct Measured {
   double cached_bytes_per_s = 0;
   double memory_bytes_per_s = 0;
   double shared_cache_bytes = 0;
+  double coding_bytes_per_s = 0;
   double ranks_per_core = 1;  ///< Of this rank's host.
 };
 constexpr double Measured::*kFields[] = {
     &Measured::link_latency_s,     &Measured::link_bytes_per_s,   &Measured::message_work_s,
     &Measured::window_latency_s,   &Measured::switch_s,           &Measured::turn_s,
     &Measured::cached_bytes_per_s, &Measured::memory_bytes_per_s, &Measured::shared_cache_bytes,
-    &Measured::ranks_per_core};
+    &Measured::coding_bytes_per_s, &Measured::ranks_per_core};
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -116,6 +122,7 @@ class Calibration {
     const bool link_is_given = config.link_latency_us > 0 && config.link_gbit > 0;
     if (!link_is_given) measure_link(mine);
     measure_window(mine);
+    if (!one_node()) mine.coding_bytes_per_s = coding_rate();
     mine.ranks_per_core = ranks_per_core();
     Facts facts = engine_->facts();
     const Measured agreed = agree(mine);
@@ -139,6 +146,7 @@ class Calibration {
     add(agreed.window_latency_s, 1e6, "us a window");
     add(agreed.cached_bytes_per_s, 1e-9, "GB/s in cache");
     add(agreed.memory_bytes_per_s, 1e-9, "GB/s beyond it");
+    add(agreed.coding_bytes_per_s, 1e-9, "GB/s to bf16 and back");
     if (!figures.empty()) engine_->log().info("measured: {}", fmt::join(figures, ", "));
   }
 
@@ -265,6 +273,19 @@ class Calibration {
     measured.memory_bytes_per_s = memory_rate(group);
   }
 
+  /// What `auto` is decided by, where something is sent that could be rounded.
+  static double coding_rate() {
+    const Coding coding = mccl::coding_of({Codec::bf16}, 2);
+    const std::vector<float> from(kCoded, 1.5F);
+    std::vector<float> to(kCoded);
+    std::vector<std::byte> blocks(coding.bytes(kCoded, Coded::contribution));
+    const double taken = time_of(kCodedTimes, kCodedTimes, [&] {
+      kernels::encode(coding, Coded::contribution, DType::f32, from.data(), kCoded, blocks.data());
+      kernels::decode(coding, Coded::contribution, DType::f32, blocks.data(), kCoded, to.data());
+    });
+    return 2 * kCoded * sizeof(float) / std::max(1e-9, taken);
+  }
+
   /// While the others write too.
   static double memory_rate(NativeGroup& group) {
     std::vector<std::byte> from(kCached);
@@ -323,6 +344,7 @@ class Calibration {
     take(agreed.cached_bytes_per_s, facts.cached_bytes_per_s);
     take(agreed.memory_bytes_per_s, facts.memory_bytes_per_s);
     take(agreed.shared_cache_bytes, facts.shared_cache_bytes);
+    take(agreed.coding_bytes_per_s, facts.coding_bytes_per_s);
     facts.ranks_per_core = agreed.ranks_per_core;
   }
 

@@ -29,6 +29,7 @@ engine::Task task_of(const Request& request) {
   task.in_place = request.in_place;
   task.input = request.in;
   task.output = request.out;
+  task.conveyor = request.conveyor;
   if (!request.in_parts) return task;
   task.even = request.counts.empty();
   task.call.counts_hash = request.own_counts ? engine::kOwnCounts : engine::hash_of(request.counts);
@@ -48,6 +49,11 @@ NativeGroup::~NativeGroup() {
   engine_->close_group(state_);
 }
 
+void NativeGroup::get_path(const GivePath& give_path) {
+  give_path_ = give_path;
+  if (give_path_) give_path_(*this, state_->timeout());
+}
+
 std::string NativeGroup::failure() const {
   return state_->failed() ? engine::describe(state_->failure()) : std::string();
 }
@@ -64,6 +70,22 @@ NativeGroup::OperationPtr NativeGroup::operation(engine::Task task,
 
 std::chrono::milliseconds NativeGroup::timeout_of(const CallOptions& options) const {
   return options.timeout.value_or(state_->timeout());
+}
+
+void NativeGroup::watch_failure(std::function<void()> told) {
+  state_->watch_failure([told = std::move(told), log = engine_->log(),
+                         name = name()](const engine::Failure& failure) {
+    if (failure.kind != engine::FailureKind::aborted) {
+      log.warn("group '{}': what its GPUs do ends, and its results are of no use: {}", name,
+               engine::describe(failure));
+    }
+    told();
+  });
+}
+
+/// Schedules know which memory each of their steps needs. A factor is applied before they begin.
+bool NativeGroup::begins_early(const Request& request) const {
+  return is_collective(request.collective) && request.op.kind != ReduceKind::premul_sum;
 }
 
 /// What is small takes as long to be rounded as to be sent.
@@ -148,6 +170,7 @@ void NativeGroup::begin_batch() {
 }
 
 bool NativeGroup::batch_is_open() const {
+  if (coalescing_threads_.load(std::memory_order_relaxed) == 0) return false;
   const std::lock_guard lock(mutex_);
   return coalescing_.contains(std::this_thread::get_id());
 }
@@ -179,9 +202,11 @@ std::shared_ptr<Group> NativeGroup::split(int color, int key) {
   if (color < 0) return nullptr;
   const auto& members = state_->membership().members;
   for (int& member : chosen) member = members[GroupRank(member)].number();
-  return std::make_shared<NativeGroup>(
+  auto part = std::make_shared<NativeGroup>(
       engine_, engine_->make_group(fmt::format("{}/split {} color {}", name(), number, color),
                                    chosen, state_->timeout(), state_->compression()));
+  part->get_path(give_path_);
+  return part;
 }
 
 }  // namespace mccl::native

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -14,11 +16,18 @@
 
 namespace mccl::native {
 
+class NativeGroup;
+/// Gives a group what does its collectives on GPU memory, with the group's timeout.
+using GivePath = std::function<void(NativeGroup&, std::chrono::milliseconds)>;
+
 /// Hands operations to the engine. Thread-safe.
 class NativeGroup final : public CheckedGroup {
  public:
   NativeGroup(std::shared_ptr<engine::Engine> engine, std::shared_ptr<engine::GroupState> state);
   ~NativeGroup() override;
+
+  /// Also of the groups that this one is split into. Before the first call.
+  void get_path(const GivePath& give_path);
 
   int rank() const override { return state_->membership().rank.number(); }
   int size() const override { return state_->membership().size(); }
@@ -38,6 +47,8 @@ class NativeGroup final : public CheckedGroup {
   bool batch_is_open() const override;
   std::chrono::milliseconds timeout_of(const CallOptions& options) const override;
   Coding coding_of(const Request& request, const CallOptions& options) const override;
+  bool begins_early(const Request& request) const override;
+  void watch_failure(std::function<void()> told) override;
 
  private:
   using OperationPtr = std::shared_ptr<engine::Operation>;
@@ -48,6 +59,7 @@ class NativeGroup final : public CheckedGroup {
 
   const std::shared_ptr<engine::Engine> engine_;
   const std::shared_ptr<engine::GroupState> state_;
+  GivePath give_path_;
   std::atomic<int> coalescing_threads_{0};
   std::atomic<bool> warned_{false};
   mutable std::mutex mutex_;

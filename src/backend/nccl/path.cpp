@@ -2,14 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <climits>
 #include <functional>
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
+#include "backend/direct/agreement.h"
 #include "backend/nccl/library.h"
 #include "base/clock.h"
+#include "base/thread.h"
 #include "device/cuda/gpu.h"
 #include "device/registry.h"
 #include "mccl/error.h"
@@ -38,7 +42,10 @@ class NcclPath final : public direct::Path {
  public:
   NcclPath(Group& group, std::chrono::milliseconds timeout, Log log)
       : nccl_(library()), group_(group), timeout_(timeout), log_(std::move(log)) {}
-  ~NcclPath() override { abort(); }
+  ~NcclPath() override {
+    abort();
+    if (ending_.joinable()) ending_.join();
+  }
 
   bool takes(const Request& request) override;
   void enqueue(const Request& request, void* stream) override;
@@ -48,7 +55,9 @@ class NcclPath final : public direct::Path {
 
  private:
   void meet(Device device);
+  std::string objection(const device::Accelerator& accelerator);
   void settle(Result result, const char* call);
+  std::string why_failed();
   void begin(const Request& request, void* stream);
   void exchange(const Request& request, void* stream);
   const std::byte* part_in(const Request& r, std::size_t before) const {
@@ -65,7 +74,10 @@ class NcclPath final : public direct::Path {
   std::mutex mutex_;     ///< NCCL's calls of one communicator come from one thread at a time.
   Comm comm_ = nullptr;  // guarded by mutex_
   std::string failure_;  // guarded by mutex_
-  std::unique_ptr<device::Lane> lane_;  ///< Made when the ranks meet.
+  std::thread ending_;   // guarded by mutex_; ends the communicator, which may take long
+  std::atomic<bool> ends_{false};
+  bool met_ = false;
+  std::unique_ptr<device::Lane> lane_;  ///< Made when the ranks meet; null where they cannot.
   Device device_;
 };
 
@@ -77,12 +89,41 @@ bool NcclPath::takes(const Request& request) {
       (type_of(request.dtype) < 0 || op_of(request.dtype, request.op.kind) < 0)) {
     return false;
   }
-  if (!lane_) meet(device_of(request));
-  return true;
+  if (!met_) meet(device_of(request));
+  return lane_ != nullptr;
+}
+
+/// Why the ranks cannot go by NCCL; the same on all of them.
+std::string NcclPath::objection(const device::Accelerator& accelerator) {
+  struct Offer {
+    direct::Card card;
+    int version;
+  };
+  const Offer own{direct::card_of(accelerator.bus()), nccl_.version};
+  const std::vector<Offer> offers = direct::gather(group_, own);
+  for (int rank = 0; rank < group_.size(); ++rank) {
+    const Offer& offer = offers[static_cast<std::size_t>(rank)];
+    if (offer.version != offers.front().version) {
+      return fmt::format("rank {} has NCCL {} where rank 0 has {}", rank, offer.version,
+                         offers.front().version);
+    }
+    for (int other = 0; other < rank; ++other) {
+      const Offer& theirs = offers[static_cast<std::size_t>(other)];
+      if (!direct::is_one_device(offer.card, theirs.card)) continue;
+      return fmt::format("ranks {} and {} have the same GPU, {}", other, rank, offer.card.bus);
+    }
+  }
+  return {};
 }
 
 /// Rank 0 makes the name by which NCCL's ranks find each other; the group carries it.
 void NcclPath::meet(Device device) {
+  met_ = true;
+  const auto depot = device::depot_of(device);
+  if (const std::string reason = objection(depot->accelerator()); !reason.empty()) {
+    log_.warn("group '{}': collectives on GPUs go not by NCCL: {}", group_.name(), reason);
+    return;
+  }
   UniqueId id{};
   if (group_.rank() == 0) settle(nccl_.GetUniqueId(&id), "ncclGetUniqueId");
   group_.broadcast({id.bytes, sizeof(id.bytes), DType::u8}, 0).wait();
@@ -95,7 +136,7 @@ void NcclPath::meet(Device device) {
     settle(nccl_.CommInitRankConfig(&comm_, group_.size(), id, group_.rank(), &config),
            "ncclCommInitRankConfig");
   }
-  lane_ = std::make_unique<device::Lane>(device::depot_of(device));
+  lane_ = std::make_unique<device::Lane>(depot);
   device_ = device;
   log_.info("group '{}': collectives on {} go through {}", group_.name(),
             lane_->accelerator().name(), nccl_.described());
@@ -105,7 +146,7 @@ void NcclPath::meet(Device device) {
 void NcclPath::settle(Result result, const char* call) {
   const Clock::time_point deadline =
       timeout_.count() > 0 ? Clock::now() + timeout_ : Clock::time_point::max();
-  while (result == kInProgress && Clock::now() < deadline) {
+  while (result == kInProgress && Clock::now() < deadline && !ends_) {
     std::this_thread::yield();
     if (const Result asked = nccl_.CommGetAsyncError(comm_, &result); asked != kSuccess) {
       result = asked;
@@ -113,11 +154,12 @@ void NcclPath::settle(Result result, const char* call) {
   }
   if (result == kSuccess) return;
   const char* const more = nccl_.GetLastError ? nccl_.GetLastError(comm_) : nullptr;
-  failure_ = fmt::format(
-      "{} on rank {} of group '{}': {}{}{}", call, group_.rank(), group_.name(),
-      result == kInProgress ? "timed out; some rank has not come" : nccl_.GetErrorString(result),
-      more && *more ? ": " : "", more ? more : "");
-  if (result == kInProgress) throw TimeoutError(failure_);
+  failure_ = fmt::format("{} on rank {} of group '{}': {}{}{}", call, group_.rank(), group_.name(),
+                         ends_                   ? group_.failure()
+                         : result == kInProgress ? "timed out; some rank has not come"
+                                                 : nccl_.GetErrorString(result),
+                         more && *more ? ": " : "", more ? more : "");
+  if (result == kInProgress && !ends_) throw TimeoutError(failure_);
   throw PeerError(failure_);
 }
 
@@ -131,7 +173,10 @@ void NcclPath::enqueue(const Request& request, void* stream) {
   const device::cuda::Current current(device::cuda::driver(),
                                       device::cuda::context_of(device_.index));
   const std::lock_guard lock(mutex_);
-  if (!failure_.empty()) throw PeerError(failure_);
+  if (const std::string reason = why_failed(); !reason.empty()) {
+    throw PeerError(fmt::format("{} of rank {} on {} cannot start: {}", name_of(request.collective),
+                                group_.rank(), device::name_of(device_), reason));
+  }
   begin(request, stream);
 }
 
@@ -218,6 +263,12 @@ device::Lane& NcclPath::lane(const Request& /*request*/) { return *lane_; }
 std::string NcclPath::failure() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return {};  // whoever holds it finds out
+  return why_failed();
+}
+
+/// With the lock. That a rank has gone says more than what NCCL makes of it.
+std::string NcclPath::why_failed() {
+  if (std::string reason = group_.failure(); !reason.empty()) return reason;
   Result state = kSuccess;
   if (failure_.empty() && comm_ && nccl_.CommGetAsyncError(comm_, &state) == kSuccess &&
       state != kSuccess && state != kInProgress) {
@@ -226,11 +277,18 @@ std::string NcclPath::failure() {
   return failure_;
 }
 
+/// Beside the caller, who may be the engine: the communicator's threads and kernels end first.
 void NcclPath::abort() noexcept {
+  ends_ = true;  // whoever waits inside of NCCL with the lock lets go of it
   const std::lock_guard lock(mutex_);
   if (!comm_) return;
   if (failure_.empty()) failure_ = "the group was ended";
-  nccl_.CommAbort(std::exchange(comm_, nullptr));
+  const auto end = [&nccl = nccl_, comm = std::exchange(comm_, nullptr)] { nccl.CommAbort(comm); };
+  try {
+    ending_ = start_thread("mccl-nccl-end", end);
+  } catch (const std::exception&) {
+    end();  // there is no thread to be had
+  }
 }
 
 }  // namespace

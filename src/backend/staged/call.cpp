@@ -18,7 +18,7 @@ constexpr std::chrono::seconds kLastWait{5};
 }  // namespace
 
 Call::Call(std::shared_ptr<Line> line, const Request& request, const CallOptions& options, int rank,
-           Clock::time_point deadline)
+           Clock::time_point deadline, bool early)
     : line_(std::move(line)),
       request_(request),
       counts_(request.counts.begin(), request.counts.end()),
@@ -30,12 +30,12 @@ Call::Call(std::shared_ptr<Line> line, const Request& request, const CallOptions
   request_.out_counts = out_counts_;
   if (!staged::on_device(request_)) return;
   is_staged_ = true;
-  stage_ = std::make_unique<Stage>(request_, rank, options.stream);
+  stage_ = std::make_unique<Stage>(request_, rank, options.stream, early);
 }
 
 bool Call::arrived() const {
   const std::lock_guard lock(mutex_);
-  return !stage_ || stage_->arrived();
+  return !stage_ || stage_->may_start();
 }
 
 /// What is left of its time. The thread that starts it waits for nothing.

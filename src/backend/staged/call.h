@@ -23,8 +23,9 @@ class Line;
 class Call final : public detail::WorkState, public Returning {
  public:
   /// Has the device begin, where `request` needs it. Throws InvalidArgument.
+  /// `early`: the host's call heeds its conveyor.
   Call(std::shared_ptr<Line> line, const Request& request, const CallOptions& options, int rank,
-       Clock::time_point deadline);
+       Clock::time_point deadline, bool early);
 
   bool on_device() const { return is_staged_; }
   /// Whether the host's call may start.

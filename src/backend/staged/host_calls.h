@@ -14,6 +14,8 @@ class HostCalls {
  public:
   virtual int own_rank() const = 0;
   virtual Work start(const Request& request, const CallOptions& options) = 0;
+  /// Whether such a call heeds its conveyor, so that it may start before all of its input is there.
+  virtual bool begins_early(const Request& request) const = 0;
   /// The calls of this thread that start until end_batch() start together.
   virtual void begin_batch() = 0;
   virtual Work end_batch() = 0;

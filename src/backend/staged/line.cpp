@@ -51,8 +51,9 @@ Work Line::enqueue(const Request& request, const CallOptions& options) {
     group = group_;
   }
   // Outside the lock: it may allocate, and so wait for the device.
-  const auto call = std::make_shared<Call>(shared_from_this(), request, options, group->own_rank(),
-                                           deadline_of(group->timeout_of(options)));
+  const auto call =
+      std::make_shared<Call>(shared_from_this(), request, options, group->own_rank(),
+                             deadline_of(group->timeout_of(options)), group->begins_early(request));
   {
     const std::lock_guard lock(mutex_);
     if (Batch* const batch = open_batch()) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "device/registry.h"
@@ -10,6 +11,9 @@
 
 namespace mccl::staged {
 namespace {
+
+/// Each costs the device a few microseconds beside its copy.
+constexpr std::size_t kMostPieces = 32;
 
 bool lies_on_device(const ConstBuffer& buffer) { return buffer.device.kind != DeviceKind::cpu; }
 
@@ -48,7 +52,7 @@ bool fold_in_place(const Request& request) {
 
 }  // namespace
 
-Stage::Stage(Request& request, int rank, void* stream) {
+Stage::Stage(Request& request, int rank, void* stream, bool early) {
   const Device device = device_of(request);
   depot_ = device::depot_of(device);
   require_there(depot_->accelerator(), request, "input", request.in);
@@ -61,6 +65,8 @@ Stage::Stage(Request& request, int rank, void* stream) {
   }
   device::Passage::Trip trip = stand_in(request, rank);
   trip.stream = stream;
+  by_pieces_ = cut(trip, request, early);
+  if (by_pieces_) request.conveyor = this;
   passage_ = depot_->passage();
   passage_->begin(trip);
 }
@@ -76,6 +82,31 @@ Stage::~Stage() {
   // where somebody else is.
   new device::Block(std::move(input_));   // NOLINT(bugprone-unhandled-exception-at-new)
   new device::Block(std::move(output_));  // NOLINT(bugprone-unhandled-exception-at-new)
+}
+
+/// What is long goes in pieces, so that the wire is at work while it is copied. Where input and
+/// output are one memory and begin at different places of it, it takes more to know what may be
+/// touched when, and all goes at once.
+bool Stage::cut(device::Passage::Trip& trip, const Request& request, bool early) {
+  const std::size_t longest = std::max(trip.input_bytes, trip.output_bytes);
+  const std::size_t least = depot_->accelerator().least_piece();
+  const std::size_t even = (longest + kMostPieces - 1) / kMostPieces;
+  const bool apart = request.in_place && request.in.data != request.out.data;
+  const bool in_pieces = early && !apart && longest > least;
+  piece_ = in_pieces ? (std::max(even, least) + least - 1) / least * least
+                     : std::max<std::size_t>(longest, 1);
+  trip.piece = piece_;
+  input_bytes_ = trip.input_bytes;
+  return in_pieces;
+}
+
+std::size_t Stage::arrived() const {
+  // What this rank does not give is there.
+  return input_bytes_ == 0 ? std::numeric_limits<std::size_t>::max() : passage_->arrived();
+}
+
+bool Stage::may_start() const {
+  return arrived() >= (by_pieces_ ? std::min(piece_, input_bytes_) : input_bytes_);
 }
 
 device::Passage::Trip Stage::stand_in(Request& request, int rank) {

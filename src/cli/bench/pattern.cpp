@@ -113,9 +113,9 @@ double sum_term(DType dtype, std::uint64_t limit, std::size_t element, std::uint
 
 /// Integers whose sum is a multiple of the number of ranks, where the type has room for different
 /// ones.
-double average_term(DType dtype, std::size_t element, std::uint64_t rank, std::uint64_t ranks,
-                    std::uint64_t salt) {
-  const std::uint64_t mean = largest_exact(dtype) / ranks;
+double average_term(DType dtype, std::uint64_t limit, std::size_t element, std::uint64_t rank,
+                    std::uint64_t ranks, std::uint64_t salt) {
+  const std::uint64_t mean = limit / ranks;
   std::uint64_t term = std::min<std::uint64_t>(mean, element % 2);
   if (mean >= ranks - 1) {
     const std::uint64_t base = random_of(salt, element) % (mean - (ranks - 1) + 1);
@@ -142,16 +142,17 @@ double extreme_term(DType dtype, std::size_t element, std::uint64_t rank) {
 
 /// What `rank` gives to component `c` of `element`.
 double term(DType dtype, ReduceKind kind, std::size_t element, std::size_t c, std::uint64_t rank,
-            std::uint64_t ranks) {
+            std::uint64_t ranks, Most most) {
   if (dtype == DType::boolean) return static_cast<double>(random_of(rank, element) % 2);
   const std::uint64_t salt = c << 32;
+  const std::uint64_t limit = std::min(largest_exact(dtype), most);
   switch (kind) {
     case ReduceKind::sum:
-      return sum_term(dtype, largest_exact(dtype), element, rank, ranks, salt);
+      return sum_term(dtype, limit, element, rank, ranks, salt);
     case ReduceKind::premul_sum:
-      return sum_term(dtype, largest_exact(dtype) / 2, element, rank, ranks, salt);
+      return sum_term(dtype, limit / 2, element, rank, ranks, salt);
     case ReduceKind::avg:
-      return average_term(dtype, element, rank, ranks, salt);
+      return average_term(dtype, limit, element, rank, ranks, salt);
     case ReduceKind::product:
       return c == 0 ? product_term(dtype, element, rank, ranks) : 0;
     case ReduceKind::min:
@@ -250,19 +251,19 @@ double Pattern::largest_error(DType dtype, std::span<const std::byte> memory,
   return largest > 0 ? error / largest : error;
 }
 
-Pattern contribution(DType dtype, ReduceKind kind, int rank, int ranks) {
+Pattern contribution(DType dtype, ReduceKind kind, int rank, int ranks, Most most) {
   return pattern_of(dtype, [&](std::size_t element, std::size_t c) {
     return term(dtype, kind, element, c, static_cast<std::uint64_t>(rank),
-                static_cast<std::uint64_t>(ranks));
+                static_cast<std::uint64_t>(ranks), most);
   });
 }
 
-Pattern reduction(DType dtype, ReduceKind kind, int ranks) {
+Pattern reduction(DType dtype, ReduceKind kind, int ranks, Most most) {
   const auto n = static_cast<std::uint64_t>(ranks);
   return pattern_of(dtype, [&](std::size_t element, std::size_t c) {
-    double result = term(dtype, kind, element, c, 0, n);
+    double result = term(dtype, kind, element, c, 0, n, most);
     for (std::uint64_t rank = 1; rank < n; ++rank)
-      result = combined(dtype, kind, result, term(dtype, kind, element, c, rank, n));
+      result = combined(dtype, kind, result, term(dtype, kind, element, c, rank, n, most));
     if (kind == ReduceKind::avg) result /= ranks;
     if (kind == ReduceKind::premul_sum) result *= kPremulFactor;
     return result;

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -34,10 +35,16 @@ class Pattern {
   std::size_t element_bytes_;
 };
 
+/// No sum is larger than this before it is scaled, by 4 at most.
+using Most = std::uint64_t;
+inline constexpr Most kNoLimit = std::numeric_limits<Most>::max();
+/// Of numbers that every codec can carry, fp16 among them.
+inline constexpr Most kMostRounded = 4096;
+
 /// What one rank gives to a reduction; premul_sum is meant with kPremulFactor.
-Pattern contribution(DType dtype, ReduceKind kind, int rank, int ranks);
+Pattern contribution(DType dtype, ReduceKind kind, int rank, int ranks, Most most = kNoLimit);
 /// What the reduction of all ranks' contributions is.
-Pattern reduction(DType dtype, ReduceKind kind, int ranks);
+Pattern reduction(DType dtype, ReduceKind kind, int ranks, Most most = kNoLimit);
 /// Data to be moved; different for every source.
 Pattern message(DType dtype, std::uint64_t source);
 

@@ -26,6 +26,12 @@ struct Measurement {
   std::optional<double> error;
 };
 
+/// Bytes that the busiest rank sends in one call, frames included, through windows too.
+struct Sent {
+  std::uint64_t rounded = 0;
+  std::uint64_t exact = 0;  ///< Of the same call without a codec.
+};
+
 struct Row {
   Routine routine = Routine::all_reduce;
   Shape shape;
@@ -34,6 +40,7 @@ struct Row {
   std::optional<int> root;
   std::optional<Measurement> out_of_place;  ///< Empty: there is no such call.
   std::optional<Measurement> in_place;
+  std::optional<Sent> sent;  ///< Where sums may be rounded.
 };
 
 /// What the figures hold for.

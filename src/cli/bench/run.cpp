@@ -48,6 +48,7 @@ class Run {
   Run(Context& context, const Options& options, bool one_host)
       : options_(options),
         group_(context.world()),
+        metrics_(context.metrics()),
         voice_(context.rank() == 0),
         a_(largest_shape()),
         b_(largest_shape()) {
@@ -77,6 +78,7 @@ class Run {
       }
     }
     voice_.clear();
+    voice_.print(sent_text(result_.rows, result_.setup.compression));
     return std::move(result_);
   }
 
@@ -100,6 +102,7 @@ class Run {
     if (info.rooted) row.root = options_.root;
     if (info.out_of_place) row.out_of_place = measure_half(row, false);
     if (info.in_place) row.in_place = measure_half(row, true);
+    if (may_be_rounded(routine)) row.sent = measure_sent(row);
     voice_.print(row_text(row));
     result_.rows.push_back(row);
   }
@@ -115,13 +118,14 @@ class Run {
     voice_.progress(fmt::format("{} {} {}", info_of(row.routine).name,
                                 text_of_size(row.shape.bytes),
                                 in_place ? "in place" : "out of place"));
-    const Trial trial(*group_, row.routine, row.shape, options_, in_place, a_, b_);
+    const bool rounded = may_be_rounded(row.routine);
+    const Trial trial(*group_, row.routine, row.shape, options_, in_place, rounded, a_, b_);
     Measurement measured;
     trial.fill();
     meet(*group_);
     if (options_.check && row.shape.bytes > 0) {
       trial.run();
-      if (may_be_rounded(row.routine)) {
+      if (rounded) {
         measured.error = largest(*group_, trial.error());
       } else {
         measured.wrong = sum(*group_, trial.wrong());
@@ -135,8 +139,24 @@ class Run {
     return measured;
   }
 
+  Sent measure_sent(const Row& row) {
+    const Trial trial(*group_, row.routine, row.shape, options_, false, true, a_, b_);
+    trial.fill();
+    const auto sent_by = [&](const auto& call) {
+      const std::uint64_t before = metrics_->summary().total_bytes_sent;
+      call();
+      const std::uint64_t after = metrics_->summary().total_bytes_sent;
+      return static_cast<std::uint64_t>(largest(*group_, static_cast<double>(after - before)));
+    };
+    Sent sent;
+    sent.rounded = sent_by([&] { trial.run(); });
+    sent.exact = sent_by([&] { trial.run_exact(); });
+    return sent;
+  }
+
   const Options& options_;
   std::shared_ptr<Group> group_;
+  std::shared_ptr<Metrics> metrics_;
   Voice voice_;
   Memory a_;
   Memory b_;

@@ -91,4 +91,20 @@ std::string row_text(const Row& row) {
          half_of(row.out_of_place, moves_bytes) + half_of(row.in_place, moves_bytes) + "\n";
 }
 
+std::string sent_text(const std::vector<Row>& rows, std::string_view codec) {
+  std::string text;
+  for (const Row& row : rows) {
+    if (!row.sent) continue;
+    const auto rounded = static_cast<double>(row.sent->rounded);
+    const auto exact = static_cast<double>(row.sent->exact);
+    if (text.empty()) {
+      text = fmt::format("# bytes that a rank sends in a call, with {} and exact:\n", codec);
+    }
+    fmt::format_to(std::back_inserter(text), "#   {} {:>6}: {:>12} {:>12}  {:.2f} times fewer\n",
+                   info_of(row.routine).name, text_of_size(row.shape.bytes), row.sent->rounded,
+                   row.sent->exact, rounded > 0 ? exact / rounded : 1.0);
+  }
+  return text;
+}
+
 }  // namespace mccl::cli::bench

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "cli/bench/result.h"
 
@@ -13,6 +14,8 @@ std::string bounds_text(const Bounds& bounds, int ranks);
 std::string heading(Routine routine, bool may_be_rounded = false);
 /// One line.
 std::string row_text(const Row& row);
+/// What went in a codec, and what would have gone: a line for each of the rows that know it.
+std::string sent_text(const std::vector<Row>& rows, std::string_view codec);
 
 /// Five significant places, at most three of them behind the point.
 std::string number_text(double value);

@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "cli/bench/pattern.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::bench {
@@ -17,6 +16,8 @@ constexpr int kRubbish = 0xa5;
 constexpr std::uint32_t kTag = 0;
 /// Waited for at once, so that the call runs on this thread.
 constexpr CallOptions kBlocking = {.timeout = {}, .caller_waits = true};
+constexpr CallOptions kExact = {
+    .timeout = {}, .caller_waits = true, .compression = Compression{Codec::none}};
 
 }  // namespace
 
@@ -30,13 +31,14 @@ Memory::Memory(std::size_t bytes)
 void Memory::Free::operator()(std::byte* start) const { std::free(start); }
 
 Trial::Trial(Group& group, Routine routine, const Shape& shape, const Options& options,
-             bool in_place, const Memory& a, const Memory& b)
+             bool in_place, bool rounded, const Memory& a, const Memory& b)
     : group_(group),
       routine_(routine),
       shape_(shape),
       dtype_(options.dtype),
       op_(options.op),
-      root_(options.root) {
+      root_(options.root),
+      most_(rounded ? kMostRounded : kNoLimit) {
   place(a, b, in_place);
   call_ = make_call();
 }
@@ -91,6 +93,11 @@ ConstBuffer Trial::in() const { return {input_.data(), input_.size() / size_of(d
 
 Buffer Trial::out() const { return {output_.data(), output_.size() / size_of(dtype_), dtype_, {}}; }
 
+void Trial::run_exact() const {
+  if (routine_ == Routine::all_reduce) group_.all_reduce(in(), out(), op_, kExact).wait();
+  if (routine_ == Routine::reduce_scatter) group_.reduce_scatter(in(), out(), op_, kExact).wait();
+}
+
 std::function<void()> Trial::make_call() const {
   Group& group = group_;
   const ConstBuffer in = this->in();
@@ -136,7 +143,7 @@ void Trial::fill() const {
   const int ranks = group_.size();
   const auto rank = static_cast<std::uint64_t>(group_.rank());
   if (info_of(routine_).reduces) {
-    contribution(dtype_, op_.kind, group_.rank(), ranks).fill(input_);
+    contribution(dtype_, op_.kind, group_.rank(), ranks, most_).fill(input_);
   } else if (routine_ == Routine::all_to_all || routine_ == Routine::scatter) {
     const std::uint64_t first =
         routine_ == Routine::scatter ? 0 : rank * static_cast<std::uint64_t>(ranks);
@@ -160,7 +167,7 @@ double Trial::error() const {
   const std::size_t first = routine_ == Routine::reduce_scatter
                                 ? static_cast<std::size_t>(group_.rank()) * shape_.part
                                 : 0;
-  return reduction(dtype_, op_.kind, group_.size()).largest_error(dtype_, output_, first);
+  return reduction(dtype_, op_.kind, group_.size(), most_).largest_error(dtype_, output_, first);
 }
 
 std::uint64_t Trial::wrong() const {

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "cli/bench/options.h"
+#include "cli/bench/pattern.h"
 #include "mccl/group.h"
 
 namespace mccl::cli::bench {
@@ -29,14 +30,17 @@ class Memory {
 
 class Trial {
  public:
-  /// `a` and `b` hold shape.bytes each at least, and outlive the Trial, as does `group`.
+  /// `a` and `b` hold shape.bytes each at least, and outlive the Trial, as does `group`. Where the
+  /// sum may be `rounded`, of numbers that every codec can carry.
   Trial(Group& group, Routine routine, const Shape& shape, const Options& options, bool in_place,
-        const Memory& a, const Memory& b);
+        bool rounded, const Memory& a, const Memory& b);
 
   /// Puts this rank's data where the call reads it, and rubbish where it writes.
   void fill() const;
   /// The call, to its end.
   void run() const { call_(); }
+  /// Of a sum: the same call without a codec.
+  void run_exact() const;
   /// Wrong elements in what the call wrote on this rank, after one fill and one run.
   std::uint64_t wrong() const;
   /// Of a sum of floats, as Measurement::error on this rank.
@@ -56,6 +60,7 @@ class Trial {
   DType dtype_;
   ReduceOp op_;
   int root_;
+  Most most_;
   std::span<std::byte> input_;   ///< What the call reads on this rank; may be empty.
   std::span<std::byte> output_;  ///< What it writes; the input too, where a call has one buffer.
   std::function<void()> call_;

@@ -44,6 +44,7 @@ std::string find_functions(void* library, Driver& cu) {
   symbols.find(cu.DeviceGetPCIBusId, "cuDeviceGetPCIBusId");
   symbols.find(cu.DeviceCanAccessPeer, "cuDeviceCanAccessPeer");
   symbols.find(cu.DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain");
+  symbols.find(cu.CtxGetCurrent, "cuCtxGetCurrent");
   symbols.find(cu.CtxPushCurrent, "cuCtxPushCurrent_v2");
   symbols.find(cu.CtxPopCurrent, "cuCtxPopCurrent_v2");
   symbols.find(cu.CtxEnablePeerAccess, "cuCtxEnablePeerAccess");

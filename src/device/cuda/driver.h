@@ -33,6 +33,7 @@ struct Driver {
   Result (*DeviceGetPCIBusId)(char* id, int length, int device);
   Result (*DeviceCanAccessPeer)(int* can, int device, int peer);
   Result (*DevicePrimaryCtxRetain)(Context*, int device);
+  Result (*CtxGetCurrent)(Context*);
   Result (*CtxPushCurrent)(Context);
   Result (*CtxPopCurrent)(Context*);
   Result (*CtxEnablePeerAccess)(Context, unsigned flags);

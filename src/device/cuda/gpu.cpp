@@ -93,6 +93,25 @@ class Gpu final : public Accelerator {
 
   const std::string& name() const override { return name_; }
 
+  std::string bus() const override {
+    char id[16] = {};
+    int device = 0;
+    cu_.check(cu_.DeviceGet(&device, index_), "cuDeviceGet");
+    cu_.check(cu_.DeviceGetPCIBusId(id, sizeof(id), device), "cuDeviceGetPCIBusId");
+    return id;
+  }
+
+  std::shared_ptr<void> make_memory(std::size_t bytes) override {
+    const Current current(cu_, context_);
+    Address memory = 0;
+    cu_.check(cu_.MemAlloc(&memory, bytes), "cuMemAlloc");
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): the driver's addresses are integers
+    return {reinterpret_cast<void*>(memory), [&cu = cu_, context = context_, memory](void*) {
+              const Current while_freed(cu, context);
+              cu.MemFree(memory);
+            }};
+  }
+
   std::unique_ptr<Queue> make_queue() override { return std::make_unique<GpuQueue>(cu_, context_); }
 
   std::byte* allocate_pinned(std::size_t bytes) override {

@@ -8,21 +8,26 @@
 
 namespace mccl::device::cuda {
 
-/// Makes a GPU's context, the one that CUDA's runtime uses too, the thread's while it lives.
+/// Makes a GPU's context, the one that CUDA's runtime uses too, the thread's while it lives. Mostly
+/// it is so already, and to look costs less than to push and pop.
 class Current {
  public:
   Current(const Driver& cu, Context context) : cu_(cu) {
+    Context now = nullptr;
+    if (cu.CtxGetCurrent(&now) == 0 && now == context) return;
     cu.check(cu.CtxPushCurrent(context), "cuCtxPushCurrent");
+    pushed_ = true;
   }
   ~Current() {
     Context popped = nullptr;
-    cu_.CtxPopCurrent(&popped);
+    if (pushed_) cu_.CtxPopCurrent(&popped);
   }
   Current(const Current&) = delete;
   Current& operator=(const Current&) = delete;
 
  private:
   const Driver& cu_;
+  bool pushed_ = false;
 };
 
 /// Throws InvalidArgument where the machine has no such GPU.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/conveyor.h"
 #include "base/rank.h"
 #include "base/work_state.h"
 #include "engine/calls/call.h"
@@ -44,6 +45,8 @@ struct Task {
   std::vector<std::byte> multiplied;     ///< premul_sum: the input times the factor.
   /// As CallOptions::left_out; null where nothing is to be kept.
   std::byte* left_out = nullptr;
+  /// Of memory that fills, and is fetched, while the call runs; null where all of it is there.
+  Conveyor* conveyor = nullptr;
 
   Traffic traffic;
   double reduce_s = 0;

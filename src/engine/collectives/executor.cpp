@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <exception>
+#include <thread>
 #include <utility>
 
 #include "engine/calls/call_code.h"
@@ -29,6 +30,7 @@ void Executor::begin(Task& task, const Plan& plan) {
   const schedule::Schedule& schedule = plan_->schedule;
   remaining_ = schedule.steps.size();
   next_window_ = 0;
+  memory_.begin(task, schedule);
   if (schedule.arrivals > 0) {
     group_window_.window()->begin(schedule.arrivals, schedule.window_count * element_bytes_,
                                   fingerprint_of(task.call));
@@ -37,6 +39,7 @@ void Executor::begin(Task& task, const Plan& plan) {
     waits_ = schedule.waits;
     received_.assign(schedule.steps.size(), 0);
     local_ = plan_->first_local;
+    early_.clear();
     peers_.clear();
     for (const PeerPlan& peer : plan_->peers) peers_.push_back({&peer});
   }
@@ -49,6 +52,7 @@ void Executor::begin(Task& task, const Plan& plan) {
 
 void Executor::end() {
   if (plan_->schedule.arrivals > 0) group_window_.window()->end();
+  memory_.end();
   task_ = nullptr;
   plan_ = nullptr;
   peers_.clear();
@@ -70,7 +74,18 @@ bool Executor::advance() {
     moved |= run_local_steps();
   }
   moved |= run_window_steps();
-  return moved;
+  return moved || awaits_input();
+}
+
+/// Nothing wakes who sleeps when input comes from a device, which is as soon as it copies it.
+bool Executor::awaits_input() const {
+  if (!memory_.waits()) return false;
+  std::this_thread::yield();
+  return true;
+}
+
+bool Executor::may_run(std::uint32_t step) const {
+  return waits_[step] == 0 && memory_.allows(plan_->schedule.steps[step]);
 }
 
 bool Executor::connected(PeerProgress& peer) {
@@ -81,7 +96,7 @@ bool Executor::connected(PeerProgress& peer) {
 }
 
 bool Executor::may_send(const PeerProgress& peer) const {
-  return peer.next_send < peer.plan->sends.size() && waits_[peer.plan->sends[peer.next_send]] == 0;
+  return peer.next_send < peer.plan->sends.size() && may_run(peer.plan->sends[peer.next_send]);
 }
 
 bool Executor::send_to(PeerProgress& peer) {
@@ -138,7 +153,7 @@ void Executor::receive_on(Lane& lane, PeerProgress& peer) {
       lane.accept();
     }
     const std::uint32_t index = peer.plan->receives[frame->message];
-    if (waits_[index] != 0) break;
+    if (!may_run(index)) break;
     if (!receive_payload(lane, plan_->schedule.steps[index])) break;
     lane.finish_incoming();
     ++peer.received;
@@ -198,10 +213,16 @@ bool Executor::run_local_steps() {
   while (!local_.empty()) {
     const std::uint32_t index = local_.back();
     local_.pop_back();
-    run(plan_->schedule.steps[index]);
+    const Step& step = plan_->schedule.steps[index];
+    if (!memory_.allows(step)) {
+      early_.push_back(index);
+      continue;
+    }
+    run(step);
     complete(index);
     moved = true;
   }
+  local_.swap(early_);
   return moved;
 }
 
@@ -239,6 +260,7 @@ void Executor::complete(std::uint32_t index) {
     divide_average(*task_, writable(step.dst), step.dst.count, channels_.size());
   }
   --remaining_;
+  memory_.ended(step);
   for (std::uint32_t i = schedule.successor_begin[index]; i < schedule.successor_begin[index + 1];
        ++i) {
     const std::uint32_t successor = schedule.successors[i];
@@ -257,7 +279,7 @@ void Executor::watch(Sleep& sleep) {
       // A lane whose message this rank is not ready for has nothing to be woken by.
       const Frame* header = lane->header();
       const bool stalled =
-          header && (!lane->accepted() || waits_[peer.plan->receives[header->message]] != 0);
+          header && (!lane->accepted() || !may_run(peer.plan->receives[header->message]));
       if (peer.received < peer.plan->receives.size() && !stalled) events |= POLLIN;
       sleep.watch(lane->link(), events);
     }

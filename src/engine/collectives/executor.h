@@ -12,6 +12,7 @@
 #include "engine/calls/operation.h"
 #include "engine/collectives/group_window.h"
 #include "engine/collectives/plan.h"
+#include "engine/collectives/running_memory.h"
 #include "engine/collectives/write_choice.h"
 #include "engine/driving/driver.h"
 #include "engine/links/channel.h"
@@ -88,7 +89,9 @@ class Executor {
   GroupRank maker_of(const schedule::Step& fold, int operand) const;
   [[noreturn]] void throw_undecodable(GroupRank maker) const;
   void complete(std::uint32_t step);
+  bool may_run(std::uint32_t step) const;
   bool may_send(const PeerProgress& peer) const;
+  bool awaits_input() const;
 
   std::size_t byte_count(const schedule::Region& region) const;
   std::byte* writable(const schedule::Region& region);
@@ -106,6 +109,8 @@ class Executor {
   std::vector<std::uint8_t> received_;  // by step: this message has been taken
   std::vector<PeerProgress> peers_;
   std::vector<std::uint32_t> local_;  // copies and folds that may run
+  std::vector<std::uint32_t> early_;  // of those, the ones whose input is yet to come
+  RunningMemory memory_;
   std::vector<std::byte> scratch_;
   std::size_t coded_begin_ = 0;                    // in scratch_: blocks that ranks give
   std::size_t sums_begin_ = 0;                     // and of sums

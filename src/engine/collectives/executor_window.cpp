@@ -21,6 +21,7 @@ bool Executor::advance_in_order() {
   const std::size_t before = remaining_;
   while (remaining_ > 0) {
     const Step& step = steps[steps.size() - remaining_];
+    if (!memory_.allows(step)) break;
     if (!is_window(step.kind)) {
       run(step);
     } else if (run_window_step(step)) {
@@ -29,15 +30,16 @@ bool Executor::advance_in_order() {
       break;
     }
     --remaining_;
+    memory_.ended(step);
   }
-  return remaining_ != before;
+  return remaining_ != before || awaits_input();
 }
 
 bool Executor::run_window_steps() {
   bool moved = false;
   while (next_window_ < plan_->window.size()) {
     const std::uint32_t index = plan_->window[next_window_];
-    if (waits_[index] != 0 || !run_window_step(plan_->schedule.steps[index])) break;
+    if (!may_run(index) || !run_window_step(plan_->schedule.steps[index])) break;
     ++next_window_;
     complete(index);
     run_local_steps();

@@ -39,12 +39,27 @@ GroupState::GroupState(Membership membership, std::chrono::milliseconds timeout,
       messages_(channels_, surroundings.config.chunk_bytes),
       statuses_(membership_.members.size()) {}
 
-bool GroupState::mark_failed(Failure failure) {
-  std::lock_guard lock(failure_mutex_);
-  if (failed_.load(std::memory_order_relaxed)) return false;
-  failure_ = std::move(failure);
-  failed_.store(true, std::memory_order_release);
+bool GroupState::mark_failed(const Failure& failure) {
+  std::function<void(const Failure&)> told;
+  {
+    std::lock_guard lock(failure_mutex_);
+    if (failed_.load(std::memory_order_relaxed)) return false;
+    failure_ = failure;
+    failed_.store(true, std::memory_order_release);
+    told = std::move(told_failure_);
+  }
+  if (told) told(failure);
   return true;
+}
+
+void GroupState::watch_failure(std::function<void(const Failure&)> told) {
+  std::lock_guard lock(failure_mutex_);
+  told_failure_ = std::move(told);
+}
+
+bool GroupState::failure_is_watched() const {
+  std::lock_guard lock(failure_mutex_);
+  return told_failure_ != nullptr;
 }
 
 Failure GroupState::failure() const {

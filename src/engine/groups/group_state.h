@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -61,7 +62,12 @@ class GroupState {
   Failure failure() const;
   /// The first reason wins; false for the later ones. What is pending ends when the engine comes
   /// by.
-  bool mark_failed(Failure failure);
+  bool mark_failed(const Failure& failure);
+  /// `told` runs once, on whichever thread, as soon as the group has failed; it returns soon and
+  /// throws nothing. Such a group fails with the first member that dies, also while no call is
+  /// under way: what runs outside the engine would wait for that member. Before the first call.
+  void watch_failure(std::function<void(const Failure&)> told);
+  bool failure_is_watched() const;
   /// The number of the next collective.
   std::uint64_t next_sequence() { return sequence_.fetch_add(1, std::memory_order_relaxed) + 1; }
 
@@ -143,8 +149,9 @@ class GroupState {
 
   std::atomic<bool> failed_{false};
   mutable std::mutex failure_mutex_;
-  Failure failure_;                         // guarded by failure_mutex_
-  std::atomic<std::uint64_t> sequence_{0};  // of the last collective submitted
+  Failure failure_;                                   // guarded by failure_mutex_
+  std::function<void(const Failure&)> told_failure_;  // guarded by failure_mutex_
+  std::atomic<std::uint64_t> sequence_{0};            // of the last collective submitted
 
   Channels channels_;
   GroupWindow window_;

@@ -159,6 +159,14 @@ void Groups::fail_without(WorldRank peer, const std::string& reason) {
   }
 }
 
+void Groups::fail_watched(WorldRank peer, const std::string& reason) {
+  for (const auto& [id, group] : groups_) {
+    const GroupRank member = group->membership().rank_of(peer);
+    if (!member.valid() || !group->failure_is_watched()) continue;
+    group->fail({FailureKind::peer, fmt::format("rank {} is gone: {}", member, reason)});
+  }
+}
+
 void Groups::fail_all(const Failure& failure) {
   for (const auto& [id, group] : groups_) {
     group->fail({failure.kind, fmt::format("rank {} cannot go on: {}", group->membership().rank,

@@ -39,7 +39,10 @@ bool Lane::push(Traffic& traffic) {
     sent_ += written;
     traffic.bytes_sent += written;
   }
-  if (link_->borrowed() > 0) return false;
+  if (link_->borrowed() > 0) {
+    link_->write({});  // a link that has ended will never give it back, and says so
+    if (link_->borrowed() > 0) return false;
+  }
   sending_ = false;
   return true;
 }

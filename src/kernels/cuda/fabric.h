@@ -15,6 +15,10 @@ inline constexpr int kThreads = 512;
 /// Of a call that travels with its flags, bytes of data that a rank gives another. Of one that has
 /// sums to send back, half of that, so that these have the other half.
 inline constexpr std::size_t kMostFlagged = std::size_t{2} << 20;
+/// The same of one whose flags are one for each line: data and flags.
+inline constexpr std::size_t kPackedArea = std::size_t{4} << 20;
+/// Data of a packed call; of one that has sums to send back, half of that.
+inline constexpr std::size_t kMostPacked = kPackedArea / 128 * 120;
 /// Bytes that each rank gives another in one round of any other call.
 inline constexpr std::size_t kRound = std::size_t{8} << 20;
 
@@ -24,6 +28,7 @@ inline constexpr std::size_t kFlagBytes = kMostBlocks * kMostRanks * 64;
 /// Where things lie in a rank's staging area.
 struct Layout {
   std::size_t flagged;   ///< Two halves, used in turn, of a part for each rank: data and flags.
+  std::size_t packed;    ///< The same, of lines that have a flag each.
   std::size_t received;  ///< Two halves of a part for each rank: what they give.
   std::size_t results;   ///< The same for sums.
   std::size_t bytes;
@@ -31,16 +36,18 @@ struct Layout {
 
 inline Layout layout_of(int ranks) {
   const std::size_t flagged = 2 * static_cast<std::size_t>(ranks) * 2 * kMostFlagged;
+  const std::size_t packed = 2 * static_cast<std::size_t>(ranks) * kPackedArea;
   const std::size_t round = 2 * static_cast<std::size_t>(ranks) * kRound;
-  return {kFlagBytes, kFlagBytes + flagged, kFlagBytes + flagged + round,
-          kFlagBytes + flagged + 2 * round};
+  const std::size_t received = kFlagBytes + flagged + packed;
+  return {kFlagBytes, kFlagBytes + flagged, received, received + round, received + 2 * round};
 }
 
-/// Counters in the device's own memory: kernels count, so that a graph may run one again.
+/// Counters of each block in the device's own memory: kernels count, so that a graph may run one
+/// again. Between kernels those of all blocks are alike.
 struct Counters {
-  std::uint32_t meetings;  ///< Of each block with its like, so far.
-  std::uint32_t flagged;   ///< Calls that travelled with flags, so far.
-  std::uint32_t finished;  ///< Blocks of this kernel that have.
+  std::uint32_t meetings[kMostBlocks];  ///< With its like of other ranks, so far.
+  std::uint32_t rounds[kMostBlocks];    ///< Of calls in rounds, so far.
+  std::uint32_t flagged[kMostBlocks];   ///< Calls that travelled with flags, so far.
 };
 
 /// In pinned memory. What waits looks there now and then.
@@ -59,7 +66,7 @@ struct Fabric {
   std::uint64_t patience_ns;
 };
 
-enum class Shape : int { all_reduce, reduce_scatter, all_gather, all_to_all, broadcast };
+enum class Shape : int { all_reduce, whole, reduce_scatter, all_gather, all_to_all, broadcast };
 
 /// Of bytes: `part` is what a rank gives another, or sums.
 struct Task {

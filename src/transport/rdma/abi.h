@@ -264,6 +264,9 @@ struct AsyncEvent {
 };
 inline constexpr int kEventDeviceFatal = 8, kEventPortErr = 10;
 
+inline constexpr int kAccessNone = 0;
 inline constexpr int kAccessLocalWrite = 1;
+/// What ibv_is_fork_initialized() says of a kernel that needs no help.
+inline constexpr int kForkUnneeded = 2;
 
 }  // namespace mccl::transport::rdma::abi

@@ -54,7 +54,8 @@ void check_places(const Card& card) {
 std::string serialise(const Card& card) {
   json services = json::array(), devices = json::array();
   for (const Service service : card.services) services.push_back(std::string(name_of(service)));
-  for (const DeviceCard& device : card.devices) devices.push_back({device.name, device.kinds});
+  for (const DeviceCard& device : card.devices)
+    devices.push_back({device.name, device.kinds, device.why});
   return json::array({card.host, card.why, services, devices, card.leads_to})
       .dump(-1, ' ', true, json::error_handler_t::replace);
 }
@@ -70,7 +71,8 @@ Card parse_card(WorldRank rank, std::string_view text) {
     }
     for (const json& device : said.at(3)) {
       card.devices.push_back({printable(device.at(0).get<std::string>()),
-                              device.at(1).get<std::vector<std::string>>()});
+                              device.at(1).get<std::vector<std::string>>(),
+                              printable(device.at(2).get<std::string>())});
       if (card.devices.size() > kMostDevices || card.devices.back().kinds.size() > kMostKinds)
         throw CorruptionError("too many");
     }
@@ -100,6 +102,11 @@ bool fit(const DeviceCard& here, const DeviceCard& there) {
   return std::any_of(here.kinds.begin(), here.kinds.end(), [&](const std::string& kind) {
     return std::find(there.kinds.begin(), there.kinds.end(), kind) != there.kinds.end();
   });
+}
+
+bool is_uncabled(const Card& here, WorldRank self, const Card& there, WorldRank peer) {
+  return !here.leads_to.empty() && !there.leads_to.empty() && leading_to(here, peer).empty() &&
+         leading_to(there, self).empty();
 }
 
 std::vector<std::size_t> common_rails(const Card& here, WorldRank self, const Card& there,

@@ -15,6 +15,8 @@ namespace mccl::transport::rdma {
 struct DeviceCard {
   std::string name;
   std::vector<std::string> kinds;  ///< Of its addresses: "RoCE v2 over IPv4", each once.
+  /// What it lacks, with what to do; empty where it can be used.
+  std::string why = {};
 };
 
 struct Card {
@@ -41,5 +43,11 @@ bool fit(const DeviceCard& here, const DeviceCard& there);
 /// Throws Error, saying what is missing, when there is none.
 std::vector<std::size_t> common_rails(const Card& here, WorldRank self, const Card& there,
                                       WorldRank peer);
+/// The tables of both say that no cable joins them, so that nothing is missing.
+bool is_uncabled(const Card& here, WorldRank self, const Card& there, WorldRank peer);
+
+/// Of all ranks, in their order: which device of whom leads to whom, where one is missing, and what
+/// to do on which host. Several lines.
+std::string picture_of(const std::vector<Card>& cards);
 
 }  // namespace mccl::transport::rdma

@@ -44,7 +44,10 @@ Device::Device(std::shared_ptr<Verbs> verbs, std::string name)
     : verbs_(std::move(verbs)), name_(std::move(name)), context_(verbs_->open(name_)) {
   limits_ = context_->limits();
   domain_ = context_->make_domain();
-  slots_ = std::make_unique<SlotMemory>(*domain_, kBerthBytes, regions_of(limits_));
+  const std::size_t regions = regions_of(limits_);
+  const std::size_t loans = limits_.lends && regions >= 2 * kMostLoans ? kMostLoans : 0;
+  slots_ = std::make_unique<SlotMemory>(*domain_, kBerthBytes, regions - loans);
+  loans_ = std::make_unique<Loans>(*domain_, loans);
 }
 
 Device::~Device() = default;

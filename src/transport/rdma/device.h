@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 
+#include "transport/rdma/loans.h"
 #include "transport/rdma/slots.h"
 #include "transport/rdma/verbs.h"
 
@@ -16,6 +17,8 @@ class Device {
  public:
   /// At most so many regions of a device are used, whatever it could have.
   static constexpr std::size_t kMostRegions = 24;
+  /// Of these, for memory of callers, where the device has so many.
+  static constexpr std::size_t kMostLoans = 8;
 
   /// The device that the process has open already, or a new one. Throws VerbsError.
   static std::shared_ptr<Device> open(const std::shared_ptr<Verbs>& verbs, const std::string& name);
@@ -28,6 +31,7 @@ class Device {
   Context& context() { return *context_; }
   Domain& domain() { return *domain_; }
   SlotMemory& slots() { return *slots_; }
+  Loans& loans() { return *loans_; }
   const Limits& limits() const { return limits_; }
 
   /// What befalls this port befalls the device.
@@ -54,6 +58,7 @@ class Device {
   Limits limits_;
   std::unique_ptr<Domain> domain_;
   std::unique_ptr<SlotMemory> slots_;
+  std::unique_ptr<Loans> loans_;
   std::atomic<bool> failed_{false};
   std::atomic<bool> abandoned_{false};
   std::atomic<std::uint64_t> ports_{0};  ///< In use, a bit each.

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/value_text.h"
@@ -16,73 +17,98 @@ namespace {
 
 using nlohmann::json;
 
-/// For messages: a path that somebody gave is shown as it is, what the file says cut to a line.
-struct Table {
-  const std::string& path;
+/// Of one pair.
+constexpr std::size_t kMostNames = 64;
+constexpr std::size_t kMostShown = 120;
+/// A table is three deep; what is deeper is dropped, since to show it would take as deep a stack.
+constexpr int kMostDepth = 8;
 
-  [[noreturn]] void refuse(const std::string& what) const {
-    throw InvalidArgument(fmt::format("the table of RDMA devices {}: {}", printable(path), what));
-  }
-
-  json read() const {
-    std::ifstream file(path);
-    if (!file) refuse(fmt::format("cannot be read: {}", std::strerror(errno)));
-    json found = json::parse(file, nullptr, false);
-    if (found.is_discarded()) refuse("is not JSON");
-    return found;
-  }
-
-  std::vector<std::string> names_in(const json& entry, std::size_t rank, std::size_t peer) const {
-    std::vector<std::string> names;
-    const json list = entry.is_null() ? json::array() : entry.is_array() ? entry : json{entry};
-    for (const json& name : list) {
-      if (!name.is_string() || name.get<std::string>().empty()) {
-        refuse(
-            fmt::format("from rank {} to rank {}: expected null, the name of a device, or a list "
-                        "of names; found {}",
-                        rank, peer, printable(entry.dump())));
-      }
-      names.push_back(name.get<std::string>());
-    }
-    return names;
-  }
-};
+/// For messages: to a line.
+std::string shown(const json& found) {
+  std::string text = printable(found.dump());
+  if (text.size() > kMostShown) text = text.substr(0, kMostShown) + "...";
+  return text;
+}
 
 std::string names_of(const std::vector<std::string>& names) {
-  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+  return names.empty() ? "none" : printable(fmt::format("{}", fmt::join(names, ", ")));
+}
+
+[[noreturn]] void refuse(const std::string& path, const std::string& what) {
+  throw InvalidArgument(fmt::format("the table of RDMA devices {}: {}", printable(path), what));
+}
+
+/// How many ranks it is for, as its first stage is.
+std::size_t rows_of(const json& found, const std::string& path, std::optional<int> size) {
+  const std::size_t ranks = size ? static_cast<std::size_t>(*size) : found.size();
+  const auto is_row = [&](const json& row) { return row.is_array() && row.size() == ranks; };
+  if (found.is_array() && !found.empty() && found.size() == ranks &&
+      std::all_of(found.begin(), found.end(), is_row)) {
+    return ranks;
+  }
+  refuse(path, fmt::format("expected a list for each {}, with an entry for each of them; found {}",
+                           size ? fmt::format("of {} ranks", ranks) : "rank", shown(found)));
+}
+
+/// Null, a name, or a list of names. Nothing where it is none of these.
+std::optional<std::vector<std::string>> names_in(const json& entry) {
+  std::vector<std::string> names;
+  const json list = entry.is_null()    ? json::array()
+                    : entry.is_array() ? entry
+                                       : json::array({entry});
+  for (const json& name : list) {
+    if (!name.is_string() || name.get<std::string>().empty() || names.size() == kMostNames)
+      return std::nullopt;
+    names.push_back(name.get<std::string>());
+  }
+  return names;
+}
+
+/// Every cable has two, and they are at different ranks.
+void check_ends(const DeviceTable& table, const std::string& path) {
+  for (std::size_t a = 0; a < table.size(); ++a) {
+    if (!table[a][a].empty()) {
+      refuse(path, fmt::format("from rank {} to itself: expected null; found {}", a,
+                               names_of(table[a][a])));
+    }
+    for (std::size_t b = 0; b < a; ++b) {
+      if (table[a][b].size() == table[b][a].size()) continue;
+      refuse(path, fmt::format("from rank {} to rank {}: {}, and back: {}; name one device at each "
+                               "end of every cable",
+                               a, b, names_of(table[a][b]), names_of(table[b][a])));
+    }
+  }
 }
 
 }  // namespace
 
-DeviceTable read_device_table(const std::string& path, int size) {
-  const Table file{path};
-  const json found = file.read();
-  const auto ranks = static_cast<std::size_t>(size);
-  const auto is_row = [&](const json& row) { return row.is_array() && row.size() == ranks; };
-  if (!found.is_array() || found.size() != ranks ||
-      !std::all_of(found.begin(), found.end(), is_row)) {
-    file.refuse(fmt::format(
-        "expected a list for each of {} ranks, with an entry for each of them; found {}", size,
-        printable(found.dump())));
-  }
+DeviceTable parse_device_table(const std::string& text, const std::string& path,
+                               std::optional<int> size) {
+  const auto is_shallow = [](int depth, json::parse_event_t, json&) { return depth <= kMostDepth; };
+  const json found = json::parse(text, is_shallow, false);
+  if (found.is_discarded()) refuse(path, "is not JSON");
+  const std::size_t ranks = rows_of(found, path, size);
   DeviceTable table(ranks);
   for (std::size_t rank = 0; rank < ranks; ++rank) {
-    for (std::size_t peer = 0; peer < ranks; ++peer)
-      table[rank].push_back(file.names_in(found[rank][peer], rank, peer));
-    if (!table[rank][rank].empty()) {
-      file.refuse(fmt::format("from rank {} to itself: expected null; found {}", rank,
-                              names_of(table[rank][rank])));
+    for (std::size_t peer = 0; peer < ranks; ++peer) {
+      std::optional<std::vector<std::string>> names = names_in(found[rank][peer]);
+      if (!names) {
+        refuse(path, fmt::format("from rank {} to rank {}: expected null, the name of a device, or "
+                                 "a list of at most {} names; found {}",
+                                 rank, peer, kMostNames, shown(found[rank][peer])));
+      }
+      table[rank].push_back(std::move(*names));
     }
   }
-  for (std::size_t a = 0; a < ranks; ++a) {
-    for (std::size_t b = 0; b < a; ++b) {
-      if (table[a][b].size() == table[b][a].size()) continue;
-      file.refuse(fmt::format(
-          "from rank {} to rank {}: {}, and back: {}; name one device at each end of every cable",
-          a, b, names_of(table[a][b]), names_of(table[b][a])));
-    }
-  }
+  check_ends(table, path);
   return table;
+}
+
+DeviceTable read_device_table(const std::string& path, std::optional<int> size) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) refuse(path, fmt::format("cannot be read: {}", std::strerror(errno)));
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  return parse_device_table(text, path, size);
 }
 
 }  // namespace mccl::transport::rdma

@@ -18,7 +18,14 @@ constexpr std::chrono::milliseconds kLastWords{250};
 RdmaLink::RdmaLink(std::shared_ptr<Station> station, PairAtStation pair, std::string path)
     : station_(std::move(station)), pair_(std::move(pair)), path_(std::move(path)) {}
 
-RdmaLink::~RdmaLink() { station_->retire(std::move(pair_)); }
+/// Memory that is lent is its owner's again: the device must not read it any more.
+RdmaLink::~RdmaLink() {
+  if (loan_) {
+    pair_.reset();
+  } else {
+    station_->retire(std::move(pair_));
+  }
+}
 
 void RdmaLink::fail(const std::string& what) const {
   throw LinkClosed(
@@ -38,6 +45,9 @@ void RdmaLink::fail_if_over() const {
 std::size_t RdmaLink::write(std::span<const std::byte> first, std::span<const std::byte> second) {
   pair_->poll();
   fail_if_over();
+  settle_loan();
+  const bool in_place = borrow(second.empty() ? first : second);
+  if (in_place && second.empty()) std::swap(first, second);
   std::size_t written = 0;
   while (!first.empty() || !second.empty()) {
     const std::span<std::byte> slot = pair_->free_slot();
@@ -45,14 +55,41 @@ std::size_t RdmaLink::write(std::span<const std::byte> first, std::span<const st
     const std::size_t a = std::min(first.size(), slot.size());
     const std::size_t b = std::min(second.size(), slot.size() - a);
     if (a != 0) std::memcpy(slot.data(), first.data(), a);
-    if (b != 0) std::memcpy(slot.data() + a, second.data(), b);
+    if (in_place && b != 0) {
+      pair_->send(a, second.first(b), loan_->key());
+      loan_->sent(b);
+      moved_.sent_in_place += b;
+    } else {
+      if (b != 0) std::memcpy(slot.data() + a, second.data(), b);
+      pair_->send(a + b);
+      moved_.sent_by_copy += b;
+    }
+    moved_.sent_by_copy += a;
+    if (!pair_->ended().empty()) fail(pair_->ended());
     first = first.subspan(a);
     second = second.subspan(b);
-    pair_->send(a + b);
-    if (!pair_->ended().empty()) fail(pair_->ended());
     written += a + b;
   }
   return written;
+}
+
+/// While it lasts, what is written beside it is copied.
+bool RdmaLink::borrow(std::span<const std::byte> bytes) {
+  if (loan_ && !loan_->goes_on_with(bytes) && pair_->lent() == 0) loan_.reset();
+  if (!loan_) loan_ = station_->device().loans().take(bytes);
+  return loan_ && loan_->goes_on_with(bytes);
+}
+
+void RdmaLink::settle_loan() const {
+  if (loan_ && loan_->rest().empty() && pair_->lent() == 0) loan_.reset();
+}
+
+/// Not over before the region is: what is registered is never somebody else's memory by now.
+std::size_t RdmaLink::borrowed() const {
+  if (!loan_) return 0;
+  pair_->poll();
+  settle_loan();
+  return loan_ ? std::max<std::size_t>(pair_->lent(), 1) : 0;
 }
 
 std::span<const std::byte> RdmaLink::peek(std::size_t at_least) {
@@ -81,6 +118,7 @@ void RdmaLink::join_ends(std::size_t at_least) {
     std::memcpy(seam_.data() + seam_end_, next.data(), n);
     pair_->take(n);
     seam_end_ += n;
+    moved_.joined += n;
   }
 }
 
@@ -91,7 +129,13 @@ void RdmaLink::consume(std::size_t n) {
     throw InvalidArgument(
         fmt::format("consume of {} bytes: only {} are there ({})", n, there, description()));
   }
-  if (joined != 0) {
+  if (joined == 0) moved_.taken_in_place += n;
+  drop(n);
+}
+
+/// Of what peek gave last.
+void RdmaLink::drop(std::size_t n) {
+  if (seam_begin_ != seam_end_) {
     seam_begin_ += n;
   } else if (n != 0) {
     pair_->take(n);
@@ -106,9 +150,10 @@ std::size_t RdmaLink::read(std::span<std::byte> destination) {
     const std::span<const std::byte> next = peek(1);
     const std::size_t n = std::min(next.size(), destination.size() - taken);
     std::memcpy(destination.data() + taken, next.data(), n);
-    consume(n);
+    drop(n);
     taken += n;
   }
+  moved_.read_by_copy += taken;
   if (taken == 0) fail_if_over();
   return taken;
 }

@@ -24,12 +24,13 @@ std::uint64_t random_number() {
   return (std::uint64_t{random()} << 32) | random();
 }
 
-QueuePairOptions options_of(Service service, int port) {
+QueuePairOptions options_of(Service service, int port, bool lends) {
   return {.service = service,
           .port = port,
           .sends = kSendSlots,
           .receives = kReceiveSlots,
-          .inline_bytes = kInlineBytes};
+          .inline_bytes = kInlineBytes,
+          .pieces = lends ? 2U : 1U};
 }
 
 }  // namespace
@@ -43,7 +44,8 @@ Pair::Pair(std::shared_ptr<Device> device, Channel* channel, Service service, in
       first_packet_(static_cast<std::uint32_t>(random_number()) & kPacketMask),
       berth_(device_->slots().take()),
       completions_(device_->context().make_queue(kSendSlots + kReceiveSlots, channel)),
-      queue_pair_(device_->domain().make_queue_pair(options_of(service, port), *completions_)) {
+      queue_pair_(device_->domain().make_queue_pair(
+          options_of(service, port, device_->limits().lends), *completions_)) {
   for (std::uint32_t slot = 0; slot < kReceiveSlots; ++slot) post_receive(slot);
   if (!ended_.empty()) throw Error(ended_);
 }
@@ -93,25 +95,27 @@ void Pair::give_back(std::uint32_t slot) {
   credits_.return_one();
 }
 
-void Pair::post(MessageKind kind, std::uint32_t bytes) {
+void Pair::post(MessageKind kind, std::uint32_t bytes, const Piece& lent) {
   MessageHeader header;
   header.token = far_.token;
-  header.bytes = bytes;
+  header.bytes = bytes + lent.bytes;
   header.returned = credits_.returned();
   header.sequence = credits_.send();
   header.kind = static_cast<std::uint16_t>(kind);
   const std::span<std::byte> memory = send_slot(send_end_);
   encode(header, memory);
   const auto total = static_cast<std::uint32_t>(kHeaderBytes + bytes);
-  const Piece piece{memory.data(), total, berth_.key()};
-  const int error =
-      queue_pair_->post_send(send_end_, {&piece, 1}, total <= queue_pair_->inline_bytes());
+  const std::array<Piece, 2> pieces = {Piece{memory.data(), total, berth_.key()}, lent};
+  const std::size_t count = lent.bytes == 0 ? 1 : 2;
+  const bool is_inline = count == 1 && total <= queue_pair_->inline_bytes();
+  const int error = queue_pair_->post_send(send_end_, std::span(pieces).first(count), is_inline);
   if (error != 0) {
     return end(
         fmt::format("device {} takes no message: {}", device_->name(), describe_code(error)));
   }
-  send_bytes_[send_end_ % kSendSlots] = bytes;
-  unsent_ += bytes;
+  sending_[send_end_ % kSendSlots] = {header.bytes, lent.bytes};
+  unsent_ += header.bytes;
+  lent_ += lent.bytes;
   ++send_end_;
 }
 
@@ -122,9 +126,10 @@ std::span<std::byte> Pair::free_slot() {
   return send_slot(send_end_).subspan(kHeaderBytes);
 }
 
-void Pair::send(std::size_t bytes) {
+void Pair::send(std::size_t bytes, std::span<const std::byte> lent, std::uint32_t key) {
   if (device_->failed()) return end(device_->trouble());
-  post(MessageKind::data, static_cast<std::uint32_t>(bytes));
+  post(MessageKind::data, static_cast<std::uint32_t>(bytes),
+       {lent.data(), static_cast<std::uint32_t>(lent.size()), key});
   probes_ = 0;
   if (service_ == Service::uc && next_tending_ == Clock::time_point::max())
     next_tending_ = Clock::now() + kProbeAfter;
@@ -185,7 +190,8 @@ void Pair::sent(std::uint64_t number) {
     return end(fmt::format("device {} tells of message {} as sent, where {} is the next",
                            device_->name(), number, send_begin_));
   }
-  unsent_ -= send_bytes_[send_begin_ % kSendSlots];
+  unsent_ -= sending_[send_begin_ % kSendSlots].bytes;
+  lent_ -= sending_[send_begin_ % kSendSlots].lent;
   ++send_begin_;
 }
 
@@ -210,8 +216,10 @@ void Pair::received(std::uint32_t slot, std::uint32_t bytes) {
 bool Pair::in_order(const MessageHeader& header) {
   const std::uint32_t lost = header.sequence - expected_;
   if (lost != 0 && (is_open() || service_ == Service::rc || lost >= kReceiveSlots)) {
-    end(fmt::format("message {} came where {} was expected: what is between was lost on the way{}",
-                    header.sequence, expected_,
+    const bool again = static_cast<std::int32_t>(lost) < 0;
+    end(fmt::format("message {} came where {} was expected: {}{}", header.sequence, expected_,
+                    again ? "it came a second time, or was overtaken on the way"
+                          : "what is between was lost on the way, or overtaken",
                     service_ == Service::uc ? ", and a uc queue pair sends nothing again; use "
                                               "MCCL_RDMA_SERVICE=rc where the devices have it, or "
                                               "a network that loses nothing"

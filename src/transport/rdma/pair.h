@@ -60,9 +60,14 @@ class Pair {
   /// Memory for the next data message, of which `send` sends the first bytes; empty while there is
   /// no slot or no credit.
   std::span<std::byte> free_slot();
-  void send(std::size_t bytes);
+  void send(std::size_t bytes) { send(bytes, {}, 0); }
+  /// The same, and behind it memory of somebody else's region, which must stay as it is until the
+  /// device has said that it is sent; together no more than the slot has room for.
+  void send(std::size_t bytes, std::span<const std::byte> lent, std::uint32_t key);
   /// Of data that the device has not said to have sent.
   std::size_t unsent() const { return unsent_; }
+  /// Of these, what lies in memory of others.
+  std::size_t lent() const { return lent_; }
 
   /// Messages that the device has not said to have sent.
   std::uint32_t in_flight() const { return static_cast<std::uint32_t>(send_end_ - send_begin_); }
@@ -102,7 +107,7 @@ class Pair {
   void end(std::string why, bool corrupted = false);
   void post_receive(std::uint32_t slot);
   void give_back(std::uint32_t slot);
-  void post(MessageKind kind, std::uint32_t bytes);
+  void post(MessageKind kind, std::uint32_t bytes, const Piece& lent = {});
   bool post_control(MessageKind kind, bool credit);
   void settle(const Completion& completion);
   void sent(std::uint64_t number);
@@ -128,8 +133,13 @@ class Pair {
   Credits credits_{0};
   std::uint32_t expected_ = 0;  ///< Number of the next message.
   std::uint64_t send_begin_ = 0, send_end_ = 0;
-  std::array<std::uint32_t, kSendSlots> send_bytes_{};
-  std::size_t unsent_ = 0;
+  /// By slot.
+  struct Sending {
+    std::uint32_t bytes = 0;
+    std::uint32_t lent = 0;
+  };
+  std::array<Sending, kSendSlots> sending_{};
+  std::size_t unsent_ = 0, lent_ = 0;
 
   std::array<Arrived, kReceiveSlots> arrived_{};  ///< A ring.
   std::uint32_t first_arrived_ = 0, arrived_count_ = 0;

@@ -1,11 +1,12 @@
 #include "transport/rdma/station.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <thread>
 #include <utility>
+
+#include "transport/rdma/advice.h"
 
 namespace mccl::transport::rdma {
 namespace {
@@ -21,9 +22,7 @@ constexpr std::chrono::milliseconds kBlindNap{1};
 
 Station::Station(const std::shared_ptr<Verbs>& verbs, const std::string& device, int port)
     : device_(Device::open(verbs, device)), port_(device_->context().port(port)) {
-  if (!port_.active) {
-    throw Error(fmt::format("port {} of {} is {}", port, device, port_.state));
-  }
+  if (!port_.active) throw Error(port_down(device, port_));
   device_->use_port(port);
   try {
     channel_ = device_->context().make_channel();

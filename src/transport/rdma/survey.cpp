@@ -7,7 +7,9 @@
 #include <array>
 #include <sstream>
 
+#include "transport/rdma/advice.h"
 #include "transport/rdma/device_table.h"
+#include "transport/rdma/table_shape.h"
 
 namespace mccl::transport::rdma {
 namespace {
@@ -33,10 +35,20 @@ struct Wanted {
 };
 
 /// Names, or the path of a table as MLX's jaccl has it.
-Wanted wanted_devices(const std::string& setting, WorldRank rank, int size) {
-  if (setting.find('/') == setting.npos) return {names_in(setting), {}};
+Wanted wanted_devices(const Config& config, WorldRank rank, int size) {
+  const std::string& setting = config.rdma_device;
+  if (setting.find('/') == setting.npos) {
+    if (!config.rdma_ring) return {names_in(setting), {}};
+    throw InvalidArgument(
+        "MCCL_RDMA_RING says that a table of RDMA devices is a ring, but MCCL_RDMA_DEVICE is not "
+        "the path of one");
+  }
   Wanted wanted;
-  const DeviceTable table = read_device_table(setting, size);
+  DeviceTable table = read_device_table(setting, size);
+  if (config.rdma_ring) {
+    require_shape(setting, table, true);
+    table = ring_of(std::move(table));
+  }
   for (const auto& to_peer : table[rank.index()]) {
     wanted.leads_to.emplace_back();
     for (const std::string& name : to_peer) {
@@ -59,23 +71,15 @@ std::vector<Service> services_of(const std::string& wanted) {
 #endif
 }
 
-std::string interface_of(const std::string& device) {
-  return device.starts_with("rdma_") ? device.substr(5) : "the interface of " + device;
-}
-
 DeviceCard card_of(const Station& station, const std::string& name, const std::string& wanted) {
-  DeviceCard card{name, {}};
+  DeviceCard card{name, {}, {}};
   for (const Gid& gid : wanted_gids(station.gids(), wanted)) {
     const std::string kind = kind_of(gid);
     if (std::find(card.kinds.begin(), card.kinds.end(), kind) == card.kinds.end())
       card.kinds.push_back(kind);
   }
   if (!card.kinds.empty()) return card;
-  const std::string interface = interface_of(name);
-  throw Error(fmt::format(
-      "{} has no address{}: give {} one (Linux: ip addr add ADDRESS/24 dev IF; macOS: ifconfig "
-      "IF inet 169.254.x.y netmask 255.255.0.0 alias)",
-      name, wanted.empty() ? "" : fmt::format(" of the kind MCCL_RDMA_GID={}", wanted), interface));
+  throw Error(without_address(name, station.port().number, wanted));
 }
 
 bool is_kind(const Gid& gid, const std::string& wanted) {
@@ -103,34 +107,38 @@ Card card_without(const std::string& why) {
 
 Survey survey(const Config& config, WorldRank rank, int size, const std::shared_ptr<Verbs>& verbs,
               const std::string& why) {
-  const Wanted wanted = wanted_devices(config.rdma_device, rank, size);
+  const Wanted wanted = wanted_devices(config, rank, size);
+  const bool by_name = !wanted.names.empty();
   Survey found{card_without(why), false, {}};
-  if (!verbs) return found;
-  const std::vector<std::string>& named = wanted.names;
+  found.card.leads_to = wanted.leads_to;
+  if (!verbs) {
+    for (const std::string& name : wanted.names) found.card.devices.push_back({name, {}, why});
+    return found;
+  }
   const std::vector<std::string> there = verbs->devices();
-  found.has_devices = !there.empty() || !named.empty();
+  found.has_devices = !there.empty() || by_name;
   std::vector<std::string> missing;
   if (there.empty()) missing.emplace_back("it has no RDMA device (ibv_devices lists none)");
-  for (const std::string& name : there.empty() || named.empty() ? there : named) {
+  for (const std::string& name : by_name ? wanted.names : there) {
     try {
+      if (std::find(there.begin(), there.end(), name) == there.end())
+        throw Error(not_there(name, there));
       auto station = std::make_shared<Station>(verbs, name, config.rdma_port);
       found.card.devices.push_back(card_of(*station, name, config.rdma_gid));
       found.stations.push_back(std::move(station));
     } catch (const Error& error) {
       missing.emplace_back(error.what());
+      // One of several that nobody named is not missed.
+      if (by_name) found.card.devices.push_back({name, {}, error.what()});
     }
   }
-  if (found.stations.empty() || (!named.empty() && !missing.empty())) {
-    found.card.devices.clear();
+  if (found.stations.empty() || (by_name && !missing.empty())) {
     found.stations.clear();
     found.card.why = fmt::format("{}", fmt::join(missing, "; "));
-    if (!there.empty() && !named.empty())
-      found.card.why += fmt::format(" (there are {})", fmt::join(there, ", "));
     return found;
   }
   found.card.why.clear();
   found.card.services = services_of(config.rdma_service);
-  found.card.leads_to = wanted.leads_to;
   return found;
 }
 

@@ -28,6 +28,7 @@ RdmaTransport::RdmaTransport(WorldRank rank, Survey survey, std::vector<Card> ca
 RdmaTransport::Way RdmaTransport::way_to(WorldRank peer, const Card& card) const {
   Way way;
   if (peer == rank_) return way;
+  way.uncabled = is_uncabled(survey_.card, rank_, card, peer);
   try {
     way.rails = common_rails(survey_.card, rank_, card, peer);
     way.service = common_service(survey_.card, card);

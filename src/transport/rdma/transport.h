@@ -25,6 +25,8 @@ class RdmaTransport final : public Transport {
   bool reaches(WorldRank peer) const override { return !ways_[peer.index()].rails.empty(); }
   /// Why not.
   const std::string& missing(WorldRank peer) const { return ways_[peer.index()].missing; }
+  /// By the table of devices no cable joins the two, so that nothing is amiss.
+  bool uncabled(WorldRank peer) const { return ways_[peer.index()].uncabled; }
   std::string describe(WorldRank peer) const override;
   int rails(WorldRank peer) const override;
 
@@ -45,6 +47,7 @@ class RdmaTransport final : public Transport {
     std::vector<std::size_t> rails;  ///< Places of stations.
     Service service = Service::rc;
     std::string missing;
+    bool uncabled = false;
   };
   /// A link in the making.
   struct Begun {

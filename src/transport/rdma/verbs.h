@@ -66,6 +66,8 @@ struct Limits {
   int requests = 0;  ///< Of a queue pair, in each direction.
   int completions = 0;
   int ports = 1;
+  /// Memory of others may be registered for a time: a fork meanwhile does it no harm.
+  bool lends = false;
 };
 
 /// How a request has ended. `id` is the caller's; nothing else holds where the status is not 0.
@@ -117,6 +119,7 @@ struct QueuePairOptions {
   std::uint32_t sends = 1;
   std::uint32_t receives = 1;
   std::uint32_t inline_bytes = 0;  ///< Wanted.
+  std::uint32_t pieces = 1;        ///< Of a message to be sent, at most.
 };
 
 /// The way to another queue pair.
@@ -154,6 +157,8 @@ class Domain {
  public:
   virtual ~Domain() = default;
   virtual std::unique_ptr<Region> register_memory(std::span<std::byte> memory) = 0;
+  /// Of which the device only reads.
+  virtual std::unique_ptr<Region> register_to_send(std::span<const std::byte> memory) = 0;
   virtual std::unique_ptr<QueuePair> make_queue_pair(const QueuePairOptions& options,
                                                      CompletionQueue& completions) = 0;
 };

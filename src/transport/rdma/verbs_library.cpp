@@ -101,10 +101,10 @@ class LibraryQueue final : public CompletionQueue {
 
 class LibraryRegion final : public Region {
  public:
-  LibraryRegion(Shared shared, abi::Domain* domain, std::span<std::byte> memory)
+  LibraryRegion(Shared shared, abi::Domain* domain, std::span<std::byte> memory, int access)
       : shared_(std::move(shared)) {
     errno = 0;
-    memory_ = shared_.symbols->reg_mr(domain, memory.data(), memory.size(), abi::kAccessLocalWrite);
+    memory_ = shared_.symbols->reg_mr(domain, memory.data(), memory.size(), access);
     if (!memory_) shared_.fail("ibv_reg_mr", code_of_null());
   }
   ~LibraryRegion() override { shared_.symbols->dereg_mr(memory_); }
@@ -122,13 +122,13 @@ class LibraryPair final : public QueuePair {
       : shared_(std::move(shared)), service_(options.service), port_(options.port) {
     abi::QpInitAttr attr = {};
     attr.send_cq = attr.recv_cq = queue.get();
-    attr.cap = {options.sends, options.receives, 1, 1, options.inline_bytes};
+    attr.cap = {options.sends, options.receives, options.pieces, 1, options.inline_bytes};
     attr.qp_type = service_ == Service::rc ? abi::kTypeRc : abi::kTypeUc;
     attr.sq_sig_all = 1;
     errno = 0;
     pair_ = shared_.symbols->create_qp(domain, &attr);
     if (!pair_ && errno == EINVAL && options.inline_bytes != 0) {
-      attr.cap = {options.sends, options.receives, 1, 1, 0};
+      attr.cap = {options.sends, options.receives, options.pieces, 1, 0};
       pair_ = shared_.symbols->create_qp(domain, &attr);
     }
     if (!pair_) shared_.fail("ibv_create_qp", code_of_null());
@@ -179,7 +179,7 @@ class LibraryPair final : public QueuePair {
   }
 
  private:
-  static constexpr std::size_t kMostPieces = 1;
+  static constexpr std::size_t kMostPieces = 2;
 
   static abi::Sge sge_of(const Piece& piece) {
     return {reinterpret_cast<std::uint64_t>(piece.data), piece.bytes, piece.key};
@@ -236,7 +236,12 @@ class LibraryDomain final : public Domain {
   }
   ~LibraryDomain() override { shared_.symbols->dealloc_pd(domain_); }
   std::unique_ptr<Region> register_memory(std::span<std::byte> memory) override {
-    return std::make_unique<LibraryRegion>(shared_, domain_, memory);
+    return std::make_unique<LibraryRegion>(shared_, domain_, memory, abi::kAccessLocalWrite);
+  }
+  std::unique_ptr<Region> register_to_send(std::span<const std::byte> memory) override {
+    // Without the right to write, pages that the process may not write to will do too.
+    const std::span<std::byte> read_only{const_cast<std::byte*>(memory.data()), memory.size()};
+    return std::make_unique<LibraryRegion>(shared_, domain_, read_only, abi::kAccessNone);
   }
   std::unique_ptr<QueuePair> make_queue_pair(const QueuePairOptions& options,
                                              CompletionQueue& queue) override {
@@ -265,7 +270,8 @@ class LibraryContext final : public Context {
             .queue_pairs = attr.max_qp,
             .requests = attr.max_qp_wr,
             .completions = attr.max_cqe,
-            .ports = attr.phys_port_cnt};
+            .ports = attr.phys_port_cnt,
+            .lends = fork_does_no_harm()};
   }
 
   Port port(int number) override {
@@ -329,6 +335,12 @@ class LibraryContext final : public Context {
   }
 
  private:
+  /// A kernel that copies what is registered, rather than having it shared with a child.
+  bool fork_does_no_harm() const {
+    const Symbols& s = *shared_.symbols;
+    return s.is_fork_initialized && s.is_fork_initialized() == abi::kForkUnneeded;
+  }
+
   abi::PortAttr attributes_of(int port) {
     abi::PortAttr attr = {};
     const int error =

@@ -55,6 +55,7 @@ const char* fill(void* library, Symbols& s) {
   find(library, "ibv_event_type_str", s.event_type_str);
   find(library, "_ibv_query_gid_table", s.query_gid_table);
   find(library, "ibv_fork_init", s.fork_init);
+  find(library, "ibv_is_fork_initialized", s.is_fork_initialized);
   return nullptr;
 }
 

@@ -39,6 +39,7 @@ struct Symbols {
   ssize_t (*query_gid_table)(abi::Context*, abi::GidEntry*, std::size_t, std::uint32_t,
                              std::size_t);
   int (*fork_init)();
+  int (*is_fork_initialized)();
 };
 
 /// Null, with the reason in `why`, where the library or one of its functions is missing.

@@ -110,9 +110,10 @@ inline std::vector<float> round_trip(const Coding& coding, Coded form,
   return found;
 }
 
-/// The result of an all_reduce, given what each rank gives.
-inline std::vector<float> sum_in(const Coding& coding, const std::vector<std::vector<float>>& given,
-                                 bool average) {
+/// The result of a reduce_scatter on the rank that has these parts of what each rank (or node)
+/// gives; of an average the ranks are the divisor.
+inline std::vector<float> part_in(const Coding& coding,
+                                  const std::vector<std::vector<float>>& given, int divisor) {
   std::vector<float> sum;
   for (const auto& values : given) {
     const std::vector<float> rounded = round_trip(coding, Coded::contribution, values);
@@ -123,10 +124,16 @@ inline std::vector<float> sum_in(const Coding& coding, const std::vector<std::ve
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += rounded[i];
   }
   for (float& x : sum) {
-    if (average) x /= static_cast<float>(given.size());
+    x /= static_cast<float>(divisor);
     if (std::isnan(x)) x = nan();
   }
-  return round_trip(coding, Coded::sum, sum);
+  return sum;
+}
+
+/// The same of an all_reduce.
+inline std::vector<float> sum_in(const Coding& coding, const std::vector<std::vector<float>>& given,
+                                 int divisor) {
+  return round_trip(coding, Coded::sum, part_in(coding, given, divisor));
 }
 
 }  // namespace mccl::kernels::reference

@@ -190,6 +190,20 @@ def test_a_blank_hostfile_is_a_job_of_one(tmp_path: Path):
 MESH = [[None, "a", ["b"]], ["a", None, "c"], ["b", "c", None]]
 
 
+RING = [
+    [None, "a", None, "b"],
+    ["a", None, "b", None],
+    [None, "a", None, "b"],
+    ["a", None, "b", None],
+]
+LINE = [
+    [None, "a", None, "b"],
+    ["a", None, "b", None],
+    [None, "a", None, None],
+    ["a", None, None, None],
+]
+
+
 def jaccl_environment(folder: Path, table: object = MESH, **changes: str) -> dict[str, str]:
     path = folder / "devices.json"
     path.write_text(table if isinstance(table, str) else json.dumps(table))
@@ -226,6 +240,35 @@ def test_the_variables_of_jaccl_and_nccl_are_a_place_to_meet(tmp_path: Path):
     assert backends.jaccl(environment, NOTHING).settings["root"] == "[fd00::1]:5000"
 
 
+@pytest.mark.parametrize("name", ["MLX_JACCL_RING", "JACCL_RING"])
+def test_jaccl_s_ring(tmp_path: Path, name: str):
+    for table in (RING, MESH):
+        job = backends.jaccl(jaccl_environment(tmp_path, table, **{name: "1"}), NOTHING)
+        assert job.settings["rdma_ring"] == "true"
+        job = backends.jaccl(jaccl_environment(tmp_path, table, **{name: "0"}), NOTHING)
+        assert "rdma_ring" not in job.settings
+
+
+def test_mccl_s_twins_of_jaccl_s_variables(tmp_path: Path):
+    path = jaccl_environment(tmp_path)["MLX_IBV_DEVICES"]
+    twins = NOTHING | {"rank": "2", "root": "10.0.0.9:1", "rdma_device": path, "rdma_ring": "true"}
+    settings = backends.jaccl({}, twins).settings
+    assert settings == {
+        "rank": "2",
+        "world_size": "3",
+        "root": "10.0.0.9:1",
+        "rdma_device": path,
+        "rdma_ring": "true",
+    }
+    # MLX's go first, and MCCL's stand in for what is missing.
+    settings = backends.jaccl({"MLX_RANK": "1", "MLX_IBV_DEVICES": path}, twins).settings
+    assert (settings["rank"], settings["root"]) == ("1", "10.0.0.9:1")
+    # Each of them is no word for jaccl.
+    for name in ("rank", "root", "rdma_device"):
+        assert refusal_of(lambda n=name: backends.jaccl({}, twins | {n: NOTHING[n]})).absent
+    assert refusal_of(lambda: backends.jaccl({}, twins | {"rdma_device": "mlx5_0"})).absent
+
+
 def test_jaccl_goes_by_its_own_names_first(tmp_path: Path):
     environment = jaccl_environment(tmp_path, JACCL_RANK="2", JACCL_COORDINATOR="10.0.0.9:1")
     settings = backends.jaccl(environment, NOTHING).settings
@@ -244,8 +287,10 @@ def test_jaccl_goes_by_its_own_names_first(tmp_path: Path):
         ({"MLX_IBV_DEVICES": "/nowhere"}, MESH, "cannot be read"),
         ({}, "{", "is not JSON"),
         ({}, [[None, "a"], ["a"]], "a list for each rank"),
-        ({}, {}, "an empty object"),
-        ({}, [], "an empty list"),
+        ({}, {}, "a list for each rank, with an entry for each of them; found {}"),
+        ({}, [], "found []"),
+        ({}, LINE, "neither a mesh, with a device from every rank to every other, nor a ring"),
+        ({"MLX_JACCL_RING": "1"}, LINE, "rank 2  -     a     .        MISSING"),
     ],
 )
 def test_a_bad_place_of_jaccl(tmp_path: Path, changes: dict, table: object, expected: str):

@@ -66,6 +66,17 @@ def check_compression(codec: str, worst: float) -> None:
         )
 
 
+def test_topk_comes_down_to_its_ratio_step_by_step():
+    compression = mccl.mlx.Compression("topk", warm_up=2, ramp=3)
+    shares = []
+    for step in range(7):
+        compression.step = step
+        shares.append(compression.share)
+    assert shares[2:] == [0.25, 0.0625, 0.015625, 0.01, 0.01]
+    with pytest.raises(ValueError, match="ramp is of topk"):
+        mccl.mlx.Compression("int8", ramp=3)
+
+
 @pytest.mark.parametrize(("codec", "worst"), [("bf16", 1e-3), ("int8", 1e-3), ("topk", 0.5)])
 def test_gradients_travel_rounded_and_nothing_is_lost(ranks, codec, worst):
     ranks.run(check_compression, codec, worst)

@@ -26,8 +26,10 @@ def batch(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     return inputs, (torch.tanh(inputs) @ weights).argmax(1)
 
 
-def train(ddp: DistributedDataParallel, rank: int, size: int, steps: range) -> None:
-    optimizer = torch.optim.SGD(ddp.parameters(), 0.1)
+def train(
+    ddp: DistributedDataParallel, rank: int, size: int, steps: range, momentum: float = 0.0
+) -> None:
+    optimizer = torch.optim.SGD(ddp.parameters(), 0.1, momentum)
     for step in steps:
         inputs, targets = batch(step * size + rank)
         optimizer.zero_grad()
@@ -96,6 +98,7 @@ def check_training(rank: int, size: int, codec: str, options: dict, worse: float
         ("fp8", {}, 0.05),
         ("int4", {}, 0.1),
         ("topk", {"ratio": 0.05}, 0.3),
+        ("topk", {"ratio": 0.05, "ramp": 20, "momentum": 0.5}, 0.2),
         ("powersgd", {"rank": 4}, 0.1),
     ],
 )
@@ -120,6 +123,72 @@ def check_warm_up(rank: int, size: int) -> None:
 
 def test_the_first_steps_may_be_exact(pool):
     run(pool, check_warm_up)
+
+
+def check_ramp(rank: int, size: int) -> None:
+    import mccl.hooks
+
+    ddp = DistributedDataParallel(model())
+    state = mccl.hooks.compress(ddp, "topk", warm_up=1, ramp=3, exact=lambda *_: False)
+    shares = []
+    for step in range(6):
+        state.statistics.reset()
+        train(ddp, rank, size, range(step, step + 1))
+        shares.append(
+            4 / 6 / state.statistics.ratio
+        )  # an element takes 4 bytes, or 6 with its place
+    assert state.statistics.sent > 0
+    expected = [0.25, 0.0625, 0.0156, 0.01, 0.01]
+    assert shares[1:] == [pytest.approx(share, rel=0.06) for share in expected]
+
+
+def test_topk_comes_down_to_its_ratio_step_by_step(pool):
+    run(pool, check_ramp)
+
+
+def check_momentum_of_all(rank: int, size: int) -> None:
+    import mccl.hooks
+
+    exact = DistributedDataParallel(model())
+    train(exact, rank, size, range(5), momentum=0.9)
+    ddp = DistributedDataParallel(model())
+    state = mccl.hooks.compress(ddp, "topk", warm_up=5, momentum=0.9)
+    train(ddp, rank, size, range(5))
+    assert torch.allclose(weights_of(ddp), weights_of(exact), rtol=1e-4, atol=1e-5)
+    assert set(state.state_dict()["velocities"]) == {name for name, _ in model().named_parameters()}
+
+
+def test_while_all_is_sent_momentum_is_that_of_the_optimizer(pool):
+    run(pool, check_momentum_of_all)
+
+
+def check_momentum_of_some(rank: int, size: int) -> None:
+    import mccl.hooks
+
+    ddp = DistributedDataParallel(model())
+    state = mccl.hooks.compress(ddp, "topk", ratio=0.05, momentum=0.9)
+    train(ddp, rank, size, range(3))
+    velocities = state.state_dict()["velocities"]
+    for name, left in state.residuals.items():
+        assert not velocities[name][left == 0].any(), name
+        assert velocities[name][left != 0].count_nonzero() > left.numel() / 3, name
+    assert velocities["0.bias"].any()  # of what is exact nothing begins anew
+    saved = state.state_dict()
+    again = DistributedDataParallel(model())
+    resumed = mccl.hooks.compress(again, "topk", ratio=0.05, momentum=0.9)
+    resumed.load_state_dict(saved)
+    again.module.load_state_dict(ddp.module.state_dict())
+    train(ddp, rank, size, range(3, 5))
+    train(again, rank, size, range(3, 5))
+    difference = (weights_of(ddp) - weights_of(again)).norm() / weights_of(ddp).norm()
+    assert difference < 1e-2, difference  # blocks begin elsewhere
+    odd = {"step": 1, "residuals": {}, "velocities": {"0.bias": torch.zeros(3)}}
+    with pytest.raises(ValueError, match=r"momentum of 0\.bias"):
+        resumed.load_state_dict(odd)
+
+
+def test_what_has_been_sent_begins_its_momentum_anew(pool):
+    run(pool, check_momentum_of_some)
 
 
 def check_exact_parameters(rank: int, size: int) -> None:
@@ -188,6 +257,23 @@ def check_overflow(rank: int, size: int, codec: str, dtype: torch.dtype) -> None
     assert finite == [True, False, True]  # as a loss scaler needs it
     assert all(each.isfinite().all() for each in state.residuals.values())
     assert state.statistics.error < 1  # a number, though the squares are above 65504
+
+
+def check_momentum_after_overflow(rank: int, size: int) -> None:
+    import mccl.hooks
+
+    ddp = DistributedDataParallel(nn.Linear(100, 200, bias=False))
+    state = mccl.hooks.compress(ddp, "int8", momentum=0.9)
+    for step in range(3):
+        ddp.zero_grad()
+        inputs = torch.full((8, 100), torch.inf if step == 1 and rank == 0 else 1.0)
+        ddp(inputs).sum().backward()
+        assert bool(ddp.module.weight.grad.isfinite().all()) == (step != 1)
+    assert all(each.isfinite().all() for each in state.state_dict()["velocities"].values())
+
+
+def test_momentum_outlives_a_step_that_overflows(pool):
+    run(pool, check_momentum_after_overflow)
 
 
 @pytest.mark.parametrize("codec", ["fp16", "int8", "topk", "powersgd"])
@@ -309,6 +395,10 @@ def check_refusals() -> None:
         ("topk", {"ratio": 1.5}, "at most 1"),
         ("powersgd", {"rank": 0}, "at least 1"),
         ("int8", {"warm_up": -1}, "count steps"),
+        ("topk", {"ramp": -1}, "counts steps"),
+        ("int8", {"ramp": 10}, "ramp is of topk"),
+        ("topk", {"momentum": 1.0}, "below 1"),
+        ("powersgd", {"momentum": 0.9}, "leave it to the optimizer"),
     ):
         with pytest.raises(ValueError, match=text):
             mccl.hooks.compress(ddp, codec, **options)
@@ -367,7 +457,13 @@ def check_sharded(rank: int, size: int, codec: str, options: dict, worse: float)
 
 @pytest.mark.parametrize(
     ("codec", "options", "worse"),
-    [("bf16", {}, 0.05), ("int8", {}, 0.05), ("int4", {}, 0.1), ("topk", {"ratio": 0.05}, 0.3)],
+    [
+        ("bf16", {}, 0.05),
+        ("int8", {}, 0.05),
+        ("int4", {}, 0.1),
+        ("topk", {"ratio": 0.05}, 0.3),
+        ("topk", {"ratio": 0.05, "ramp": 20}, 0.2),
+    ],
 )
 def test_a_sharded_model_trains_as_it_does_on_exact_sums(pool, codec, options, worse):
     run(pool, check_sharded, codec, options, worse)
@@ -380,6 +476,8 @@ def check_sharded_errors(rank: int, size: int) -> None:
         mccl.hooks.compress(nn.Linear(2, 2), "int8")
     with pytest.raises(ValueError, match="powersgd is for DistributedDataParallel"):
         mccl.hooks.compress(sharded(model()), "powersgd")
+    with pytest.raises(ValueError, match="leave it to the optimizer"):
+        mccl.hooks.compress(sharded(model()), "topk", momentum=0.9)
 
 
 def test_what_is_not_sharded_is_refused(pool):

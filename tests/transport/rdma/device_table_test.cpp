@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <fstream>
+#include <optional>
 #include <string>
 
 #include "mccl/error.h"
@@ -21,7 +22,7 @@ class DeviceTableTest : public ::testing::Test {
     std::ofstream(path) << text;
     return path;
   }
-  std::string refusal_of(const std::string& text, int size) const {
+  std::string refusal_of(const std::string& text, std::optional<int> size) const {
     try {
       read_device_table(path_of(text), size);
     } catch (const InvalidArgument& refusal) {
@@ -43,6 +44,10 @@ TEST_F(DeviceTableTest, AnEntryIsNothingOrANameOrSeveral) {
 TEST_F(DeviceTableTest, WhatIsMalformedIsRefusedWithItsPlace) {
   EXPECT_THAT(refusal_of("", 2), HasSubstr("is not JSON"));
   EXPECT_THAT(refusal_of("{}", 2), HasSubstr("each of 2 ranks"));
+  EXPECT_THAT(refusal_of("[]", {}), HasSubstr("a list for each rank"));
+  EXPECT_THAT(refusal_of(R"([[null, {"a": "b"}], ["a", null]])", 2), HasSubstr("found"));
+  EXPECT_THAT(refusal_of(std::string(5'000, '[') + std::string(5'000, ']'), {}),
+              HasSubstr("found"));
   EXPECT_THAT(refusal_of(R"([[null, "a"], ["a"]])", 2), HasSubstr("each of 2 ranks"));
   EXPECT_THAT(refusal_of(R"([[null, "a"], ["a", null]])", 3), HasSubstr("each of 3 ranks"));
   EXPECT_THAT(refusal_of(R"([[null, 7], ["a", null]])", 2), HasSubstr("from rank 0 to rank 1"));

@@ -2,6 +2,9 @@
 // get wrong.
 #include "transport/rdma/link.h"
 
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
 #include "support/rdma_ends.h"
 #include "support/verbs_double.h"
 #include "transport/link_conformance.h"
@@ -84,6 +87,67 @@ TEST_F(RdmaLinkTest, AMessageThatIsLostIsAnErrorThatNamesThePeerAndNeverAWrongRe
   const std::string what = failure_of([&] { b_->read(got); });
   EXPECT_THAT(what, HasSubstr("rank 0"));
   EXPECT_THAT(what, HasSubstr("was lost on the way"));
+}
+
+TEST_F(RdmaLinkTest, AMessageThatIsOvertakenIsAnErrorAndNeverAWrongResult) {
+  for (const Service service : {Service::uc, Service::rc}) {
+    connect(service);
+    send(100);
+    fabric_.judge = [](Fabric::Message&) { return Fate{Fate::Kind::held}; };
+    send(100);
+    fabric_.judge = {};
+    send(100);
+    Bytes got(300);
+    EXPECT_EQ(b_->read(got), 100u);
+    EXPECT_THAT(failure_of([&] { b_->read(got); }),
+                ::testing::AllOf(HasSubstr("rank 0"), HasSubstr("overtaken")));
+    fabric_.release();
+    EXPECT_THROW(b_->read(got), LinkClosed) << "the late one mends nothing";
+    b_.reset();
+    a_.reset();
+  }
+}
+
+TEST_F(RdmaLinkTest, AMessageThatComesTwiceIsAnError) {
+  for (const Service service : {Service::uc, Service::rc}) {
+    connect(service);
+    Bytes copy;
+    fabric_.judge = [&copy](Fabric::Message& message) {
+      copy = message.bytes;
+      return Fate();
+    };
+    send(100);
+    fabric_.judge = {};
+    fabric_.pairs.rbegin()->second->take(copy);  // the second end's
+    Bytes got(300);
+    EXPECT_EQ(b_->read(got), 100u);
+    EXPECT_THAT(failure_of([&] { b_->read(got); }),
+                ::testing::AllOf(HasSubstr("rank 0"), HasSubstr("a second time")));
+    b_.reset();
+    a_.reset();
+  }
+}
+
+/// Who says that it has taken more than there was could have anything sent to where nothing is
+/// posted; who takes back what it said, nothing for ever.
+TEST_F(RdmaLinkTest, CreditsThatLieAreAnErrorThatNamesThePeer) {
+  for (const std::uint32_t lie : {1'000U, 0xffff'ffffU}) {
+    connect(Service::uc);
+    fabric_.judge = [lie](Fabric::Message& message) {
+      MessageHeader header;
+      std::memcpy(&header, message.bytes.data(), kHeaderBytes);
+      header.returned += lie;
+      encode(header, message.bytes);
+      return Fate();
+    };
+    send(100);
+    Bytes got(100);
+    EXPECT_THAT(failure_of<CorruptionError>([&] { b_->read(got); }),
+                ::testing::AllOf(HasSubstr("rank 0"), HasSubstr("it says that it has done with")));
+    fabric_.judge = {};
+    b_.reset();
+    a_.reset();
+  }
 }
 
 /// Nothing follows that would show it, but a probe.

@@ -3,6 +3,8 @@
 #include "transport/rdma/transport.h"
 
 #include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -290,6 +292,97 @@ TEST_F(RdmaTransportTest, GarbageInWhatIsToldIsRefused) {
   EXPECT_THROW(low().hear(WorldRank(1), kKey, Blob(kMostBlobBytes)), CorruptionError);
 }
 
+/// The number of a queue pair that is somebody else's, who has a link already.
+TEST_F(RdmaTransportTest, AForeignQueuePairNumberGivesNoLinkAndHarmsNone) {
+  for (const char* service : {"rc", "uc"}) {
+    config_.rdma_service = service;
+    meet();
+    tell_each_other();
+    const std::vector<LinkEvent> whole = events();
+    ASSERT_EQ(whole.size(), 2u);
+    const std::uint32_t foreign = fabric_->pairs.rbegin()->first;
+
+    const LinkKey other{.group = 6, .purpose = Purpose::collective, .rail = 0};
+    Offer forged = decode_offer(WorldRank(1), *high().dial(WorldRank(0), other, kNever).tell);
+    forged.queue_pair = foreign;
+    const Making answer = low().hear(WorldRank(1), other, encode(forged));
+    high().hear(WorldRank(0), other, *answer.tell);
+    for (const LinkEvent& event : events()) {
+      EXPECT_FALSE(event.link);
+      EXPECT_NE(event.reason, "");
+    }
+    EXPECT_EQ(whole[0].link->write(Bytes(100, std::byte{1})), 100u);
+    Bytes got(100);
+    EXPECT_EQ(whole[1].link->read(got), 100u);
+  }
+}
+
+TEST_F(RdmaTransportTest, AfterAFailedAttemptTheNextOneSucceeds) {
+  for (const std::string call : {"ibv_open_device", "ibv_alloc_pd", "ibv_reg_mr", "ibv_create_cq",
+                                 "ibv_create_qp", "ibv_modify_qp"}) {
+    fabric_->gate = [&](const std::string& made) { return made == call ? ENOMEM : 0; };
+    meet();
+    try {
+      if (high().reaches(WorldRank(0))) tell_each_other();
+    } catch (const Error&) {
+      high().cancel(WorldRank(0), kKey);
+      low().cancel(WorldRank(1), kKey);
+    }
+    fabric_->gate = {};
+    if (!low().reaches(WorldRank(1))) meet();
+    tell_each_other();
+    for (const LinkEvent& event : events()) EXPECT_TRUE(event.link) << call << event.reason;
+    ends_ = {};
+    EXPECT_TRUE(fabric_->all_closed()) << call;
+  }
+}
+
+/// Devices have few of them, so groups, ranks and links of a process share one of each.
+TEST_F(RdmaTransportTest, ADeviceIsOpenedOnceForAProcess) {
+  meet();
+  const Survey again = survey(config_, WorldRank(0), 2, devices_[0], "");
+  for (std::uint64_t group = 5; group < 9; ++group) {
+    tell_each_other({.group = group, .purpose = Purpose::collective, .rail = 0});
+    for (const LinkEvent& event : events()) EXPECT_TRUE(event.link);
+  }
+  EXPECT_EQ(fabric_->open["ibv_open_device"], 2) << "one for each machine";
+  EXPECT_EQ(fabric_->open["ibv_alloc_pd"], 2);
+}
+
+TEST_F(RdmaTransportTest, ADeviceThatFailedIsOpenedAnew) {
+  meet();
+  fabric_->report("here0", {DeviceEvent::Kind::device_gone, 0, "it is gone"});
+  std::vector<LinkEvent> none;
+  low().progress(none);
+  fabric_->dead.clear();
+  meet();
+  tell_each_other();
+  for (const LinkEvent& event : events()) EXPECT_TRUE(event.link) << event.reason;
+}
+
+/// What its parent has open is the parent's: the child closes its copies, calls the driver for none
+/// of it, and opens devices of its own.
+TEST_F(RdmaTransportTest, RightAfterAForkTheChildHasDevicesOfItsOwn) {
+  meet();
+  tell_each_other();
+  const std::vector<LinkEvent> made = events();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    low().abandon();
+    high().abandon();
+    const int opened = fabric_->open["ibv_open_device"];
+    const Survey own = survey(config_, WorldRank(0), 2, devices_[0], "");
+    const bool anew = fabric_->open["ibv_open_device"] == opened + 1 && own.stations.size() == 1;
+    ::_exit(anew ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  EXPECT_EQ(made[0].link->write(Bytes(100, std::byte{1})), 100u);
+  Bytes got(100);
+  EXPECT_EQ(made[1].link->read(got), 100u);
+}
+
 TEST_F(RdmaTransportTest, WhatIsToldOutOfTurnIsRefused) {
   meet();
   const Blob offer = *high().dial(WorldRank(0), kKey, kNever).tell;
@@ -306,7 +399,8 @@ TEST(RdmaCards, GarbageIsRefused) {
   Card card = card_without("nothing");
   const std::string good = serialise(card);
   EXPECT_EQ(parse_card(WorldRank(3), good).why, "nothing");
-  for (const std::string bad : {"", "x", "[]", "[1,2,3,4]", "[\"a\",\"b\",[1],[]]", "{\"a\":1}"})
+  for (const std::string bad : {"", "x", "[]", "[1,2,3,4]", "[\"a\",\"b\",[1],[]]", "{\"a\":1}",
+                                "[\"a\",\"\",[],[[\"d\",[],\"\"]],[[1]]]"})
     EXPECT_THROW(parse_card(WorldRank(3), bad), CorruptionError) << bad;
 }
 

@@ -1,0 +1,166 @@
+"""Our kernels for GPUs as they lie in src/kernels/cuda, launched by hand: any of them at any size.
+
+The structures are those of src/kernels/cuda/fabric.h; a torch tensor of symmetric memory is the
+staging area that the library otherwise takes by CUDA IPC.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.distributed._symmetric_memory as symmetric
+
+ROOT = Path(__file__).resolve().parents[2]
+MOST_RANKS, MOST_BLOCKS = 8, 256
+MOST_FLAGGED, PACKED_AREA, ROUND = 2 << 20, 4 << 20, 8 << 20
+MOST_PACKED = PACKED_AREA // 128 * 120
+FLAG_BYTES = MOST_BLOCKS * MOST_RANKS * 64
+
+
+class Layout(ctypes.Structure):
+    """Where things lie in a rank's staging area."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t) for name in ("flagged", "packed", "received", "results", "bytes")
+    ]
+
+
+class Fabric(ctypes.Structure):
+    """What a kernel knows of the ranks."""
+
+    _fields_ = [
+        ("rank", ctypes.c_int),
+        ("ranks", ctypes.c_int),
+        ("areas", ctypes.c_void_p * MOST_RANKS),
+        ("layout", Layout),
+        ("counters", ctypes.c_void_p),
+        ("alarm", ctypes.c_void_p),
+        ("patience_ns", ctypes.c_uint64),
+    ]
+
+
+class Task(ctypes.Structure):
+    """What a kernel is to do."""
+
+    _fields_ = [
+        ("input", ctypes.c_void_p),
+        ("output", ctypes.c_void_p),
+        ("bytes", ctypes.c_size_t),
+        ("divisor", ctypes.c_float),
+        ("root", ctypes.c_int),
+    ]
+
+
+def layout_of(ranks: int) -> Layout:
+    flagged, packed = 2 * ranks * 2 * MOST_FLAGGED, 2 * ranks * PACKED_AREA
+    received, of_round = FLAG_BYTES + flagged + packed, 2 * ranks * ROUND
+    return Layout(
+        FLAG_BYTES, FLAG_BYTES + flagged, received, received + of_round, received + 2 * of_round
+    )
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to do an all_reduce."""
+
+    kernel: str
+    blocks: int
+    threads: int
+
+    def __str__(self) -> str:
+        return f"{self.kernel} {self.blocks}x{self.threads}"
+
+
+def room_of(kernel: str, ranks: int) -> int:
+    """The bytes of the longest all_reduce that a kernel's area has room for."""
+    return {
+        "flagged_sum": MOST_FLAGGED // (ranks - 1),
+        "packed_sum": MOST_PACKED // (ranks - 1),
+        "flagged_parts": MOST_FLAGGED // 2 * ranks,
+        "packed_parts": MOST_PACKED // 2 * ranks,
+    }.get(kernel, 1 << 40)
+
+
+class Kernels:
+    """All ranks make it together; `group` is one of NCCL's."""
+
+    def __init__(self, group: dist.ProcessGroup, image: Path | None = None) -> None:
+        self.rank, self.ranks = dist.get_rank(group), dist.get_world_size(group)
+        where = torch.device("cuda", torch.cuda.current_device())
+        layout = layout_of(self.ranks)
+        self._area = symmetric.empty(layout.bytes, dtype=torch.uint8, device=where)
+        self._handle = symmetric.rendezvous(self._area, group.group_name)
+        self._area.zero_()
+        self._counters = torch.zeros(3 * MOST_BLOCKS, dtype=torch.int32, device=where)
+        self.alarm = torch.zeros(2, dtype=torch.int32).pin_memory()
+        pointers = list(self._handle.buffer_ptrs) + [None] * (MOST_RANKS - self.ranks)
+        self._fabric = Fabric(
+            self.rank,
+            self.ranks,
+            (ctypes.c_void_p * MOST_RANKS)(*pointers),
+            layout,
+            self._counters.data_ptr(),
+            self.alarm.data_ptr(),
+            5_000_000_000,
+        )
+        self._driver = ctypes.CDLL("libcuda.so.1")
+        self._module = ctypes.c_void_p()
+        self._image = (image or compile_kernels()).read_bytes()
+        self._check(self._driver.cuModuleLoadData(ctypes.byref(self._module), self._image))
+        self._functions: dict[str, ctypes.c_void_p] = {}
+        torch.cuda.synchronize()
+        dist.barrier(group)
+
+    def _check(self, result: int) -> None:
+        if result != 0:
+            raise RuntimeError(f"CUDA's driver says {result}")
+
+    def _function(self, name: str) -> ctypes.c_void_p:
+        if name not in self._functions:
+            function = ctypes.c_void_p()
+            self._check(
+                self._driver.cuModuleGetFunction(
+                    ctypes.byref(function), self._module, f"mccl_{name}".encode()
+                )
+            )
+            self._functions[name] = function
+        return self._functions[name]
+
+    def all_reduce(
+        self, variant: Variant, given: torch.Tensor, taken: torch.Tensor, *, mean: bool = False
+    ) -> None:
+        """On the current stream."""
+        suffix = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
+        task = Task(
+            given.data_ptr(), taken.data_ptr(), given.nbytes, self.ranks if mean else 1.0, -1
+        )
+        arguments = (ctypes.c_void_p * 2)(ctypes.addressof(self._fabric), ctypes.addressof(task))
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        function = self._function(f"{variant.kernel}_{suffix[given.dtype]}")
+        grid, block = (variant.blocks, 1, 1), (variant.threads, 1, 1)
+        self._check(
+            self._driver.cuLaunchKernel(function, *grid, *block, 0, stream, arguments, None)
+        )
+
+    def require_quiet(self) -> None:
+        """Raises where a kernel has waited in vain."""
+        if int(self.alarm[1]) != 0:
+            raise RuntimeError(f"a kernel has waited for rank {int(self.alarm[1]) - 1} in vain")
+
+
+def compile_kernels() -> Path:
+    """For the GPU that is here."""
+    major, minor = torch.cuda.get_device_capability()
+    image = Path(tempfile.mkdtemp()) / "kernels.cubin"
+    command = ["nvcc", "-std=c++20", "-O3", "--fmad=false", "-cubin", f"-arch=sm_{major}{minor}"]
+    command += [f"-I{ROOT / 'src'}", "-o", str(image)]
+    subprocess.run(
+        [*command, str(ROOT / "src/kernels/cuda/collectives.cu")], check=True, capture_output=True
+    )
+    return image

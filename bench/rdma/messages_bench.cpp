@@ -1,0 +1,113 @@
+// What a message by RDMA costs the cores of its two ends, on a double of the driver that completes
+// at once: everything but the device. Time of both ends together, in one thread; "double" is what
+// the double itself takes of it.
+//
+// Copies per byte: sending, where it is read where it lies or copied into a slot, and receiving, to
+// where it belongs (read) or as an operand of a sum (peek).
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "support/rdma_ends.h"
+#include "support/verbs_double.h"
+
+namespace mccl::transport::rdma {
+namespace {
+
+using mccl::testing::RdmaEnds;
+using mccl::testing::VerbsDouble;
+
+Service service_of(const benchmark::State& state) {
+  return state.range(0) == 0 ? Service::rc : Service::uc;
+}
+
+struct Links {
+  explicit Links(Service service) {
+    verbs->add("here0", 1);
+    verbs->add("there0", 2);
+    ends = RdmaEnds::connect(verbs, "here0", "there0", service);
+    ends.greet();
+    from = ends.link(0);
+    to = ends.link(1);
+  }
+
+  const std::shared_ptr<VerbsDouble> verbs = std::make_shared<VerbsDouble>();
+  RdmaEnds ends;
+  std::unique_ptr<RdmaLink> from, to;
+};
+
+void of_8_bytes(benchmark::State& state) {
+  Links links(service_of(state));
+  const std::array<std::byte, 8> sent{};
+  std::array<std::byte, 8> got{};
+  for (auto _ : state) {
+    if (links.from->write(sent) != 8 || links.to->read(got) != 8)
+      return state.SkipWithError("a message did not come through at once");
+  }
+  state.SetLabel(std::string(name_of(service_of(state))));
+}
+
+/// The double alone: a receive, a send and their completions.
+void of_the_double(benchmark::State& state) {
+  VerbsDouble verbs;
+  verbs.add("here0", 1);
+  const auto context = verbs.open("here0");
+  const auto domain = context->make_domain();
+  std::vector<std::byte> memory(64);
+  const auto region = domain->register_memory(memory);
+  const std::array queues = {context->make_queue(16, nullptr), context->make_queue(16, nullptr)};
+  const QueuePairOptions options{.sends = 8, .receives = 8};
+  const std::array pairs = {domain->make_queue_pair(options, *queues[0]),
+                            domain->make_queue_pair(options, *queues[1])};
+  for (std::size_t end : {0, 1}) pairs[end]->connect({.queue_pair = pairs[1 - end]->number()});
+  const Piece out{memory.data(), 32, region->key()}, in{memory.data() + 32, 32, region->key()};
+  std::array<Completion, 16> ended;
+  for (auto _ : state) {
+    pairs[1]->post_receive(1, in);
+    pairs[0]->post_send(2, {&out, 1}, true);
+    if (queues[0]->poll(ended) != 1 || queues[1]->poll(ended) != 1)
+      return state.SkipWithError("the double did not complete at once");
+  }
+}
+
+void in_bulk(benchmark::State& state, bool sums) {
+  Links links(service_of(state));
+  const auto bytes = static_cast<std::size_t>(state.range(1));
+  const std::vector<std::byte> sent(bytes);
+  std::vector<std::byte> got(bytes);
+  for (auto _ : state) {
+    for (std::size_t out = 0, in = 0; in < bytes;) {
+      out += links.from->write(std::span(sent).subspan(out));
+      if (sums) {
+        const std::size_t wanted = std::min(bytes - in, links.to->peek_capacity());
+        const std::size_t n = links.to->peek(wanted).size();
+        links.to->consume(n);
+        in += n;
+      } else {
+        in += links.to->read(std::span(got).subspan(in));
+      }
+    }
+    if (links.from->borrowed() != 0) return state.SkipWithError("not done with the memory");
+  }
+  const RdmaLink::Moved& from = links.from->moved();
+  const RdmaLink::Moved& to = links.to->moved();
+  const double all = static_cast<double>(state.iterations()) * static_cast<double>(bytes);
+  state.counters["copies_sending"] = static_cast<double>(from.sent_by_copy) / all;
+  state.counters["copies_receiving"] = static_cast<double>(to.read_by_copy + to.joined) / all;
+  state.SetBytesProcessed(state.iterations() * state.range(1));
+  state.SetLabel(std::string(name_of(service_of(state))));
+}
+
+void read_in_bulk(benchmark::State& state) { in_bulk(state, false); }
+void sum_in_bulk(benchmark::State& state) { in_bulk(state, true); }
+
+BENCHMARK(of_8_bytes)->Arg(0)->Arg(1);
+BENCHMARK(of_the_double);
+BENCHMARK(read_in_bulk)->ArgsProduct({{0}, {64 << 10, 4 << 20}});
+BENCHMARK(sum_in_bulk)->ArgsProduct({{0}, {64 << 10, 4 << 20}});
+
+}  // namespace
+}  // namespace mccl::transport::rdma

@@ -1,0 +1,48 @@
+// A sum of which nothing is left but what it does: what a loop of small calls costs least.
+#include "backend.h"
+#include "callbacks.h"
+
+namespace mccl_torch {
+
+using mccl::Buffer;
+using mccl::CallOptions;
+
+void ProcessGroupMCCL::all_reduce_now(const at::Tensor& tensor, const c10d::ReduceOp& reduce_op) {
+  const char* call = "all_reduce_now";
+  require_dense(call, tensor);
+  const bool plain = tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
+  if (!tensor.is_cuda() || !plain || open_batches_ > 0) {
+    Tensors tensors{tensor};
+    c10d::AllreduceOptions options;
+    options.reduceOp = reduce_op;
+    options.asyncOp = false;
+    allreduce(tensors, options)->wait();
+    return;
+  }
+  const mccl::ReduceOp op = reduce_op_of(call, reduce_op);
+  const Buffer data{tensor.data_ptr(),
+                    static_cast<std::size_t>(tensor.numel()),
+                    reducible_type(call, tensor.scalar_type(), op),
+                    {mccl::DeviceKind::cuda, tensor.device().index()}};
+  CallOptions options = call_options(c10d::kUnsetTimeout, false);
+  options.stream = handle_of(current_stream(tensor.device()));
+  const auto group = group_for(call);
+  note_device(tensor.device());
+  ++sequence_;
+  try {
+    const mccl::Work work = group->all_reduce(data, data, op, options);
+    if (work.done())
+      return;  // it lies in the stream, which keeps the memory as long as it needs it
+    // Through the host: the tensor stays until that is over, and goes where no lock of torch's is
+    // in the way.
+    work.on_done([kept = tensor](const std::exception_ptr&) mutable {
+      callback_threads().run([kept = std::move(kept)] {});
+    });
+    work.wait_on_stream(options.stream);
+  } catch (const std::exception&) {
+    --sequence_;
+    throw_call_error(std::current_exception(), rank_, "mccl:all_reduce");
+  }
+}
+
+}  // namespace mccl_torch

@@ -1,0 +1,57 @@
+// Which kernel does a call, with how many threads: a pure function, alike on all ranks.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "backend/request.h"
+#include "kernels/cuda/fabric.h"
+
+namespace mccl::cuda {
+
+/// In the order of kKernelNames.
+enum class Kernel {
+  flagged_sum,
+  flagged_parts,
+  flagged_scatter,
+  packed_sum,
+  packed_parts,
+  whole,
+  all_reduce,
+  reduce_scatter,
+  flagged_gather,  // from here on data are only moved
+  all_gather,
+  all_to_all,
+  broadcast,
+};
+inline constexpr int kKernels = 12;
+constexpr bool sums(Kernel kernel) { return kernel < Kernel::flagged_gather; }
+
+/// Types that are summed, in the order of their kernels: f32, f16, bf16. -1 for others.
+inline constexpr int kSummed = 3;
+int place_of(DType dtype);
+
+/// As the image has it: "mccl_flagged_sum_bf16".
+std::string name_of(Kernel kernel, int place);
+
+/// Where one way becomes faster than another, in bytes; `to_all` of what a rank sends altogether,
+/// `part` of what it sends each. As bench/gpu/sweep.py finds between two H200s (docs/gpu.md).
+struct Limits {
+  std::size_t flagged_to_all = std::size_t{128} << 10;
+  std::size_t packed_to_all = 0;
+  std::size_t flagged_part = std::size_t{256} << 10;
+  std::size_t packed_part = 0;
+  bool two_give_all = false;  ///< Of two ranks, each sums everything, whatever the length.
+};
+
+struct Launch {
+  Kernel kernel = Kernel::broadcast;
+  unsigned blocks = 1;
+  unsigned threads = 32;
+  kernels::cuda::Task task{};
+};
+
+/// Of a call that the kernels know.
+Launch launch_of(const Request& request, int ranks, const Limits& limits = {});
+
+}  // namespace mccl::cuda

@@ -1,0 +1,44 @@
+#include "backend/direct/agreement.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+
+namespace mccl::direct {
+
+std::string first_objection(Group& group, const std::string& own) {
+  struct Said {
+    char text[256];
+  };
+  Said said{};
+  own.copy(said.text, sizeof(said.text) - 1);
+  const std::vector<Said> all = gather(group, said);
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const char* const text = all[static_cast<std::size_t>(rank)].text;
+    if (*text) return fmt::format("rank {}: {}", rank, text);
+  }
+  return {};
+}
+
+Card card_of(const std::string& bus) {
+  Card card{};
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  std::getline(file, boot);
+  boot.copy(card.boot, sizeof(card.boot) - 1);
+  bus.copy(card.bus, sizeof(card.bus) - 1);
+  card.process = ::getpid();
+  return card;
+}
+
+bool on_one_host(const Card& a, const Card& b) {
+  return std::strncmp(a.boot, b.boot, sizeof(a.boot)) == 0;
+}
+
+bool is_one_device(const Card& a, const Card& b) {
+  return on_one_host(a, b) && std::strncmp(a.bus, b.bus, sizeof(a.bus)) == 0;
+}
+
+}  // namespace mccl::direct

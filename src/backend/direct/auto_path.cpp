@@ -1,0 +1,215 @@
+#include "backend/direct/auto_path.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <optional>
+#include <utility>
+
+#include "backend/direct/agreement.h"
+#include "backend/direct/measure.h"
+#include "device/registry.h"
+#include "mccl/error.h"
+
+namespace mccl::direct {
+namespace {
+
+/// What a rank answers of its call.
+constexpr std::byte kOnHost{0};
+constexpr std::byte kMeets{1};     ///< On a device, and it can wait for the others.
+constexpr std::byte kOnDevice{2};  ///< It cannot.
+
+bool lies_on_device(const ConstBuffer& buffer) { return buffer.device.kind != DeviceKind::cpu; }
+
+bool on_device(const Request& request) {
+  return lies_on_device(request.in) || lies_on_device(request.out);
+}
+
+/// Whether all that this rank gives or takes lies on a device.
+bool only_on_device(const Request& request) {
+  return on_device(request) && (lies_on_device(request.in) || request.in.count == 0) &&
+         (lies_on_device(request.out) || request.out.count == 0);
+}
+
+Device device_of(const Request& request) {
+  return lies_on_device(request.in) ? request.in.device : request.out.device;
+}
+
+}  // namespace
+
+/// One question: what each rank says of its call.
+struct AutoPath::Asked {
+  std::byte own{};
+  std::vector<std::byte> all;
+  Work work;
+};
+
+AutoPath::AutoPath(Group& group, std::vector<Candidate> candidates,
+                   std::chrono::milliseconds timeout, Log log)
+    : group_(group), candidates_(std::move(candidates)), timeout_(timeout), log_(std::move(log)) {}
+
+AutoPath::~AutoPath() { abort(); }
+
+void AutoPath::comes(const Request& request, std::chrono::milliseconds timeout, bool may_meet) {
+  const State state = state_.load(std::memory_order_acquire);
+  if (state != State::open && state != State::through_host) return;
+  may_meet_ = may_meet;
+  if (!std::has_single_bit(++calls_)) return;
+  ask(!only_on_device(request) ? kOnHost : may_meet ? kMeets : kOnDevice, timeout);
+}
+
+/// The answers are looked at when a call comes that can wait for them: nobody does before.
+void AutoPath::ask(std::byte answer, std::chrono::milliseconds timeout) {
+  const State before = state_.exchange(State::asks);
+  auto asked = std::make_shared<Asked>();
+  asked->own = answer;
+  asked->all.resize(static_cast<std::size_t>(group_.size()));
+  asked->work =
+      group_.all_gather({&asked->own, 1, DType::u8},
+                        {asked->all.data(), asked->all.size(), DType::u8}, {.timeout = timeout});
+  // The memory stays as long as the call.
+  asked->work.on_done([asked](const std::exception_ptr&) {});
+  if (before == State::open) asked_.push_back(std::move(asked));
+  state_ = before;
+}
+
+bool AutoPath::takes(const Request& request) {
+  if (!is_collective(request.collective)) return false;
+  State state = state_.load(std::memory_order_acquire);
+  if (state == State::open && may_meet_ && on_device(request)) {
+    try {
+      decide(device_of(request));
+    } catch (const Error& error) {
+      // The call goes on through the host, and fails there with what the group has failed with.
+      if (group_.failure().empty()) group_.abort(error.what());
+      stay_on_host(error.what());
+    }
+    state = state_.load(std::memory_order_acquire);
+  }
+  return state == State::direct && only_on_device(request) && way_for(request) != nullptr;
+}
+
+void AutoPath::decide(Device device) {
+  for (const std::shared_ptr<Asked>& asked : std::exchange(asked_, {})) {
+    asked->work.wait();
+    const auto count = [&all = asked->all](std::byte answer) {
+      return std::count(all.begin(), all.end(), answer);
+    };
+    if (count(kMeets) == group_.size()) return meet(device);
+    if (count(kOnHost) == group_.size() || count(kOnHost) == 0) continue;
+    const auto other = std::find(asked->all.begin(), asked->all.end(), kOnHost);
+    return stay_on_host(
+        fmt::format("rank {} called with memory of the host", other - asked->all.begin()));
+  }
+}
+
+void AutoPath::stay_on_host(const std::string& reason) {
+  log_.info("group '{}': collectives on GPUs go through the host: {}", group_.name(), reason);
+  state_ = State::through_host;
+}
+
+/// Together with all other ranks. What fails here fails the call.
+void AutoPath::meet(Device device) {
+  state_ = State::meets;
+  std::vector<std::string> names;
+  std::vector<std::string> objections;
+  Request probe;
+  probe.collective = Collective::all_reduce;
+  probe.dtype = probe.in.dtype = probe.out.dtype = DType::f32;
+  probe.in.count = probe.out.count = probe.count = 1;
+  probe.in.device = probe.out.device = device;
+  for (const Candidate& candidate : candidates_) {
+    std::shared_ptr<Path> way;
+    std::string own;
+    try {
+      way = candidate.make();
+    } catch (const Error& error) {
+      own = error.what();
+    }
+    std::string objection = first_objection(group_, own);
+    if (objection.empty() && !way->takes(probe)) objection = "as was told";
+    if (!objection.empty()) {
+      objections.push_back(fmt::format("not by {} ({})", candidate.name, objection));
+      continue;
+    }
+    names.push_back(candidate.name);
+    const std::lock_guard lock(mutex_);
+    ways_.push_back(std::move(way));
+    if (aborted_) ways_.back()->abort();
+  }
+  if (names.empty()) return stay_on_host(fmt::format("{}", fmt::join(objections, "; ")));
+  lane_ = std::make_unique<device::Lane>(device::depot_of(device));
+  choose(device, names);
+  state_ = State::direct;
+}
+
+/// By figures of the slowest rank, which all ranks have alike; by the order of the candidates where
+/// a rank has no memory to measure in.
+void AutoPath::choose(Device device, const std::vector<std::string>& names) {
+  const auto all_ways = ways();
+  figures_.assign(all_ways.size(), {});
+  const bool several = all_ways.size() > 1;
+  std::string own_objection;
+  Scratch scratch;
+  try {
+    if (several) scratch = scratch_on(lane_->accelerator());
+  } catch (const Error& error) {
+    own_objection = error.what();
+  }
+  const std::string objection = several ? first_objection(group_, own_objection) : "";
+  for (std::size_t way = 0; several && objection.empty() && way < all_ways.size(); ++way) {
+    const Figures own = measure(*all_ways[way], *lane_, scratch, device, group_.size(), timeout_);
+    for (const Figures& theirs : gather(group_, own)) figures_[way].take_slower(theirs);
+  }
+  std::vector<std::string> told;
+  for (std::size_t way = 0; way < names.size(); ++way) {
+    const auto& row = figures_[way].seconds.front();
+    told.push_back(names.size() == 1 ? names[way]
+                                     : fmt::format("{} ({:.3g}, {:.3g} and {:.3g} us)", names[way],
+                                                   row[0] * 1e6, row[1] * 1e6, row[2] * 1e6));
+  }
+  log_.info("group '{}': collectives on {} go by {}", group_.name(), lane_->accelerator().name(),
+            fmt::join(told, " or "));
+}
+
+Path* AutoPath::way_for(const Request& request) {
+  const std::size_t bytes = request.count * size_of(request.dtype);
+  if (order_.empty() || request.collective != last_call_ || bytes != last_bytes_) {
+    order_ = fastest_first(figures_, request);
+    last_call_ = request.collective;
+    last_bytes_ = bytes;
+  }
+  // They do not change any more, so that no lock is needed to look at them.
+  for (const int way : order_) {
+    if (ways_[static_cast<std::size_t>(way)]->takes(request)) {
+      return ways_[static_cast<std::size_t>(way)].get();
+    }
+  }
+  return nullptr;
+}
+
+void AutoPath::enqueue(const Request& request, void* stream) {
+  way_for(request)->enqueue(request, stream);
+}
+
+std::vector<std::shared_ptr<Path>> AutoPath::ways() const {
+  const std::lock_guard lock(mutex_);
+  return ways_;
+}
+
+std::string AutoPath::failure() {
+  for (const auto& way : ways()) {
+    if (std::string reason = way->failure(); !reason.empty()) return reason;
+  }
+  return {};
+}
+
+void AutoPath::abort() noexcept {
+  const std::lock_guard lock(mutex_);
+  aborted_ = true;
+  for (const auto& way : ways_) way->abort();
+}
+
+}  // namespace mccl::direct

@@ -1,0 +1,111 @@
+#include "backend/direct/measure.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+
+#include "backend/staged/patience.h"
+#include "base/clock.h"
+#include "mccl/error.h"
+
+namespace mccl::direct {
+namespace {
+
+constexpr int kBatches = 3;
+/// Calls in a row, for each of kMeasuredBytes: what is short is lost in the start of the first.
+constexpr std::array kCalls{10, 5, 2};
+static_assert(kCalls.size() == kMeasuredBytes.size());
+
+/// Of `bytes` in its longer buffer, in 16-bit floats, as most that is summed on GPUs.
+Request request_of(Collective call, std::size_t bytes, int ranks, void* in, void* out,
+                   Device device) {
+  constexpr DType kType = DType::bf16;
+  const std::size_t whole = bytes / size_of(kType);
+  const std::size_t part = whole / static_cast<std::size_t>(ranks);
+  Request request;
+  request.collective = call;
+  request.dtype = kType;
+  request.op = ReduceKind::sum;
+  request.root = call == Collective::broadcast ? 0 : -1;
+  request.count = whole;
+  request.in = ConstBuffer(in, call == Collective::all_gather ? part : whole, kType, device);
+  request.out = {out, call == Collective::reduce_scatter ? part : whole, kType, device};
+  if (call == Collective::broadcast) request.out.data = in;
+  request.in_place = call == Collective::broadcast;
+  request.in_parts = call != Collective::all_reduce && call != Collective::broadcast;
+  request.part = request.in_parts ? part : 0;
+  // What all ranks divide evenly.
+  if (request.in_parts) {
+    request.count = part * static_cast<std::size_t>(ranks);
+    if (call != Collective::all_gather) request.in.count = request.count;
+    if (call != Collective::reduce_scatter) request.out.count = request.count;
+  }
+  return request;
+}
+
+class Stopwatch {
+ public:
+  Stopwatch(Path& path, device::Lane& lane, std::chrono::milliseconds patience)
+      : path_(path),
+        lane_(lane),
+        deadline_(patience.count() > 0 ? Clock::now() + patience : Clock::time_point::max()) {}
+
+  float time(const Request& request, int calls) {
+    run(request, 1);
+    std::array<double, kBatches> taken{};
+    for (double& seconds : taken) {
+      const Clock::time_point begin = Clock::now();
+      run(request, calls);
+      seconds = seconds_between(begin, Clock::now()) / calls;
+    }
+    std::ranges::sort(taken);
+    return static_cast<float>(taken[kBatches / 2]);
+  }
+
+ private:
+  void run(const Request& request, int calls) {
+    device::Word last = 0;
+    for (int i = 0; i < calls; ++i) {
+      last = lane_.run_beside(nullptr, [&](void* stream) { path_.enqueue(request, stream); });
+    }
+    for (const staged::Patience patience; !lane_.ended(last); patience.pause()) {
+      if (const std::string reason = path_.failure(); !reason.empty()) throw PeerError(reason);
+      if (Clock::now() < deadline_) continue;
+      path_.abort();
+      throw TimeoutError(
+          fmt::format("{} on {} timed out while it was measured: some rank has not come",
+                      name_of(request.collective), lane_.accelerator().name()));
+    }
+  }
+
+  Path& path_;
+  device::Lane& lane_;
+  const Clock::time_point deadline_;
+};
+
+}  // namespace
+
+Scratch scratch_on(device::Accelerator& accelerator) {
+  return {accelerator.make_memory(kMeasuredBytes.back()),
+          accelerator.make_memory(kMeasuredBytes.back())};
+}
+
+Figures measure(Path& path, device::Lane& lane, const Scratch& scratch, Device device, int ranks,
+                std::chrono::milliseconds patience) {
+  Stopwatch stopwatch(path, lane, patience);
+  Figures figures;
+  for (std::size_t call = 0; call < kMeasuredCalls.size(); ++call) {
+    for (std::size_t i = 0; i < kMeasuredBytes.size(); ++i) {
+      const Request request = request_of(kMeasuredCalls[call], kMeasuredBytes[i], ranks,
+                                         scratch.in.get(), scratch.out.get(), device);
+      if (!path.takes(request)) continue;
+      // At least a nanosecond: none is "not done".
+      figures.seconds[call][i] = std::max(1e-9F, stopwatch.time(request, kCalls[i]));
+    }
+  }
+  return figures;
+}
+
+}  // namespace mccl::direct

@@ -1,0 +1,51 @@
+// How far the memory of a call has come whose input arrives, and whose output leaves, while it
+// runs: which steps may run yet, and which pieces of the output no step will write any more.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/calls/operation.h"
+#include "schedule/schedule.h"
+
+namespace mccl::engine {
+
+/// Of one call at a time. Used under the engine's progress lock.
+class RunningMemory {
+ public:
+  /// Of `task`, if it has a conveyor; else everything is there.
+  void begin(const Task& task, const schedule::Schedule& schedule);
+  void end() { conveyor_ = nullptr; }
+
+  /// Whether what the step touches has come.
+  bool allows(const schedule::Step& step) const {
+    return !conveyor_ || reach(step) <= conveyor_->arrived();
+  }
+  /// Whether more is to come.
+  bool waits() const { return conveyor_ && conveyor_->arrived() < input_bytes_; }
+  /// The step has ended.
+  void ended(const schedule::Step& step) {
+    if (conveyor_) note(step);
+  }
+
+ private:
+  bool is_input(const schedule::Region& region) const;
+  bool is_output(const schedule::Region& region) const;
+  std::size_t end_of(const schedule::Region& region) const;
+  std::size_t reach(const schedule::Step& step) const;
+  void note(const schedule::Step& step);
+  void deliver();
+  template <typename Visit>
+  void for_each_piece(const schedule::Region& region, const Visit& visit);
+
+  Conveyor* conveyor_ = nullptr;
+  bool in_place_ = false;
+  std::size_t element_bytes_ = 1;
+  std::size_t input_bytes_ = 0;
+  std::size_t output_bytes_ = 0;
+  std::size_t piece_ = 1;
+  std::vector<std::uint32_t> writers_;  // of each piece of the output: steps that have not ended
+  std::size_t done_ = 0;                // pieces at the beginning that nobody writes any more
+};
+
+}  // namespace mccl::engine

@@ -1,0 +1,136 @@
+// What all kernels are made of: lines of 16 bytes, sums, patience, and the barrier.
+//
+// meet: the barrier. A block's threads come together; then thread r writes the number of the
+// meeting into rank r's word for (block, this rank), with a release that covers what the block has
+// written, and waits with acquires until rank r has written as much here. Numbers only grow, and
+// are compared as distances, so that they may go around. Who waits too long, or is told to stop,
+// goes on: the host then says that the results are of no use.
+#pragma once
+
+#include "kernels/cuda/arithmetic.h"
+#include "kernels/cuda/fabric.h"
+
+namespace mccl::kernels::cuda {
+namespace {
+
+struct alignas(16) Line {
+  std::uint32_t words[4];
+};
+
+__device__ __forceinline__ std::uint64_t now_ns() {
+  std::uint64_t time;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(time));
+  return time;
+}
+
+/// Whether to wait on for `rank`; looks at the clock and the alarm now and then.
+class Patience {
+ public:
+  __device__ __forceinline__ explicit Patience(const Fabric& fabric, int rank)
+      : fabric_(fabric), rank_(rank) {}
+  __device__ __forceinline__ bool lasts() {
+    if (++looks_ % 4096 != 0) return true;
+    const std::uint64_t now = now_ns();
+    if (since_ == 0) since_ = now;
+    if (fabric_.alarm->stop != 0 || fabric_.alarm->late != 0) return false;
+    if (now - since_ < fabric_.patience_ns) return true;
+    fabric_.alarm->late = static_cast<std::uint32_t>(rank_) + 1;
+    return false;
+  }
+
+ private:
+  const Fabric& fabric_;
+  const int rank_;
+  std::uint32_t looks_ = 0;
+  std::uint64_t since_ = 0;
+};
+
+__device__ __forceinline__ std::uint32_t* word_of(const Fabric& fabric, int area, int block,
+                                                  int rank) {
+  const std::size_t line = static_cast<std::size_t>(block) * kMostRanks + rank;
+  return reinterpret_cast<std::uint32_t*>(fabric.areas[area] + line * 64);
+}
+
+__device__ __forceinline__ void meet(const Fabric& fabric, std::uint32_t meeting) {
+  __syncthreads();
+  const int peer = static_cast<int>(threadIdx.x);
+  if (peer < fabric.ranks && peer != fabric.rank) {
+    asm volatile(
+        "st.release.sys.global.u32 [%0], %1;" ::"l"(word_of(fabric, peer, blockIdx.x, fabric.rank)),
+        "r"(meeting)
+        : "memory");
+    const std::uint32_t* const word = word_of(fabric, fabric.rank, blockIdx.x, peer);
+    std::uint32_t seen;
+    Patience patience(fabric, peer);
+    do {
+      asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(seen) : "l"(word) : "memory");
+    } while (static_cast<std::int32_t>(seen - meeting) < 0 && patience.lasts());
+  }
+  __syncthreads();
+}
+
+/// Each block has counters of its own, so that none waits for another to know where they stand; in
+/// the end it brings on those of blocks that this kernel has not, as a later one may.
+template <typename Counter>
+__device__ __forceinline__ void leave(Counter& counter, std::uint32_t count) {
+  __syncthreads();  // all threads have read it
+  for (unsigned block = blockIdx.x + threadIdx.x * gridDim.x; block < kMostBlocks;
+       block += gridDim.x * blockDim.x) {
+    counter[block] = count;
+  }
+}
+
+template <typename Counter>
+__device__ __forceinline__ std::uint32_t count_of(const Counter& counter) {
+  return *const_cast<const volatile std::uint32_t*>(&counter[blockIdx.x]);
+}
+
+/// Sixteen bytes at `at` of `bytes`, wherever they lie; zeros beyond the end.
+__device__ __forceinline__ Line load(const std::byte* from, std::size_t at, std::size_t bytes) {
+  Line line{};
+  const std::byte* const place = from + at;
+  if (at + 16 <= bytes && (reinterpret_cast<std::uintptr_t>(place) & 15) == 0) {
+    return *reinterpret_cast<const Line*>(place);
+  }
+  auto* const to = reinterpret_cast<unsigned char*>(&line);
+  for (int i = 0; i < 16 && at + i < bytes; ++i)
+    to[i] = reinterpret_cast<const unsigned char*>(place)[i];
+  return line;
+}
+
+__device__ __forceinline__ void store(std::byte* to, std::size_t at, std::size_t bytes,
+                                      const Line& line) {
+  std::byte* const place = to + at;
+  if (at + 16 <= bytes && (reinterpret_cast<std::uintptr_t>(place) & 15) == 0) {
+    *reinterpret_cast<Line*>(place) = line;
+    return;
+  }
+  const auto* const from = reinterpret_cast<const unsigned char*>(&line);
+  for (int i = 0; i < 16 && at + i < bytes; ++i)
+    reinterpret_cast<unsigned char*>(place)[i] = from[i];
+}
+
+/// Sums for types that have some; the rest only move.
+template <typename T>
+struct Sum {
+  Wide<T> wide;
+  __device__ __forceinline__ void set(const Line& line) {
+    cuda::set(wide, reinterpret_cast<const typename T::Bits*>(&line));
+  }
+  __device__ __forceinline__ void add(const Line& line) {
+    cuda::add(wide, reinterpret_cast<const typename T::Bits*>(&line));
+  }
+  __device__ __forceinline__ Line round(float divisor) const {
+    Line line;
+    round_to(reinterpret_cast<typename T::Bits*>(&line), wide, divisor);
+    return line;
+  }
+};
+
+__device__ __forceinline__ std::byte* half_of(const Fabric& fabric, int area, std::size_t place,
+                                              std::size_t part, std::uint32_t half, int rank) {
+  return fabric.areas[area] + place + (half * fabric.ranks + rank) * part;
+}
+
+}  // namespace
+}  // namespace mccl::kernels::cuda

@@ -1,0 +1,187 @@
+// Calls that travel with one flag for each line of 128 bytes, 120 of which are data: nearly the
+// bytes of the data, and no barrier. A warp writes whole lines at a time, each by eight lanes side
+// by side, which the memory takes as one: whoever reads the flag with the rest of a line has all of
+// it. That holds inside a GPU and through NVLink, where NCCL builds on it as well (its LL128), and
+// is not promised through PCIe. The halves of the area are used in turn, as flagged.cuh tells, with
+// the same numbers.
+#pragma once
+
+#include "kernels/cuda/block.cuh"
+#include "kernels/cuda/packed_line.h"
+
+namespace mccl::kernels::cuda {
+namespace {
+
+struct Words {
+  std::uint64_t first;
+  std::uint64_t second;
+};
+
+constexpr unsigned kAllLanes = 0xffffffffU;
+
+__device__ __forceinline__ int lane_of_thread() { return static_cast<int>(threadIdx.x % kLanes); }
+
+/// Both words that a lane needs, from where they lie in the warp.
+__device__ __forceinline__ Words gather_words(const Words& own, WordPlace a, WordPlace b) {
+  const std::uint64_t a_first = __shfl_sync(kAllLanes, own.first, a.lane);
+  const std::uint64_t a_second = __shfl_sync(kAllLanes, own.second, a.lane);
+  const std::uint64_t b_first = __shfl_sync(kAllLanes, own.first, b.lane);
+  const std::uint64_t b_second = __shfl_sync(kAllLanes, own.second, b.lane);
+  return {a.second ? a_second : a_first, b.second ? b_second : b_first};
+}
+
+__device__ __forceinline__ Words words_of(const Line& line) {
+  return {line.words[0] | static_cast<std::uint64_t>(line.words[1]) << 32,
+          line.words[2] | static_cast<std::uint64_t>(line.words[3]) << 32};
+}
+
+__device__ __forceinline__ Line line_of(const Words& words) {
+  return {{static_cast<std::uint32_t>(words.first), static_cast<std::uint32_t>(words.first >> 32),
+           static_cast<std::uint32_t>(words.second),
+           static_cast<std::uint32_t>(words.second >> 32)}};
+}
+
+__device__ __forceinline__ std::uint64_t flag_of(std::uint32_t number) {
+  return number | static_cast<std::uint64_t>(number) << 32;
+}
+
+/// Of the whole warp: its 480 bytes of data, as `piece` of what it sends `peer` in this call.
+__device__ __forceinline__ void give_packed(const Fabric& fabric, int peer, std::uint32_t half,
+                                            std::size_t piece, const Line& line,
+                                            std::uint32_t number) {
+  const int lane = lane_of_thread();
+  Words words = gather_words(words_of(line), in_data(lane, false), in_data(lane, true));
+  if (has_flag(lane)) words.second = flag_of(number);
+  std::byte* const to =
+      half_of(fabric, peer, fabric.layout.packed, kPackedArea, half, fabric.rank) +
+      piece * kBytesOfWarp + lane * 16;
+  asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(words.first),
+               "l"(words.second)
+               : "memory");
+}
+
+/// Of the whole warp.
+__device__ __forceinline__ Line take_packed(const Fabric& fabric, int peer, std::uint32_t half,
+                                            std::size_t piece, std::uint32_t number) {
+  const int lane = lane_of_thread();
+  const std::byte* const from =
+      half_of(fabric, fabric.rank, fabric.layout.packed, kPackedArea, half, peer) +
+      piece * kBytesOfWarp + lane * 16;
+  const std::uint64_t flag = flag_of(number);
+  Words words;
+  Patience patience(fabric, peer);
+  bool is_there = false;
+  do {
+    asm volatile("ld.volatile.global.v2.u64 {%0, %1}, [%2];"
+                 : "=l"(words.first), "=l"(words.second)
+                 : "l"(from)
+                 : "memory");
+    is_there = __all_sync(kAllLanes, !has_flag(lane) || words.second == flag);
+  } while (!is_there && __all_sync(kAllLanes, patience.lasts()));
+  return line_of(gather_words(words, in_lines(lane, false), in_lines(lane, true)));
+}
+
+/// What a warp of the grid takes: pieces of 480 bytes of `bytes`.
+struct Pieces {
+  __device__ __forceinline__ explicit Pieces(std::size_t bytes)
+      : first((blockIdx.x * blockDim.x + threadIdx.x) / kLanes),
+        stride(gridDim.x * blockDim.x / kLanes),
+        end((bytes + kDataOfWarp - 1) / kDataOfWarp) {}
+
+  std::size_t first;
+  std::size_t stride;
+  std::size_t end;
+};
+
+/// What this lane has of a piece: nothing, beyond the data lanes.
+__device__ __forceinline__ Line load_piece(const std::byte* from, std::size_t piece,
+                                           std::size_t bytes) {
+  const int lane = lane_of_thread();
+  if (lane >= kDataLanes) return {};
+  return load(from, piece * kDataOfWarp + lane * 16, bytes);
+}
+
+__device__ __forceinline__ void store_piece(std::byte* to, std::size_t piece, std::size_t bytes,
+                                            const Line& line) {
+  const int lane = lane_of_thread();
+  if (lane < kDataLanes) store(to, piece * kDataOfWarp + lane * 16, bytes, line);
+}
+
+/// Of what all ranks have sent as one piece, `own` among them.
+template <typename T>
+__device__ __forceinline__ Line sum_packed(const Fabric& fabric, std::uint32_t half,
+                                           std::size_t piece, const Line& own, std::uint32_t number,
+                                           float divisor) {
+  Sum<T> sum;
+  for (int peer = 0; peer < fabric.ranks; ++peer) {
+    const Line line = peer == fabric.rank ? own : take_packed(fabric, peer, half, piece, number);
+    peer == 0 ? sum.set(line) : sum.add(line);
+  }
+  return sum.round(divisor);
+}
+
+/// Sums, of which every rank makes all.
+template <typename T>
+__device__ __forceinline__ void packed(const Fabric& fabric, const Task& task) {
+  const std::uint32_t number = count_of(fabric.counters->flagged) + 1;
+  const std::uint32_t half = number & 1U;
+  const Pieces pieces(task.bytes);
+  for (std::size_t piece = pieces.first; piece < pieces.end; piece += pieces.stride) {
+    const Line own = load_piece(task.in, piece, task.bytes);
+    for (int step = 1; step < fabric.ranks; ++step) {
+      give_packed(fabric, (fabric.rank + step) % fabric.ranks, half, piece, own, number);
+    }
+  }
+  for (std::size_t piece = pieces.first; piece < pieces.end; piece += pieces.stride) {
+    const Line own = load_piece(task.in, piece, task.bytes);
+    store_piece(task.out, piece, task.bytes,
+                sum_packed<T>(fabric, half, piece, own, number, task.divisor));
+  }
+  leave(fabric.counters->flagged, number);
+}
+
+/// Sums, of which each rank makes its part and sends it back.
+template <typename T>
+__device__ __forceinline__ void packed_parts(const Fabric& fabric, const Task& task) {
+  constexpr std::size_t kResults = kPackedArea / kBytesOfWarp / 2;  // pieces before those of sums
+  const std::uint32_t number = count_of(fabric.counters->flagged) + 1;
+  const std::uint32_t half = number & 1U;
+  const int own = fabric.rank;
+  const std::size_t lines = (task.bytes + 15) / 16;
+  const std::size_t part = (lines + fabric.ranks - 1) / fabric.ranks * 16;
+  const auto size_of_part = [&](int rank) -> std::size_t {
+    const std::size_t begin = part * rank;
+    return begin >= task.bytes ? 0 : (task.bytes - begin < part ? task.bytes - begin : part);
+  };
+  for (int step = 1; step < fabric.ranks; ++step) {
+    const int peer = (own + step) % fabric.ranks;
+    const Pieces pieces(size_of_part(peer));
+    for (std::size_t piece = pieces.first; piece < pieces.end; piece += pieces.stride) {
+      give_packed(fabric, peer, half, piece,
+                  load_piece(task.in + part * peer, piece, size_of_part(peer)), number);
+    }
+  }
+  const std::size_t bytes = size_of_part(own);
+  const Pieces mine(bytes);
+  for (std::size_t piece = mine.first; piece < mine.end; piece += mine.stride) {
+    const Line result = sum_packed<T>(
+        fabric, half, piece, load_piece(task.in + part * own, piece, bytes), number, task.divisor);
+    for (int step = 1; step < fabric.ranks; ++step) {
+      give_packed(fabric, (own + step) % fabric.ranks, half, kResults + piece, result, number);
+    }
+    store_piece(task.out + part * own, piece, bytes, result);
+  }
+  for (int step = 1; step < fabric.ranks; ++step) {
+    const int peer = (own + step) % fabric.ranks;
+    const std::size_t theirs = size_of_part(peer);
+    const Pieces pieces(theirs);
+    for (std::size_t piece = pieces.first; piece < pieces.end; piece += pieces.stride) {
+      store_piece(task.out + part * peer, piece, theirs,
+                  take_packed(fabric, peer, half, kResults + piece, number));
+    }
+  }
+  leave(fabric.counters->flagged, number);
+}
+
+}  // namespace
+}  // namespace mccl::kernels::cuda

@@ -1,0 +1,193 @@
+// Which way a group's calls on devices go where nothing is set: agreed by all ranks, by figures.
+#include "backend/direct/auto_path.h"
+
+#include <gmock/gmock.h>
+
+#include "backend/checked_group.h"
+#include "device/registry.h"
+#include "support/device_double.h"
+#include "support/ranks.h"
+
+namespace mccl {
+namespace {
+
+using testing::DeviceDouble;
+using ::testing::HasSubstr;
+using testing::run_ranks;
+
+constexpr Device kDevice{DeviceKind::cuda, 0};
+constexpr std::size_t kCount = 100;
+
+/// Writes its own number instead of a result, and takes as long as it is told.
+class WayDouble final : public direct::Path {
+ public:
+  WayDouble(std::shared_ptr<DeviceDouble> device, float number, Collective only)
+      : device_(std::move(device)),
+        number_(number),
+        only_(only),
+        lane_(device::depot_of(kDevice)) {}
+
+  bool takes(const Request& request) override {
+    return only_ == Collective::barrier || request.collective == only_;
+  }
+  void enqueue(const Request& request, void* stream) override {
+    auto& queue = *static_cast<DeviceDouble::Queue*>(stream);
+    // Of what is measured nothing is written: it is as long as a GPU's.
+    if (request.dtype == DType::bf16)
+      return queue.enqueue([pause = pause] {
+        const auto until = Clock::now() + pause;
+        while (Clock::now() < until) std::this_thread::yield();
+      });
+    queue.enqueue([to = reinterpret_cast<float*>(device_->at(request.out.data)),
+                   count = request.out.count,
+                   number = number_] { std::fill_n(to, count, number); });
+  }
+  device::Lane& lane(const Request&) override { return lane_; }
+  std::string failure() override { return {}; }
+  void abort() noexcept override {}
+
+  std::chrono::microseconds pause{0};
+
+ private:
+  const std::shared_ptr<DeviceDouble> device_;
+  const float number_;
+  const Collective only_;
+  device::Lane lane_;
+};
+
+class AutoPaths : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    device::replace_maker(DeviceKind::cuda, [this](int) { return device_; });
+  }
+  void TearDown() override { device::replace_maker(DeviceKind::cuda, nullptr); }
+
+  direct::Candidate way(const std::string& name, float number, std::chrono::microseconds pause,
+                        Collective only = Collective::barrier) const {
+    return {name, [this, number, pause, only] {
+              auto made = std::make_shared<WayDouble>(device_, number, only);
+              made->pause = pause;
+              return made;
+            }};
+  }
+  static direct::Candidate missing(const std::string& why) {
+    return {"missing", [why]() -> std::shared_ptr<direct::Path> { throw InvalidArgument(why); }};
+  }
+  static CheckedGroup& use(Context& context, const std::vector<direct::Candidate>& candidates) {
+    auto& group = dynamic_cast<CheckedGroup&>(*context.world());
+    group.use(std::make_shared<direct::AutoPath>(group, candidates, std::chrono::seconds(30),
+                                                 Log(context.rank(), LogLevel::error)));
+    return group;
+  }
+  /// What an all_reduce of ones makes of them.
+  float all_reduce(Group& group, bool on_device, bool may_meet = true) {
+    if (!on_device) {
+      float host = 1;
+      group.all_reduce({&host, 1, DType::f32}, {&host, 1, DType::f32}, ReduceKind::sum).wait();
+      return host;
+    }
+    DeviceDouble::Queue stream(*device_);
+    const auto memory = device_->allocate(sizeof(float));
+    auto* const inside = reinterpret_cast<float*>(memory->inside());
+    stream.enqueue([inside] { *inside = 1; });
+    const Buffer data{memory->outside(), 1, DType::f32, kDevice};
+    const Work work =
+        group.all_reduce(data, data, ReduceKind::sum, {.may_meet = may_meet, .stream = &stream});
+    work.wait_on_stream(&stream);
+    float found = 0;
+    stream.enqueue([&] { found = *inside; });
+    stream.finish();
+    work.wait();
+    return found;
+  }
+
+  const std::shared_ptr<DeviceDouble> device_ = std::make_shared<DeviceDouble>();
+};
+
+TEST_F(AutoPaths, WhereAllAreOnDevicesTheFirstCallGoesDirectly) {
+  run_ranks(2, [this](Context& context) {
+    Group& group = use(context, {way("one", 42, std::chrono::microseconds(0))});
+    EXPECT_EQ(all_reduce(group, true), 42);
+    EXPECT_EQ(all_reduce(group, true), 42);
+  });
+}
+
+TEST_F(AutoPaths, WhereOneIsOnTheHostAllGoThroughIt) {
+  run_ranks(3, [this](Context& context) {
+    Group& group = use(context, {way("one", 42, std::chrono::microseconds(0))});
+    for (int call = 0; call < 3; ++call) {
+      EXPECT_EQ(all_reduce(group, context.rank() != 1), 3);
+    }
+    EXPECT_EQ(all_reduce(group, true), 3) << "for good";
+  });
+}
+
+TEST_F(AutoPaths, CallsOfTheHostBeforeLeaveItOpen) {
+  run_ranks(2, [this](Context& context) {
+    Group& group = use(context, {way("one", 42, std::chrono::microseconds(0))});
+    for (int call = 1; call <= 5; ++call) EXPECT_EQ(all_reduce(group, false), 2);
+    EXPECT_EQ(all_reduce(group, true), 2) << "the sixth: the ranks asked each other last at four";
+    EXPECT_EQ(all_reduce(group, true), 2);
+    EXPECT_EQ(all_reduce(group, true), 42) << "at eight";
+    EXPECT_EQ(all_reduce(group, false), 2) << "memory of the host goes as ever";
+  });
+}
+
+TEST_F(AutoPaths, WhoCannotWaitForTheOthersGoesThroughTheHost) {
+  run_ranks(2, [this](Context& context) {
+    Group& group = use(context, {way("one", 42, std::chrono::microseconds(0))});
+    EXPECT_EQ(all_reduce(group, true, context.rank() == 0), 2);
+    EXPECT_EQ(all_reduce(group, true, false), 2);
+    EXPECT_EQ(all_reduce(group, true), 2) << "the third: nobody asks";
+    EXPECT_EQ(all_reduce(group, true), 42);
+  });
+}
+
+TEST_F(AutoPaths, TheFasterWayIsTaken) {
+  run_ranks(2, [this](Context& context) {
+    Group& group = use(context, {way("slow", 1000, std::chrono::microseconds(2000)),
+                                 way("fast", 42, std::chrono::microseconds(0))});
+    EXPECT_EQ(all_reduce(group, true), 42);
+  });
+}
+
+TEST_F(AutoPaths, WhatTheFasterWayDoesNotDoGoesByTheOther) {
+  run_ranks(2, [this](Context& context) {
+    Group& group =
+        use(context, {way("fast", 1000, std::chrono::microseconds(0), Collective::broadcast),
+                      way("slow", 42, std::chrono::microseconds(500))});
+    EXPECT_EQ(all_reduce(group, true), 42);
+  });
+}
+
+TEST_F(AutoPaths, AWayThatOneRankHasNotIsTakenByNone) {
+  run_ranks(2, [this](Context& context) {
+    std::vector<direct::Candidate> candidates{way("one", 42, std::chrono::microseconds(0))};
+    if (context.rank() == 1) candidates.front() = missing("there is none");
+    Group& group = use(context, candidates);
+    EXPECT_EQ(all_reduce(group, true), 2);
+  });
+}
+
+TEST_F(AutoPaths, MessagesAndBatchesAreNotAskedAbout) {
+  run_ranks(2, [this](Context& context) {
+    Group& group = use(context, {way("one", 42, std::chrono::microseconds(0))});
+    DeviceDouble::Queue stream(*device_);
+    const auto memory = device_->allocate(sizeof(float));
+    stream.enqueue([memory] { *reinterpret_cast<float*>(memory->inside()) = 7; });
+    stream.finish();
+    const Buffer data{memory->outside(), 1, DType::f32, kDevice};
+    if (context.rank() == 0) {
+      group.send(data, 1, 3, {.stream = &stream}).wait();
+    } else {
+      group.recv(data, 0, 3, {.stream = &stream}).wait();
+    }
+    group.begin_coalescing();
+    group.all_reduce(data, data, ReduceKind::max, {.stream = &stream});
+    group.end_coalescing().wait();
+    EXPECT_EQ(*reinterpret_cast<float*>(memory->inside()), 7);
+  });
+}
+
+}  // namespace
+}  // namespace mccl

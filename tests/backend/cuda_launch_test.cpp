@@ -1,0 +1,79 @@
+// Which kernel does a call.
+#include <gtest/gtest.h>
+
+#include "backend/cuda/launch.h"
+
+namespace mccl::cuda {
+namespace {
+
+Request all_reduce_of(std::size_t bytes) {
+  Request request;
+  request.collective = Collective::all_reduce;
+  request.dtype = request.in.dtype = request.out.dtype = DType::bf16;
+  request.in.count = request.out.count = request.count = bytes / 2;
+  return request;
+}
+
+constexpr Limits kAll{.flagged_to_all = 1000,
+                      .packed_to_all = 4000,
+                      .flagged_part = 3000,
+                      .packed_part = 5000,
+                      .two_give_all = true};
+
+Kernel kernel_of(std::size_t bytes, int ranks, const Limits& limits = kAll) {
+  return launch_of(all_reduce_of(bytes), ranks, limits).kernel;
+}
+
+TEST(CudaLaunch, AnAllReduceGoesByItsLength) {
+  EXPECT_EQ(kernel_of(1000, 2), Kernel::flagged_sum);
+  EXPECT_EQ(kernel_of(4000, 2), Kernel::packed_sum);
+  EXPECT_EQ(kernel_of(6000, 2), Kernel::flagged_parts);
+  EXPECT_EQ(kernel_of(10'000, 2), Kernel::packed_parts);
+  EXPECT_EQ(kernel_of(10'002, 2), Kernel::whole);
+  EXPECT_EQ(kernel_of(100'000, 4), Kernel::all_reduce) << "only two ranks give everything";
+  EXPECT_EQ(kernel_of(1000, 4), Kernel::packed_sum) << "three times as much is sent";
+}
+
+TEST(CudaLaunch, NothingGoesWhereItHasNoRoom) {
+  const Limits none{.flagged_to_all = ~std::size_t{0},
+                    .packed_to_all = ~std::size_t{0},
+                    .flagged_part = ~std::size_t{0},
+                    .packed_part = ~std::size_t{0}};
+  using kernels::cuda::kMostFlagged;
+  using kernels::cuda::kMostPacked;
+  EXPECT_EQ(kernel_of(kMostFlagged, 2, none), Kernel::flagged_sum);
+  EXPECT_EQ(kernel_of(kMostPacked, 2, none), Kernel::packed_sum);
+  EXPECT_EQ(kernel_of(2 * kMostPacked, 4, none), Kernel::packed_parts);
+  EXPECT_EQ(kernel_of(2 * kMostPacked + 8, 4, none), Kernel::all_reduce);
+}
+
+TEST(CudaLaunch, TheGridIsWithinWhatTheAreaHasFlagsFor) {
+  for (std::size_t bytes = 2; bytes <= std::size_t{1} << 30; bytes *= 2) {
+    for (const int ranks : {2, 8}) {
+      const Launch launch = launch_of(all_reduce_of(bytes), ranks);
+      EXPECT_GE(launch.blocks, 1U);
+      EXPECT_LE(launch.blocks, static_cast<unsigned>(kernels::cuda::kMostBlocks));
+      EXPECT_LE(launch.threads, static_cast<unsigned>(kernels::cuda::kThreads));
+      EXPECT_EQ(launch.threads % 32, 0U);
+      EXPECT_EQ(launch.task.bytes, bytes);
+    }
+  }
+}
+
+TEST(CudaLaunch, PartsAreCountedByWhatOneRankGets) {
+  Request request = all_reduce_of(8000);
+  request.collective = Collective::reduce_scatter;
+  request.out.count = 1000;
+  const Launch launch = launch_of(request, 4);
+  EXPECT_EQ(launch.kernel, Kernel::flagged_scatter);
+  EXPECT_EQ(launch.task.bytes, 2000U);
+}
+
+TEST(CudaLaunch, KernelsAreNamedAsTheImageHasThem) {
+  EXPECT_EQ(name_of(Kernel::packed_parts, place_of(DType::bf16)), "mccl_packed_parts_bf16");
+  EXPECT_EQ(name_of(Kernel::all_gather, 0), "mccl_all_gather");
+  EXPECT_EQ(place_of(DType::i32), -1);
+}
+
+}  // namespace
+}  // namespace mccl::cuda

@@ -1,0 +1,44 @@
+"""RDMA on a device in software, in a guest under qemu: a short form of `make test-rdma`."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+from launching import BUILD, ROOT
+
+GUEST = ROOT / "scripts/rdma_guest.sh"
+CHECKS = ROOT / "tests/rdma/checks.sh"
+CANNOT_BE_HAD = 77
+# The guest ends by itself before; a machine that does much else besides is slow.
+LIMIT = 1800
+
+
+def run_in_guest(*command: object) -> tuple[int, str]:
+    """The exit status of a command in a guest, and what it said."""
+    guest = subprocess.Popen(
+        ["bash", str(GUEST), "-t", str(LIMIT), "--", *map(str, command)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        said, _ = guest.communicate(timeout=LIMIT + 120)
+    finally:
+        if guest.poll() is None:
+            os.killpg(guest.pid, signal.SIGKILL)
+    return guest.returncode, said
+
+
+def test_links_calls_and_a_death_on_a_device_in_a_guest():
+    for program in ("mccl_transport_test", "mccl_group_conformance"):
+        if not (BUILD / "tests" / program).is_file():
+            pytest.skip(f"{BUILD / 'tests' / program} is not built")
+    status, said = run_in_guest(CHECKS, BUILD, "-", "short")
+    if status == CANNOT_BE_HAD:
+        pytest.skip(said.strip().splitlines()[-1])
+    assert status == 0, said
+    checks = [line for line in said.splitlines() if line.startswith("ok ")]
+    assert len(checks) == 4, said
