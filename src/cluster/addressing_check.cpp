@@ -20,17 +20,28 @@ Place place_of(std::span<const HostFacts> hosts, const End& end) {
           host.system};
 }
 
-bool share_a_network(const Interface& a, const Interface& b) {
-  return std::ranges::any_of(a.addresses, [&](const Network& one) {
-    return std::ranges::any_of(b.addresses,
-                               [&](const Network& other) { return one.base() == other.base(); });
+template <typename Networks>
+bool have_one_in_common(const Networks& a, const Networks& b) {
+  return std::ranges::any_of(a, [&](const auto& one) {
+    return std::ranges::any_of(b, [&](const auto& other) { return one.base() == other.base(); });
   });
+}
+
+bool share_a_network(const Interface& a, const Interface& b) {
+  return have_one_in_common(a.addresses, b.addresses) ||
+         have_one_in_common(a.addresses6, b.addresses6);
+}
+
+/// The first of those that it has, for people; empty where there is none.
+std::string address_of(const Interface& interface) {
+  if (!interface.addresses.empty()) return text_of(interface.addresses.front());
+  return interface.addresses6.empty() ? "" : text_of(interface.addresses6.front());
 }
 
 void check_cable(const Place& a, const Place& b, std::vector<Finding>& findings) {
   const std::string where = fmt::format("{}, {}", a.name, b.name);
-  const bool has_a = !a.interface->addresses.empty();
-  const bool has_b = !b.interface->addresses.empty();
+  const bool has_a = !address_of(*a.interface).empty();
+  const bool has_b = !address_of(*b.interface).empty();
   if (has_a != has_b) {
     findings.push_back({Severity::warning,
                         fmt::format("a cable has an address at {} and none at {}",
@@ -45,8 +56,7 @@ void check_cable(const Place& a, const Place& b, std::vector<Finding>& findings)
   } else if (!share_a_network(*a.interface, *b.interface)) {
     findings.push_back({Severity::problem,
                         fmt::format("the ends of a cable are of different networks: {} and {}",
-                                    text_of(a.interface->addresses.front()),
-                                    text_of(b.interface->addresses.front())),
+                                    address_of(*a.interface), address_of(*b.interface)),
                         where, "nothing that is sent through it arrives",
                         "give both ends addresses of one network: mccl config --auto-setup does"});
   }
@@ -57,12 +67,12 @@ void check_network(std::span<const HostFacts> hosts, const Wire& wire,
                    std::vector<Finding>& findings) {
   for (const End& end : wire.ends) {
     const Place place = place_of(hosts, end);
-    if (place.interface == nullptr || place.interface->addresses.empty()) continue;
+    if (place.interface == nullptr || address_of(*place.interface).empty()) continue;
     bool others_share = false;
     bool alone = true;
     for (const End& other : wire.ends) {
       const Place there = place_of(hosts, other);
-      if (other == end || there.interface == nullptr || there.interface->addresses.empty())
+      if (other == end || there.interface == nullptr || address_of(*there.interface).empty())
         continue;
       alone = alone && !share_a_network(*place.interface, *there.interface);
       others_share = true;
@@ -71,7 +81,7 @@ void check_network(std::span<const HostFacts> hosts, const Wire& wire,
     findings.push_back({Severity::problem,
                         fmt::format("its address {} is of another network than those of all others "
                                     "that are on the same switch",
-                                    text_of(place.interface->addresses.front())),
+                                    address_of(*place.interface)),
                         place.name, "it reaches none of them, or goes through a router to do so",
                         "give it an address of their network"});
   }

@@ -60,8 +60,11 @@ Finding no_ring(std::span<const HostFacts> hosts, const RingAnswer& ring, Severi
                       "all hosts, and fastest on a ring",
                   .cure = ""};
   if (!ring.missing.empty())
-    finding.cure = fmt::format("{} would make one: {}", one ? "this cable" : "these cables",
-                               cables_text(hosts, ring.missing));
+    finding.cure = fmt::format("{} would make one: {}{}", one ? "this cable" : "these cables",
+                               cables_text(hosts, ring.missing),
+                               ring.fewest ? ""
+                                           : " (perhaps fewer do: there are too many ways to "
+                                             "try all)");
   return finding;
 }
 

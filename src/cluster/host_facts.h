@@ -8,6 +8,7 @@
 
 #include "cluster/finding.h"
 #include "cluster/network.h"
+#include "cluster/network6.h"
 
 namespace mccl::cluster {
 
@@ -27,6 +28,7 @@ struct Interface {
   int mtu = 0;         ///< 0: not known.
   std::string mac;
   std::vector<Network> addresses;
+  std::vector<Network6> addresses6;     ///< That others than neighbours may have, and that last.
   std::vector<std::string> link_local;  ///< IPv6.
   std::string bridge;                   ///< That it is a member of.
   bool joins = false;                   ///< A bridge or a tunnel: no cable of its own.

@@ -7,10 +7,15 @@
 namespace mccl::cluster {
 namespace {
 
-const Interface* interface_with(const HostFacts& host, Ipv4 address) {
-  for (const Interface& interface : host.interfaces)
+const Interface* interface_with(const HostFacts& host, const std::string& text) {
+  const auto address = parse_ipv4(text);
+  const auto address6 = parse_network6(text);
+  for (const Interface& interface : host.interfaces) {
     for (const Network& network : interface.addresses)
       if (network.address == address) return &interface;
+    for (const Network6& network : interface.addresses6)
+      if (address6 && network.address == address6->address) return &interface;
+  }
   return nullptr;
 }
 
@@ -29,9 +34,9 @@ const Interface* cable_of(const HostFacts& host) {
 
 void check_address(const HostFacts& host, const std::string& text, const std::string& by,
                    std::vector<Finding>& findings) {
-  const auto address = parse_ipv4(text);
-  if (!address) return;
-  const Interface* interface = interface_with(host, *address);
+  const Interface* interface = interface_with(host, text);
+  // A name is looked up where it is used; of IPv6 hosts tell of lasting addresses only.
+  if (interface == nullptr && !parse_ipv4(text)) return;
   if (interface == nullptr) {
     findings.push_back(
         {Severity::problem, fmt::format("{} gives it {}, and it has no such address", by, text),
@@ -67,8 +72,7 @@ std::vector<Finding> check_hostfile(std::span<const HostFacts> hosts,
     }
     // Addresses that it has not are told of with the other settings.
     for (const std::string& text : hosts[host].items_of("MCCL_LISTEN_ADDR")) {
-      const auto address = parse_ipv4(text);
-      if (address && interface_with(hosts[host], *address) != nullptr)
+      if (interface_with(hosts[host], text) != nullptr)
         check_address(hosts[host], text, "MCCL_LISTEN_ADDR", findings);
     }
   }

@@ -32,12 +32,12 @@ std::string open_ports(const HostFacts& host, const Path& path) {
   if (host.system == System::macos)
     return fmt::format("on {}: System Settings, Network, Firewall: let mccl and Python in",
                        host.host);
-  const std::string from = path.routed ? "" : fmt::format("ip saddr {} ", text_of(path.source));
+  const char* family = path.is_ipv6() ? "ip6" : "ip";
+  const std::string from = path.routed ? "" : fmt::format("{} saddr {} ", family, path.source);
   return fmt::format(
       "on {}: sudo nft insert rule inet filter input {}tcp dport {{ 29500, 29600-29700, "
       "32321-32400 }} accept{}",
-      host.host, from,
-      path.routed ? "" : fmt::format(", or sudo ufw allow from {}", text_of(path.source)));
+      host.host, from, path.routed ? "" : fmt::format(", or sudo ufw allow from {}", path.source));
 }
 
 /// The other direction of the same two addresses.
@@ -83,8 +83,8 @@ std::string leads_to(std::span<const HostFacts> hosts, const Joined& joined, con
 
 Finding not_joined(std::span<const HostFacts> hosts, const Joined& joined, const Path& path) {
   std::string what =
-      fmt::format("{} and {} are of one network, and no cable joins their interfaces",
-                  text_of(path.source), text_of(path.target));
+      fmt::format("{} and {} are of one network, and no cable joins their interfaces", path.source,
+                  path.target);
   for (const End* end : {&path.from, &path.to}) {
     const std::string there = leads_to(hosts, joined, *end);
     if (!there.empty()) what += fmt::format("; {} leads to {}", name_of(hosts, *end), there);
@@ -99,9 +99,9 @@ Finding blocked(std::span<const HostFacts> hosts, const Path& path, const Path* 
   const HostFacts& to = host_of(hosts, path.to);
   const bool all = std::ranges::none_of(path.faults, [](const auto& f) { return f.empty(); });
   const auto fault = std::ranges::find_if(path.faults, [](const auto& f) { return !f.empty(); });
-  std::string what = fmt::format(
-      "{} at {} is not reached from {}: {}", text_of(path.target), name_of(hosts, path.to),
-      path.routed ? host_of(hosts, path.from).host : text_of(path.source), *fault);
+  std::string what =
+      fmt::format("{} at {} is not reached from {}: {}", path.target, name_of(hosts, path.to),
+                  path.routed ? host_of(hosts, path.from).host : path.source, *fault);
   if (!all) what += "; some of the ports of a job are, and some are not";
   if (all && back != nullptr && back->good()) what += "; the other direction is open";
   return {Severity::problem, std::move(what),
@@ -189,18 +189,27 @@ void check_rates(std::span<const HostFacts> hosts, std::span<const Path> paths,
 }
 
 void check_parts(std::span<const HostFacts> hosts, std::span<const Path> paths,
-                 std::vector<Finding>& findings) {
+                 const Joined& joined, std::vector<Finding>& findings) {
   std::vector<Cable> cables;
   std::set<Pair> seen;
+  std::set<Pair> with_paths;
   bool any_tried = false;
   for (const Path& path : paths) {
     any_tried = any_tried || path.tried;
     const auto [a, b] = std::minmax(path.from.host, path.to.host);
+    with_paths.insert({a, b});
     // What was not tried is not taken for broken, but for a way that may not be there.
     if (((path.tried || path.routed) && !path.good()) || !seen.insert({a, b}).second) continue;
     Cable& cable = cables.emplace_back();
     cable.a = a;
     cable.b = b;
+  }
+  // Where no address is there to be tried, what was heard is what there is.
+  for (const Link& link : joined.links) {
+    if (with_paths.contains({link.a.host, link.b.host})) continue;
+    Cable& cable = cables.emplace_back();
+    cable.a = link.a.host;
+    cable.b = link.b.host;
   }
   const auto parts = Cabling(static_cast<int>(hosts.size()), std::move(cables)).parts();
   if (parts.size() < 2 || hosts.size() < 2) return;
@@ -238,7 +247,7 @@ std::vector<Finding> check_paths(std::span<const HostFacts> hosts, std::span<con
   check_connections(hosts, paths, joined, findings);
   check_packets(hosts, paths, findings);
   check_rates(hosts, paths, findings);
-  check_parts(hosts, paths, findings);
+  check_parts(hosts, paths, joined, findings);
   return findings;
 }
 

@@ -20,17 +20,29 @@ bool takes_part(const Interface& interface) {
 /// Of two hosts. One that tells of thousands of addresses keeps nobody busy for hours.
 constexpr std::size_t kMostPaths = 64;
 
-void add_paths(std::vector<Path>& paths, const End& from, const Interface& a, const End& to,
-               const Interface& b) {
-  for (const Network& one : a.addresses) {
-    for (const Network& other : b.addresses) {
-      if (one.prefix_bits >= 32 || one.base() != other.base() || one.address == other.address)
-        continue;
+std::string address_of(const Network& network) { return text_of(network.address); }
+std::string address_of(const Network6& network) { return network.address_text(); }
+
+/// Of one network that has room for two.
+bool are_together(const Network& a, const Network& b) {
+  return a.prefix_bits < 32 && a.base() == b.base() && a.address != b.address;
+}
+bool are_together(const Network6& a, const Network6& b) {
+  return a.prefix_bits < 128 && a.base() == b.base() && a.address != b.address;
+}
+
+template <typename Networks>
+void add_paths(std::vector<Path>& paths, const End& from, const Interface& a,
+               const Networks& addresses, const End& to, const Interface& b,
+               const Networks& others) {
+  for (const auto& one : addresses) {
+    for (const auto& other : others) {
+      if (!are_together(one, other)) continue;
       Path path;
       path.from = from;
       path.to = to;
-      path.source = one.address;
-      path.target = other.address;
+      path.source = address_of(one);
+      path.target = address_of(other);
       const bool known = a.mbit_per_s > 0 && b.mbit_per_s > 0;
       path.nominal_mbit = known ? std::min(a.mbit_per_s, b.mbit_per_s) : 0;
       path.mtu = std::min(a.mtu, b.mtu);
@@ -44,12 +56,16 @@ void add_paths(std::vector<Path>& paths, const End& from, const Interface& a, co
 void add_routed_paths(std::vector<Path>& paths, int from, int to, const HostFacts& there) {
   for (const Interface& interface : there.interfaces) {
     if (!takes_part(interface)) continue;
-    for (const Network& network : interface.addresses) {
-      if (kPassing.holds(network.address) || paths.size() == kMostPaths) continue;
+    std::vector<std::string> targets;
+    for (const Network& network : interface.addresses)
+      if (!kPassing.holds(network.address)) targets.push_back(address_of(network));
+    for (const Network6& network : interface.addresses6) targets.push_back(address_of(network));
+    for (std::string& target : targets) {
+      if (paths.size() == kMostPaths) return;
       Path path;
       path.from = {from, ""};
       path.to = {to, interface.name};
-      path.target = network.address;
+      path.target = std::move(target);
       path.mtu = 0;  // of the way between them nothing is known
       path.routed = true;
       paths.push_back(std::move(path));
@@ -61,9 +77,14 @@ void add_routed_paths(std::vector<Path>& paths, int from, int to, const HostFact
 std::vector<Path> paths_between(std::span<const HostFacts> hosts, int from, int to) {
   std::vector<Path> paths;
   for (const Interface& one : hosts[static_cast<std::size_t>(from)].interfaces) {
-    if (!takes_part(one) || one.addresses.empty()) continue;
-    for (const Interface& other : hosts[static_cast<std::size_t>(to)].interfaces)
-      if (takes_part(other)) add_paths(paths, {from, one.name}, one, {to, other.name}, other);
+    if (!takes_part(one)) continue;
+    for (const Interface& other : hosts[static_cast<std::size_t>(to)].interfaces) {
+      if (!takes_part(other)) continue;
+      const End a{from, one.name};
+      const End b{to, other.name};
+      add_paths(paths, a, one, one.addresses, b, other, other.addresses);
+      add_paths(paths, a, one, one.addresses6, b, other, other.addresses6);
+    }
   }
   if (paths.empty()) add_routed_paths(paths, from, to, hosts[static_cast<std::size_t>(to)]);
   return paths;
@@ -119,7 +140,7 @@ std::string table_of(std::span<const Path> paths, std::span<const HostFacts> hos
       if (!fault.empty()) connects = fault;
     rows.push_back({hosts[static_cast<std::size_t>(path.from.host)].host,
                     path.routed ? "(routed)" : path.from.interface,
-                    hosts[static_cast<std::size_t>(path.to.host)].host, text_of(path.target),
+                    hosts[static_cast<std::size_t>(path.to.host)].host, path.target,
                     path.latency_s > 0 ? fmt::format("{:.1f} us", path.latency_s * 1e6) : "-",
                     path.bytes_per_s > 0 ? rate_text(path.bytes_per_s * 8 / 1e6) : "-",
                     rate_text(path.nominal_mbit), packet_text(path), connects});

@@ -15,8 +15,8 @@ namespace mccl::cluster {
 struct Path {
   End from;
   End to;
-  Ipv4 source = {};
-  Ipv4 target = {};
+  std::string source;  ///< Address of IPv4 or IPv6; empty where it is routed.
+  std::string target;
   int nominal_mbit = 0;  ///< Of the slower end; 0: not known.
   int mtu = 0;           ///< Of the smaller end; 0: not known.
   bool routed = false;   ///< From no interface in particular, and no source.
@@ -30,6 +30,7 @@ struct Path {
   double bytes_per_s = 0;
 
   bool good() const;
+  bool is_ipv6() const { return target.find(':') != std::string::npos; }
 };
 
 /// Both directions of every pair of interfaces of different hosts that are of one network; of hosts

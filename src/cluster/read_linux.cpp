@@ -63,6 +63,15 @@ void read_interfaces(HostFacts& facts, std::string_view section) {
   }
 }
 
+/// "… scope global dynamic": not one that is given up soon, or not given yet.
+bool is_lasting(const std::vector<std::string_view>& words) {
+  const auto says = [&](std::string_view word) {
+    return std::ranges::find(words, word) != words.end();
+  };
+  return says("global") && !says("temporary") && !says("deprecated") && !says("tentative") &&
+         !says("dadfailed");
+}
+
 /// "2: eth0    inet 10.0.0.1/24 brd …". A virtual interface is "eth0@if3" to some commands.
 void read_addresses(HostFacts& facts, std::string_view section) {
   std::size_t count = 0;
@@ -78,6 +87,8 @@ void read_addresses(HostFacts& facts, std::string_view section) {
     if (words[2] == "inet") {
       // A tunnel has the address of its other end behind "peer".
       if (const auto network = parse_network(words[3])) found->addresses.push_back(*network);
+    } else if (words[2] == "inet6" && is_lasting(words)) {
+      if (const auto network = parse_network6(words[3])) found->addresses6.push_back(*network);
     } else if (words[2] == "inet6" && words[3].starts_with("fe80")) {
       found->link_local.emplace_back(words[3].substr(0, words[3].find('/')));
     }

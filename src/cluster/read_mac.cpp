@@ -111,6 +111,15 @@ Medium medium_of(std::string_view name) {
   return Medium::cable;
 }
 
+/// "inet6 2001:db8::1 prefixlen 64 autoconf secured"; one of a neighbour has a zone behind "%".
+bool is_lasting(const std::vector<std::string_view>& words) {
+  const auto says = [&](std::string_view word) {
+    return std::ranges::find(words, word) != words.end();
+  };
+  return words[1].find('%') == std::string_view::npos && words[1] != "::1" && !says("temporary") &&
+         !says("deprecated") && !says("tentative") && !says("duplicated");
+}
+
 /// A line of an interface's block, without the blanks before it.
 void read_interface_line(Interface& interface, std::vector<Interface>& all,
                          const std::vector<std::string_view>& words) {
@@ -125,6 +134,11 @@ void read_interface_line(Interface& interface, std::vector<Interface>& all,
     const auto bits = prefix_of_mask(words[3]);
     if (address && bits && interface.addresses.size() < kMostAddresses)
       interface.addresses.push_back({*address, *bits});
+  }
+  if (words[0] == "inet6" && words.size() >= 4 && words[2] == "prefixlen" && is_lasting(words)) {
+    const auto network = parse_network6(fmt::format("{}/{}", words[1], words[3]));
+    if (network && interface.addresses6.size() < kMostAddresses)
+      interface.addresses6.push_back(*network);
   }
   if (words[0] == "inet6" && words[1].starts_with("fe80"))
     interface.link_local.emplace_back(words[1].substr(0, words[1].find('%')));

@@ -67,7 +67,7 @@ void find_missing(const Graph& graph, Patience& patience, RingAnswer& answer) {
       }
     }
     const Cycle cycle = find_cycle(wider, patience);
-    answer.proved = answer.proved && cycle.proved;
+    answer.fewest = answer.fewest && cycle.proved;
     if (cycle.order.empty()) continue;
     const std::size_t length = cycle.order.size();
     for (std::size_t i = 0; i < length; ++i) {
@@ -115,8 +115,9 @@ RingAnswer best_ring(const Capacities& capacities) {
   for (std::size_t begin = 0, end = levels.size(); begin < end;) {
     const std::size_t middle = begin + (end - begin) / 2;
     const Cycle cycle = find_cycle(graph_of(capacities, levels[middle]), patience);
-    answer.proved = answer.proved && cycle.proved;
     if (cycle.order.empty()) {
+      // Each time among more pairs than before: what holds of these holds of those.
+      answer.proved = cycle.proved;
       begin = middle + 1;
       continue;
     }

@@ -37,9 +37,10 @@ struct RingAnswer {
   /// Whether that is proved: that no ring is better, or that there is none. Else the search was
   /// given up.
   bool proved = true;
-  /// Where there is no ring: pairs that are not joined, whose cables would make one; no fewer would
-  /// do when that is proved.
+  /// Where there is no ring: pairs that are not joined, whose cables would make one.
   std::vector<Pair> missing;
+  /// Whether it is proved that no fewer would do.
+  bool fewest = true;
 };
 
 /// Throws InvalidArgument for more hosts than kMostRingHosts. The same for the same capacities.

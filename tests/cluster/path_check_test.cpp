@@ -80,12 +80,74 @@ TEST(Paths, OfHostsWithoutACommonNetworkGoByRouting) {
   auto paths = good_paths(hosts);
   ASSERT_THAT(paths, SizeIs(2));
   EXPECT_TRUE(paths[0].routed);
-  EXPECT_EQ(text_of(paths[0].target), "10.0.2.1");
+  EXPECT_EQ(paths[0].target, "10.0.2.1");
   EXPECT_THAT(check_paths(hosts, paths, {}), IsEmpty());
   for (Path& path : paths) path.faults = {"Connection timed out", "Connection timed out"};
   const auto findings = check_paths(hosts, paths, {});
   ASSERT_THAT(findings, SizeIs(1));
   EXPECT_THAT(findings[0].what, HasSubstr("2 parts"));
+}
+
+/// Hosts without any address of IPv4.
+std::vector<HostFacts> hosts_of_ipv6(const std::string& one, const std::string& other) {
+  auto hosts = two_hosts();
+  for (HostFacts& host : hosts) host.interfaces[0].addresses.clear();
+  if (!one.empty()) hosts[0].interfaces[0].addresses6 = {*parse_network6(one)};
+  if (!other.empty()) hosts[1].interfaces[0].addresses6 = {*parse_network6(other)};
+  return hosts;
+}
+
+TEST(Paths, GoByIpv6Too) {
+  const auto hosts = hosts_of_ipv6("fd00:1::1/64", "fd00:1::2/64");
+  auto paths = good_paths(hosts);
+  ASSERT_THAT(paths, SizeIs(2));
+  EXPECT_EQ(paths[0].source, "fd00:1::1");
+  EXPECT_EQ(paths[0].target, "fd00:1::2");
+  EXPECT_FALSE(paths[0].routed);
+  EXPECT_THAT(check_paths(hosts, paths, {}), IsEmpty());
+  paths[0].faults = {"Connection timed out", "Connection timed out"};
+  const auto findings = check_paths(hosts, paths, {});
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_THAT(findings[0].cure, HasSubstr("ip6 saddr fd00:1::1 tcp dport"));
+  const auto apart = good_paths(hosts_of_ipv6("fd00:1::1/64", "fd00:2::2/64"));
+  ASSERT_THAT(apart, SizeIs(2));
+  EXPECT_TRUE(apart[0].routed);
+}
+
+TEST(CheckPaths, TakesHostsThatHearEachOtherForJoined) {
+  const auto hosts = hosts_of_ipv6("", "");
+  Joined joined;
+  joined.links.push_back({{0, "eth0"}, {1, "eth0"}, Medium::cable, 0, false});
+  EXPECT_THAT(check_paths(hosts, {}, joined), IsEmpty());
+  EXPECT_THAT(check_paths(hosts, {}, {}), SizeIs(1));  // two parts
+}
+
+TEST(CheckAddressing, TakesAddressesOfIpv6ForAddresses) {
+  Joined joined;
+  joined.links.push_back({{0, "eth0"}, {1, "eth0"}, Medium::cable, 0, false});
+  EXPECT_THAT(check_addressing(hosts_of_ipv6("fd00:1::1/64", "fd00:1::2/64"), joined), IsEmpty());
+  const auto one = check_addressing(hosts_of_ipv6("fd00:1::1/64", ""), joined);
+  ASSERT_THAT(one, SizeIs(1));
+  EXPECT_THAT(one[0].what, HasSubstr("a cable has an address at a (eth0) and none at b (eth0)"));
+  const auto apart = check_addressing(hosts_of_ipv6("fd00:1::1/64", "fd00:2::2/64"), joined);
+  ASSERT_THAT(apart, SizeIs(1));
+  EXPECT_THAT(apart[0].what, HasSubstr("different networks: fd00:1::1/64 and fd00:2::2/64"));
+  EXPECT_THAT(check_addressing(hosts_of_ipv6("", ""), joined).at(0).what,
+              HasSubstr("a cable has no addresses"));
+}
+
+TEST(CheckHostfile, KnowsAddressesOfIpv6) {
+  auto hosts = hosts_of_ipv6("fd00:1::1/64", "");
+  hosts.resize(1);
+  hosts[0].interfaces[0].medium = Medium::wireless;
+  Interface& cable = hosts[0].interfaces.emplace_back();
+  cable.name = "eth1";
+  cable.up = true;
+  cable.addresses = {*parse_network("10.0.0.1/24")};
+  const std::vector<std::vector<std::string>> given = {{"FD00:1:0::1", "fd00:9::9", "fe80::1%x"}};
+  const auto findings = check_hostfile(hosts, given);
+  ASSERT_THAT(findings, SizeIs(1));  // of others than lasting ones hosts do not tell
+  EXPECT_THAT(findings[0].what, HasSubstr("which is eth0 (Wi-Fi), and it has a cable: eth1"));
 }
 
 TEST(Paths, OfAHostWithThousandsOfAddressesAreFew) {

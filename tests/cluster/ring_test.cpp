@@ -72,6 +72,7 @@ TEST(Ring, IsAsGoodAsTheBestOfAllOrders) {
     const RingAnswer answer = best_ring(capacities);
     ASSERT_TRUE(answer.proved);
     ASSERT_EQ(answer.slowest, by_brute_force(capacities)) << "round " << round;
+    ASSERT_TRUE(answer.fewest);
     if (answer.order.empty()) {
       ASSERT_EQ(static_cast<int>(answer.missing.size()), fewest_missing(capacities))
           << "round " << round;
@@ -144,6 +145,28 @@ TEST(Ring, IsProvedNotToBeThere) {
   EXPECT_TRUE(answer.proved);
   EXPECT_THAT(answer.order, IsEmpty());
   EXPECT_EQ(answer.missing.size(), 1U);
+}
+
+/// That there is none is proved at once; how many cables are missing at least is another question,
+/// whose answer may be given up.
+TEST(Ring, IsProvedNotToBeThereWhereAHostHasOneCable) {
+  std::mt19937 random(13);
+  for (int round = 0; round < 10; ++round) {
+    Capacities cables = random_cables(random, 63, 4);
+    Capacities capacities(64);
+    for (int a = 0; a < 63; ++a)
+      for (int b = 0; b < a; ++b) capacities.add(a, b, cables.between(a, b));
+    capacities.add(63, round, 10'000);
+    const RingAnswer answer = best_ring(capacities);
+    ASSERT_TRUE(answer.proved) << "round " << round;
+    ASSERT_TRUE(answer.order.empty());
+    ASSERT_FALSE(answer.missing.empty());
+    for (const auto& [a, b] : answer.missing) {
+      ASSERT_EQ(capacities.between(a, b), 0);
+      capacities.add(a, b, 1);
+    }
+    ASSERT_EQ(best_ring(capacities).order.size(), 64U) << "round " << round;
+  }
 }
 
 TEST(Ring, OfALineLacksTheCableBetweenItsEnds) {

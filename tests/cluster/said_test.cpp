@@ -98,6 +98,48 @@ TEST(ReadFacts, OfALinuxMachine) {
   EXPECT_EQ(facts.ports.front().peer_name, "desk");
 }
 
+TEST(ReadFacts, OfIpv6TakesAddressesThatLast) {
+  const HostFacts linux_machine = facts_of(
+      {{"machine", kLinuxMachine},
+       {"net", "eth0|up|1|1000|1500|52:54:00:00:00:01|no|yes|||0x1003\n"},
+       {"address",
+        "2: eth0    inet6 fd00:1::2/64 scope global \\       valid_lft forever\n"
+        "2: eth0    inet6 fd00:1::3/64 scope global temporary dynamic \\ valid_lft 100sec\n"
+        "2: eth0    inet6 fd00:1::4/64 scope global tentative \\ valid_lft forever\n"
+        "2: eth0    inet6 fd00:1::5/64 scope global deprecated dynamic \\ valid_lft 100sec\n"
+        "2: eth0    inet6 fe80::1/64 scope link \\ valid_lft forever\n"}});
+  ASSERT_EQ(linux_machine.interface("eth0")->addresses6.size(), 1U);
+  EXPECT_EQ(text_of(linux_machine.interface("eth0")->addresses6[0]), "fd00:1::2/64");
+  EXPECT_THAT(linux_machine.interface("eth0")->link_local, ElementsAre("fe80::1"));
+  const HostFacts mac = facts_of({{"machine", "system Darwin\n"},
+                                  {"address",
+                                   "en0: flags=8863<UP> mtu 1500\n"
+                                   "\tinet6 fe80::10%en0 prefixlen 64 secured scopeid 0x4\n"
+                                   "\tinet6 fd00:1::9 prefixlen 64 autoconf secured\n"
+                                   "\tinet6 fd00:1::a prefixlen 64 autoconf temporary\n"
+                                   "\tinet6 fd00:1::b prefixlen\n"}});
+  ASSERT_EQ(mac.interface("en0")->addresses6.size(), 1U);
+  EXPECT_EQ(text_of(mac.interface("en0")->addresses6[0]), "fd00:1::9/64");
+  EXPECT_THAT(mac.interface("en0")->link_local, ElementsAre("fe80::10"));
+}
+
+/// Behind a hub, and a dock behind that; of Thunderbolt 3.
+TEST(ReadFacts, OfAMacLookBehindHubs) {
+  const HostFacts facts = facts_of({{"machine", "system Darwin\n"},
+                                    {"address", "en2: flags=8863<UP> mtu 1500\n"},
+                                    {"ports", "Hardware Port: Thunderbolt 1\nDevice: en2\n"},
+                                    {"thunderbolt", R"({"SPThunderboltDataType": [
+    {"domain_uuid_key": "A", "receptacle_1_tag": {"receptacle_id_key": "1",
+     "current_speed_key": "20 Gb/s"}, "_items": [
+       {"_name": "hub", "_items": [{"_name": "disk"}, {"_name": "dock", "_items": [
+         {"_name": "Mac mini", "device_name_key": "Mac14,3", "domain_uuid_key": "B"}]}]}]}]})"}});
+  ASSERT_EQ(facts.ports.size(), 1U);
+  EXPECT_EQ(facts.ports[0].peer, "b");
+  EXPECT_EQ(facts.ports[0].interface, "en2");
+  EXPECT_EQ(facts.ports[0].mbit_per_s, 20'000);
+  EXPECT_TRUE(facts.ports[0].through_dock);
+}
+
 TEST(ReadFacts, NoteWhatIsOdd) {
   const HostFacts facts = facts_of({{"machine", kLinuxMachine}, {"net", "one|two\n"}});
   ASSERT_EQ(facts.odd.size(), 2U);

@@ -332,7 +332,7 @@ def test_hosts_by_ipv6_with_a_port_and_a_user(pair: CabledHosts):
         assert (entry["ssh"], entry["port"]) == ("root@fd00:78::1", 2222)
         # And the same host twice, by two names.
         twice = pair.mccl("doctor", "--hosts", f"{named},a", "--json", status=1)
-        assert findings(twice) == [f"a, {named}: they are one machine"]
+        assert findings(twice) == [f"{named}, a: they are one machine"]
     finally:
         pair.config.write_text(before)
         pair.ip("a", "addr", "del", "fd00:78::1/64", "dev", "cable")

@@ -26,8 +26,7 @@ constexpr std::size_t kMostAgain = 32;
 constexpr int kMostRounds = 3;
 
 Trial trial_of(const Path& path, std::size_t port) {
-  return {path.from.host, path.to.host, path.routed ? "" : text_of(path.source),
-          text_of(path.target), port};
+  return {path.from.host, path.to.host, path.source, path.target, port};
 }
 
 void connect_all(hosts::Inquiry& inquiry, std::vector<Path>& paths) {
@@ -89,13 +88,22 @@ void measure(hosts::Inquiry& inquiry, const std::vector<Path*>& paths) {
   }
 }
 
+/// What a cable carries does not depend on what its ends are called.
+bool goes_by_ipv4_too(const std::vector<Path>& paths, const Path& path) {
+  return path.is_ipv6() && std::ranges::any_of(paths, [&](const Path& other) {
+           return !other.is_ipv6() && other.good() && other.from == path.from &&
+                  other.to == path.to;
+         });
+}
+
 /// A host that is busy for a moment makes a good cable look slow: those are measured again.
 void measure_all(hosts::Inquiry& inquiry, std::vector<Path>& paths) {
   std::vector<Path*> some;
   for (Path& path : paths) {
     // Where large packets get lost, a stream of them would stand still.
     const bool whole = path.packet == 0 || path.packet >= path.mtu;
-    if (path.good() && whole && some.size() < kMostMeasured) some.push_back(&path);
+    if (path.good() && whole && !goes_by_ipv4_too(paths, path) && some.size() < kMostMeasured)
+      some.push_back(&path);
   }
   for (int round = 0; round < kMostRounds && !some.empty(); ++round) {
     measure(inquiry, some);

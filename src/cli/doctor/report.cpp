@@ -52,6 +52,7 @@ Rows rows_of_hosts(const std::vector<Asked>& asked) {
 std::string addresses_of(const Interface& interface) {
   std::vector<std::string> texts;
   for (const auto& network : interface.addresses) texts.push_back(text_of(network));
+  for (const auto& network : interface.addresses6) texts.push_back(text_of(network));
   return texts.empty() ? "-" : fmt::format("{}", fmt::join(texts, " "));
 }
 
@@ -79,6 +80,7 @@ Rows rows_of_interfaces(const std::vector<Asked>& asked) {
 json json_of_interface(const Interface& interface) {
   json addresses = json::array();
   for (const auto& network : interface.addresses) addresses.push_back(text_of(network));
+  for (const auto& network : interface.addresses6) addresses.push_back(text_of(network));
   return {{"name", interface.name},
           {"kind", name_of(interface.medium)},
           {"up", interface.up},
@@ -150,11 +152,11 @@ json json_of_paths(const Report& report) {
   for (const cluster::Path& path : report.between.paths) {
     paths.push_back({{"from", facts[static_cast<std::size_t>(path.from.host)].host},
                      {"from_interface", path.from.interface},
-                     {"from_address", path.routed ? "" : text_of(path.source)},
+                     {"from_address", path.source},
                      {"routed", path.routed},
                      {"to", facts[static_cast<std::size_t>(path.to.host)].host},
                      {"to_interface", path.to.interface},
-                     {"to_address", text_of(path.target)},
+                     {"to_address", path.target},
                      {"hardware_mbit_per_s", path.nominal_mbit},
                      {"mtu", path.mtu},
                      {"tried", path.tried},

@@ -8,7 +8,6 @@ namespace mccl::cli::hosts {
 namespace {
 
 constexpr const char* kBegin = R"sh(
-LC_ALL=C; LANG=C; export LC_ALL LANG
 PATH="$PATH:/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin:/opt/homebrew/bin"
 have() { command -v "$1" > /dev/null 2>&1; }
 patiently() { if have timeout; then timeout 15 "$@"; else "$@"; fi; }
@@ -142,7 +141,8 @@ std::string gather_script(const GatherPlan& plan) {
   }
   // The clock comes before anything that takes time.
   return fmt::format(
-      "T={}\nPYTHON={}\nPLACES={}\necho \"$T clock $(date +%s)\"\n{}{}"
+      "LC_ALL=C; LANG=C; export LC_ALL LANG\nT={}\nPYTHON={}\nPLACES={}\necho \"$T clock $(date "
+      "+%s)\"\n{}{}"
       "if [ \"$(uname -s)\" = Darwin ]; then\n{}"
       "SECTIONS='address route thunderbolt ports rdma rdma_control'\nelse\n{}"
       "SECTIONS='net address route rdma thunderbolt gpu gpu_links gpu_peers'\nfi\n{}",

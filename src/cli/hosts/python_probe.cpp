@@ -120,8 +120,11 @@ def call(name):
         time.sleep(0.02)
     say("called")
 
+def family_of(target):
+    return socket.AF_INET6 if ":" in target else socket.AF_INET
+
 def reach(source, target, port, purpose):
-    s = socket.socket()
+    s = socket.socket(family_of(target))
     try:
         s.settimeout(PATIENCE)
         s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -149,19 +152,21 @@ def dial(name, source, target, port):
         say("dialled", name, "bad", why(error))
 
 def packet(name, source, target, port, size):
-    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    six = family_of(target) == socket.AF_INET6
+    s = socket.socket(family_of(target), socket.SOCK_DGRAM)
     s.settimeout(0.15)
+    level = socket.IPPROTO_IPV6 if six else socket.IPPROTO_IP
     if sys.platform == "linux":
-        s.setsockopt(socket.IPPROTO_IP, 10, 3)  # IP_MTU_DISCOVER, IP_PMTUDISC_PROBE
+        s.setsockopt(level, 23 if six else 10, 3)  # MTU_DISCOVER, PMTUDISC_PROBE
     elif sys.platform == "darwin":
-        s.setsockopt(socket.IPPROTO_IP, 28, 1)  # IP_DONTFRAG
+        s.setsockopt(level, 62 if six else 28, 1)  # DONTFRAG
     head = ("%s %s" % (key, size)).encode()
     for _ in range(4):
         try:
             if source != "-":
                 s.bind((source, 0))
                 source = "-"
-            s.sendto((head + b"\n").ljust(int(size) - 28, b"."), (target, int(port)))
+            s.sendto((head + b"\n").ljust(int(size) - (48 if six else 28), b"."), (target, int(port)))
             if s.recv(65536) == head:
                 say("packet", name, "good")
                 return
