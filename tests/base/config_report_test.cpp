@@ -58,6 +58,7 @@ TEST(Agreement, ChangesWithTheSettingsThatMustAgreeOnly) {
 
 TEST(Agreement, IsNameAndValuePerLine) {
   EXPECT_EQ(agreement_of(Config{}),
+            "rdma_ring=false\nrdma_uncabled=relay\n"
             "chunk_bytes=4194304\nsmall_msg_threshold=65536\ntransport_crc=false\n"
             "compression=none\ntopk_ratio=0.01\ncompression_min_bytes=65536\nalgorithm="
             "auto\nliveness_interval=10\n"

@@ -65,10 +65,11 @@ def run(*arguments: object, status: int = 0, text_in: str | None = None, **optio
 
 
 def wait_until(condition, what: object = "") -> None:
-    """Looks until it is so."""
+    """Looks until it is so, and leaves the cores to what it waits for between looks."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, what
+        time.sleep(0.02)
 
 
 def folders() -> set[str]:

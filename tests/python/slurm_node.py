@@ -130,6 +130,7 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
             logs = "".join(path.read_text() for path in self.folder.glob("*.log"))
             assert time.monotonic() < deadline, logs
             assert all(daemon.poll() is None for daemon in self.daemons), logs
+            time.sleep(0.1)
 
     def close(self) -> None:
         for daemon in reversed(self.daemons):

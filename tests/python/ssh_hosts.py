@@ -70,6 +70,7 @@ class SshHosts:
         for key in ("client", "stranger", "host"):
             self._must("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.folder / key)
         Path("/run/sshd").mkdir(exist_ok=True)
+        (self.folder / "home").mkdir()
         for name in self.names:
             self._plug(name)
             self.serve(name)
@@ -98,7 +99,7 @@ class SshHosts:
                 "-o", f"ListenAddress={self.address(name)}", "-o", f"HostKey={self.folder}/host",
                 "-o", f"AuthorizedKeysFile={self.folder}/client.pub", "-o", "StrictModes=no",
                 "-o", "PasswordAuthentication=no", "-o", "PidFile=none",
-                *self.sshd_options.get(name, ()),
+                *self._with_home(self.sshd_options.get(name, ())),
             ],
             stdout=subprocess.DEVNULL,
             stderr=log.open("w"),
@@ -107,6 +108,16 @@ class SshHosts:
         while "listening" not in log.read_text():
             assert time.monotonic() < deadline, log.read_text()
             assert self.servers[name].poll() is None, log.read_text()
+            time.sleep(0.005)
+
+    def _with_home(self, options: tuple[str, ...]) -> list[str]:
+        """Sessions with a home that is empty: what ~/.bashrc does here, each would do over there.
+
+        sshd takes the first SetEnv of several.
+        """
+        home = f"HOME={self.folder}/home"
+        given = [f"{o} {home}" if o.startswith("SetEnv=") else o for o in options]
+        return given if given != list(options) else [*given, "-o", f"SetEnv={home}"]
 
     def serve_again(self, name: str) -> None:
         """Starts the host's sshd anew, with what is now in before_sshd and sshd_options."""

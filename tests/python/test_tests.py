@@ -103,3 +103,11 @@ def test_every_fault_of_the_table_has_its_tests():
             declared = f"({suite}, {test})" if suite else f"def {test}("
             assert declared in written, f"fault {number}: there is no {name}"
             assert re.search(rf"(?:^test_fault_|^Fault)0*{number}(?!\d)", test), name
+
+
+def test_the_files_that_begin_first_are_there():
+    tree = ast.parse((TESTS / "conftest.py").read_text())
+    [names] = [node.value for node in tree.body if isinstance(node, ast.Assign)]
+    longest = ast.literal_eval(names)
+    assert len(longest) > 10
+    assert set(longest) <= {path.name for path in python_files()}

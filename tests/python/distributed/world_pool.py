@@ -12,9 +12,12 @@ import time
 import traceback
 from pathlib import Path
 
+from pool_origin import Origin
+
 DEADLINE = 60.0
 
 _HERE = str(Path(__file__).parent)
+_ORIGIN = Origin("numpy", "ml_dtypes", "pytest")
 
 
 class RankError(AssertionError):
@@ -90,13 +93,10 @@ class WorldPool:
         self._workers = []
 
     def _start_workers(self) -> None:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["numpy", "ml_dtypes"])
         root = free_address()
         for rank in range(self.size):
-            here, there = context.Pipe()
-            process = context.Process(target=_serve, args=(there, rank, self.size, root))
-            process.start()
+            here, there = multiprocessing.Pipe()
+            process = _ORIGIN.start(_serve, (there, rank, self.size, root))
             there.close()
             self._workers.append((process, here))
 

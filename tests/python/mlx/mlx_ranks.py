@@ -11,9 +11,13 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from pool_origin import Origin
+
 DEADLINE = 120.0
 #: Of a call that is meant to succeed, on a machine that may be busy.
 TIMEOUT = 60
+
+_ORIGIN = Origin("mlx.core", "mlx.nn", "numpy", "pytest")
 
 
 class RankError(AssertionError):
@@ -74,10 +78,14 @@ def _serve(connection, environment: dict[str, str]) -> None:
 
 
 class MlxRanks:
-    """Runs functions on all ranks at once; `mccl.mlx.init()` is one job in all of them."""
+    """Runs functions on all ranks at once; `mccl.mlx.init()` is one job in all of them.
 
-    def __init__(self, size: int, **settings: str) -> None:
+    Processes that are `spawned` end as a Python program does; others without its last steps.
+    """
+
+    def __init__(self, size: int, spawned: bool = False, **settings: str) -> None:
         self.size = size
+        self._spawned = spawned
         self._settings = settings
         self._workers: list[tuple[Any, Any]] = []
 
@@ -133,13 +141,16 @@ class MlxRanks:
         self._workers = []
 
     def _start(self) -> None:
-        context = multiprocessing.get_context("spawn")
         port = free_port()
         for rank in range(self.size):
-            here, there = context.Pipe()
-            environment = job_environment(rank, self.size, port) | self._settings
-            process = context.Process(target=_serve, args=(there, environment), daemon=True)
-            process.start()
+            here, there = multiprocessing.Pipe()
+            arguments = (there, job_environment(rank, self.size, port) | self._settings)
+            if self._spawned:
+                context = multiprocessing.get_context("spawn")
+                process = context.Process(target=_serve, args=arguments, daemon=True)
+                process.start()
+            else:
+                process = _ORIGIN.start(_serve, arguments, daemon=True)
             there.close()
             self._workers.append((process, here))
 

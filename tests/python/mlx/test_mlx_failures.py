@@ -234,7 +234,7 @@ def leave_with_work_pending() -> None:
 
 
 def test_a_process_with_work_pending_can_end():
-    ranks = MlxRanks(2)
+    ranks = MlxRanks(2, spawned=True)
     ranks.run(leave_with_work_pending)
     processes = [process for process, _ in ranks._workers]
     for _, connection in ranks._workers:

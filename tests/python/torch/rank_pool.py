@@ -14,12 +14,15 @@ import traceback
 from datetime import timedelta
 from pathlib import Path
 
+from pool_origin import Origin
+
 SIZE = 4
 DEADLINE = 90.0
 TIMEOUT = timedelta(seconds=30)
 
 _DIED = (False, "the process died")
 _HERE = str(Path(__file__).parent)
+_ORIGIN = Origin("torch", "torch.distributed", "pytest")
 
 
 class RankError(AssertionError):
@@ -138,13 +141,9 @@ class RankPool:
             self._everywhere([(end_group, ())] * self.size, DEADLINE)
 
     def _start_workers(self) -> None:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["torch", "torch.distributed"])
         for rank in range(self.size):
-            here, there = context.Pipe()
-            arguments = (there, rank, self.size, self._folder.name)
-            process = context.Process(target=_serve, args=arguments)
-            process.start()
+            here, there = multiprocessing.Pipe()
+            process = _ORIGIN.start(_serve, (there, rank, self.size, self._folder.name))
             there.close()
             self._workers.append((process, here))
 
