@@ -14,7 +14,11 @@ from launching import BUILD, PATIENCE, ROOT, environment, program
 from slurm_node import Slurm, find, made_for_a_module
 
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-FLAGS = {"openmpi": ("--oversubscribe", "--mca", "mpi_yield_when_idle", "1"), "mpich": ()}
+# Ranks that Open MPI binds to cores wait there for whatever else runs on them.
+FLAGS = {
+    "openmpi": ("--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"),
+    "mpich": (),
+}
 LIBRARY = {"openmpi": "Open MPI", "mpich": "MPICH"}
 
 
