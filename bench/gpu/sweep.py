@@ -41,9 +41,9 @@ def variants(size: int, ranks: int) -> list[Variant]:
             continue
         part = size // ranks if kernel.endswith("parts") or kernel == "all_reduce" else size
         lines = max(1, part // 16)
-        for threads in (128, 256, 512):
+        for threads in (64, 128, 256, 512):
             for blocks in (1, 4, 8, 16, 32, 64, 96, 128, 192, 256):
-                useful = blocks == 1 or blocks * threads < 2 * lines
+                useful = blocks == 1 or blocks * threads < 8 * lines
                 enough = blocks * threads * 64 >= lines or blocks >= 64
                 if useful and enough and blocks * threads <= MOST_THREADS:
                     found.append(Variant(kernel, blocks, threads))

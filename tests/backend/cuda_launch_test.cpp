@@ -25,13 +25,28 @@ Kernel kernel_of(std::size_t bytes, int ranks, const Limits& limits = kAll) {
 }
 
 TEST(CudaLaunch, AnAllReduceGoesByItsLength) {
-  EXPECT_EQ(kernel_of(1000, 2), Kernel::flagged_sum);
   EXPECT_EQ(kernel_of(4000, 2), Kernel::packed_sum);
-  EXPECT_EQ(kernel_of(6000, 2), Kernel::flagged_parts);
   EXPECT_EQ(kernel_of(10'000, 2), Kernel::packed_parts);
   EXPECT_EQ(kernel_of(10'002, 2), Kernel::whole);
   EXPECT_EQ(kernel_of(100'000, 4), Kernel::all_reduce) << "only two ranks give everything";
   EXPECT_EQ(kernel_of(1000, 4), Kernel::packed_sum) << "three times as much is sent";
+}
+
+TEST(CudaLaunch, WithoutWholeLinesEachLineOf16BytesHasItsFlag) {
+  const Limits limits = kAll.without_packed();
+  EXPECT_EQ(kernel_of(1000, 2, limits), Kernel::flagged_sum);
+  EXPECT_EQ(kernel_of(6000, 2, limits), Kernel::flagged_parts);
+  EXPECT_EQ(kernel_of(6002, 2, limits), Kernel::whole);
+}
+
+/// Of 128 bytes in a line that is packed, 120 are data: all are to go in one pass.
+TEST(CudaLaunch, ThereAreThreadsForTheFlagsOfPackedLines) {
+  for (const std::size_t kib : {1, 8, 64, 128, 256, 512}) {
+    const std::size_t bytes = kib << 10;
+    const Launch launch = launch_of(all_reduce_of(bytes), 2);
+    ASSERT_EQ(launch.kernel, Kernel::packed_sum);
+    EXPECT_GE(launch.blocks * launch.threads, (bytes + 119) / 120 * 8) << kib;
+  }
 }
 
 TEST(CudaLaunch, NothingGoesWhereItHasNoRoom) {
@@ -41,7 +56,7 @@ TEST(CudaLaunch, NothingGoesWhereItHasNoRoom) {
                     .packed_part = ~std::size_t{0}};
   using kernels::cuda::kMostFlagged;
   using kernels::cuda::kMostPacked;
-  EXPECT_EQ(kernel_of(kMostFlagged, 2, none), Kernel::flagged_sum);
+  EXPECT_EQ(kernel_of(kMostFlagged, 2, none.without_packed()), Kernel::flagged_sum);
   EXPECT_EQ(kernel_of(kMostPacked, 2, none), Kernel::packed_sum);
   EXPECT_EQ(kernel_of(2 * kMostPacked, 4, none), Kernel::packed_parts);
   EXPECT_EQ(kernel_of(2 * kMostPacked + 8, 4, none), Kernel::all_reduce);

@@ -40,9 +40,12 @@ def rank_main(rank: int, store: str, backend: str, waits: bool) -> None:
     for _ in range(3):
         dist.all_reduce(data)
     torch.cuda.synchronize()
+    signals = dist.FileStore(f"{store}.signals", 2)
     if rank == 1:
+        signals.wait(["the other waits"])
         os.kill(os.getpid(), signal.SIGKILL)
     work = dist.all_reduce(data, async_op=not waits)
+    signals.set("the other waits", "1")
     if not waits:
         try:
             work.wait(timedelta(seconds=TIMEOUT_S))

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "backend/direct/agreement.h"
@@ -17,6 +18,7 @@ using device::cuda::Current;
 using device::cuda::IpcHandle;
 
 constexpr unsigned kLazyPeerAccess = 1;  // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
+constexpr int kNativeAtomics = 3;        // CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED
 
 /// What each rank tells the others of its GPU.
 struct Offer {
@@ -71,6 +73,7 @@ std::string Area::open(Group& group) {
     objection = error.what();
   }
   const std::vector<Offer> offers = direct::gather(group, own);
+  std::uint8_t by_nvlink = 1;
   for (int peer = 0; peer < group.size() && objection.empty(); ++peer) {
     const direct::Card& card = offers[static_cast<std::size_t>(peer)].card;
     if (peer == group.rank()) {
@@ -94,9 +97,19 @@ std::string Area::open(Group& group) {
       }
       // NOLINTNEXTLINE(performance-no-int-to-ptr): as above
       fabric_.areas[peer] = reinterpret_cast<std::byte*>(there);
+      if (!is_by_nvlink(card.bus)) by_nvlink = 0;
     }
   }
+  const auto all = direct::gather(group, by_nvlink);
+  all_by_nvlink_ = std::ranges::all_of(all, [](std::uint8_t one) { return one == 1; });
   return objection;
+}
+
+/// By atomic operations, which PCIe does not pass on. A GPU that this process may not see is not.
+bool Area::is_by_nvlink(const char* bus) const {
+  int own = 0, peer = 0, atomics = 0;
+  return cu_.DeviceGet(&own, device_.index) == 0 && cu_.DeviceGetByPCIBusId(&peer, bus) == 0 &&
+         cu_.DeviceGetP2PAttribute(&atomics, kNativeAtomics, own, peer) == 0 && atomics == 1;
 }
 
 }  // namespace mccl::cuda

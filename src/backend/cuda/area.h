@@ -23,6 +23,9 @@ class Area {
 
   const std::string& objection() const { return objection_; }
   const kernels::cuda::Fabric& fabric() const { return fabric_; }
+  /// Whether all ranks' GPUs are joined by NVLink, through which lines of 128 bytes come whole. The
+  /// same on all ranks.
+  bool all_by_nvlink() const { return all_by_nvlink_; }
   kernels::cuda::Alarm& alarm() const {
     return *reinterpret_cast<kernels::cuda::Alarm*>(alarm_.data());
   }
@@ -30,6 +33,7 @@ class Area {
  private:
   std::string allocate();
   std::string open(Group& group);
+  bool is_by_nvlink(const char* bus) const;
 
   const Device device_;
   const device::cuda::Driver& cu_;
@@ -38,6 +42,7 @@ class Area {
   device::cuda::Address counters_ = 0;
   kernels::cuda::Fabric fabric_{};
   std::string objection_;
+  bool all_by_nvlink_ = false;
 };
 
 }  // namespace mccl::cuda

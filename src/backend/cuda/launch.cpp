@@ -29,10 +29,10 @@ Way way_of_all_reduce(std::size_t whole, std::size_t ranks, const Limits& limits
   const auto most = [](std::size_t limit, std::size_t room) { return std::min(limit, room); };
   using kernels::cuda::kMostFlagged;
   using kernels::cuda::kMostPacked;
-  if (to_all <= most(limits.flagged_to_all, kMostFlagged)) return {Kernel::flagged_sum, whole};
   if (to_all <= most(limits.packed_to_all, kMostPacked)) return {Kernel::packed_sum, whole};
-  if (part <= most(limits.flagged_part, kMostFlagged / 2)) return {Kernel::flagged_parts, part};
+  if (to_all <= most(limits.flagged_to_all, kMostFlagged)) return {Kernel::flagged_sum, whole};
   if (part <= most(limits.packed_part, kMostPacked / 2)) return {Kernel::packed_parts, part};
+  if (part <= most(limits.flagged_part, kMostFlagged / 2)) return {Kernel::flagged_parts, part};
   if (ranks == 2 && limits.two_give_all) return {Kernel::whole, whole};
   return {Kernel::all_reduce, part};
 }
@@ -55,6 +55,13 @@ Way way_of(const Request& r, std::size_t ranks, const Limits& limits) {
     default:
       return {Kernel::broadcast, whole};
   }
+}
+
+/// Of 16 bytes, one of which a thread moves at a time. Of eight that are packed, the flag takes
+/// half of one.
+std::size_t lines_of(const Way& way) {
+  const bool packed = way.kernel == Kernel::packed_sum || way.kernel == Kernel::packed_parts;
+  return packed ? (way.part + 119) / 120 * 8 : (way.part + 15) / 16;
 }
 
 }  // namespace
@@ -87,7 +94,7 @@ Launch launch_of(const Request& r, int ranks, const Limits& limits) {
   launch.task = {static_cast<const std::byte*>(r.in.data), static_cast<std::byte*>(r.out.data),
                  of_parts ? way.part : r.in.bytes(),
                  r.op.kind == ReduceKind::avg ? static_cast<float>(ranks) : 1.0F, r.root};
-  const std::size_t lines = std::max<std::size_t>(1, (way.part + 15) / 16);
+  const std::size_t lines = std::max<std::size_t>(1, lines_of(way));
   // All blocks that may be before any has many threads: what waits is spread over the GPU. What is
   // long has two blocks on each multiprocessor, of which one moves data while the other meets.
   const bool is_long = lines > kMostOfOneEach;

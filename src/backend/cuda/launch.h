@@ -38,10 +38,17 @@ std::string name_of(Kernel kernel, int place);
 /// `part` of what it sends each. As bench/gpu/sweep.py finds between two H200s (docs/gpu.md).
 struct Limits {
   std::size_t flagged_to_all = std::size_t{128} << 10;
-  std::size_t packed_to_all = 0;
+  std::size_t packed_to_all = std::size_t{512} << 10;
   std::size_t flagged_part = std::size_t{256} << 10;
-  std::size_t packed_part = 0;
+  std::size_t packed_part = std::size_t{1} << 20;
   bool two_give_all = false;  ///< Of two ranks, each sums everything, whatever the length.
+
+  /// For GPUs whose lines may come in pieces.
+  Limits without_packed() const {
+    Limits limits = *this;
+    limits.packed_to_all = limits.packed_part = 0;
+    return limits;
+  }
 };
 
 struct Launch {

@@ -47,6 +47,7 @@ class KernelPath final : public direct::Path {
   bool met_ = false;
   Device device_;
   std::optional<Area> area_;
+  Limits limits_;
   Function functions_[kKernels][kSummed] = {};  ///< What only moves data has one.
   std::unique_ptr<device::Lane> lane_;
 };
@@ -100,6 +101,7 @@ void KernelPath::meet(Device device) {
           "cuModuleGetFunction");
     }
   }
+  if (!area_->all_by_nvlink()) limits_ = limits_.without_packed();
   lane_ = std::make_unique<device::Lane>(device::depot_of(device));
   log_.info("group '{}': collectives on {} go by kernels", group_.name(),
             lane_->accelerator().name());
@@ -117,7 +119,7 @@ void KernelPath::enqueue(const Request& request, void* stream) {
                                 group_.rank(), device::name_of(device_), reason));
   }
   if (request.in.bytes() == 0 && request.out.bytes() == 0) return;
-  Launch launch = launch_of(request, group_.size());
+  Launch launch = launch_of(request, group_.size(), limits_);
   kernels::cuda::Fabric fabric = area_->fabric();
   void* arguments[] = {&fabric, &launch.task};
   const Current current(cu_, device::cuda::context_of(device_.index));

@@ -54,9 +54,11 @@ void add_flags(CLI::App& app, ConfigFlags& flags) {
       ->take_all();
   app.add_flag("--auto-setup,!--no-auto-setup", flags.auto_setup,
                "Give the cables their addresses, as root or by sudo");
-  CLI::Option* dot = app.add_flag("--dot", flags.dot, "Print the cables for Graphviz, and do nothing else");
+  CLI::Option* dot =
+      app.add_flag("--dot", flags.dot, "Print the cables for Graphviz, and do nothing else");
   CLI::Option* svg =
-      app.add_flag("--svg", flags.svg, "Print a picture of the cables, and do nothing else")->excludes(dot);
+      app.add_flag("--svg", flags.svg, "Print a picture of the cables, and do nothing else")
+          ->excludes(dot);
   app.add_flag("--json", flags.json, "Print everything as JSON")->excludes(dot)->excludes(svg);
 }
 

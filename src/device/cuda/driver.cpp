@@ -42,6 +42,8 @@ std::string find_functions(void* library, Driver& cu) {
   symbols.find(cu.DeviceGetName, "cuDeviceGetName");
   symbols.find(cu.DeviceGetAttribute, "cuDeviceGetAttribute");
   symbols.find(cu.DeviceGetPCIBusId, "cuDeviceGetPCIBusId");
+  symbols.find(cu.DeviceGetByPCIBusId, "cuDeviceGetByPCIBusId");
+  symbols.find(cu.DeviceGetP2PAttribute, "cuDeviceGetP2PAttribute");
   symbols.find(cu.DeviceCanAccessPeer, "cuDeviceCanAccessPeer");
   symbols.find(cu.DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain");
   symbols.find(cu.CtxGetCurrent, "cuCtxGetCurrent");

@@ -31,6 +31,8 @@ struct Driver {
   Result (*DeviceGetName)(char* name, int length, int device);
   Result (*DeviceGetAttribute)(int* value, int attribute, int device);
   Result (*DeviceGetPCIBusId)(char* id, int length, int device);
+  Result (*DeviceGetByPCIBusId)(int* device, const char* id);
+  Result (*DeviceGetP2PAttribute)(int* value, int attribute, int from, int to);
   Result (*DeviceCanAccessPeer)(int* can, int device, int peer);
   Result (*DevicePrimaryCtxRetain)(Context*, int device);
   Result (*CtxGetCurrent)(Context*);

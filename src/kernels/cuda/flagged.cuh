@@ -77,13 +77,13 @@ __device__ __forceinline__ void flagged(const Fabric& fabric, const Task& task) 
     for (int step = 1; step < fabric.ranks; ++step) {
       give_flagged(fabric, (fabric.rank + step) % fabric.ranks, half, at, own, number);
     }
-    if (kSums) {
+    if constexpr (kSums) {
       store(task.out, at, task.bytes, sum_flagged<T>(fabric, half, at, own, number, task.divisor));
-      continue;
-    }
-    for (int peer = 0; peer < fabric.ranks; ++peer) {
-      store(task.out + peer * task.bytes, at, task.bytes,
-            peer == fabric.rank ? own : take_flagged(fabric, peer, half, at, number));
+    } else {
+      for (int peer = 0; peer < fabric.ranks; ++peer) {
+        store(task.out + peer * task.bytes, at, task.bytes,
+              peer == fabric.rank ? own : take_flagged(fabric, peer, half, at, number));
+      }
     }
   }
   leave(fabric.counters->flagged, number);
