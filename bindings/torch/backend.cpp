@@ -73,17 +73,20 @@ void ProcessGroupMCCL::end_on_device(WorkMCCL& work, bool caller_waits,
                                      const std::vector<const WorkMCCL*>& parts) {
   const std::optional<c10::Device> device = work.device();
   if (!device) return;
-  note_device(*device);
   const bool in_order = !c10d::isP2POp(work.retrieveOpType());
   work.end_on(caller_waits ? current_stream(*device) : end_streams_.stream(*device, in_order),
               caller_waits, parts);
 }
 
 void ProcessGroupMCCL::note_device(c10::Device device) {
-  const std::lock_guard lock(devices_mutex_);
-  if (std::find(devices_.begin(), devices_.end(), device) == devices_.end()) {
+  {
+    const std::lock_guard lock(devices_mutex_);
+    if (std::find(devices_.begin(), devices_.end(), device) != devices_.end()) return;
     devices_.push_back(device);
   }
+  // torch makes all its streams when the first is asked for, which may wait for what the device has
+  // to do; and what a call has it do waits for other ranks.
+  end_streams_.stream(device, true);
 }
 
 /// What the caller's streams were given before a barrier is done before it.

@@ -148,6 +148,7 @@ class ProcessGroupMCCL final : public c10d::Backend {
   WorkPtr sum_when_gathered(const std::vector<WorkPtr>& parts, const at::Tensor& tensor,
                             const at::Tensor& indices, const at::Tensor& values);
   bool in_batch();
+  /// Of a call that is about to begin.
   void note_device(c10::Device device);
   /// Gives calls on GPUs an end that streams can wait for: in the caller's own stream, where that
   /// waits at once, else in one of ours.
@@ -188,7 +189,10 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::issue(CallName name, Staging staging
   const bool batched = open_batches_ > 0 && in_batch();
   if (batched) options.caller_waits = false;
   work->set_batched(batched);
-  if (work->device()) options.stream = handle_of(current_stream(*work->device()));
+  if (work->device()) {
+    note_device(*work->device());
+    options.stream = handle_of(current_stream(*work->device()));
+  }
   try {
     work->start(submit(*group, options));
     if (!batched) end_on_device(*work, options.caller_waits);
