@@ -186,13 +186,19 @@ TEST(CheckPaths, NamesCommandsOfTheHostsOwnSystem) {
   EXPECT_THAT(check_paths(hosts, paths, {}).at(0).cure, HasSubstr("sudo ifconfig eth0 mtu 1000"));
 }
 
-TEST(CheckHostfile, FindsAnInterfaceThatIsNamedWrongly) {
-  std::vector<HostFacts> hosts = {host_with("a", "10.0.0.1/24")};
-  Interface& tunnel = hosts[0].interfaces.emplace_back();
+/// At 10.0.0.1 by eth0, and at 10.9.0.2 by the tunnel wg0.
+HostFacts host_with_tunnel() {
+  HostFacts host = host_with("a", "10.0.0.1/24");
+  Interface& tunnel = host.interfaces.emplace_back();
   tunnel.name = "wg0";
   tunnel.up = true;
   tunnel.joins = true;
   tunnel.addresses = {*parse_network("10.9.0.2/24")};
+  return host;
+}
+
+TEST(CheckHostfile, FindsAnInterfaceThatIsNamedWrongly) {
+  std::vector<HostFacts> hosts = {host_with_tunnel()};
   hosts[0].variables["MCCL_IFNAME"] = "wg0";
   const std::vector<std::vector<std::string>> none(1);
   const auto findings = check_hostfile(hosts, none);
@@ -204,12 +210,7 @@ TEST(CheckHostfile, FindsAnInterfaceThatIsNamedWrongly) {
 }
 
 TEST(CheckHostfile, FindsAnAddressToListenAtThatIsATunnels) {
-  std::vector<HostFacts> hosts = {host_with("a", "10.0.0.1/24")};
-  Interface& tunnel = hosts[0].interfaces.emplace_back();
-  tunnel.name = "wg0";
-  tunnel.up = true;
-  tunnel.joins = true;
-  tunnel.addresses = {*parse_network("10.9.0.2/24")};
+  std::vector<HostFacts> hosts = {host_with_tunnel()};
   hosts[0].variables["MCCL_LISTEN_ADDR"] = "10.0.0.1,10.9.0.2,9.9.9.9";
   const std::vector<std::vector<std::string>> none(1);
   const auto findings = check_hostfile(hosts, none);
