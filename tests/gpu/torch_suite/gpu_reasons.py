@@ -5,7 +5,7 @@ A skip with a reason that is not listed fails the run, so that nothing drops out
 
 SKIPS = {
     r"Need at least [3-8] CUDA devices|requires [3-8] GPUs": "more than two GPUs",
-    r"small world size|odd world size|small_worldsize": "more than two ranks",
+    r"small world size|odd world size|world size of 4": "more than two ranks",
     r"[Nn][Cc][Cc][Ll] does not support|Nccl send/recv tested|NCCL send/recv tested": (
         "of host memory: `make test-torch-suite` runs it"
     ),
@@ -16,6 +16,7 @@ SKIPS = {
     r"Test is failing, see|Test is failing, tracking issue|flakiness|Currently failing": (
         "PyTorch skips it itself"
     ),
+    r"this machine has no CUDA GPU": "of GPUs",
     r"missing import|no torchvision|torchvision": "a package that is not a dependency",
 }
 
