@@ -8,8 +8,9 @@ from pathlib import Path
 from unittest import mock
 
 # The ranks are forked, so CUDA must not be started here: neither to ask whether there are GPUs, nor
-# whether triton can use them, which PyTorch's tests do while they are imported.
+# whether triton or numba can use them, which PyTorch's tests do while they are imported.
 os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
+sys.modules["numba"] = None
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "torch_suite"))
 
 import pytest
