@@ -163,6 +163,7 @@ class ProcessGroupMCCL final : public c10d::Backend {
   /// waits at once, else in one of ours.
   void end_on_device(WorkMCCL& work, bool caller_waits,
                      const std::vector<const WorkMCCL*>& parts = {});
+  void split_on_devices(mccl::Group* child, int color, int key);
   void finish_streams();
   void finish_calls_on_devices();
   void monitor_members(mccl::Group& group, std::chrono::milliseconds timeout, bool wait_all_ranks);
