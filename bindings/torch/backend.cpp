@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backend/checked_group.h"
 #include "contexts.h"
 #include "gil.h"
 #include "mccl/error.h"
@@ -252,6 +253,12 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::endCoalescing() {
   return work;
 }
 
+/// What devices have of this group serves its parts, if all ranks say so.
+void ProcessGroupMCCL::split_on_devices(mccl::Group* child, int color, int key) {
+  const auto own = std::dynamic_pointer_cast<mccl::CheckedGroup>(group_for("split"));
+  if (own) own->split_path(dynamic_cast<mccl::CheckedGroup*>(child), color, key);
+}
+
 c10::intrusive_ptr<c10d::Backend> ProcessGroupMCCL::split(
     const c10::intrusive_ptr<c10d::Store>& /*store*/, const std::vector<int>& ranks,
     const c10::intrusive_ptr<c10d::Backend::Options>& opts) {
@@ -265,7 +272,11 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupMCCL::split(
                        c10::str("invalid rank ", rank, " (expected 0 to ", size_ - 1, ")"));
     }
   }
-  if (std::find(ranks.begin(), ranks.end(), rank_) == ranks.end()) return {};
+  const auto own_place = std::find(ranks.begin(), ranks.end(), rank_);
+  if (own_place == ranks.end()) {
+    split_on_devices(nullptr, -1, 0);
+    return {};
+  }
   {
     const std::lock_guard lock(mutex_);
     child.context = membership_.context;
@@ -286,6 +297,7 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupMCCL::split(
       if (own->topk_ratio) require_topk(*child.compression);
     }
     child.group = child.context->group(name, child.members, child.timeout, child.compression);
+    split_on_devices(child.group.get(), ranks.front(), static_cast<int>(own_place - ranks.begin()));
   } catch (const std::exception&) {
     throw_torch_error(std::current_exception(), rank_, "split");
   }

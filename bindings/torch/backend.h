@@ -77,6 +77,12 @@ class ProcessGroupMCCL final : public c10d::Backend {
   void all_reduce_now(const at::Tensor& tensor, const c10d::ReduceOp& op);
   /// In which all_reduce would send what this rank gives.
   std::size_t bytes_to_sum(const at::Tensor& tensor, TopkRatio topk_ratio) const;
+  /// A collective of the host: from now on calls use memory of the engine's allocator on this GPU
+  /// where it lies.
+  void reach_memory(c10::DeviceIndex index);
+  bool supportsTensorAlloc(c10::DeviceIndex index) override;
+  /// A tensor in such memory, which is reached once reach_memory() was called behind it.
+  at::Tensor allocateTensor(long size, at::TensorOptions options) override;
   bool supportsSplitting() const override { return true; }
   bool supportsCoalescing() const override { return true; }
 
@@ -157,6 +163,7 @@ class ProcessGroupMCCL final : public c10d::Backend {
   /// waits at once, else in one of ours.
   void end_on_device(WorkMCCL& work, bool caller_waits,
                      const std::vector<const WorkMCCL*>& parts = {});
+  void split_on_devices(mccl::Group* child, int color, int key);
   void finish_streams();
   void finish_calls_on_devices();
   void monitor_members(mccl::Group& group, std::chrono::milliseconds timeout, bool wait_all_ranks);

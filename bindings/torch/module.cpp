@@ -1,4 +1,5 @@
 // mccl._torch: what Python makes process groups with.
+#include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -10,6 +11,7 @@
 #include "callbacks.h"
 #include "contexts.h"
 #include "job_store.h"
+#include "memory.h"
 #include "python/shared_metrics.h"
 #include "signals.h"
 
@@ -83,6 +85,25 @@ PYBIND11_MODULE(_torch, module) {
       .def("bytes_to_sum", &ProcessGroupMCCL::bytes_to_sum, py::arg("tensor"),
            py::arg("topk_ratio") = py::none(),
            "The bytes in which all_reduce would send a rank's part of the sum.")
+      .def_property_readonly(
+          "mem_allocator",
+          [](const ProcessGroupMCCL&) {
+            return py::module_::import("mccl.torch_memory").attr("allocator")();
+          },
+          "What torch.cuda.MemPool takes: GPU memory that the other ranks' GPUs can come to reach.")
+      .def(
+          "register_mem_pool",
+          [](ProcessGroupMCCL& self, const py::object&, bool) {
+            const auto* const gpus = c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA);
+            const py::gil_scoped_release without_gil;
+            self.reach_memory(gpus->getDevice().index());
+          },
+          py::arg("pool") = py::none(), py::arg("symm") = false,
+          "On all ranks: from now on collectives use what mem_allocator has given on the current "
+          "GPU where it lies. Needs no undoing.")
+      .def(
+          "deregister_mem_pool", [](const ProcessGroupMCCL&, const py::object&) {},
+          py::arg("pool") = py::none(), "Nothing.")
       .def("get_error", &ProcessGroupMCCL::getError,
            "Why the group failed: an ErrorType, SUCCESS while it is healthy.")
       .def("_set_default_timeout", &ProcessGroupMCCL::setTimeout, py::arg("timeout"))
@@ -133,6 +154,8 @@ PYBIND11_MODULE(_torch, module) {
       },
       py::arg("patience"), py::call_guard<py::gil_scoped_release>(),
       "Ends every context; whether all callbacks ended in time.");
+  module.def("memory_functions", &mccl_torch::memory_functions,
+             "The addresses of the functions that take and give back GPU memory.");
   module.def("has_contexts", &mccl_torch::has_contexts, py::call_guard<py::gil_scoped_release>(),
              "Whether a process group of this backend is there, whose settings stand.");
   module.def("before_fork", &mccl_torch::before_fork);

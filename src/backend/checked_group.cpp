@@ -46,6 +46,12 @@ bool CheckedGroup::goes_directly(const Request& request, const CallOptions& opti
   return path_->takes(request);
 }
 
+void CheckedGroup::split_path(CheckedGroup* child, int color, int key) {
+  if (!path_) return;
+  std::shared_ptr<direct::Path> part = path_->split(child, color, key);
+  if (part && child && !(child->path_ && child->path_->inherits(part))) child->use(std::move(part));
+}
+
 Work CheckedGroup::begin_directly(const Request& request, const CallOptions& options) {
   if (options.caller_waits) {
     path_->lane(request).run_on(options.stream,

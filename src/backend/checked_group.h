@@ -51,6 +51,10 @@ class CheckedGroup : public Group, private staged::HostCalls {
   void begin_coalescing() final;
   Work end_coalescing() final;
 
+  /// Of all ranks together, when groups become of parts of this one, such as `child`; null where
+  /// this rank is in none. What devices have of this group serves the parts, too.
+  void split_path(CheckedGroup* child, int color, int key);
+
   /// Collectives that `path` takes go by it, but in batches. Before the first call.
   void use(std::shared_ptr<direct::Path> path) { path_ = std::move(path); }
 

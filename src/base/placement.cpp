@@ -157,7 +157,24 @@ Told ask_slurm(const Environment& environment, bool has_root) {
   return told(reader, placement, "Slurm");
 }
 
-constexpr Ask kLaunchers[] = {ask_torchrun, ask_open_mpi, ask_mpich, ask_slurm};
+/// What mlx.launch sets for its nccl, all of it or nothing: MLX_RANK alone is of its other
+/// backends.
+Told ask_mlx(const Environment& environment, bool has_root) {
+  Reader reader(environment, "mlx.launch");
+  for (const char* name : {"MLX_RANK", "MLX_WORLD_SIZE", "NCCL_HOST_IP", "NCCL_PORT"}) {
+    if (!reader.has(name)) return {};
+  }
+  Placement placement;
+  placement.rank = reader.integer("MLX_RANK", 0, kMostRanks);
+  placement.size = reader.integer("MLX_WORLD_SIZE", 1, kMostRanks);
+  if (!has_root && placement.size > 1) {
+    const std::string host = reader.text("NCCL_HOST_IP");
+    placement.root = at_port(host, reader.integer("NCCL_PORT", 1, 65535));
+  }
+  return told(reader, placement, "mlx.launch");
+}
+
+constexpr Ask kLaunchers[] = {ask_torchrun, ask_open_mpi, ask_mpich, ask_slurm, ask_mlx};
 
 std::optional<Placement> ask_settings(const Config& config) {
   const bool has_rank = config.rank >= 0;

@@ -17,12 +17,13 @@ struct Placement {
   std::string root;     ///< host:port at which rank 0 serves the store; may be empty for one rank.
   int pmi = -1;         ///< Instead of a root: the descriptor at which MPICH's launcher answers.
   bool one_host = false;      ///< All ranks are known to be on this host.
-  std::string_view found_by;  ///< "MCCL", "torchrun", "Open MPI", "MPICH" or "Slurm".
+  std::string_view found_by;  ///< "MCCL", "torchrun", "Open MPI", "MPICH", "Slurm" or "mlx.launch".
 
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 
-/// Asks, in this order, the MCCL_* settings, torchrun, Open MPI, MPICH (hydra) and Slurm (srun);
+/// Asks, in this order, the MCCL_* settings, torchrun, Open MPI, MPICH (hydra), Slurm (srun) and
+/// mlx.launch --backend nccl;
 /// the first that tells all wins, and MCCL_ROOT is the meeting point for any of them. MPI goes
 /// before Slurm, whose variables its ranks may inherit from the daemon that started them. Nothing
 /// when there is no trace of a launcher. With backend=mpi there is no meeting point: MPI has its

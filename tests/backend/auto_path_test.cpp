@@ -43,9 +43,11 @@ class WayDouble final : public direct::Path {
                    number = number_] { std::fill_n(to, count, number); });
   }
   device::Lane& lane(const Request&) override { return lane_; }
+  void reach_memory(Device) override { ++times_reached; }
   std::string failure() override { return {}; }
   void abort() noexcept override {}
 
+  static inline std::atomic<int> times_reached{0};
   std::chrono::microseconds pause{0};
 
  private:
@@ -120,6 +122,31 @@ TEST_F(AutoPaths, WhereOneIsOnTheHostAllGoThroughIt) {
     }
     EXPECT_EQ(all_reduce(group, true), 3) << "for good";
   });
+}
+
+TEST_F(AutoPaths, WhoReachMemoryHaveMet) {
+  WayDouble::times_reached = 0;
+  run_ranks(2, [this](Context& context) {
+    Group& group = use(context, {way("one", 42, std::chrono::microseconds(0))});
+    EXPECT_EQ(all_reduce(group, false), 2);
+    group.reach_device_memory(kDevice);
+    EXPECT_EQ(all_reduce(group, true, false), 42) << "though it could not wait for the others";
+    group.reach_device_memory(kDevice);
+    EXPECT_EQ(all_reduce(group, true), 42);
+  });
+  EXPECT_EQ(WayDouble::times_reached, 2) << "the second time, on each rank; a way meets by itself";
+}
+
+TEST_F(AutoPaths, MemoryIsNotReachedThroughTheHost) {
+  WayDouble::times_reached = 0;
+  run_ranks(2, [this](Context& context) {
+    Group& group = use(context, {way("one", 42, std::chrono::microseconds(0))});
+    EXPECT_EQ(all_reduce(group, context.rank() != 1), 2);
+    EXPECT_EQ(all_reduce(group, true), 2);
+    group.reach_device_memory(kDevice);
+    EXPECT_EQ(all_reduce(group, true), 2) << "for good";
+  });
+  EXPECT_EQ(WayDouble::times_reached, 0);
 }
 
 TEST_F(AutoPaths, CallsOfTheHostBeforeLeaveItOpen) {

@@ -34,12 +34,14 @@ class PathDouble final : public direct::Path {
                    count = request.count] { std::fill_n(to, count, kDirect); });
   }
   device::Lane& lane(const Request&) override { return lane_; }
+  void reach_memory(Device device) override { reached = device; }
   std::string failure() override { return broken ? "the cable is cut" : ""; }
   void abort() noexcept override {
     aborted = true;
     if (stuck) stuck->store(true);
   }
 
+  Device reached;
   std::shared_ptr<std::atomic<bool>> stuck;
   std::atomic<bool> broken{false};
   std::atomic<bool> aborted{false};
@@ -95,6 +97,15 @@ TEST_F(DirectCalls, WhatThePathTakesGoesByIt) {
     const Buffer other = ones(stream);
     group.broadcast(other, 0, {.stream = &stream}).wait_on_stream(&stream);
     EXPECT_EQ(seen_by(stream), 1) << "what it does not take goes through the host";
+  });
+}
+
+TEST_F(DirectCalls, ThePathReachesMemory) {
+  run_ranks(1, [this](Context& context) {
+    context.world()->reach_device_memory(kDevice);
+    EXPECT_EQ(path_->reached.kind, DeviceKind::cpu) << "a group without a path has nothing to do";
+    group_of(context).reach_device_memory(kDevice);
+    EXPECT_EQ(path_->reached.kind, DeviceKind::cuda);
   });
 }
 

@@ -133,6 +133,31 @@ TEST(Placement, TheScriptOfABatchJobIsNoRank) {
   EXPECT_FALSE(find_placement({}, without(kSlurm, "SLURM_STEP_ID")));
 }
 
+TEST(Placement, OfMlxMeetsWhereItsNcclWould) {
+  const Environment mlx = {{"MLX_RANK", "1"},
+                           {"MLX_WORLD_SIZE", "4"},
+                           {"NCCL_HOST_IP", "10.0.0.7"},
+                           {"NCCL_PORT", "12345"}};
+  const auto found = find_placement({}, mlx);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->rank, 1);
+  EXPECT_EQ(found->size, 4);
+  EXPECT_EQ(found->root, "10.0.0.7:12345");
+  EXPECT_EQ(found->found_by, "mlx.launch");
+  Config config;
+  config.root = "10.0.0.8:1";
+  EXPECT_EQ(find_placement(config, mlx)->root, "10.0.0.8:1");
+  EXPECT_EQ(find_placement({}, merged(kTorchrun, mlx))->found_by, "torchrun");
+  for (const auto& [name, value] : mlx)
+    EXPECT_FALSE(find_placement({}, without(mlx, name))) << name;
+  Environment wrong = mlx;
+  wrong["NCCL_PORT"] = "70000";
+  EXPECT_THAT(why_not(wrong), HasSubstr("NCCL_PORT: expected an integer from 1 to 65535"));
+  wrong = mlx;
+  wrong["MLX_RANK"] = "4";
+  EXPECT_THAT(why_not(wrong), HasSubstr("rank 4, as mlx.launch tells, but the ranks are 0 to 3"));
+}
+
 TEST(Placement, RanksOfMpiMayInheritWhatSlurmSaidToTheirDaemon) {
   EXPECT_EQ(find_placement({}, merged(kOpenMpi, kSlurm))->found_by, "Open MPI");
   EXPECT_EQ(find_placement({}, merged(kMpich, kSlurm))->found_by, "MPICH");

@@ -240,6 +240,31 @@ def test_a_call_of_one_stream_is_waited_for_in_another(pair):
     pair.run(check_other_stream)
 
 
+def check_split() -> None:
+    """A group of both ranks, and one of a single rank, split off one that has met."""
+    rank, size, where = dist.get_rank(), dist.get_world_size(), checks.place("cuda")
+    torch.cuda.set_device(where)
+    for count in (1000, 3_000_000):
+        dist.all_reduce(torch.ones(count, device=where))
+    world, limit = dist.group.WORLD, timedelta(seconds=30)
+    whole = world.split_group(list(range(size)), timeout=limit)
+    one = world.split_group([rank], timeout=limit)
+    first = world.split_group([0], timeout=limit)
+    assert (first is None) == (rank != 0)
+    for group, members in ((whole, size), (one, 1)):
+        for count in (1000, 3_000_000):
+            data = torch.ones(count, device=where)
+            group.allreduce([data]).wait()
+            assert data.eq(members).all(), (members, count)
+    parts = [torch.empty(10, device=where, dtype=torch.int64) for _ in range(size)]
+    whole.allgather([parts], [torch.full((10,), rank, device=where)]).wait()
+    assert all(part.eq(peer).all() for peer, part in enumerate(parts))
+
+
+def test_groups_that_are_split_off(pair):
+    pair.run(check_split)
+
+
 def check_abort() -> None:
     data = torch.ones(1000, device=checks.place("cuda"))
     dist.all_reduce(data)

@@ -77,7 +77,7 @@ class DeviceDouble final : public device::Accelerator {
   }
 
   const std::string& name() const override { return name_; }
-  std::string bus() const override { return "double"; }
+  std::string bus() const override { return plugged_into; }
   std::unique_ptr<device::Queue> make_queue() override;
   std::shared_ptr<void> make_memory(std::size_t bytes) override {
     const auto memory = allocate(bytes);
@@ -96,6 +96,8 @@ class DeviceDouble final : public device::Accelerator {
     return bytes == 0 || find(memory) ? "" : "lies on no device";
   }
   bool is_capturing(void* stream) const override;
+
+  std::string plugged_into = "double";
 
   static constexpr int kAnyNumber = 1 << 30;
   /// How many more copies to the host it makes.

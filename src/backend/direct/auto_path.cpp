@@ -124,7 +124,8 @@ void AutoPath::meet(Device device) {
     std::shared_ptr<Path> way;
     std::string own;
     try {
-      way = candidate.make();
+      const bool has_it = inherited_ && inherited_->name() == candidate.name;
+      way = has_it ? std::move(inherited_) : candidate.make();
     } catch (const Error& error) {
       own = error.what();
     }
@@ -200,6 +201,19 @@ void AutoPath::reach_memory(Device device) {
   state_ = State::meets;
   for (const auto& way : ways()) way->reach_memory(device);
   state_ = State::direct;
+}
+
+std::shared_ptr<Path> AutoPath::split(Group* child, int color, int key) {
+  if (state_ != State::direct) return {};
+  for (const auto& way : ways()) {
+    if (std::shared_ptr<Path> part = way->split(child, color, key)) return part;
+  }
+  return {};
+}
+
+bool AutoPath::inherits(const std::shared_ptr<Path>& given) {
+  inherited_ = given;
+  return true;
 }
 
 std::vector<std::shared_ptr<Path>> AutoPath::ways() const {

@@ -44,6 +44,8 @@ class AutoPath final : public Path {
   device::Lane& lane(const Request& /*request*/) override { return *lane_; }
   /// All ranks say by it that they are on devices: they meet where they have not.
   void reach_memory(Device device) override;
+  std::shared_ptr<Path> split(Group* child, int color, int key) override;
+  bool inherits(const std::shared_ptr<Path>& given) override;
   std::string failure() override;
   void abort() noexcept override;
 
@@ -75,6 +77,8 @@ class AutoPath final : public Path {
   std::vector<int> order_;        ///< Of the ways, for the call that came last.
   Collective last_call_ = Collective::barrier;
   std::size_t last_bytes_ = 0;
+
+  std::shared_ptr<Path> inherited_;  ///< Of the path that this group's parent goes by.
 
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<Path>> ways_;  // guarded by mutex_; complete when direct

@@ -31,6 +31,14 @@ class Path {
   /// A collective of the host: memory of device::Pool is used where it lies from now on, if it can
   /// be.
   virtual void reach_memory(Device /*device*/) {}
+  /// Of all ranks together, when groups become of parts of this one: what `child`, this rank's, is
+  /// to go by, if this path has something to give. Null: `child` makes its own, or this rank has
+  /// none.
+  virtual std::shared_ptr<Path> split(Group* /*child*/, int /*color*/, int /*key*/) { return {}; }
+  /// Whether it keeps what its parent's gave for when it is needed.
+  virtual bool inherits(const std::shared_ptr<Path>& /*given*/) { return false; }
+  /// As candidates are named.
+  virtual std::string name() const { return {}; }
   /// Why it has failed; empty while it has not.
   virtual std::string failure() = 0;
   /// Ends what runs, so that no stream waits for ever.

@@ -199,13 +199,17 @@ std::shared_ptr<Group> NativeGroup::split(int color, int key) {
     number = splits_++;
   }
   std::vector<int> chosen = ranks_of_color(*this, color, key);
-  if (color < 0) return nullptr;
+  if (color < 0) {
+    split_path(nullptr, color, 0);
+    return nullptr;
+  }
   const auto& members = state_->membership().members;
   for (int& member : chosen) member = members[GroupRank(member)].number();
   auto part = std::make_shared<NativeGroup>(
       engine_, engine_->make_group(fmt::format("{}/split {} color {}", name(), number, color),
                                    chosen, state_->timeout(), state_->compression()));
   part->get_path(give_path_);
+  split_path(part.get(), color, part->rank());
   return part;
 }
 

@@ -28,6 +28,7 @@ std::string find_functions(void* handle, Library& nccl) {
   find(nccl.GetErrorString, "ncclGetErrorString");
   find(nccl.GetLastError, "ncclGetLastError");
   find(nccl.CommInitRankConfig, "ncclCommInitRankConfig");
+  find(nccl.CommSplit, "ncclCommSplit");
   find(nccl.CommGetAsyncError, "ncclCommGetAsyncError");
   find(nccl.CommAbort, "ncclCommAbort");
   find(nccl.AllReduce, "ncclAllReduce");

@@ -12,6 +12,7 @@ using Result = int;
 using Comm = struct CommOfNccl*;
 inline constexpr Result kSuccess = 0;
 inline constexpr Result kInProgress = 7;
+inline constexpr int kNoColor = -1;  ///< Of a rank that is in no part.
 
 struct UniqueId {
   char bytes[128];
@@ -36,6 +37,7 @@ struct Library {
   const char* (*GetErrorString)(Result);
   const char* (*GetLastError)(Comm);
   Result (*CommInitRankConfig)(Comm*, int size, UniqueId, int rank, CommConfig*);
+  Result (*CommSplit)(Comm, int color, int key, Comm* part, CommConfig*);
   Result (*CommGetAsyncError)(Comm, Result*);
   Result (*CommAbort)(Comm);
   Result (*AllReduce)(const void* in, void* out, std::size_t count, int type, int op, Comm,

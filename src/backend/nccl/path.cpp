@@ -38,6 +38,12 @@ Moved moved(DType dtype) {
   return type >= 0 ? Moved{type, 1} : Moved{type_of(DType::u8), size_of(dtype)};
 }
 
+/// All else as NCCL likes.
+CommConfig non_blocking() {
+  return {
+      sizeof(CommConfig), kMagic, kConfigVersion, 0, INT_MIN, INT_MIN, INT_MIN, nullptr, INT_MIN};
+}
+
 class NcclPath final : public direct::Path {
  public:
   NcclPath(Group& group, std::chrono::milliseconds timeout, Log log)
@@ -50,10 +56,14 @@ class NcclPath final : public direct::Path {
   bool takes(const Request& request) override;
   void enqueue(const Request& request, void* stream) override;
   device::Lane& lane(const Request& request) override;
+  std::shared_ptr<direct::Path> split(Group* child, int color, int key) override;
+  std::string name() const override { return "nccl"; }
   std::string failure() override;
   void abort() noexcept override;
 
  private:
+  /// Of a part of another's group.
+  void begin_with(Comm comm, Device device);
   void meet(Device device);
   std::string objection(const device::Accelerator& accelerator);
   void settle(Result result, const char* call);
@@ -129,8 +139,7 @@ void NcclPath::meet(Device device) {
   group_.broadcast({id.bytes, sizeof(id.bytes), DType::u8}, 0).wait();
   const device::cuda::Current current(device::cuda::driver(),
                                       device::cuda::context_of(device.index));
-  CommConfig config{
-      sizeof(CommConfig), kMagic, kConfigVersion, 0, INT_MIN, INT_MIN, INT_MIN, nullptr, INT_MIN};
+  CommConfig config = non_blocking();
   {
     const std::lock_guard lock(mutex_);
     settle(nccl_.CommInitRankConfig(&comm_, group_.size(), id, group_.rank(), &config),
@@ -140,6 +149,32 @@ void NcclPath::meet(Device device) {
   device_ = device;
   log_.info("group '{}': collectives on {} go through {}", group_.name(),
             lane_->accelerator().name(), nccl_.described());
+}
+
+/// By a communicator of the one that there is, whose ranks know each other already.
+std::shared_ptr<direct::Path> NcclPath::split(Group* child, int color, int key) {
+  const std::lock_guard lock(mutex_);
+  if (!comm_) return {};
+  const device::cuda::Current current(device::cuda::driver(),
+                                      device::cuda::context_of(device_.index));
+  CommConfig config = non_blocking();
+  Comm part = nullptr;
+  settle(nccl_.CommSplit(comm_, child ? color : kNoColor, key, &part, &config), "ncclCommSplit");
+  if (!child) return {};
+  auto path = std::make_shared<NcclPath>(*child, timeout_, log_);
+  path->begin_with(part, device_);
+  return path;
+}
+
+void NcclPath::begin_with(Comm comm, Device device) {
+  const std::lock_guard lock(mutex_);
+  met_ = true;
+  comm_ = comm;
+  settle(kInProgress, "ncclCommSplit");
+  lane_ = std::make_unique<device::Lane>(device::depot_of(device));
+  device_ = device;
+  log_.info("group '{}': collectives on {} go through {}, by a part of its parent's communicator",
+            group_.name(), lane_->accelerator().name(), nccl_.described());
 }
 
 /// Waits until a call that goes on by itself has been taken in. Throws what NCCL says.
