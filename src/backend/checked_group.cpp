@@ -22,10 +22,11 @@ Request request_of(Collective collective, DType dtype) {
 }  // namespace
 
 Work CheckedGroup::begin(const Request& request, const CallOptions& options) {
-  if (!staged::on_device(request)) {
+  if (!staged::needs_stage(request, options)) {
     const staged::Line* const line = line_if_any_.load(std::memory_order_acquire);
     if (!line || !line->is_busy()) return start(request, options);
-  } else if (path_ && !options.compression && !batch_is_open() && path_->takes(request)) {
+  } else if (path_ && !options.fence && !options.compression && !batch_is_open() &&
+             path_->takes(request)) {
     return begin_directly(request, options);
   }
   return line().enqueue(request, options);
@@ -95,7 +96,8 @@ Work CheckedGroup::begin_sum(const Request& request, const CallOptions& options)
           name_of(request.collective)));
     }
     check_left_out(request.collective, request.in, request.out, left);
-    if (left.count > 0) std::memset(left.data, 0, left.bytes());
+    // Behind a fence it is not the host's yet; Call has that done when it is.
+    if (left.count > 0 && !options.fence) std::memset(left.data, 0, left.bytes());
   }
   return begin(request, options);
 }

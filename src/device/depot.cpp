@@ -25,7 +25,7 @@ Block::~Block() {
   if (data_) depot_->take_back(data_, kind_);
 }
 
-void Passage::begin(const Trip& trip) {
+void QueuePassage::begin(const Trip& trip) {
   ++number_;
   has_input_ = trip.input_bytes > 0;
   queue_->follow(trip.stream);
@@ -40,6 +40,13 @@ void Passage::begin(const Trip& trip) {
   queue_->write(&words_[kEnded], number_);
   queue_->mark();
 }
+
+/// What has failed is copied too: the queue is about to.
+void QueuePassage::release(bool /*failed*/) {
+  __atomic_store_n(&words_[kReleased], number_, __ATOMIC_RELEASE);
+}
+
+std::unique_ptr<Passage> Accelerator::make_passage() { return nullptr; }
 
 Depot::Depot(std::shared_ptr<Accelerator> accelerator) : accelerator_(std::move(accelerator)) {}
 
@@ -71,7 +78,6 @@ void Depot::take_back(std::byte* data, std::size_t kind) {
 }
 
 std::unique_ptr<Passage> Depot::passage() {
-  Word* words = nullptr;
   {
     const std::lock_guard lock(mutex_);
     if (!passages_.empty()) {
@@ -79,6 +85,11 @@ std::unique_ptr<Passage> Depot::passage() {
       passages_.pop_back();
       return passage;
     }
+  }
+  if (std::unique_ptr<Passage> own = accelerator_->make_passage()) return own;
+  Word* words = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
     if (words_left_ == 0) {
       pages_of_words_.push_back(accelerator_->allocate_pinned(kPage));
       std::memset(pages_of_words_.back(), 0, kPage);
@@ -86,7 +97,7 @@ std::unique_ptr<Passage> Depot::passage() {
     }
     words = reinterpret_cast<Word*>(pages_of_words_.back() + --words_left_ * kLine);
   }
-  return std::make_unique<Passage>(accelerator_->make_queue(), words);
+  return std::make_unique<QueuePassage>(accelerator_->make_queue(), words);
 }
 
 void Depot::take_back(std::unique_ptr<Passage> passage) {

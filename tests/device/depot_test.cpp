@@ -46,7 +46,7 @@ TEST_F(DepotTest, APassageBringsTheOutputOnlyWhenTheHostHasReleasedIt) {
     passage->lead(&stream);
     std::byte found{};
     stream.enqueue([memory, &found] { found = *memory->inside(); });
-    passage->release();
+    passage->release(false);
     stream.finish();
     EXPECT_TRUE(passage->ended());
     EXPECT_EQ(found, static_cast<std::byte>(100 + round));
@@ -65,7 +65,7 @@ TEST_F(DepotTest, ManyPassagesHaveWordsOfTheirOwn) {
   }
   for (std::size_t i = 0; i < passages.size(); ++i) {
     EXPECT_FALSE(passages[i]->ended());
-    passages[i]->release();
+    passages[i]->release(false);
     while (!passages[i]->ended()) std::this_thread::yield();
     EXPECT_TRUE(i + 1 == passages.size() || !passages[i + 1]->ended());
   }

@@ -27,7 +27,7 @@ Device device_of(const Request& request) {
 void require_there(const device::Accelerator& accelerator, const Request& request,
                    const char* argument, const ConstBuffer& buffer) {
   if (!lies_on_device(buffer)) return;
-  const std::string objection = accelerator.objection(buffer.data, buffer.bytes());
+  const std::string objection = accelerator.objection(buffer);
   if (objection.empty()) return;
   throw InvalidArgument(fmt::format("{}: {} {}", name_of(request.collective), argument, objection));
 }
@@ -48,26 +48,68 @@ bool fold_in_place(const Request& request) {
 
 }  // namespace
 
-Stage::Stage(Request& request, int rank, void* stream) {
+Stage::Stage(Request& request, int rank, const CallOptions& options) : fence_(options.fence) {
+  if (!on_device(request)) return;
   const Device device = device_of(request);
   depot_ = device::depot_of(device);
   require_there(depot_->accelerator(), request, "input", request.in);
   require_there(depot_->accelerator(), request, "output", request.out);
-  if (depot_->accelerator().is_capturing(stream)) {
+  if (depot_->accelerator().is_capturing(options.stream)) {
     throw InvalidArgument(fmt::format(
         "{}: the stream is being captured, and this call goes through host memory, which a graph "
         "cannot repeat; make it outside the capture",
         name_of(request.collective)));
   }
-  device::Passage::Trip trip = stand_in(request, rank);
-  trip.stream = stream;
+  trip_ = stand_in(request, rank);
+  trip_.stream = options.stream;
   passage_ = depot_->passage();
-  passage_->begin(trip);
+  if (!fence_) begin();
+}
+
+void Stage::begin() {
+  if (passage_) passage_->begin(trip_);
+  begun_ = true;
+}
+
+bool Stage::arrived() {
+  if (failure_) return true;
+  try {
+    if (fence_) {
+      if (!fence_->passed()) return false;
+      fence_.reset();
+      begin();
+    }
+    return !passage_ || passage_->arrived();
+  } catch (...) {
+    failure_ = std::current_exception();
+    return true;
+  }
+}
+
+void Stage::release(bool failed) {
+  released_ = true;
+  if (!passage_ || !begun_ || failure_) return;
+  try {
+    passage_->release(failed);
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
+}
+
+bool Stage::ended() {
+  if (!released_) return false;
+  if (!passage_ || !begun_ || failure_) return true;
+  try {
+    return passage_->ended();
+  } catch (...) {
+    failure_ = std::current_exception();
+    return true;
+  }
 }
 
 Stage::~Stage() {
   if (!passage_) return;
-  if (passage_->ended()) {
+  if (!begun_ || (ended() && !failure_)) {
     depot_->take_back(std::move(passage_));
     return;
   }
@@ -85,7 +127,9 @@ device::Passage::Trip Stage::stand_in(Request& request, int rank) {
   const bool takes = lies_on_device(out) && out.count > 0;
   const bool both = lies_on_device(in) && takes && in.count > 0;
   trip.from = in.data;
+  trip.from_allocation = in.allocation;
   trip.to = out.data;
+  trip.to_allocation = out.allocation;
   trip.input_bytes = lies_on_device(in) && gives(request, rank) ? in.bytes() : 0;
   trip.output_bytes = takes ? out.bytes() : 0;
   if (both && (request.in_place || fold_in_place(request))) {
@@ -107,6 +151,7 @@ device::Passage::Trip Stage::stand_in(Request& request, int rank) {
   if (lies_on_device(in)) in.data = trip.staged_input;
   if (lies_on_device(out)) out.data = const_cast<std::byte*>(trip.staged_output);
   in.device = out.device = Device{};
+  in.allocation = out.allocation = nullptr;
   return trip;
 }
 

@@ -1,10 +1,12 @@
 // A call on a device's memory, made into one on host memory.
 #pragma once
 
+#include <exception>
 #include <memory>
 
 #include "backend/request.h"
 #include "device/depot.h"
+#include "mccl/group.h"
 
 namespace mccl::staged {
 
@@ -13,28 +15,46 @@ inline bool on_device(const Request& request) {
   return request.in.device.kind != DeviceKind::cpu || request.out.device.kind != DeviceKind::cpu;
 }
 
-/// Holds the pinned memory of one call, and the passage that carries data to it and back. Not
-/// thread-safe.
+/// Whether a call must wait for a device, or be made on other memory.
+inline bool needs_stage(const Request& request, const CallOptions& options) {
+  return on_device(request) || options.fence;
+}
+
+/// Holds the pinned memory of one call, and the passage that carries data to it and back; of host
+/// memory behind a fence, neither. Not thread-safe.
 class Stage {
  public:
-  /// Turns `request`, of `rank`, into one on pinned memory, and has the device bring the input
-  /// there as soon as `stream` has come to this call. Throws InvalidArgument.
-  Stage(Request& request, int rank, void* stream);
+  /// Turns `request`, of `rank`, into one on host memory, and has the device bring the input there
+  /// as soon as the caller's stream has come to this call, or its fence has passed. Throws
+  /// InvalidArgument.
+  Stage(Request& request, int rank, const CallOptions& options);
   /// Where the device's side has not ended, what it uses is not used again.
   ~Stage();
 
-  bool arrived() const { return passage_->arrived(); }
-  void release() { passage_->release(); }
-  bool ended() const { return passage_->ended(); }
+  /// Whether the host's call may start, or has failed before.
+  bool arrived();
+  /// The host's call is over.
+  void release(bool failed);
+  bool ended();
+  /// What the device's side failed with.
+  std::exception_ptr failure() const { return failure_; }
+
+  bool leads() const { return passage_ && passage_->leads(); }
   void lead(void* stream) { passage_->lead(stream); }
 
  private:
   device::Passage::Trip stand_in(Request& request, int rank);
+  void begin();
 
+  std::shared_ptr<Fence> fence_;  ///< Null once it has passed.
   std::shared_ptr<device::Depot> depot_;
   device::Block input_;
   device::Block output_;
   std::unique_ptr<device::Passage> passage_;
+  device::Passage::Trip trip_{};
+  bool begun_ = false;
+  bool released_ = false;
+  std::exception_ptr failure_;
 };
 
 }  // namespace mccl::staged
