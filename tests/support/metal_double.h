@@ -101,7 +101,7 @@ class MetalDouble final : public device::metal::Driver,
   void encode(const Memories& reads, const Memories& writes, std::function<void()> act) {
     const std::lock_guard lock(mutex_);
     note(of_caller, reads, writes);
-    encoded_.push_back(std::move(act));
+    encoded_.push_back([reads, writes, act = std::move(act)] { act(); });  // they live as long
   }
   void commit() {
     {
