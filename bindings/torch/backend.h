@@ -15,6 +15,7 @@
 
 #include "mccl/context.h"
 #include "mccl/group.h"
+#include "mps.h"
 #include "tensors.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 #include "work.h"
@@ -169,6 +170,7 @@ class ProcessGroupMCCL final : public c10d::Backend {
   EndStreams end_streams_;
   std::mutex devices_mutex_;
   std::vector<c10::Device> devices_;  ///< That calls were on. Guarded by devices_mutex_.
+  std::atomic<bool> used_mps_{false};
   std::shared_ptr<WorkLedger> ledger_ = std::make_shared<WorkLedger>();
   c10::intrusive_ptr<Options> options_;
 
@@ -194,6 +196,10 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::issue(CallName name, Staging staging
     options.stream = handle_of(current_stream(*work->device()));
   }
   try {
+    if (work->on_mps()) {
+      used_mps_ = true;
+      options.fence = fence_of_mps();
+    }
     work->start(submit(*group, options));
     if (!batched) end_on_device(*work, options.caller_waits);
   } catch (const std::exception&) {

@@ -1,0 +1,13 @@
+// Metal's GPU as a device.
+#pragma once
+
+#include <memory>
+
+#include "device/device.h"
+
+namespace mccl::device::metal {
+
+/// Throws InvalidArgument where the machine has none such.
+std::shared_ptr<Accelerator> open_gpu(int index);
+
+}  // namespace mccl::device::metal
