@@ -23,7 +23,8 @@ struct Buffer {
   std::size_t count = 0;
   DType dtype = DType::f32;
   Device device = {};
-  /// Of metal: the id<MTLBuffer> that `data`, an address of the GPU's, lies in; see metal.h.
+  /// Of metal, where `data` is an address of the GPU's, and of memory that a Mac's GPU shares with
+  /// the host: the id<MTLBuffer> that it lies in; see metal.h.
   void* allocation = nullptr;
 
   std::size_t bytes() const { return count * size_of(dtype); }

@@ -22,6 +22,9 @@ Request request_of(Collective collective, DType dtype) {
 }  // namespace
 
 Work CheckedGroup::begin(const Request& request, const CallOptions& options) {
+  const bool is_shared =
+      !staged::on_device(request) && (request.in.allocation || request.out.allocation);
+  if (stages_always_ && is_shared) return line().enqueue(staged::as_the_gpu_sees(request), options);
   if (path_ && is_collective(request.collective) && !batch_is_open()) {
     path_->comes(request, timeout_of(options), options.caller_waits || options.may_meet);
   }

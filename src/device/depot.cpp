@@ -5,11 +5,11 @@
 #include <cstring>
 #include <utility>
 
+#include "base/machine.h"
+
 namespace mccl::device {
 namespace {
 
-constexpr std::size_t kLine = 64;
-constexpr std::size_t kPage = 4096;
 constexpr std::size_t kLeastBlock = 4096;
 
 }  // namespace
@@ -70,11 +70,11 @@ std::unique_ptr<Passage> Depot::passage() {
   {
     const std::lock_guard lock(mutex_);
     if (words_left_ == 0) {
-      pages_of_words_.push_back(accelerator_->allocate_pinned(kPage));
-      std::memset(pages_of_words_.back(), 0, kPage);
-      words_left_ = kPage / kLine;
+      pages_of_words_.push_back(accelerator_->allocate_pinned(page_bytes()));
+      std::memset(pages_of_words_.back(), 0, page_bytes());
+      words_left_ = page_bytes() / line_bytes();
     }
-    words = reinterpret_cast<Word*>(pages_of_words_.back() + --words_left_ * kLine);
+    words = reinterpret_cast<Word*>(pages_of_words_.back() + --words_left_ * line_bytes());
   }
   return std::make_unique<QueuePassage>(accelerator_->make_queue(), words);
 }

@@ -10,6 +10,7 @@ namespace {
 using testing::MetalDouble;
 using testing::run_failing_ranks;
 using testing::run_ranks;
+using testing::test_config;
 
 class MetalCalls : public ::testing::TestWithParam<bool> {
  protected:
@@ -48,13 +49,62 @@ INSTANTIATE_TEST_SUITE_P(Storage, MetalCalls, ::testing::Bool(),
 
 TEST_P(MetalCalls, BeginWhenTheirFenceHasPassedAndCopyOnlyWhatIsPrivate) {
   run_ranks(2, [this](Context& context) {
-    const auto memory = floats(1000, 1.0F + static_cast<float>(context.rank()));
+    const auto memory = floats(16, 1.0F + static_cast<float>(context.rank()));
     context.world()->all_reduce(whole(memory), whole(memory), ReduceKind::sum, behind_all()).wait();
     EXPECT_THAT(seen(memory), ::testing::Each(3.0F));
     gpu_->forget(memory.get());
   });
   EXPECT_EQ(gpu_->copies(), GetParam() ? 0U : 4U);
   EXPECT_THAT(gpu_->violations(), ::testing::IsEmpty());
+}
+
+TEST_P(MetalCalls, OfPrivateMemoryGoInPieces) {
+  run_ranks(2, [this](Context& context) {
+    for (int round = 1; round <= 3; ++round) {
+      const auto memory = floats(5001, static_cast<float>(round * (1 + context.rank())));
+      context.world()
+          ->all_reduce(whole(memory), whole(memory), ReduceKind::sum, behind_all())
+          .wait();
+      EXPECT_THAT(seen(memory), ::testing::Each(3.0F * static_cast<float>(round)));
+      gpu_->forget(memory.get());
+    }
+  });
+  if (!GetParam()) {
+    EXPECT_GT(gpu_->copies(), 2U * 3 * 20);
+  }
+  EXPECT_THAT(gpu_->violations(), ::testing::IsEmpty());
+}
+
+TEST_P(MetalCalls, AreStagedWhereThatIsForced) {
+  run_ranks(
+      2,
+      [this](Context& context) {
+        const auto memory = floats(16, 1.0F + static_cast<float>(context.rank()));
+        const auto part = context.world()->split(0, context.rank());
+        for (const auto& group : {context.world(), part}) {
+          group->all_reduce(whole(memory), whole(memory), ReduceKind::max, behind_all()).wait();
+          EXPECT_THAT(seen(memory), ::testing::Each(2.0F));
+        }
+        gpu_->forget(memory.get());
+      },
+      [](int) {
+        Config config = test_config();
+        config.force_staging = true;
+        return config;
+      });
+  EXPECT_EQ(gpu_->copies(), 8U) << "each rank's way in and way out, of two calls";
+  EXPECT_THAT(gpu_->violations(), ::testing::IsEmpty());
+}
+
+/// One that fails half way, when the ranks are at work on the pieces before.
+TEST_P(MetalCalls, ACopyThatFailsWhileTheCallRunsIsAnErrorOnEveryRank) {
+  if (GetParam()) GTEST_SKIP() << "nothing is copied of shared memory";
+  const auto said = run_failing_ranks(2, [this](Context& context) {
+    const auto memory = floats(5001, 1.0F);
+    if (context.rank() == 0) gpu_->fail_copy_after(20);
+    context.world()->all_reduce(whole(memory), whole(memory), ReduceKind::sum, behind_all()).wait();
+  });
+  for (const std::string& each : said) EXPECT_THAT(each, ::testing::HasSubstr("a copy failed"));
 }
 
 TEST_P(MetalCalls, LaterCallsOfTheGroupComeAfterOneThatWaits) {

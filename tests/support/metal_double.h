@@ -152,6 +152,8 @@ class MetalDouble final : public device::metal::Driver,
     violations_.push_back(std::move(what));
   }
   std::uint64_t copies() const { return copies_; }
+  /// So many more copies are done; the fence of the next tells that it has failed.
+  void fail_copy_after(int copies) { copies_left_ = copies; }
   /// The copies that are given from now on fail.
   void break_copies(bool broken) { broken_ = broken; }
 
@@ -169,6 +171,19 @@ class MetalDouble final : public device::metal::Driver,
   /// Little, so that calls of tests go in pieces.
   std::size_t least_piece() const override { return 64; }
   void free(void* buffer) noexcept override { forget(buffer); }
+  /// What kernels do, by their names; a test that has them puts it there.
+  using RunKernel =
+      std::function<void(const std::string& name, const std::uint16_t* a, const std::uint16_t* b,
+                         std::uint16_t* out, std::uint32_t count)>;
+  RunKernel run_kernel;
+  device::metal::KernelOptions loaded;  ///< As last asked for.
+  std::atomic<int> kernels_run{0};
+
+  std::shared_ptr<device::metal::Kernels> load_kernels(
+      const device::metal::KernelOptions& options) override {
+    loaded = options;
+    return std::make_shared<KernelsOfDouble>(shared_from_this());
+  }
   std::shared_ptr<Fence> copy(std::span<const MetalCopy> copies) override {
     if (broken_) throw Error("Metal: a copy failed: the GPU was told to");
     std::uint64_t number = 0;
@@ -180,17 +195,24 @@ class MetalDouble final : public device::metal::Driver,
         if (written(*from, of_caller)) violate("the library copies from a buffer", "is written");
         if (written(*to, of_caller) || read(*to, of_caller))
           violate("the library copies to a buffer", "is used");
+        // What the library's queue itself has yet to bring there may change it until then.
+        const bool settled = from->written_[of_library] <= done_[of_library];
         note(of_library, {from}, {to});
-        push_copy(*from, *to, one, {from, to});
+        push_copy(*from, *to, one, settled, {from, to});
         ++copies_;
       }
       number = given_[of_library];
     }
     changed_.notify_all();
+    if (--copies_left_ == -1) return std::make_shared<Failing>();
     return make_fence(of_library, number);
   }
 
  private:
+  class Failing final : public Fence {
+   public:
+    bool passed() override { throw Error("Metal: a copy failed: the GPU was told to"); }
+  };
   class Passing final : public Fence {
    public:
     Passing(std::shared_ptr<MetalDouble> gpu, Queue queue, std::uint64_t number)
@@ -202,6 +224,38 @@ class MetalDouble final : public device::metal::Driver,
     const Queue queue_;
     const std::uint64_t number_;
   };
+
+  class KernelsOfDouble final : public device::metal::Kernels {
+   public:
+    explicit KernelsOfDouble(std::shared_ptr<MetalDouble> gpu) : gpu_(std::move(gpu)) {}
+    std::shared_ptr<Fence> run(const device::metal::KernelCall& call) override {
+      return gpu_->run(call);
+    }
+
+   private:
+    const std::shared_ptr<MetalDouble> gpu_;
+  };
+
+  std::shared_ptr<Fence> run(const device::metal::KernelCall& call) {
+    std::uint64_t number = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      const MemoryPtr a = memories_.at(call.a.buffer);
+      const MemoryPtr b = memories_.at(call.b.buffer);
+      const MemoryPtr out = memories_.at(call.out.buffer);
+      note(of_library, {a, b}, {out});
+      const auto at = [](const MemoryPtr& memory, const MetalPlace& place) {
+        return reinterpret_cast<std::uint16_t*>(memory->inside() + place.offset);
+      };
+      steps_[of_library].push_back([=, this, kept = Memories{a, b, out}] {
+        run_kernel(call.name, at(a, call.a), at(b, call.b), at(out, call.out), call.count);
+        ++kernels_run;
+      });
+      number = given_[of_library];
+    }
+    changed_.notify_all();
+    return make_fence(of_library, number);
+  }
 
   std::shared_ptr<Fence> make_fence(Queue queue, std::uint64_t number) {
     return std::make_shared<Passing>(shared_from_this(), queue, number);
@@ -224,11 +278,12 @@ class MetalDouble final : public device::metal::Driver,
   }
   bool read(const Memory& memory, int queue) const { return memory.read_[queue] > seen_[queue]; }
 
-  void push_copy(const Memory& from, const Memory& to, const MetalCopy& one, Memories kept) {
+  void push_copy(const Memory& from, const Memory& to, const MetalCopy& one, bool settled,
+                 Memories kept) {
     const std::byte* const source = from.inside() + one.from.offset;
     std::byte* const target = to.inside() + one.to.offset;
     std::vector<std::byte> before;
-    if (from.kind_ == Memory::of_library) before.assign(source, source + one.bytes);
+    if (settled && from.kind_ == Memory::of_library) before.assign(source, source + one.bytes);
     if (to.kind_ == Memory::of_library) std::memset(target, 0xEE, one.bytes);
     steps_[of_library].push_back([=, this, kept = std::move(kept), before = std::move(before)] {
       if (!before.empty() && std::memcmp(before.data(), source, before.size()) != 0)
@@ -330,6 +385,7 @@ class MetalDouble final : public device::metal::Driver,
   std::vector<std::string> violations_;  // guarded by mutex_
   std::atomic<std::uint64_t> copies_{0};
   std::atomic<bool> broken_{false};
+  std::atomic<int> copies_left_{1 << 30};
   std::vector<std::thread> threads_;
 };
 

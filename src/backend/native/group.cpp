@@ -140,6 +140,7 @@ void NativeGroup::warn_of_loss(const Coding& coding, const CallOptions& options)
 Work NativeGroup::start(const Request& request, const CallOptions& options) {
   engine::Task task = task_of(request);
   task.call.coding = coding_of(request, options);
+  task.unit = units_;
   warn_of_loss(task.call.coding, options);
   if (task.call.coding) task.left_out = static_cast<std::byte*>(options.left_out.data);
   if (coalescing_threads_.load(std::memory_order_relaxed) != 0) {
@@ -206,6 +207,8 @@ std::shared_ptr<Group> NativeGroup::split(int color, int key) {
       engine_, engine_->make_group(fmt::format("{}/split {} color {}", name(), number, color),
                                    chosen, state_->timeout(), state_->compression()));
   part->get_path(give_path_);
+  part->get_units(units_);
+  if (stages_always()) part->stage_always();
   return part;
 }
 

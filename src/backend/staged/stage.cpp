@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "device/metal/gpu.h"
 #include "device/registry.h"
 #include "mccl/error.h"
 
@@ -51,6 +52,19 @@ bool fold_in_place(const Request& request) {
 }
 
 }  // namespace
+
+Request as_the_gpu_sees(const Request& request) {
+  Request seen = request;
+  if (request.in.allocation) {
+    seen.in.data = device::metal::address_of(request.in);
+    seen.in.device = {DeviceKind::metal, 0};
+  }
+  if (request.out.allocation) {
+    seen.out.data = device::metal::address_of(request.out);
+    seen.out.device = {DeviceKind::metal, 0};
+  }
+  return seen;
+}
 
 Stage::Stage(Request& request, int rank, const CallOptions& options, bool early)
     : fence_(options.fence) {

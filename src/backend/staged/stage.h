@@ -19,6 +19,9 @@ inline bool on_device(const Request& request) {
   return request.in.device.kind != DeviceKind::cpu || request.out.device.kind != DeviceKind::cpu;
 }
 
+/// Of memory that a Mac's GPU shares with the host: the same call on the GPU's own.
+Request as_the_gpu_sees(const Request& request);
+
 /// Whether a call must wait for a device, or be made on other memory.
 inline bool needs_stage(const Request& request, const CallOptions& options) {
   return on_device(request) || options.fence;

@@ -12,6 +12,31 @@
 
 namespace mccl::device::metal {
 
+/// What a kernel of ours does: out[i] = a[i] op b[i].
+struct KernelCall {
+  std::string name;
+  MetalPlace a;
+  MetalPlace b;
+  MetalPlace out;
+  std::uint32_t count;  ///< Elements.
+};
+
+/// Thread-safe.
+class Kernels {
+ public:
+  virtual ~Kernels() = default;
+
+  /// Gives the kernel to the GPU and returns at once; the fence passes when it has been run. Throws
+  /// Error.
+  virtual std::shared_ptr<Fence> run(const KernelCall& call) = 0;
+};
+
+struct KernelOptions {
+  std::string path;    ///< Of a .metallib, or of text; empty: `source`.
+  std::string source;  ///< In Metal's language.
+  bool fast_math = true;
+};
+
 /// The machine's GPU. A buffer is an id<MTLBuffer>. Thread-safe.
 class Driver {
  public:
@@ -35,6 +60,8 @@ class Driver {
   /// Gives copies to a queue of its own, where nothing else is, and returns at once. The fence
   /// passes when all are done.
   virtual std::shared_ptr<Fence> copy(std::span<const MetalCopy> copies) = 0;
+  /// Throws InvalidArgument where they cannot be had.
+  virtual std::shared_ptr<Kernels> load_kernels(const KernelOptions& options) = 0;
 };
 
 /// The one that there is. Throws InvalidArgument that says in one sentence why there is none.

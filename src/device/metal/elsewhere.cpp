@@ -4,8 +4,7 @@
 namespace mccl::device::metal {
 
 std::shared_ptr<Driver> open_driver() {
-  throw InvalidArgument(
-      "this machine has no Metal, which only Macs have; copy the data to the host");
+  throw InvalidArgument("this machine has no Metal, which only Macs have");
 }
 
 }  // namespace mccl::device::metal

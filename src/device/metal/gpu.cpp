@@ -170,12 +170,24 @@ class Gpu final : public Accelerator {
 
 }  // namespace
 
+void* address_of(const ConstBuffer& shared) {
+  const auto gpu = driver();
+  const auto offset = static_cast<const std::byte*>(shared.data) - gpu->contents(shared.allocation);
+  return reinterpret_cast<void*>(gpu->address(shared.allocation) +
+                                 static_cast<std::uintptr_t>(offset));
+}
+
 std::shared_ptr<Accelerator> open_gpu(int index) {
   if (index != 0) {
     throw InvalidArgument(
         fmt::format("{}: a Mac has one GPU, 0", name_of({DeviceKind::metal, index})));
   }
-  return std::make_shared<Gpu>(driver());
+  try {
+    return std::make_shared<Gpu>(driver());
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(fmt::format("{}: {}; copy the data to the host",
+                                      name_of({DeviceKind::metal, index}), error.what()));
+  }
 }
 
 }  // namespace mccl::device::metal

@@ -1,91 +1,22 @@
 // Metal by the C interface of the Objective-C runtime. Compiled and linked for Macs; not yet run on
 // one.
 #include <fmt/format.h>
-#include <objc/message.h>
-#include <objc/runtime.h>
 
-#include <atomic>
-#include <utility>
+#include <memory>
+#include <string>
 
 #include "device/metal/driver.h"
+#include "device/metal/macos_kernels.h"
+#include "device/metal/objc.h"
 #include "mccl/error.h"
 
-extern "C" {
-void* MTLCreateSystemDefaultDevice();
-// Of the runtime, though no header of C has them.
-void* objc_autoreleasePoolPush();
-void objc_autoreleasePoolPop(void* pool);
-void* objc_retain(void* object);
-void objc_release(void* object);
-}
+extern "C" void* MTLCreateSystemDefaultDevice();
 
 namespace mccl::device::metal {
 namespace {
 
-using Unsigned = unsigned long;  // NSUInteger
-
-// As Metal's headers have them.
-constexpr Unsigned kShared = 0;     // MTLStorageModeShared, MTLResourceStorageModeShared
-constexpr Unsigned kCompleted = 4;  // MTLCommandBufferStatusCompleted
-constexpr Unsigned kFailed = 5;     // MTLCommandBufferStatusError
-
-/// [object selector: arguments...]. On arm64 every result comes back in the same way.
-template <typename Result = void, typename... Arguments>
-Result send(void* object, const char* selector, Arguments... arguments) {
-  const auto call = reinterpret_cast<Result (*)(void*, SEL, Arguments...)>(&objc_msgSend);
-  return call(object, sel_registerName(selector), arguments...);
-}
-
-/// Lets go, when it ends, of what Metal has handed out meanwhile.
-class Pool {
- public:
-  Pool() : pool_(objc_autoreleasePoolPush()) {}
-  ~Pool() { objc_autoreleasePoolPop(pool_); }
-  Pool(const Pool&) = delete;
-  Pool& operator=(const Pool&) = delete;
-
- private:
-  void* const pool_;
-};
-
-/// An object that somebody else may let go of.
-class Kept {
- public:
-  explicit Kept(void* object) : object_(objc_retain(object)) {}
-  ~Kept() { objc_release(object_); }
-  Kept(const Kept&) = delete;
-  Kept& operator=(const Kept&) = delete;
-
-  void* get() const { return object_; }
-
- private:
-  void* const object_;
-};
-
-std::string text_of(void* string) {
-  const char* const text = string ? send<const char*>(string, "UTF8String") : nullptr;
-  return text ? text : "no reason given";
-}
-
-class CommandBuffer final : public Fence {
- public:
-  explicit CommandBuffer(void* buffer) : buffer_(buffer) {}
-
-  bool passed() override {
-    const auto status = send<Unsigned>(buffer_.get(), "status");
-    if (status == kFailed) {
-      const Pool pool;
-      void* const error = send<void*>(buffer_.get(), "error");
-      throw Error(
-          fmt::format("Metal: a copy failed: {}",
-                      text_of(error ? send<void*>(error, "localizedDescription") : nullptr)));
-    }
-    return status == kCompleted;
-  }
-
- private:
-  const Kept buffer_;
-};
+// As Metal's headers have it.
+constexpr Unsigned kShared = 0;  // MTLStorageModeShared, MTLResourceStorageModeShared
 
 class Metal final : public Driver {
  public:
@@ -122,9 +53,13 @@ class Metal final : public Driver {
            Unsigned{one.from.offset}, one.to.buffer, Unsigned{one.to.offset}, Unsigned{one.bytes});
     }
     send(encoder, "endEncoding");
-    auto fence = std::make_shared<CommandBuffer>(commands);
+    auto fence = fence_of(commands, "a copy");
     send(commands, "commit");
     return fence;
+  }
+
+  std::shared_ptr<Kernels> load_kernels(const KernelOptions& options) override {
+    return metal::load_kernels(device_.get(), queue_, options);
   }
 
  private:

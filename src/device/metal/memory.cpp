@@ -72,7 +72,7 @@ Buffer metal_buffer(MetalPlace place, std::size_t count, DType dtype) {
   const auto gpu = device::metal::driver();
   require_inside(*gpu, place, count * size_of(dtype));
   if (std::byte* const host = gpu->contents(place.buffer)) {
-    return {host + place.offset, count, dtype};
+    return {host + place.offset, count, dtype, {}, place.buffer};
   }
   return {reinterpret_cast<void*>(gpu->address(place.buffer) + place.offset),
           count,

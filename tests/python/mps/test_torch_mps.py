@@ -247,12 +247,12 @@ def check_one_fence_each() -> None:
     rank, size = dist.get_rank(), dist.get_world_size()
     fake = load()
     with watched() as done:
-        data = torch.ones(10, device="mps")
+        data = torch.ones(4, device="mps")  # less than goes in pieces
         for _ in range(5):
             data.mul_(1)  # each call has something new to wait for
             dist.all_reduce(data)
         assert data.cpu().eq(size**5).all()
-        whole = torch.zeros(10 * size, device="mps")
+        whole = torch.zeros(4 * size, device="mps")
         dist.all_gather_into_tensor(whole, data)
     assert done["events"] == 6
     copied = 0 if fake.host_address(torch.ones(1, device="mps")) else 12
