@@ -15,8 +15,8 @@ namespace {
 constexpr int kRubbish = 0xa5;
 constexpr std::uint32_t kTag = 0;
 /// Waited for at once, so that the call runs on this thread.
-constexpr CallOptions kBlocking = {.timeout = {}, .caller_waits = true};
-constexpr CallOptions kExact = {
+const CallOptions kBlocking = {.timeout = {}, .caller_waits = true};
+const CallOptions kExact = {
     .timeout = {}, .caller_waits = true, .compression = Compression{Codec::none}};
 
 }  // namespace

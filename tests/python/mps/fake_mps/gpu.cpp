@@ -1,15 +1,21 @@
 #include "gpu.h"
 
+#include <ATen/DeviceAccelerator.h>
 #include <ATen/detail/MPSHooksInterface.h>
-#include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <pthread.h>
+#include <sys/mman.h>
 
 #include <atomic>
+#include <cstdint>
+#include <cstring>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string_view>
+
+#include "base/machine.h"
 
 namespace fake_mps {
 namespace {
@@ -71,9 +77,7 @@ struct MPSHooks final : at::MPSHooksInterface {
   explicit MPSHooks(at::MPSHooksArgs) {}
 
   void init() const override {}
-  // Not the accelerator: torch allows one, and a build of it for CUDA has that, GPU or not; see
-  // below.
-  bool hasMPS() const override { return false; }
+  bool hasMPS() const override { return true; }
   bool isOnMacOSorNewer(unsigned, unsigned) const override { return true; }
   bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
   c10::DeviceIndex deviceCount() const override { return 1; }
@@ -154,20 +158,36 @@ void count_encoded() { ++encoded; }
 
 namespace {
 
-/// torch takes a device of its users', where one is there, for the accelerator, and with this one
-/// autograd asks nobody for streams. Otherwise it would ask a CUDA that has no driver.
-struct NoAccelerator final : at::PrivateUse1HooksInterface {
-  NoAccelerator() {
-    c10::register_privateuse1_backend("no_accelerator");
-    at::RegisterPrivateUse1HooksInterface(this);
-  }
-  bool isBuilt() const override { return true; }
-  bool isAvailable() const override { return true; }
-  bool hasPrimaryContext(c10::DeviceIndex) const override { return false; }
-};
-NoAccelerator& no_accelerator = *new NoAccelerator;
-using NoGuard = c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::PrivateUse1>;
-C10_REGISTER_GUARD_IMPL(PrivateUse1, NoGuard)
+std::optional<c10::DeviceType> mps_as_accelerator(bool /*checked*/) { return c10::DeviceType::MPS; }
+
+/// Whoever calls the function at `from` comes to the one at `to` from now on.
+void redirect(void* from, void* to) {
+#if defined(__x86_64__)
+  unsigned char jump[] = {0x48, 0xB8, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xE0};  // mov rax, to; jmp rax
+  std::memcpy(jump + 2, &to, sizeof(to));
+#elif defined(__aarch64__)
+  unsigned char jump[] = {0x50, 0, 0, 0x58, 0, 2, 0x1F, 0xD6,  // ldr x16, to; br x16
+                          0,    0, 0, 0,    0, 0, 0,    0};
+  std::memcpy(jump + 8, &to, sizeof(to));
+#endif
+  const std::uintptr_t page = mccl::page_bytes();
+  const auto at = reinterpret_cast<std::uintptr_t>(from);
+  void* const first = reinterpret_cast<void*>(at / page * page);
+  const std::size_t bytes = (at + sizeof(jump) + page - 1) / page * page - at / page * page;
+  TORCH_CHECK(::mprotect(first, bytes, PROT_READ | PROT_WRITE | PROT_EXEC) == 0,
+              "fake_mps: a function of torch's cannot be redirected");
+  std::memcpy(from, jump, sizeof(jump));
+  __builtin___clear_cache(static_cast<char*>(from), static_cast<char*>(from) + sizeof(jump));
+  ::mprotect(first, bytes, PROT_READ | PROT_EXEC);
+}
+
+/// Autograd asks the accelerator's streams, and torch built for CUDA takes that for the
+/// accelerator, GPU or not. Built for Macs it takes MPS, and so must this one.
+[[maybe_unused]] const bool is_accelerator = [] {
+  redirect(reinterpret_cast<void*>(&at::accelerator::getAccelerator),
+           reinterpret_cast<void*>(&mps_as_accelerator));
+  return true;
+}();
 
 Allocator allocator;
 REGISTER_ALLOCATOR(c10::DeviceType::MPS, &allocator)
