@@ -27,4 +27,6 @@ apt-get "${options[@]}" update &&
 }
 rm -rf "$folder/root"
 for package in "$apt"/packages/*.deb; do dpkg -x "$package" "$folder/root"; done
+# Where compilers look that are not told of the folder's own name for ARM.
+cp "$folder"/root/usr/include/aarch64-linux-gnu/openssl/*.h "$folder/root/usr/include/openssl/"
 echo "${packages[*]}" >"$folder/root/.packages"

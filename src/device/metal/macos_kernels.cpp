@@ -1,9 +1,11 @@
 // Compiled and linked for Macs; not yet run on one.
 #include "device/metal/macos_kernels.h"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <mutex>
@@ -54,7 +56,17 @@ std::string text_in(const std::string& path) {
   return text.str();
 }
 
-/// Compiled already, where fast arithmetic was the compiler's choice.
+/// Beside this library, for either arithmetic, where who built it had Metal's compiler; else empty.
+std::string compiled_before(bool fast_math) {
+  Dl_info here = {};
+  if (::dladdr(reinterpret_cast<const void*>(&load_kernels), &here) == 0) return {};
+  const std::filesystem::path file = std::filesystem::path(here.dli_fname).parent_path() /
+                                     (fast_math ? "mccl_fast.metallib" : "mccl_strict.metallib");
+  std::error_code nothing;
+  return std::filesystem::exists(file, nothing) ? file.string() : std::string();
+}
+
+/// Compiled already: fast arithmetic was the compiler's choice.
 void* library_in(void* device, const std::string& path, void** error) {
   void* const url = send<void*>(class_named("NSURL"), "fileURLWithPath:", string_of(path));
   return send<void*>(device, "newLibraryWithURL:error:", url, error);
@@ -72,16 +84,17 @@ void* load_library(void* device, const KernelOptions& options) {
   const Pool pool;
   void* error = nullptr;
   void* library = nullptr;
-  if (options.path.ends_with(".metallib")) {
-    library = library_in(device, options.path, &error);
+  const std::string path = options.path.empty() ? compiled_before(options.fast_math) : options.path;
+  if (path.ends_with(".metallib")) {
+    library = library_in(device, path, &error);
   } else {
-    const std::string source = options.path.empty() ? options.source : text_in(options.path);
+    const std::string source = path.empty() ? options.source : text_in(path);
     library = library_of(device, source, options.fast_math, &error);
   }
   if (library) return library;
-  throw InvalidArgument(
-      fmt::format("the kernels {} cannot be used: {}; reduce_on=cpu needs none",
-                  options.path.empty() ? "of this build" : "in " + options.path, reason_of(error)));
+  throw InvalidArgument(fmt::format("the kernels {} cannot be used: {}; reduce_on=cpu needs none",
+                                    path.empty() ? "of this build" : "in " + path,
+                                    reason_of(error)));
 }
 
 class KernelsOfMetal final : public Kernels {
