@@ -81,6 +81,7 @@ class Staging {
   /// What is behind a call of which this is a part.
   void lie_on_mps() { on_mps_ = true; }
   void lie_on(c10::Device device) { device_ = device; }
+  bool has_copies() const { return !copies_.empty() || then_ != nullptr; }
   /// What brings results into the caller's tensors, for whoever has a stream do it instead of
   /// finish().
   std::vector<std::pair<at::Tensor, at::Tensor>> take_copies();
