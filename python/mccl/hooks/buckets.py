@@ -193,14 +193,13 @@ class PowerSgd(BucketState):
                 else:
                     kept[name] = self.residuals[name]
             matrices.append((name, part, part.view(part.shape[0], -1)))
-        self._mean_of(exact)
         lefts = []
         for name, _, matrix in matrices:
             right = self._right.get(name)
             if right is None or right.shape != (matrix.shape[1], self.rank):
                 right = self._first_right(name, matrix.shape[1], matrix)
             lefts.append(matrix @ right)
-        self._mean_of(lefts)
+        self._mean_of([*exact, *lefts])
         rights = []
         for (_, _, matrix), left in zip(matrices, lefts, strict=True):
             left.copy_(torch.linalg.qr(left.float()).Q)  # which takes no 16-bit floats

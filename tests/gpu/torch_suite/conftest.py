@@ -1,16 +1,24 @@
 """Runs a share of PyTorch's tests: `--share 2/8` the second of eight, which run side by side."""
 
+import importlib
 import os
 import re
 import sys
 from pathlib import Path
+from unittest import mock
 
-# That GPUs are here is asked without starting CUDA, so that the ranks can be forked.
+# The ranks are forked, so CUDA must not be started here: neither to ask whether there are GPUs, nor
+# whether triton or numba can use them, which PyTorch's tests do while they are imported.
 os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
+sys.modules["numba"] = None
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "torch_suite"))
 
 import pytest
+import torch.utils._triton
 from gpu_reasons import EXPECTED_FAILURES, LEFT_OUT, SKIPS
+
+with mock.patch.object(torch.utils._triton, "has_triton", lambda: False):
+    importlib.import_module("torch.testing._internal.common_device_type")
 
 
 def pytest_addoption(parser):
