@@ -181,9 +181,10 @@ fuzz: | packages-test
 	@cmake --build --preset fuzz --parallel $(JOBS) --target mccl_fuzz
 	@scripts/fuzz.sh build/fuzz $(FUZZ_SECONDS) $(FUZZ)
 
-# Needs none of the rest, and is skipped where the cross compiler or the emulator is missing.
-test-aarch64:
+# Skipped where the cross compiler, the emulator or Debian's libraries for ARM are missing.
+test-aarch64: build-tests
 	@scripts/test_aarch64.sh $(CURDIR)/build/aarch64 $(JOBS)
+	@scripts/aarch64/engine.sh build/aarch64 build/release $(JOBS) || [ $$? -eq 3 ]
 
 # Needs the packages of a build, and the network the first time.
 macos: | packages
@@ -229,7 +230,8 @@ clean:
 #   make test-rdma         links, calls and frameworks through RDMA devices in software, in a guest
 #                          under qemu (test-rdma-machines: between two guests)
 #   make test-gpu          what needs GPUs; writes docs/gpu.md
-#   make test-aarch64      what is free of locks, as an ARM program under qemu
+#   make test-aarch64      as ARM programs under qemu: what is free of locks, every kernel, and one job
+#                          over TCP with ranks of both processors
 #   make macos             compile and link for Macs with Apple's chips, and check what came out; run
 #                          it nobody does here
 #   make bench             measure MCCL beside Gloo, Open MPI, MPICH and MLX's ring (about an hour;

@@ -58,7 +58,10 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--lr", type=float, default=0.05, help="learning rate (default 0.05)")
     parser.add_argument("--seed", type=int, default=0, help="of weights and order (default 0)")
     parser.add_argument(
-        "--device", choices=("cpu", "cuda"), default="cpu", help="what to train on (default cpu)"
+        "--device",
+        choices=("cpu", "cuda", "mps"),
+        default="cpu",
+        help="what to train on (default cpu)",
     )
     parser.add_argument(
         "--baseline",
@@ -70,8 +73,8 @@ def parse_arguments() -> argparse.Namespace:
 
 def device_of_rank(kind: str) -> torch.device:
     """The CPU, or a GPU for each rank of this machine in turn."""
-    if kind == "cpu":
-        return torch.device("cpu")
+    if kind != "cuda":
+        return torch.device(kind)
     # Sums must not depend on how a library feels: a single process is to end with the same weights.
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.deterministic = True

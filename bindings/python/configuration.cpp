@@ -53,7 +53,7 @@ nb::list setting_rows() {
     row["meaning"] = info.meaning;
     row["must_agree"] = info.must_agree;
     row["secret"] = info.secret;
-    row["no_effect_yet"] = info.no_effect_yet;
+    row["only_with"] = info.only_with;
     rows.append(row);
   }
   return rows;

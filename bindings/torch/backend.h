@@ -15,6 +15,7 @@
 
 #include "mccl/context.h"
 #include "mccl/group.h"
+#include "mps.h"
 #include "process.h"
 #include "stream_work.h"
 #include "tensors.h"
@@ -179,6 +180,7 @@ class ProcessGroupMCCL final : public c10d::Backend {
   EndStreams end_streams_;
   std::mutex devices_mutex_;
   std::vector<c10::Device> devices_;  ///< That calls were on. Guarded by devices_mutex_.
+  std::atomic<bool> used_mps_{false};
   std::shared_ptr<WorkLedger> ledger_ = std::make_shared<WorkLedger>();
   c10::intrusive_ptr<Options> options_;
 
@@ -196,6 +198,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::issue(CallName name, Staging staging
   const std::uint64_t sequence = counts ? ++sequence_ : sequence_.load();
   const bool batched = open_batches_ > 0 && in_batch();
   if (batched) options.caller_waits = false;
+  const bool on_mps = staging.on_mps();
   std::optional<c10::Stream> stream;
   if (const auto device = staging.device()) {
     note_device(*device);
@@ -214,6 +217,10 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::issue(CallName name, Staging staging
   };
   if (!may_be_over) make_work();
   try {
+    if (on_mps) {
+      used_mps_ = true;
+      options.fence = fence_of_mps();
+    }
     const mccl::Work begun = submit(*group, options);
     if (may_be_over && begun.done() && !begun.error()) {
       return c10::make_intrusive<StreamWork>(rank_, name.type, sequence, *stream,

@@ -489,7 +489,9 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::alltoall(Tensors& outputs, Tensors& 
 
 ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::barrier(const c10d::BarrierOptions& opts) {
   finish_streams();
-  return issue({OpType::BARRIER, "mccl:barrier"}, Staging("barrier"), {}, {},
+  Staging staging("barrier");
+  if (used_mps_) staging.lie_on_mps();
+  return issue({OpType::BARRIER, "mccl:barrier"}, std::move(staging), {}, {},
                call_options(opts.timeout, opts.asyncOp),
                [](Group& group, const CallOptions& options) { return group.barrier(options); });
 }

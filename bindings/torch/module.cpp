@@ -12,6 +12,7 @@
 #include "contexts.h"
 #include "job_store.h"
 #include "memory.h"
+#include "mps.h"
 #include "python/shared_metrics.h"
 #include "signals.h"
 
@@ -46,6 +47,7 @@ PYBIND11_MODULE(_torch, module) {
   using mccl_torch::ProcessGroupMCCL;
   module.doc() = "The torch.distributed backend of libmccl.";
   mccl_torch::find_main_thread();
+  mccl_torch::register_mps_operators();
   // The base classes are bound by torch.
   py::module_::import("torch.distributed.distributed_c10d");
 
@@ -158,6 +160,8 @@ PYBIND11_MODULE(_torch, module) {
              "The addresses of the functions that take and give back GPU memory.");
   module.def("has_contexts", &mccl_torch::has_contexts, py::call_guard<py::gil_scoped_release>(),
              "Whether a process group of this backend is there, whose settings stand.");
+  module.def("resize_storage_of_mps", &mccl_torch::resize_storage, py::arg("storage"),
+             py::arg("bytes"), "UntypedStorage.resize_ for MPS.");
   module.def("before_fork", &mccl_torch::before_fork);
   module.def("after_fork_in_parent", &mccl_torch::after_fork_in_parent);
   module.def("after_fork_in_child", &mccl_torch::after_fork_in_child);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "mps.h"
 #include "torch/csrc/distributed/c10d/Utils.hpp"
 
 namespace mccl_torch {
@@ -102,11 +103,6 @@ at::TensorOptions bytes_beside(const at::Tensor& tensor) {
   return at::TensorOptions().dtype(at::kByte).device(tensor.device());
 }
 
-mccl::Device engine_device_of(const at::Tensor& tensor) {
-  if (tensor.device().is_cpu()) return {};
-  return {mccl::DeviceKind::cuda, tensor.device().index()};
-}
-
 constexpr ElementType kBytes{mccl::DType::u8, 1};
 
 /// Bytes of a tensor inside a buffer of several types, so that the next one starts aligned.
@@ -194,10 +190,10 @@ void require_dense(const char* call, const at::Tensor& tensor) {
     invalid_argument(call, c10::str("only supports dense tensors (invalid tensor layout: expected ",
                                     at::kStrided, ", got ", tensor.layout(), ")"));
   }
-  if (tensor.device().is_cpu() || tensor.device().is_cuda()) return;
+  if (tensor.device().is_cpu() || tensor.device().is_cuda() || tensor.device().is_mps()) return;
   invalid_argument(
-      call, c10::str("expected a tensor on the CPU or a CUDA device, got one on ", tensor.device(),
-                     ": use tensor.cpu(), or another backend for this device"));
+      call, c10::str("expected a tensor on the CPU, a CUDA device or MPS, got one on ",
+                     tensor.device(), ": use tensor.cpu(), or another backend for this device"));
 }
 
 at::Tensor& require_single(const char* call, std::vector<at::Tensor>& tensors, const char* role) {
@@ -226,8 +222,26 @@ void require_same_type(const char* call, const at::Tensor& like,
 
 mccl::Buffer Staging::buffer_of(const at::Tensor& contiguous, ElementType type) {
   keep(contiguous);
-  return {contiguous.data_ptr(), static_cast<std::size_t>(contiguous.numel()) * type.units,
-          type.dtype, engine_device_of(contiguous)};
+  return buffer_at(contiguous, static_cast<std::size_t>(contiguous.numel()) * type.units,
+                   type.dtype);
+}
+
+mccl::Buffer Staging::buffer_at(const at::Tensor& first, std::size_t count, mccl::DType dtype) {
+  mccl::Buffer buffer;
+  if (first.device().is_mps()) {
+    buffer = mccl::metal_buffer(metal_place_of(first), count, dtype);
+  } else {
+    buffer = {first.data_ptr(), count, dtype};
+    if (first.is_cuda()) buffer.device = {mccl::DeviceKind::cuda, first.device().index()};
+  }
+  given_.push_back({buffer.data, first});
+  return buffer;
+}
+
+mccl::Buffer Staging::buffer_of_consecutive(const std::vector<at::Tensor>& tensors,
+                                            ElementType type) {
+  for (const auto& tensor : tensors) keep(tensor);
+  return buffer_at(tensors.front(), total_bytes(tensors) / mccl::size_of(type.dtype), type.dtype);
 }
 
 mccl::ConstBuffer Staging::input(const at::Tensor& tensor, ElementType type) {
@@ -237,6 +251,7 @@ mccl::ConstBuffer Staging::input(const at::Tensor& tensor, ElementType type) {
 mccl::Buffer Staging::output(const at::Tensor& tensor, ElementType type) {
   if (is_plain(tensor)) return buffer_of(tensor, type);
   at::assert_no_internal_overlap(tensor);
+  require_written_as_it_lies(call_, tensor);
   const at::Tensor temporary = contiguous_like(tensor);
   copies_.push_back({tensor, temporary});
   return buffer_of(temporary, type);
@@ -257,11 +272,7 @@ at::Tensor Staging::flat_temporary(const std::vector<at::Tensor>& tensors) {
 
 mccl::ConstBuffer Staging::input(const std::vector<at::Tensor>& tensors, ElementType type) {
   if (tensors.size() == 1) return input(tensors.front(), type);
-  if (is_consecutive(tensors)) {
-    for (const auto& tensor : tensors) keep(tensor);
-    const std::size_t count = total_bytes(tensors) / mccl::size_of(type.dtype);
-    return {tensors.front().const_data_ptr(), count, type.dtype, engine_device_of(tensors.front())};
-  }
+  if (is_consecutive(tensors)) return buffer_of_consecutive(tensors, type);
   const at::Tensor flat = flat_temporary(tensors);
   const auto pieces = pieces_of(flat, tensors);
   for (std::size_t i = 0; i < tensors.size(); ++i) copy_without_autograd(pieces[i], tensors[i]);
@@ -270,12 +281,11 @@ mccl::ConstBuffer Staging::input(const std::vector<at::Tensor>& tensors, Element
 
 mccl::Buffer Staging::output(const std::vector<at::Tensor>& tensors, ElementType type) {
   if (tensors.size() == 1) return output(tensors.front(), type);
-  if (is_consecutive(tensors)) {
-    for (const auto& tensor : tensors) keep(tensor);
-    const std::size_t count = total_bytes(tensors) / mccl::size_of(type.dtype);
-    return {tensors.front().data_ptr(), count, type.dtype, engine_device_of(tensors.front())};
+  if (is_consecutive(tensors)) return buffer_of_consecutive(tensors, type);
+  for (const auto& tensor : tensors) {
+    at::assert_no_internal_overlap(tensor);
+    require_written_as_it_lies(call_, tensor);
   }
-  for (const auto& tensor : tensors) at::assert_no_internal_overlap(tensor);
   const at::Tensor flat = flat_temporary(tensors);
   const auto pieces = pieces_of(flat, tensors);
   for (std::size_t i = 0; i < tensors.size(); ++i) copies_.push_back({tensors[i], pieces[i]});
@@ -311,6 +321,7 @@ mccl::Buffer Staging::output_bytes(const std::vector<at::Tensor>& tensors) {
   std::int64_t next = 0;
   for (const auto& tensor : tensors) {
     at::assert_no_internal_overlap(tensor);
+    require_written_as_it_lies(call_, tensor);
     const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
     const at::Tensor piece = flat.narrow(0, next, bytes).view(tensor.scalar_type());
     copies_.push_back({tensor, piece.view(tensor.sizes())});
@@ -330,16 +341,21 @@ mccl::ConstBuffer Staging::apart_from(mccl::ConstBuffer in, mccl::ConstBuffer ou
   const auto* b = static_cast<const char*>(out.data);
   if (in.bytes() == 0 || out.bytes() == 0) return in;
   if (a + in.bytes() <= b || b + out.bytes() <= a) return in;
-  const auto bytes = static_cast<std::int64_t>(in.bytes());
-  const at::TensorOptions options = bytes_beside(kept_.front());
-  const at::Tensor copy = at::empty({bytes}, options);
-  copy_without_autograd(copy, at::from_blob(const_cast<void*>(in.data), {bytes}, options));
-  kept_.push_back(copy);
-  return {copy.const_data_ptr(), in.count, in.dtype, in.device};
+  const auto found = std::find_if(given_.begin(), given_.end(),
+                                  [&](const Given& one) { return one.data == in.data; });
+  TORCH_INTERNAL_ASSERT(found != given_.end());
+  const at::Tensor first = found->tensor;
+  const auto elements = static_cast<std::int64_t>(in.bytes() / first.itemsize());
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const at::Tensor copy =
+      first.detach().as_strided({elements}, {1}, first.storage_offset()).clone();
+  keep(copy);
+  return buffer_at(copy, in.count, in.dtype);
 }
 
 void Staging::keep(const at::Tensor& tensor) {
-  if (!tensor.device().is_cpu()) device_ = tensor.device();
+  if (tensor.is_cuda()) device_ = tensor.device();
+  on_mps_ = on_mps_ || tensor.device().is_mps();
   kept_.push_back(tensor);
 }
 
@@ -351,13 +367,20 @@ std::vector<std::pair<at::Tensor, at::Tensor>> Staging::take_copies() {
 }
 
 void Staging::finish() {
-  for (const auto& copy : copies_) copy_without_autograd(copy.destination, copy.source);
+  for (const auto& copy : copies_) {
+    if (copy.destination.device().is_mps()) {
+      copy_beside_torch(copy.destination, copy.source);
+    } else {
+      copy_without_autograd(copy.destination, copy.source);
+    }
+  }
   if (then_) then_();
 }
 
 void Staging::release() {
   copies_.clear();
   kept_.clear();
+  given_.clear();
   then_ = nullptr;
 }
 

@@ -1,5 +1,5 @@
-// Tensors as the engine takes them: contiguous memory of a known element type, of the host or a
-// GPU.
+// Tensors as the engine takes them: contiguous memory of a known element type, of the host, a CUDA
+// GPU or a Mac's.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -73,8 +73,13 @@ class Staging {
   /// Runs after the copies back.
   void then(std::function<void()> action) { then_ = std::move(action); }
 
-  /// Where the tensors lie, unless that is the host.
+  /// Where the tensors lie, where that is a device whose streams can wait for the call.
   std::optional<c10::Device> device() const { return device_; }
+  /// Whether tensors of MPS are among them, which a fence is to be behind, and whose results are
+  /// there when the call is over.
+  bool on_mps() const { return on_mps_; }
+  /// What is behind a call of which this is a part.
+  void lie_on_mps() { on_mps_ = true; }
   void lie_on(c10::Device device) { device_ = device; }
   bool has_copies() const { return !copies_.empty() || then_ != nullptr; }
   /// What brings results into the caller's tensors, for whoever has a stream do it instead of
@@ -91,13 +96,22 @@ class Staging {
     at::Tensor destination;
     at::Tensor source;
   };
+  /// Memory that the engine was given, and the tensor that it is the beginning of.
+  struct Given {
+    const void* data;
+    at::Tensor tensor;
+  };
 
   at::Tensor flat_temporary(const std::vector<at::Tensor>& tensors);
   mccl::Buffer buffer_of(const at::Tensor& contiguous, ElementType type);
+  mccl::Buffer buffer_at(const at::Tensor& first, std::size_t count, mccl::DType dtype);
+  mccl::Buffer buffer_of_consecutive(const std::vector<at::Tensor>& tensors, ElementType type);
 
   const char* call_;
   std::vector<at::Tensor> kept_;
+  std::vector<Given> given_;
   std::optional<c10::Device> device_;
+  bool on_mps_ = false;
   std::vector<CopyBack> copies_;
   std::function<void()> then_;
 };

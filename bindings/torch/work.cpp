@@ -135,6 +135,7 @@ WorkMCCL::WorkMCCL(int rank, CallName name, std::uint64_t sequence, Staging stag
       sequence_(sequence),
       staging_(std::move(staging)),
       device_(staging_.device()),
+      on_mps_(staging_.on_mps()),
       outputs_(std::move(outputs)),
       ledger_(std::move(ledger)) {
   // A stream makes them; the thread on which the call ends must wait for no device.
@@ -151,12 +152,12 @@ void WorkMCCL::start(const mccl::Work& work) {
   // The engine holds this object, and with it the tensors, until the call is over: dropping the
   // handle does not free memory that a peer still writes.
   auto self = c10::intrusive_ptr<WorkMCCL>::unsafe_reclaim_from_nonowning(this);
-  if (!device_) {
+  if (!device_ && !on_mps_) {
     work_.on_done([self = std::move(self)](const std::exception_ptr&) { self->complete(); });
     return;
   }
   // To let go of a GPU's memory may take a lock of torch's that is held by who waits for a stream,
-  // and with it for this thread.
+  // and with it for this thread; results of MPS may have to be copied by the GPU.
   work_.on_done([self = std::move(self)](const std::exception_ptr&) mutable {
     callback_threads().run([self = std::move(self)] { self->complete(); });
   });
@@ -175,6 +176,7 @@ void WorkMCCL::end_on(c10::Stream stream, bool is_own, const std::vector<const W
 
 void WorkMCCL::keep_in(Staging& staging) const {
   if (device_) staging.lie_on(*device_);
+  if (on_mps_) staging.lie_on_mps();
 }
 
 void WorkMCCL::complete() {

@@ -55,8 +55,9 @@ struct CallName {
 /// Whether a profiler records calls here.
 bool is_recorded();
 
-/// On a device's memory a call is over for streams when its end is, which wait() has the caller's
-/// stream wait for, while the host goes on; and for the host when all of it is done.
+/// On CUDA memory a call is over for streams when its end is, which wait() has the caller's stream
+/// wait for, while the host goes on; and for the host when all of it is done. On MPS memory it is
+/// over as on the host's, and the results are there for whatever the GPU is given afterwards.
 class WorkMCCL final : public c10d::Work {
  public:
   WorkMCCL(int rank, CallName name, std::uint64_t sequence, Staging staging,
@@ -69,8 +70,10 @@ class WorkMCCL final : public c10d::Work {
   /// results lie behind those of `parts`. `is_own`: the stream is the caller's.
   void end_on(c10::Stream stream, bool is_own, const std::vector<const WorkMCCL*>& parts = {});
 
-  /// Where its memory lies, unless that is the host.
+  /// Where its memory lies, where that is a device whose streams wait.
   std::optional<c10::Device> device() const { return device_; }
+  /// Whether a fence must be before it.
+  bool on_mps() const { return on_mps_; }
   /// Has `staging`, of a call that this is a part of, lie there too.
   void keep_in(Staging& staging) const;
 
@@ -107,6 +110,7 @@ class WorkMCCL final : public c10d::Work {
   std::uint64_t sequence_;
   Staging staging_;
   const std::optional<c10::Device> device_;
+  const bool on_mps_;
   StreamEnd::Copies copies_;        ///< Of a device's memory, until the call has its end.
   std::unique_ptr<StreamEnd> end_;  ///< Set before anyone else sees the object, or by its batch.
   std::vector<at::Tensor> outputs_;

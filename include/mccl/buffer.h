@@ -23,6 +23,9 @@ struct Buffer {
   std::size_t count = 0;
   DType dtype = DType::f32;
   Device device = {};
+  /// Of metal, where `data` is an address of the GPU's, and of memory that a Mac's GPU shares with
+  /// the host: the id<MTLBuffer> that it lies in; see metal.h.
+  void* allocation = nullptr;
 
   std::size_t bytes() const { return count * size_of(dtype); }
 };
@@ -32,11 +35,13 @@ struct ConstBuffer {
   std::size_t count = 0;
   DType dtype = DType::f32;
   Device device = {};
+  void* allocation = nullptr;
 
   ConstBuffer() = default;
-  ConstBuffer(const void* d, std::size_t n, DType t, Device dev = {})
-      : data(d), count(n), dtype(t), device(dev) {}
-  ConstBuffer(const Buffer& b) : data(b.data), count(b.count), dtype(b.dtype), device(b.device) {}
+  ConstBuffer(const void* d, std::size_t n, DType t, Device dev = {}, void* from = nullptr)
+      : data(d), count(n), dtype(t), device(dev), allocation(from) {}
+  ConstBuffer(const Buffer& b)
+      : data(b.data), count(b.count), dtype(b.dtype), device(b.device), allocation(b.allocation) {}
 
   std::size_t bytes() const { return count * size_of(dtype); }
 };

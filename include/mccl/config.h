@@ -40,6 +40,9 @@ struct Config {
   bool transport_crc = false;
   bool fast_math = true;
   std::size_t gpu_threshold = 4096;
+  std::string reduce_on = "auto";    ///< auto, cpu, gpu: of floats of 16 bits, on Macs
+  bool accelerate = false;           ///< Sums of f32 by macOS's library
+  bool force_staging = false;        ///< Also of memory that a Mac's GPU shares with the host
   std::string compression = "none";  ///< A codec (compression.h)
   double topk_ratio = 0.01;
   std::size_t compression_min_bytes = 65536;  ///< Of a call, below which it is exact
@@ -89,9 +92,9 @@ struct SettingInfo {
   std::string default_value;
   std::string_view range;  ///< For people: "0 to 65535", "auto, tcp, shm, rdma".
   std::string_view meaning;
-  bool must_agree = false;         ///< Ranks that differ refuse each other.
-  bool secret = false;             ///< Never printed.
-  std::string_view no_effect_yet;  ///< Why setting it changes nothing today; empty when it does.
+  bool must_agree = false;     ///< Ranks that differ refuse each other.
+  bool secret = false;         ///< Never printed.
+  std::string_view only_with;  ///< "name=value" of what it says nothing without; else empty.
 };
 
 /// The table, in the order in which it is shown.
@@ -103,8 +106,8 @@ std::string agreement_of(const Config& config);
 /// Every setting as "name = value (variable; meaning)" lines; secrets are masked.
 std::string to_table(const Config& config);
 
-/// One warning per setting that differs from its default and has no effect yet, and for a job_key
-/// that is short enough to be guessed.
+/// One warning per setting that differs from its default and says nothing without another, and for
+/// a job_key that is short enough to be guessed.
 std::vector<std::string> warnings_for(const Config& config);
 
 /// The README's table of settings, in Markdown.

@@ -11,6 +11,7 @@
 
 #include "mccl/buffer.h"
 #include "mccl/compression.h"
+#include "mccl/fence.h"
 #include "mccl/types.h"
 #include "mccl/work.h"
 
@@ -34,6 +35,10 @@ struct CallOptions {
   /// device's default. The call begins when the stream has done what it has been given until now;
   /// what it is given afterwards runs beside the call, see Work::wait_on_stream.
   void* stream = nullptr;
+  /// What must have passed before the call touches its memory; nothing when null. Of a call on
+  /// Metal's memory: a fence behind all that the GPU has been given to do with the input and the
+  /// output. The call, and every later one, begins after it; nobody but the call waits for it.
+  std::shared_ptr<Fence> fence = {};
   /// Of an all_reduce or reduce_scatter: memory of the input's type and length, apart from it and
   /// the output, that becomes what rounding on this rank leaves out of the sum, zeros where nothing
   /// is. Added to this rank's input of the next such call it is not lost (error feedback): of all

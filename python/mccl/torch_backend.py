@@ -111,8 +111,9 @@ def create(options: Any, group_options: Any) -> Any:
     import torch.distributed as dist
 
     shim = load()
-    from . import config
+    from . import config, mps
 
+    mps.complete(shim)
     if group_options is not None and not isinstance(group_options, shim.ProcessGroupMCCL.Options):
         raise TypeError(
             "pg_options of backend mccl must be mccl.torch_backend.Options() or None, not "

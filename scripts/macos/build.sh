@@ -33,8 +33,9 @@ compile() {
 
 # check FILE...
 check() {
-  PYTHONPATH=scripts "$python" -m macos.check --minimum "$minimum" \
-    --stub cmake/macos/libc++.symbols "$@"
+  local stubs=()
+  for list in cmake/macos/*.symbols; do stubs+=(--stub "$list"); done
+  PYTHONPATH=scripts "$python" -m macos.check --minimum "$minimum" "${stubs[@]}" "$@"
 }
 
 scripts/macos/tools.sh "$folder" "$python"

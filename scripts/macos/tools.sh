@@ -117,7 +117,7 @@ write_program "$folder/bin/link" <<END
 #!/bin/bash
 # Apart from clang++, by whose text ccache knows the compiler.
 arguments=()
-is_bundle= output= last=
+is_bundle= output= last= before=
 for argument; do
   [ "\$last" = -o ] && output=\$argument
   last=\$argument
@@ -126,15 +126,27 @@ for argument; do
     -Wl,@*.sym) arguments+=(-Wl,-undefined,dynamic_lookup) ;;
     # dlopen takes a library for a bundle, and this linker makes only those.
     -bundle) arguments+=(-dynamiclib) is_bundle=yes ;;
-    *) arguments+=("\$argument") ;;
+    # What the system brings is known by lists of ours; this linker would ask Apple's SDK.
+    -framework) ;;
+    -lobjc) arguments+=($folder/lib/libobjc.tbd) ;;
+    *)
+      if [ "\$before" = -framework ]; then
+        arguments+=("$folder/lib/\$argument.tbd")
+      else
+        arguments+=("\$argument")
+      fi ;;
   esac
+  before=\$argument
 done
 [ -n "\$is_bundle" ] && arguments+=(-install_name "@rpath/\${output##*/}")
 export ZIG_GLOBAL_CACHE_DIR=$folder/zig-cache ZIG_LOCAL_CACHE_DIR=$folder/zig-cache
 exec $zig/zig cc -target aarch64-macos.$minimum "\${arguments[@]}" $folder/lib/libc++.tbd
 END
 mkdir -p "$folder/lib"
-"$folder/venv/bin/python" scripts/macos/stub.py cmake/macos/libc++.symbols "$folder/lib/libc++.tbd"
+for list in cmake/macos/*.symbols; do
+  name=${list##*/}
+  "$folder/venv/bin/python" scripts/macos/stub.py "$list" "$folder/lib/${name%.symbols}.tbd"
+done
 
 # --- OpenSSL ----------------------------------------------------------------------------------
 

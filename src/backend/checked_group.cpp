@@ -22,10 +22,13 @@ Request request_of(Collective collective, DType dtype) {
 }  // namespace
 
 Work CheckedGroup::begin(const Request& request, const CallOptions& options) {
+  const bool is_shared =
+      !staged::on_device(request) && (request.in.allocation || request.out.allocation);
+  if (stages_always_ && is_shared) return line().enqueue(staged::as_the_gpu_sees(request), options);
   if (path_ && is_collective(request.collective) && !batch_is_open()) {
     path_->comes(request, timeout_of(options), options.caller_waits || options.may_meet);
   }
-  if (!staged::on_device(request)) {
+  if (!staged::needs_stage(request, options)) {
     const staged::Line* const line = line_if_any_.load(std::memory_order_acquire);
     if (!line || !line->is_busy()) return start(request, options);
   } else if (goes_directly(request, options)) {
@@ -37,7 +40,8 @@ Work CheckedGroup::begin(const Request& request, const CallOptions& options) {
 /// The first time the ranks may meet, and fail where one has gone. From then on kernels may wait
 /// for a rank, and nobody but the engine sees it go.
 bool CheckedGroup::goes_directly(const Request& request, const CallOptions& options) {
-  if (!path_ || options.compression || batch_is_open()) return false;
+  if (!path_ || options.fence || options.compression || batch_is_open()) return false;
+  if (staged::lies_on(DeviceKind::metal, request)) return false;
   std::call_once(path_is_watched_, [this] {
     watch_failure([weak = std::weak_ptr(path_)] {
       if (const std::shared_ptr<direct::Path> alive = weak.lock()) alive->abort();
@@ -116,7 +120,8 @@ Work CheckedGroup::begin_sum(const Request& request, const CallOptions& options)
           name_of(request.collective)));
     }
     check_left_out(request.collective, request.in, request.out, left);
-    if (left.count > 0) std::memset(left.data, 0, left.bytes());
+    // Behind a fence it is not the host's yet; Call has that done when it is.
+    if (left.count > 0 && !options.fence) std::memset(left.data, 0, left.bytes());
   }
   return begin(request, options);
 }

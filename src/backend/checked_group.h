@@ -58,6 +58,10 @@ class CheckedGroup : public Group, private staged::HostCalls {
   /// Collectives that `path` takes go by it, but in batches. Before the first call.
   void use(std::shared_ptr<direct::Path> path) { path_ = std::move(path); }
 
+  /// Memory that a Mac's GPU shares with the host is copied there all the same. Before the first
+  /// call.
+  void stage_always() { stages_always_ = true; }
+
  protected:
   /// Begins what was asked, of host memory.
   Work start(const Request& request, const CallOptions& options) override = 0;
@@ -67,6 +71,7 @@ class CheckedGroup : public Group, private staged::HostCalls {
   std::chrono::milliseconds timeout_of(const CallOptions& options) const override = 0;
   /// How it travels.
   virtual Coding coding_of(const Request& request, const CallOptions& options) const = 0;
+  bool stages_always() const { return stages_always_; }
   bool begins_early(const Request& /*request*/) const override { return false; }
   /// Has `told` run as soon as the group has failed, also where no call of the host is under way.
   virtual void watch_failure(std::function<void()> /*told*/) {}
@@ -92,6 +97,7 @@ class CheckedGroup : public Group, private staged::HostCalls {
   Request reduce_to_parts(ConstBuffer in, Buffer out, const Shares& shares, ReduceOp op) const;
   Request exchange(ConstBuffer in, const Shares& given, Buffer out, const Shares& taken) const;
 
+  bool stages_always_ = false;
   std::shared_ptr<direct::Path> path_;
   std::once_flag path_is_watched_;
   std::mutex line_mutex_;

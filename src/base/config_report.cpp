@@ -27,9 +27,16 @@ std::string shown_default(const SettingInfo& info) {
 
 std::string meaning_with_caveat(const Setting& setting) {
   std::string text(setting.info.meaning);
-  if (!setting.info.no_effect_yet.empty())
-    text += fmt::format(". No effect yet: {}", setting.info.no_effect_yet);
+  if (!setting.info.only_with.empty())
+    text += fmt::format(". Only with {}", setting.info.only_with);
   return text;
+}
+
+/// Whether `config` has what a setting says nothing without.
+bool is_heard(const Config& config, const Setting& setting) {
+  const std::string_view other = setting.info.only_with;
+  const std::size_t equals = other.find('=');
+  return other.empty() || config.get(other.substr(0, equals)) == other.substr(equals + 1);
 }
 
 }  // namespace
@@ -70,9 +77,9 @@ std::vector<std::string> warnings_for(const Config& config) {
   for (const Setting& setting : setting_table()) {
     if (is_default(config, setting)) continue;
     const std::string value = shown_value(config, setting);
-    if (!setting.info.no_effect_yet.empty())
-      warnings.push_back(fmt::format("{}={} has no effect yet: {}", setting.info.name, value,
-                                     setting.info.no_effect_yet));
+    if (!is_heard(config, setting))
+      warnings.push_back(fmt::format("{}={} has no effect without {}", setting.info.name, value,
+                                     setting.info.only_with));
   }
   return warnings;
 }

@@ -10,7 +10,7 @@ class Conveyor {
  public:
   virtual ~Conveyor() = default;
 
-  /// Bytes of the input that are there; they only grow.
+  /// Bytes of the input that are there; they only grow. Throws Error where no more will come.
   virtual std::size_t arrived() const = 0;
   /// In which the output is fetched: whoever fills it says when another such piece is done.
   virtual std::size_t piece_of_output() const = 0;

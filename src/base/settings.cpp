@@ -20,7 +20,7 @@ constexpr double kYear = 31536000;
 constexpr double kMaxRanks = 1 << 20;
 constexpr double kAboveZero = std::numeric_limits<double>::denorm_min();
 
-constexpr std::string_view kNoGpuKernels = "this build reduces on the CPU only";
+constexpr std::string_view kWithGpu = "reduce_on=gpu";
 
 std::string_view type_name(SettingKind kind) {
   switch (kind) {
@@ -49,7 +49,7 @@ struct Row {
   SettingKind kind = SettingKind::text;
   bool must_agree = false;
   bool secret = false;
-  std::string_view no_effect_yet = {};
+  std::string_view only_with = {};
   SettingField field = {};
   double minimum = 0;
   double maximum = 0;
@@ -199,16 +199,35 @@ constexpr Row kRows[] = {
      .range = "true, false",
      .meaning = "GPU kernels may fuse multiply and add, and relax NaN; false: IEEE",
      .kind = boolean,
-     .no_effect_yet = kNoGpuKernels,
+     .only_with = kWithGpu,
      .field = &Config::fast_math},
     {.name = "gpu_threshold",
      .variable = "MCCL_GPU_THRESHOLD",
      .range = "0 to 1073741824",
      .meaning = "Elements below which 16-bit floats are reduced on the CPU",
      .kind = integer,
-     .no_effect_yet = kNoGpuKernels,
+     .only_with = kWithGpu,
      .field = &Config::gpu_threshold,
      .maximum = kGiB},
+    {.name = "reduce_on",
+     .variable = "MCCL_REDUCE_ON",
+     .range = "auto, cpu, gpu",
+     .meaning = "What reduces two arrays of 16-bit floats: the CPU, or a Mac's GPU; auto: the CPU",
+     .kind = choice,
+     .must_agree = true,
+     .field = &Config::reduce_on},
+    {.name = "accelerate",
+     .variable = "MCCL_ACCELERATE",
+     .range = "true, false",
+     .meaning = "Sums of f32 by macOS's Accelerate; `mccl bench kernels` tells what is faster",
+     .kind = boolean,
+     .field = &Config::accelerate},
+    {.name = "force_staging",
+     .variable = "MCCL_FORCE_STAGING",
+     .range = "true, false",
+     .meaning = "Copy to the host and back what a Mac's GPU shares with it, too: for diagnosis",
+     .kind = boolean,
+     .field = &Config::force_staging},
     {.name = "compression",
      .variable = "MCCL_COMPRESSION",
      .range = "none, auto, fp16, bf16, int8, fp8, fp8_e4m3, fp8_e5m2, int4, topk",
@@ -238,7 +257,7 @@ constexpr Row kRows[] = {
      .variable = "MCCL_SHADER_PATH",
      .range = "a path",
      .meaning = "Metal shaders (.metal or .metallib); empty: those of the package",
-     .no_effect_yet = kNoGpuKernels,
+     .only_with = kWithGpu,
      .field = &Config::shader_path},
     {.name = "algorithm",
      .variable = "MCCL_ALGORITHM",
@@ -364,7 +383,7 @@ Setting setting_of(const Row& row) {
   setting.info.meaning = row.meaning;
   setting.info.must_agree = row.must_agree;
   setting.info.secret = row.secret;
-  setting.info.no_effect_yet = row.no_effect_yet;
+  setting.info.only_with = row.only_with;
   setting.kind = row.kind;
   setting.field = row.field;
   setting.minimum = row.minimum;

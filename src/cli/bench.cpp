@@ -12,6 +12,7 @@
 #include "base/environment.h"
 #include "base/placement.h"
 #include "cli/bench/host.h"
+#include "cli/bench/kernels.h"
 #include "cli/bench/local_job.h"
 #include "cli/bench/options.h"
 #include "cli/bench/pattern.h"
@@ -132,6 +133,10 @@ int run_as_rank(const Placement& placement, const Config& config, const Options&
 }
 
 int run_bench(const Flags& flags) {
+  if (flags.routines == std::vector<std::string>{"kernels"}) {
+    fmt::print("{}", kernels_text(config_of(flags)));
+    return kGood;
+  }
   Options options = options_of(flags);
   const Config config = config_of(flags);
   const bool all_asked = std::ranges::find(flags.routines, "all") != flags.routines.end();
@@ -154,7 +159,8 @@ int run_bench(const Flags& flags) {
 void add_what(CLI::App& app, Flags& flags) {
   app.add_option("collective", flags.routines,
                  "all_reduce (default), all_gather, reduce_scatter, all_to_all, broadcast,\n"
-                 "reduce, gather, scatter, sendrecv, barrier, or all")
+                 "reduce, gather, scatter, sendrecv, barrier, or all;\nor kernels: what adds up "
+                 "fastest here")
       ->delimiter(',')
       ->option_text("...");
   app.add_option("-n,--ranks", flags.ranks, "Processes to start on this machine; default 2")

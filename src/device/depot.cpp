@@ -5,11 +5,11 @@
 #include <cstring>
 #include <utility>
 
+#include "base/machine.h"
+
 namespace mccl::device {
 namespace {
 
-constexpr std::size_t kLine = 64;
-constexpr std::size_t kPage = 4096;
 constexpr std::size_t kLeastBlock = 4096;
 
 }  // namespace
@@ -25,47 +25,7 @@ Block::~Block() {
   if (data_) depot_->take_back(data_, kind_);
 }
 
-void Passage::begin(const Trip& trip) {
-  input_bytes_ = trip.input_bytes;
-  output_bytes_ = trip.output_bytes;
-  const std::size_t longest = std::max<std::size_t>({input_bytes_, output_bytes_, 1});
-  piece_ = trip.piece == 0 ? longest : trip.piece;
-  before_ = number_;
-  number_ += static_cast<Word>((longest + piece_ - 1) / piece_);
-  queue_->follow(trip.stream);
-  for (std::size_t at = 0; at < input_bytes_; at += piece_) {
-    const std::size_t bytes = std::min(piece_, input_bytes_ - at);
-    queue_->copy_to_host(trip.staged_input + at, static_cast<const std::byte*>(trip.from) + at,
-                         bytes);
-    queue_->write(&words_[kArrived], word_at(at + bytes, input_bytes_));
-  }
-  for (std::size_t at = 0; at < output_bytes_; at += piece_) {
-    const std::size_t bytes = std::min(piece_, output_bytes_ - at);
-    queue_->await(&words_[kReleased], word_at(at + bytes, output_bytes_));
-    queue_->copy_to_device(static_cast<std::byte*>(trip.to) + at, trip.staged_output + at, bytes);
-  }
-  queue_->write(&words_[kEnded], number_);
-  queue_->mark();
-}
-
-/// What a word says when the first `bytes` of `whole` are through.
-Word Passage::word_at(std::size_t bytes, std::size_t whole) const {
-  return bytes >= whole ? number_ : before_ + static_cast<Word>(bytes / piece_);
-}
-
-std::size_t Passage::arrived() const {
-  const Word word = __atomic_load_n(&words_[kArrived], __ATOMIC_ACQUIRE);
-  const auto past = [word](Word value) { return static_cast<std::int32_t>(word - value); };
-  if (input_bytes_ == 0 || past(number_) >= 0) return input_bytes_;
-  return past(before_) <= 0 ? 0 : static_cast<std::size_t>(past(before_)) * piece_;
-}
-
-void Passage::release(std::size_t bytes) {
-  const Word word = word_at(bytes, output_bytes_);
-  if (!reached(&words_[kReleased], word)) {
-    __atomic_store_n(&words_[kReleased], word, __ATOMIC_RELEASE);
-  }
-}
+std::unique_ptr<Passage> Accelerator::make_passage() { return nullptr; }
 
 Depot::Depot(std::shared_ptr<Accelerator> accelerator) : accelerator_(std::move(accelerator)) {}
 
@@ -97,7 +57,6 @@ void Depot::take_back(std::byte* data, std::size_t kind) {
 }
 
 std::unique_ptr<Passage> Depot::passage() {
-  Word* words = nullptr;
   {
     const std::lock_guard lock(mutex_);
     if (!passages_.empty()) {
@@ -105,14 +64,19 @@ std::unique_ptr<Passage> Depot::passage() {
       passages_.pop_back();
       return passage;
     }
-    if (words_left_ == 0) {
-      pages_of_words_.push_back(accelerator_->allocate_pinned(kPage));
-      std::memset(pages_of_words_.back(), 0, kPage);
-      words_left_ = kPage / kLine;
-    }
-    words = reinterpret_cast<Word*>(pages_of_words_.back() + --words_left_ * kLine);
   }
-  return std::make_unique<Passage>(accelerator_->make_queue(), words);
+  if (std::unique_ptr<Passage> own = accelerator_->make_passage()) return own;
+  Word* words = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    if (words_left_ == 0) {
+      pages_of_words_.push_back(accelerator_->allocate_pinned(page_bytes()));
+      std::memset(pages_of_words_.back(), 0, page_bytes());
+      words_left_ = page_bytes() / line_bytes();
+    }
+    words = reinterpret_cast<Word*>(pages_of_words_.back() + --words_left_ * line_bytes());
+  }
+  return std::make_unique<QueuePassage>(accelerator_->make_queue(), words);
 }
 
 void Depot::take_back(std::unique_ptr<Passage> passage) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "device/device.h"
+#include "device/passage.h"
 
 namespace mccl::device {
 
@@ -30,53 +31,6 @@ class Block {
   std::shared_ptr<Depot> depot_;
   std::byte* data_ = nullptr;
   std::size_t kind_ = 0;
-};
-
-/// The way of one call between a device's memory and the host's: a queue, and the words by which
-/// device and host tell each other how far they are. One call at a time.
-class Passage {
- public:
-  /// `words`: three words of pinned memory, on a cache line of their own.
-  Passage(std::unique_ptr<Queue> queue, Word* words) : queue_(std::move(queue)), words_(words) {}
-
-  /// What a call has the device do. Copies of nothing are left out.
-  struct Trip {
-    void* stream;  ///< Of the caller, whose data it is.
-    const void* from;
-    std::byte* staged_input;
-    std::size_t input_bytes;
-    void* to;
-    const std::byte* staged_output;
-    std::size_t output_bytes;
-    /// What goes at a time, so that host and device are at work at once; 0: all of it.
-    std::size_t piece = 0;
-  };
-  /// Enqueues all of it, so that nobody needs to ask the device for anything afterwards: who does
-  /// while the device waits for the host may be made to wait for the device.
-  void begin(const Trip& trip);
-
-  /// Bytes of the input that have come to the host, from its beginning on.
-  std::size_t arrived() const;
-  /// The first `bytes` of the output may go to the device: whole pieces of it.
-  void release(std::size_t bytes);
-  /// The host's side is over.
-  void release() { release(output_bytes_); }
-  /// Whether the device's side is over.
-  bool ended() const { return reached(&words_[kEnded], number_); }
-  /// What `stream` is given from now on runs after the call.
-  void lead(void* stream) { queue_->lead(stream); }
-
- private:
-  enum { kArrived, kReleased, kEnded };
-  Word word_at(std::size_t bytes, std::size_t whole) const;
-
-  const std::unique_ptr<Queue> queue_;
-  Word* const words_;
-  Word before_ = 0;  ///< What the words had come to before the call: they count its pieces.
-  Word number_ = 0;  ///< What they come to at its end.
-  std::size_t piece_ = 1;
-  std::size_t input_bytes_ = 0;
-  std::size_t output_bytes_ = 0;
 };
 
 /// Thread-safe. Lives as long as what it has given.

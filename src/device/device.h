@@ -42,6 +42,8 @@ class Queue {
   virtual void* handle() = 0;
 };
 
+class Passage;
+
 /// One device. Thread-safe.
 class Accelerator {
  public:
@@ -52,6 +54,9 @@ class Accelerator {
   /// Where it is plugged in: tells the devices of a host apart, alike in all processes.
   virtual std::string bus() const = 0;
   virtual std::unique_ptr<Queue> make_queue() = 0;
+  /// The device's own way to carry the data of calls; null where that is by a queue that waits for
+  /// the host.
+  virtual std::unique_ptr<Passage> make_passage();
   /// Of the device. Throws Error.
   virtual std::shared_ptr<void> make_memory(std::size_t bytes) = 0;
   /// What is worth a copy of its own: less takes no longer than to tell the host of it. A multiple
@@ -61,7 +66,7 @@ class Accelerator {
   virtual std::byte* allocate_pinned(std::size_t bytes) = 0;
   virtual void free_pinned(std::byte* memory) noexcept = 0;
   /// Why memory is not this device's: empty where it is.
-  virtual std::string objection(const void* memory, std::size_t bytes) const = 0;
+  virtual std::string objection(const ConstBuffer& memory) const = 0;
   /// Whether what `stream` is given is being recorded, to be run later, instead of done.
   virtual bool is_capturing(void* stream) const = 0;
 };

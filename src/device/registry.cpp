@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "device/cuda/gpu.h"
+#include "device/metal/gpu.h"
 #include "mccl/error.h"
 
 namespace mccl::device {
@@ -30,6 +31,7 @@ std::shared_ptr<Accelerator> make(Registry& all, Device device) {
   const auto replaced = all.makers.find(device.kind);
   if (replaced != all.makers.end()) return replaced->second(device.index);
   if (device.kind == DeviceKind::cuda) return cuda::open_gpu(device.index);
+  if (device.kind == DeviceKind::metal) return metal::open_gpu(device.index);
   throw InvalidArgument(fmt::format(
       "{}: this build has no calls for memory of that kind; copy it to the host", name_of(device)));
 }

@@ -10,11 +10,13 @@
 #include <span>
 #include <vector>
 
+#include "base/machine.h"
 #include "node/memory_file.h"
 
 namespace mccl::node {
 
-inline constexpr std::size_t kLine = 64;  ///< A cache line, in bytes.
+/// What one side of shared memory writes lies so far from what the other does.
+inline constexpr std::size_t kLine = kLongestLine;
 
 /// Where peers find a range.
 struct RangePlace {

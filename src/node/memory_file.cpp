@@ -83,11 +83,6 @@ Mapping Mapping::twice(const Descriptor& file, std::size_t offset, std::size_t b
   return both;
 }
 
-std::size_t page_bytes() {
-  static const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  return bytes;
-}
-
 Descriptor make_memory_file(std::size_t bytes) {
   rlimit limit = {};
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) {

@@ -52,8 +52,6 @@ class Mapping {
   std::size_t size_ = 0;
 };
 
-std::size_t page_bytes();
-
 /// A new file of that size, of which nothing takes memory yet. It never shrinks, so that nobody who
 /// maps it can be hurt. Throws Error.
 Descriptor make_memory_file(std::size_t bytes);

@@ -24,34 +24,36 @@ BlockRow::Place BlockRow::take(std::size_t bytes, std::uint64_t call) {
   return place;
 }
 
-Window::Window(int group_size, Range own, std::vector<Neighbour> neighbours, std::size_t call_bytes)
-    : Window(group_size, own.memory(), std::move(neighbours), call_bytes) {
+Window::Window(int group_size, Range own, std::vector<Neighbour> neighbours, std::size_t call_bytes,
+               std::size_t line)
+    : Window(group_size, own.memory(), std::move(neighbours), call_bytes, line) {
   own_ = std::move(own);
 }
 
 Window::Window(int group_size, std::span<std::byte> own, std::vector<Neighbour> neighbours,
-               std::size_t call_bytes)
+               std::size_t call_bytes, std::size_t line)
     : call_bytes_(call_bytes),
+      line_(line),
       neighbours_(std::move(neighbours)),
       own_view_(view_of(own)),
       views_(static_cast<std::size_t>(group_size)),
       row_(2 * call_bytes) {
   for (const Neighbour& neighbour : neighbours_) {
-    if (neighbour.memory.size() < window_bytes(call_bytes)) {
+    if (neighbour.memory.size() < window_bytes(call_bytes, line)) {
       throw CorruptionError(
           fmt::format("shared memory: rank {} shares {} bytes as its window, where {} were agreed",
-                      neighbour.rank, neighbour.memory.size(), window_bytes(call_bytes)));
+                      neighbour.rank, neighbour.memory.size(), window_bytes(call_bytes, line)));
     }
     views_[static_cast<std::size_t>(neighbour.rank)] = view_of(neighbour.memory);
   }
 }
 
 Window::View Window::view_of(std::span<std::byte> memory) const {
-  return {reinterpret_cast<WindowFront*>(memory.data()), memory.data() + kFrontBytes};
+  return {WindowFront(memory.data(), line_), memory.data() + WindowFront::bytes(line_)};
 }
 
 std::byte* Window::data_of(const View& view) const {
-  return in_head_ ? view.front->heads[call_ % kDepth].smallest : view.row + offset_;
+  return in_head_ ? view.front.head(call_).smallest : view.row + offset_;
 }
 
 void Window::begin(std::uint32_t arrivals, std::size_t published, std::uint64_t fingerprint) {
@@ -87,7 +89,7 @@ bool Window::open() {
   if (open_) return true;
   if (late() >= 0) return false;
   stray_ = find_stray();
-  own_view_.front->heads[call_ % kDepth].fingerprint = fingerprint_;
+  own_view_.front.head(call_).fingerprint = fingerprint_;
   trace_of(own_view_, call_).fingerprint = fingerprint_;
   open_ = true;
   return true;
@@ -96,8 +98,7 @@ bool Window::open() {
 void Window::end() { base_ += arrivals_; }
 
 void Window::arrive() {
-  own_view_.front->heads[call_ % kDepth].arrivals.store(base_ + ++arrived_,
-                                                        std::memory_order_release);
+  own_view_.front.head(call_).arrivals.store(base_ + ++arrived_, std::memory_order_release);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (const Neighbour& neighbour : neighbours_) neighbour.bell.ring_after_fence();
 }

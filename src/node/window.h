@@ -35,41 +35,59 @@ inline constexpr std::size_t kLabelBytes = 48;
 inline constexpr std::size_t kDepth = 16;
 
 /// What the others look at first in a call.
-struct alignas(kLine) CallHead {
+struct alignas(64) CallHead {
   static constexpr std::size_t kInlineBytes = 48;
 
   std::atomic<std::uint64_t> arrivals{0};
   std::uint64_t fingerprint = 0;     ///< Of all calls so far: neighbours that differ have diverged.
   std::byte smallest[kInlineBytes];  ///< A publication that fits.
 };
-static_assert(sizeof(CallHead) == kLine);
+static_assert(sizeof(CallHead) == 64);
 
 /// What a call was.
-struct alignas(kLine) CallTrace {
+struct alignas(64) CallTrace {
   std::uint64_t fingerprint = 0;
   std::byte label[kLabelBytes];
 };
-static_assert(sizeof(CallTrace) == kLine);
+static_assert(sizeof(CallTrace) == 64);
 
-/// How a rank's range begins; the row of blocks follows on the next page.
-struct WindowFront {
-  CallHead heads[kDepth];
-  CallTrace trail[2 * kDepth];
+/// How a rank's range begins: the heads, and then the trail, each of a cache line of this machine
+/// of its own, however long that is. The row of blocks follows at the next multiple of a block.
+class WindowFront {
+ public:
+  explicit WindowFront(std::byte* memory = nullptr, std::size_t line = line_bytes())
+      : memory_(memory), line_(line) {}
+
+  CallHead& head(std::uint64_t call) const {
+    return *reinterpret_cast<CallHead*>(memory_ + call % kDepth * line_);
+  }
+  CallTrace& trace(std::uint64_t call) const {
+    return *reinterpret_cast<CallTrace*>(memory_ + (kDepth + call % (2 * kDepth)) * line_);
+  }
+
+  static constexpr std::size_t kBlockBytes = 4096;
+  /// A range's memory begins kLine after a page does.
+  static constexpr std::size_t bytes(std::size_t line) {
+    const std::size_t all = kLine + 3 * kDepth * line;
+    return (all + kBlockBytes - 1) / kBlockBytes * kBlockBytes - kLine;
+  }
+
+ private:
+  std::byte* memory_;
+  std::size_t line_;
 };
-
-/// A range's memory begins a line after a page does.
-inline constexpr std::size_t kFrontBytes = 4096 - kLine;
-static_assert(sizeof(WindowFront) <= kFrontBytes);
 
 /// Bytes of a range for a window of which a call can publish so many. Two such calls have room side
 /// by side, or everybody would wait for everybody to go on.
-constexpr std::size_t window_bytes(std::size_t call_bytes) { return kFrontBytes + 2 * call_bytes; }
+inline std::size_t window_bytes(std::size_t call_bytes, std::size_t line = line_bytes()) {
+  return WindowFront::bytes(line) + 2 * call_bytes;
+}
 
 /// Places in a row of blocks for calls that come one after another: of a power of two of blocks,
 /// and at a multiple of it, so that a call's place is never that of the call before.
 class BlockRow {
  public:
-  static constexpr std::size_t kBlockBytes = 4096;
+  static constexpr std::size_t kBlockBytes = WindowFront::kBlockBytes;
 
   /// `bytes`: a power of two, of at least two blocks.
   explicit BlockRow(std::size_t bytes);
@@ -99,10 +117,11 @@ class Window {
 
   /// `call_bytes`, a power of two and at least a block, is what all have agreed on: the most that a
   /// call can publish. Throws CorruptionError when a neighbour's range is smaller than that takes.
-  Window(int group_size, Range own, std::vector<Neighbour> neighbours, std::size_t call_bytes);
+  Window(int group_size, Range own, std::vector<Neighbour> neighbours, std::size_t call_bytes,
+         std::size_t line = line_bytes());
   /// The same where the caller keeps this rank's own memory, which begins as zeros.
   Window(int group_size, std::span<std::byte> own, std::vector<Neighbour> neighbours,
-         std::size_t call_bytes);
+         std::size_t call_bytes, std::size_t line = line_bytes());
 
   std::size_t call_bytes() const { return call_bytes_; }
 
@@ -152,22 +171,23 @@ class Window {
 
  private:
   struct View {
-    WindowFront* front = nullptr;
+    WindowFront front;
     std::byte* row = nullptr;
     std::uint64_t compared = 0;  ///< The last call known to be the same as this rank's.
   };
 
   const CallHead& head_of(int rank, std::uint64_t call) const {
-    return views_[static_cast<std::size_t>(rank)].front->heads[call % kDepth];
+    return views_[static_cast<std::size_t>(rank)].front.head(call);
   }
   static CallTrace& trace_of(const View& view, std::uint64_t call) {
-    return view.front->trail[call % (2 * kDepth)];
+    return view.front.trace(call);
   }
   std::byte* data_of(const View& view) const;
   View view_of(std::span<std::byte> memory) const;
   int find_stray();
 
   const std::size_t call_bytes_;
+  const std::size_t line_;
   Range own_;
   std::vector<Neighbour> neighbours_;
   View own_view_;

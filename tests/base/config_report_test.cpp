@@ -57,12 +57,13 @@ TEST(Agreement, ChangesWithTheSettingsThatMustAgreeOnly) {
 }
 
 TEST(Agreement, IsNameAndValuePerLine) {
-  EXPECT_EQ(agreement_of(Config{}),
-            "rdma_ring=false\nrdma_uncabled=relay\n"
-            "chunk_bytes=4194304\nsmall_msg_threshold=65536\ntransport_crc=false\n"
-            "compression=none\ntopk_ratio=0.01\ncompression_min_bytes=65536\nalgorithm="
-            "auto\nliveness_interval=10\n"
-            "calibrate=true\nlink_latency_us=0\nlink_gbit=0\n");
+  EXPECT_EQ(
+      agreement_of(Config{}),
+      "rdma_ring=false\nrdma_uncabled=relay\n"
+      "chunk_bytes=4194304\nsmall_msg_threshold=65536\ntransport_crc=false\n"
+      "reduce_on=auto\ncompression=none\ntopk_ratio=0.01\ncompression_min_bytes=65536\nalgorithm="
+      "auto\nliveness_interval=10\n"
+      "calibrate=true\nlink_latency_us=0\nlink_gbit=0\n");
 }
 
 TEST(Warnings, NoneForTheDefaults) {
@@ -73,13 +74,16 @@ TEST(Warnings, NoneForTheDefaults) {
   EXPECT_THAT(warnings_for(config), IsEmpty());
 }
 
-TEST(Warnings, OnePerSettingWithoutEffect) {
+TEST(Warnings, OnePerSettingThatSaysNothingWithoutAnother) {
   for (const auto& [name, value] : std::vector<std::pair<std::string, std::string>>{
            {"fast_math", "0"}, {"gpu_threshold", "1"}, {"shader_path", "/x"}}) {
     Config config;
     config.set(name, value);
-    EXPECT_THAT(warnings_for(config), ElementsAre(HasSubstr(" has no effect yet: ")));
+    EXPECT_THAT(warnings_for(config),
+                ElementsAre(HasSubstr(" has no effect without reduce_on=gpu")));
     EXPECT_THAT(warnings_for(config), ElementsAre(testing::StartsWith(name + "=")));
+    config.set("reduce_on", "gpu");
+    EXPECT_THAT(warnings_for(config), IsEmpty());
   }
 }
 

@@ -46,7 +46,7 @@ TEST_F(DepotTest, APassageBringsTheOutputOnlyWhenTheHostHasReleasedIt) {
     passage->lead(&stream);
     std::byte found{};
     stream.enqueue([memory, &found] { found = *memory->inside(); });
-    passage->release();
+    passage->finish(false);
     stream.finish();
     EXPECT_TRUE(passage->ended());
     EXPECT_EQ(found, static_cast<std::byte>(100 + round));
@@ -77,7 +77,7 @@ TEST_F(DepotTest, APassageGoesInPiecesInTheirOrder) {
     while (device_->copies_to_device < before + 3) std::this_thread::yield();
     EXPECT_EQ(memory->inside()[3 * kPiece - 1], std::byte{100});
     EXPECT_EQ(memory->inside()[3 * kPiece], static_cast<std::byte>(round));
-    passage->release();
+    passage->finish(false);
     while (!passage->ended()) std::this_thread::yield();
     EXPECT_EQ(memory->inside()[kBytes - 1], std::byte{100});
   }
@@ -95,7 +95,7 @@ TEST_F(DepotTest, ManyPassagesHaveWordsOfTheirOwn) {
   }
   for (std::size_t i = 0; i < passages.size(); ++i) {
     EXPECT_FALSE(passages[i]->ended());
-    passages[i]->release();
+    passages[i]->finish(false);
     while (!passages[i]->ended()) std::this_thread::yield();
     EXPECT_TRUE(i + 1 == passages.size() || !passages[i + 1]->ended());
   }

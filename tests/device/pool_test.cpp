@@ -35,9 +35,9 @@ TEST_F(PoolTest, MemoryIsFoundInItsWindow) {
 
 TEST_F(PoolTest, WhatNobodyWasToldOfGoesBackToTheDevice) {
   void* const memory = pool_.take(kMiB);
-  EXPECT_EQ(device_->objection(memory, 1), "");
+  EXPECT_EQ(device_->objection({memory, 1, DType::u8}), "");
   pool_.give_back(memory);
-  EXPECT_NE(device_->objection(memory, 1), "");
+  EXPECT_NE(device_->objection({memory, 1, DType::u8}), "");
   EXPECT_FALSE(pool_.find(memory, 1));
   EXPECT_EQ(pool_.tell(0).at(0).memory, nullptr) << "the number stays";
 }
@@ -46,7 +46,7 @@ TEST_F(PoolTest, WhatOthersKnowStaysAndIsGivenAgain) {
   void* const memory = pool_.take(6 * kMiB);
   EXPECT_EQ(pool_.tell(0).size(), 1U);
   pool_.give_back(memory);
-  EXPECT_EQ(device_->objection(memory, 1), "") << "a peer may still look at it";
+  EXPECT_EQ(device_->objection({memory, 1, DType::u8}), "") << "a peer may still look at it";
   EXPECT_NE(pool_.take(kMiB), memory) << "too little for so large a window";
   EXPECT_EQ(pool_.take(4 * kMiB), memory);
   EXPECT_NE(pool_.take(4 * kMiB), memory) << "it is in use";

@@ -33,9 +33,10 @@ struct alignas(kLine) Line {
 /// The windows of all ranks of one node.
 class Node {
  public:
-  Node(int ranks, Memory memory, std::size_t call_bytes = kCallBytes)
+  Node(int ranks, Memory memory, std::size_t call_bytes = kCallBytes,
+       std::size_t line = line_bytes())
       : processes_(static_cast<std::size_t>(ranks)) {
-    const std::size_t bytes = window_bytes(call_bytes);
+    const std::size_t bytes = window_bytes(call_bytes, line);
     std::vector<Range> ranges;
     for (NodeProcess& process : processes_) {
       ranges.push_back(process.arena().allocate(bytes, static_cast<std::uint32_t>(ranks - 1)));
@@ -58,8 +59,8 @@ class Node {
       windows_.push_back(
           memory == Memory::own_address
               ? std::make_unique<Window>(ranks, std::move(ranges[rank]), std::move(others),
-                                         call_bytes)
-              : std::make_unique<Window>(ranks, plain(rank), std::move(others), call_bytes));
+                                         call_bytes, line)
+              : std::make_unique<Window>(ranks, plain(rank), std::move(others), call_bytes, line));
     }
   }
 
@@ -100,6 +101,34 @@ void pass(Window& window, std::uint64_t call) {
   ASSERT_TRUE(open(window, call));
   window.arrive();
   window.end();
+}
+
+TEST(Window, OnALongLineEachCallHasALineOfItsOwn) {
+  for (const std::size_t line : {std::size_t{64}, kLongestLine}) {
+    EXPECT_EQ((window_bytes(kCallBytes, line) + kLine) % WindowFront::kBlockBytes, 0U);
+    Node node(2, Memory::own_address, kCallBytes, line);
+    Window &one = node.window(0), &other = node.window(1);
+    const std::byte* before = nullptr;
+    for (std::uint64_t call = 1; call <= 3 * kDepth; ++call) {
+      for (Window* const window : {&one, &other}) {
+        begin(*window, call);
+        ASSERT_TRUE(open(*window, call));
+        std::memcpy(window->own(), &call, sizeof call);
+        window->arrive();
+      }
+      ASSERT_TRUE(other.arrived(0, 1));
+      ASSERT_TRUE(other.same_calls(0));
+      std::uint64_t read = 0;
+      std::memcpy(&read, other.published_by(0), sizeof read);
+      EXPECT_EQ(read, call);
+      if (call % kDepth > 1) {
+        EXPECT_EQ(one.own() - before, static_cast<std::ptrdiff_t>(line));
+      }
+      before = one.own();
+      one.end();
+      other.end();
+    }
+  }
 }
 
 TEST(Window, ARankRunsAheadUntilItsPlacesAreUsedUp) {

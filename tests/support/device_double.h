@@ -91,9 +91,9 @@ class DeviceDouble final : public device::Accelerator {
   void free_pinned(std::byte* memory) noexcept override {
     ::operator delete(memory, std::align_val_t(4096));
   }
-  std::string objection(const void* memory, std::size_t bytes) const override {
+  std::string objection(const ConstBuffer& memory) const override {
     const std::lock_guard lock(mutex_);
-    return bytes == 0 || find(memory) ? "" : "lies on no device";
+    return memory.count == 0 || find(memory.data) ? "" : "lies on no device";
   }
   bool is_capturing(void* stream) const override;
 

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -20,52 +22,88 @@ namespace mccl::testing {
 /// The memory of one call, on the device as it lies on the host: what overlaps there does here.
 class Carried {
  public:
-  Carried(DeviceDouble& device, DeviceDouble::Queue& stream, const ConstBuffer& in,
-          const Buffer& out)
-      : out_(out) {
-    const std::byte* in_begin = begin_of(in);
-    const std::byte* out_begin = begin_of(out);
-    const bool apart = in.count == 0 || out.count == 0 || in_begin + in.bytes() <= out_begin ||
-                       out_begin + out.bytes() <= in_begin;
-    if (apart) {
-      device_in = carry(device, stream, in_begin, in.bytes());
-      device_out = carry(device, stream, out_begin, out.bytes());
-    } else {
-      const std::byte* const first = std::min(in_begin, out_begin);
-      const std::byte* const last = std::max(in_begin + in.bytes(), out_begin + out.bytes());
-      std::byte* const whole = carry(device, stream, first, static_cast<std::size_t>(last - first));
-      device_in = whole + (in_begin - first);
-      device_out = whole + (out_begin - first);
-    }
-    if (out.count > 0) result_ = device.at(device_out);
-  }
+  virtual ~Carried() = default;
+  /// Results, when the call is done.
+  virtual void carry_back() const = 0;
 
-  void carry_back() const {
-    if (out_.count > 0) std::memcpy(out_.data, result_, out_.bytes());
-  }
+  ConstBuffer in;
+  Buffer out;
+};
 
-  std::byte* device_in = nullptr;
-  std::byte* device_out = nullptr;
+/// Has a device bring a call's memory to it, and tells the call how to wait for that. Kept by a
+/// group; one for each thread that calls is not needed.
+class Carrier {
+ public:
+  virtual ~Carrier() = default;
+  virtual std::shared_ptr<Carried> carry(const ConstBuffer& in, const Buffer& out,
+                                         CallOptions& options) = 0;
+};
+using MakeCarrier = std::function<std::unique_ptr<Carrier>()>;
+
+/// The stretches of memory that a call's input and output are: one where they overlap.
+struct Stretch {
+  const std::byte* begin;
+  std::size_t bytes;
+};
+inline std::vector<Stretch> stretches_of(const ConstBuffer& in, const Buffer& out) {
+  const auto* const a = static_cast<const std::byte*>(in.data);
+  const auto* const b = static_cast<const std::byte*>(out.data);
+  const bool apart = in.count == 0 || out.count == 0 || a + in.bytes() <= b || b + out.bytes() <= a;
+  if (apart) return {{a, in.bytes()}, {b, out.bytes()}};
+  const std::byte* const first = std::min(a, b);
+  const std::byte* const last = std::max(a + in.bytes(), b + out.bytes());
+  return {{first, static_cast<std::size_t>(last - first)}};
+}
+
+/// To the memory of a device that has streams.
+class CarrierToDevice final : public Carrier {
+ public:
+  explicit CarrierToDevice(std::shared_ptr<DeviceDouble> device)
+      : device_(std::move(device)), stream_(*device_) {}
+
+  std::shared_ptr<Carried> carry(const ConstBuffer& in, const Buffer& out,
+                                 CallOptions& options) override {
+    constexpr Device kDevice{DeviceKind::cuda, 0};
+    auto made = std::make_shared<Memory>();
+    made->target = out;
+    const std::vector<Stretch> stretches = stretches_of(in, out);
+    std::vector<std::byte*> begins;
+    for (const Stretch& one : stretches) begins.push_back(bring(*made, one));
+    const auto at = [&](const void* data, std::size_t which) {
+      return begins[which]
+                 ? begins[which] + (static_cast<const std::byte*>(data) - stretches[which].begin)
+                 : nullptr;
+    };
+    made->in = ConstBuffer(at(in.data, 0), in.count, in.dtype, kDevice);
+    made->out = Buffer{at(out.data, stretches.size() - 1), out.count, out.dtype, kDevice};
+    if (out.count > 0) made->result = device_->at(made->out.data);
+    options.stream = &stream_;
+    return made;
+  }
 
  private:
-  static const std::byte* begin_of(const ConstBuffer& buffer) {
-    return static_cast<const std::byte*>(buffer.data);
+  struct Memory final : Carried {
+    void carry_back() const override {
+      if (target.count > 0) std::memcpy(target.data, result, target.bytes());
+    }
+    std::vector<std::shared_ptr<ForbiddenMemory>> memories;
+    Buffer target;
+    const std::byte* result = nullptr;
+  };
+
+  /// The stream fills it when it comes to it, which a call that does not wait for it is before.
+  std::byte* bring(Memory& made, const Stretch& from) {
+    if (from.bytes == 0) return nullptr;
+    made.memories.push_back(device_->allocate(from.bytes));
+    stream_.enqueue(
+        [to = made.memories.back(), data = std::vector(from.begin, from.begin + from.bytes)] {
+          std::memcpy(to->inside(), data.data(), data.size());
+        });
+    return made.memories.back()->outside();
   }
 
-  std::byte* carry(DeviceDouble& device, DeviceDouble::Queue& stream, const std::byte* from,
-                   std::size_t bytes) {
-    if (bytes == 0) return nullptr;
-    memories_.push_back(device.allocate(bytes));
-    // The stream fills it when it comes to it, which a call that does not wait for it is before.
-    stream.enqueue([to = memories_.back(), data = std::vector(from, from + bytes)] {
-      std::memcpy(to->inside(), data.data(), data.size());
-    });
-    return memories_.back()->outside();
-  }
-
-  std::vector<std::shared_ptr<ForbiddenMemory>> memories_;
-  Buffer out_;
-  std::byte* result_ = nullptr;
+  const std::shared_ptr<DeviceDouble> device_;
+  DeviceDouble::Queue stream_;
 };
 
 class CarriedWork final : public mccl::detail::WorkState {
@@ -105,8 +143,8 @@ class CarriedWork final : public mccl::detail::WorkState {
 
 class OnDeviceGroup final : public Group {
  public:
-  OnDeviceGroup(std::shared_ptr<DeviceDouble> device, std::shared_ptr<Group> inner)
-      : device_(std::move(device)), stream_(*device_), inner_(std::move(inner)) {}
+  OnDeviceGroup(MakeCarrier make, std::shared_ptr<Group> inner)
+      : make_(std::move(make)), carrier_(make_()), inner_(std::move(inner)) {}
 
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
@@ -193,14 +231,12 @@ class OnDeviceGroup final : public Group {
   }
   std::shared_ptr<Group> split(int color, int key) override {
     auto part = inner_->split(color, key);
-    return part ? std::make_shared<OnDeviceGroup>(device_, std::move(part)) : nullptr;
+    return part ? std::make_shared<OnDeviceGroup>(make_, std::move(part)) : nullptr;
   }
   void abort(const std::string& reason) override { inner_->abort(reason); }
   std::string failure() const override { return inner_->failure(); }
 
  private:
-  static constexpr Device kDevice{DeviceKind::cuda, 0};
-
   /// What is said to lie on a device already, or is not there, goes through as it is.
   template <typename Submit>
   Work on(ConstBuffer in, Buffer out, CallOptions options, const Submit& submit) {
@@ -208,11 +244,9 @@ class OnDeviceGroup final : public Group {
       return b.device.kind != DeviceKind::cpu || (!b.data && b.count > 0);
     };
     if (odd(in) || odd(out)) return submit(in, out, options);
-    auto memory = std::make_shared<Carried>(*device_, stream_, in, out);
-    options.stream = &stream_;
-    in = ConstBuffer(memory->device_in, in.count, in.dtype, kDevice);
-    out = Buffer{memory->device_out, out.count, out.dtype, kDevice};
-    const auto carried = std::make_shared<CarriedWork>(submit(in, out, options), memory);
+    const auto memory = carrier_->carry(in, out, options);
+    const auto carried =
+        std::make_shared<CarriedWork>(submit(memory->in, memory->out, options), memory);
     carried->watch();
     const std::lock_guard lock(mutex_);
     const auto batch = batches_.find(std::this_thread::get_id());
@@ -220,8 +254,8 @@ class OnDeviceGroup final : public Group {
     return Work(carried);
   }
 
-  const std::shared_ptr<DeviceDouble> device_;
-  DeviceDouble::Queue stream_;
+  const MakeCarrier make_;
+  const std::unique_ptr<Carrier> carrier_;
   const std::shared_ptr<Group> inner_;
   std::mutex mutex_;
   std::map<std::thread::id, std::vector<Work>> batches_;  // guarded by mutex_
@@ -230,10 +264,12 @@ class OnDeviceGroup final : public Group {
 /// A context all of whose groups are such.
 class OnDeviceContext final : public Context {
  public:
-  OnDeviceContext(std::shared_ptr<DeviceDouble> device, Context& inner)
-      : device_(std::move(device)),
+  OnDeviceContext(MakeCarrier make, Context& inner)
+      : make_(std::move(make)),
         inner_(inner),
-        world_(std::make_shared<OnDeviceGroup>(device_, inner.world())) {}
+        world_(std::make_shared<OnDeviceGroup>(make_, inner.world())) {}
+  OnDeviceContext(std::shared_ptr<DeviceDouble> device, Context& inner)
+      : OnDeviceContext([device] { return std::make_unique<CarrierToDevice>(device); }, inner) {}
 
   int rank() const override { return inner_.rank(); }
   int size() const override { return inner_.size(); }
@@ -244,7 +280,7 @@ class OnDeviceContext final : public Context {
   std::shared_ptr<Group> group(const std::string& name, const std::vector<int>& members,
                                std::chrono::milliseconds timeout,
                                const std::optional<Compression>& compression) override {
-    return std::make_shared<OnDeviceGroup>(device_,
+    return std::make_shared<OnDeviceGroup>(make_,
                                            inner_.group(name, members, timeout, compression));
   }
   void shutdown() override { inner_.shutdown(); }
@@ -253,7 +289,7 @@ class OnDeviceContext final : public Context {
   void abandon_after_fork() noexcept override {}
 
  private:
-  const std::shared_ptr<DeviceDouble> device_;
+  const MakeCarrier make_;
   Context& inner_;
   const std::shared_ptr<Group> world_;
 };

@@ -9,6 +9,7 @@
 #include "backend/direct/auto_path.h"
 #include "backend/native/calibration.h"
 #include "backend/native/group.h"
+#include "backend/native/units.h"
 #include "backend/nccl/path.h"
 #include "device/registry.h"
 #include "rendezvous/exchange.h"
@@ -21,6 +22,8 @@ NativeBackend::NativeBackend(const ContextOptions& options)
       size_(options.size),
       compression_(compression_named(options.config.compression, options.config.topk_ratio)),
       by_(options.config.backend),
+      units_(units_of(options.config)),
+      force_staging_(options.config.force_staging),
       engine_(engine::Engine::create({options.rank, options.size, options.store, options.config,
                                       options.metrics, options.wiring})) {
   calibrate(engine_);
@@ -59,6 +62,8 @@ std::shared_ptr<Group> NativeBackend::make_group(const std::string& name,
   if (!first_) first_ = state;
   auto group = std::make_shared<NativeGroup>(engine_, std::move(state));
   group->get_path(give_path_);
+  group->get_units(units_);
+  if (force_staging_) group->stage_always();
   return group;
 }
 

@@ -33,6 +33,8 @@ class NativeBackend final : public Backend {
   const int size_;
   const Compression compression_;  ///< Of groups that say nothing of it.
   const std::string by_;           ///< The setting: what does collectives on GPU memory.
+  const std::shared_ptr<kernels::Unit> units_;
+  const bool force_staging_;
   const std::shared_ptr<engine::Engine> engine_;
   GivePath give_path_;                         ///< Set before the backend is shared by threads.
   std::shared_ptr<engine::GroupState> first_;  ///< Set before the backend is shared by threads.

@@ -140,6 +140,7 @@ void NativeGroup::warn_of_loss(const Coding& coding, const CallOptions& options)
 Work NativeGroup::start(const Request& request, const CallOptions& options) {
   engine::Task task = task_of(request);
   task.call.coding = coding_of(request, options);
+  task.unit = units_;
   warn_of_loss(task.call.coding, options);
   if (task.call.coding) task.left_out = static_cast<std::byte*>(options.left_out.data);
   if (coalescing_threads_.load(std::memory_order_relaxed) != 0) {
@@ -210,6 +211,8 @@ std::shared_ptr<Group> NativeGroup::split(int color, int key) {
                                    chosen, state_->timeout(), state_->compression()));
   part->get_path(give_path_);
   split_path(part.get(), color, part->rank());
+  part->get_units(units_);
+  if (stages_always()) part->stage_always();
   return part;
 }
 

@@ -13,6 +13,7 @@
 
 #include "backend/checked_group.h"
 #include "engine/engine.h"
+#include "kernels/unit.h"
 
 namespace mccl::native {
 
@@ -28,6 +29,8 @@ class NativeGroup final : public CheckedGroup {
 
   /// Also of the groups that this one is split into. Before the first call.
   void get_path(const GivePath& give_path);
+  /// What is asked before the host's kernels are; the same of groups that this one is split into.
+  void get_units(std::shared_ptr<kernels::Unit> units) { units_ = std::move(units); }
 
   int rank() const override { return state_->membership().rank.number(); }
   int size() const override { return state_->membership().size(); }
@@ -60,6 +63,7 @@ class NativeGroup final : public CheckedGroup {
   const std::shared_ptr<engine::Engine> engine_;
   const std::shared_ptr<engine::GroupState> state_;
   GivePath give_path_;
+  std::shared_ptr<kernels::Unit> units_;
   std::atomic<int> coalescing_threads_{0};
   std::atomic<bool> warned_{false};
   mutable std::mutex mutex_;

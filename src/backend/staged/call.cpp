@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "backend/staged/line.h"
@@ -28,9 +29,10 @@ Call::Call(std::shared_ptr<Line> line, const Request& request, const CallOptions
       rank_(rank) {
   request_.counts = counts_;
   request_.out_counts = out_counts_;
-  if (!staged::on_device(request_)) return;
+  if (!needs_stage(request_, options)) return;
+  stage_ = std::make_unique<Stage>(request_, rank, options, early);
   is_staged_ = true;
-  stage_ = std::make_unique<Stage>(request_, rank, options.stream, early);
+  leads_ = stage_->leads();
 }
 
 bool Call::arrived() const {
@@ -38,11 +40,17 @@ bool Call::arrived() const {
   return !stage_ || stage_->may_start();
 }
 
+std::exception_ptr Call::failure() const {
+  const std::lock_guard lock(mutex_);
+  return stage_ ? stage_->failure() : nullptr;
+}
+
 /// What is left of its time. The thread that starts it waits for nothing.
 CallOptions Call::options_now() const {
   CallOptions options = options_;
   options.caller_waits = false;
   options.stream = nullptr;
+  options.fence = nullptr;
   options.timeout = std::chrono::milliseconds(0);
   if (deadline_ != Clock::time_point::max()) {
     options.timeout =
@@ -50,6 +58,11 @@ CallOptions Call::options_now() const {
                  std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now()));
   }
   return options;
+}
+
+void Call::clear_left_out() const {
+  const Buffer& left = options_.left_out;
+  if (options_.fence && left.data) std::memset(left.data, 0, left.bytes());
 }
 
 void Call::set_inner(const Work& inner) {
@@ -71,8 +84,8 @@ void Call::returned(std::exception_ptr error) {
     error_ = std::move(error);
     if (inner_) set_source(inner_->source());
     stranded_at_ = error_ ? Clock::now() + kLastWait : Clock::time_point::max();
-    if (stage_) stage_->release();
-    waits = stage_ != nullptr;
+    if (stage_) stage_->finish(error_ != nullptr);
+    waits = stage_ && !stage_->ended();
   }
   const auto self = std::static_pointer_cast<Call>(shared_from_this());
   if (!waits) {
@@ -92,6 +105,7 @@ bool Call::try_finish() {
     if (stage_ && !stage_->ended() && Clock::now() < stranded_at_) return false;
     phase_ = Phase::over;
     stage = std::move(stage_);
+    if (!error_ && stage) error_ = stage->failure();
     error = error_;
   }
   stage.reset();
@@ -113,7 +127,7 @@ void Call::require_started_batch() const {
 
 bool Call::wait_on_stream(void* stream) {
   require_started_batch();
-  if (!is_staged_) return false;
+  if (!leads_) return false;
   std::exception_ptr error;
   {
     const std::lock_guard lock(mutex_);

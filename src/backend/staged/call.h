@@ -18,8 +18,8 @@ namespace mccl::staged {
 
 class Line;
 
-/// waiting: for its input, or for a call before it. started: the host's call runs. returning: the
-/// device has yet to take the output. over: done. Thread-safe.
+/// waiting: for its fence or input, or for a call before it. started: the host's call runs.
+/// returning: the device has yet to take the output. over: done. Thread-safe.
 class Call final : public detail::WorkState, public Returning {
  public:
   /// Has the device begin, where `request` needs it. Throws InvalidArgument.
@@ -27,9 +27,10 @@ class Call final : public detail::WorkState, public Returning {
   Call(std::shared_ptr<Line> line, const Request& request, const CallOptions& options, int rank,
        Clock::time_point deadline, bool early);
 
-  bool on_device() const { return is_staged_; }
   /// Whether the host's call may start.
   bool arrived() const;
+  /// What keeps it from starting, when it has arrived.
+  std::exception_ptr failure() const;
   bool expired(Clock::time_point now) const { return now >= deadline_; }
   /// Until the end of the batch that it belongs to.
   void hold_back(bool held) { held_back_.store(held, std::memory_order_release); }
@@ -37,6 +38,8 @@ class Call final : public detail::WorkState, public Returning {
   /// The host's call, and how it is to be made now.
   const Request& request() const { return request_; }
   CallOptions options_now() const;
+  /// Behind its fence, when that has passed: see CallOptions::left_out.
+  void clear_left_out() const;
 
   void set_inner(const Work& inner);
   /// The host's call is over.
@@ -63,6 +66,7 @@ class Call final : public detail::WorkState, public Returning {
   const Clock::time_point deadline_;
   const int rank_;
   bool is_staged_ = false;
+  bool leads_ = false;
   std::atomic<bool> held_back_{false};
   mutable std::mutex mutex_;
   Phase phase_ = Phase::waiting;     // guarded by mutex_

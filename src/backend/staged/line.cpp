@@ -88,6 +88,19 @@ Work Line::end_batch(Work others) {
   return Work::all_of(std::move(works));
 }
 
+/// The other ranks wait for what this one cannot do.
+void Line::fail_group(const Call& call, const std::exception_ptr& error) {
+  std::string what;
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& said) {
+    what = said.what();
+  }
+  const std::string reason = fmt::format("{} failed before it began: {}", call.description(), what);
+  group_->give_up(reason);
+  throw Error(reason);
+}
+
 void Line::start(const Batch& batch, Starts& started) {
   const bool together = batch.size() > 1;
   std::exception_ptr failure;
@@ -95,6 +108,8 @@ void Line::start(const Batch& batch, Starts& started) {
   for (const CallPtr& call : batch) {
     Work work;
     try {
+      if (const std::exception_ptr failed = call->failure()) fail_group(*call, failed);
+      call->clear_left_out();
       work = group_->start(call->request(), call->options_now());
     } catch (...) {
       work = Work(std::make_shared<FailedState>(std::current_exception()));

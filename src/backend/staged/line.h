@@ -52,6 +52,7 @@ class Line : public std::enable_shared_from_this<Line> {
   bool finish_returning();
   CallPtr start_ready(Starts& started);
   void start(const Batch& batch, Starts& started);
+  [[noreturn]] void fail_group(const Call& call, const std::exception_ptr& error);
   void give_up(const CallPtr& call);
 
   std::atomic<int> attention_{0};  ///< Calls that wait, and batches that are open.

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "device/metal/gpu.h"
 #include "device/registry.h"
 #include "mccl/error.h"
 
@@ -31,7 +32,7 @@ Device device_of(const Request& request) {
 void require_there(const device::Accelerator& accelerator, const Request& request,
                    const char* argument, const ConstBuffer& buffer) {
   if (!lies_on_device(buffer)) return;
-  const std::string objection = accelerator.objection(buffer.data, buffer.bytes());
+  const std::string objection = accelerator.objection(buffer);
   if (objection.empty()) return;
   throw InvalidArgument(fmt::format("{}: {} {}", name_of(request.collective), argument, objection));
 }
@@ -52,28 +53,90 @@ bool fold_in_place(const Request& request) {
 
 }  // namespace
 
-Stage::Stage(Request& request, int rank, void* stream, bool early) {
+Request as_the_gpu_sees(const Request& request) {
+  Request seen = request;
+  if (request.in.allocation) {
+    seen.in.data = device::metal::address_of(request.in);
+    seen.in.device = {DeviceKind::metal, 0};
+  }
+  if (request.out.allocation) {
+    seen.out.data = device::metal::address_of(request.out);
+    seen.out.device = {DeviceKind::metal, 0};
+  }
+  return seen;
+}
+
+Stage::Stage(Request& request, int rank, const CallOptions& options, bool early)
+    : fence_(options.fence) {
+  if (!on_device(request)) return;
   const Device device = device_of(request);
   depot_ = device::depot_of(device);
   require_there(depot_->accelerator(), request, "input", request.in);
   require_there(depot_->accelerator(), request, "output", request.out);
-  if (depot_->accelerator().is_capturing(stream)) {
+  if (depot_->accelerator().is_capturing(options.stream)) {
     throw InvalidArgument(fmt::format(
         "{}: the stream is being captured, and this call goes through host memory, which a graph "
         "cannot repeat; make it outside the capture",
         name_of(request.collective)));
   }
-  device::Passage::Trip trip = stand_in(request, rank);
-  trip.stream = stream;
-  by_pieces_ = cut(trip, request, early);
+  trip_ = stand_in(request, rank);
+  trip_.stream = options.stream;
+  by_pieces_ = cut(request, early);
   if (by_pieces_) request.conveyor = this;
   passage_ = depot_->passage();
-  passage_->begin(trip);
+  if (!fence_) begin();
+}
+
+void Stage::begin() {
+  if (passage_) passage_->begin(trip_);
+  begun_ = true;
+}
+
+bool Stage::may_start() {
+  if (failure_) return true;
+  try {
+    if (fence_) {
+      if (!fence_->passed()) return false;
+      fence_.reset();
+      begin();
+    }
+    return !passage_ ||
+           arrived() >= (by_pieces_ ? std::min(piece_, trip_.input_bytes) : trip_.input_bytes);
+  } catch (...) {
+    failure_ = std::current_exception();
+    return true;
+  }
+}
+
+std::size_t Stage::arrived() const {
+  // What this rank does not give is there.
+  return trip_.input_bytes == 0 ? std::numeric_limits<std::size_t>::max() : passage_->arrived();
+}
+
+void Stage::finish(bool failed) {
+  finished_ = true;
+  if (!passage_ || !begun_ || failure_) return;
+  try {
+    passage_->finish(failed);
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
+}
+
+bool Stage::ended() {
+  if (!finished_) return false;
+  if (!passage_ || !begun_ || failure_) return true;
+  try {
+    return passage_->ended();
+  } catch (...) {
+    failure_ = std::current_exception();
+    return true;
+  }
 }
 
 Stage::~Stage() {
   if (!passage_) return;
-  if (passage_->ended()) {
+  if (!begun_ || (ended() && !failure_)) {
     depot_->take_back(std::move(passage_));
     return;
   }
@@ -87,26 +150,16 @@ Stage::~Stage() {
 /// What is long goes in pieces, so that the wire is at work while it is copied. Where input and
 /// output are one memory and begin at different places of it, it takes more to know what may be
 /// touched when, and all goes at once.
-bool Stage::cut(device::Passage::Trip& trip, const Request& request, bool early) {
-  const std::size_t longest = std::max(trip.input_bytes, trip.output_bytes);
+bool Stage::cut(const Request& request, bool early) {
+  const std::size_t longest = std::max(trip_.input_bytes, trip_.output_bytes);
   const std::size_t least = depot_->accelerator().least_piece();
   const std::size_t even = (longest + kMostPieces - 1) / kMostPieces;
   const bool apart = request.in_place && request.in.data != request.out.data;
   const bool in_pieces = early && !apart && longest > least;
   piece_ = in_pieces ? (std::max(even, least) + least - 1) / least * least
                      : std::max<std::size_t>(longest, 1);
-  trip.piece = piece_;
-  input_bytes_ = trip.input_bytes;
+  trip_.piece = piece_;
   return in_pieces;
-}
-
-std::size_t Stage::arrived() const {
-  // What this rank does not give is there.
-  return input_bytes_ == 0 ? std::numeric_limits<std::size_t>::max() : passage_->arrived();
-}
-
-bool Stage::may_start() const {
-  return arrived() >= (by_pieces_ ? std::min(piece_, input_bytes_) : input_bytes_);
 }
 
 device::Passage::Trip Stage::stand_in(Request& request, int rank) {
@@ -116,7 +169,9 @@ device::Passage::Trip Stage::stand_in(Request& request, int rank) {
   const bool takes = lies_on_device(out) && out.count > 0;
   const bool both = lies_on_device(in) && takes && in.count > 0;
   trip.from = in.data;
+  trip.from_allocation = in.allocation;
   trip.to = out.data;
+  trip.to_allocation = out.allocation;
   trip.input_bytes = lies_on_device(in) && gives(request, rank) ? in.bytes() : 0;
   trip.output_bytes = takes ? out.bytes() : 0;
   if (both && (request.in_place || fold_in_place(request))) {
@@ -138,6 +193,7 @@ device::Passage::Trip Stage::stand_in(Request& request, int rank) {
   if (lies_on_device(in)) in.data = trip.staged_input;
   if (lies_on_device(out)) out.data = const_cast<std::byte*>(trip.staged_output);
   in.device = out.device = Device{};
+  in.allocation = out.allocation = nullptr;
   return trip;
 }
 

@@ -3,7 +3,7 @@
 namespace mccl::cli::bench {
 namespace {
 
-constexpr CallOptions kBlocking = {.timeout = {}, .caller_waits = true};
+const CallOptions kBlocking = {.timeout = {}, .caller_waits = true};
 
 }  // namespace
 

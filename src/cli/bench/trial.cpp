@@ -6,24 +6,25 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/machine.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::bench {
 namespace {
 
-constexpr std::size_t kPage = 4096;
 constexpr int kRubbish = 0xa5;
 constexpr std::uint32_t kTag = 0;
 /// Waited for at once, so that the call runs on this thread.
-constexpr CallOptions kBlocking = {.timeout = {}, .caller_waits = true};
-constexpr CallOptions kExact = {
+const CallOptions kBlocking = {.timeout = {}, .caller_waits = true};
+const CallOptions kExact = {
     .timeout = {}, .caller_waits = true, .compression = Compression{Codec::none}};
 
 }  // namespace
 
 Memory::Memory(std::size_t bytes)
-    : start_(static_cast<std::byte*>(
-          std::aligned_alloc(kPage, std::max(kPage, (bytes + kPage - 1) / kPage * kPage)))),
+    : start_(static_cast<std::byte*>(std::aligned_alloc(
+          page_bytes(),
+          std::max(page_bytes(), (bytes + page_bytes() - 1) / page_bytes() * page_bytes())))),
       size_(bytes) {
   if (!start_) throw Error(fmt::format("no memory for a buffer of {} bytes; ask for less", bytes));
 }

@@ -132,16 +132,16 @@ class Gpu final : public Accelerator {
 
   void free_pinned(std::byte* memory) noexcept override { cu_.MemFreeHost(memory); }
 
-  std::string objection(const void* memory, std::size_t bytes) const override {
-    if (bytes == 0) return {};
+  std::string objection(const ConstBuffer& memory) const override {
+    if (memory.count == 0) return {};
     const Current current(cu_, context_);
     unsigned type = 0;
     int ordinal = -1;
-    if (cu_.PointerGetAttribute(&type, kMemoryType, address(memory)) != 0 ||
+    if (cu_.PointerGetAttribute(&type, kMemoryType, address(memory.data)) != 0 ||
         type != kDeviceMemory) {
       return fmt::format("is said to lie on {}, but lies on no GPU", name_);
     }
-    cu_.check(cu_.PointerGetAttribute(&ordinal, kDeviceOrdinal, address(memory)),
+    cu_.check(cu_.PointerGetAttribute(&ordinal, kDeviceOrdinal, address(memory.data)),
               "cuPointerGetAttribute");
     if (ordinal == index_) return {};
     return fmt::format("is said to lie on {}, but lies on {}", name_,

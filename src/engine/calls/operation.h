@@ -14,6 +14,7 @@
 #include "base/work_state.h"
 #include "engine/calls/call.h"
 #include "engine/calls/traffic.h"
+#include "kernels/unit.h"
 #include "mccl/buffer.h"
 #include "mccl/metrics.h"
 
@@ -47,6 +48,8 @@ struct Task {
   std::byte* left_out = nullptr;
   /// Of memory that fills, and is fetched, while the call runs; null where all of it is there.
   Conveyor* conveyor = nullptr;
+  /// What is asked before the host's own kernels are; null where nothing is.
+  std::shared_ptr<kernels::Unit> unit;
 
   Traffic traffic;
   double reduce_s = 0;

@@ -14,6 +14,14 @@ ReduceKind arithmetic(ReduceKind kind) {
   return kind == ReduceKind::avg || kind == ReduceKind::premul_sum ? ReduceKind::sum : kind;
 }
 
+void reduce_two(const Task& task, const void* first, const void* second, void* dst,
+                std::size_t count) {
+  const DType dtype = task.call.dtype;
+  const ReduceKind kind = arithmetic(task.call.kind);
+  if (task.unit && task.unit->reduce(dtype, kind, first, second, dst, count)) return;
+  kernels::reduce(dtype, kind, first, second, dst, count);
+}
+
 }  // namespace
 
 void copy_to_result(const Task& task, std::byte* dst, const std::byte* src, std::size_t bytes) {
@@ -36,8 +44,7 @@ void copy_anywhere(Task& task, std::byte* dst, const std::byte* src, std::size_t
 
 void reduce_pair(Task& task, const void* first, const void* second, void* dst, std::size_t bytes) {
   const ScopedTimer timer(task.reduce_s, bytes >= kTimedBytes);
-  kernels::reduce(task.call.dtype, arithmetic(task.call.kind), first, second, dst,
-                  bytes / size_of(task.call.dtype));
+  reduce_two(task, first, second, dst, bytes / size_of(task.call.dtype));
 }
 
 void fold_operands(Task& task, std::span<const void* const> operands, void* dst, std::size_t count,
@@ -46,8 +53,12 @@ void fold_operands(Task& task, std::span<const void* const> operands, void* dst,
   const ReduceKind kind = task.call.kind;
   const bool averages = completes && kind == ReduceKind::avg;
   const bool at_once = averages && operands.size() == static_cast<std::size_t>(ranks);
-  kernels::fold(task.call.dtype, at_once ? ReduceKind::avg : arithmetic(kind), operands, dst,
-                count);
+  if (operands.size() == 2 && !at_once) {
+    reduce_two(task, operands[0], operands[1], dst, count);
+  } else {
+    kernels::fold(task.call.dtype, at_once ? ReduceKind::avg : arithmetic(kind), operands, dst,
+                  count);
+  }
   if (averages && !at_once) kernels::divide(task.call.dtype, dst, count, ranks);
 }
 

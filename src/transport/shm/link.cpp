@@ -21,14 +21,14 @@ struct States {
 };
 static_assert(sizeof(States) + node::kLine <= 4096);
 
-std::size_t range_bytes(std::size_t ring_bytes) { return node::page_bytes() + 2 * ring_bytes; }
+std::size_t range_bytes(std::size_t ring_bytes) { return page_bytes() + 2 * ring_bytes; }
 
 /// Of a range of so many bytes, with the arena's line; 0 when it is no range of a link.
 std::size_t ring_bytes_of(std::size_t bytes) {
   if (bytes < range_bytes(ShmLink::kLeastRingBytes)) return 0;
-  const std::size_t ring = (bytes - node::page_bytes()) / 2;
+  const std::size_t ring = (bytes - page_bytes()) / 2;
   const bool one_of_ours = std::has_single_bit(ring) && ring <= ShmLink::kUsualRingBytes;
-  return one_of_ours && ring % node::page_bytes() == 0 ? ring : 0;
+  return one_of_ours && ring % page_bytes() == 0 ? ring : 0;
 }
 
 States& states_of(std::span<std::byte> memory) { return *reinterpret_cast<States*>(memory.data()); }
@@ -40,7 +40,7 @@ std::span<std::byte> memory_of(const std::variant<node::Range, node::PeerRange>&
 node::Mapping map_ring(const node::Descriptor& file, const node::RangePlace& place,
                        std::size_t index) {
   const std::size_t ring = ring_bytes_of(place.bytes);
-  return node::Mapping::twice(file, place.offset + node::page_bytes() + index * ring, ring);
+  return node::Mapping::twice(file, place.offset + page_bytes() + index * ring, ring);
 }
 
 }  // namespace

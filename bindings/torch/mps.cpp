@@ -1,0 +1,134 @@
+#include "mps.h"
+
+#include <ATen/detail/MPSHooksInterface.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <vector>
+
+#include "tensors.h"
+
+namespace mccl_torch {
+namespace {
+
+/// An event of torch's. Whether it has passed is a look at a counter; its stream is not asked.
+class EventOfTorch final : public mccl::Fence {
+ public:
+  EventOfTorch() : hooks_(at::detail::getMPSHooks()), event_(hooks_.acquireEvent(false)) {
+    try {
+      hooks_.recordEvent(event_);
+    } catch (...) {
+      hooks_.releaseEvent(event_);
+      throw;
+    }
+  }
+  ~EventOfTorch() override { hooks_.releaseEvent(event_); }
+  EventOfTorch(const EventOfTorch&) = delete;
+  EventOfTorch& operator=(const EventOfTorch&) = delete;
+
+  bool passed() override {
+    if (!passed_) passed_ = hooks_.queryEvent(event_);
+    return passed_;
+  }
+
+ private:
+  const at::MPSHooksInterface& hooks_;
+  const std::uint32_t event_;
+  std::atomic<bool> passed_{false};
+};
+
+/// Elements that lie one after another in `tensor`, in its order: how many, and the dimensions,
+/// outermost first, in which such runs follow one another.
+struct Runs {
+  explicit Runs(const at::Tensor& tensor) {
+    for (std::int64_t d = 0; d < tensor.dim(); ++d) {
+      if (tensor.size(d) != 1) dimensions.push_back(d);
+    }
+    while (!dimensions.empty() && tensor.stride(dimensions.back()) == length) {
+      length *= tensor.size(dimensions.back());
+      dimensions.pop_back();
+    }
+  }
+  std::int64_t length = 1;
+  std::vector<std::int64_t> dimensions;
+};
+
+/// By the GPU, run after run.
+void copy_runs(const at::Tensor& to, const at::Tensor& from) {
+  constexpr std::size_t kAtOnce = 4096;
+  const Runs runs(to);
+  const auto element = static_cast<std::size_t>(to.itemsize());
+  const std::size_t bytes = static_cast<std::size_t>(runs.length) * element;
+  const mccl::MetalPlace target = metal_place_of(to);
+  mccl::MetalPlace source = metal_place_of(from);
+  std::vector<mccl::MetalCopy> copies;
+  std::vector<std::int64_t> at(runs.dimensions.size(), 0);
+  for (std::int64_t left = to.numel(); left > 0; left -= runs.length) {
+    std::int64_t offset = 0;
+    for (std::size_t d = 0; d < at.size(); ++d) offset += at[d] * to.stride(runs.dimensions[d]);
+    copies.push_back({source,
+                      {target.buffer, target.offset + static_cast<std::size_t>(offset) * element},
+                      bytes});
+    source.offset += bytes;
+    for (std::size_t d = at.size(); d-- > 0;) {
+      if (++at[d] < to.size(runs.dimensions[d])) break;
+      at[d] = 0;
+    }
+    if (copies.size() == kAtOnce || left == runs.length) {
+      mccl::metal_copy(copies);
+      copies.clear();
+    }
+  }
+}
+
+/// The tensor as one of the CPU's, which a fence must have opened; none where it is private.
+std::optional<at::Tensor> seen_by_host(const at::Tensor& tensor) {
+  const mccl::Buffer first = mccl::metal_buffer(metal_place_of(tensor), 1, mccl::DType::u8);
+  if (first.device.kind != mccl::DeviceKind::cpu) return std::nullopt;
+  return at::from_blob(first.data, tensor.sizes(), tensor.strides(),
+                       tensor.options().device(at::kCPU));
+}
+
+}  // namespace
+
+std::shared_ptr<mccl::Fence> fence_of_mps() { return std::make_shared<EventOfTorch>(); }
+
+/// The storage's pointer is the buffer itself.
+mccl::MetalPlace metal_place_of(const at::Tensor& tensor) {
+  return {tensor.storage().mutable_data(), static_cast<std::size_t>(tensor.storage_offset()) *
+                                               static_cast<std::size_t>(tensor.itemsize())};
+}
+
+void require_written_as_it_lies(const char* call, const at::Tensor& tensor) {
+  if (!tensor.device().is_mps() || (!tensor.is_conj() && !tensor.is_neg())) return;
+  invalid_argument(call,
+                   "an output on MPS is the view of a conjugate or a negative, which only torch's "
+                   "own stream can write; give resolve_conj() or resolve_neg() of it");
+}
+
+void resize_storage(c10::Storage storage, std::int64_t bytes) {
+  TORCH_CHECK(bytes >= 0, "resize_: a storage of ", bytes, " bytes");
+  TORCH_CHECK(storage.resizable(), "resize_: this storage cannot be resized");
+  const auto options = at::TensorOptions().dtype(at::kByte).device(storage.device());
+  const auto before = static_cast<std::int64_t>(storage.nbytes());
+  const at::Tensor fresh = at::empty({bytes}, options);
+  if (const std::int64_t kept = std::min(before, bytes); kept > 0) {
+    fresh.narrow(0, 0, kept).copy_(at::empty({0}, options).set_(storage, 0, {kept}, {1}));
+  }
+  c10::StorageImpl* const impl = storage.unsafeGetStorageImpl();
+  impl->set_data_ptr_noswap(fresh.storage().unsafeGetStorageImpl()->set_data_ptr({}));
+  impl->set_nbytes(static_cast<std::size_t>(bytes));
+}
+
+void copy_beside_torch(const at::Tensor& to, const at::Tensor& from) {
+  if (to.numel() == 0) return;
+  const std::optional<at::Tensor> target = seen_by_host(to);
+  const std::optional<at::Tensor> source = target ? seen_by_host(from) : std::nullopt;
+  if (!source) return copy_runs(to, from);
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  target->copy_(*source);
+}
+
+}  // namespace mccl_torch

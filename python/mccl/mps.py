@@ -1,0 +1,128 @@
+"""What torch's FSDP asks of a device and torch has not for MPS.
+
+MPS has one stream, and a call of MCCL's is over when it has been waited for: streams and what waits
+for them come down to nothing, as for torch's CPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+
+class Stream:
+    """The one stream that there is."""
+
+    def __init__(self, device: Any = None, priority: int = 0) -> None:
+        """Which device and priority is all the same."""
+
+    def wait_stream(self, stream: Stream) -> None:
+        """Nothing: what the stream is given runs in its order."""
+
+    def wait_event(self, event: Any) -> None:
+        """Nothing: the event is of this stream."""
+
+    def record_event(self, event: Any = None) -> Any:
+        """An event behind what the stream has been given."""
+        import torch
+
+        event = torch.mps.Event() if event is None else event
+        event.record()
+        return event
+
+    def synchronize(self) -> None:
+        """Until all is done that it has been given."""
+        import torch
+
+        torch.mps.synchronize()
+
+
+_stream = Stream()
+
+
+def current_stream(device: Any = None) -> Stream:
+    """The stream."""
+    return _stream
+
+
+@contextlib.contextmanager
+def stream(stream: Stream | None) -> Iterator[None]:
+    """What is called inside goes to the stream, as it does outside."""
+    yield
+
+
+def current_device() -> int:
+    """The device: a Mac has one."""
+    return 0
+
+
+def set_device(device: Any) -> None:
+    """Nothing: a Mac has one device."""
+
+
+def is_initialized() -> bool:
+    """Whether a device has been chosen."""
+    return True
+
+
+#: Given to torch.mps where it has none of that name.
+_NAMES = (Stream, current_stream, stream, current_device, set_device, is_initialized)
+
+#: Operators of FSDP2, which have kernels for named devices; MPS is not among them.
+_OF_FSDP = ("all_gather_copy_in", "split_with_sizes_copy", "chunk_cat", "copy_")
+
+_kept: list[Any] = []
+
+
+def complete(shim: Any) -> None:
+    """Gives torch what is missing; nothing where there is no MPS. Doing so twice is harmless."""
+    import torch
+
+    if _kept or not _available():
+        return
+    for thing in _NAMES:
+        if not hasattr(torch.mps, thing.__name__):
+            setattr(torch.mps, thing.__name__, thing)
+    _complete_storages(shim)
+    _kept.append(_complete_fsdp())
+
+
+def _available() -> bool:
+    import torch
+
+    return torch.backends.mps.is_available()
+
+
+def _complete_storages(shim: Any) -> None:
+    """FSDP2 frees what it has gathered by making storages empty."""
+    import torch
+
+    resize = torch.UntypedStorage.resize_
+
+    def resize_(self: torch.UntypedStorage, size: int) -> torch.UntypedStorage:
+        if self.device.type != "mps":
+            return resize(self, size)
+        shim.resize_storage_of_mps(self, size)
+        return self
+
+    torch.UntypedStorage.resize_ = resize_  # type: ignore[method-assign]
+
+
+def _complete_fsdp() -> Any:
+    """They are made of torch's own operators, and do for MPS what they do for the CPU."""
+    import torch
+    import torch.distributed.fsdp  # makes them
+
+    library = torch.library.Library("fsdp", "IMPL")
+    on_the_cpu = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+    for name in _OF_FSDP:
+        packet = getattr(torch.ops.fsdp, name, None)
+        if packet is None or torch._C._dispatch_has_kernel_for_dispatch_key(f"fsdp::{name}", "MPS"):
+            continue
+
+        def kernel(*args: Any, _operator: Any = packet.default, **kwargs: Any) -> Any:
+            return _operator.redispatch(on_the_cpu, *args, **kwargs)
+
+        library.impl(name, kernel, "MPS")
+    return library

@@ -1,0 +1,41 @@
+#include "backend/native/units.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "kernels/accelerate.h"
+#include "kernels/metal/reducer.h"
+
+namespace mccl::native {
+namespace {
+
+/// The first that takes it.
+class Several final : public kernels::Unit {
+ public:
+  explicit Several(std::vector<std::shared_ptr<kernels::Unit>> units) : units_(std::move(units)) {}
+
+  bool reduce(DType dtype, ReduceKind kind, const void* a, const void* b, void* dst,
+              std::size_t n) override {
+    return std::ranges::any_of(
+        units_, [&](const auto& unit) { return unit->reduce(dtype, kind, a, b, dst, n); });
+  }
+
+ private:
+  const std::vector<std::shared_ptr<kernels::Unit>> units_;
+};
+
+}  // namespace
+
+std::shared_ptr<kernels::Unit> units_of(const Config& config) {
+  std::vector<std::shared_ptr<kernels::Unit>> units;
+  if (config.reduce_on == "gpu") {
+    units.push_back(
+        kernels::metal::make_reducer({config.fast_math, config.shader_path, config.gpu_threshold}));
+  }
+  if (config.accelerate) units.push_back(kernels::make_accelerate());
+  if (units.size() < 2) return units.empty() ? nullptr : units.front();
+  return std::make_shared<Several>(std::move(units));
+}
+
+}  // namespace mccl::native

@@ -1,0 +1,96 @@
+#include "cli/bench/kernels.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "cli/bench/sizes.h"
+#include "kernels/accelerate.h"
+#include "kernels/metal/reducer.h"
+#include "kernels/reduce.h"
+#include "mccl/error.h"
+
+namespace mccl::cli::bench {
+namespace {
+
+constexpr DType kTypes[] = {DType::f32, DType::f16, DType::bf16};
+constexpr std::size_t kSizes[] = {std::size_t{64} << 10, std::size_t{1} << 20,
+                                  std::size_t{16} << 20};
+constexpr int kSamples = 7;
+constexpr std::chrono::milliseconds kSample{4};
+
+struct Way {
+  const char* name;
+  std::shared_ptr<kernels::Unit> unit;  ///< Null: MCCL's own kernels.
+  std::string missing;                  ///< Why there is none.
+};
+
+Way way(const char* name, const std::function<std::shared_ptr<kernels::Unit>()>& make) {
+  try {
+    return {name, make(), {}};
+  } catch (const InvalidArgument& error) {
+    return {name, nullptr, error.what()};
+  }
+}
+
+/// Of the result, in GB/s, at best; 0 where the way does not take it.
+double rate_of(const Way& way, DType dtype, std::vector<std::byte>& a,
+               const std::vector<std::byte>& b) {
+  const std::size_t n = a.size() / size_of(dtype);
+  const auto sum = [&] {
+    if (way.unit) return way.unit->reduce(dtype, ReduceKind::sum, a.data(), b.data(), a.data(), n);
+    kernels::reduce(dtype, ReduceKind::sum, a.data(), b.data(), a.data(), n);
+    return true;
+  };
+  if (!sum()) return 0;
+  double best = std::numeric_limits<double>::max();
+  for (int sample = 0; sample < kSamples; ++sample) {
+    const Clock::time_point begin = Clock::now();
+    int times = 0;
+    for (; Clock::now() - begin < kSample; ++times) sum();
+    const std::chrono::duration<double> taken = Clock::now() - begin;
+    best = std::min(best, taken.count() / times);
+  }
+  return static_cast<double>(a.size()) / best / 1e9;
+}
+
+}  // namespace
+
+std::string kernels_text(const Config& config) {
+  const Way ways[] = {{"own", nullptr, {}},
+                      way("accelerate", [] { return kernels::make_accelerate(); }),
+                      way("gpu", [&] {
+                        return kernels::metal::make_reducer({config.fast_math, config.shader_path});
+                      })};
+  std::string text = "# a = a + b on one core, GB/s of the result\n";
+  text += fmt::format("# {:<6} {:>8}", "type", "size");
+  for (const Way& each : ways) text += fmt::format(" {:>10}", each.name);
+  text += '\n';
+  for (const DType dtype : kTypes) {
+    for (const std::size_t bytes : kSizes) {
+      std::vector<std::byte> a(bytes);
+      const std::vector<std::byte> b(bytes);
+      text += fmt::format("  {:<6} {:>8}", name_of(dtype), text_of_size(bytes));
+      for (const Way& each : ways) {
+        const double rate = each.missing.empty() ? rate_of(each, dtype, a, b) : 0;
+        text += rate > 0 ? fmt::format(" {:>10.1f}", rate) : fmt::format(" {:>10}", "-");
+      }
+      text += '\n';
+    }
+  }
+  for (const Way& each : ways) {
+    if (!each.missing.empty()) text += fmt::format("# {}: {}\n", each.name, each.missing);
+  }
+  text +=
+      "# accelerate=true has sums of f32 made by Accelerate, reduce_on=gpu those of 16-bit floats "
+      "by the GPU\n";
+  return text;
+}
+
+}  // namespace mccl::cli::bench

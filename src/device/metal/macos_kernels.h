@@ -1,0 +1,16 @@
+// MCCL's kernels on a Mac's GPU, by the system's Metal.
+#pragma once
+
+#include <memory>
+
+#include "device/metal/driver.h"
+
+namespace mccl::device::metal {
+
+/// `device`: an id<MTLDevice>; `queue`: an id<MTLCommandQueue> of it. Throws InvalidArgument.
+std::shared_ptr<Kernels> load_kernels(void* device, void* queue, const KernelOptions& options);
+
+/// Passes when the command buffer has been run. Of `what`, for messages.
+std::shared_ptr<Fence> fence_of(void* command_buffer, const char* what);
+
+}  // namespace mccl::device::metal

@@ -1,0 +1,102 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstring>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "device/metal/driver.h"
+#include "device/registry.h"
+#include "mccl/error.h"
+#include "mccl/metal.h"
+
+namespace mccl {
+namespace device::metal {
+namespace {
+
+struct Place {
+  std::mutex mutex;
+  std::shared_ptr<Driver> driver;  // guarded by mutex
+};
+
+/// Never destroyed: calls may end after statics have.
+Place& place() {
+  static Place* const instance = new Place;
+  return *instance;
+}
+
+}  // namespace
+
+std::shared_ptr<Driver> driver() {
+  Place& here = place();
+  const std::lock_guard lock(here.mutex);
+  if (!here.driver) here.driver = open_driver();
+  return here.driver;
+}
+
+void replace_driver(std::shared_ptr<Driver> other) {
+  Place& here = place();
+  {
+    const std::lock_guard lock(here.mutex);
+    here.driver = std::move(other);
+  }
+  // What is kept for the calls of the one before goes with it.
+  replace_maker(DeviceKind::metal, nullptr);
+}
+
+}  // namespace device::metal
+
+namespace {
+
+void require_inside(device::metal::Driver& gpu, MetalPlace place, std::size_t bytes) {
+  if (!place.buffer) throw InvalidArgument("a Metal buffer is null");
+  const std::size_t length = gpu.length(place.buffer);
+  if (place.offset <= length && bytes <= length - place.offset) return;
+  throw InvalidArgument(
+      fmt::format("{} bytes at offset {} of a Metal buffer of {} bytes: it ends "
+                  "before they do",
+                  bytes, place.offset, length));
+}
+
+void wait_for(Fence& copies) {
+  constexpr std::chrono::microseconds kNap{50};
+  while (!copies.passed()) std::this_thread::sleep_for(kNap);
+}
+
+}  // namespace
+
+Buffer metal_buffer(MetalPlace place, std::size_t count, DType dtype) {
+  if (count == 0) return {nullptr, 0, dtype};
+  const auto gpu = device::metal::driver();
+  require_inside(*gpu, place, count * size_of(dtype));
+  if (std::byte* const host = gpu->contents(place.buffer)) {
+    return {host + place.offset, count, dtype, {}, place.buffer};
+  }
+  return {reinterpret_cast<void*>(gpu->address(place.buffer) + place.offset),
+          count,
+          dtype,
+          {DeviceKind::metal, 0},
+          place.buffer};
+}
+
+void metal_copy(std::span<const MetalCopy> copies) {
+  const auto gpu = device::metal::driver();
+  std::vector<MetalCopy> by_gpu;
+  for (const MetalCopy& one : copies) {
+    if (one.bytes == 0) continue;
+    require_inside(*gpu, one.from, one.bytes);
+    require_inside(*gpu, one.to, one.bytes);
+    const std::byte* const from = gpu->contents(one.from.buffer);
+    std::byte* const to = gpu->contents(one.to.buffer);
+    if (from && to) {
+      std::memmove(to + one.to.offset, from + one.from.offset, one.bytes);
+    } else {
+      by_gpu.push_back(one);
+    }
+  }
+  if (!by_gpu.empty()) wait_for(*gpu->copy(by_gpu));
+}
+
+}  // namespace mccl

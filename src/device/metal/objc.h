@@ -1,0 +1,85 @@
+// The Objective-C runtime by its C interface, so that none of this needs the language.
+#pragma once
+
+#include <objc/message.h>
+#include <objc/runtime.h>
+
+#include <string>
+
+extern "C" {
+// Of the runtime, though no header of C has them.
+void* objc_autoreleasePoolPush();
+void objc_autoreleasePoolPop(void* pool);
+void* objc_retain(void* object);
+void objc_release(void* object);
+}
+
+namespace mccl::device::metal {
+
+using Unsigned = unsigned long;  // NSUInteger
+
+/// [object selector: arguments...]. On arm64 every result comes back in the same way.
+template <typename Result = void, typename... Arguments>
+Result send(void* object, const char* selector, Arguments... arguments) {
+  const auto call = reinterpret_cast<Result (*)(void*, SEL, Arguments...)>(&objc_msgSend);
+  return call(object, sel_registerName(selector), arguments...);
+}
+
+inline void* class_named(const char* name) { return reinterpret_cast<void*>(objc_getClass(name)); }
+
+/// Lets go, when it ends, of what Metal has handed out meanwhile.
+class Pool {
+ public:
+  Pool() : pool_(objc_autoreleasePoolPush()) {}
+  ~Pool() { objc_autoreleasePoolPop(pool_); }
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+
+ private:
+  void* const pool_;
+};
+
+/// An object that somebody else may let go of.
+class Kept {
+ public:
+  explicit Kept(void* object) : object_(objc_retain(object)) {}
+  ~Kept() { objc_release(object_); }
+  Kept(const Kept&) = delete;
+  Kept& operator=(const Kept&) = delete;
+
+  void* get() const { return object_; }
+
+ private:
+  void* const object_;
+};
+
+/// An object that its maker has given away, as those of new… and copy….
+class Owned {
+ public:
+  explicit Owned(void* object) : object_(object) {}
+  ~Owned() { objc_release(object_); }
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+
+  void* get() const { return object_; }
+
+ private:
+  void* const object_;
+};
+
+inline std::string text_of(void* string) {
+  const char* const text = string ? send<const char*>(string, "UTF8String") : nullptr;
+  return text ? text : "no reason given";
+}
+
+/// What an NSError says.
+inline std::string reason_of(void* error) {
+  return text_of(error ? send<void*>(error, "localizedDescription") : nullptr);
+}
+
+/// An NSString, until the pool around it ends.
+inline void* string_of(const std::string& text) {
+  return send<void*>(class_named("NSString"), "stringWithUTF8String:", text.c_str());
+}
+
+}  // namespace mccl::device::metal

@@ -1,0 +1,63 @@
+// Sums, products, minima and maxima of two arrays of 16-bit floats on a Mac's GPU: out[i] = a[i] op
+// b[i], computed in f32 and rounded once, as reduce.h says. `out` may be `a` or `b`. The host's
+// tests run this text too.
+#include "kernels/elements.h"
+
+namespace mccl {
+namespace kernels {
+
+/// Every NaN is the same one; fast arithmetic may not know one when it sees it.
+template <typename T>
+MCCL_BOTH Bits16 finished(float value) {
+  return T::narrow(value != value ? float_of_bits(0x7fc00000U) : value);
+}
+
+struct Sum {
+  static MCCL_BOTH float combine(float a, float b) { return a + b; }
+};
+
+struct Product {
+  static MCCL_BOTH float combine(float a, float b) { return a * b; }
+};
+
+// Of numbers that compare equal, which may be +0 and -0, `or` gives the smaller and `and` the
+// larger.
+struct Min {
+  static MCCL_BOTH float combine(float a, float b) {
+    if (a != a) return a;
+    if (a == b) return float_of_bits(bits_of(a) | bits_of(b));
+    return a < b ? a : b;
+  }
+};
+
+struct Max {
+  static MCCL_BOTH float combine(float a, float b) {
+    if (a != a) return a;
+    if (a == b) return float_of_bits(bits_of(a) & bits_of(b));
+    return b < a ? a : b;
+  }
+};
+
+}  // namespace kernels
+}  // namespace mccl
+
+#define MCCL_REDUCE(name, Element, Operation)                                                    \
+  kernel void name(const device mccl::kernels::Bits16* a [[buffer(0)]],                          \
+                   const device mccl::kernels::Bits16* b [[buffer(1)]],                          \
+                   device mccl::kernels::Bits16* out [[buffer(2)]],                              \
+                   constant mccl::kernels::Bits32& count [[buffer(3)]],                          \
+                   mccl::kernels::Bits32 at [[thread_position_in_grid]]) {                       \
+    if (at >= count) return;                                                                     \
+    using T = mccl::kernels::Element;                                                            \
+    out[at] = mccl::kernels::finished<T>(                                                        \
+        mccl::kernels::Operation::combine(T::widen(a[at]), T::widen(b[at])));                    \
+  }
+
+MCCL_REDUCE(mccl_sum_f16, F16, Sum)
+MCCL_REDUCE(mccl_product_f16, F16, Product)
+MCCL_REDUCE(mccl_min_f16, F16, Min)
+MCCL_REDUCE(mccl_max_f16, F16, Max)
+MCCL_REDUCE(mccl_sum_bf16, Bf16, Sum)
+MCCL_REDUCE(mccl_product_bf16, Bf16, Product)
+MCCL_REDUCE(mccl_min_bf16, Bf16, Min)
+MCCL_REDUCE(mccl_max_bf16, Bf16, Max)
