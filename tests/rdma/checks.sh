@@ -98,14 +98,13 @@ export -f device_is_missing
 section_network() {
   local trouble
   while read -r trouble; do
-    check "rc: $trouble" 300 disturbed rc 2 "$trouble" right_or_twice mesh 2
+    check "rc: $trouble" 300 disturbed rc 2 "$trouble" ranks mesh 2
     check "uc: $trouble" 300 disturbed uc 2 "$trouble" right_or_told mesh 2
   done <<<"loss 1%
 delay 5ms
 delay 2ms reorder 2% 50%
-loss 0.5% delay 2ms reorder 1%"
-  check "rc, 4 ranks: loss 1% delay 2ms" 400 disturbed rc 4 "loss 1% delay 2ms" \
-    right_or_twice mesh 4
+loss 0.5% delay 2ms reorder 1% duplicate 1%"
+  check "rc, 4 ranks: loss 1% delay 2ms" 400 disturbed rc 4 "loss 1% delay 2ms" ranks mesh 4
 }
 
 # disturbed SERVICE SIZE NETEM COMMAND...: what is sent is counted, as a check that nothing crosses
