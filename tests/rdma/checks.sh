@@ -123,6 +123,8 @@ export -f disturbed
 
 section_frameworks() {
   local jobs=(rc:mesh:2 uc:mesh:2 rc:ring:4 uc:mesh:4 rc:mesh:8 uc:ring:8)
+  # Eight ranks share the cores, and a thread pool does not outlive a fork.
+  export OMP_NUM_THREADS=1
   forked "$here/mlx_sums.py" 600 "${jobs[@]}"
   forked "$here/torch_digits.py" 900 "${jobs[@]}"
 }
