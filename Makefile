@@ -10,6 +10,8 @@ DEFAULT_TORCH := 2.11.0
 TORCH ?= $(DEFAULT_TORCH)
 FUZZ_SECONDS ?= 60
 JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
+# Of C++, where most of the time is spent waiting.
+TESTS_AT_ONCE ?= 4
 # Debian's own python has python3-venv and python3-dev beside it; another on the path may not.
 PYTHON ?= $(shell command -v apt-get >/dev/null && echo /usr/bin/python3 || command -v python3)
 
@@ -119,7 +121,7 @@ test: test-cpp test-python
 
 test-cpp: build-tests
 	@echo "test: C++"
-	@ctest --test-dir $(BUILD) --output-on-failure --parallel 2 -LE large || { \
+	@ctest --test-dir $(BUILD) --output-on-failure --parallel $(TESTS_AT_ONCE) -LE large || { \
 		echo "test: what failed, once more and alone"; \
 		ctest --test-dir $(BUILD) --output-on-failure --rerun-failed; }
 
@@ -169,7 +171,7 @@ sanitize: | packages-test
 		echo "sanitize: $$preset"; \
 		cmake --preset $$preset >/dev/null; \
 		cmake --build --preset $$preset --parallel $(JOBS); \
-		ctest --preset $$preset --parallel $(JOBS); \
+		ctest --preset $$preset --parallel $(TESTS_AT_ONCE); \
 	done
 
 # FUZZ takes names of targets, such as FUZZ="frame messages".

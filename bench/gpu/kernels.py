@@ -1,4 +1,4 @@
-"""Our kernels for GPUs as they lie in src/kernels/cuda, launched by hand: any of them at any size.
+"""Our kernels for GPUs, and candidates.cu's, launched by hand: any of them at any size.
 
 The structures are those of src/kernels/cuda/fabric.h; a torch tensor of symmetric memory is the
 staging area that the library otherwise takes by CUDA IPC.
@@ -17,7 +17,7 @@ import torch.distributed as dist
 import torch.distributed._symmetric_memory as symmetric
 
 ROOT = Path(__file__).resolve().parents[2]
-MOST_RANKS, MOST_BLOCKS = 8, 256
+MOST_RANKS, MOST_BLOCKS, MOST_WINDOWS = 8, 256, 1024
 MOST_FLAGGED, PACKED_AREA, ROUND = 2 << 20, 4 << 20, 8 << 20
 MOST_PACKED = PACKED_AREA // 128 * 120
 FLAG_BYTES = MOST_BLOCKS * MOST_RANKS * 64
@@ -42,6 +42,7 @@ class Fabric(ctypes.Structure):
         ("counters", ctypes.c_void_p),
         ("alarm", ctypes.c_void_p),
         ("patience_ns", ctypes.c_uint64),
+        ("windows", ctypes.c_void_p),
     ]
 
 
@@ -54,6 +55,9 @@ class Task(ctypes.Structure):
         ("bytes", ctypes.c_size_t),
         ("divisor", ctypes.c_float),
         ("root", ctypes.c_int),
+        ("lag", ctypes.c_uint32),
+        ("in_place", ctypes.c_uint64),
+        ("out_place", ctypes.c_uint64),
     ]
 
 
@@ -72,9 +76,29 @@ class Variant:
     kernel: str
     blocks: int
     threads: int
+    lag: int = 0  #: Of a way in steps: by how many what is given is ahead of the sums.
 
     def __str__(self) -> str:
-        return f"{self.kernel} {self.blocks}x{self.threads}"
+        return f"{self.kernel} {self.blocks}x{self.threads}" + (f" -{self.lag}" * (self.lag > 0))
+
+    def has_room(self, size: int, ranks: int) -> bool:
+        """Whether its area has room for an all_reduce of `size` bytes."""
+        if size > room_of(self.kernel, ranks):
+            return False
+        if not in_steps(self.kernel):
+            return True
+        piece = self.lines * 16 * self.blocks * self.threads
+        pieces = -(-size // ranks // piece)
+        return 2 * min(self.lag, pieces) * piece <= ROUND
+
+    @property
+    def lines(self) -> int:
+        """That a thread moves at once."""
+        return int(self.kernel[-1]) if in_steps(self.kernel) else 1
+
+
+def in_steps(kernel: str) -> bool:
+    return kernel.startswith(("piped", "pulled"))
 
 
 def room_of(kernel: str, ranks: int) -> int:
@@ -90,7 +114,10 @@ def room_of(kernel: str, ranks: int) -> int:
 class Kernels:
     """All ranks make it together; `group` is one of NCCL's."""
 
-    def __init__(self, group: dist.ProcessGroup, image: Path | None = None) -> None:
+    def __init__(
+        self, group: dist.ProcessGroup, image: Path | None = None, most: int = 512 << 20
+    ) -> None:
+        """For calls of at most so many bytes."""
         self.rank, self.ranks = dist.get_rank(group), dist.get_world_size(group)
         where = torch.device("cuda", torch.cuda.current_device())
         layout = layout_of(self.ranks)
@@ -99,6 +126,12 @@ class Kernels:
         self._area.zero_()
         self._counters = torch.zeros(3 * MOST_BLOCKS, dtype=torch.int32, device=where)
         self.alarm = torch.zeros(2, dtype=torch.int32).pin_memory()
+        # What pooled kernels reach: an input and an output.
+        self._window = symmetric.empty(2 * most, dtype=torch.uint8, device=where)
+        self._window_handle = symmetric.rendezvous(self._window, group.group_name)
+        table = torch.zeros(MOST_RANKS, MOST_WINDOWS, dtype=torch.int64)
+        table[: self.ranks, 0] = torch.tensor(list(self._window_handle.buffer_ptrs))
+        self._table = table.to(where)
         pointers = list(self._handle.buffer_ptrs) + [None] * (MOST_RANKS - self.ranks)
         self._fabric = Fabric(
             self.rank,
@@ -108,6 +141,7 @@ class Kernels:
             self._counters.data_ptr(),
             self.alarm.data_ptr(),
             5_000_000_000,
+            self._table.data_ptr(),
         )
         self._driver = ctypes.CDLL("libcuda.so.1")
         self._module = ctypes.c_void_p()
@@ -132,14 +166,24 @@ class Kernels:
             self._functions[name] = function
         return self._functions[name]
 
+    def memory(self, size: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Two tensors of bf16 that the other ranks reach."""
+        half = self._window.numel() // 2
+        halves = self._window[:size], self._window[half : half + size]
+        return halves[0].view(torch.bfloat16), halves[1].view(torch.bfloat16)
+
+    def _place_of(self, tensor: torch.Tensor) -> int:
+        offset = tensor.data_ptr() - self._window.data_ptr()
+        return offset if 0 <= offset < self._window.numel() else (1 << 64) - 1
+
     def all_reduce(
         self, variant: Variant, given: torch.Tensor, taken: torch.Tensor, *, mean: bool = False
     ) -> None:
         """On the current stream."""
         suffix = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
-        task = Task(
-            given.data_ptr(), taken.data_ptr(), given.nbytes, self.ranks if mean else 1.0, -1
-        )
+        divisor = self.ranks if mean else 1.0
+        task = Task(given.data_ptr(), taken.data_ptr(), given.nbytes, divisor, -1, variant.lag)
+        task.in_place, task.out_place = self._place_of(given), self._place_of(taken)
         arguments = (ctypes.c_void_p * 2)(ctypes.addressof(self._fabric), ctypes.addressof(task))
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         function = self._function(f"{variant.kernel}_{suffix[given.dtype]}")
@@ -160,7 +204,5 @@ def compile_kernels() -> Path:
     image = Path(tempfile.mkdtemp()) / "kernels.cubin"
     command = ["nvcc", "-std=c++20", "-O3", "--fmad=false", "-cubin", f"-arch=sm_{major}{minor}"]
     command += [f"-I{ROOT / 'src'}", "-o", str(image)]
-    subprocess.run(
-        [*command, str(ROOT / "src/kernels/cuda/collectives.cu")], check=True, capture_output=True
-    )
+    subprocess.run([*command, str(ROOT / "bench/gpu/candidates.cu")], check=True)
     return image

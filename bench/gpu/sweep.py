@@ -1,6 +1,7 @@
 """Every way to do an all_reduce of bf16, with every grid, at every size, beside NCCL and torch.
 
     torchrun --nproc_per_node=2 --standalone bench/gpu/sweep.py [--csv FILE] [--sizes 64K,1M]
+        [--kernels all_reduce,piped]
 
 One table: of each kernel its best grid at that size, and the fastest of all; then the limits for
 src/backend/cuda/launch.h that follow from it. Each variant is checked against the right sum first.
@@ -14,7 +15,7 @@ import csv
 import functools
 import os
 import sys
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -22,79 +23,68 @@ import torch.distributed as dist
 import torch.distributed._symmetric_memory as symmetric
 
 sys.path.insert(0, str(Path(__file__).parent))
-from kernels import Kernels, Variant, room_of
+from timing import Timer, calls_in_a_row
+
+from kernels import Kernels, Variant, in_steps
 
 KIB, MIB = 1 << 10, 1 << 20
 SIZES = [KIB, 8 * KIB, 32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB, 512 * KIB, MIB, 2 * MIB]
 SIZES += [4 * MIB, 8 * MIB, 16 * MIB, 64 * MIB, 256 * MIB, 512 * MIB]
-KERNELS = ["flagged_sum", "packed_sum", "flagged_parts", "packed_parts", "whole", "all_reduce"]
+KERNELS = ["flagged_sum", "packed_sum", "flagged_parts", "packed_parts", "all_reduce"]
+#: Of memory that all ranks reach, as torch's is, too.
+KERNELS += ["pooled_all_reduce"]
+#: Of bench/gpu/candidates.cu: in steps, with so many lines of a thread at once.
+CANDIDATES = [f"{way}{lines}" for way in ("piped", "pulled") for lines in (1, 2, 4)]
+LAGS = (1, 2, 4)
+#: Steps for less are not worth their waits.
+LEAST_IN_STEPS = 1 * MIB
 #: What blocks may all be on a GPU at once, at the registers that the kernels take.
 MOST_THREADS = 132 * 512
 REPLAYS = 9
 
 
-def variants(size: int, ranks: int) -> list[Variant]:
+def variants(size: int, ranks: int, kernels: list[str]) -> list[Variant]:
     """Grids that have something to do, each about twice the one before."""
     found = []
-    for kernel in KERNELS:
-        if size > room_of(kernel, ranks):
-            continue
-        part = size // ranks if kernel.endswith("parts") or kernel == "all_reduce" else size
+    for kernel in kernels:
+        part = size // ranks if kernel.endswith(("parts", "all_reduce")) else size
         lines = max(1, part // 16)
         for threads in (64, 128, 256, 512):
             for blocks in (1, 4, 8, 16, 32, 64, 96, 128, 192, 256):
+                if blocks * threads > MOST_THREADS:
+                    continue
+                if in_steps(kernel):
+                    found += in_steps_of(Variant(kernel, blocks, threads), size // ranks)
+                    continue
                 useful = blocks == 1 or blocks * threads < 8 * lines
                 enough = blocks * threads * 64 >= lines or blocks >= 64
-                if useful and enough and blocks * threads <= MOST_THREADS:
+                if useful and enough:
                     found.append(Variant(kernel, blocks, threads))
-    return found
+    return [variant for variant in found if variant.has_room(size, ranks)]
 
 
-class Timer:
-    """Times calls on all ranks together."""
-
-    def __init__(self, host: dist.ProcessGroup) -> None:
-        self.host = host
-
-    def __call__(self, call: Callable[[], object], size: int) -> float:
-        """Microseconds of one call of `size` bytes."""
-        calls = 50 if size <= 8 * MIB else 5
-        side = torch.cuda.Stream()
-        with torch.cuda.stream(side):
-            for _ in range(2):
-                call()
-        side.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=side):
-            for _ in range(calls):
-                call()
-        times = []
-        for _ in range(REPLAYS):
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            torch.cuda.synchronize()
-            dist.barrier(self.host)
-            begin.record()
-            graph.replay()
-            end.record()
-            end.synchronize()
-            times.append(begin.elapsed_time(end) * 1000 / calls)
-        slowest = torch.tensor([sorted(times)[REPLAYS // 2]])
-        dist.all_reduce(slowest, op=dist.ReduceOp.MAX, group=self.host)
-        return slowest.item()
+def in_steps_of(grid: Variant, part: int) -> list[Variant]:
+    """With every lag that makes a difference, of large grids and a few steps at least."""
+    piece = grid.lines * 16 * grid.blocks * grid.threads
+    pieces = -(-part // piece)
+    if part * 2 < LEAST_IN_STEPS or grid.blocks < 32 or grid.blocks * grid.threads < 16384:
+        return []
+    return [replace(grid, lag=lag) for lag in LAGS if lag <= pieces]
 
 
-def check(kernels: Kernels, size: int, nccl: dist.ProcessGroup) -> list[Variant]:
+def check(kernels: Kernels, size: int, nccl: dist.ProcessGroup, names: list[str]) -> list[Variant]:
     """The variants that sum rightly, several times in a row; says which do not."""
     where = torch.device("cuda", torch.cuda.current_device())
     generator = torch.Generator(device=where).manual_seed(kernels.rank)
-    given = torch.randint(-8, 8, (size // 2,), generator=generator, device=where).bfloat16()
+    given, taken = kernels.memory(size)
+    given.copy_(torch.randint(-8, 8, (size // 2,), generator=generator, device=where))
     expected = given.clone()
     dist.all_reduce(expected, group=nccl)
     right = []
-    for variant in variants(size, kernels.ranks):
+    for variant in variants(size, kernels.ranks, names):
         wrong = torch.zeros((), dtype=torch.int64, device=where)
         for _ in range(4):
-            taken = torch.full_like(given, -100)
+            taken.fill_(-100)
             kernels.all_reduce(variant, given, taken)
             wrong += (taken != expected).sum()
         dist.all_reduce(wrong, group=nccl)
@@ -108,26 +98,29 @@ def check(kernels: Kernels, size: int, nccl: dist.ProcessGroup) -> list[Variant]
 
 def others(size: int, nccl: dist.ProcessGroup, timer: Timer) -> dict[str, float]:
     where = torch.device("cuda", torch.cuda.current_device())
+    calls = calls_in_a_row(size)
     data = torch.zeros(size // 2, device=where, dtype=torch.bfloat16)
-    found = {"nccl": timer(functools.partial(dist.all_reduce, data, group=nccl), size)}
+    found = {"nccl": timer.in_graph(functools.partial(dist.all_reduce, data, group=nccl), calls)}
     shared = symmetric.empty(size // 2, dtype=torch.bfloat16, device=where)
     symmetric.rendezvous(shared, nccl.group_name)
     shared.zero_()
     for label, name in (("one-shot", "one_shot_all_reduce"), ("two-shot", "two_shot_all_reduce_")):
         call = getattr(torch.ops.symm_mem, name)
-        found[label] = timer(functools.partial(call, shared, "sum", nccl.group_name), size)
+        found[label] = timer.in_graph(
+            functools.partial(call, shared, "sum", nccl.group_name), calls
+        )
     return found
 
 
 def row_of(
-    size: int, kernels: Kernels, nccl: dist.ProcessGroup, timer: Timer
+    size: int, kernels: Kernels, nccl: dist.ProcessGroup, timer: Timer, names: list[str]
 ) -> tuple[dict[str, float], dict[Variant, float]]:
-    where = torch.device("cuda", torch.cuda.current_device())
-    data = torch.zeros(size // 2, device=where, dtype=torch.bfloat16)
     ours = {}
-    for variant in check(kernels, size, nccl):
+    right = check(kernels, size, nccl, names)
+    data = kernels.memory(size)[0].zero_()
+    for variant in right:
         call = functools.partial(kernels.all_reduce, variant, data, data, mean=True)
-        ours[variant] = timer(call, size)
+        ours[variant] = timer.in_graph(call, calls_in_a_row(size))
     kernels.require_quiet()
     return others(size, nccl, timer), ours
 
@@ -145,13 +138,11 @@ def limits(winners: dict[int, str], ranks: int) -> str:
     last = {
         kernel: max([s for s, k in winners.items() if k == kernel], default=0) for kernel in KERNELS
     }
-    whole = last["whole"] > last["all_reduce"]
     return (
         f"Limits{{.flagged_to_all = {last['flagged_sum'] * (ranks - 1)}, "
         f".packed_to_all = {last['packed_sum'] * (ranks - 1)}, "
         f".flagged_part = {last['flagged_parts'] // ranks}, "
-        f".packed_part = {last['packed_parts'] // ranks}, "
-        f".two_give_all = {'true' if whole else 'false'}}}"
+        f".packed_part = {last['packed_parts'] // ranks}}}"
     )
 
 
@@ -164,29 +155,34 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--csv", type=Path, help="every variant, one a line")
     parser.add_argument("--sizes", help="such as 64K,1M,8M")
+    parser.add_argument("--kernels", help="such as all_reduce,piped: whatever begins so")
     parser.add_argument("--image", type=Path, help="kernels that are compiled already")
     arguments = parser.parse_args()
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     dist.init_process_group("nccl")
     nccl, host = dist.group.WORLD, dist.new_group(backend="gloo")
-    kernels, timer = Kernels(nccl, arguments.image), Timer(host)
+    kernels, timer = Kernels(nccl, arguments.image), Timer(host, REPLAYS)
+    wanted = tuple(arguments.kernels.split(",")) if arguments.kernels else ("",)
+    names = [name for name in KERNELS + CANDIDATES if name.startswith(wanted)]
     sizes = [bytes_of(s) for s in arguments.sizes.split(",")] if arguments.sizes else SIZES
     if kernels.rank == 0:
-        names = ["nccl", "one-shot", "two-shot", *KERNELS]
+        columns = ["nccl", "one-shot", "two-shot", *names]
         print(torch.cuda.get_device_name(), torch.cuda.nccl.version(), torch.__version__)
-        print(f"{'bytes':>10}" + "".join(f"{name:>14}" for name in names) + "   fastest")
+        print(f"{'bytes':>10}" + "".join(f"{name:>14}" for name in columns) + "   fastest")
     lines: list[list[object]] = []
     winners: dict[int, str] = {}
     for size in sizes:
-        theirs, ours = row_of(size, kernels, nccl, timer)
+        theirs, ours = row_of(size, kernels, nccl, timer, names)
         best = best_of(ours)
-        fastest = min(best.values(), key=lambda variant: ours[variant])
+        # Of plain memory, which a call cannot choose not to have.
+        plain = [variant for kernel, variant in best.items() if not kernel.startswith("pooled")]
+        fastest = min(plain or best.values(), key=lambda variant: ours[variant])
         winners[size] = fastest.kernel
-        lines += [[size, v.kernel, v.blocks, v.threads, f"{t:.2f}"] for v, t in ours.items()]
+        lines += [[size, v.kernel, v.blocks, v.threads, v.lag, f"{t:.2f}"] for v, t in ours.items()]
         if kernels.rank != 0:
             continue
         cells = [f"{time:14.1f}" for time in theirs.values()]
-        cells += [f"{ours[best[k]]:14.1f}" if k in best else f"{'-':>14}" for k in KERNELS]
+        cells += [f"{ours[best[k]]:14.1f}" if k in best else f"{'-':>14}" for k in names]
         torchs = min(theirs["one-shot"], theirs["two-shot"])
         print(
             f"{size:10d}" + "".join(cells) + f"   {fastest}: {ours[fastest] / theirs['nccl']:.2f} "
@@ -197,7 +193,9 @@ def main() -> None:
         print(limits(winners, kernels.ranks))
         if arguments.csv:
             with arguments.csv.open("w", newline="") as file:
-                csv.writer(file).writerows([["bytes", "kernel", "blocks", "threads", "us"], *lines])
+                csv.writer(file).writerows(
+                    [["bytes", "kernel", "blocks", "threads", "lag", "us"], *lines]
+                )
     dist.barrier()
     dist.destroy_process_group()
 

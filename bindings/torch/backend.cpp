@@ -1,7 +1,6 @@
 #include "backend.h"
 
 #include <c10/util/Exception.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -20,7 +19,7 @@ ProcessGroupMCCL::ProcessGroupMCCL(Membership membership)
     : c10d::Backend(membership.group->rank(), membership.group->size()),
       membership_(std::move(membership)),
       name_(membership_.group->name()),
-      process_(getpid()),
+      forks_(forks_so_far()),
       timeout_(membership_.timeout),
       options_(c10::make_intrusive<Options>(membership_.timeout)) {
   init();
@@ -40,7 +39,7 @@ void ProcessGroupMCCL::setTimeout(std::chrono::milliseconds timeout) {
 }
 
 std::shared_ptr<Group> ProcessGroupMCCL::group_for(const char* call) const {
-  if (getpid() != process_) {
+  if (was_forked()) {
     C10_THROW_ERROR(DistBackendError,
                     c10::str("[rank ", rank_, "] ", call,
                              ": this process was forked from the one that made the group and "
@@ -102,7 +101,7 @@ void ProcessGroupMCCL::finish_streams() {
 /// A group that goes ends what runs of it; what was called while it was healthy is to come to its
 /// end before.
 void ProcessGroupMCCL::finish_calls_on_devices() {
-  if (getpid() != process_) return;
+  if (was_forked()) return;
   std::shared_ptr<Group> group;
   {
     const std::lock_guard lock(mutex_);
@@ -296,7 +295,7 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupMCCL::split(
 }
 
 void ProcessGroupMCCL::abort() {
-  if (getpid() != process_) return;
+  if (was_forked()) return;
   std::shared_ptr<Group> group;
   {
     const std::lock_guard lock(mutex_);
@@ -315,7 +314,7 @@ void ProcessGroupMCCL::shutdown() {
     std::swap(last.context, membership_.context);
   }
   // In a child of fork() the connections belong to the parent: forget them, but tear down nothing.
-  if (getpid() != process_) new Membership(std::move(last));
+  if (was_forked()) new Membership(std::move(last));
 }
 
 c10d::ErrorType ProcessGroupMCCL::getError() {
@@ -332,6 +331,7 @@ void ProcessGroupMCCL::registerOnCompletionHook(
   const std::lock_guard lock(ledger_->mutex);
   TORCH_CHECK(!ledger_->hook, "ProcessGroupMCCL OnCompletion hook already registered");
   ledger_->hook = std::make_shared<WorkLedger::Hook>(std::move(hook));
+  ledger_->watched = true;
   // hasHooks() of the base class asks for this one, which nobody calls.
   onCompletionHook_ = [](const std::shared_ptr<c10d::WorkInfo>&) {};
 }

@@ -15,6 +15,8 @@
 
 #include "mccl/context.h"
 #include "mccl/group.h"
+#include "process.h"
+#include "stream_work.h"
 #include "tensors.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 #include "work.h"
@@ -132,6 +134,7 @@ class ProcessGroupMCCL final : public c10d::Backend {
  private:
   using Batch = std::vector<c10::intrusive_ptr<WorkMCCL>>;
 
+  bool was_forked() const { return forks_so_far() != forks_; }
   std::shared_ptr<mccl::Group> group_for(const char* call) const;
   mccl::CallOptions call_options(std::chrono::milliseconds timeout, bool async) const;
   std::size_t ranks() const { return static_cast<std::size_t>(size_); }
@@ -162,7 +165,7 @@ class ProcessGroupMCCL final : public c10d::Backend {
   mutable std::mutex mutex_;  ///< Guards membership_ against shutdown; held for no call.
   Membership membership_;
   const std::string name_;
-  const long process_;  ///< A child of fork() must not touch the connections.
+  const std::uint32_t forks_;  ///< A child of fork() must not touch the connections.
   std::atomic<std::chrono::milliseconds> timeout_;
   std::atomic<std::uint64_t> sequence_{0};
   std::atomic<std::uint64_t> splits_{0};
@@ -184,17 +187,33 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::issue(CallName name, Staging staging
   const auto group = group_for(name.title);
   const bool counts = !c10d::isP2POp(name.type);
   const std::uint64_t sequence = counts ? ++sequence_ : sequence_.load();
-  auto work = c10::make_intrusive<WorkMCCL>(rank_, name, sequence, std::move(staging), inputs,
-                                            std::move(outputs), ledger_);
   const bool batched = open_batches_ > 0 && in_batch();
   if (batched) options.caller_waits = false;
-  work->set_batched(batched);
-  if (work->device()) {
-    note_device(*work->device());
-    options.stream = handle_of(current_stream(*work->device()));
+  std::optional<c10::Stream> stream;
+  if (const auto device = staging.device()) {
+    note_device(*device);
+    stream = current_stream(*device);
+    options.stream = handle_of(*stream);
   }
+  // What may be over for the host when it returns, and nobody watches, needs no more than an end.
+  const bool may_be_over = stream && options.caller_waits && !staging.has_copies() &&
+                           !ledger_->watched && !is_recorded();
+  const auto started = std::chrono::steady_clock::now();
+  c10::intrusive_ptr<WorkMCCL> work;
+  const auto make_work = [&] {
+    work = c10::make_intrusive<WorkMCCL>(rank_, name, sequence, std::move(staging), inputs,
+                                         std::move(outputs), ledger_);
+    work->set_batched(batched);
+  };
+  if (!may_be_over) make_work();
   try {
-    work->start(submit(*group, options));
+    const mccl::Work begun = submit(*group, options);
+    if (may_be_over && begun.done() && !begun.error()) {
+      return c10::make_intrusive<StreamWork>(rank_, name.type, sequence, *stream,
+                                             std::move(outputs), started);
+    }
+    if (!work) make_work();
+    work->start(begun);
     if (!batched) end_on_device(*work, options.caller_waits);
   } catch (const std::exception&) {
     if (counts) --sequence_;

@@ -76,6 +76,7 @@ class Staging {
   /// Where the tensors lie, unless that is the host.
   std::optional<c10::Device> device() const { return device_; }
   void lie_on(c10::Device device) { device_ = device; }
+  bool has_copies() const { return !copies_.empty() || then_ != nullptr; }
   /// What brings results into the caller's tensors, for whoever has a stream do it instead of
   /// finish().
   std::vector<std::pair<at::Tensor, at::Tensor>> take_copies();

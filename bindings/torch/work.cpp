@@ -2,6 +2,7 @@
 
 #include <ATen/core/ivalue.h>
 #include <ATen/core/jit_type.h>
+#include <ATen/record_function.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/util/Exception.h>
 #include <pybind11/pybind11.h>
@@ -104,6 +105,8 @@ std::exception_ptr to_call_error(const std::exception_ptr& error, int rank, cons
 void throw_call_error(const std::exception_ptr& error, int rank, const char* title) {
   std::rethrow_exception(to_call_error(error, rank, title));
 }
+
+bool is_recorded() { return at::RecordFunction(at::RecordScope::USER_SCOPE).isActive(); }
 
 void WorkLedger::opened() {
   const std::lock_guard lock(mutex);

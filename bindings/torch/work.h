@@ -41,8 +41,9 @@ struct WorkLedger {
   std::mutex mutex;
   std::condition_variable idle;
   std::size_t pending = 0;
-  std::shared_ptr<Hook> hook;      ///< Guarded by mutex; shared since a copy would touch Python.
-  std::atomic<int> last_error{0};  ///< A c10d::ErrorType.
+  std::shared_ptr<Hook> hook;        ///< Guarded by mutex; shared since a copy would touch Python.
+  std::atomic<bool> watched{false};  ///< Whether there is a hook.
+  std::atomic<int> last_error{0};    ///< A c10d::ErrorType.
 };
 
 /// Title of a call in the profiler and in messages, with its kind.
@@ -50,6 +51,9 @@ struct CallName {
   c10d::OpType type;
   const char* title;
 };
+
+/// Whether a profiler records calls here.
+bool is_recorded();
 
 /// On a device's memory a call is over for streams when its end is, which wait() has the caller's
 /// stream wait for, while the host goes on; and for the host when all of it is done.

@@ -100,6 +100,12 @@ class Group {
   /// The oldest message from `peer` (or kAnySource) with this tag; its size must match.
   virtual Work recv(Buffer data, int peer, std::uint32_t tag, const CallOptions& = {}) = 0;
 
+  /// A collective of the host, of ranks that are on devices of one kind: collectives on memory that
+  /// allocate_device_memory() has given until now use it where it lies, where they would copy it to
+  /// memory that the other ranks' devices reach. It changes nothing else, and nothing where the
+  /// devices do not reach each other.
+  virtual void reach_device_memory(Device /*device*/) {}
+
   /// Calls made between begin and end on this thread start together when end is called, as one
   /// Work. Pairs do not nest. To wait for one of them before is InvalidArgument, since it would be
   /// for ever.

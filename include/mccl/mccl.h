@@ -4,6 +4,7 @@
 #include "mccl/buffer.h"
 #include "mccl/config.h"
 #include "mccl/context.h"
+#include "mccl/device_memory.h"
 #include "mccl/error.h"
 #include "mccl/group.h"
 #include "mccl/metrics.h"

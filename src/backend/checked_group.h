@@ -45,6 +45,9 @@ class CheckedGroup : public Group, private staged::HostCalls {
   Work barrier(const CallOptions&) final;
   Work send(ConstBuffer data, int peer, std::uint32_t tag, const CallOptions&) final;
   Work recv(Buffer data, int peer, std::uint32_t tag, const CallOptions&) final;
+  void reach_device_memory(Device device) final {
+    if (path_) path_->reach_memory(device);
+  }
   void begin_coalescing() final;
   Work end_coalescing() final;
 

@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -23,31 +24,14 @@ namespace {
 /// Launchers send SIGKILL some seconds after SIGTERM.
 constexpr std::chrono::seconds kPatience{3};
 
-/// For the handler, which may do little: where to write, and in which process.
+/// For the handler, which may do little: where to write, in which process, and how many threads
+/// are in it.
 std::atomic<int> told_at{-1};
 std::atomic<pid_t> listener{0};
+std::atomic<int> handling{0};
 std::atomic<bool> ending{false};
 
-void on_signal(int number) {
-  const int error = errno;
-  if (listener.load() == ::getpid()) {
-    ending.store(true);
-    const char byte = 1;
-    static_cast<void>(::write(told_at.load(), &byte, 1) == 1);
-  } else {
-    // The child of a fork, where nobody listens.
-    ::signal(number, SIG_DFL);
-    ::raise(number);
-  }
-  errno = error;
-}
-
-/// An exit that SIGTERM's errors have brought about waits for its end.
-void wait_for_the_end() {
-  if (!ending.load() || listener.load() != ::getpid()) return;
-  for (int left = 2 * static_cast<int>(kPatience.count()); left > 0; --left) ::sleep(1);
-}
-
+/// Safe in a handler.
 [[noreturn]] void die_of_it() {
   ::signal(SIGTERM, SIG_DFL);
   sigset_t only;
@@ -58,18 +42,49 @@ void wait_for_the_end() {
   ::_exit(128 + SIGTERM);
 }
 
+void on_signal(int) {
+  const int error = errno;
+  handling.fetch_add(1);
+  // Nobody listens in the child of a fork, nor once there is nothing to close any more.
+  if (listener.load() != ::getpid()) die_of_it();
+  ending.store(true);
+  const char byte = 1;
+  static_cast<void>(::write(told_at.load(), &byte, 1) == 1);
+  handling.fetch_sub(1);
+  errno = error;
+}
+
+/// An exit that SIGTERM's errors have brought about waits for its end.
+void wait_for_the_end() {
+  if (!ending.load() || listener.load() != ::getpid()) return;
+  for (int left = 2 * static_cast<int>(kPatience.count()); left > 0; --left) ::sleep(1);
+}
+
 class Termination {
  public:
-  void add(std::weak_ptr<void> owner, std::function<void()> end) {
+  /// False where the program sees to SIGTERM itself.
+  bool add(const void* name, std::function<void()> end) {
     const std::lock_guard lock(mutex_);
-    if (!listen()) return;
-    std::erase_if(endings_, [](const Ending& each) { return each.owner.expired(); });
-    endings_.push_back({std::move(owner), std::move(end)});
+    if (!listen()) return false;
+    endings_.push_back({name, std::move(end)});
+    return true;
+  }
+
+  void remove(const void* name) {
+    if (listener.load() != ::getpid()) return;  // the child of a fork: it was the parent's
+    std::unique_ptr<std::thread> stopped;
+    {
+      const std::lock_guard lock(mutex_);
+      std::erase_if(endings_, [name](const Ending& each) { return each.name == name; });
+      if (!endings_.empty() || !stop_listening()) return;
+      stopped = std::move(thread_);
+    }
+    stopped->join();
   }
 
  private:
   struct Ending {
-    std::weak_ptr<void> owner;
+    const void* name;
     std::function<void()> end;
   };
 
@@ -80,27 +95,46 @@ class Termination {
     if (::sigaction(SIGTERM, nullptr, &before) != 0) return false;
     const bool inherited = before.sa_handler == &on_signal;
     if (before.sa_handler != SIG_DFL && !inherited) return false;
+    // After a fork: the parent's thread is not here to be waited for.
+    static_cast<void>(thread_.release());
     endings_.clear();
-    // Never destroyed: a signal may come until the last moment.
-    auto* pipe = new WakePipe;
-    told_at.store(pipe->writing_end());
+    handling.store(0);
+    pipe_ = std::make_unique<WakePipe>();
+    told_at.store(pipe_->writing_end());
     try {
-      start_thread("mccl term", [this, pipe] { wait(*pipe); }).detach();
+      thread_ = std::make_unique<std::thread>(
+          start_thread("mccl term", [this, end = pipe_->descriptor()] { wait(end); }));
     } catch (const Error&) {
       return false;  // the process dies of it as others do
     }
     listener.store(::getpid());
-    std::atexit(&wait_for_the_end);
+    [[maybe_unused]] static const int registered = std::atexit(&wait_for_the_end);
     struct sigaction ours = {};
     ours.sa_handler = &on_signal;
     ours.sa_flags = SA_RESTART;
     return ::sigaction(SIGTERM, &ours, nullptr) == 0;
   }
 
-  void wait(WakePipe& pipe) {
-    pollfd watched{pipe.descriptor(), POLLIN, 0};
+  /// False if the signal has come before: then the process is about to die of it.
+  bool stop_listening() {
+    listener.store(0);
+    while (handling.load() > 0) std::this_thread::yield();
+    if (ending.load()) {
+      listener.store(::getpid());
+      return false;
+    }
+    struct sigaction now = {};
+    if (::sigaction(SIGTERM, nullptr, &now) == 0 && now.sa_handler == &on_signal)
+      ::signal(SIGTERM, SIG_DFL);
+    pipe_->wake();
+    return true;
+  }
+
+  void wait(int told) {
+    pollfd watched{told, POLLIN, 0};
     while (::poll(&watched, 1, -1) <= 0) {
     }
+    if (!ending.load()) return;
     start_thread("mccl end", [this] { end_all(); }).detach();
     std::unique_lock lock(done_mutex_);
     all_ended_.wait_for(lock, kPatience, [this] { return done_; });
@@ -113,17 +147,18 @@ class Termination {
       const std::lock_guard lock(mutex_);
       endings = endings_;
     }
-    for (const Ending& each : endings) {
-      const std::shared_ptr<void> alive = each.owner.lock();
-      if (alive) each.end();
-    }
+    for (const Ending& each : endings) each.end();
     const std::lock_guard lock(done_mutex_);
     done_ = true;
     all_ended_.notify_all();
   }
 
   std::mutex mutex_;
-  std::vector<Ending> endings_;  // guarded by mutex_
+  // Guarded by mutex_:
+  std::vector<Ending> endings_;
+  std::unique_ptr<WakePipe> pipe_;
+  std::unique_ptr<std::thread> thread_;
+
   std::mutex done_mutex_;
   std::condition_variable all_ended_;
   bool done_ = false;  // guarded by done_mutex_
@@ -131,10 +166,15 @@ class Termination {
 
 }  // namespace
 
-void at_termination(std::weak_ptr<void> owner, std::function<void()> end) {
-  // Never destroyed either.
+std::shared_ptr<void> at_termination(std::function<void()> end) {
+  // Never destroyed: a signal may come until the last moment.
   static auto* termination = new Termination;
-  termination->add(std::move(owner), std::move(end));
+  auto name = std::make_unique<char>();
+  if (!termination->add(name.get(), std::move(end))) return nullptr;
+  return {name.release(), [](char* added) {
+            termination->remove(added);
+            delete added;
+          }};
 }
 
 }  // namespace mccl

@@ -10,9 +10,10 @@
 
 namespace mccl {
 
-/// From now on `end` is called when SIGTERM comes, on a thread of its own, as long as `owner`
-/// lives. When all have ended, or after some seconds, the process dies of the signal as it would
-/// have. Does nothing where the program handles or ignores SIGTERM.
-void at_termination(std::weak_ptr<void> owner, std::function<void()> end);
+/// Until what it returns is gone, `end` is called when SIGTERM comes, on a thread of its own. When
+/// all have ended, or after some seconds, the process dies of the signal as it would have. Empty
+/// where the program handles or ignores SIGTERM. When the last is gone, SIGTERM is as it was, and
+/// no thread stays. `end` may still run while that which was returned goes.
+[[nodiscard]] std::shared_ptr<void> at_termination(std::function<void()> end);
 
 }  // namespace mccl

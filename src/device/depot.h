@@ -86,6 +86,7 @@ class Depot : public std::enable_shared_from_this<Depot> {
   ~Depot();
 
   Accelerator& accelerator() const { return *accelerator_; }
+  std::shared_ptr<Accelerator> shared_accelerator() const { return accelerator_; }
 
   Block block(std::size_t bytes);
   std::unique_ptr<Passage> passage();

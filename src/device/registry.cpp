@@ -16,6 +16,7 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::map<std::pair<DeviceKind, int>, std::shared_ptr<Depot>> depots;  // guarded by mutex
+  std::map<std::pair<DeviceKind, int>, std::shared_ptr<Pool>> pools;    // guarded by mutex
   std::map<DeviceKind, Maker> makers;                                   // guarded by mutex
 };
 
@@ -50,6 +51,15 @@ std::shared_ptr<Depot> depot_of(Device device) {
   return depot;
 }
 
+std::shared_ptr<Pool> pool_of(Device device) {
+  const std::shared_ptr<Depot> depot = depot_of(device);
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  std::shared_ptr<Pool>& pool = all.pools[{device.kind, device.index}];
+  if (!pool) pool = std::make_shared<Pool>(depot->shared_accelerator());
+  return pool;
+}
+
 bool sees_any(DeviceKind kind) {
   Registry& all = registry();
   {
@@ -62,7 +72,9 @@ bool sees_any(DeviceKind kind) {
 void replace_maker(DeviceKind kind, Maker maker) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
-  std::erase_if(all.depots, [kind](const auto& entry) { return entry.first.first == kind; });
+  const auto is_of_kind = [kind](const auto& entry) { return entry.first.first == kind; };
+  std::erase_if(all.pools, is_of_kind);
+  std::erase_if(all.depots, is_of_kind);
   if (maker) {
     all.makers[kind] = std::move(maker);
   } else {

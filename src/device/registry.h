@@ -6,6 +6,7 @@
 
 #include "device/depot.h"
 #include "device/device.h"
+#include "device/pool.h"
 
 namespace mccl::device {
 
@@ -15,6 +16,9 @@ using Maker = std::function<std::shared_ptr<Accelerator>(int index)>;
 /// A device with what is kept for it, made when first asked for and kept as long as the process
 /// lives. Throws InvalidArgument, in one sentence, where this machine has none such.
 std::shared_ptr<Depot> depot_of(Device device);
+
+/// The device's memory that others may reach, kept and made likewise.
+std::shared_ptr<Pool> pool_of(Device device);
 
 /// Whether this machine seems to have devices of a kind, by what can be seen without loading a
 /// driver.

@@ -145,7 +145,7 @@ std::shared_ptr<Engine> Engine::create(EngineOptions options) {
         start_thread("mccl progress", [weak = engine->weak_from_this()] { progress_loop(weak); });
   }
   if (engine->met_.uses_rdma) {
-    at_termination(engine, [weak = engine->weak_from_this()] {
+    engine->at_termination_ = at_termination([weak = engine->weak_from_this()] {
       if (const auto alive = weak.lock()) alive->shutdown();
     });
   }

@@ -204,6 +204,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   GroupNames names_;  // guarded by the inbox's lock, so that a fork finds them whole
 
   std::thread thread_;
+  std::shared_ptr<void> at_termination_;  ///< Closes the devices if SIGTERM comes.
 };
 
 }  // namespace mccl::engine

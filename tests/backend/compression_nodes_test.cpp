@@ -1,7 +1,9 @@
 // Sums that are rounded between hosts, and exact inside each.
 #ifdef __linux__
 
-#include <cstring>
+#include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <numeric>
 #include <random>
 
@@ -44,8 +46,8 @@ std::vector<std::vector<float>> given_by_hosts(const std::vector<int>& host_of) 
 
 void expect_same_bits(const std::vector<float>& found, const std::vector<float>& expected,
                       const char* name) {
-  if (found.size() != expected.size() ||
-      std::memcmp(found.data(), expected.data(), found.size() * sizeof(float)) != 0)
+  const auto bits = [](float value) { return std::bit_cast<std::uint32_t>(value); };
+  if (!std::ranges::equal(found, expected, {}, bits, bits))
     throw Error(std::string("not what is defined, in ") + name);
 }
 

@@ -14,11 +14,8 @@ Request all_reduce_of(std::size_t bytes) {
   return request;
 }
 
-constexpr Limits kAll{.flagged_to_all = 1000,
-                      .packed_to_all = 4000,
-                      .flagged_part = 3000,
-                      .packed_part = 5000,
-                      .two_give_all = true};
+constexpr Limits kAll{
+    .flagged_to_all = 1000, .packed_to_all = 4000, .flagged_part = 3000, .packed_part = 5000};
 
 Kernel kernel_of(std::size_t bytes, int ranks, const Limits& limits = kAll) {
   return launch_of(all_reduce_of(bytes), ranks, limits).kernel;
@@ -27,8 +24,7 @@ Kernel kernel_of(std::size_t bytes, int ranks, const Limits& limits = kAll) {
 TEST(CudaLaunch, AnAllReduceGoesByItsLength) {
   EXPECT_EQ(kernel_of(4000, 2), Kernel::packed_sum);
   EXPECT_EQ(kernel_of(10'000, 2), Kernel::packed_parts);
-  EXPECT_EQ(kernel_of(10'002, 2), Kernel::whole);
-  EXPECT_EQ(kernel_of(100'000, 4), Kernel::all_reduce) << "only two ranks give everything";
+  EXPECT_EQ(kernel_of(10'002, 2), Kernel::all_reduce);
   EXPECT_EQ(kernel_of(1000, 4), Kernel::packed_sum) << "three times as much is sent";
 }
 
@@ -36,7 +32,7 @@ TEST(CudaLaunch, WithoutWholeLinesEachLineOf16BytesHasItsFlag) {
   const Limits limits = kAll.without_packed();
   EXPECT_EQ(kernel_of(1000, 2, limits), Kernel::flagged_sum);
   EXPECT_EQ(kernel_of(6000, 2, limits), Kernel::flagged_parts);
-  EXPECT_EQ(kernel_of(6002, 2, limits), Kernel::whole);
+  EXPECT_EQ(kernel_of(6002, 2, limits), Kernel::all_reduce);
 }
 
 /// Of 128 bytes in a line that is packed, 120 are data: all are to go in one pass.
@@ -82,6 +78,17 @@ TEST(CudaLaunch, PartsAreCountedByWhatOneRankGets) {
   const Launch launch = launch_of(request, 4);
   EXPECT_EQ(launch.kernel, Kernel::flagged_scatter);
   EXPECT_EQ(launch.task.bytes, 2000U);
+}
+
+TEST(CudaLaunch, OnlyCallsThatAreStagedHaveAWayWithout) {
+  EXPECT_EQ(pooled(Kernel::all_reduce), Kernel::pooled_all_reduce);
+  EXPECT_EQ(pooled(Kernel::broadcast), Kernel::pooled_broadcast);
+  EXPECT_EQ(pooled(Kernel::packed_sum), Kernel::packed_sum);
+  for (int kernel = 0; kernel < kKernels; ++kernel) {
+    const auto which = static_cast<Kernel>(kernel);
+    EXPECT_EQ(sums(pooled(which)), sums(which)) << name_of(which, 0);
+  }
+  EXPECT_EQ(name_of(Kernel::pooled_all_reduce, 2), "mccl_pooled_all_reduce_bf16");
 }
 
 TEST(CudaLaunch, KernelsAreNamedAsTheImageHasThem) {

@@ -13,48 +13,22 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
 import torch.distributed._symmetric_memory as symmetric
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench" / "gpu"))
+from timing import Timer, calls_in_a_row, median
 
 KIB, MIB = 1 << 10, 1 << 20
 SIZES = [KIB, 8 * KIB, 64 * KIB, 128 * KIB, 256 * KIB, 512 * KIB]
 SIZES += [MIB, 2 * MIB, 4 * MIB, 8 * MIB, 64 * MIB, 512 * MIB]
 
 
-def median(times: list[float]) -> float:
-    return sorted(times)[len(times) // 2]
-
-
-def time_in_graph(call: Callable[[], object], group: dist.ProcessGroup, calls: int) -> float:
-    """Microseconds a call, the slowest rank's median."""
-    side = torch.cuda.Stream()
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            call()
-    side.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=side):
-        for _ in range(calls):
-            call()
-    times = []
-    for _ in range(15):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        torch.cuda.synchronize()
-        dist.barrier(group)
-        begin.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end) * 1000 / calls)
-    slowest = torch.tensor([median(times)])
-    dist.all_reduce(slowest, op=dist.ReduceOp.MAX, group=group)
-    return slowest.item()
-
-
 def graphs(rank: int, where: torch.device) -> None:
-    host = dist.new_group(backend="gloo")
+    timer = Timer(dist.new_group(backend="gloo"))
     nccl = dist.new_group(backend="nccl")
     if rank == 0:
         print(
@@ -64,12 +38,12 @@ def graphs(rank: int, where: torch.device) -> None:
         print(f"{'bytes':>12} {'mccl':>9} {'nccl':>9} {'one-shot':>9} {'two-shot':>9} {'/nccl':>6}")
     for size in SIZES:
         count = size // 2
-        calls = 50 if size <= 8 << 20 else 5
+        calls = calls_in_a_row(size)
         data = torch.randn(count, device=where).bfloat16()
         # As calls follow each other in place, sums would grow: averages do not.
         average = functools.partial(dist.all_reduce, data, op=dist.ReduceOp.AVG)
-        ours = time_in_graph(average, host, calls)
-        theirs = time_in_graph(functools.partial(average, group=nccl), host, calls)
+        ours = timer.in_graph(average, calls)
+        theirs = timer.in_graph(functools.partial(average, group=nccl), calls)
         shared = symmetric.empty(count, dtype=torch.bfloat16, device=where)
         symmetric.rendezvous(shared, nccl.group_name)
         shared.zero_()
@@ -78,7 +52,7 @@ def graphs(rank: int, where: torch.device) -> None:
             operation = functools.partial(
                 getattr(torch.ops.symm_mem, name), shared, "sum", nccl.group_name
             )
-            others.append(time_in_graph(operation, host, calls))
+            others.append(timer.in_graph(operation, calls))
         if rank == 0:
             print(
                 f"{size:12d} {ours:9.1f} {theirs:9.1f} {others[0]:9.1f} {others[1]:9.1f} "
@@ -86,26 +60,6 @@ def graphs(rank: int, where: torch.device) -> None:
                 flush=True,
             )
         del data
-    # What a call costs the host, from Python.
-    data = torch.zeros(512, device=where, dtype=torch.bfloat16)
-    own = dist.group.WORLD._get_backend(where)
-    for name, call in (
-        ("mccl", functools.partial(dist.all_reduce, data)),
-        ("nccl", functools.partial(dist.all_reduce, data, group=nccl)),
-        ("mccl, all_reduce_now", functools.partial(own.all_reduce_now, data)),
-    ):
-        for _ in range(100):
-            call()
-        torch.cuda.synchronize()
-        times = []
-        for _ in range(30):
-            begin = time.perf_counter()
-            for _ in range(20):
-                call()
-            times.append((time.perf_counter() - begin) / 20 * 1e6)
-            torch.cuda.synchronize()
-        if rank == 0:
-            print(f"host time a call, {name}: {median(times):.1f} us", flush=True)
 
 
 def through_host(rank: int, where: torch.device) -> None:

@@ -11,14 +11,31 @@ fi
 gpus=$("$python" -c 'import torch; print(torch.cuda.device_count())')
 launch() { "$python" -m torch.distributed.run --nproc_per_node="$gpus" --standalone "$@" 2>&1; }
 logs=$(mktemp -d)
-"$python" -m pytest -q -p no:cacheprovider tests/gpu | tee "$logs/tests"
+# What a program prints that looks like PATTERN goes into the record; if it fails, so does the run.
+figures() { # NAME PATTERN PROGRAM...
+  local name=$1 pattern=$2
+  shift 2
+  launch "$@" >"$logs/$name.log"
+  local status=$?
+  grep -E "$pattern" "$logs/$name.log" | tee "$logs/$name"
+  [ "$status" -eq 0 ] && return
+  failed=1
+  echo "$* ended with $status:" >&2
+  tail -30 "$logs/$name.log" >&2
+}
+"$python" -m pytest -q -p no:cacheprovider tests/gpu --ignore tests/gpu/torch_suite | tee "$logs/tests"
 failed=${PIPESTATUS[0]}
+if [ "$gpus" -gt 1 ]; then
+  tests/gpu/torch_suite/run.sh "$python" "$logs/suite" || failed=1
+fi
 launch examples/ddp_digits.py --device cuda --epochs 10 | grep -E '^(ok|FAIL)' | tee "$logs/digits"
 [ "${PIPESTATUS[0]}" -eq 0 ] || failed=1
 if [ "$gpus" -gt 1 ]; then
-  launch tests/gpu/figures.py graphs | grep -E '^(torch| +[0-9b]|host)' | tee "$logs/graphs"
+  figures graphs '^(torch| +[0-9b])' tests/gpu/figures.py graphs
+  figures host_time '^host' bench/gpu/host_time.py
+  figures transformer '^(ms|DDP|forward|  in)' bench/gpu/transformer.py
 fi
-launch tests/gpu/figures.py host | grep -E '^ +[0-9b]' | tee "$logs/host"
+figures host '^ +[0-9b]' tests/gpu/figures.py host
 {
   echo "# On GPUs"
   echo
@@ -26,6 +43,11 @@ launch tests/gpu/figures.py host | grep -E '^ +[0-9b]' | tee "$logs/host"
   echo
   echo "Tests: $(tail -1 "$logs/tests")"
   echo
+  if [ "$gpus" -gt 1 ]; then
+    echo "PyTorch's own tests of torch.distributed that it runs by NCCL, on 2 ranks (why tests are skipped or"
+    echo "left out is in \`tests/gpu/torch_suite/gpu_reasons.py\`): $(tail -1 "$logs/suite")"
+    echo
+  fi
   echo "The digits, trained by DistributedDataParallel on the GPUs:"
   printf '\n```\n%s\n```\n' "$(cat "$logs/digits")"
   if [ "$gpus" -gt 1 ]; then
@@ -33,6 +55,15 @@ launch tests/gpu/figures.py host | grep -E '^ +[0-9b]' | tee "$logs/host"
     echo "An all_reduce of bf16 in CUDA graphs, microseconds, medians of one run (\`MCCL_BACKEND=cuda\`,"
     echo "NCCL, torch's symmetric memory; the last column is the first over the second):"
     printf '\n```\n%s\n```\n' "$(cat "$logs/graphs")"
+    echo
+    echo "What a call costs the host, from Python (\`bench/gpu/host_time.py\`). Torch alone is a group of its"
+    echo "\`fake\` backend, whose calls return at once; a call of nothing launches no kernel:"
+    printf '\n```\n%s\n```\n' "$(cat "$logs/host_time")"
+    echo
+    echo "A transformer (\`bench/gpu/transformer.py\`): a step of training by DistributedDataParallel, and a"
+    echo "tensor-parallel forward with two sums a layer, by MCCL (\`auto\`) and NCCL; the last column is the"
+    echo "first over the second:"
+    printf '\n```\n%s\n```\n' "$(cat "$logs/transformer")"
   fi
   echo
   echo "The path through the host (\`MCCL_BACKEND=native\`), an all_reduce of f32, microseconds: on GPU"

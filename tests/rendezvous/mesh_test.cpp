@@ -241,9 +241,10 @@ TEST(Mesh, AnotherRankAtAnAddressIsPassedOver) {
 
 TEST(Mesh, AnAddressThatHangsHoldsNobodyUp) {
   Job job(2, loopback_config("127.0.0.2"));
-  const Listener mute(*Address::parse_numeric("127.0.0.1", job[1].mesh->endpoint().port), 0);
+  // At 127.0.0.1 somebody else may have the port.
+  const Listener mute(*Address::parse_numeric("127.0.0.3", job[1].mesh->endpoint().port), 0);
   std::vector<Endpoint> endpoints = job.endpoints();
-  endpoints[1].addresses = {"127.0.0.1", "127.0.0.2"};
+  endpoints[1].addresses = {"127.0.0.3", "127.0.0.2"};
   endpoints[1].listed = false;
   endpoints[1].host = "elsewhere";
   job[0].mesh->set_endpoints(endpoints);

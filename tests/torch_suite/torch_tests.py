@@ -32,11 +32,11 @@ class AlsoKnownAs(str):
     __hash__ = str.__hash__
 
 
-def import_pretending(backend: str) -> ModuleType:
+def import_pretending(backend: str, ranks: int = RANKS) -> ModuleType:
     """A copy of PyTorch's tests that kept those meant for `backend`, and runs them on mccl."""
     os.environ |= {
         "BACKEND": backend,
-        "WORLD_SIZE": str(RANKS),
+        "WORLD_SIZE": str(ranks),
         "OMP_NUM_THREADS": "1",
         "MCCL_PORT_BASE": "0",
     }

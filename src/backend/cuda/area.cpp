@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "backend/direct/agreement.h"
 #include "device/cuda/gpu.h"
@@ -16,6 +17,8 @@ namespace {
 using device::cuda::Address;
 using device::cuda::Current;
 using device::cuda::IpcHandle;
+using kernels::cuda::kMostRanks;
+using kernels::cuda::kMostWindows;
 
 constexpr unsigned kLazyPeerAccess = 1;  // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 constexpr int kNativeAtomics = 3;        // CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED
@@ -28,8 +31,18 @@ struct Offer {
 
 }  // namespace
 
+/// What a rank tells the others of a window.
+struct WindowOffer {
+  IpcHandle memory;
+  std::uint8_t is_there;  ///< What has gone keeps its number.
+};
+
 Area::Area(Group& group, Device device, std::chrono::milliseconds patience)
-    : device_(device), cu_(device::cuda::driver()) {
+    : device_(device),
+      cu_(device::cuda::driver()),
+      pool_(device::pool_of(device)),
+      windows_(kMostRanks * kMostWindows),
+      known_(kMostRanks) {
   const Current current(cu_, device::cuda::context_of(device_.index));
   alarm_ = device::depot_of(device_)->block(sizeof(kernels::cuda::Alarm));
   std::memset(alarm_.data(), 0, sizeof(kernels::cuda::Alarm));
@@ -50,6 +63,7 @@ std::string Area::allocate() {
   try {
     cu_.check(cu_.MemAlloc(&memory_, fabric_.layout.bytes), "cuMemAlloc");
     cu_.check(cu_.MemAlloc(&counters_, sizeof(kernels::cuda::Counters)), "cuMemAlloc");
+    cu_.check(cu_.MemAlloc(&table_, windows_.size() * sizeof(windows_[0])), "cuMemAlloc");
     cu_.check(cu_.MemsetD8Async(memory_, 0, fabric_.layout.received, nullptr), "cuMemsetD8");
     cu_.check(cu_.MemsetD8Async(counters_, 0, sizeof(kernels::cuda::Counters), nullptr),
               "cuMemsetD8");
@@ -59,6 +73,8 @@ std::string Area::allocate() {
   }
   // NOLINTNEXTLINE(performance-no-int-to-ptr): the driver's addresses are integers
   fabric_.counters = reinterpret_cast<kernels::cuda::Counters*>(counters_);
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): as above
+  fabric_.windows = reinterpret_cast<std::byte* const*>(table_);
   return {};
 }
 
@@ -103,6 +119,97 @@ std::string Area::open(Group& group) {
   const auto all = direct::gather(group, by_nvlink);
   all_by_nvlink_ = std::ranges::all_of(all, [](std::uint8_t one) { return one == 1; });
   return objection;
+}
+
+std::string Area::exchange_windows(Group& group) {
+  const Current current(cu_, device::cuda::context_of(device_.index));
+  const std::vector<device::Pool::Window> own = pool_->tell(told_);
+  std::vector<WindowOffer> offers(own.size());
+  std::string objection;
+  try {
+    if (told_ + own.size() > kMostWindows) {
+      throw Error(fmt::format("rank {} has {} pieces of memory for the others to reach, {} at most",
+                              group.rank(), told_ + own.size(), kMostWindows));
+    }
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      if (!own[i].memory) continue;
+      offers[i].is_there = 1;
+      cu_.check(cu_.IpcGetMemHandle(&offers[i].memory, reinterpret_cast<Address>(own[i].memory)),
+                "cuIpcGetMemHandle");
+    }
+  } catch (const Error& error) {
+    objection = error.what();
+  }
+  objection = direct::first_objection(group, objection);
+  if (!objection.empty()) return objection;
+  std::vector<std::size_t> bytes = direct::gather(group, offers.size() * sizeof(WindowOffer));
+  const std::size_t total = std::accumulate(bytes.begin(), bytes.end(), std::size_t{0});
+  if (total == 0) return {};
+  std::vector<WindowOffer> all(total / sizeof(WindowOffer));
+  group
+      .all_gatherv({offers.data(), offers.size() * sizeof(WindowOffer), DType::u8},
+                   {all.data(), total, DType::u8}, bytes, {.caller_waits = true})
+      .wait();
+  std::span<const WindowOffer> left(all);
+  for (int peer = 0; peer < group.size(); ++peer) {
+    const std::size_t count = bytes[static_cast<std::size_t>(peer)] / sizeof(WindowOffer);
+    if (objection.empty()) objection = open_windows(peer, left.first(count));
+    left = left.subspan(count);
+  }
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    windows_[static_cast<std::size_t>(group.rank()) * kMostWindows + told_ + i] =
+        static_cast<std::byte*>(own[i].memory);
+  }
+  objection = direct::first_objection(group, objection.empty() ? write_table() : objection);
+  if (!objection.empty()) return objection;
+  for (int peer = 0; peer < group.size(); ++peer) {
+    known_[peer] += bytes[static_cast<std::size_t>(peer)] / sizeof(WindowOffer);
+  }
+  told_ += own.size();
+  has_windows_ = true;
+  return {};
+}
+
+/// Why those of `peer` cannot be reached; empty where they can.
+std::string Area::open_windows(int peer, std::span<const WindowOffer> offers) {
+  if (peer == fabric_.rank) return {};
+  std::byte** const row = &windows_[static_cast<std::size_t>(peer) * kMostWindows + known_[peer]];
+  for (std::size_t i = 0; i < offers.size(); ++i) {
+    if (offers[i].is_there == 0) continue;
+    Address there = 0;
+    try {
+      cu_.check(cu_.IpcOpenMemHandle(&there, offers[i].memory, kLazyPeerAccess),
+                "cuIpcOpenMemHandle");
+    } catch (const Error& error) {
+      return fmt::format("memory of rank {} cannot be reached: {}", peer, error.what());
+    }
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): as above
+    row[i] = reinterpret_cast<std::byte*>(there);
+  }
+  return {};
+}
+
+/// In a stream of its own, as the others wait meanwhile.
+std::string Area::write_table() {
+  try {
+    const auto queue = device::depot_of(device_)->accelerator().make_queue();
+    auto* const stream = static_cast<device::cuda::Stream>(queue->handle());
+    cu_.check(
+        cu_.MemcpyHtoDAsync(table_, windows_.data(), windows_.size() * sizeof(windows_[0]), stream),
+        "cuMemcpyHtoDAsync");
+    cu_.check(cu_.StreamSynchronize(stream), "cuStreamSynchronize");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+std::uint64_t Area::place_of(const void* memory, std::size_t bytes) const {
+  const auto found = pool_->find(memory, bytes);
+  const bool is_reached =
+      found && found->window < told_ && reinterpret_cast<std::uintptr_t>(memory) % 16 == 0;
+  return is_reached ? kernels::cuda::place_in(found->window, found->offset)
+                    : kernels::cuda::kNowhere;
 }
 
 /// By atomic operations, which PCIe does not pass on. A GPU that this process may not see is not.

@@ -2,16 +2,21 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "device/cuda/driver.h"
 #include "device/depot.h"
+#include "device/pool.h"
 #include "kernels/cuda/fabric.h"
 #include "mccl/group.h"
 
 namespace mccl::cuda {
+
+struct WindowOffer;
 
 /// A rank's area and its view of the others'. What others can reach stays until the process ends,
 /// since nobody knows when the last of them has left it.
@@ -26,6 +31,14 @@ class Area {
   /// Whether all ranks' GPUs are joined by NVLink, through which lines of 128 bytes come whole. The
   /// same on all ranks.
   bool all_by_nvlink() const { return all_by_nvlink_; }
+  /// Tells the others of the windows of this GPU that are new, and learns of theirs; all ranks do
+  /// it together. Where some rank cannot, none reaches what is new, and all are told why.
+  std::string exchange_windows(Group& group);
+  /// Whether there are windows that all reach; the same on all ranks.
+  bool has_windows() const { return has_windows_; }
+  /// For the others, where they reach it.
+  std::uint64_t place_of(const void* memory, std::size_t bytes) const;
+
   kernels::cuda::Alarm& alarm() const {
     return *reinterpret_cast<kernels::cuda::Alarm*>(alarm_.data());
   }
@@ -33,6 +46,8 @@ class Area {
  private:
   std::string allocate();
   std::string open(Group& group);
+  std::string open_windows(int peer, std::span<const WindowOffer> offers);
+  std::string write_table();
   bool is_by_nvlink(const char* bus) const;
 
   const Device device_;
@@ -43,6 +58,13 @@ class Area {
   kernels::cuda::Fabric fabric_{};
   std::string objection_;
   bool all_by_nvlink_ = false;
+
+  const std::shared_ptr<device::Pool> pool_;
+  device::cuda::Address table_ = 0;  ///< Of all ranks' windows, for the kernels.
+  std::vector<std::byte*> windows_;  ///< The same, here.
+  std::size_t told_ = 0;             ///< Windows of this GPU that all others reach.
+  std::vector<std::size_t> known_;   ///< Of each rank, how many this one has heard of.
+  bool has_windows_ = false;
 };
 
 }  // namespace mccl::cuda

@@ -9,9 +9,12 @@ using kernels::cuda::kMostBlocks;
 using kernels::cuda::kThreads;
 
 constexpr const char* kKernelNames[kKernels] = {
-    "mccl_flagged_sum",    "mccl_flagged_parts", "mccl_flagged_scatter", "mccl_packed_sum",
-    "mccl_packed_parts",   "mccl_whole",         "mccl_all_reduce",      "mccl_reduce_scatter",
-    "mccl_flagged_gather", "mccl_all_gather",    "mccl_all_to_all",      "mccl_broadcast"};
+    "mccl_flagged_sum",     "mccl_flagged_parts",     "mccl_flagged_scatter",
+    "mccl_packed_sum",      "mccl_packed_parts",      "mccl_all_reduce",
+    "mccl_reduce_scatter",  "mccl_pooled_all_reduce", "mccl_pooled_reduce_scatter",
+    "mccl_flagged_gather",  "mccl_all_gather",        "mccl_all_to_all",
+    "mccl_broadcast",       "mccl_pooled_all_gather", "mccl_pooled_all_to_all",
+    "mccl_pooled_broadcast"};
 constexpr const char* kSuffixes[kSummed] = {"_f32", "_f16", "_bf16"};
 
 constexpr std::size_t kLeastThreads = 128;
@@ -33,7 +36,6 @@ Way way_of_all_reduce(std::size_t whole, std::size_t ranks, const Limits& limits
   if (to_all <= most(limits.flagged_to_all, kMostFlagged)) return {Kernel::flagged_sum, whole};
   if (part <= most(limits.packed_part, kMostPacked / 2)) return {Kernel::packed_parts, part};
   if (part <= most(limits.flagged_part, kMostFlagged / 2)) return {Kernel::flagged_parts, part};
-  if (ranks == 2 && limits.two_give_all) return {Kernel::whole, whole};
   return {Kernel::all_reduce, part};
 }
 
@@ -82,6 +84,23 @@ int place_of(DType dtype) {
 std::string name_of(Kernel kernel, int place) {
   const char* const name = kKernelNames[static_cast<int>(kernel)];
   return sums(kernel) ? std::string(name) + kSuffixes[place] : name;
+}
+
+Kernel pooled(Kernel kernel) {
+  switch (kernel) {
+    case Kernel::all_reduce:
+      return Kernel::pooled_all_reduce;
+    case Kernel::reduce_scatter:
+      return Kernel::pooled_reduce_scatter;
+    case Kernel::all_gather:
+      return Kernel::pooled_all_gather;
+    case Kernel::all_to_all:
+      return Kernel::pooled_all_to_all;
+    case Kernel::broadcast:
+      return Kernel::pooled_broadcast;
+    default:
+      return kernel;
+  }
 }
 
 Launch launch_of(const Request& r, int ranks, const Limits& limits) {

@@ -16,15 +16,19 @@ enum class Kernel {
   flagged_scatter,
   packed_sum,
   packed_parts,
-  whole,
   all_reduce,
   reduce_scatter,
+  pooled_all_reduce,
+  pooled_reduce_scatter,
   flagged_gather,  // from here on data are only moved
   all_gather,
   all_to_all,
   broadcast,
+  pooled_all_gather,
+  pooled_all_to_all,
+  pooled_broadcast,
 };
-inline constexpr int kKernels = 12;
+inline constexpr int kKernels = 16;
 constexpr bool sums(Kernel kernel) { return kernel < Kernel::flagged_gather; }
 
 /// Types that are summed, in the order of their kernels: f32, f16, bf16. -1 for others.
@@ -41,7 +45,6 @@ struct Limits {
   std::size_t packed_to_all = std::size_t{512} << 10;
   std::size_t flagged_part = std::size_t{256} << 10;
   std::size_t packed_part = std::size_t{1} << 20;
-  bool two_give_all = false;  ///< Of two ranks, each sums everything, whatever the length.
 
   /// For GPUs whose lines may come in pieces.
   Limits without_packed() const {
@@ -57,6 +60,10 @@ struct Launch {
   unsigned threads = 32;
   kernels::cuda::Task task{};
 };
+
+/// The kernel that does the same, where all ranks' data lie where the others reach them; itself
+/// where there is none such.
+Kernel pooled(Kernel kernel);
 
 /// Of a call that the kernels know.
 Launch launch_of(const Request& request, int ranks, const Limits& limits = {});

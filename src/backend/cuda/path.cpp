@@ -34,11 +34,13 @@ class KernelPath final : public direct::Path {
   bool takes(const Request& request) override;
   void enqueue(const Request& request, void* stream) override;
   device::Lane& lane(const Request& /*request*/) override { return *lane_; }
+  void reach_memory(Device device) override;
   std::string failure() override;
   void abort() noexcept override;
 
  private:
   void meet(Device device);
+  void exchange_windows();
 
   const device::cuda::Driver& cu_;
   Group& group_;
@@ -105,6 +107,19 @@ void KernelPath::meet(Device device) {
   lane_ = std::make_unique<device::Lane>(device::depot_of(device));
   log_.info("group '{}': collectives on {} go by kernels", group_.name(),
             lane_->accelerator().name());
+  exchange_windows();
+}
+
+void KernelPath::reach_memory(Device device) {
+  if (!met_) return meet(device);
+  if (lane_) exchange_windows();
+}
+
+void KernelPath::exchange_windows() {
+  const std::string objection = area_->exchange_windows(group_);
+  if (objection.empty()) return;
+  log_.warn("group '{}': the ranks do not reach each other's memory on {}, which is copied: {}",
+            group_.name(), device::name_of(device_), objection);
 }
 
 void KernelPath::enqueue(const Request& request, void* stream) {
@@ -120,6 +135,11 @@ void KernelPath::enqueue(const Request& request, void* stream) {
   }
   if (request.in.bytes() == 0 && request.out.bytes() == 0) return;
   Launch launch = launch_of(request, group_.size(), limits_);
+  if (area_->has_windows()) {
+    launch.kernel = pooled(launch.kernel);
+    launch.task.in_place = area_->place_of(request.in.data, request.in.bytes());
+    launch.task.out_place = area_->place_of(request.out.data, request.out.bytes());
+  }
   kernels::cuda::Fabric fabric = area_->fabric();
   void* arguments[] = {&fabric, &launch.task};
   const Current current(cu_, device::cuda::context_of(device_.index));

@@ -194,6 +194,14 @@ void AutoPath::enqueue(const Request& request, void* stream) {
   way_for(request)->enqueue(request, stream);
 }
 
+void AutoPath::reach_memory(Device device) {
+  if (state_ == State::open) return meet(device);
+  if (state_ != State::direct) return;
+  state_ = State::meets;
+  for (const auto& way : ways()) way->reach_memory(device);
+  state_ = State::direct;
+}
+
 std::vector<std::shared_ptr<Path>> AutoPath::ways() const {
   const std::lock_guard lock(mutex_);
   return ways_;

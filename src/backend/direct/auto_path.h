@@ -42,6 +42,8 @@ class AutoPath final : public Path {
   bool takes(const Request& request) override;
   void enqueue(const Request& request, void* stream) override;
   device::Lane& lane(const Request& /*request*/) override { return *lane_; }
+  /// All ranks say by it that they are on devices: they meet where they have not.
+  void reach_memory(Device device) override;
   std::string failure() override;
   void abort() noexcept override;
 

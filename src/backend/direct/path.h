@@ -28,6 +28,9 @@ class Path {
   virtual void enqueue(const Request& request, void* stream) = 0;
   /// The order of its calls on the device that the request is of.
   virtual device::Lane& lane(const Request& request) = 0;
+  /// A collective of the host: memory of device::Pool is used where it lies from now on, if it can
+  /// be.
+  virtual void reach_memory(Device /*device*/) {}
   /// Why it has failed; empty while it has not.
   virtual std::string failure() = 0;
   /// Ends what runs, so that no stream waits for ever.

@@ -51,7 +51,8 @@ __device__ __forceinline__ std::uint32_t* word_of(const Fabric& fabric, int area
   return reinterpret_cast<std::uint32_t*>(fabric.areas[area] + line * 64);
 }
 
-__device__ __forceinline__ void meet(const Fabric& fabric, std::uint32_t meeting) {
+/// What the block has written is there for whoever hears of it.
+__device__ __forceinline__ void tell(const Fabric& fabric, std::uint32_t meeting) {
   __syncthreads();
   const int peer = static_cast<int>(threadIdx.x);
   if (peer < fabric.ranks && peer != fabric.rank) {
@@ -59,6 +60,13 @@ __device__ __forceinline__ void meet(const Fabric& fabric, std::uint32_t meeting
         "st.release.sys.global.u32 [%0], %1;" ::"l"(word_of(fabric, peer, blockIdx.x, fabric.rank)),
         "r"(meeting)
         : "memory");
+  }
+}
+
+/// Until all others have told as much.
+__device__ __forceinline__ void await(const Fabric& fabric, std::uint32_t meeting) {
+  const int peer = static_cast<int>(threadIdx.x);
+  if (peer < fabric.ranks && peer != fabric.rank) {
     const std::uint32_t* const word = word_of(fabric, fabric.rank, blockIdx.x, peer);
     std::uint32_t seen;
     Patience patience(fabric, peer);
@@ -67,6 +75,11 @@ __device__ __forceinline__ void meet(const Fabric& fabric, std::uint32_t meeting
     } while (static_cast<std::int32_t>(seen - meeting) < 0 && patience.lasts());
   }
   __syncthreads();
+}
+
+__device__ __forceinline__ void meet(const Fabric& fabric, std::uint32_t meeting) {
+  tell(fabric, meeting);
+  await(fabric, meeting);
 }
 
 /// Each block has counters of its own, so that none waits for another to know where they stand; in
@@ -109,6 +122,47 @@ __device__ __forceinline__ void store(std::byte* to, std::size_t at, std::size_t
   for (int i = 0; i < 16 && at + i < bytes; ++i)
     reinterpret_cast<unsigned char*>(place)[i] = from[i];
 }
+
+/// Lines of one thread, `stride` apart, that are on their way at once.
+template <int kLines>
+struct Batch {
+  Line lines[kLines];
+
+  __device__ __forceinline__ void load_from(const std::byte* from, std::size_t at,
+                                            std::size_t stride, std::size_t bytes) {
+    if (is_whole(from, at, stride, bytes)) {
+#pragma unroll
+      for (int i = 0; i < kLines; ++i) {
+        lines[i] = *reinterpret_cast<const Line*>(from + at + i * stride);
+      }
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < kLines; ++i) lines[i] = load(from, at + i * stride, bytes);
+  }
+
+  __device__ __forceinline__ void store_to(std::byte* to, std::size_t at, std::size_t stride,
+                                           std::size_t bytes) const {
+    if (is_whole(to, at, stride, bytes)) {
+#pragma unroll
+      for (int i = 0; i < kLines; ++i) {
+        *reinterpret_cast<Line*>(to + at + i * stride) = lines[i];
+      }
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < kLines; ++i) {
+      if (at + i * stride < bytes) store(to, at + i * stride, bytes, lines[i]);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ static bool is_whole(const std::byte* memory, std::size_t at,
+                                                  std::size_t stride, std::size_t bytes) {
+    return at + (kLines - 1) * stride + 16 <= bytes &&
+           (reinterpret_cast<std::uintptr_t>(memory) & 15) == 0;
+  }
+};
 
 /// Sums for types that have some; the rest only move.
 template <typename T>

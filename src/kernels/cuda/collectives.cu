@@ -2,6 +2,7 @@
 // header.
 #include "kernels/cuda/flagged.cuh"
 #include "kernels/cuda/packed.cuh"
+#include "kernels/cuda/pooled.cuh"
 #include "kernels/cuda/staged.cuh"
 
 using namespace mccl::kernels::cuda;
@@ -28,9 +29,6 @@ MCCL_KERNEL(mccl_all_reduce_bf16, (staged<Bf16, Shape::all_reduce>))
 MCCL_KERNEL(mccl_reduce_scatter_f32, (staged<F32, Shape::reduce_scatter>))
 MCCL_KERNEL(mccl_reduce_scatter_f16, (staged<F16, Shape::reduce_scatter>))
 MCCL_KERNEL(mccl_reduce_scatter_bf16, (staged<Bf16, Shape::reduce_scatter>))
-MCCL_KERNEL(mccl_whole_f32, (staged<F32, Shape::whole>))
-MCCL_KERNEL(mccl_whole_f16, (staged<F16, Shape::whole>))
-MCCL_KERNEL(mccl_whole_bf16, (staged<Bf16, Shape::whole>))
 MCCL_KERNEL(mccl_packed_sum_f32, (packed<F32>))
 MCCL_KERNEL(mccl_packed_sum_f16, (packed<F16>))
 MCCL_KERNEL(mccl_packed_sum_bf16, (packed<Bf16>))
@@ -40,3 +38,12 @@ MCCL_KERNEL(mccl_packed_parts_bf16, (packed_parts<Bf16>))
 MCCL_KERNEL(mccl_all_gather, (staged<F32, Shape::all_gather>))
 MCCL_KERNEL(mccl_all_to_all, (staged<F32, Shape::all_to_all>))
 MCCL_KERNEL(mccl_broadcast, (staged<F32, Shape::broadcast>))
+MCCL_KERNEL(mccl_pooled_all_reduce_f32, (pooled<F32, Shape::all_reduce>))
+MCCL_KERNEL(mccl_pooled_all_reduce_f16, (pooled<F16, Shape::all_reduce>))
+MCCL_KERNEL(mccl_pooled_all_reduce_bf16, (pooled<Bf16, Shape::all_reduce>))
+MCCL_KERNEL(mccl_pooled_reduce_scatter_f32, (pooled<F32, Shape::reduce_scatter>))
+MCCL_KERNEL(mccl_pooled_reduce_scatter_f16, (pooled<F16, Shape::reduce_scatter>))
+MCCL_KERNEL(mccl_pooled_reduce_scatter_bf16, (pooled<Bf16, Shape::reduce_scatter>))
+MCCL_KERNEL(mccl_pooled_all_gather, (pooled<F32, Shape::all_gather>))
+MCCL_KERNEL(mccl_pooled_all_to_all, (pooled<F32, Shape::all_to_all>))
+MCCL_KERNEL(mccl_pooled_broadcast, (pooled<F32, Shape::broadcast>))

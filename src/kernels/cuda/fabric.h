@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cuda/arithmetic.h"
+
 namespace mccl::kernels::cuda {
 
 inline constexpr int kMostRanks = 8;
@@ -24,6 +26,18 @@ inline constexpr std::size_t kRound = std::size_t{8} << 20;
 
 /// Words that blocks tell each other by, a line for each block and rank.
 inline constexpr std::size_t kFlagBytes = kMostBlocks * kMostRanks * 64;
+
+/// Windows of a rank that others reach: memory that they read and write by themselves.
+inline constexpr std::uint32_t kMostWindows = 1024;
+/// What a rank tells of where its data lie: in which of its windows, and how far in.
+inline constexpr std::uint64_t kNowhere = ~std::uint64_t{0};
+MCCL_BOTH std::uint64_t place_in(std::uint64_t window, std::uint64_t offset) {
+  return window << 48 | offset;
+}
+MCCL_BOTH std::uint64_t window_of(std::uint64_t place) { return place >> 48; }
+MCCL_BOTH std::uint64_t offset_of(std::uint64_t place) {
+  return place & ((std::uint64_t{1} << 48) - 1);
+}
 
 /// Where things lie in a rank's staging area.
 struct Layout {
@@ -64,9 +78,11 @@ struct Fabric {
   Counters* counters;
   volatile Alarm* alarm;
   std::uint64_t patience_ns;
+  /// In the device's own memory: kMostWindows of each rank, as this one reaches them.
+  std::byte* const* windows;
 };
 
-enum class Shape : int { all_reduce, whole, reduce_scatter, all_gather, all_to_all, broadcast };
+enum class Shape : int { all_reduce, reduce_scatter, all_gather, all_to_all, broadcast };
 
 /// Of bytes: `part` is what a rank gives another, or sums.
 struct Task {
@@ -75,6 +91,9 @@ struct Task {
   std::size_t bytes;  ///< Of the whole: what a sum, or a part of each rank, is.
   float divisor;
   int root;
+  std::uint32_t lag = 0;  ///< Of a call in steps: by how many what is given is ahead of sums.
+  std::uint64_t in_place = kNowhere;  ///< Of `in` and `out`, for the others, where they reach it.
+  std::uint64_t out_place = kNowhere;
 };
 
 }  // namespace mccl::kernels::cuda

@@ -2,8 +2,7 @@
 //   give     what another needs of this rank goes into its `received`;
 //   meet     the blocks of that number, of all ranks, wait for each other;
 //   take     what has come is summed, or copied out;
-//   and for an all_reduce by parts: sums go into the others' `results`, meet, copy them out. Of two
-//   ranks each may as well give the other everything and sum it all: the same bytes, one meeting.
+//   and for an all_reduce: sums go into the others' `results`, meet, copy them out.
 // A half is given into again two rounds later. By then the block has met its like in the round
 // between, after which nobody reads the first round's data; and from one kernel to the next, who
 // has met a block of the next kernel knows that the whole one before is over, as kernels of a
@@ -32,18 +31,18 @@ __device__ __forceinline__ void move_lines(std::size_t begin, std::size_t end, s
   for (; at < end; at += stride) store(at, load(at));
 }
 
+/// `meeting`: the last one so far.
 template <typename T, Shape kShape>
-__device__ __forceinline__ void staged(const Fabric& fabric, const Task& task) {
-  constexpr bool kSums =
-      kShape == Shape::all_reduce || kShape == Shape::reduce_scatter || kShape == Shape::whole;
-  constexpr bool kDivided = (kSums && kShape != Shape::whole) || kShape == Shape::all_to_all;
+__device__ __forceinline__ void staged_after(const Fabric& fabric, const Task& task,
+                                             std::uint32_t meeting) {
+  constexpr bool kSums = kShape == Shape::all_reduce || kShape == Shape::reduce_scatter;
+  constexpr bool kDivided = kSums || kShape == Shape::all_to_all;
   const int own = fabric.rank;
   // Of an all_reduce the whole is cut into a part for each rank, at lines; of all others `bytes` is
   // the part.
   const std::size_t lines = (task.bytes + 15) / 16;
   const std::size_t part =
       kShape == Shape::all_reduce ? (lines + fabric.ranks - 1) / fabric.ranks * 16 : task.bytes;
-  std::uint32_t meeting = count_of(fabric.counters->meetings);
   std::uint32_t round = count_of(fabric.counters->rounds);
   const std::size_t stride = std::size_t{16} * gridDim.x * blockDim.x;
   const std::size_t mine = std::size_t{16} * (blockIdx.x * blockDim.x + threadIdx.x);
@@ -128,6 +127,11 @@ __device__ __forceinline__ void staged(const Fabric& fabric, const Task& task) {
   }
   leave(fabric.counters->rounds, round);
   leave(fabric.counters->meetings, meeting);
+}
+
+template <typename T, Shape kShape>
+__device__ __forceinline__ void staged(const Fabric& fabric, const Task& task) {
+  staged_after<T, kShape>(fabric, task, count_of(fabric.counters->meetings));
 }
 
 }  // namespace

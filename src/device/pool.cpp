@@ -1,0 +1,79 @@
+#include "device/pool.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "mccl/error.h"
+
+namespace mccl::device {
+namespace {
+
+/// What a device gives in a piece of its own, so that nobody reaches more than was meant.
+constexpr std::size_t kLeastWindow = std::size_t{2} << 20;
+
+std::size_t rounded(std::size_t bytes) {
+  return std::max<std::size_t>(1, (bytes + kLeastWindow - 1) / kLeastWindow) * kLeastWindow;
+}
+
+}  // namespace
+
+/// A window that others know serves what needs half of it or more.
+void* Pool::take(std::size_t bytes) {
+  const std::size_t size = rounded(bytes);
+  const std::lock_guard lock(mutex_);
+  Kept* best = nullptr;
+  for (Kept& kept : windows_) {
+    const bool fits = kept.memory && !kept.in_use && kept.bytes >= size && kept.bytes / 2 <= size;
+    if (fits && (!best || kept.bytes < best->bytes)) best = &kept;
+  }
+  if (!best) {
+    std::shared_ptr<void> memory = accelerator_->make_memory(size);
+    begin_[static_cast<const std::byte*>(memory.get())] = windows_.size();
+    windows_.push_back({std::move(memory), size, false, false});
+    best = &windows_.back();
+  }
+  best->in_use = true;
+  return best->memory.get();
+}
+
+void Pool::give_back(void* memory) {
+  std::shared_ptr<void> gone;  // let go of without the lock: that may wait for the device
+  const std::lock_guard lock(mutex_);
+  const auto found = begin_.find(static_cast<const std::byte*>(memory));
+  if (found == begin_.end() || !windows_[found->second].in_use) {
+    throw InvalidArgument(fmt::format("memory at {} of {} is given back, but was not taken there",
+                                      memory, accelerator_->name()));
+  }
+  Kept& kept = windows_[found->second];
+  kept.in_use = false;
+  if (kept.told) return;
+  gone = std::move(kept.memory);
+  begin_.erase(found);
+}
+
+std::vector<Pool::Window> Pool::tell(std::size_t first) {
+  const std::lock_guard lock(mutex_);
+  std::vector<Window> windows;
+  for (std::size_t number = first; number < windows_.size(); ++number) {
+    Kept& kept = windows_[number];
+    kept.told = true;
+    windows.push_back({kept.memory.get(), kept.bytes});
+  }
+  return windows;
+}
+
+std::optional<InWindow> Pool::find(const void* memory, std::size_t bytes) const {
+  const auto* const place = static_cast<const std::byte*>(memory);
+  const std::lock_guard lock(mutex_);
+  auto found = begin_.upper_bound(place);
+  if (found == begin_.begin()) return std::nullopt;
+  --found;
+  const auto offset = static_cast<std::size_t>(place - found->first);
+  const Kept& kept = windows_[found->second];
+  if (offset > kept.bytes || bytes > kept.bytes - offset) return std::nullopt;
+  return InWindow{found->second, offset};
+}
+
+}  // namespace mccl::device

@@ -1,0 +1,138 @@
+// Calls of data that all ranks reach where they lie, in windows that they have told each other of:
+// nothing is staged. What comes in is read there; of an all_reduce, each rank sums a part of what
+// all have, and writes it to all at once.
+//   meet     each tells the others where its data lie, with the word by which they meet;
+//   do it    unless some rank's data lie where others do not reach: then all of them, who all know
+//            that now, go on as staged.cuh does;
+//   meet     nobody leaves before all have read and written what is its own.
+#pragma once
+
+#include "kernels/cuda/block.cuh"
+#include "kernels/cuda/staged.cuh"
+
+namespace mccl::kernels::cuda {
+namespace {
+
+/// Beside the word by which a block and its like of another rank meet, in the same line.
+struct Places {
+  std::uint64_t in;
+  std::uint64_t out;
+};
+
+__device__ __forceinline__ volatile Places* places_of(const Fabric& fabric, int area, int rank) {
+  return reinterpret_cast<volatile Places*>(word_of(fabric, area, blockIdx.x, rank) + 4);
+}
+
+/// Of all ranks, as this one reaches them.
+struct Reached {
+  std::byte* in[kMostRanks];
+  std::byte* out[kMostRanks];
+  int nowhere;  ///< Some rank's data lie where others do not reach.
+  int late;     ///< Some rank has not come.
+};
+
+__device__ __forceinline__ std::byte* reach(const Fabric& fabric, int rank, std::uint64_t place) {
+  return fabric.windows[rank * kMostWindows + window_of(place)] + offset_of(place);
+}
+
+/// The meeting at which all tell, and hear, where their data lie.
+template <bool kWrites>
+__device__ __forceinline__ void find_all(const Fabric& fabric, const Task& task, Reached& reached,
+                                         std::uint32_t meeting) {
+  const int peer = static_cast<int>(threadIdx.x);
+  const bool is_peer = peer < fabric.ranks && peer != fabric.rank;
+  if (peer == 0) reached.nowhere = reached.late = 0;
+  if (is_peer) {
+    volatile Places* const there = places_of(fabric, peer, fabric.rank);
+    there->in = task.in_place;
+    there->out = task.out_place;
+  }
+  meet(fabric, meeting);
+  if (peer < fabric.ranks) {
+    Places places{task.in_place, task.out_place};
+    if (is_peer) {
+      const volatile Places* const told = places_of(fabric, fabric.rank, peer);
+      places = {told->in, told->out};
+      const std::uint32_t seen = *const_cast<const volatile std::uint32_t*>(
+          word_of(fabric, fabric.rank, blockIdx.x, peer));
+      if (static_cast<std::int32_t>(seen - meeting) < 0) atomicOr(&reached.late, 1);
+    }
+    if (places.in == kNowhere || (kWrites && places.out == kNowhere)) {
+      atomicOr(&reached.nowhere, 1);
+    } else {
+      reached.in[peer] = reach(fabric, peer, places.in);
+      if (kWrites) reached.out[peer] = reach(fabric, peer, places.out);
+    }
+  }
+  __syncthreads();
+}
+
+/// Copies what lies at `from`, of this rank's share of threads.
+__device__ __forceinline__ void fetch(const std::byte* from, std::byte* to, std::size_t bytes) {
+  constexpr int kLines = 4;
+  const std::size_t stride = std::size_t{16} * gridDim.x * blockDim.x;
+  const std::size_t mine = std::size_t{16} * (blockIdx.x * blockDim.x + threadIdx.x);
+  if (from == to) return;
+  for (std::size_t at = mine; at < bytes; at += kLines * stride) {
+    Batch<kLines> batch;
+    batch.load_from(from, at, stride, bytes);
+    batch.store_to(to, at, stride, bytes);
+  }
+}
+
+template <typename T, Shape kShape>
+__device__ __forceinline__ void pooled(const Fabric& fabric, const Task& task) {
+  constexpr bool kWrites = kShape == Shape::all_reduce;
+  constexpr int kLines = 4;
+  __shared__ Reached reached;
+  const int own = fabric.rank;
+  const std::uint32_t meeting = count_of(fabric.counters->meetings) + 1;
+  find_all<kWrites>(fabric, task, reached, meeting);
+  if (reached.late) return leave(fabric.counters->meetings, meeting);
+  if (reached.nowhere) return staged_after<T, kShape>(fabric, task, meeting);
+  if constexpr (kShape == Shape::all_reduce || kShape == Shape::reduce_scatter) {
+    const std::size_t lines = (task.bytes + 15) / 16;
+    const std::size_t part = kWrites ? (lines + fabric.ranks - 1) / fabric.ranks * 16 : task.bytes;
+    const std::size_t begin = part * own;
+    const std::size_t left = task.bytes > begin ? task.bytes - begin : 0;
+    const std::size_t bytes = !kWrites || left > part ? part : left;
+    const std::size_t stride = std::size_t{16} * gridDim.x * blockDim.x;
+    const std::size_t mine = std::size_t{16} * (blockIdx.x * blockDim.x + threadIdx.x);
+    for (std::size_t at = mine; at < bytes; at += kLines * stride) {
+      Sum<T> sums[kLines];
+#pragma unroll 2
+      for (int peer = 0; peer < fabric.ranks; ++peer) {
+        Batch<kLines> batch;
+        batch.load_from(reached.in[peer] + begin, at, stride, bytes);
+#pragma unroll
+        for (int i = 0; i < kLines; ++i) {
+          peer == 0 ? sums[i].set(batch.lines[i]) : sums[i].add(batch.lines[i]);
+        }
+      }
+      Batch<kLines> results;
+#pragma unroll
+      for (int i = 0; i < kLines; ++i) results.lines[i] = sums[i].round(task.divisor);
+      if constexpr (kWrites) {
+        for (int turn = 0; turn < fabric.ranks; ++turn) {
+          const int peer = (own + turn) % fabric.ranks;
+          results.store_to(reached.out[peer] + begin, at, stride, bytes);
+        }
+      } else {
+        results.store_to(task.out, at, stride, bytes);
+      }
+    }
+  } else if constexpr (kShape == Shape::broadcast) {
+    if (own != task.root) fetch(reached.in[task.root], task.out, task.bytes);
+  } else {
+    for (int turn = 0; turn < fabric.ranks; ++turn) {
+      const int peer = (own + turn) % fabric.ranks;
+      const std::size_t begin = kShape == Shape::all_to_all ? task.bytes * own : 0;
+      fetch(reached.in[peer] + begin, task.out + peer * task.bytes, task.bytes);
+    }
+  }
+  meet(fabric, meeting + 1);
+  leave(fabric.counters->meetings, meeting + 1);
+}
+
+}  // namespace
+}  // namespace mccl::kernels::cuda

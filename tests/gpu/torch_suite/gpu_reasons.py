@@ -1,0 +1,33 @@
+"""Why tests of PyTorch's suite are skipped or left out where there are two GPUs and two ranks.
+
+A skip with a reason that is not listed fails the run, so that nothing drops out unseen.
+"""
+
+SKIPS = {
+    r"Need at least [3-8] CUDA devices|requires [3-8] GPUs": "more than two GPUs",
+    r"small world size|odd world size|world size of 4": "more than two ranks",
+    r"[Nn][Cc][Cc][Ll] does not support|Nccl send/recv tested|NCCL send/recv tested": (
+        "of host memory: `make test-torch-suite` runs it"
+    ),
+    r"Gloo-only|Only [Gg]loo|GLOO Batch Send Recv CPU|one of \{'gloo'\}": (
+        "of host memory: `make test-torch-suite` runs it"
+    ),
+    r"Only MPI supports": "of host memory: `make test-torch-suite` runs it",
+    r"Test is failing, see|Test is failing, tracking issue|flakiness|Currently failing": (
+        "PyTorch skips it itself"
+    ),
+    r"this machine has no CUDA GPU": "of GPUs",
+    r"missing import|no torchvision|torchvision": "a package that is not a dependency",
+}
+
+LEFT_OUT = {
+    "test_nccl_high_priority_stream": "makes a ProcessGroupNCCL itself",
+    "test_ddp_profiling_execution_trace": "requires that the backend's name is nccl",
+}
+
+EXPECTED_FAILURES = {
+    "test_ddp_logging_data_gpu": (
+        "DDP's logger writes 'custom' for every backend that is not PyTorch's own, and the test "
+        "expects the backend's name"
+    ),
+}
