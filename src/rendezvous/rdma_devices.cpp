@@ -39,6 +39,15 @@ void add_to(std::string& list, WorldRank rank) {
   list += fmt::format("{}{}", list.empty() ? "" : ", ", rank);
 }
 
+/// That the host has others may hide it.
+void warn_of_unused(const Log& log, const Card& card) {
+  for (const auto& device : card.devices) {
+    if (!device.why.empty())
+      log.warn("the RDMA device {} of this host is not used, and the others are: {}", device.name,
+               device.why);
+  }
+}
+
 [[noreturn]] void refuse(const RdmaOptions& o, WorldRank peer, const std::string& why) {
   throw PeerError(
       fmt::format("MCCL_TRANSPORT is rdma, but rank {} cannot reach rank {} so, since {}; set it "
@@ -93,6 +102,7 @@ std::unique_ptr<RdmaTransport> make_rdma(const RdmaOptions& o, Survey found) {
       o.log.debug("no RDMA on this host: {}", why);
     }
   }
+  if (!must && why.empty()) warn_of_unused(o.log, o.cards[static_cast<std::size_t>(o.rank)]);
   std::string reached, unreached;
   for (WorldRank peer(0); peer.number() < static_cast<int>(o.cards.size()); ++peer) {
     if (peer.number() == o.rank) continue;

@@ -195,6 +195,33 @@ TEST(LaunchJob, ALauncherInAJobPassesItsOwnPlaceToNobody) {
   EXPECT_EQ(inner.at("MLX_METAL_FAST_SYNCH"), "1");
 }
 
+TEST(LaunchJob, ALauncherInAJobPassesItsTableOfDevicesToNobody) {
+  Variables inherited = {{kMark, "/outer/"},
+                         {"MCCL_RDMA_DEVICE", "/outer/devices.json"},
+                         {"MCCL_RDMA_RING", "1"},
+                         {"MCCL_HOSTFILE", "/outer/hostfile.json"},
+                         {"MCCL_TIMEOUT", "7"}};
+  const Variables inner = variables_with(Backend::any, 2, false, inherited);
+  for (const char* name : {"MCCL_RDMA_DEVICE", "MCCL_RDMA_RING", "MCCL_HOSTFILE"})
+    EXPECT_FALSE(inner.contains(name)) << name;
+  EXPECT_EQ(inner.at("MCCL_TIMEOUT"), "7");
+  inherited["MCCL_RDMA_DEVICE"] = "/my/devices.json";
+  EXPECT_EQ(variables_with(Backend::any, 2, false, inherited).at("MCCL_RDMA_RING"), "1");
+}
+
+/// torch and C++ know MCCL's variables only.
+TEST(LaunchJob, AllProgramsAreToldOfTheTableOfDevices) {
+  const Variables inherited = {{"MCCL_RDMA_DEVICE", "roce7"}};
+  const Variables mesh = variables_with(Backend::jaccl, 2, false, inherited);
+  EXPECT_EQ(mesh.at("MCCL_RDMA_DEVICE"), mesh.at("MLX_IBV_DEVICES"));
+  EXPECT_FALSE(mesh.contains("MCCL_RDMA_RING"));
+  const Variables ring = variables_with(Backend::jaccl_ring, 2);
+  EXPECT_EQ(ring.at("MCCL_RDMA_DEVICE"), ring.at("MLX_IBV_DEVICES"));
+  EXPECT_EQ(ring.at("MCCL_RDMA_RING"), "1");
+  EXPECT_EQ(variables_with(Backend::ring, 2, false, inherited).at("MCCL_RDMA_DEVICE"), "roce7");
+  EXPECT_FALSE(variables_with(Backend::jaccl, 1).contains("MCCL_RDMA_DEVICE"));
+}
+
 /// MLX's ring and jaccl would wait for a second rank, or fail.
 TEST(LaunchJob, OneRankIsAloneForMlx) {
   for (const Backend backend : {Backend::any, Backend::ring, Backend::jaccl})

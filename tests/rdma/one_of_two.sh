@@ -81,6 +81,7 @@ lose() {
 # Says first how the checks here have ended: nothing can be said later.
 power_off() {
   echo "guest-exit $failed" >/dev/console
+  stty -F /dev/console sane  # once that is on its way, not before
   echo b >/proc/sysrq-trigger
 }
 

@@ -108,23 +108,10 @@ until_said() {
 # that names a rank; none ends with a wrong result.
 right_or_told() {
   ranks "$@" && return
-  told_and_not_wrong && echo "note: the ranks ended with an error that names one"
-}
-
-# rc on a network that loses: right, unless a message arrives twice, as was seen on Linux 6.1's RoCE
-# in software when packets are sent again (docs/RDMA.md). MCCL then ends with an error that says so,
-# and any other end is a failure.
-right_or_twice() {
-  ranks "$@" && return
-  grep -q 'came a second time' "$work"/rank[0-9]* && told_and_not_wrong &&
-    echo "note: a message arrived twice, and the ranks said so"
-}
-
-told_and_not_wrong() {
   ! grep -l 'wrong elements' "$work"/rank[0-9]* &&
-    grep -Eq 'failed on rank [0-9].*rank [0-9]+ is gone' "$work"/rank[0-9]*
+    grep -Eq 'failed on rank [0-9].*rank [0-9]+ is gone' "$work"/rank[0-9]* &&
+    echo "note: the ranks ended with an error that names one"
 }
 
-export -f check start_rank ranks links_are_of lose_a_rank until_said right_or_told right_or_twice \
-  told_and_not_wrong
+export -f check start_rank ranks links_are_of lose_a_rank until_said right_or_told
 export port work build

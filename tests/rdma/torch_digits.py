@@ -4,12 +4,14 @@ The gradients go through RDMA devices. Started as each rank of a job, with MCCL_
 MCCL_WORLD_SIZE and MCCL_ROOT: by forked_ranks.py, or by hand.
 """
 
+import gzip
+import importlib.util
 import os
+from pathlib import Path
 
 import torch
 import torch._dynamo  # the first optimizer imports it, and that takes as long as torch itself
 import torch.distributed as dist
-from sklearn.datasets import load_digits
 from torch.nn.parallel import DistributedDataParallel
 
 import mccl
@@ -18,15 +20,21 @@ STEPS = 60
 BATCH = 64
 
 
+def load_digits() -> tuple[torch.Tensor, torch.Tensor]:
+    """scikit-learn's, without it: to import that takes an emulated core as long as to train."""
+    (folder,) = importlib.util.find_spec("sklearn").submodule_search_locations
+    with gzip.open(Path(folder, "datasets/data/digits.csv.gz"), "rt") as file:
+        rows = torch.tensor([[float(value) for value in line.split(",")] for line in file])
+    return rows[:, :-1] / 16, rows[:, -1].long()
+
+
 def main() -> None:
     """Trains, and checks that all ranks end with the same model, a good one, by RDMA."""
     rank, size = int(os.environ["MCCL_RANK"]), int(os.environ["MCCL_WORLD_SIZE"])
     host, port = os.environ["MCCL_ROOT"].rsplit(":", 1)
     dist.init_process_group("mccl", init_method=f"tcp://{host}:{port}", rank=rank, world_size=size)
     torch.manual_seed(rank)
-    digits = load_digits()
-    inputs = torch.tensor(digits.data, dtype=torch.float32) / 16
-    labels = torch.tensor(digits.target)
+    inputs, labels = load_digits()
     model = DistributedDataParallel(
         torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
     )

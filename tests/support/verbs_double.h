@@ -36,6 +36,7 @@ struct Fate {
     receiver_fails,  ///< The same at the other end.
     forgotten,       ///< No completion at either end, ever.
     held,            ///< Until release().
+    twice,           ///< It is handed out again, as by a device that errs when it sends again.
   } kind = Kind::arrives;
   int status = 0;
 };
@@ -205,6 +206,11 @@ class DoubleQueuePair final : public rdma::QueuePair {
     if (receives_.size() >= options_.receives) return ENOMEM;
     receives_.push_back({id, into});
     if (failed_) fail(rdma::kFlushed);
+    if (!failed_ && !not_ready_.empty()) {
+      const std::vector<std::byte> bytes = std::move(not_ready_.front());
+      not_ready_.pop_front();
+      receive(bytes);
+    }
     return 0;
   }
 
@@ -232,19 +238,14 @@ class DoubleQueuePair final : public rdma::QueuePair {
     return 0;
   }
 
-  /// What a message that is posted here would be; for whoever plays a stranger.
+  /// What a message that is posted here would be; for whoever plays a stranger. On rc, one that
+  /// finds no receive is sent again until it does.
   void take(const std::vector<std::byte>& bytes) {
     const std::lock_guard lock(fabric_->mutex);
     if (failed_) return;
-    if (receives_.empty()) {
-      ++fabric_->starved;
-      return;
-    }
-    const auto [id, into] = receives_.front();
-    receives_.pop_front();
-    if (bytes.size() > into.bytes) return fail(1);
-    std::memcpy(const_cast<std::byte*>(into.data), bytes.data(), bytes.size());
-    queue_.push({id, 0, static_cast<std::uint32_t>(bytes.size())});
+    if (!receives_.empty() && not_ready_.empty()) return receive(bytes);
+    ++fabric_->starved;
+    if (options_.service == rdma::Service::rc) not_ready_.push_back(bytes);
   }
 
   /// As the device does when a request fails: that one with `status`, the others dropped.
@@ -259,6 +260,14 @@ class DoubleQueuePair final : public rdma::QueuePair {
 
  private:
   static constexpr int kUnregistered = 4;
+
+  void receive(const std::vector<std::byte>& bytes) {
+    const auto [id, into] = receives_.front();
+    receives_.pop_front();
+    if (bytes.size() > into.bytes) return fail(1);
+    std::memcpy(const_cast<std::byte*>(into.data), bytes.data(), bytes.size());
+    queue_.push({id, 0, static_cast<std::uint32_t>(bytes.size())});
+  }
 
   int refused(const char* call) { return fabric_->gate ? fabric_->gate(call) : 0; }
 
@@ -300,6 +309,9 @@ class DoubleQueuePair final : public rdma::QueuePair {
       case Fate::Kind::held:
       case Fate::Kind::arrives:
         return deliver(id, bytes);
+      case Fate::Kind::twice:
+        if (DoubleQueuePair* other = far()) other->take(bytes);
+        return deliver(id, bytes);
       case Fate::Kind::lost:
         if (options_.service == rdma::Service::uc) return queue_.push({id, 0, 0});
         [[fallthrough]];
@@ -335,6 +347,7 @@ class DoubleQueuePair final : public rdma::QueuePair {
   bool connected_ = false;
   bool failed_ = false;
   std::deque<std::pair<std::uint64_t, rdma::Piece>> receives_;
+  std::deque<std::vector<std::byte>> not_ready_;  ///< Messages, for want of a receive.
 };
 
 class DoubleRegion final : public rdma::Region {

@@ -34,6 +34,8 @@ constexpr std::string_view kPlaces[] = {"MLX_RANK",
                                         "JACCL_RING"};
 
 constexpr const char* kModule = "mccl.mlx";
+constexpr const char* kDeviceTable = "MCCL_RDMA_DEVICE";
+constexpr const char* kTableIsRing = "MCCL_RDMA_RING";
 
 bool is_script(const std::string& program) { return program.ends_with(".py"); }
 
@@ -83,11 +85,16 @@ void add_ring(Variables& variables, const Job& job, const std::string& folder) {
   if (job.request.verbose) variables["MLX_RING_VERBOSE"] = std::string("1");
 }
 
+/// MCCL's twins are for programs that are not MLX's: the same devices carry their calls.
 void add_jaccl(Variables& variables, const Job& job, const Ports& ports, const std::string& meeting,
                const std::string& folder) {
+  const std::string table = folder + "/" + kDevicesFile;
   variables["MLX_JACCL_COORDINATOR"] = with_port(meeting, ports.ring.front());
-  variables["MLX_IBV_DEVICES"] = folder + "/" + kDevicesFile;
-  if (job.request.backend == Backend::jaccl_ring) variables["MLX_JACCL_RING"] = std::string("1");
+  variables["MLX_IBV_DEVICES"] = table;
+  variables[kDeviceTable] = table;
+  if (job.request.backend != Backend::jaccl_ring) return;
+  variables["MLX_JACCL_RING"] = std::string("1");
+  variables[kTableIsRing] = std::string("1");
 }
 
 void add_nccl(Variables& variables, const Job& job, const std::string& meeting) {
@@ -253,12 +260,17 @@ bool tells_mlx_a_place(std::string_view name) {
 
 Variables forwarded(const Variables& inherited) {
   Variables variables;
+  const auto outer = inherited.find(kMark);
   for (const auto& variable : inherited) {
-    const std::string& name = variable.first;
-    const auto begins = [&](std::string_view prefix) { return name.starts_with(prefix); };
-    if (std::ranges::any_of(kForwarded, begins) && !tells_mlx_a_place(name))
+    const auto& [name, value] = variable;
+    const auto begins = [&name](std::string_view prefix) { return name.starts_with(prefix); };
+    const bool is_outers = outer != inherited.end() && value.starts_with(outer->second);
+    if (std::ranges::any_of(kForwarded, begins) && !tells_mlx_a_place(name) && !is_outers)
       variables.insert(variable);
   }
+  // Of a table that is not passed on, it means nothing.
+  if (inherited.contains(kDeviceTable) && !variables.contains(kDeviceTable))
+    variables.erase(kTableIsRing);
   return variables;
 }
 

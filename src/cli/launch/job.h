@@ -103,7 +103,7 @@ inline constexpr const char* kMark = "_MCCL_LAUNCH";
 bool tells_mlx_a_place(std::string_view name);
 
 /// Of the launcher's environment, what every rank gets wherever it runs, since all must agree on
-/// it: the settings of MCCL, MLX and NCCL.
+/// it: the settings of MCCL, MLX and NCCL. Not the files of a job that the launcher itself is of.
 Variables forwarded(const Variables& inherited);
 
 /// What tells a rank who it is and where the others are: to MCCL, to torch, and to the one backend

@@ -122,11 +122,16 @@ std::vector<std::size_t> common_rails(const Card& here, WorldRank self, const Ca
                             mine.empty() ? self : peer, mine.empty() ? peer : self));
   }
   std::vector<std::size_t> rails;
+  std::vector<std::string> faults;
   for (std::size_t i = 0; i < std::min(mine.size(), theirs.size()); ++i) {
-    if (!fit(here.devices[mine[i]], there.devices[theirs[i]])) break;
-    rails.push_back(mine[i]);
+    const DeviceCard& near = here.devices[mine[i]];
+    const DeviceCard& far = there.devices[theirs[i]];
+    if (!near.why.empty()) faults.push_back(fmt::format("on {}, {}", here.host, near.why));
+    if (!far.why.empty()) faults.push_back(fmt::format("on {}, {}", there.host, far.why));
+    if (near.why.empty() && far.why.empty() && fit(near, far)) rails.push_back(mine[i]);
   }
   if (!rails.empty()) return rails;
+  if (!faults.empty()) throw Error(fmt::format("{}", fmt::join(faults, "; ")));
   throw Error(fmt::format(
       "{} and {} have no addresses of one kind: {} has {}, {} has {}; give the interfaces of both "
       "an address of the same kind, such as IPv4",

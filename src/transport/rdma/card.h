@@ -39,7 +39,8 @@ Service common_service(const Card& here, const Card& there);
 /// Whether two devices have addresses that fit.
 bool fit(const DeviceCard& here, const DeviceCard& there);
 /// A rail for each device that both have, as the places of the devices of `here`: the first of one
-/// with the first of the other, and so on, as far as they fit. The two are ranks `self` and `peer`.
+/// with the first of the other, and so on, where both can be used and fit. The two are ranks `self`
+/// and `peer`.
 /// Throws Error, saying what is missing, when there is none.
 std::vector<std::size_t> common_rails(const Card& here, WorldRank self, const Card& there,
                                       WorldRank peer);

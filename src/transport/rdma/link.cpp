@@ -18,9 +18,10 @@ constexpr std::chrono::milliseconds kLastWords{250};
 RdmaLink::RdmaLink(std::shared_ptr<Station> station, PairAtStation pair, std::string path)
     : station_(std::move(station)), pair_(std::move(pair)), path_(std::move(path)) {}
 
-/// Memory that is lent is its owner's again: the device must not read it any more.
+/// Memory that is lent is its owner's again: the device must not read it any more. And a peer that
+/// is gone takes nothing that is on its way.
 RdmaLink::~RdmaLink() {
-  if (loan_) {
+  if (loan_ || lost_at_ != Clock::time_point::max()) {
     pair_.reset();
   } else {
     station_->retire(std::move(pair_));
@@ -169,8 +170,10 @@ void RdmaLink::lose_peer(Loss loss) {
 }
 
 std::string RdmaLink::description() const {
-  return fmt::format("rdma {}, {}, device {}", path_, name_of(pair_->service()),
-                     pair_->device().name());
+  const std::uint64_t repeats = pair_->repeats();
+  return fmt::format("rdma {}, {}, device {}{}", path_, name_of(pair_->service()),
+                     pair_->device().name(),
+                     repeats == 0 ? "" : fmt::format(", which repeated {} messages", repeats));
 }
 
 }  // namespace mccl::transport::rdma

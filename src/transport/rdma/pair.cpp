@@ -203,6 +203,7 @@ void Pair::received(std::uint32_t slot, std::uint32_t bytes) {
   }
   const Decoded found = decode(memory.first(bytes), token_, kSlotBytes - kHeaderBytes);
   if (!found.fault.empty()) return end(found.fault, true);
+  if (is_repeat(found.header)) return drop_repeat(slot);
   if (!in_order(found.header)) return;
   if (!credits_.hear(found.header.returned)) {
     return end(fmt::format("it says that it has done with message {}, which was not sent",
@@ -212,14 +213,28 @@ void Pair::received(std::uint32_t slot, std::uint32_t bytes) {
   hear(found.header, slot);
 }
 
+/// What came before this message is here, and so is this one: no device owes its sender that.
+bool Pair::is_repeat(const MessageHeader& header) const {
+  return static_cast<std::int32_t>(header.sequence - expected_) < 0;
+}
+
+/// Its sender has not sent it twice, and counts on no receive for it. Nor does what it says hold
+/// any more, since later messages have said it anew.
+void Pair::drop_repeat(std::uint32_t slot) {
+  ++repeats_;
+  if (close_heard_) return;
+  if (device_->failed()) return end(device_->trouble());
+  post_receive(slot);
+}
+
 /// On uc a message that is damaged or finds no way is dropped, and no one is told.
 bool Pair::in_order(const MessageHeader& header) {
   const std::uint32_t lost = header.sequence - expected_;
   if (lost != 0 && (is_open() || service_ == Service::rc || lost >= kReceiveSlots)) {
-    const bool again = static_cast<std::int32_t>(lost) < 0;
-    end(fmt::format("message {} came where {} was expected: {}{}", header.sequence, expected_,
-                    again ? "it came a second time, or was overtaken on the way"
-                          : "what is between was lost on the way, or overtaken",
+    end(
+        fmt::format("message {} came where {} was expected: what is between was lost on the way, "
+                    "or overtaken{}",
+                    header.sequence, expected_,
                     service_ == Service::uc ? ", and a uc queue pair sends nothing again; use "
                                               "MCCL_RDMA_SERVICE=rc where the devices have it, or "
                                               "a network that loses nothing"

@@ -87,6 +87,9 @@ class Pair {
   bool closed_by_peer() const { return close_heard_; }
   /// Why it carries nothing any more; empty while it does. What has arrived is here still.
   const std::string& ended() const { return ended_; }
+  /// Messages that the device has handed out a second time, and that were dropped. Some devices
+  /// do so when they send packets again (docs/RDMA.md).
+  std::uint64_t repeats() const { return repeats_; }
   /// What ended it came from the peer and is none of what an honest one sends.
   bool corrupted() const { return corrupted_; }
 
@@ -112,6 +115,8 @@ class Pair {
   void settle(const Completion& completion);
   void sent(std::uint64_t number);
   void received(std::uint32_t slot, std::uint32_t bytes);
+  bool is_repeat(const MessageHeader& header) const;
+  void drop_repeat(std::uint32_t slot);
   bool in_order(const MessageHeader& header);
   void hear(const MessageHeader& header, std::uint32_t slot);
   void flush();
@@ -132,6 +137,7 @@ class Pair {
   FarEnd far_;
   Credits credits_{0};
   std::uint32_t expected_ = 0;  ///< Number of the next message.
+  std::uint64_t repeats_ = 0;
   std::uint64_t send_begin_ = 0, send_end_ = 0;
   /// By slot.
   struct Sending {

@@ -13,8 +13,8 @@ namespace {
 
 /// What a peer has not taken by then it is not going to.
 constexpr std::chrono::seconds kPatience{2};
-/// The same when everything ends.
-constexpr std::chrono::milliseconds kLastPatience{500};
+/// The same when everything ends: a queue pair may send what was lost twice more (kTimeout).
+constexpr std::chrono::milliseconds kLastPatience{1200};
 /// Where no notice comes.
 constexpr std::chrono::milliseconds kBlindNap{1};
 

@@ -129,10 +129,14 @@ Survey survey(const Config& config, WorldRank rank, int size, const std::shared_
     } catch (const Error& error) {
       missing.emplace_back(error.what());
       // One of several that nobody named is not missed.
-      if (by_name) found.card.devices.push_back({name, {}, error.what()});
+      if (!by_name) continue;
+      found.card.devices.push_back({name, {}, error.what()});
+      found.stations.emplace_back();
     }
   }
-  if (found.stations.empty() || (by_name && !missing.empty())) {
+  const bool must = by_name && config.transport == "rdma";
+  const auto is_usable = [](const auto& station) { return station != nullptr; };
+  if (std::ranges::none_of(found.stations, is_usable) || (must && !missing.empty())) {
     found.stations.clear();
     found.card.why = fmt::format("{}", fmt::join(missing, "; "));
     return found;

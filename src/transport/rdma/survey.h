@@ -15,13 +15,14 @@ namespace mccl::transport::rdma {
 struct Survey {
   Card card;
   bool has_devices = false;  ///< Of any state, or named by a setting.
-  /// In the order of the card's devices.
+  /// In the order of the card's devices; null for one that cannot be used.
   std::vector<std::shared_ptr<Station>> stations;
 };
 
 /// Opens the devices that the settings name, or all whose port is active, for this rank of a job of
 /// so many. `verbs` may be null, with the reason in `why`. Never throws for what is missing: the
-/// card says it. Throws InvalidArgument for settings that cannot be.
+/// card says it, of the device; where `rdma` is a must and a named device is missing, of all.
+/// Throws InvalidArgument for settings that cannot be.
 Survey survey(const Config& config, WorldRank rank, int size, const std::shared_ptr<Verbs>& verbs,
               const std::string& why);
 /// Of a rank that uses none, for a reason of its own.

@@ -23,6 +23,9 @@ RdmaTransport::RdmaTransport(WorldRank rank, Survey survey, std::vector<Card> ca
     : rank_(rank), survey_(std::move(survey)), gid_(std::move(gid)) {
   for (const Card& card : cards)
     ways_.push_back(way_to(WorldRank(static_cast<int>(ways_.size())), card));
+  for (const auto& station : survey_.stations) {
+    if (station) stations_.push_back(station.get());
+  }
 }
 
 RdmaTransport::Way RdmaTransport::way_to(WorldRank peer, const Card& card) const {
@@ -162,7 +165,7 @@ void RdmaTransport::cancel(WorldRank peer, const LinkKey& key) { begun_.erase({p
 
 void RdmaTransport::progress(std::vector<LinkEvent>& events) {
   const Clock::time_point now = Clock::now();
-  for (const auto& station : survey_.stations) {
+  for (Station* station : stations_) {
     station->look(now);
     if (!begun_.empty()) station->arm();
   }
@@ -195,28 +198,28 @@ bool RdmaTransport::settle(const Place& place, Begun& begun, Clock::time_point n
 }
 
 void RdmaTransport::watch(std::vector<pollfd>& descriptors) const {
-  for (const auto& station : survey_.stations) station->watch(descriptors, !begun_.empty());
+  for (const Station* station : stations_) station->watch(descriptors, !begun_.empty());
 }
 
 Clock::time_point RdmaTransport::next_deadline() const {
   Clock::time_point next = Clock::time_point::max();
-  for (const auto& station : survey_.stations) next = std::min(next, station->next_look());
+  for (const Station* station : stations_) next = std::min(next, station->next_look());
   if (!begun_.empty()) next = std::min(next, Clock::now() + kLook);
   return next;
 }
 
 bool RdmaTransport::arm() {
   bool any = false;
-  for (const auto& station : survey_.stations) any |= station->arm();
+  for (Station* station : stations_) any |= station->arm();
   return any;
 }
 
 void RdmaTransport::disarm() {
-  for (const auto& station : survey_.stations) station->disarm();
+  for (Station* station : stations_) station->disarm();
 }
 
 void RdmaTransport::abandon() noexcept {
-  for (const auto& station : survey_.stations) station->abandon();
+  for (Station* station : stations_) station->abandon();
 }
 
 }  // namespace mccl::transport::rdma

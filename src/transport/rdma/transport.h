@@ -72,6 +72,7 @@ class RdmaTransport final : public Transport {
 
   const WorldRank rank_;
   const Survey survey_;
+  std::vector<Station*> stations_;  ///< Of the survey's, those that can be used.
   const std::string gid_;
   std::vector<Way> ways_;  ///< By rank.
   std::map<Place, Begun> begun_;

@@ -15,11 +15,14 @@
 namespace mccl::transport::rdma {
 namespace {
 
-/// Of rc: 4.096 us << 14 is 67 ms, seven times, is half a second until a dead peer is told.
-constexpr std::uint8_t kTimeout = 14;
+/// Of rc: 4.096 us << 17 is 0.54 s, seven times, is 4 s until a device gives up. Not sooner: who is
+/// dead is told by TCP, an interruption of a second is no reason to end a job, and a device in
+/// software errs when it sends again what was only late (docs/RDMA.md).
+constexpr std::uint8_t kTimeout = 17;
 constexpr std::uint8_t kRetries = 7;
-/// Credit sees to it that a receive is always posted, so these are for a device's own hiccups.
-constexpr std::uint8_t kRnrRetries = 6;
+/// For ever. Credit sees to it that a receive is posted, but for the moment in which a repeated
+/// message lies in it.
+constexpr std::uint8_t kRnrRetries = 7;
 constexpr std::uint8_t kRnrTimer = 12;
 constexpr std::uint8_t kHops = 64;
 constexpr int kMostGids = 64;

@@ -4,39 +4,22 @@
 
 #include <gmock/gmock.h>
 
-#include "support/rdma_ends.h"
-#include "support/verbs_double.h"
+#include "transport/rdma/linked_ends.h"
 
 namespace mccl::transport::rdma {
 namespace {
 
 using mccl::testing::Fabric;
 using mccl::testing::Fate;
-using mccl::testing::RdmaEnds;
-using mccl::testing::VerbsDouble;
-using ::testing::HasSubstr;
 
 constexpr std::size_t kMuch = std::size_t{1} << 20;
 
-class RdmaLoans : public ::testing::Test {
+class RdmaLoans : public LinkedEnds {
  protected:
-  void connect(Service service = Service::rc) {
-    verbs_->add("here0", 1).limits.lends = lends_;
-    verbs_->add("there0", 2).limits.lends = lends_;
-    ends_ = RdmaEnds::connect(verbs_, "here0", "there0", service);
-    ends_.greet();
-    a_ = ends_.link(0);
-    b_ = ends_.link(1);
+  void connect() {
+    for (auto& [name, device] : verbs_->known) device.limits.lends = lends_;
+    LinkedEnds::connect(Service::rc);
     slots_ = fabric_.regions.size();
-  }
-  ~RdmaLoans() override {
-    fabric_.judge = {};
-    fabric_.gate = {};
-    a_.reset();
-    b_.reset();
-    ends_ = {};
-    EXPECT_TRUE(fabric_.all_closed());
-    EXPECT_EQ(fabric_.strayed, 0u);
   }
 
   /// Sends all, with a head before it, while the other end reads; what arrives.
@@ -54,10 +37,6 @@ class RdmaLoans : public ::testing::Test {
   std::size_t lent() const { return fabric_.regions.size() - slots_; }
 
   bool lends_ = true;
-  const std::shared_ptr<VerbsDouble> verbs_ = std::make_shared<VerbsDouble>();
-  Fabric& fabric_ = *verbs_->fabric;
-  RdmaEnds ends_;
-  std::unique_ptr<RdmaLink> a_, b_;
   std::size_t slots_ = 0;
 };
 

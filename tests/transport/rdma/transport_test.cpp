@@ -228,6 +228,36 @@ TEST_F(RdmaTransportTest, ATableOfDevicesSaysWhichLeadToWhom) {
   EXPECT_FALSE(low().reaches(WorldRank(1)));
 }
 
+/// Its cable is lost, whichever end it is at, and the others are as they were.
+TEST_F(RdmaTransportTest, OneBadDeviceOfSeveralLosesItsOwnCableOnly) {
+  devices_[0]->add("here1", 11);
+  devices_[1]->add("there1", 12);
+  config_.rdma_device = ::testing::TempDir() + "mccl_table_with_a_bad_device.json";
+  config_.transport = "auto";
+  for (const char* table : {R"([[null, ["gone0", "here1"]], [["there0", "there1"], null]])",
+                            R"([[null, ["here0", "here1"]], [["gone0", "there1"], null]])"}) {
+    std::ofstream(config_.rdma_device) << table;
+    meet();
+    ASSERT_EQ(low().rails(WorldRank(1)), 1) << low().missing(WorldRank(1));
+    ASSERT_EQ(high().rails(WorldRank(0)), 1) << high().missing(WorldRank(0));
+    tell_each_other();
+    for (const LinkEvent& event : events()) {
+      ASSERT_TRUE(event.link) << event.reason;
+      EXPECT_THAT(event.link->description(), HasSubstr("10.9.0.11"));
+      EXPECT_THAT(event.link->description(), HasSubstr("10.9.0.12"));
+    }
+  }
+  std::ofstream(config_.rdma_device) << R"([[null, ["gone0"]], [["there0"], null]])";
+  meet();
+  EXPECT_THAT(high().missing(WorldRank(0)), HasSubstr("there is no device gone0"));
+  std::ofstream(config_.rdma_device)
+      << R"([[null, ["gone0", "here1"]], [["there0", "gone1"], null]])";
+  meet();
+  for (const std::string& missing : {low().missing(WorldRank(1)), high().missing(WorldRank(0))}) {
+    EXPECT_THAT(missing, ::testing::AllOf(HasSubstr("gone0"), HasSubstr("gone1")));
+  }
+}
+
 TEST_F(RdmaTransportTest, AQueuePairThatCannotBeConnectedIsAnErrorAtThatEnd) {
   meet();
   const Making offer = high().dial(WorldRank(0), kKey, kNever);

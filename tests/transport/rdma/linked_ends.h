@@ -1,0 +1,66 @@
+// Two ends of a link over a double, for tests of what one does to the other. Whatever a test does
+// to them, nothing stays open when it ends, and nothing was sent for which there was no room.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "support/rdma_ends.h"
+#include "support/verbs_double.h"
+#include "transport/rdma/link.h"
+
+namespace mccl::transport::rdma {
+
+class LinkedEnds : public ::testing::Test {
+ protected:
+  LinkedEnds() {
+    verbs_->add("here0", 1);
+    verbs_->add("there0", 2);
+  }
+  ~LinkedEnds() override {
+    fabric_.judge = {};
+    fabric_.gate = {};
+    disconnect();
+    ends_ = {};
+    EXPECT_TRUE(fabric_.all_closed());
+    EXPECT_EQ(fabric_.starved, 0u);
+    EXPECT_EQ(fabric_.overflowed, 0u);
+    EXPECT_EQ(fabric_.strayed, 0u);
+  }
+
+  /// Anew, where there are links already.
+  void connect(Service service) {
+    disconnect();
+    ends_ = mccl::testing::RdmaEnds::connect(verbs_, "here0", "there0", service);
+    ends_.greet();
+    a_ = ends_.link(0);
+    b_ = ends_.link(1);
+  }
+  void disconnect() {
+    b_.reset();
+    a_.reset();
+  }
+  mccl::testing::DoubleQueuePair& second_end() { return *fabric_.pairs.rbegin()->second; }
+
+  /// What the call fails with.
+  template <typename Failure = LinkClosed>
+  static std::string failure_of(const std::function<void()>& call) {
+    try {
+      call();
+    } catch (const Failure& failure) {
+      return failure.what();
+    }
+    return "no failure";
+  }
+
+  const std::shared_ptr<mccl::testing::VerbsDouble> verbs_ =
+      std::make_shared<mccl::testing::VerbsDouble>();
+  mccl::testing::Fabric& fabric_ = *verbs_->fabric;
+  mccl::testing::RdmaEnds ends_;
+  std::unique_ptr<RdmaLink> a_, b_;
+};
+
+}  // namespace mccl::transport::rdma
