@@ -62,8 +62,8 @@ class NcclPath final : public direct::Path {
   void abort() noexcept override;
 
  private:
-  /// Of a part of another's group.
-  void begin_with(Comm comm, Device device);
+  /// Of a part of another's group, once NCCL has filled in `comm_`.
+  void begin_as_part(Device device);
   void meet(Device device);
   std::string objection(const device::Accelerator& accelerator);
   void settle(Result result, const char* call);
@@ -151,25 +151,41 @@ void NcclPath::meet(Device device) {
             lane_->accelerator().name(), nccl_.described());
 }
 
-/// By a communicator of the one that there is, whose ranks know each other already.
+/// By a communicator of the one that there is, whose ranks know each other already. NCCL fills in
+/// the part's on a thread of its own, as seen with 2.28 after its parent has said that all is done;
+/// so the place for it is the part's own, or one that stays where this rank is in none.
 std::shared_ptr<direct::Path> NcclPath::split(Group* child, int color, int key) {
   const std::lock_guard lock(mutex_);
   if (!comm_) return {};
   const device::cuda::Current current(device::cuda::driver(),
                                       device::cuda::context_of(device_.index));
   CommConfig config = non_blocking();
-  Comm part = nullptr;
-  settle(nccl_.CommSplit(comm_, child ? color : kNoColor, key, &part, &config), "ncclCommSplit");
-  if (!child) return {};
-  auto path = std::make_shared<NcclPath>(*child, timeout_, log_);
-  path->begin_with(part, device_);
+  static Comm nobody = nullptr;
+  const auto path = child ? std::make_shared<NcclPath>(*child, timeout_, log_) : nullptr;
+  try {
+    settle(nccl_.CommSplit(comm_, child ? color : kNoColor, key, path ? &path->comm_ : &nobody,
+                           &config),
+           "ncclCommSplit");
+    if (path) path->begin_as_part(device_);
+  } catch (const Error&) {
+    // NCCL may still write there.
+    static_cast<void>(new std::shared_ptr<NcclPath>(path));
+    throw;
+  }
   return path;
 }
 
-void NcclPath::begin_with(Comm comm, Device device) {
+void NcclPath::begin_as_part(Device device) {
+  const Clock::time_point deadline =
+      timeout_.count() > 0 ? Clock::now() + timeout_ : Clock::time_point::max();
+  while (!std::atomic_ref(comm_).load() && Clock::now() < deadline) std::this_thread::yield();
   const std::lock_guard lock(mutex_);
+  if (!comm_)
+    throw TimeoutError(
+        fmt::format("ncclCommSplit on rank {} of group '{}': timed out; "
+                    "some rank has not come",
+                    group_.rank(), group_.name()));
   met_ = true;
-  comm_ = comm;
   settle(kInProgress, "ncclCommSplit");
   lane_ = std::make_unique<device::Lane>(device::depot_of(device));
   device_ = device;

@@ -1,7 +1,10 @@
 // libnccl.so.2 that notes what it is asked, and answers as it is told. It moves no data.
 #include "loaded/doubles/nccl.h"
 
+#include <atomic>
+#include <chrono>
 #include <string>
+#include <thread>
 
 using mccl::testing::NcclDouble;
 using Result = int;
@@ -42,8 +45,14 @@ Result ncclCommInitRankConfig(void** comm, int size, NcclDouble::Id, int rank, v
   *comm = reinterpret_cast<void*>(++told.communicators);
   return note("CommInit " + std::to_string(rank) + " of " + std::to_string(size), true);
 }
+/// Fills in the part's communicator late, on a thread of its own, as NCCL 2.28 has been seen to.
 Result ncclCommSplit(void* comm, int color, int key, void** part, void*) {
-  *part = color < 0 ? nullptr : reinterpret_cast<void*>(++told.communicators);
+  if (color >= 0) {
+    std::thread([part, made = reinterpret_cast<void*>(++told.communicators)] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      std::atomic_ref(*part).store(made);
+    }).detach();
+  }
   return note("CommSplit " + std::to_string(reinterpret_cast<long>(comm)) + " color " +
                   std::to_string(color) + " key " + std::to_string(key),
               true);
