@@ -10,13 +10,13 @@ from unittest import mock
 # The ranks are forked, so CUDA must not be started here: neither to ask whether there are GPUs, nor
 # whether triton or numba can use them, which PyTorch's tests do while they are imported.
 os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
-sys.modules["numba"] = None
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "torch_suite"))
 
 import pytest
 import torch.utils._triton
 from gpu_reasons import EXPECTED_FAILURES, LEFT_OUT, SKIPS
 
+sys.modules["numba"] = None
 with mock.patch.object(torch.utils._triton, "has_triton", lambda: False):
     importlib.import_module("torch.testing._internal.common_device_type")
 
