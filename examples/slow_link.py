@@ -257,6 +257,8 @@ def picture(results: list[dict], rate: str) -> str:
         for each in rows:
             length = width * each["ms"] / longest
             bar = "exact" if each["codec"] == "exact" else "coded"
+            if each["codec"] in PEERS:
+                bar = "peer"
             parts.append(
                 f'<text x="{left - 8}" y="{y + 15}" text-anchor="end">{each["codec"]}</text>'
                 f'<rect x="{left}" y="{y + 3}" width="{length:.1f}" height="15" class="{bar}"/>'
@@ -267,7 +269,7 @@ def picture(results: list[dict], rate: str) -> str:
         y += 28
     style = (
         "text{font:13px sans-serif;fill:#24292f}.title{font-weight:bold}"
-        ".exact{fill:#8c959f}.coded{fill:#0969da}svg{background:#fff}"
+        ".exact{fill:#8c959f}.coded{fill:#0969da}.peer{fill:#bc4c00}svg{background:#fff}"
     )
     size = f'width="760" height="{y}" viewBox="0 0 760 {y}"'
     return (
