@@ -21,6 +21,7 @@ SKIPS = {
 }
 
 LEFT_OUT = {
+    "test_monitored_barrier_allreduce_hang": "makes a group of NCCL, and waits for NCCL's error",
     "test_nccl_high_priority_stream": "makes a ProcessGroupNCCL itself",
     "test_ddp_profiling_execution_trace": "requires that the backend's name is nccl",
 }
