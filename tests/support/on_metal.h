@@ -63,7 +63,7 @@ class CarrierToMetal final : public Carrier {
     auto memory = gpu_->make(std::max<std::size_t>(from.bytes, 1), shared_);
     gpu_->encode({}, {memory},
                  [to = memory, data = std::vector(from.begin, from.begin + from.bytes)] {
-                   std::memcpy(to->inside(), data.data(), data.size());
+                   if (!data.empty()) std::memcpy(to->inside(), data.data(), data.size());
                  });
     return memory;
   }
