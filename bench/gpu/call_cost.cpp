@@ -73,7 +73,7 @@ class NoDevice final : public mccl::device::Accelerator {
   void free_pinned(std::byte* memory) noexcept override {
     ::operator delete(memory, std::align_val_t(4096));
   }
-  std::string objection(const void*, std::size_t) const override {
+  std::string objection(const mccl::ConstBuffer&) const override {
     ++asked[objection_];
     return {};
   }
