@@ -27,7 +27,8 @@
 
 namespace mccl::rendezvous {
 
-inline constexpr std::uint16_t kProtocolVersion = 5;
+/// Of all that ranks tell each other, and of what those of a host share in memory.
+inline constexpr std::uint16_t kProtocolVersion = 6;
 inline constexpr std::size_t kMaxAgreementBytes = std::size_t{16} << 10;
 
 /// This end.
