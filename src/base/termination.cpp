@@ -72,14 +72,9 @@ class Termination {
 
   void remove(const void* name) {
     if (listener.load() != ::getpid()) return;  // the child of a fork: it was the parent's
-    std::unique_ptr<std::thread> stopped;
-    {
-      const std::lock_guard lock(mutex_);
-      std::erase_if(endings_, [name](const Ending& each) { return each.name == name; });
-      if (!endings_.empty() || !stop_listening()) return;
-      stopped = std::move(thread_);
-    }
-    stopped->join();
+    const std::lock_guard lock(mutex_);
+    std::erase_if(endings_, [name](const Ending& each) { return each.name == name; });
+    if (endings_.empty()) stop_listening();
   }
 
  private:
@@ -115,19 +110,20 @@ class Termination {
     return ::sigaction(SIGTERM, &ours, nullptr) == 0;
   }
 
-  /// False if the signal has come before: then the process is about to die of it.
-  bool stop_listening() {
+  /// Unless the signal has come before: then the process is about to die of it.
+  void stop_listening() {
     listener.store(0);
     while (handling.load() > 0) std::this_thread::yield();
     if (ending.load()) {
       listener.store(::getpid());
-      return false;
+      return;
     }
     struct sigaction now = {};
     if (::sigaction(SIGTERM, nullptr, &now) == 0 && now.sa_handler == &on_signal)
       ::signal(SIGTERM, SIG_DFL);
     pipe_->wake();
-    return true;
+    thread_->join();
+    thread_.reset();
   }
 
   void wait(int told) {
