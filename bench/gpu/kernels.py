@@ -1,4 +1,4 @@
-"""Our kernels for GPUs, and candidates.cu's, launched by hand: any of them at any size.
+"""Our kernels for GPUs, launched by hand: any of them at any size.
 
 The structures are those of src/kernels/cuda/fabric.h; a torch tensor of symmetric memory is the
 staging area that the library otherwise takes by CUDA IPC.
@@ -55,7 +55,6 @@ class Task(ctypes.Structure):
         ("bytes", ctypes.c_size_t),
         ("divisor", ctypes.c_float),
         ("root", ctypes.c_int),
-        ("lag", ctypes.c_uint32),
         ("in_place", ctypes.c_uint64),
         ("out_place", ctypes.c_uint64),
     ]
@@ -76,29 +75,13 @@ class Variant:
     kernel: str
     blocks: int
     threads: int
-    lag: int = 0  #: Of a way in steps: by how many what is given is ahead of the sums.
 
     def __str__(self) -> str:
-        return f"{self.kernel} {self.blocks}x{self.threads}" + (f" -{self.lag}" * (self.lag > 0))
+        return f"{self.kernel} {self.blocks}x{self.threads}"
 
     def has_room(self, size: int, ranks: int) -> bool:
         """Whether its area has room for an all_reduce of `size` bytes."""
-        if size > room_of(self.kernel, ranks):
-            return False
-        if not in_steps(self.kernel):
-            return True
-        piece = self.lines * 16 * self.blocks * self.threads
-        pieces = -(-size // ranks // piece)
-        return 2 * min(self.lag, pieces) * piece <= ROUND
-
-    @property
-    def lines(self) -> int:
-        """That a thread moves at once."""
-        return int(self.kernel[-1]) if in_steps(self.kernel) else 1
-
-
-def in_steps(kernel: str) -> bool:
-    return kernel.startswith(("piped", "pulled"))
+        return size <= room_of(self.kernel, ranks)
 
 
 def room_of(kernel: str, ranks: int) -> int:
@@ -182,7 +165,7 @@ class Kernels:
         """On the current stream."""
         suffix = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
         divisor = self.ranks if mean else 1.0
-        task = Task(given.data_ptr(), taken.data_ptr(), given.nbytes, divisor, -1, variant.lag)
+        task = Task(given.data_ptr(), taken.data_ptr(), given.nbytes, divisor, -1)
         task.in_place, task.out_place = self._place_of(given), self._place_of(taken)
         arguments = (ctypes.c_void_p * 2)(ctypes.addressof(self._fabric), ctypes.addressof(task))
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
@@ -204,5 +187,5 @@ def compile_kernels() -> Path:
     image = Path(tempfile.mkdtemp()) / "kernels.cubin"
     command = ["nvcc", "-std=c++20", "-O3", "--fmad=false", "-cubin", f"-arch=sm_{major}{minor}"]
     command += [f"-I{ROOT / 'src'}", "-o", str(image)]
-    subprocess.run([*command, str(ROOT / "bench/gpu/candidates.cu")], check=True)
+    subprocess.run([*command, str(ROOT / "src/kernels/cuda/collectives.cu")], check=True)
     return image

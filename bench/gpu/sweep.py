@@ -1,7 +1,7 @@
 """Every way to do an all_reduce of bf16, with every grid, at every size, beside NCCL and torch.
 
     torchrun --nproc_per_node=2 --standalone bench/gpu/sweep.py [--csv FILE] [--sizes 64K,1M]
-        [--kernels all_reduce,piped]
+        [--kernels all_reduce,pooled]
 
 One table: of each kernel its best grid at that size, and the fastest of all; then the limits for
 src/backend/cuda/launch.h that follow from it. Each variant is checked against the right sum first.
@@ -15,7 +15,6 @@ import csv
 import functools
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -25,7 +24,7 @@ import torch.distributed._symmetric_memory as symmetric
 sys.path.insert(0, str(Path(__file__).parent))
 from timing import Timer, calls_in_a_row
 
-from kernels import Kernels, Variant, in_steps
+from kernels import Kernels, Variant
 
 KIB, MIB = 1 << 10, 1 << 20
 SIZES = [KIB, 8 * KIB, 32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB, 512 * KIB, MIB, 2 * MIB]
@@ -33,11 +32,6 @@ SIZES += [4 * MIB, 8 * MIB, 16 * MIB, 64 * MIB, 256 * MIB, 512 * MIB]
 KERNELS = ["flagged_sum", "packed_sum", "flagged_parts", "packed_parts", "all_reduce"]
 #: Of memory that all ranks reach, as torch's is, too.
 KERNELS += ["pooled_all_reduce"]
-#: Of bench/gpu/candidates.cu: in steps, with so many lines of a thread at once.
-CANDIDATES = [f"{way}{lines}" for way in ("piped", "pulled") for lines in (1, 2, 4)]
-LAGS = (1, 2, 4)
-#: Steps for less are not worth their waits.
-LEAST_IN_STEPS = 1 * MIB
 #: What blocks may all be on a GPU at once, at the registers that the kernels take.
 MOST_THREADS = 132 * 512
 REPLAYS = 9
@@ -53,23 +47,11 @@ def variants(size: int, ranks: int, kernels: list[str]) -> list[Variant]:
             for blocks in (1, 4, 8, 16, 32, 64, 96, 128, 192, 256):
                 if blocks * threads > MOST_THREADS:
                     continue
-                if in_steps(kernel):
-                    found += in_steps_of(Variant(kernel, blocks, threads), size // ranks)
-                    continue
                 useful = blocks == 1 or blocks * threads < 8 * lines
                 enough = blocks * threads * 64 >= lines or blocks >= 64
                 if useful and enough:
                     found.append(Variant(kernel, blocks, threads))
     return [variant for variant in found if variant.has_room(size, ranks)]
-
-
-def in_steps_of(grid: Variant, part: int) -> list[Variant]:
-    """With every lag that makes a difference, of large grids and a few steps at least."""
-    piece = grid.lines * 16 * grid.blocks * grid.threads
-    pieces = -(-part // piece)
-    if part * 2 < LEAST_IN_STEPS or grid.blocks < 32 or grid.blocks * grid.threads < 16384:
-        return []
-    return [replace(grid, lag=lag) for lag in LAGS if lag <= pieces]
 
 
 def check(kernels: Kernels, size: int, nccl: dist.ProcessGroup, names: list[str]) -> list[Variant]:
@@ -155,7 +137,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--csv", type=Path, help="every variant, one a line")
     parser.add_argument("--sizes", help="such as 64K,1M,8M")
-    parser.add_argument("--kernels", help="such as all_reduce,piped: whatever begins so")
+    parser.add_argument("--kernels", help="such as all_reduce,pooled: whatever begins so")
     parser.add_argument("--image", type=Path, help="kernels that are compiled already")
     arguments = parser.parse_args()
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
@@ -163,12 +145,12 @@ def main() -> None:
     nccl, host = dist.group.WORLD, dist.new_group(backend="gloo")
     kernels, timer = Kernels(nccl, arguments.image), Timer(host, REPLAYS)
     wanted = tuple(arguments.kernels.split(",")) if arguments.kernels else ("",)
-    names = [name for name in KERNELS + CANDIDATES if name.startswith(wanted)]
+    names = [name for name in KERNELS if name.startswith(wanted)]
     sizes = [bytes_of(s) for s in arguments.sizes.split(",")] if arguments.sizes else SIZES
     if kernels.rank == 0:
         columns = ["nccl", "one-shot", "two-shot", *names]
         print(torch.cuda.get_device_name(), torch.cuda.nccl.version(), torch.__version__)
-        print(f"{'bytes':>10}" + "".join(f"{name:>14}" for name in columns) + "   fastest")
+        print(f"{'bytes':>10}" + "".join(f"{name:>18}" for name in columns) + "   fastest")
     lines: list[list[object]] = []
     winners: dict[int, str] = {}
     for size in sizes:
@@ -178,11 +160,11 @@ def main() -> None:
         plain = [variant for kernel, variant in best.items() if not kernel.startswith("pooled")]
         fastest = min(plain or best.values(), key=lambda variant: ours[variant])
         winners[size] = fastest.kernel
-        lines += [[size, v.kernel, v.blocks, v.threads, v.lag, f"{t:.2f}"] for v, t in ours.items()]
+        lines += [[size, v.kernel, v.blocks, v.threads, f"{t:.2f}"] for v, t in ours.items()]
         if kernels.rank != 0:
             continue
-        cells = [f"{time:14.1f}" for time in theirs.values()]
-        cells += [f"{ours[best[k]]:14.1f}" if k in best else f"{'-':>14}" for k in names]
+        cells = [f"{time:18.1f}" for time in theirs.values()]
+        cells += [f"{ours[best[k]]:18.1f}" if k in best else f"{'-':>18}" for k in names]
         torchs = min(theirs["one-shot"], theirs["two-shot"])
         print(
             f"{size:10d}" + "".join(cells) + f"   {fastest}: {ours[fastest] / theirs['nccl']:.2f} "
@@ -193,9 +175,7 @@ def main() -> None:
         print(limits(winners, kernels.ranks))
         if arguments.csv:
             with arguments.csv.open("w", newline="") as file:
-                csv.writer(file).writerows(
-                    [["bytes", "kernel", "blocks", "threads", "lag", "us"], *lines]
-                )
+                csv.writer(file).writerows([["bytes", "kernel", "blocks", "threads", "us"], *lines])
     dist.barrier()
     dist.destroy_process_group()
 

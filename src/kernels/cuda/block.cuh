@@ -51,8 +51,7 @@ __device__ __forceinline__ std::uint32_t* word_of(const Fabric& fabric, int area
   return reinterpret_cast<std::uint32_t*>(fabric.areas[area] + line * 64);
 }
 
-/// What the block has written is there for whoever hears of it.
-__device__ __forceinline__ void tell(const Fabric& fabric, std::uint32_t meeting) {
+__device__ __forceinline__ void meet(const Fabric& fabric, std::uint32_t meeting) {
   __syncthreads();
   const int peer = static_cast<int>(threadIdx.x);
   if (peer < fabric.ranks && peer != fabric.rank) {
@@ -60,13 +59,6 @@ __device__ __forceinline__ void tell(const Fabric& fabric, std::uint32_t meeting
         "st.release.sys.global.u32 [%0], %1;" ::"l"(word_of(fabric, peer, blockIdx.x, fabric.rank)),
         "r"(meeting)
         : "memory");
-  }
-}
-
-/// Until all others have told as much.
-__device__ __forceinline__ void await(const Fabric& fabric, std::uint32_t meeting) {
-  const int peer = static_cast<int>(threadIdx.x);
-  if (peer < fabric.ranks && peer != fabric.rank) {
     const std::uint32_t* const word = word_of(fabric, fabric.rank, blockIdx.x, peer);
     std::uint32_t seen;
     Patience patience(fabric, peer);
@@ -75,11 +67,6 @@ __device__ __forceinline__ void await(const Fabric& fabric, std::uint32_t meetin
     } while (static_cast<std::int32_t>(seen - meeting) < 0 && patience.lasts());
   }
   __syncthreads();
-}
-
-__device__ __forceinline__ void meet(const Fabric& fabric, std::uint32_t meeting) {
-  tell(fabric, meeting);
-  await(fabric, meeting);
 }
 
 /// Each block has counters of its own, so that none waits for another to know where they stand; in

@@ -91,7 +91,6 @@ struct Task {
   std::size_t bytes;  ///< Of the whole: what a sum, or a part of each rank, is.
   float divisor;
   int root;
-  std::uint32_t lag = 0;  ///< Of a call in steps: by how many what is given is ahead of sums.
   std::uint64_t in_place = kNowhere;  ///< Of `in` and `out`, for the others, where they reach it.
   std::uint64_t out_place = kNowhere;
 };
