@@ -3,12 +3,14 @@
 
 #include "device/registry.h"
 #include "support/device_double.h"
+#include "support/failure.h"
 #include "support/ranks.h"
 
 namespace mccl {
 namespace {
 
 using testing::DeviceDouble;
+using testing::failure_of;
 using testing::ForbiddenMemory;
 using ::testing::HasSubstr;
 using testing::run_ranks;
@@ -52,15 +54,6 @@ class Numbers {
   std::shared_ptr<ForbiddenMemory> memory_;
   std::size_t count_;
 };
-
-std::string refusal(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "nothing was refused";
-}
 
 TEST_F(DeviceCalls, AStreamWaitsForACallWhileTheHostGoesOn) {
   run_ranks(2, [this](Context& context) {
@@ -217,22 +210,23 @@ TEST_F(DeviceCalls, WhatIsWrongIsNamed) {
     DeviceDouble::Queue stream(*device_);
     const Numbers data(*device_);
     float host = 0;
-    EXPECT_THAT(refusal([&] {
+    EXPECT_THAT(failure_of<InvalidArgument>([&] {
                   group.all_reduce(data.buffer(),
                                    {data.buffer().data, kCount, DType::f32, {DeviceKind::cuda, 1}},
                                    ReduceKind::sum);
                 }),
                 HasSubstr("input lies on cuda:0 and output on cuda:1"));
-    EXPECT_THAT(refusal([&] {
+    EXPECT_THAT(failure_of<InvalidArgument>([&] {
                   group.broadcast({&host, 1, DType::f32, kDevice}, 0);
                 }),
                 HasSubstr("broadcast: input lies on no device"));
-    EXPECT_THAT(refusal([&] {
+    EXPECT_THAT(failure_of<InvalidArgument>([&] {
                   group.broadcast({data.buffer().data, 1, DType::f32, {DeviceKind::metal, 0}}, 0);
                 }),
                 HasSubstr("metal:0"));
     stream.capture(true);
-    EXPECT_THAT(refusal([&] { group.broadcast(data.buffer(), 0, {.stream = &stream}); }),
+    EXPECT_THAT(failure_of<InvalidArgument>(
+                    [&] { group.broadcast(data.buffer(), 0, {.stream = &stream}); }),
                 HasSubstr("being captured"));
   });
 }
@@ -240,7 +234,7 @@ TEST_F(DeviceCalls, WhatIsWrongIsNamed) {
 TEST(NoDevice, SaysSoInOneSentence) {
   run_ranks(1, [](Context& context) {
     float value = 0;
-    const std::string said = refusal([&] {
+    const std::string said = failure_of<InvalidArgument>([&] {
       context.world()->broadcast({&value, 1, DType::f32, {DeviceKind::cuda, 99}}, 0);
     });
     // With a GPU, its number is wrong; without one, there is none.

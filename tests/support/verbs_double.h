@@ -296,7 +296,7 @@ class DoubleQueuePair final : public rdma::QueuePair {
   void hold(std::uint64_t id, std::vector<rdma::Piece> pieces, bool is_inline,
             std::vector<std::byte> bytes) {
     fabric_->held.push_back(
-        [fabric = fabric_, number = number_, id, pieces, is_inline, bytes]() mutable {
+        [fabric = fabric_.get(), number = number_, id, pieces, is_inline, bytes]() mutable {
           const auto here = fabric->pairs.find(number);
           if (here == fabric->pairs.end()) return;
           if (is_inline || here->second->gather(pieces, false, bytes))

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "support/failure.h"
 #include "transport/link_conformance.h"
 #include "transport/rdma/linked_ends.h"
 
@@ -12,6 +13,7 @@ namespace mccl::transport::rdma {
 namespace {
 
 using mccl::testing::Fabric;
+using mccl::testing::failure_of;
 using mccl::testing::Fate;
 using mccl::testing::rdma_links;
 using mccl::testing::RdmaEnds;
@@ -46,7 +48,7 @@ TEST_F(RdmaLinkTest, AMessageThatIsLostIsAnErrorThatNamesThePeerAndNeverAWrongRe
   send(100);
   Bytes got(300);
   EXPECT_EQ(b_->read(got), 100u);
-  const std::string what = failure_of([&] { b_->read(got); });
+  const std::string what = failure_of<LinkClosed>([&] { b_->read(got); });
   EXPECT_THAT(what, HasSubstr("rank 0"));
   EXPECT_THAT(what, HasSubstr("was lost on the way"));
 }
@@ -61,7 +63,7 @@ TEST_F(RdmaLinkTest, AMessageThatIsOvertakenIsAnErrorAndNeverAWrongResult) {
     send(100);
     Bytes got(300);
     EXPECT_EQ(b_->read(got), 100u);
-    EXPECT_THAT(failure_of([&] { b_->read(got); }),
+    EXPECT_THAT(failure_of<LinkClosed>([&] { b_->read(got); }),
                 ::testing::AllOf(HasSubstr("rank 0"), HasSubstr("overtaken")));
     fabric_.release();
     EXPECT_THROW(b_->read(got), LinkClosed) << "the late one mends nothing";
@@ -115,7 +117,7 @@ TEST_F(RdmaLinkTest, AfterARepeatAGapIsAnErrorStill) {
   send(100);
   Bytes got(300);
   EXPECT_EQ(b_->read(got), 100u);
-  EXPECT_THAT(failure_of([&] { b_->read(got); }),
+  EXPECT_THAT(failure_of<LinkClosed>([&] { b_->read(got); }),
               ::testing::AllOf(HasSubstr("rank 0"), HasSubstr("was lost on the way")));
 }
 
@@ -148,7 +150,7 @@ TEST_F(RdmaLinkTest, TheLossOfTheLastMessageComesOut) {
   Bytes got(300);
   const Clock::time_point later = Clock::now() + std::chrono::hours(1);
   for (int i = 1; i < 4; ++i) ends_.stations[0]->look(later + i * std::chrono::seconds(1));
-  EXPECT_THAT(failure_of([&] { b_->read(got); }), HasSubstr("was lost on the way"));
+  EXPECT_THAT(failure_of<LinkClosed>([&] { b_->read(got); }), HasSubstr("was lost on the way"));
 }
 
 TEST_F(RdmaLinkTest, ALinkThatIsIdleIsProbedAFewTimesAndThenLeftAlone) {
@@ -167,7 +169,7 @@ TEST_F(RdmaLinkTest, EveryFailureOfACompletionIsTold) {
       connect(service);
       fabric_.judge = [&](Fabric::Message&) { return Fate{Fate::Kind::sender_fails, status}; };
       send(10);
-      const std::string what = failure_of([&] { a_->write(Bytes(10)); });
+      const std::string what = failure_of<LinkClosed>([&] { a_->write(Bytes(10)); });
       EXPECT_THAT(what, HasSubstr(fmt::format("(completion status {})", status)));
       EXPECT_THAT(what, HasSubstr("rank 1"));
       fabric_.judge = {};
@@ -182,7 +184,8 @@ TEST_F(RdmaLinkTest, WhatArrivedBeforeAFailureIsHandedOut) {
   send(10);
   Bytes got(100);
   EXPECT_EQ(b_->read(got), 10u);
-  EXPECT_THAT(failure_of([&] { b_->read(got); }), HasSubstr("receiving a message failed"));
+  EXPECT_THAT(failure_of<LinkClosed>([&] { b_->read(got); }),
+              HasSubstr("receiving a message failed"));
 }
 
 TEST_F(RdmaLinkTest, WhatIsNeverSentPushesBack) {
@@ -194,15 +197,15 @@ TEST_F(RdmaLinkTest, WhatIsNeverSentPushesBack) {
   EXPECT_LE(written, kSendSlots * std::size_t{kSlotBytes});
   EXPECT_EQ(a_->unsent(), written);
   a_->lose_peer(Loss::silence);
-  EXPECT_THAT(failure_of([&] { a_->write(block); }), HasSubstr("it is gone"));
+  EXPECT_THAT(failure_of<LinkClosed>([&] { a_->write(block); }), HasSubstr("it is gone"));
 }
 
 TEST_F(RdmaLinkTest, APostThatIsRefusedIsTold) {
   connect(Service::rc);
   fabric_.gate = [](const std::string& call) { return call == "ibv_post_send" ? ENOMEM : 0; };
-  EXPECT_THAT(failure_of([&] { a_->write(Bytes(10)); }), HasSubstr("takes no message"));
+  EXPECT_THAT(failure_of<LinkClosed>([&] { a_->write(Bytes(10)); }), HasSubstr("takes no message"));
   fabric_.gate = [](const std::string& call) { return call == "ibv_post_recv" ? EINVAL : 0; };
-  EXPECT_THAT(failure_of<Error>([&] { connect(Service::rc); }), HasSubstr("takes no receive"));
+  EXPECT_THAT(failure_of([&] { connect(Service::rc); }), HasSubstr("takes no receive"));
 }
 
 TEST_F(RdmaLinkTest, WhoSpeaksWithoutTheTokenIsFoundOut) {
@@ -247,8 +250,9 @@ TEST_F(RdmaLinkTest, AfterADeviceIsGoneNothingIsAskedOfIt) {
   fabric_.after_death = 0;
   ends_.stations[1]->look(Clock::now());
   Bytes got(100);
-  EXPECT_THAT(failure_of([&] { b_->read(got); }), HasSubstr("device there0: it is gone"));
-  EXPECT_THAT(failure_of([&] { b_->write(got); }), HasSubstr("device there0"));
+  EXPECT_THAT(failure_of<LinkClosed>([&] { b_->read(got); }),
+              HasSubstr("device there0: it is gone"));
+  EXPECT_THAT(failure_of<LinkClosed>([&] { b_->write(got); }), HasSubstr("device there0"));
   EXPECT_THROW(ends_.stations[1]->make_pair(Service::rc, "rank 0"), Error);
   b_.reset();
   EXPECT_EQ(fabric_.after_death, 0u);
@@ -261,7 +265,7 @@ TEST_F(RdmaLinkTest, APortThatGoesDownEndsItsLinksOnly) {
   send(10);
   fabric_.report("here0", {DeviceEvent::Kind::port_down, 1, "port 1 went down"});
   ends_.stations[0]->look(Clock::now());
-  EXPECT_THAT(failure_of([&] { a_->write(Bytes(10)); }), HasSubstr("port 1 went down"));
+  EXPECT_THAT(failure_of<LinkClosed>([&] { a_->write(Bytes(10)); }), HasSubstr("port 1 went down"));
 }
 
 /// Each call that makes something, refused: an error that names it, and nothing stays open.
@@ -269,7 +273,7 @@ TEST_F(RdmaLinkTest, WhatADeviceRefusesIsToldAndLeavesNothingBehind) {
   for (const std::string call : {"ibv_open_device", "ibv_alloc_pd", "ibv_reg_mr", "ibv_create_cq",
                                  "ibv_create_qp", "ibv_modify_qp"}) {
     fabric_.gate = [&](const std::string& made) { return made == call ? ENOMEM : 0; };
-    const std::string what = failure_of<Error>([&] { connect(Service::rc); });
+    const std::string what = failure_of([&] { connect(Service::rc); });
     EXPECT_THAT(what, HasSubstr(call));
     if (call == "ibv_reg_mr") {
       EXPECT_THAT(what, HasSubstr("ulimit -l"));

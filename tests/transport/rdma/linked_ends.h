@@ -45,17 +45,6 @@ class LinkedEnds : public ::testing::Test {
   }
   mccl::testing::DoubleQueuePair& second_end() { return *fabric_.pairs.rbegin()->second; }
 
-  /// What the call fails with.
-  template <typename Failure = LinkClosed>
-  static std::string failure_of(const std::function<void()>& call) {
-    try {
-      call();
-    } catch (const Failure& failure) {
-      return failure.what();
-    }
-    return "no failure";
-  }
-
   const std::shared_ptr<mccl::testing::VerbsDouble> verbs_ =
       std::make_shared<mccl::testing::VerbsDouble>();
   mccl::testing::Fabric& fabric_ = *verbs_->fabric;

@@ -8,6 +8,7 @@
 
 #include <fstream>
 
+#include "support/failure.h"
 #include "support/verbs_double.h"
 #include "transport/link_conformance.h"
 
@@ -16,6 +17,7 @@ namespace {
 
 using mccl::testing::DoubleDevice;
 using mccl::testing::Fabric;
+using mccl::testing::failure_of;
 using mccl::testing::Fate;
 using mccl::testing::VerbsDouble;
 using ::testing::HasSubstr;
@@ -84,15 +86,6 @@ class RdmaTransportTest : public ::testing::Test {
       for (const auto& end : ends_) end->progress(all);
     }
     return all;
-  }
-  template <typename Failure = Error>
-  static std::string failure_of(const std::function<void()>& call) {
-    try {
-      call();
-    } catch (const Failure& failure) {
-      return failure.what();
-    }
-    return "no failure";
   }
 
   Config config_;
