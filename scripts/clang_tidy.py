@@ -26,6 +26,8 @@ ROOT = Path(__file__).resolve().parent.parent
 OPTIONS = ("--quiet", "--extra-arg=-Wno-unknown-warning-option")
 # clang cannot read what g++ precompiled; each source includes what it uses, as is checked so.
 PRECOMPILED = re.compile(r" -Winvalid-pch| -fpch-preprocess| -include \S*cmake_pch\.hxx")
+# Several sources are compiled as one, which includes them; each is checked by itself.
+UNITED = re.compile(r'#include "(\S+\.cpp)"')
 NOISE = re.compile(r".*warnings? (?:generated|treated as).*\n")
 
 
@@ -81,13 +83,25 @@ def inputs_of_objects(build: Path) -> dict[str, list[Path]]:
     return inputs
 
 
+def one_by_one(commands: list[dict]) -> list[dict]:
+    """The compile commands, with one for each source that another includes."""
+    found = []
+    for entry in commands:
+        file = Path(entry["file"])
+        united = UNITED.findall(file.read_text()) if "/Unity/" in entry["file"] else []
+        for path in united or [entry["file"]]:
+            command = entry["command"].replace(f" -c {file}", f" -c {path}")
+            found.append(entry | {"file": path, "command": command})
+    return found
+
+
 def sources(build: Path) -> list[Source]:
     """The sources under src/ that are built on this platform."""
     version = subprocess.run(["clang-tidy", "--version"], capture_output=True, check=True).stdout
     settings = version + (ROOT / ".clang-tidy").read_bytes() + " ".join(OPTIONS).encode()
     inputs = inputs_of_objects(build)
     found = {}
-    commands = json.loads((build / "compile_commands.json").read_text())
+    commands = one_by_one(json.loads((build / "compile_commands.json").read_text()))
     for entry in commands:
         entry["command"] = PRECOMPILED.sub("", entry["command"])
         path = Path(entry["file"])

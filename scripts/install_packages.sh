@@ -49,10 +49,21 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 
 export DEBIAN_FRONTEND=noninteractive
-install=(apt-get install --yes --no-install-recommends "${missing[@]}")
+said=$(mktemp)
+trap 'rm -f "$said"' EXIT
+# What apt-get says is shown only when it fails.
+quietly() {
+  apt-get --quiet=2 "$@" >"$said" 2>&1 </dev/null
+}
+install=(install --yes --no-install-recommends "${missing[@]}")
 echo "setup: installing ${#missing[@]} packages: ${missing[*]}"
 # The package lists of a machine may be absent or stale; a simulation tells without changing any.
-if ! apt-get install --simulate --no-install-recommends "${missing[@]}" >/dev/null 2>&1; then
-  apt-get update
+if ! quietly --simulate "${install[@]}"; then
+  quietly update || true
 fi
-"${install[@]}" || { apt-get update && "${install[@]}"; }
+if ! quietly "${install[@]}"; then
+  { quietly update && quietly "${install[@]}"; } || {
+    cat "$said" >&2
+    exit 1
+  }
+fi

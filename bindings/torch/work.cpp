@@ -145,6 +145,9 @@ WorkMCCL::WorkMCCL(int rank, CallName name, std::uint64_t sequence, Staging stag
 void WorkMCCL::start(const mccl::Work& work) {
   work_ = work;
   ledger_->opened();
+  // A caller whose stream waits may end the profiler before the call is over: it is told of the
+  // time that the call took its caller, here, and of no more, as with NCCL.
+  if (device_ && recordFunctionEndCallback_) std::exchange(recordFunctionEndCallback_, nullptr)();
   if (device_ && work_.done()) {
     complete();  // what is left of it lies in the caller's stream
     return;

@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kDeepest = 64;
+constexpr int kMostNesting = 64;
 
 /// Walks over text and tells how far the parser has come: not all of its complaints do.
 class Walk {
@@ -66,7 +66,7 @@ json parse_json(std::string_view text, std::string_view origin, std::string_view
   };
   const auto read = [&] { return static_cast<std::size_t>(reached - text.data()); };
   const auto check = [&](int depth, json::parse_event_t event, json& parsed) {
-    if (depth > kDeepest) throw TooDeep();
+    if (depth > kMostNesting) throw TooDeep();
     if (event == json::parse_event_t::key && depth == 1 && see_key)
       see_key(parsed.get_ref<const std::string&>());
     return true;
@@ -75,7 +75,7 @@ json parse_json(std::string_view text, std::string_view origin, std::string_view
     return json::parse(Walk(text.data(), &reached), Walk(text.data() + text.size(), &reached),
                        check);
   } catch (const TooDeep&) {
-    refuse(read(), fmt::format("brackets more than {} deep", kDeepest));
+    refuse(read(), fmt::format("brackets more than {} deep", kMostNesting));
   } catch (const json::parse_error& error) {
     refuse(error.byte,
            error.byte > text.size() ? "the end of the file" : "something that is not JSON");

@@ -12,11 +12,9 @@ namespace {
 
 constexpr std::size_t kLongestCompared = 64;
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
 std::string sorted_letters(std::string_view word) {
   std::string letters(word);
-  std::ranges::transform(letters, letters.begin(), lower);
+  std::ranges::transform(letters, letters.begin(), lower_case_letter);
   std::ranges::sort(letters);
   return letters;
 }
@@ -38,10 +36,11 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   for (std::size_t i = 1; i <= a.size(); ++i) {
     row[0] = i;
     for (std::size_t j = 1; j <= b.size(); ++j) {
-      const bool same = lower(a[i - 1]) == lower(b[j - 1]);
+      const bool same = lower_case_letter(a[i - 1]) == lower_case_letter(b[j - 1]);
       row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (same ? 0 : 1)});
-      const bool swapped = i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) &&
-                           lower(a[i - 2]) == lower(b[j - 1]);
+      const bool swapped = i > 1 && j > 1 &&
+                           lower_case_letter(a[i - 1]) == lower_case_letter(b[j - 2]) &&
+                           lower_case_letter(a[i - 2]) == lower_case_letter(b[j - 1]);
       if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
     }
     before.swap(above);

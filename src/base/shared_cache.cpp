@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kGuess = std::size_t{16} << 20;
-constexpr int kDeepest = 4;
+constexpr int kMostLevels = 4;
 
 std::string first_line(const fs::path& file) {
   std::ifstream stream(file);
@@ -46,7 +46,7 @@ std::size_t shared_cache_bytes_in(const std::string& cpus) {
   std::size_t sum = 0;
   std::error_code error;
   for (fs::directory_iterator cpu(cpus, error), end; !error && cpu != end; cpu.increment(error)) {
-    for (int depth = kDeepest; depth > 0; --depth) {
+    for (int depth = kMostLevels; depth > 0; --depth) {
       const fs::path cache = cpu->path() / "cache" / fmt::format("index{}", depth);
       const std::size_t bytes = bytes_of(first_line(cache / "size"));
       if (bytes == 0) continue;

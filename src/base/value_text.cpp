@@ -19,8 +19,6 @@ namespace {
 
 constexpr std::size_t kLongestShown = 120;
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
 bool is_control(char c) {
   const auto byte = static_cast<unsigned char>(c);
   return byte < 0x20 || byte == 0x7f;
@@ -93,7 +91,7 @@ std::optional<bool> parse_boolean(std::string_view text) {
 }
 
 bool equal_ignoring_case(std::string_view a, std::string_view b) {
-  return std::ranges::equal(a, b, {}, lower, lower);
+  return std::ranges::equal(a, b, {}, lower_case_letter, lower_case_letter);
 }
 
 bool has_control_characters(std::string_view text) { return std::ranges::any_of(text, is_control); }

@@ -18,6 +18,10 @@ std::optional<std::uint64_t> parse_bytes(std::string_view text);
 /// 0, 1, true, false, yes, no, on, off, in any case.
 std::optional<bool> parse_boolean(std::string_view text);
 
+/// Of ASCII alone, whatever the locale.
+constexpr char lower_case_letter(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
 bool equal_ignoring_case(std::string_view a, std::string_view b);
 
 bool has_control_characters(std::string_view text);

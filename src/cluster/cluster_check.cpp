@@ -16,16 +16,16 @@ namespace {
 constexpr double kClockOff = 2;
 
 /// "a 1.0, b 1.1".
-using ByHost = std::map<std::string, std::string>;
+using ValueByHost = std::map<std::string, std::string>;
 
-std::string list_of(const ByHost& values) {
+std::string list_of(const ValueByHost& values) {
   std::string text;
   for (const auto& [host, value] : values)
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", host, value);
   return text;
 }
 
-bool differ(const ByHost& values) {
+bool differ(const ValueByHost& values) {
   return std::ranges::any_of(
       values, [&](const auto& entry) { return entry.second != values.begin()->second; });
 }
@@ -48,7 +48,7 @@ void check_clocks(std::span<const HostFacts> hosts, std::vector<Finding>& findin
 void check_agreement(std::span<const HostFacts> hosts, std::vector<Finding>& findings) {
   for (const Setting& setting : setting_table()) {
     if (!setting.info.must_agree) continue;
-    ByHost values;
+    ValueByHost values;
     for (const HostFacts& host : hosts) {
       const auto found = host.variables.find(std::string(setting.info.variable));
       values[host.host] = found == host.variables.end() ? "(not set)" : found->second;

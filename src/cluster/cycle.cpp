@@ -237,9 +237,9 @@ class Proof {
 
 /// Who goes on to whom, so that as many as possible do: each finds a neighbour, if need be by
 /// sending another elsewhere.
-class Steps {
+class Successors {
  public:
-  explicit Steps(const Graph& graph) : graph_(graph), from_(graph.size(), -1) {}
+  explicit Successors(const Graph& graph) : graph_(graph), from_(graph.size(), -1) {}
 
   int count() {
     int count = 0;
@@ -270,7 +270,7 @@ class Steps {
 
 }  // namespace
 
-int most_steps(const Graph& graph) { return Steps(graph).count(); }
+int most_steps(const Graph& graph) { return Successors(graph).count(); }
 
 Cycle find_cycle(const Graph& graph, Patience& patience) {
   if (most_steps(graph) < static_cast<int>(graph.size())) return {};

@@ -8,7 +8,7 @@
 namespace mccl::cluster {
 namespace {
 
-constexpr int kBits = 32;
+constexpr int kAddressBits = 32;
 
 std::optional<std::uint32_t> number(std::string_view text, int base, std::uint32_t most) {
   std::uint32_t value = 0;
@@ -39,7 +39,7 @@ std::string text_of(Ipv4 address) {
 }
 
 Ipv4 mask_of(int prefix_bits) {
-  return {prefix_bits == 0 ? 0 : ~std::uint32_t{0} << (kBits - prefix_bits)};
+  return {prefix_bits == 0 ? 0 : ~std::uint32_t{0} << (kAddressBits - prefix_bits)};
 }
 
 Ipv4 Network::first() const { return {address.bits & mask_of(prefix_bits).bits}; }
@@ -55,8 +55,8 @@ std::optional<Network> parse_network(std::string_view text) {
   const std::size_t slash = text.find('/');
   const auto address = parse_ipv4(text.substr(0, slash));
   if (!address) return {};
-  if (slash == text.npos) return Network{*address, kBits};
-  const auto bits = number(text.substr(slash + 1), 10, kBits);
+  if (slash == text.npos) return Network{*address, kAddressBits};
+  const auto bits = number(text.substr(slash + 1), 10, kAddressBits);
   if (!bits) return {};
   return Network{*address, static_cast<int>(*bits)};
 }
@@ -72,7 +72,7 @@ std::optional<int> prefix_of_mask(std::string_view text) {
   } else if (const auto address = parse_ipv4(text)) {
     mask = address->bits;
   }
-  if (!mask || std::countl_one(*mask) + std::countr_zero(*mask) < kBits) return {};
+  if (!mask || std::countl_one(*mask) + std::countr_zero(*mask) < kAddressBits) return {};
   return std::countl_one(*mask);
 }
 

@@ -10,7 +10,7 @@
 namespace mccl::cluster {
 namespace {
 
-constexpr int kBits = 128;
+constexpr int kAddress6Bits = 128;
 
 }  // namespace
 
@@ -38,7 +38,7 @@ std::optional<Network6> parse_network6(std::string_view text) {
     return {};
   if (slash == text.npos) return network;
   const auto bits = parse_integer(text.substr(slash + 1));
-  if (!bits || *bits < 0 || *bits > kBits) return {};
+  if (!bits || *bits < 0 || *bits > kAddress6Bits) return {};
   network.prefix_bits = static_cast<int>(*bits);
   return network;
 }

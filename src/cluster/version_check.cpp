@@ -21,7 +21,7 @@ struct Installed {
 };
 
 /// By host, in the order of their names.
-using ByHost = std::map<std::string, Installed>;
+using InstalledByHost = std::map<std::string, Installed>;
 
 /// Packages that are one to a job.
 std::string family_of(const std::string& package) {
@@ -29,8 +29,8 @@ std::string family_of(const std::string& package) {
 }
 
 /// By family; what a host says of a version, and cannot be understood, is told of elsewhere.
-std::map<std::string, ByHost> families_of(std::span<const HostFacts> hosts) {
-  std::map<std::string, ByHost> families;
+std::map<std::string, InstalledByHost> families_of(std::span<const HostFacts> hosts) {
+  std::map<std::string, InstalledByHost> families;
   for (const HostFacts& host : hosts)
     for (const auto& [package, version] : host.versions)
       if (!version.empty()) families[family_of(package)][host.host] = {package, version};
@@ -38,7 +38,7 @@ std::map<std::string, ByHost> families_of(std::span<const HostFacts> hosts) {
 }
 
 /// "a 1.0, b 1.1"; of packages that have different names with these.
-std::string list_of(const ByHost& installed, bool with_names) {
+std::string list_of(const InstalledByHost& installed, bool with_names) {
   std::string text;
   for (const auto& [host, each] : installed)
     text += fmt::format("{}{} {}{}", text.empty() ? "" : ", ", host,
@@ -46,7 +46,7 @@ std::string list_of(const ByHost& installed, bool with_names) {
   return text;
 }
 
-void check_differences(const ByHost& installed, std::vector<Finding>& findings) {
+void check_differences(const InstalledByHost& installed, std::vector<Finding>& findings) {
   const Installed& first = installed.begin()->second;
   const bool same_names = std::ranges::all_of(
       installed, [&](const auto& each) { return each.second.package == first.package; });
@@ -91,8 +91,8 @@ bool should_have(const HostFacts& host, std::string_view family,
          });
 }
 
-void check_missing(std::span<const HostFacts> hosts, const Needed& needed, const ByHost& installed,
-                   std::vector<Finding>& findings) {
+void check_missing(std::span<const HostFacts> hosts, const Needed& needed,
+                   const InstalledByHost& installed, std::vector<Finding>& findings) {
   std::vector<const HostFacts*> owners;
   for (const HostFacts& host : hosts)
     if (installed.contains(host.host)) owners.push_back(&host);
@@ -116,7 +116,7 @@ void check_missing(std::span<const HostFacts> hosts, const Needed& needed, const
 
 std::vector<Finding> check_versions(std::span<const HostFacts> hosts) {
   std::vector<Finding> findings;
-  const std::map<std::string, ByHost> families = families_of(hosts);
+  const std::map<std::string, InstalledByHost> families = families_of(hosts);
   for (const auto& [family, installed] : families) {
     check_differences(installed, findings);
     const auto needed = std::ranges::find(kNeeded, family, &Needed::family);

@@ -8,21 +8,11 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/no_signal.h"
+#include "base/would_block.h"
 #include "rendezvous/waiting.h"
 
 namespace mccl::rendezvous {
-
-namespace {
-
-#ifdef MSG_NOSIGNAL
-constexpr int kSendFlags = MSG_NOSIGNAL;
-#else
-constexpr int kSendFlags = 0;
-#endif
-
-bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
-
-}  // namespace
 
 Conversation::Conversation(transport::tcp::Socket socket, Handshake handshake)
     : socket_(std::move(socket)), handshake_(std::move(handshake)) {}
@@ -63,7 +53,7 @@ short Conversation::events() const {
 bool Conversation::flush() {
   while (!handshake_.output().empty()) {
     const auto bytes = handshake_.output();
-    const ssize_t sent = ::send(socket_.descriptor(), bytes.data(), bytes.size(), kSendFlags);
+    const ssize_t sent = ::send(socket_.descriptor(), bytes.data(), bytes.size(), kNoSignal);
     if (sent >= 0) {
       handshake_.sent(static_cast<std::size_t>(sent));
     } else if (would_block(errno)) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "mccl/error.h"
+#include "rendezvous/waiting.h"
 
 namespace mccl::rendezvous {
 
@@ -16,9 +17,6 @@ using namespace std::chrono_literals;
 using transport::tcp::describe_errno;
 using transport::tcp::Socket;
 
-constexpr Clock::duration kAttemptLimit = 2s;
-constexpr Clock::duration kFirstBackOff = 20ms;
-constexpr Clock::duration kLongestBackOff = 500ms;
 constexpr std::string_view kNoAnswer = "no answer";
 
 bool is_ready(int descriptor, short events) {

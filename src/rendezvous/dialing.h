@@ -26,6 +26,10 @@ struct FirstHop {
   transport::LinkKey key;
 };
 
+/// Until an address that refuses is taken for that of a process that has ended, where whoever is
+/// named there listens for as long as it lives.
+inline constexpr Clock::duration kRefusedFor = std::chrono::milliseconds(200);
+
 struct DialRequest {
   Party self;
   int peer = -1;

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "base/no_signal.h"
 #include "base/value_text.h"
 #include "mccl/error.h"
 #include "rendezvous/cabling/hostfile.h"
@@ -23,13 +24,6 @@ namespace {
 
 constexpr std::size_t kLongestAnswer = 4096;
 
-/// A launcher that is gone is an error, and no signal.
-#ifdef MSG_NOSIGNAL
-constexpr int kQuietly = MSG_NOSIGNAL;
-#else
-constexpr int kQuietly = 0;
-#endif
-
 /// One question and one answer at a time, each a line of name=value pairs.
 class Pmi {
  public:
@@ -39,7 +33,7 @@ class Pmi {
   /// Returns the value of `wanted` in the answer; empty when it has none.
   std::string ask(const std::string& question, std::string_view expected, std::string_view wanted) {
     const std::string line = question + "\n";
-    if (::send(descriptor_, line.data(), line.size(), kQuietly) !=
+    if (::send(descriptor_, line.data(), line.size(), kNoSignal) !=
         static_cast<ssize_t>(line.size()))
       fail(question, std::strerror(errno));
     const std::string answer = read_line(question);

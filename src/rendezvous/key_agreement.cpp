@@ -29,8 +29,8 @@ constexpr std::string_view kInTheFile = "in the file";
 constexpr std::string_view kTakenBack = "taken back";
 constexpr std::size_t kMostNamed = 8;
 
-std::string offer_name() { return std::string(kServersOwn) + "key file"; }
-std::string verdict_name() { return std::string(kServersOwn) + "key"; }
+std::string offer_name() { return fmt::format("{}key file", kServersOwn); }
+std::string verdict_name() { return fmt::format("{}key", kServersOwn); }
 std::string answer_name(int rank) { return fmt::format("mccl/key/{}", rank); }
 
 milliseconds time_left(Clock::time_point deadline) {

@@ -37,7 +37,7 @@ using std::chrono::milliseconds;
 constexpr int kLocalQueue = 64;
 /// Control connections that are begun at a time; more at once would only wait for the same cores.
 constexpr std::size_t kMostDials = 16;
-constexpr milliseconds kLongestSleep{100};
+constexpr milliseconds kLongestWaitForMesh{100};
 /// A rank of this host that has not connected by then is dialled, for no other end than to learn
 /// whether it lives; a few at a time.
 constexpr milliseconds kProbeAfter{250};
@@ -46,8 +46,8 @@ constexpr transport::LinkKey kProbe{
     .group = 0, .purpose = transport::Purpose::control, .rail = 255};
 /// At the store, for what others have said of themselves; the more ranks look, the more it has to
 /// do.
-constexpr Clock::duration kBetweenLooks = milliseconds(200);
-constexpr Clock::duration kBetweenLooksOfEach = milliseconds(2);
+constexpr Clock::duration kBetweenLooksAtMissing = milliseconds(200);
+constexpr Clock::duration kBetweenLooksAtMissingOfEach = milliseconds(2);
 /// Files beside those that stay: listeners, and what is open while ranks meet.
 constexpr std::size_t kPassingFiles = 16;
 
@@ -202,7 +202,7 @@ class Meeting {
       std::vector<pollfd> watched;
       mesh_->watch(watched);
       const Clock::time_point until = std::min(
-          {deadline_, mesh_->next_deadline(), Clock::now() + Clock::duration(kLongestSleep)});
+          {deadline_, mesh_->next_deadline(), Clock::now() + Clock::duration(kLongestWaitForMesh)});
       ::poll(watched.data(), watched.size(), milliseconds_until(until));
     }
   }
@@ -271,7 +271,7 @@ class Meeting {
     const Clock::time_point now = Clock::now();
     if (now < next_look_) return;
     met_.store->look();
-    next_look_ = now + kBetweenLooks + o_.size * kBetweenLooksOfEach;
+    next_look_ = now + kBetweenLooksAtMissing + o_.size * kBetweenLooksAtMissingOfEach;
   }
 
   void share_memory() {
@@ -393,7 +393,7 @@ class Meeting {
   std::set<int> probed_;
   int last_probed_ = 0;
   Clock::time_point next_probe_;
-  Clock::time_point next_look_ = Clock::now() + kBetweenLooks;
+  Clock::time_point next_look_ = Clock::now() + kBetweenLooksAtMissing;
   Met met_;
 };
 

@@ -11,7 +11,7 @@ namespace mccl::rendezvous {
 
 namespace {
 
-std::string shown(std::string_view key) { return std::string(key.substr(0, 200)); }
+std::string start_of(std::string_view key) { return std::string(key.substr(0, 200)); }
 
 std::int64_t counter_of(const std::string& key, const std::string& text) {
   std::int64_t value = 0;
@@ -19,7 +19,7 @@ std::int64_t counter_of(const std::string& key, const std::string& text) {
   const auto [stop, failure] = std::from_chars(text.data(), end, value);
   if (failure != std::errc() || stop != end) {
     throw InvalidArgument(
-        fmt::format("the store key \"{}\" holds no counter to add to", shown(key)));
+        fmt::format("the store key \"{}\" holds no counter to add to", start_of(key)));
   }
   return value;
 }
@@ -36,14 +36,14 @@ void check_value(std::string_view key, std::string_view value) {
   if (value.size() <= kMaxValueBytes) return;
   throw InvalidArgument(
       fmt::format("a value of {} bytes for the store key \"{}\": at most {} are allowed",
-                  value.size(), shown(key), kMaxValueBytes));
+                  value.size(), start_of(key), kMaxValueBytes));
 }
 
 void throw_missing_key(const std::string& key, std::chrono::milliseconds timeout) {
   throw TimeoutError(fmt::format(
       "the store key \"{}\" was not set within {:.1f} s; has the rank that sets it started, and "
       "does it use the same store?",
-      shown(key), std::chrono::duration<double>(timeout).count()));
+      start_of(key), std::chrono::duration<double>(timeout).count()));
 }
 
 void MemoryStore::set(const std::string& key, std::string_view value) {
@@ -65,7 +65,7 @@ void MemoryStore::put(const std::string& key, std::string value) {
     throw InvalidArgument(fmt::format(
         "the store has no room for the key \"{}\" and its {} bytes: it holds {} keys and is full "
         "at {} MiB; it is for what ranks need to meet, so send data through a group",
-        shown(key), value.size(), values_.size(), kMaxTableBytes >> 20));
+        start_of(key), value.size(), values_.size(), kMaxTableBytes >> 20));
   }
   bytes_ = after;
   values_.insert_or_assign(key, std::move(value));
@@ -92,7 +92,7 @@ std::int64_t MemoryStore::add(const std::string& key, std::int64_t amount) {
     const std::int64_t before = found == values_.end() ? 0 : counter_of(key, found->second);
     if (__builtin_add_overflow(before, amount, &sum)) {
       throw InvalidArgument(fmt::format("adding {} to the store counter \"{}\" ({}) overflows",
-                                        amount, shown(key), before));
+                                        amount, start_of(key), before));
     }
     put(key, std::to_string(sum));
   }

@@ -30,9 +30,6 @@ using transport::tcp::TcpLink;
 constexpr Clock::duration kStagger = 250ms;
 /// A rail's own path is preferred by more than a slow start of the peer.
 constexpr Clock::duration kRailStagger = 2s;
-/// Whoever has published an address listens there already: an address that refuses for a moment is
-/// that of a process that has ended.
-constexpr Clock::duration kRefusedFor = 200ms;
 
 /// Of a pair, however many cables it has.
 constexpr int kMostRails = 64;

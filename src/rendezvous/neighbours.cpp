@@ -23,7 +23,7 @@ using node::LocalConnection;
 using node::OutOfDescriptors;
 using std::chrono::milliseconds;
 
-constexpr std::uint64_t kMagic = 0x6d63636c2d6e6272ULL;
+constexpr std::uint64_t kNeighbourMagic = 0x6d63636c2d6e6272ULL;
 constexpr std::string_view kProofLabel = "mccl neighbour";
 constexpr std::byte kSettled{1};
 
@@ -36,13 +36,13 @@ constexpr std::size_t kMostStrangers = 64;
 /// out.
 constexpr int kMostTries = 5;
 /// Until what the system did not take is tried again.
-constexpr milliseconds kPause{10};
+constexpr milliseconds kPauseAfterRefusal{10};
 constexpr milliseconds kLongestSleep{100};
 
 /// What a rank says of itself; the arena and the bell's pipe come with it. The proof covers the
 /// rank and both names, so that it is good for this pair and direction only.
 struct Introduction {
-  std::uint64_t magic = kMagic;
+  std::uint64_t magic = kNeighbourMagic;
   std::int32_t rank = -1;
   std::int32_t to = -1;
   Proof proof = {};
@@ -101,7 +101,7 @@ class Search {
   transport::Link& control_of(int peer) const {
     return *o_.controls[static_cast<std::size_t>(peer)];
   }
-  void pause() { paused_until_ = Clock::now() + kPause; }
+  void pause() { paused_until_ = Clock::now() + kPauseAfterRefusal; }
 
   Proof proof(int from, int to) const {
     const std::string said = fmt::format("{} {} {} {}", from, to, name_of(from), name_of(to));
@@ -126,7 +126,7 @@ class Search {
     Introduced introduced;
     introduced.passed =
         connection.receive(std::as_writable_bytes(std::span(&theirs, 1)), Clock::now());
-    const bool known = theirs.magic == kMagic && theirs.rank >= 0 &&
+    const bool known = theirs.magic == kNeighbourMagic && theirs.rank >= 0 &&
                        static_cast<std::size_t>(theirs.rank) < o_.names.size() &&
                        theirs.to == o_.rank && introduced.passed.size() == 2 &&
                        same_proof(theirs.proof, proof(theirs.rank, o_.rank));

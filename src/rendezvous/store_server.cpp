@@ -10,7 +10,9 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/no_signal.h"
 #include "base/thread.h"
+#include "base/would_block.h"
 #include "mccl/error.h"
 #include "rendezvous/waiting.h"
 
@@ -35,16 +37,7 @@ constexpr AdmissionRate kAdmission = {4096, 1000};
 constexpr Clock::duration kProofLimit = 5s;
 /// For a client to send the rest of a request, or to take an answer.
 constexpr Clock::duration kTransferLimit = 30s;
-constexpr Clock::duration kPause = 100ms;
-constexpr std::chrono::milliseconds kLongestWait = std::chrono::hours(24 * 365);
-
-#ifdef MSG_NOSIGNAL
-constexpr int kSendFlags = MSG_NOSIGNAL;
-#else
-constexpr int kSendFlags = 0;
-#endif
-
-bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
+constexpr Clock::duration kAtLeastAPause = 100ms;
 
 /// Throws InvalidArgument for what only rank 0 writes.
 void check_writer(const std::string& key) {
@@ -230,7 +223,7 @@ bool StoreServer::make_room_for_input(Client& client) {
 bool StoreServer::flush(Client& client) {
   while (client.sent < client.output.size()) {
     const ssize_t sent = ::send(client.socket.descriptor(), client.output.data() + client.sent,
-                                client.output.size() - client.sent, kSendFlags);
+                                client.output.size() - client.sent, kNoSignal);
     if (sent < 0) return would_block(errno);
     client.sent += static_cast<std::size_t>(sent);
   }
@@ -316,7 +309,7 @@ void StoreServer::look_again(Client& client, Clock::time_point now) {
   if (!client.wait) return;
   if (const auto value = table_.find(client.wait->key)) {
     if (value->size() > kSmallBytes && !client.large_output.take(shared_, value->size())) {
-      client.wait->deadline = std::max(client.wait->deadline, now + kPause);
+      client.wait->deadline = std::max(client.wait->deadline, now + kAtLeastAPause);
       return;
     }
     client.output = encode_answer(StoreAnswer::ok, *value, 0);

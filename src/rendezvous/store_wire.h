@@ -2,6 +2,7 @@
 // One request is under way per connection.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -15,6 +16,8 @@ namespace mccl::rendezvous {
 
 /// `leave` has no answer: the client closes its connections in good order.
 enum class StoreCall : std::uint8_t { set, get, add, leave };
+/// For a key that nobody may ever set.
+inline constexpr std::chrono::milliseconds kLongestWait = std::chrono::hours(24 * 365);
 /// The server counts the deaths of clients here; under kDeath and the count is the rank that died,
 /// and after a blank the name of the start of the job that it belonged to, if it got so far.
 inline constexpr const char* kDeaths = "mccl/deaths";

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/no_signal.h"
 #include "mccl/error.h"
 #include "mccl/metrics.h"
 #include "mccl/store.h"
@@ -36,20 +37,10 @@ using transport::tcp::HostPort;
 using transport::tcp::Listener;
 using transport::tcp::Socket;
 
-constexpr Clock::duration kAttemptLimit = 2s;
 /// Of a handshake: rank 0 may have few cores and many callers, and take it for done already.
 constexpr Clock::duration kHandshakeLimit = 20s;
-constexpr Clock::duration kFirstBackOff = 20ms;
-constexpr Clock::duration kLongestBackOff = 500ms;
 /// What a healthy server takes at most beyond the wait that a get asks for.
 constexpr std::chrono::milliseconds kAnswerLimit = 30s;
-constexpr std::chrono::milliseconds kLongestWait = std::chrono::hours(24 * 365);
-
-#ifdef MSG_NOSIGNAL
-constexpr int kSendFlags = MSG_NOSIGNAL;
-#else
-constexpr int kSendFlags = 0;
-#endif
 
 /// Of a connection on which nothing is due.
 bool is_open(const Socket& socket) {
@@ -187,7 +178,7 @@ class RemoteStore final : public Store {
   ~RemoteStore() override {
     const Bytes leave = encode_request(StoreCall::leave, {}, {}, 0);
     for (const Socket& socket : idle_) {
-      static_cast<void>(::send(socket.descriptor(), leave.data(), leave.size(), kSendFlags) < 0);
+      static_cast<void>(::send(socket.descriptor(), leave.data(), leave.size(), kNoSignal) < 0);
     }
   }
 
@@ -331,7 +322,7 @@ RemoteStore::Answer RemoteStore::call(const Bytes& request, const std::string& k
 void RemoteStore::send(const Socket& socket, std::span<const std::byte> bytes,
                        Clock::time_point deadline) {
   while (!bytes.empty()) {
-    const ssize_t sent = ::send(socket.descriptor(), bytes.data(), bytes.size(), kSendFlags);
+    const ssize_t sent = ::send(socket.descriptor(), bytes.data(), bytes.size(), kNoSignal);
     if (sent >= 0) {
       bytes = bytes.subspan(static_cast<std::size_t>(sent));
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {

@@ -10,8 +10,8 @@
 namespace mccl {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 Cabling ring(int size) {
   std::vector<Cable> cables;
@@ -59,7 +59,7 @@ TEST(Cabling, TellsItsPartsTheLargestFirst) {
   const Cabling cabling(5, {{.a = 1, .b = 3}, {.a = 3, .b = 4}});
   EXPECT_THAT(cabling.parts(), ElementsAre(ElementsAre(1, 3, 4), ElementsAre(0), ElementsAre(2)));
   EXPECT_EQ(cabling.next(0, 1), -1);
-  EXPECT_THAT(cabling.way(0, 1), testing::IsEmpty());
+  EXPECT_THAT(cabling.way(0, 1), ::testing::IsEmpty());
   EXPECT_EQ(cabling.distance(2, 2), 0);
 }
 
@@ -67,7 +67,7 @@ TEST(Cabling, RefusesCablesThatJoinNoTwoRanks) {
   for (const auto& [a, b] : {std::pair(0, 0), std::pair(-1, 2), std::pair(1, 4)}) {
     const std::vector<Cable> cables = {{.a = a, .b = b}};
     EXPECT_THAT([&] { Cabling(4, cables); },
-                testing::ThrowsMessage<InvalidArgument>(HasSubstr("two of the ranks 0 to 3")));
+                ::testing::ThrowsMessage<InvalidArgument>(HasSubstr("two of the ranks 0 to 3")));
   }
 }
 

@@ -10,14 +10,14 @@ namespace mccl {
 namespace {
 
 using test::refusal;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string refusal_of(const std::string& text) {
   Config config;
   const std::string message = refusal([&] { config.merge_json(text, "job.json"); });
   EXPECT_EQ(config, Config{}) << "a refused file changed something: " << text;
-  EXPECT_THAT(message, testing::StartsWith("job.json"));
+  EXPECT_THAT(message, ::testing::StartsWith("job.json"));
   return message;
 }
 

@@ -9,11 +9,11 @@
 namespace mccl {
 namespace {
 
-using testing::Contains;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
 
 TEST(ToTable, HasALinePerSettingWithItsVariable) {
   Config config;
@@ -81,7 +81,7 @@ TEST(Warnings, OnePerSettingThatSaysNothingWithoutAnother) {
     config.set(name, value);
     EXPECT_THAT(warnings_for(config),
                 ElementsAre(HasSubstr(" has no effect without reduce_on=gpu")));
-    EXPECT_THAT(warnings_for(config), ElementsAre(testing::StartsWith(name + "=")));
+    EXPECT_THAT(warnings_for(config), ElementsAre(::testing::StartsWith(name + "=")));
     config.set("reduce_on", "gpu");
     EXPECT_THAT(warnings_for(config), IsEmpty());
   }
@@ -91,7 +91,7 @@ TEST(Warnings, AJobKeyThatCanBeGuessed) {
   Config config;
   config.job_key = "fifteen letters";
   EXPECT_THAT(warnings_for(config), ElementsAre(HasSubstr("openssl rand")));
-  EXPECT_THAT(warnings_for(config), ElementsAre(testing::Not(HasSubstr("fifteen"))));
+  EXPECT_THAT(warnings_for(config), ElementsAre(::testing::Not(HasSubstr("fifteen"))));
   config.job_key += "!";
   EXPECT_THAT(warnings_for(config), IsEmpty());
 }

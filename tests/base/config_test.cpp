@@ -17,8 +17,8 @@ namespace mccl {
 namespace {
 
 using test::refusal;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 using Environment = std::map<std::string, std::string>;
 
 /// A valid value other than the default, as text that get() gives back unchanged.

@@ -9,7 +9,7 @@
 namespace mccl {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 TEST(PrivateFolders, AreInMemoryFirst) {
   EXPECT_THAT(private_folders({}), ElementsAre("/dev/shm", "/tmp"));

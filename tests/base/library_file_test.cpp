@@ -9,7 +9,7 @@
 namespace mccl {
 namespace {
 
-using testing::EndsWith;
+using ::testing::EndsWith;
 
 TEST(LibraryFile, IsWhereTheLinkerFoundIt) {
   void* library = ::dlopen("libm.so.6", RTLD_NOW | RTLD_LOCAL);

@@ -12,20 +12,20 @@
 namespace mccl {
 namespace {
 
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 template <typename Call>
 std::string stderr_of(Call&& call) {
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   call();
-  return testing::internal::GetCapturedStderr();
+  return ::testing::internal::GetCapturedStderr();
 }
 
 TEST(Log, LineHasTimeLevelAndRank) {
   const std::string text = stderr_of([] { Log(3, LogLevel::info).info("hello {}", 42); });
-  EXPECT_THAT(text, testing::MatchesRegex("[0-9]+-[0-9]+-[0-9]+ [0-9]+:[0-9]+:[0-9]+\\.[0-9]+ "
-                                          "INFO  \\[mccl rank 3\\] hello 42\n"));
+  EXPECT_THAT(text, ::testing::MatchesRegex("[0-9]+-[0-9]+-[0-9]+ [0-9]+:[0-9]+:[0-9]+\\.[0-9]+ "
+                                            "INFO  \\[mccl rank 3\\] hello 42\n"));
 }
 
 TEST(Log, WritesNothingBelowItsLevel) {

@@ -16,7 +16,7 @@
 namespace mccl {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(Histogram, QuantilesAreWithinFivePercentOverElevenDecades) {
   for (const double scale : {1e-7, 1e-5, 1e-3, 1e-1, 1e1, 1e3}) {

@@ -11,7 +11,7 @@
 namespace mccl {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 TEST(NodeList, Expands) {
   EXPECT_THAT(expand_node_list("a"), ElementsAre("a"));

@@ -12,7 +12,7 @@
 namespace mccl {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(OpenFiles, AreCounted) {
   const std::size_t before = open_files();

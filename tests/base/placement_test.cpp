@@ -12,7 +12,7 @@ namespace mccl {
 namespace {
 
 using test::refusal;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using Environment = std::map<std::string, std::string>;
 
 const Environment kTorchrun = {{"RANK", "3"},
@@ -89,7 +89,7 @@ TEST(Placement, OfTorchrunMeetsBesideTorchsStore) {
   EXPECT_EQ(found->rank, 3);
   EXPECT_EQ(found->size, 8);
   EXPECT_EQ(found->local_rank, 1);
-  EXPECT_THAT(found->root, testing::StartsWith("10.0.0.7:"));
+  EXPECT_THAT(found->root, ::testing::StartsWith("10.0.0.7:"));
   EXPECT_NE(found->root, "10.0.0.7:29500");
 }
 
@@ -121,12 +121,12 @@ TEST(Placement, OfSlurmMeetsOnTheFirstNodeOfTheStep) {
   const auto found = find_placement({}, kSlurm);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->rank, 5);
-  EXPECT_THAT(found->root, testing::StartsWith("n08:"));
+  EXPECT_THAT(found->root, ::testing::StartsWith("n08:"));
   Environment next = kSlurm;
   next["SLURM_STEP_ID"] = "1";
   EXPECT_NE(find_placement({}, next)->root, found->root);
   next["SLURM_STEP_NODELIST"] = "n08";
-  EXPECT_THAT(find_placement({}, next)->root, testing::StartsWith("127.0.0.1:"));
+  EXPECT_THAT(find_placement({}, next)->root, ::testing::StartsWith("127.0.0.1:"));
 }
 
 TEST(Placement, TheScriptOfABatchJobIsNoRank) {

@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// A folder like /sys/devices/system/cpu.
-class Cpus : public testing::Test {
+class Cpus : public ::testing::Test {
  protected:
   Cpus() { fs::create_directories(root_); }
   ~Cpus() override { fs::remove_all(root_); }

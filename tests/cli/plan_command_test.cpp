@@ -26,15 +26,15 @@ Said plan(const std::string& arguments) {
   CLI::App program{"", "mccl"};
   const Command command = add_plan(program);
   program.parse("plan " + arguments);
-  testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStdout();
   Said said;
   try {
     said.status = command.run();
   } catch (...) {
-    testing::internal::GetCapturedStdout();
+    ::testing::internal::GetCapturedStdout();
     throw;
   }
-  said.text = testing::internal::GetCapturedStdout();
+  said.text = ::testing::internal::GetCapturedStdout();
   return said;
 }
 

@@ -7,7 +7,7 @@ namespace mccl::cli::plan {
 namespace {
 
 using test::refusal;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(PlanLinks, AreCablesWithRatesAndLatencies) {
   const Cabling cabling = parse_links(

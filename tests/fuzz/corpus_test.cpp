@@ -84,7 +84,7 @@ void run_changed(const std::string& name, const std::vector<std::uint8_t>& seed)
   }
 }
 
-class Corpus : public testing::TestWithParam<std::string> {};
+class Corpus : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Corpus, GoesThroughItsParser) {
   int files = 0;
@@ -105,7 +105,7 @@ std::vector<std::string> names() {
   return names;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Corpus, testing::ValuesIn(names()),
+INSTANTIATE_TEST_SUITE_P(All, Corpus, ::testing::ValuesIn(names()),
                          [](const auto& info) { return info.param; });
 
 TEST(Corpora, BelongToTargets) {

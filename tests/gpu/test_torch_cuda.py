@@ -202,6 +202,25 @@ def test_futures_and_tensors_that_are_dropped(pool):
     pool.run(check_future)
 
 
+def check_profiler_ends_first() -> None:
+    """Nothing is told to a profiler that has gone: wait() does not wait for what the GPU still does."""
+    where = place("cuda")
+    busy = torch.ones(4096, 4096, device=where)
+    for _ in range(40):
+        with torch.autograd.profiler.profile(record_shapes=True) as seen:
+            for _ in range(4):
+                busy @ busy
+            data = torch.ones(100_000, device=where)
+            dist.all_reduce(data, async_op=True).wait()
+        events = [event.name for event in seen.function_events]
+        assert events.count("mccl:all_reduce") == 1, events
+        assert data.eq(dist.get_world_size()).all()
+
+
+def test_a_profiler_that_ends_before_the_call(pool):
+    pool.run(check_profiler_ends_first)
+
+
 def check_order_of_both_kinds() -> None:
     size, where = dist.get_world_size(), place("cuda")
     on_gpu = torch.ones(300_000, device=where)

@@ -64,7 +64,7 @@ TEST(Formats, EveryPatternSurvivesWideningAndNarrowing) {
   }
 }
 
-class Arithmetic : public testing::TestWithParam<std::string_view> {
+class Arithmetic : public ::testing::TestWithParam<std::string_view> {
  protected:
   Arithmetic() { use_instruction_set(GetParam()); }
   ~Arithmetic() override { use_instruction_set(""); }
@@ -206,7 +206,7 @@ TEST_P(Arithmetic, NothingToDo) {
   EXPECT_EQ(untouched, 7);
 }
 
-INSTANTIATE_TEST_SUITE_P(EverySet, Arithmetic, testing::ValuesIn(instruction_sets()),
+INSTANTIATE_TEST_SUITE_P(EverySet, Arithmetic, ::testing::ValuesIn(instruction_sets()),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -39,7 +39,7 @@ std::vector<NamedPath> paths() {
   return all;
 }
 
-class Checksum : public testing::TestWithParam<NamedPath> {
+class Checksum : public ::testing::TestWithParam<NamedPath> {
  protected:
   std::uint32_t crc(std::span<const std::byte> data) const { return GetParam().path(0, data); }
 };
@@ -92,7 +92,7 @@ TEST_P(Checksum, SeesEverySingleBit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Paths, Checksum, testing::ValuesIn(paths()),
+INSTANTIATE_TEST_SUITE_P(Paths, Checksum, ::testing::ValuesIn(paths()),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(ChecksumPaths, TableAndChosenAgreeForEveryLengthAndAlignment) {

@@ -41,7 +41,7 @@ std::vector<std::size_t> lengths(Samples& samples, std::size_t every_below, std:
 
 using Parameters = std::tuple<std::string_view, DType>;
 
-class Kernels : public testing::TestWithParam<Parameters> {
+class Kernels : public ::testing::TestWithParam<Parameters> {
  protected:
   Kernels() { use_instruction_set(std::get<0>(GetParam())); }
   ~Kernels() override { use_instruction_set(""); }
@@ -138,11 +138,11 @@ TEST_P(KernelsThatScale, ScaleMatchesTheReference) {
 }
 
 auto on_every_set(ReduceKind supported) {
-  return testing::Combine(testing::ValuesIn(instruction_sets()),
-                          testing::ValuesIn(dtypes_with(supported)));
+  return ::testing::Combine(::testing::ValuesIn(instruction_sets()),
+                            ::testing::ValuesIn(dtypes_with(supported)));
 }
 
-std::string name_of_case(const testing::TestParamInfo<Parameters>& info) {
+std::string name_of_case(const ::testing::TestParamInfo<Parameters>& info) {
   return std::string(std::get<0>(info.param)) + "_" + std::string(name_of(std::get<1>(info.param)));
 }
 

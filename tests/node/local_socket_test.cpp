@@ -21,7 +21,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 Clock::time_point in(milliseconds time) { return Clock::now() + time; }
 

@@ -360,7 +360,7 @@ struct Shape {
   }
 };
 
-class WindowTraffic : public testing::TestWithParam<Traffic> {
+class WindowTraffic : public ::testing::TestWithParam<Traffic> {
  protected:
   static std::uint64_t word(std::uint64_t call, int rank, std::uint32_t arrival, std::size_t i) {
     return call << 32 | static_cast<std::uint64_t>(rank) << 24 | arrival << 16 | (i & 0xffff);
@@ -464,11 +464,11 @@ TEST_P(WindowTraffic, EveryoneReadsWhatWasPublishedForTheCall) {
 
 INSTANTIATE_TEST_SUITE_P(
     Shm, WindowTraffic,
-    testing::Values(Traffic{"two", 2, Memory::own_address, Waiting::yields, 3000},
-                    Traffic{"two_watched", 2, Memory::one_address, Waiting::yields, 2000},
-                    Traffic{"five_watched", 5, Memory::one_address, Waiting::yields, 800},
-                    Traffic{"two_asleep", 2, Memory::own_address, Waiting::sleeps, 3000},
-                    Traffic{"four_asleep", 4, Memory::one_address, Waiting::sleeps, 1000}),
+    ::testing::Values(Traffic{"two", 2, Memory::own_address, Waiting::yields, 3000},
+                      Traffic{"two_watched", 2, Memory::one_address, Waiting::yields, 2000},
+                      Traffic{"five_watched", 5, Memory::one_address, Waiting::yields, 800},
+                      Traffic{"two_asleep", 2, Memory::own_address, Waiting::sleeps, 3000},
+                      Traffic{"four_asleep", 4, Memory::one_address, Waiting::sleeps, 1000}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

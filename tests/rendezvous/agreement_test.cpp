@@ -6,8 +6,8 @@
 namespace mccl::rendezvous {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string between(std::string_view here, std::string_view there) {
   return difference({2, here}, {5, there});

@@ -11,8 +11,8 @@
 namespace mccl::rendezvous {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 using transport::LinkKey;
 using transport::tcp::Address;
 using transport::tcp::BindError;
@@ -172,14 +172,14 @@ TEST(Binding, LoopbackIsPublishedOnlyAlone) {
         .endpoint.addresses;
   };
   const Interface lo = interface_of("lo", "127.0.0.1", true, true);
-  EXPECT_THAT(published({lo}), testing::ElementsAre("127.0.0.1"));
+  EXPECT_THAT(published({lo}), ::testing::ElementsAre("127.0.0.1"));
   EXPECT_THAT(
       published(
           {lo, interface_of("z", "10.9.0.1", true, false, false),
            interface_of("a", "10.1.0.1", true, false), interface_of("b", "10.2.0.1", false, false),
            interface_of("c", "fe80::1", true, false), interface_of("d", "169.254.1.1", true, false),
            interface_of("e", "fd00::1", true, false)}),
-      testing::ElementsAre("10.1.0.1", "fd00::1", "fe80::1", "169.254.1.1", "10.9.0.1"));
+      ::testing::ElementsAre("10.1.0.1", "fd00::1", "fe80::1", "169.254.1.1", "10.9.0.1"));
   EXPECT_THROW(published({}), InvalidArgument);
 }
 
@@ -204,7 +204,7 @@ TEST(Binding, ACableIsToldBeforeWifiThoughNobodyHasConfiguredIt) {
   const Interface bridge = through("bridge0", "169.254.3.7", kThunderbolt);
   const Interface ethernet = through("en5", "10.1.0.1", kEthernet);
   EXPECT_THAT(bind_on({wifi, bridge, ethernet}).endpoint.addresses,
-              testing::ElementsAre("169.254.3.7", "10.1.0.1", "192.168.1.5"));
+              ::testing::ElementsAre("169.254.3.7", "10.1.0.1", "192.168.1.5"));
 }
 
 TEST(Binding, ALinkLocalAddressOfIPv6IsToldOnlyOfACableThatHasNothingElse) {
@@ -213,14 +213,14 @@ TEST(Binding, ALinkLocalAddressOfIPv6IsToldOnlyOfACableThatHasNothingElse) {
                        through("en5", "10.1.0.1", kEthernet), through("en5", "fe80::3", kEthernet),
                        through("veth1", "fe80::4", kContainers)})
                   .endpoint.addresses,
-              testing::ElementsAre("fe80::2", "10.1.0.1", "192.168.1.5"));
+              ::testing::ElementsAre("fe80::2", "10.1.0.1", "192.168.1.5"));
 }
 
 TEST(Binding, ContainersBridgesAreToldLast) {
   EXPECT_THAT(bind_on({through("docker0", "172.17.0.1", kContainers),
                        through("wlan0", "192.168.1.5", kWifi)})
                   .endpoint.addresses,
-              testing::ElementsAre("192.168.1.5", "172.17.0.1"));
+              ::testing::ElementsAre("192.168.1.5", "172.17.0.1"));
 }
 
 TEST(Binding, InfoSaysWhereItListensAndWhatWasTaken) {
@@ -238,14 +238,14 @@ TEST(Binding, ListedAddressesAreBoundAsTheyStand) {
   const Binding binding = bind_with(loopback_config("127.0.0.1, 127.0.0.2"));
   EXPECT_EQ(binding.listeners.size(), 2u);
   EXPECT_TRUE(binding.endpoint.listed);
-  EXPECT_THAT(binding.endpoint.addresses, testing::ElementsAre("127.0.0.1", "127.0.0.2"));
+  EXPECT_THAT(binding.endpoint.addresses, ::testing::ElementsAre("127.0.0.1", "127.0.0.2"));
   EXPECT_TRUE(bind_with(loopback_config("localhost")).endpoint.listed);
 }
 
 TEST(Binding, AnAddressThatIsListedTwiceHasTwoRails) {
   const Binding binding = bind_with(loopback_config("127.0.0.1,127.0.0.2,127.0.0.1"));
   EXPECT_THAT(binding.endpoint.addresses,
-              testing::ElementsAre("127.0.0.1", "127.0.0.2", "127.0.0.1"));
+              ::testing::ElementsAre("127.0.0.1", "127.0.0.2", "127.0.0.1"));
   EXPECT_EQ(binding.listeners.size(), 2U);
 }
 
@@ -277,7 +277,7 @@ TEST(Binding, Fault33InterfacesNarrowTheAddresses) {
   config.ifname = "lo";
   const Binding binding = bind_with(config);
   EXPECT_FALSE(binding.endpoint.listed);
-  EXPECT_THAT(binding.endpoint.addresses, testing::Contains("127.0.0.1"));
+  EXPECT_THAT(binding.endpoint.addresses, ::testing::Contains("127.0.0.1"));
   for (const Listener& listener : binding.listeners)
     EXPECT_TRUE(listener.address().is_loopback()) << listener.address().text();
   config.listen_addr = "127.0.0.1";
@@ -346,8 +346,8 @@ TEST(MeshBinding, APairSaysWhatItsLinksGoThrough) {
     job.exchange_endpoints();
     job[1].mesh->dial(0, {}, in(seconds(20)));
     ASSERT_NO_FATAL_FAILURE(job.drive_until([&] { return job.event_count() == 2; }));
-    EXPECT_THAT(job[0].mesh->describe(1), testing::StartsWith(links));
-    EXPECT_THAT(job[1].mesh->describe(0), testing::StartsWith(links));
+    EXPECT_THAT(job[0].mesh->describe(1), ::testing::StartsWith(links));
+    EXPECT_THAT(job[1].mesh->describe(0), ::testing::StartsWith(links));
   }
 }
 

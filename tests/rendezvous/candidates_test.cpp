@@ -40,11 +40,11 @@ TEST(Candidates, TheSameHostIsReachedOverLoopbackFirst) {
   EXPECT_EQ(texts(candidates_for(peer, self, {}, interfaces)).front(), "127.0.0.1:1001");
   peer.listed = true;
   EXPECT_THAT(texts(candidates_for(peer, self, {}, interfaces)),
-              testing::ElementsAre("127.0.0.9:1001"));
+              ::testing::ElementsAre("127.0.0.9:1001"));
   peer.listed = false;
   peer.host = "there";
   EXPECT_THAT(texts(candidates_for(peer, self, {}, interfaces)),
-              testing::ElementsAre("127.0.0.9:1001"));
+              ::testing::ElementsAre("127.0.0.9:1001"));
 }
 
 TEST(Candidates, AnAddressThatIsOursLeadsToAnotherHostLast) {
@@ -59,7 +59,7 @@ TEST(Candidates, AnAddressThatIsOursLeadsToAnotherHostLast) {
   const Endpoint self = {0, "here", 1000, {ours}, false};
   const Endpoint peer = {1, "there", 1001, {ours, "127.0.0.1", neighbour}, false};
   EXPECT_THAT(texts(candidates_for(peer, self, {}, interfaces)),
-              testing::ElementsAre(neighbour + ":1001", ours + ":1001", "127.0.0.1:1001"));
+              ::testing::ElementsAre(neighbour + ":1001", ours + ":1001", "127.0.0.1:1001"));
 }
 
 TEST(Candidates, RailsPairAddressesInTurn) {
@@ -82,7 +82,7 @@ TEST(Candidates, ALinkLocalAddressIsTriedOnOurInterfaces) {
   const Interface local = {"lo", *Address::parse_numeric("fe80::1", 0), 64, true, false};
   if (!has_ipv6()) GTEST_SKIP() << "no IPv6 here";
   EXPECT_THAT(texts(candidates_for(peer, self, {}, {local})),
-              testing::ElementsAre("[fe80::7%lo]:1001"));
+              ::testing::ElementsAre("[fe80::7%lo]:1001"));
   EXPECT_TRUE(candidates_for(peer, self, {}, {}).empty());
 }
 
@@ -118,13 +118,13 @@ TEST(Ways, ACableThatNobodyConfiguredIsBetterThanWifi) {
   EXPECT_THAT(
       ways({"192.168.1.9", "169.254.8.8"}, {through("en0", "192.168.1.5", 24, kWifi),
                                             through("bridge0", "169.254.3.7", 16, kThunderbolt)}),
-      testing::ElementsAre("169.254.8.8:7", "192.168.1.9:7"));
+      ::testing::ElementsAre("169.254.8.8:7", "192.168.1.9:7"));
 }
 
 TEST(Ways, TheFasterOfTwoCablesIsBetter) {
   EXPECT_THAT(ways({"192.168.1.9", "10.0.0.9"}, {through("eth0", "192.168.1.5", 24, kEthernet),
                                                  through("eth1", "10.0.0.5", 24, kThunderbolt)}),
-              testing::ElementsAre("10.0.0.9:7", "192.168.1.9:7"));
+              ::testing::ElementsAre("10.0.0.9:7", "192.168.1.9:7"));
 }
 
 TEST(Ways, TheSameSubnetIsBetterThanAnySpeed) {
@@ -132,21 +132,21 @@ TEST(Ways, TheSameSubnetIsBetterThanAnySpeed) {
                    {through("wlan0", "192.168.1.5", 24, kWifi),
                     through("eth1", "10.0.0.5", 24, kThunderbolt)},
                    "10.0.0.5"),
-              testing::ElementsAre("192.168.1.9:7", "203.0.113.9:7"));
+              ::testing::ElementsAre("192.168.1.9:7", "203.0.113.9:7"));
 }
 
 TEST(Ways, ThroughOneInterfaceAConfiguredAddressIsBetter) {
   EXPECT_THAT(ways({"169.254.8.8", "192.168.1.9"}, {through("eth0", "192.168.1.5", 24, kEthernet),
                                                     through("eth0", "169.254.3.7", 16, kEthernet)}),
-              testing::ElementsAre("192.168.1.9:7", "169.254.8.8:7"));
+              ::testing::ElementsAre("192.168.1.9:7", "169.254.8.8:7"));
 }
 
 TEST(Ways, BetweenEqualsThePeersOrderStands) {
   const std::vector<Interface> one = {through("eth0", "192.168.1.5", 24, kEthernet)};
   EXPECT_THAT(ways({"192.168.1.9", "192.168.1.8"}, one),
-              testing::ElementsAre("192.168.1.9:7", "192.168.1.8:7"));
+              ::testing::ElementsAre("192.168.1.9:7", "192.168.1.8:7"));
   EXPECT_THAT(ways({"192.168.1.8", "192.168.1.9"}, one),
-              testing::ElementsAre("192.168.1.8:7", "192.168.1.9:7"));
+              ::testing::ElementsAre("192.168.1.8:7", "192.168.1.9:7"));
 }
 
 /// The candidates that nothing tells from the first.
@@ -166,9 +166,9 @@ TEST(Ways, EqualsGoThroughInterfacesOfTheirOwnAndStandBehindTheFirst) {
   const Interface eth1 = through("eth1", "10.0.0.5", 24, kEthernet);
   const Interface wifi = through("wlan0", "10.9.0.5", 24, kWifi);
   const std::vector<std::string> published = {"192.168.1.9", "192.168.1.8", "10.9.0.9", "10.0.0.9"};
-  EXPECT_THAT(equals(published, {eth0, eth1, wifi}), testing::ElementsAre("eth1 10.0.0.9:7"));
+  EXPECT_THAT(equals(published, {eth0, eth1, wifi}), ::testing::ElementsAre("eth1 10.0.0.9:7"));
   EXPECT_THAT(ways(published, {eth0, eth1, wifi}),
-              testing::ElementsAre("192.168.1.9:7", "10.0.0.9:7", "192.168.1.8:7", "10.9.0.9:7"));
+              ::testing::ElementsAre("192.168.1.9:7", "10.0.0.9:7", "192.168.1.8:7", "10.9.0.9:7"));
   EXPECT_TRUE(equals(published, {eth0, eth1, wifi}, true).empty());
   EXPECT_TRUE(equals(published, {eth0, wifi}).empty());
   EXPECT_TRUE(equals(published, {eth0, through("eth1", "10.0.0.5", 24, kThunderbolt)}).empty());
@@ -180,7 +180,7 @@ TEST(Ways, ContainersAreNotAskedForALinkLocalAddress) {
   Interface veth = through("lo", "fe80::1", 64, {Medium::Kind::software, 0, 1500});
   EXPECT_TRUE(ways({"fe80::7%en5"}, {veth}).empty());
   veth.medium = kEthernet;
-  EXPECT_THAT(ways({"fe80::7%en5"}, {veth}), testing::ElementsAre("[fe80::7%lo]:7"));
+  EXPECT_THAT(ways({"fe80::7%en5"}, {veth}), ::testing::ElementsAre("[fe80::7%lo]:7"));
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace mccl::rendezvous {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using transport::tcp::Address;
 using transport::tcp::Listener;
 
@@ -131,7 +131,7 @@ TEST(Dial, BacksOffBetweenRounds) {
     pauses.push_back(std::chrono::duration_cast<milliseconds>(next - now));
     now = next;
   }
-  EXPECT_THAT(pauses, testing::ElementsAre(20ms, 40ms, 80ms, 160ms, 320ms, 500ms, 500ms, 500ms));
+  EXPECT_THAT(pauses, ::testing::ElementsAre(20ms, 40ms, 80ms, 160ms, 320ms, 500ms, 500ms, 500ms));
 }
 
 TEST(Dial, KeepsTheWholeStoryOverACutOne) {

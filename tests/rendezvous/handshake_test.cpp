@@ -13,7 +13,7 @@ namespace mccl::rendezvous {
 namespace {
 
 using State = Handshake::State;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 const transport::LinkKey kKey = {0x1122334455667788, transport::Purpose::collective, 3};
 const std::string kSettings = "chunk_bytes=4194304\ncompression=none\n";
@@ -270,7 +270,7 @@ TEST(Handshake, SettingsThatDifferAreNamedOnBothSides) {
     EXPECT_THAT(end->reason(), HasSubstr("chunk_bytes"));
     EXPECT_THAT(end->reason(), HasSubstr("rank 2 has 65536"));
     EXPECT_THAT(end->reason(), HasSubstr("rank 1 has 4194304"));
-    EXPECT_THAT(end->reason(), testing::Not(HasSubstr("compression")));
+    EXPECT_THAT(end->reason(), ::testing::Not(HasSubstr("compression")));
   }
 }
 

@@ -15,7 +15,7 @@ namespace mccl::rendezvous {
 namespace {
 
 using std::chrono::seconds;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 /// The launcher's end of a rank's connection: answers each question in turn.
 struct Launcher {

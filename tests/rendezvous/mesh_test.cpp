@@ -12,7 +12,7 @@
 namespace mccl::rendezvous {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using transport::tcp::Address;
 using transport::tcp::Listener;
 using transport::tcp::Socket;
@@ -42,7 +42,7 @@ void expect_all_pairs_carry(Job& job, int size) {
   }
 }
 
-class MeshOfSize : public testing::TestWithParam<int> {};
+class MeshOfSize : public ::testing::TestWithParam<int> {};
 
 TEST_P(MeshOfSize, EveryPairMeets) {
   const int size = GetParam();
@@ -57,7 +57,7 @@ TEST_P(MeshOfSize, EveryPairMeets) {
   for (int rank = 0; rank < size; ++rank) EXPECT_EQ(job[rank].refused, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, MeshOfSize, testing::Values(2, 3, 5, 8));
+INSTANTIATE_TEST_SUITE_P(Sizes, MeshOfSize, ::testing::Values(2, 3, 5, 8));
 
 TEST(Mesh, KeysArriveAsTheyWereDialed) {
   Job job(2);

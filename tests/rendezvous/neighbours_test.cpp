@@ -189,9 +189,9 @@ TEST(Neighbours, ARankWithoutMemoryIsNone) {
   for (const int rank : {0, 1, 2, 3}) {
     EXPECT_EQ(job.found[rank].nodes, (std::vector<int>{0, 0, 1, 0})) << rank;
   }
-  EXPECT_THAT(job.neighbours_of(0), testing::ElementsAre(1, 3));
-  EXPECT_THAT(job.neighbours_of(2), testing::IsEmpty());
-  EXPECT_THAT(job.neighbours_of(3), testing::ElementsAre(0, 1));
+  EXPECT_THAT(job.neighbours_of(0), ::testing::ElementsAre(1, 3));
+  EXPECT_THAT(job.neighbours_of(2), ::testing::IsEmpty());
+  EXPECT_THAT(job.neighbours_of(3), ::testing::ElementsAre(0, 1));
 }
 
 TEST(Neighbours, NobodyWithMemoryIsNoNode) {
@@ -229,12 +229,12 @@ TEST(Neighbours, ADeathMeanwhileIsAnErrorThatNamesTheRank) {
     find_neighbours(job.options_of(0));
     FAIL() << "nobody was missing";
   } catch (const PeerError& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("rank 2 died while the ranks met"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("rank 2 died while the ranks met"));
   }
 }
 
 /// Before the ranks dial, and while they do.
-class Strangers : public testing::TestWithParam<const char*> {
+class Strangers : public ::testing::TestWithParam<const char*> {
  protected:
   /// With the names that ranks 0 and 1 listen at.
   using Act = std::function<void(const LocalConnection&, const std::string&, const std::string&)>;
@@ -302,7 +302,7 @@ TEST_P(Strangers, ThatReplayForAnotherPairAreIgnored) {
        });
 }
 
-INSTANTIATE_TEST_SUITE_P(Come, Strangers, testing::Values("first", "meanwhile"),
+INSTANTIATE_TEST_SUITE_P(Come, Strangers, ::testing::Values("first", "meanwhile"),
                          [](const auto& info) { return std::string(info.param); });
 
 /// Rank 1 of two, as a program that goes wrong would be; rank 0 is a real one.
@@ -358,7 +358,7 @@ TEST(FaultyNeighbour, WhoNeverAnswersIsNamed) {
     find_neighbours(options);
     FAIL() << "it met somebody";
   } catch (const TimeoutError& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("rank 1 met rank 0"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("rank 1 met rank 0"));
   }
 }
 

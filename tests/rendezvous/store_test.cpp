@@ -19,7 +19,7 @@ namespace mccl::rendezvous {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using transport::tcp::Address;
 using transport::tcp::Listener;
 using transport::tcp::Socket;
@@ -63,7 +63,7 @@ Views tcp_views() {
   return views;
 }
 
-class EveryStore : public testing::TestWithParam<Views (*)()> {
+class EveryStore : public ::testing::TestWithParam<Views (*)()> {
  protected:
   Views views_ = GetParam()();
   Store& first_ = *views_.first;
@@ -155,7 +155,7 @@ TEST_P(EveryStore, LengthsAreBounded) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Stores, EveryStore, testing::Values(&memory_views, &tcp_views),
+INSTANTIATE_TEST_SUITE_P(Stores, EveryStore, ::testing::Values(&memory_views, &tcp_views),
                          [](const auto& info) { return info.index == 0 ? "memory" : "tcp"; });
 
 TEST(TcpStore, ClientsWaitForTheServer) {

@@ -11,7 +11,7 @@
 namespace mccl::schedule {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 Problem all_reduce(std::size_t count, bool in_place = false) {
   return problem_of({.size = 3, .count = count, .chunk = 4, .in_place = in_place}, 0);

@@ -7,8 +7,8 @@
 namespace mccl::schedule {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 TEST(CableMap, ARingIsFoundInWhateverOrder) {
   EXPECT_THAT(map_of(ring_of({0, 1, 2, 3})).ring(), ElementsAre(0, 1, 2, 3));

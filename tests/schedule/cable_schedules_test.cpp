@@ -16,7 +16,7 @@ namespace {
 constexpr Algorithm kAlongCables[] = {Algorithm::cable_tree, Algorithm::ring, Algorithm::ring_both,
                                       Algorithm::chain};
 
-class CableSchedules : public testing::TestWithParam<Shape> {
+class CableSchedules : public ::testing::TestWithParam<Shape> {
  protected:
   CableSchedules() : map_(std::make_shared<CableMap>(map_of(GetParam().cabling))) {}
 
@@ -87,7 +87,7 @@ TEST_P(CableSchedules, LargeCallsAreChosenAlongCables) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, CableSchedules, testing::ValuesIn(shapes()),
+INSTANTIATE_TEST_SUITE_P(Shapes, CableSchedules, ::testing::ValuesIn(shapes()),
                          [](const auto& info) { return info.param.name; });
 
 TEST(BeyondCables, WhatMustBePassedOnIsNamed) {

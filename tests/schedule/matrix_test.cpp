@@ -59,7 +59,7 @@ void prove_placements(Algorithm algorithm, Case c) {
       c.in_place = placement == 1;
       c.mixed = placement == 2;
       prove(algorithm, c);
-      if (testing::Test::HasFatalFailure()) return;
+      if (::testing::Test::HasFatalFailure()) return;
     }
   }
 }
@@ -92,7 +92,7 @@ void prove_counts(Algorithm algorithm, Case c) {
   }
 }
 
-class Matrix : public testing::TestWithParam<Algorithm> {};
+class Matrix : public ::testing::TestWithParam<Algorithm> {};
 
 /// Room for hardly anything, for a few pieces, for everything.
 std::vector<std::size_t> windows(Algorithm algorithm, int size) {
@@ -127,7 +127,7 @@ TEST_P(Matrix, EveryScheduleIsProved) {
   EXPECT_GT(proved, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Algorithms, Matrix, testing::ValuesIn(kAlgorithms),
+INSTANTIATE_TEST_SUITE_P(Algorithms, Matrix, ::testing::ValuesIn(kAlgorithms),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 /// Chunks that are multiples of the granule, so that parts are divided at granules and a buffer

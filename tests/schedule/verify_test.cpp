@@ -15,7 +15,7 @@
 namespace mccl::schedule {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 /// The schedules of a call, to be spoilt.
 struct Group {
@@ -394,8 +394,8 @@ TEST(Verify, ASumThatTwoRanksEncodeIsNotTheSame) {
     builder.fold_coded(operands, 3, result, 0);
     builder.decode(p.rank, result, output(all));
   });
-  EXPECT_THAT(
-      fault, testing::AnyOf(HasSubstr("is added in another order"), HasSubstr("is never written")));
+  EXPECT_THAT(fault, ::testing::AnyOf(HasSubstr("is added in another order"),
+                                      HasSubstr("is never written")));
 }
 
 TEST(Verify, BlocksAreNotElements) {

@@ -28,7 +28,7 @@ TEST(CongestionControl, ALinkIsNotPacedByBbr) {
   const std::string of_the_system = present(socket);
   ASSERT_TRUE(use_congestion_control(socket, kChosenForLinks));
   if (of_the_system.starts_with("bbr")) {
-    EXPECT_THAT(present(socket), testing::AnyOf("cubic", "reno"));
+    EXPECT_THAT(present(socket), ::testing::AnyOf("cubic", "reno"));
   } else {
     EXPECT_EQ(present(socket), of_the_system);
   }

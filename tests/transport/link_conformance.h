@@ -1,7 +1,7 @@
 // What every transport's Link must do, as link_conformance_test.cpp says. A transport's test makes
 // a factory and instantiates:
 //
-//   INSTANTIATE_TEST_SUITE_P(Tcp, LinkConformance, testing::Values(LinkFactory{"ipv4",
+//   INSTANTIATE_TEST_SUITE_P(Tcp, LinkConformance, ::testing::Values(LinkFactory{"ipv4",
 //   make_pair}));
 #pragma once
 

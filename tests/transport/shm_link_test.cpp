@@ -52,8 +52,8 @@ LinkFactory shared_memory(const char* name, bool swapped) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shm, LinkConformance,
-                         testing::Values(shared_memory("maker_first", false),
-                                         shared_memory("joiner_first", true)),
+                         ::testing::Values(shared_memory("maker_first", false),
+                                           shared_memory("joiner_first", true)),
                          [](const auto& info) { return info.param.name; });
 
 TEST(ShmLink, HasNoDescriptorAndNamesItsPeer) {

@@ -181,7 +181,7 @@ TEST(Listener, TellsWhyItCannotBind) {
     FAIL() << "two listeners on one port";
   } catch (const BindError& error) {
     EXPECT_EQ(error.code, EADDRINUSE);
-    EXPECT_THAT(error.what(), testing::HasSubstr(first.address().text()));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr(first.address().text()));
   }
   try {
     Listener elsewhere(*Address::parse_numeric("203.0.113.7", 0), 0);

@@ -42,8 +42,9 @@ ssize_t send_when_there_is_memory(int socket, const msghdr* message, int flags) 
 }
 
 INSTANTIATE_TEST_SUITE_P(Tcp, LinkConformance,
-                         testing::Values(LinkFactory{"ipv4", [] { return connected("127.0.0.1"); }},
-                                         LinkFactory{"ipv6", [] { return connected("::1"); }}),
+                         ::testing::Values(LinkFactory{"ipv4",
+                                                       [] { return connected("127.0.0.1"); }},
+                                           LinkFactory{"ipv6", [] { return connected("::1"); }}),
                          [](const auto& info) { return info.param.name; });
 
 TEST(TcpLink, ASmallPeekLeavesTheRestForRead) {

@@ -18,8 +18,6 @@
 namespace mccl::native {
 namespace {
 
-constexpr std::chrono::seconds kPatience{30};
-
 /// "a b latency rate" for each pair.
 std::map<Pair, PairFigures> parse(const std::string& card, int rank) {
   std::istringstream stream(card);

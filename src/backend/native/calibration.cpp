@@ -16,6 +16,7 @@
 #include "backend/native/cable_figures.h"
 #include "backend/native/equal_ways.h"
 #include "backend/native/group.h"
+#include "backend/native/pair_figures.h"
 #include "backend/native/window_fit.h"
 #include "base/coding.h"
 #include "base/shared_cache.h"
@@ -52,8 +53,6 @@ constexpr int kCodedTimes = 4;
 /// Of a link: small messages, and one that shows the rate even of a slow network in a few
 /// milliseconds.
 constexpr std::size_t kStream = std::size_t{256} << 10;
-
-constexpr std::chrono::seconds kPatience{30};
 
 /// One rank's measurements; 0 where it measured nothing.
 struct Measured {

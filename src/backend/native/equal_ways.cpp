@@ -17,7 +17,6 @@
 namespace mccl::native {
 namespace {
 
-constexpr std::chrono::seconds kPatience{30};
 /// What a way must take less of the time than the first, so that chance changes nothing.
 constexpr double kClearly = 0.8;
 /// Of a message for which ways are compared.

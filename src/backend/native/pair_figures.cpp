@@ -16,7 +16,6 @@ constexpr std::size_t kFirst = std::size_t{256} << 10;
 constexpr std::size_t kMost = std::size_t{16} << 20;
 constexpr double kLongEnough = 0.02;
 constexpr int kSmallTimes = 10;
-constexpr std::chrono::seconds kPatience{30};
 
 /// Of a pair, by its first rank; the second answers.
 class Measurement {

@@ -11,6 +11,9 @@
 
 namespace mccl::native {
 
+/// Of what is measured before the first call, for a peer that takes its time.
+inline constexpr std::chrono::seconds kPatience{30};
+
 using Pair = std::pair<int, int>;
 
 struct PairFigures {

@@ -151,9 +151,10 @@ void NcclPath::meet(Device device) {
             lane_->accelerator().name(), nccl_.described());
 }
 
-/// By a communicator of the one that there is, whose ranks know each other already. NCCL fills in
-/// the part's on a thread of its own, as seen with 2.28 after its parent has said that all is done;
-/// so the place for it is the part's own, or one that stays where this rank is in none.
+/// By a communicator of the one that there is, whose ranks know each other already. NCCL says at
+/// once that all is well, and has a thread of its own fill in the part's; until then its parent is
+/// busy, and refuses whatever else it is asked for. So the parent is asked until it is done, and
+/// the place for the part's is the part's own, or one that stays where this rank is in none.
 std::shared_ptr<direct::Path> NcclPath::split(Group* child, int color, int key) {
   const std::lock_guard lock(mutex_);
   if (!comm_) return {};
@@ -163,9 +164,9 @@ std::shared_ptr<direct::Path> NcclPath::split(Group* child, int color, int key) 
   static Comm nobody = nullptr;
   const auto path = child ? std::make_shared<NcclPath>(*child, timeout_, log_) : nullptr;
   try {
-    settle(nccl_.CommSplit(comm_, child ? color : kNoColor, key, path ? &path->comm_ : &nobody,
-                           &config),
-           "ncclCommSplit");
+    const Result begun = nccl_.CommSplit(comm_, child ? color : kNoColor, key,
+                                         path ? &path->comm_ : &nobody, &config);
+    settle(begun == kSuccess ? kInProgress : begun, "ncclCommSplit");
     if (path) path->begin_as_part(device_);
   } catch (const Error&) {
     // NCCL may still write there.
@@ -176,15 +177,10 @@ std::shared_ptr<direct::Path> NcclPath::split(Group* child, int color, int key) 
 }
 
 void NcclPath::begin_as_part(Device device) {
-  const Clock::time_point deadline =
-      timeout_.count() > 0 ? Clock::now() + timeout_ : Clock::time_point::max();
-  while (!std::atomic_ref(comm_).load() && Clock::now() < deadline) std::this_thread::yield();
   const std::lock_guard lock(mutex_);
-  if (!comm_)
-    throw TimeoutError(
-        fmt::format("ncclCommSplit on rank {} of group '{}': timed out; "
-                    "some rank has not come",
-                    group_.rank(), group_.name()));
+  if (!std::atomic_ref(comm_).load())
+    throw PeerError(fmt::format("ncclCommSplit on rank {} of group '{}' made no communicator",
+                                group_.rank(), group_.name()));
   met_ = true;
   settle(kInProgress, "ncclCommSplit");
   lane_ = std::make_unique<device::Lane>(device::depot_of(device));

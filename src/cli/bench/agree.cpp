@@ -1,11 +1,7 @@
 #include "cli/bench/agree.h"
 
 namespace mccl::cli::bench {
-namespace {
-
-const CallOptions kBlocking = {.timeout = {}, .caller_waits = true};
-
-}  // namespace
+namespace {}  // namespace
 
 std::uint64_t value_of_first(Group& group, std::uint64_t value) {
   group.broadcast({&value, 1, DType::u64, {}}, 0, kBlocking).wait();

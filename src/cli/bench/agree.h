@@ -7,6 +7,9 @@
 
 namespace mccl::cli::bench {
 
+/// Of a call that its caller waits for.
+inline const CallOptions kBlocking = {.timeout = {}, .caller_waits = true};
+
 /// Rank 0's value, on every rank.
 std::uint64_t value_of_first(Group& group, std::uint64_t value);
 double largest(Group& group, double value);

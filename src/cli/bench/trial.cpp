@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/machine.h"
+#include "cli/bench/agree.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::bench {
@@ -15,7 +16,6 @@ namespace {
 constexpr int kRubbish = 0xa5;
 constexpr std::uint32_t kTag = 0;
 /// Waited for at once, so that the call runs on this thread.
-const CallOptions kBlocking = {.timeout = {}, .caller_waits = true};
 const CallOptions kExact = {
     .timeout = {}, .caller_waits = true, .compression = Compression{Codec::none}};
 

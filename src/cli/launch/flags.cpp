@@ -7,7 +7,6 @@
 namespace mccl::cli::launch {
 namespace {
 
-constexpr int kMostRanks = 4096;
 constexpr double kLongest = 31'536'000;
 
 void add_where(CLI::App& app, Flags& flags) {

@@ -15,7 +15,6 @@ namespace mccl::cli::launch {
 namespace {
 
 constexpr std::size_t kLongestName = 255;
-constexpr std::size_t kMostHosts = 4096;
 
 /// No blanks, nothing that a shell or ssh reads as something else.
 bool is_word(std::string_view text, std::string_view also) {

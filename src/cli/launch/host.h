@@ -10,6 +10,10 @@
 
 namespace mccl::cli::launch {
 
+/// Of a job. Beyond them a number is more likely a slip.
+inline constexpr std::size_t kMostHosts = 4096;
+inline constexpr int kMostRanks = 4096;
+
 struct Host {
   std::string name = "127.0.0.1";  ///< What ssh is asked for, without user and port.
   std::string user;                ///< Empty: as ssh finds it.

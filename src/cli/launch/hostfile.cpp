@@ -23,7 +23,6 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kLargestFile = std::size_t{16} << 20;
-constexpr std::size_t kMostHosts = 4096;
 constexpr int kMostSlots = 4096;
 
 constexpr std::array<std::string_view, 9> kHostKeys = {"ssh", "ips", "rdma", "slots", "python",

@@ -9,6 +9,9 @@
 
 namespace mccl::cli::launch {
 
+/// What a terminal takes for the end of what is typed.
+inline constexpr char kEndOfInput = '\x04';
+
 class Input {
  public:
   /// For readers 0 to `readers` - 1.

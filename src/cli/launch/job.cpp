@@ -13,7 +13,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kMostRanks = 4096;
 constexpr int kLargestPort = 65535;
 
 /// Both ends of a job must agree on what these say, so hosts that ssh reaches get them too.

@@ -29,11 +29,9 @@ using namespace std::chrono_literals;
 
 constexpr int kTimedOut = 124;
 constexpr int kConnectionLost = 255;
-constexpr int kSignalBase = 128;
 /// For failures that one cause brings about on several ranks, before the cause is named.
 constexpr auto kSettling = 100ms;
-constexpr auto kBetweenLooks = 1s;
-constexpr char kEndOfInput = '\x04';
+constexpr auto kBetweenReports = 1s;
 
 /// One that is closed would be taken by the first pipe.
 void open_standard_streams() {
@@ -255,7 +253,7 @@ void JobRun::watch_hosts() {
 void JobRun::watch_input() {
   if (!input_.wants_more()) return;
   if (in_the_background()) {
-    watch_.at(Clock::now() + kBetweenLooks);
+    watch_.at(Clock::now() + kBetweenReports);
   } else {
     watch_.on(STDIN_FILENO, POLLIN, [this] { read_input(); });
   }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "cli/launch/input.h"
 #include "cli/launch/terminal.h"
 
 namespace mccl::cli::launch {
@@ -19,7 +20,6 @@ constexpr int kReadsInTurn = 4;
 constexpr auto kBeforePiece = 60ms;
 /// For output that somebody else still holds open when the rank has ended.
 constexpr auto kForRest = 1s;
-constexpr char kEndOfInput = '\x04';
 
 }  // namespace
 

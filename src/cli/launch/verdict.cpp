@@ -10,7 +10,6 @@
 namespace mccl::cli::launch {
 namespace {
 
-constexpr int kSignalBase = 128;
 constexpr int kLargestSignal = 64;
 
 /// Signals that come from outside or from a fault, and not from a program that ends itself in

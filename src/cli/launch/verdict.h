@@ -6,6 +6,9 @@
 
 namespace mccl::cli::launch {
 
+/// What a shell adds to the number of the signal that killed a process.
+inline constexpr int kSignalBase = 128;
+
 /// How a process ended.
 struct Exit {
   int status = 0;                ///< As a shell has it: 128 + the signal's number when killed.

@@ -19,7 +19,7 @@ using schedule::Step;
 using schedule::StepKind;
 
 /// What one pass moves one way between a pair at most, by and large: some milliseconds.
-constexpr std::uint64_t kPassBytes = std::uint64_t{16} << 20;
+constexpr std::uint64_t kTurnBytes = std::uint64_t{16} << 20;
 
 }  // namespace
 
@@ -105,7 +105,7 @@ bool Executor::send_to(PeerProgress& peer) {
   for (const auto& lane : channel.lanes) {
     if (lane->sending()) push(peer, *lane);
   }
-  while (may_send(peer) && task_->traffic.bytes_sent - before < kPassBytes) {
+  while (may_send(peer) && task_->traffic.bytes_sent - before < kTurnBytes) {
     const std::optional<std::size_t> rail = channel.free_rail();
     if (!rail) break;
     Lane& lane = *channel.lanes[*rail];
@@ -143,7 +143,7 @@ bool Executor::receive_from(PeerProgress& peer) {
 
 /// What has come, up to a pass's share: the engine has more to look after.
 void Executor::receive_on(Lane& lane, PeerProgress& peer) {
-  const std::uint64_t limit = task_->traffic.bytes_received + kPassBytes;
+  const std::uint64_t limit = task_->traffic.bytes_received + kTurnBytes;
   while (peer.received < peer.plan->receives.size() && task_->traffic.bytes_received < limit) {
     const Frame* frame = lane.incoming(task_->traffic);
     if (!frame || frame->call.sequence > task_->call.sequence) break;

@@ -16,7 +16,7 @@ namespace {
 constexpr std::uint16_t kMagic = 0x4d43;  // "CM" in memory
 constexpr std::uint8_t kHasCrc = 1;
 
-struct Layout {
+struct FrameLayout {
   std::uint16_t magic;
   std::uint8_t kind;
   std::uint8_t flags;
@@ -27,17 +27,17 @@ struct Layout {
   std::uint32_t crc;
   std::uint32_t header_crc;  // of all before it
 };
-static_assert(sizeof(Layout) == kFrameBytes);
+static_assert(sizeof(FrameLayout) == kFrameBytes);
 
-std::uint32_t checksum_of(const Layout& layout) {
-  return kernels::crc32c(0,
-                         std::as_bytes(std::span(&layout, 1)).first(offsetof(Layout, header_crc)));
+std::uint32_t checksum_of(const FrameLayout& layout) {
+  return kernels::crc32c(
+      0, std::as_bytes(std::span(&layout, 1)).first(offsetof(FrameLayout, header_crc)));
 }
 
 }  // namespace
 
 FrameBytes encode(const Frame& frame) {
-  Layout layout{};
+  FrameLayout layout{};
   layout.magic = kMagic;
   layout.kind = static_cast<std::uint8_t>(frame.kind);
   layout.flags = frame.has_crc ? kHasCrc : 0;
@@ -51,7 +51,7 @@ FrameBytes encode(const Frame& frame) {
 }
 
 Frame decode(std::span<const std::byte> bytes, std::size_t payload_limit, bool crc) {
-  Layout layout;
+  FrameLayout layout;
   if (bytes.size() < sizeof layout) throw CorruptionError("a frame header is cut short");
   std::memcpy(&layout, bytes.data(), sizeof layout);
   if (const std::uint32_t found = checksum_of(layout); found != layout.header_crc) {

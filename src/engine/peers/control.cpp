@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kReasonLimit = 2048;
 
 /// After it come `blob_bytes` bytes, and `reason_bytes` bytes of text.
-struct Layout {
+struct ControlLayout {
   std::uint8_t kind;
   std::uint8_t purpose;
   std::uint8_t rail;
@@ -28,21 +28,21 @@ struct Layout {
 
   std::size_t total() const { return sizeof *this + blob_bytes + reason_bytes; }
 };
-static_assert(sizeof(Layout) == 56);
+static_assert(sizeof(ControlLayout) == 56);
 
-std::string name_in(const Layout& layout) {
+std::string name_in(const ControlLayout& layout) {
   const auto end = std::find(layout.transport.begin(), layout.transport.end(), '\0');
   return {layout.transport.begin(), end};
 }
 
 /// Nothing comes after the name.
-bool is_padded(const Layout& layout) {
+bool is_padded(const ControlLayout& layout) {
   const auto end = std::find(layout.transport.begin(), layout.transport.end(), '\0');
   return std::all_of(end, layout.transport.end(), [](char c) { return c == '\0'; });
 }
 
 /// Whatever follows, all numbers are in their ranges.
-bool is_possible(const Layout& layout) {
+bool is_possible(const ControlLayout& layout) {
   return layout.kind < kControlKindCount &&
          layout.purpose <= static_cast<int>(transport::Purpose::point_to_point) &&
          layout.failure_kind < kFailureKindCount &&
@@ -64,7 +64,7 @@ std::vector<std::byte> encode(const ControlMessage& message) {
                                       message.transport, message.blob.size(),
                                       transport::kMostBlobBytes));
   }
-  Layout layout{};
+  ControlLayout layout{};
   layout.kind = static_cast<std::uint8_t>(message.kind);
   layout.purpose = static_cast<std::uint8_t>(message.key.purpose);
   layout.rail = message.key.rail;
@@ -86,7 +86,7 @@ std::vector<std::byte> encode(const ControlMessage& message) {
 }
 
 std::optional<DecodedControl> decode_control(std::span<const std::byte> bytes) {
-  Layout layout;
+  ControlLayout layout;
   if (bytes.size() < sizeof layout) return std::nullopt;
   std::memcpy(&layout, bytes.data(), sizeof layout);
   if (!is_possible(layout)) {
@@ -131,11 +131,11 @@ bool ControlConnection::flush() {
 }
 
 std::optional<ControlMessage> ControlConnection::receive() {
-  std::span<const std::byte> bytes = link_->peek(sizeof(Layout));
+  std::span<const std::byte> bytes = link_->peek(sizeof(ControlLayout));
   if (bytes.empty()) return std::nullopt;
   std::optional<DecodedControl> decoded = decode_control(bytes);
   if (!decoded) {
-    Layout layout;
+    ControlLayout layout;
     std::memcpy(&layout, bytes.data(), sizeof layout);
     bytes = link_->peek(layout.total());
     if (bytes.empty()) return std::nullopt;

@@ -7,16 +7,11 @@
 #include <cstddef>
 #include <utility>
 
+#include "base/no_signal.h"
+#include "base/would_block.h"
+
 namespace mccl::rendezvous {
 namespace {
-
-#ifdef MSG_NOSIGNAL
-constexpr int kSendFlags = MSG_NOSIGNAL;
-#else
-constexpr int kSendFlags = 0;  // SO_NOSIGPIPE is set on the socket.
-#endif
-
-bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == ENOBUFS; }
 
 Cable cable_of(int self, const std::string& here, int peer, const std::string& there) {
   if (self < peer) return {.a = self, .b = peer, .at_a = here, .at_b = there};
@@ -74,7 +69,7 @@ bool Trunk::flush() {
   std::size_t sent = 0;
   while (sent < output_.size()) {
     const ssize_t n =
-        ::send(socket_.descriptor(), output_.data() + sent, output_.size() - sent, kSendFlags);
+        ::send(socket_.descriptor(), output_.data() + sent, output_.size() - sent, kNoSignal);
     if (n >= 0) {
       sent += static_cast<std::size_t>(n);
     } else if (would_block(errno)) {

@@ -12,6 +12,7 @@
 #include "base/thread.h"
 #include "mccl/error.h"
 #include "rendezvous/cabling/trunk.h"
+#include "rendezvous/dialing.h"
 #include "rendezvous/waiting.h"
 
 namespace mccl::rendezvous {
@@ -29,8 +30,6 @@ constexpr std::ptrdiff_t kMostTimes = 16;
 constexpr Clock::duration kQuietlyStays = 2s;
 /// For the way on to the next rank.
 constexpr Clock::duration kOnwardsLimit = 20s;
-/// A rank listens for as long as it lives, so one that refuses for a moment has ended.
-constexpr Clock::duration kRefusedFor = 200ms;
 
 /// Whether another rank listens at that port too: perhaps on this host, at another address.
 bool is_shared(const WiringOptions& options, int port) {

@@ -21,7 +21,7 @@ using nlohmann::json;
 constexpr std::size_t kMostNames = 64;
 constexpr std::size_t kMostShown = 120;
 /// A table is three deep; what is deeper is dropped, since to show it would take as deep a stack.
-constexpr int kMostDepth = 8;
+constexpr int kMostNesting = 8;
 
 /// For messages: to a line.
 std::string shown(const json& found) {
@@ -84,7 +84,9 @@ void check_ends(const DeviceTable& table, const std::string& path) {
 
 DeviceTable parse_device_table(const std::string& text, const std::string& path,
                                std::optional<int> size) {
-  const auto is_shallow = [](int depth, json::parse_event_t, json&) { return depth <= kMostDepth; };
+  const auto is_shallow = [](int depth, json::parse_event_t, json&) {
+    return depth <= kMostNesting;
+  };
   const json found = json::parse(text, is_shallow, false);
   if (found.is_discarded()) refuse(path, "is not JSON");
   const std::size_t ranks = rows_of(found, path, size);

@@ -12,7 +12,7 @@ constexpr std::size_t kMostDrawn = 12;
 constexpr std::size_t kMostWide = 24;
 
 std::string cut(const std::string& text) {
-  return text.size() <= kMostWide ? text : text.substr(0, kMostWide - 3) + "...";
+  return text.size() <= kMostWide ? text : fmt::format("{:.{}}...", text, kMostWide - 3);
 }
 
 std::string without_end(std::string line) {

@@ -27,7 +27,8 @@ constexpr std::size_t kSmallReceive = 16 << 10;
 /// macOS refuses single calls beyond 2 GiB.
 constexpr std::size_t kMaxCallBytes = std::size_t{1} << 30;
 
-bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
+/// Unlike where nothing is measured, a full queue of the interface is told of.
+bool is_for_later(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
 iovec piece(std::span<const std::byte> bytes) {
   return {const_cast<std::byte*>(bytes.data()), std::min(bytes.size(), kMaxCallBytes)};
@@ -86,7 +87,7 @@ std::size_t TcpLink::write(std::span<const std::byte> first, std::span<const std
       shortage_.over();
       return static_cast<std::size_t>(sent);
     }
-    if (would_block(errno)) {
+    if (is_for_later(errno)) {
       shortage_.over();
       return 0;
     }
@@ -122,7 +123,7 @@ std::size_t TcpLink::receive(std::byte* to, std::size_t limit) {
       end("the peer closed the connection");
       return 0;
     }
-    if (would_block(errno)) return 0;
+    if (is_for_later(errno)) return 0;
     if (errno == EINTR) continue;
     end(explain(errno));
     return 0;

@@ -8,14 +8,13 @@
 #include <utility>
 
 #include "base/no_signal.h"
+#include "base/would_block.h"
 
 namespace mccl::transport::tcp {
 namespace {
 
 /// Of one way, before others have their turn.
 constexpr int kMostMoves = 8;
-
-bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == ENOBUFS; }
 
 }  // namespace
 
@@ -71,7 +70,7 @@ bool Splice::give(const Socket& to, Way& way, bool& more) {
     return true;
   }
   way.shortage.over();
-  if (sent < 0) return would_block(errno) || errno == EINTR;
+  if (sent < 0) return would_block(errno);
   way.begin += static_cast<std::size_t>(sent);
   if (way.begin == way.end) way.begin = way.end = 0;
   more = more || sent > 0;

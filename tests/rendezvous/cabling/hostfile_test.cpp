@@ -8,7 +8,7 @@ namespace mccl::rendezvous {
 namespace {
 
 using test::refusal;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 AddressTable parse(std::string_view text) { return parse_hostfile(text, "hosts.json"); }
 

@@ -11,8 +11,8 @@
 namespace mccl::rendezvous {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 Cable cable(int a, int b) {
   return {.a = a,
@@ -158,7 +158,7 @@ TEST(LinkState, TwoDecisionsAreACorruption) {
   EXPECT_FALSE(state.hear(decision));
   decision.sighting.cables.pop_back();
   EXPECT_THAT([&] { state.hear(decision); },
-              testing::ThrowsMessage<CorruptionError>(HasSubstr("other cables")));
+              ::testing::ThrowsMessage<CorruptionError>(HasSubstr("other cables")));
 }
 
 /// Random cablings, whose trunks come up in any order and carry news at any pace: all ranks end

@@ -23,10 +23,10 @@ namespace mccl::rendezvous {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::AllOf;
-using testing::Each;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 constexpr const char* kKey = "a key of these tests";
 constexpr int kSize = 4;
