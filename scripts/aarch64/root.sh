@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Sets up what MCCL is built with for ARM machines: Debian's libraries for them, unpacked into a
-# folder, with package lists of their own, so that the machine's stay as they are.
+# folder, from where this machine gets its own, with package lists apart, so that the machine's stay as
+# they are.
 #   root.sh FOLDER
 # What is there already is kept. Exits with 3, and says why, where the packages cannot be had.
 set -euo pipefail
@@ -13,9 +14,7 @@ packages=(libssl3 libssl-dev libhwy1 libhwy-dev libfmt9 libfmt-dev libspdlog-dev
 apt=$folder/apt
 mkdir -p "$apt/parts" "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/packages"
 : >"$apt/none"
-printf '%s\n' 'Types: deb' 'URIs: http://deb.debian.org/debian' 'Suites: bookworm' \
-  'Components: main' 'Architectures: arm64' \
-  'Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg' >"$apt/parts/debian.sources"
+"${BASH_SOURCE[0]%/*}/../debian_sources.sh" "$apt/parts" deb arm64 || exit 3
 options=(-qq -o APT::Architecture=arm64 -o APT::Architectures::=arm64
   -o Dir::Etc::SourceList="$apt/none" -o Dir::Etc::SourceParts="$apt/parts"
   -o Dir::State::Lists="$apt/lists" -o Dir::State::status="$apt/none" -o Dir::Cache="$apt/cache"

@@ -64,9 +64,7 @@ fetch_source() {
   local apt=$folder/apt
   mkdir -p "$apt/parts" "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/$1"
   : >"$apt/none"
-  printf '%s\n' 'Types: deb-src' 'URIs: http://deb.debian.org/debian' 'Suites: bookworm' \
-    'Components: main' 'Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg' \
-    >"$apt/parts/debian.sources"
+  scripts/debian_sources.sh "$apt/parts" deb-src || give_up "there is no archive of sources"
   local options=(-qq -o Dir::Etc::SourceList="$apt/none" -o Dir::Etc::SourceParts="$apt/parts"
     -o Dir::State::Lists="$apt/lists" -o Dir::Cache="$apt/cache")
   apt-get "${options[@]}" update &&

@@ -46,8 +46,8 @@ constexpr transport::LinkKey kProbe{
     .group = 0, .purpose = transport::Purpose::control, .rail = 255};
 /// At the store, for what others have said of themselves; the more ranks look, the more it has to
 /// do.
-constexpr Clock::duration kBetweenLooksAtMissing = milliseconds(200);
-constexpr Clock::duration kBetweenLooksAtMissingOfEach = milliseconds(2);
+constexpr Clock::duration kBetweenLooksAtStore = milliseconds(200);
+constexpr Clock::duration kBetweenLooksOfEach = milliseconds(2);
 /// Files beside those that stay: listeners, and what is open while ranks meet.
 constexpr std::size_t kPassingFiles = 16;
 
@@ -271,7 +271,7 @@ class Meeting {
     const Clock::time_point now = Clock::now();
     if (now < next_look_) return;
     met_.store->look();
-    next_look_ = now + kBetweenLooksAtMissing + o_.size * kBetweenLooksAtMissingOfEach;
+    next_look_ = now + kBetweenLooksAtStore + o_.size * kBetweenLooksOfEach;
   }
 
   void share_memory() {
@@ -393,7 +393,7 @@ class Meeting {
   std::set<int> probed_;
   int last_probed_ = 0;
   Clock::time_point next_probe_;
-  Clock::time_point next_look_ = Clock::now() + kBetweenLooksAtMissing;
+  Clock::time_point next_look_ = Clock::now() + kBetweenLooksAtStore;
   Met met_;
 };
 

@@ -37,7 +37,7 @@ constexpr AdmissionRate kAdmission = {4096, 1000};
 constexpr Clock::duration kProofLimit = 5s;
 /// For a client to send the rest of a request, or to take an answer.
 constexpr Clock::duration kTransferLimit = 30s;
-constexpr Clock::duration kAtLeastAPause = 100ms;
+constexpr Clock::duration kPauseForRoom = 100ms;
 
 /// Throws InvalidArgument for what only rank 0 writes.
 void check_writer(const std::string& key) {
@@ -309,7 +309,7 @@ void StoreServer::look_again(Client& client, Clock::time_point now) {
   if (!client.wait) return;
   if (const auto value = table_.find(client.wait->key)) {
     if (value->size() > kSmallBytes && !client.large_output.take(shared_, value->size())) {
-      client.wait->deadline = std::max(client.wait->deadline, now + kAtLeastAPause);
+      client.wait->deadline = std::max(client.wait->deadline, now + kPauseForRoom);
       return;
     }
     client.output = encode_answer(StoreAnswer::ok, *value, 0);

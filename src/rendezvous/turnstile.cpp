@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Clock::duration kFirstPause = 100ms;
+constexpr Clock::duration kPauseOutOfRoom = 100ms;
 constexpr Clock::duration kSilence = 60s;
 /// Who found nothing left waits for several: one wake-up then lets them all in.
 constexpr double kBatchSeconds = 0.01;
@@ -73,7 +73,7 @@ void Turnstile::accept_gave(int error, Clock::time_point now) {
     out_of_room_ = false;
     return;
   }
-  pause_ends_ = opens_at_ = now + kFirstPause;
+  pause_ends_ = opens_at_ = now + kPauseOutOfRoom;
   if (std::exchange(out_of_room_, true)) return;
   log_.warn("cannot accept connections for now, and will try on: {}; {}",
             transport::tcp::describe_errno(error), what_to_do(error));

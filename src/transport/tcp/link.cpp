@@ -27,7 +27,7 @@ constexpr std::size_t kSmallReceive = 16 << 10;
 /// macOS refuses single calls beyond 2 GiB.
 constexpr std::size_t kMaxCallBytes = std::size_t{1} << 30;
 
-/// Unlike where nothing is measured, a full queue of the interface is told of.
+/// Without ENOBUFS, the full queue of an interface, which is told of.
 bool is_for_later(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
 iovec piece(std::span<const std::byte> bytes) {

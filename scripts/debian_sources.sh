@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Writes where this machine gets Debian's packages from, for an apt-get with lists of its own.
+#   debian_sources.sh FOLDER TYPE [ARCHITECTURE]     TYPE: deb, or deb-src for sources
+set -euo pipefail
+folder=${1:?usage: debian_sources.sh FOLDER TYPE [ARCHITECTURE]}
+type=${2:?usage: debian_sources.sh FOLDER TYPE [ARCHITECTURE]}
+architecture=${3:-}
+
+mkdir -p "$folder"
+rm -f "$folder"/*.sources "$folder"/*.list
+shopt -s nullglob
+# Others' archives, which have names of their own for who signs them, are left out.
+for file in /etc/apt/sources.list.d/*.sources; do
+  grep -q debian-archive "$file" || continue
+  sed -E -e "s/^Types:.*/Types: $type/" -e '/^Architectures:/d' \
+    ${architecture:+-e "s/^Suites:/Architectures: $architecture\nSuites:/"} "$file" >"$folder/${file##*/}"
+done
+for file in /etc/apt/sources.list /etc/apt/sources.list.d/debian*.list; do
+  [ -s "$file" ] || continue
+  sed -nE "s/^deb +(\[[^]]*\] +)?/$type ${architecture:+[arch=$architecture] }/p" "$file" \
+    >"$folder/$(basename "$file" .list).list"
+done
+[ -n "$(cat "$folder"/*.sources "$folder"/*.list 2>/dev/null)" ] || {
+  echo "debian_sources: this machine names no archive of Debian's in /etc/apt" >&2
+  exit 1
+}
