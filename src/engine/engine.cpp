@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "base/keep.h"
 #include "base/link_profile.h"
 #include "base/open_files.h"
 #include "base/termination.h"
@@ -391,7 +392,7 @@ void Engine::abandon_after_fork() noexcept {
     driver_.abandon();
     if (options_.wiring) options_.wiring->abandon_after_fork();
     // Nothing of it may be destroyed here: its thread belongs to the parent.
-    static_cast<void>(new std::shared_ptr<Engine>(shared_from_this()));
+    keep_for_ever(shared_from_this());
   } catch (...) {
     // Out of memory in a child: its descriptors close when it ends.
   }

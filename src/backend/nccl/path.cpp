@@ -13,6 +13,7 @@
 #include "backend/direct/agreement.h"
 #include "backend/nccl/library.h"
 #include "base/clock.h"
+#include "base/keep.h"
 #include "base/thread.h"
 #include "device/cuda/gpu.h"
 #include "device/registry.h"
@@ -170,7 +171,7 @@ std::shared_ptr<direct::Path> NcclPath::split(Group* child, int color, int key) 
     if (path) path->begin_as_part(device_);
   } catch (const Error&) {
     // NCCL may still write there.
-    static_cast<void>(new std::shared_ptr<NcclPath>(path));
+    keep_for_ever(path);
     throw;
   }
   return path;

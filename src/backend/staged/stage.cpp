@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/keep.h"
 #include "device/metal/gpu.h"
 #include "device/registry.h"
 #include "mccl/error.h"
@@ -140,11 +141,10 @@ Stage::~Stage() {
     depot_->take_back(std::move(passage_));
     return;
   }
-  static_cast<void>(passage_.release());
-  // Never given back. Without memory for that the process ends, rather than have the device write
-  // where somebody else is.
-  new device::Block(std::move(input_));   // NOLINT(bugprone-unhandled-exception-at-new)
-  new device::Block(std::move(output_));  // NOLINT(bugprone-unhandled-exception-at-new)
+  // The device may still write there.
+  keep_for_ever(std::move(passage_));
+  keep_for_ever(std::move(input_));
+  keep_for_ever(std::move(output_));
 }
 
 /// What is long goes in pieces, so that the wire is at work while it is copied. Where input and
