@@ -1,4 +1,5 @@
-// What is never let go of, since a device, or a thread that hangs in another library, may still use it.
+// What is never let go of, since a device, or a thread that hangs in another library, may still use
+// it.
 #pragma once
 
 #include <atomic>
@@ -6,8 +7,8 @@
 
 namespace mccl {
 
-/// Thread-safe. Throws std::bad_alloc; in a destructor the process ends then, rather than have a device
-/// write where somebody else is. Debuggers and checkers of leaks find it from here.
+/// Thread-safe. Throws std::bad_alloc; in a destructor the process ends then, rather than have a
+/// device write where somebody else is. Debuggers and checkers of leaks find it from here.
 template <typename T>
 void keep_for_ever(T thing) {
   struct Kept {
