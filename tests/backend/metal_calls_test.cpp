@@ -15,7 +15,10 @@ using testing::test_config;
 class MetalCalls : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override { device::metal::replace_driver(gpu_); }
-  void TearDown() override { device::metal::replace_driver(nullptr); }
+  void TearDown() override {
+    device::metal::replace_driver(nullptr);
+    gpu_->end();
+  }
 
   /// Floats that the GPU sets to `value` when it likes.
   MetalDouble::MemoryPtr floats(std::size_t count, float value, bool shared = GetParam()) {

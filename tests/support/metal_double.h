@@ -67,13 +67,17 @@ class MetalDouble final : public device::metal::Driver,
       threads_.emplace_back([this, queue] { run(queue); });
     }
   }
-  ~MetalDouble() override {
+  ~MetalDouble() override { end(); }
+
+  /// Ends its threads: a call that has failed keeps it for longer than the test lasts, and later
+  /// tests fork. Nothing runs on it any more.
+  void end() {
     {
       const std::lock_guard lock(mutex_);
       stops_ = true;
     }
     changed_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
+    for (std::thread& thread : std::exchange(threads_, {})) thread.join();
   }
 
   MemoryPtr make(std::size_t bytes, bool shared) {
