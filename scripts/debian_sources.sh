@@ -9,15 +9,16 @@ architecture=${3:-}
 mkdir -p "$folder"
 rm -f "$folder"/*.sources "$folder"/*.list
 shopt -s nullglob
-# Others' archives, which have names of their own for who signs them, are left out.
+# Of Debian's own, by who signs it, the archive of the release: of those for security, mirrors may lack
+# sources.
 for file in /etc/apt/sources.list.d/*.sources; do
-  grep -q debian-archive "$file" || continue
-  sed -E -e "s/^Types:.*/Types: $type/" -e '/^Architectures:/d' \
-    ${architecture:+-e "s/^Suites:/Architectures: $architecture\nSuites:/"} "$file" >"$folder/${file##*/}"
+  awk -v RS= -v ORS='\n\n' '/debian-archive/ && !/-security/' "$file" |
+    sed -E -e "s/^Types:.*/Types: $type/" -e '/^Architectures:/d' \
+      ${architecture:+-e "s/^Suites:/Architectures: $architecture\nSuites:/"} >"$folder/${file##*/}"
 done
 for file in /etc/apt/sources.list /etc/apt/sources.list.d/debian*.list; do
   [ -s "$file" ] || continue
-  sed -nE "s/^deb +(\[[^]]*\] +)?/$type ${architecture:+[arch=$architecture] }/p" "$file" \
+  sed -nE "/-security/d; s/^deb +(\[[^]]*\] +)?/$type ${architecture:+[arch=$architecture] }/p" "$file" \
     >"$folder/$(basename "$file" .list).list"
 done
 [ -n "$(cat "$folder"/*.sources "$folder"/*.list 2>/dev/null)" ] || {

@@ -66,7 +66,7 @@ fetch_source() {
   : >"$apt/none"
   scripts/debian_sources.sh "$apt/parts" deb-src || give_up "there is no archive of sources"
   local options=(-qq -o Dir::Etc::SourceList="$apt/none" -o Dir::Etc::SourceParts="$apt/parts"
-    -o Dir::State::Lists="$apt/lists" -o Dir::Cache="$apt/cache")
+    -o Dir::State::Lists="$apt/lists" -o Dir::Cache="$apt/cache" -o APT::Sandbox::User=root)
   apt-get "${options[@]}" update &&
     (cd "$apt/$1" && apt-get "${options[@]}" source --download-only "$1") ||
     give_up "apt-get cannot get the source of $1"
