@@ -62,6 +62,7 @@ fi
 fetch_source() {
   [ -e "$folder/$1/.unpacked" ] && return
   local apt=$folder/apt
+  rm -rf "${apt:?}/$1"  # of a download that failed
   mkdir -p "$apt/parts" "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/$1"
   : >"$apt/none"
   scripts/debian_sources.sh "$apt/parts" deb-src || give_up "there is no archive of sources"
