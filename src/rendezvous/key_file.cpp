@@ -14,13 +14,13 @@ namespace mccl::rendezvous {
 
 namespace {
 
-using Descriptor = transport::tcp::Socket;
+using File = transport::tcp::Socket;
 
 constexpr std::string_view kName = "mccl-key-";
 constexpr std::size_t kLongestPath = 4096;
 constexpr mode_t kPrivate = S_IRUSR | S_IWUSR;
 
-bool write_all(const Descriptor& file, std::string_view text) {
+bool write_all(const File& file, std::string_view text) {
   while (!text.empty()) {
     const ssize_t n = ::write(file.descriptor(), text.data(), text.size());
     if (n < 0 && errno == EINTR) continue;
@@ -31,7 +31,7 @@ bool write_all(const Descriptor& file, std::string_view text) {
 }
 
 /// A file of this user's own, with one name, that holds a key and that nobody else may open.
-bool is_key_file(const Descriptor& file) {
+bool is_key_file(const File& file) {
   struct stat facts = {};
   if (::fstat(file.descriptor(), &facts) != 0) return false;
   return S_ISREG(facts.st_mode) && (facts.st_mode & 07777) == kPrivate &&
@@ -51,7 +51,7 @@ KeyFile::KeyFile(std::span<const std::string> folders, const std::string& key) {
   for (const std::string& folder : folders) {
     // Nobody can guess the name, and so be there first.
     const std::string path = folder + "/" + std::string(kName) + make_job_key().substr(0, 32);
-    const Descriptor file(
+    const File file(
         ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kPrivate));
     if (!file) continue;
     // The user's mask may have taken away what the owner needs.
@@ -70,7 +70,7 @@ KeyFile::~KeyFile() {
 std::optional<std::string> read_key_file(const std::string& path) {
   if (!is_named_like_one(path)) return {};
   // Should it be a pipe or a terminal after all, opening it must neither wait nor do anything.
-  const Descriptor file(
+  const File file(
       ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   if (!file || !is_key_file(file)) return {};
   std::string key(kJobKeyLetters, '\0');
