@@ -70,8 +70,7 @@ KeyFile::~KeyFile() {
 std::optional<std::string> read_key_file(const std::string& path) {
   if (!is_named_like_one(path)) return {};
   // Should it be a pipe or a terminal after all, opening it must neither wait nor do anything.
-  const File file(
-      ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  const File file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   if (!file || !is_key_file(file)) return {};
   std::string key(kJobKeyLetters, '\0');
   const ssize_t got = ::read(file.descriptor(), key.data(), key.size());
