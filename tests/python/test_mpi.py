@@ -368,6 +368,8 @@ def test_under_srun(slurm: Slurm, mpi: str, speaks: str):
         pytest.skip(f"this Slurm does not speak {speaks}")
     srun = ("srun", f"--mpi={speaks}", "-n", 4, sys.executable, "-c", NUMPY)
     done = run(*srun, MCCL_LOG_LEVEL="INFO", **slurm.environment)
+    if "can not load PMIx library" in done.stdout:
+        pytest.skip("this Slurm speaks pmix, but its library is not installed (libpmix-dev)")
     assert done.returncode == 0, done.stdout
     assert all(f"rank {rank} of 4" in done.stdout for rank in range(4))
     assert f"MPI: {LIBRARY[mpi]} " in done.stdout

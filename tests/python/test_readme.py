@@ -46,7 +46,8 @@ def test_variables_that_are_named_are_settings():
     from mccl.config import settings_markdown
 
     known = set(re.findall(r"MCCL_[A-Z_]+", settings_markdown()))
-    build_options = set(re.findall(r"MCCL_[A-Z_]+", (ROOT / "CMakeLists.txt").read_text()))
+    cmake = [ROOT / "CMakeLists.txt", *(ROOT / "cmake").glob("*.cmake")]
+    build_options = set(re.findall(r"MCCL_[A-Z_]+", "".join(f.read_text() for f in cmake)))
     headers = [ROOT / "include/mccl" / name for name in ("c.h", "c_calls.h")]
     constants = set(re.findall(r"\bMCCL_[A-Z0-9_]+", "".join(h.read_text() for h in headers)))
     for page in PAGES:
