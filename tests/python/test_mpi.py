@@ -335,11 +335,11 @@ if child == 0:
     try:
         world.all_reduce(np.ones(3))
     except dist.Error as error:
-        print("failed:", error, flush=True)
+        print(f"failed: {error}\\n", end="", flush=True)
     try:
         dist.init(backend="mpi")
     except dist.InvalidArgument as error:
-        print("refused:", error, flush=True)
+        print(f"refused: {error}\\n", end="", flush=True)
     os._exit(0)
 os.waitpid(child, 0)
 assert world.all_reduce(np.ones(3))[0] == world.size
