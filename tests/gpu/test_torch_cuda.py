@@ -203,7 +203,7 @@ def test_futures_and_tensors_that_are_dropped(pool):
 
 
 def check_profiler_ends_first() -> None:
-    """Nothing is told to a profiler that has gone: wait() does not wait for what the GPU still does."""
+    """Nothing is told to a profiler that has gone: wait() does not wait for what the GPU does."""
     where = place("cuda")
     busy = torch.ones(4096, 4096, device=where)
     for _ in range(40):
