@@ -1,5 +1,5 @@
 # Sources of a target compiled several at a time, so that headers are read and templates made once for
-# all of them: a third of the time of a build from nothing. What a file keeps to itself (in an anonymous
+# all of them: half the time of a build from nothing. What a file keeps to itself (in an anonymous
 # namespace) must then have a name of its own within its namespace; where it should not, as in files that say the
 # same of several systems, a source is left alone. The debug build compiles one by one.
 

@@ -1,7 +1,6 @@
 #include "cli/bench/agree.h"
 
 namespace mccl::cli::bench {
-namespace {}  // namespace
 
 std::uint64_t value_of_first(Group& group, std::uint64_t value) {
   group.broadcast({&value, 1, DType::u64, {}}, 0, kBlocking).wait();

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/no_signal.h"
+#include "base/would_block.h"
 #include "cli/bench/agree.h"
 #include "cli/bench/timing.h"
 #include "mccl/error.h"
@@ -46,21 +47,16 @@ void await(const Socket& socket, short events) {
   if (ready < 0 && errno != EINTR) fail(transport::tcp::describe_errno(errno));
 }
 
-bool would_block() {
-  // The last is macOS's: no memory for more at the moment.
-  return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ENOBUFS;
-}
-
 std::size_t try_send(const Socket& socket, const std::byte* from, std::size_t limit) {
   const ssize_t n = ::send(socket.descriptor(), from, limit, kNoSignal);
-  if (n < 0 && !would_block()) fail(transport::tcp::describe_errno(errno));
+  if (n < 0 && !would_block(errno)) fail(transport::tcp::describe_errno(errno));
   return n < 0 ? 0 : static_cast<std::size_t>(n);
 }
 
 std::size_t try_receive(const Socket& socket, std::byte* to, std::size_t limit) {
   const ssize_t n = ::recv(socket.descriptor(), to, limit, 0);
   if (n == 0) fail("the other process closed the connection");
-  if (n < 0 && !would_block()) fail(transport::tcp::describe_errno(errno));
+  if (n < 0 && !would_block(errno)) fail(transport::tcp::describe_errno(errno));
   return n < 0 ? 0 : static_cast<std::size_t>(n);
 }
 

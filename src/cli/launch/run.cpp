@@ -31,7 +31,8 @@ constexpr int kTimedOut = 124;
 constexpr int kConnectionLost = 255;
 /// For failures that one cause brings about on several ranks, before the cause is named.
 constexpr auto kSettling = 100ms;
-constexpr auto kBetweenReports = 1s;
+/// At a terminal that is not ours for now, since the job runs in the background.
+constexpr auto kBetweenLooksAtTerminal = 1s;
 
 /// One that is closed would be taken by the first pipe.
 void open_standard_streams() {
@@ -253,7 +254,7 @@ void JobRun::watch_hosts() {
 void JobRun::watch_input() {
   if (!input_.wants_more()) return;
   if (in_the_background()) {
-    watch_.at(Clock::now() + kBetweenReports);
+    watch_.at(Clock::now() + kBetweenLooksAtTerminal);
   } else {
     watch_.on(STDIN_FILENO, POLLIN, [this] { read_input(); });
   }
