@@ -118,6 +118,7 @@ def test_the_brewfile_has_what_debian_needs():
         "librapidcheck-dev",
         "libopenmpi-dev",
         "libmpich-dev",
+        "libpmix-dev",
     }
     assert libraries - set(wanted) <= elsewhere, "a library that the Brewfile may lack"
     assert set(wanted.values()) <= formulas
