@@ -1,11 +1,11 @@
 """Installs the library into a prefix, builds programs in C++ and C against it, and runs them."""
 
 import os
-import socket
 import subprocess
 from pathlib import Path
 
 import pytest
+from free_port import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("BUILD_FOLDER", "build/release")
@@ -41,13 +41,6 @@ def built(example: str, prefix: Path, build: Path) -> Path:
 def program(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The C++ example."""
     return built("cpp", prefix, tmp_path_factory.mktemp("example"))
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def test_the_prefix_holds_what_cpp_needs_and_no_more(prefix: Path):

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from free_port import free_port
 from launching import PATIENCE, environment
 
 DAEMONS = ("slurmctld", "slurmd", "munged", "srun", "sbatch")
@@ -33,12 +34,6 @@ def find(name: str) -> str:
     if path is None:
         pytest.skip(f"{name} is not installed")
     return path
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 class Slurm:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from free_port import free_port
 from launching import environment, program, run
 
 pytest.importorskip("mlx.core")
@@ -90,12 +90,6 @@ def test_readme_s_line_needs_no_environment(hello: Path):
     ):
         done = run("-n", 2, "--no-prefix", *words, env=bare)
         assert sorted(done.stdout.splitlines()) == BOTH
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def mlx_launch(*arguments: object) -> subprocess.CompletedProcess[str]:

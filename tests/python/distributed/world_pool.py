@@ -6,12 +6,12 @@ import faulthandler
 import multiprocessing
 import multiprocessing.connection
 import os
-import socket
 import sys
 import time
 import traceback
 from pathlib import Path
 
+from free_port import free_port
 from pool_origin import Origin
 
 DEADLINE = 60.0
@@ -25,10 +25,8 @@ class RankError(AssertionError):
 
 
 def free_address() -> str:
-    """Where rank 0 may serve the store: a port of the loopback that the system picked."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+    """Where rank 0 may serve the store."""
+    return f"127.0.0.1:{free_port()}"
 
 
 def _serve(connection, rank: int, size: int, root: str) -> None:

@@ -8,7 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mlx_ranks import clean_environment, free_port
+from free_port import free_port
+from mlx_ranks import clean_environment
 
 PRELUDE = """
 import logging, os, sys

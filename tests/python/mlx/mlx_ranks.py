@@ -5,12 +5,12 @@ from __future__ import annotations
 import faulthandler
 import multiprocessing
 import os
-import socket
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from free_port import free_port
 from pool_origin import Origin
 
 DEADLINE = 120.0
@@ -22,12 +22,6 @@ _ORIGIN = Origin("mlx.core", "mlx.nn", "numpy", "pytest")
 
 class RankError(AssertionError):
     """What failed, on each rank where something did."""
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def job_environment(rank: int, size: int, port: int) -> dict[str, str]:

@@ -9,7 +9,8 @@ import os
 import mlx.core as mx
 import numpy as np
 import pytest
-from mlx_ranks import MlxRanks, free_port
+from free_port import free_port
+from mlx_ranks import MlxRanks
 
 import mccl.mlx
 

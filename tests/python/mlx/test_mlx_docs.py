@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from mlx_ranks import clean_environment, free_port, job_environment
+from free_port import free_port
+from mlx_ranks import clean_environment, job_environment
 from test_mlx_lm import make_model
 
 ROOT = Path(__file__).resolve().parents[3]

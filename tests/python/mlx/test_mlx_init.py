@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from free_port import free_port
 from mlx_processes import PRELUDE, SUM, finish, ring_environments, run_ranks, start
-from mlx_ranks import clean_environment, free_port, job_environment
+from mlx_ranks import clean_environment, job_environment
 
 
 @pytest.mark.parametrize("backend", ["ring", "any"])

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import mlx.core as mx
 import pytest
+from free_port import free_port
 from launching import environment, heed_signals, program
-from mlx_ranks import free_port
 from test_mlx_lm import PROMPT, STAGES, WORDS, make_model
 
 pytest.importorskip("mlx_lm")

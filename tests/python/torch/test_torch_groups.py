@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
+from free_port import free_port
 from rank_pool import TIMEOUT, RankPool
 
 CPU = torch.device("cpu")
@@ -145,9 +146,7 @@ def check_again_on_one_store(rank: int, size: int, port: int) -> None:
 
 
 def test_destroy_and_start_again_on_one_store(pool):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     pool.run_each(check_again_on_one_store, [(r, pool.size, port) for r in range(pool.size)])
 
 
@@ -188,9 +187,7 @@ def check_extra_start(rank: int, size: int, port: int) -> None:
 
 
 def test_an_extra_start_of_one_rank_leaves_the_store_usable(pool):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     pool.run_each(check_extra_start, [(r, pool.size, port) for r in range(pool.size)])
 
 
