@@ -1,4 +1,5 @@
 // Every reduction of every type, by every call that reduces, against the kernels' definition.
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <vector>
@@ -59,32 +60,53 @@ void write_element(DType dtype, std::byte* at, int value) {
   }
 }
 
-/// Values whose sums and products over eight ranks are exact in every type, or wrap.
-Bytes input_of(DType dtype, int rank, std::size_t count) {
-  Bytes bytes(count * size_of(dtype));
-  for (std::size_t i = 0; i < count; ++i) {
-    write_element(dtype, bytes.data() + i * size_of(dtype),
-                  static_cast<int>((static_cast<std::size_t>(rank) * 5 + i) % 3));
+/// Values repeat after so many elements, so that the reference, which is slow, is asked for as
+/// many.
+constexpr std::size_t kPeriod = 3;
+
+/// So many elements that repeat those of a period.
+Bytes repeated(const Bytes& period, std::size_t count) {
+  Bytes bytes(count * (period.size() / kPeriod));
+  std::size_t done = std::min(period.size(), bytes.size());
+  std::copy_n(period.begin(), done, bytes.begin());
+  while (done < bytes.size()) {  // whole periods, of which there are twice as many each time
+    const std::size_t more = std::min(done, bytes.size() - done);
+    std::copy_n(bytes.begin(), more, bytes.begin() + static_cast<std::ptrdiff_t>(done));
+    done += more;
   }
   return bytes;
+}
+
+Bytes period_of(DType dtype, int rank) {
+  Bytes bytes(kPeriod * size_of(dtype));
+  for (std::size_t i = 0; i < kPeriod; ++i) {
+    write_element(dtype, bytes.data() + i * size_of(dtype),
+                  static_cast<int>((static_cast<std::size_t>(rank) * 5 + i) % kPeriod));
+  }
+  return bytes;
+}
+
+/// Values whose sums and products over eight ranks are exact in every type, or wrap.
+Bytes input_of(DType dtype, int rank, std::size_t count) {
+  return repeated(period_of(dtype, rank), count);
 }
 
 /// What the ranks together must get.
 Bytes expected(DType dtype, ReduceKind kind, int size, std::size_t count) {
   const auto of = [&](int rank) {
-    Bytes bytes = input_of(dtype, rank, count);
+    Bytes bytes = period_of(dtype, rank);
     if (kind == ReduceKind::premul_sum) {
-      reference::scale(dtype, bytes.data(), bytes.data(), count, kFactor * (rank + 1));
+      reference::scale(dtype, bytes.data(), bytes.data(), kPeriod, kFactor * (rank + 1));
     }
     return bytes;
   };
   Bytes result = of(0);
   for (int rank = 1; rank < size; ++rank) {
     const Bytes next = of(rank);
-    reference::reduce(dtype, kind, result.data(), next.data(), result.data(), count);
+    reference::reduce(dtype, kind, result.data(), next.data(), result.data(), kPeriod);
   }
-  if (kind == ReduceKind::avg) reference::divide(dtype, result.data(), count, size);
-  return result;
+  if (kind == ReduceKind::avg) reference::divide(dtype, result.data(), kPeriod, size);
+  return repeated(result, count);
 }
 
 /// Calls `check` for every type, reduction and count.
