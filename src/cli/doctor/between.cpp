@@ -23,7 +23,7 @@ constexpr std::array kUsualPackets = {8900, 4000, 1500, 1492, 1460, 1400, 1280, 
 /// What is measured takes half a second each.
 constexpr std::size_t kMostMeasured = 256;
 constexpr std::size_t kMostAgain = 32;
-constexpr int kMostRounds = 3;
+constexpr int kMostRounds = 6;
 
 Trial trial_of(const Path& path, std::size_t port) {
   return {path.from.host, path.to.host, path.source, path.target, port};
