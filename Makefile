@@ -134,9 +134,9 @@ test-python: build $(TEST_ENVIRONMENT)
 	@scripts/install_packages.sh apt-packages-rdma.txt || \
 		echo "test: what runs in a guest with RDMA is left out" >&2
 	@echo "test: Python, examples and installation"
-	@# Four files at a time, in the order of tests/conftest.py: most tests wait more than they compute.
+	@# Five files at a time, in the order of tests/conftest.py: most tests wait more than they compute.
 	@export BUILD_FOLDER=$(BUILD); \
-		$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder \
+		$(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder \
 			tests/python tests/install || { \
 		echo "test: what failed, once more and alone"; \
 		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none \
