@@ -19,6 +19,7 @@ constexpr double kFreeBytes = 1e18;
 /// much the real one is.
 struct Reduced {
   explicit Reduced(const Problem& problem) : small(problem) {
+    if (small.collective == Collective::all_to_all && !small.even) even_out();
     std::size_t largest = small.count;
     for (const std::size_t count : small.counts) largest = std::max(largest, count);
     const std::size_t wanted = small.chunk * kPieces * static_cast<std::size_t>(small.size);
@@ -29,6 +30,14 @@ struct Reduced {
     };
     small.count = shrink(small.count);
     for (std::size_t& count : small.counts) count = shrink(count);
+    small.recv_counts = small.counts;
+  }
+
+  /// A rank knows only what it exchanges itself; the others are taken to give and take as much, and
+  /// all ranks as much of it with each.
+  void even_out() {
+    const auto ranks = static_cast<std::size_t>(small.size);
+    small.counts.assign(ranks, (total(small.counts) + ranks - 1) / ranks);
     small.recv_counts = small.counts;
   }
 

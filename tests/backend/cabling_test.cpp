@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "backend/conformance/checks.h"
 #include "mccl/context.h"
 #include "mccl/error.h"
 #include "rendezvous/cabling/wiring.h"
@@ -64,6 +65,7 @@ std::vector<std::shared_ptr<Context>> run_at(const AddressTable& table, const Jo
         context->shutdown();
       } catch (...) {
         errors[static_cast<std::size_t>(rank)] = std::current_exception();
+        contexts[static_cast<std::size_t>(rank)].reset();  // others wait for what it passes on
       }
     });
   }
@@ -77,6 +79,46 @@ std::vector<std::shared_ptr<Context>> run_at(const AddressTable& table, const Jo
 void run(int size, const Joined& joined, const std::function<void(Context&)>& body) {
   run_at(free_places(size), joined, body);
 }
+
+bool in_a_line(int a, int b) { return a + 1 == b || b + 1 == a; }
+bool in_a_ring_of_four(int a, int b) { return (a + 1) % 4 == b || (b + 1) % 4 == a; }
+
+using conformance::Check;
+
+struct Shape {
+  const char* name;
+  int size;
+  bool (*joined)(int, int);
+};
+
+class CableConformance : public ::testing::TestWithParam<std::tuple<Shape, Check>> {};
+
+TEST_P(CableConformance, Holds) {
+  const auto& [shape, check] = GetParam();
+  run(shape.size, shape.joined, [&check](Context& context) {
+    if (context.size() >= check.least) check.run(context);
+  });
+}
+
+std::string name_on_cables(const ::testing::TestParamInfo<std::tuple<Shape, Check>>& info) {
+  const auto& [shape, check] = info.param;
+  return std::string(check.name) + "_" + shape.name;
+}
+
+const Shape kShapes[] = {{"ring", 4, in_a_ring_of_four}, {"line", 3, in_a_line}};
+
+INSTANTIATE_TEST_SUITE_P(Collectives, CableConformance,
+                         ::testing::Combine(::testing::ValuesIn(kShapes),
+                                            ::testing::ValuesIn(conformance::collective_checks())),
+                         name_on_cables);
+INSTANTIATE_TEST_SUITE_P(Messages, CableConformance,
+                         ::testing::Combine(::testing::Values(kShapes[0]),
+                                            ::testing::ValuesIn(conformance::message_checks())),
+                         name_on_cables);
+INSTANTIATE_TEST_SUITE_P(Groups, CableConformance,
+                         ::testing::Combine(::testing::Values(kShapes[0]),
+                                            ::testing::ValuesIn(conformance::group_checks())),
+                         name_on_cables);
 
 void sum_and_talk(Context& context) {
   Group& world = *context.world();
@@ -104,15 +146,9 @@ void sum_and_talk(Context& context) {
   }
 }
 
-TEST(Cables, ARingOfFour) {
-  run(
-      4, [](int a, int b) { return (a + 1) % 4 == b || (b + 1) % 4 == a; }, sum_and_talk);
-}
+TEST(Cables, ARingOfFour) { run(4, in_a_ring_of_four, sum_and_talk); }
 
-TEST(Cables, ALineOfFive) {
-  run(
-      5, [](int a, int b) { return a + 1 == b || b + 1 == a; }, sum_and_talk);
-}
+TEST(Cables, ALineOfFive) { run(5, in_a_line, sum_and_talk); }
 
 TEST(Cables, AStarAroundTheLastRank) {
   run(
@@ -125,26 +161,23 @@ TEST(Cables, WhereAllReachEachOtherNobodyPassesAnythingOn) {
 }
 
 TEST(Cables, ARankInTheMiddleMayEndFirst) {
-  run(
-      3, [](int a, int b) { return a + 1 == b || b + 1 == a; },
-      [](Context& context) {
-        Group& world = *context.world();
-        world.barrier({}).wait();
-        if (world.rank() == 1) return;
-        std::vector<int> data(1000, world.rank());
-        const Buffer buffer{data.data(), data.size(), DType::i32};
-        for (int i = 0; i < 50; ++i) {
-          if (world.rank() == 0) world.send(buffer, 2, 0, {}).wait();
-          if (world.rank() == 2) world.recv(buffer, 0, 0, {}).wait();
-        }
-      });
+  run(3, in_a_line, [](Context& context) {
+    Group& world = *context.world();
+    world.barrier({}).wait();
+    if (world.rank() == 1) return;
+    std::vector<int> data(1000, world.rank());
+    const Buffer buffer{data.data(), data.size(), DType::i32};
+    for (int i = 0; i < 50; ++i) {
+      if (world.rank() == 0) world.send(buffer, 2, 0, {}).wait();
+      if (world.rank() == 2) world.recv(buffer, 0, 0, {}).wait();
+    }
+  });
 }
 
 TEST(Cables, APlaceIsFreeAgainOnceItsRankHasLeft) {
   const AddressTable table = free_places(3);
-  const Joined line = [](int a, int b) { return a + 1 == b || b + 1 == a; };
-  const auto left = run_at(table, line, sum_and_talk);
-  run_at(table, line, sum_and_talk);
+  const auto left = run_at(table, in_a_line, sum_and_talk);
+  run_at(table, in_a_line, sum_and_talk);
 }
 
 TEST(Cables, PartsThatNothingJoinsAreTold) {

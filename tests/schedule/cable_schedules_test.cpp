@@ -99,6 +99,24 @@ TEST(BeyondCables, WhatMustBePassedOnIsNamed) {
   EXPECT_EQ(beyond_cables(direct, map_of(ring_of({0, 1, 2}))), "");
 }
 
+/// No rank knows what the others exchange, and all must choose alike.
+TEST(CableChoice, AnUnevenExchangeIsTheSameOnEveryRank) {
+  Facts facts;
+  facts.cables = std::make_shared<CableMap>(map_of(ring_of({0, 1, 2, 3})));
+  std::vector<Choice> choices;
+  for (int rank = 0; rank < 4; ++rank) {
+    Problem problem{.collective = Collective::all_to_all, .rank = rank, .size = 4};
+    for (int peer = 0; peer < 4; ++peer) {
+      problem.counts.push_back(static_cast<std::size_t>((rank + 2 * peer) % 3) * 100'000);
+      problem.recv_counts.push_back(static_cast<std::size_t>((peer + 2 * rank) % 3) * 100'000);
+    }
+    choices.push_back(choose(problem, 4, facts));
+    EXPECT_GT(choices.back().predicted_s, 0);
+    EXPECT_EQ(choices.back().algorithm, choices.front().algorithm);
+    EXPECT_EQ(choices.back().chunk, choices.front().chunk);
+  }
+}
+
 TEST(CableChoice, ARingGoesBothWaysAround) {
   Facts facts;
   facts.cables = std::make_shared<CableMap>(map_of(ring_of({0, 1, 2, 3})));

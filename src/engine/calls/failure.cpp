@@ -17,6 +17,15 @@ std::string name_of_place(const Call& call) {
   return is_any_message(call) ? "a message" : describe(call);
 }
 
+std::string place_and_reason(const Failure& failure) {
+  std::string place;
+  if (failure.call) place = name_of_place(*failure.call) + " failed";
+  if (failure.seen_by.valid()) {
+    place += fmt::format("{}on rank {}", place.empty() ? "" : " ", failure.seen_by);
+  }
+  return fmt::format("{}{}{}", place, place.empty() ? "" : ": ", failure.reason);
+}
+
 /// Whether `call` is what met it, as far as `rank` can know.
 bool is_place(const Failure& failure, const Call& call, bool here) {
   if (!failure.call) return true;
@@ -69,14 +78,10 @@ std::exception_ptr exception_of(FailureKind kind, const std::string& message) {
   return std::make_exception_ptr(AbortedError(message));
 }
 
+Failure passed_on(const Failure& failure) { return {failure.kind, place_and_reason(failure)}; }
+
 std::string describe(const Failure& failure) {
-  std::string place;
-  if (failure.call) place = name_of_place(*failure.call) + " failed";
-  if (failure.seen_by.valid()) {
-    place += fmt::format("{}on rank {}", place.empty() ? "" : " ", failure.seen_by);
-  }
-  return fmt::format("{}{}{}{}", place, place.empty() ? "" : ": ", failure.reason,
-                     advice_for(failure.kind));
+  return fmt::format("{}{}", place_and_reason(failure), advice_for(failure.kind));
 }
 
 std::string describe(const Failure& failure, const Call& call, GroupRank rank,
