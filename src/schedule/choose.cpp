@@ -65,7 +65,10 @@ Choice choose_exchange(Problem problem, std::size_t element_bytes, const Facts& 
   const std::size_t bytes = std::min(facts.chunk_bytes, kExchangeChunkBytes);
   choice.chunk = std::max<std::size_t>(1, bytes / std::max<std::size_t>(1, element_bytes));
   problem.chunk = choice.chunk;
-  choice.predicted_s = cost(choice.algorithm, problem, element_bytes, facts);
+  // The counts may be new in every call, and along cables an estimate takes as long as many plans.
+  Facts without_ways = facts;
+  without_ways.cables = nullptr;
+  choice.predicted_s = cost(choice.algorithm, problem, element_bytes, without_ways);
   return choice;
 }
 

@@ -50,7 +50,8 @@ struct Choice {
 };
 
 /// Considers every algorithm that can do the problem. The problem's chunk, nodes and window are
-/// ignored (the facts hold them); for all_to_all only what all ranks know (size) is used.
+/// ignored (the facts hold them); for all_to_all, unless it is even, only what all ranks
+/// know (size) is used, and nothing of cables.
 Choice choose(const Problem& problem, std::size_t element_bytes, const Facts& facts);
 
 /// Whether a sum with a coding is predicted to take less by a tenth than the exact one.

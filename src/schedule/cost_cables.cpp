@@ -15,11 +15,20 @@ namespace {
 constexpr std::size_t kPieces = 4;
 constexpr double kFreeBytes = 1e18;
 
+/// What all ranks know of it: of an exchange that is not even, as everywhere, that every pair has a
+/// chunk for each other.
+Problem as_all_know(Problem problem) {
+  if (problem.collective == Collective::all_to_all && !problem.even) {
+    problem.counts.assign(static_cast<std::size_t>(problem.size), problem.chunk);
+    problem.recv_counts = problem.counts;
+  }
+  return problem;
+}
+
 /// The problem with so few pieces that its schedules are made in no time, and how many times as
 /// much the real one is.
 struct Reduced {
   explicit Reduced(const Problem& problem) : small(problem) {
-    if (small.collective == Collective::all_to_all && !small.even) even_out();
     std::size_t largest = small.count;
     for (const std::size_t count : small.counts) largest = std::max(largest, count);
     const std::size_t wanted = small.chunk * kPieces * static_cast<std::size_t>(small.size);
@@ -30,14 +39,6 @@ struct Reduced {
     };
     small.count = shrink(small.count);
     for (std::size_t& count : small.counts) count = shrink(count);
-    small.recv_counts = small.counts;
-  }
-
-  /// A rank knows only what it exchanges itself; the others are taken to give and take as much, and
-  /// all ranks as much of it with each.
-  void even_out() {
-    const auto ranks = static_cast<std::size_t>(small.size);
-    small.counts.assign(ranks, (total(small.counts) + ranks - 1) / ranks);
     small.recv_counts = small.counts;
   }
 
@@ -72,7 +73,7 @@ Traffic traffic_of(Algorithm algorithm, const Problem& problem, std::size_t elem
     for (const Step& step : build(algorithm, reduced.small).steps) {
       if (step.kind != StepKind::send) continue;
       traffic[{rank, step.peer}] +=
-          reduced.times * static_cast<double>(step.src.count * element_bytes);
+          reduced.times * static_cast<double>(byte_count(step.src, element_bytes, problem.coding));
     }
   }
   return traffic;
@@ -80,12 +81,13 @@ Traffic traffic_of(Algorithm algorithm, const Problem& problem, std::size_t elem
 
 }  // namespace
 
-CableCost::CableCost(Algorithm algorithm, const Problem& problem, std::size_t element_bytes,
+CableCost::CableCost(Algorithm algorithm, const Problem& asked, std::size_t element_bytes,
                      const Facts& facts)
     : free_(facts),
-      pieces_in_a_row_(pieces_in_a_row(algorithm, problem)),
-      element_s_(static_cast<double>(element_bytes) / facts.cables->fastest_bytes_per_s()),
-      most_(std::max(problem.count, total(problem.counts))) {
+      pieces_in_a_row_(pieces_in_a_row(algorithm, asked)),
+      element_s_(static_cast<double>(element_bytes) / facts.cables->fastest_bytes_per_s()) {
+  const Problem problem = as_all_know(asked);
+  most_ = std::max(problem.count, total(problem.counts));
   const Traffic traffic = traffic_of(algorithm, problem, element_bytes);
   busiest_s_ = facts.cables->seconds(traffic);
   free_.cables = nullptr;

@@ -72,7 +72,7 @@ section_bench() {
   local size
   for size in 2 4 8; do
     check "mccl bench, $size ranks" 300 ranks mesh "$size" "${bench[@]}" "$each" -s 8,64K,1M
-    grep -vE '^#|DEBUG' "$work/rank0" | head -n 40 | sed 's/^/        /'
+    grep -vE '^#|(DEBUG|INFO|WARN) ' "$work/rank0" | head -n 40 | sed 's/^/        /'
   done
 }
 

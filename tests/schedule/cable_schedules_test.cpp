@@ -104,6 +104,7 @@ TEST(CableChoice, AnUnevenExchangeIsTheSameOnEveryRank) {
   Facts facts;
   facts.cables = std::make_shared<CableMap>(map_of(ring_of({0, 1, 2, 3})));
   std::vector<Choice> choices;
+  std::vector<double> costs;
   for (int rank = 0; rank < 4; ++rank) {
     Problem problem{.collective = Collective::all_to_all, .rank = rank, .size = 4};
     for (int peer = 0; peer < 4; ++peer) {
@@ -112,9 +113,26 @@ TEST(CableChoice, AnUnevenExchangeIsTheSameOnEveryRank) {
     }
     choices.push_back(choose(problem, 4, facts));
     EXPECT_GT(choices.back().predicted_s, 0);
+    EXPECT_EQ(choices.back().predicted_s, choices.front().predicted_s);
     EXPECT_EQ(choices.back().algorithm, choices.front().algorithm);
     EXPECT_EQ(choices.back().chunk, choices.front().chunk);
+    problem.chunk = choices.back().chunk;
+    costs.push_back(cost(Algorithm::direct, problem, 4, facts));
+    EXPECT_EQ(costs.back(), costs.front());
   }
+}
+
+/// Half as many bytes take half as long on the cables.
+TEST(CableChoice, RoundedSumsAreChargedWhatTheySend) {
+  Facts facts;
+  facts.cables = std::make_shared<CableMap>(map_of(cabled(3, {{0, 1}, {1, 2}})));
+  Case c{.collective = Collective::all_reduce, .size = 3, .count = std::size_t{16} << 20};
+  c.chunk = std::size_t{1} << 18;
+  const double exact = cost(Algorithm::direct, problem_of(c, 0), 4, facts);
+  c.codec = Codec::bf16;
+  const Problem rounded = problem_of(c, 0);
+  EXPECT_LT(cost(Algorithm::direct, rounded, 4, facts), 0.6 * exact);
+  EXPECT_TRUE(is_faster_coded(rounded, 4, facts));
 }
 
 TEST(CableChoice, ARingGoesBothWaysAround) {

@@ -86,6 +86,8 @@ TEST(Failure, ThatIsPassedOnStillNamesWhoMetIt) {
   EXPECT_FALSE(told.call || told.seen_by.valid());
   EXPECT_EQ(describe(told), describe(gone(sum(2))));
   EXPECT_EQ(describe(passed_on(told)), describe(told));
+  EXPECT_EQ(describe(told, sum(2), GroupRank(3), "failed"),
+            describe(gone(sum(2)), sum(2), GroupRank(3), "failed"));
 }
 
 TEST(Failure, AdvisesOnWhatRanksAndPeopleCanChange) {
