@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <iterator>
 #include <memory>
@@ -117,10 +118,25 @@ bool signals_reach_children() {
 }
 
 /// It has its parent's handler, and nothing to close.
+/// Before a fork. A thread that begins allocates, and of a sanitizer's allocator the child would
+/// get the lock as it is just then.
+void wait_until_it_listens() {
+#ifdef __linux__
+  for (;;) {
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+      std::string name;
+      std::getline(std::ifstream(task.path() / "comm") >> std::ws, name);
+      if (name == "mccl term") return;
+    }
+  }
+#endif
+}
+
 TEST(Termination, TheChildOfAForkDiesAlone) {
   if (!signals_reach_children()) GTEST_SKIP() << "not under the thread sanitizer";
   const Outcome outcome = outcome_of([](const auto& say) {
     const auto open = at_termination([&] { say('a'); });
+    wait_until_it_listens();
     const pid_t child = ::fork();
     if (child == 0) terminate_this_process();
     int status = 0;
@@ -135,6 +151,7 @@ TEST(Termination, TheChildOfAForkMayHaveSomethingOfItsOwn) {
   if (!signals_reach_children()) GTEST_SKIP() << "not under the thread sanitizer";
   const Outcome outcome = outcome_of([](const auto& say) {
     const auto open = at_termination([&] { say('a'); });
+    wait_until_it_listens();
     const pid_t child = ::fork();
     if (child == 0) {
       const auto own = at_termination([&] { say('c'); });
