@@ -25,12 +25,7 @@ Engine::AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Tas
   const Clock::time_point now = completions_.begin_at_once();
   if (now != Clock::time_point() && (!look_beside_safely(now) || group->failed())) return {};
   // After looking beside, which may forget plans that were not used for a while.
-  const Plan* plan = nullptr;
-  try {
-    plan = group->plan_at_once(task);
-  } catch (const std::exception&) {
-    // As below: the group fails there, on all ranks, where a throw would leave the others waiting.
-  }
+  const Plan* plan = group->plan_at_once(task);
   if (!plan) return {};
   // A call that another thread submits meanwhile has no order with this one: its callers gave none.
   task.call.sequence = group->next_sequence();
