@@ -189,7 +189,7 @@ test-aarch64: build-tests
 # Needs the packages of a build, and the network the first time.
 macos: | packages
 	@scripts/install_packages.sh apt-packages-macos.txt
-	@scripts/macos/build.sh build/macos $(JOBS) $(PYTHON)
+	@scripts/macos/build.sh build/macos $(JOBS) $(PYTHON) newest
 
 # Needs the C++ tests, and qemu; skipped with a reason where a guest cannot be had. RDMA_CHECKS takes
 # some of its sections, such as RDMA_CHECKS="link calls".

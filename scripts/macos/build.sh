@@ -2,12 +2,12 @@
 # Compiles MCCL for Macs with Apple's chips, checks what came out, since nothing here runs it, and packs
 # a wheel.
 #   build.sh FOLDER JOBS [PYTHON] [core | newest]
-# core: the library and the program alone; newest: for the newest torch too. Exits with 3, and says why, where the cross compiler, or torch
-# or MLX for Macs, cannot be had.
+# core: the library and the program alone; newest: for the newest torch too. Exits with 3, and says
+# why, where the cross compiler, or torch or MLX for Macs, cannot be had.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-folder=${1:?usage: build.sh FOLDER JOBS [PYTHON] [core]}
-jobs=${2:?usage: build.sh FOLDER JOBS [PYTHON] [core]}
+folder=${1:?usage: build.sh FOLDER JOBS [PYTHON] [core | newest]}
+jobs=${2:?usage: build.sh FOLDER JOBS [PYTHON] [core | newest]}
 python=${3:-python3}
 extent=${4:-all}
 torch=2.11.0

@@ -105,7 +105,7 @@ std::vector<Candidate> candidates_for(const Problem& problem, std::size_t elemen
     const auto algorithm = static_cast<Algorithm>(i);
     if ((only && algorithm != *only) || !can(algorithm, problem)) continue;
     if (window_only && !is_through_window(algorithm)) continue;
-    Candidate& candidate = candidates.emplace_back(algorithm);
+    Candidate& candidate = candidates.emplace_back(Candidate{algorithm, {}});
     if (!facts.cables || problem.size < 2) continue;
     candidate.cables.emplace(algorithm, problem, element_bytes, facts);
     some_along_cables = some_along_cables || candidate.cables->keeps_to_cables();
