@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/value_text.h"
+
 namespace mccl {
 
 namespace {
