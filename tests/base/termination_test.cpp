@@ -117,7 +117,6 @@ bool signals_reach_children() {
 #endif
 }
 
-/// It has its parent's handler, and nothing to close.
 /// Before a fork. A thread that begins allocates, and of a sanitizer's allocator the child would
 /// get the lock as it is just then.
 void wait_until_it_listens() {
@@ -132,6 +131,7 @@ void wait_until_it_listens() {
 #endif
 }
 
+/// It has its parent's handler, and nothing to close.
 TEST(Termination, TheChildOfAForkDiesAlone) {
   if (!signals_reach_children()) GTEST_SKIP() << "not under the thread sanitizer";
   const Outcome outcome = outcome_of([](const auto& say) {

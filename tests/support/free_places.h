@@ -15,7 +15,7 @@ namespace mccl::support {
 /// those could be taken again before its rank listens there. Each process begins in a range of its
 /// own, clear of that of the tests in Python (tests/python/free_port.py).
 inline rendezvous::AddressTable free_places(int size) {
-  static int next = 10'000 + ::getpid() % 50 * 200;
+  static int next = 10'000 + ::getpid() % 45 * 200;
   rendezvous::AddressTable table;
   while (static_cast<int>(table.size()) < size) {
     const int port = next++;
