@@ -74,7 +74,7 @@ class CheckedGroup : public Group, private staged::HostCalls {
   bool stages_always() const { return stages_always_; }
   bool begins_early(const Request& /*request*/) const override { return false; }
   /// Has `told` run as soon as the group has failed, also where no call of the host is under way.
-  virtual void watch_failure(std::function<void()> /*told*/) {}
+  virtual void watch_failure(const std::function<void()>& /*told*/) {}
   /// First in the destructor of every group: from then on nothing is started here.
   void close_line();
   /// With what aborts the group: what runs on a device ends too.

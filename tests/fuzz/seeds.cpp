@@ -97,7 +97,7 @@ void write_controls(const Corpus& corpus) {
     message.key = {12345, transport::Purpose::collective, 1};
     message.call = a_call();
     if (message.kind == engine::ControlKind::abort) {
-      message.failure = {engine::FailureKind::aborted, "rank 1 has had enough"};
+      message.failure = {engine::FailureKind::aborted, "rank 1 has had enough", {}, GroupRank(1)};
     }
     if (message.kind == engine::ControlKind::link) {
       message.transport = "shm";

@@ -72,15 +72,15 @@ std::chrono::milliseconds NativeGroup::timeout_of(const CallOptions& options) co
   return options.timeout.value_or(state_->timeout());
 }
 
-void NativeGroup::watch_failure(std::function<void()> told) {
-  state_->watch_failure([told = std::move(told), log = engine_->log(),
-                         name = name()](const engine::Failure& failure) {
-    if (failure.kind != engine::FailureKind::aborted) {
-      log.warn("group '{}': what its GPUs do ends, and its results are of no use: {}", name,
-               engine::describe(failure));
-    }
-    told();
-  });
+void NativeGroup::watch_failure(const std::function<void()>& told) {
+  state_->watch_failure(
+      [told, log = engine_->log(), name = name()](const engine::Failure& failure) {
+        if (failure.kind != engine::FailureKind::aborted) {
+          log.warn("group '{}': what its GPUs do ends, and its results are of no use: {}", name,
+                   engine::describe(failure));
+        }
+        told();
+      });
 }
 
 /// Schedules know which memory each of their steps needs. A factor is applied before they begin.

@@ -51,7 +51,7 @@ class NativeGroup final : public CheckedGroup {
   std::chrono::milliseconds timeout_of(const CallOptions& options) const override;
   Coding coding_of(const Request& request, const CallOptions& options) const override;
   bool begins_early(const Request& request) const override;
-  void watch_failure(std::function<void()> told) override;
+  void watch_failure(const std::function<void()>& told) override;
 
  private:
   using OperationPtr = std::shared_ptr<engine::Operation>;

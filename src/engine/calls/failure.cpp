@@ -17,23 +17,6 @@ std::string name_of_place(const Call& call) {
   return is_any_message(call) ? "a message" : describe(call);
 }
 
-std::string place_and_reason(const Failure& failure) {
-  std::string place;
-  if (failure.call) place = name_of_place(*failure.call) + " failed";
-  if (failure.seen_by.valid()) {
-    place += fmt::format("{}on rank {}", place.empty() ? "" : " ", failure.seen_by);
-  }
-  return fmt::format("{}{}{}", place, place.empty() ? "" : ": ", failure.reason);
-}
-
-/// What a reason that was passed on says after the name of `call`, where that is what it tells of.
-std::optional<std::string_view> place_passed_on(const Failure& failure, const Call& call) {
-  const std::string name = describe(call);
-  const std::string_view reason = failure.reason;
-  if (failure.call || !reason.starts_with(name + " failed on rank ")) return std::nullopt;
-  return reason.substr(name.size());
-}
-
 /// Whether `call` is what met it, as far as `rank` can know.
 bool is_place(const Failure& failure, const Call& call, bool here) {
   if (!failure.call) return true;
@@ -86,18 +69,18 @@ std::exception_ptr exception_of(FailureKind kind, const std::string& message) {
   return std::make_exception_ptr(AbortedError(message));
 }
 
-Failure passed_on(const Failure& failure) { return {failure.kind, place_and_reason(failure)}; }
-
 std::string describe(const Failure& failure) {
-  return fmt::format("{}{}", place_and_reason(failure), advice_for(failure.kind));
+  std::string place;
+  if (failure.call) place = name_of_place(*failure.call) + " failed";
+  if (failure.seen_by.valid()) {
+    place += fmt::format("{}on rank {}", place.empty() ? "" : " ", failure.seen_by);
+  }
+  return fmt::format("{}{}{}{}", place, place.empty() ? "" : ": ", failure.reason,
+                     advice_for(failure.kind));
 }
 
 std::string describe(const Failure& failure, const Call& call, GroupRank rank,
                      std::string_view verdict) {
-  if (const auto where = place_passed_on(failure, call)) {
-    return fmt::format("{} on rank {} {}, because it{}{}", describe(call), rank, verdict, *where,
-                       advice_for(failure.kind));
-  }
   const bool here = !failure.seen_by.valid() || failure.seen_by == rank;
   const bool same = is_place(failure, call, here);
   std::string text = fmt::format("{} on rank {} {}", describe(call), rank, verdict);

@@ -35,10 +35,6 @@ Failure failure_of(const std::exception& error);
 /// The exception type that belongs to the kind, with this message.
 std::exception_ptr exception_of(FailureKind kind, const std::string& message);
 
-/// As a rank that has not met it tells it to others: a message names no rank but its sender, so the
-/// reason says the call, and where it was met.
-Failure passed_on(const Failure& failure);
-
 /// How `failure` reads on whichever rank: "all_reduce #2 (sum of 4 f32) failed on rank 0: rank 1 is
 /// gone: ...".
 std::string describe(const Failure& failure);

@@ -10,13 +10,14 @@
 namespace mccl::engine {
 namespace {
 
-Failure announced_by(GroupRank member, const ControlMessage& message) {
+/// Whoever met it; along cables it need not be the rank that says so.
+Failure announced(const ControlMessage& message, GroupRank end_rank) {
   Failure failure = message.failure;
-  const bool says_where = is_collective(message.call) ? message.call.sequence != 0 : true;
-  if (says_where) {
-    failure.call = message.call;
-    failure.seen_by = member;
+  if (failure.seen_by.valid() && !(failure.seen_by < end_rank)) {
+    throw CorruptionError(fmt::format("it says that rank {} met a failure, in a group of {}",
+                                      failure.seen_by, end_rank));
   }
+  if (!is_collective(message.call) || message.call.sequence != 0) failure.call = message.call;
   return failure;
 }
 
@@ -29,7 +30,7 @@ void GroupState::hear(WorldRank peer, const ControlMessage& message) {
       // The peer has told everyone; but along cables its word may have gone by way of a rank that
       // is dead, so each passes it on before its own links end.
       failure_announced_ |= !around_.along_cables;
-      return fail(announced_by(member, message));
+      return fail(announced(message, membership_.members.end_rank()));
     case ControlKind::probe:
       return answer_probe(peer, message.call);
     case ControlKind::status:

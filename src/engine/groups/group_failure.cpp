@@ -18,9 +18,8 @@ void GroupState::settle_failure() {
     ControlMessage message;
     message.kind = ControlKind::abort;
     message.key.group = id();
-    const bool met_here = !why.seen_by.valid() || why.seen_by == membership_.rank;
-    message.failure = met_here ? why : passed_on(why);
-    if (message.failure.call) message.call = is_collective(*why.call) ? *why.call : a_message;
+    message.failure = why;
+    if (why.call) message.call = is_collective(*why.call) ? *why.call : a_message;
     membership_.for_each_other([&](WorldRank peer) { around_.peers.send(peer, message); });
   }
   const CollectiveQueue::Calls collectives = collectives_.drop_all();

@@ -24,11 +24,13 @@ struct ControlLayout {
   std::uint16_t reason_bytes;
   std::uint64_t group;
   std::array<char, transport::kMostNameBytes> transport;  // padded with zeros
+  std::int32_t seen_by;                                   // below 0: the reason says it
+  std::uint32_t unused;                                   // 0
   CallCode call;
 
   std::size_t total() const { return sizeof *this + blob_bytes + reason_bytes; }
 };
-static_assert(sizeof(ControlLayout) == 56);
+static_assert(sizeof(ControlLayout) == 64);
 
 std::string name_in(const ControlLayout& layout) {
   const auto end = std::find(layout.transport.begin(), layout.transport.end(), '\0');
@@ -45,7 +47,7 @@ bool is_padded(const ControlLayout& layout) {
 bool is_possible(const ControlLayout& layout) {
   return layout.kind < kControlKindCount &&
          layout.purpose <= static_cast<int>(transport::Purpose::point_to_point) &&
-         layout.failure_kind < kFailureKindCount &&
+         layout.failure_kind < kFailureKindCount && layout.unused == 0 &&
          layout.blob_bytes <= transport::kMostBlobBytes && layout.reason_bytes <= kReasonLimit &&
          is_padded(layout) && decode(layout.call).has_value();
 }
@@ -75,6 +77,7 @@ std::vector<std::byte> encode(const ControlMessage& message) {
   std::copy(message.transport.begin(),
             message.transport.begin() + static_cast<std::ptrdiff_t>(name.size()),
             layout.transport.begin());
+  layout.seen_by = message.failure.seen_by.number();
   layout.call = encode(message.call);
   std::vector<std::byte> bytes(layout.total());
   std::memcpy(bytes.data(), &layout, sizeof layout);
@@ -102,6 +105,7 @@ std::optional<DecodedControl> decode_control(std::span<const std::byte> bytes) {
   message.transport = name_in(layout);
   message.call = *decode(layout.call);
   message.failure.kind = static_cast<FailureKind>(layout.failure_kind);
+  message.failure.seen_by = GroupRank(layout.seen_by);
   message.failure.reason.assign(reinterpret_cast<const char*>(reason.data()), reason.size());
   message.blob.assign(blob.begin(), blob.end());
   decoded.bytes = layout.total();

@@ -24,7 +24,7 @@ enum class ControlKind : std::uint8_t {
   declined,   ///< "this end cannot have it": key, failure.reason; through `transport`, or at all
   closed,     ///< answer to whatever concerns a group that this rank has destroyed: key.group
   window,     ///< this rank's offer for the group's window: key.group, blob
-  abort,      ///< the group failed: key.group, failure, and the call that met it (see Failure)
+  abort,      ///< the group failed: key.group, failure, and the call and the rank that met it
   probe,      ///< "I am stuck in this call": key.group, call
   status,     ///< answer to a probe: the last call started here (sequence 0 when none)
   goodbye,    ///< the process leaves in good order; or, with a failure.reason, without the peer

@@ -81,15 +81,6 @@ TEST(Failure, OfTheGroupNamesWhoMetItAndWhatToDo) {
             std::string("on rank 0: rank 1 is gone: it closed its end") + kLook);
 }
 
-TEST(Failure, ThatIsPassedOnStillNamesWhoMetIt) {
-  const Failure told = passed_on(gone(sum(2)));
-  EXPECT_FALSE(told.call || told.seen_by.valid());
-  EXPECT_EQ(describe(told), describe(gone(sum(2))));
-  EXPECT_EQ(describe(passed_on(told)), describe(told));
-  EXPECT_EQ(describe(told, sum(2), GroupRank(3), "failed"),
-            describe(gone(sum(2)), sum(2), GroupRank(3), "failed"));
-}
-
 TEST(Failure, AdvisesOnWhatRanksAndPeopleCanChange) {
   EXPECT_NE(describe(failure_of(TimeoutError("late"))).find("a longer timeout (MCCL_TIMEOUT"),
             std::string::npos);

@@ -61,5 +61,19 @@ TEST(GroupState, AWindowThatComesLateIsLetGoOf) {
   EXPECT_NO_THROW(scene.group->hear(WorldRank(1), scene.window(range.place())));
 }
 
+TEST(GroupState, AFailureIsNotSaidToBeMetByARankThatTheGroupHasNot) {
+  Scene scene;
+  ControlMessage message;
+  message.kind = ControlKind::abort;
+  message.key.group = scene.group->id();
+  message.failure = {FailureKind::peer, "rank 1 is gone", {}, GroupRank(2)};
+  EXPECT_THROW(scene.group->hear(WorldRank(1), message), CorruptionError);
+  EXPECT_FALSE(scene.group->failed());
+  message.failure.seen_by = GroupRank(0);
+  scene.group->hear(WorldRank(1), message);
+  EXPECT_TRUE(scene.group->failed());
+  EXPECT_EQ(scene.group->failure().seen_by, GroupRank(0));
+}
+
 }  // namespace
 }  // namespace mccl::engine

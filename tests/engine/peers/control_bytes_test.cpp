@@ -13,8 +13,8 @@ TEST(ControlBytes, OfAHeartbeat) {
   ControlMessage message;
   message.kind = ControlKind::heartbeat;
   EXPECT_EQ(hex(encode(message)),
-            "09000003000000000000000000000000000000000000000008010000ffffffff"
-            "000000000000000000000000000000000000000000000000");
+            "090000030000000000000000000000000000000000000000ffffffff00000000"
+            "08010000ffffffff000000000000000000000000000000000000000000000000");
 }
 
 TEST(ControlBytes, OfALinkToBeMade) {
@@ -24,8 +24,9 @@ TEST(ControlBytes, OfALinkToBeMade) {
   message.transport = "shm";
   message.blob = {std::byte{0xaa}, std::byte{0xbb}};
   EXPECT_EQ(hex(encode(message)),
-            "0101020302000000080706050403020173686d000000000008010000ffffffff"
-            "000000000000000000000000000000000000000000000000aabb");
+            "0101020302000000080706050403020173686d0000000000ffffffff00000000"
+            "08010000ffffffff000000000000000000000000000000000000000000000000"
+            "aabb");
 }
 
 TEST(ControlBytes, OfAnAbort) {
@@ -34,9 +35,11 @@ TEST(ControlBytes, OfAnAbort) {
   message.key.group = 7;
   message.call = {Collective::broadcast, DType::i64, ReduceKind::sum, 1, 9, 4};
   message.failure.reason = "why";
+  message.failure.seen_by = GroupRank(2);
   EXPECT_EQ(hex(encode(message)),
-            "0500000300000300070000000000000000000000000000000108000001000000"
-            "090000000000000000000000000000000400000000000000776879");
+            "0500000300000300070000000000000000000000000000000200000000000000"
+            "0108000001000000090000000000000000000000000000000400000000000000"
+            "776879");
 }
 
 }  // namespace

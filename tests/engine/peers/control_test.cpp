@@ -15,7 +15,7 @@ ControlMessage sample() {
   message.key = {0x0123456789abcdefULL, transport::Purpose::point_to_point, 3};
   message.call = {Collective::gather, DType::c64, ReduceKind::sum, 1, 99, 7, -1, 0,
                   0x123456789abcdef0};
-  message.failure = {FailureKind::timeout, "rank 2 is late"};
+  message.failure = {FailureKind::timeout, "rank 2 is late", {}, GroupRank(5)};
   message.transport = "carrier8";
   message.blob.assign(transport::kMostBlobBytes, std::byte{0x5a});
   return message;
@@ -33,6 +33,7 @@ TEST(ControlMessage, ComesBackAsItWent) {
   EXPECT_EQ(back->message.call.sequence, 7u);
   EXPECT_EQ(back->message.failure.kind, FailureKind::timeout);
   EXPECT_EQ(back->message.failure.reason, "rank 2 is late");
+  EXPECT_EQ(back->message.failure.seen_by, GroupRank(5));
   EXPECT_EQ(back->message.transport, "carrier8");
   EXPECT_EQ(back->message.blob, sample().blob);
 }
