@@ -261,9 +261,9 @@ Variables forwarded(const Variables& inherited) {
   Variables variables;
   const auto outer = inherited.find(kMark);
   for (const auto& variable : inherited) {
-    const auto& [name, value] = variable;
+    const std::string& name = variable.first;
     const auto begins = [&name](std::string_view prefix) { return name.starts_with(prefix); };
-    const bool is_outers = outer != inherited.end() && value.starts_with(outer->second);
+    const bool is_outers = outer != inherited.end() && variable.second.starts_with(outer->second);
     if (std::ranges::any_of(kForwarded, begins) && !tells_mlx_a_place(name) && !is_outers)
       variables.insert(variable);
   }
