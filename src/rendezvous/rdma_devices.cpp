@@ -16,6 +16,9 @@ using transport::rdma::Survey;
 
 namespace {
 
+/// Who has been silent for so many intervals is told of by other means first.
+constexpr double kAnswerAfterSilences = 1.5;
+
 /// One for each device that joins the two, named as at its ends.
 void add_cables(const std::vector<Card>& cards, WorldRank a, WorldRank b,
                 std::vector<Cable>& cables) {
@@ -48,12 +51,37 @@ void warn_of_unused(const Log& log, const Card& card) {
   }
 }
 
-[[noreturn]] void refuse(const RdmaOptions& o, WorldRank peer, const std::string& why) {
+[[noreturn]] void refuse(const RdmaOptions& o, WorldRank rank, WorldRank peer,
+                         const std::string& why) {
   throw PeerError(
       fmt::format("MCCL_TRANSPORT is rdma, but rank {} cannot reach rank {} so, since {}; set it "
                   "to auto to use "
                   "what there is{}",
-                  o.rank, peer, why, transport::rdma::picture_of(o.cards)));
+                  rank, peer, why, transport::rdma::picture_of(o.cards)));
+}
+
+/// Of all ranks, so that all refuse, and say the same.
+void require_everywhere(const RdmaOptions& o) {
+  const WorldRank end(static_cast<int>(o.cards.size()));
+  for (WorldRank rank(0); rank < end; ++rank) {
+    bool reaches_any = end.number() == 1;
+    for (WorldRank peer(0); peer < end; ++peer) {
+      const Card& here = o.cards[rank.index()];
+      const Card& there = o.cards[peer.index()];
+      if (peer == rank || is_uncabled(here, rank, there, peer)) continue;
+      try {
+        common_rails(here, rank, there, peer);
+        common_service(here, there);
+      } catch (const Error& error) {
+        refuse(o, rank, peer, error.what());
+      }
+      reaches_any = true;
+    }
+    if (!reaches_any) {
+      refuse(o, rank, WorldRank(rank.number() == 0 ? 1 : 0),
+             "the table of devices names none at all");
+    }
+  }
 }
 
 }  // namespace
@@ -92,9 +120,12 @@ std::optional<Cabling> cabling_of(const Config& config, const std::vector<int>& 
 std::unique_ptr<RdmaTransport> make_rdma(const RdmaOptions& o, Survey found) {
   const bool has_devices = found.has_devices;
   const std::string why = found.card.why;
-  auto made = std::make_unique<RdmaTransport>(WorldRank(o.rank), std::move(found), o.cards,
-                                              o.config.rdma_gid);
   const bool must = o.config.transport == "rdma";
+  if (must) require_everywhere(o);
+  auto made = std::make_unique<RdmaTransport>(
+      WorldRank(o.rank), std::move(found), o.cards, o.config.rdma_gid,
+      std::chrono::duration_cast<Clock::duration>(
+          std::chrono::duration<double>(o.config.liveness_interval * kAnswerAfterSilences)));
   if (!must && !why.empty()) {
     if (has_devices) {
       o.log.warn("the RDMA devices of this host are not used: {}", why);
@@ -114,14 +145,11 @@ std::unique_ptr<RdmaTransport> make_rdma(const RdmaOptions& o, Survey found) {
       add_to(unreached, peer);
       continue;
     }
-    if (must) refuse(o, peer, made->missing(peer));
     const bool elsewhere = o.endpoints[peer.index()].host != o.host;
     if (why.empty() && elsewhere) {
       o.log.warn("no RDMA to rank {}, since {}: tcp is used", peer, made->missing(peer));
     }
   }
-  if (reached.empty() && must && !unreached.empty())
-    refuse(o, WorldRank(o.rank == 0 ? 1 : 0), "the table of devices names none at all");
   if (!reached.empty() && !unreached.empty()) {
     o.log.info("no RDMA cable leads to rank {}: messages to it take tcp, and collectives {}",
                unreached, o.config.rdma_uncabled == "relay" ? "go along the cables" : "too");

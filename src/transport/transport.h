@@ -42,12 +42,13 @@ struct Making {
   std::unique_ptr<Link> link;  ///< This end stands, and may be written to.
 };
 
-/// A link that came about, or failed, by itself.
+/// A link that came about, or failed, by itself; or one that stood and broke while nobody used it.
 struct LinkEvent {
   WorldRank peer;
   LinkKey key;
   std::unique_ptr<Link> link;  ///< Null when it failed, and then `reason` says why.
   std::string reason;
+  bool stood = false;
 };
 
 class Transport {

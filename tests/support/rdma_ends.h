@@ -33,8 +33,8 @@ struct RdmaEnds {
     const auto there = ends.stations[1]->gids();
     const auto gids = rdma::choose_gids(here, there);
     if (!gids) throw Error("no addresses that fit");
-    ends.pairs[0] = ends.stations[0]->make_pair(service, "rank 1");
-    ends.pairs[1] = ends.stations[1]->make_pair(service, "rank 0");
+    ends.pairs[0] = ends.stations[0]->make_pair(service, {WorldRank(1), {}});
+    ends.pairs[1] = ends.stations[1]->make_pair(service, {WorldRank(0), {}});
     // The end that dialled comes last: it speaks first.
     ends.join(1, there[gids->second].index, here[gids->first].bytes);
     ends.join(0, here[gids->first].index, there[gids->second].bytes);

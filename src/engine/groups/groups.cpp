@@ -159,6 +159,16 @@ void Groups::fail_without(WorldRank peer, const std::string& reason) {
   }
 }
 
+void Groups::lose_link(WorldRank peer, std::uint64_t id, const std::string& reason) {
+  GroupState* const group = find(id);
+  if (!group) return;
+  const Membership& membership = group->membership();
+  Failure failure{FailureKind::peer, fmt::format("lost the connection to rank {}: {}",
+                                                 membership.rank_of(peer), reason)};
+  failure.seen_by = membership.rank;
+  group->fail(failure);
+}
+
 void Groups::fail_watched(WorldRank peer, const std::string& reason) {
   for (const auto& [id, group] : groups_) {
     const GroupRank member = group->membership().rank_of(peer);

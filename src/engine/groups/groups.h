@@ -53,6 +53,9 @@ class Groups {
   /// A peer lives that the others cannot talk with any more: groups that it is in end, even where
   /// their calls get on without it.
   void fail_without(WorldRank peer, const std::string& reason);
+  /// A group's link to the peer broke, and what was sent by it may not have arrived: the peer may
+  /// wait for that where this rank has no call that would tell of it.
+  void lose_link(WorldRank peer, std::uint64_t group, const std::string& reason);
   /// A peer has died: groups that it is in end where somebody asked to be told.
   void fail_watched(WorldRank peer, const std::string& reason);
   /// Something went wrong on this rank that is no single group's matter.

@@ -240,7 +240,13 @@ void LinkMaker::progress(const std::function<bool(std::uint64_t group)>& closed)
   for (Place place = 0; place < transports_.size(); ++place) {
     std::vector<LinkEvent> events;
     transports_[place]->progress(events);
-    for (LinkEvent& event : events) handle(place, event, closed(event.key.group));
+    for (LinkEvent& event : events) {
+      if (event.stood) {
+        broken_.push_back(std::move(event));
+      } else {
+        handle(place, event, closed(event.key.group));
+      }
+    }
   }
 }
 

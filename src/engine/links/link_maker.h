@@ -63,6 +63,8 @@ class LinkMaker {
   void progress(const std::function<bool(std::uint64_t group)>& closed);
   /// As Transport, of all.
   std::vector<transport::Transport::LostPeer> take_lost();
+  /// Links that stood and broke, as progress() has found out since it was asked last.
+  std::vector<transport::LinkEvent> take_broken() { return std::exchange(broken_, {}); }
   void watch(std::vector<pollfd>& descriptors) const;
   Clock::time_point next_deadline() const;
 
@@ -110,6 +112,7 @@ class LinkMaker {
   /// those that a peer makes the ones of which this end has begun and does not stand.
   std::map<std::pair<WorldRank, transport::LinkKey>, Place> making_;
   std::uint64_t made_ = 0;  ///< Links that stood.
+  std::vector<transport::LinkEvent> broken_;
 };
 
 }  // namespace mccl::engine

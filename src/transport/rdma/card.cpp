@@ -14,7 +14,6 @@ namespace {
 using nlohmann::json;
 
 /// Of what a peer says.
-constexpr std::size_t kMostDevices = 64;
 constexpr std::size_t kMostKinds = 16;
 
 std::string kinds_of(const Card& card) {
@@ -70,8 +69,9 @@ Card parse_card(WorldRank rank, std::string_view text) {
       card.services.push_back(service.get<std::string>() == "rc" ? Service::rc : Service::uc);
     }
     for (const json& device : said.at(3)) {
-      card.devices.push_back({printable(device.at(0).get<std::string>()),
-                              device.at(1).get<std::vector<std::string>>(),
+      auto kinds = device.at(1).get<std::vector<std::string>>();
+      for (std::string& kind : kinds) kind = printable(kind);
+      card.devices.push_back({printable(device.at(0).get<std::string>()), std::move(kinds),
                               printable(device.at(2).get<std::string>())});
       if (card.devices.size() > kMostDevices || card.devices.back().kinds.size() > kMostKinds)
         throw CorruptionError("too many");

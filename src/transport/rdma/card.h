@@ -12,6 +12,9 @@
 
 namespace mccl::transport::rdma {
 
+/// A rank tells others of so many.
+inline constexpr std::size_t kMostDevices = 64;
+
 struct DeviceCard {
   std::string name;
   std::vector<std::string> kinds;  ///< Of its addresses: "RoCE v2 over IPv4", each once.

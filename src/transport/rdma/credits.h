@@ -28,9 +28,11 @@ class Credits {
   /// Messages that the peer has a receive for.
   std::uint32_t left() const { return depth_ - (sent_ - heard_); }
   bool may_send_data() const { return left() > kReserved; }
-  /// A probe may use one of the reserved, and credit all of them but the one that is kept for
-  /// close.
-  bool may_send_probe() const { return left() >= kReserved; }
+  /// Credit and answers may use the reserved, but for the one that is kept for close, and probes
+  /// leave one more: what an end must say to be given credit itself is never held up by what it
+  /// asks. A credit message or an answer returns something each time, so no two ends are ever both
+  /// out of credit.
+  bool may_send_probe() const { return left() > 2; }
   bool may_send_credit() const { return left() > 1; }
   bool may_close() const { return left() > 0; }
 

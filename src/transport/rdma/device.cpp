@@ -1,10 +1,12 @@
 #include "transport/rdma/device.h"
 
 #include <fmt/format.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <map>
+#include <thread>
 #include <tuple>
 
 #include "transport/rdma/shape.h"
@@ -12,16 +14,44 @@
 namespace mccl::transport::rdma {
 namespace {
 
-/// The devices of this process that are open. One that the parent of a fork has is not the child's.
+/// The devices of this process that are open, or about to close. One that the parent of a fork has
+/// is not the child's.
 struct Open {
+  using Key = std::tuple<const Verbs*, std::string, pid_t>;
+  struct Entry {
+    const Device* device = nullptr;
+    std::weak_ptr<Device> used;  ///< Gone while it closes.
+  };
   std::mutex mutex;
-  std::map<std::tuple<const Verbs*, std::string, pid_t>, std::weak_ptr<Device>> devices;
+  std::map<Key, Entry> devices;  // guarded by mutex
 };
 
+/// Never ends: devices may outlive what is static. Nobody is in it while the process forks.
 Open& open_devices() {
-  static Open open;
+  static Open& open = []() -> Open& {
+    static Open* const made = new Open;
+    (void)::pthread_atfork([] { open_devices().mutex.lock(); },
+                           [] { open_devices().mutex.unlock(); },
+                           [] { open_devices().mutex.unlock(); });
+    return *made;
+  }();
   return open;
 }
+
+/// What the last user of a device does. Its entry goes when it has closed, and not before.
+struct Close {
+  Open::Key key;
+  void operator()(Device* device) const {
+    Open& open = open_devices();
+    const std::lock_guard lock(open.mutex);
+    const auto entry = open.devices.find(key);
+    const bool is_latest = entry != open.devices.end() && entry->second.device == device;
+    delete device;
+    if (is_latest) open.devices.erase(key);
+  }
+};
+
+constexpr std::chrono::milliseconds kWhileItCloses{1};
 
 std::size_t regions_of(const Limits& limits) {
   if (limits.regions <= 0) return Device::kMostRegions;
@@ -32,12 +62,19 @@ std::size_t regions_of(const Limits& limits) {
 
 std::shared_ptr<Device> Device::open(const std::shared_ptr<Verbs>& verbs, const std::string& name) {
   Open& open = open_devices();
-  const std::lock_guard lock(open.mutex);
-  std::weak_ptr<Device>& known = open.devices[{verbs.get(), name, ::getpid()}];
-  if (std::shared_ptr<Device> device = known.lock(); device && !device->failed()) return device;
-  auto device = std::make_shared<Device>(verbs, name);
-  known = device;
-  return device;
+  const Open::Key key{verbs.get(), name, ::getpid()};
+  for (;; std::this_thread::sleep_for(kWhileItCloses)) {
+    std::shared_ptr<Device> known;  // closes behind the lock, where it is its last user's
+    const std::lock_guard lock(open.mutex);
+    if (const auto entry = open.devices.find(key); entry != open.devices.end()) {
+      known = entry->second.used.lock();
+      if (!known) continue;
+      if (!known->failed()) return known;
+    }
+    const std::shared_ptr<Device> device(new Device(verbs, name), Close{key});
+    open.devices[key] = {device.get(), device};
+    return device;
+  }
 }
 
 Device::Device(std::shared_ptr<Verbs> verbs, std::string name)

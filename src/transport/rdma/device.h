@@ -1,5 +1,6 @@
 // One device of this process: one context and one protection domain, shared by all that use it,
-// since devices have few of them. It closes with its last user.
+// since devices have few of them. It closes with its last user. One that has failed does so too,
+// and whoever comes after that opens it anew.
 #pragma once
 
 #include <atomic>

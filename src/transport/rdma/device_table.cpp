@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "base/value_text.h"
 #include "mccl/error.h"
@@ -20,6 +21,8 @@ using nlohmann::json;
 /// Of one pair.
 constexpr std::size_t kMostNames = 64;
 constexpr std::size_t kMostShown = 120;
+/// More than a job's largest table takes.
+constexpr std::uintmax_t kMostTableBytes = std::uintmax_t{64} << 20;
 /// A table is three deep; what is deeper is dropped, since to show it would take as deep a stack.
 constexpr int kMostNesting = 8;
 
@@ -107,9 +110,21 @@ DeviceTable parse_device_table(const std::string& text, const std::string& path,
 }
 
 DeviceTable read_device_table(const std::string& path, std::optional<int> size) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (error) refuse(path, fmt::format("cannot be read: {}", error.message()));
+  // A directory has no text, and others may never come to their end.
+  if (!std::filesystem::is_regular_file(status)) refuse(path, "expected a file");
+  const std::uintmax_t bytes = std::filesystem::file_size(path, error);
+  if (error || bytes > kMostTableBytes) {
+    refuse(path, error
+                     ? fmt::format("cannot be read: {}", error.message())
+                     : fmt::format("expected at most {} bytes; found {}", kMostTableBytes, bytes));
+  }
+  std::string text(static_cast<std::size_t>(bytes), '\0');
   std::ifstream file(path, std::ios::binary);
-  if (!file) refuse(path, fmt::format("cannot be read: {}", std::strerror(errno)));
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (!file.read(text.data(), static_cast<std::streamsize>(bytes)))
+    refuse(path, fmt::format("cannot be read: {}", std::strerror(errno)));
   return parse_device_table(text, path, size);
 }
 

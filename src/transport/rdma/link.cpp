@@ -47,7 +47,8 @@ std::size_t RdmaLink::write(std::span<const std::byte> first, std::span<const st
   pair_->poll();
   fail_if_over();
   settle_loan();
-  const bool in_place = borrow(second.empty() ? first : second);
+  // What is not written now may be somebody else's memory by the next time.
+  const bool in_place = !pair_->free_slot().empty() && borrow(second.empty() ? first : second);
   if (in_place && second.empty()) std::swap(first, second);
   std::size_t written = 0;
   while (!first.empty() || !second.empty()) {
@@ -161,7 +162,7 @@ std::size_t RdmaLink::read(std::span<std::byte> destination) {
 
 std::size_t RdmaLink::unsent() const {
   if (pair_->unsent() != 0) pair_->poll();
-  return pair_->ended().empty() ? pair_->unsent() : 0;
+  return pair_->ended().empty() && !pair_->closed_by_peer() ? pair_->unsent() : 0;
 }
 
 void RdmaLink::lose_peer(Loss loss) {

@@ -16,8 +16,9 @@ enum class MessageKind : std::uint16_t {
   credit,  ///< Nothing but the count of what has been returned.
   probe,   ///< Shows the number of what was sent before, where nothing sends it again.
   close,   ///< No more will come.
+  answer,  ///< To a probe: what was sent before it has arrived.
 };
-inline constexpr int kMessageKinds = 6;
+inline constexpr int kMessageKinds = 7;
 
 struct MessageHeader {
   std::uint64_t token = 0;     ///< The receiver's: a stranger does not know it.

@@ -15,9 +15,11 @@ constexpr std::uint32_t kPacketMask = 0xffffff;
 /// Wanted: enough for a small message with its head.
 constexpr std::uint32_t kInlineBytes = 256;
 constexpr std::chrono::milliseconds kHelloAgain{100};
-/// What is sent and not returned for so long may be lost, where nothing sends it again.
-constexpr std::chrono::milliseconds kProbeAfter{200};
-constexpr int kMostProbes = 4;
+/// Data that are sent and not returned for so long may be lost, where nothing sends them again: the
+/// peer is asked, and asked again three times as late each time, as the credit that is kept for
+/// that allows.
+constexpr std::chrono::milliseconds kAskAfter{200};
+constexpr int kAskLaterBy = 3;
 
 std::uint64_t random_number() {
   std::random_device random;
@@ -74,6 +76,7 @@ void Pair::connect(const Route& route, const FarEnd& far, bool dialled) {
 
 void Pair::end(std::string why, bool corrupted) {
   if (!ended_.empty()) return;
+  lost_data_ = is_open() && !close_heard_ && (unsent_ != 0 || is_unproved());
   ended_ = std::move(why);
   corrupted_ = corrupted;
 }
@@ -130,25 +133,29 @@ void Pair::send(std::size_t bytes, std::span<const std::byte> lent, std::uint32_
   if (device_->failed()) return end(device_->trouble());
   post(MessageKind::data, static_cast<std::uint32_t>(bytes),
        {lent.data(), static_cast<std::uint32_t>(lent.size()), key});
-  probes_ = 0;
+  ++data_sent_;
   if (service_ == Service::uc && next_tending_ == Clock::time_point::max())
-    next_tending_ = Clock::now() + kProbeAfter;
+    next_tending_ = Clock::now() + kAskAfter;
 }
 
 bool Pair::post_control(MessageKind kind, bool credit) {
   if (!credit || !ended_.empty() || in_flight() >= kSendSlots) return false;
   post(kind, 0);
-  return true;
+  return ended_.empty();
 }
 
 /// What it owes, as far as there is room. Each message tells what has been returned.
 void Pair::flush() {
   if (phase_ == Phase::made || close_heard_ || !ended_.empty()) return;
-  if (hello_owed_) hello_owed_ = !post_control(MessageKind::hello, credits_.may_send_credit());
+  if (hello_owed_ && post_control(MessageKind::hello, credits_.may_send_credit())) {
+    hello_owed_ = false;
+    said_hello_ = true;
+  }
   if (ready_owed_ && post_control(MessageKind::ready, credits_.may_send_credit())) {
     ready_owed_ = false;
     phase_ = Phase::open;
   }
+  if (answer_owed_) answer_owed_ = !post_control(MessageKind::answer, credits_.may_send_credit());
   if (credits_.owes_credit()) post_control(MessageKind::credit, credits_.may_send_credit());
   if (probe_owed_) probe_owed_ = !post_control(MessageKind::probe, credits_.may_send_probe());
   if (close_owed_) close_owed_ = !post_control(MessageKind::close, credits_.may_close());
@@ -249,22 +256,35 @@ bool Pair::in_order(const MessageHeader& header) {
 void Pair::hear(const MessageHeader& header, std::uint32_t slot) {
   switch (static_cast<MessageKind>(header.kind)) {
     case MessageKind::hello:
-      if (is_open()) break;
-      (dialled_ ? ready_owed_ : hello_owed_) = true;
+      if (dialled_) {
+        ready_owed_ = true;  // also where it has said so: that was lost
+      } else if (!is_open()) {
+        hello_owed_ = true;
+      }
       break;
     case MessageKind::ready:
       if (dialled_) return end("it answers as the end that dialled, which it is not", true);
       phase_ = Phase::open;
       break;
     case MessageKind::data: {
-      if (!is_open()) return end("it sends data, but what goes before them was lost on the way");
+      if (!is_open()) {
+        phase_ = Phase::open;  // as it is there: what goes wrong now is no reason for another link
+        return end("it sends data, but what goes before them was lost on the way");
+      }
       Arrived& last = arrived_[(first_arrived_ + arrived_count_++) % kReceiveSlots];
       last = {slot, kHeaderBytes, static_cast<std::uint32_t>(kHeaderBytes + header.bytes)};
       arrived_bytes_ += header.bytes;
       return;
     }
     case MessageKind::credit:
+      break;
     case MessageKind::probe:
+      answer_owed_ = is_open();
+      hello_owed_ |= may_be_open_there() && !is_open();
+      break;
+    case MessageKind::answer:
+      data_proved_ = data_asked_;
+      asked_since_ = Clock::time_point::max();
       break;
     case MessageKind::close:
       close_heard_ = true;
@@ -297,7 +317,14 @@ void Pair::tend(Clock::time_point now) {
 }
 
 bool Pair::owes() const {
-  return hello_owed_ || ready_owed_ || probe_owed_ || close_owed_ || credits_.owes_credit();
+  return hello_owed_ || ready_owed_ || probe_owed_ || answer_owed_ || close_owed_ ||
+         credits_.owes_credit();
+}
+
+/// Whether data are on their way of which nobody knows whether they will arrive.
+bool Pair::is_unproved() const {
+  return service_ == Service::uc && is_open() && data_sent_ != data_proved_ &&
+         credits_.outstanding() != 0;
 }
 
 /// Where nothing is sent again by itself.
@@ -305,17 +332,28 @@ void Pair::remind(Clock::time_point now) {
   next_tending_ = Clock::time_point::max();
   if (service_ == Service::rc || !ended_.empty() || close_heard_) return;
   if (phase_ == Phase::greeting) {
-    hello_owed_ |= dialled_;
+    hello_owed_ |= dialled_ || said_hello_;
     next_tending_ = now + kHelloAgain;
-  } else if (is_open() && credits_.outstanding() != 0 && probes_ < kMostProbes) {
-    // Not the first time: what was sent a moment ago is not late.
-    if (std::exchange(probed_at_, send_end_) == send_end_) {
-      probe_owed_ = true;
-      ++probes_;
-      probed_at_ = send_end_ + 1;
+  } else if (asked_since_ != Clock::time_point::max()) {
+    if (now - asked_since_ >= answer_patience_) {
+      return end("it does not answer, though its process lives: the path to it carries nothing");
     }
-    next_tending_ = now + kProbeAfter;
+    probe_owed_ = true;
+    ask_again_ *= kAskLaterBy;
+    next_tending_ = std::min(now + ask_again_, asked_since_ + answer_patience_);
+  } else if (is_unproved()) {
+    // What was sent a moment ago is not late.
+    const bool is_late = std::exchange(seen_at_, send_end_) == send_end_;
+    if (is_late) ask(now);
+    next_tending_ = now + kAskAfter;
   }
+}
+
+void Pair::ask(Clock::time_point now) {
+  probe_owed_ = true;
+  data_asked_ = data_sent_;
+  asked_since_ = now;
+  ask_again_ = kAskAfter;
 }
 
 void Pair::notify() {

@@ -30,6 +30,10 @@ struct FarEnd {
 
 class Pair {
  public:
+  /// By then a peer that lives has answered. A process that has nothing to do looks at its pairs at
+  /// each beat of the engine's.
+  static constexpr std::chrono::seconds kAnswerPatience{15};
+
   /// Posts its receives. `channel` is told of completions, and may be null. `peer` names the other
   /// end: "rank 3". Throws VerbsError, Error.
   Pair(std::shared_ptr<Device> device, Channel* channel, Service service, int port,
@@ -48,6 +52,8 @@ class Pair {
   /// Throws VerbsError.
   void connect(const Route& route, const FarEnd& far, bool dialled);
   bool is_open() const { return phase_ == Phase::open; }
+  /// How long the peer may leave a question whether data have arrived without an answer, on uc.
+  void answer_within(Clock::duration patience) { answer_patience_ = patience; }
 
   /// Looks at what has ended and arrived, and sends what it owes. Throws nothing: see ended().
   void poll();
@@ -87,6 +93,12 @@ class Pair {
   bool closed_by_peer() const { return close_heard_; }
   /// Why it carries nothing any more; empty while it does. What has arrived is here still.
   const std::string& ended() const { return ended_; }
+  /// Whether it ended while data of its own may not have arrived.
+  bool lost_data() const { return lost_data_; }
+  /// Whether the other end may take it for open: it did not dial, and has said hello.
+  bool may_be_open_there() const { return !dialled_ && said_hello_; }
+  /// Gives it up, as `why` says.
+  void give_up(std::string why) { end(std::move(why)); }
   /// Messages that the device has handed out a second time, and that were dropped. Some devices
   /// do so when they send packets again (docs/RDMA.md).
   std::uint64_t repeats() const { return repeats_; }
@@ -121,7 +133,9 @@ class Pair {
   void hear(const MessageHeader& header, std::uint32_t slot);
   void flush();
   bool owes() const;
+  bool is_unproved() const;
   void remind(Clock::time_point now);
+  void ask(Clock::time_point now);
 
   const std::shared_ptr<Device> device_;
   const Service service_;
@@ -151,10 +165,14 @@ class Pair {
   std::uint32_t first_arrived_ = 0, arrived_count_ = 0;
   std::size_t arrived_bytes_ = 0;
 
-  bool hello_owed_ = false, ready_owed_ = false, probe_owed_ = false, close_owed_ = false;
-  bool close_heard_ = false;
-  int probes_ = 0;  ///< Since anything else was sent.
-  std::uint64_t probed_at_ = 0;
+  bool hello_owed_ = false, ready_owed_ = false, probe_owed_ = false, answer_owed_ = false;
+  bool close_owed_ = false, close_heard_ = false, said_hello_ = false, lost_data_ = false;
+  /// Of its data messages, on uc: how many there were, how many have surely arrived, and how many
+  /// there were when the peer was asked first, of questions that wait for their answer.
+  std::uint64_t data_sent_ = 0, data_proved_ = 0, data_asked_ = 0;
+  std::uint64_t seen_at_ = 0;  ///< How many messages there were when it was looked at last.
+  Clock::time_point asked_since_ = Clock::time_point::max();
+  Clock::duration ask_again_{}, answer_patience_ = kAnswerPatience;
   Clock::time_point next_tending_ = Clock::time_point::max();
   std::string ended_;
   bool corrupted_ = false;

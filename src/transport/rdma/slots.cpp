@@ -10,7 +10,7 @@ namespace mccl::transport::rdma {
 namespace {
 
 /// The first region holds as many berths; each further one twice as many as the last, up to a
-/// limit.
+/// limit, or what may be locked yet.
 constexpr std::size_t kFirstBerths = 2;
 constexpr std::size_t kMostBerths = 64;
 
@@ -58,19 +58,22 @@ void SlotMemory::add_slab() {
         "all {} regions of memory that one process may register with a device are in use",
         most_regions_));
   }
-  const std::size_t berths = std::min(kFirstBerths << slabs_.size(), kMostBerths);
-  const std::size_t bytes = berths * berth_bytes_;
-  Slab slab;
-  slab.memory = {map_memory(bytes), Unmap{bytes}};
-  try {
-    slab.region = domain_.register_memory({slab.memory.get(), bytes});
-  } catch (const VerbsError& error) {
-    if (error.code() != ENOMEM && error.code() != EAGAIN) throw;
-    throw Error(fmt::format("{}; may this process lock {} KiB more of memory (ulimit -l)?",
-                            error.what(), bytes / 1024));
+  for (std::size_t berths = std::min(kFirstBerths << slabs_.size(), kMostBerths);; berths /= 2) {
+    const std::size_t bytes = berths * berth_bytes_;
+    Slab slab;
+    slab.memory = {map_memory(bytes), Unmap{bytes}};
+    try {
+      slab.region = domain_.register_memory({slab.memory.get(), bytes});
+    } catch (const VerbsError& error) {
+      if (error.code() != ENOMEM && error.code() != EAGAIN) throw;
+      if (berths > 1) continue;
+      throw Error(fmt::format("{}; may this process lock {} KiB more of memory (ulimit -l)?",
+                              error.what(), bytes / 1024));
+    }
+    for (std::size_t i = berths; i-- > 0;) slab.free.push_back(i * berth_bytes_);
+    slabs_.push_back(std::move(slab));
+    return;
   }
-  for (std::size_t i = berths; i-- > 0;) slab.free.push_back(i * berth_bytes_);
-  slabs_.push_back(std::move(slab));
 }
 
 void SlotMemory::give_back(std::size_t region, const std::byte* memory) {

@@ -1,5 +1,6 @@
 #include "transport/rdma/station.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +18,10 @@ constexpr std::chrono::seconds kPatience{2};
 constexpr std::chrono::milliseconds kLastPatience{1200};
 /// Where no notice comes.
 constexpr std::chrono::milliseconds kBlindNap{1};
+/// Between looks at pairs that nobody uses, while a process is awake.
+constexpr std::chrono::milliseconds kPollAgain{50};
+/// Until what was sent last, by whoever has gone to sleep since, is looked after.
+constexpr std::chrono::milliseconds kAfterTheLast{20};
 
 }  // namespace
 
@@ -39,16 +44,17 @@ Station::~Station() {
   }
 }
 
-PairAtStation Station::make_pair(Service service, std::string peer) {
+PairAtStation Station::make_pair(Service service, const LinkOf& link) {
   if (device_->failed()) throw Error(device_->trouble());
-  PairAtStation pair(new Pair(device_, channel_.get(), service, port_.number, std::move(peer)),
-                     Leaving{this});
-  pairs_.push_back(pair.get());
+  PairAtStation pair(
+      new Pair(device_, channel_.get(), service, port_.number, fmt::format("rank {}", link.peer)),
+      Leaving{this});
+  pairs_.push_back({pair.get(), link});
   return pair;
 }
 
 void Leaving::operator()(Pair* pair) const {
-  std::erase(station->pairs_, pair);
+  std::erase_if(station->pairs_, [pair](const auto& each) { return each.pair == pair; });
   delete pair;
 }
 
@@ -66,13 +72,31 @@ void Station::sweep(Clock::time_point now) {
 
 void Station::look(Clock::time_point now) {
   device_->look();
-  for (Pair* pair : pairs_) pair->tend(now);
+  const bool all = now >= next_poll_;
+  if (all) next_poll_ = now + kPollAgain;
+  for (const Place& each : pairs_) {
+    if (all) each.pair->poll();
+    each.pair->tend(now);
+  }
   if (!departing_.empty()) sweep(now);
+}
+
+std::vector<std::pair<LinkOf, std::string>> Station::take_broken() {
+  std::vector<std::pair<LinkOf, std::string>> broken;
+  for (Place& each : pairs_) {
+    if (each.pair->lost_data() && !std::exchange(each.told, true))
+      broken.emplace_back(each.link, each.pair->ended());
+  }
+  return broken;
 }
 
 Clock::time_point Station::next_look() const {
   Clock::time_point next = Clock::time_point::max();
-  for (const Pair* pair : pairs_) next = std::min(next, pair->next_tending());
+  for (const Place& each : pairs_) {
+    next = std::min(next, each.pair->next_tending());
+    if (each.pair->unsent() != 0 && each.pair->ended().empty())
+      next = std::min(next, Clock::now() + kAfterTheLast);
+  }
   const bool blind = !channel_ && armed_;
   if (blind || !departing_.empty()) next = std::min(next, Clock::now() + kBlindNap);
   return next;
@@ -83,12 +107,15 @@ bool Station::arm() {
   armed_ = true;
   if (channel_) {
     channel_->drain();
-    for (Pair* pair : pairs_) pair->notify();
+    for (const Place& each : pairs_) each.pair->notify();
   }
   return true;
 }
 
+/// A device that has failed is asked nothing any more, so nothing that it has to say may wake
+/// anybody.
 void Station::watch(std::vector<pollfd>& descriptors, bool always) const {
+  if (device_->failed()) return;
   descriptors.push_back({device_->context().event_descriptor(), POLLIN, 0});
   if ((armed_ || always) && channel_) descriptors.push_back({channel_->descriptor(), POLLIN, 0});
 }

@@ -6,9 +6,12 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/rank.h"
+#include "transport/link_key.h"
 #include "transport/rdma/device.h"
 #include "transport/rdma/pair.h"
 #include "transport/rdma/verbs.h"
@@ -23,6 +26,12 @@ struct Leaving {
   void operator()(Pair* pair) const;
 };
 using PairAtStation = std::unique_ptr<Pair, Leaving>;
+
+/// The link that a pair is for.
+struct LinkOf {
+  WorldRank peer;
+  LinkKey key;
+};
 
 /// Not thread-safe: used under the engine's progress lock. Outlives its pairs.
 class Station {
@@ -39,13 +48,16 @@ class Station {
   /// As they are now: addresses come and go.
   std::vector<Gid> gids() const { return device_->context().gids(port_.number); }
 
-  /// `peer` names the other end. Throws VerbsError, Error.
-  PairAtStation make_pair(Service service, std::string peer);
+  /// Throws VerbsError, Error.
+  PairAtStation make_pair(Service service, const LinkOf& link);
   /// No longer used by a link: it goes when the peer has what was sent last.
   void retire(PairAtStation pair);
 
-  /// What the device reports, and what time calls for.
+  /// What the device reports, and what time calls for. Now and then, also what has come on pairs
+  /// that nobody uses: a peer may wait for an answer, or what was sent last has failed.
   void look(Clock::time_point now);
+  /// Links that have ended while what was sent by them may not have arrived, and why; each once.
+  std::vector<std::pair<LinkOf, std::string>> take_broken();
   Clock::time_point next_look() const;
   /// From now on completions make the descriptor readable, once. True when there may be any.
   bool arm();
@@ -70,8 +82,14 @@ class Station {
   const std::shared_ptr<Device> device_;
   Port port_;
   std::unique_ptr<Channel> channel_;  ///< Null where the device has none: who waits looks often.
-  std::vector<Pair*> pairs_;
+  struct Place {
+    Pair* pair;
+    LinkOf link;
+    bool told = false;  ///< That it is broken.
+  };
+  std::vector<Place> pairs_;
   std::vector<Departing> departing_;
+  Clock::time_point next_poll_{};
   bool armed_ = false;
 };
 

@@ -60,6 +60,13 @@ Wanted wanted_devices(const Config& config, WorldRank rank, int size) {
   return wanted;
 }
 
+void require_few(const Wanted& wanted, WorldRank rank) {
+  if (wanted.names.size() <= kMostDevices) return;
+  throw InvalidArgument(
+      fmt::format("MCCL_RDMA_DEVICE: expected at most {} devices of one rank; found {} of rank {}",
+                  kMostDevices, wanted.names.size(), rank));
+}
+
 /// Apple's devices have uc only: there is nothing to be tried.
 std::vector<Service> services_of(const std::string& wanted) {
   if (wanted == "rc") return {Service::rc};
@@ -108,6 +115,7 @@ Card card_without(const std::string& why) {
 Survey survey(const Config& config, WorldRank rank, int size, const std::shared_ptr<Verbs>& verbs,
               const std::string& why) {
   const Wanted wanted = wanted_devices(config, rank, size);
+  require_few(wanted, rank);
   const bool by_name = !wanted.names.empty();
   Survey found{card_without(why), false, {}};
   found.card.leads_to = wanted.leads_to;
@@ -115,7 +123,8 @@ Survey survey(const Config& config, WorldRank rank, int size, const std::shared_
     for (const std::string& name : wanted.names) found.card.devices.push_back({name, {}, why});
     return found;
   }
-  const std::vector<std::string> there = verbs->devices();
+  std::vector<std::string> there = verbs->devices();
+  if (!by_name && there.size() > kMostDevices) there.resize(kMostDevices);
   found.has_devices = !there.empty() || by_name;
   std::vector<std::string> missing;
   if (there.empty()) missing.emplace_back("it has no RDMA device (ibv_devices lists none)");

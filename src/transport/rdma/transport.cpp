@@ -18,9 +18,12 @@ constexpr std::chrono::milliseconds kLook{20};
 
 }  // namespace
 
-RdmaTransport::RdmaTransport(WorldRank rank, Survey survey, std::vector<Card> cards,
-                             std::string gid)
-    : rank_(rank), survey_(std::move(survey)), gid_(std::move(gid)) {
+RdmaTransport::RdmaTransport(WorldRank rank, Survey survey, const std::vector<Card>& cards,
+                             std::string gid, Clock::duration answer_patience)
+    : rank_(rank),
+      survey_(std::move(survey)),
+      gid_(std::move(gid)),
+      answer_patience_(answer_patience) {
   for (const Card& card : cards)
     ways_.push_back(way_to(WorldRank(static_cast<int>(ways_.size())), card));
   for (const auto& station : survey_.stations) {
@@ -61,11 +64,13 @@ RdmaTransport::Begun RdmaTransport::begin(WorldRank peer, const LinkKey& key,
                             peer, key.rail));
   }
   begun.station = survey_.stations[way.rails[key.rail]];
+  if (begun.station->device().failed()) throw Error(begun.station->device().trouble());
   begun.offered = wanted_gids(begun.station->gids(), gid_);
   if (begun.offered.empty()) {
     throw Error(fmt::format("device {} has lost its addresses", begun.station->device().name()));
   }
-  begun.pair = begun.station->make_pair(way.service, fmt::format("rank {}", peer));
+  begun.pair = begun.station->make_pair(way.service, {peer, key});
+  begun.pair->answer_within(answer_patience_);
   begun.deadline = deadline;
   return begun;
 }
@@ -168,18 +173,25 @@ void RdmaTransport::progress(std::vector<LinkEvent>& events) {
   for (Station* station : stations_) {
     station->look(now);
     if (!begun_.empty()) station->arm();
+    for (const auto& [link, why] : station->take_broken())
+      events.push_back({link.peer, link.key, nullptr, why, true});
   }
   for (auto each = begun_.begin(); each != begun_.end();) {
     each = settle(each->first, each->second, now, events) ? begun_.erase(each) : std::next(each);
   }
 }
 
-/// Whether the link stands, or never will.
+/// Whether the link stands, or never will. Where the other end may take it for standing, and does
+/// not say that it has gone on to another, it stands here too, though broken: so whoever uses it is
+/// told, at both ends.
 bool RdmaTransport::settle(const Place& place, Begun& begun, Clock::time_point now,
                            std::vector<LinkEvent>& events) {
   if (begun.connected) begun.pair->poll();
   LinkEvent event{place.first, place.second, nullptr, {}};
-  if (begun.pair->is_open()) {
+  const bool in_doubt = !begun.pair->is_open() && begun.pair->may_be_open_there();
+  if (in_doubt && now < begun.deadline) return false;
+  if (in_doubt) begun.pair->give_up("the last word of the greeting was lost on the way");
+  if (begun.pair->is_open() || in_doubt) {
     event.link = std::make_unique<RdmaLink>(begun.station, std::move(begun.pair), begun.path);
   } else if (!begun.pair->ended().empty()) {
     event.reason = begun.pair->ended();

@@ -18,8 +18,10 @@ namespace mccl::transport::rdma {
 
 class RdmaTransport final : public Transport {
  public:
-  /// `cards` are those of all ranks, in their order. `gid` is the setting.
-  RdmaTransport(WorldRank rank, Survey survey, std::vector<Card> cards, std::string gid);
+  /// `cards` are those of all ranks, in their order. `gid` is the setting. `answer_patience`: as
+  /// Pair's.
+  RdmaTransport(WorldRank rank, Survey survey, const std::vector<Card>& cards, std::string gid,
+                Clock::duration answer_patience = Pair::kAnswerPatience);
 
   std::string_view name() const override { return "rdma"; }
   bool reaches(WorldRank peer) const override { return !ways_[peer.index()].rails.empty(); }
@@ -74,6 +76,7 @@ class RdmaTransport final : public Transport {
   const Survey survey_;
   std::vector<Station*> stations_;  ///< Of the survey's, those that can be used.
   const std::string gid_;
+  const Clock::duration answer_patience_;
   std::vector<Way> ways_;  ///< By rank.
   std::map<Place, Begun> begun_;
 };

@@ -39,24 +39,33 @@ TEST(RdmaCredits, ALieIsFoundOut) {
   EXPECT_TRUE(credits.hear(5));
 }
 
-/// One end, and what is on its way to it: each message is what the sender has returned, and whether
-/// it is data.
+enum class Kind { data, probe, other };
+
+/// One end, and what is on its way to it: each message is what the sender has returned, and its
+/// kind.
 struct End {
   Credits credits{Credits::kLeastDepth};
-  std::deque<std::pair<std::uint32_t, bool>> arriving;
+  std::deque<std::pair<std::uint32_t, Kind>> arriving;
   int kept = 0;  ///< Data that it has not taken yet.
+  bool owes_answer = false;
 
-  void send(End& peer, bool data) {
+  void send(End& peer, Kind kind) {
     const std::uint32_t returned = credits.returned();
     credits.send();
-    peer.arriving.emplace_back(returned, data);
+    peer.arriving.emplace_back(returned, kind);
   }
   void poll(End& peer) {
     for (; !arriving.empty(); arriving.pop_front()) {
-      ASSERT_TRUE(credits.hear(arriving.front().first));
-      arriving.front().second ? static_cast<void>(++kept) : credits.return_one();
+      const auto [returned, kind] = arriving.front();
+      ASSERT_TRUE(credits.hear(returned));
+      kind == Kind::data ? static_cast<void>(++kept) : credits.return_one();
+      owes_answer |= kind == Kind::probe;
     }
-    if (credits.owes_credit() && credits.may_send_credit()) send(peer, false);
+    if (owes_answer && credits.may_send_credit()) {
+      send(peer, Kind::other);
+      owes_answer = false;
+    }
+    if (credits.owes_credit() && credits.may_send_credit()) send(peer, Kind::other);
   }
 };
 
@@ -69,10 +78,10 @@ TEST(RdmaCredits, TwoEndsAreNeverBothOutOfThem) {
     End& peer = &end == &ends[0] ? ends[1] : ends[0];
     switch (random() % 4) {
       case 0:
-        while (random() % 8 != 0 && end.credits.may_send_data()) end.send(peer, true);
+        while (random() % 8 != 0 && end.credits.may_send_data()) end.send(peer, Kind::data);
         break;
       case 1:
-        if (end.credits.may_send_probe()) end.send(peer, false);
+        while (random() % 8 != 0 && end.credits.may_send_probe()) end.send(peer, Kind::probe);
         break;
       case 2:
         ASSERT_NO_FATAL_FAILURE(end.poll(peer));

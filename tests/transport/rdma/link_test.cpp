@@ -35,6 +35,30 @@ INSTANTIATE_TEST_SUITE_P(RdmaDouble, LinkConformance,
 class RdmaLinkTest : public LinkedEnds {
  protected:
   void send(std::size_t bytes) { ASSERT_EQ(a_->write(Bytes(bytes, std::byte{7})), bytes); }
+  void look(Clock::time_point now) {
+    for (const auto& station : ends_.stations) station->look(now);
+  }
+
+  /// Both ends send as fast as they can for a while, take all that comes, and then wait. What one
+  /// of them was told in the end; nothing where it waits for ever.
+  std::string ending_of_a_talk() {
+    constexpr int kTalk = 20, kRounds = 600;
+    Clock::time_point now = Clock::now();
+    Bytes got(std::size_t{64} << 10);
+    try {
+      for (int round = 0; round < kRounds; ++round) {
+        for (RdmaLink* const end : {a_.get(), b_.get()}) {
+          for (int i = 0; round < kTalk && i < 20 && end->write(Bytes(100)) != 0; ++i) continue;
+          while (round % 2 == 1 && end->read(got) != 0) continue;
+        }
+        look(now += std::chrono::milliseconds(100));
+      }
+      for (RdmaLink* const end : {a_.get(), b_.get()}) end->read(got);
+    } catch (const LinkClosed& error) {
+      return error.what();
+    }
+    return {};
+  }
 };
 
 using ::testing::HasSubstr;
@@ -153,14 +177,73 @@ TEST_F(RdmaLinkTest, TheLossOfTheLastMessageComesOut) {
   EXPECT_THAT(failure_of<LinkClosed>([&] { b_->read(got); }), HasSubstr("was lost on the way"));
 }
 
-TEST_F(RdmaLinkTest, ALinkThatIsIdleIsProbedAFewTimesAndThenLeftAlone) {
+/// Also where nobody takes what was sent: that it has come is enough.
+TEST_F(RdmaLinkTest, ALinkThatIsIdleIsProbedOnceAndThenLeftAlone) {
   connect(Service::uc);
   send(100);
+  unsigned messages = 0;
+  fabric_.judge = [&](Fabric::Message&) {
+    ++messages;
+    return Fate();
+  };
   Clock::time_point now = Clock::now() + std::chrono::hours(1);
-  for (int i = 0; i < 100; ++i) ends_.stations[0]->look(now += std::chrono::seconds(1));
+  for (int i = 0; i < 100; ++i) look(now += std::chrono::seconds(1));
+  EXPECT_EQ(messages, 2u) << "a question and its answer";
   EXPECT_EQ(ends_.stations[0]->next_look(), Clock::time_point::max());
+  EXPECT_EQ(ends_.stations[1]->next_look(), Clock::time_point::max());
   Bytes got(100);
   EXPECT_EQ(b_->read(got), 100u);
+}
+
+/// However many messages of both ends are lost, and whenever: one that gets through tells of it, or
+/// none does, which tells as much.
+TEST_F(RdmaLinkTest, ABurstOfLossesComesOut) {
+  for (int first = 0; first < 40; ++first) {
+    for (const int lost : {2, 3, 4, 5, 6}) {
+      connect(Service::uc);
+      int number = 0;
+      fabric_.judge = [&](Fabric::Message&) {
+        const bool gone = number >= first && number < first + lost;
+        ++number;
+        return Fate{gone ? Fate::Kind::lost : Fate::Kind::arrives};
+      };
+      const std::string what = ending_of_a_talk();
+      fabric_.judge = {};
+      EXPECT_THAT(
+          what, ::testing::AnyOf(HasSubstr("was lost on the way"), HasSubstr("it does not answer")))
+          << lost << " from " << first;
+    }
+  }
+}
+
+/// A path that is gone for good, while the processes live.
+TEST_F(RdmaLinkTest, APathThatCarriesNothingAnyMoreIsAnErrorThatNamesThePeer) {
+  connect(Service::uc);
+  send(100);
+  fabric_.judge = [](Fabric::Message&) { return Fate{Fate::Kind::lost}; };
+  send(100);
+  Clock::time_point now = Clock::now();
+  for (int i = 0; i < 20; ++i) look(now += std::chrono::seconds(1));
+  const auto broken = ends_.stations[0]->take_broken();
+  ASSERT_EQ(broken.size(), 1u) << "though nobody uses it";
+  EXPECT_EQ(broken[0].first.peer, WorldRank(1));
+  EXPECT_THAT(failure_of<LinkClosed>([&] { a_->write(Bytes(10)); }),
+              ::testing::AllOf(HasSubstr("rank 1"), HasSubstr("it does not answer")));
+  EXPECT_TRUE(ends_.stations[0]->take_broken().empty()) << "told once";
+  fabric_.judge = {};
+}
+
+/// The sender has nothing more to do with the link, and the receiver waits.
+TEST_F(RdmaLinkTest, WhatFailsAfterTheLastCallIsFoundOut) {
+  for (const Service service : {Service::uc, Service::rc}) {
+    connect(service);
+    fabric_.judge = [](Fabric::Message&) { return Fate{Fate::Kind::sender_fails, 12}; };
+    send(10);
+    fabric_.judge = {};
+    look(Clock::now() + std::chrono::hours(1));
+    EXPECT_EQ(ends_.stations[0]->take_broken().size(), 1u);
+    EXPECT_TRUE(ends_.stations[1]->take_broken().empty());
+  }
 }
 
 TEST_F(RdmaLinkTest, EveryFailureOfACompletionIsTold) {
@@ -253,7 +336,7 @@ TEST_F(RdmaLinkTest, AfterADeviceIsGoneNothingIsAskedOfIt) {
   EXPECT_THAT(failure_of<LinkClosed>([&] { b_->read(got); }),
               HasSubstr("device there0: it is gone"));
   EXPECT_THAT(failure_of<LinkClosed>([&] { b_->write(got); }), HasSubstr("device there0"));
-  EXPECT_THROW(ends_.stations[1]->make_pair(Service::rc, "rank 0"), Error);
+  EXPECT_THROW(ends_.stations[1]->make_pair(Service::rc, {WorldRank(0), {}}), Error);
   b_.reset();
   EXPECT_EQ(fabric_.after_death, 0u);
 }
@@ -298,7 +381,7 @@ TEST_F(RdmaLinkTest, ManyLinksShareFewRegions) {
   connect(Service::uc);
   std::vector<PairAtStation> pairs;
   for (int i = 0; i < 300; ++i)
-    pairs.push_back(ends_.stations[0]->make_pair(Service::uc, "rank 1"));
+    pairs.push_back(ends_.stations[0]->make_pair(Service::uc, {WorldRank(1), {}}));
   EXPECT_LE(fabric_.most_regions, Device::kMostRegions);
   EXPECT_EQ(ends_.stations[0]->device().slots().berths_in_use(), 301u);
   pairs.clear();

@@ -175,7 +175,7 @@ TEST_F(RdmaLoans, NoMoreRegionsAreUsedThanADeviceShouldHave) {
   EXPECT_GT(loans.size(), 0u);
   std::vector<PairAtStation> pairs;
   for (int i = 0; i < 300; ++i)
-    pairs.push_back(ends_.stations[0]->make_pair(Service::uc, "rank 1"));
+    pairs.push_back(ends_.stations[0]->make_pair(Service::uc, {WorldRank(1), {}}));
   EXPECT_LE(fabric_.most_regions, Device::kMostRegions);
 }
 
