@@ -180,7 +180,6 @@ class ProcessGroupMCCL final : public c10d::Backend {
   EndStreams end_streams_;
   std::mutex devices_mutex_;
   std::vector<c10::Device> devices_;  ///< That calls were on. Guarded by devices_mutex_.
-  std::atomic<bool> used_mps_{false};
   std::shared_ptr<WorkLedger> ledger_ = std::make_shared<WorkLedger>();
   c10::intrusive_ptr<Options> options_;
 
@@ -218,7 +217,6 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::issue(CallName name, Staging staging
   if (!may_be_over) make_work();
   try {
     if (on_mps) {
-      used_mps_ = true;
       options.fence = fence_of_mps();
     }
     const mccl::Work begun = submit(*group, options);

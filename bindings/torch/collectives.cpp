@@ -490,7 +490,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::alltoall(Tensors& outputs, Tensors& 
 ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::barrier(const c10d::BarrierOptions& opts) {
   finish_streams();
   Staging staging("barrier");
-  if (used_mps_) staging.lie_on_mps();
+  if (mps_is_used()) staging.lie_on_mps();
   return issue({OpType::BARRIER, "mccl:barrier"}, std::move(staging), {}, {},
                call_options(opts.timeout, opts.asyncOp),
                [](Group& group, const CallOptions& options) { return group.barrier(options); });

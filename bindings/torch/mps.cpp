@@ -1,6 +1,7 @@
 #include "mps.h"
 
 #include <ATen/detail/MPSHooksInterface.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -93,7 +94,21 @@ std::optional<at::Tensor> seen_by_host(const at::Tensor& tensor) {
 
 }  // namespace
 
-std::shared_ptr<mccl::Fence> fence_of_mps() { return std::make_shared<EventOfTorch>(); }
+std::shared_ptr<mccl::Fence> fence_of_mps() {
+  const c10::impl::VirtualGuardImpl guard(c10::DeviceType::MPS);
+  const c10::Device device(c10::DeviceType::MPS, 0);
+  if (guard.getStream(device).id() != guard.getDefaultStream(device).id()) {
+    throw mccl::InvalidArgument(
+        "torch's stream is not the default one of MPS here, and torch has events for that one "
+        "only; call it outside `with torch.mps.stream(...)`");
+  }
+  return std::make_shared<EventOfTorch>();
+}
+
+bool mps_is_used() {
+  const at::MPSHooksInterface& hooks = at::detail::getMPSHooks();
+  return hooks.hasMPS() && hooks.getCurrentAllocatedMemory() > 0;
+}
 
 /// The storage's pointer is the buffer itself.
 mccl::MetalPlace metal_place_of(const at::Tensor& tensor) {

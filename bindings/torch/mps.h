@@ -1,5 +1,6 @@
-// Tensors of MPS: where they lie, when they may be touched, and how results get there. torch's own
-// stream is given work only on the thread of the caller.
+// Tensors of MPS: where they lie, when they may be touched, and how results get there. Torch's own
+// stream is given nothing here but on the thread of the caller; what continuations of futures give
+// it, those of mccl.hooks too, they do on the thread that runs them.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -12,8 +13,12 @@
 namespace mccl_torch {
 
 /// A fence behind all that torch's stream has been given until now, on this thread. It is given to
-/// the stream, which begins with what is before it; nobody waits.
+/// the stream, which begins with what is before it; nobody waits. Throws mccl::InvalidArgument
+/// where the thread's stream is not the default one, for which torch has no events.
 std::shared_ptr<mccl::Fence> fence_of_mps();
+
+/// Whether this process has had memory of MPS, and so may have work on its stream.
+bool mps_is_used();
 
 /// Of its first element.
 mccl::MetalPlace metal_place_of(const at::Tensor& tensor);

@@ -3,6 +3,7 @@
 #include <pybind11/pybind11.h>
 
 #include <algorithm>
+#include <string>
 
 #include "mccl/error.h"
 
@@ -48,8 +49,11 @@ void wait_with_signals(const mccl::Work& work, std::optional<milliseconds> timeo
   while (true) {
     if (bounded) {
       const auto left = std::chrono::ceil<milliseconds>(end - Clock::now());
-      // The last of it, which throws what belongs to a wait that was in vain.
-      if (left <= kSignalInterval) return work.wait(std::max(left, milliseconds(1)));
+      if (left <= kSignalInterval) {
+        if (ends_within(work, std::max(left, milliseconds(1)))) return;
+        throw mccl::TimeoutError("the call is not done after " + std::to_string(timeout->count()) +
+                                 " ms; it goes on until its own timeout");
+      }
     }
     if (ends_within(work, kSignalInterval)) return;
     check_signals();

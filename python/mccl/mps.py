@@ -1,18 +1,20 @@
 """What torch's FSDP asks of a device and torch has not for MPS.
 
-MPS has one stream, and a call of MCCL's is over when it has been waited for: streams and what waits
-for them come down to nothing, as for torch's CPU.
+All that FSDP2 does on MPS keeps its order on torch's default stream, and a call of MCCL's is over
+when it has been waited for: streams and what waits for them come down to nothing, as for torch's CPU.
+Torch has streams for MPS from 2.15 on, but no events for any but the default one.
 """
 
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 
 class Stream:
-    """The one stream that there is."""
+    """The default one, whatever is asked for."""
 
     def __init__(self, device: Any = None, priority: int = 0) -> None:
         """Which device and priority is all the same."""
@@ -66,8 +68,20 @@ def is_initialized() -> bool:
     return True
 
 
-#: Given to torch.mps where it has none of that name.
 _NAMES = (Stream, current_stream, stream, current_device, set_device, is_initialized)
+
+
+class _Device:
+    """What FSDP2 takes for torch.mps: these names in their places."""
+
+    def __getattr__(self, name: str) -> Any:
+        import torch
+
+        return getattr(torch.mps, name)
+
+
+for _name in _NAMES:
+    setattr(_Device, _name.__name__, staticmethod(_name))
 
 #: Operators of FSDP2, which have kernels for named devices; MPS is not among them.
 _OF_FSDP = ("all_gather_copy_in", "split_with_sizes_copy", "chunk_cat", "copy_")
@@ -81,9 +95,7 @@ def complete(shim: Any) -> None:
 
     if _kept or not _available():
         return
-    for thing in _NAMES:
-        if not hasattr(torch.mps, thing.__name__):
-            setattr(torch.mps, thing.__name__, thing)
+    _complete_device()
     _complete_storages(shim)
     _kept.append(_complete_fsdp())
 
@@ -92,6 +104,22 @@ def _available() -> bool:
     import torch
 
     return torch.backends.mps.is_available()
+
+
+def _complete_device() -> None:
+    """Each module of FSDP2 asks for a device by a name of its own."""
+    import torch.distributed.fsdp._fully_shard as package
+
+    device = _Device()
+    for name, module in list(sys.modules.items()):
+        ask = getattr(module, "_get_device_handle", None)
+        if ask is None or not name.startswith(package.__name__):
+            continue
+
+        def answer(device_type: str = "cuda", *, _ask: Any = ask) -> Any:
+            return device if device_type == "mps" else _ask(device_type)
+
+        module._get_device_handle = answer  # type: ignore[attr-defined]
 
 
 def _complete_storages(shim: Any) -> None:

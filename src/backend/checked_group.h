@@ -84,6 +84,7 @@ class CheckedGroup : public Group, private staged::HostCalls {
 
  private:
   int own_rank() const final { return rank(); }
+  bool has_failed() const final { return !failure().empty(); }
   void give_up(const std::string& reason) final { abort(reason); }
   Work begin(const Request& request, const CallOptions& options);
   bool goes_directly(const Request& request, const CallOptions& options);

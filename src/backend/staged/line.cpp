@@ -109,7 +109,7 @@ void Line::start(const Batch& batch, Starts& started) {
     Work work;
     try {
       if (const std::exception_ptr failed = call->failure()) fail_group(*call, failed);
-      call->clear_left_out();
+      if (call->arrived()) call->clear_left_out();
       work = group_->start(call->request(), call->options_now());
     } catch (...) {
       work = Work(std::make_shared<FailedState>(std::current_exception()));
@@ -119,14 +119,15 @@ void Line::start(const Batch& batch, Starts& started) {
   if (together) group_->end_batch();
 }
 
-/// Starts what may start, in order; a call that has waited too long for its device comes back. What
-/// a thread starts inside a batch of its own would be held back until the end of that.
+/// Starts what may start, in order; a call that has waited too long for its device comes back. In a
+/// group that has failed nobody waits for a device: to start is to be told so. What a thread starts
+/// inside a batch of its own would be held back until the end of that.
 Line::CallPtr Line::start_ready(Starts& started) {
   const std::lock_guard lock(mutex_);
   if (group_ && group_->batch_is_open()) return nullptr;
   while (group_ && !waiting_.empty()) {
     Batch& first = waiting_.front();
-    if (!all_arrived(first)) {
+    if (!all_arrived(first) && !group_->has_failed()) {
       const Clock::time_point now = Clock::now();
       const auto late =
           std::ranges::find_if(first, [now](const CallPtr& call) { return call->expired(now); });

@@ -43,7 +43,10 @@ class Stage final : public Conveyor {
   bool may_start();
   std::size_t arrived() const override;
   std::size_t piece_of_output() const override { return piece_; }
-  void deliver(std::size_t bytes) override { passage_->release(bytes); }
+  /// Output that lies on the host is where it belongs.
+  void deliver(std::size_t bytes) override {
+    if (trip_.output_bytes != 0) passage_->release(bytes);
+  }
   /// The host's call is over.
   void finish(bool failed);
   bool ended();

@@ -10,7 +10,10 @@
 #include "device/metal/objc.h"
 #include "mccl/error.h"
 
-extern "C" void* MTLCreateSystemDefaultDevice();
+extern "C" {
+void* MTLCreateSystemDefaultDevice();
+void* MTLCopyAllDevices();
+}
 
 namespace mccl::device::metal {
 namespace {
@@ -68,14 +71,21 @@ class Metal final : public Driver {
   std::string name_;
 };
 
+/// The caller's. There is a default one for programs that CoreGraphics is linked to, which says
+/// nothing to the others; a Mac with Apple's chip has one GPU all the same.
+void* first_device() {
+  if (void* const device = MTLCreateSystemDefaultDevice()) return device;
+  const Owned all(MTLCopyAllDevices());
+  void* const first = all.get() ? send<void*>(all.get(), "firstObject") : nullptr;
+  return first ? objc_retain(first) : nullptr;
+}
+
 }  // namespace
 
 std::shared_ptr<Driver> open_driver() {
-  void* const device = MTLCreateSystemDefaultDevice();
-  if (!device) throw InvalidArgument("this Mac has no GPU that Metal can use");
-  auto metal = std::make_shared<Metal>(device);
-  objc_release(device);
-  return metal;
+  const Owned device(first_device());
+  if (!device.get()) throw InvalidArgument("this Mac has no GPU that Metal can use");
+  return std::make_shared<Metal>(device.get());
 }
 
 }  // namespace mccl::device::metal

@@ -3,6 +3,8 @@ touch before its event, with memory that the host shares and with private memory
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -155,6 +157,39 @@ def test_uneven_parts(pool):
     pool.run(check_uneven)
 
 
+def check_mixed_memory(shared: bool) -> None:
+    """As with torch 2.11, which shares what has up to 8 bytes with the host, and nothing else."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    counts = [1_000_000] * size
+    counts[0] = 2
+    try:
+        parts = []
+        for count in counts:
+            load().set_shared(count == 2)
+            parts.append(on_gpu(numbers(rank, count)))
+        load().set_shared(counts[rank] == 2)
+        out = torch.zeros(counts[rank], device="mps")
+        with watched():
+            dist.reduce_scatter(out, parts)
+            assert equal(out, sum(every_rank(counts[rank])))
+        load().set_shared(rank == 0)
+        given = [2 if peer == 0 else 300_000 for peer in range(size)]
+        taken = [given[rank]] * size
+        out = torch.zeros(sum(taken), device="mps")
+        load().set_shared(False)
+        with watched():
+            dist.all_to_all_single(out, on_gpu(numbers(rank, sum(given))), taken, given)
+        place = sum(given[:rank])
+        expected = [numbers(r, sum(given))[place : place + given[rank]] for r in range(size)]
+        assert equal(out, torch.cat(expected))
+    finally:
+        load().set_shared(shared)
+
+
+def test_memory_of_both_kinds_in_one_call(pool, request):
+    pool.run(check_mixed_memory, request.node.callspec.params["pool"] == "shared")
+
+
 def check_strided() -> None:
     rank, size = dist.get_rank(), dist.get_world_size()
     with watched():
@@ -281,6 +316,45 @@ def check_barrier() -> None:
 
 def test_a_barrier_is_behind_what_the_device_had_to_do(pool):
     pool.run(check_barrier)
+
+
+def check_first_barrier() -> None:
+    fake = load()
+    group = dist.new_group(list(range(dist.get_world_size())))
+    kept = torch.ones(100, device="mps")
+    fake.hold(True)
+    work = dist.barrier(group=group, async_op=True)
+    with pytest.raises(RuntimeError, match="not done after 300 ms"):
+        work.wait(timedelta(milliseconds=300))
+    fake.hold(False)
+    work.wait()
+    assert kept.cpu().eq(1).all()
+
+
+def test_the_first_call_of_a_group_may_be_a_barrier(pool):
+    pool.run(check_first_barrier)
+
+
+def check_abort() -> None:
+    fake = load()
+    group = dist.new_group(list(range(dist.get_world_size())))
+    data = torch.ones(5000, device="mps")
+    fake.hold(True)
+    work = dist.all_reduce(data, group=group, async_op=True)
+    future = work.get_future()
+    group._get_backend(torch.device("mps")).abort()
+    try:
+        with pytest.raises(RuntimeError, match="abort"):
+            work.wait()
+        with pytest.raises(RuntimeError, match="abort"):
+            future.wait()
+    finally:
+        fake.hold(False)
+    dist.barrier()
+
+
+def test_who_aborts_waits_for_no_device(pool):
+    pool.run(check_abort)
 
 
 def check_future() -> None:
@@ -442,6 +516,12 @@ def check_refusals() -> None:
         data = torch.ones(10, device="mps")
         with pytest.raises(ValueError, match="device"):
             dist.all_gather([torch.ones(10) for _ in range(size)], data)
+        load().set_stream(3)
+        try:
+            with pytest.raises(ValueError, match="not the default one of MPS"):
+                dist.all_reduce(data)
+        finally:
+            load().set_stream(0)
         dist.all_reduce(data)
         assert data.cpu().eq(size).all()
 

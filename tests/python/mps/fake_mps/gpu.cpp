@@ -28,13 +28,20 @@ std::atomic<std::uint64_t> encoded{0};
 c10::Device device() { return {c10::DeviceType::MPS, 0}; }
 c10::Stream stream() { return c10::Stream(c10::Stream::DEFAULT, device()); }
 
-void forget(void* buffer) { gpu()->forget(buffer); }
+std::atomic<std::size_t> buffers{0};  // that torch has
+thread_local c10::StreamId current_stream = 0;
+
+void forget(void* buffer) {
+  if (buffer) --buffers;
+  gpu()->forget(buffer);
+}
 
 class Allocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
     if (bytes == 0) return {nullptr, device()};
     void* const buffer = gpu()->make(bytes, shared).get();
+    ++buffers;
     return {buffer, buffer, &forget, device()};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &forget; }
@@ -43,7 +50,8 @@ class Allocator final : public c10::Allocator {
   }
 };
 
-/// There is one stream, which is never another's.
+/// What a test makes the current stream is one by its number alone: all is given to the default
+/// one.
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   static constexpr c10::DeviceType static_type = c10::DeviceType::MPS;
   Guard() = default;
@@ -53,7 +61,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::Device getDevice() const override { return device(); }
   void setDevice(c10::Device) const override {}
   void uncheckedSetDevice(c10::Device) const noexcept override {}
-  c10::Stream getStream(c10::Device) const override { return stream(); }
+  c10::Stream getStream(c10::Device) const override {
+    return c10::Stream(c10::Stream::UNSAFE, device(), current_stream);
+  }
   c10::Stream getNewStream(c10::Device, int) const override { return stream(); }
   c10::Stream getDefaultStream(c10::Device) const override { return stream(); }
   c10::Stream exchangeStream(c10::Stream) const override { return stream(); }
@@ -79,6 +89,7 @@ struct MPSHooks final : at::MPSHooksInterface {
   void init() const override {}
   bool hasMPS() const override { return true; }
   bool isOnMacOSorNewer(unsigned, unsigned) const override { return true; }
+  std::size_t getCurrentAllocatedMemory() const override { return buffers; }
   bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
   c10::DeviceIndex deviceCount() const override { return 1; }
   c10::DeviceIndex getCurrentDevice() const override { return 0; }
@@ -132,6 +143,8 @@ const std::shared_ptr<MetalDouble>& gpu() {
   static auto* const instance = new std::shared_ptr<MetalDouble>(std::make_shared<MetalDouble>());
   return *instance;
 }
+
+void set_stream(std::int64_t number) { current_stream = number; }
 
 void set_shared(bool now) { shared = now; }
 

@@ -21,6 +21,9 @@ const std::shared_ptr<MetalDouble>& gpu();
 /// Whether buffers are shared with the host from now on, as in torch 2.12 and newer, or private.
 void set_shared(bool shared);
 
+/// This thread's current stream, as `torch.mps.set_stream` of torch 2.15 sets it; 0: the default.
+void set_stream(std::int64_t number);
+
 /// The memory behind a tensor; null where it has none.
 MetalDouble::MemoryPtr memory_of(const at::Tensor& tensor);
 

@@ -16,6 +16,8 @@ PYBIND11_MODULE(fake_mps, module) {
   mccl::device::metal::replace_driver(fake_mps::gpu());
   module.def("set_shared", &fake_mps::set_shared, py::arg("shared"),
              "Whether buffers are shared with the host from now on, or private.");
+  module.def("set_stream", &fake_mps::set_stream, py::arg("number"),
+             "This thread's current stream; 0 is the default one.");
   module.def("violations", [] { return fake_mps::gpu()->violations(); });
   module.def(
       "hold", [](bool held) { fake_mps::gpu()->hold(held); }, py::arg("held"),
