@@ -1,7 +1,7 @@
 """What torch's FSDP asks of a device and torch has not for MPS.
 
 All that FSDP2 does on MPS keeps its order on torch's default stream, and a call of MCCL's is over
-when it has been waited for: streams and what waits for them come down to nothing, as for torch's CPU.
+when it has been waited for: streams and what waits for them come down to nothing, as for the CPU.
 Torch has streams for MPS from 2.15 on, but no events for any but the default one.
 """
 
@@ -91,8 +91,6 @@ _kept: list[Any] = []
 
 def complete(shim: Any) -> None:
     """Gives torch what is missing; nothing where there is no MPS. Doing so twice is harmless."""
-    import torch
-
     if _kept or not _available():
         return
     _complete_device()

@@ -22,7 +22,7 @@ struct Product {
 
 /// Numbers are in the order of these, -0 before +0 and subnormals in their places, which a GPU that
 /// takes them for 0 would not know apart.
-MCCL_BOTH inline Bits32 place_of(float value) {
+MCCL_BOTH Bits32 place_of(float value) {
   const Bits32 bits = bits_of(value);
   return (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;
 }
