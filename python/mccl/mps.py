@@ -68,11 +68,15 @@ def is_initialized() -> bool:
     return True
 
 
-_NAMES = (Stream, current_stream, stream, current_device, set_device, is_initialized)
+#: Of these torch has some from 2.15 on: FSDP2 alone is given them.
+_STREAMS = (Stream, current_stream, stream)
+
+#: Given to torch.mps where it has none of that name: meshes of devices ask for them.
+_DEVICES = (current_device, set_device, is_initialized)
 
 
 class _Device:
-    """What FSDP2 takes for torch.mps: these names in their places."""
+    """What FSDP2 takes for torch.mps: with streams of this module."""
 
     def __getattr__(self, name: str) -> Any:
         import torch
@@ -80,8 +84,8 @@ class _Device:
         return getattr(torch.mps, name)
 
 
-for _name in _NAMES:
-    setattr(_Device, _name.__name__, staticmethod(_name))
+for _thing in _STREAMS:
+    setattr(_Device, _thing.__name__, staticmethod(_thing))
 
 #: Operators of FSDP2, which have kernels for named devices; MPS is not among them.
 _OF_FSDP = ("all_gather_copy_in", "split_with_sizes_copy", "chunk_cat", "copy_")
@@ -106,7 +110,12 @@ def _available() -> bool:
 
 def _complete_device() -> None:
     """Each module of FSDP2 asks for a device by a name of its own."""
+    import torch
     import torch.distributed.fsdp._fully_shard as package
+
+    for thing in _DEVICES:
+        if not hasattr(torch.mps, thing.__name__):
+            setattr(torch.mps, thing.__name__, thing)
 
     device = _Device()
     for name, module in list(sys.modules.items()):
