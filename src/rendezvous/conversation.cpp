@@ -57,6 +57,7 @@ bool Conversation::flush() {
     if (sent >= 0) {
       handshake_.sent(static_cast<std::size_t>(sent));
     } else if (would_block(errno)) {
+      nap_if_memory_is_short(errno);
       return false;
     } else if (errno != EINTR) {
       broke(errno);

@@ -224,7 +224,11 @@ bool StoreServer::flush(Client& client) {
   while (client.sent < client.output.size()) {
     const ssize_t sent = ::send(client.socket.descriptor(), client.output.data() + client.sent,
                                 client.output.size() - client.sent, kNoSignal);
-    if (sent < 0) return would_block(errno);
+    if (sent < 0) {
+      const int error = errno;
+      nap_if_memory_is_short(error);
+      return would_block(error);
+    }
     client.sent += static_cast<std::size_t>(sent);
   }
   client.output = {};

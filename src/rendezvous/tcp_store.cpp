@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/no_signal.h"
+#include "base/would_block.h"
 #include "mccl/error.h"
 #include "mccl/metrics.h"
 #include "mccl/store.h"
@@ -327,6 +328,8 @@ void RemoteStore::send(const Socket& socket, std::span<const std::byte> bytes,
       bytes = bytes.subspan(static_cast<std::size_t>(sent));
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       if (!wait_for(socket.descriptor(), POLLOUT, deadline)) lost("it takes no more requests");
+    } else if (lacks_memory(errno) && Clock::now() < deadline) {
+      nap_if_memory_is_short(errno);
     } else if (errno != EINTR) {
       lost(describe_errno(errno));
     }

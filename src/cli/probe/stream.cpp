@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/no_signal.h"
+#include "base/would_block.h"
 
 namespace mccl::cli::probe {
 namespace {
@@ -18,7 +19,8 @@ constexpr std::size_t kLongestLine = 200;
 
 }  // namespace
 
-Stream::Stream(Socket socket, std::chrono::milliseconds patience) : socket_(std::move(socket)) {
+Stream::Stream(Socket socket, std::chrono::milliseconds patience)
+    : socket_(std::move(socket)), patience_(patience) {
   const int descriptor = socket_.descriptor();
   ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);
   timeval time = {};
@@ -30,9 +32,14 @@ Stream::Stream(Socket socket, std::chrono::milliseconds patience) : socket_(std:
 
 bool Stream::write(const void* from, std::size_t bytes) {
   const char* at = static_cast<const char*>(from);
+  const Clock::time_point limit = Clock::now() + patience_;
   while (bytes > 0) {
     const ssize_t n = ::send(socket_.descriptor(), at, bytes, kNoSignal);
     if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && lacks_memory(errno) && Clock::now() < limit) {
+      nap_if_memory_is_short(errno);
+      continue;
+    }
     if (n <= 0) return false;
     at += n;
     bytes -= static_cast<std::size_t>(n);

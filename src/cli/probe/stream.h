@@ -28,6 +28,7 @@ class Stream {
 
  private:
   Socket socket_;
+  std::chrono::milliseconds patience_;
 };
 
 /// Connects from `source`, where it is not empty. On failure `error` is the errno.

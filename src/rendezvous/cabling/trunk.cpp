@@ -73,6 +73,7 @@ bool Trunk::flush() {
     if (n >= 0) {
       sent += static_cast<std::size_t>(n);
     } else if (would_block(errno)) {
+      nap_if_memory_is_short(errno);
       break;
     } else if (errno != EINTR) {
       return false;
