@@ -142,6 +142,52 @@ def test_mlx(mpi: str):
     assert python(mpi, 4, MLX).count("fine") == 4
 
 
+#: The library whose calls carry out an operation is in the process's memory.
+MLX_BY_NAME = """
+from pathlib import Path
+import mlx.core as mx
+import mccl.mlx
+{group}
+total = mx.distributed.all_sum(mx.array(1), group=group).item()
+assert total == group.size() == 2
+maps = Path("/proc/self/maps").read_text()
+print("mapped\\n" if "libmpi" in maps else "absent\\n", end="", flush=True)
+"""
+
+
+def test_mlx_that_names_mpi_calls_it(mpi: str):
+    pytest.importorskip("mlx.core")
+    code = MLX_BY_NAME.format(group='group = mccl.mlx.init(backend="mpi")')
+    assert python(mpi, 2, code, MCCL_BACKEND="auto").count("mapped") == 2
+
+
+def test_an_unchanged_mlx_program_that_names_mpi_calls_it(mpi: str, tmp_path: Path):
+    pytest.importorskip("mlx.core")
+    script = tmp_path / "program.py"
+    script.write_text(MLX_BY_NAME.format(group='group = mx.distributed.init(backend="mpi")'))
+    words = (sys.executable, "-m", "mccl.mlx", script)
+    done = mpirun(mpi, 2, *words, MCCL_BACKEND="auto")
+    assert done.stdout.count("mapped") == 2, done.stdout
+
+
+MLX_TOO_LATE = """
+import mlx.core as mx
+import mccl.mlx
+first = mccl.mlx.init(True, "mccl")
+try:
+    mccl.mlx.init(backend="mpi")
+except RuntimeError as error:
+    print(f"refused: {error}\\n", end="", flush=True)
+assert mx.distributed.all_sum(mx.array(1), group=first).item() == 2
+"""
+
+
+def test_mlx_that_names_mpi_after_another_backend_is_told(mpi: str):
+    pytest.importorskip("mlx.core")
+    said = python(mpi, 2, MLX_TOO_LATE, MCCL_BACKEND="auto", MCCL_PORT_BASE="0")
+    assert said.count("with another backend than mpi, and joins it once; ask for mpi first") == 2
+
+
 def at_the_front_of_the_path(mpi: str, folder: Path) -> str:
     """A PATH on which `mpirun` is this MPI's."""
     script = folder / "mpirun"

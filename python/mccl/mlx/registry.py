@@ -159,13 +159,27 @@ def _group_of(shim: Any, job: backends.Job, settings: dict[str, str]) -> mx.dist
     """The group of all ranks of a job. `mccl` and `mpi` are the job of mccl.distributed."""
     if job.backend not in ("mccl", "mpi"):
         return shim.group_of(shim.join(_merged(settings, job.settings)))
+    world = shim.group_of(_world_of(job).capsule)
+    # Groups must not share the order of their calls, so each name has one of its own.
+    return world.split(0) if job.backend == "mpi" else world
+
+
+def _world_of(job: backends.Job) -> Any:
+    """The world of mccl.distributed, carried by what the job asks for."""
     from mccl import distributed
 
     # Whose job ends when the process does: not before what MLX still has to send to others.
     leave_first()
-    world = shim.group_of(distributed.init().capsule)
-    # Groups must not share the order of their calls, so each name has one of its own.
-    return world.split(0) if job.backend == "mpi" else world
+    exists = distributed.is_initialized()
+    try:
+        return distributed.init(**job.settings)
+    except distributed.InvalidArgument as error:
+        if not exists:
+            raise
+        raise ValueError(
+            f"this process has joined its job already, with another backend than {job.backend}, "
+            f"and joins it once; ask for {job.backend} first, or set MCCL_BACKEND={job.backend}"
+        ) from error
 
 
 def _merged(settings: dict[str, str], of_job: dict[str, str]) -> dict[str, str]:
