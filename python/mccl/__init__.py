@@ -1,7 +1,8 @@
 """MCCL: collective communication for the machines people really have.
 
 ``import mccl`` is cheap: it loads neither a framework nor the library. It registers the backend
-"mccl" with ``torch.distributed`` where torch is imported, now or later.
+"mccl" with ``torch.distributed`` where torch is imported, now or later. ``mccl.distributed``,
+``mccl.hooks`` and ``mccl.mlx`` are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import ModuleType
 
+    from . import distributed as distributed
+    from . import hooks as hooks
+    from . import mlx as mlx
     from .config import MCCLConfig, get_config, init
     from .metrics import get_metrics, log_metrics, reset_metrics
 
@@ -43,10 +47,15 @@ _HOMES = {
     "reset_metrics": "metrics",
 }
 
+#: What needs NumPy, torch or MLX.
+_FACES = ("distributed", "hooks", "mlx")
+
 _C10D = "torch.distributed.distributed_c10d"
 
 
 def __getattr__(name: str) -> Any:
+    if name in _FACES:
+        return importlib.import_module(f".{name}", __name__)
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
