@@ -7,6 +7,7 @@ from typing import Any
 
 import mlx.core as mx
 
+from mccl import config
 from mccl.ramp import check_ramp, ratio_at
 
 
@@ -48,8 +49,9 @@ class Compression:
                 dimension.
 
         Raises:
-            ValueError: A ratio or a count out of range.
+            ValueError: An unknown codec (with the nearest name), a ratio or a count out of range.
         """
+        config.texts_of({"compression": codec})  # raises for what is no codec
         if not 0 < ratio <= 1:
             raise ValueError(
                 f"ratio is a share of the elements, above 0 and at most 1; found {ratio}"

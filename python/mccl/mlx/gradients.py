@@ -12,7 +12,7 @@ from mlx.utils import tree_flatten, tree_unflatten
 from .compression import Compression
 from .loader import load
 from .operations import all_mean, all_sum
-from .registry import default_group
+from .registry import group_of_call
 
 if TYPE_CHECKING:
     Stream = mx.Stream | mx.ThreadLocalStream
@@ -54,7 +54,7 @@ def average_gradients(
             group not one of mccl.mlx.
         RuntimeError: At evaluation: ranks passed different trees, or a rank is gone.
     """
-    group = default_group() if group is None else group
+    group = group_of_call("average_gradients", group)
     flat: list[tuple[str, mx.array]] = tree_flatten(gradients)
     if group.size() == 1 or not flat:
         return gradients

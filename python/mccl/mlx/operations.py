@@ -13,9 +13,9 @@ Arguments that all have in common:
     group: One that `mccl.mlx.init()` or its `split` made; None: the default group.
     stream: Where it runs, a stream of the CPU; None: this thread's default stream of the CPU.
 
-In a group of one, each returns `x`. A wrong argument raises ValueError when the call is made; ranks
-whose calls do not fit each other, and ranks that are gone, raise RuntimeError on every rank when
-the result is evaluated.
+In a group of one, each returns `x`. A wrong argument raises ValueError when the call is made, or
+TypeError where it is of another type; ranks whose calls do not fit each other, and ranks that are
+gone, raise RuntimeError on every rank when the result is evaluated.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import mlx.core as mx
 
 from .loader import load
-from .registry import default_group
+from .registry import group_of_call
 
 if TYPE_CHECKING:
     Group = mx.distributed.Group
@@ -81,7 +81,7 @@ def all_gather(
         group: See this module.
         stream: See this module.
     """
-    group = _group_or_default(group)
+    group = _group_for("all_gather", x, group)
     x = x.reshape(1) if x.ndim == 0 and group.size() > 1 else x
     return _exchange("all_gather", x, group, stream, rows=_rows_of_each(x, rows, group))
 
@@ -101,7 +101,7 @@ def sum_scatter(
         group: See this module.
         stream: See this module.
     """
-    group = _group_or_default(group)
+    group = _group_for("sum_scatter", x, group)
     return _exchange("sum_scatter", x, group, stream, rows=_shares(x, rows, group, "sum_scatter"))
 
 
@@ -122,7 +122,7 @@ def gather(
         group: See this module.
         stream: See this module.
     """
-    group = _group_or_default(group)
+    group = _group_for("gather", x, group)
     x = x.reshape(1) if x.ndim == 0 and group.size() > 1 else x
     return _exchange("gather", x, group, stream, root=root, rows=_rows_of_each(x, rows, group))
 
@@ -145,7 +145,7 @@ def scatter(
         group: See this module.
         stream: See this module.
     """
-    group = _group_or_default(group)
+    group = _group_for("scatter", x, group)
     shares = _shares(x, rows, group, "scatter")
     return _exchange("scatter", x, group, stream, root=root, rows=shares)
 
@@ -168,7 +168,7 @@ def all_to_all(
         group: See this module.
         stream: See this module.
     """
-    group = _group_or_default(group)
+    group = _group_for("all_to_all", x, group)
     if (rows_to is None) != (rows_from is None):
         raise ValueError("all_to_all: give both rows_to and rows_from, or neither")
     shares = _shares(x, rows_to, group, "all_to_all")
@@ -181,7 +181,7 @@ def barrier(group: Group | None = None) -> None:
     It is not lazy. What was evaluated before, on whatever stream, has communicated by then; what
     was only recorded has not.
     """
-    load().barrier(_group_or_default(group))
+    load().barrier(group_of_call("barrier", group))
 
 
 def _exchange(
@@ -194,10 +194,13 @@ def _exchange(
     rows: Sequence[int] = (),
     rows_from: Sequence[int] = (),
 ) -> mx.array:
+    group = _group_for(kind, x, group)
+    if not hasattr(root, "__index__"):
+        raise TypeError(f"{kind}: root: expected a rank; found {type(root).__name__} {root!r:.60}")
     shim = load()
     return shim.exchange(
         x,
-        group=_group_or_default(group),
+        group=group,
         kind=getattr(shim.ExchangeKind, kind),
         root=root,
         rows=list(rows),
@@ -206,8 +209,11 @@ def _exchange(
     )
 
 
-def _group_or_default(group: Group | None) -> Group:
-    return default_group() if group is None else group
+def _group_for(call: str, x: object, group: object) -> Group:
+    """The group of a call on an array."""
+    if not isinstance(x, mx.array):
+        raise TypeError(f"{call}: x: expected an mlx.core.array; found {type(x).__name__}")
+    return group_of_call(call, group)
 
 
 def _rows_of_each(x: mx.array, rows: Rows, group: Group) -> Sequence[int]:

@@ -90,6 +90,18 @@ def default_group() -> mx.distributed.Group:
     return init()
 
 
+def group_of_call(call: str, group: object) -> mx.distributed.Group:
+    """The group that a call was given; the default group for None."""
+    if group is None:
+        return default_group()
+    if not isinstance(group, mx.distributed.Group):
+        raise TypeError(
+            f"{call}: group: expected one that mccl.mlx.init() or its split made, or None; found "
+            f"{type(group).__name__} {group!r:.60}"
+        )
+    return group
+
+
 def is_available(backend: str = backends.ANY) -> bool:
     """Whether groups can be made under this name, whatever the environment says."""
     return backend == backends.ANY or backend in backends.BACKENDS

@@ -77,6 +77,11 @@ def test_topk_comes_down_to_its_ratio_step_by_step():
         mccl.mlx.Compression("int8", ramp=3)
 
 
+def test_a_codec_that_there_is_not_is_refused_at_once():
+    with pytest.raises(ValueError, match="did you mean int8"):
+        mccl.mlx.Compression("int9")
+
+
 @pytest.mark.parametrize(("codec", "worst"), [("bf16", 1e-3), ("int8", 1e-3), ("topk", 0.5)])
 def test_gradients_travel_rounded_and_nothing_is_lost(ranks, codec, worst):
     ranks.run(check_compression, codec, worst)

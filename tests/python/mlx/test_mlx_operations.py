@@ -294,3 +294,25 @@ def check_wrong_arguments() -> None:
 
 def test_wrong_arguments_leave_the_group_as_it_was(two):
     two.run(check_wrong_arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "expected"),
+    [
+        ("all_sum", {"group": 3}, "all_sum: group: expected one that .*found int 3"),
+        ("all_gather", {"group": 3}, "all_gather: group: expected one that .*found int 3"),
+        ("all_mean", {"x": [1.0]}, r"all_mean: x: expected an mlx\.core\.array; found list"),
+        ("gather", {"x": [1.0]}, r"gather: x: expected an mlx\.core\.array; found list"),
+        ("broadcast", {"root": "a"}, "broadcast: root: expected a rank; found str 'a'"),
+    ],
+)
+def test_arguments_of_other_types_are_named(name: str, given: dict, expected: str):
+    with pytest.raises(TypeError, match=expected):
+        getattr(mccl.mlx, name)(**({"x": mx.ones(3)} | given))
+
+
+def test_a_barrier_of_no_group_says_so():
+    with pytest.raises(TypeError, match="barrier: group: expected one that"):
+        mccl.mlx.barrier(3)
+    with pytest.raises(TypeError, match="average_gradients: group: expected one that"):
+        mccl.mlx.average_gradients({"w": mx.ones(3)}, group=3)
