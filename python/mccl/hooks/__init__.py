@@ -76,6 +76,7 @@ def compress(
     Raises:
         ValueError: An unknown codec (with the nearest name), a ratio, rank or count out of range,
             a ramp or momentum where there is none.
+        RuntimeError: The model has a hook already.
     """
     rest: dict[str, Any] = {"warm_up": warm_up, "exact": exact, "report_every": report_every}
     share = Share(codec, ratio, ramp)

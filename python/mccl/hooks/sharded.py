@@ -69,6 +69,9 @@ class Sharded(State):
                 "compress takes a DistributedDataParallel, or a module after fully_shard; found "
                 f"{type(model).__name__}"
             )
+        # What the first has left out would never be sent.
+        if any(isinstance(hook_of(parameters), Unit) for _, parameters in groups):
+            raise RuntimeError("this model has a hook already; compress can only be called once")
         meshes = {parameters._reduce_scatter_process_group for _, parameters in groups}
         if len(meshes) > 1:
             raise ValueError(
@@ -140,6 +143,11 @@ class Sharded(State):
             width = place.stop - place.start
             output[place].copy_(part[at : at + width])
             at += width
+
+
+def hook_of(parameters: Any) -> object:
+    """What reduces the gradients of one of torch's FSDPParamGroup."""
+    return getattr(parameters, "_reduce_scatter_comm", None)
 
 
 def rows_of(tensor: torch.Tensor, shape: torch.Size, ranks: int) -> torch.Tensor:

@@ -478,6 +478,10 @@ def check_sharded_errors(rank: int, size: int) -> None:
         mccl.hooks.compress(sharded(model()), "powersgd")
     with pytest.raises(ValueError, match="leave it to the optimizer"):
         mccl.hooks.compress(sharded(model()), "topk", momentum=0.9)
+    module = sharded(model())
+    mccl.hooks.compress(module[0], "int8")
+    with pytest.raises(RuntimeError, match="has a hook already"):
+        mccl.hooks.compress(module, "int8")
 
 
 def test_what_is_not_sharded_is_refused(pool):
