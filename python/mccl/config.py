@@ -57,6 +57,8 @@ def _to_text(name: str, value: object) -> str:
     if not _ROWS[name]["secret"]:
         found += f" {value!r:.60}"
     expected = "str" if kind is str else f"{kind.__name__} or str"
+    if "comma-separated" in _ROWS[name]["range"]:
+        expected += ", several separated by commas"
     raise ValueError(f"{name}: expected {expected}; found {found}")
 
 
@@ -318,8 +320,8 @@ def init(
     late = [what for what, exists in _keepers.items() if exists()]
     if late:
         warnings.warn(
-            f"mccl.init() comes too late for {' and '.join(late)}, which keep the settings that "
-            "they were made with: call it before they are made",
+            f"mccl.init() comes too late for {' and '.join(late)}, and changes nothing there: what "
+            "exists keeps the settings that it was made with. Call it first",
             RuntimeWarning,
             stacklevel=2,
         )

@@ -132,6 +132,13 @@ def test_bad_values_are_refused_by_name(name, value):
     assert changed.given == {}
 
 
+def test_a_list_for_a_text_of_several_names_is_told_of_commas():
+    with pytest.raises(ValueError, match=r"expected str, several separated by commas; found list"):
+        init(listen_addr=["127.0.0.1"])
+    with pytest.raises(ValueError, match=r"root: expected str; found list"):
+        init(root=["a"])
+
+
 def test_an_empty_job_key_is_an_error_and_not_no_key():
     changed = MCCLConfig(job_key="hush")
     for give in (
@@ -283,7 +290,7 @@ def test_init_warns_while_there_are_groups(monkeypatch, recwarn):
     init(port_base=1000)
     assert not recwarn
     groups.append("one")
-    with pytest.warns(RuntimeWarning, match="too late for the groups of a test,") as said:
+    with pytest.warns(RuntimeWarning, match="too late for the groups of a test, and") as said:
         init(port_base=2000)
     assert said[0].filename == __file__
     assert get_config().port_base == 2000, "groups made from now on have it"
