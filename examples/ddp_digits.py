@@ -4,9 +4,9 @@ On two processes of this machine:
 
     torchrun --nproc_per_node=2 --standalone examples/ddp_digits.py
 
-Every epoch prints the loss and the accuracy on digits that the model has not seen. Then come two
-checks: all ranks hold the same weights, bit for bit; and a single process that trains on the same
-global batches ends with the same weights to 1e-5.
+Every epoch prints the loss and the accuracy on digits that the model has not seen. Then come three
+checks: that accuracy is at least 95 %; all ranks hold the same weights, bit for bit; and a single
+process that trains on the same global batches ends with the same weights to 1e-5.
 """
 
 from __future__ import annotations
@@ -68,7 +68,20 @@ def parse_arguments() -> argparse.Namespace:
         action="store_true",
         help="train in one process without torch.distributed, for comparison",
     )
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    for name in ("epochs", "global_batch"):
+        if getattr(arguments, name) < 1:
+            parser.error(f"--{name.replace('_', '-')} must be at least 1")
+    if not is_there(arguments.device):
+        parser.error(f"--device {arguments.device}: torch finds no such device here")
+    return arguments
+
+
+def is_there(device: str) -> bool:
+    """Whether torch can compute on a device of this kind."""
+    if device == "cuda":
+        return torch.cuda.is_available()
+    return device != "mps" or torch.backends.mps.is_available()
 
 
 def device_of_rank(kind: str) -> torch.device:

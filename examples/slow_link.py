@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -279,14 +280,25 @@ def picture(results: list[dict], rate: str) -> str:
     )
 
 
+def rate_for_tc(text: str) -> str:
+    """A rate above nothing as tc reads it, or none."""
+    rate = re.fullmatch(r"(\d+(?:\.\d+)?)((?:[kmgt]i?)?(?:bit|bps))?", text, re.IGNORECASE)
+    if text != "none" and (rate is None or float(rate[1]) == 0):
+        raise argparse.ArgumentTypeError(
+            f"expected a rate such as 100mbit, or none; found {text!r}"
+        )
+    return text
+
+
 def main() -> None:
     """Measures as the arguments say, or is one of the ranks."""
     parser = argparse.ArgumentParser(
         description=__doc__.split("\n\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
     parser.add_argument(
-        "--rate", default="100mbit", help="of each direction of the link, for tc; or none"
-    )
+        "--rate", type=rate_for_tc, default="100mbit",
+        help="of each direction of the link, for tc; or none",
+    )  # fmt: skip
     tasks = [task.name for task in TASKS]
     parser.add_argument("--tasks", nargs="+", choices=tasks, default=tasks, metavar="TASK")
     parser.add_argument("--steps", type=int, default=150, help="of training, for each codec")
@@ -298,6 +310,8 @@ def main() -> None:
     parser.add_argument("--picture", type=Path, help="an SVG file to write")
     parser.add_argument("--as-rank", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.steps < 1:
+        parser.error("--steps must be at least 1")
     if options.as_rank:
         run_rank(options)
         return

@@ -188,6 +188,15 @@ def train(learner: Learner, epochs: int, batch: int, rate: float) -> tuple[np.nd
     return weights, float((guessed == digits.target[test]).mean())
 
 
+def report(accuracy: float, distance: float) -> bool:
+    """Prints which check has failed; whether none has."""
+    if accuracy < ACCURACY_WANTED:
+        print(f"FAIL  accuracy: {accuracy:.2%}, wanted {ACCURACY_WANTED:.0%}", flush=True)
+    if not distance <= TOLERANCE:
+        print(f"FAIL  distance: {distance:.1e}, allowed {TOLERANCE:.0e}", flush=True)
+    return accuracy >= ACCURACY_WANTED and distance <= TOLERANCE
+
+
 def main() -> int:
     """Trains this rank's replica."""
     parser = argparse.ArgumentParser(
@@ -200,6 +209,9 @@ def main() -> int:
     parser.add_argument("--batch", type=int, default=64, help="images of all ranks together")
     parser.add_argument("--rate", type=float, default=0.3, help="learning rate (default 0.3)")
     arguments = parser.parse_args()
+    for option in ("epochs", "batch"):
+        if getattr(arguments, option) < 1:
+            parser.error(f"--{option} must be at least 1")
     names = arguments.frameworks.split(",")
     for name in names:
         if name not in LEARNERS:
@@ -213,7 +225,7 @@ def main() -> int:
         f"weights within {distance:.1e} of rank 0's",
         flush=True,
     )
-    return 0 if accuracy >= ACCURACY_WANTED and distance <= TOLERANCE else 1
+    return 0 if report(accuracy, distance) else 1
 
 
 if __name__ == "__main__":

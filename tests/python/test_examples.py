@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -66,6 +67,61 @@ def test_digits_run_without_a_launcher():
 def test_digits_say_so_when_the_model_has_not_learned():
     output = run(EXAMPLES / "ddp_digits.py", "--baseline", "--epochs", "1", status=1)
     assert "FAIL  test accuracy" in output
+
+
+def refusal_of(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, *words: object
+) -> str:
+    """What an example says of a command line that it refuses."""
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", *map(str, words)])
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    with pytest.raises(SystemExit) as ended:
+        load_example(name).main()
+    assert ended.value.code == 2
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "expected"),
+    [
+        ("ddp_digits", ("--epochs", -3), "--epochs must be at least 1"),
+        ("ddp_digits", ("--global-batch", 0), "--global-batch must be at least 1"),
+        ("ddp_digits", ("--device", "cuda"), "--device cuda: torch finds no such device here"),
+        ("mixed/train_digits", ("--epochs", 0), "--epochs must be at least 1"),
+        ("mixed/train_digits", ("--batch", 0), "--batch must be at least 1"),
+        ("slow_link", ("--rate", "fast"), "a rate such as 100mbit, or none; found 'fast'"),
+        ("slow_link", ("--rate", "0mbit"), "a rate such as 100mbit, or none; found '0mbit'"),
+        ("slow_link", ("--steps", 0), "--steps must be at least 1"),
+    ],
+)
+def test_what_an_example_cannot_do_it_refuses_before_the_work(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    words: tuple[object, ...],
+    expected: str,
+):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert expected in refusal_of(monkeypatch, capsys, name, *words)
+
+
+@pytest.mark.parametrize(("batch", "ranks"), [(2, 3), (3, 3)])
+def test_mlx_digits_want_an_image_for_each_rank(
+    monkeypatch: pytest.MonkeyPatch, batch: int, ranks: int
+):
+    pytest.importorskip("mlx.core")
+    digits = load_example("mlx_digits")
+    group = SimpleNamespace(rank=lambda: 0, size=lambda: ranks)
+    monkeypatch.setattr(digits.mccl.mlx, "init", lambda: group)
+    monkeypatch.setattr(sys, "argv", ["mlx_digits.py", "--global-batch", str(batch)])
+    with pytest.raises(SystemExit, match=f"{batch} leaves some of {ranks} ranks without an image"):
+        digits.main()
+
+
+def test_mixed_digits_say_what_was_wanted():
+    words = ("--frameworks", "numpy", "--epochs", 1)
+    output = run(EXAMPLES / "mixed/train_digits.py", *words, status=1)
+    assert re.search(r"FAIL  accuracy: [\d.]+%, wanted 95%", output)
 
 
 def test_digits_notice_weights_that_differ(monkeypatch: pytest.MonkeyPatch):
