@@ -52,6 +52,34 @@ def names_of(known: Sequence[str]):  # noqa: ANN201  (argparse calls it)
     return read
 
 
+def ranks_of(text: str) -> list[int]:
+    """Numbers of ranks, separated by commas."""
+    parts = text.split(",")
+    if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
+        raise argparse.ArgumentTypeError(f"expected numbers of ranks such as 2,4; found '{text}'")
+    return [int(part) for part in parts]
+
+
+def sizes_of(text: str) -> list[int]:
+    """Sizes, separated by commas."""
+    try:
+        return [parse_size(part) for part in text.split(",")]
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def results_of(text: str) -> Results:
+    """Those of an earlier run."""
+    try:
+        return load(Path(text))
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text}: {error.strerror}") from None
+    except (ValueError, AttributeError, KeyError, TypeError) as error:
+        raise argparse.ArgumentTypeError(
+            f"{text}: expected a file that --json has written ({error})"
+        ) from None
+
+
 def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Reads the command line."""
     parser = argparse.ArgumentParser(
@@ -62,14 +90,9 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         "--quick", action="store_true", help="all_reduce only, at the sizes of the bounds"
     )
     what.add_argument("--check", action="store_true", help="the bounds only; 1 if one is broken")
-    what.add_argument(
-        "--ranks", type=lambda text: [int(part) for part in text.split(",")], default=[2, 4]
-    )
+    what.add_argument("--ranks", type=ranks_of, default=[2, 4], metavar="NUMBER,…")
     what.add_argument("--collectives", type=names_of(COLLECTIVES), metavar="NAME,…")
-    what.add_argument(
-        "--sizes", type=lambda text: [parse_size(part) for part in text.split(",")],
-        metavar="SIZE,…", help="such as 8,64K,16M",
-    )  # fmt: skip
+    what.add_argument("--sizes", type=sizes_of, metavar="SIZE,…", help="such as 8,64K,16M")
     what.add_argument(
         "--contestants", type=names_of([*CONTESTANTS]), default=[*CONTESTANTS], metavar="NAME,…",
         help=f"of {', '.join(CONTESTANTS)}",
@@ -90,7 +113,9 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         "--limit", type=float, default=60, help="seconds after which a cell is ended (default 60)"
     )
     where = parser.add_argument_group("where it goes")
-    where.add_argument("--from", dest="source", type=Path, metavar="FILE", help="measure nothing")
+    where.add_argument(
+        "--from", dest="earlier", type=results_of, metavar="FILE", help="measure nothing"
+    )
     where.add_argument("--json", type=Path, default=JSON, help="default build/bench.json")
     where.add_argument("--plots", type=Path, metavar="DIR", help="write a picture per ranks")
     where.add_argument(
@@ -206,8 +231,7 @@ def main() -> int:
     arguments = parse_arguments()
     # Being told to end must end the contestants too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    source = arguments.source
-    results = load(source) if source is not None else measure(arguments)
+    results = measure(arguments) if arguments.earlier is None else arguments.earlier
     verdicts = check(load_bounds(BOUNDS, sizes_found(results)), results)
     if not arguments.check:
         # A bound that nobody measured is news only where bounds were asked for.
@@ -221,7 +245,7 @@ def main() -> int:
         pictures = plot(results, folder)
     if arguments.docs is not None:
         write_docs(arguments.docs, results, verdicts, pictures)
-    if arguments.source is None:
+    if arguments.earlier is None:
         print(f"\nwrote {arguments.json}")
     return 1 if arguments.check and not all(verdict.holds for verdict in verdicts) else 0
 

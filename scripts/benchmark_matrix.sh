@@ -18,7 +18,7 @@ set -euo pipefail
 usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' "$0"; }
 
 case "${1:-}" in
-  -h | --help) usage && exit 0 ;;
+  -h | --help | help) usage && exit 0 ;;
   -*) echo "benchmark_matrix.sh: $1 is no option; --help tells what there is" >&2 && exit 2 ;;
 esac
 if [ $# -gt 1 ]; then

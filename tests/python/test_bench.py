@@ -5,6 +5,7 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
+import compare
 import mccl_bench
 import psutil
 import pytest
@@ -465,6 +466,24 @@ def test_checking_an_earlier_run_fails_where_a_bound_is_broken(tmp_path: Path):
     assert "BROKEN" in done.stdout
     shown = subprocess.run(words, capture_output=True, text=True, check=False)
     assert shown.returncode == 0, shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--from", "nowhere.json"], "argument --from: nowhere.json: No such file or directory"),
+        (["--from", __file__], "expected a file that --json has written"),
+        (["--ranks", "0"], "argument --ranks: expected numbers of ranks such as 2,4; found '0'"),
+        (["--ranks", "2,x"], "argument --ranks: expected numbers of ranks such as 2,4; found"),
+        (["--sizes", "8,1X"], "argument --sizes: '1X' is not a size such as 8, 64K or 16MiB"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_before(
+    words: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+):
+    with pytest.raises(SystemExit):
+        compare.parse_arguments(words)
+    assert expected in capsys.readouterr().err
 
 
 # --- codecs

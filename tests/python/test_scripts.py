@@ -142,6 +142,7 @@ def test_the_matrix_says_what_it_takes():
     for name in ("BACKENDS", "RANKS", "SIZES", "STEPS", "BATCH", "PYTHON", "FOLDER"):
         assert name in done.stdout
     assert "set -euo" not in done.stdout
+    assert run_matrix("help").stdout == done.stdout
     assert run_matrix("--tiny").returncode == 2
     assert run_matrix("a", "b").returncode == 2
 
