@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -185,13 +186,17 @@ def _world_of(job: backends.Job) -> Any:
     exists = distributed.is_initialized()
     try:
         return distributed.init(**job.settings)
-    except distributed.InvalidArgument as error:
+    except distributed.InvalidArgument:
         if not exists:
             raise
-        raise ValueError(
-            f"this process has joined its job already, with another backend than {job.backend}, "
-            f"and joins it once; ask for {job.backend} first, or set MCCL_BACKEND={job.backend}"
-        ) from error
+    warnings.warn(
+        f"this process has joined its job already, with another backend than {job.backend}, and "
+        f"joins it once: the group goes by that one. Ask for {job.backend} first, or set "
+        f"MCCL_BACKEND={job.backend}",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return distributed.init()
 
 
 def _merged(settings: dict[str, str], of_job: dict[str, str]) -> dict[str, str]:

@@ -107,8 +107,7 @@ mccl.mlx.install()
     mpirun = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "2"]
     done = subprocess.run(
         [*mpirun, sys.executable, script, case],
-        # `any` is `mccl` here, which joins the same job as `mpi`: both by calls of MPI.
-        env=clean_environment() | {"MCCL_PORT_BASE": "0", "MCCL_BACKEND": "mpi"},
+        env=clean_environment() | {"MCCL_PORT_BASE": "0"},
         capture_output=True,
         text=True,
         timeout=120,
