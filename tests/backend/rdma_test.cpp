@@ -5,6 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cstring>
 #include <exception>
 #include <fstream>
 #include <map>
@@ -13,8 +15,10 @@
 
 #include "backend/native/group.h"
 #include "engine/engine.h"
+#include "support/failure.h"
 #include "support/ranks.h"
 #include "support/verbs_double.h"
+#include "transport/rdma/message.h"
 
 namespace mccl {
 namespace {
@@ -23,6 +27,14 @@ using testing::Fabric;
 using testing::Fate;
 using ::testing::HasSubstr;
 using testing::VerbsDouble;
+
+using transport::rdma::MessageKind;
+
+bool is(MessageKind kind, const Fabric::Message& message) {
+  transport::rdma::MessageHeader header;
+  std::memcpy(&header, message.bytes.data(), sizeof header);
+  return header.kind == static_cast<std::uint16_t>(kind);
+}
 
 /// What one rank is given, and what comes of it.
 struct Rank {
@@ -201,6 +213,21 @@ TEST_F(RdmaGroups, WhatIsMissingIsDrawnOnEveryRank) {
   }
 }
 
+/// Also on one whose own cables are all there.
+TEST_F(RdmaGroups, WhereACableOfOthersIsMissingEveryRankSaysSo) {
+  write_table(R"([[null, "mem0", null, "mem0"], ["mem1", null, "mem1", null],
+                  [null, "mem2", null, "mem2"], ["mem3", null, "mem3", null]])");
+  add_ranks(4);
+  ranks_[0].verbs->known["mem0"].port.active = false;
+  ranks_[0].verbs->known["mem0"].port.state = "PORT_DOWN";
+  run([](Group&) {});
+  for (const Rank& rank : ranks_) {
+    EXPECT_EQ(rank.failure, ranks_[0].failure);
+    EXPECT_THAT(rank.failure, ::testing::AllOf(HasSubstr("rank 0 cannot reach rank 1"),
+                                               HasSubstr("MISSING mem0")));
+  }
+}
+
 TEST_F(RdmaGroups, ATableThatNamesNoDeviceAtAllIsAnError) {
   write_table("[[null, null], [null, null]]");
   add_ranks(2);
@@ -249,6 +276,63 @@ TEST_F(RdmaGroups, APathOnWhichNothingComesThroughIsReplacedByTcp) {
     EXPECT_EQ(rank.failure, "");
     EXPECT_EQ(rank.metrics->summary().tcp_links, 1u);
     EXPECT_EQ(rank.metrics->summary().rdma_links, 0u);
+  }
+}
+
+/// Of the greeting: one end has a link by then. Whatever comes of it, both say or do the same.
+TEST_F(RdmaGroups, ALastWordOfTheGreetingThatIsLostIsAnErrorOnBoth) {
+  for (const bool refused : {false, true}) {
+    config_.rdma_service = refused ? "rc" : "uc";
+    ranks_.clear();
+    add_ranks(2);
+    fabric_->judge = [](Fabric::Message& message) {
+      return Fate{is(MessageKind::ready, message) ? Fate::Kind::lost : Fate::Kind::arrives};
+    };
+    int sends = 0;  // hello, and what answers it
+    fabric_->gate = [&](const std::string& call) {
+      return refused && call == "ibv_post_send" && ++sends == 3 ? ENOMEM : 0;
+    };
+    if (refused) fabric_->judge = {};
+    run([](Group& world) { sum_and_check(world, 10'000); });
+    fabric_->gate = {};
+    for (const Rank& rank : ranks_) {
+      if (refused) {
+        EXPECT_EQ(rank.failure, "");
+        EXPECT_EQ(rank.metrics->summary().tcp_links, 1u) << "the end that dialled has no link";
+      } else {
+        EXPECT_THAT(rank.failure, HasSubstr("was lost on the way"));
+      }
+    }
+  }
+}
+
+/// The sender's call is over, and it makes no other: the receiver is told all the same.
+TEST_F(RdmaGroups, ASendThatFailsAfterItsCallIsTold) {
+  for (const char* service : {"uc", "rc"}) {
+    config_.rdma_service = service;
+    ranks_.clear();
+    add_ranks(2);
+    std::atomic<bool> over{false};
+    int messages = 0;
+    fabric_->judge = [&](Fabric::Message& message) {
+      const bool fails = is(MessageKind::data, message) && ++messages == 2;
+      return fails ? Fate{Fate::Kind::sender_fails, 12} : Fate();
+    };
+    run([&](Group& world) {
+      std::int64_t value = 7;
+      for (int i = 0; i < 2; ++i) {
+        if (world.rank() == 0) {
+          world.send(ConstBuffer{&value, 1, DType::i64}, 1, 7).wait();
+        } else {
+          const std::string said = testing::failure_of([&] {
+            world.recv(Buffer{&value, 1, DType::i64}, 0, 7).wait();
+          });
+          EXPECT_THAT(said, HasSubstr(i == 0 ? "no failure" : "sending a message failed"));
+        }
+      }
+      if (world.rank() == 1) over = true;
+      while (!over) std::this_thread::yield();
+    });
   }
 }
 
