@@ -63,6 +63,11 @@ killed, 255 when its machine was lost; 128 + the number of a signal that ended t
 after --timeout; 141 when nobody reads the output any more; 1 when the job could not be started or
 its output not be written (a full disk); 2 bad arguments.)";
 
+/// What other launchers call the number of ranks.
+constexpr OtherName kOtherNames[] = {
+    {"-np", "-n"},      {"--np", "-n"},    {"--nproc", "-n"},          {"--nprocs", "-n"},
+    {"--ntasks", "-n"}, {"--ranks", "-n"}, {"--nproc_per_node", "-n"}, {"--nproc-per-node", "-n"}};
+
 /// The hosts, with what the hostfile says for all of them.
 Hostfile hosts_of(const Flags& flags, const Variables& inherited) {
   Hostfile file;
@@ -240,7 +245,7 @@ Command add_launch(CLI::App& program) {
   const auto words = std::make_shared<std::vector<std::string>>();
   app->add_option("program", *words, "What to start, and its own arguments")->option_text("...");
   add_flags(*app, *flags);
-  return {app, [flags, words] { return run_launch(*flags, *words); }, words};
+  return {app, [flags, words] { return run_launch(*flags, *words); }, words, kOtherNames};
 }
 
 }  // namespace mccl::cli

@@ -15,6 +15,7 @@
 #include "cli/bench/host.h"
 #include "cli/bench/report.h"
 #include "cli/bench/sizes.h"
+#include "cli/flag_values.h"
 #include "cli/named.h"
 #include "cli/plan/answer.h"
 #include "cli/plan/check.h"
@@ -342,14 +343,14 @@ void add_what(CLI::App& app, Flags& flags) {
       ->delimiter(',')
       ->option_text("...");
   app.add_option("-n,--ranks", flags.ranks, "Processes; default 2")
-      ->check(CLI::Range(1, kMostRanks))
+      ->check(integer_between(1, kMostRanks))
       ->option_text("N");
   CLI::Option* nodes =
       app.add_option("--nodes", flags.nodes, "Machines, as equally full as can be; default 1")
-          ->check(CLI::Range(1, kMostRanks))
+          ->check(integer_between(1, kMostRanks))
           ->option_text("K");
   app.add_option("--ranks-per-node", flags.ranks_per_node, "Instead: ranks on each machine")
-      ->check(CLI::Range(1, kMostRanks))
+      ->check(integer_between(1, kMostRanks))
       ->option_text("M")
       ->excludes(nodes);
   nodes->option_text("K");
@@ -362,7 +363,7 @@ void add_what(CLI::App& app, Flags& flags) {
       ->option_text("TYPE");
   app.add_option("--op", flags.op, "Reduction, as in mccl bench; default sum")->option_text("OP");
   app.add_option("--root", flags.root, "Root of rooted collectives; default 0")
-      ->check(CLI::Range(0, kMostRanks - 1))
+      ->check(integer_between(0, kMostRanks - 1))
       ->option_text("RANK");
   app.add_flag("--in-place", flags.in_place, "Input and output are the same memory");
   app.add_option("--algorithm", flags.algorithm,
@@ -391,7 +392,7 @@ void add_facts(CLI::App& app, Flags& flags) {
                  "What a rank can have published to its node at a time; default\n1M; 0: no window")
       ->option_text("BYTES");
   app.add_option("--cores", flags.cores, "Of each machine; default: those of this one")
-      ->check(CLI::Range(1U, 1U << 16))
+      ->check(integer_between(1, 1 << 16))
       ->option_text("N");
   app.add_flag("--measure", flags.measure,
                "Measure this machine as a job does, with as many ranks as a node\nhas");
@@ -418,7 +419,7 @@ void add_output(CLI::App& app, Flags& flags) {
           ->option_text("FILE");
   app.add_option("--within", flags.within,
                  "With --check: fail when a prediction deviates by more than that\nmany per cent")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(number_between(0.0, 1e6))
       ->option_text("PERCENT")
       ->needs(check);
   app.add_option("--json", flags.json, "Write the plan there as one JSON object")
