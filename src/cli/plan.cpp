@@ -53,8 +53,10 @@ The table:
   sent, received   through links, of the rank that has most
   published, read  into its own and out of its neighbours' windows: memory that a node's ranks share
   time             predicted; algbw, busbw: as in mccl bench
-With --compare, times of links are shown too where all ranks share a window; they are not chosen
-then. With many ranks, schedules are built of the root and as many others as a second allows.
+With --compare, what is cheaper than the choice is marked as left out: along cables, what other ranks
+would have to pass on; links, where all ranks share a window; and others where the codec, or a small
+sum, settles which it is. With many ranks, schedules are built of the root and as many others as a
+second allows.
 
 Examples:
   mccl plan --ranks 4                          all_reduce among 4 processes of this machine
@@ -101,7 +103,7 @@ struct Flags {
 std::vector<bench::Routine> routines_of(const Flags& flags) {
   std::vector<std::string_view> names(flags.routines.begin(), flags.routines.end());
   if (names.empty()) names.push_back("all_reduce");
-  std::vector<bench::Routine> routines = bench::parse_routines(names);
+  std::vector<bench::Routine> routines = bench::parse_routines(names, bench::Routine::sendrecv);
   if (std::erase_if(routines, [](bench::Routine r) { return !has_schedule(r); }) > 0 &&
       std::ranges::find(names, "all") == names.end()) {
     throw InvalidArgument(
@@ -194,10 +196,10 @@ Basis basis_of(const Flags& flags, const std::optional<schedule::Facts>& measure
   if (!flags.link_latency.empty())
     facts.latency_s = parse_seconds("--link-latency", flags.link_latency);
   if (!flags.link_rate.empty()) facts.bytes_per_s = parse_rate("--link-rate", flags.link_rate);
-  if (!flags.window.empty()) set_fact(facts, fmt::format("window_bytes={}", flags.window));
+  if (!flags.window.empty()) set_fact(facts, "--window", "window_bytes", flags.window);
   for (const std::string& fact : flags.facts) set_fact(facts, fact);
   if (!flags.links.empty()) {
-    basis.cabling = parse_links(read_text(flags.links), flags.links, flags.ranks);
+    basis.cabling = parse_links(read_text("--links", flags.links), flags.links, flags.ranks);
     facts.nodes.clear();
     if (!basis.cabling.is_one_network()) {
       std::vector<int> everyone(static_cast<std::size_t>(flags.ranks));
@@ -327,7 +329,7 @@ int run_check(const CLI::App& app, const Flags& flags) {
     }
   }
   bench::check_writable("--json", flags.json);
-  MeasuredRun run = parse_run(read_text(flags.check));
+  MeasuredRun run = parse_run(read_text("--check", flags.check), flags.check);
   for (const std::string& fact : flags.facts) set_fact(run.facts, fact);
   const std::vector<Comparison> comparisons = compare(run);
   fmt::print("{}{}", facts_text(run.facts, "measured by that run"),
