@@ -54,8 +54,13 @@ void add_flags(CLI::App& app, ConfigFlags& flags) {
       ->option_text("NAME=VALUE")
       ->allow_extra_args(false)
       ->take_all();
-  app.add_flag("--auto-setup,!--no-auto-setup", flags.auto_setup,
-               "Give the cables their addresses, as root or by sudo");
+  CLI::Option* setup = app.add_flag("--auto-setup", flags.auto_setup,
+                                    "Give the cables their addresses, as root or by sudo");
+  app.add_flag_callback(
+         "--no-auto-setup", [] {}, "Do not (default)")
+      ->excludes(setup)
+      ->option_text(" ");
+  setup->option_text(" ");
   CLI::Option* dot =
       app.add_flag("--dot", flags.dot, "Print the cables for Graphviz, and do nothing else");
   CLI::Option* svg =
