@@ -27,9 +27,8 @@ Codec codec_named(std::string_view name) {
     if (kNames[i] == name) return static_cast<Codec>(i);
   }
   throw InvalidArgument(
-      fmt::format("{} is not a codec; did you mean {}? There are {}, and auto where a codec is "
-                  "chosen for sums",
-                  in_quotes(name), nearest_of(name, kNames), fmt::join(kNames, ", ")));
+      fmt::format("{} is not a codec; {}, and auto where a codec is chosen for sums",
+                  in_quotes(name), choices_near(name, kNames)));
 }
 
 Compression compression_named(std::string_view name, double ratio) {

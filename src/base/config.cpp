@@ -48,6 +48,7 @@ std::optional<std::string> word_of(std::string_view list, std::string_view text)
 std::optional<std::string> parse(const Setting& setting, std::string_view text, std::string*) {
   if (text.size() > kLongestText || has_control_characters(text)) return {};
   if (setting.kind == SettingKind::choice) return word_of(setting.info.range, text);
+  if (setting.accepts && !text.empty() && !setting.accepts(text)) return {};
   return std::string(text);
 }
 
@@ -79,6 +80,7 @@ std::optional<std::size_t> parse(const Setting& setting, std::string_view text, 
 }
 
 std::string_view wanted(const Setting& setting) {
+  if (setting.accepts != nullptr) return "one of";
   switch (setting.kind) {
     case SettingKind::text:
       return "text without control characters, at most 4096 bytes";
@@ -97,13 +99,13 @@ std::string_view wanted(const Setting& setting) {
 }
 
 [[noreturn]] void refuse(const Setting& setting, std::string_view text, std::string_view label) {
+  const bool is_one_of = setting.kind == SettingKind::choice || setting.accepts != nullptr;
   const bool self_explaining =
-      setting.kind == SettingKind::boolean || setting.kind == SettingKind::text;
-  const std::string_view separator = setting.kind == SettingKind::choice ? " " : ", ";
-  const std::string advice = setting.kind == SettingKind::choice
-                                 ? fmt::format("did you mean {}? Correct it",
-                                               nearest_of(text, words_of(setting.info.range)))
-                                 : "correct it";
+      setting.kind == SettingKind::boolean || (setting.kind == SettingKind::text && !is_one_of);
+  const std::string_view separator = is_one_of ? " " : ", ";
+  const auto nearest = is_one_of ? nearest_of(text, words_of(setting.info.range)) : std::nullopt;
+  const std::string advice =
+      nearest ? fmt::format("did you mean {}? Correct it", *nearest) : "correct it";
   throw InvalidArgument(fmt::format(
       "{}: expected {}{}{}; found {}; {}, or leave it out for the default {}", printable(label),
       wanted(setting), self_explaining ? "" : separator, self_explaining ? "" : setting.info.range,

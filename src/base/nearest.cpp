@@ -1,5 +1,8 @@
 #include "base/nearest.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <numeric>
 #include <string>
@@ -29,6 +32,25 @@ Slip slip_of(std::string_view name, std::string_view candidate) {
   return sorted_letters(name) == sorted_letters(candidate) ? Slip::swapped : Slip::replaced;
 }
 
+std::string_view without_dashes(std::string_view word) {
+  return word.substr(std::min(word.find_first_not_of('-'), word.size()));
+}
+
+/// Whether `part` is one or more of the words that - and _ separate in `whole`.
+bool is_word_of(std::string_view part, std::string_view whole) {
+  const auto ends_word = [](char c) { return c == '_' || c == '-'; };
+  const auto found = std::ranges::search(whole, part, {}, lower_case_letter, lower_case_letter);
+  if (part.empty() || found.empty()) return false;
+  return (found.begin() == whole.begin() || ends_word(*std::prev(found.begin()))) &&
+         (found.end() == whole.end() || ends_word(*found.end()));
+}
+
+/// At least one letter must be right.
+bool is_near(std::size_t distance, std::string_view name, std::string_view candidate) {
+  const bool few = distance <= 1 || 2 * distance < name.size();
+  return few && distance < std::max(name.size(), candidate.size());
+}
+
 }  // namespace
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -51,11 +73,29 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return above[b.size()];
 }
 
-std::string_view nearest_of(std::string_view name, std::span<const std::string_view> candidates) {
-  const std::string_view compared = name.substr(0, kLongestCompared);
-  return *std::ranges::min_element(candidates, {}, [&](std::string_view candidate) {
-    return std::pair(edit_distance(compared, candidate), slip_of(compared, candidate));
+std::optional<std::string_view> nearest_of(std::string_view name,
+                                           std::span<const std::string_view> candidates) {
+  name = without_dashes(name);
+  if (name.size() > kLongestCompared || candidates.empty()) return {};
+  const auto distance_to = [&](std::string_view candidate) {
+    return edit_distance(name, without_dashes(candidate));
+  };
+  const auto nearest = *std::ranges::min_element(candidates, {}, [&](std::string_view candidate) {
+    return std::pair(distance_to(candidate), slip_of(name, without_dashes(candidate)));
   });
+  if (is_near(distance_to(nearest), name, without_dashes(nearest))) return nearest;
+  const auto shares_word = std::ranges::find_if(candidates, [&](std::string_view candidate) {
+    const std::string_view bare = without_dashes(candidate);
+    return is_word_of(name, bare) || is_word_of(bare, name);
+  });
+  if (shares_word == candidates.end()) return {};
+  return *shares_word;
+}
+
+std::string choices_near(std::string_view name, std::span<const std::string_view> candidates) {
+  const auto nearest = nearest_of(name, candidates);
+  const std::string all = fmt::format("here are {}", fmt::join(candidates, ", "));
+  return nearest ? fmt::format("did you mean {}? T{}", *nearest, all) : "t" + all;
 }
 
 }  // namespace mccl

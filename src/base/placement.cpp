@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -199,10 +200,35 @@ std::optional<Placement> ask_settings(const Config& config) {
   return placement;
 }
 
+/// The variables that tell a rank and the number of ranks.
+struct Names {
+  std::string_view found_by;
+  std::string_view rank;
+  std::string_view size;
+};
+
+constexpr Names kNames[] = {{"MCCL", "MCCL_RANK", "MCCL_WORLD_SIZE"},
+                            {"torchrun", "RANK", "WORLD_SIZE"},
+                            {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                            {"MPICH", "PMI_RANK", "PMI_SIZE"},
+                            {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
+                            {"mlx.launch", "MLX_RANK", "MLX_WORLD_SIZE"}};
+
 Placement checked(Placement placement) {
   if (placement.rank < placement.size) return placement;
-  throw InvalidArgument(fmt::format("rank {}, as {} tells, but the ranks are 0 to {}",
-                                    placement.rank, placement.found_by, placement.size - 1));
+  const Names& names = *std::ranges::find(kNames, placement.found_by, &Names::found_by);
+  throw InvalidArgument(
+      fmt::format("{} is {}, but with {} {} the ranks are 0 to {}; count them from 0", names.rank,
+                  placement.rank, names.size, placement.size, placement.size - 1));
+}
+
+/// Who sets a meeting point means to meet somebody. To the processes that MLX's own launcher starts
+/// MLX tells the rest.
+void refuse_root_alone(const Config& config, const Environment& environment) {
+  if (config.root.empty() || meets_by_mpi(config) || environment.contains("MLX_RANK")) return;
+  throw InvalidArgument(
+      "MCCL_ROOT is set, and neither MCCL_RANK nor MCCL_WORLD_SIZE is, nor does a launcher tell "
+      "them: give every process both, or unset MCCL_ROOT");
 }
 
 }  // namespace
@@ -218,7 +244,10 @@ std::optional<Placement> find_placement(const Config& config, const Environment&
     }
     if (!told.half.empty()) halves += (halves.empty() ? "" : "; ") + told.half;
   }
-  if (halves.empty()) return {};
+  if (halves.empty()) {
+    refuse_root_alone(config, environment);
+    return {};
+  }
   throw InvalidArgument(fmt::format(
       "what started this process tells only part of its place: {}; set what is missing, or set "
       "MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT",

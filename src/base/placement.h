@@ -27,7 +27,7 @@ struct Placement {
 /// the first that tells all wins, and MCCL_ROOT is the meeting point for any of them. MPI goes
 /// before Slurm, whose variables its ranks may inherit from the daemon that started them. Nothing
 /// when there is no trace of a launcher. With backend=mpi there is no meeting point: MPI has its
-/// own. Throws InvalidArgument when one tells only part, or nonsense.
+/// own. Throws InvalidArgument when one tells only part, as MCCL_ROOT alone does, or nonsense.
 std::optional<Placement> find_placement(const Config& config,
                                         const std::map<std::string, std::string>& environment);
 

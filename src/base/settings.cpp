@@ -1,9 +1,12 @@
 #include "base/settings.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "base/nearest.h"
@@ -54,7 +57,18 @@ struct Row {
   double minimum = 0;
   double maximum = 0;
   Given Config::*given = nullptr;
+  bool (*accepts)(std::string_view text) = nullptr;
 };
+
+/// A kind of GID, or one as a device has it: an IPv4 or IPv6 address.
+bool is_gid(std::string_view text) {
+  constexpr std::string_view kKinds[] = {"roce_v2", "roce_v1", "infiniband", "ipv4", "ipv6"};
+  if (std::ranges::find(kKinds, text) != std::end(kKinds)) return true;
+  const std::string address(text);
+  in6_addr bytes = {};
+  return ::inet_pton(AF_INET, address.c_str(), &bytes) == 1 ||
+         ::inet_pton(AF_INET6, address.c_str(), &bytes) == 1;
+}
 
 using enum SettingKind;
 
@@ -98,7 +112,8 @@ constexpr Row kRows[] = {
      .range = "roce_v2, roce_v1, infiniband, ipv4, ipv6, or an address",
      .meaning = "Which of the addresses (GIDs) of RDMA ports to use; empty: the best kind that "
                 "both ends of a pair have",
-     .field = &Config::rdma_gid},
+     .field = &Config::rdma_gid,
+     .accepts = is_gid},
     {.name = "rdma_service",
      .variable = "MCCL_RDMA_SERVICE",
      .range = "auto, rc, uc",
@@ -284,7 +299,7 @@ constexpr Row kRows[] = {
      .field = &Config::congestion_control},
     {.name = "timeout",
      .variable = "MCCL_TIMEOUT",
-     .range = "0.001 to 31536000",
+     .range = "0.001 to 31536000 seconds",
      .meaning = "Seconds that a call may last, unless it says otherwise",
      .kind = number,
      .field = &Config::timeout,
@@ -292,7 +307,7 @@ constexpr Row kRows[] = {
      .maximum = kYear},
     {.name = "connect_timeout",
      .variable = "MCCL_CONNECT_TIMEOUT",
-     .range = "0.001 to 31536000",
+     .range = "0.001 to 31536000 seconds",
      .meaning = "Seconds to meet the other ranks",
      .kind = number,
      .field = &Config::connect_timeout,
@@ -300,7 +315,7 @@ constexpr Row kRows[] = {
      .maximum = kYear},
     {.name = "liveness_interval",
      .variable = "MCCL_LIVENESS_INTERVAL",
-     .range = "0.001 to 31536000",
+     .range = "0.001 to 31536000 seconds",
      .meaning = "Seconds without a word from a rank (stopped, host or cable gone) until the others "
                 "take it for dead",
      .kind = number,
@@ -310,14 +325,14 @@ constexpr Row kRows[] = {
      .maximum = kYear},
     {.name = "spin_us",
      .variable = "MCCL_SPIN_US",
-     .range = "0 to 1000000",
+     .range = "0 to 1000000 microseconds",
      .meaning = "Microseconds to look for data before sleeping",
      .kind = integer,
      .field = &Config::spin_us,
      .maximum = 1e6},
     {.name = "calibrate",
      .variable = "MCCL_CALIBRATE",
-     .range = "0 or 1",
+     .range = "true, false",
      .meaning = "Measure links and memory when a job starts, for the choice of algorithms",
      .kind = boolean,
      .must_agree = true,
@@ -389,6 +404,7 @@ Setting setting_of(const Row& row) {
   setting.minimum = row.minimum;
   setting.maximum = row.maximum;
   setting.given = row.given;
+  setting.accepts = row.accepts;
   setting.info.default_value = text_of(Config{}, setting);
   return setting;
 }
@@ -423,13 +439,17 @@ const Setting& find_setting(std::string_view name) {
   if (name == kConfigFileVariable)
     throw InvalidArgument(fmt::format(
         "{} names a file of settings and is read from the environment only", kConfigFileVariable));
-  const bool is_variable = name.starts_with(kVariablePrefix);
+  const std::string_view prefix = name.starts_with(kVariablePrefix) ? kVariablePrefix : "";
   std::vector<std::string_view> candidates;
-  if (is_variable) candidates.push_back(kConfigFileVariable);
+  if (!prefix.empty()) candidates.push_back(kConfigFileVariable.substr(prefix.size()));
   for (const Setting& setting : table)
-    candidates.push_back(is_variable ? setting.info.variable : setting.info.name);
-  throw InvalidArgument(fmt::format("{} is not a setting; did you mean {}?", printable(name),
-                                    nearest_of(name, candidates)));
+    candidates.push_back(prefix.empty() ? setting.info.name
+                                        : setting.info.variable.substr(prefix.size()));
+  // What all variables begin with says nothing of which one was meant.
+  const auto nearest = nearest_of(name.substr(prefix.size()), candidates);
+  const std::string advice = nearest ? fmt::format("did you mean {}{}?", prefix, *nearest)
+                                     : "leave it out; README.md has a table of all";
+  throw InvalidArgument(fmt::format("{} is not a setting; {}", printable(name), advice));
 }
 
 }  // namespace mccl

@@ -26,6 +26,8 @@ struct Setting {
   double maximum = 0;
   /// Set with the field, for one whose default may give way to what suits better; else null.
   Given Config::*given = nullptr;
+  /// For text that must be something in particular, or empty; else null.
+  bool (*accepts)(std::string_view text) = nullptr;
 };
 
 /// Names the JSON file of settings; a variable of the environment, but no field of Config.

@@ -19,6 +19,7 @@
 #include "cli/bench/report.h"
 #include "cli/bench/run.h"
 #include "cli/bench/sizes.h"
+#include "cli/flag_values.h"
 #include "cli/named.h"
 #include "mccl/mccl.h"
 #include "rendezvous/join.h"
@@ -164,7 +165,7 @@ void add_what(CLI::App& app, Flags& flags) {
       ->delimiter(',')
       ->option_text("...");
   app.add_option("-n,--ranks", flags.ranks, "Processes to start on this machine; default 2")
-      ->check(CLI::Range(1, kMostRanks))
+      ->check(integer_between(1, kMostRanks))
       ->option_text("N");
   app.add_option("-s,--sizes", flags.sizes,
                  "Bytes, in units of 1024 (1M, 1MB and 1MiB are one): 8,64K,1M\nand ranges, "
@@ -179,7 +180,7 @@ void add_what(CLI::App& app, Flags& flags) {
                  "Reduction: sum (default), avg, product, min, max, band, bor, bxor,\npremul_sum")
       ->option_text("OP");
   app.add_option("--root", flags.rest.root, "Root of rooted collectives; default 0")
-      ->check(CLI::Range(0, kMostRanks * kMostRanks))
+      ->check(integer_between(0, kMostRanks * kMostRanks))
       ->option_text("RANK");
   app.add_option("--transport", flags.transport,
                  "auto, tcp, shm or rdma; default: MCCL_TRANSPORT, or auto")
@@ -209,14 +210,14 @@ void add_how(CLI::App& app, Flags& flags) {
   Options& rest = flags.rest;
   CLI::Option* seconds =
       app.add_option("--seconds", rest.seconds, "To spend on each half of a row; default 0.2")
-          ->check(CLI::Range(0.0, 3600.0))
+          ->check(number_between(0.0, 3600.0))
           ->option_text("S");
   app.add_option("--iterations", rest.iterations, "Calls of each half of a row, instead")
-      ->check(CLI::Range(std::uint64_t{1}, kMostCalls))
+      ->check(integer_between(1, kMostCalls))
       ->option_text("N")
       ->excludes(seconds);
   app.add_option("--warmup", rest.warmup, "Calls before those that count, at least; default 5")
-      ->check(CLI::Range(std::uint64_t{0}, kMostCalls))
+      ->check(integer_between(0, kMostCalls))
       ->option_text("N");
   add_switch(app, "check", "Check the first result of each half of a row", rest.check);
   add_switch(app, "bounds", "Measure what the machine can do at best", rest.bounds);

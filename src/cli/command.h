@@ -4,7 +4,9 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace mccl::cli {
@@ -14,6 +16,12 @@ inline constexpr int kGood = 0;
 inline constexpr int kFailed = 1;
 inline constexpr int kBadArguments = 2;
 
+/// A flag as the commands of others call it, and what it is here.
+struct OtherName {
+  std::string_view theirs;
+  std::string_view ours;
+};
+
 struct Command {
   CLI::App* app = nullptr;
   /// After its arguments are parsed. Returns the exit status; throws InvalidArgument for arguments
@@ -21,6 +29,8 @@ struct Command {
   std::function<int()> run = {};
   /// For a command that starts another program: takes that program's words, which are not parsed.
   std::shared_ptr<std::vector<std::string>> program = {};
+  /// Flags that it does not know, and should propose its own for.
+  std::span<const OtherName> other_names = {};
 };
 
 /// Adds the subcommand with its flags and its help.

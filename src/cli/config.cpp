@@ -68,6 +68,7 @@ void keep_reached(const ConfigFlags& flags, const std::vector<hosts::Asked>& ask
   if (!flags.ignore_unreachable)
     throw Error("some hosts cannot be asked (--ignore-unreachable does without them):" + faults);
   if (cluster.hosts.empty()) throw Error("no host can be asked:" + faults);
+  say("does without hosts that cannot be asked:" + faults);
 }
 
 /// Before anything is asked, or done.
@@ -80,6 +81,7 @@ void refuse_what_cannot_be_written(const ConfigFlags& flags,
   if (std::filesystem::is_directory(flags.output))
     throw InvalidArgument(
         fmt::format("{} is a folder; expected the hostfile that is to be written", flags.output));
+  for (const std::string& variable : flags.variables) launch::parse_variable("--env", variable);
   if ((flags.dot || flags.svg) && (flags.auto_setup || !flags.output.empty()))
     throw InvalidArgument(fmt::format(
         "--{} prints a picture and does nothing else; leave it out for --{}",

@@ -261,13 +261,15 @@ Command add_doctor(CLI::App& program) {
                          ->excludes(json)
                          ->option_text(" ");
   app->add_flag("--yes", flags->sure, "Do not ask")->needs(fix)->option_text(" ");
-  app->add_flag("--selftest", flags->selftest,
-                "Then run every collective, transport and face that is there;\n"
-                "takes minutes")
-      ->excludes(json)
-      ->option_text(" ");
+  CLI::Option* selftest =
+      app->add_flag("--selftest", flags->selftest,
+                    "Then run every collective, transport and face that is there;\n"
+                    "takes minutes")
+          ->excludes(json)
+          ->option_text(" ");
   app->add_option("--output", flags->output,
                   "Of --selftest: the one file with all of it; default\n" + flags->output)
+      ->needs(selftest)
       ->option_text("FILE");
   return {app, [flags] { return run_doctor(*flags); }};
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/environment.h"
+#include "base/settings.h"
 #include "base/value_text.h"
 #include "cli/launch/flags.h"
 #include "cli/launch/free_ports.h"
@@ -63,6 +64,11 @@ killed, 255 when its machine was lost; 128 + the number of a signal that ended t
 after --timeout; 141 when nobody reads the output any more; 1 when the job could not be started or
 its output not be written (a full disk); 2 bad arguments.)";
 
+/// What other launchers call the number of ranks.
+constexpr OtherName kOtherNames[] = {
+    {"-np", "-n"},      {"--np", "-n"},    {"--nproc", "-n"},          {"--nprocs", "-n"},
+    {"--ntasks", "-n"}, {"--ranks", "-n"}, {"--nproc_per_node", "-n"}, {"--nproc-per-node", "-n"}};
+
 /// The hosts, with what the hostfile says for all of them.
 Hostfile hosts_of(const Flags& flags, const Variables& inherited) {
   Hostfile file;
@@ -111,6 +117,25 @@ Variables variables_of(const Flags& flags, const Hostfile& file, const Variables
   return variables;
 }
 
+void refuse_variables_of_ranks(const Flags& flags, Backend backend) {
+  for (const std::string& text : flags.variables) {
+    const std::string name = text.substr(0, text.find('='));
+    if (!is_told_each_rank(name, backend)) continue;
+    throw InvalidArgument(
+        fmt::format("--env: mccl launch tells the ranks {} itself; leave it out", name));
+  }
+}
+
+/// That of the shell, so that one can be shared beyond the job; else a fresh one, also for a job
+/// that a rank of another starts.
+std::string key_of(const Variables& inherited) {
+  const Setting& setting = find_setting("job_key");
+  const auto found = inherited.find(std::string(setting.info.variable));
+  if (found == inherited.end() || inherited.contains(kMark)) return rendezvous::make_job_key();
+  refuse_empty_secret(setting, found->second, found->first);
+  return found->second;
+}
+
 std::string path_of(const Variables& inherited) {
   const auto path = inherited.find("PATH");
   return path == inherited.end() ? "" : path->second;
@@ -136,6 +161,7 @@ Request request_of(const Flags& flags, std::vector<std::string> program,
   if (!all_here || !flags.directory.empty())
     request.directory = (std::filesystem::current_path() / flags.directory).string();
   request.backend = backend_of(flags, file);
+  refuse_variables_of_ranks(flags, request.backend);
   request.connections_per_address = flags.connections_per_address;
   request.nccl_port = flags.nccl_port;
   request.verbose = flags.verbose;
@@ -218,7 +244,7 @@ int run_launch(const Flags& flags, std::vector<std::string> program) {
   if (program.empty())
     throw InvalidArgument("there is no program to start; \"mccl launch --help\" has examples");
   const Request request = request_of(flags, std::move(program), inherited);
-  const Job job = plan_job(request, rendezvous::make_job_key());
+  const Job job = plan_job(request, key_of(inherited));
   require_one_rank_per_device(job);
   if (!flags.mpi_arguments.empty() && request.backend != Backend::mpi)
     throw InvalidArgument("--mpi-arg is for --backend mpi; give that too");
@@ -240,7 +266,7 @@ Command add_launch(CLI::App& program) {
   const auto words = std::make_shared<std::vector<std::string>>();
   app->add_option("program", *words, "What to start, and its own arguments")->option_text("...");
   add_flags(*app, *flags);
-  return {app, [flags, words] { return run_launch(*flags, *words); }, words};
+  return {app, [flags, words] { return run_launch(*flags, *words); }, words, kOtherNames};
 }
 
 }  // namespace mccl::cli

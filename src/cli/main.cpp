@@ -9,6 +9,7 @@
 #include <cstring>
 #include <exception>
 #include <iostream>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,7 @@
 #include "cli/config.h"
 #include "cli/doctor.h"
 #include "cli/launch.h"
+#include "cli/parse_error.h"
 #include "cli/plan.h"
 #include "cli/probe.h"
 #include "cli/program_words.h"
@@ -40,17 +42,35 @@ int complain(std::string_view who, std::string_view what, int status) {
   return status;
 }
 
+/// The command that the first word names, if any.
+const Command* command_of(int argc, char** argv, const std::vector<Command>& commands) {
+  if (argc < 2) return nullptr;
+  const auto found = std::ranges::find_if(
+      commands, [&](const Command& command) { return command.app->get_name() == argv[1]; });
+  return found == commands.end() ? nullptr : &*found;
+}
+
+/// What `mccl help`, `mccl help launch` and `mccl version` mean, as people type them for other
+/// programs.
+std::vector<char*> words_of(int argc, char** argv) {
+  static char help[] = "--help";
+  static char version[] = "--version";
+  std::vector<char*> words(argv, argv + argc);
+  if (argc == 2 && std::string_view(argv[1]) == "version") return {argv[0], version};
+  if (argc < 2 || std::string_view(argv[1]) != "help") return words;
+  if (argc == 2) return {argv[0], help};
+  return {argv[0], argv[2], help};
+}
+
 /// Whether the first word's command is to print JSON, whatever happens. To some commands the flag
 /// is the name of a file that they write.
-bool is_to_print_json(int argc, char** argv, const std::vector<Command>& commands) {
+bool is_to_print_json(int argc, char** argv, const Command* command) {
   const std::span<const char* const> words(argv, argv + argc);
   const auto end = std::ranges::find(words, std::string_view("--"));
-  if (std::find(words.begin(), end, std::string_view("--json")) == end) return false;
-  return std::ranges::any_of(commands, [&](const Command& command) {
-    const CLI::Option* json = command.app->get_option_no_throw("--json");
-    return command.app->get_name() == argv[1] && json != nullptr &&
-           json->get_items_expected_max() == 0;
-  });
+  if (std::find(words.begin(), end, std::string_view("--json")) == end || command == nullptr)
+    return false;
+  const CLI::Option* json = command->app->get_option_no_throw("--json");
+  return json != nullptr && json->get_items_expected_max() == 0;
 }
 
 /// The same as {"error": …} for the script that asked for JSON.
@@ -62,39 +82,44 @@ int complain_to_script(bool json, std::string_view who, std::string_view what, i
 /// A first word that is neither a flag nor a subcommand; CLI11 would only call it unexpected.
 std::string unknown_command(int argc, char** argv, const std::vector<Command>& commands) {
   if (argc < 2 || std::string_view(argv[1]).starts_with('-')) return {};
+  if (command_of(argc, argv, commands) != nullptr) return {};
   std::vector<std::string_view> names;
   names.reserve(commands.size());
   for (const Command& command : commands) names.push_back(command.app->get_name());
-  for (const std::string_view name : names)
-    if (name == argv[1]) return {};
-  return fmt::format("{} is not a command; did you mean \"mccl {}\"? \"mccl --help\" lists them",
-                     in_quotes(argv[1]), nearest_of(argv[1], names));
+  const auto nearest = nearest_of(argv[1], names);
+  const std::string advice = nearest ? fmt::format("did you mean \"mccl {}\"? ", *nearest) : "";
+  return fmt::format("{} is not a command; {}\"mccl --help\" lists them", in_quotes(argv[1]),
+                     advice);
 }
 
-/// Hands the words of a program that a command starts to that command. Returns how many are left
+/// Hands the words of a program that the command starts to that command. Returns how many are left
 /// to parse.
-int take_program(int argc, char** argv, const std::vector<Command>& commands) {
-  for (const Command& command : commands) {
-    if (argc < 2 || command.app->get_name() != argv[1] || command.program == nullptr) continue;
-    const std::size_t flags = end_of_flags(*command.app, {argv + 2, argv + argc});
-    command.program->assign(argv + 2 + flags, argv + argc);
-    const bool dashes = flags > 0 && std::string_view(argv[1 + flags]) == "--";
-    return static_cast<int>(2 + flags - (dashes ? 1 : 0));
-  }
-  return argc;
+int take_program(int argc, char** argv, const Command* command) {
+  if (command == nullptr || command->program == nullptr) return argc;
+  const std::size_t flags = end_of_flags(*command->app, {argv + 2, argv + argc});
+  command->program->assign(argv + 2 + flags, argv + argc);
+  const bool dashes = flags > 0 && std::string_view(argv[1 + flags]) == "--";
+  return static_cast<int>(2 + flags - (dashes ? 1 : 0));
 }
 
-/// Complains of a flag that the command, the first word, does not know, or the program itself where
-/// that word is a flag; CLI11 would only call it unexpected. `argc` ends before the words of a
-/// program that the command starts.
-std::string complaint_of_flags(const CLI::App& program, int argc, char** argv,
-                               const std::vector<Command>& commands) {
-  if (argc < 2) return {};
-  if (std::string_view(argv[1]).starts_with('-'))
-    return unknown_flag(program, std::span<const char* const>(argv + 1, argv + argc));
-  for (const Command& command : commands)
-    if (command.app->get_name() == argv[1])
-      return unknown_flag(*command.app, std::span<const char* const>(argv + 2, argv + argc));
+/// Parses the arguments of the command, or of the program where there is no command. Returns the
+/// exit status where that was all, as with --help. CLI11 would call a flag that it does not know
+/// only unexpected.
+std::optional<int> parse(CLI::App& program, const Command* command, int argc, char** argv,
+                         bool json) {
+  const CLI::App& app = command == nullptr ? program : *command->app;
+  const int first = std::min(argc, command == nullptr ? 1 : 2);
+  const std::span<const char* const> words(argv + first, argv + argc);
+  const std::string who = command == nullptr ? "mccl" : fmt::format("mccl {}", app.get_name());
+  const std::string flag = unknown_flag(
+      app, words, command == nullptr ? std::span<const OtherName>() : command->other_names);
+  if (!flag.empty()) return complain_to_script(json, who, flag, kBadArguments);
+  try {
+    program.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return program.exit(error);
+    return complain_to_script(json, who, complaint_of(error, app, words), kBadArguments);
+  }
   return {};
 }
 
@@ -141,25 +166,11 @@ int run(int argc, char** argv) {
 
   const std::string unknown = unknown_command(argc, argv, commands);
   if (!unknown.empty()) return complain("mccl", unknown, kBadArguments);
-  const bool json = is_to_print_json(argc, argv, commands);
-  const int ours = take_program(argc, argv, commands);
-  const std::string flag = complaint_of_flags(program, ours, argv, commands);
-  if (!flag.empty()) {
-    const bool of_command = !std::string_view(argv[1]).starts_with('-');
-    return complain_to_script(json, of_command ? fmt::format("mccl {}", argv[1]) : "mccl", flag,
-                              kBadArguments);
-  }
-  try {
-    program.parse(ours, argv);
-  } catch (const CLI::ParseError& error) {
-    if (program.exit(error) == 0) return kGood;
-    if (json) fmt::print("{}", cluster::dumped({{"error", error.what()}}));
-    return kBadArguments;
-  }
-  for (const Command& command : commands) {
-    if (!command.app->parsed()) continue;
-    return run_command(command, json);
-  }
+  const Command* command = command_of(argc, argv, commands);
+  const bool json = is_to_print_json(argc, argv, command);
+  const int ours = take_program(argc, argv, command);
+  if (const auto status = parse(program, command, ours, argv, json)) return *status;
+  if (command != nullptr) return run_command(*command, json);
   fmt::print("{}", program.help());
   return kGood;
 }
@@ -169,5 +180,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   mccl::cli::occupy_standard_streams();
-  return mccl::cli::with_output_written(mccl::cli::run(argc, argv));
+  std::vector<char*> words = mccl::cli::words_of(argc, argv);
+  return mccl::cli::with_output_written(
+      mccl::cli::run(static_cast<int>(words.size()), words.data()));
 }

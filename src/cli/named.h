@@ -15,7 +15,7 @@
 namespace mccl::cli {
 
 /// The value of an enumeration of `count` values whose name_of is `text`. Throws InvalidArgument
-/// with the nearest name.
+/// with all names, and the nearest.
 template <typename Kind>
 Kind kind_of(std::string_view flag, std::string_view text, int count) {
   std::vector<std::string_view> names(static_cast<std::size_t>(count));
@@ -23,9 +23,8 @@ Kind kind_of(std::string_view flag, std::string_view text, int count) {
     names[static_cast<std::size_t>(i)] = name_of(static_cast<Kind>(i));
   const auto found = std::ranges::find(names, text);
   if (found != names.end()) return static_cast<Kind>(found - names.begin());
-  throw InvalidArgument(fmt::format("{}: {} is not known; did you mean {}? There are {}", flag,
-                                    in_quotes(text), nearest_of(text, names),
-                                    fmt::join(names, ", ")));
+  throw InvalidArgument(
+      fmt::format("{}: {} is not known; {}", flag, in_quotes(text), choices_near(text, names)));
 }
 
 }  // namespace mccl::cli

@@ -15,6 +15,7 @@
 #include "cli/bench/host.h"
 #include "cli/bench/report.h"
 #include "cli/bench/sizes.h"
+#include "cli/flag_values.h"
 #include "cli/named.h"
 #include "cli/plan/answer.h"
 #include "cli/plan/check.h"
@@ -52,8 +53,10 @@ The table:
   sent, received   through links, of the rank that has most
   published, read  into its own and out of its neighbours' windows: memory that a node's ranks share
   time             predicted; algbw, busbw: as in mccl bench
-With --compare, times of links are shown too where all ranks share a window; they are not chosen
-then. With many ranks, schedules are built of the root and as many others as a second allows.
+With --compare, what is cheaper than the choice is marked as left out: along cables, what other ranks
+would have to pass on; links, where all ranks share a window; and others where the codec, or a small
+sum, settles which it is. With many ranks, schedules are built of the root and as many others as a
+second allows.
 
 Examples:
   mccl plan --ranks 4                          all_reduce among 4 processes of this machine
@@ -100,7 +103,7 @@ struct Flags {
 std::vector<bench::Routine> routines_of(const Flags& flags) {
   std::vector<std::string_view> names(flags.routines.begin(), flags.routines.end());
   if (names.empty()) names.push_back("all_reduce");
-  std::vector<bench::Routine> routines = bench::parse_routines(names);
+  std::vector<bench::Routine> routines = bench::parse_routines(names, bench::Routine::sendrecv);
   if (std::erase_if(routines, [](bench::Routine r) { return !has_schedule(r); }) > 0 &&
       std::ranges::find(names, "all") == names.end()) {
     throw InvalidArgument(
@@ -193,10 +196,10 @@ Basis basis_of(const Flags& flags, const std::optional<schedule::Facts>& measure
   if (!flags.link_latency.empty())
     facts.latency_s = parse_seconds("--link-latency", flags.link_latency);
   if (!flags.link_rate.empty()) facts.bytes_per_s = parse_rate("--link-rate", flags.link_rate);
-  if (!flags.window.empty()) set_fact(facts, fmt::format("window_bytes={}", flags.window));
+  if (!flags.window.empty()) set_fact(facts, "--window", "window_bytes", flags.window);
   for (const std::string& fact : flags.facts) set_fact(facts, fact);
   if (!flags.links.empty()) {
-    basis.cabling = parse_links(read_text(flags.links), flags.links, flags.ranks);
+    basis.cabling = parse_links(read_text("--links", flags.links), flags.links, flags.ranks);
     facts.nodes.clear();
     if (!basis.cabling.is_one_network()) {
       std::vector<int> everyone(static_cast<std::size_t>(flags.ranks));
@@ -326,7 +329,7 @@ int run_check(const CLI::App& app, const Flags& flags) {
     }
   }
   bench::check_writable("--json", flags.json);
-  MeasuredRun run = parse_run(read_text(flags.check));
+  MeasuredRun run = parse_run(read_text("--check", flags.check), flags.check);
   for (const std::string& fact : flags.facts) set_fact(run.facts, fact);
   const std::vector<Comparison> comparisons = compare(run);
   fmt::print("{}{}", facts_text(run.facts, "measured by that run"),
@@ -342,14 +345,14 @@ void add_what(CLI::App& app, Flags& flags) {
       ->delimiter(',')
       ->option_text("...");
   app.add_option("-n,--ranks", flags.ranks, "Processes; default 2")
-      ->check(CLI::Range(1, kMostRanks))
+      ->check(integer_between(1, kMostRanks))
       ->option_text("N");
   CLI::Option* nodes =
       app.add_option("--nodes", flags.nodes, "Machines, as equally full as can be; default 1")
-          ->check(CLI::Range(1, kMostRanks))
+          ->check(integer_between(1, kMostRanks))
           ->option_text("K");
   app.add_option("--ranks-per-node", flags.ranks_per_node, "Instead: ranks on each machine")
-      ->check(CLI::Range(1, kMostRanks))
+      ->check(integer_between(1, kMostRanks))
       ->option_text("M")
       ->excludes(nodes);
   nodes->option_text("K");
@@ -362,7 +365,7 @@ void add_what(CLI::App& app, Flags& flags) {
       ->option_text("TYPE");
   app.add_option("--op", flags.op, "Reduction, as in mccl bench; default sum")->option_text("OP");
   app.add_option("--root", flags.root, "Root of rooted collectives; default 0")
-      ->check(CLI::Range(0, kMostRanks - 1))
+      ->check(integer_between(0, kMostRanks - 1))
       ->option_text("RANK");
   app.add_flag("--in-place", flags.in_place, "Input and output are the same memory");
   app.add_option("--algorithm", flags.algorithm,
@@ -391,7 +394,7 @@ void add_facts(CLI::App& app, Flags& flags) {
                  "What a rank can have published to its node at a time; default\n1M; 0: no window")
       ->option_text("BYTES");
   app.add_option("--cores", flags.cores, "Of each machine; default: those of this one")
-      ->check(CLI::Range(1U, 1U << 16))
+      ->check(integer_between(1, 1 << 16))
       ->option_text("N");
   app.add_flag("--measure", flags.measure,
                "Measure this machine as a job does, with as many ranks as a node\nhas");
@@ -418,7 +421,7 @@ void add_output(CLI::App& app, Flags& flags) {
           ->option_text("FILE");
   app.add_option("--within", flags.within,
                  "With --check: fail when a prediction deviates by more than that\nmany per cent")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(number_between(0.0, 1e6))
       ->option_text("PERCENT")
       ->needs(check);
   app.add_option("--json", flags.json, "Write the plan there as one JSON object")

@@ -146,6 +146,20 @@ OwnAddresses own_addresses_on_interfaces(const Config& config,
   return own;
 }
 
+/// Those behind an item of MCCL_LISTEN_ADDR.
+std::vector<Address> resolve_item(const std::string& item,
+                                  const std::vector<Interface>& interfaces) {
+  try {
+    return transport::tcp::resolve(item, 0);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(
+        fmt::format("MCCL_LISTEN_ADDR: {}; give addresses or names of this host, without a port "
+                    "(MCCL_PORT_BASE "
+                    "sets that); this host has {}",
+                    error.what(), names_of(interfaces)));
+  }
+}
+
 /// The first address of the item that this host has.
 Address local_address_of(const std::string& item) {
   const std::vector<Interface> interfaces = transport::tcp::list_interfaces();
@@ -156,14 +170,16 @@ Address local_address_of(const std::string& item) {
         "instead, or give one of its addresses; this host has {}",
         item, item, names_of(interfaces)));
   }
-  const std::vector<Address> resolved = transport::tcp::resolve(item, 0);
+  const std::vector<Address> resolved = resolve_item(item, interfaces);
   for (const Address& address : resolved) {
     const transport::tcp::Socket probe = transport::tcp::Socket::stream(address.family());
     if (::bind(probe.descriptor(), address.data(), address.size()) == 0) return address;
   }
+  const std::string meant = resolved.front().host();
   throw InvalidArgument(fmt::format(
-      "MCCL_LISTEN_ADDR names \"{}\" ({}), which is no address of this host; this host has {}",
-      item, resolved.front().host(), names_of(interfaces)));
+      "MCCL_LISTEN_ADDR names \"{}\"{}, which is no address of this host; this host has "
+      "{}; give one of these, or unset it",
+      item, meant == item ? "" : fmt::format(" ({})", meant), names_of(interfaces)));
 }
 
 OwnAddresses own_addresses_as_listed(const Config& config, const std::vector<Interface>& interfaces,

@@ -25,11 +25,18 @@ std::string part_key(std::string_view stage, std::size_t part) {
   return fmt::format("{}/all/{}", stage, part);
 }
 
+/// What the cards of a stage are about, for people.
+std::string_view content_of(std::string_view stage) {
+  if (stage == "places") return "where they listen";
+  if (stage == "neighbours") return "with whom they share memory";
+  return stage;
+}
+
 [[noreturn]] void refuse(std::string_view stage) {
   throw CorruptionError(
-      fmt::format("what the store holds as the table of \"{}\" is none; is the store shared with "
-                  "something else?",
-                  stage));
+      fmt::format("what the store holds of what the ranks tell ({}) is no table; is the store "
+                  "shared with something else?",
+                  content_of(stage)));
 }
 
 /// Takes "number:" off the text.
@@ -87,8 +94,8 @@ std::vector<std::string> Exchange::collect(std::string_view stage, const std::st
     } catch (const TimeoutError&) {
       throw TimeoutError(
           fmt::format("rank 0 waited until the time to connect (MCCL_CONNECT_TIMEOUT) was over for "
-                      "all ranks to say \"{}\": {}; have those been stopped?",
-                      stage, roll_call(who_has_said(stage), "said it")));
+                      "all ranks to tell {}: {}; have those been stopped?",
+                      content_of(stage), roll_call(who_has_said(stage), "told it")));
     }
   }
   return cards;
@@ -124,10 +131,10 @@ std::string Exchange::read(std::string_view stage) const {
     const std::vector<bool> has_said = who_has_said(stage);
     const bool all = std::find(has_said.begin(), has_said.end(), false) == has_said.end();
     throw TimeoutError(fmt::format(
-        "rank {} waited until the time to connect (MCCL_CONNECT_TIMEOUT) was over for what all "
-        "ranks say of \"{}\": {}",
-        rank_, stage,
-        all ? "all have said it, but rank 0 has not told; has it been stopped?"
+        "rank {} waited until the time to connect (MCCL_CONNECT_TIMEOUT) was over for all ranks to "
+        "tell {}: {}",
+        rank_, content_of(stage),
+        all ? "all have told it, but rank 0 has not passed it on; has it been stopped?"
             : roll_call(has_said, "come") + "; are those running, with the same store?"));
   }
   std::string_view rest = first;

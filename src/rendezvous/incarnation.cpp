@@ -62,6 +62,14 @@ std::string take_line(std::string& text) {
   return line;
 }
 
+/// Without the words with which the others begin when they pass it on.
+std::string_view reason_of(const std::exception& error, int rank) {
+  std::string_view text = error.what();
+  const std::string prefix = fmt::format("rank {} cannot join the job: ", rank);
+  if (text.starts_with(prefix)) text.remove_prefix(prefix.size());
+  return text;
+}
+
 int number_of(const std::string& text) {
   try {
     return std::stoi(text);
@@ -325,8 +333,8 @@ void Incarnation::fail(const std::exception& error) noexcept {
   try {
     if (!was_told_ && add(kFailures, 1) == 1) {
       const bool mismatch = dynamic_cast<const MismatchError*>(&error) != nullptr;
-      set(kFailure,
-          fmt::format("{}\n{}\n{}", mismatch ? "mismatch" : "other", self_.rank, error.what()));
+      set(kFailure, fmt::format("{}\n{}\n{}", mismatch ? "mismatch" : "other", self_.rank,
+                                reason_of(error, self_.rank)));
     }
     std::int64_t told = add(kTold, 1);
     const Clock::time_point begun = Clock::now();

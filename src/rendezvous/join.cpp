@@ -90,6 +90,19 @@ std::string own_root(const Placement& placement) {
   return fmt::format("{}:{}", placement.one_host ? "127.0.0.1" : name.data(), port);
 }
 
+/// The store where the ranks meet. Of an address that MCCL_ROOT gave, that is what to correct.
+std::shared_ptr<Store> store_at(const std::string& root, int rank, const Config& config,
+                                std::chrono::milliseconds timeout, const StoreReport& report) {
+  try {
+    return make_tcp_store(root, rank, config.job_key, timeout, report);
+  } catch (const InvalidArgument& error) {
+    const std::string what = error.what();
+    throw InvalidArgument(
+        root == config.root ? "MCCL_ROOT: " + what
+                            : what + "; MCCL_ROOT=host:port, on all ranks, gives another address");
+  }
+}
+
 }  // namespace
 
 std::string exchange_root(int descriptor, int rank, const std::string& root,
@@ -126,7 +139,7 @@ Joined join(const Placement& placement, const Config& config,
     root = exchange_root(placement.pmi, placement.rank,
                          placement.rank == 0 ? own_root(placement) : "", timeout);
   }
-  return {make_tcp_store(root, placement.rank, config.job_key, timeout, report), nullptr};
+  return {store_at(root, placement.rank, config, timeout, report), nullptr};
 }
 
 }  // namespace mccl::rendezvous

@@ -70,8 +70,6 @@ std::vector<Listener> listen_at_each(const std::vector<Address>& addresses) {
 /// own host (Debian maps it to 127.0.1.1) than on the others, so behind it all addresses listen.
 std::vector<Listener> listen_at(const std::string& address) {
   const HostPort where = transport::tcp::parse_host_port(address);
-  if (where.port == 0)
-    throw InvalidArgument(fmt::format("the store's address \"{}\" needs a port", address));
   std::vector<Listener> listeners;
   try {
     if (where.host == "localhost" || Address::parse_numeric(where.host, where.port)) {

@@ -23,6 +23,7 @@ using Environment = std::map<std::string, std::string>;
 
 /// A valid value other than the default, as text that get() gives back unchanged.
 std::string some_value(const SettingInfo& info, std::mt19937& random) {
+  if (info.name == "rdma_gid") return fmt::format("10.9.0.{}", random() % 256);
   if (info.type == "boolean") return random() % 2 ? "true" : "false";
   if (info.type == "integer") return std::to_string(1 + random() % test::most_of(info, 60000));
   if (info.type == "bytes") return std::to_string(4096 + random() % (1u << 28));
@@ -210,14 +211,28 @@ TEST(FromEnvironment, UnknownVariableNamesTheNearest) {
   EXPECT_THAT(message("MCCL_PORTBASE"),
               HasSubstr("MCCL_PORTBASE is not a setting; did you mean MCCL_PORT_BASE?"));
   EXPECT_THAT(message("MCCL_CONFG"), HasSubstr("did you mean MCCL_CONFIG?"));
-  EXPECT_THAT(message("MCCL_"), HasSubstr("did you mean MCCL_"));
+  EXPECT_THAT(message("MCCL_"), HasSubstr("MCCL_ is not a setting; leave it out"));
+  EXPECT_THAT(message("MCCL_FOO"), HasSubstr("MCCL_FOO is not a setting; leave it out"));
 }
 
 TEST(FromEnvironment, AFaultyValueNamesItsVariable) {
-  EXPECT_THAT(refusal([] {
-                Config::from_environment(Environment{{"MCCL_TIMEOUT", "soon"}});
-              }),
-              HasSubstr("MCCL_TIMEOUT: expected a number, 0.001 to 31536000; found \"soon\""));
+  EXPECT_THAT(
+      refusal([] {
+        Config::from_environment(Environment{{"MCCL_TIMEOUT", "soon"}});
+      }),
+      HasSubstr("MCCL_TIMEOUT: expected a number, 0.001 to 31536000 seconds; found \"soon\""));
+}
+
+TEST(FromEnvironment, AGidIsAKindOrAnAddress) {
+  const auto read = [](const std::string& text) {
+    return Config::from_environment(Environment{{"MCCL_RDMA_GID", text}}).rdma_gid;
+  };
+  for (const char* text : {"", "roce_v2", "infiniband", "ipv6", "10.9.0.1", "fe80::1"})
+    EXPECT_EQ(read(text), text);
+  EXPECT_THAT(refusal([&] { read("foo"); }),
+              HasSubstr("MCCL_RDMA_GID: expected one of roce_v2, roce_v1, infiniband, ipv4, ipv6, "
+                        "or an address; found \"foo\"; correct it"));
+  EXPECT_THAT(refusal([&] { read("roce_2"); }), HasSubstr("did you mean roce_v2?"));
 }
 
 TEST(FromEnvironment, AnEmptyJobKeyIsAnErrorAndNotNoKey) {

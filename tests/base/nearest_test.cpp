@@ -41,7 +41,6 @@ TEST(NearestOf, PrefersTheClosestThenTheFirst) {
   const std::array<std::string_view, 3> names = {"rank", "root", "port_base"};
   EXPECT_EQ(nearest_of("portbase", names), "port_base");
   EXPECT_EQ(nearest_of("rnk", names), "rank");
-  EXPECT_EQ(nearest_of("r", names), "rank");
   const std::array<std::string_view, 2> alike = {"device", "service"};
   EXPECT_EQ(nearest_of("sevice", alike), "service");
 }
@@ -69,9 +68,41 @@ TEST(NearestOf, KnowsEveryFlagWithTwoLettersSwapped) {
   }
 }
 
+TEST(NearestOf, TakesAWordOfALongerNameWhereNoneIsCloser) {
+  const std::array<std::string_view, 4> names = {"auto", "direct", "binomial_tree", "cable_tree"};
+  EXPECT_EQ(nearest_of("tree", names), "binomial_tree");
+  EXPECT_EQ(nearest_of("cable", names), "cable_tree");
+  EXPECT_EQ(nearest_of("direct_send", names), "direct");
+  EXPECT_EQ(nearest_of("ree", names), std::nullopt);
+}
+
+/// What is near none was meant for something else, and a name of another would only mislead.
+TEST(NearestOf, TakesNothingWhereNoneIsNear) {
+  const std::array<std::string_view, 3> commands = {"launch", "bench", "plan"};
+  EXPECT_EQ(nearest_of("help", commands), std::nullopt);
+  const std::array<std::string_view, 3> levels = {"INFO", "WARN", "ERROR"};
+  EXPECT_EQ(nearest_of("verbose", levels), std::nullopt);
+  EXPECT_EQ(nearest_of("", levels), std::nullopt);
+  EXPECT_EQ(nearest_of("ERROR", std::span<const std::string_view>()), std::nullopt);
+}
+
+TEST(NearestOf, DoesNotCountDashes) {
+  const std::array<std::string_view, 3> flags = {"--grace", "-n", "--repeat-hosts"};
+  EXPECT_EQ(nearest_of("--nproc", flags), std::nullopt);
+  EXPECT_EQ(nearest_of("-x", flags), std::nullopt);
+  EXPECT_EQ(nearest_of("--n", flags), "-n");
+  EXPECT_EQ(nearest_of("--repeat", flags), "--repeat-hosts");
+}
+
 TEST(NearestOf, TakesVeryLongNames) {
   const std::array<std::string_view, 2> names = {"a", "port_base"};
-  EXPECT_EQ(nearest_of("port_base" + std::string(10'000'000, 'x'), names), "port_base");
+  EXPECT_EQ(nearest_of("port_base" + std::string(10'000'000, 'x'), names), std::nullopt);
+}
+
+TEST(ChoicesNear, BeginsWithTheNearest) {
+  const std::array<std::string_view, 2> names = {"ring", "chain"};
+  EXPECT_EQ(choices_near("rings", names), "did you mean ring? There are ring, chain");
+  EXPECT_EQ(choices_near("tree", names), "there are ring, chain");
 }
 
 }  // namespace

@@ -155,7 +155,8 @@ TEST(Placement, OfMlxMeetsWhereItsNcclWould) {
   EXPECT_THAT(why_not(wrong), HasSubstr("NCCL_PORT: expected an integer from 1 to 65535"));
   wrong = mlx;
   wrong["MLX_RANK"] = "4";
-  EXPECT_THAT(why_not(wrong), HasSubstr("rank 4, as mlx.launch tells, but the ranks are 0 to 3"));
+  EXPECT_THAT(why_not(wrong),
+              HasSubstr("MLX_RANK is 4, but with MLX_WORLD_SIZE 4 the ranks are 0 to 3"));
 }
 
 TEST(Placement, RanksOfMpiMayInheritWhatSlurmSaidToTheirDaemon) {
@@ -182,6 +183,8 @@ TEST(Placement, HalfOfALauncherIsRefusedWithWhatWasFoundAndWhatWasNot) {
   }
   EXPECT_THAT(why_not({}, config_with(1, -1, "")), HasSubstr("MCCL_WORLD_SIZE is not"));
   EXPECT_THAT(why_not({}, config_with(1, 2, "")), HasSubstr("MCCL_ROOT is not set"));
+  EXPECT_THAT(why_not({}, config_with(2, 2, "h:1")),
+              HasSubstr("MCCL_RANK is 2, but with MCCL_WORLD_SIZE 2 the ranks are 0 to 1"));
 }
 
 TEST(Placement, NonsenseIsRefused) {
@@ -201,6 +204,18 @@ TEST(Placement, DerivedPortsAreSpreadBelowThoseThatSystemsHandOut) {
     ports.insert(port);
   }
   EXPECT_GT(ports.size(), 900U);
+}
+
+TEST(Placement, ARootAloneIsHalfAPlace) {
+  const Config config = config_with(-1, -1, "h:1");
+  EXPECT_THAT(why_not({{"MASTER_ADDR", "h"}}, config),
+              HasSubstr("MCCL_ROOT is set, and neither MCCL_RANK nor MCCL_WORLD_SIZE is"));
+  EXPECT_EQ(find_placement(config, kTorchrun)->root, "h:1");
+  // MLX's ring is told of itself.
+  EXPECT_FALSE(find_placement(config, {{"MLX_RANK", "0"}, {"MLX_HOSTFILE", "hosts.json"}}));
+  Config by_mpi = config;
+  by_mpi.backend = "mpi";
+  EXPECT_FALSE(find_placement(by_mpi, {}));
 }
 
 }  // namespace

@@ -341,6 +341,8 @@ TEST(LaunchRemote, ComplaintsOfSshComeWithTheCure) {
   EXPECT_THAT(explain_ssh(host, "connect to host a port 22: Connection refused"),
               HasSubstr("sshd"));
   EXPECT_THAT(explain_ssh(host, "connect to host a: Connection timed out"), HasSubstr("reached"));
+  EXPECT_THAT(explain_ssh(host, "ssh: Could not resolve hostname a: Name or service not known"),
+              HasSubstr("(ssh: Could not resolve"));
   EXPECT_THAT(explain_ssh(host, "something new\x1b"), HasSubstr("something new\\x1b"));
   EXPECT_THAT(explain_ssh(host, ""), HasSubstr("ssh me@a"));
 }

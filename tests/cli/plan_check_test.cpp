@@ -47,7 +47,7 @@ json measured() {
 }
 
 TEST(Check, ReadsWhatBenchWrites) {
-  const MeasuredRun run = parse_run(measured().dump());
+  const MeasuredRun run = parse_run(measured().dump(), "run.json");
   EXPECT_EQ(run.ranks, 2);
   EXPECT_EQ(run.facts.nodes, (std::vector<int>{0, 0}));
   EXPECT_EQ(run.facts.window_bytes, 1U << 20);
@@ -65,7 +65,7 @@ TEST(Check, ReadsWhatBenchWrites) {
 TEST(Check, ForcesTheAlgorithmThatWasForced) {
   json file = measured();
   file["algorithm"] = "ring";
-  const MeasuredRun run = parse_run(file.dump());
+  const MeasuredRun run = parse_run(file.dump(), "run.json");
   ASSERT_TRUE(run.facts.forced);
   EXPECT_EQ(compare(run)[0].choice.algorithm, schedule::Algorithm::ring);
 }
@@ -82,7 +82,7 @@ TEST(Check, DeviationIsThatOfThePrediction) {
 }
 
 TEST(Check, TheTableTellsHowManyAreRight) {
-  const MeasuredRun run = parse_run(measured().dump());
+  const MeasuredRun run = parse_run(measured().dump(), "run.json");
   std::vector<Comparison> comparisons = compare(run);
   for (Comparison& comparison : comparisons)
     comparison.row.time_us = comparison.choice.predicted_s * 1e6;
@@ -97,7 +97,7 @@ TEST(Check, TheTableTellsHowManyAreRight) {
 TEST(Check, WhatIsWrongInAFileIsNamed) {
   const auto message = [](const json& file) {
     try {
-      parse_run(file.dump());
+      parse_run(file.dump(), "run.json");
     } catch (const InvalidArgument& error) {
       return std::string(error.what());
     }
@@ -114,7 +114,7 @@ TEST(Check, WhatIsWrongInAFileIsNamed) {
     return file;
   };
   EXPECT_THAT(message(without("costs")), HasSubstr("costs"));
-  EXPECT_THAT(message(without("ranks")), HasSubstr("ranks"));
+  EXPECT_THAT(message(without("ranks")), HasSubstr("--check: \"run.json\": ranks is not there"));
   EXPECT_THAT(message(with("ranks", 1 << 30)), HasSubstr("ranks"));
   EXPECT_THAT(message(with("ranks", -2)), HasSubstr("ranks"));
   EXPECT_THAT(message(with("ranks", 0)), HasSubstr("ranks"));
@@ -133,10 +133,10 @@ TEST(Check, WhatIsWrongInAFileIsNamed) {
   file = measured();
   file["costs"]["nodes"] = {0, 1 << 30};
   EXPECT_THAT(message(file), HasSubstr("nodes"));
-  EXPECT_THROW(parse_run("not JSON"), InvalidArgument);
-  EXPECT_THROW(parse_run("[]"), InvalidArgument);
-  EXPECT_THROW(read_text("/no/such/file"), InvalidArgument);
-  EXPECT_THROW(read_text("/"), InvalidArgument);
+  EXPECT_THROW(parse_run("not JSON", "run.json"), InvalidArgument);
+  EXPECT_THROW(parse_run("[]", "run.json"), InvalidArgument);
+  EXPECT_THROW(read_text("--check", "/no/such/file"), InvalidArgument);
+  EXPECT_THROW(read_text("--check", "/"), InvalidArgument);
 }
 
 TEST(PlanFacts, AreSetByName) {

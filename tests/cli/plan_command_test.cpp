@@ -85,6 +85,12 @@ TEST(Plan, WithoutAWindowNothingIsShared) {
   EXPECT_THAT(text, Not(HasSubstr("two_shot")));
 }
 
+TEST(Plan, MarksWhatIsCheaperThanTheChoiceAndLeftOut) {
+  const std::string text = plan("--ranks 4 --cores 2 --sizes 8 --compare").text;
+  EXPECT_THAT(text, HasSubstr("left out  direct"));
+  EXPECT_THAT(text, HasSubstr("chosen  one_shot"));
+}
+
 TEST(Plan, SumsInACodecAreFewerBytesBetweenNodes) {
   const std::string sum = "--ranks 3 --nodes 3 --sizes 1M,8 --verify ";
   EXPECT_THAT(plan(sum).text, HasSubstr("1398272   1398272"));
@@ -146,7 +152,10 @@ TEST(Plan, SaysWhatIsWrongWithItsArguments) {
   EXPECT_THAT(refusal("--dtype f31"), HasSubstr("did you mean"));
   EXPECT_THAT(refusal("--op band"), HasSubstr("not defined for"));
   EXPECT_THAT(refusal("--algorithm rings"), HasSubstr("did you mean ring"));
-  EXPECT_THAT(refusal("--window much"), HasSubstr("\"much\""));
+  EXPECT_THAT(refusal("foo"), Not(HasSubstr("sendrecv")));
+  EXPECT_THAT(refusal("--window 1X"), HasSubstr("--window: expected bytes"));
+  EXPECT_THAT(refusal("--fact window_bytes=1X"), HasSubstr("--fact window_bytes: expected bytes"));
+  EXPECT_THAT(refusal("--links /no/such/file"), HasSubstr("--links: cannot read"));
   EXPECT_THAT(refusal("--steps 2"), HasSubstr("not a rank from 0 to 1"));
   EXPECT_THAT(refusal("--steps all_reduce"), HasSubstr("before --steps"));
   EXPECT_THAT(refusal("--ranks 65 --verify"), HasSubstr("--ranks 64"));

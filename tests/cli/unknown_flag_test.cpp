@@ -30,6 +30,20 @@ TEST(UnknownFlag, IsNamedWithTheNearest) {
   EXPECT_THAT(said({"-q"}), HasSubstr("\"-q\""));
 }
 
+TEST(UnknownFlag, OfAnotherLauncherIsToldOurs) {
+  CLI::App program;
+  CLI::App* command = program.add_subcommand("launch");
+  std::string text;
+  command->add_option("-n,--number", text);
+  constexpr OtherName kOthers[] = {{"-np", "-n"}, {"--nproc", "-n"}};
+  const auto said = [&](std::vector<const char*> words) {
+    return unknown_flag(*command, words, kOthers);
+  };
+  EXPECT_THAT(said({"-np", "2"}), HasSubstr("\"-np\" is not a flag; did you mean \"-n\"?"));
+  EXPECT_THAT(said({"--nproc=2"}), HasSubstr("\"--nproc\" is not a flag; did you mean \"-n\"?"));
+  EXPECT_EQ(said({"-n", "2"}), "");
+}
+
 TEST(UnknownFlag, ValuesAndWhatFollowsTwoDashesAreNone) {
   CLI::App command;
   std::string text;

@@ -204,6 +204,7 @@ def test_without_a_check_nothing_counts_as_right(tmp_path: Path):
     ("arguments", "reason"),
     [
         (["bnech"], 'did you mean "mccl bench"'),
+        (["frobnicate"], '"frobnicate" is not a command; "mccl --help" lists them'),
         (["--bench"], "--bench"),
         (["bench", "all_redcue"], "did you mean all_reduce?"),
         (["bench", "--sizes", "8Q"], '"8Q"'),
@@ -217,7 +218,7 @@ def test_without_a_check_nothing_counts_as_right(tmp_path: Path):
         (["bench", "--algorithm", "fast"], "recursive_doubling"),
         (["bench", "sendrecv", "--ranks", "1"], "two ranks"),
         (["bench", "--json", "/no/such/folder/file"], "/no/such/folder/file"),
-        (["bench", "--seconds", "1", "--iterations", "1"], "excludes"),
+        (["bench", "--seconds", "1", "--iterations", "1"], "exclude each other; leave one out"),
     ],
 )
 def test_bad_arguments_are_refused(arguments: list[str], reason: str):
@@ -236,10 +237,42 @@ def test_bad_arguments_are_refused(arguments: list[str], reason: str):
             ["launch", "--hostz", "x"],
             'mccl launch: "--hostz" is not a flag; did you mean "--hosts"?',
         ),
+        (["launch", "-np", 2, "x"], 'mccl launch: "-np" is not a flag; did you mean "-n"?'),
+        (["launch", "--nproc", 2], 'mccl launch: "--nproc" is not a flag; did you mean "-n"?'),
     ],
 )
 def test_an_unknown_flag_is_told_the_nearest(arguments: list, said: str):
     assert run(*arguments, status=2).stderr.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["launch", "-n", 0, "x"], 'mccl launch: -n: expected an integer from 1 to 4096; found "0"'),
+        (["launch", "--check"], "mccl launch: --check: expected a value (FILE) after it"),
+        (["config", "--over", "foo"], 'mccl config: --over: "foo" is not known; there are'),
+        (["doctor", "foo"], 'mccl doctor: expected flags only; found "foo"'),
+        (["doctor", "--yes"], "mccl doctor: --yes is for --fix; give --fix too"),
+        (["doctor", "--output", "x"], "mccl doctor: --output is for --selftest; give --selftest"),
+        (["config", "--env", "foo"], 'mccl config: --env: "foo" sets no variable; expected NAME='),
+    ],
+)
+def test_bad_flags_are_told_in_one_line(arguments: list, said: str):
+    stderr = run(*arguments, status=2).stderr
+    assert stderr.startswith(said)
+    assert stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "usual"),
+    [
+        (["help"], ["--help"]),
+        (["help", "launch"], ["launch", "--help"]),
+        (["version"], ["--version"]),
+    ],
+)
+def test_help_and_version_may_be_words(asked: list[str], usual: list[str]):
+    assert run(*asked).stdout == run(*usual).stdout != ""
 
 
 def test_a_wrong_variable_is_refused():

@@ -36,6 +36,8 @@ def clean_process(monkeypatch):
 def values_of(row):
     """Valid values of a setting."""
     kind = row["type"]
+    if row["name"] == "rdma_gid":
+        return st.sampled_from(["", "roce_v2", "ipv6"]) | st.ip_addresses().map(str)
     if kind == "boolean":
         return st.booleans()
     if kind == "bytes":

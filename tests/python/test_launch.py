@@ -106,6 +106,19 @@ def test_two_jobs_have_two_keys():
     assert keys[0] != keys[1]
 
 
+def test_the_key_of_the_shell_stays_the_jobs():
+    shared = environment(MCCL_JOB_KEY="a key that others know too")
+    done = run("-n", 1, *SH, "echo $MCCL_JOB_KEY", env=shared)
+    assert done.stdout == "a key that others know too\n"
+    refused = run("true", status=2, env=environment(MCCL_JOB_KEY=""))
+    assert "MCCL_JOB_KEY is set and empty" in refused.stderr
+
+
+@pytest.mark.parametrize("name", ["MCCL_RANK", "MCCL_ROOT", "WORLD_SIZE"])
+def test_what_each_rank_is_told_is_not_for_env(name: str):
+    assert f"tells the ranks {name} itself" in run("--env", f"{name}=1", "true", status=2).stderr
+
+
 def test_the_key_is_on_no_command_line(endless):
     job = endless()
     key = re.search(r"MCCL_JOB_KEY=(\w{64})", environ_of(descendants(job)[-1]))[1]
@@ -361,7 +374,7 @@ def test_a_hostfile_is_checked(tmp_path: Path):
     assert "10.0.0.1" in run("--check", file).stdout
     file.write_text('[{"ssh": "a", "ip": []}]')
     said = run("--check", file, status=2).stderr
-    assert f'{file}[0]: "ip" is not known; did you mean "ips"?' in said
+    assert f'{file}[0]: "ip" is not known; did you mean ips?' in said
 
 
 @pytest.mark.parametrize(
@@ -392,7 +405,7 @@ def test_the_schema_knows_what_the_program_does(tmp_path: Path):
     ):
         file.write_text(text)
         said = run("--check", file, status=2).stderr
-        assert set(said.strip().split("There are ")[1].split(", ")) == set(known)
+        assert set(said.strip().split("here are ")[1].split(", ")) == set(known)
 
 
 def test_bad_arguments_are_told_apart():

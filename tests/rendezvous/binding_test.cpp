@@ -11,6 +11,7 @@
 namespace mccl::rendezvous {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using transport::LinkKey;
@@ -261,7 +262,12 @@ TEST(Binding, AWildcardThatIsListedIsNoRail) {
 TEST(Binding, WhatThisHostHasNotIsRefused) {
   EXPECT_THAT(refusal_of(loopback_config("203.0.113.7")), HasSubstr("no address of this host"));
   EXPECT_THAT(refusal_of(loopback_config("lo")), HasSubstr("MCCL_IFNAME=lo"));
-  EXPECT_THAT(refusal_of(loopback_config("203.0.113.7")), HasSubstr("lo ("));
+  EXPECT_THAT(refusal_of(loopback_config("203.0.113.7")),
+              AllOf(HasSubstr("names \"203.0.113.7\", which is no address of this host"),
+                    HasSubstr("lo ("), HasSubstr("give one of these, or unset it")));
+  EXPECT_THAT(refusal_of(loopback_config("127.0.0.1:5000")),
+              AllOf(HasSubstr("MCCL_LISTEN_ADDR: "), HasSubstr("MCCL_PORT_BASE sets that"),
+                    HasSubstr("lo (")));
   EXPECT_THAT(refusal_of(loopback_config("no-such-host.invalid")),
               HasSubstr("no-such-host.invalid"));
   Config config = loopback_config("");

@@ -7,6 +7,7 @@
 
 #include <future>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mccl/error.h"
@@ -81,6 +82,30 @@ TEST(Join, AWrongAnswerOfMpichsLauncherIsAnErrorWithTheCure) {
 }
 
 TEST(Join, NeedsNoStoreForOneRank) { EXPECT_EQ(join({}, {}).store, nullptr); }
+
+TEST(Join, AnAddressThatIsNoneNamesItsSetting) {
+  Config config;
+  Placement placement{.rank = 0, .size = 2, .found_by = "MCCL"};
+  const auto message = [&] {
+    try {
+      join(placement, config);
+    } catch (const InvalidArgument& error) {
+      return std::string(error.what());
+    }
+    return std::string("nothing");
+  };
+  for (const auto& [root, why] : std::vector<std::pair<std::string, std::string>>{
+           {"127.0.0.1", "it has no port"},
+           {"http://127.0.0.1:29500", "it is a URL"},
+           {"127.0.0.1:abc", "the port must be 1 to 65535"},
+           {"127.0.0.1:0", "the port must be 1 to 65535"}}) {
+    config.root = placement.root = root;
+    EXPECT_THAT(message(), ::testing::StartsWith("MCCL_ROOT: \"" + root + "\"")) << root;
+    EXPECT_THAT(message(), HasSubstr(why)) << root;
+  }
+  config.root.clear();  // what a launcher tells is not the setting's
+  EXPECT_THAT(message(), HasSubstr("MCCL_ROOT=host:port, on all ranks, gives another address"));
+}
 
 }  // namespace
 }  // namespace mccl::rendezvous

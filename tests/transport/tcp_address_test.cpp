@@ -71,7 +71,7 @@ TEST(HostPort, TakesNamesAndBothFamilies) {
 TEST(HostPort, RefusesTheRest) {
   for (const char* text :
        {"", "node1", ":80", "[]:80", "node1:", "node1:-1", "node1:+1", "node1:1x", "node1:65536",
-        "fd00::1:80", "[fd00::1]", "[fd00::1:80", "a[b]:80"})
+        "node1:0", "http://node1:80", "fd00::1:80", "[fd00::1]", "[fd00::1:80", "a[b]:80"})
     EXPECT_THROW(parse_host_port(text), InvalidArgument) << text;
   EXPECT_THROW(parse_host_port(std::string(1000, 'a') + ":80"), InvalidArgument);
 }

@@ -38,7 +38,8 @@ const RoutineInfo& info_of(Routine routine) {
   return *std::ranges::find(kRoutines, routine, &RoutineInfo::routine);
 }
 
-std::vector<Routine> parse_routines(std::span<const std::string_view> names) {
+std::vector<Routine> parse_routines(std::span<const std::string_view> names,
+                                    std::optional<Routine> unfit) {
   std::vector<Routine> result;
   for (const std::string_view name : names) {
     const auto found = std::ranges::find(kRoutines, name, &RoutineInfo::name);
@@ -48,10 +49,10 @@ std::vector<Routine> parse_routines(std::span<const std::string_view> names) {
       std::ranges::transform(kRoutines, std::back_inserter(result), &RoutineInfo::routine);
     } else {
       std::vector<std::string_view> known = {kAll};
-      std::ranges::transform(kRoutines, std::back_inserter(known), &RoutineInfo::name);
-      throw InvalidArgument(fmt::format("{} is not a collective; did you mean {}? There are {}",
-                                        in_quotes(name), nearest_of(name, known),
-                                        fmt::join(known, ", ")));
+      for (const RoutineInfo& info : kRoutines)
+        if (info.routine != unfit) known.push_back(info.name);
+      throw InvalidArgument(
+          fmt::format("{} is not a collective; {}", in_quotes(name), choices_near(name, known)));
     }
   }
   return result;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -40,8 +41,9 @@ struct RoutineInfo {
 std::span<const RoutineInfo> routines();
 const RoutineInfo& info_of(Routine routine);
 
-/// Names, or "all". Throws InvalidArgument with the nearest name.
-std::vector<Routine> parse_routines(std::span<const std::string_view> names);
+/// Names, or "all". Throws InvalidArgument with the nearest name, which is never `unfit`'s.
+std::vector<Routine> parse_routines(std::span<const std::string_view> names,
+                                    std::optional<Routine> unfit = {});
 
 /// What busbw is, over algbw: the share of the bytes that must cross the bus of one rank.
 double bus_factor(Routine routine, int ranks);

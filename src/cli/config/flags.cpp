@@ -1,5 +1,7 @@
 #include "cli/config/flags.h"
 
+#include "cli/flag_values.h"
+
 namespace mccl::cli::config {
 namespace {
 
@@ -38,12 +40,12 @@ void add_flags(CLI::App& app, ConfigFlags& flags) {
                  "any kind, between two hosts each. Default: Thunderbolt where it\n"
                  "joins all, else cables where they make a ring and are as fast as\n"
                  "the network, else the network")
-      ->check(CLI::IsMember({"thunderbolt", "ethernet", "cables"}))
+      ->check(one_of({"thunderbolt", "ethernet", "cables"}))
       ->option_text("KIND");
   app.add_option("--backend", flags.backend,
                  "Of MLX's, the one that the cables must do for: ring, jaccl or\n"
                  "jaccl-ring; default: what there is")
-      ->check(CLI::IsMember({"ring", "jaccl", "jaccl-ring"}))
+      ->check(one_of({"ring", "jaccl", "jaccl-ring"}))
       ->option_text("NAME");
   app.add_option("--output-hostfile,--output", flags.output,
                  "Where to write the hostfile; default: standard output")
@@ -52,8 +54,13 @@ void add_flags(CLI::App& app, ConfigFlags& flags) {
       ->option_text("NAME=VALUE")
       ->allow_extra_args(false)
       ->take_all();
-  app.add_flag("--auto-setup,!--no-auto-setup", flags.auto_setup,
-               "Give the cables their addresses, as root or by sudo");
+  CLI::Option* setup = app.add_flag("--auto-setup", flags.auto_setup,
+                                    "Give the cables their addresses, as root or by sudo");
+  app.add_flag_callback(
+         "--no-auto-setup", [] {}, "Do not (default)")
+      ->excludes(setup)
+      ->option_text(" ");
+  setup->option_text(" ");
   CLI::Option* dot =
       app.add_flag("--dot", flags.dot, "Print the cables for Graphviz, and do nothing else");
   CLI::Option* svg =

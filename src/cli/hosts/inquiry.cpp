@@ -246,7 +246,6 @@ void Inquiry::gather(std::chrono::seconds patience) {
                                ? line.session->complaint()
                                : fmt::format("it did not answer in {} s; try: ssh {} true",
                                              patience.count(), asked_[host].host.name);
-      progress_(fmt::format("{}: {}", launch::text_of(asked_[host].host), asked_[host].fault));
     }
     line.session.reset();
   }

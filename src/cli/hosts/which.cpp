@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cli/flag_values.h"
 #include "cli/launch/host.h"
 
 namespace mccl::cli::hosts {
@@ -34,7 +35,7 @@ void add_flags(CLI::App& app, WhichHosts& which) {
       ->take_all();
   app.add_option("--patience", which.patience,
                  "Seconds that a host may take to tell of itself; default 60")
-      ->check(CLI::Range(1, 3600))
+      ->check(integer_between(1, 3600))
       ->option_text("S");
   app.add_flag("--verbose", which.verbose, "Tell of every connection that is tried");
 }

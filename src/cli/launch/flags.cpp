@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/flag_values.h"
 #include "cli/launch/run.h"
 
 namespace mccl::cli::launch {
@@ -25,7 +26,7 @@ void add_where(CLI::App& app, Flags& flags) {
   file->option_text("FILE");
   app.add_option("-n,--repeat-hosts,--ranks-per-host", flags.ranks_per_host,
                  "Ranks on each machine; default: the hostfile's slots, or 1")
-      ->check(CLI::Range(1, kMostRanks))
+      ->check(integer_between(1, kMostRanks))
       ->option_text("N");
   app.add_option("--user", flags.user, "To log in as, where a host names nobody")
       ->option_text("NAME");
@@ -64,16 +65,16 @@ void add_what(CLI::App& app, Flags& flags) {
       ->take_all();
   app.add_option("--connections-per-ip", flags.connections_per_address,
                  "Of MLX's ring, per address; default 1")
-      ->check(CLI::Range(1, 64))
+      ->check(integer_between(1, 64))
       ->option_text("N");
   app.add_option("-p,--starting-port", flags.starting_port,
                  fmt::format("First port of MLX's ring; MCCL_ROOT and MASTER_PORT take the two\n"
                              "before. Default: free ones on this machine, else {}",
                              kUsualPort))
-      ->check(CLI::Range(3, 65535))
+      ->check(integer_between(3, 65535))
       ->option_text("PORT");
   app.add_option("--nccl-port", flags.nccl_port, "NCCL_PORT of MLX's nccl; default 12345")
-      ->check(CLI::Range(1, 65535))
+      ->check(integer_between(1, 65535))
       ->option_text("PORT");
 }
 
@@ -88,13 +89,13 @@ void add_how(CLI::App& app, Flags& flags) {
   app.add_option("--log-dir", flags.log_folder, "Also write what rank N writes to DIR/rank-N.log")
       ->option_text("DIR");
   app.add_option("--stdin-to", flags.input_rank, "Give standard input to this rank only")
-      ->check(CLI::Range(0, kMostRanks - 1))
+      ->check(integer_between(0, kMostRanks - 1))
       ->option_text("RANK");
   app.add_option("--timeout", flags.timeout, "End the job after so many seconds")
-      ->check(CLI::Range(0.001, kLongest))
+      ->check(number_between(0.001, kLongest))
       ->option_text("S");
   app.add_option("--grace", flags.grace, "Seconds from SIGTERM to SIGKILL; default 5")
-      ->check(CLI::Range(0.0, 3600.0))
+      ->check(number_between(0.0, 3600.0))
       ->option_text("S");
   app.add_flag("--dry-run", flags.dry_run, "Show what would run where, and start nothing");
   app.add_flag("--print-env", flags.print_environment,

@@ -46,9 +46,8 @@ struct Place {
 void check_keys(const Place& place, const json& object, std::span<const std::string_view> known) {
   for (const auto& [key, value] : object.items()) {
     if (std::ranges::find(known, key) != known.end()) continue;
-    throw InvalidArgument(fmt::format("{}: {} is not known; did you mean \"{}\"? There are {}",
-                                      place.path, in_quotes(key), nearest_of(key, known),
-                                      fmt::join(known, ", ")));
+    throw InvalidArgument(fmt::format("{}: {} is not known; {}", place.path, in_quotes(key),
+                                      choices_near(key, known)));
   }
 }
 

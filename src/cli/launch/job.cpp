@@ -32,6 +32,12 @@ constexpr std::string_view kPlaces[] = {"MLX_RANK",
                                         "JACCL_COORDINATOR",
                                         "JACCL_RING"};
 
+constexpr std::string_view kOfEachRank[] = {"MCCL_RANK",  "MCCL_WORLD_SIZE", "RANK",
+                                            "WORLD_SIZE", "LOCAL_RANK",      "LOCAL_WORLD_SIZE",
+                                            "GROUP_RANK", "MLX_RANK",        "MLX_WORLD_SIZE"};
+
+constexpr std::string_view kMeetingPoints[] = {"MCCL_ROOT", "MASTER_ADDR", "MASTER_PORT"};
+
 constexpr const char* kModule = "mccl.mlx";
 constexpr const char* kDeviceTable = "MCCL_RDMA_DEVICE";
 constexpr const char* kTableIsRing = "MCCL_RDMA_RING";
@@ -255,6 +261,12 @@ std::string devices_file(const Job& job) {
 
 bool tells_mlx_a_place(std::string_view name) {
   return std::ranges::find(kPlaces, name) != std::end(kPlaces);
+}
+
+bool is_told_each_rank(std::string_view name, Backend backend) {
+  if (std::ranges::find(kOfEachRank, name) != std::end(kOfEachRank)) return true;
+  return backend != Backend::mpi &&
+         std::ranges::find(kMeetingPoints, name) != std::end(kMeetingPoints);
 }
 
 Variables forwarded(const Variables& inherited) {

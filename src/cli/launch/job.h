@@ -102,6 +102,10 @@ inline constexpr const char* kMark = "_MCCL_LAUNCH";
 /// told a place of its own must not pass that on.
 bool tells_mlx_a_place(std::string_view name);
 
+/// Whether every rank is told by this variable who it is, or where ranks meet, so that one value
+/// for all would break the job. mpirun tells its ranks who they are, and is told where they meet.
+bool is_told_each_rank(std::string_view name, Backend backend);
+
 /// Of the launcher's environment, what every rank gets wherever it runs, since all must agree on
 /// it: the settings of MCCL, MLX and NCCL. Not the files of a job that the launcher itself is of.
 Variables forwarded(const Variables& inherited);

@@ -43,7 +43,11 @@ constexpr std::array kComplaints = {
 
 std::string last_line(std::string_view text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.remove_suffix(1);
-  return printable(text.substr(text.rfind('\n') + 1));
+  text = text.substr(text.rfind('\n') + 1);
+  // We say ourselves who says it.
+  constexpr std::string_view kProgram = "ssh: ";
+  if (text.starts_with(kProgram)) text.remove_prefix(kProgram.size());
+  return printable(text);
 }
 
 }  // namespace

@@ -86,14 +86,14 @@ MeasuredRow row_of(const json& object, int ranks, const std::string& where) {
   return row;
 }
 
-std::optional<schedule::Algorithm> forced_of(const std::string& name) {
+std::optional<schedule::Algorithm> forced_of(const std::string& name, const std::string& where) {
   if (name == "auto") return {};
-  return kind_of<schedule::Algorithm>("algorithm", name, schedule::kAlgorithmCount);
+  return kind_of<schedule::Algorithm>(where + ": algorithm", name, schedule::kAlgorithmCount);
 }
 
 }  // namespace
 
-std::string read_text(const std::string& path) {
+std::string read_text(std::string_view flag, const std::string& path) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::string content;
@@ -104,27 +104,26 @@ std::string read_text(const std::string& path) {
   }
   if (!file.eof() && content.size() <= kLargestFile) {
     throw InvalidArgument(
-        fmt::format("--check: cannot read {}: {}", in_quotes(path), std::strerror(errno)));
+        fmt::format("{}: cannot read {}: {}", flag, in_quotes(path), std::strerror(errno)));
   }
   if (content.size() > kLargestFile)
-    throw InvalidArgument(fmt::format("--check: {} is larger than 64 MiB", in_quotes(path)));
+    throw InvalidArgument(fmt::format("{}: {} is larger than 64 MiB", flag, in_quotes(path)));
   return content;
 }
 
-MeasuredRun parse_run(const std::string& content) {
-  const json whole =
-      parse_json(content, "--check: the file", "the JSON that \"mccl bench --json\" writes");
-  const std::string where = "the file";
+MeasuredRun parse_run(const std::string& content, const std::string& origin) {
+  const std::string where = "--check: " + in_quotes(origin);
+  const json whole = parse_json(content, where, "the JSON that \"mccl bench --json\" writes");
   MeasuredRun run;
   run.ranks = static_cast<int>(integer(whole, "ranks", kMostRanks, where));
   if (run.ranks == 0) refuse(where, "ranks", "1 or more");
   run.transport = text(whole, "transport", where);
   run.facts = facts_of_json(member(whole, "costs", where), run.ranks);
-  run.facts.forced = forced_of(text(whole, "algorithm", where));
+  run.facts.forced = forced_of(text(whole, "algorithm", where), where);
   const json& rows = member(whole, "rows", where);
   if (!rows.is_array()) refuse(where, "rows", "a list");
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    MeasuredRow row = row_of(rows[i], run.ranks, fmt::format("row {}", i));
+    MeasuredRow row = row_of(rows[i], run.ranks, fmt::format("{}: row {}", where, i));
     if (has_schedule(row.question.routine)) run.rows.push_back(row);
   }
   if (run.rows.empty()) refuse(where, "rows", "a list with a collective in it");

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/plan/question.h"
@@ -24,11 +25,11 @@ struct MeasuredRun {
 };
 
 /// From the text of a JSON file of `mccl bench`. Rows of calls without a schedule are left out.
-/// Throws InvalidArgument that names what is wrong.
-MeasuredRun parse_run(const std::string& text);
+/// Throws InvalidArgument that names what is wrong, in `origin`, which is the file's path.
+MeasuredRun parse_run(const std::string& text, const std::string& origin);
 
-/// Reads a file. Throws InvalidArgument.
-std::string read_text(const std::string& path);
+/// Reads the file that `flag` names. Throws InvalidArgument.
+std::string read_text(std::string_view flag, const std::string& path);
 
 struct Comparison {
   MeasuredRow row;

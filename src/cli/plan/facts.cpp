@@ -26,15 +26,17 @@ std::string text_of(const schedule::FactInfo& info, double value) {
   return fmt::format("{:.3g}", value);
 }
 
-double parse_value(const schedule::FactInfo& info, std::string_view text) {
-  const std::string flag = fmt::format("--fact {}", info.name);
+double parse_value(std::string_view flag, const schedule::FactInfo& info, std::string_view text) {
   if (const auto number = parse_number(text)) return *number;
   if (info.unit == "s") return parse_seconds(flag, text);
   if (info.unit == "B/s") return parse_rate(flag, text);
   if (info.unit == "B") {
     if (const auto bytes = parse_bytes(text)) return static_cast<double>(*bytes);
   }
-  throw InvalidArgument(fmt::format("{}: {} is not a number", flag, in_quotes(text)));
+  const std::string_view wanted =
+      info.unit == "B" ? "bytes, as an integer or with a unit of 1024 such as 256K or 4M"
+                       : "a number";
+  throw InvalidArgument(fmt::format("{}: expected {}; found {}", flag, wanted, in_quotes(text)));
 }
 
 }  // namespace
@@ -64,16 +66,21 @@ void set_fact(schedule::Facts& facts, std::string_view assignment) {
   if (!info || equals == std::string_view::npos) {
     std::vector<std::string_view> names;
     for (const schedule::FactInfo& known : schedule::fact_table()) names.push_back(known.name);
+    throw InvalidArgument(fmt::format("--fact: expected NAME=VALUE of a fact; found {}; {}",
+                                      in_quotes(assignment), choices_near(name, names)));
+  }
+  set_fact(facts, fmt::format("--fact {}", name), name, assignment.substr(equals + 1));
+}
+
+void set_fact(schedule::Facts& facts, std::string_view flag, std::string_view name,
+              std::string_view text) {
+  const schedule::FactInfo& info = *schedule::find_fact(name);
+  const double value = parse_value(flag, info, text);
+  if (!schedule::is_possible(info, value)) {
     throw InvalidArgument(
-        fmt::format("--fact: {} is not NAME=VALUE of a fact; did you mean {}=…? There are {}",
-                    in_quotes(assignment), nearest_of(name, names), fmt::join(names, ", ")));
+        fmt::format("{}: {} is impossible ({})", flag, in_quotes(text), info.meaning));
   }
-  const double value = parse_value(*info, assignment.substr(equals + 1));
-  if (!schedule::is_possible(*info, value)) {
-    throw InvalidArgument(fmt::format("--fact {}: {} is impossible ({})", info->name,
-                                      in_quotes(assignment.substr(equals + 1)), info->meaning));
-  }
-  schedule::assign(facts, *info, value);
+  schedule::assign(facts, info, value);
 }
 
 std::string facts_text(const schedule::Facts& facts, std::string_view origin) {

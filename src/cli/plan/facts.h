@@ -20,6 +20,9 @@ int fullest_node(const schedule::Facts& facts);
 /// "name=value": a number in seconds, bytes or bytes per second, or a quantity with its unit.
 /// Throws InvalidArgument.
 void set_fact(schedule::Facts& facts, std::string_view assignment);
+/// The same of a fact that there is; messages begin with `flag`.
+void set_fact(schedule::Facts& facts, std::string_view flag, std::string_view name,
+              std::string_view text);
 
 /// Comment lines that show all facts.
 std::string facts_text(const schedule::Facts& facts, std::string_view origin);

@@ -11,6 +11,8 @@ namespace {
 using bench::number_text;
 
 constexpr const char* kNone = "-";
+/// What is cheaper by less is as good as equal to the choice, which stands then.
+constexpr double kCheaper = 0.999;
 
 std::string columns(std::string_view size, std::string_view count, std::string_view algorithm,
                     std::string_view chunk, std::string_view steps, std::string_view sent,
@@ -20,6 +22,12 @@ std::string columns(std::string_view size, std::string_view count, std::string_v
                      size, count, algorithm, chunk, steps, sent, received, published, read, time,
                      algbw, busbw) +
          "\n";
+}
+
+/// What the choice did with an algorithm.
+std::string_view standing_of(const schedule::Choice& other, const schedule::Choice& chosen) {
+  if (other.algorithm == chosen.algorithm) return "chosen";
+  return other.predicted_s < kCheaper * chosen.predicted_s ? "left out" : "";
 }
 
 std::string rate_text(double gbs) { return fmt::format("{:.{}f}", gbs, gbs < 100 ? 2 : 1); }
@@ -61,8 +69,7 @@ std::string alternatives_text(const Answer& answer, std::span<const schedule::Ch
   std::string text;
   const auto element = static_cast<double>(element_bytes(answer.question));
   for (const schedule::Choice& other : others) {
-    const bool chosen = other.algorithm == answer.choice.algorithm;
-    text += columns("", chosen ? "chosen" : "", schedule::name_of(other.algorithm),
+    text += columns("", standing_of(other, answer.choice), schedule::name_of(other.algorithm),
                     bytes_text(static_cast<double>(other.chunk) * element), "", "", "", "", "",
                     number_text(other.predicted_s * 1e6), "", "");
     text.erase(text.find_last_not_of(" \n") + 1);

@@ -27,8 +27,7 @@ constexpr std::string_view kForm =
 HostPort address_of(const json& item, std::size_t rank, std::string_view origin) {
   if (!item.is_string()) refuse(origin, fmt::format("rank {} has {}", rank, item.dump()));
   try {
-    HostPort found = transport::tcp::parse_host_port(item.get<std::string>());
-    if (found.port != 0) return found;
+    return transport::tcp::parse_host_port(item.get<std::string>());
   } catch (const InvalidArgument&) {
     // told below
   }

@@ -152,6 +152,8 @@ HostPort parse_host_port(std::string_view text) {
                     "node1:29500 or [fd00::1]:29500",
                     text.substr(0, kMaxHostBytes), why));
   };
+  if (text.find("://") != std::string_view::npos)
+    return fail("it is a URL; leave out all before the host");
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return fail("it has no port");
   std::string_view host = text.substr(0, colon);
@@ -167,7 +169,8 @@ HostPort parse_host_port(std::string_view text) {
   HostPort parsed{std::string(host), 0};
   const char* end = digits.data() + digits.size();
   const auto [stop, failure] = std::from_chars(digits.data(), end, parsed.port);
-  if (failure != std::errc() || stop != end) return fail("the port must be 0 to 65535");
+  if (failure != std::errc() || stop != end || parsed.port == 0)
+    return fail("the port must be 1 to 65535");
   return parsed;
 }
 
