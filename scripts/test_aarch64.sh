@@ -38,6 +38,7 @@ rule link
 NINJA
 objects=
 for source in "$gtest"/src/{gtest-all,gtest_main}.cc \
+  "$root"/src/base/{machine,open_files}.cpp \
   "$root"/src/node/*.cpp \
   "$root"/src/transport/shm/*.cpp \
   "$root"/tests/node/*_test.cpp \

@@ -1,6 +1,7 @@
 #include "base/termination.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -69,6 +70,10 @@ class Termination {
     endings_.push_back({name, std::move(end)});
     return true;
   }
+
+  /// Nobody else is in here while the process forks, whose child would find the door locked.
+  void hold_for_a_fork() { mutex_.lock(); }
+  void let_go_after_a_fork() { mutex_.unlock(); }
 
   void remove(const void* name) {
     if (listener.load() != ::getpid()) return;  // the child of a fork: it was the parent's
@@ -160,15 +165,25 @@ class Termination {
   bool done_ = false;  // guarded by done_mutex_
 };
 
+/// Never destroyed: a signal may come until the last moment.
+Termination& the_termination() {
+  static Termination& made = []() -> Termination& {
+    auto* const termination = new Termination;
+    static_cast<void>(::pthread_atfork([] { the_termination().hold_for_a_fork(); },
+                                       [] { the_termination().let_go_after_a_fork(); },
+                                       [] { the_termination().let_go_after_a_fork(); }));
+    return *termination;
+  }();
+  return made;
+}
+
 }  // namespace
 
 std::shared_ptr<void> at_termination(std::function<void()> end) {
-  // Never destroyed: a signal may come until the last moment.
-  static auto* termination = new Termination;
   auto name = std::make_unique<char>();
-  if (!termination->add(name.get(), std::move(end))) return nullptr;
+  if (!the_termination().add(name.get(), std::move(end))) return nullptr;
   return {name.release(), [](char* added) {
-            termination->remove(added);
+            the_termination().remove(added);
             delete added;
           }};
 }
