@@ -248,7 +248,10 @@ def test_an_unknown_flag_is_told_the_nearest(arguments: list, said: str):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["launch", "-n", 0, "x"], 'mccl launch: -n: expected an integer from 1 to 4096; found "0"'),
+        (
+            ["launch", "-n", 0, "x"],
+            'mccl launch: -n: expected an integer from 1 to 4096; found "0"',
+        ),
         (["launch", "--check"], "mccl launch: --check: expected a value (FILE) after it"),
         (["config", "--over", "foo"], 'mccl config: --over: "foo" is not known; there are'),
         (["doctor", "foo"], 'mccl doctor: expected flags only; found "foo"'),
