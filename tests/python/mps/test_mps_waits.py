@@ -1,4 +1,4 @@
-"""Calls that wait for a Mac's GPU, on its double: the first of a group, and those of one that ends."""
+"""Calls that wait for the GPU of a double: the first of a group, and those of one that ends."""
 
 from __future__ import annotations
 
