@@ -68,6 +68,7 @@ class CheckedGroup : public Group, private staged::HostCalls {
   void begin_batch() override = 0;
   Work end_batch() override = 0;
   bool batch_is_open() const override = 0;
+  bool has_failed() const override = 0;
   std::chrono::milliseconds timeout_of(const CallOptions& options) const override = 0;
   /// How it travels.
   virtual Coding coding_of(const Request& request, const CallOptions& options) const = 0;
@@ -84,7 +85,6 @@ class CheckedGroup : public Group, private staged::HostCalls {
 
  private:
   int own_rank() const final { return rank(); }
-  bool has_failed() const final { return !failure().empty(); }
   void give_up(const std::string& reason) final { abort(reason); }
   Work begin(const Request& request, const CallOptions& options);
   bool goes_directly(const Request& request, const CallOptions& options);

@@ -1,7 +1,6 @@
 #include "base/termination.h"
 
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fork.h"
 #include "base/thread.h"
 #include "base/wake_pipe.h"
 #include "mccl/error.h"
@@ -71,9 +71,7 @@ class Termination {
     return true;
   }
 
-  /// Nobody else is in here while the process forks, whose child would find the door locked.
-  void hold_for_a_fork() { mutex_.lock(); }
-  void let_go_after_a_fork() { mutex_.unlock(); }
+  std::mutex& mutex() { return mutex_; }
 
   void remove(const void* name) {
     if (listener.load() != ::getpid()) return;  // the child of a fork: it was the parent's
@@ -165,17 +163,18 @@ class Termination {
   bool done_ = false;  // guarded by done_mutex_
 };
 
+std::mutex& mutex_of_termination();
+
 /// Never destroyed: a signal may come until the last moment.
 Termination& the_termination() {
-  static Termination& made = []() -> Termination& {
-    auto* const termination = new Termination;
-    static_cast<void>(::pthread_atfork([] { the_termination().hold_for_a_fork(); },
-                                       [] { the_termination().let_go_after_a_fork(); },
-                                       [] { the_termination().let_go_after_a_fork(); }));
-    return *termination;
+  static auto* const termination = [] {
+    hold_while_forking<mutex_of_termination>();
+    return new Termination;
   }();
-  return made;
+  return *termination;
 }
+
+std::mutex& mutex_of_termination() { return the_termination().mutex(); }
 
 }  // namespace
 

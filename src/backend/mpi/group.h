@@ -38,6 +38,7 @@ class MpiGroup final : public CheckedGroup {
   void begin_batch() override;
   Work end_batch() override;
   bool batch_is_open() const override;
+  bool has_failed() const override { return state_->failed(); }
   std::chrono::milliseconds timeout_of(const CallOptions& options) const override;
   Coding coding_of(const Request&, const CallOptions&) const override { return {}; }
 

@@ -48,6 +48,7 @@ class NativeGroup final : public CheckedGroup {
   void begin_batch() override;
   Work end_batch() override;
   bool batch_is_open() const override;
+  bool has_failed() const override { return state_->failed(); }
   std::chrono::milliseconds timeout_of(const CallOptions& options) const override;
   Coding coding_of(const Request& request, const CallOptions& options) const override;
   bool begins_early(const Request& request) const override;

@@ -21,7 +21,7 @@ class HostCalls {
   virtual Work end_batch() = 0;
   virtual bool batch_is_open() const = 0;
   virtual std::chrono::milliseconds timeout_of(const CallOptions& options) const = 0;
-  /// From then on calls fail as soon as they are started.
+  /// From then on calls fail as soon as they are started. Asked often, and under the line's lock.
   virtual bool has_failed() const = 0;
   virtual void give_up(const std::string& reason) = 0;
 

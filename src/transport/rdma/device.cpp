@@ -1,7 +1,6 @@
 #include "transport/rdma/device.h"
 
 #include <fmt/format.h>
-#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <thread>
 #include <tuple>
 
+#include "base/fork.h"
 #include "transport/rdma/shape.h"
 
 namespace mccl::transport::rdma {
@@ -26,17 +26,18 @@ struct Open {
   std::map<Key, Entry> devices;  // guarded by mutex
 };
 
-/// Never ends: devices may outlive what is static. Nobody is in it while the process forks.
+std::mutex& mutex_of_open_devices();
+
+/// Never ends: devices may outlive what is static.
 Open& open_devices() {
-  static Open& open = []() -> Open& {
-    static Open* const made = new Open;
-    (void)::pthread_atfork([] { open_devices().mutex.lock(); },
-                           [] { open_devices().mutex.unlock(); },
-                           [] { open_devices().mutex.unlock(); });
-    return *made;
+  static Open* const open = [] {
+    hold_while_forking<mutex_of_open_devices>();
+    return new Open;
   }();
-  return open;
+  return *open;
 }
+
+std::mutex& mutex_of_open_devices() { return open_devices().mutex; }
 
 /// What the last user of a device does. Its entry goes when it has closed, and not before.
 struct Close {
