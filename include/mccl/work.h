@@ -28,6 +28,11 @@ class Work {
   /// timeout, throws TimeoutError when it passes first; the call itself goes on until its own.
   void wait(std::optional<std::chrono::milliseconds> timeout = {}) const;
 
+  /// As wait(), and runs `between` after each `slice` of the time in which the call was not done:
+  /// for a thread that must look after something else, too. What `between` throws ends the wait.
+  void wait_in_slices(std::optional<std::chrono::milliseconds> timeout,
+                      std::chrono::milliseconds slice, const std::function<void()>& between) const;
+
   /// What `stream`, of the device that the call's memory lies on, is given from now on runs after
   /// the call; the host goes on at once. What fails then is told by wait(), error() and every later
   /// call of the group, and the memory holds nothing of use. For calls of host memory as wait().

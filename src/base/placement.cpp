@@ -217,9 +217,11 @@ constexpr Names kNames[] = {{"MCCL", "MCCL_RANK", "MCCL_WORLD_SIZE"},
 Placement checked(Placement placement) {
   if (placement.rank < placement.size) return placement;
   const Names& names = *std::ranges::find(kNames, placement.found_by, &Names::found_by);
-  throw InvalidArgument(
-      fmt::format("{} is {}, but with {} {} the ranks are 0 to {}; count them from 0", names.rank,
-                  placement.rank, names.size, placement.size, placement.size - 1));
+  throw InvalidArgument(fmt::format(
+      "rank {}, as {} tells, but the ranks are 0 to {}: {} is {} and {} {}; count ranks "
+      "from 0",
+      placement.rank, placement.found_by, placement.size - 1, names.rank, placement.rank,
+      names.size, placement.size));
 }
 
 /// Who sets a meeting point means to meet somebody. To the processes that MLX's own launcher starts

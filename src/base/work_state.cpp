@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "mccl/error.h"
@@ -18,11 +19,13 @@ void WorkState::wait(std::optional<std::chrono::milliseconds> timeout) {
   const bool bounded = timeout && timeout->count() > 0;
   const Clock::time_point deadline = bounded ? Clock::now() + *timeout : Clock::time_point::max();
   if (!done()) help(deadline);
-  if (!done()) {
-    throw TimeoutError(fmt::format("{} is not done after {} ms; it goes on until its own timeout",
-                                   description(), timeout->count()));
-  }
+  if (!done()) throw_not_done_after(*timeout);
   if (std::exception_ptr failure = error()) std::rethrow_exception(failure);
+}
+
+void WorkState::throw_not_done_after(std::chrono::milliseconds timeout) const {
+  throw TimeoutError(fmt::format("{} is not done after {} ms; it goes on until its own timeout",
+                                 description(), timeout.count()));
 }
 
 void WorkState::on_done(Work::Callback callback) {
@@ -124,6 +127,24 @@ Work::Work(std::shared_ptr<detail::WorkState> state) : state_(std::move(state)) 
 
 void Work::wait(std::optional<std::chrono::milliseconds> timeout) const {
   if (state_) state_->wait(timeout);
+}
+
+void Work::wait_in_slices(std::optional<std::chrono::milliseconds> timeout,
+                          std::chrono::milliseconds slice,
+                          const std::function<void()>& between) const {
+  if (!state_) return;
+  const bool bounded = timeout && timeout->count() > 0;
+  const Clock::time_point end = bounded ? Clock::now() + *timeout : Clock::time_point::max();
+  for (;; between()) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
+    if (bounded && left.count() <= 0 && !done()) state_->throw_not_done_after(*timeout);
+    try {
+      return state_->wait(std::clamp(left, std::chrono::milliseconds(1), slice));
+    } catch (const TimeoutError&) {
+      // The slice has ended, or the call, whose error the next look throws.
+      if (done()) return state_->wait({});
+    }
+  }
 }
 
 void Work::wait_on_stream(void* stream) const {

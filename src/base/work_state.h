@@ -26,6 +26,7 @@ class WorkState : public std::enable_shared_from_this<WorkState> {
   virtual std::string description() const = 0;
 
   void wait(std::optional<std::chrono::milliseconds> timeout);
+  [[noreturn]] void throw_not_done_after(std::chrono::milliseconds timeout) const;
   void on_done(Work::Callback callback);
   /// As Work::wait_on_stream; false where only the host can wait.
   virtual bool wait_on_stream(void* /*stream*/) { return false; }

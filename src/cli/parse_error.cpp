@@ -59,7 +59,7 @@ std::string text_of(const CLI::ParseError& error, const CLI::App& command, Words
   const std::string message = error.what();
   if (dynamic_cast<const CLI::ExcludesError*>(&error) != nullptr) {
     const auto [one, other] = both_names(message, " excludes ", command, words);
-    return fmt::format("{} and {} exclude each other; leave one out", one, other);
+    return fmt::format("{} excludes {}; leave one out", one, other);
   }
   if (dynamic_cast<const CLI::RequiresError*>(&error) != nullptr) {
     const auto [one, other] = both_names(message, " requires ", command, words);

@@ -155,8 +155,7 @@ TEST(Placement, OfMlxMeetsWhereItsNcclWould) {
   EXPECT_THAT(why_not(wrong), HasSubstr("NCCL_PORT: expected an integer from 1 to 65535"));
   wrong = mlx;
   wrong["MLX_RANK"] = "4";
-  EXPECT_THAT(why_not(wrong),
-              HasSubstr("MLX_RANK is 4, but with MLX_WORLD_SIZE 4 the ranks are 0 to 3"));
+  EXPECT_THAT(why_not(wrong), HasSubstr("rank 4, as mlx.launch tells, but the ranks are 0 to 3"));
 }
 
 TEST(Placement, RanksOfMpiMayInheritWhatSlurmSaidToTheirDaemon) {
@@ -184,7 +183,7 @@ TEST(Placement, HalfOfALauncherIsRefusedWithWhatWasFoundAndWhatWasNot) {
   EXPECT_THAT(why_not({}, config_with(1, -1, "")), HasSubstr("MCCL_WORLD_SIZE is not"));
   EXPECT_THAT(why_not({}, config_with(1, 2, "")), HasSubstr("MCCL_ROOT is not set"));
   EXPECT_THAT(why_not({}, config_with(2, 2, "h:1")),
-              HasSubstr("MCCL_RANK is 2, but with MCCL_WORLD_SIZE 2 the ranks are 0 to 1"));
+              HasSubstr("the ranks are 0 to 1: MCCL_RANK is 2 and MCCL_WORLD_SIZE 2"));
 }
 
 TEST(Placement, NonsenseIsRefused) {

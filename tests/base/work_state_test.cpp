@@ -40,6 +40,28 @@ TEST(Work, RethrowsWhatTheCallFailedWithEveryTime) {
   EXPECT_NE(work.error(), nullptr);
 }
 
+TEST(Work, ThatIsWaitedForInSlicesTellsOfTheWholeTime) {
+  using std::chrono::milliseconds;
+  const auto state = std::make_shared<ManualState>();
+  const Work work(state);
+  int slices = 0;
+  try {
+    work.wait_in_slices(milliseconds(20), milliseconds(1), [&] { ++slices; });
+    FAIL() << "it is not done";
+  } catch (const TimeoutError& error) {
+    EXPECT_STREQ(error.what(),
+                 "a manual call is not done after 20 ms; it goes on until its own timeout");
+  }
+  EXPECT_GT(slices, 0);
+  const auto stop = [] { throw InvalidArgument("enough"); };
+  EXPECT_THROW(work.wait_in_slices({}, milliseconds(1), stop), InvalidArgument);
+  // A call that timed out itself is no slice that ended.
+  work.wait_in_slices({}, milliseconds(1), [&] { state->end(); });
+  const auto failed = std::make_shared<ManualState>();
+  failed->end(std::make_exception_ptr(TimeoutError("late")));
+  EXPECT_THROW(Work(failed).wait_in_slices({}, milliseconds(1), stop), TimeoutError);
+}
+
 TEST(Work, EndsOnce) {
   const auto state = std::make_shared<ManualState>();
   const Work work(state);

@@ -84,7 +84,7 @@ TEST(LaunchHostfile, ErrorsNameTheFileThePlaceAndWhatWasExpected) {
   EXPECT_THAT(refused("{}"), HasSubstr("desk.json: expected \"hosts\""));
   EXPECT_THAT(refused(R"([{"ips": []}])"), HasSubstr("desk.json[0]: expected \"ssh\""));
   EXPECT_THAT(refused(R"([{"ssh": "a"}, {"ssh": "a b"}])"), HasSubstr("desk.json[1].ssh: "));
-  EXPECT_THAT(refused(R"([{"ssh": "a", "slot": 2}])"), HasSubstr("did you mean slots?"));
+  EXPECT_THAT(refused(R"([{"ssh": "a", "slot": 2}])"), HasSubstr("did you mean \"slots\""));
   EXPECT_THAT(refused(R"([{"ssh": "a", "slots": 0}])"),
               HasSubstr("[0].slots: expected an integer"));
   EXPECT_THAT(refused(R"([{"ssh": "a", "ips": ["a"]}])"),

@@ -93,7 +93,7 @@ def test_the_limit_of_files_is_told_as_the_shell_has_it():
         (("--hosts", "a,,b"), 2, "is no host"),
         (("--hostfile", "/none"), 2, "/none"),
         (("--hostfile", "/dev/null"), 2, "/dev/null"),
-        (("--hosts", "a", "--hostfile", "b"), 2, "exclude each other"),
+        (("--hosts", "a", "--hostfile", "b"), 2, "xcludes"),
         (("--hots", "a"), 2, "--hosts"),
         (("--patience", "0"), 2, "--patience"),
         (("--patience",), 2, "--patience"),

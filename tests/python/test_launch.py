@@ -374,7 +374,7 @@ def test_a_hostfile_is_checked(tmp_path: Path):
     assert "10.0.0.1" in run("--check", file).stdout
     file.write_text('[{"ssh": "a", "ip": []}]')
     said = run("--check", file, status=2).stderr
-    assert f'{file}[0]: "ip" is not known; did you mean ips?' in said
+    assert f'{file}[0]: "ip" is not known; did you mean "ips"?' in said
 
 
 @pytest.mark.parametrize(
@@ -405,7 +405,7 @@ def test_the_schema_knows_what_the_program_does(tmp_path: Path):
     ):
         file.write_text(text)
         said = run("--check", file, status=2).stderr
-        assert set(said.strip().split("here are ")[1].split(", ")) == set(known)
+        assert set(said.strip().split("There are ")[1].split(", ")) == set(known)
 
 
 def test_bad_arguments_are_told_apart():

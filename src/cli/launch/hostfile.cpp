@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -46,8 +47,10 @@ struct Place {
 void check_keys(const Place& place, const json& object, std::span<const std::string_view> known) {
   for (const auto& [key, value] : object.items()) {
     if (std::ranges::find(known, key) != known.end()) continue;
-    throw InvalidArgument(fmt::format("{}: {} is not known; {}", place.path, in_quotes(key),
-                                      choices_near(key, known)));
+    const auto near = nearest_of(key, known);
+    throw InvalidArgument(fmt::format(
+        "{}: {} is not known{} There are {}", place.path, in_quotes(key),
+        near ? fmt::format("; did you mean {}?", in_quotes(*near)) : ".", fmt::join(known, ", ")));
   }
 }
 

@@ -95,7 +95,7 @@ def test_torchrun_tells_the_place():
         (
             "rank=2, size=2, root='127.0.0.1:1'",
             {},
-            "MCCL_RANK is 2, but with MCCL_WORLD_SIZE 2 the ranks are 0 to 1",
+            "rank 2, as MCCL tells, but the ranks are 0 to 1",
         ),
         ("", {"RANK": "0", "WORLD_SIZE": "2"}, "MASTER_ADDR"),
         ("size=-5", {}, "size"),
