@@ -70,15 +70,21 @@ Timeout timeout_of(const char* call, nb::handle seconds) {
   constexpr double kLongest = 365.0 * 24 * 3600;
   if (seconds.is_none()) return std::nullopt;
   const double value = PyFloat_AsDouble(seconds.ptr());
-  if (value == -1 && PyErr_Occurred()) throw nb::python_error();
-  if (!(value > 0)) {
-    throw InvalidArgument(
-        fmt::format("{}: timeout is {}; expected seconds above 0, None for the group's, or "
-                    "math.inf for no limit",
-                    call, quoted(seconds)));
+  const bool is_number = value != -1 || !PyErr_Occurred();
+  if (is_number && value > 0) {
+    if (value > kLongest) return std::chrono::milliseconds(0);
+    return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(value));
   }
-  if (value > kLongest) return std::chrono::milliseconds(0);
-  return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(value));
+  if (!is_number) {
+    if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw nb::python_error();
+    PyErr_Clear();
+  }
+  const std::string text = fmt::format(
+      "{}: timeout is {}; expected seconds above 0, None for the group's, or math.inf "
+      "for no limit",
+      call, quoted(seconds));
+  if (is_number) throw InvalidArgument(text);
+  throw nb::type_error(text.c_str());
 }
 
 std::uint32_t tag_of(const char* call, std::int64_t tag) {

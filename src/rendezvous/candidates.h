@@ -19,6 +19,8 @@ struct Candidate {
   std::string interface = {};
   /// Nothing that the systems say tells it from the first, which goes through another interface.
   bool equals_first = false;
+  /// Somebody has taken a connection there.
+  bool met = false;
 
   std::string text() const;
 };

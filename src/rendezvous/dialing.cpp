@@ -173,6 +173,7 @@ Dial::Progress Dial::finish_connecting(Attempt& attempt) {
     return Progress::failed;
   }
   try {
+    request_.candidates[attempt.candidate].met = true;
     all_refused_ = false;
     refused_since_.reset();
     attempt.with_first_hop = request_.through.has_value();
@@ -214,15 +215,27 @@ void Dial::fail(Clock::time_point now) {
   for (const Candidate& candidate : request_.candidates)
     tried += fmt::format("{}{}: {}", tried.empty() ? "" : "; ", candidate.text(),
                          candidate.outcome.empty() ? "not tried" : candidate.outcome);
-  const int port = request_.candidates.empty() ? 0 : first_choice().to.port();
   reason_ = fmt::format(
-      "rank {} could not connect to rank {} within {:.1f} s. Tried {}. Check that rank {}'s "
-      "process runs, that no firewall blocks port {}, and that MCCL_LISTEN_ADDR or MCCL_IFNAME on "
-      "rank {} names an address that rank {} can reach",
-      request_.self.rank, request_.peer, seconds_between(begun_, now),
-      tried.empty() ? "nothing: it published no address that is usable here" : tried, request_.peer,
-      port, request_.peer, request_.self.rank);
+      "rank {} could not connect to rank {} within {:.1f} s. Tried {}. {}", request_.self.rank,
+      request_.peer, seconds_between(begun_, now),
+      tried.empty() ? "nothing: it published no address that is usable here" : tried, advice());
   attempts_.clear();
+}
+
+std::string Dial::advice() const {
+  const bool met = std::any_of(request_.candidates.begin(), request_.candidates.end(),
+                               [](const Candidate& each) { return each.met; });
+  if (met) {
+    return fmt::format(
+        "Something listens there, so no firewall is in the way: check that it is rank {} of this "
+        "job, that it runs, and that every rank has the same MCCL_JOB_KEY",
+        request_.peer);
+  }
+  return fmt::format(
+      "Check that rank {}'s process runs, that no firewall blocks port {}, and that "
+      "MCCL_LISTEN_ADDR or MCCL_IFNAME on rank {} names an address that rank {} can reach",
+      request_.peer, request_.candidates.empty() ? 0 : first_choice().to.port(), request_.peer,
+      request_.self.rank);
 }
 
 std::string& Dial::outcome_of(const Attempt& attempt) {

@@ -92,6 +92,7 @@ class Dial {
   void could_not_connect(int error, Clock::time_point begun);
   void keep_only(const Attempt& attempt);
   void fail(Clock::time_point now);
+  std::string advice() const;
   std::string& outcome_of(const Attempt& attempt);
 
   DialRequest request_;

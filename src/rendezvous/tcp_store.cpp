@@ -98,8 +98,9 @@ std::vector<Listener> listen_at(const std::string& address) {
 
 /// How the other ranks connect to it.
 struct Entrance {
-  std::string name;    ///< For messages.
-  std::string advice;  ///< Where nobody answers.
+  std::string name;             ///< For messages.
+  std::string advice;           ///< Where nobody answers.
+  std::string advice_when_met;  ///< Where somebody does, and is not let in or lets nobody in.
   /// Asked at every attempt, since names may come to mean something else. Throws Error; PeerError
   /// where no further attempt can do better.
   std::function<std::vector<Candidate>()> ways;
@@ -113,6 +114,10 @@ Entrance entrance_at(const std::string& address) {
           .advice = fmt::format("Check that rank 0 runs, that it was given the same address, and "
                                 "that no firewall blocks port {}",
                                 where.port),
+          .advice_when_met =
+              "Something listens there, so no firewall is in the way: check that it "
+              "is rank 0 of this job, that it runs, and that every rank has the "
+              "same MCCL_JOB_KEY",
           .ways = [where] {
             std::vector<Candidate> ways;
             for (const Address& each : transport::tcp::resolve(where.host, where.port))
@@ -125,6 +130,9 @@ Entrance entrance_of(const std::shared_ptr<Wiring>& wiring) {
   Wiring::Way way = wiring->way_to(0, Destination::store);
   return {.name = fmt::format("the end of the cables through rank {}", way.first.rank),
           .advice = "Check that rank 0 runs, and the cables",
+          .advice_when_met =
+              "Check that rank 0 runs, the cables, and that every rank has the same "
+              "MCCL_JOB_KEY",
           .ways =
               [wiring, ways = std::move(way.candidates)] {
                 wiring->check();
@@ -203,7 +211,11 @@ class RemoteStore final : public Store {
   };
 
   Socket connect();
-  Socket try_connect(const Candidate& way, Clock::time_point deadline, std::string& trouble);
+  struct Outcome {
+    std::string trouble;
+    bool met = false;  ///< Somebody took the connection.
+  };
+  Socket try_connect(const Candidate& way, Clock::time_point deadline, Outcome& outcome);
   Answer call(const Bytes& request, const std::string& key, std::chrono::milliseconds wait);
   void send(const Socket& socket, std::span<const std::byte> bytes, Clock::time_point deadline);
   void receive(const Socket& socket, std::span<std::byte> bytes, Clock::time_point deadline);
@@ -220,28 +232,28 @@ class RemoteStore final : public Store {
 Socket RemoteStore::connect() {
   const Clock::time_point deadline = Clock::now() + timeout_;
   Clock::duration back_off = kFirstBackOff;
-  std::string trouble;
+  Outcome last;
   for (;;) {
     try {
       for (const Candidate& way : entrance_.ways()) {
-        std::string outcome;
+        Outcome outcome;
         if (Socket socket = try_connect(way, deadline, outcome)) return socket;
         // An attempt that the end cut short tells less than a whole one before it.
-        if (trouble.empty() || Clock::now() < deadline)
-          trouble = fmt::format("{}: {}", way.text(), outcome);
+        if (last.trouble.empty() || Clock::now() < deadline)
+          last = {fmt::format("{}: {}", way.text(), outcome.trouble), outcome.met};
       }
     } catch (const PeerError&) {
       throw;
     } catch (const Error& error) {
-      trouble = error.what();
+      last = {error.what()};
     }
     const Clock::time_point now = Clock::now();
     if (now >= deadline) {
       throw PeerError(fmt::format(
           "rank {} could not reach the store of rank 0 at {} within {:.1f} s; the last attempt: "
           "{}. {}",
-          rank_, entrance_.name, std::chrono::duration<double>(timeout_).count(), trouble,
-          entrance_.advice));
+          rank_, entrance_.name, std::chrono::duration<double>(timeout_).count(), last.trouble,
+          last.met ? entrance_.advice_when_met : entrance_.advice));
     }
     std::this_thread::sleep_for(std::min(back_off, deadline - now));
     back_off = std::min(2 * back_off, kLongestBackOff);
@@ -250,7 +262,8 @@ Socket RemoteStore::connect() {
 
 /// Empty, with the trouble, when it fails.
 Socket RemoteStore::try_connect(const Candidate& way, Clock::time_point deadline,
-                                std::string& trouble) {
+                                Outcome& outcome) {
+  std::string& trouble = outcome.trouble;
   const Clock::time_point limit = std::min(deadline, Clock::now() + kAttemptLimit);
   Socket socket = Socket::stream(way.to.family());
   transport::tcp::tune_stream(socket);
@@ -266,6 +279,7 @@ Socket RemoteStore::try_connect(const Candidate& way, Clock::time_point deadline
     trouble = error != 0 ? describe_errno(error) : "nobody listens there";
     return {};
   }
+  outcome.met = true;
   transport::tcp::limit_silence(socket);
   const Clock::time_point end = std::min(deadline, Clock::now() + kHandshakeLimit);
   if (const auto& first = entrance_.through) {

@@ -158,7 +158,8 @@ TEST(Mesh, Fault24AStrangerWithAnotherKeyStaysOut) {
       job.drive_until([&] { return job.event_count() == 2 && !outside[0].events.empty(); }));
   EXPECT_GE(job[1].refused, 1);
   EXPECT_EQ(outside[0].events[0].link, nullptr);
-  EXPECT_THAT(outside[0].events[0].reason, HasSubstr("MCCL_JOB_KEY"));
+  EXPECT_THAT(outside[0].events[0].reason, HasSubstr("that every rank has the same MCCL_JOB_KEY"));
+  EXPECT_THAT(outside[0].events[0].reason, HasSubstr("no firewall is in the way"));
   ASSERT_TRUE(job[0].event_of(1) && job[0].event_of(1)->link);
 }
 

@@ -182,8 +182,9 @@ TEST(TcpStore, AnotherKeyStaysOut) {
   const std::string address = address_with(free_port());
   const auto server = make_tcp_store(address, 0, kJobKey, kPatience);
   for (const char* key : {"guess", ""}) {
-    EXPECT_THAT(message_of<PeerError>([&] { make_tcp_store(address, 1, key, 500ms); }),
-                HasSubstr("MCCL_JOB_KEY"));
+    const std::string said = message_of<PeerError>([&] { make_tcp_store(address, 1, key, 500ms); });
+    EXPECT_THAT(said, HasSubstr("that every rank has the same MCCL_JOB_KEY"));
+    EXPECT_THAT(said, HasSubstr("no firewall is in the way"));
   }
   make_tcp_store(address, 1, kJobKey, kPatience)->set("k", "v");
   EXPECT_EQ(server->get("k", kPatience), "v");

@@ -258,11 +258,13 @@ inline constexpr int kState = 1 << 0, kAccess = 1 << 3, kPkeyIndex = 1 << 4, kPo
 struct AsyncEvent {
   union {
     void* object;
+    Pair* pair;
     int port_num;
   } element;
   int event_type;
 };
-inline constexpr int kEventDeviceFatal = 8, kEventPortErr = 10;
+inline constexpr int kEventCqErr = 0, kEventQpFatal = 1, kEventQpReqErr = 2, kEventQpAccessErr = 3,
+                     kEventDeviceFatal = 8, kEventPortErr = 10;
 
 inline constexpr int kAccessNone = 0;
 inline constexpr int kAccessLocalWrite = 1;

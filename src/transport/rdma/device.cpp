@@ -108,7 +108,24 @@ void Device::look() {
     const bool port =
         event->kind == DeviceEvent::Kind::port_down && (ports_.load() & bit_of(event->port)) != 0;
     if (port || event->kind == DeviceEvent::Kind::device_gone) fail(event->text);
+    if (event->kind == DeviceEvent::Kind::pair_failed) {
+      failed_pairs_.emplace(event->pair, fmt::format("device {}: {}", name_, event->text));
+      any_pair_failed_.store(true, std::memory_order_release);
+    }
   }
+}
+
+std::string Device::trouble_of_pair(std::uint32_t number) const {
+  if (!any_pair_failed_.load(std::memory_order_acquire)) return {};
+  const std::lock_guard lock(mutex_);
+  const auto found = failed_pairs_.find(number);
+  return found == failed_pairs_.end() ? std::string() : found->second;
+}
+
+void Device::forget_pair(std::uint32_t number) {
+  if (!any_pair_failed_.load(std::memory_order_acquire)) return;
+  const std::lock_guard lock(mutex_);
+  failed_pairs_.erase(number);
 }
 
 }  // namespace mccl::transport::rdma

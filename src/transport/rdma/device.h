@@ -4,6 +4,8 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -43,6 +45,11 @@ class Device {
   std::string trouble() const;
   /// Takes what the device has reported since.
   void look();
+  /// What it has reported of a queue pair, which need not have a completion to tell of it; empty
+  /// when nothing.
+  std::string trouble_of_pair(std::uint32_t number) const;
+  /// The queue pair goes; another one may get its number.
+  void forget_pair(std::uint32_t number);
 
   /// In the child of a fork: what it has open is the parent's.
   void abandon() noexcept {
@@ -64,7 +71,9 @@ class Device {
   std::atomic<bool> abandoned_{false};
   std::atomic<std::uint64_t> ports_{0};  ///< In use, a bit each.
   mutable std::mutex mutex_;
-  std::string trouble_;  // guarded by mutex_
+  std::string trouble_;                                // guarded by mutex_
+  std::map<std::uint32_t, std::string> failed_pairs_;  // guarded by mutex_
+  std::atomic<bool> any_pair_failed_{false};           ///< Spares its pairs the lock.
 };
 
 }  // namespace mccl::transport::rdma

@@ -52,7 +52,8 @@ Pair::Pair(std::shared_ptr<Device> device, Channel* channel, Service service, in
   if (!ended_.empty()) throw Error(ended_);
 }
 
-Pair::~Pair() = default;
+/// Its number is known to the device no more before another queue pair can have it.
+Pair::~Pair() { device_->forget_pair(number()); }
 
 std::span<std::byte> Pair::receive_slot(std::uint32_t slot) const {
   return berth_.memory().subspan(std::size_t{slot} * kSlotBytes, kSlotBytes);
@@ -173,6 +174,8 @@ void Pair::poll() {
     }
     for (int i = 0; i < count && ended_.empty(); ++i) settle(ended[static_cast<std::size_t>(i)]);
   }
+  std::string trouble = device_->trouble_of_pair(number());
+  if (!trouble.empty() && !close_heard_) return end(std::move(trouble));
   flush();
 }
 

@@ -83,9 +83,10 @@ inline constexpr int kFlushed = 5;
 
 /// What a device reports beside completions.
 struct DeviceEvent {
-  enum class Kind { device_gone, port_down, other } kind = Kind::other;
+  enum class Kind { device_gone, port_down, pair_failed, other } kind = Kind::other;
   int port = 0;  ///< Of port_down.
   std::string text;
+  std::uint32_t pair = 0;  ///< Of pair_failed: the number of the queue pair.
 };
 
 /// Memory that a device may read and write. The memory outlives it.

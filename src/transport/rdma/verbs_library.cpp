@@ -321,9 +321,15 @@ class LibraryContext final : public Context {
     DeviceEvent told;
     told.text = s.event_type_str ? s.event_type_str(event.event_type)
                                  : fmt::format("event {}", event.event_type);
-    if (event.event_type == abi::kEventDeviceFatal) {
+    const int type = event.event_type;
+    if (type == abi::kEventDeviceFatal || type == abi::kEventCqErr) {
+      // A completion queue that has failed tells nothing any more, and is not told from others.
       told.kind = DeviceEvent::Kind::device_gone;
-    } else if (event.event_type == abi::kEventPortErr) {
+    } else if (type == abi::kEventQpFatal || type == abi::kEventQpReqErr ||
+               type == abi::kEventQpAccessErr) {
+      told.kind = DeviceEvent::Kind::pair_failed;
+      told.pair = event.element.pair->qp_num;
+    } else if (type == abi::kEventPortErr) {
       told.kind = DeviceEvent::Kind::port_down;
       told.port = event.element.port_num;
       told.text = fmt::format("port {} went down", told.port);

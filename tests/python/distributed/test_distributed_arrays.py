@@ -237,6 +237,11 @@ def test_wrong_types(alone, call):
         call(alone)
 
 
+def test_a_timeout_that_is_no_number(alone):
+    with pytest.raises(TypeError, match="all_reduce: timeout is 'soon'; expected seconds above 0"):
+        alone.all_reduce(1, timeout="soon")
+
+
 def check_templates(world) -> None:
     """Where a rank's values do not matter, out= is enough."""
     root, rank = world.size - 1, world.rank

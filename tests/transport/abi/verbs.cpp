@@ -80,7 +80,11 @@ static_assert(mask::kState == IBV_QP_STATE && mask::kAccess == IBV_QP_ACCESS_FLA
               mask::kMaxDestRdAtomic == IBV_QP_MAX_DEST_RD_ATOMIC &&
               mask::kDestQpn == IBV_QP_DEST_QPN);
 SAME(AsyncEvent, ibv_async_event, event_type);
-static_assert(kEventDeviceFatal == IBV_EVENT_DEVICE_FATAL && kEventPortErr == IBV_EVENT_PORT_ERR);
+SAME_PLACE(AsyncEvent, element.pair, ibv_async_event, element.qp);
+static_assert(kEventCqErr == IBV_EVENT_CQ_ERR && kEventQpFatal == IBV_EVENT_QP_FATAL &&
+              kEventQpReqErr == IBV_EVENT_QP_REQ_ERR &&
+              kEventQpAccessErr == IBV_EVENT_QP_ACCESS_ERR &&
+              kEventDeviceFatal == IBV_EVENT_DEVICE_FATAL && kEventPortErr == IBV_EVENT_PORT_ERR);
 static_assert(kAccessLocalWrite == IBV_ACCESS_LOCAL_WRITE);
 
 }  // namespace

@@ -351,6 +351,26 @@ TEST_F(RdmaLinkTest, APortThatGoesDownEndsItsLinksOnly) {
   EXPECT_THAT(failure_of<LinkClosed>([&] { a_->write(Bytes(10)); }), HasSubstr("port 1 went down"));
 }
 
+/// A queue pair may fail without a completion that says so.
+TEST_F(RdmaLinkTest, AQueuePairThatFailsEndsItsLinkOnly) {
+  connect(Service::rc);
+  const std::uint32_t here = fabric_.pairs.begin()->first;
+  const DeviceEvent event{DeviceEvent::Kind::pair_failed, 0, "local work queue catastrophic error",
+                          here};
+  fabric_.report("there0", event);
+  for (const auto& station : ends_.stations) station->look(Clock::now());
+  send(10);
+  Bytes got(10);
+  EXPECT_EQ(b_->read(got), 10u) << "the number is one of the other device's";
+  fabric_.report("here0", event);
+  ends_.stations[0]->look(Clock::now());
+  EXPECT_THAT(failure_of<LinkClosed>([&] { a_->read(got); }),
+              HasSubstr("device here0: local work queue catastrophic error"));
+  connect(Service::rc);
+  send(10);
+  EXPECT_EQ(b_->read(got), 10u) << "the device goes on";
+}
+
 /// Each call that makes something, refused: an error that names it, and nothing stays open.
 TEST_F(RdmaLinkTest, WhatADeviceRefusesIsToldAndLeavesNothingBehind) {
   for (const std::string call : {"ibv_open_device", "ibv_alloc_pd", "ibv_reg_mr", "ibv_create_cq",
