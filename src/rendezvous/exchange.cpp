@@ -94,8 +94,9 @@ std::vector<std::string> Exchange::collect(std::string_view stage, const std::st
     } catch (const TimeoutError&) {
       throw TimeoutError(
           fmt::format("rank 0 waited until the time to connect (MCCL_CONNECT_TIMEOUT) was over for "
-                      "all ranks to tell {}: {}; have those been stopped?",
-                      content_of(stage), roll_call(who_has_said(stage), "told it")));
+                      "all ranks to tell {}: {}; {}",
+                      content_of(stage), roll_call(who_has_said(stage), "told it"),
+                      who_was_turned_away("have those been stopped?")));
     }
   }
   return cards;
@@ -112,6 +113,15 @@ std::vector<bool> Exchange::who_has_said(std::string_view stage) const {
     }
   }
   return has_said;
+}
+
+std::string Exchange::who_was_turned_away(std::string_view otherwise) const {
+  try {
+    return fmt::format("{}: was it meant to be another rank (MCCL_RANK)?",
+                       store_.get(kCameTwice, kNow));
+  } catch (const TimeoutError&) {
+    return std::string(otherwise);
+  }
 }
 
 void Exchange::publish(std::string_view stage, std::string_view text) const {

@@ -31,6 +31,7 @@ class Exchange {
   void publish(std::string_view stage, std::string_view text) const;
   std::string read(std::string_view stage) const;
   std::vector<bool> who_has_said(std::string_view stage) const;
+  std::string who_was_turned_away(std::string_view otherwise) const;
   std::chrono::milliseconds left() const;
 
   Store& store_;

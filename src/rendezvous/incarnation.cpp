@@ -186,6 +186,7 @@ void Incarnation::register_self() {
   const std::string who = fmt::format("who/{}", self_.rank);
   if (add(fmt::format("present/{}", self_.rank), 1) == 1) return set(who, this_process());
   const std::string first = store_->get(own(who), kMoment);
+  set(kCameTwice, fmt::format("{} came as rank {}, too", this_process(), self_.rank));
   name_.clear();  // the others go on without this process
   throw InvalidArgument(
       fmt::format("rank {} is there already: {}, and this is {}; give every process a rank of its "

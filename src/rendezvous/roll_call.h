@@ -11,4 +11,8 @@ namespace mccl::rendezvous {
 /// have done.
 std::string roll_call(const std::vector<bool>& present, std::string_view done = "come");
 
+/// Under this key of a start's store stands who came last with a rank that was taken, and was
+/// turned away: it may be the one that is missing.
+inline constexpr const char* kCameTwice = "twice";
+
 }  // namespace mccl::rendezvous

@@ -10,6 +10,7 @@
 
 #include "rendezvous/exchange.h"
 #include "rendezvous/memory_store.h"
+#include "rendezvous/roll_call.h"
 #include "rendezvous/store_wire.h"
 #include "support/processes.h"
 
@@ -131,6 +132,30 @@ TEST(Incarnation, ASecondProcessOfARankIsToldOfBoth) {
   const std::string told = ranks[11].size() > ranks[1].size() ? ranks[11] : ranks[1];
   EXPECT_THAT(told, HasSubstr("rank 1 is there already: " + process));
   EXPECT_THAT(told, HasSubstr("this is " + process));
+}
+
+/// It may have been meant to be the rank that is missing, so who waits in vain is told of it.
+TEST(Incarnation, WhoWasTurnedAwayIsToldToThoseWhoWaitInVain) {
+  Processes ranks;
+  const auto tells_where = [](int rank, milliseconds patience) {
+    return [=](Incarnation& start) -> std::string {
+      const Exchange exchange(start, rank, 3, Clock::now() + patience);
+      return exchange.all_gather("places", "here").front();
+    };
+  };
+  ranks.start(1, {1, 3, ""}, tells_where(1, kLong));
+  ranks.start(11, {1, 3, ""}, tells_where(1, kLong));
+  ranks.start(0, {0, 3, ""}, [&](Incarnation& start) {
+    start.get(kCameTwice, kLong);
+    return tells_where(0, milliseconds(100))(start);
+  });
+  ranks.join();
+  for (const int place : {0, 1, 11}) {
+    if (ranks[place].find("there already") != std::string::npos) continue;
+    EXPECT_THAT(ranks[place], AllOf(HasSubstr("rank 2 has not told it"),
+                                    HasSubstr("process " + std::to_string(::getpid())),
+                                    HasSubstr("came as rank 1, too: was it meant to be another")));
+  }
 }
 
 TEST(Incarnation, ARankThatIsNotBelowRank0sSizeIsNamedOnEveryRank) {
