@@ -38,6 +38,8 @@ Clock::duration seconds_to_duration(double seconds) {
   return duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
+/// Of ranks that have met all the others and are not yet on their own, when rank 0 ends.
+constexpr std::chrono::seconds kLastArrival{5};
 /// Looking beside the data takes the longer the more peers there are: it shall not fill the core.
 constexpr std::chrono::milliseconds kBetweenLooks{1};
 constexpr std::chrono::microseconds kLookAtAPeer{20};
@@ -186,6 +188,7 @@ rendezvous::Met Engine::meet() {
       .bell_pipe = driver_.bell_pipe(),
       .wiring = options_.wiring,
       .verbs = options_.verbs,
+      .has_gpus = options_.has_gpus,
       .agree_on_key =
           [this](std::shared_ptr<Store> store, Clock::time_point deadline) {
             options_.store = std::move(store);
@@ -334,7 +337,10 @@ void Engine::shutdown() {
     return fmt::format("rank {} has shut down", group.membership().rank);
   });
   Departing& departing = groups_.departing();
-  for (departing.sweep(Clock::now()); !departing.empty(); departing.sweep(Clock::now())) {
+  const Clock::time_point all_are_here_by = Clock::now() + kLastArrival;
+  for (departing.sweep(Clock::now());
+       !departing.empty() || (Clock::now() < all_are_here_by && somebody_still_arrives());
+       departing.sweep(Clock::now())) {
     if (size() > 1 && Clock::now() >= heart_.next_beat()) beat(Clock::now());
     std::this_thread::sleep_for(milliseconds(1));
   }
@@ -349,6 +355,21 @@ void Engine::shutdown() {
   met_.store.reset();
   options_.store.reset();
   options_.wiring->leave();
+}
+
+void Engine::tell_of_arrival() {
+  if (size() == 1 || rank() == 0) return;
+  ControlMessage arrived;
+  arrived.kind = ControlKind::arrived;
+  const std::lock_guard lock(driver_.mutex());
+  peers_.send(WorldRank(0), arrived);
+}
+
+/// The store often ends with rank 0's process, and others may still have to read what it told last.
+bool Engine::somebody_still_arrives() {
+  if (rank() != 0) return false;
+  peers_.receive([](WorldRank, const ControlMessage&) {}, [](WorldRank, const std::string&) {});
+  return !peers_.have_all_arrived();
 }
 
 void Engine::refuse_in_child() const {

@@ -59,6 +59,7 @@ struct EngineOptions {
   std::shared_ptr<Metrics> metrics;
   std::shared_ptr<rendezvous::Wiring> wiring = nullptr;     ///< As ContextOptions.
   std::shared_ptr<transport::rdma::Verbs> verbs = nullptr;  ///< Null: this machine's.
+  bool has_gpus = false;                                    ///< This rank.
 };
 
 class Engine : public CallDriver, private Driven, public std::enable_shared_from_this<Engine> {
@@ -75,6 +76,8 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   const std::shared_ptr<Metrics>& metrics() const { return options_.metrics; }
   const Log& log() const { return log_; }
   Store& store() const { return *options_.store; }
+  /// As EngineOptions say of each rank; false for a job of one.
+  bool all_ranks_have_gpus() const { return met_.all_have_gpus; }
 
   /// The node of each rank of the job; empty when no two share memory.
   const std::vector<int>& nodes() const { return memory_->nodes; }
@@ -115,6 +118,10 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   AtOnce run_at_once(const std::shared_ptr<GroupState>& group, Task& task,
                      std::chrono::milliseconds timeout);
 
+  /// This rank has all that was agreed on when the job began; rank 0 does not end before it is told
+  /// so by all that live, or for a few seconds.
+  void tell_of_arrival();
+
   /// Queues calls of one group together, in order.
   void submit(std::span<const std::shared_ptr<Operation>> operations);
 
@@ -140,6 +147,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   // engine.cpp
   rendezvous::Met meet();
   void throw_if_a_peer_is_lost();
+  bool somebody_still_arrives();
   std::vector<int> nodes_of(const std::vector<WorldRank>& members) const;
   std::shared_ptr<const schedule::CableMap> cables_of(const std::vector<int>& members) const;
   void refuse_in_child() const;

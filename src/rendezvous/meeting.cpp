@@ -58,20 +58,24 @@ std::string key_of(const std::string& job_key, const std::string& incarnation) {
   return std::string(text_of(key));
 }
 
-/// What ranks say first: "host\ncores".
+/// What ranks say first: "host\ncores", and "\ngpus" where there are some.
 struct Place {
   std::string host;
   Cores cores;
+  bool has_gpus = false;
 };
+constexpr std::string_view kHasGpus = "\ngpus";
 
-Place parse_place(int rank, const std::string& card) {
+Place parse_place(int rank, std::string card) {
+  const bool has_gpus = card.ends_with(kHasGpus);
+  if (has_gpus) card.resize(card.size() - kHasGpus.size());
   const std::size_t end = card.find('\n');
   const auto cores = end == std::string::npos ? std::nullopt : parse_cores(card.substr(end + 1));
   if (!cores) {
     throw CorruptionError(fmt::format(
         "rank {} does not say where it runs; is the store shared with something else?", rank));
   }
-  return {card.substr(0, end), *cores};
+  return {card.substr(0, end), *cores, has_gpus};
 }
 
 class Meeting {
@@ -109,11 +113,14 @@ class Meeting {
 
   void tell_places() {
     host_ = transport::tcp::host_identity();
-    const std::string mine = host_ + "\n" + serialise(cores_of_this_process());
+    std::string mine = host_ + "\n" + serialise(cores_of_this_process());
+    if (o_.has_gpus) mine += kHasGpus;
     const std::vector<std::string> cards = exchange().all_gather("places", mine);
     std::vector<Cores> cores;
+    met_.all_have_gpus = true;
     for (int rank = 0; rank < o_.size; ++rank) {
       const Place place = parse_place(rank, cards[static_cast<std::size_t>(rank)]);
+      met_.all_have_gpus &= place.has_gpus;
       if (place.host == host_) cores.push_back(place.cores);
     }
     here_ = cores.size();

@@ -43,6 +43,7 @@ struct MeetingOptions {
   int bell_pipe = -1;                ///< What neighbours ring.
   std::shared_ptr<Wiring> wiring;    ///< Where not all ranks reach each other; else null.
   std::shared_ptr<transport::rdma::Verbs> verbs;  ///< Null: this machine's.
+  bool has_gpus = false;                          ///< This rank; for Met::all_have_gpus.
   /// The key of the job, through a store of this start's own.
   std::function<std::string(std::shared_ptr<Store> store, Clock::time_point deadline)> agree_on_key;
 };
@@ -60,6 +61,7 @@ struct Met {
   /// Which ranks cables of RDMA devices join, where collectives are to keep to them.
   std::optional<Cabling> rdma_cabling;
   bool uses_rdma = false;
+  bool all_have_gpus = false;
 };
 
 /// Throws InvalidArgument, TimeoutError, PeerError, MismatchError.

@@ -2,6 +2,7 @@
 #include <sched.h>
 #include <sys/resource.h>
 
+#include <future>
 #include <thread>
 
 #include "base/cores.h"
@@ -243,6 +244,48 @@ TEST(Meeting, AnExtraStartDoesNotSpoilTheNext) {
     Config hasty = quick();
     hasty.connect_timeout = 0.05;
     EXPECT_THROW(Context::create({1, 3, store, hasty, nullptr}), TimeoutError);
+  }
+}
+
+/// The store of a rank that comes slowly to what is told last.
+class SlowAtTheEnd final : public Store {
+ public:
+  SlowAtTheEnd(std::shared_ptr<Store> store, std::string end, std::function<void()> at_the_end)
+      : store_(std::move(store)), end_(std::move(end)), at_the_end_(std::move(at_the_end)) {}
+  void set(const std::string& key, std::string_view value) override { store_->set(key, value); }
+  std::int64_t add(const std::string& key, std::int64_t n) override { return store_->add(key, n); }
+  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
+    if (key.ends_with(end_)) std::exchange(at_the_end_, [] {})();
+    return store_->get(key, timeout);
+  }
+
+ private:
+  const std::shared_ptr<Store> store_;
+  const std::string end_;  ///< Of a key.
+  std::function<void()> at_the_end_;
+};
+
+/// A program that only joins: the store ends with rank 0, so that ends last.
+TEST(Meeting, Rank0EndsWhenTheOthersHaveReadWhatItToldLast) {
+  for (const bool calibrate : {false, true}) {
+    Config config = quick();
+    config.calibrate = calibrate;
+    const auto store = make_memory_store();
+    std::promise<void> ended;
+    std::future<void> end = ended.get_future();
+    bool ended_first = true;
+    std::thread late([&] {
+      const auto slow = std::make_shared<SlowAtTheEnd>(
+          store, calibrate ? "/speed/all/0" : "/neighbours/all/0", [&] {
+            // Far more than rank 0 takes for its end where nothing keeps it.
+            ended_first = end.wait_for(std::chrono::milliseconds(300)) == std::future_status::ready;
+          });
+      Context::create({1, 2, slow, config, nullptr});
+    });
+    Context::create({0, 2, store, config, nullptr}).reset();
+    ended.set_value();
+    late.join();
+    EXPECT_FALSE(ended_first) << calibrate;
   }
 }
 

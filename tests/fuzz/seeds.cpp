@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <type_traits>
 #include <vector>
 
 #include "base/coding.h"
@@ -32,7 +33,8 @@ using namespace mccl;
 using Bytes = std::vector<std::byte>;
 
 template <typename T>
-Bytes raw(const T& value) {
+requires(std::is_trivially_copyable_v<T> && !std::is_array_v<T>)  // those are texts
+    Bytes raw(const T& value) {
   const auto bytes = std::as_bytes(std::span(&value, 1));
   return {bytes.begin(), bytes.end()};
 }
@@ -87,8 +89,9 @@ void write_frames(const Corpus& corpus) {
 }
 
 void write_controls(const Corpus& corpus) {
-  constexpr std::string_view kNames[] = {"open",  "link",  "declined", "closed",  "window",
-                                         "abort", "probe", "status",   "goodbye", "heartbeat"};
+  constexpr std::string_view kNames[] = {"open",    "link",      "declined", "closed",
+                                         "window",  "abort",     "probe",    "status",
+                                         "goodbye", "heartbeat", "arrived"};
   static_assert(std::size(kNames) == engine::kControlKindCount);
   Bytes all = one(6);
   for (int kind = 0; kind < engine::kControlKindCount; ++kind) {

@@ -11,6 +11,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(sysconfig.get_path("purelib"))
 
+#: For pip: the kernels for GPUs, which no compiler cache keeps, are not compiled in every test.
+WITHOUT_CUDA = ("--config-settings=cmake.define.MCCL_NVCC=",)
+
 
 def run(*command: object) -> str:
     """Runs a command that must succeed and returns all it printed."""

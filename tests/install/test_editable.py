@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from environments import ROOT, Environment, readme_training, run
+from environments import ROOT, WITHOUT_CUDA, Environment, readme_training, run
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -42,7 +42,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> tuple[Environment, 
     made.link_all()
     said = run(
         sys.executable, "-m", "pip", "--python", made.python, "install", "-e", ROOT,
-        f"--config-settings=build-dir={ROOT}/build/pip-editable",
+        f"--config-settings=build-dir={ROOT}/build/pip-editable", *WITHOUT_CUDA,
     )  # fmt: skip
     return made, said
 

@@ -1,7 +1,5 @@
 #include "backend/native/backend.h"
 
-#include <algorithm>
-#include <chrono>
 #include <vector>
 
 #include "backend/check.h"
@@ -12,7 +10,6 @@
 #include "backend/native/units.h"
 #include "backend/nccl/path.h"
 #include "device/registry.h"
-#include "rendezvous/exchange.h"
 #include "schedule/facts.h"
 
 namespace mccl::native {
@@ -24,10 +21,18 @@ NativeBackend::NativeBackend(const ContextOptions& options)
       by_(options.config.backend),
       units_(units_of(options.config)),
       force_staging_(options.config.force_staging),
-      engine_(engine::Engine::create({options.rank, options.size, options.store, options.config,
-                                      options.metrics, options.wiring})) {
+      // Without loading a driver: a job that never touches a GPU need not.
+      engine_(engine::Engine::create(
+          {.rank = options.rank,
+           .size = options.size,
+           .store = options.store,
+           .config = options.config,
+           .metrics = options.metrics,
+           .wiring = options.wiring,
+           .has_gpus = by_ == "auto" && device::sees_any(DeviceKind::cuda)})) {
   calibrate(engine_);
-  const bool all_see_gpus = by_ == "auto" && size_ > 1 && every_rank_sees_gpus();
+  engine_->tell_of_arrival();
+  const bool all_see_gpus = engine_->all_ranks_have_gpus();
   give_path_ = [by = by_, all_see_gpus, log = engine_->log()](NativeGroup& group,
                                                               std::chrono::milliseconds timeout) {
     const auto by_kernels = [&group, timeout, log] { return cuda::make_path(group, timeout, log); };
@@ -39,15 +44,6 @@ NativeBackend::NativeBackend(const ContextOptions& options)
         group, std::vector<direct::Candidate>{{"cuda", by_kernels}, {"nccl", by_nccl}}, timeout,
         log));
   };
-}
-
-/// Without loading a driver: a job that never touches a GPU need not.
-bool NativeBackend::every_rank_sees_gpus() const {
-  const rendezvous::Exchange exchange(engine_->store(), rank_, size_,
-                                      Clock::now() + std::chrono::seconds(30));
-  const auto cards =
-      exchange.all_gather("gpus", device::sees_any(DeviceKind::cuda) ? "some" : "none");
-  return std::ranges::all_of(cards, [](const std::string& card) { return card == "some"; });
 }
 
 NativeBackend::~NativeBackend() { engine_->shutdown(); }

@@ -27,8 +27,6 @@ class NativeBackend final : public Backend {
   void abandon_after_fork() noexcept override { engine_->abandon_after_fork(); }
 
  private:
-  bool every_rank_sees_gpus() const;
-
   const int rank_;
   const int size_;
   const Compression compression_;  ///< Of groups that say nothing of it.

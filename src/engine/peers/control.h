@@ -29,8 +29,9 @@ enum class ControlKind : std::uint8_t {
   status,     ///< answer to a probe: the last call started here (sequence 0 when none)
   goodbye,    ///< the process leaves in good order; or, with a failure.reason, without the peer
   heartbeat,  ///< this process runs
+  arrived,    ///< to rank 0: "I need the store no more in which you told me what all agreed on"
 };
-inline constexpr int kControlKindCount = 10;
+inline constexpr int kControlKindCount = 11;
 
 struct ControlMessage {
   ControlKind kind = ControlKind::goodbye;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "mccl/error.h"
 
 namespace mccl::engine {
@@ -19,6 +21,11 @@ void Peers::send(WorldRank rank, const ControlMessage& message) {
 
 void Peers::send_to_all(const ControlMessage& message) {
   for (WorldRank rank(0); rank < peers_.end_rank(); ++rank) send(rank, message);
+}
+
+bool Peers::have_all_arrived() const {
+  return std::all_of(peers_.begin(), peers_.end(),
+                     [](const Peer& peer) { return !peer.control || peer.has_arrived; });
 }
 
 void Peers::flush() {
@@ -55,6 +62,8 @@ void Peers::receive(const OnMessage& on_message, const OnLost& on_lost) {
           const std::string& why = message->failure.reason;
           peer.has_left = why.empty();
           peer.farewell = why.empty() ? "it has left the job" : "it gave this rank up: " + why;
+        } else if (message->kind == ControlKind::arrived) {
+          peer.has_arrived = true;
         } else {
           on_message(rank, *message);
         }

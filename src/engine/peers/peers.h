@@ -25,6 +25,9 @@ class Peers {
   /// It is gone, in good order: it goes on passing on what is for others.
   bool has_left(WorldRank rank) const { return peer(rank).has_left; }
 
+  /// Whether all that are there have said so; of no use but to rank 0.
+  bool have_all_arrived() const;
+
   /// Nothing happens when the peer is gone.
   void send(WorldRank rank, const ControlMessage& message);
   int size() const { return static_cast<int>(peers_.size()); }
@@ -47,6 +50,7 @@ class Peers {
     std::unique_ptr<ControlConnection> control;
     std::string lost;
     bool has_left = false;
+    bool has_arrived = false;
     std::string farewell;  ///< What it has said of its end; empty while it stays.
   };
   const Peer& peer(WorldRank rank) const { return peers_[rank]; }

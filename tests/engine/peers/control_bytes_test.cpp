@@ -17,6 +17,14 @@ TEST(ControlBytes, OfAHeartbeat) {
             "08010000ffffffff000000000000000000000000000000000000000000000000");
 }
 
+TEST(ControlBytes, OfAnArrival) {
+  ControlMessage message;
+  message.kind = ControlKind::arrived;
+  EXPECT_EQ(hex(encode(message)),
+            "0a0000030000000000000000000000000000000000000000ffffffff00000000"
+            "08010000ffffffff000000000000000000000000000000000000000000000000");
+}
+
 TEST(ControlBytes, OfALinkToBeMade) {
   ControlMessage message;
   message.kind = ControlKind::link;
