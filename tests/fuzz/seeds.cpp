@@ -8,8 +8,8 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/coding.h"
