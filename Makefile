@@ -15,7 +15,7 @@ TESTS_AT_ONCE ?= 4
 # Debian's own python has python3-venv and python3-dev beside it; another on the path may not.
 PYTHON ?= $(shell command -v apt-get >/dev/null && echo /usr/bin/python3 || command -v python3)
 
-GOALS := setup build build-tests build-bench demo demo-mlx wheel test test-cpp test-large test-python test-torch-suite bench bench-check lint
+GOALS := setup build build-tests build-bench demo demo-mlx wheel test test-cpp test-large test-mpi test-python test-torch-suite bench bench-check lint
 
 .PHONY: help packages packages-test packages-lint peers clean format fuzz sanitize test-aarch64 macos test-rdma test-rdma-machines house $(GOALS)
 
@@ -128,6 +128,10 @@ test-cpp: build-tests
 test-large: build-tests
 	@ctest --test-dir $(BUILD) --output-on-failure -L large
 
+test-mpi: build build-tests $(TEST_ENVIRONMENT)
+	@scripts/install_packages.sh apt-packages-launch.txt
+	@BUILD_FOLDER=$(BUILD) $(BIN)/python -m pytest -m "campaign or not campaign" tests/python/test_mpi.py
+
 test-python: build $(TEST_ENVIRONMENT)
 	@scripts/install_packages.sh apt-packages-launch.txt || \
 		echo "test: what starts under Slurm and MPI is left out" >&2
@@ -226,6 +230,7 @@ clean:
 #   make test-cpp          the C++ tests alone
 #   make test-python       the Python, example and installation tests alone
 #   make test-torch-suite  PyTorch's own distributed tests against MCCL
+#   make test-mpi          the mpi backend under Open MPI and MPICH, with every size from 1 to 8
 #   make test-large        sums of more than 2^31 elements; needs 12 GiB of memory
 #   make test-rdma         links, calls and frameworks through RDMA devices in software, in a guest
 #                          under qemu (test-rdma-machines: between two guests)

@@ -1,4 +1,9 @@
-"""The order of the files: what takes long begins first, so that nobody waits for it at the end."""
+"""The order of the files, and what is left out where nobody asks for it.
+
+What takes long begins first, so that nobody waits for it at the end.
+"""
+
+import pytest
 
 #: From the longest on, as seen on two quiet cores; the others come after them as they are found.
 LONGEST = (
@@ -25,6 +30,9 @@ LONGEST = (
 )
 
 
-def pytest_collection_modifyitems(items: list) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list) -> None:
+    """Tests of a campaign run with `-m`, as the goals of their own do."""
+    if not config.option.markexpr:
+        items[:] = [item for item in items if not item.get_closest_marker("campaign")]
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.name, len(places)))
