@@ -106,8 +106,12 @@ std::shared_ptr<mccl::Fence> fence_of_mps() {
 }
 
 bool mps_is_used() {
-  const at::MPSHooksInterface& hooks = at::detail::getMPSHooks();
-  return hooks.hasMPS() && hooks.getCurrentAllocatedMemory() > 0;
+  static std::atomic<bool> is_used = false;
+  if (!is_used) {
+    const at::MPSHooksInterface& hooks = at::detail::getMPSHooks();
+    is_used = hooks.hasMPS() && hooks.getCurrentAllocatedMemory() > 0;
+  }
+  return is_used;
 }
 
 /// The storage's pointer is the buffer itself.

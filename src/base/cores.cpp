@@ -149,6 +149,11 @@ Cores cores_of_this_process() {
   return cores;
 }
 
+double patience_of(double processes_per_core) {
+  constexpr double kAreNotFelt = 16;
+  return std::max(1.0, processes_per_core / kAreNotFelt);
+}
+
 double processes_per_core(std::span<const Cores> processes, int all) {
   double most = 0;
   const auto crowd = [&](double count, double cores) { most = std::max(most, count / cores); };

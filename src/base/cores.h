@@ -27,6 +27,9 @@ Cores cores_of_this_process();
 /// their control group. `all` cores count where nothing is known of a process's own.
 double processes_per_core(std::span<const Cores> processes, int all);
 
+/// How many times as long as alone a process may have to wait for a core, where so many share one.
+double patience_of(double processes_per_core);
+
 /// One line; parse gives nothing for what serialise cannot have written.
 std::string serialise(const Cores& cores);
 std::optional<Cores> parse_cores(std::string_view text);

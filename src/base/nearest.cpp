@@ -39,10 +39,13 @@ std::string_view without_dashes(std::string_view word) {
 /// Whether `part` is one or more of the words that - and _ separate in `whole`.
 bool is_word_of(std::string_view part, std::string_view whole) {
   const auto ends_word = [](char c) { return c == '_' || c == '-'; };
-  const auto found = std::ranges::search(whole, part, {}, lower_case_letter, lower_case_letter);
-  if (part.empty() || found.empty()) return false;
-  return (found.begin() == whole.begin() || ends_word(*std::prev(found.begin()))) &&
-         (found.end() == whole.end() || ends_word(*found.end()));
+  const auto found =
+      std::search(whole.begin(), whole.end(), part.begin(), part.end(),
+                  [](char a, char b) { return lower_case_letter(a) == lower_case_letter(b); });
+  if (part.empty() || found == whole.end()) return false;
+  const auto end = std::next(found, static_cast<std::ptrdiff_t>(part.size()));
+  return (found == whole.begin() || ends_word(*std::prev(found))) &&
+         (end == whole.end() || ends_word(*end));
 }
 
 /// At least one letter must be right.

@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "base/cores.h"
 #include "base/keep.h"
 #include "base/link_profile.h"
 #include "base/open_files.h"
@@ -47,13 +48,8 @@ constexpr std::chrono::microseconds kLookAtAPeer{20};
 constexpr std::chrono::milliseconds kLongestNap{20};
 constexpr int kRanksOfANap = 16;
 
-/// Where more ranks than this share a core, each may have to wait longer for it than an interval of
-/// liveness takes.
-constexpr double kRanksOfACore = 16;
-
 Clock::duration silence_before_giving_up(const Config& config, double ranks_per_core) {
-  return seconds_to_duration(config.liveness_interval *
-                             std::max(1.0, ranks_per_core / kRanksOfACore));
+  return seconds_to_duration(config.liveness_interval * patience_of(ranks_per_core));
 }
 
 /// As ranks of the job.
@@ -358,16 +354,16 @@ void Engine::shutdown() {
 }
 
 void Engine::tell_of_arrival() {
-  if (size() == 1 || rank() == 0) return;
   ControlMessage arrived;
   arrived.kind = ControlKind::arrived;
   const std::lock_guard lock(driver_.mutex());
-  peers_.send(WorldRank(0), arrived);
+  awaits_arrivals_ = rank() == 0;
+  if (!awaits_arrivals_) peers_.send(WorldRank(0), arrived);
 }
 
 /// The store often ends with rank 0's process, and others may still have to read what it told last.
 bool Engine::somebody_still_arrives() {
-  if (rank() != 0) return false;
+  if (!awaits_arrivals_) return false;
   peers_.receive([](WorldRank, const ControlMessage&) {}, [](WorldRank, const std::string&) {});
   return !peers_.have_all_arrived();
 }

@@ -206,6 +206,8 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   Surroundings surroundings_;
   Groups groups_;
   Clock::time_point next_look_;
+  Clock::time_point links_due_;  ///< As they said before the last sleep.
+  bool awaits_arrivals_ = false;
   Clock::time_point next_watch_;
 
   Inbox inbox_;

@@ -183,7 +183,8 @@ void Engine::prepare(Sleep& sleep) {
   groups_.watch(sleep);
   const Clock::time_point now = Clock::now();
   if (size() > 1) {
-    sleep.until = std::min({sleep.until, links_.next_deadline(), heart_.next_beat()});
+    links_due_ = links_.next_deadline();
+    sleep.until = std::min({sleep.until, links_due_, heart_.next_beat()});
   }
   if (!groups_.idle() || !groups_.departing().empty()) {
     sleep.until = std::min(sleep.until, now + longest_nap_);
@@ -192,7 +193,7 @@ void Engine::prepare(Sleep& sleep) {
 
 /// It looked beside the data before it slept, so nobody need look again at once.
 void Engine::has_slept(bool beside, Clock::time_point now) {
-  next_look_ = beside || now >= links_.next_deadline() ? Clock::time_point() : now + between_looks_;
+  next_look_ = beside || now >= links_due_ ? Clock::time_point() : now + between_looks_;
 }
 
 }  // namespace mccl::engine

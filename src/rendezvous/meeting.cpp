@@ -354,7 +354,8 @@ class Meeting {
                            .log = o_.log,
                            .host = host_,
                            .endpoints = endpoints_,
-                           .cards = rdma_cards_},
+                           .cards = rdma_cards_,
+                           .ranks_per_core = met_.ranks_per_core},
                           std::move(rdma_));
     if (memory->arena)
       met_.transports.push_back(std::make_unique<transport::shm::ShmTransport>(memory));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/cores.h"
 #include "mccl/error.h"
 #include "transport/rdma/verbs_library.h"
 
@@ -124,8 +125,8 @@ std::unique_ptr<RdmaTransport> make_rdma(const RdmaOptions& o, Survey found) {
   if (must) require_everywhere(o);
   auto made = std::make_unique<RdmaTransport>(
       WorldRank(o.rank), std::move(found), o.cards, o.config.rdma_gid,
-      std::chrono::duration_cast<Clock::duration>(
-          std::chrono::duration<double>(o.config.liveness_interval * kAnswerAfterSilences)));
+      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(
+          o.config.liveness_interval * patience_of(o.ranks_per_core) * kAnswerAfterSilences)));
   if (!must && !why.empty()) {
     if (has_devices) {
       o.log.warn("the RDMA devices of this host are not used: {}", why);

@@ -34,6 +34,7 @@ struct RdmaOptions {
   const std::string& host;                 ///< Of this rank, as endpoints have it.
   const std::vector<Endpoint>& endpoints;  ///< By rank.
   const std::vector<transport::rdma::Card>& cards;
+  double ranks_per_core = 1;  ///< Of this host.
 };
 
 /// Null where no peer is reached by it. A peer that could be, but for something that is missing, is

@@ -337,6 +337,37 @@ TEST_F(RdmaGroups, ASendThatFailsAfterItsCallIsTold) {
 }
 
 /// Whatever becomes of a message in mid-collective, all ranks end in time, with an error.
+/// It takes its message, and is gone before it has said that it has done with it; nothing more
+/// needs to arrive there, and the others go on.
+TEST_F(RdmaGroups, ARankThatIsGoneDoesNotEndTheGroupOfTheOthers) {
+  config_.rdma_service = "uc";
+  config_.liveness_interval = 1;
+  add_ranks(3);
+  fabric_->judge = [](Fabric::Message& message) {
+    using transport::rdma::MessageKind;
+    const auto kind = message.bytes[offsetof(transport::rdma::MessageHeader, kind)];
+    const bool is_close = static_cast<MessageKind>(kind) == MessageKind::close;
+    return is_close ? Fate{Fate::Kind::lost} : Fate();
+  };
+  run([](Group& world) {
+    std::array<std::int32_t, 8> data{};
+    const Buffer buffer{data.data(), data.size(), DType::i32};
+    const ConstBuffer given{data.data(), data.size(), DType::i32};
+    if (world.rank() == 0) world.send(given, 2, 1).wait();
+    if (world.rank() == 2) return world.recv(buffer, 0, 1).wait();
+    // For longer than an answer is waited for.
+    const auto end = Clock::now() + std::chrono::seconds(4);
+    for (bool goes_on = true; goes_on;) {
+      data[0] = world.rank() == 0 && Clock::now() < end ? 1 : 0;
+      if (world.rank() == 0) world.send(given, 1, 2).wait();
+      if (world.rank() == 1) world.recv(buffer, 0, 2).wait();
+      goes_on = data[0] == 1;
+    }
+  });
+  fabric_->judge = {};
+  for (const Rank& rank : ranks_) EXPECT_EQ(rank.failure, "");
+}
+
 TEST_F(RdmaGroups, WhatFailsInMidCollectiveEndsItOnEveryRank) {
   for (const Fate::Kind kind : {Fate::Kind::lost, Fate::Kind::sender_fails,
                                 Fate::Kind::receiver_fails, Fate::Kind::forgotten}) {

@@ -161,7 +161,8 @@ void Groups::fail_without(WorldRank peer, const std::string& reason) {
 
 void Groups::lose_link(WorldRank peer, std::uint64_t id, const std::string& reason) {
   GroupState* const group = find(id);
-  if (!group) return;
+  // For a rank that is gone nothing needs to arrive; whoever waits for it is told of that.
+  if (!group || !around_.peers.lost(peer).empty()) return;
   const Membership& membership = group->membership();
   Failure failure{FailureKind::peer, fmt::format("lost the connection to rank {}: {}",
                                                  membership.rank_of(peer), reason)};

@@ -19,9 +19,11 @@ Decoded decode(std::span<const std::byte> message, std::uint64_t token, std::siz
   std::memcpy(&found.header, message.data(), kHeaderBytes);
   const MessageHeader& header = found.header;
   const bool carries = header.kind == static_cast<std::uint16_t>(MessageKind::data);
+  const bool asks = header.kind == static_cast<std::uint16_t>(MessageKind::probe) ||
+                    header.kind == static_cast<std::uint16_t>(MessageKind::answer);
   if (header.token != token) {
     found.fault = "a message of somebody else, who does not know this link's token";
-  } else if (header.kind >= kMessageKinds || header.zero != 0) {
+  } else if (header.kind >= kMessageKinds || (header.question != 0 && !asks)) {
     found.fault = fmt::format("a message of a kind ({}) that is none", header.kind);
   } else if (header.bytes != message.size() - kHeaderBytes || header.bytes > most) {
     found.fault = fmt::format("a message says that {} bytes follow its head, where {} do",

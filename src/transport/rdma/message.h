@@ -26,7 +26,7 @@ struct MessageHeader {
   std::uint32_t bytes = 0;     ///< That follow the header.
   std::uint32_t returned = 0;  ///< Receives that the sender of this has posted again, in all.
   std::uint16_t kind = 0;
-  std::uint16_t zero = 0;
+  std::uint16_t question = 0;  ///< Of a probe: which; of an answer: to which; else 0.
 };
 inline constexpr std::size_t kHeaderBytes = sizeof(MessageHeader);
 static_assert(kHeaderBytes == 24);

@@ -20,6 +20,7 @@ constexpr std::chrono::milliseconds kHelloAgain{100};
 /// that allows.
 constexpr std::chrono::milliseconds kAskAfter{200};
 constexpr int kAskLaterBy = 3;
+constexpr Clock::duration kLongestAskAfter = std::chrono::seconds(2);
 
 std::uint64_t random_number() {
   std::random_device random;
@@ -48,11 +49,11 @@ Pair::Pair(std::shared_ptr<Device> device, Channel* channel, Service service, in
       completions_(device_->context().make_queue(kSendSlots + kReceiveSlots, channel)),
       queue_pair_(device_->domain().make_queue_pair(
           options_of(service, port, device_->limits().lends), *completions_)) {
+  device_->forget_pair(number());  // what was told of another one that had it
   for (std::uint32_t slot = 0; slot < kReceiveSlots; ++slot) post_receive(slot);
   if (!ended_.empty()) throw Error(ended_);
 }
 
-/// Its number is known to the device no more before another queue pair can have it.
 Pair::~Pair() { device_->forget_pair(number()); }
 
 std::span<std::byte> Pair::receive_slot(std::uint32_t slot) const {
@@ -106,6 +107,8 @@ void Pair::post(MessageKind kind, std::uint32_t bytes, const Piece& lent) {
   header.returned = credits_.returned();
   header.sequence = credits_.send();
   header.kind = static_cast<std::uint16_t>(kind);
+  if (kind == MessageKind::probe) header.question = question_;
+  if (kind == MessageKind::answer) header.question = question_heard_;
   const std::span<std::byte> memory = send_slot(send_end_);
   encode(header, memory);
   const auto total = static_cast<std::uint32_t>(kHeaderBytes + bytes);
@@ -260,7 +263,9 @@ void Pair::hear(const MessageHeader& header, std::uint32_t slot) {
   switch (static_cast<MessageKind>(header.kind)) {
     case MessageKind::hello:
       if (dialled_) {
-        ready_owed_ = true;  // also where it has said so: that was lost
+        // Also where it has said so: that was lost. But with data behind it that may be lost, too,
+        // and must not be passed over.
+        ready_owed_ = data_sent_ == 0;
       } else if (!is_open()) {
         hello_owed_ = true;
       }
@@ -283,9 +288,11 @@ void Pair::hear(const MessageHeader& header, std::uint32_t slot) {
       break;
     case MessageKind::probe:
       answer_owed_ = is_open();
+      question_heard_ = header.question;
       hello_owed_ |= may_be_open_there() && !is_open();
       break;
     case MessageKind::answer:
+      if (header.question != question_) break;  // one of those before, asked twice
       data_proved_ = data_asked_;
       asked_since_ = Clock::time_point::max();
       break;
@@ -344,16 +351,26 @@ void Pair::remind(Clock::time_point now) {
     probe_owed_ = true;
     ask_again_ *= kAskLaterBy;
     next_tending_ = std::min(now + ask_again_, asked_since_ + answer_patience_);
-  } else if (is_unproved()) {
-    // What was sent a moment ago is not late.
-    const bool is_late = std::exchange(seen_at_, send_end_) == send_end_;
-    if (is_late) ask(now);
+  } else if (is_unproved() || has_no_credit()) {
+    // What was sent a moment ago is not late. Who takes long over what has arrived is asked less
+    // and less often.
+    if (std::exchange(seen_at_, data_sent_) != data_sent_) {
+      ask_after_ = kAskAfter;
+    } else if (now >= next_question_) {
+      ask(now);
+      next_question_ = now + ask_after_;
+      ask_after_ = std::min(kAskLaterBy * ask_after_, kLongestAskAfter);
+    }
     next_tending_ = now + kAskAfter;
   }
 }
 
+/// What has returned it may be lost.
+bool Pair::has_no_credit() const { return is_open() && !credits_.may_send_data(); }
+
 void Pair::ask(Clock::time_point now) {
   probe_owed_ = true;
+  ++question_;
   data_asked_ = data_sent_;
   asked_since_ = now;
   ask_again_ = kAskAfter;

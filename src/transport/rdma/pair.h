@@ -134,6 +134,7 @@ class Pair {
   void flush();
   bool owes() const;
   bool is_unproved() const;
+  bool has_no_credit() const;
   void remind(Clock::time_point now);
   void ask(Clock::time_point now);
 
@@ -170,9 +171,11 @@ class Pair {
   /// Of its data messages, on uc: how many there were, how many have surely arrived, and how many
   /// there were when the peer was asked first, of questions that wait for their answer.
   std::uint64_t data_sent_ = 0, data_proved_ = 0, data_asked_ = 0;
-  std::uint64_t seen_at_ = 0;  ///< How many messages there were when it was looked at last.
+  std::uint64_t seen_at_ = 0;  ///< How many of them there were when it was looked at last.
   Clock::time_point asked_since_ = Clock::time_point::max();
-  Clock::duration ask_again_{}, answer_patience_ = kAnswerPatience;
+  Clock::duration ask_again_{}, ask_after_{}, answer_patience_ = kAnswerPatience;
+  Clock::time_point next_question_{};
+  std::uint16_t question_ = 0, question_heard_ = 0;  ///< The latest of its own, and of the peer's.
   Clock::time_point next_tending_ = Clock::time_point::max();
   std::string ended_;
   bool corrupted_ = false;

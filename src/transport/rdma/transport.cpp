@@ -189,6 +189,9 @@ bool RdmaTransport::settle(const Place& place, Begun& begun, Clock::time_point n
   if (begun.connected) begun.pair->poll();
   LinkEvent event{place.first, place.second, nullptr, {}};
   const bool in_doubt = !begun.pair->is_open() && begun.pair->may_be_open_there();
+  // The other end has as long from here on to say that it has gone on to another.
+  if (in_doubt && !std::exchange(begun.in_doubt, true))
+    begun.deadline = std::max(begun.deadline, now + kTidying);
   if (in_doubt && now < begun.deadline) return false;
   if (in_doubt) begun.pair->give_up("the last word of the greeting was lost on the way");
   if (begun.pair->is_open() || in_doubt) {

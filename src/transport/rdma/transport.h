@@ -60,6 +60,7 @@ class RdmaTransport final : public Transport {
     bool connected = false;
     std::string path;
     Clock::time_point deadline;
+    bool in_doubt = false;  ///< The other end may take it for open.
   };
   using Place = std::pair<WorldRank, LinkKey>;
 

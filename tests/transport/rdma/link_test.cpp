@@ -39,6 +39,14 @@ class RdmaLinkTest : public LinkedEnds {
     for (const auto& station : ends_.stations) station->look(now);
   }
 
+  /// Until the answer to a question says that there is no more of it.
+  void write_all_that_credit_allows(Clock::time_point& now) {
+    for (int since = 0; since < 20; ++since) {
+      if (a_->write(Bytes(30000)) != 0) since = 0;
+      look(now += std::chrono::milliseconds(100));
+    }
+  }
+
   /// Both ends send as fast as they can for a while, take all that comes, and then wait. What one
   /// of them was told in the end; nothing where it waits for ever.
   std::string ending_of_a_talk() {
@@ -214,6 +222,82 @@ TEST_F(RdmaLinkTest, ABurstOfLossesComesOut) {
           << lost << " from " << first;
     }
   }
+}
+
+/// What was asked is answered, and only then the receiver takes what it has; the credit that tells
+/// so is lost, and the sender has nothing more that it may send.
+TEST_F(RdmaLinkTest, CreditThatIsLostIsMissed) {
+  connect(Service::uc);
+  Clock::time_point now = Clock::now();
+  const auto wait = [&](int tenths) {
+    for (int i = 0; i < tenths; ++i) look(now += std::chrono::milliseconds(100));
+  };
+  const Bytes block(30000);
+  write_all_that_credit_allows(now);
+  fabric_.judge = [](Fabric::Message&) { return Fate{Fate::Kind::lost}; };
+  Bytes got(30000);
+  while (b_->read(got) != 0) continue;
+  int sent = 0;
+  fabric_.judge = [&sent](Fabric::Message&) {
+    ++sent;
+    return Fate();
+  };
+  const std::string what = failure_of<LinkClosed>([&] {
+    for (int i = 0; i < 100 && a_->write(block) == 0; ++i) wait(1);
+  });
+  EXPECT_THAT(what, HasSubstr("was lost on the way"));
+  fabric_.judge = {};
+}
+
+/// A receiver that computes for long is asked now and then, and not often.
+TEST_F(RdmaLinkTest, WhoTakesNothingForLongIsSeldomAsked) {
+  connect(Service::uc);
+  Clock::time_point now = Clock::now();
+  write_all_that_credit_allows(now);
+  int sent = 0;
+  fabric_.judge = [&sent](Fabric::Message&) {
+    ++sent;
+    return Fate();
+  };
+  for (int i = 0; i < 600; ++i) look(now += std::chrono::milliseconds(100));
+  EXPECT_GT(sent, 20);
+  EXPECT_LT(sent, 100) << "in a minute, questions and answers";
+  fabric_.judge = {};
+  Bytes got(30000);
+  while (b_->read(got) != 0) continue;
+  look(now += std::chrono::seconds(3));
+  EXPECT_NE(a_->write(got), 0u) << "it goes on";
+}
+
+/// The last word of the greeting is lost together with the data behind it. Said again, it must not
+/// have them passed over.
+TEST(RdmaGreeting, ALastWordThatIsLostWithDataBehindItIsNotSaidAgain) {
+  const auto verbs = std::make_shared<VerbsDouble>();
+  verbs->add("here0", 1);
+  verbs->add("there0", 2);
+  bool ready_is_lost = false;
+  verbs->fabric->judge = [&](Fabric::Message& message) {
+    const auto kind = static_cast<MessageKind>(message.bytes[offsetof(MessageHeader, kind)]);
+    const bool lost = kind == MessageKind::ready || kind == MessageKind::data;
+    const bool gone = lost && (!ready_is_lost || kind == MessageKind::data);
+    ready_is_lost |= kind == MessageKind::ready;
+    return gone ? Fate{Fate::Kind::lost} : Fate();
+  };
+  auto ends = RdmaEnds::connect(verbs, "here0", "there0", Service::uc);
+  Pair& here = *ends.pairs[0];
+  Pair& there = *ends.pairs[1];
+  while (!here.is_open()) {
+    for (const auto& pair : ends.pairs) pair->poll();
+  }
+  ASSERT_FALSE(here.free_slot().empty());
+  here.send(1);
+  Clock::time_point now = Clock::now();
+  for (int i = 0; i < 300; ++i) {
+    for (const auto& station : ends.stations) station->look(now += std::chrono::milliseconds(100));
+  }
+  EXPECT_FALSE(there.is_open());
+  EXPECT_THAT(here.ended(), HasSubstr("it does not answer"));
+  verbs->fabric->judge = {};
 }
 
 /// A path that is gone for good, while the processes live.
