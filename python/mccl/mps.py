@@ -16,6 +16,11 @@ from typing import Any
 class Stream:
     """The default one, whatever is asked for."""
 
+    # As torch.Stream has them; the type is c10::DeviceType::MPS.
+    stream_id = 0
+    device_index = 0
+    device_type = 13
+
     def __init__(self, device: Any = None, priority: int = 0) -> None:
         """Which device and priority is all the same."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import os
 import sys
@@ -25,7 +26,10 @@ def load() -> ModuleType:
         sys.path.insert(0, str(FOLDER))
     fake = importlib.import_module("fake_mps")
     # What torch's Python asks of a build for Macs.
-    torch.backends.mps.is_available = lambda: True
+    # Torch 2.15 asks for what is behind the cache of the real one.
+    torch.backends.mps.is_available = functools.cache(lambda: True)
+    if hasattr(torch.mps, "default_stream"):  # from 2.15 on, in C++ that no build for Linux has
+        torch.mps.current_stream = torch.mps.default_stream = functools.cache(object)
     return fake
 
 

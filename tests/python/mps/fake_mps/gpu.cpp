@@ -84,7 +84,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 
 /// torch's name for it, by which it is found.
 struct MPSHooks final : at::MPSHooksInterface {
-  explicit MPSHooks(at::MPSHooksArgs) {}
+  /// Torch 2.11 gives an at::MPSHooksArgs, 2.15 nothing.
+  template <typename... Nothing>
+  explicit MPSHooks(const Nothing&...) {}
 
   void init() const override {}
   bool hasMPS() const override { return true; }
