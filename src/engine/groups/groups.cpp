@@ -164,8 +164,10 @@ void Groups::lose_link(WorldRank peer, std::uint64_t id, const std::string& reas
   // For a rank that is gone nothing needs to arrive; whoever waits for it is told of that.
   if (!group || !around_.peers.lost(peer).empty()) return;
   const Membership& membership = group->membership();
-  Failure failure{FailureKind::peer, fmt::format("lost the connection to rank {}: {}",
-                                                 membership.rank_of(peer), reason)};
+  const GroupRank gone = membership.rank_of(peer);
+  Failure failure{
+      FailureKind::peer,
+      fmt::format("rank {} is gone: lost the connection to rank {}: {}", gone, gone, reason)};
   failure.seen_by = membership.rank;
   group->fail(failure);
 }
