@@ -56,7 +56,7 @@ std::pair<std::string, std::string> both_names(const std::string& message, std::
 }
 
 std::string text_of(const CLI::ParseError& error, const CLI::App& command, Words words) {
-  const std::string message = error.what();
+  std::string message = error.what();
   if (dynamic_cast<const CLI::ExcludesError*>(&error) != nullptr) {
     const auto [one, other] = both_names(message, " excludes ", command, words);
     return fmt::format("{} excludes {}; leave one out", one, other);
