@@ -72,7 +72,7 @@ std::shared_ptr<Device> Device::open(const std::shared_ptr<Verbs>& verbs, const 
       if (!known) continue;
       if (!known->failed()) return known;
     }
-    const std::shared_ptr<Device> device(new Device(verbs, name), Close{key});
+    std::shared_ptr<Device> device(new Device(verbs, name), Close{key});
     open.devices[key] = {device.get(), device};
     return device;
   }
