@@ -1,14 +1,13 @@
 #include "transport/rdma/device_table.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <system_error>
 
 #include "base/value_text.h"
 #include "mccl/error.h"
@@ -110,17 +109,14 @@ DeviceTable parse_device_table(const std::string& text, const std::string& path,
 }
 
 DeviceTable read_device_table(const std::string& path, std::optional<int> size) {
-  std::error_code error;
-  const std::filesystem::file_status status = std::filesystem::status(path, error);
-  if (error) refuse(path, fmt::format("cannot be read: {}", error.message()));
+  struct stat status = {};
+  if (::stat(path.c_str(), &status) != 0)
+    refuse(path, fmt::format("cannot be read: {}", std::strerror(errno)));
   // A directory has no text, and others may never come to their end.
-  if (!std::filesystem::is_regular_file(status)) refuse(path, "expected a file");
-  const std::uintmax_t bytes = std::filesystem::file_size(path, error);
-  if (error || bytes > kMostTableBytes) {
-    refuse(path, error
-                     ? fmt::format("cannot be read: {}", error.message())
-                     : fmt::format("expected at most {} bytes; found {}", kMostTableBytes, bytes));
-  }
+  if (!S_ISREG(status.st_mode)) refuse(path, "expected a file");
+  const auto bytes = static_cast<std::uintmax_t>(status.st_size);
+  if (bytes > kMostTableBytes)
+    refuse(path, fmt::format("expected at most {} bytes; found {}", kMostTableBytes, bytes));
   std::string text(static_cast<std::size_t>(bytes), '\0');
   std::ifstream file(path, std::ios::binary);
   if (!file.read(text.data(), static_cast<std::streamsize>(bytes)))
