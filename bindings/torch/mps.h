@@ -17,8 +17,8 @@ namespace mccl_torch {
 /// where the thread's stream is not the default one, for which torch has no events.
 std::shared_ptr<mccl::Fence> fence_of_mps();
 
-/// Whether this process has had memory of MPS, as far as anybody has looked, and so may have work on
-/// its stream.
+/// Whether this process has had memory of MPS, as far as anybody has looked, and so may have work
+/// on its stream.
 bool mps_is_used();
 
 /// Of its first element.
