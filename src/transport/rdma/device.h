@@ -48,7 +48,7 @@ class Device {
   /// What it has reported of a queue pair, which need not have a completion to tell of it; empty
   /// when nothing.
   std::string trouble_of_pair(std::uint32_t number) const;
-  /// The queue pair goes; another one may get its number.
+  /// A new queue pair has the number; what was reported is of another one that had it.
   void forget_pair(std::uint32_t number);
 
   /// In the child of a fork: what it has open is the parent's.

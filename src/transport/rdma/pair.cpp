@@ -49,12 +49,12 @@ Pair::Pair(std::shared_ptr<Device> device, Channel* channel, Service service, in
       completions_(device_->context().make_queue(kSendSlots + kReceiveSlots, channel)),
       queue_pair_(device_->domain().make_queue_pair(
           options_of(service, port, device_->limits().lends), *completions_)) {
-  device_->forget_pair(number());  // what was told of another one that had it
+  device_->forget_pair(number());
   for (std::uint32_t slot = 0; slot < kReceiveSlots; ++slot) post_receive(slot);
   if (!ended_.empty()) throw Error(ended_);
 }
 
-Pair::~Pair() { device_->forget_pair(number()); }
+Pair::~Pair() = default;
 
 std::span<std::byte> Pair::receive_slot(std::uint32_t slot) const {
   return berth_.memory().subspan(std::size_t{slot} * kSlotBytes, kSlotBytes);
