@@ -16,6 +16,12 @@ constexpr std::size_t kFirst = std::size_t{256} << 10;
 constexpr std::size_t kMost = std::size_t{16} << 20;
 constexpr double kLongEnough = 0.02;
 constexpr int kSmallTimes = 10;
+/// What took long goes again: it may have been the processor that was slow to come, and not the
+/// cable.
+constexpr int kLargeTimes = 3;
+
+/// What comes after a trial.
+enum class Next : unsigned char { done, again, larger };
 
 /// Of a pair, by its first rank; the second answers.
 class Measurement {
@@ -32,12 +38,17 @@ class Measurement {
     double least = there_and_back(1);
     for (int i = 0; i < kSmallTimes; ++i) least = std::min(least, there_and_back(1));
     found.latency_s = least / 2;
-    std::size_t bytes = kFirst;
-    for (;; bytes *= 4) {
-      const double taken = std::max(1e-9, there_and_back(bytes) - least);
-      found.bytes_per_s = static_cast<double>(bytes) / taken;
-      if (!goes_on(bytes * 4 <= kMost && taken < kLongEnough)) return found;
+    for (std::size_t bytes = kFirst; bytes <= kMost; bytes *= 4) {
+      double taken = there_and_back(bytes);
+      Next next = agree_after(bytes, taken - least, 1);
+      for (int trial = 2; next == Next::again; ++trial) {
+        taken = std::min(taken, there_and_back(bytes));
+        next = agree_after(bytes, taken - least, trial);
+      }
+      found.bytes_per_s = static_cast<double>(bytes) / std::max(1e-9, taken - least);
+      if (next == Next::done) break;
     }
+    return found;
   }
 
  private:
@@ -53,17 +64,23 @@ class Measurement {
     return seconds_between(begin, Clock::now());
   }
 
-  /// The first rank decides for both.
-  bool goes_on(bool wanted) {
+  /// What comes after so many trials of a size, of which the shortest took so long. The first rank
+  /// decides for both.
+  Next agree_after(std::size_t bytes, double seconds, int trials) {
     const CallOptions now{.caller_waits = true};
-    std::byte word{wanted};
-    const Buffer told{&word, 1, DType::u8};
+    Next next = Next::done;
+    const Buffer told{reinterpret_cast<std::byte*>(&next), 1, DType::u8};
     if (group_.rank() == 0) {
+      if (seconds >= kLongEnough) {
+        if (trials < kLargeTimes) next = Next::again;
+      } else {
+        next = Next::larger;
+      }
       group_.send(told, 1, 1, now).wait();
     } else {
       group_.recv(told, 0, 1, now).wait();
     }
-    return word != std::byte{0};
+    return next;
   }
 
   NativeGroup group_;
