@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(sysconfig.get_path("purelib"))
 
-#: For pip: the kernels for GPUs, which no compiler cache keeps, are not compiled in every test.
+#: For pip: the kernels for GPUs, which no compiler cache keeps, are compiled by `make build` alone.
 WITHOUT_CUDA = ("--config-settings=cmake.define.MCCL_NVCC=",)
 
 

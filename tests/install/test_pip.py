@@ -16,7 +16,7 @@ from environments import ROOT, WITHOUT_CUDA, Environment, run
 BUILD_TOOLS = ("scikit-build-core", "nanobind", "packaging", "pathspec")
 
 
-def install(environment: Environment, tools: Path, name: str, *settings: str) -> str:
+def install(environment: Environment, tools: Path, name: str) -> str:
     """Installs the project with the build tools of a folder; returns pip's words.
 
     What is compiled is kept, so that the next run compiles only what has changed.
@@ -24,7 +24,7 @@ def install(environment: Environment, tools: Path, name: str, *settings: str) ->
     return run(
         sys.executable, "-m", "pip", "--python", environment.python, "install", "--verbose",
         "--no-index", "--find-links", tools,
-        f"--config-settings=build-dir={ROOT}/build/pip-{name}", *settings, ROOT,
+        f"--config-settings=build-dir={ROOT}/build/pip-{name}", *WITHOUT_CUDA, ROOT,
     )  # fmt: skip
 
 
@@ -54,7 +54,7 @@ def with_torch(tmp_path_factory: pytest.TempPathFactory, tools: Path) -> tuple[E
 def without_torch(tmp_path_factory: pytest.TempPathFactory, tools: Path) -> tuple[Environment, str]:
     """Sees nothing."""
     environment = Environment(tmp_path_factory.mktemp("without_torch") / "venv")
-    return environment, install(environment, tools, "without-torch", *WITHOUT_CUDA)
+    return environment, install(environment, tools, "without-torch")
 
 
 def test_the_library_lies_beside_its_extensions(with_torch: tuple[Environment, str]):
