@@ -18,7 +18,9 @@ section() {
   echo; echo "$T end $n"
 }
 say() { printf '%s\n' "$*"; }
-content() { [ -r "$1" ] && read -r l < "$1" 2> /dev/null && say "$l"; }
+# These leave their answer in `l`: a shell of its own for each of many files takes long.
+content() { l=; [ -r "$1" ] && read -r l < "$1" 2> /dev/null; }
+target() { l=; [ -L "$1" ] && l=$(readlink "$1") && l=${l##*/}; }
 )sh";
 
 constexpr const char* kMachine = R"sh(
@@ -41,13 +43,13 @@ machine() {
     say memory_kib "$(($(sysctl -n hw.memsize) / 1024))"
   else
     [ -r /etc/os-release ] && say os "$(. /etc/os-release; echo "$PRETTY_NAME")"
-    say boot "$(content /proc/sys/kernel/random/boot_id)"
+    content /proc/sys/kernel/random/boot_id; say boot "$l"
     say cores "$(nproc)"
     c=/sys/devices/system/cpu/cpu0/cpufreq
-    say governor "$(content $c/scaling_governor)"
-    say khz "$(content $c/scaling_cur_freq)"
-    say most_khz "$(content $c/cpuinfo_max_freq)"
-    say load "$(content /proc/loadavg)"
+    content $c/scaling_governor; say governor "$l"
+    content $c/scaling_cur_freq; say khz "$l"
+    content $c/cpuinfo_max_freq; say most_khz "$l"
+    content /proc/loadavg; say load "$l"
     while read -r k v u; do
       [ "$k" = MemTotal: ] && say memory_kib "$v"
     done < /proc/meminfo
@@ -63,10 +65,12 @@ versions() {
 import sys
 print("python", sys.version.split()[0])
 from importlib import metadata
-for d in metadata.distributions():
-    n = (d.metadata["Name"] or "").lower()
-    if n in ("torch", "mlx", "mlx-metal", "mlx-cuda", "numpy", "mccl-engine") or "nccl-cu" in n:
-        print(n, d.version)'
+names = "torch mlx mlx-metal mlx-cuda numpy mccl-engine".split()
+for n in names + ["nvidia-nccl-cu%d" % cuda for cuda in range(10, 30)]:
+    try:
+        print(n, metadata.version(n))
+    except metadata.PackageNotFoundError:
+        pass'
 }
 )sh";
 
@@ -80,10 +84,14 @@ net() {
     [ -d "$i/bonding" ] && d=yes
     { [ -e "$i/tun_flags" ] || [ -d "$i/bridge" ]; } && d=joins
     # What is neither Ethernet nor InfiniBand is a tunnel: WireGuard has no other mark.
-    case $d$(content "$i/type") in no1|no32|no|yes*|joins*) ;; *) d=joins ;; esac
+    content "$i/type"
+    case $d$l in no1|no32|no|yes*|joins*) ;; *) d=joins ;; esac
     case $dummies in *" ${i##*/} "*) d=joins ;; esac
-    driver=$(readlink "$i/device/driver"); master=$(readlink "$i/master")
-    say "${i##*/}|$(content "$i/operstate")|$(content "$i/carrier")|$(content "$i/speed")|$(content "$i/mtu")|$(content "$i/address")|$w|$d|${driver##*/}|${master##*/}|$(content "$i/flags")"
+    a=${i##*/}
+    for f in operstate carrier speed mtu address; do content "$i/$f"; a="$a|$l"; done
+    target "$i/device/driver"; a="$a|$w|$d|$l"
+    target "$i/master"; a="$a|$l"
+    content "$i/flags"; say "$a|$l"
   done
 }
 address() { ip -o addr show; }
@@ -92,21 +100,26 @@ rdma() {
   for d in /sys/class/infiniband/*; do
     for p in "$d"/ports/*; do
       [ -d "$p" ] || continue
-      n=; for e in "$p"/gid_attrs/ndevs/*; do [ -n "$n" ] || n=$(content "$e"); done
-      say "device|${d##*/}|$n|$(content "$p/state")|$(content "$p/rate")"
+      n=; for e in "$p"/gid_attrs/ndevs/*; do [ -n "$n" ] || { content "$e"; n=$l; }; done
+      content "$p/state"; a=$l
+      content "$p/rate"; say "device|${d##*/}|$n|$a|$l"
       for g in "$p"/gids/*; do
-        v=$(content "$g")
-        case $v in 0000:0000:0000:0000:0000:0000:0000:0000|'') ;; *) say "gid|${d##*/}|$v" ;; esac
+        content "$g"
+        case $l in 0000:0000:0000:0000:0000:0000:0000:0000|'') ;; *) say "gid|${d##*/}|$l" ;; esac
       done
     done
   done
 }
 thunderbolt() {
   for i in /sys/class/net/*; do
-    case $(readlink "$i/device/driver") in *thunderbolt*) ;; *) continue ;; esac
+    target "$i/device/driver"
+    case $l in *thunderbolt*) ;; *) continue ;; esac
     x=$(cd -P "$i/device/.." && pwd) || continue
-    h=${x%/*}
-    say "${i##*/}|$(content "$h/unique_id")|$(content "$x/unique_id")|$(content "$x/device_name")|$(content "$x/rx_speed")|$(content "$x/rx_lanes")"
+    a=${i##*/}
+    for f in "${x%/*}/unique_id" "$x/unique_id" "$x/device_name" "$x/rx_speed" "$x/rx_lanes"; do
+      content "$f"; a="$a|$l"
+    done
+    say "$a"
   done
 }
 gpu() { have nvidia-smi && patiently nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader,nounits; }
