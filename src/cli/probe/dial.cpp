@@ -15,8 +15,8 @@ using namespace std::chrono_literals;
 constexpr auto kToConnect = 3s;
 constexpr int kRounds = 64;
 /// A fast link has shown its rate when so much has gone, if it took at least this long.
-constexpr std::size_t kPlenty = std::size_t{64} << 20;
-constexpr double kSoonest = 0.1;
+constexpr std::size_t kPlenty = std::size_t{32} << 20;
+constexpr double kSoonest = 0.05;
 
 /// Says what the connection is for; true when the other side agrees.
 bool introduce(Stream& stream, const std::string& key, const char* purpose) {
