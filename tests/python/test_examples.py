@@ -11,12 +11,11 @@ from types import SimpleNamespace
 
 import pytest
 
-np = pytest.importorskip("numpy")
+pytest.importorskip("numpy")
 torch = pytest.importorskip("torch")
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
-TINY_MODEL = ("--dim", "32", "--depth", "1", "--heads", "4", "--steps", "4", "--warmup", "1")
 
 
 def run(*command: object, ranks: int = 0, status: int = 0) -> str:
@@ -48,9 +47,9 @@ def load_example(name: str):
     return module
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_digits_learn_and_every_check_passes(ranks: int):
-    output = run(EXAMPLES / "ddp_digits.py", "--epochs", "8", ranks=ranks)
+def test_digits_learn_and_every_check_passes():
+    """On 3 ranks, whose shares differ; `make demo` takes 2."""
+    output = run(EXAMPLES / "ddp_digits.py", "--epochs", "8", ranks=3)
     assert output.count("ok  ") == 3
     assert "FAIL" not in output
     accuracy = float(re.findall(r"test accuracy +([\d.]+)%", output)[-1])
@@ -135,28 +134,6 @@ def test_digits_notice_weights_that_differ(monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.setattr(digits.dist, "all_gather", gather_with_one_bit_changed)
     assert not digits.all_ranks_equal(torch.zeros(3))
-
-
-def test_throughput_is_measured_and_compared(tmp_path: Path):
-    script = EXAMPLES / "ddp_dummy_train.py"
-    baseline, ddp = tmp_path / "baseline.json", tmp_path / "ddp.json"
-    run(script, "--baseline", *TINY_MODEL, "--save-stats", baseline)
-    run(script, *TINY_MODEL, "--save-stats", ddp, ranks=2)
-
-    stats = json.loads(ddp.read_text())
-    assert (stats["kind"], stats["world_size"], stats["backend"]) == ("ddp", 2, "mccl")
-    assert len(stats["step_seconds"]) == 4
-
-    output = run(
-        EXAMPLES / "benchmark_throughput.py", "--baseline", baseline, "--ddp", ddp,
-        "-o", tmp_path / "compared",
-    )  # fmt: skip
-    assert "ratio" in output
-    for name in ("compared.png", "compared_bars.png"):
-        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
-    with np.load(tmp_path / "compared.npz") as arrays:
-        assert arrays["ddp_step_seconds"].tolist() == stats["step_seconds"]
-        assert arrays["world_size"] == 2
 
 
 def stats_files(folder: Path, **changes: dict) -> tuple[Path, Path]:

@@ -1,11 +1,13 @@
 """The shell scripts: what they say of themselves, and that the bash of macOS (3.2) can run them."""
 
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -159,13 +161,30 @@ def test_the_matrix_refuses_before_it_measures(tmp_path: Path):
     assert not (tmp_path / "out").exists()
 
 
-def test_the_matrix_ends_with_a_table(tmp_path: Path):
+@pytest.fixture(scope="module")
+def matrix(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """What a small matrix wrote and said."""
     pytest.importorskip("torch")
-    done = run_matrix(
-        tmp_path, SIZES="tiny", BACKENDS="mccl gloo", STEPS="3", WARMUP="1", BATCH="4"
-    )
+    folder = tmp_path_factory.mktemp("matrix")
+    done = run_matrix(folder, SIZES="tiny", BACKENDS="mccl gloo", STEPS="4", WARMUP="1", BATCH="4")
     assert done.returncode == 0, done.stdout + done.stderr
-    table = done.stdout.rstrip().split("\n\n")[-1].splitlines()
+    return folder, done.stdout
+
+
+def test_throughput_is_measured_and_compared(matrix: tuple[Path, str]):
+    folder, _ = matrix
+    stats = json.loads((folder / "tiny-mccl-2.json").read_text())
+    assert (stats["kind"], stats["world_size"], stats["backend"]) == ("ddp", 2, "mccl")
+    assert len(stats["step_seconds"]) == 4
+    for name in ("tiny-mccl-2.png", "tiny-mccl-2_bars.png"):
+        assert (folder / name).read_bytes().startswith(b"\x89PNG")
+    with np.load(folder / "tiny-mccl-2.npz") as arrays:
+        assert arrays["ddp_step_seconds"].tolist() == stats["step_seconds"]
+        assert arrays["world_size"] == 2
+
+
+def test_the_matrix_ends_with_a_table(matrix: tuple[Path, str]):
+    table = matrix[1].rstrip().split("\n\n")[-1].splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
     assert len({len(row) for row in rows}) == 1, table
     assert [row[:4] for row in rows[2:]] == [

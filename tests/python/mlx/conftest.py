@@ -14,8 +14,9 @@ from mlx_ranks import MlxRanks
 
 @pytest.fixture(scope="module", params=[2, 4, 8], ids="{} ranks".format)
 def ranks(request):
-    """Processes of one job, of each size."""
-    with MlxRanks(request.param) as processes:
+    """Processes of one job, of each size, with the modules that the file names as IMPORTED."""
+    imported = getattr(request.module, "IMPORTED", ())
+    with MlxRanks(request.param, imported=imported) as processes:
         yield processes
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import functools
 import multiprocessing
 import os
 import time
@@ -17,7 +18,11 @@ DEADLINE = 120.0
 #: Of a call that is meant to succeed, on a machine that may be busy.
 TIMEOUT = 60
 
-_ORIGIN = Origin("mlx.core", "mlx.nn", "numpy", "pytest")
+
+@functools.cache
+def _origin(*more: str) -> Origin:
+    """Of processes that have imported what all need, and `more`."""
+    return Origin("mlx.core", "mlx.nn", "numpy", "pytest", *more)
 
 
 class RankError(AssertionError):
@@ -74,12 +79,16 @@ def _serve(connection, environment: dict[str, str]) -> None:
 class MlxRanks:
     """Runs functions on all ranks at once; `mccl.mlx.init()` is one job in all of them.
 
-    Processes that are `spawned` end as a Python program does; others without its last steps.
+    Processes that are `spawned` end as a Python program does; others without its last steps, and
+    begin with the modules `imported`, which takes one process's time for all of them.
     """
 
-    def __init__(self, size: int, spawned: bool = False, **settings: str) -> None:
+    def __init__(
+        self, size: int, spawned: bool = False, imported: Sequence[str] = (), **settings: str
+    ) -> None:
         self.size = size
         self._spawned = spawned
+        self._imported = imported
         self._settings = settings
         self._workers: list[tuple[Any, Any]] = []
 
@@ -144,7 +153,7 @@ class MlxRanks:
                 process = context.Process(target=_serve, args=arguments, daemon=True)
                 process.start()
             else:
-                process = _ORIGIN.start(_serve, arguments, daemon=True)
+                process = _origin(*self._imported).start(_serve, arguments, daemon=True)
             there.close()
             self._workers.append((process, here))
 

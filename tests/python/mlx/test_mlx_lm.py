@@ -13,6 +13,9 @@ import mccl.mlx
 
 pytest.importorskip("mlx_lm")
 
+#: By mlx_lm, which itself makes a stream of MLX's, and so a thread, that a fork would not have.
+IMPORTED = ("transformers", "transformers.models.auto.tokenization_auto")
+
 WORDS = ["the", "a", "cat", "dog", "ring", "rank", "sum", "of", "all", "sends", "waits", "and"]
 PROMPT = "the cat sends a ring and"
 
