@@ -2,6 +2,7 @@
 // this rank's and drawn, or refused.
 #include <string>
 
+#include "base/value_text.h"
 #include "input.h"
 #include "mccl/error.h"
 #include "transport/rdma/card.h"
@@ -17,9 +18,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   own.devices = {{"mlx5_0", {"RoCE v2 over IPv4"}, ""}, {"mlx5_1", {}, "its port is down"}};
   try {
     const rdma::Card theirs = rdma::parse_card(there, input.text());
+    // But for texts, which are cut where they are long, and escapes make them longer.
     const rdma::Card again = rdma::parse_card(there, rdma::serialise(theirs));
-    mccl::fuzz::require(rdma::serialise(again) == rdma::serialise(theirs),
+    mccl::fuzz::require(again.services == theirs.services && again.leads_to == theirs.leads_to &&
+                            again.devices.size() == theirs.devices.size(),
                         "a card loses something of what it says");
+    mccl::fuzz::require(!mccl::has_control_characters(theirs.host + theirs.why),
+                        "a text that is shown holds what a terminal obeys");
     (void)rdma::is_uncabled(own, here, theirs, there);
     (void)rdma::picture_of({own, theirs});
     try {

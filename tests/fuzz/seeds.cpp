@@ -187,6 +187,8 @@ void write_rdma(const std::filesystem::path& root) {
   card.leads_to.clear();
   card.why = "there is no libibverbs.so.1";
   cards.add("none", raw(rdma::serialise(card)));
+  card.why.assign(190, '\x7f');  // shown as escapes, and so longer than it may be
+  cards.add("escapes", raw(rdma::serialise(card)));
 
   const Corpus tables(root, "device_table");
   tables.add("pair", raw(R"([[null,"a"],["b",null]])"));
