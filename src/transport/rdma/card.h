@@ -34,7 +34,8 @@ struct Card {
 
 /// One line.
 std::string serialise(const Card& card);
-/// Of a peer; its texts are made fit to be shown, and cut where they are long. Throws CorruptionError.
+/// Of a peer; its texts are made fit to be shown, and cut where they are long. Throws
+/// CorruptionError.
 Card parse_card(WorldRank rank, std::string_view text);
 
 /// What the two both have, rc before uc. Throws Error, saying what is missing, when there is none.
