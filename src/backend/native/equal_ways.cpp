@@ -23,7 +23,7 @@ constexpr double kClearly = 0.8;
 constexpr double kBytes = 256 << 10;
 /// More than any host has network interfaces that lead to one peer.
 constexpr int kMostWays = 16;
-/// A trial takes some tens of milliseconds, and a job is not to start much later for them.
+/// A trial takes up to some tenths of a second, and a job is not to start much later for them.
 constexpr std::size_t kMostPairs = 64;
 
 double seconds_of(const PairFigures& figures) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 
 #include "backend/native/group.h"
 
@@ -16,12 +17,13 @@ constexpr std::size_t kFirst = std::size_t{256} << 10;
 constexpr std::size_t kMost = std::size_t{16} << 20;
 constexpr double kLongEnough = 0.02;
 constexpr int kSmallTimes = 10;
-/// What took long goes again: it may have been the processor that was slow to come, and not the
-/// cable.
+/// What took long goes again, as it may have been the processor that was slow to come, and not the
+/// cable; but not for longer than this: other ranks wait meanwhile.
 constexpr int kLargeTimes = 3;
+constexpr double kLongestOfSize = 0.2;
 
 /// What comes after a trial.
-enum class Next : unsigned char { done, again, larger };
+enum class Next : unsigned char { done, larger, again };
 
 /// Of a pair, by its first rank; the second answers.
 class Measurement {
@@ -39,13 +41,17 @@ class Measurement {
     for (int i = 0; i < kSmallTimes; ++i) least = std::min(least, there_and_back(1));
     found.latency_s = least / 2;
     for (std::size_t bytes = kFirst; bytes <= kMost; bytes *= 4) {
-      double taken = there_and_back(bytes);
-      Next next = agree_after(bytes, taken - least, 1);
-      for (int trial = 2; next == Next::again; ++trial) {
-        taken = std::min(taken, there_and_back(bytes));
-        next = agree_after(bytes, taken - least, trial);
+      double taken = std::numeric_limits<double>::infinity();
+      double spent = 0;
+      Next next = Next::again;
+      for (int trial = 1; next == Next::again; ++trial) {
+        const double seconds = there_and_back(bytes);
+        spent += seconds;
+        taken = std::min(taken, std::max(1e-9, seconds - least));
+        const bool may_repeat = trial < kLargeTimes && spent + seconds <= kLongestOfSize;
+        next = agree(taken < kLongEnough ? Next::larger : may_repeat ? Next::again : Next::done);
       }
-      found.bytes_per_s = static_cast<double>(bytes) / std::max(1e-9, taken - least);
+      found.bytes_per_s = static_cast<double>(bytes) / taken;
       if (next == Next::done) break;
     }
     return found;
@@ -64,18 +70,11 @@ class Measurement {
     return seconds_between(begin, Clock::now());
   }
 
-  /// What comes after so many trials of a size, of which the shortest took so long. The first rank
-  /// decides for both.
-  Next agree_after(std::size_t bytes, double seconds, int trials) {
+  /// The first rank decides for both.
+  Next agree(Next next) {
     const CallOptions now{.caller_waits = true};
-    Next next = Next::done;
     const Buffer told{reinterpret_cast<std::byte*>(&next), 1, DType::u8};
     if (group_.rank() == 0) {
-      if (seconds >= kLongEnough) {
-        if (trials < kLargeTimes) next = Next::again;
-      } else {
-        next = Next::larger;
-      }
       group_.send(told, 1, 1, now).wait();
     } else {
       group_.recv(told, 0, 1, now).wait();

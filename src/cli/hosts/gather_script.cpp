@@ -66,10 +66,14 @@ import sys
 print("python", sys.version.split()[0])
 from importlib import metadata
 names = "torch mlx mlx-metal mlx-cuda numpy mccl-engine".split()
+# What is half gone, or cannot be read, has no version.
 for n in names + ["nvidia-nccl-cu%d" % cuda for cuda in range(10, 30)]:
     try:
-        print(n, metadata.version(n))
-    except metadata.PackageNotFoundError:
+        for d in metadata.distributions(name=n):
+            if d.version and d.metadata["Name"].lower().replace("_", "-") == n:
+                print(n, d.version)
+                break
+    except Exception:
         pass'
 }
 )sh";

@@ -187,8 +187,8 @@ def timed(name, source, target, port, seconds):
         latency = sorted(rounds)[32] / 2
         s, sent, data = reach(source, target, port, "count"), 0, bytes(1 << 18)
         begin = time.monotonic()
-        gone, plenty = 0, 1 << 25
-        while gone < float(seconds) and (sent < plenty or gone < 0.05):
+        gone, plenty, soonest = 0, 1 << 25, max(0.05, 100 * latency)
+        while gone < float(seconds) and (sent < plenty or gone < soonest):
             s.sendall(data)
             sent += len(data)
             gone = time.monotonic() - begin

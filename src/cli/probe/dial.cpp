@@ -14,9 +14,11 @@ using namespace std::chrono_literals;
 
 constexpr auto kToConnect = 3s;
 constexpr int kRounds = 64;
-/// A fast link has shown its rate when so much has gone, if it took at least this long.
+/// A fast link has shown its rate when so much has gone, if it took at least this long, and so many
+/// round trips: TCP begins slowly.
 constexpr std::size_t kPlenty = std::size_t{32} << 20;
 constexpr double kSoonest = 0.05;
+constexpr double kRoundTrips = 50;
 
 /// Says what the connection is for; true when the other side agrees.
 bool introduce(Stream& stream, const std::string& key, const char* purpose) {
@@ -36,13 +38,14 @@ double measure_latency(Stream& stream) {
   return rounds[kRounds / 2] / 2;
 }
 
-double measure_rate(Stream& stream, double seconds) {
+double measure_rate(Stream& stream, double latency_s, double seconds) {
   const std::vector<char> bytes(std::size_t{1} << 18);
   std::size_t sent = 0;
   const Clock::time_point begin = Clock::now();
+  const double soonest = std::max(kSoonest, kRoundTrips * 2 * latency_s);
   const auto is_enough = [&] {
     const double gone = seconds_between(begin, Clock::now());
-    return gone >= seconds || (sent >= kPlenty && gone >= kSoonest);
+    return gone >= seconds || (sent >= kPlenty && gone >= soonest);
   };
   while (!is_enough()) {
     if (!stream.write(bytes.data(), bytes.size())) return 0;
@@ -77,7 +80,7 @@ Timed time_link(const std::string& key, const Address& to, const Address* source
   timed.latency_s = measure_latency(*echo.stream);
   Connected count = connect(to, source, kToConnect);
   if (!count.stream || !introduce(*count.stream, key, kCount)) return timed;
-  timed.bytes_per_s = measure_rate(*count.stream, seconds);
+  timed.bytes_per_s = measure_rate(*count.stream, timed.latency_s, seconds);
   timed.good = timed.latency_s > 0 && timed.bytes_per_s > 0;
   return timed;
 }
