@@ -189,6 +189,7 @@ void write_rdma(const std::filesystem::path& root) {
   cards.add("none", raw(rdma::serialise(card)));
   card.why.assign(190, '\x7f');  // shown as escapes, and so longer than it may be
   cards.add("escapes", raw(rdma::serialise(card)));
+  cards.add("huge_place", raw(R"(["there","",["rc"],[["a",["RoCE v2 over IPv4"],""]],[[1e26]]])"));
 
   const Corpus tables(root, "device_table");
   tables.add("pair", raw(R"([[null,"a"],["b",null]])"));

@@ -39,13 +39,18 @@ std::vector<std::size_t> leading_to(const Card& card, WorldRank rank) {
   return all;
 }
 
-/// Of a peer: places that are none would be looked at.
-void check_places(const Card& card) {
-  for (const auto& places : card.leads_to) {
-    for (const std::size_t place : places) {
-      if (place >= card.devices.size()) throw CorruptionError("a device that is not there");
+/// Of a peer, with so many devices: places that are none would be looked at.
+std::vector<std::vector<std::size_t>> places_in(const json& said, std::size_t devices) {
+  std::vector<std::vector<std::size_t>> leads_to;
+  for (const json& row : said.get_ref<const json::array_t&>()) {
+    std::vector<std::size_t>& places = leads_to.emplace_back();
+    for (const json& place : row.get_ref<const json::array_t&>()) {
+      if (!place.is_number_unsigned() || place.get<std::size_t>() >= devices)
+        throw CorruptionError("a device that is not there");
+      places.push_back(place.get<std::size_t>());
     }
   }
+  return leads_to;
 }
 
 }  // namespace
@@ -76,8 +81,7 @@ Card parse_card(WorldRank rank, std::string_view text) {
       if (card.devices.size() > kMostDevices || card.devices.back().kinds.size() > kMostKinds)
         throw CorruptionError("too many");
     }
-    card.leads_to = said.at(4).get<std::vector<std::vector<std::size_t>>>();
-    check_places(card);
+    card.leads_to = places_in(said.at(4), card.devices.size());
     return card;
   } catch (const std::exception&) {
     throw CorruptionError(

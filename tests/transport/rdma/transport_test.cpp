@@ -423,7 +423,11 @@ TEST(RdmaCards, GarbageIsRefused) {
   const std::string good = serialise(card);
   EXPECT_EQ(parse_card(WorldRank(3), good).why, "nothing");
   for (const std::string bad : {"", "x", "[]", "[1,2,3,4]", "[\"a\",\"b\",[1],[]]", "{\"a\":1}",
-                                "[\"a\",\"\",[],[[\"d\",[],\"\"]],[[1]]]"})
+                                "[\"a\",\"\",[],[[\"d\",[],\"\"]],[[1]]]",
+                                "[\"a\",\"\",[],[[\"d\",[],\"\"]],[[1e26]]]",
+                                "[\"a\",\"\",[],[[\"d\",[],\"\"]],[[-1]]]",
+                                "[\"a\",\"\",[],[[\"d\",[],\"\"]],[[0.0]]]",
+                                "[\"a\",\"\",[],[[\"d\",[],\"\"]],[0]]"})
     EXPECT_THROW(parse_card(WorldRank(3), bad), CorruptionError) << bad;
 }
 
