@@ -51,7 +51,17 @@ Log::Log(int rank, LogLevel level) : level_(level) {
   logger_->set_level(spdlog::level::trace);  // enabled() has decided already
 }
 
-void Log::write(LogLevel level, std::string_view text) const {
+void Log::write_formatted(LogLevel level, fmt::string_view format,
+                          fmt::format_args args) const noexcept {
+  try {
+    write(level, fmt::vformat(format, args));
+  } catch (const std::exception&) {
+    // There is no memory for the line.
+  }
+}
+
+/// The logger reports its own errors and throws nothing.
+void Log::write(LogLevel level, std::string_view text) const noexcept {
   if (level == LogLevel::off || !enabled(level)) return;
   const LevelName& entry = entry_of(level);
   while (!text.empty()) {

@@ -18,37 +18,41 @@ enum class LogLevel { trace, debug, info, warn, error, fatal, off };
 /// Throws InvalidArgument for a name that is none.
 LogLevel log_level_of(std::string_view name);
 
-/// Cheap to copy, thread-safe. Two contexts of one process log independently.
+/// Cheap to copy, thread-safe. Two contexts of one process log independently. Nothing is thrown: a
+/// line for which there is no memory is dropped.
 class Log {
  public:
   Log(int rank, LogLevel level);
 
   template <typename... Args>
-  void debug(fmt::format_string<Args...> format, Args&&... args) const {
+  void debug(fmt::format_string<Args...> format, const Args&... args) const noexcept {
     if (enabled(LogLevel::debug))
-      write(LogLevel::debug, fmt::format(format, std::forward<Args>(args)...));
+      write_formatted(LogLevel::debug, format, fmt::make_format_args(args...));
   }
   template <typename... Args>
-  void info(fmt::format_string<Args...> format, Args&&... args) const {
+  void info(fmt::format_string<Args...> format, const Args&... args) const noexcept {
     if (enabled(LogLevel::info))
-      write(LogLevel::info, fmt::format(format, std::forward<Args>(args)...));
+      write_formatted(LogLevel::info, format, fmt::make_format_args(args...));
   }
   template <typename... Args>
-  void warn(fmt::format_string<Args...> format, Args&&... args) const {
+  void warn(fmt::format_string<Args...> format, const Args&... args) const noexcept {
     if (enabled(LogLevel::warn))
-      write(LogLevel::warn, fmt::format(format, std::forward<Args>(args)...));
+      write_formatted(LogLevel::warn, format, fmt::make_format_args(args...));
   }
   template <typename... Args>
-  void error(fmt::format_string<Args...> format, Args&&... args) const {
+  void error(fmt::format_string<Args...> format, const Args&... args) const noexcept {
     if (enabled(LogLevel::error))
-      write(LogLevel::error, fmt::format(format, std::forward<Args>(args)...));
+      write_formatted(LogLevel::error, format, fmt::make_format_args(args...));
   }
 
   bool enabled(LogLevel level) const { return level >= level_; }
   /// Text of several lines is written line by line.
-  void write(LogLevel level, std::string_view text) const;
+  void write(LogLevel level, std::string_view text) const noexcept;
 
  private:
+  void write_formatted(LogLevel level, fmt::string_view format,
+                       fmt::format_args args) const noexcept;
+
   LogLevel level_;
   std::shared_ptr<spdlog::logger> logger_;
 };

@@ -213,23 +213,31 @@ std::shared_ptr<GroupState> Engine::make_group(const std::string& name,
   facts.nodes = nodes_of(members);
   facts.cables = cables_of(ranks);
   // Told apart from groups of that name that came before, which others may still have.
-  std::string identity = fmt::format("{}\n{}\n", name, fmt::join(ranks, " "));
+  const std::string identity = fmt::format("{}\n{}\n", name, fmt::join(ranks, " "));
+  std::uint32_t number = 0;
   {
     std::lock_guard lock(inbox_.mutex());
     const std::optional<std::uint32_t> times = names_.give(name, group_id(identity));
     if (!times) {
       throw InvalidArgument(fmt::format("a group named '{}' exists on rank {}", name, rank()));
     }
-    identity += std::to_string(*times);
+    number = *times;
   }
-  auto group =
-      std::make_shared<GroupState>(Membership(name, group_id(identity), members, WorldRank(rank())),
-                                   timeout, std::move(facts), compression, surroundings_);
+  std::shared_ptr<GroupState> group;
+  try {
+    group = std::make_shared<GroupState>(
+        Membership(name, group_id(identity + std::to_string(number)), members, WorldRank(rank())),
+        timeout, std::move(facts), compression, surroundings_);
+    inbox_.create(group);
+  } catch (const std::bad_alloc&) {
+    const std::lock_guard lock(inbox_.mutex());
+    names_.take_back(name);
+    throw;
+  }
   if (compression.codec != Codec::none && group->is_one_node()) {
     log_.info("sums of group '{}' are exact: its ranks share memory, where nothing is gained by {}",
               name, describe(compression));
   }
-  inbox_.put([&](Inbox::Content& content) { content.created.push_back(group); });
   return group;
 }
 
@@ -272,13 +280,13 @@ schedule::Facts Engine::facts_of(GroupState& group) {
   return group.facts();
 }
 
-void Engine::close_group(const std::shared_ptr<GroupState>& group) {
+void Engine::close_group(const std::shared_ptr<GroupState>& group) noexcept {
   if (abandoned_) return;
   {
     std::lock_guard lock(inbox_.mutex());
     names_.give_up(group->membership().name);
   }
-  inbox_.put([&](Inbox::Content& content) { content.closed.push_back(group); });
+  inbox_.close(group);
   driver_.wake();
 }
 
@@ -286,9 +294,7 @@ void Engine::submit(std::span<const std::shared_ptr<Operation>> operations) {
   refuse_in_child();
   const Clock::time_point now = Clock::now();
   bool somebody_else_must_drive = false;
-  inbox_.put([&](Inbox::Content& content) {
-    // First, since it needs memory: a call that is not made must not count.
-    content.submitted.insert(content.submitted.end(), operations.begin(), operations.end());
+  inbox_.submit([&](OperationList& submitted) {
     for (const std::shared_ptr<Operation>& operation : operations) {
       operation->submitted = now;
       operation->held_back.store(false, std::memory_order_release);
@@ -296,6 +302,7 @@ void Engine::submit(std::span<const std::shared_ptr<Operation>> operations) {
                                   operation->call.collective == Collective::recv;
       if (!point_to_point) operation->call.sequence = operation->group->next_sequence();
       somebody_else_must_drive |= !operation->caller_waits;
+      submitted.push_back(operation);
     }
   });
   if (driver_.stopping()) {
@@ -317,9 +324,14 @@ void Engine::help(detail::WorkState& work, Clock::time_point deadline) {
 }
 
 void Engine::abort(const std::shared_ptr<GroupState>& group, const std::string& reason) {
-  group->mark_failed({FailureKind::aborted,
-                      fmt::format("rank {} aborted it: {}", group->membership().rank, reason)});
-  inbox_.put([&](Inbox::Content& content) { content.aborted.push_back(group); });
+  Failure failure{FailureKind::aborted, {}};
+  try {
+    failure.reason = fmt::format("rank {} aborted it: {}", group->membership().rank, reason);
+  } catch (const std::bad_alloc& error) {
+    failure = failure_of(error);
+  }
+  if (!group->mark_failed(std::move(failure))) return;
+  inbox_.abort(group);
   driver_.wake();
 }
 

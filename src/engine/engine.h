@@ -105,7 +105,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
                                          std::chrono::milliseconds timeout,
                                          const Compression& compression = {});
   /// No more calls come; those that are pending fail.
-  void close_group(const std::shared_ptr<GroupState>& group);
+  void close_group(const std::shared_ptr<GroupState>& group) noexcept;
 
   /// Runs a collective here and now if nothing else is under way, nothing but the node's memory is
   /// needed, and the neighbours come soon: then the result is empty and `done` true. If it has
@@ -207,6 +207,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   Groups groups_;
   Clock::time_point next_look_;
   Clock::time_point links_due_;  ///< As they said before the last sleep.
+  bool unheard_ = false;         ///< A peer has said more than was taken in at the last look.
   bool awaits_arrivals_ = false;
   Clock::time_point next_watch_;
 

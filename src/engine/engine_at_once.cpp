@@ -35,8 +35,10 @@ Engine::AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Tas
       completions_.end_at_once(task, now);
       return {.done = true, .begun = nullptr};
     }
-  } catch (const std::exception&) {
-    // It will be met again by the driver, who knows what to do about it.
+  } catch (const PeerError&) {
+    // The driver meets it again, and waits a moment for the peer's own word of it.
+  } catch (const std::exception& error) {
+    group->fail_at_once(task.call, error);
   }
   try {
     return {.done = false, .begun = hand_over(group, task, timeout)};

@@ -47,11 +47,12 @@ bool Engine::move() {
 }
 
 void Engine::take_in() {
-  const Inbox::Content content = inbox_.take();
+  Inbox::Content content = inbox_.take();
   for (const auto& group : content.created) {
     attempt(*group, [&] { groups_.add(group); });
   }
-  for (const auto& operation : content.submitted) {
+  while (!content.submitted.empty()) {
+    const std::shared_ptr<Operation> operation = content.submitted.pop_front();
     attempt(
         *operation->group, [&] { start(operation); }, operation);
   }
@@ -70,14 +71,10 @@ void Engine::attempt(GroupState& group, const std::function<void()>& action,
   try {
     action();
   } catch (const std::exception& error) {
-    const Failure failure = failure_of(error);
-    group.fail(failure);  // which ends the call too, where the group has it
-    if (!operation || operation->done()) return;
-    completions_.finish(
-        operation,
-        exception_of(failure.kind,
-                     fmt::format("{} on rank {} cannot start: {}", describe(operation->call),
-                                 group.membership().rank, failure.reason)));
+    group.fail(failure_of(error));  // which ends the call too, where the group has it
+    if (!operation) return;
+    completions_.finish(operation, error_of(group.failure(), operation->call,
+                                            group.membership().rank, "cannot start"));
   }
 }
 
@@ -105,7 +102,7 @@ void Engine::hear_and_connect(Clock::time_point now) {
     groups_.fail_without(peer, reason);
   }
   peers_.flush();
-  peers_.receive(
+  unheard_ = peers_.receive(
       [this](WorldRank peer, const ControlMessage& message) { hear(peer, message); },
       [this](WorldRank peer, const std::string& why) { lose(peer, why, transport::Loss::told); });
   links_.progress([this](std::uint64_t group) { return groups_.is_closed(group); });
@@ -154,21 +151,16 @@ void Engine::beat(Clock::time_point now) {
 }
 
 void Engine::fail_all(const std::exception& error) noexcept {
-  try {
-    const Failure failure = failure_of(error);
-    log_.error("rank {} cannot go on: {}", rank(), failure.reason);
-    groups_.fail_all(failure);
-  } catch (...) {
-    return;  // no memory even for that: the next look tries again
-  }
+  const Failure failure = failure_of(error);
+  log_.error("rank {} cannot go on: {}", rank(), failure.reason);
+  groups_.fail_all(failure);
 }
 
 bool Engine::run_callbacks(std::unique_lock<std::mutex>& lock) {
-  Completions::Callbacks callbacks = completions_.take_callbacks();
+  OperationList calls = completions_.take_callbacks();
   lock.unlock();
-  completions_.run(callbacks);
-  // What they hold goes before the lock comes back: it may be the last of this engine's users.
-  Completions::Callbacks().swap(callbacks);
+  // All that they hold is let go of without the lock: it may be the last of this engine's users.
+  completions_.run(std::move(calls));
   return lock.try_lock();
 }
 
@@ -186,6 +178,7 @@ void Engine::prepare(Sleep& sleep) {
     links_due_ = links_.next_deadline();
     sleep.until = std::min({sleep.until, links_due_, heart_.next_beat()});
   }
+  if (unheard_) sleep.until = now;
   if (!groups_.idle() || !groups_.departing().empty()) {
     sleep.until = std::min(sleep.until, now + longest_nap_);
   }
@@ -193,7 +186,8 @@ void Engine::prepare(Sleep& sleep) {
 
 /// It looked beside the data before it slept, so nobody need look again at once.
 void Engine::has_slept(bool beside, Clock::time_point now) {
-  next_look_ = beside || now >= links_due_ ? Clock::time_point() : now + between_looks_;
+  const bool look = beside || unheard_ || now >= links_due_;
+  next_look_ = look ? Clock::time_point() : now + between_looks_;
 }
 
 }  // namespace mccl::engine

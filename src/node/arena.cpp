@@ -49,50 +49,59 @@ Arena::Arena(std::size_t capacity) : capacity_(capacity), file_(make_memory_file
   }
   first_page_ = Mapping::of(file_, 0, page_bytes());
   new (first_page_.data()) ArenaHeader;
-  if (capacity_ > page_bytes()) free_.emplace(page_bytes(), capacity_ - page_bytes());
+  if (capacity_ > page_bytes()) free_.push_back({page_bytes(), capacity_ - page_bytes()});
 }
 
-void Arena::collect() {
+void Arena::collect() noexcept {
   std::erase_if(retired_, [this](const Retired& retired) {
     if (readers_of(retired.mapping).load(std::memory_order_acquire) != 0) return false;
     discard_memory(file_, retired.place.offset, retired.place.bytes);
-    taken_ -= retired.place.bytes;
     give_back(retired.place);
     return true;
   });
 }
 
 /// Joins the place with the free ones beside it.
-void Arena::give_back(RangePlace place) {
-  auto after = free_.lower_bound(place.offset);
-  if (after != free_.end() && place.offset + place.bytes == after->first) {
-    place.bytes += after->second;
+void Arena::give_back(RangePlace place) noexcept {
+  --ranges_;
+  taken_ -= place.bytes;
+  auto after = std::lower_bound(
+      free_.begin(), free_.end(), place.offset,
+      [](const RangePlace& free, std::uint64_t offset) { return free.offset < offset; });
+  if (after != free_.end() && place.offset + place.bytes == after->offset) {
+    place.bytes += after->bytes;
     after = free_.erase(after);
   }
   if (after != free_.begin()) {
-    const auto before = std::prev(after);
-    if (before->first + before->second == place.offset) {
-      before->second += place.bytes;
+    RangePlace& before = *std::prev(after);
+    if (before.offset + before.bytes == place.offset) {
+      before.bytes += place.bytes;
       return;
     }
   }
-  free_.emplace(place.offset, place.bytes);
+  free_.insert(after, place);
 }
 
 /// The smallest free place that is large enough, of several the first: what is small fills the
 /// gaps.
 bool Arena::find_place(std::size_t bytes, RangePlace& place) {
   collect();
-  auto best = free_.end();
-  for (auto it = free_.begin(); it != free_.end(); ++it) {
-    if (it->second >= bytes && (best == free_.end() || it->second < best->second)) best = it;
-  }
-  if (best == free_.end() || !reserve_memory(file_, best->first, bytes)) return false;
-  place = {best->first, bytes};
-  const RangePlace rest{best->first + bytes, best->second - bytes};
-  free_.erase(best);
-  if (rest.bytes > 0) free_.emplace(rest.offset, rest.bytes);
+  // Each range has a free place beside it at most, and one is left at the end.
+  free_.reserve(ranges_ + 2);
+  retired_.reserve(ranges_ + 1);
+  const auto better = [bytes](const RangePlace& one, const RangePlace& other) {
+    if (one.bytes < bytes || other.bytes < bytes) return one.bytes >= bytes;
+    return one.bytes < other.bytes;
+  };
+  const auto best = std::min_element(free_.begin(), free_.end(), better);
+  if (best == free_.end() || best->bytes < bytes) return false;
+  if (!reserve_memory(file_, best->offset, bytes)) return false;
+  place = {best->offset, bytes};
+  best->offset += bytes;
+  best->bytes -= bytes;
+  if (best->bytes == 0) free_.erase(best);
   taken_ += bytes;
+  ++ranges_;
   return true;
 }
 
@@ -102,8 +111,7 @@ Range Arena::allocate(std::size_t bytes, std::uint32_t readers) {
   if (!find_place(whole_pages(bytes + kLine), place)) return range;
   try {
     range.mapping_ = Mapping::of(file_, place.offset, place.bytes);
-  } catch (const Error&) {
-    taken_ -= place.bytes;
+  } catch (const std::exception&) {
     give_back(place);
     return range;
   }

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -57,7 +56,8 @@ class Range {
 };
 
 /// Not thread-safe. Capacity, of which the first page is the arena's own, is address space only;
-/// memory is taken range by range.
+/// memory is taken range by range. Only allocate() needs memory for its books: it makes room in
+/// them for the range's way back.
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
   /// Throws Error when the system gives no shared memory.
@@ -68,7 +68,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
   Range allocate(std::size_t bytes, std::uint32_t readers);
 
   /// Gives back what no reader holds any more; allocate() does it too.
-  void collect();
+  void collect() noexcept;
 
   int descriptor() const { return file_.get(); }
   const Descriptor& file() const { return file_; }
@@ -87,14 +87,15 @@ class Arena : public std::enable_shared_from_this<Arena> {
 
   explicit Arena(std::size_t capacity);
   bool find_place(std::size_t bytes, RangePlace& place);
-  void give_back(RangePlace place);
+  void give_back(RangePlace place) noexcept;
 
   const std::size_t capacity_;
   Descriptor file_;
   Mapping first_page_;
   std::size_t taken_ = 0;
-  std::map<std::uint64_t, std::uint64_t> free_;  // bytes by offset; no two that touch
-  std::vector<Retired> retired_;                 // readers may still look at them
+  std::size_t ranges_ = 0;        // living ones and retired ones
+  std::vector<RangePlace> free_;  // by offset; no two that touch
+  std::vector<Retired> retired_;  // readers may still look at them
 };
 
 /// A range of a peer's arena.

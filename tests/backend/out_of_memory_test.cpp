@@ -1,9 +1,16 @@
 // Memory that runs out at one place, in one process. A sanitizer has allocations of its own.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <functional>
 #include <new>
+#include <span>
 #include <thread>
+#include <tuple>
+#include <vector>
 
 #include "support/processes.h"
 
@@ -13,12 +20,18 @@ namespace {
 std::atomic<std::size_t> failing_size{0};
 /// The allocation of this thread that fails, counted from here; 0: none.
 thread_local int failing_in = 0;
+/// The same of all threads together.
+std::atomic<int> failing_anywhere_in{0};
 
 }  // namespace
 
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
   if (bytes != 0 && bytes == failing_size.load(std::memory_order_relaxed)) throw std::bad_alloc();
   if (failing_in > 0 && --failing_in == 0) throw std::bad_alloc();
+  if (failing_anywhere_in.load(std::memory_order_relaxed) > 0 &&
+      failing_anywhere_in.fetch_sub(1) == 1) {
+    throw std::bad_alloc();
+  }
   if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
   throw std::bad_alloc();
 }
@@ -69,9 +82,176 @@ TEST(OutOfMemory, BesideTheDataEndsTheGroupsAndNotTheProcess) {
   }
 }
 
-/// Without spinning, a call that its caller has begun goes on with the driver.
-/// A call that cannot be made, for want of memory at any point of it, has either failed its group,
-/// which the other ranks are told, or nothing has happened, and it can be made again.
+/// What a sweep does at each point: one public call, or a few that belong together. `memory` is all
+/// that the calls may read and write.
+struct Swept {
+  const char* name;
+  std::function<void(Group& group, std::span<float> memory)> run;
+};
+
+const Swept kSwept[] = {
+    {"all_reduce",
+     [](Group& group, std::span<float> memory) {
+       const Buffer data{memory.data(), 1000, DType::f32};
+       group.all_reduce(data, data, ReduceKind::sum).wait();
+     }},
+    {"all_reduce at once",
+     [](Group& group, std::span<float> memory) {
+       const Buffer data{memory.data(), 1000, DType::f32};
+       group.all_reduce(data, data, ReduceKind::sum, {.caller_waits = true}).wait();
+     }},
+    {"other collectives",
+     [](Group& group, std::span<float> memory) {
+       const auto part = [&](std::size_t first, std::size_t count) {
+         return Buffer{memory.data() + first, count, DType::f32};
+       };
+       const std::size_t counts[] = {300, 200};
+       const auto mine = counts[group.rank()];
+       group.broadcast(part(0, 500), 1).wait();
+       group.all_gatherv(part(0, mine), part(500, 500), counts).wait();
+       group.reduce_scatterv(part(0, 500), part(500, mine), counts, ReduceKind::max).wait();
+       group.all_to_all(part(0, 400), part(500, 400)).wait();
+       group.reduce(part(0, 500), part(500, 500), {ReduceKind::premul_sum, 2.0}, 0).wait();
+       group.gather(part(0, 100), part(500, group.rank() == 0 ? 200 : 0), 0).wait();
+       group.barrier().wait();
+     }},
+    {"messages",
+     [](Group& group, std::span<float> memory) {
+       const int other = 1 - group.rank();
+       const auto part = [&](std::size_t first, std::size_t count) {
+         return Buffer{memory.data() + first, count, DType::f32};
+       };
+       std::vector<Work> works;
+       for (const std::size_t count : {std::size_t{10}, std::size_t{150'000}}) {
+         works.push_back(group.recv(part(200'000, count), other, 1));
+         works.push_back(group.send(part(0, count), other, 1));
+         for (const Work& work : works) work.wait();
+         works.clear();
+       }
+     }},
+    {"messages that nobody has asked for",
+     [](Group& group, std::span<float> memory) {
+       const int other = 1 - group.rank();
+       const auto part = [&](std::size_t first, std::size_t count) {
+         return Buffer{memory.data() + first, count, DType::f32};
+       };
+       for (std::uint32_t tag = 0; tag < 3; ++tag) group.send(part(0, 100), other, tag).wait();
+       for (std::uint32_t tag = 3; tag-- > 0;) group.recv(part(200'000, 100), -1, tag).wait();
+     }},
+    {"coalesced calls",
+     [](Group& group, std::span<float> memory) {
+       const Buffer data{memory.data(), 100, DType::f32};
+       const Buffer more{memory.data() + 100, 100, DType::f32};
+       std::vector<Work> works;
+       works.reserve(3);
+       try {
+         group.begin_coalescing();
+         works.push_back(group.all_reduce(data, data, ReduceKind::sum));
+         works.push_back(group.all_reduce(more, more, ReduceKind::sum));
+         works.push_back(group.end_coalescing());
+       } catch (const std::exception& error) {
+         group.abort(error.what());
+       }
+       for (const Work& work : works) work.wait();
+     }},
+    {"a part and its end",
+     [](Group& group, std::span<float> memory) {
+       const Buffer data{memory.data(), 100, DType::f32};
+       const std::shared_ptr<Group> part = group.split(0, group.rank());
+       part->all_reduce(data, data, ReduceKind::sum).wait();
+       part->abort("it is needed no more");
+     }},
+};
+
+enum class Where { caller, anywhere };
+
+/// One allocation fails, each in turn, of a call on `victim`: on the caller's thread, or on
+/// whichever thread of the process comes to it first. Then every Work of the call ends, on both
+/// ranks, long before its timeout; its memory is touched no more; and the next group works.
+class OutOfMemoryAtEachPoint
+    : public ::testing::TestWithParam<std::tuple<std::size_t, Where, const char*>> {};
+
+INSTANTIATE_TEST_SUITE_P(Of, OutOfMemoryAtEachPoint,
+                         ::testing::Combine(::testing::Range<std::size_t>(0, std::size(kSwept)),
+                                            ::testing::Values(Where::caller, Where::anywhere),
+                                            ::testing::Values("shm", "tcp")),
+                         [](const auto& info) {
+                           std::string name = kSwept[std::get<0>(info.param)].name;
+                           std::replace(name.begin(), name.end(), ' ', '_');
+                           const bool caller = std::get<1>(info.param) == Where::caller;
+                           return name + (caller ? "_caller_" : "_anywhere_") +
+                                  std::get<2>(info.param);
+                         });
+
+/// What one rank does at one point: false when no allocation failed there.
+bool reached(Context& context, const Swept& swept, Where where, int victim, int point) {
+  constexpr std::size_t kElements = 400'000;
+  static std::vector<float> memory(kElements, 1);
+  const bool fails_here = context.rank() == victim;
+  const std::string name = fmt::format("{} {} {}", swept.name, victim, point);
+  bool spared = false;
+  {
+    std::shared_ptr<Group> group = context.group(name, {0, 1}, std::chrono::seconds(20));
+    if (fails_here && where == Where::caller) failing_in = point;
+    if (fails_here && where == Where::anywhere) failing_anywhere_in = point;
+    const auto begun = std::chrono::steady_clock::now();
+    try {
+      swept.run(*group, memory);
+    } catch (const std::exception&) {  // which is what a call may do
+    }
+    const int left =
+        where == Where::caller ? std::exchange(failing_in, 0) : failing_anywhere_in.exchange(0);
+    spared = left > 0;
+    if (std::chrono::steady_clock::now() - begun > std::chrono::seconds(15)) {
+      throw Error(fmt::format("{}: a call stood still: {}", name, group->failure()));
+    }
+    if (group->failure().empty() && fails_here && !spared) {
+      // A Work that nobody holds any more may still run where its call threw: only then.
+      group->abort("the sweep goes on");
+    }
+  }
+  std::fill(memory.begin(), memory.end(), 1.0f);
+  const auto agreement = context.group(name + " after", {0, 1}, std::chrono::seconds(20));
+  std::uint8_t over = spared ? 1 : 0;
+  agreement->broadcast({&over, 1, DType::u8}, victim).wait();
+  // Memory that runs out beside the calls ends every group of that rank: it waits for this one.
+  if (fails_here) agreement->recv({&over, 1, DType::u8}, 1 - victim, 0).wait();
+  if (!fails_here) agreement->send({&over, 1, DType::u8}, victim, 0).wait();
+  if (std::any_of(memory.begin(), memory.end(), [](float value) { return value != 1.0f; })) {
+    throw Error(name + ": memory was written after its call had ended");
+  }
+  return over == 0;
+}
+
+TEST_P(OutOfMemoryAtEachPoint, OfACallEveryWorkEndsAndTheNextGroupWorks) {
+  const auto& [index, where, transport] = GetParam();
+  Processes job(2,
+                [&](Context& context, const Processes::Say& say) {
+                  context.world()->barrier().wait();
+                  for (const int victim : {0, 1}) {
+                    int point = 1;
+                    while (reached(context, kSwept[index], where, victim, point)) ++point;
+                    say(point > 1 ? "well" : "no allocation failed");
+                  }
+                },
+                {.store_address = {},
+                 .config_of =
+                     [transport = transport](int) {
+                       Config config = test_config();
+                       config.log_level = "OFF";
+                       config.calibrate = false;
+                       config.transport = transport;
+                       return config;
+                     },
+                 .enter = {},
+                 .at_the_store = {}});
+  for (const int rank : {0, 1}) {
+    for (int victim = 0; victim < 2; ++victim) EXPECT_EQ(job.line(rank), "well") << rank;
+  }
+  job.expect_good_end();
+}
+
+/// A caller that sweeps without spinning hands its call over to the driver in the midst of it.
 class OutOfMemoryWithSpin : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Of, OutOfMemoryWithSpin, ::testing::Values(0, Config().spin_us));
 

@@ -43,7 +43,10 @@ Heard receive_all(std::span<const std::byte> stream, std::size_t piece) {
       const auto now = stream.first(std::min(piece, stream.size()));
       mccl::fuzz::require(far->write(now) == now.size(), "what was written is not taken off");
       stream = stream.subspan(now.size());
-      while (const auto message = connection.receive()) heard.messages.push_back(encode(*message));
+      while (const auto message = connection.receive()) {
+        heard.messages.push_back(encode(*message));
+        connection.consume();
+      }
     }
   } catch (const mccl::CorruptionError&) {
     heard.corrupt = true;

@@ -144,7 +144,9 @@ class Scene {
     try {
       messages_.post_receive(posted_.back().operation);
     } catch (const mccl::MismatchError&) {
-      end({std::static_pointer_cast<Operation>(operation.shared_from_this())});  // the caller knows
+      mccl::engine::OperationList refused;
+      refused.push_back(std::static_pointer_cast<Operation>(operation.shared_from_this()));
+      end(refused);  // the caller knows
       throw;
     }
   }
@@ -158,26 +160,26 @@ class Scene {
   void cancel() {
     for (Posted& posted : posted_) {
       if (posted.ended || posted.operation->call.collective != mccl::Collective::recv) continue;
-      posted.ended = messages_.cancel(*posted.operation);
+      posted.ended = messages_.cancel(*posted.operation) != nullptr;
       return;
     }
   }
 
   /// What has gone well, also in a pass that has thrown.
   void finish() {
-    const Messages::Finished finished = messages_.take_finished();
-    for (const std::shared_ptr<Operation>& operation : finished) {
-      require(operation->traffic.bytes_received >= operation->output.bytes() ||
-                  operation->call.collective == mccl::Collective::send,
+    const OperationList finished = messages_.take_finished();
+    for (const Operation& operation : finished) {
+      require(operation.traffic.bytes_received >= operation.output.bytes() ||
+                  operation.call.collective == mccl::Collective::send,
               "a receive has ended before its bytes came");
     }
     end(finished);
   }
 
-  void end(const Messages::Finished& operations) {
-    for (const std::shared_ptr<Operation>& operation : operations) {
-      require(operation != nullptr, "nothing was said to have ended");
-      const auto found = std::ranges::find(posted_, operation, &Posted::operation);
+  void end(const OperationList& operations) {
+    for (const Operation& operation : operations) {
+      const auto found = std::ranges::find_if(
+          posted_, [&](const Posted& posted) { return posted.operation.get() == &operation; });
       require(found != posted_.end(), "what nobody asked for has ended");
       found->ended = true;
     }

@@ -40,10 +40,12 @@ class MessagesEnd {
     messages_.post_send(call);
     return call;
   }
-  Call receive(std::span<std::byte> elements, int peer, std::uint32_t tag) {
+  Call receive(std::span<std::byte> elements, int peer, std::uint32_t tag,
+               Clock::time_point deadline = Clock::time_point::max()) {
     engine::Task task = task_of(Collective::recv, peer, tag, elements.size());
     task.output = {elements.data(), elements.size(), DType::u8};
     const auto call = std::make_shared<engine::Operation>(std::move(task));
+    call->deadline = deadline;
     messages_.post_receive(call);
     return call;
   }
@@ -52,8 +54,9 @@ class MessagesEnd {
   bool advance() { return messages_.advance(); }
   /// Whether the call has finished, also in a pass that threw.
   bool done(const Call& call) {
-    const auto finished = messages_.take_finished();
-    finished_.insert(finished_.end(), finished.begin(), finished.end());
+    for (engine::OperationList all = messages_.take_finished(); !all.empty();) {
+      finished_.push_back(all.pop_front());
+    }
     return std::find(finished_.begin(), finished_.end(), call) != finished_.end();
   }
 

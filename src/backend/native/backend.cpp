@@ -53,10 +53,9 @@ std::shared_ptr<Group> NativeBackend::make_group(const std::string& name,
                                                  std::chrono::milliseconds timeout,
                                                  const std::optional<Compression>& compression) {
   if (compression) check_ratio(*compression);
-  std::shared_ptr<engine::GroupState> state =
-      engine_->make_group(name, members, timeout, compression.value_or(compression_));
-  if (!first_) first_ = state;
-  auto group = std::make_shared<NativeGroup>(engine_, std::move(state));
+  auto group = std::make_shared<NativeGroup>(engine_, name, members, timeout,
+                                             compression.value_or(compression_));
+  if (!first_) first_ = group->state();
   group->get_path(give_path_);
   group->get_units(units_);
   if (force_staging_) group->stage_always();

@@ -76,8 +76,7 @@ void NativeGroup::watch_failure(const std::function<void()>& told) {
   state_->watch_failure(
       [told, log = engine_->log(), name = name()](const engine::Failure& failure) {
         if (failure.kind != engine::FailureKind::aborted) {
-          log.warn("group '{}': what its GPUs do ends, and its results are of no use: {}", name,
-                   engine::describe(failure));
+          log.warn("group '{}': its calls on GPUs end without a result: {}", name, failure.reason);
         }
         told();
       });
@@ -193,13 +192,28 @@ Work NativeGroup::end_batch() {
   return Work::all_of(std::vector<Work>(operations.begin(), operations.end()));
 }
 
+/// Every member has made its part when the call returns on one: the calls on a part that a rank
+/// lacks would wait for it until they time out.
 std::shared_ptr<Group> NativeGroup::split(int color, int key) {
+  std::vector<int> chosen = ranks_of_color(*this, color, key);
+  std::shared_ptr<NativeGroup> part;
+  try {
+    part = make_part(color, std::move(chosen));
+  } catch (const std::exception& error) {
+    abort(error.what());
+    throw;
+  }
+  barrier({.caller_waits = true}).wait();
+  return part;
+}
+
+/// Null for a negative color. `chosen` are ranks of this group.
+std::shared_ptr<NativeGroup> NativeGroup::make_part(int color, std::vector<int> chosen) {
   int number = 0;
   {
     std::lock_guard lock(mutex_);
     number = splits_++;
   }
-  std::vector<int> chosen = ranks_of_color(*this, color, key);
   if (color < 0) {
     split_path(nullptr, color, 0);
     return nullptr;
@@ -207,8 +221,8 @@ std::shared_ptr<Group> NativeGroup::split(int color, int key) {
   const auto& members = state_->membership().members;
   for (int& member : chosen) member = members[GroupRank(member)].number();
   auto part = std::make_shared<NativeGroup>(
-      engine_, engine_->make_group(fmt::format("{}/split {} color {}", name(), number, color),
-                                   chosen, state_->timeout(), state_->compression()));
+      engine_, fmt::format("{}/split {} color {}", name(), number, color), chosen,
+      state_->timeout(), state_->compression());
   part->get_path(give_path_);
   split_path(part.get(), color, part->rank());
   part->get_units(units_);

@@ -25,6 +25,11 @@ using GivePath = std::function<void(NativeGroup&, std::chrono::milliseconds)>;
 class NativeGroup final : public CheckedGroup {
  public:
   NativeGroup(std::shared_ptr<engine::Engine> engine, std::shared_ptr<engine::GroupState> state);
+  /// Makes the group as Engine::make_group does. Made by std::make_shared, both exist or neither.
+  NativeGroup(const std::shared_ptr<engine::Engine>& engine, const std::string& name,
+              const std::vector<int>& members, std::chrono::milliseconds timeout,
+              const Compression& compression)
+      : NativeGroup(engine, engine->make_group(name, members, timeout, compression)) {}
   ~NativeGroup() override;
 
   /// Also of the groups that this one is split into. Before the first call.
@@ -32,6 +37,7 @@ class NativeGroup final : public CheckedGroup {
   /// What is asked before the host's kernels are; the same of groups that this one is split into.
   void get_units(std::shared_ptr<kernels::Unit> units) { units_ = std::move(units); }
 
+  const std::shared_ptr<engine::GroupState>& state() const { return state_; }
   int rank() const override { return state_->membership().rank.number(); }
   int size() const override { return state_->membership().size(); }
   const std::string& name() const override { return state_->membership().name; }
@@ -55,6 +61,7 @@ class NativeGroup final : public CheckedGroup {
   void watch_failure(const std::function<void()>& told) override;
 
  private:
+  std::shared_ptr<NativeGroup> make_part(int color, std::vector<int> chosen);
   using OperationPtr = std::shared_ptr<engine::Operation>;
 
   bool is_faster(const Request& request, const Coding& coding) const;

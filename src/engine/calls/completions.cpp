@@ -7,7 +7,8 @@ namespace mccl::engine {
 Completions::Completions(std::shared_ptr<Metrics> metrics, Staging& staging, const Log& log)
     : metrics_(std::move(metrics)), tally_(metrics_->tally()), staging_(staging), log_(log) {}
 
-void Completions::finish(const std::shared_ptr<Operation>& operation, std::exception_ptr error) {
+void Completions::finish(std::shared_ptr<Operation> operation, std::exception_ptr error) noexcept {
+  if (operation->done()) return;
   if (counts_.load(std::memory_order_relaxed)) {
     CallSample sample = operation->sample();
     sample.queue_wait_s = seconds_between(operation->submitted, operation->started);
@@ -16,8 +17,8 @@ void Completions::finish(const std::shared_ptr<Operation>& operation, std::excep
     metrics_->record(sample);
   }
   staging_.report();
-  std::vector<Work::Callback> callbacks = operation->finish(error);
-  if (!callbacks.empty()) callbacks_.emplace_back(std::move(callbacks), error);
+  operation->callbacks = operation->finish(std::move(error));
+  if (!operation->callbacks.empty()) with_callbacks_.push_back(std::move(operation));
 }
 
 Clock::time_point Completions::begin_at_once() {
@@ -35,11 +36,11 @@ void Completions::end_at_once(const Task& task, Clock::time_point begun) {
   metrics_->record(sample, kTimedEvery);
 }
 
-void Completions::run(const Callbacks& callbacks) const {
-  for (const auto& [of_a_call, error] : callbacks) {
-    for (const Work::Callback& callback : of_a_call) {
+void Completions::run(OperationList calls) const {
+  for (Operation& call : calls) {
+    for (const Work::Callback& callback : std::exchange(call.callbacks, {})) {
       try {
-        callback(error);
+        callback(call.error());
       } catch (const std::exception& thrown) {
         log_.error("a callback of a call threw: {}", thrown.what());
       } catch (...) {

@@ -5,11 +5,9 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
-#include <utility>
-#include <vector>
 
 #include "base/log.h"
-#include "engine/calls/operation.h"
+#include "engine/calls/operation_list.h"
 #include "engine/calls/staging.h"
 #include "mccl/metrics.h"
 
@@ -24,19 +22,18 @@ class Completions {
   /// Both outlive it.
   Completions(std::shared_ptr<Metrics> metrics, Staging& staging, const Log& log);
 
-  /// Ends the call, with an error or without; its callbacks wait for run_callbacks(). The first
-  /// time counts.
-  void finish(const std::shared_ptr<Operation>& operation, std::exception_ptr error);
+  /// Ends the call, with an error or without; its callbacks wait for run(). The first time counts.
+  void finish(std::shared_ptr<Operation> operation, std::exception_ptr error) noexcept;
 
   /// Of a call that is run at once: when it begins, or nothing where it is not timed.
   Clock::time_point begin_at_once();
   void end_at_once(const Task& task, Clock::time_point begun);
 
-  bool callbacks_wait() const { return !callbacks_.empty(); }
-  using Callbacks = std::vector<std::pair<std::vector<Work::Callback>, std::exception_ptr>>;
-  Callbacks take_callbacks() { return std::exchange(callbacks_, {}); }
-  /// Without any lock.
-  void run(const Callbacks& callbacks) const;
+  bool callbacks_wait() const { return !with_callbacks_.empty(); }
+  /// The calls that are done and whose callbacks have not run.
+  OperationList take_callbacks() { return std::exchange(with_callbacks_, {}); }
+  /// Runs their callbacks and lets go of them; called without any lock.
+  void run(OperationList calls) const;
 
   /// Whether calls are counted; they are from the beginning. From any thread.
   void count_calls(bool count) { counts_.store(count, std::memory_order_relaxed); }
@@ -48,7 +45,7 @@ class Completions {
   const Log& log_;
   std::atomic<bool> counts_{true};
   std::uint32_t at_once_ = 0;
-  Callbacks callbacks_;
+  OperationList with_callbacks_;
 };
 
 }  // namespace mccl::engine

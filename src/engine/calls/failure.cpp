@@ -9,6 +9,9 @@
 namespace mccl::engine {
 namespace {
 
+/// As short as a std::string holds without allocating.
+constexpr const char* kOutOfMemory = "out of memory";
+
 bool is_any_message(const Call& call) {
   return call.collective == Collective::send && call.peer < 0;
 }
@@ -41,16 +44,18 @@ std::string_view advice_for(FailureKind kind) {
 
 }  // namespace
 
-Failure failure_of(const std::exception& error) {
-  if (dynamic_cast<const std::bad_alloc*>(&error)) {
-    return {FailureKind::aborted, "it is out of memory"};
-  }
+Failure failure_of(const std::exception& error) noexcept {
   FailureKind kind = FailureKind::aborted;
   if (dynamic_cast<const TimeoutError*>(&error)) kind = FailureKind::timeout;
   if (dynamic_cast<const PeerError*>(&error)) kind = FailureKind::peer;
   if (dynamic_cast<const MismatchError*>(&error)) kind = FailureKind::mismatch;
   if (dynamic_cast<const CorruptionError*>(&error)) kind = FailureKind::corruption;
-  return {kind, error.what()};
+  try {
+    if (!dynamic_cast<const std::bad_alloc*>(&error)) return {kind, error.what()};
+  } catch (const std::bad_alloc&) {
+    // There is no memory for the text; the failure below needs none.
+  }
+  return {FailureKind::aborted, kOutOfMemory};
 }
 
 std::exception_ptr exception_of(FailureKind kind, const std::string& message) {
@@ -67,6 +72,15 @@ std::exception_ptr exception_of(FailureKind kind, const std::string& message) {
       break;
   }
   return std::make_exception_ptr(AbortedError(message));
+}
+
+std::exception_ptr error_of(const Failure& failure, const Call& call, GroupRank rank,
+                            std::string_view verdict) noexcept {
+  try {
+    return exception_of(failure.kind, describe(failure, call, rank, verdict));
+  } catch (const std::bad_alloc&) {
+    return std::current_exception();
+  }
 }
 
 std::string describe(const Failure& failure) {

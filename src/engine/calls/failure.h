@@ -29,11 +29,16 @@ struct Failure {
 /// Of a Failure: a message, whichever.
 inline constexpr Call a_message{.collective = Collective::send};
 
-/// What `error` is, for telling the other ranks.
-Failure failure_of(const std::exception& error);
+/// The failure that `error` stands for, to announce to the other ranks.
+Failure failure_of(const std::exception& error) noexcept;
 
 /// The exception type that belongs to the kind, with this message.
 std::exception_ptr exception_of(FailureKind kind, const std::string& message);
+
+/// The error of `call`, which ends because of `failure`: as describe() below words it, or
+/// std::bad_alloc where there is no memory for the words.
+std::exception_ptr error_of(const Failure& failure, const Call& call, GroupRank rank,
+                            std::string_view verdict) noexcept;
 
 /// How `failure` reads on whichever rank: "all_reduce #2 (sum of 4 f32) failed on rank 0: rank 1 is
 /// gone: ...".

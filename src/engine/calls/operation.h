@@ -58,8 +58,18 @@ struct Task {
   CallSample sample() const;
 };
 
+/// How far a message has come; used by Messages alone.
+struct MessageProgress {
+  std::uint64_t number = 0;         ///< Among the messages of its pair and direction, from 1.
+  std::uint64_t order = 0;          ///< Among all receives of the group, in the order of the calls.
+  std::size_t pieces = 0;           ///< Of a message that the receiver has asked for.
+  std::size_t begun = 0;            ///< Pieces that a lane sends, or has sent.
+  std::size_t ended = 0;            ///< Pieces that have gone, or have come.
+  std::vector<bool> arriving = {};  ///< By piece of a receive: a lane brings it, or has brought it.
+};
+
 /// Filled by the caller's thread, then handed to the engine; afterwards only the thread that holds
-/// the progress lock touches it, but for the WorkState part.
+/// the progress lock touches it, except for the WorkState part.
 struct Operation final : detail::WorkState, Task {
   explicit Operation(Task task) : Task(std::move(task)) {}
 
@@ -74,11 +84,19 @@ struct Operation final : detail::WorkState, Task {
   Clock::time_point started;
   Clock::time_point deadline = Clock::time_point::max();
 
+  MessageProgress message;
+  std::vector<Work::Callback> callbacks;  ///< Once it is done: those that are still to run.
+
   std::string description() const override;
   void received_from(GroupRank rank) { set_source(rank.number()); }
 
  protected:
   void help(Clock::time_point until) override;
+
+ private:
+  friend class OperationList;
+  std::shared_ptr<Operation> next_;
+  Operation* previous_ = nullptr;
 };
 
 }  // namespace mccl::engine

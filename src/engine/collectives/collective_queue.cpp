@@ -54,7 +54,7 @@ CollectiveQueue::CollectiveQueue(Channels& channels, GroupWindow& window, schedu
       executor_(channels, window, history_) {}
 
 void CollectiveQueue::begin_first() {
-  Operation& call = *calls_.front();
+  Operation& call = calls_.front();
   call.started = Clock::now();
   multiply(call);
   begin(call, plan_for(call));
@@ -69,19 +69,17 @@ void CollectiveQueue::begin(Task& task, const Plan& plan) {
 std::shared_ptr<Operation> CollectiveQueue::take_finished() {
   if (!executor_.finished()) return nullptr;
   executor_.end();
-  std::shared_ptr<Operation> call = std::move(calls_.front());
-  calls_.pop_front();
-  return call;
+  return calls_.pop_front();
 }
 
-CollectiveQueue::Calls CollectiveQueue::drop_all() {
+OperationList CollectiveQueue::drop_all() {
   if (executor_.running()) executor_.end();
   return std::exchange(calls_, {});
 }
 
 void CollectiveQueue::adopt(std::shared_ptr<Operation> call) {
   calls_.push_front(std::move(call));
-  executor_.moved_to(*calls_.front());
+  executor_.moved_to(calls_.front());
 }
 
 const Plan& CollectiveQueue::plan_for(const Task& task) {

@@ -4,14 +4,13 @@
 #include <poll.h>
 
 #include <cstddef>
-#include <deque>
 #include <memory>
 #include <vector>
 
 #include "base/log.h"
 #include "base/rank.h"
 #include "engine/calls/call_history.h"
-#include "engine/calls/operation.h"
+#include "engine/calls/operation_list.h"
 #include "engine/collectives/executor.h"
 #include "engine/collectives/group_window.h"
 #include "engine/collectives/plan.h"
@@ -22,14 +21,12 @@ namespace mccl::engine {
 /// Used under the engine's progress lock.
 class CollectiveQueue {
  public:
-  using Calls = std::deque<std::shared_ptr<Operation>>;
-
   /// All that is referred to outlives it.
   CollectiveQueue(Channels& channels, GroupWindow& window, schedule::Facts facts, const Log& log);
 
   bool empty() const { return calls_.empty(); }
   /// The first one is under way; the others wait.
-  const Calls& calls() const { return calls_; }
+  const OperationList& calls() const { return calls_; }
   bool running() const { return executor_.running(); }
 
   void push(std::shared_ptr<Operation> call) { calls_.push_back(std::move(call)); }
@@ -40,7 +37,7 @@ class CollectiveQueue {
   /// The one that ran, when it has ended; else null.
   std::shared_ptr<Operation> take_finished();
   /// All of them, as they are.
-  Calls drop_all();
+  OperationList drop_all();
 
   /// A call that is run by its caller, beside an empty queue: until it has finished, the caller
   /// advances it.
@@ -72,7 +69,7 @@ class CollectiveQueue {
   CallHistory history_;
   PlanCache plans_;
   Executor executor_;
-  Calls calls_;
+  OperationList calls_;
   bool told_ = false;  // which way the last calls went
 };
 

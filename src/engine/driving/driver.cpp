@@ -1,6 +1,7 @@
 #include "engine/driving/driver.h"
 
 #include <algorithm>
+#include <new>
 
 #include "engine/driving/pause.h"
 
@@ -10,6 +11,7 @@ namespace {
 /// How long the driver keeps its core to itself while it looks for data; after that it yields the
 /// core between looks, to whom may be the very rank that it waits for.
 constexpr std::chrono::microseconds kPause{3};
+constexpr std::chrono::milliseconds kNapWithoutMemory{5};
 
 }  // namespace
 
@@ -29,8 +31,10 @@ int Sleep::timeout_ms() const {
 }
 
 bool Sleep::beside_data() const {
+  if (watched.empty()) return false;
   const auto begin = watched.begin() + 1;  // the pipe, which is rung for data
-  const auto end = watched.begin() + static_cast<std::ptrdiff_t>(beside_end);
+  const auto end =
+      watched.begin() + static_cast<std::ptrdiff_t>(std::max<std::size_t>(beside_end, 1));
   return std::any_of(begin, end, [](const pollfd& descriptor) { return descriptor.revents != 0; });
 }
 
@@ -82,9 +86,7 @@ bool Driver::drive_until_idle(Sleep& sleep) {
     drive(lock, nullptr, Clock::time_point::max());
   } while (!stopping_ && (!lock || !fall_asleep()));
   if (stopping_) return false;
-  sleep.watched.assign(1, {wake_pipe_.descriptor(), POLLIN, 0});
-  sleep.until = Clock::time_point::max();
-  driven_.prepare(sleep);
+  prepare(sleep, Clock::time_point::max());
   return true;
 }
 
@@ -95,11 +97,20 @@ bool Driver::fall_asleep() {
   return false;
 }
 
+/// Without memory for all that is to be watched it naps, and looks again.
+void Driver::prepare(Sleep& sleep, Clock::time_point deadline) {
+  try {
+    sleep.watched.assign(1, {wake_pipe_.descriptor(), POLLIN, 0});
+    sleep.until = deadline;
+    driven_.prepare(sleep);
+  } catch (const std::bad_alloc&) {
+    sleep.until = std::min(deadline, Clock::now() + kNapWithoutMemory);
+  }
+}
+
 /// With the lock: whoever else wants something wakes it through the pipe.
 void Driver::sleep(Clock::time_point deadline) {
-  sleep_.watched.assign(1, {wake_pipe_.descriptor(), POLLIN, 0});
-  sleep_.until = deadline;
-  driven_.prepare(sleep_);
+  prepare(sleep_, deadline);
   const int ready = ::poll(sleep_.watched.data(), sleep_.watched.size(), sleep_.timeout_ms());
   driven_.has_slept(ready > 0 && sleep_.beside_data(), Clock::now());
   wake_pipe_.drain();

@@ -98,6 +98,7 @@ class Driver {
 
  private:
   bool fall_asleep();
+  void prepare(Sleep& sleep, Clock::time_point deadline);
   void sleep(Clock::time_point deadline);
 
   Driven& driven_;

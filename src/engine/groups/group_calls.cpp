@@ -12,9 +12,8 @@ constexpr std::chrono::milliseconds kAnnouncementGrace{250};
 
 void GroupState::start(const std::shared_ptr<Operation>& operation) {
   if (failed()) {
-    const Failure why = failure();
-    return finish(operation, exception_of(why.kind, describe(why, operation->call, membership_.rank,
-                                                             "cannot start")));
+    return finish(operation,
+                  error_of(failure(), operation->call, membership_.rank, "cannot start"));
   }
   operation->started = operation->submitted;
   if (idle()) last_progress_ = next_probe_ = Clock::now();
@@ -28,7 +27,7 @@ void GroupState::start(const std::shared_ptr<Operation>& operation) {
     }
   } catch (const std::exception& error) {
     fail(failure_in(operation->call, error));
-    finish(operation, std::current_exception());
+    finish(operation, std::current_exception());  // where neither of the two has it
   }
 }
 
@@ -47,7 +46,7 @@ bool GroupState::advance(Clock::time_point now) {
       suspicion_ = std::move(failure);
       suspected_at_ = Clock::now();
     } else {
-      fail(failure);
+      fail(std::move(failure));
     }
   }
   return true;
@@ -92,7 +91,7 @@ bool GroupState::advance_messages() {
 
 /// Those whose bytes are there, or have gone, whatever becomes of the group.
 void GroupState::finish_messages() {
-  for (const std::shared_ptr<Operation>& operation : messages_.take_finished()) finish(operation);
+  for (OperationList done = messages_.take_finished(); !done.empty();) finish(done.pop_front());
 }
 
 /// What was on its way when a link ended may still come: then the call goes on, and ends with it.
@@ -105,14 +104,14 @@ bool GroupState::confirm_suspicion() {
     return moved;
   } catch (const PeerError&) {
     if (Clock::now() - suspected_at_ < kAnnouncementGrace) return false;
-    fail(*suspicion_);
+    fail(std::move(*suspicion_));
   } catch (const std::exception& error) {
     fail(failure_in(call_under_way(), error));
   }
   return true;
 }
 
-Failure GroupState::failure_in(const Call& call, const std::exception& error) const {
+Failure GroupState::failure_in(const Call& call, const std::exception& error) const noexcept {
   Failure failure = failure_of(error);
   failure.call = call;
   failure.seen_by = membership_.rank;
@@ -122,7 +121,7 @@ Failure GroupState::failure_in(const Call& call, const std::exception& error) co
 /// What advance_calls was at when it threw.
 Call GroupState::call_under_way() const {
   if (in_messages_ || collectives_.calls().empty()) return a_message;
-  return collectives_.calls().front()->call;
+  return collectives_.calls().front().call;
 }
 
 void GroupState::watch(Sleep& sleep) {
@@ -150,10 +149,8 @@ void GroupState::begin_at_once(Task& task, const Plan& plan) {
 }
 
 void GroupState::fail_at_once(const Call& call, const std::exception& error) {
-  const Failure failure = failure_in(call, error);
-  fail(failure);
-  std::rethrow_exception(
-      exception_of(failure.kind, describe(failure, call, membership_.rank, "failed")));
+  fail(failure_in(call, error));
+  std::rethrow_exception(error_of(failure(), call, membership_.rank, "failed"));
 }
 
 bool GroupState::advance_at_once() {

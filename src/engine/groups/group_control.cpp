@@ -71,8 +71,8 @@ void GroupState::answer_probe(WorldRank peer, const Call& call) {
     const std::string theirs =
         fmt::format("{} calls {}", membership_.name_of(membership_.rank_of(peer)),
                     describe_unlike(call, *mine));
-    const CollectiveQueue::Calls& calls = collectives_.calls();
-    if (!calls.empty() && calls.front()->call.sequence == call.sequence) {
+    const OperationList& calls = collectives_.calls();
+    if (!calls.empty() && calls.front().call.sequence == call.sequence) {
       return fail({FailureKind::mismatch, theirs + " instead", *mine, membership_.rank});
     }
     return fail({FailureKind::mismatch, fmt::format("{} where rank {} called {}", theirs,

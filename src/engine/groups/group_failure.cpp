@@ -1,42 +1,66 @@
 // The part of GroupState that ends things.
+#include <fmt/format.h>
+
+#include <new>
 #include <utility>
 
 #include "engine/groups/group_state.h"
 
 namespace mccl::engine {
 
-void GroupState::fail(const Failure& failure) {
-  if (mark_failed(failure)) {
-    around_.log.info("group '{}' failed: {}", membership_.name, describe(failure));
-  }
+void GroupState::fail(Failure failure) noexcept {
+  if (mark_failed(std::move(failure))) log_failure();
   settle_failure();
 }
 
-void GroupState::settle_failure() {
-  const Failure why = failure();
-  if (!std::exchange(failure_announced_, true)) {
-    ControlMessage message;
-    message.kind = ControlKind::abort;
-    message.key.group = id();
-    message.failure = why;
-    if (why.call) message.call = is_collective(*why.call) ? *why.call : a_message;
-    membership_.for_each_other([&](WorldRank peer) { around_.peers.send(peer, message); });
+void GroupState::log_failure() const noexcept {
+  if (!around_.log.enabled(LogLevel::info)) return;
+  try {
+    around_.log.info("group '{}' failed: {}", membership_.name, describe(failure_));
+  } catch (const std::bad_alloc&) {
+    // The errors of its calls say it.
   }
-  const CollectiveQueue::Calls collectives = collectives_.drop_all();
+}
+
+/// Needs no memory where there is none: messages go straight to the links, calls are moved between
+/// lists, and the words of their errors are left out.
+void GroupState::settle_failure() noexcept {
+  announce_failure();
+  OperationList ended = collectives_.drop_all();
   finish_messages();
-  const Messages::Finished messages = messages_.drop_all();
+  ended.append(messages_.drop_all());
   channels_.close();  // before callers may use their memory again
-  const auto end = [&](const std::shared_ptr<Operation>& operation) {
-    finish(operation,
-           exception_of(why.kind, describe(why, operation->call, membership_.rank, "failed")));
-  };
-  for (const auto& operation : collectives) end(operation);
-  for (const auto& operation : messages) end(operation);
+  while (!ended.empty()) {
+    std::shared_ptr<Operation> operation = ended.pop_front();
+    const std::exception_ptr error =
+        error_of(failure_, operation->call, membership_.rank, "failed");
+    finish(std::move(operation), error);
+  }
+}
+
+/// Once, to all other members.
+void GroupState::announce_failure() noexcept {
+  if (failure_announced_) return;
+  ControlMessage message;
+  message.kind = ControlKind::abort;
+  message.key.group = id();
+  try {
+    message.failure = failure_;
+  } catch (const std::bad_alloc& error) {
+    message.failure = failure_of(error);
+  }
+  if (failure_.call) message.call = is_collective(*failure_.call) ? *failure_.call : a_message;
+  membership_.for_each_other([&](WorldRank peer) { around_.peers.send(peer, message); });
+  failure_announced_ = true;
 }
 
 void GroupState::lose(WorldRank peer, const std::string& reason, transport::Loss loss) {
   const GroupRank member = membership_.rank_of(peer);
-  if (member.valid()) channels_.lose(member, reason, loss);
+  if (!member.valid()) return;
+  channels_.lose(member, reason, loss);
+  if (dead_.valid() || around_.peers.has_left(peer)) return;
+  dead_ = member;
+  lost_at_ = Clock::now();
 }
 
 std::vector<std::unique_ptr<transport::Link>> GroupState::end(const std::string& reason) {

@@ -25,6 +25,8 @@ class GroupNames {
   /// Gives a group the name: how many of this identity, a hash of name and members, there have been
   /// with it. Nothing when a living group has the name.
   std::optional<std::uint32_t> give(const std::string& name, std::uint64_t identity);
+  /// Undoes the last give() of the name: the group was not made.
+  void take_back(const std::string& name) noexcept;
   /// The group of that name lives no more.
   void give_up(const std::string& name);
 

@@ -39,16 +39,16 @@ GroupState::GroupState(Membership membership, std::chrono::milliseconds timeout,
       messages_(channels_, surroundings.config.chunk_bytes),
       statuses_(membership_.members.size()) {}
 
-bool GroupState::mark_failed(const Failure& failure) {
+bool GroupState::mark_failed(Failure failure) noexcept {
   std::function<void(const Failure&)> told;
   {
     std::lock_guard lock(failure_mutex_);
     if (failed_.load(std::memory_order_relaxed)) return false;
-    failure_ = failure;
+    failure_ = std::move(failure);
     failed_.store(true, std::memory_order_release);
     told = std::move(told_failure_);
   }
-  if (told) told(failure);
+  if (told) told(failure_);
   return true;
 }
 
@@ -62,11 +62,6 @@ bool GroupState::failure_is_watched() const {
   return told_failure_ != nullptr;
 }
 
-Failure GroupState::failure() const {
-  std::lock_guard lock(failure_mutex_);
-  return failure_;
-}
-
 /// It may take another amount of memory now.
 void GroupState::weigh() {
   const auto weight =
@@ -74,8 +69,8 @@ void GroupState::weigh() {
   around_.staging.change(std::exchange(weight_, weight), weight);
 }
 
-void GroupState::finish(const std::shared_ptr<Operation>& operation, std::exception_ptr error) {
-  around_.completions.finish(operation, error);
+void GroupState::finish(std::shared_ptr<Operation> operation, std::exception_ptr error) noexcept {
+  around_.completions.finish(std::move(operation), std::move(error));
 }
 
 }  // namespace mccl::engine

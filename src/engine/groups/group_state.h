@@ -58,11 +58,11 @@ class GroupState {
   /// times.
   const schedule::Facts& assumed() const { return assumed_; }
   bool failed() const { return failed_.load(std::memory_order_acquire); }
-  /// Kind and reason; only when failed.
-  Failure failure() const;
-  /// The first reason wins; false for the later ones. What is pending ends when the engine comes
-  /// by.
-  bool mark_failed(const Failure& failure);
+  /// Only when failed; constant from then on.
+  const Failure& failure() const { return failure_; }
+  /// The first reason wins; false for the later ones. What is pending ends in the engine's next
+  /// pass.
+  bool mark_failed(Failure failure) noexcept;
   /// `told` runs once, on whichever thread, as soon as the group has failed; it returns soon and
   /// throws nothing. Such a group fails with the first member that dies, also while no call is
   /// under way: what runs outside the engine would wait for that member. Before the first call.
@@ -95,10 +95,11 @@ class GroupState {
 
   // group_failure.cpp: the end of it.
   /// Tells the other members, once, and ends everything pending.
-  void fail(const Failure& failure);
+  void fail(Failure failure) noexcept;
   /// The same when it has been marked.
-  void settle_failure();
-  /// A member is lost.
+  void settle_failure() noexcept;
+  /// A member is lost. Collectives that do not get on without it end a moment later, whichever
+  /// member they wait for (group_time.cpp): a member that is late would otherwise hide the loss.
   void lose(WorldRank peer, const std::string& reason, transport::Loss loss);
   /// No more calls come, and those that are pending fail. What they have sent still arrives,
   /// through the links that are returned; everything else is given back here and now: whoever still
@@ -123,8 +124,10 @@ class GroupState {
   bool advance_messages();
   void finish_messages();
   bool confirm_suspicion();
-  void finish(const std::shared_ptr<Operation>& operation, std::exception_ptr error = nullptr);
-  Failure failure_in(const Call& call, const std::exception& error) const;
+  void finish(std::shared_ptr<Operation> operation, std::exception_ptr error = nullptr) noexcept;
+  Failure failure_in(const Call& call, const std::exception& error) const noexcept;
+  void log_failure() const noexcept;
+  void announce_failure() noexcept;
   Call call_under_way() const;
 
   void offer_window();
@@ -136,6 +139,7 @@ class GroupState {
 
   bool end_late_messages(Clock::time_point now);
   bool fail_when_late(Clock::time_point now);
+  bool fail_without_the_dead(Clock::time_point now);
   void probe(Clock::time_point now);
   std::string stuck_on() const;
   void weigh();
@@ -149,7 +153,7 @@ class GroupState {
 
   std::atomic<bool> failed_{false};
   mutable std::mutex failure_mutex_;
-  Failure failure_;                                   // guarded by failure_mutex_
+  Failure failure_;                                   // written once, under failure_mutex_
   std::function<void(const Failure&)> told_failure_;  // guarded by failure_mutex_
   std::atomic<std::uint64_t> sequence_{0};            // of the last collective submitted
 
@@ -163,6 +167,8 @@ class GroupState {
   /// about to announce. The announcement is waited for a moment, because it says more.
   std::optional<Failure> suspicion_;
   Clock::time_point suspected_at_;
+  GroupRank dead_;  ///< The first member that died; not valid while all live or left in good order.
+  Clock::time_point lost_at_;          ///< When that became known.
   std::int64_t weight_ = 0;            // as staging knows it
   std::uint64_t calls_when_idle_ = 0;  // the last call, when that was looked at last
   Clock::time_point idle_since_;

@@ -11,47 +11,60 @@ namespace {
 
 /// A call that does not move for so long asks the peers what they are doing.
 constexpr std::chrono::seconds kProbeAfter{1};
+/// How long a collective that does not move may wait for others after a member has died.
+constexpr std::chrono::milliseconds kDeathGrace{250};
 /// What a group has not used for so long it gives back.
 constexpr std::chrono::seconds kIdleAfter{10};
 
 }  // namespace
 
 void GroupState::watch_time(Clock::time_point now) {
-  if (failed() || end_late_messages(now) || fail_when_late(now)) return;
+  if (failed() || end_late_messages(now) || fail_when_late(now) || fail_without_the_dead(now))
+    return;
   if (now - last_progress_ >= kProbeAfter && now >= next_probe_) probe(now);
 }
 
-/// A message that nobody has answered can be taken back; another late one ends the group. True when
-/// that has happened.
+/// A receive to which no message came is taken back; another late message ends the group. Returns
+/// true when that has happened.
 bool GroupState::end_late_messages(Clock::time_point now) {
-  for (const std::shared_ptr<Operation>& operation : messages_.pending()) {
-    if (now < operation->deadline) continue;
-    Failure late{
+  while (Operation* const late = messages_.find_late(now)) {
+    Failure failure{
         FailureKind::timeout,
-        fmt::format("it timed out after {:.3g} s, ", seconds_between(operation->submitted, now)),
-        operation->call, membership_.rank};
-    if (!messages_.cancel(*operation)) {
-      late.reason += "and its receiver has not taken it";
-      fail(late);
+        fmt::format("it timed out after {:.3g} s, ", seconds_between(late->submitted, now)),
+        late->call, membership_.rank};
+    failure.reason += messages_.why_late(*late);
+    std::shared_ptr<Operation> taken_back = messages_.cancel(*late);
+    if (!taken_back) {
+      fail(std::move(failure));
       return true;
     }
-    late.reason += "and no message came";
-    finish(operation,
-           exception_of(late.kind, describe(late, operation->call, membership_.rank, "failed")));
+    const std::exception_ptr error =
+        error_of(failure, taken_back->call, membership_.rank, "failed");
+    finish(std::move(taken_back), error);
   }
   return false;
 }
 
 bool GroupState::fail_when_late(Clock::time_point now) {
-  const CollectiveQueue::Calls& calls = collectives_.calls();
-  const auto late = std::find_if(calls.begin(), calls.end(), [now](const auto& operation) {
-    return now >= operation->deadline;
+  const OperationList& calls = collectives_.calls();
+  const auto late = std::find_if(calls.begin(), calls.end(), [now](const Operation& operation) {
+    return now >= operation.deadline;
   });
   if (late == calls.end()) return false;
   fail({FailureKind::timeout,
-        fmt::format("it timed out after {:.3g} s{}", seconds_between((*late)->submitted, now),
+        fmt::format("it timed out after {:.3g} s{}", seconds_between(late->submitted, now),
                     stuck_on()),
-        (*late)->call, membership_.rank});
+        late->call, membership_.rank});
+  return true;
+}
+
+/// A collective that still moves may end with what the dead member has sent.
+bool GroupState::fail_without_the_dead(Clock::time_point now) {
+  if (!dead_.valid() || collectives_.empty()) return false;
+  if (now - std::max(lost_at_, last_progress_) < kDeathGrace) return false;
+  const std::string& reason = channels_.at(transport::Purpose::collective, dead_).lost;
+  fail({FailureKind::peer, fmt::format("rank {} is gone: {}", dead_, reason),
+        collectives_.calls().front().call, membership_.rank});
   return true;
 }
 
@@ -62,7 +75,7 @@ void GroupState::probe(Clock::time_point now) {
   ControlMessage probe;
   probe.kind = ControlKind::probe;
   probe.key.group = id();
-  if (!collectives_.empty()) probe.call = collectives_.calls().front()->call;
+  if (!collectives_.empty()) probe.call = collectives_.calls().front().call;
   membership_.for_each_other([&](WorldRank peer) { around_.peers.send(peer, probe); });
 }
 

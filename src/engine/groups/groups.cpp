@@ -16,10 +16,10 @@ void Groups::add(const std::shared_ptr<GroupState>& group) {
 }
 
 void Groups::remove(const std::shared_ptr<GroupState>& group) {
+  unmade_.closed(group->id());  // first, since it needs memory
   end(*group, "the group was destroyed while calls were pending");
   if (std::exchange(group->listed, false)) std::erase(active_, group);
   groups_.erase(group->id());
-  unmade_.closed(group->id());
 }
 
 void Groups::end(GroupState& group, const std::string& reason) {
@@ -180,10 +180,14 @@ void Groups::fail_watched(WorldRank peer, const std::string& reason) {
   }
 }
 
-void Groups::fail_all(const Failure& failure) {
+void Groups::fail_all(const Failure& failure) noexcept {
   for (const auto& [id, group] : groups_) {
-    group->fail({failure.kind, fmt::format("rank {} cannot go on: {}", group->membership().rank,
-                                           failure.reason)});
+    try {
+      group->fail({failure.kind, fmt::format("rank {} cannot go on: {}", group->membership().rank,
+                                             failure.reason)});
+    } catch (const std::bad_alloc& error) {
+      group->fail(failure_of(error));
+    }
   }
 }
 

@@ -59,7 +59,7 @@ class Groups {
   /// A peer has died: groups that it is in end where somebody asked to be told.
   void fail_watched(WorldRank peer, const std::string& reason);
   /// Something went wrong on this rank that is no single group's matter.
-  void fail_all(const Failure& failure);
+  void fail_all(const Failure& failure) noexcept;
 
   /// Links of ended groups that still have bytes on their way.
   Departing& departing() { return departing_; }

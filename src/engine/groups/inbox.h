@@ -1,13 +1,15 @@
-// What other threads hand to the one that drives.
+// What other threads hand to the one that drives. Only to make a group needs memory: whoever has a
+// group, or a call, can always hand it over.
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
 
-#include "engine/calls/operation.h"
+#include "engine/calls/operation_list.h"
 
 namespace mccl::engine {
 
@@ -16,31 +18,62 @@ class Inbox {
  public:
   struct Content {
     std::vector<std::shared_ptr<GroupState>> created;
-    std::vector<std::shared_ptr<Operation>> submitted;
+    OperationList submitted;
     std::vector<std::shared_ptr<GroupState>> aborted;
     std::vector<std::shared_ptr<GroupState>> closed;
+
+    void reserve(std::size_t groups) {
+      for (auto* each : {&created, &aborted, &closed}) each->reserve(groups);
+    }
   };
 
-  /// Calls `fill` with the content.
-  template <typename Fill>
-  void put(Fill fill) {
-    std::lock_guard lock(mutex_);
-    fill(content_);
-    waiting_.store(true, std::memory_order_release);
+  /// Throws std::bad_alloc, and then nothing has happened.
+  void create(const std::shared_ptr<GroupState>& group) {
+    put([&](Content& content) {
+      content.reserve(groups_ + 1);
+      ++groups_;
+      content.created.push_back(group);
+    });
   }
+  /// Once for each group, as close() is.
+  void abort(const std::shared_ptr<GroupState>& group) noexcept {
+    put([&](Content& content) { content.aborted.push_back(group); });
+  }
+  void close(const std::shared_ptr<GroupState>& group) noexcept {
+    put([&](Content& content) { content.closed.push_back(group); });
+  }
+  /// Calls `fill` with what is submitted, under the lock.
+  template <typename Fill>
+  void submit(Fill fill) {
+    put([&](Content& content) { fill(content.submitted); });
+  }
+
   bool waiting() const { return waiting_.load(std::memory_order_acquire); }
+  /// Throws std::bad_alloc, and then all of it still waits.
   Content take() {
-    std::lock_guard lock(mutex_);
+    Content taken;
+    const std::lock_guard lock(mutex_);
+    taken.reserve(groups_);
     waiting_.store(false, std::memory_order_relaxed);
-    return std::exchange(content_, {});
+    groups_ -= content_.closed.size();
+    std::swap(content_, taken);
+    return taken;
   }
 
   /// For a fork, and for what must be whole at one.
   std::mutex& mutex() { return mutex_; }
 
  private:
+  template <typename Fill>
+  void put(Fill fill) {
+    const std::lock_guard lock(mutex_);
+    fill(content_);
+    waiting_.store(true, std::memory_order_release);
+  }
+
   std::mutex mutex_;
-  Content content_;  // guarded by mutex_
+  Content content_;         // guarded by mutex_, with room for all groups
+  std::size_t groups_ = 0;  // guarded by mutex_: made and not closed
   std::atomic<bool> waiting_{false};
 };
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <new>
+
 #include "mccl/error.h"
 
 namespace mccl::engine {
@@ -28,8 +30,14 @@ UnmadeGroups::Said UnmadeGroups::take(std::uint64_t group) {
 }
 
 void UnmadeGroups::closed(std::uint64_t group) {
-  if (!closed_.insert(group).second) return;
+  if (closed_.contains(group)) return;
   closed_in_order_.push_back(group);
+  try {
+    closed_.insert(group);
+  } catch (const std::bad_alloc&) {
+    closed_in_order_.pop_back();
+    throw;
+  }
   if (closed_in_order_.size() <= kMostClosed) return;
   closed_.erase(closed_in_order_.front());
   closed_in_order_.pop_front();

@@ -100,15 +100,17 @@ void LinkMaker::opened(WorldRank peer, Channels& channels, const LinkKey& key) {
 void LinkMaker::make(WorldRank peer, Channels& channels, const LinkKey& key, Place from) {
   std::string reason = "no transport reaches it";
   for (Place place = next(peer, from); place < transports_.size(); place = next(peer, place + 1)) {
+    Making made;
     try {
       making_[{peer, key}] = place;
-      return take(peer, channels, key, place,
-                  transports_[place]->dial(peer, key, Clock::now() + patience_));
+      made = transports_[place]->dial(peer, key, Clock::now() + patience_);
     } catch (const Error& error) {
       transports_[place]->cancel(peer, key);
       reason = error.what();
       warn(peer, place, reason);
+      continue;
     }
+    return take(peer, channels, key, place, std::move(made));
   }
   give_up(peer, &channels, key, reason);
 }
@@ -140,8 +142,9 @@ void LinkMaker::go_on(WorldRank peer, Channels& channels, const ControlMessage& 
   } else {
     leave_other(peer, message.key, place);
   }
+  Making made;
   try {
-    take(peer, channels, message.key, place, transport.hear(peer, message.key, message.blob));
+    made = transport.hear(peer, message.key, message.blob);
   } catch (const CorruptionError&) {
     throw;
   } catch (const std::exception& error) {
@@ -155,11 +158,13 @@ void LinkMaker::go_on(WorldRank peer, Channels& channels, const ControlMessage& 
     answer.transport = transport.name();
     answer.failure.reason = error.what();
     peers_.send(peer, answer);
+    return;
   }
+  take(peer, channels, message.key, place, std::move(made));
 }
 
 /// The result of a step. The link goes first into its channel: when the peer hears of it, it
-/// stands.
+/// stands. No other transport is tried if that fails: the peer may have written into this link.
 void LinkMaker::take(WorldRank peer, Channels& channels, const LinkKey& key, Place place,
                      Making made) {
   if (made.link) {

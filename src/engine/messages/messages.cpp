@@ -18,17 +18,12 @@ Messages::Messages(Channels& channels, std::size_t payload_limit)
   static_assert(sizeof(Unexpected) <= kEagerOverhead);
 }
 
-void Messages::announce(GroupRank rank, Outgoing outgoing) {
-  peers_[rank].announcements.push_back(std::move(outgoing));
+void Messages::announce(GroupRank rank, const Outgoing& outgoing) {
+  peers_[rank].announcements.push_back(outgoing);
 }
 
-void Messages::finish(std::shared_ptr<Operation> operation) {
-  finished_.push_back(std::move(operation));
-}
-
-Messages::Finished Messages::take_finished() {
-  active_ -= finished_.size();
-  return std::exchange(finished_, {});
+void Messages::finish(Operation& operation) noexcept {
+  finished_.push_back(pending_.remove(operation));
 }
 
 std::size_t Messages::pieces_of(std::size_t bytes) const {
@@ -40,65 +35,115 @@ std::size_t Messages::piece_size(std::size_t piece, std::size_t bytes) const {
 }
 
 void Messages::post_send(std::shared_ptr<Operation> operation) {
-  ++active_;
-  const GroupRank rank(operation->call.peer);
+  Operation& send = *operation;
+  pending_.push_back(std::move(operation));
+  next_deadline_ = std::min(next_deadline_, send.deadline);
+  const GroupRank rank(send.call.peer);
   Peer& peer = peers_[rank];
-  const std::size_t bytes = operation->input.bytes();
+  const std::size_t bytes = send.input.bytes();
   Outgoing outgoing;
-  outgoing.frame.call = operation->call;
-  outgoing.frame.call.sequence = peer.next_number++;
+  outgoing.frame.call = send.call;
+  send.message.number = outgoing.frame.call.sequence = peer.next_number++;
   if (bytes <= eager_bytes_ && peer.credit_used + bytes + kEagerOverhead <= kEagerCredit) {
     peer.credit_used += bytes + kEagerOverhead;
     outgoing.frame.kind = FrameKind::eager;
-    outgoing.payload = {static_cast<const std::byte*>(operation->input.data), bytes};
-    outgoing.operation = std::move(operation);
+    outgoing.payload = {static_cast<const std::byte*>(send.input.data), bytes};
+    outgoing.operation = &send;
   } else {
     outgoing.frame.kind = FrameKind::request;
-    peer.awaiting_grant.emplace(outgoing.frame.call.sequence, std::move(operation));
+    peer.awaiting_grant.emplace(send.message.number, &send);
   }
-  announce(rank, std::move(outgoing));
+  announce(rank, outgoing);
 }
 
 void Messages::post_receive(std::shared_ptr<Operation> operation) {
-  ++active_;
-  const auto found =
-      std::find_if(unexpected_.begin(), unexpected_.end(), [&](const Unexpected& message) {
-        return may_come_from(*operation, message.source) &&
-               operation->call.tag == message.frame.call.tag;
-      });
+  Operation& receive = *operation;
+  pending_.push_back(std::move(operation));
+  next_deadline_ = std::min(next_deadline_, receive.deadline);
+  receive.message.order = ++receives_;
+  const auto found = find_unexpected(receive);
   if (found == unexpected_.end()) {
-    posted_.push_back(std::move(operation));
+    posted_[{receive.call.peer, receive.call.tag}].push_back(&receive);
+    ++(receive.call.peer < 0 ? posted_for_any_ : peers_[GroupRank(receive.call.peer)].posted);
     return;
   }
-  const Unexpected message = std::move(*found);
-  unexpected_.erase(found);
-  check(*operation, message.source, message.frame);
+  std::list<Unexpected> taken;
+  taken.splice(taken.begin(), found->second, found->second.begin());
+  if (found->second.empty()) unexpected_.erase(found);
+  const Unexpected& message = taken.front();
+  check(receive, message.source, message.frame);
   if (message.frame.kind == FrameKind::request) {
-    grant(message.source, message.frame, std::move(operation));
+    grant(message.source, message.frame, receive);
   } else {
-    deliver(message, std::move(operation));
+    deliver(message, receive);
   }
 }
 
+/// The messages of which the oldest is for the receive; the end when there are none.
+Messages::Matches<Messages::Unexpected>::iterator Messages::find_unexpected(
+    const Operation& receive) {
+  const std::uint32_t tag = receive.call.tag;
+  if (receive.call.peer >= 0) return unexpected_.find({receive.call.peer, tag});
+  auto oldest = unexpected_.end();
+  for (GroupRank source(0); source < peers_.end_rank() && !unexpected_.empty(); ++source) {
+    const auto found = unexpected_.find({source.number(), tag});
+    if (found == unexpected_.end()) continue;
+    if (oldest == unexpected_.end() || found->second.front().order < oldest->second.front().order) {
+      oldest = found;
+    }
+  }
+  return oldest;
+}
+
+/// Writes before it reads: what waits for room after that makes this rank read from everybody.
 bool Messages::advance() {
   bool moved = false;
+  blocked_ = false;
   for (GroupRank rank(0); rank < peers_.end_rank(); ++rank) {
     Peer& peer = peers_[rank];
-    if (peer.has_to_write()) moved |= write_to(rank, peer);
-    if (wants_to_read(rank, peer)) moved |= read_from(rank, peer);
+    if (!peer.has_to_write()) continue;
+    moved |= write_to(rank, peer);
+    blocked_ |= peer.has_to_write();
+  }
+  for (GroupRank rank(0); rank < peers_.end_rank(); ++rank) {
+    if (wants_to_read(peers_[rank])) moved |= read_from(rank, peers_[rank]);
   }
   return moved;
 }
 
-std::shared_ptr<Operation> Messages::match(GroupRank source, const Frame& frame) {
-  const auto found = std::find_if(posted_.begin(), posted_.end(), [&](const auto& receive) {
-    return may_come_from(*receive, source) && receive->call.tag == frame.call.tag;
-  });
-  if (found == posted_.end()) return nullptr;
-  check(**found, source, frame);
-  std::shared_ptr<Operation> receive = std::move(*found);
-  posted_.erase(found);
-  return receive;
+Operation* Messages::match(GroupRank source, const Frame& frame) {
+  auto oldest = posted_.end();
+  for (const std::int32_t from : {source.number(), -1}) {
+    const auto found = posted_.find({from, frame.call.tag});
+    if (found == posted_.end()) continue;
+    if (oldest == posted_.end() ||
+        found->second.front()->message.order < oldest->second.front()->message.order) {
+      oldest = found;
+    }
+  }
+  if (oldest == posted_.end()) return nullptr;
+  Operation& receive = *oldest->second.front();
+  check(receive, source, frame);
+  unpost(receive);
+  return &receive;
+}
+
+/// False when it was not posted any more.
+bool Messages::unpost(Operation& receive) {
+  const auto found = posted_.find({receive.call.peer, receive.call.tag});
+  if (found == posted_.end()) return false;
+  std::list<Operation*>& same = found->second;
+  const auto place = std::find(same.begin(), same.end(), &receive);
+  if (place == same.end()) return false;
+  same.erase(place);
+  if (same.empty()) posted_.erase(found);
+  --(receive.call.peer < 0 ? posted_for_any_ : peers_[GroupRank(receive.call.peer)].posted);
+  return true;
+}
+
+void Messages::keep(Unexpected message) {
+  message.order = ++arrivals_;
+  unexpected_[{message.source.number(), message.frame.call.tag}].push_back(std::move(message));
 }
 
 void Messages::check(const Operation& receive, GroupRank source, const Frame& frame) const {
@@ -109,33 +154,34 @@ void Messages::check(const Operation& receive, GroupRank source, const Frame& fr
       name_of(receive.call.dtype)));
 }
 
-void Messages::grant(GroupRank source, const Frame& request, std::shared_ptr<Operation> receive) {
-  receive->received_from(source);
+void Messages::grant(GroupRank source, const Frame& request, Operation& receive) {
+  receive.received_from(source);
+  receive.message.number = request.call.sequence;
+  receive.message.pieces = pieces_of(receive.output.bytes());
   Outgoing outgoing;
   outgoing.frame.kind = FrameKind::grant;
   outgoing.frame.call.sequence = request.call.sequence;
-  if (const std::size_t pieces = pieces_of(receive->output.bytes()); pieces > 0) {
-    peers_[source].incoming.emplace(
-        request.call.sequence,
-        Incoming{std::move(receive), std::vector<bool>(pieces, false), pieces});
+  if (receive.message.pieces > 0) {
+    receive.message.arriving.assign(receive.message.pieces, false);
+    peers_[source].incoming.emplace(request.call.sequence, &receive);
   } else {
-    outgoing.operation = std::move(receive);
+    outgoing.operation = &receive;
   }
-  announce(source, std::move(outgoing));
+  announce(source, outgoing);
 }
 
-void Messages::deliver(const Unexpected& message, std::shared_ptr<Operation> receive) {
+void Messages::deliver(const Unexpected& message, Operation& receive) {
   const std::size_t bytes = message.payload.size();
-  if (bytes != receive->output.bytes()) {
+  if (bytes != receive.output.bytes()) {
     throw CorruptionError(fmt::format("{} got {} bytes from rank {}: {} were announced",
-                                      describe(receive->call), bytes, message.source,
-                                      receive->output.bytes()));
+                                      describe(receive.call), bytes, message.source,
+                                      receive.output.bytes()));
   }
-  if (bytes > 0) std::memcpy(receive->output.data, message.payload.data(), bytes);
-  receive->traffic.bytes_received += bytes;
-  receive->received_from(message.source);
+  if (bytes > 0) std::memcpy(receive.output.data, message.payload.data(), bytes);
+  receive.traffic.bytes_received += bytes;
+  receive.received_from(message.source);
   return_credit(message.source, bytes + kEagerOverhead);
-  finish(std::move(receive));
+  finish(receive);
 }
 
 void Messages::return_credit(GroupRank source, std::size_t cost) {
@@ -149,50 +195,59 @@ void Messages::return_credit(GroupRank source, std::size_t cost) {
   announce(source, std::move(outgoing));
 }
 
-bool Messages::cancel(const Operation& operation) {
-  const auto is_it = [&operation](const auto& pending) { return pending.get() == &operation; };
-  if (const auto found = std::find_if(posted_.begin(), posted_.end(), is_it);
-      found != posted_.end()) {
-    posted_.erase(found);
-    --active_;
-    return true;
+Operation* Messages::find_late(Clock::time_point now) {
+  if (now < next_deadline_) return nullptr;
+  Clock::time_point next = Clock::time_point::max();
+  for (Operation& operation : pending_) {
+    if (now >= operation.deadline) return &operation;
+    next = std::min(next, operation.deadline);
   }
-  return false;
+  next_deadline_ = next;
+  return nullptr;
 }
 
-Messages::Finished Messages::pending() const {
-  Finished all(posted_.begin(), posted_.end());
-  // A piece's operation is among the granted.
-  const auto add = [&all](const Outgoing& outgoing) {
-    const bool listed = outgoing.frame.kind == FrameKind::data;
-    if (outgoing.operation && !listed) all.push_back(outgoing.operation);
-  };
-  for (const Peer& peer : peers_) {
-    for (const auto& [number, operation] : peer.awaiting_grant) all.push_back(operation);
-    for (const auto& [number, incoming] : peer.incoming) all.push_back(incoming.operation);
-    for (const Granted& granted : peer.granted) all.push_back(granted.operation);
-    for (const Outgoing& outgoing : peer.announcements) add(outgoing);
-    for (const LaneState& state : peer.lanes) {
-      if (state.writing) add(*state.writing);
-    }
+std::string Messages::why_late(const Operation& late) const {
+  const bool receives = late.call.collective == Collective::recv;
+  if (receives) return late.message.number == 0 ? "and no message came" : "and its sender stopped";
+  if (peers_[GroupRank(late.call.peer)].awaiting_grant.contains(late.message.number)) {
+    return fmt::format(
+        "and its receiver has not posted a receive; messages of {} bytes, counting {} more for "
+        "each, may be in flight before that",
+        kEagerCredit, kEagerOverhead);
   }
-  return all;
+  return "and its receiver has not taken it";
 }
 
-Messages::Finished Messages::drop_all() {
-  Finished all = pending();
+std::shared_ptr<Operation> Messages::cancel(Operation& operation) {
+  if (operation.call.collective != Collective::recv || !unpost(operation)) return nullptr;
+  return pending_.remove(operation);
+}
+
+void Messages::Peer::clear() noexcept {
+  for (LaneState& state : lanes) {
+    state.writing.reset();
+    state.reading = {};
+  }
+  announcements.clear();
+  granted.clear();
+  awaiting_grant.clear();
+  incoming.clear();
+  posted = writing = 0;
+}
+
+OperationList Messages::drop_all() noexcept {
   posted_.clear();
   unexpected_.clear();
-  for (Peer& peer : peers_) peer = Peer{};
-  active_ = finished_.size();
-  return all;
+  posted_for_any_ = 0;
+  for (Peer& peer : peers_) peer.clear();
+  return std::exchange(pending_, {});
 }
 
 void Messages::watch(Sleep& sleep) {
   for (GroupRank rank(0); rank < peers_.end_rank(); ++rank) {
     const Channel& channel = channels_.at(transport::Purpose::point_to_point, rank);
     if (!channel.connected()) continue;
-    const bool reads = wants_to_read(rank, peers_[rank]);
+    const bool reads = wants_to_read(peers_[rank]);
     for (const auto& lane : channel.lanes) {
       // Whatever a free lane could take, it has been given.
       const short events = (reads ? POLLIN : 0) | (lane->sending() ? POLLOUT : 0);

@@ -8,6 +8,14 @@
 // The order of eager messages and requests is the order of matching, so they go on the first rail,
 // and grants and credit with them. All of these go before pieces, which go on any rail and are so
 // small that nothing waits long behind one; the pieces of several messages to a peer take turns.
+//
+// A rank that has something to write takes in what arrives meanwhile, from every peer: otherwise
+// two ranks that both send before they receive would wait for room in each other's links for ever.
+// So a rank may send kEagerCredit bytes, with kEagerOverhead for each message, that nobody has
+// asked for.
+//
+// Every message is in pending_ from its call to its end; all else only refers to it. Finding the
+// partner of a message, a grant and a piece takes the same time however many are under way.
 #pragma once
 
 #include <cstddef>
@@ -18,11 +26,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "base/rank.h"
-#include "engine/calls/operation.h"
+#include "engine/calls/operation_list.h"
 #include "engine/driving/driver.h"
 #include "engine/links/channel.h"
 
@@ -45,60 +55,66 @@ inline constexpr std::size_t kFrameCost = 2 << 10;
 /// Used under the engine's progress lock.
 class Messages {
  public:
-  using Finished = std::vector<std::shared_ptr<Operation>>;
-
   /// `payload_limit`: of a frame.
   Messages(Channels& channels, std::size_t payload_limit);
 
   void post_send(std::shared_ptr<Operation> operation);
   void post_receive(std::shared_ptr<Operation> operation);
-  bool idle() const { return active_ == 0; }
+  bool idle() const { return pending_.empty() && finished_.empty(); }
 
   /// Does what can be done now; false if that was nothing. Throws MismatchError, PeerError,
   /// CorruptionError.
   bool advance();
   /// What got done since it was asked last, also in a pass that has thrown.
-  Finished take_finished();
+  OperationList take_finished() { return std::exchange(finished_, {}); }
 
   void watch(Sleep& sleep);
 
-  /// Takes back an operation that has timed out. False when its bytes are already on the way, so
-  /// that it cannot be taken back.
-  bool cancel(const Operation& operation);
+  /// A message whose deadline has passed; null when there is none. Takes no time while no deadline
+  /// can have passed.
+  Operation* find_late(Clock::time_point now);
+  /// What a late message waits for: a clause for its error.
+  std::string why_late(const Operation& late) const;
+  /// Takes back a receive to which no message has come; null for any other operation, whose bytes
+  /// may be on the way.
+  std::shared_ptr<Operation> cancel(Operation& operation);
 
-  /// Everything pending, dropped from here; not what is finished.
-  Finished drop_all();
-  /// For the watchdog.
-  Finished pending() const;
+  /// Everything that is pending, dropped from here; not what is finished.
+  OperationList drop_all() noexcept;
+  const OperationList& pending() const { return pending_; }
 
  private:
   /// One frame for a peer.
   struct Outgoing {
     Frame frame;
     std::span<const std::byte> payload;
-    /// Whose bytes they are. But for a piece, it is done when they have gone.
-    std::shared_ptr<Operation> operation;
-  };
-  /// A message that the peer has asked for.
-  struct Granted {
-    std::uint64_t number;
-    std::shared_ptr<Operation> operation;
-    std::size_t pieces;
-    std::size_t begun = 0;  ///< Pieces that a lane has, or has had.
-    std::size_t gone = 0;
+    /// Owner of the payload; null for a frame that ends no message. It is done once the frame is
+    /// sent, unless this is one piece of several.
+    Operation* operation = nullptr;
   };
   /// A message that nobody has asked for yet: eager bytes, or a request.
   struct Unexpected {
     GroupRank source;
     Frame frame;
     std::vector<std::byte> payload;
+    std::uint64_t order = 0;  ///< Among all that nobody had asked for.
   };
-  /// A message that this rank has asked for.
-  struct Incoming {
-    std::shared_ptr<Operation> operation;
-    std::vector<bool> begun;  ///< By piece: a lane brings it, or has brought it.
-    std::size_t pieces_left;
+  /// A source, or none for any, and a tag.
+  struct Match {
+    std::int32_t source;
+    std::uint32_t tag;
+    bool operator==(const Match& other) const = default;
   };
+  struct HashMatch {
+    std::size_t operator()(const Match& match) const {
+      return std::hash<std::uint64_t>()(
+          (static_cast<std::uint64_t>(static_cast<std::uint32_t>(match.source)) << 32 | match.tag) *
+          0x9e3779b97f4a7c15ULL);
+    }
+  };
+  /// Items by what they match, of each the oldest first.
+  template <typename Item>
+  using Matches = std::unordered_map<Match, std::list<Item>, HashMatch>;
   struct ArrivingPiece {
     std::uint64_t message;
     std::size_t piece;
@@ -113,16 +129,20 @@ class Messages {
   struct Peer {
     std::vector<LaneState> lanes;
     std::deque<Outgoing> announcements;  ///< All but pieces, in order.
-    std::list<Granted> granted;          ///< The next piece is of the first that has one.
-    std::map<std::uint64_t, std::shared_ptr<Operation>> awaiting_grant;
-    std::map<std::uint64_t, Incoming> incoming;
+    std::list<Operation*> granted;       ///< Those with pieces to begin; the first is the next.
+    std::unordered_map<std::uint64_t, Operation*> awaiting_grant;  ///< By number.
+    std::unordered_map<std::uint64_t, Operation*> incoming;        ///< Asked for, by number.
+    std::size_t posted = 0;            ///< Receives that only this peer can answer.
+    std::size_t writing = 0;           ///< Frames that lanes hold.
     std::uint64_t next_number = 1;     ///< Of the message that this rank announces next.
     std::uint64_t next_announced = 1;  ///< Of the one that the peer does.
     std::size_t credit_used = 0;       ///< By eager messages to the peer.
     std::size_t credit_lent = 0;       ///< To eager messages of the peer.
     std::size_t credit_owed = 0;       ///< Of what is lent: free again, and the peer not told.
 
-    bool has_to_write() const;
+    bool has_to_write() const { return !announcements.empty() || !granted.empty() || writing > 0; }
+    /// Drops everything, and needs no memory.
+    void clear() noexcept;
   };
 
   // messages_write.cpp
@@ -131,11 +151,12 @@ class Messages {
   bool push(Peer& peer, LaneState& state, Lane& lane);
   std::optional<std::size_t> load(Peer& peer, const Channel& channel);
   Outgoing next_piece(Peer& peer);
-  void has_gone(Peer& peer, Outgoing sent);
+  void has_gone(const Outgoing& sent);
   void give_up_writing(GroupRank rank, Peer& peer, const std::string& reason);
 
   // messages_read.cpp
-  bool wants_to_read(GroupRank rank, const Peer& peer) const;
+  bool needs(const Peer& peer) const;
+  bool wants_to_read(const Peer& peer) const;
   bool read_from(GroupRank rank, Peer& peer);
   bool read_lane(GroupRank rank, Peer& peer, LaneState& state, Lane& lane);
   void take_header(GroupRank rank, Peer& peer, LaneState& state, Lane& lane);
@@ -150,17 +171,17 @@ class Messages {
   bool take_eager(GroupRank rank, LaneState& state, Lane& lane);
   bool take_piece(Peer& peer, LaneState& state, Lane& lane);
 
-  static bool may_come_from(const Operation& receive, GroupRank source) {
-    return receive.call.peer < 0 || GroupRank(receive.call.peer) == source;
-  }
-  /// The oldest posted receive for it; null when there is none.
-  std::shared_ptr<Operation> match(GroupRank source, const Frame& frame);
+  /// The oldest posted receive for it, which is posted no more; null when there is none.
+  Operation* match(GroupRank source, const Frame& frame);
+  Matches<Unexpected>::iterator find_unexpected(const Operation& receive);
+  void keep(Unexpected message);
   void check(const Operation& receive, GroupRank source, const Frame& frame) const;
-  void grant(GroupRank source, const Frame& request, std::shared_ptr<Operation> receive);
-  void deliver(const Unexpected& message, std::shared_ptr<Operation> receive);
+  bool unpost(Operation& receive);
+  void grant(GroupRank source, const Frame& request, Operation& receive);
+  void deliver(const Unexpected& message, Operation& receive);
   void return_credit(GroupRank source, std::size_t cost);
-  void announce(GroupRank rank, Outgoing outgoing);
-  void finish(std::shared_ptr<Operation> operation);
+  void announce(GroupRank rank, const Outgoing& outgoing);
+  void finish(Operation& operation) noexcept;
   std::size_t pieces_of(std::size_t bytes) const;
   /// Bytes of a piece of a message of so many bytes; the piece is one of its pieces.
   std::size_t piece_size(std::size_t piece, std::size_t bytes) const;
@@ -169,11 +190,16 @@ class Messages {
   const std::size_t eager_bytes_;
   const std::size_t piece_bytes_;
   ByRank<GroupRank, Peer> peers_;
-  /// Receives nobody has answered yet, oldest first.
-  std::list<std::shared_ptr<Operation>> posted_;
-  std::list<Unexpected> unexpected_;  ///< Oldest first.
-  Finished finished_;                 ///< And not yet taken.
-  std::size_t active_ = 0;            ///< Operations posted and not yet taken back.
+  Matches<Operation*> posted_;      ///< Receives that nobody has answered yet.
+  Matches<Unexpected> unexpected_;  ///< By the source that they have.
+  std::size_t posted_for_any_ = 0;  ///< Receives that any peer can answer.
+  bool blocked_ = false;            ///< Something waits for room in a link.
+  std::uint64_t receives_ = 0;      ///< Posted ever.
+  std::uint64_t arrivals_ = 0;      ///< Unexpected messages ever.
+  OperationList pending_;           ///< All that are posted and not finished.
+  OperationList finished_;          ///< And not yet taken.
+  /// No deadline of a pending operation is before it.
+  Clock::time_point next_deadline_ = Clock::time_point::max();
 };
 
 }  // namespace mccl::engine

@@ -19,10 +19,13 @@ using transport::Purpose;
 
 }  // namespace
 
-bool Messages::wants_to_read(GroupRank rank, const Peer& peer) const {
-  if (!peer.awaiting_grant.empty() || !peer.incoming.empty()) return true;
-  return std::any_of(posted_.begin(), posted_.end(),
-                     [rank](const auto& operation) { return may_come_from(*operation, rank); });
+/// Whether something is pending that only this peer can end.
+bool Messages::needs(const Peer& peer) const {
+  return peer.posted > 0 || !peer.awaiting_grant.empty() || !peer.incoming.empty();
+}
+
+bool Messages::wants_to_read(const Peer& peer) const {
+  return needs(peer) || posted_for_any_ > 0 || blocked_;
 }
 
 /// Of several links that end, each may have brought what is still needed.
@@ -43,12 +46,7 @@ bool Messages::read_from(GroupRank rank, Peer& peer) {
   }
   const std::string& reason = channel.lost.empty() ? ended : channel.lost;
   if (reason.empty()) return false;
-  const bool only_this_peer_will_do =
-      !peer.awaiting_grant.empty() || !peer.incoming.empty() ||
-      std::any_of(posted_.begin(), posted_.end(), [rank](const auto& operation) {
-        return GroupRank(operation->call.peer) == rank;
-      });
-  if (only_this_peer_will_do) throw PeerError(fmt::format("rank {} is gone: {}", rank, reason));
+  if (needs(peer)) throw PeerError(fmt::format("rank {} is gone: {}", rank, reason));
   channel.lost = reason;
   channel.lanes.clear();
   for (LaneState& state : peer.lanes) state.reading = {};
@@ -57,7 +55,7 @@ bool Messages::read_from(GroupRank rank, Peer& peer) {
 
 bool Messages::read_lane(GroupRank rank, Peer& peer, LaneState& state, Lane& lane) {
   bool moved = false;
-  for (std::size_t taken = 0; taken < kPassBytes && wants_to_read(rank, peer);) {
+  for (std::size_t taken = 0; taken < kPassBytes && wants_to_read(peer);) {
     if (state.between_messages()) {
       Traffic aside;
       const Frame* frame = lane.incoming(aside);
@@ -143,10 +141,10 @@ void Messages::take_announcement(GroupRank rank, Peer& peer, LaneState& state, L
 }
 
 void Messages::take_request(GroupRank rank, const Frame& request) {
-  if (std::shared_ptr<Operation> receive = match(rank, request)) {
-    grant(rank, request, std::move(receive));
+  if (Operation* const receive = match(rank, request)) {
+    grant(rank, request, *receive);
   } else {
-    unexpected_.push_back({rank, request, {}});
+    keep({rank, request, {}});
   }
 }
 
@@ -156,15 +154,11 @@ void Messages::take_grant(GroupRank rank, Peer& peer, const Frame& grant) {
     refuse(rank, fmt::format("asked for message number {}, which was not announced to it",
                              grant.call.sequence));
   }
-  std::shared_ptr<Operation> operation = std::move(found->second);
+  Operation& send = *found->second;
+  send.message.pieces = pieces_of(send.input.bytes());
+  if (send.message.pieces > 0) peer.granted.push_back(&send);
   peer.awaiting_grant.erase(found);
-  const std::size_t pieces = pieces_of(operation->input.bytes());
-  if (pieces == 0) return finish(std::move(operation));
-  // Before those that wait only for their last pieces to be gone.
-  const auto all_begun =
-      std::find_if(peer.granted.begin(), peer.granted.end(),
-                   [](const Granted& other) { return other.begun == other.pieces; });
-  peer.granted.insert(all_begun, Granted{grant.call.sequence, std::move(operation), pieces});
+  if (send.message.pieces == 0) finish(send);
 }
 
 void Messages::take_credit(GroupRank rank, Peer& peer, const Frame& credit) {
@@ -181,19 +175,19 @@ void Messages::begin_piece(GroupRank rank, Peer& peer, LaneState& state, const F
     refuse(rank, fmt::format("sent a piece of message number {}, which was not asked for",
                              frame.call.sequence));
   }
-  Incoming& incoming = found->second;
-  const Call& call = incoming.operation->call;
+  Operation& receive = *found->second;
+  const Call& call = receive.call;
   const std::size_t piece = frame.message;
   if (frame.call.count != call.count || frame.call.dtype != call.dtype ||
-      frame.call.tag != call.tag || piece >= incoming.begun.size() ||
-      frame.payload_bytes != piece_size(piece, incoming.operation->output.bytes())) {
+      frame.call.tag != call.tag || piece >= receive.message.pieces ||
+      frame.payload_bytes != piece_size(piece, receive.output.bytes())) {
     refuse(rank, fmt::format("sent {} bytes as piece {} of {}, which does not fit into {}",
                              frame.payload_bytes, piece, describe(frame.call), describe(call)));
   }
-  if (incoming.begun[piece]) {
+  if (receive.message.arriving[piece]) {
     refuse(rank, fmt::format("sent piece {} for {} twice", piece, describe(call)));
   }
-  incoming.begun[piece] = true;
+  receive.message.arriving[piece] = true;
   state.reading = ArrivingPiece{frame.call.sequence, piece};
 }
 
@@ -208,10 +202,10 @@ bool Messages::take_eager(GroupRank rank, LaneState& state, Lane& lane) {
   if (!lane.read_payload(std::get<Unexpected>(state.reading).payload, aside)) return false;
   lane.finish_incoming();
   Unexpected message = std::get<Unexpected>(std::exchange(state.reading, {}));
-  if (std::shared_ptr<Operation> receive = match(rank, message.frame)) {
-    deliver(message, std::move(receive));
+  if (Operation* const receive = match(rank, message.frame)) {
+    deliver(message, *receive);
   } else {
-    unexpected_.push_back(std::move(message));
+    keep(std::move(message));
   }
   return true;
 }
@@ -219,17 +213,16 @@ bool Messages::take_eager(GroupRank rank, LaneState& state, Lane& lane) {
 bool Messages::take_piece(Peer& peer, LaneState& state, Lane& lane) {
   const ArrivingPiece arriving = std::get<ArrivingPiece>(state.reading);
   const auto found = peer.incoming.find(arriving.message);
-  Incoming& incoming = found->second;
-  const Buffer& output = incoming.operation->output;
+  Operation& receive = *found->second;
   const std::span<std::byte> destination(
-      static_cast<std::byte*>(output.data) + arriving.piece * piece_bytes_,
-      piece_size(arriving.piece, output.bytes()));
-  if (!lane.read_payload(destination, incoming.operation->traffic)) return false;
+      static_cast<std::byte*>(receive.output.data) + arriving.piece * piece_bytes_,
+      piece_size(arriving.piece, receive.output.bytes()));
+  if (!lane.read_payload(destination, receive.traffic)) return false;
   lane.finish_incoming();
   state.reading = {};
-  if (--incoming.pieces_left == 0) {
-    finish(std::move(incoming.operation));
+  if (++receive.message.ended == receive.message.pieces) {
     peer.incoming.erase(found);
+    finish(receive);
   }
   return true;
 }

@@ -11,12 +11,6 @@ namespace mccl::engine {
 
 using transport::Purpose;
 
-bool Messages::Peer::has_to_write() const {
-  return !announcements.empty() || !granted.empty() ||
-         std::any_of(lanes.begin(), lanes.end(),
-                     [](const LaneState& state) { return state.writing.has_value(); });
-}
-
 bool Messages::write_to(GroupRank rank, Peer& peer) {
   Channel& channel = channels_.at(Purpose::point_to_point, rank);
   if (channel.lost.empty()) {
@@ -45,6 +39,7 @@ void Messages::give_up_writing(GroupRank rank, Peer& peer, const std::string& re
   if (needed) throw PeerError(fmt::format("rank {} is gone: {}", rank, reason));
   peer.announcements.clear();
   for (LaneState& state : peer.lanes) state.writing.reset();
+  peer.writing = 0;
 }
 
 bool Messages::write_lanes(Peer& peer, const Channel& channel) {
@@ -68,37 +63,36 @@ std::optional<std::size_t> Messages::load(Peer& peer, const Channel& channel) {
   std::optional<Outgoing> next;
   if (!peer.announcements.empty() && !peer.lanes.front().writing) {
     chosen = 0;
-    next = std::move(peer.announcements.front());
+    next = peer.announcements.front();
     peer.announcements.pop_front();
-  } else if (!peer.granted.empty() && peer.granted.front().begun < peer.granted.front().pieces) {
+  } else if (!peer.granted.empty()) {
     chosen = channel.free_rail();
     if (chosen) next = next_piece(peer);
   }
   if (!chosen) return std::nullopt;
   std::optional<Outgoing>& writing = peer.lanes[*chosen].writing;
-  writing = std::move(next);
+  writing = next;
+  ++peer.writing;
   channel.lanes[*chosen]->start(writing->frame, writing->payload, 0);
   return chosen;
 }
 
 Messages::Outgoing Messages::next_piece(Peer& peer) {
-  Granted& granted = peer.granted.front();
-  const std::size_t piece = granted.begun++;
-  const ConstBuffer& data = granted.operation->input;
+  Operation& send = *peer.granted.front();
+  const std::size_t piece = send.message.begun++;
   Outgoing outgoing;
   outgoing.frame.kind = FrameKind::data;
-  outgoing.frame.call = granted.operation->call;
-  outgoing.frame.call.sequence = granted.number;
+  outgoing.frame.call = send.call;
+  outgoing.frame.call.sequence = send.message.number;
   outgoing.frame.message = static_cast<std::uint32_t>(piece);
-  outgoing.payload = {static_cast<const std::byte*>(data.data) + piece * piece_bytes_,
-                      piece_size(piece, data.bytes())};
-  outgoing.operation = granted.operation;
-  // Behind those that have pieces left; those that have none are last.
-  const auto all_begun =
-      std::find_if(std::next(peer.granted.begin()), peer.granted.end(),
-                   [](const Granted& other) { return other.begun == other.pieces; });
-  const bool last = granted.begun == granted.pieces;
-  peer.granted.splice(last ? peer.granted.end() : all_begun, peer.granted, peer.granted.begin());
+  outgoing.payload = {static_cast<const std::byte*>(send.input.data) + piece * piece_bytes_,
+                      piece_size(piece, send.input.bytes())};
+  outgoing.operation = &send;
+  if (send.message.begun == send.message.pieces) {
+    peer.granted.pop_front();
+  } else {
+    peer.granted.splice(peer.granted.end(), peer.granted, peer.granted.begin());
+  }
   return outgoing;
 }
 
@@ -109,21 +103,18 @@ bool Messages::push(Peer& peer, LaneState& state, Lane& lane) {
   const std::uint64_t before = traffic.bytes_sent;
   const bool whole = lane.push(traffic);
   const bool moved = traffic.bytes_sent != before;
-  if (whole) has_gone(peer, *std::exchange(state.writing, std::nullopt));
+  if (whole) {
+    --peer.writing;
+    has_gone(*std::exchange(state.writing, std::nullopt));
+  }
   return moved;
 }
 
-void Messages::has_gone(Peer& peer, Outgoing sent) {
-  if (sent.frame.kind != FrameKind::data) {
-    if (sent.operation) finish(std::move(sent.operation));
-    return;
-  }
-  const auto granted = std::find_if(
-      peer.granted.begin(), peer.granted.end(),
-      [&sent](const Granted& other) { return other.number == sent.frame.call.sequence; });
-  if (++granted->gone < granted->pieces) return;
-  finish(std::move(granted->operation));
-  peer.granted.erase(granted);
+void Messages::has_gone(const Outgoing& sent) {
+  if (!sent.operation) return;
+  Operation& operation = *sent.operation;
+  const bool is_piece = sent.frame.kind == FrameKind::data;
+  if (!is_piece || ++operation.message.ended == operation.message.pieces) finish(operation);
 }
 
 }  // namespace mccl::engine

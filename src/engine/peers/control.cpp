@@ -13,6 +13,8 @@ namespace mccl::engine {
 namespace {
 
 constexpr std::size_t kReasonLimit = 2048;
+/// Room that a connection keeps, for more than the longest message.
+constexpr std::size_t kUsualUnsentBytes = std::size_t{16} << 10;
 
 /// After it come `blob_bytes` bytes, and `reason_bytes` bytes of text.
 struct ControlLayout {
@@ -56,9 +58,8 @@ std::span<const std::byte> bytes_of(const std::string& text, std::size_t limit) 
   return std::as_bytes(std::span(text)).first(std::min(text.size(), limit));
 }
 
-}  // namespace
-
-std::vector<std::byte> encode(const ControlMessage& message) {
+/// Adds the message's bytes, or throws and adds nothing.
+void append(std::vector<std::byte>& bytes, const ControlMessage& message) {
   const std::span<const std::byte> reason = bytes_of(message.failure.reason, kReasonLimit);
   const std::span<const std::byte> name = bytes_of(message.transport, transport::kMostNameBytes);
   if (message.blob.size() > transport::kMostBlobBytes) {
@@ -79,12 +80,21 @@ std::vector<std::byte> encode(const ControlMessage& message) {
             layout.transport.begin());
   layout.seen_by = message.failure.seen_by.number();
   layout.call = encode(message.call);
-  std::vector<std::byte> bytes(layout.total());
-  std::memcpy(bytes.data(), &layout, sizeof layout);
-  std::byte* at = bytes.data() + sizeof layout;
-  if (!message.blob.empty()) std::memcpy(at, message.blob.data(), message.blob.size());
-  at += message.blob.size();
-  if (!reason.empty()) std::memcpy(at, reason.data(), reason.size());
+  const std::span<const std::byte> parts[] = {std::as_bytes(std::span(&layout, 1)), message.blob,
+                                              reason};
+  std::size_t at = bytes.size();
+  bytes.resize(at + layout.total());
+  for (const std::span<const std::byte> part : parts) {
+    if (!part.empty()) std::memcpy(bytes.data() + at, part.data(), part.size());
+    at += part.size();
+  }
+}
+
+}  // namespace
+
+std::vector<std::byte> encode(const ControlMessage& message) {
+  std::vector<std::byte> bytes;
+  append(bytes, message);
   return bytes;
 }
 
@@ -112,25 +122,48 @@ std::optional<DecodedControl> decode_control(std::span<const std::byte> bytes) {
   return decoded;
 }
 
-void ControlConnection::send(const ControlMessage& message) {
-  const std::vector<std::byte> bytes = encode(message);
-  unsent_.insert(unsent_.end(), bytes.begin(), bytes.end());
+ControlConnection::ControlConnection(std::unique_ptr<transport::Link> link)
+    : link_(std::move(link)) {
+  unsent_.reserve(kUsualUnsentBytes);
 }
 
-bool ControlConnection::flush() {
+std::string_view ControlConnection::send(const ControlMessage& message) noexcept {
+  if (unsent_.size() - sent_ > kMostUnsentBytes) {
+    return "it has not read what it was told for so long that 32 MiB wait for it";
+  }
   try {
-    while (!unsent_.empty()) {
-      std::byte piece[512];
-      const std::size_t n = std::min(unsent_.size(), sizeof piece);
-      std::copy_n(unsent_.begin(), n, piece);
-      const std::size_t written = link_->write({piece, n});
-      unsent_.erase(unsent_.begin(), unsent_.begin() + static_cast<std::ptrdiff_t>(written));
-      if (written < n) break;
+    append(unsent_, message);
+  } catch (const std::exception&) {
+    return "this rank has no memory to tell it what it must know";
+  }
+  flush();
+  return {};
+}
+
+void ControlConnection::flush() noexcept {
+  try {
+    while (has_unsent()) {
+      const std::size_t written = link_->write(std::span(unsent_).subspan(sent_));
+      if (written == 0) break;
+      sent_ += written;
     }
-    return true;
-  } catch (const transport::LinkClosed&) {
-    unsent_.clear();
-    return false;
+  } catch (const std::exception&) {
+    sent_ = unsent_.size();  // nobody reads it any more, which receive() reports
+  }
+  if (sent_ < unsent_.size() - sent_) return;  // so that each byte is moved once at most
+  unsent_.erase(unsent_.begin(), unsent_.begin() + static_cast<std::ptrdiff_t>(sent_));
+  sent_ = 0;
+  if (unsent_.empty() && unsent_.capacity() > kUsualUnsentBytes) shrink();
+}
+
+/// Gives back the memory that a peer has taken which did not read for a while.
+void ControlConnection::shrink() noexcept {
+  try {
+    std::vector<std::byte> usual;
+    usual.reserve(kUsualUnsentBytes);
+    unsent_.swap(usual);
+  } catch (const std::bad_alloc&) {
+    return;
   }
 }
 
@@ -145,7 +178,7 @@ std::optional<ControlMessage> ControlConnection::receive() {
     if (bytes.empty()) return std::nullopt;
     decoded = decode_control(bytes);
   }
-  link_->consume(decoded->bytes);
+  received_bytes_ = decoded->bytes;
   return std::move(decoded->message);
 }
 

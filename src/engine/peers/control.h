@@ -3,11 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/calls/call.h"
@@ -45,7 +46,8 @@ struct ControlMessage {
   std::size_t bytes() const { return sizeof *this + failure.reason.size() + blob.size(); }
 };
 
-/// A length-prefixed message. Reasons longer than 2 KiB are cut.
+/// A length-prefixed message. Reasons longer than 2 KiB are cut. Throws InvalidArgument for a blob
+/// that is too long.
 std::vector<std::byte> encode(const ControlMessage& message);
 
 /// The first message in `bytes`, and how many bytes it took; nothing when it is not complete.
@@ -59,19 +61,34 @@ std::optional<DecodedControl> decode_control(std::span<const std::byte> bytes);
 /// One end of a pair's control connection. Used under the engine's progress lock.
 class ControlConnection {
  public:
-  explicit ControlConnection(std::unique_ptr<transport::Link> link) : link_(std::move(link)) {}
+  /// Most that waits for a peer which does not read: what an honest one is told of a hundred
+  /// thousand groups while it is stopped.
+  static constexpr std::size_t kMostUnsentBytes = std::size_t{32} << 20;
 
-  void send(const ControlMessage& message);
-  /// Writes what waits to be written. False once the connection has closed.
-  bool flush();
-  bool has_unsent() const { return !unsent_.empty(); }
-  /// The next message that has arrived. Throws LinkClosed at the end of the stream.
+  /// Throws std::bad_alloc. Afterwards a message needs memory only while earlier ones wait.
+  explicit ControlConnection(std::unique_ptr<transport::Link> link);
+
+  /// Writes the message as far as the link takes it, and keeps the rest. Returns why the peer
+  /// cannot be told: more than kMostUnsentBytes wait, or memory has run out; empty when all is
+  /// well. After that the stream has a gap and the connection is of no further use. Of a connection
+  /// that has closed, receive() throws.
+  [[nodiscard]] std::string_view send(const ControlMessage& message) noexcept;
+  /// Writes what waits to be written.
+  void flush() noexcept;
+  bool has_unsent() const { return sent_ < unsent_.size(); }
+  /// The next message that has arrived; the same until consume(). Throws LinkClosed at the end of
+  /// the stream, and CorruptionError.
   std::optional<ControlMessage> receive();
+  void consume() { link_->consume(std::exchange(received_bytes_, 0)); }
   const transport::Link& link() const { return *link_; }
 
  private:
+  void shrink() noexcept;
+
   std::unique_ptr<transport::Link> link_;
-  std::deque<std::byte> unsent_;
+  std::vector<std::byte> unsent_;  // from sent_ on
+  std::size_t sent_ = 0;
+  std::size_t received_bytes_ = 0;  // of the message that receive() has returned
 };
 
 }  // namespace mccl::engine

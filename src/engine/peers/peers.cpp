@@ -12,14 +12,12 @@ void Peers::connect(WorldRank rank, std::unique_ptr<transport::Link> link) {
   peers_[rank].control = std::make_unique<ControlConnection>(std::move(link));
 }
 
-void Peers::send(WorldRank rank, const ControlMessage& message) {
-  const auto& control = peer(rank).control;
-  if (!control) return;
-  control->send(message);
-  control->flush();  // a closed connection shows itself to receive()
+void Peers::send(WorldRank rank, const ControlMessage& message) noexcept {
+  Peer& to = peers_[rank];
+  if (to.control && to.unable.empty()) to.unable = to.control->send(message);
 }
 
-void Peers::send_to_all(const ControlMessage& message) {
+void Peers::send_to_all(const ControlMessage& message) noexcept {
   for (WorldRank rank(0); rank < peers_.end_rank(); ++rank) send(rank, message);
 }
 
@@ -28,13 +26,13 @@ bool Peers::have_all_arrived() const {
                      [](const Peer& peer) { return !peer.control || peer.has_arrived; });
 }
 
-void Peers::flush() {
+void Peers::flush() noexcept {
   for (const Peer& peer : peers_) {
     if (peer.control && peer.control->has_unsent()) peer.control->flush();
   }
 }
 
-void Peers::leave() {
+void Peers::leave() noexcept {
   ControlMessage goodbye;
   goodbye.kind = ControlKind::goodbye;
   send_to_all(goodbye);
@@ -51,34 +49,49 @@ void Peers::give_up(WorldRank rank, const std::string& reason) {
   given_up.lost = reason;
 }
 
-void Peers::receive(const OnMessage& on_message, const OnLost& on_lost) {
+bool Peers::receive(const OnMessage& on_message, const OnLost& on_lost) {
+  bool more = false;
   for (WorldRank rank(0); rank < peers_.end_rank(); ++rank) {
     Peer& peer = peers_[rank];
+    if (!peer.control) continue;
+    std::string lost;
     try {
-      while (peer.control) {
-        const std::optional<ControlMessage> message = peer.control->receive();
-        if (!message) break;
-        if (message->kind == ControlKind::goodbye) {
-          const std::string& why = message->failure.reason;
-          peer.has_left = why.empty();
-          peer.farewell = why.empty() ? "it has left the job" : "it gave this rank up: " + why;
-        } else if (message->kind == ControlKind::arrived) {
-          peer.has_arrived = true;
-        } else {
-          on_message(rank, *message);
-        }
-      }
-      continue;
+      more |= hear(rank, peer, on_message);
+      if (peer.unable.empty()) continue;
+      lost = peer.unable;
     } catch (const transport::LinkClosed& closed) {
-      peer.lost = !peer.farewell.empty()
-                      ? peer.farewell
-                      : fmt::format("it died or its host cannot be reached ({})", closed.what());
+      lost = !peer.farewell.empty()
+                 ? peer.farewell
+                 : fmt::format("it died or its host cannot be reached ({})", closed.what());
     } catch (const CorruptionError& garbage) {
-      peer.lost = fmt::format("what it says cannot be understood ({})", garbage.what());
+      lost = fmt::format("what it says cannot be understood ({})", garbage.what());
     }
+    peer.lost = std::move(lost);
     peer.control.reset();
     on_lost(rank, peer.lost);
   }
+  return more;
+}
+
+/// Takes a message off the connection only when it has been dealt with, so that none is lost where
+/// memory runs out. True when more may wait.
+bool Peers::hear(WorldRank rank, Peer& peer, const OnMessage& on_message) {
+  for (int heard = 0; heard < kMessagesAtATime; ++heard) {
+    const std::optional<ControlMessage> message = peer.control->receive();
+    if (!message) return false;
+    if (message->kind == ControlKind::goodbye) {
+      const std::string& why = message->failure.reason;
+      peer.farewell = why.empty() ? "it has left the job" : "it gave this rank up: " + why;
+      peer.has_left = why.empty();
+    } else if (message->kind == ControlKind::arrived) {
+      peer.has_arrived = true;
+    } else {
+      on_message(rank, *message);
+      if (!peer.control) return false;
+    }
+    peer.control->consume();
+  }
+  return true;
 }
 
 void Peers::watch(Sleep& sleep) const {

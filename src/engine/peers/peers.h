@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/rank.h"
@@ -15,6 +16,9 @@ namespace mccl::engine {
 /// This rank's own entry stays empty. Used under the engine's progress lock.
 class Peers {
  public:
+  /// Messages of one peer that are taken in before all others are heard and data move again.
+  static constexpr int kMessagesAtATime = 64;
+
   explicit Peers(int size) : peers_(static_cast<std::size_t>(size)) {}
 
   void connect(WorldRank rank, std::unique_ptr<transport::Link> link);
@@ -28,32 +32,36 @@ class Peers {
   /// Whether all that are there have said so; of no use but to rank 0.
   bool have_all_arrived() const;
 
-  /// Nothing happens when the peer is gone.
-  void send(WorldRank rank, const ControlMessage& message);
+  /// No-op when the peer is gone. A peer that cannot be told is lost, as receive() reports.
+  void send(WorldRank rank, const ControlMessage& message) noexcept;
   int size() const { return static_cast<int>(peers_.size()); }
-  void send_to_all(const ControlMessage& message);
-  void flush();
+  void send_to_all(const ControlMessage& message) noexcept;
+  void flush() noexcept;
   /// Says goodbye to everyone and closes.
-  void leave();
+  void leave() noexcept;
   /// Gives a peer up, which learns why if it still listens.
   void give_up(WorldRank rank, const std::string& reason);
 
-  /// Errors of `on_message` are the caller's, but for CorruptionError: what the peer says is wrong.
+  /// Hears what peers say, up to kMessagesAtATime of each. Returns true when more may wait. A
+  /// CorruptionError of `on_message` is the peer's fault, which is lost then; all other errors are
+  /// passed on, and the message is heard again the next time.
   using OnMessage = std::function<void(WorldRank rank, const ControlMessage& message)>;
   using OnLost = std::function<void(WorldRank rank, const std::string& reason)>;
-  void receive(const OnMessage& on_message, const OnLost& on_lost);
+  bool receive(const OnMessage& on_message, const OnLost& on_lost);
 
   void watch(Sleep& sleep) const;
 
  private:
   struct Peer {
     std::unique_ptr<ControlConnection> control;
+    std::string_view unable;  ///< Why it cannot be told anything more; a literal, else empty.
     std::string lost;
     bool has_left = false;
     bool has_arrived = false;
     std::string farewell;  ///< What it has said of its end; empty while it stays.
   };
   const Peer& peer(WorldRank rank) const { return peers_[rank]; }
+  static bool hear(WorldRank rank, Peer& peer, const OnMessage& on_message);
 
   ByRank<WorldRank, Peer> peers_;
 };

@@ -1,6 +1,7 @@
 // What goes before what, how much may wait, and that what is delivered is delivered.
 #include "engine/messages/messages.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <random>
@@ -24,6 +25,12 @@ Bytes pattern(std::size_t n, unsigned seed) {
   Bytes bytes(n);
   for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
   return bytes;
+}
+
+std::vector<const Operation*> calls_of(const OperationList& list) {
+  std::vector<const Operation*> calls;
+  for (const Operation& call : list) calls.push_back(&call);
+  return calls;
 }
 
 /// A large message from the first to the second, of which some has arrived and most has not.
@@ -232,8 +239,8 @@ TEST(Messages, WhatIsDeliveredIsNotDropped) {
   pair.first.send(data, 1, 1);
   pair.settle();
   const auto receives = pair.second.receive(got, 0, 1);  // it is here already
-  const auto dropped = pair.second.messages().drop_all();
-  EXPECT_EQ(dropped, std::vector<MessagesEnd::Call>{looks});
+  const OperationList dropped = pair.second.messages().drop_all();
+  EXPECT_EQ(calls_of(dropped), std::vector<const Operation*>{looks.get()});
   EXPECT_TRUE(pair.second.done(receives));
   EXPECT_EQ(got, data);
   EXPECT_TRUE(pair.second.messages().idle());
@@ -243,9 +250,81 @@ TEST(Messages, PendingNamesEachCallOnce) {
   LargeOnItsWay pair(MemoryLink::kUsualCapacity, 3);
   const Bytes data = pattern(100, 10);
   const auto small = pair.first.send(data, 1, 2);
-  std::vector<MessagesEnd::Call> expected{pair.sends, small};
-  EXPECT_EQ(pair.first.messages().pending(), expected);
-  EXPECT_EQ(pair.second.messages().pending(), std::vector<MessagesEnd::Call>{pair.receives});
+  const std::vector<const Operation*> expected{pair.sends.get(), small.get()};
+  EXPECT_EQ(calls_of(pair.first.messages().pending()), expected);
+  EXPECT_EQ(calls_of(pair.second.messages().pending()),
+            std::vector<const Operation*>{pair.receives.get()});
+}
+
+/// Far more than fit into the links, and each rank receives only when it has sent all.
+TEST(Messages, RanksThatBothSendBeforeTheyReceiveGetOn) {
+  constexpr std::size_t kMessages = 3000;
+  constexpr std::size_t kBytes = 1000;
+  static_assert(kMessages * (kBytes + kEagerOverhead) <= kEagerCredit);
+  MessagesPair pair(std::size_t{16} << 10);
+  const Bytes data = pattern(kBytes, 11);
+  for (std::size_t i = 0; i < kMessages; ++i) {
+    pair.first.send(data, 1, 1);
+    pair.second.send(data, 0, 1);
+  }
+  pair.settle();
+  const bool first_is_done = pair.first.messages().pending().empty();
+  EXPECT_TRUE(first_is_done || pair.second.messages().pending().empty());
+  std::vector<Bytes> got(2 * kMessages, Bytes(kBytes));
+  const auto receive_all = [&](MessagesEnd& end, int from) {
+    for (std::size_t i = 0; i < kMessages; ++i) {
+      end.receive(got[static_cast<std::size_t>(from) * kMessages + i], from, 1);
+    }
+    pair.settle();
+  };
+  receive_all(first_is_done ? pair.first : pair.second, first_is_done ? 1 : 0);
+  receive_all(first_is_done ? pair.second : pair.first, first_is_done ? 0 : 1);
+  EXPECT_TRUE(pair.first.messages().pending().empty());
+  EXPECT_TRUE(pair.second.messages().pending().empty());
+  for (const Bytes& one : got) ASSERT_EQ(one, data);
+}
+
+/// Walking a list for each message would take minutes here.
+TEST(Messages, VeryManyUnderWayCostNoMoreThanAFewEach) {
+  constexpr std::uint32_t kMessages = 100'000;
+  for (const bool receives_first : {true, false}) {
+    MessagesPair pair;
+    std::vector<std::byte> out(4), in(std::size_t{4} * kMessages);
+    const auto receive_all = [&] {
+      for (std::uint32_t tag = kMessages; tag-- > 0;) {
+        pair.second.receive(std::span(in).subspan(4 * tag, 4), 0, tag);
+      }
+    };
+    if (receives_first) receive_all();
+    for (std::uint32_t tag = 0; tag < kMessages; ++tag) pair.first.send(out, 1, tag);
+    pair.settle();
+    if (!receives_first) receive_all();
+    pair.settle();
+    EXPECT_TRUE(pair.first.messages().pending().empty());
+    EXPECT_TRUE(pair.second.messages().pending().empty());
+  }
+}
+
+TEST(Messages, ALateSendSaysThatNoReceiveWasPosted) {
+  MessagesPair pair;
+  const Bytes data = pattern(kEagerBytes + 1, 12);
+  const auto send = pair.first.send(data, 1, 1);
+  pair.settle();
+  EXPECT_THAT(pair.first.messages().why_late(*send),
+              ::testing::HasSubstr("its receiver has not posted a receive"));
+  EXPECT_EQ(pair.first.messages().cancel(*send), nullptr) << "its bytes may be on the way";
+}
+
+TEST(Messages, OnlyALateOneIsFoundLate) {
+  MessagesPair pair;
+  std::vector<std::byte> data(4);
+  const auto now = Clock::now();
+  const auto receive = pair.second.receive(data, 0, 1, now + std::chrono::seconds(1));
+  EXPECT_EQ(pair.second.messages().find_late(now), nullptr);
+  EXPECT_EQ(pair.second.messages().find_late(now + std::chrono::seconds(1)), receive.get());
+  EXPECT_EQ(pair.second.messages().cancel(*receive), receive);
+  EXPECT_EQ(pair.second.messages().find_late(now + std::chrono::seconds(1)), nullptr);
+  EXPECT_TRUE(pair.second.messages().idle());
 }
 
 /// The sender's links end one after another; what each has brought is read before that counts.
