@@ -100,7 +100,9 @@ class Group {
   /// Done when every rank has called it.
   virtual Work barrier(const CallOptions& = {}) = 0;
 
-  /// A message to `peer`; done when `data` may be reused.
+  /// A message to `peer`; done when `data` may be reused. Messages of at most 32 KiB are done without
+  /// a receive for as long as those to one peer that await theirs take at most 4 MiB together,
+  /// counting 256 bytes more for each; any other is done once its receive has been posted.
   virtual Work send(ConstBuffer data, int peer, std::uint32_t tag, const CallOptions& = {}) = 0;
   /// The oldest message from `peer` (or kAnySource) with this tag; its size must match.
   virtual Work recv(Buffer data, int peer, std::uint32_t tag, const CallOptions& = {}) = 0;

@@ -145,6 +145,7 @@ void Engine::beat(Clock::time_point now) {
     lose(silent.peer, silent.reason, transport::Loss::silence);
   }
   if (memory_->arena) memory_->arena->collect();
+  groups_.watch_delivery(now, heart_);
   groups_.release_idle(now);
   staging_.touch();
   staging_.report();

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -62,6 +63,11 @@ class Link {
   /// Bytes that write has taken and the peer's host has not acknowledged: destroying the link may
   /// lose them. 0 where a transport cannot tell.
   virtual std::size_t unsent() const = 0;
+
+  /// How long the system has sent some of what write() has taken again and again, while the peer's
+  /// host acknowledged nothing; nothing while it does not, or where a transport cannot tell. A host
+  /// whose process reads nothing acknowledges all the same.
+  virtual std::optional<Clock::duration> unacknowledged_for() const { return {}; }
 
   /// Memory that the link takes of its own, beside what it shares with the peer.
   virtual std::size_t buffer_bytes() const { return 0; }

@@ -140,5 +140,53 @@ TEST(ACutCable, EndsCallsInTheMiddle) {
   expect_given_up(job, 1, 0);
 }
 
+/// Heartbeats are small enough to pass where data is not.
+TEST(APathThatLosesLargePackets, EndsCallsAndSaysSo) {
+  const Hosts hosts;
+  if (!hosts.ready()) GTEST_SKIP() << "needs the right to make network namespaces";
+  Processes job(2,
+                [](Context& context, const Processes::Say& say) {
+                  for (int i = 0;; ++i) {
+                    all_reduce(*context.world(), 2'000'000);
+                    if (i == 3) say("busy");
+                  }
+                },
+                {.store_address = "10.77.0.1:29100",
+                 .config_of = [](int) { return watchful("tcp"); },
+                 .enter = [&hosts](int rank) { hosts.enter(rank); },
+                 .at_the_store = {}});
+  for (const int rank : {0, 1}) ASSERT_EQ(job.line(rank), "busy");
+  ASSERT_TRUE(hosts.lose_large_packets());
+  for (const int rank : {0, 1}) {
+    const std::string error = job.line(rank, std::chrono::seconds(30));
+    EXPECT_NE(error.find("rank 1 is alive, but its host has acknowledged nothing"),
+              std::string::npos)
+        << error;
+    EXPECT_NE(error.find("MTU"), std::string::npos) << error;
+  }
+}
+
+/// The window of a rank that reads nothing stays full, and its host says so.
+TEST(ALateReader, IsNotCutOffAfterThreeIntervals) {
+  const Hosts hosts;
+  if (!hosts.ready()) GTEST_SKIP() << "needs the right to make network namespaces";
+  Processes job(2,
+                [](Context& context, const Processes::Say&) {
+                  all_reduce(*context.world(), 10);
+                  std::vector<float> data(20'000'000, 1);
+                  const Buffer buffer{data.data(), data.size(), DType::f32};
+                  if (context.rank() == 0) return context.world()->send(buffer, 1, 0).wait();
+                  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(3);
+                  while (std::chrono::steady_clock::now() < end) {
+                  }
+                  context.world()->recv(buffer, 0, 0).wait();
+                },
+                {.store_address = "10.77.0.1:29100",
+                 .config_of = [](int) { return watchful("tcp"); },
+                 .enter = [&hosts](int rank) { hosts.enter(rank); },
+                 .at_the_store = {}});
+  job.expect_good_end();
+}
+
 }  // namespace
 }  // namespace mccl

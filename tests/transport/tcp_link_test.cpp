@@ -137,6 +137,18 @@ TEST(TcpLink, AllBytesArriveInOrderWhereMemoryIsShort) {
   EXPECT_EQ(got, sent);
 }
 
+/// Its window is full, and its host answers every probe of it.
+TEST(TcpLink, AReaderThatIsLateAcknowledges) {
+  auto [a, b] = connected("127.0.0.1");
+  const Bytes sent(1 << 20, std::byte{7});
+  const auto end = Clock::now() + std::chrono::milliseconds(700);
+  while (Clock::now() < end) {
+    a->write(sent);
+    EXPECT_EQ(a->unacknowledged_for(), std::nullopt);
+  }
+  EXPECT_GT(a->unsent(), 0u);
+}
+
 TEST(TcpLink, DescribesBothEnds) {
   auto [near, far] = connected_sockets("::1");
   const std::string expected = "tcp " + near.local().text() + " -> " + near.remote().text();

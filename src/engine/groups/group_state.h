@@ -29,6 +29,7 @@
 #include "engine/links/channel.h"
 #include "engine/messages/messages.h"
 #include "engine/peers/control.h"
+#include "engine/peers/heart.h"
 #include "mccl/compression.h"
 
 namespace mccl::engine {
@@ -117,6 +118,9 @@ class GroupState {
   void watch_time(Clock::time_point now);
   /// Gives back what it keeps for its next call, if it has had none for a while.
   void release_idle(Clock::time_point now);
+  /// Fails the group when its data is lost on the way to a member that `heart` hears all the same.
+  /// At every beat.
+  void watch_delivery(Clock::time_point now, const Heart& heart);
 
  private:
   bool advance_calls();

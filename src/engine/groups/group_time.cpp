@@ -99,4 +99,22 @@ void GroupState::release_idle(Clock::time_point now) {
   if (collectives_.release()) weigh();
 }
 
+void GroupState::watch_delivery(Clock::time_point now, const Heart& heart) {
+  if (failed()) return;
+  std::optional<Failure> failure;
+  channels_.for_each_lane([&](Lane& lane) {
+    const bool heard = heart.hears(membership_.members[lane.peer()]);
+    if (lane.lost_on_the_way(now, heard) < heart.silence() || failure) return;
+    failure = Failure{
+        FailureKind::peer,
+        fmt::format("rank {} is alive, but its host has acknowledged nothing that was sent to it "
+                    "over {} for {:.3g} s (MCCL_LIVENESS_INTERVAL), {} B until now: packets of "
+                    "this size may be lost on the way; set the same MTU on both hosts and on all "
+                    "that lies between them",
+                    lane.peer(), lane.link().description(),
+                    std::chrono::duration<double>(heart.silence()).count(), lane.link().unsent())};
+  });
+  if (failure) fail(*std::move(failure));
+}
+
 }  // namespace mccl::engine

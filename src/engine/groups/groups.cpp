@@ -84,6 +84,10 @@ void Groups::release_idle(Clock::time_point now) {
   for (const auto& [id, group] : groups_) group->release_idle(now);
 }
 
+void Groups::watch_delivery(Clock::time_point now, const Heart& heart) {
+  for (const auto& [id, group] : groups_) group->watch_delivery(now, heart);
+}
+
 void Groups::hear(WorldRank peer, const ControlMessage& message) {
   GroupState* group = find(message.key.group);
   if (!group) return hear_of_unmade(peer, message);

@@ -16,6 +16,7 @@
 #include "engine/groups/unmade_groups.h"
 #include "engine/links/departing.h"
 #include "engine/peers/control.h"
+#include "engine/peers/heart.h"
 
 namespace mccl::engine {
 
@@ -46,6 +47,8 @@ class Groups {
   void watch(Sleep& sleep) const;
   void watch_time(Clock::time_point now);
   void release_idle(Clock::time_point now);
+  /// Fails the groups whose data is lost on the way to a peer that is heard all the same.
+  void watch_delivery(Clock::time_point now, const Heart& heart);
 
   /// What a peer says of a group. Throws CorruptionError.
   void hear(WorldRank peer, const ControlMessage& message);

@@ -16,6 +16,13 @@ constexpr std::size_t kReduceGrain = 64 << 10;
 
 }  // namespace
 
+Clock::duration Lane::lost_on_the_way(Clock::time_point now, bool heard) {
+  const std::optional<Clock::duration> lost = link_->unacknowledged_for();
+  if (!lost || !heard || delivered_ == Clock::time_point()) delivered_ = now;
+  if (lost) delivered_ = std::max(delivered_, now - *lost);
+  return now - delivered_;
+}
+
 void Lane::start(Frame frame, std::span<const std::byte> payload, std::uint64_t token) {
   frame.payload_bytes = static_cast<std::uint32_t>(payload.size());
   frame.has_crc = crc_;

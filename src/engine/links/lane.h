@@ -25,6 +25,12 @@ class Lane {
   /// Ends the lane's use.
   std::unique_ptr<transport::Link> take_link() { return std::move(link_); }
 
+  /// The rank of the group at the other end.
+  GroupRank peer() const { return peer_; }
+  /// How long what was sent has been lost on the way, though the peer's process is heard elsewhere.
+  /// Asked at every beat, with whether the peer has been `heard` of late.
+  Clock::duration lost_on_the_way(Clock::time_point now, bool heard);
+
   bool sending() const { return sending_; }
   /// Begins a message. `token` names it to the caller; the payload is borrowed until push says
   /// done.
@@ -64,6 +70,8 @@ class Lane {
   std::size_t sent_ = 0;  // header and payload
   std::span<const std::byte> payload_;
   std::uint64_t token_ = 0;
+
+  Clock::time_point delivered_{};  ///< When nothing was lost on the way.
 
   std::optional<Frame> incoming_;
   bool accepted_ = false;

@@ -19,6 +19,11 @@ class Heart {
   /// `silence`: of a peer, until it is given up. `peers` outlives it.
   Heart(Peers& peers, std::shared_ptr<const node::SharedMemory> memory, Clock::duration silence);
 
+  /// How long a peer may be silent until it is given up.
+  Clock::duration silence() const { return silence_; }
+  /// Whether something has come from the peer of late.
+  bool hears(WorldRank peer) const { return liveness_.hears(peer); }
+
   Clock::time_point next_beat() const { return liveness_.next_beat(); }
   /// Beats. The peers that have been silent for too long, each told once; they are given up, and
   /// learn it if they still listen. Whatever has come in so far was reported as heard.

@@ -30,6 +30,10 @@ class Liveness {
   /// Something came from the peer. Before the first time it is not missed: it may still be meeting
   /// the others.
   void heard(WorldRank rank) { silent_beats_[rank] = 0; }
+  /// Whether something has come from it of late.
+  bool hears(WorldRank rank) const {
+    return silent_beats_[rank] != kNeverHeard && silent_beats_[rank] <= 1;
+  }
   /// Its words come through others: it is missed that much later than they are.
   void be_patient_with(WorldRank rank) { patience_[rank] = kMoreBeats; }
   /// It is not to be missed any more.

@@ -1,6 +1,8 @@
 #include "transport/tcp/link.h"
 
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -174,6 +176,21 @@ std::size_t TcpLink::unsent() const {
   if (::getsockopt(socket_.descriptor(), SOL_SOCKET, SO_NWRITE, &bytes, &length) != 0) return 0;
 #endif
   return static_cast<std::size_t>(std::max(bytes, 0));
+}
+
+/// The time since the last acknowledgement says nothing of a connection that was idle before: the
+/// caller looks again.
+std::optional<Clock::duration> TcpLink::unacknowledged_for() const {
+#ifdef __linux__
+  tcp_info info = {};
+  socklen_t length = sizeof info;
+  if (::getsockopt(socket_.descriptor(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return {};
+  // A full window at the other end is probed, which is no retransmission.
+  if (info.tcpi_unacked == 0 || info.tcpi_retransmits == 0) return {};
+  return std::chrono::milliseconds(info.tcpi_last_ack_recv);
+#else
+  return {};
+#endif
 }
 
 void TcpLink::lose_peer(Loss loss) {

@@ -37,6 +37,7 @@ class TcpLink final : public Link {
   int descriptor() const override;
   Clock::time_point retry_at() const override { return shortage_.retry_at(); }
   std::size_t unsent() const override;
+  std::optional<Clock::duration> unacknowledged_for() const override;
   std::size_t buffer_bytes() const override { return peek_capacity(); }
   void lose_peer(Loss loss) override;
   std::string description() const override { return description_; }
