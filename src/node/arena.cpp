@@ -53,18 +53,41 @@ Arena::Arena(std::size_t capacity) : capacity_(capacity), file_(make_memory_file
 }
 
 void Arena::collect() noexcept {
-  std::erase_if(retired_, [this](const Retired& retired) {
+  std::erase_if(retired_, [this](Retired& retired) {
     if (readers_of(retired.mapping).load(std::memory_order_acquire) != 0) return false;
-    discard_memory(file_, retired.place.offset, retired.place.bytes);
-    give_back(retired.place);
+    const RangePlace place = retired.place;
+    if (spare_bytes_ + place.bytes <= kSpareBytes) {
+      spare_bytes_ += place.bytes;
+      spare_.push_back(std::move(retired));
+    } else if (!discard(place)) {
+      return false;
+    }
+    taken_ -= place.bytes;
     return true;
   });
+}
+
+/// Returns whether the system has taken the memory back.
+bool Arena::discard(const RangePlace& place) noexcept {
+  if (!discard_memory(file_, place.offset, place.bytes)) return false;
+  give_back(place);
+  return true;
+}
+
+/// Returns whether there was one.
+bool Arena::release_spares() noexcept {
+  const std::size_t before = spare_.size();
+  std::erase_if(spare_, [this](const Retired& spare) {
+    if (!discard(spare.place)) return false;
+    spare_bytes_ -= spare.place.bytes;
+    return true;
+  });
+  return spare_.size() < before;
 }
 
 /// Joins the place with the free ones beside it.
 void Arena::give_back(RangePlace place) noexcept {
   --ranges_;
-  taken_ -= place.bytes;
   auto after = std::lower_bound(
       free_.begin(), free_.end(), place.offset,
       [](const RangePlace& free, std::uint64_t offset) { return free.offset < offset; });
@@ -85,10 +108,6 @@ void Arena::give_back(RangePlace place) noexcept {
 /// The smallest free place that is large enough, of several the first: what is small fills the
 /// gaps.
 bool Arena::find_place(std::size_t bytes, RangePlace& place) {
-  collect();
-  // Each range has a free place beside it at most, and one is left at the end.
-  free_.reserve(ranges_ + 2);
-  retired_.reserve(ranges_ + 1);
   const auto better = [bytes](const RangePlace& one, const RangePlace& other) {
     if (one.bytes < bytes || other.bytes < bytes) return one.bytes >= bytes;
     return one.bytes < other.bytes;
@@ -100,24 +119,47 @@ bool Arena::find_place(std::size_t bytes, RangePlace& place) {
   best->offset += bytes;
   best->bytes -= bytes;
   if (best->bytes == 0) free_.erase(best);
-  taken_ += bytes;
   ++ranges_;
   return true;
 }
 
-Range Arena::allocate(std::size_t bytes, std::uint32_t readers) {
-  Range range;
-  RangePlace place;
-  if (!find_place(whole_pages(bytes + kLine), place)) return range;
+bool Arena::take_new(std::size_t bytes, Range& range) {
+  if (!find_place(bytes, range.place_)) return false;
   try {
-    range.mapping_ = Mapping::of(file_, place.offset, place.bytes);
+    range.mapping_ = Mapping::of(file_, range.place_.offset, bytes);
   } catch (const std::exception&) {
-    give_back(place);
-    return range;
+    give_back(range.place_);
+    return false;
   }
-  range.place_ = place;
+  return true;
+}
+
+bool Arena::take_spare(std::size_t bytes, Range& range) {
+  const auto found = std::find_if(spare_.begin(), spare_.end(), [bytes](const Retired& spare) {
+    return spare.place.bytes == bytes;
+  });
+  if (found == spare_.end()) return false;
+  range.place_ = found->place;
+  range.mapping_ = std::move(found->mapping);
+  spare_.erase(found);
+  spare_bytes_ -= bytes;
+  return true;
+}
+
+Range Arena::allocate(std::size_t bytes, std::uint32_t readers, std::size_t cleared) {
+  collect();
+  // Each range has a free place beside it at most, and one is left at the end.
+  free_.reserve(ranges_ + 2);
+  retired_.reserve(ranges_ + 1);
+  spare_.reserve(ranges_ + 1);
+  const std::size_t whole = whole_pages(bytes + kLine);
+  Range range;
+  const bool taken = take_spare(whole, range) || take_new(whole, range) ||
+                     (release_spares() && take_new(whole, range));
+  if (!taken) return {};
+  taken_ += whole;
   range.arena_ = shared_from_this();
-  if (!kDiscardedIsZero) std::memset(range.mapping_.data(), 0, range.mapping_.size());
+  std::memset(range.memory().data(), 0, std::min(cleared, range.memory().size()));
   new (range.mapping_.data()) Readers(readers);
   return range;
 }

@@ -63,18 +63,19 @@ class Arena : public std::enable_shared_from_this<Arena> {
   /// Throws Error when the system gives no shared memory.
   static std::shared_ptr<Arena> make(std::size_t capacity);
 
-  /// An empty Range when the capacity is used up or the system has no memory left for it. The
-  /// memory is zero. Each of the `readers` is to map it once.
-  Range allocate(std::size_t bytes, std::uint32_t readers);
+  /// An empty Range when the capacity is used up or the system has no memory left for it. The first
+  /// `cleared` bytes are zero; behind them may be what a range was used for before. Each of the
+  /// `readers` is to map it once.
+  Range allocate(std::size_t bytes, std::uint32_t readers, std::size_t cleared = 0);
 
-  /// Gives back what no reader holds any more; allocate() does it too.
+  /// Takes back what no reader holds any more; allocate() does it too.
   void collect() noexcept;
 
   int descriptor() const { return file_.get(); }
   const Descriptor& file() const { return file_; }
   ArenaHeader& header() const { return *reinterpret_cast<ArenaHeader*>(first_page_.data()); }
   std::size_t capacity() const { return capacity_; }
-  /// Bytes of memory taken.
+  /// Bytes of memory that are handed out.
   std::size_t taken() const { return taken_; }
 
  private:
@@ -85,17 +86,27 @@ class Arena : public std::enable_shared_from_this<Arena> {
     Mapping mapping;
   };
 
+  /// Of ranges that nobody uses, whose memory is kept for the next ones of their size: a group that
+  /// is made like one before it need not wait for the system.
+  static constexpr std::size_t kSpareBytes = std::size_t{8} << 20;
+
   explicit Arena(std::size_t capacity);
+  bool take_spare(std::size_t bytes, Range& range);
+  bool take_new(std::size_t bytes, Range& range);
   bool find_place(std::size_t bytes, RangePlace& place);
+  bool release_spares() noexcept;
+  bool discard(const RangePlace& place) noexcept;
   void give_back(RangePlace place) noexcept;
 
   const std::size_t capacity_;
   Descriptor file_;
   Mapping first_page_;
   std::size_t taken_ = 0;
-  std::size_t ranges_ = 0;        // living ones and retired ones
+  std::size_t ranges_ = 0;        // living ones, retired ones and spare ones
   std::vector<RangePlace> free_;  // by offset; no two that touch
   std::vector<Retired> retired_;  // readers may still look at them
+  std::vector<Retired> spare_;    // nobody looks at them
+  std::size_t spare_bytes_ = 0;
 };
 
 /// A range of a peer's arena.

@@ -25,11 +25,9 @@ namespace {
 }
 
 #ifdef __linux__
-constexpr int kPopulate = MAP_POPULATE;
 constexpr int kNoReserve = MAP_NORESERVE;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 #else
-constexpr int kPopulate = 0;
 constexpr int kNoReserve = 0;
 #endif
 
@@ -64,7 +62,7 @@ Mapping& Mapping::operator=(Mapping&& other) noexcept {
 }
 
 Mapping Mapping::of(const Descriptor& file, std::size_t offset, std::size_t bytes) {
-  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | kPopulate, file.get(),
+  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(),
                       static_cast<off_t>(offset));
   if (data == MAP_FAILED) fail("map it");
   return {static_cast<std::byte*>(data), bytes};
@@ -76,8 +74,8 @@ Mapping Mapping::twice(const Descriptor& file, std::size_t offset, std::size_t b
   if (room == MAP_FAILED) fail("find room to map it twice");
   Mapping both(static_cast<std::byte*>(room), 2 * bytes);
   for (const std::size_t at : {std::size_t{0}, bytes}) {
-    void* half = ::mmap(both.data() + at, bytes, PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_FIXED | kPopulate, file.get(), static_cast<off_t>(offset));
+    void* half = ::mmap(both.data() + at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                        file.get(), static_cast<off_t>(offset));
     if (half == MAP_FAILED) fail("map it twice");
   }
   return both;
@@ -122,7 +120,7 @@ bool reserve_memory(const Descriptor& file, std::size_t offset, std::size_t byte
 #endif
 }
 
-void discard_memory(const Descriptor& file, std::size_t offset, std::size_t bytes) {
+bool discard_memory(const Descriptor& file, std::size_t offset, std::size_t bytes) noexcept {
 #ifdef __linux__
   const auto punch = [&] {
     return ::fallocate(file.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
@@ -130,9 +128,10 @@ void discard_memory(const Descriptor& file, std::size_t offset, std::size_t byte
   };
   int result = punch();
   while (result != 0 && errno == EINTR) result = punch();
-  if (result != 0) fail("give memory back");
+  return result == 0;
 #else
   static_cast<void>(file), static_cast<void>(offset), static_cast<void>(bytes);
+  return true;
 #endif
 }
 

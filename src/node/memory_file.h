@@ -36,8 +36,8 @@ class Mapping {
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
 
-  /// `bytes` from `offset` of the file, both multiples of page_bytes(), with their pages in place.
-  /// Throws Error.
+  /// `bytes` from `offset` of the file, both multiples of page_bytes(); a page of it is there when
+  /// it is first touched, which costs a call less than all of them at once. Throws Error.
   static Mapping of(const Descriptor& file, std::size_t offset, std::size_t bytes);
   /// The same twice, one after the other, so that what runs past the end goes on at the beginning.
   static Mapping twice(const Descriptor& file, std::size_t offset, std::size_t bytes);
@@ -60,14 +60,9 @@ Descriptor make_memory_file(std::size_t bytes);
 /// False when there is not enough.
 bool reserve_memory(const Descriptor& file, std::size_t offset, std::size_t bytes);
 
-/// Gives the memory of a part of the file back to the system, where that can be done in parts: what
-/// is reserved again is zero there. Nobody may look at it meanwhile.
-void discard_memory(const Descriptor& file, std::size_t offset, std::size_t bytes);
-#ifdef __linux__
-inline constexpr bool kDiscardedIsZero = true;
-#else
-inline constexpr bool kDiscardedIsZero = false;
-#endif
+/// Gives the memory of a part of the file back to the system, where that can be done in parts.
+/// Nobody may look at it meanwhile. False when the system refused.
+bool discard_memory(const Descriptor& file, std::size_t offset, std::size_t bytes) noexcept;
 
 /// The size of a file that a peer gave. Throws Error when it is not one of make_memory_file.
 std::size_t size_of_memory_file(const Descriptor& file);

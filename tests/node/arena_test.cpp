@@ -52,11 +52,32 @@ TEST(Arena, ARangeIsUsedAgainOnlyWhenAllReadersHaveLetGo) {
   second = PeerRange();
   EXPECT_NE(arena.allocate(10'000, 0).place().offset, place.offset) << "a reader moved it";
   moved = PeerRange();
-  const Range again = arena.allocate(10'000, 1);
+  const Range again = arena.allocate(10'000, 1, 5000);
   EXPECT_EQ(again.place().offset, place.offset);
-  EXPECT_TRUE(std::all_of(again.memory().begin(), again.memory().end(), [](std::byte byte) {
+  const auto cleared = again.memory().first(5000);
+  EXPECT_TRUE(std::all_of(cleared.begin(), cleared.end(), [](std::byte byte) {
     return byte == std::byte{0};
   })) << "the memory is not zero";
+}
+
+TEST(Arena, SparesGoToNextRangesOfTheirSizeAndBackToTheSystemWhenOthersNeedRoom) {
+  NodeProcess process(kCapacity);
+  Arena& arena = process.arena();
+  std::vector<Range> ranges;
+  for (Range range = arena.allocate(100'000, 0); range; range = arena.allocate(100'000, 0)) {
+    ranges.push_back(std::move(range));
+  }
+  const RangePlace last = ranges.back().place();
+  ranges.clear();
+  EXPECT_TRUE(arena.allocate(700'000, 0)) << "spares were not given up for it";
+  arena.collect();
+  EXPECT_EQ(arena.taken(), 0u);
+  const Range first = arena.allocate(100'000, 0);
+  const RangePlace place = first.place();
+  { const Range second = arena.allocate(100'000, 0); }
+  const Range third = arena.allocate(100'000, 0);
+  EXPECT_NE(third.place().offset, place.offset);
+  EXPECT_LT(place.offset, last.offset);
 }
 
 TEST(Arena, ARangeInUseIsNeverGivenTwice) {

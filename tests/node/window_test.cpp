@@ -39,7 +39,8 @@ class Node {
     const std::size_t bytes = window_bytes(call_bytes, line);
     std::vector<Range> ranges;
     for (NodeProcess& process : processes_) {
-      ranges.push_back(process.arena().allocate(bytes, static_cast<std::uint32_t>(ranks - 1)));
+      ranges.push_back(process.arena().allocate(bytes, static_cast<std::uint32_t>(ranks - 1),
+                                                WindowFront::bytes(line_bytes())));
       lines_.emplace_back(bytes / kLine);
     }
     std::vector<RangePlace> places;

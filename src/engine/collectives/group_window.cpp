@@ -63,7 +63,8 @@ WindowOffer GroupWindow::offer(const std::shared_ptr<node::Arena>& arena) {
   if (!neighbours_.empty()) mine.call_bytes = thrifty(usual(), kLeastCallBytes, *arena);
   while (!neighbours_.empty() && !own_ && mine.call_bytes >= kLeastCallBytes) {
     own_ = arena->allocate(node::window_bytes(mine.call_bytes),
-                           static_cast<std::uint32_t>(neighbours_.size()));
+                           static_cast<std::uint32_t>(neighbours_.size()),
+                           node::WindowFront::bytes(line_bytes()));
     if (!own_) mine.call_bytes /= 4;
   }
   // Who has no neighbours needs no memory, and sets no limit.
