@@ -1,7 +1,9 @@
 #include "base/log.h"
 
+#include <fcntl.h>
 #include <spdlog/logger.h>
 #include <spdlog/sinks/stdout_sinks.h>
+#include <unistd.h>
 
 #include <array>
 #include <utility>
@@ -41,7 +43,9 @@ LogLevel log_level_of(std::string_view name) {
                   in_quotes(name)));
 }
 
-Log::Log(int rank, LogLevel level) : level_(level) {
+/// A standard error that is closed stays unused: what takes its number later belongs to another.
+Log::Log(int rank, LogLevel level)
+    : level_(::fcntl(STDERR_FILENO, F_GETFD) < 0 ? LogLevel::off : level) {
   const std::string who = rank < 0 ? "mccl" : fmt::format("mccl rank {}", rank);
   // Made by hand rather than by spdlog's factories, which would enter it in a process-wide
   // registry: contexts come and go, and several may have the same rank.

@@ -19,7 +19,8 @@ enum class LogLevel { trace, debug, info, warn, error, fatal, off };
 LogLevel log_level_of(std::string_view name);
 
 /// Cheap to copy, thread-safe. Two contexts of one process log independently. Nothing is thrown: a
-/// line for which there is no memory is dropped.
+/// line for which there is no memory is dropped, and so is every line of a log that was made while
+/// standard error was closed.
 class Log {
  public:
   Log(int rank, LogLevel level);

@@ -9,23 +9,35 @@
 #include <utility>
 
 #include "base/no_signal.h"
+#include "base/own_descriptor.h"
 #include "mccl/error.h"
 
 namespace mccl {
 
+namespace {
+
+[[noreturn]] void refuse(int error) {
+  throw Error(std::string("cannot make a pair of sockets: ") + std::strerror(error) +
+              " (is the limit of open files reached? see ulimit -n)");
+}
+
+}  // namespace
+
 WakePipe::WakePipe() {
   int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) {
-    throw Error(std::string("cannot make a pair of sockets: ") + std::strerror(errno) +
-                " (is the limit of open files reached? see ulimit -n)");
+  if (::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) refuse(errno);
+  read_end_ = own_descriptor(ends[0]);
+  write_end_ = own_descriptor(ends[1]);
+  if (read_end_ < 0 || write_end_ < 0) {
+    const int cause = errno;
+    abandon();
+    refuse(cause);
   }
-  for (const int end : ends) {
+  for (const int end : {read_end_, write_end_}) {
     ::fcntl(end, F_SETFD, FD_CLOEXEC);
     ::fcntl(end, F_SETFL, O_NONBLOCK);
     raise_no_signal(end);
   }
-  read_end_ = ends[0];
-  write_end_ = ends[1];
 }
 
 WakePipe::~WakePipe() {

@@ -156,7 +156,8 @@ std::vector<Descriptor> LocalConnection::receive(std::span<std::byte> bytes,
       for (std::size_t i = 0; i < count; ++i) {
         int descriptor = -1;
         std::memcpy(&descriptor, CMSG_DATA(header) + i * sizeof(int), sizeof(int));
-        descriptors.emplace_back(descriptor);
+        if (!descriptors.emplace_back(descriptor))
+          fail("cannot take what a process of this machine passes", errno);
       }
     }
     // The system drops those that there is no room for. More than a message may have are a

@@ -5,12 +5,14 @@
 #include <cstddef>
 #include <span>
 
+#include "base/own_descriptor.h"
+
 namespace mccl::node {
 
 class Descriptor {
  public:
   Descriptor() = default;
-  explicit Descriptor(int value) : value_(value) {}
+  explicit Descriptor(int value) : value_(own_descriptor(value)) {}
   ~Descriptor() { reset(); }
   Descriptor(Descriptor&& other) noexcept : value_(other.release()) {}
   Descriptor& operator=(Descriptor&& other) noexcept;

@@ -6,12 +6,14 @@
 #include <cstddef>
 #include <utility>
 
+#include "base/own_descriptor.h"
+
 namespace mccl::cli::bench {
 
 class Descriptor {
  public:
   Descriptor() = default;
-  explicit Descriptor(int value) : value_(value) {}
+  explicit Descriptor(int value) : value_(own_descriptor(value)) {}
   ~Descriptor() { close(); }
   Descriptor(Descriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
   Descriptor& operator=(Descriptor&& other) noexcept {

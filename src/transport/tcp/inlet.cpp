@@ -68,6 +68,7 @@ Accepted take_handed_over(const Socket& reading_end) {
   int descriptor = -1;
   std::memcpy(&descriptor, CMSG_DATA(header), sizeof descriptor);
   accepted.socket = Socket(descriptor);
+  if (!accepted.socket) accepted.error = errno;
   accepted.from = accepted.socket.remote();
   return accepted;
 }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 
+#include "base/own_descriptor.h"
 #include "transport/tcp/address.h"
 
 namespace mccl::transport::tcp {
@@ -14,7 +15,7 @@ class Socket {
  public:
   Socket() = default;
   /// Takes the descriptor over; a negative one makes an empty Socket.
-  explicit Socket(int descriptor) : descriptor_(descriptor) {}
+  explicit Socket(int descriptor) : descriptor_(own_descriptor(descriptor)) {}
   ~Socket() { close(); }
   Socket(Socket&& other) noexcept : descriptor_(other.descriptor_) { other.descriptor_ = -1; }
   Socket& operator=(Socket&& other) noexcept;

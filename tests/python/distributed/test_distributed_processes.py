@@ -281,3 +281,48 @@ def test_the_default_port_may_be_given_to_a_world_that_has_it():
     )
     status, out, err = finish(process)
     assert (status, out) == (0, "refused\n"), err
+
+
+@pytest.mark.parametrize("transport", ["tcp", "shm"])
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)], ids=str)
+def test_closed_standard_streams_stay_closed(tmp_path, closed: tuple[int, ...], transport: str):
+    """A log line that went into a socket would end the job, and a socket's number is looked at."""
+    code = """
+        import os, pathlib, sys, traceback
+        answer = pathlib.Path(sys.argv[1])
+        try:
+            world = dist.init()
+            half = world.split(world.rank)
+            total = world.all_reduce(1.0) + half.all_reduce(1.0)
+            taken = [n for n in map(int, sys.argv[2:]) if os.path.lexists(f"/proc/self/fd/{n}")]
+            answer.write_text(f"{total} {taken}")
+            dist.shutdown()
+        except BaseException:
+            answer.write_text(traceback.format_exc())
+    """
+    root = free_address()
+    words = f'exec "$0" "$@" {" ".join(f"{n}>&-" for n in closed)}'
+    ranks = [
+        subprocess.Popen(
+            [
+                "sh", "-c", words, sys.executable, "-c",
+                "import mccl.distributed as dist\n" + textwrap.dedent(code),
+                str(tmp_path / str(rank)), *map(str, closed),
+            ],
+            env={
+                **{name: value for name, value in os.environ.items() if "MCCL_" not in name},
+                "MCCL_PORT_BASE": "0", "MCCL_RANK": str(rank), "MCCL_WORLD_SIZE": "2",
+                "MCCL_ROOT": root, "MCCL_TRANSPORT": transport, "MCCL_LOG_LEVEL": "TRACE",
+            },
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )
+        for rank in range(2)
+    ]  # fmt: skip
+    try:
+        assert [rank.wait(timeout=LIMIT) for rank in ranks] == [0, 0]
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
+    answers = [(tmp_path / str(rank)).read_text() for rank in range(2)]
+    assert answers == ["3.0 []"] * 2
