@@ -23,6 +23,7 @@
 #include "cli/launch/rdma.h"
 #include "cli/launch/report.h"
 #include "cli/launch/run.h"
+#include "cli/launch/silence.h"
 #include "cli/launch/slurm.h"
 #include "cli/launch/words.h"
 #include "cli/named.h"
@@ -210,6 +211,7 @@ RunOptions run_options(const Flags& flags, const Job& job, const Variables& inhe
   options.grace = milliseconds_of(flags.grace);
   if (flags.timeout) options.timeout = milliseconds_of(*flags.timeout);
   options.ssh_arguments = flags.ssh_arguments;
+  options.silence = silence_of(job, inherited, flags.silence);
   options.verbose = flags.verbose;
   return options;
 }

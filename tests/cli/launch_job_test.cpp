@@ -324,7 +324,8 @@ TEST(LaunchRemote, NothingButATokenIsOnACommandLine) {
   EXPECT_EQ(command.find('!'), std::string::npos);
   EXPECT_EQ(rank_command("/tmp/it is", 3), "exec sh '/tmp/it is/rank.3'");
   const Job job = plan_job(request_for("a", 1), "topsecret");
-  const auto words = ssh_words(job.hosts[0], SshRole::session, "/s", {"-v"}, rank_command("/t", 0));
+  const auto words = ssh_words(job.hosts[0], SshRole::session, "/s", std::chrono::seconds(18),
+                               {"-v"}, rank_command("/t", 0));
   for (const std::string& word : words) EXPECT_EQ(word.find("topsecret"), std::string::npos);
   EXPECT_THAT(words, ::testing::Contains("BatchMode=yes"));
 }

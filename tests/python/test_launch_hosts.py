@@ -11,6 +11,7 @@ import time
 import uuid
 from pathlib import Path
 
+import psutil
 import pytest
 import ssh_hosts
 from launching import PATIENCE, folders, marked, program, run, start, wait_until
@@ -190,20 +191,86 @@ def test_nobody_outlives_the_launcher(hosts, mark: str, number: signal.Signals):
     assert job.returncode == (-number if number == signal.SIGKILL else 128 + number)
 
 
-def test_a_host_that_drops_off_ends_the_job_and_its_ranks(hosts, mark: str):
-    job = begin(hosts, *ALL, "--grace", 2, *SH, "echo ready; sleep 1000 & wait", mark)
+@contextlib.contextmanager
+def cable_pulled(hosts, name: str):
+    hosts.pull(name)
+    try:
+        yield
+    finally:
+        hosts.plug_in(name)
+
+
+def test_a_cut_shorter_than_the_liveness_interval_is_borne(hosts, tmp_path: Path):
+    """TCP tries again at growing intervals, so words may come twice as late as the cable."""
+    back = tmp_path / "back"
+    script = f"echo ready; until [ -e {back} ]; do sleep 0.1; done; echo still here"
+    job = begin(hosts, *ALL, *SH, script)
     for _ in range(4):
         assert "ready" in job.stdout.readline()
-    hosts.pull("b")
-    pulled = time.monotonic()
-    try:
+    with cable_pulled(hosts, "b"):
+        time.sleep(6)
+    back.touch()
+    stdout, stderr = job.communicate(timeout=PATIENCE)
+    assert job.returncode == 0, stderr
+    assert stdout.count("still here") == 4
+
+
+def test_a_host_that_drops_off_ends_the_job_and_its_ranks(hosts, mark: str):
+    """With an interval of 1 s, words may be missing for 6 s."""
+    job = begin(
+        hosts, *ALL, "--grace", 2, "--env", "MCCL_LIVENESS_INTERVAL=1",
+        *SH, "echo ready; sleep 1000 & wait", mark,
+    )  # fmt: skip
+    for _ in range(4):
+        assert "ready" in job.stdout.readline()
+    with cable_pulled(hosts, "b"):
+        pulled = time.monotonic()
         _, stderr = job.communicate(timeout=PATIENCE)
         wait_until(lambda: not marked(mark), marked(mark))
-        assert time.monotonic() - pulled < 15
-    finally:
-        hosts.plug_in("b")
+        assert time.monotonic() - pulled < 30
     assert job.returncode == 255
     assert "rank 1 of 4 on b was lost with the connection to its host" in stderr
+    assert_it_names_the_network(stderr, "b")
+
+
+def assert_it_names_the_network(stderr: str, host: str) -> None:
+    assert re.search(rf"{host}: nothing came from it since \d\d:\d\d:\d\d, for [\d.]+ s", stderr)
+    assert "the network to it failed" in stderr
+    assert f"try: ssh {host}; --silence" in stderr
+    assert "signal 15" not in stderr
+
+
+def test_a_job_of_mccl_without_its_network_names_it(hosts):
+    """The ranks notice first, and fail; what they say comes before what the launcher knows."""
+    words = ("--no-bounds", "--sizes", "8", "--seconds", PATIENCE, "--transport", "tcp")
+    job = begin(
+        hosts, *ALL, "--grace", 1, "--env", "MCCL_LIVENESS_INTERVAL=4", "--env",
+        "MCCL_LOG_LEVEL=INFO", program(), "bench", "all_reduce", *words,
+    )  # fmt: skip
+    while "all ranks" not in job.stderr.readline():
+        assert job.poll() is None
+    with cable_pulled(hosts, "b"):
+        _, stderr = job.communicate(timeout=PATIENCE)
+    assert job.returncode == 255
+    assert "rank 1 of 4 on b was lost with the connection to its host" in stderr
+    assert_it_names_the_network(stderr, "b")
+
+
+@pytest.mark.parametrize("heeding", ["exit 0", "trap - TERM; kill -TERM $$"])
+def test_a_launcher_that_stood_still_says_so_and_names_no_signal(hosts, heeding: str):
+    """Its ranks are ended by the other hosts, and that is no good end, however they take it."""
+    job = begin(
+        hosts, "--hosts", "a,b", "--grace", 1, "--silence", 2, "--env", "MCCL_LIVENESS_INTERVAL=1",
+        *SH, f"trap '{heeding}' TERM; echo $$; sleep 1000 & wait",
+    )  # fmt: skip
+    ranks = [int(job.stdout.readline().split()[-1]) for _ in range(2)]
+    job.send_signal(signal.SIGSTOP)
+    wait_until(lambda: not any(psutil.pid_exists(rank) for rank in ranks))
+    job.send_signal(signal.SIGCONT)
+    _, stderr = job.communicate(timeout=PATIENCE)
+    assert job.returncode == 255, stderr
+    assert re.search(r"no word of the launcher's came there for 2 s.*stood still for", stderr)
+    assert "signal 15" not in stderr
 
 
 def test_hosts_that_cannot_be_used_are_all_told_with_the_cure(hosts, tmp_path: Path):

@@ -24,6 +24,7 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t kLongestComplaint = 8192;
 constexpr auto kForEnd = 1s;
+constexpr auto kSilence = 8s;
 
 /// Standard input, output and error of its process.
 constexpr std::size_t kFilesOfSession = 3;
@@ -40,8 +41,8 @@ launch::Process start(const Host& host, bool here, const Reaching& reaching) {
   launch::ProcessPlan plan;
   plan.environment = reaching.environment;
   plan.argv = here ? std::vector<std::string>{"sh"}
-                   : launch::ssh_words(host, launch::SshRole::alone, "none", reaching.ssh_arguments,
-                                       "exec sh");
+                   : launch::ssh_words(host, launch::SshRole::alone, "none", kSilence,
+                                       reaching.ssh_arguments, "exec sh");
   const auto path = reaching.environment.find("PATH");
   const std::string program = plan.argv.front();
   plan.argv.front() = launch::find_program(

@@ -34,6 +34,11 @@ void add_where(CLI::App& app, Flags& flags) {
       ->option_text("ARG")
       ->allow_extra_args(false)
       ->take_all();
+  app.add_option("--silence", flags.silence,
+                 "Seconds without a word from a machine, or there from this one,\n"
+                 "until it counts as lost; default: twice MCCL_LIVENESS_INTERVAL")
+      ->check(integer_between(1, static_cast<std::int64_t>(kLongest)))
+      ->option_text("S");
 }
 
 void add_what(CLI::App& app, Flags& flags) {

@@ -21,6 +21,7 @@ struct Flags {
   bool on_mccl = false;
   std::vector<std::string> mpi_arguments;
   std::vector<std::string> ssh_arguments;
+  std::optional<int> silence;
   std::string directory;
   std::string python;
   int connections_per_address = 1;

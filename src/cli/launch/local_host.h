@@ -26,6 +26,7 @@ class LocalHost final : public RunningHost {
   Process start(const Rank& rank, const std::optional<TerminalPlan>& terminal) override;
   Exit ended(const Process& process, Exit exit) override;
   bool lost() const override { return false; }
+  std::optional<Trouble> trouble() const override { return {}; }
   void signal(int number) override;
   /// The guardian does what is left to do.
   void finish() override {}

@@ -7,13 +7,9 @@
 namespace mccl::cli::launch {
 namespace {
 
-/// Without a word from the launcher for so many seconds it is taken for dead.
-constexpr int kSilence = 4;
-/// And then ranks have this long, so that all is over within ten seconds.
-constexpr int kGraceAfterSilence = 3;
-
 /// $d: the folder; $g: seconds between SIGTERM and SIGKILL; $w: the process that counts beats.
 /// Strays are processes that left their rank's group, known by a variable of their environment.
+/// Descriptor 4 is the guard's standard output.
 constexpr const char* kGuard = R"sh(
 trap '' HUP PIPE
 groups() {
@@ -32,7 +28,7 @@ all() { touched=no; groups "$1"; strays "$1"; }
 end_all() {
   all TERM
   n=0
-  while [ "$touched" = yes ] && [ "$n" -lt $(($1 * 10)) ]; do
+  while [ "$touched" = yes ] && [ "$n" -lt $((g * 10)) ]; do
     sleep 0.1 || sleep 1
     n=$((n + 1))
     all 0
@@ -44,26 +40,28 @@ count_beats() {
   trap 'kill "$s" 2>/dev/null; exit 0' TERM
   missed=0
   while [ "$missed" -lt SILENCE ]; do
-    sleep 1 & s=$!
+    sleep 1 4>&- & s=$!
     wait "$s"
     [ -d "$d" ] || exit 0
     if [ -f "$d/beat" ]; then rm -f "$d/beat"; missed=0; else missed=$((missed + 1)); fi
   done
-  end_all GRACE
+  all 0
+  [ "$touched" = no ] || echo TOKEN silence >&4
+  end_all
   kill -s KILL $$
 }
 stay() {
-  count_beats < /dev/null > /dev/null 2>&1 & w=$!
+  count_beats 4>&1 < /dev/null > /dev/null 2>&1 & w=$!
   while read -r word; do
     case $word in
-      beat) : > "$d/beat" ;;
+      beat) : > "$d/beat"; echo TOKEN beat ;;
       term) groups TERM ;;
       kill) all KILL ;;
       finish) break ;;
     esac
   done
   kill "$w" 2>/dev/null
-  end_all "$g"
+  end_all
 }
 )sh";
 
@@ -110,11 +108,12 @@ std::string guard_command(const std::string& token) {
 }
 
 std::string check_script(const std::string& token, const std::vector<const Rank*>& ranks,
-                         const std::string& path, int grace_seconds) {
-  std::string text = replaced(kGuard, "SILENCE", std::to_string(kSilence));
+                         const std::string& path, std::chrono::seconds grace,
+                         std::chrono::seconds silence) {
+  std::string text = replaced(kGuard, "SILENCE", std::to_string(silence.count()));
   text = replaced(std::move(text), "MARK", kMark);
-  text = replaced(std::move(text), "GRACE", std::to_string(kGraceAfterSilence));
-  text += fmt::format("g={}\n", grace_seconds);
+  text = replaced(std::move(text), "TOKEN", token);
+  text += fmt::format("g={}\n", grace.count());
   text += say(token, "from $SSH_CONNECTION") + "\n";
   std::string checks;
   for (std::size_t i = 0; i < ranks.size(); ++i) {

@@ -2,12 +2,14 @@
 //
 // The first session on a host runs its guard. It makes a folder that only the user can enter, takes
 // scripts from its standard input, each up to a line that is the token, and runs them. What it has
-// to say are lines that begin with the token. In the end it takes one word a line: beat, term, kill
-// or finish. When the words stop for good, or beat stays away, it ends all ranks and removes the
-// folder. Each rank is a script in that folder, run by a session of its own. So neither the key nor
-// anything else of the environment is ever on a command line.
+// to say are lines that begin with the token. In the end it takes one word a line: beat, which it
+// answers with the same word, term, kill or finish. When the words stop for good, or beat stays
+// away for long, it ends all ranks and removes the folder; of the latter it says "silence". Each
+// rank is a script in that folder, run by a session of its own. So neither the key nor anything
+// else of the environment is ever on a command line.
 #pragma once
 
+#include <chrono>
 #include <span>
 #include <string>
 #include <utility>
@@ -23,9 +25,11 @@ std::string guard_command(const std::string& token);
 
 /// What must be there for a rank to run; told by the number of the rank in `ranks`.
 /// Says "folder PATH" before, then "from" with ssh's addresses, "no-directory N", "no-program N" or
-/// "no-script N" for what is not there, and "checked".
+/// "no-script N" for what is not there, and "checked". `grace` is the time between SIGTERM and
+/// SIGKILL; after `silence` without a beat the launcher is taken for dead.
 std::string check_script(const std::string& token, const std::vector<const Rank*>& ranks,
-                         const std::string& path, int grace_seconds);
+                         const std::string& path, std::chrono::seconds grace,
+                         std::chrono::seconds silence);
 
 using NamedText = std::pair<std::string, std::string>;
 

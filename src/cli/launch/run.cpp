@@ -60,6 +60,7 @@ class JobRun {
   void wait_for_ranks();
   void finish_hosts();
   int verdict();
+  std::string name_the_network();
   int tell_of_lost_output(const Console::LostOutput& lost);
 
   void watch_hosts();
@@ -124,8 +125,9 @@ std::unique_ptr<RunningHost> JobRun::open_host(std::size_t host) {
   const Host& first = job_.entry_of(*ranks_on(host).front());
   for (const Variables* variables : {&job_.request.environment, &first.environment})
     if (const auto found = variables->find("PATH"); found != variables->end()) path = found->second;
-  return std::make_unique<SshHost>(about, host, ranks_on(host), options_.inherited, *guardian_,
-                                   SshOptions{options_.ssh_arguments, options_.grace, path});
+  return std::make_unique<SshHost>(
+      about, host, ranks_on(host), options_.inherited, *guardian_,
+      SshOptions{options_.ssh_arguments, options_.grace, options_.silence, path});
 }
 
 int JobRun::run() {
@@ -241,10 +243,29 @@ int JobRun::verdict() {
                              static_cast<double>(options_.timeout->count()) / 1e3));
     return kTimedOut;
   }
+  const std::string troubles = name_the_network();
   if (failures_.empty()) return kGood;
   const Failure& first = first_cause(failures_);
-  console_.say("mccl launch: " + text_of(first, job_.size()));
+  console_.say("mccl launch: " + text_of(first, job_.size()) + troubles);
   return first.exit.connection_lost ? kConnectionLost : first.exit.status;
+}
+
+/// Ranks that the network ended count as lost with their host: the signal that they died of was
+/// this launcher's, or that of its guard there. Returns what people are told of the network.
+std::string JobRun::name_the_network() {
+  std::string text;
+  for (std::size_t host = 0; host < hosts_.size(); ++host) {
+    const std::optional<Trouble> trouble = hosts_[host]->trouble();
+    if (!trouble) continue;
+    text += fmt::format("mccl launch: {}\n", trouble->text);
+    if (!trouble->ranks_lost) continue;
+    const Exit lost{.status = kConnectionLost, .connection_lost = true};
+    int rank = ranks_on(host).front()->rank;
+    for (const Failure& failure : failures_)
+      if (job_.ranks[static_cast<std::size_t>(failure.rank)].host == host) rank = failure.rank;
+    failures_.push_back({rank, text_of(job_.hosts[host]), lost});
+  }
+  return text;
 }
 
 void JobRun::watch_hosts() {

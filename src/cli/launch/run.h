@@ -19,6 +19,7 @@ struct RunOptions {
   std::chrono::milliseconds grace{5000};  ///< Between SIGTERM and SIGKILL.
   std::optional<std::chrono::milliseconds> timeout;
   std::vector<std::string> ssh_arguments;
+  std::chrono::seconds silence{20};  ///< Between this machine and another that counts as lost then.
   bool verbose = false;
 };
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/launch/contact.h"
 #include "cli/launch/job.h"
 #include "cli/launch/process.h"
 #include "cli/launch/watch.h"
@@ -50,6 +51,8 @@ class RunningHost {
 
   /// The connection broke: its ranks end there by themselves.
   virtual bool lost() const = 0;
+  /// What the network did to it; nothing where words passed until the job was ended.
+  virtual std::optional<Trouble> trouble() const = 0;
   /// Sends SIGTERM or SIGKILL to all its ranks, with their children.
   virtual void signal(int number) = 0;
   /// Ends what is left there and removes files. finished() tells when that is done.

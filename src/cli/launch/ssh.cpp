@@ -10,10 +10,12 @@ namespace mccl::cli::launch {
 namespace {
 
 constexpr std::array kOptions = {
-    "BatchMode=yes",         "ConnectTimeout=10", "ServerAliveInterval=2",
-    "ServerAliveCountMax=3", "ControlPersist=no", "ClearAllForwardings=yes",
-    "RemoteCommand=none",    "EscapeChar=none",
+    "BatchMode=yes",           "ConnectTimeout=10",  "ControlPersist=no",
+    "ClearAllForwardings=yes", "RemoteCommand=none", "EscapeChar=none",
 };
+/// Questions that ssh puts to a silent server, at equal intervals; one interval after the last it
+/// gives up.
+constexpr int kQuestions = 3;
 
 struct Complaint {
   std::string_view text;
@@ -53,6 +55,7 @@ std::string last_line(std::string_view text) {
 }  // namespace
 
 std::vector<std::string> ssh_words(const Host& host, SshRole role, const std::string& socket,
+                                   std::chrono::seconds silence,
                                    const std::vector<std::string>& extra,
                                    const std::string& command) {
   std::vector<std::string> words = {"ssh"};
@@ -61,6 +64,9 @@ std::vector<std::string> ssh_words(const Host& host, SshRole role, const std::st
     words.push_back(std::move(option));
   };
   for (const char* option : kOptions) add_option(option);
+  const auto interval = (silence.count() + kQuestions) / (kQuestions + 1);
+  add_option(fmt::format("ServerAliveInterval={}", interval));
+  add_option(fmt::format("ServerAliveCountMax={}", kQuestions));
   add_option(role == SshRole::master ? "ControlMaster=yes" : "ControlMaster=no");
   add_option("ControlPath=" + socket);
   if (role == SshRole::session || role == SshRole::terminal_session) add_option("LogLevel=ERROR");

@@ -1,6 +1,7 @@
 // How ssh is called, and what its complaints mean.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,10 +17,11 @@ enum class SshRole {
   alone,             ///< Has a connection of its own.
 };
 
-/// The words of an ssh that never asks for anything and notices within ten seconds that the other
-/// side is gone. `socket` is that of the shared connection, "none" for one alone. `extra` are
-/// arguments of the user's.
+/// The words of an ssh that never asks for anything and ends when the other side has been silent
+/// for `silence`, up to four seconds later. `socket` is that of the shared connection, "none" for
+/// one alone. `extra` are arguments of the user's.
 std::vector<std::string> ssh_words(const Host& host, SshRole role, const std::string& socket,
+                                   std::chrono::seconds silence,
                                    const std::vector<std::string>& extra,
                                    const std::string& command);
 

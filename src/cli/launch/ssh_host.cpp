@@ -25,6 +25,7 @@ using namespace std::chrono_literals;
 /// open.
 constexpr std::size_t kRanksOfConnection = 9;
 constexpr auto kForCheck = 30s;
+constexpr auto kForKill = 5s;
 constexpr auto kForFinish = 5s;
 constexpr auto kBetweenBeats = 1s;
 constexpr int kSshFailed = 255;
@@ -41,11 +42,12 @@ SshHost::SshHost(const Host& host, std::size_t number, const std::vector<const R
       guardian_(guardian),
       options_(std::move(options)),
       token_("mccl-" + rendezvous::make_job_key().substr(0, 16)),
-      limit_(Clock::now() + kForCheck) {
+      limit_(Clock::now() + kForCheck),
+      contact_(host, options_.silence) {
   connections_.reserve(1 + ranks.size() / kRanksOfConnection);
   connect(guard_command(token_));
-  const auto grace = std::chrono::ceil<std::chrono::seconds>(options_.grace).count();
-  tell(check_script(token_, ranks_, options_.path, static_cast<int>(grace)) + token_ + "\n");
+  const auto grace = std::chrono::ceil<std::chrono::seconds>(options_.grace);
+  tell(check_script(token_, ranks_, options_.path, grace, options_.silence) + token_ + "\n");
 }
 
 Process SshHost::start_ssh(const std::vector<std::string>& words,
@@ -69,8 +71,9 @@ void SshHost::connect(const std::string& command) {
   Connection& connection = connections_.emplace_back();
   connection.socket =
       fmt::format("{}/ssh-{}-{}", guardian_.folder(), number_, connections_.size() - 1);
-  connection.process = start_ssh(
-      ssh_words(host_, SshRole::master, connection.socket, options_.arguments, command), {});
+  connection.process = start_ssh(ssh_words(host_, SshRole::master, connection.socket,
+                                           options_.silence, options_.arguments, command),
+                                 {});
 }
 
 void SshHost::watch(Watch& watch) {
@@ -83,7 +86,7 @@ void SshHost::watch(Watch& watch) {
     if (!connection.unsent.empty() && connection.process.input.get() >= 0)
       watch.on(connection.process.input.get(), POLLOUT, [this, &connection] { send(connection); });
   }
-  const bool waits = !checked() || finishing_ || !prepared();
+  const bool waits = !checked() || killing_ || finishing_ || !prepared();
   if (waits && now >= limit_) {
     late_ = true;
     for (const Connection& connection : connections_)
@@ -91,8 +94,9 @@ void SshHost::watch(Watch& watch) {
   } else if (waits) {
     watch.at(limit_);
   }
-  if (!checked_ || finishing_ || lost()) return;
+  if (!connections_.front().ready || finishing_ || lost()) return;
   if (now >= next_beat_) {
+    contact_.beat(next_beat_, now);
     next_beat_ = now + kBetweenBeats;
     if (connections_.front().unsent.empty()) tell("beat\n");
   }
@@ -125,7 +129,12 @@ void SshHost::hear(Connection& connection, std::string_view line) {
   const std::string word(line.substr(0, line.find(' ')));
   const std::string rest(line.substr(std::min(line.size(), word.size() + 1)));
   if (word == "folder") reached_.folder = rest;
-  if (word == "ready") connection.ready = true;
+  if (word == "ready") {
+    connection.ready = true;
+    next_beat_ = Clock::now();
+  }
+  if (word == "ready" || word == "beat") contact_.answered(Clock::now());
+  if (word == "silence") contact_.ended_there();
   if (word == "checked") checked_ = true;
   if (word == "from") {
     std::istringstream addresses(rest);
@@ -181,6 +190,7 @@ void SshHost::collect() {
     }
     guardian_.forget(connection.process.id);
     connection.ended = true;
+    if (!sessions_.empty()) contact_.broke(Clock::now(), connection.complaint);
   }
 }
 
@@ -218,9 +228,10 @@ SshHost::Connection& SshHost::connection_of(const Rank& rank) {
 Process SshHost::start(const Rank& rank, const std::optional<TerminalPlan>& terminal) {
   const Connection& connection = connection_of(rank);
   const SshRole role = terminal ? SshRole::terminal_session : SshRole::session;
-  Process process = start_ssh(ssh_words(host_, role, connection.socket, options_.arguments,
-                                        rank_command(reached_.folder, rank.rank)),
-                              terminal);
+  Process process =
+      start_ssh(ssh_words(host_, role, connection.socket, options_.silence, options_.arguments,
+                          rank_command(reached_.folder, rank.rank)),
+                terminal);
   sessions_[process.id] = &connection;
   return process;
 }
@@ -228,18 +239,30 @@ Process SshHost::start(const Rank& rank, const std::optional<TerminalPlan>& term
 /// ssh says 255 for whatever went wrong with the connection; a program may say so too.
 Exit SshHost::ended(const Process& process, Exit exit) {
   guardian_.forget(process.id);
-  if (exit.status != kSshFailed) return exit;
-  const Connection& connection = *sessions_[process.id];
+  const Connection& connection = *sessions_.at(process.id);
+  read(connections_.front());  // the guard says that it ends ranks before it does
+  exit.connection_lost =
+      contact_.was_ended_there() || (exit.status == kSshFailed && ends(connection));
+  sessions_.erase(process.id);
+  return exit;
+}
+
+/// Waits a moment for it, as the sessions of a connection end together with it.
+bool SshHost::ends(const Connection& connection) {
   const Clock::time_point limit = Clock::now() + 300ms;
   while (!connection.ended && !lost() && Clock::now() < limit) {
     std::this_thread::sleep_for(10ms);
     collect();
   }
-  exit.connection_lost = connection.ended || lost();
-  return exit;
+  return connection.ended || lost();
 }
 
 void SshHost::signal(int number) {
+  if (!sessions_.empty()) contact_.ending(Clock::now());
+  if (number == SIGKILL) {
+    killing_ = true;
+    limit_ = Clock::now() + kForKill;
+  }
   if (lost()) {
     for (const auto& [session, connection] : sessions_) ::kill(session, number);
   } else {

@@ -5,6 +5,7 @@
 #include <map>
 #include <vector>
 
+#include "cli/launch/contact.h"
 #include "cli/launch/guardian.h"
 #include "cli/launch/lines.h"
 #include "cli/launch/running_host.h"
@@ -14,7 +15,8 @@ namespace mccl::cli::launch {
 struct SshOptions {
   std::vector<std::string> arguments;  ///< Of the user's, for every ssh.
   std::chrono::milliseconds grace;
-  std::string path;  ///< PATH of the ranks where it is set; else the host's own.
+  std::chrono::seconds silence;  ///< After which host and launcher take each other for lost.
+  std::string path;              ///< PATH of the ranks where it is set; else the host's own.
 };
 
 class SshHost final : public RunningHost {
@@ -34,6 +36,7 @@ class SshHost final : public RunningHost {
   Process start(const Rank& rank, const std::optional<TerminalPlan>& terminal) override;
   Exit ended(const Process& process, Exit exit) override;
   bool lost() const override { return connections_.front().ended; }
+  std::optional<Trouble> trouble() const override { return contact_.trouble(); }
   void signal(int number) override;
   void finish() override;
   bool finished() const override;
@@ -56,6 +59,7 @@ class SshHost final : public RunningHost {
   void tell(const std::string& text);
   void send(Connection& connection);
   Connection& connection_of(const Rank& rank);
+  bool ends(const Connection& connection);
   Process start_ssh(const std::vector<std::string>& words,
                     const std::optional<TerminalPlan>& terminal);
 
@@ -71,10 +75,12 @@ class SshHost final : public RunningHost {
   std::vector<std::string> faults_;
   bool checked_ = false;
   bool late_ = false;
+  bool killing_ = false;
   bool finishing_ = false;
   Clock::time_point limit_;  ///< For the answer that is waited for.
   Clock::time_point next_beat_ = {};
-  std::map<pid_t, const Connection*> sessions_;
+  Contact contact_;
+  std::map<pid_t, const Connection*> sessions_;  ///< Of ranks that have not ended.
 };
 
 }  // namespace mccl::cli::launch

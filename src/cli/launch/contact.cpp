@@ -1,0 +1,73 @@
+#include "cli/launch/contact.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+
+#include "base/value_text.h"
+#include "cli/launch/ssh.h"
+
+namespace mccl::cli::launch {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Answers come every second; fewer may be missing on a host that is busy.
+constexpr auto kNotable = 3s;
+
+/// By the clock on the wall, such as "14:03:22".
+std::string time_of_day(Clock::time_point time) {
+  const auto ago =
+      std::chrono::duration_cast<std::chrono::system_clock::duration>(Clock::now() - time);
+  const std::time_t then =
+      std::chrono::system_clock::to_time_t(std::chrono::system_clock::now() - ago);
+  std::tm parts = {};
+  ::localtime_r(&then, &parts);
+  std::array<char, 16> text = {};
+  return {text.data(), std::strftime(text.data(), text.size(), "%H:%M:%S", &parts)};
+}
+
+}  // namespace
+
+void Contact::beat(Time due, Time now) { stood_still_ = std::max(stood_still_, now - due); }
+
+bool Contact::End::in_silence() const { return time - answered >= kNotable; }
+
+/// What happens to a host after the job was ended is no cause of its end.
+void Contact::ended_there() { ended_there_ = !end_ || end_->in_silence(); }
+
+std::string Contact::advice() const {
+  return fmt::format("; try: ssh {}; --silence, now {} s, bears longer gaps", printable(host_.name),
+                     silence_.count());
+}
+
+Trouble Contact::ended_there_for_silence() const {
+  const std::string cause =
+      stood_still_ < silence_ / 2
+          ? "the network between them failed"
+          : fmt::format("the launcher stood still for {:.1f} s (stopped, or its machine asleep)",
+                        std::chrono::duration<double>(stood_still_).count());
+  return {true, fmt::format("{}: no word of the launcher's came there for {} s, so its ranks were "
+                            "ended there: {}{}",
+                            printable(host_.name), silence_.count(), cause, advice())};
+}
+
+std::optional<Trouble> Contact::trouble() const {
+  if (ended_there_) return ended_there_for_silence();
+  if (!end_) return {};
+  const std::string name = printable(host_.name);
+  if (end_->in_silence()) {
+    return Trouble{end_->broken || answered_ == end_->answered,
+                   fmt::format("{}: nothing came from it since {}, for {:.1f} s: the network to "
+                               "it failed, or that machine did{}",
+                               name, time_of_day(end_->answered),
+                               seconds_between(end_->answered, end_->time), advice())};
+  }
+  if (!end_->broken) return {};
+  return Trouble{true, fmt::format("{}: the connection to it ended: {}", name,
+                                   explain_ssh(host_, end_->complaint))};
+}
+
+}  // namespace mccl::cli::launch

@@ -1,0 +1,139 @@
+// How long `mccl launch` and another machine bear silence, and what people are told after it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "cli/launch/contact.h"
+#include "cli/launch/remote_script.h"
+#include "cli/launch/silence.h"
+#include "cli/launch/ssh.h"
+#include "mccl/error.h"
+
+namespace mccl::cli::launch {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Job job_of(const Variables& environment = {}) {
+  Request request;
+  request.program = {"./program"};
+  request.hosts = parse_hosts("--hosts", "a,b");
+  request.environment = environment;
+  return plan_job(request, "key");
+}
+
+TEST(LaunchSilence, ExceedsTheLivenessIntervalOfTheRanks) {
+  EXPECT_EQ(silence_of(job_of(), {}, {}), 20s);
+  EXPECT_EQ(silence_of(job_of(), {{"MCCL_LIVENESS_INTERVAL", "60"}}, {}), 120s);
+  EXPECT_EQ(silence_of(job_of({{"MCCL_LIVENESS_INTERVAL", "0.5"}}),
+                       {{"MCCL_LIVENESS_INTERVAL", "60"}}, {}),
+            6s);
+  EXPECT_EQ(silence_of(job_of(), {}, 11), 11s);
+  EXPECT_EQ(silence_of(job_of({{"MCCL_LIVENESS_INTERVAL", "wrong"}}), {}, {}), 20s);
+}
+
+TEST(LaunchSilence, AWishThatIsTooShortIsRefused) {
+  try {
+    silence_of(job_of(), {}, 10);
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("--silence 10"), HasSubstr("10 s"),
+                                    HasSubstr("MCCL_LIVENESS_INTERVAL")));
+  }
+}
+
+TEST(LaunchSilence, IsThatOfSshAndOfTheGuard) {
+  const Job job = job_of();
+  const auto words = ssh_words(job.hosts[0], SshRole::master, "/s", 18s, {}, "true");
+  // Three questions to a silent server, and the end five seconds after the last.
+  EXPECT_THAT(words, Contains("ServerAliveInterval=5"));
+  EXPECT_THAT(words, Contains("ServerAliveCountMax=3"));
+  EXPECT_THAT(check_script("token", {}, "", 5s, 18s), HasSubstr("-lt 18 ]"));
+}
+
+class LaunchContact : public ::testing::Test {
+ protected:
+  /// Beats and answers up to this many seconds after the beginning.
+  void talk_until(int second) {
+    for (; second_ < second; ++second_) {
+      contact_.beat(at(second_), at(second_));
+      contact_.answered(at(second_));
+    }
+    contact_.answered(at(second_));
+  }
+  Clock::time_point at(double second) const {
+    return start_ + std::chrono::milliseconds(static_cast<int>(1000 * second));
+  }
+  std::string text() const { return contact_.trouble().value_or(Trouble{}).text; }
+  bool ranks_lost() const { return contact_.trouble().value_or(Trouble{}).ranks_lost; }
+
+  const Clock::time_point start_ = Clock::now();
+  int second_ = 0;
+  Contact contact_{parse_host("", "me@b"), 20s};
+};
+
+TEST_F(LaunchContact, ThereIsNothingToSayWhileWordsPass) {
+  talk_until(100);
+  EXPECT_EQ(text(), "");
+  contact_.ending(at(101));
+  contact_.broke(at(140), "Timeout, server b not responding.");
+  EXPECT_EQ(text(), "") << "it broke after the job had ended";
+  contact_.ended_there();
+  EXPECT_EQ(text(), "") << "the guard ended ranks after the job had ended";
+}
+
+TEST_F(LaunchContact, AConnectionThatBreaksInSilenceIsTheNetworks) {
+  talk_until(5);
+  contact_.broke(at(25), "Timeout, server b not responding.");
+  contact_.ending(at(25.1));
+  EXPECT_TRUE(ranks_lost());
+  EXPECT_THAT(text(), AllOf(HasSubstr("b: nothing came from it since "), HasSubstr("for 20.0 s"),
+                            HasSubstr("network"), HasSubstr("ssh b"), HasSubstr("--silence")));
+}
+
+TEST_F(LaunchContact, AConnectionThatBreaksAmidWordsIsExplained) {
+  talk_until(5);
+  contact_.broke(at(5.5), "Connection to b closed by remote host.");
+  EXPECT_TRUE(ranks_lost());
+  EXPECT_THAT(text(), AllOf(HasSubstr("closed by remote host"), Not(HasSubstr("nothing came"))));
+}
+
+TEST_F(LaunchContact, AFailureElsewhereDuringSilenceIsTheNetworks) {
+  talk_until(5);
+  contact_.ending(at(15));
+  contact_.ending(at(20));
+  EXPECT_TRUE(ranks_lost());
+  EXPECT_THAT(text(), HasSubstr("for 10.0 s"));
+  contact_.answered(at(21));
+  EXPECT_FALSE(ranks_lost()) << "its ranks ended otherwise, once the network was back";
+  EXPECT_THAT(text(), HasSubstr("for 10.0 s"));
+}
+
+TEST_F(LaunchContact, AGuardThatEndedItsRanksNamesTheNetwork) {
+  talk_until(5);
+  contact_.ending(at(26));
+  contact_.ended_there();
+  contact_.answered(at(27));
+  EXPECT_TRUE(ranks_lost());
+  EXPECT_THAT(text(), AllOf(HasSubstr("no word of the launcher's came there for 20 s"),
+                            HasSubstr("the network between them failed")));
+}
+
+TEST_F(LaunchContact, ALauncherThatStoodStillSaysSo) {
+  talk_until(5);
+  contact_.beat(at(6), at(31));
+  contact_.ended_there();
+  EXPECT_THAT(text(), AllOf(HasSubstr("the launcher stood still for 25.0 s"),
+                            Not(HasSubstr("network between"))));
+}
+
+}  // namespace
+}  // namespace mccl::cli::launch
