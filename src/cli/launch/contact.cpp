@@ -38,9 +38,17 @@ bool Contact::End::in_silence() const { return time - answered >= kNotable; }
 /// What happens to a host after the job was ended is no cause of its end.
 void Contact::ended_there() { ended_there_ = !end_ || end_->in_silence(); }
 
+void Contact::rank_ended(Time now) {
+  if (end_) answered_ = now;
+}
+
+/// Ranks that fail before the launcher gives the host up have an interval of their own.
 std::string Contact::advice() const {
-  return fmt::format("; try: ssh {}; --silence, now {} s, bears longer gaps", printable(host_.name),
-                     silence_.count());
+  const bool ranks_were_first = !ended_there_ && !end_->broken;
+  const std::string limit = ranks_were_first
+                                ? "MCCL_LIVENESS_INTERVAL"
+                                : fmt::format("--silence, now {} s,", silence_.count());
+  return fmt::format("; try: ssh {}; a larger {} bears longer gaps", printable(host_.name), limit);
 }
 
 Trouble Contact::ended_there_for_silence() const {
@@ -49,9 +57,10 @@ Trouble Contact::ended_there_for_silence() const {
           ? "the network between them failed"
           : fmt::format("the launcher stood still for {:.1f} s (stopped, or its machine asleep)",
                         std::chrono::duration<double>(stood_still_).count());
-  return {true, fmt::format("{}: no word of the launcher's came there for {} s, so its ranks were "
-                            "ended there: {}{}",
-                            printable(host_.name), silence_.count(), cause, advice())};
+  return {true,
+          fmt::format("{}: it ended its ranks, since nothing came from the launcher for {} s: "
+                      "{}{}",
+                      printable(host_.name), silence_.count(), cause, advice())};
 }
 
 std::optional<Trouble> Contact::trouble() const {

@@ -30,6 +30,8 @@ class Contact {
   void answered(Time now) { answered_ = now; }
   /// The host says that it was without a beat for so long that it ended its ranks.
   void ended_there();
+  /// How a rank ended has come from there. After the job was ended, that is an answer too.
+  void rank_ended(Time now);
   bool was_ended_there() const { return ended_there_; }
   /// ssh ended while ranks ran there; `complaint` is what it wrote to standard error.
   void broke(Time now, const std::string& complaint) { end({now, answered_, true, complaint}); }

@@ -241,6 +241,7 @@ Exit SshHost::ended(const Process& process, Exit exit) {
   guardian_.forget(process.id);
   const Connection& connection = *sessions_.at(process.id);
   read(connections_.front());  // the guard says that it ends ranks before it does
+  if (exit.status != kSshFailed) contact_.rank_ended(Clock::now());
   exit.connection_lost =
       contact_.was_ended_there() || (exit.status == kSshFailed && ends(connection));
   sessions_.erase(process.id);
