@@ -177,7 +177,7 @@ void Engine::prepare(Sleep& sleep) {
   const Clock::time_point now = Clock::now();
   if (size() > 1) {
     links_due_ = links_.next_deadline();
-    sleep.until = std::min({sleep.until, links_due_, heart_.next_beat()});
+    sleep.until = std::min({sleep.until, links_due_, std::max(heart_.next_beat(), next_watch_)});
   }
   if (unheard_) sleep.until = now;
   if (!groups_.idle() || !groups_.departing().empty()) {

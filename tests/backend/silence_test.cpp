@@ -81,6 +81,35 @@ INSTANTIATE_TEST_SUITE_P(
         Scene{"messages_over_sockets", "tcp", "auto", pass_around}),
     [](const auto& info) { return info.param.name; });
 
+/// The time runs from the stop, not from the last word before it.
+TEST(AStop, IsNoticedWhenTheIntervalIsOver) {
+  constexpr double kInterval = 2;
+  for (const char* transport : {"tcp", "shm"}) {
+    Processes job(2,
+                  [](Context& context, const Processes::Say& say) {
+                    all_reduce(*context.world(), 10);
+                    say("met");
+                    for (;;) all_reduce(*context.world(), 10);
+                  },
+                  {.store_address = {},
+                   .config_of =
+                       [&](int) {
+                         Config config = watchful(transport);
+                         config.liveness_interval = kInterval;
+                         return config;
+                       },
+                   .enter = {},
+                   .at_the_store = {}});
+    for (const int rank : {0, 1}) ASSERT_EQ(job.line(rank), "met");
+    const auto stopped = std::chrono::steady_clock::now();
+    job.signal(1, SIGSTOP);
+    expect_given_up(job, 0, 1);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - stopped;
+    EXPECT_GE(took.count(), 0.95 * kInterval) << transport;
+    EXPECT_LE(took.count(), 1.5 * kInterval) << transport;  // a machine under load is late
+  }
+}
+
 /// What is judged is the process, not its program: who computes for long has not fallen silent.
 TEST(Computing, ForSeveralIntervalsIsNoSilence) {
   Processes job(2,

@@ -1,15 +1,25 @@
 #include "engine/peers/liveness.h"
 
+#include <algorithm>
+
 namespace mccl::engine {
 
 std::vector<WorldRank> Liveness::beat(Clock::time_point now) {
-  next_beat_ = now + period_;
+  const Clock::duration passed = std::min(now - last_beat_, kMostPeriods * period_);
+  last_beat_ = now;
+  next_beat_ = now < next_beat_ + period_ ? next_beat_ + period_ : now + period_;
   std::vector<WorldRank> lost;
-  for (WorldRank rank(0); rank < silent_beats_.end_rank(); ++rank) {
-    std::int32_t& beats = silent_beats_[rank];
-    // The beat that comes right after a word counts less than a period; so one more than kBeats.
-    if (beats == kNeverHeard || ++beats <= kBeats + patience_[rank]) continue;
-    beats = kNeverHeard;
+  for (WorldRank rank(0); rank < peers_.end_rank(); ++rank) {
+    Peer& peer = peers_[rank];
+    if (peer.state == State::unknown) continue;
+    if (peer.state == State::heard) {
+      peer.state = State::silent;
+      peer.silence = {};
+      continue;
+    }
+    peer.silence += passed;
+    if (peer.silence < limit_ + peer.patience) continue;
+    peer.state = State::unknown;
     lost.push_back(rank);
   }
   return lost;
