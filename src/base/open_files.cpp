@@ -51,4 +51,11 @@ std::string open_files_advice(int error) {
                      open_files_limit());
 }
 
+bool lacks_files(int error) { return error == EMFILE || error == ENFILE; }
+
+std::string without_files(int rank, int error) {
+  return fmt::format("rank {} has no file descriptors left: too many open files{}", rank,
+                     open_files_advice(error));
+}
+
 }  // namespace mccl

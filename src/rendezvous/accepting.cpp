@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/open_files.h"
+
 namespace mccl::rendezvous {
 
 namespace {
@@ -134,6 +136,11 @@ void Acceptor::turn_away(const Guest& guest, LogLevel level, const std::string& 
     return;
   }
   turnstile_.turned_away(level, guest.from.text(), why, now);
+}
+
+std::string Acceptor::trouble(Clock::time_point now) const {
+  const int error = turnstile_.lacks_files(now);
+  return error == 0 ? "" : without_files(self_.rank, error);
 }
 
 void Acceptor::watch(std::vector<pollfd>& descriptors) const {

@@ -38,6 +38,10 @@ class Acceptor {
   /// Does what can be done now.
   void advance(Clock::time_point now, std::vector<Newcomer>& newcomers);
 
+  /// Why peers that connect are kept waiting, once they have been for a while; empty when they are
+  /// not.
+  std::string trouble(Clock::time_point now) const;
+
   void watch(std::vector<pollfd>& descriptors) const;
   Clock::time_point next_deadline() const;
   void close() noexcept;

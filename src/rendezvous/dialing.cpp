@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/open_files.h"
 #include "mccl/error.h"
 #include "rendezvous/waiting.h"
 
@@ -59,7 +60,7 @@ bool Dial::advance(Clock::time_point now) {
   }
   const bool gone = request_.refused_for > Clock::duration::zero() && attempts_.empty() &&
                     refused_since_ && now - *refused_since_ >= request_.refused_for;
-  if (now >= request_.deadline || gone) {
+  if (now >= request_.deadline || gone || has_waited_for_files(now)) {
     fail(now);
     return true;
   }
@@ -101,12 +102,13 @@ bool Dial::under_way(std::size_t candidate) const {
 
 void Dial::start(std::size_t index, Clock::time_point now) {
   Candidate& candidate = request_.candidates[index];
+  Attempt attempt;
   try {
-    Attempt attempt;
     attempt.candidate = index;
     attempt.begun = now;
     attempt.deadline = std::min(now + kAttemptLimit, request_.deadline);
     attempt.connecting = Socket::stream(candidate.to.family());
+    lacks_files_ = 0;
     transport::tcp::set_buffer_bytes(attempt.connecting, request_.buffer_bytes);
     transport::tcp::tune_stream(attempt.connecting);
     const auto* source = candidate.from ? &*candidate.from : nullptr;
@@ -119,8 +121,11 @@ void Dial::start(std::size_t index, Clock::time_point now) {
     if (candidate.outcome.empty()) candidate.outcome = kNoAnswer;
     attempts_.push_back(std::move(attempt));
   } catch (const Error& error) {
+    const int reason = errno;
     all_refused_ = false;
     candidate.outcome = error.what();
+    if (attempt.connecting || !lacks_files(reason)) return;
+    if (std::exchange(lacks_files_, reason) == 0) lacks_files_since_ = now;
   }
 }
 
@@ -198,6 +203,11 @@ Dial::Progress Dial::talk_to_peer(Attempt& attempt) {
   return advance(attempt, Clock::now());
 }
 
+bool Dial::has_waited_for_files(Clock::time_point now) const {
+  return lacks_files_ != 0 && attempts_.empty() &&
+         now - lacks_files_since_ >= kPatienceWithoutFiles;
+}
+
 void Dial::could_not_connect(int error, Clock::time_point begun) {
   all_refused_ &= error == ECONNREFUSED;
   last_error_ = error;
@@ -211,6 +221,12 @@ void Dial::keep_only(const Attempt& attempt) {
 }
 
 void Dial::fail(Clock::time_point now) {
+  attempts_.clear();
+  if (lacks_files_ != 0) {
+    reason_ = fmt::format("rank {} could not connect to rank {}: {}", request_.self.rank,
+                          request_.peer, without_files(request_.self.rank, lacks_files_));
+    return;
+  }
   std::string tried;
   for (const Candidate& candidate : request_.candidates)
     tried += fmt::format("{}{}: {}", tried.empty() ? "" : "; ", candidate.text(),
@@ -219,7 +235,6 @@ void Dial::fail(Clock::time_point now) {
       "rank {} could not connect to rank {} within {:.1f} s. Tried {}. {}", request_.self.rank,
       request_.peer, seconds_between(begun_, now),
       tried.empty() ? "nothing: it published no address that is usable here" : tried, advice());
-  attempts_.clear();
 }
 
 std::string Dial::advice() const {

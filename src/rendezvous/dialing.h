@@ -89,6 +89,7 @@ class Dial {
   Progress advance(Attempt& attempt, Clock::time_point now);
   Progress finish_connecting(Attempt& attempt);
   Progress talk_to_peer(Attempt& attempt);
+  bool has_waited_for_files(Clock::time_point now) const;
   void could_not_connect(int error, Clock::time_point begun);
   void keep_only(const Attempt& attempt);
   void fail(Clock::time_point now);
@@ -105,6 +106,8 @@ class Dial {
   int last_error_ = 0;
   Clock::time_point last_tried_{};
   std::optional<Clock::time_point> refused_since_;
+  int lacks_files_ = 0;  ///< Why no attempt can begin, as an errno; 0 when one could.
+  Clock::time_point lacks_files_since_;
   /// One attempt has reached the peer, and the others were given up: nothing may start beside it,
   /// or the peer could accept two.
   bool proven_ = false;

@@ -204,6 +204,8 @@ class Meeting {
       probe();
       advance_mesh();
       if (missing_ == 0) return end_probes();
+      if (const std::string trouble = mesh_->accepting_trouble(); !trouble.empty())
+        throw PeerError(fmt::format("rank {} cannot join the job: {}", o_.rank, trouble));
       if (Clock::now() >= deadline_) give_up();
       look_now_and_then();
       std::vector<pollfd> watched;

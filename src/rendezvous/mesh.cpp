@@ -373,6 +373,8 @@ void Mesh::dial(int peer, transport::LinkKey key, Clock::time_point deadline) {
 
 void Mesh::everyone_is_here() { state_->acceptor->everyone_is_here(Clock::now()); }
 
+std::string Mesh::accepting_trouble() const { return state_->acceptor->trouble(Clock::now()); }
+
 void Mesh::cancel(int peer, transport::LinkKey key) {
   state_->dials.remove_if(
       [&](const Dial& dial) { return dial.peer() == peer && dial.key() == key; });

@@ -91,6 +91,10 @@ class Mesh {
   /// All ranks have met: from now on strangers are let in at a limited rate.
   void everyone_is_here();
 
+  /// Why peers that dial this rank are kept waiting, once they have been for a while; empty when
+  /// they are not.
+  std::string accepting_trouble() const;
+
   /// Ends a dial without an event.
   void cancel(int peer, transport::LinkKey key);
 

@@ -33,6 +33,7 @@ class TcpTransport final : public transport::Transport {
 
   void progress(std::vector<transport::LinkEvent>& events) override;
   std::vector<LostPeer> take_lost() override;
+  std::string accepting_trouble() const override { return mesh_->accepting_trouble(); }
   void watch(std::vector<pollfd>& descriptors) const override { mesh_->watch(descriptors); }
   Clock::time_point next_deadline() const override { return mesh_->next_deadline(); }
   void abandon() noexcept override { mesh_->abandon(); }

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/open_files.h"
 #include "transport/tcp/socket.h"
 
 namespace mccl::rendezvous {
@@ -69,14 +70,18 @@ void Turnstile::admitted() {
 }
 
 void Turnstile::accept_gave(int error, Clock::time_point now) {
-  if (error == 0) {
-    out_of_room_ = false;
-    return;
-  }
+  const int before = std::exchange(out_of_room_, error);
+  if (error == 0) return;
   pause_ends_ = opens_at_ = now + kPauseOutOfRoom;
-  if (std::exchange(out_of_room_, true)) return;
+  if (before != 0) return;
+  out_of_room_since_ = now;
   log_.warn("cannot accept connections for now, and will try on: {}; {}",
             transport::tcp::describe_errno(error), what_to_do(error));
+}
+
+int Turnstile::lacks_files(Clock::time_point now) const {
+  const bool for_long = now - out_of_room_since_ >= kPatienceWithoutFiles;
+  return mccl::lacks_files(out_of_room_) && for_long ? out_of_room_ : 0;
 }
 
 LogLevel level_of(Refusal refusal) {

@@ -40,6 +40,8 @@ class Turnstile {
   /// accept() gave `error` (an errno), or none. The first of a row is logged, with what to do, and
   /// each is followed by a pause.
   void accept_gave(int error, Clock::time_point now);
+  /// The errno, once accept() has lacked descriptors for kPatienceWithoutFiles; else 0.
+  int lacks_files(Clock::time_point now) const;
 
   /// Who had to go is counted, and the first one logged; those of the minute after that are
   /// mentioned with the next one.
@@ -61,7 +63,8 @@ class Turnstile {
   Clock::time_point filled_at_;
   Clock::time_point opens_at_ = Clock::time_point::max();
   Clock::time_point pause_ends_ = Clock::time_point::min();
-  bool out_of_room_ = false;
+  int out_of_room_ = 0;  ///< Why, as an errno; 0 while there is room.
+  Clock::time_point out_of_room_since_;
   Lines quiet_lines_;  ///< At INFO.
   Lines loud_lines_;   ///< At WARN.
 };

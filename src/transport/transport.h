@@ -93,6 +93,9 @@ class Transport {
   };
   /// Since it was asked last.
   virtual std::vector<LostPeer> take_lost() { return {}; }
+  /// Why peers that dial this rank get no link, once they have waited for a while; empty when they
+  /// need not wait.
+  virtual std::string accepting_trouble() const { return {}; }
   /// Adds what ends a sleep for progress(); the links have descriptors of their own.
   virtual void watch(std::vector<pollfd>&) const {}
   /// When progress() must be called again at the latest.

@@ -82,31 +82,53 @@ TEST(AWindowThatCannotBeMapped, IsTheErrorOfTheRankThatCannot) {
 void leave_no_descriptor() {
   const int next = ::open("/dev/null", O_RDONLY);
   ::close(next);
-  const rlimit limit = {static_cast<rlim_t>(next), static_cast<rlim_t>(next)};
+  rlimit limit = {};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = static_cast<rlim_t>(next);
   if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) throw Error("no limit");
 }
 
-/// The higher rank of a pair dials; the lower one waits for it.
-TEST(ADialThatFails, IsHeardByTheOtherRank) {
-  Processes job(2,
-                [](Context& context, const Processes::Say&) {
-                  Group& world = *context.world();
-                  if (world.rank() == 1) leave_no_descriptor();
-                  world.barrier().wait();
-                },
-                {.store_address = {},
-                 .config_of =
-                     [](int) {
-                       Config config = quiet("tcp");
-                       config.connect_timeout = 2;
-                       return config;
-                     },
-                 .enter = {},
-                 .at_the_store = {}});
-  for (const int rank : {0, 1}) {
-    const std::string error = job.line(rank);
-    EXPECT_NE(error.find("rank 1 could not connect to rank 0"), std::string::npos)
-        << rank << ": " << error;
+/// The higher rank of a pair dials the lower one. Whichever has no descriptor left, both name it.
+TEST(ARankWithoutDescriptors, IsNamedByItselfAndByItsPeer) {
+  for (const int limited : {0, 1}) {
+    Processes job(2,
+                  [limited](Context& context, const Processes::Say&) {
+                    Group& world = *context.world();
+                    if (world.rank() == limited) leave_no_descriptor();
+                    world.barrier().wait();
+                  },
+                  {.store_address = {},
+                   .config_of = [](int) { return quiet("tcp"); },
+                   .enter = {},
+                   .at_the_store = {}});
+    for (const int rank : {0, 1}) {
+      const std::string error = job.line(rank);
+      const std::string cause =
+          "rank " + std::to_string(limited) + " has no file descriptors left: too many open files";
+      EXPECT_NE(error.find(cause), std::string::npos) << rank << ": " << error;
+      EXPECT_NE(error.find("ulimit -n"), std::string::npos) << rank << ": " << error;
+    }
+  }
+}
+
+/// A shortage that ends in time is borne.
+TEST(ARankWithoutDescriptors, MeetsItsPeerWhenItHasSomeAgain) {
+  for (const int limited : {0, 1}) {
+    Processes job(2,
+                  [limited](Context& context, const Processes::Say&) {
+                    Group& world = *context.world();
+                    rlimit before = {};
+                    ::getrlimit(RLIMIT_NOFILE, &before);
+                    if (world.rank() == limited) leave_no_descriptor();
+                    const auto end_shortage = [&] { ::setrlimit(RLIMIT_NOFILE, &before); };
+                    world.barrier().wait_in_slices({}, std::chrono::milliseconds(300),
+                                                   end_shortage);
+                  },
+                  {.store_address = {},
+                   .config_of = [](int) { return quiet("tcp"); },
+                   .enter = {},
+                   .at_the_store = {}});
+    job.expect_good_end();
   }
 }
 

@@ -322,6 +322,60 @@ TEST(Meeting, TooFewFilesAreAnErrorThatNamesTheLimitAndTheNeed) {
   }
 }
 
+/// A store that lets this process open no more files once ranks have said where they listen.
+class StoreThatEndsFiles final : public Store {
+ public:
+  explicit StoreThatEndsFiles(std::shared_ptr<Store> store) : store_(std::move(store)) {}
+  void set(const std::string& key, std::string_view value) override {
+    look_at(key);
+    store_->set(key, value);
+  }
+  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
+    look_at(key);
+    return store_->get(key, timeout);
+  }
+  std::int64_t add(const std::string& key, std::int64_t amount) override {
+    return store_->add(key, amount);
+  }
+
+ private:
+  static void look_at(const std::string& key) {
+    if (key.find("endpoints") == key.npos) return;
+    const int next = ::dup(0);
+    if (next < 0) return;
+    ::close(next);
+    const rlimit limit = {static_cast<rlim_t>(next), static_cast<rlim_t>(next)};
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+  }
+
+  const std::shared_ptr<Store> store_;
+};
+
+TEST(Meeting, ARankThatRunsOutOfFilesIsNamedByAll) {
+  for (const int limited : {0, 1}) {
+    Processes job(
+        2, [](Context&, const Processes::Say&) {},
+        {.store_address = {},
+         .config_of =
+             [](int) {
+               Config config = quick();
+               config.transport = "tcp";
+               return config;
+             },
+         .enter = {},
+         .at_the_store = {},
+         .store_for = [limited](int rank, std::shared_ptr<Store> store) -> std::shared_ptr<Store> {
+           if (rank != limited) return store;
+           return std::make_shared<StoreThatEndsFiles>(std::move(store));
+         }});
+    for (const int rank : {0, 1}) {
+      expect_says(job.line(rank, kSoon), {"rank " + std::to_string(limited) +
+                                              " has no file descriptors left: too many open files",
+                                          "ulimit -n"});
+    }
+  }
+}
+
 TEST(Meeting, TheSoftLimitOfFilesIsRaised) {
   Processes job(4, [](Context&, const Processes::Say&) {},
                 {.store_address = {},

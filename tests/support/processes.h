@@ -48,6 +48,8 @@ class Processes {
     std::function<void(int)> enter;        ///< Done first in each process.
     /// Done when it has come to the store, before it meets the others.
     std::function<void(int rank, Store& store)> at_the_store;
+    /// The store that it meets the others through, in place of the given one. Null: that one.
+    std::function<std::shared_ptr<Store>(int rank, std::shared_ptr<Store> store)> store_for;
   };
 
   Processes(int size, const Body& body, Options options = {}) {
@@ -133,8 +135,10 @@ class Processes {
       if (options.enter) options.enter(rank);
       store = make_tcp_store(options.store_address, rank, "key", std::chrono::seconds(60));
       if (options.at_the_store) options.at_the_store(rank, *store);
+      const std::shared_ptr<Store> meets_at =
+          options.store_for ? options.store_for(rank, store) : store;
       const std::shared_ptr<Context> context =
-          Context::create({rank, size, store,
+          Context::create({rank, size, meets_at,
                            options.config_of ? options.config_of(rank) : test_config(), nullptr});
       body(*context, say);
       say("done");

@@ -61,7 +61,9 @@ void LinkMaker::tell(WorldRank peer, ControlKind kind, const LinkKey& key) {
 void LinkMaker::request(const Membership& group, Purpose purpose, GroupRank member) {
   const WorldRank peer = group.members[member];
   for (int rail = 0; rail < rails(peer); ++rail) {
-    tell(peer, ControlKind::open, {group.id, purpose, static_cast<std::uint8_t>(rail)});
+    const LinkKey key{group.id, purpose, static_cast<std::uint8_t>(rail)};
+    if (peer > rank_) awaited_.insert({peer, key});
+    tell(peer, ControlKind::open, key);
   }
 }
 
@@ -90,15 +92,17 @@ void LinkMaker::opened(WorldRank peer, Channels& channels, const LinkKey& key) {
   const GroupRank member = channels.group().rank_of(peer);
   Channel& channel = channels.at(key.purpose, member);
   if (peer < rank_) {
-    if (!channel.has(key.rail) && !making_.contains({peer, key})) make(peer, channels, key, 0);
+    if (!channel.has(key.rail) && !making_.contains({peer, key})) {
+      make(peer, channels, key, 0, "no transport reaches it");
+    }
   } else if (!std::exchange(channel.requested, true)) {
     request(channels.group(), key.purpose, member);
   }
 }
 
 /// By the first transport, from a place on, that begins well.
-void LinkMaker::make(WorldRank peer, Channels& channels, const LinkKey& key, Place from) {
-  std::string reason = "no transport reaches it";
+void LinkMaker::make(WorldRank peer, Channels& channels, const LinkKey& key, Place from,
+                     std::string reason) {
   for (Place place = next(peer, from); place < transports_.size(); place = next(peer, place + 1)) {
     Making made;
     try {
@@ -150,7 +154,7 @@ void LinkMaker::go_on(WorldRank peer, Channels& channels, const ControlMessage& 
   } catch (const std::exception& error) {
     transport.cancel(peer, message.key);
     warn(peer, place, error.what());
-    if (made_here) return make(peer, channels, message.key, place + 1);
+    if (made_here) return make(peer, channels, message.key, place + 1, error.what());
     making_.erase({peer, message.key});
     ControlMessage answer;
     answer.kind = ControlKind::declined;
@@ -184,12 +188,19 @@ void LinkMaker::take(WorldRank peer, Channels& channels, const LinkKey& key, Pla
 
 void LinkMaker::declined(WorldRank peer, Channels& channels, const ControlMessage& message) {
   if (peer > rank_) {
+    awaited_.erase({peer, message.key});
     cancel(peer, message.key);
     log_.warn("rank {} could not make a link to this rank: {}", peer, message.failure.reason);
     return channels.lose(channels.group().rank_of(peer), message.failure.reason);
   }
   const auto found = making_.find({peer, message.key});
-  if (found == making_.end() || found->second != find_transport(peer, message.transport)) {
+  const Place named = find_transport(peer, message.transport);
+  // A peer that lacked descriptors for a while declines what may have ended here meanwhile.
+  const Channel& channel = channels.at(message.key.purpose, channels.group().rank_of(peer));
+  const bool has_ended =
+      channels.closed() || channel.has(message.key.rail) || !channel.lost.empty();
+  if (found == making_.end() && has_ended) return;
+  if (found == making_.end() || found->second != named) {
     throw CorruptionError(fmt::format("rank {} declines a link that was not offered", peer));
   }
   const Place place = found->second;
@@ -199,11 +210,12 @@ void LinkMaker::declined(WorldRank peer, Channels& channels, const ControlMessag
     return;
   }
   warn(peer, place, "that rank cannot have it: " + message.failure.reason);
-  make(peer, channels, message.key, place + 1);
+  make(peer, channels, message.key, place + 1, message.failure.reason);
 }
 
 void LinkMaker::attach(WorldRank peer, Channels& channels, const LinkKey& key, Place place,
                        std::unique_ptr<transport::Link> link) {
+  awaited_.erase({peer, key});
   if (told_) told_(transports_[place]->name());
   const char* what = key.purpose == Purpose::collective ? "collectives" : "messages";
   log_.debug("link {}, {} rank {} ({}, rail {}, group {:x}): {}", ++made_,
@@ -233,6 +245,7 @@ void LinkMaker::cancel(WorldRank peer, const LinkKey& key) {
 
 /// Who waits for one of them hears so.
 void LinkMaker::forget(std::uint64_t group) {
+  std::erase_if(awaited_, [group](const auto& each) { return each.second.group == group; });
   for (auto each = making_.begin(); each != making_.end();) {
     const auto [peer, key] = (each++)->first;
     if (key.group != group) continue;
@@ -252,7 +265,26 @@ void LinkMaker::progress(const std::function<bool(std::uint64_t group)>& closed)
         handle(place, event, closed(event.key.group));
       }
     }
+    if (awaited_.empty()) continue;
+    const std::string trouble = transports_[place]->accepting_trouble();
+    if (!trouble.empty()) decline_awaited(place, trouble);
   }
+}
+
+/// The peers that make those links would wait in vain for this rank to take their connections.
+void LinkMaker::decline_awaited(Place place, const std::string& reason) {
+  std::erase_if(awaited_, [&](const auto& each) {
+    const auto& [peer, key] = each;
+    if (next(peer, 0) != place || making_.contains(each)) return false;
+    log_.warn("declines a link of rank {} by {}: {}", peer, transports_[place]->name(), reason);
+    ControlMessage message;
+    message.kind = ControlKind::declined;
+    message.key = key;
+    message.transport = transports_[place]->name();
+    message.failure.reason = reason;
+    peers_.send(peer, message);
+    return true;
+  });
 }
 
 /// A link of a transport that connects in its own way, dialled by this rank or by the peer.
@@ -274,7 +306,7 @@ void LinkMaker::handle(Place place, LinkEvent& event, bool closed) {
   warn(event.peer, place, event.reason);
   if (!made_here) return;
   if (channels && !channels->closed() && next(event.peer, place + 1) < transports_.size()) {
-    return make(event.peer, *channels, event.key, place + 1);
+    return make(event.peer, *channels, event.key, place + 1, event.reason);
   }
   give_up(event.peer, channels, event.key, event.reason);
 }

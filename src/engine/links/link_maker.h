@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -84,7 +85,10 @@ class LinkMaker {
   int rails(WorldRank peer) const;
   void tell(WorldRank peer, ControlKind kind, const transport::LinkKey& key);
   void opened(WorldRank peer, Channels& channels, const transport::LinkKey& key);
-  void make(WorldRank peer, Channels& channels, const transport::LinkKey& key, Place from);
+  /// `reason`: why those before `from` could not.
+  void make(WorldRank peer, Channels& channels, const transport::LinkKey& key, Place from,
+            std::string reason);
+  void decline_awaited(Place place, const std::string& reason);
   void give_up(WorldRank peer, Channels* channels, const transport::LinkKey& key,
                const std::string& reason);
   void go_on(WorldRank peer, Channels& channels, const ControlMessage& message);
@@ -111,6 +115,8 @@ class LinkMaker {
   /// The links in the making, each at the transport that is tried: all that this rank makes, and of
   /// those that a peer makes the ones of which this end has begun and does not stand.
   std::map<std::pair<WorldRank, transport::LinkKey>, Place> making_;
+  /// The links that this rank has asked for, that the peers are to make and that do not stand.
+  std::set<std::pair<WorldRank, transport::LinkKey>> awaited_;
   std::uint64_t made_ = 0;  ///< Links that stood.
   std::vector<transport::LinkEvent> broken_;
 };

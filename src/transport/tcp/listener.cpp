@@ -1,10 +1,12 @@
 #include "transport/tcp/listener.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 
 #include <cerrno>
 #include <utility>
 
+#include "base/open_files.h"
 #include "transport/tcp/inlet.h"
 
 namespace mccl::transport::tcp {
@@ -42,6 +44,12 @@ bool means_try_the_next(int error) {
     default:
       return false;
   }
+}
+
+/// Linux looks for a descriptor first, and for a connection only then.
+bool somebody_waits(const Socket& listener) {
+  pollfd entry = {listener.descriptor(), POLLIN, 0};
+  return ::poll(&entry, 1, 0) > 0;
 }
 
 }  // namespace
@@ -85,7 +93,10 @@ Accepted Listener::accept() {
       return accepted;
     }
     if (means_try_the_next(errno)) continue;
-    if (errno != EAGAIN && errno != EWOULDBLOCK) accepted.error = errno;
+    const int error = errno;
+    const bool nobody =
+        error == EAGAIN || error == EWOULDBLOCK || (lacks_files(error) && !somebody_waits(socket_));
+    if (!nobody) accepted.error = error;
     return accepted;
   }
 }

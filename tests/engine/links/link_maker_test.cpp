@@ -193,6 +193,19 @@ TEST_F(LinkMaking, WhatIsForgottenIsMadeNoMoreAndTheOtherEndHearsIt) {
   EXPECT_THAT(low.channel().lost, HasSubstr("destroyed this group"));
 }
 
+/// A peer that lacked descriptors for a while declines a link that stands at both ends by now.
+TEST_F(LinkMaking, ALinkThatIsDeclinedTooLateStands) {
+  low.need_link();
+  settle();
+  ControlMessage message;
+  message.kind = ControlKind::declined;
+  message.key = {high.group().id, Purpose::collective, 0};
+  message.transport = "fast";
+  message.failure.reason = "no file descriptors are left";
+  tell_high(message);
+  expect_a_link();
+}
+
 TEST_F(LinkMaking, AnOfferInPlaceOfAnAnswerIsALie) {
   low.need_link();
   high.hear();  // which offers
