@@ -12,6 +12,7 @@
 #include "base/open_files.h"
 #include "mccl/error.h"
 #include "node/thrift.h"
+#include "rendezvous/answer_limit.h"
 #include "rendezvous/cabling/wiring.h"
 #include "rendezvous/exchange.h"
 #include "rendezvous/mesh.h"
@@ -48,6 +49,8 @@ constexpr transport::LinkKey kProbe{
 /// do.
 constexpr Clock::duration kBetweenLooksAtStore = milliseconds(200);
 constexpr Clock::duration kBetweenLooksOfEach = milliseconds(2);
+/// For the last answer of the store after the time to meet: others may fail at its very end.
+constexpr Clock::duration kLastAnswer = milliseconds(1500);
 /// Files beside those that stay: listeners, and what is open while ranks meet.
 constexpr std::size_t kPassingFiles = 16;
 
@@ -87,6 +90,7 @@ class Meeting {
                                std::chrono::duration<double>(o_.config.connect_timeout))) {}
 
   Met run() {
+    const AnswerLimit limit(*o_.store, deadline_ + kLastAnswer);
     met_.store = std::make_shared<Incarnation>(
         o_.store, Arrival{o_.rank, o_.size, agreement_of_arrival(o_.config)},
         duration_cast<milliseconds>(deadline_ - begun_), [this] { check_cables(); });

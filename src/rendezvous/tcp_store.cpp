@@ -16,6 +16,7 @@
 #include "mccl/error.h"
 #include "mccl/metrics.h"
 #include "mccl/store.h"
+#include "rendezvous/answer_limit.h"
 #include "rendezvous/conversation.h"
 #include "rendezvous/dialing.h"
 #include "rendezvous/memory_store.h"
@@ -172,7 +173,7 @@ class ServedStore final : public Store {
 /// The other ranks'. Every call under way has a connection of its own, so that a get that waits
 /// holds nobody up. That rank 0 has ended is the error of one call; the next one waits for it to
 /// start again.
-class RemoteStore final : public Store {
+class RemoteStore final : public RemoteAnswers {
  public:
   RemoteStore(Entrance entrance, int rank, std::string job_key, std::chrono::milliseconds timeout)
       : entrance_(std::move(entrance)),
@@ -230,7 +231,8 @@ class RemoteStore final : public Store {
 };
 
 Socket RemoteStore::connect() {
-  const Clock::time_point deadline = Clock::now() + timeout_;
+  const Clock::time_point begun = Clock::now();
+  const Clock::time_point deadline = std::min(begun + timeout_, answer_limit());
   Clock::duration back_off = kFirstBackOff;
   Outcome last;
   for (;;) {
@@ -252,7 +254,7 @@ Socket RemoteStore::connect() {
       throw PeerError(fmt::format(
           "rank {} could not reach the store of rank 0 at {} within {:.1f} s; the last attempt: "
           "{}. {}",
-          rank_, entrance_.name, std::chrono::duration<double>(timeout_).count(), last.trouble,
+          rank_, entrance_.name, seconds_between(begun, deadline), last.trouble,
           last.met ? entrance_.advice_when_met : entrance_.advice));
     }
     std::this_thread::sleep_for(std::min(back_off, deadline - now));
@@ -315,7 +317,7 @@ RemoteStore::Answer RemoteStore::call(const Bytes& request, const std::string& k
     if (was_connected && !socket) lost("it closed the connection");
   }
   if (!socket) socket = connect();
-  const Clock::time_point deadline = Clock::now() + wait + kAnswerLimit;
+  const Clock::time_point deadline = std::min(Clock::now() + wait + kAnswerLimit, answer_limit());
   send(socket, request, deadline);
   std::array<std::byte, kAnswerHeaderBytes> raw;
   receive(socket, raw, deadline);
@@ -357,7 +359,8 @@ void RemoteStore::receive(const Socket& socket, std::span<std::byte> bytes,
     } else if (got == 0) {
       lost("it closed the connection");
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      if (!wait_for(socket.descriptor(), POLLIN, deadline)) lost("it does not answer");
+      if (!wait_for(socket.descriptor(), POLLIN, deadline))
+        lost("it does not answer, so rank 0 has been stopped or cannot be reached");
     } else if (errno != EINTR) {
       lost(describe_errno(errno));
     }

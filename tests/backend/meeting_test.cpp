@@ -322,6 +322,42 @@ TEST(Meeting, TooFewFilesAreAnErrorThatNamesTheLimitAndTheNeed) {
   }
 }
 
+/// A store that stops this process, which is rank 0 and serves it, when the ranks say where they
+/// are.
+class StoreThatStops final : public Store {
+ public:
+  explicit StoreThatStops(std::shared_ptr<Store> store) : store_(std::move(store)) {}
+  void set(const std::string& key, std::string_view value) override { store_->set(key, value); }
+  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
+    if (key.find("places") != key.npos) ::raise(SIGSTOP);
+    return store_->get(key, timeout);
+  }
+  std::int64_t add(const std::string& key, std::int64_t amount) override {
+    return store_->add(key, amount);
+  }
+
+ private:
+  const std::shared_ptr<Store> store_;
+};
+
+TEST(Meeting, AStoppedStoreIsNamedWhenTheTimeToConnectIsOver) {
+  Processes job(2, [](Context&, const Processes::Say&) {},
+                {.store_address = {},
+                 .config_of =
+                     [](int) {
+                       Config config = quick();
+                       config.connect_timeout = 2;
+                       return config;
+                     },
+                 .enter = {},
+                 .at_the_store = {},
+                 .store_for = [](int rank, std::shared_ptr<Store> store) -> std::shared_ptr<Store> {
+                   if (rank != 0) return store;
+                   return std::make_shared<StoreThatStops>(std::move(store));
+                 }});
+  expect_says(job.line(1, kSoon), {"rank 1 lost the store of rank 0", "has been stopped"});
+}
+
 /// A store that lets this process open no more files once ranks have said where they listen.
 class StoreThatEndsFiles final : public Store {
  public:

@@ -1,0 +1,43 @@
+// Until when a store that lies on another host may take to answer: while ranks meet, not beyond the
+// time they have for it.
+#pragma once
+
+#include <atomic>
+
+#include "base/clock.h"
+#include "mccl/store.h"
+
+namespace mccl::rendezvous {
+
+/// A store whose server may fall silent.
+class RemoteAnswers : public Store {
+ public:
+  /// Thread-safe.
+  void answer_by(Clock::time_point limit) { limit_ = limit; }
+
+ protected:
+  Clock::time_point answer_limit() const { return limit_; }
+
+ private:
+  std::atomic<Clock::time_point> limit_{Clock::time_point::max()};
+};
+
+/// Limits the answers of a store while it lives. No-op for a store of this process.
+class AnswerLimit {
+ public:
+  /// The store must outlive it.
+  AnswerLimit(Store& store, Clock::time_point limit)
+      : store_(dynamic_cast<RemoteAnswers*>(&store)) {
+    if (store_ != nullptr) store_->answer_by(limit);
+  }
+  ~AnswerLimit() {
+    if (store_ != nullptr) store_->answer_by(Clock::time_point::max());
+  }
+  AnswerLimit(const AnswerLimit&) = delete;
+  AnswerLimit& operator=(const AnswerLimit&) = delete;
+
+ private:
+  RemoteAnswers* const store_;
+};
+
+}  // namespace mccl::rendezvous
