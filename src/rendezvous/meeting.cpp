@@ -353,6 +353,7 @@ class Meeting {
     memory->nodes = std::move(found_.nodes);
     met_.shared_memory = memory;
     mesh_->everyone_is_here();
+    if (o_.wiring) o_.wiring->everyone_is_here();
     met_.relayed = mesh_->relayed();
     met_.rdma_cabling = cabling_of(o_.config, memory->nodes, rdma_cards_);
     auto rdma = make_rdma({.rank = o_.rank,

@@ -1,6 +1,9 @@
 // Jobs along cables, all ranks of which are threads of one process: each rank takes only its
 // neighbours for reachable.
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <functional>
 #include <numeric>
@@ -178,6 +181,42 @@ TEST(Cables, APlaceIsFreeAgainOnceItsRankHasLeft) {
   const AddressTable table = free_places(3);
   const auto left = run_at(table, in_a_line, sum_and_talk);
   run_at(table, in_a_line, sum_and_talk);
+}
+
+/// Rank 2 agrees on the cables, and dies before it comes to the store.
+TEST(Cables, ARankThatDiesWhileTheRanksMeetIsNamedByAll) {
+  constexpr int kDying = 2;
+  const AddressTable table = free_places(4);
+  const pid_t dying = ::fork();
+  if (dying == 0) {
+    Wiring wiring({.rank = kDying,
+                   .table = table,
+                   .job_key = "a key of these tests",
+                   .log = Log(kDying, LogLevel::off),
+                   .deadline = soon(),
+                   .liveness = std::chrono::seconds(20),
+                   .may_reach = [](int peer) { return in_a_ring_of_four(kDying, peer); }});
+    wiring.wait();
+    ::raise(SIGKILL);
+  }
+  std::vector<std::string> errors(4);
+  std::vector<std::thread> threads;
+  for (const int rank : {0, 1, 3}) {
+    threads.emplace_back([&, rank] {
+      try {
+        join(rank, table, in_a_ring_of_four);
+      } catch (const std::exception& error) {
+        errors[static_cast<std::size_t>(rank)] = error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const int rank : {0, 1, 3}) {
+    const std::string& error = errors[static_cast<std::size_t>(rank)];
+    EXPECT_NE(error.find("rank 2 died while the ranks met"), std::string::npos)
+        << rank << ": " << error;
+  }
+  ::waitpid(dying, nullptr, 0);
 }
 
 TEST(Cables, PartsThatNothingJoinsAreTold) {

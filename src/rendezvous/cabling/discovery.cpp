@@ -26,6 +26,12 @@ constexpr Clock::duration kBetweenLooks = 10ms;
 /// a rank that starts anew has opened. Less than the patience, so that a rank is tried while it is
 /// there to answer.
 constexpr Clock::duration kBetweenTrunks = 500ms;
+/// From the end of the last trunk to a rank, when all ranks have been heard of, until its process
+/// is taken for dead: it is not started again so soon, or it would have to be before the others
+/// come.
+constexpr Clock::duration kGoneForGood = 1s;
+/// For neighbours to read of a death.
+constexpr Clock::duration kToTellOfDeath = 200ms;
 /// For neighbours to answer that they know of a fault.
 constexpr Clock::duration kToTellOfFault = 1s;
 
@@ -65,7 +71,8 @@ Discovery::Discovery(Party self, const AddressTable& table, std::uint16_t port, 
     : self_(std::move(self)),
       log_(std::move(log)),
       link_state_(self_.rank, self_.size, port),
-      known_since_(table.size(), Clock::time_point::max()) {
+      known_since_(table.size(), Clock::time_point::max()),
+      gone_since_(table.size(), Clock::time_point::max()) {
   for (std::size_t peer = 0; peer < table.size(); ++peer) {
     if (static_cast<int>(peer) == self_.rank) continue;
     std::size_t index = 0;
@@ -80,6 +87,7 @@ Discovery::Discovery(Party self, const AddressTable& table, std::uint16_t port, 
 
 void Discovery::connected(int peer, Socket socket, Clock::time_point now) {
   Trunk& trunk = trunks_.emplace_back(std::move(socket), self_.rank, peer, self_.size, now);
+  gone_since_[static_cast<std::size_t>(peer)] = Clock::time_point::max();
   log_.debug("{} stands", text_of(trunk.cable()));
   if (has_failed()) trunk.tell(link_state_.fault_news());
 }
@@ -87,6 +95,7 @@ void Discovery::connected(int peer, Socket socket, Clock::time_point now) {
 void Discovery::advance(Clock::time_point now) {
   advance_dials(now);
   advance_trunks(now);
+  look_for_deaths(now);
   if (cabling() || has_failed() || now < next_look_) return;
   next_look_ = now + kBetweenLooks;
   look_around(now);
@@ -124,6 +133,8 @@ void Discovery::advance_trunks(Clock::time_point now) {
     }
     const Trunk ended = std::move(*trunk);
     trunk = trunks_.erase(trunk);
+    if (!is_joined_to(ended.peer()) && !ended.given_up)
+      gone_since_[static_cast<std::size_t>(ended.peer())] = now;
     if (!cabling() && !has_failed()) lost(ended, now);
   }
 }
@@ -154,13 +165,44 @@ std::string Discovery::fault(Clock::time_point now) const {
 /// Its rank has died, or the cable was pulled; either may come again. What is known of a rank that
 /// no cable leads to any more is of a process that may be no more.
 void Discovery::lost(const Trunk& trunk, Clock::time_point now) {
-  const auto ends_at = [&](const Trunk& other) { return other.peer() == trunk.peer(); };
-  if (std::ranges::none_of(trunks_, ends_at))
+  if (!is_joined_to(trunk.peer()))
     known_since_[static_cast<std::size_t>(trunk.peer())] = Clock::time_point::max();
   for (const auto& [peer, address] : tried_) {
     if (peer == trunk.peer() && address == trunk.there())
       dials_.emplace_back(request_for(self_, peer, 0, address, now + kBetweenTrunks));
   }
+}
+
+bool Discovery::is_joined_to(int peer) const {
+  return std::ranges::any_of(trunks_, [peer](const Trunk& each) { return each.peer() == peer; });
+}
+
+/// A rank that goes before all have come may come again, as others do that are started anew.
+void Discovery::look_for_deaths(Clock::time_point now) {
+  if (!are_meeting_ || has_failed() || !link_state_.death().empty()) return;
+  if (!cabling() && !link_state_.unheard().empty()) return;
+  const Clock::duration patience = cabling() ? Clock::duration() : Clock::duration(kGoneForGood);
+  for (int peer = 0; peer < self_.size; ++peer) {
+    if (cabling() && !cabling()->joins(self_.rank, peer)) continue;
+    const Clock::time_point since = gone_since_[static_cast<std::size_t>(peer)];
+    if (since != Clock::time_point::max() && now - since >= patience)
+      return tell_of_death(peer, now);
+  }
+}
+
+void Discovery::tell_of_death(int rank, Clock::time_point now) {
+  const CableNews news{
+      CableNews::Kind::death,
+      {},
+      fmt::format("rank {} died while the ranks met (its connection to rank {} ended)", rank,
+                  self_.rank)};
+  link_state_.hear(news);
+  death_told_ = now + kToTellOfDeath;
+  tell_neighbours(news, nullptr);
+}
+
+std::string Discovery::death(Clock::time_point now) const {
+  return cabling() || now >= death_told_ ? link_state_.death() : "";
 }
 
 void Discovery::take(const CableNews& news, Trunk& from, Clock::time_point now) {
@@ -187,6 +229,7 @@ void Discovery::take(const CableNews& news, Trunk& from, Clock::time_point now) 
     return;
   }
   tell_neighbours(news, &from);
+  if (news.kind == CableNews::Kind::death) death_told_ = now + kToTellOfDeath;
   if (news.kind == CableNews::Kind::decision) {
     dials_.clear();
     look_around(now);
@@ -343,6 +386,11 @@ Clock::time_point Discovery::next_deadline() const {
   // While there is something to find out, what has come is looked at a moment later.
   Clock::time_point next = cabling() ? Clock::time_point::max() : next_look_;
   if (has_failed()) next = fault_told_;
+  if (!cabling()) next = std::min(next, death_told_);
+  for (const Clock::time_point since : gone_since_) {
+    if (!cabling() && since != Clock::time_point::max() && since + kGoneForGood > Clock::now())
+      next = std::min(next, since + kGoneForGood);
+  }
   for (const Dial& dial : dials_) {
     next = std::min(next, dial.next_deadline());
     const Clock::time_point since = known_since_[static_cast<std::size_t>(dial.peer())];

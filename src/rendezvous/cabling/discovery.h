@@ -45,6 +45,11 @@ class Discovery {
   const std::optional<Cabling>& cabling() const { return link_state_.decided(); }
   /// Why there will never be one: the neighbours have been told. Empty while there may be.
   std::string fault(Clock::time_point now) const;
+  /// Of a rank that has died while the ranks meet: the neighbours have been told. Empty while none
+  /// has.
+  std::string death(Clock::time_point now) const;
+  /// From now on ranks may leave.
+  void everyone_is_here() { are_meeting_ = false; }
   /// By cable of Cabling::between.
   std::vector<CableEnds> ends(int peer) const;
   std::uint16_t port_of(int rank) const { return link_state_.port_of(rank); }
@@ -72,6 +77,9 @@ class Discovery {
   void misbehaves(Trunk& trunk, const std::string& how, Clock::time_point now);
   void fail(const CableNews& fault, Clock::time_point now);
   void lost(const Trunk& trunk, Clock::time_point now);
+  void look_for_deaths(Clock::time_point now);
+  void tell_of_death(int rank, Clock::time_point now);
+  bool is_joined_to(int peer) const;
   void advance_dials(Clock::time_point now);
   void take(const CableNews& news, Trunk& from, Clock::time_point now);
   void give_up(const Cable& cable, std::string why);
@@ -90,6 +98,9 @@ class Discovery {
   std::vector<std::pair<int, transport::tcp::Address>> tried_;  ///< Peers and their addresses.
   LinkState link_state_;
   std::vector<Clock::time_point> known_since_;  ///< By rank; max() before.
+  std::vector<Clock::time_point> gone_since_;   ///< By rank, of neighbours; max() for others.
+  Clock::time_point death_told_ = Clock::time_point::max();  ///< After a death: by then.
+  bool are_meeting_ = true;
   std::list<Dial> dials_;
   std::list<Trunk> trunks_;
   Clock::time_point next_look_{};

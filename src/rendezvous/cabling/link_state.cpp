@@ -120,7 +120,8 @@ std::vector<Cable> without_shared_ends(const std::vector<Cable>& cables) {
 }
 
 bool has_reason(CableNews::Kind kind) {
-  return kind == CableNews::Kind::cut || kind == CableNews::Kind::fault;
+  return kind == CableNews::Kind::cut || kind == CableNews::Kind::fault ||
+         kind == CableNews::Kind::death;
 }
 
 std::uint32_t last_rank(int size) { return static_cast<std::uint32_t>(size - 1); }
@@ -166,7 +167,7 @@ CableNews decode_news(std::span<const std::byte> bytes, int size) {
   CarefulReader reader(bytes);
   CableNews news;
   news.kind = static_cast<CableNews::Kind>(
-      reader.number(static_cast<std::uint8_t>(CableNews::Kind::alive)));
+      reader.number(static_cast<std::uint8_t>(CableNews::Kind::death)));
   if (news.kind != CableNews::Kind::alive) {
     const bool is_sighting = news.kind == CableNews::Kind::sighting;
     Sighting& sighting = news.sighting;
@@ -237,6 +238,11 @@ bool LinkState::hear(const CableNews& news) {
     case CableNews::Kind::fault: {
       const bool is_new = !decided_ && fault_.empty();
       if (is_new) fault_ = news.why;
+      return is_new;
+    }
+    case CableNews::Kind::death: {
+      const bool is_new = death_.empty();
+      if (is_new) death_ = news.why;
       return is_new;
     }
     case CableNews::Kind::sighting:

@@ -35,10 +35,11 @@ struct CableNews {
     cut,       ///< Nothing good comes along `cables` any more, as one of their ends has found.
     fault,     ///< The ranks cannot agree, since one of them misbehaves: `why` names it.
     alive,
+    death,  ///< A rank's process has ended while the ranks met: `why` names it.
   };
   Kind kind = Kind::alive;
-  Sighting sighting;                      ///< Of anything but a sighting, only its cables count.
-  std::string why = {};                   ///< Of a cut or a fault, for people; at most 255 bytes.
+  Sighting sighting;     ///< Of anything but a sighting, only its cables count.
+  std::string why = {};  ///< Of a cut, a fault or a death, for people; at most 255 bytes.
   std::vector<std::uint16_t> ports = {};  ///< Of a decision: at which each rank listens.
 };
 
@@ -94,6 +95,8 @@ class LinkState {
   const std::optional<Cabling>& decided() const { return decided_; }
   /// Why there will be none; empty while there may be one. After it a fault is nothing.
   const std::string& fault() const { return fault_; }
+  /// Of the first rank that has died, as news have it; empty while none has.
+  const std::string& death() const { return death_; }
   CableNews fault_news() const { return {CableNews::Kind::fault, {}, fault_, {}}; }
 
   /// The ranks that nothing was heard of, and those that still look for cables.
@@ -116,6 +119,7 @@ class LinkState {
   std::optional<Cabling> decided_;
   std::vector<std::uint16_t> ports_;
   std::string fault_;
+  std::string death_;
   std::vector<Cable> cut_;
   std::vector<CutCable> new_cut_;
 };

@@ -186,6 +186,8 @@ void Wiring::serve(Clock::time_point now) {
   discovery_.advance(now);
   if (const std::string fault = discovery_.fault(now); !fault.empty()) throw CorruptionError(fault);
   if (!has_agreed_ && discovery_.cabling()) agreed();
+  if (const std::string death = discovery_.death(now); !has_agreed_ && !death.empty())
+    throw PeerError(fmt::format("rank {} cannot join the job: {}", self_.rank, death));
   relaying_.advance(now);
   if (has_agreed_ && now >= next_beat_) {
     next_beat_ = now + options_.liveness / kBeats;
@@ -313,9 +315,18 @@ std::vector<CutCable> Wiring::take_cut() {
 
 void Wiring::check() const {
   const std::lock_guard lock(mutex_);
-  if (!first_cut_) return;
+  const std::string death = are_meeting_ ? discovery_.death(Clock::now()) : "";
+  if (!first_cut_ && death.empty()) return;
+  if (!first_cut_)
+    throw PeerError(fmt::format("rank {} cannot join the job: {}", self_.rank, death));
   throw PeerError(fmt::format("rank {} cannot join the job: {}: {}", self_.rank,
                               text_of(first_cut_->cable), first_cut_->why));
+}
+
+void Wiring::everyone_is_here() {
+  const std::lock_guard lock(mutex_);
+  are_meeting_ = false;
+  discovery_.everyone_is_here();
 }
 
 Clock::time_point Wiring::sleep_until(std::vector<pollfd>& descriptors) const {

@@ -85,8 +85,10 @@ class Wiring {
 
   /// Cables, anywhere in the job, that are of no use any more, since it was asked last.
   std::vector<CutCable> take_cut();
-  /// While the ranks meet: throws PeerError once there has been one.
+  /// While the ranks meet: throws PeerError once there has been one, or a rank has died.
   void check() const;
+  /// All ranks have met: from now on they may leave.
+  void everyone_is_here();
 
   /// Waits until nobody's connections pass through here any more, and ends. The others' end when
   /// they leave or die, so it is not for ever; nothing of this rank may hold a connection still.
@@ -131,6 +133,7 @@ class Wiring {
   Clock::time_point next_beat_{};
   std::exception_ptr trouble_;
   bool has_agreed_ = false;
+  bool are_meeting_ = true;
   bool leaves_ = false;
   bool is_over_ = false;
   bool abandoned_ = false;
