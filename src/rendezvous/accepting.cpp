@@ -16,10 +16,12 @@ using transport::tcp::Listener;
 constexpr std::size_t kMaxGuests = 128;
 constexpr int kMaxAcceptedAtOnce = 64;
 constexpr Clock::duration kGuestLimit = 5s;
-/// Beside what a rank's peers may need at once: a new group, several links to each.
-constexpr int kLeastAtOnce = 64;
+/// As many as wait in the system's queue, which is the same for all addresses: what a peer opens
+/// waits behind all that came before it.
+constexpr int kLeastAtOnce = 1024;
 constexpr int kAtOncePerRank = 2;
-constexpr double kPerSecond = 1000;
+/// Each takes some ten microseconds of the engine's time.
+constexpr double kPerSecond = 20'000;
 
 }  // namespace
 
@@ -41,7 +43,7 @@ void Acceptor::advance(Clock::time_point now, std::vector<Newcomer>& newcomers) 
   std::size_t index = 0;
   for (auto guest = guests_.begin(); guest != guests_.end(); ++index) {
     const bool due = ready[index] || now >= guest->deadline;
-    guest = !due || advance(*guest, now, newcomers) ? std::next(guest) : guests_.erase(guest);
+    guest = !due || advance(*guest, now, newcomers) ? std::next(guest) : end_visit(guest);
   }
 }
 
@@ -64,14 +66,38 @@ void Acceptor::admit(Clock::time_point now) {
       turnstile_.accept_gave(accepted.error, now);
       if (!accepted.socket) break;
       turnstile_.admitted();
-      if (guests_.size() == kMaxGuests) {
-        turn_away(guests_.front(), LogLevel::info, "too many others wait to prove themselves", now);
-        guests_.pop_front();
-      }
+      if (guests_.size() == kMaxGuests) make_room(now);
       guests_.push_back({Conversation(std::move(accepted.socket), Handshake::acceptor(self_)),
                          accepted.from, now + kGuestLimit});
+      ++guests_of_[guests_.back().host()];
     }
   }
+}
+
+void Acceptor::make_room(Clock::time_point now) {
+  const auto most =
+      std::max_element(guests_of_.begin(), guests_of_.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  auto leaving = guests_.end();
+  for (auto guest = guests_.begin(); guest != guests_.end(); ++guest) {
+    if (guest->host() != most->first) continue;
+    const bool is_silent = guest->conversation.handshake().peer() < 0;
+    if (is_silent || leaving == guests_.end()) leaving = guest;
+    if (is_silent) break;
+  }
+  turn_away(*leaving, LogLevel::info, "too many others wait to prove themselves", now);
+  end_visit(leaving);
+}
+
+Acceptor::Guests::iterator Acceptor::end_visit(Guests::iterator guest) {
+  const auto count = guests_of_.find(guest->host());
+  if (--count->second == 0) guests_of_.erase(count);
+  return guests_.erase(guest);
+}
+
+std::string Acceptor::Guest::host() const {
+  const auto bytes = from.raw();
+  return {bytes.begin(), bytes.end()};
 }
 
 bool Acceptor::advance(Guest& guest, Clock::time_point now, std::vector<Newcomer>& newcomers) {
@@ -165,6 +191,7 @@ Clock::time_point Acceptor::next_deadline() const {
 void Acceptor::close() noexcept {
   listeners_.clear();
   guests_.clear();
+  guests_of_.clear();
 }
 
 }  // namespace mccl::rendezvous

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <list>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -25,14 +26,17 @@ struct Newcomer {
   std::string reason;
 };
 
-/// Holds a bounded number of unproven connections, each for a bounded time.
+/// Holds a bounded number of unproven connections, each for a bounded time. When there are too
+/// many, one leaves of the address that has most of them, so that a flood from one address does not
+/// keep out peers at others. A peer at the same address has its chance, too: a connection that has
+/// said nothing leaves before one that has begun the handshake.
 class Acceptor {
  public:
   Acceptor(std::vector<transport::tcp::Listener> listeners, Party self, Log log,
            std::function<void()> on_refused);
 
   /// All ranks have met: from now on connections are accepted at a limited rate, so that a flood
-  /// of them takes little of the engine's time.
+  /// of them takes a bounded share of the engine's time.
   void everyone_is_here(Clock::time_point now);
 
   /// Does what can be done now.
@@ -51,9 +55,14 @@ class Acceptor {
     Conversation conversation;
     transport::tcp::Address from;
     Clock::time_point deadline;
+
+    std::string host() const;
   };
+  using Guests = std::list<Guest>;
 
   void admit(Clock::time_point now);
+  void make_room(Clock::time_point now);
+  Guests::iterator end_visit(Guests::iterator guest);
   std::vector<bool> ready_guests() const;
   void watch_guests(std::vector<pollfd>& descriptors) const;
   /// False once the guest is no more.
@@ -66,7 +75,8 @@ class Acceptor {
   Party self_;
   Log log_;
   Turnstile turnstile_;
-  std::list<Guest> guests_;  ///< Oldest first.
+  Guests guests_;                                 ///< Oldest first.
+  std::map<std::string, std::size_t> guests_of_;  ///< By the bytes of their address.
 };
 
 }  // namespace mccl::rendezvous

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 
+#include "base/open_files.h"
 #include "rendezvous/accepting.h"
 #include "transport/tcp/listener.h"
 
@@ -97,36 +98,58 @@ TEST(Turnstile, StrangersAreCountedAndMentionedNowAndThen) {
 }
 
 /// Connections from this process that say nothing.
-std::vector<Socket> flood(const Listener& listener, int count) {
+std::vector<Socket> flood(const Listener& listener, int count, const Address* from = nullptr) {
   std::vector<Socket> strangers;
   for (int i = 0; i < count; ++i) {
     strangers.push_back(Socket::stream(AF_INET));
-    transport::tcp::start_connect(strangers.back(), listener.address(), nullptr);
+    transport::tcp::start_connect(strangers.back(), listener.address(), from);
   }
   return strangers;
 }
 
-TEST(Acceptor, AFloodAfterTheMeetingIsLeftToWait) {
+std::vector<Listener> one_listener() {
   std::vector<Listener> listeners;
   listeners.emplace_back(*Address::parse_numeric("127.0.0.1", 0), 0);
-  const std::vector<Socket> strangers = flood(listeners[0], 100);
+  return listeners;
+}
+
+std::size_t count_watched(const Acceptor& acceptor) {
+  std::vector<pollfd> watched;
+  acceptor.watch(watched);
+  return watched.size();
+}
+
+TEST(Acceptor, AFloodAfterTheMeetingIsLeftToWait) {
+  raise_open_files_limit();
+  std::vector<Listener> listeners = one_listener();
+  const std::vector<Socket> strangers = flood(listeners[0], 1100);
   Acceptor acceptor(std::move(listeners), {0, 2, "key", {}}, Log(0, LogLevel::off), {});
   acceptor.everyone_is_here(kStart);
   std::vector<Newcomer> newcomers;
-  std::vector<pollfd> watched;
-  acceptor.watch(watched);
-  EXPECT_EQ(watched.size(), 1u) << "the listener";
-  acceptor.advance(kStart, newcomers);
-  acceptor.advance(kStart, newcomers);  // one batch was let in before
-  watched.clear();
-  acceptor.watch(watched);
-  EXPECT_EQ(watched.size(), 64u) << "guests, and no listener";
+  EXPECT_EQ(count_watched(acceptor), 1u) << "the listener";
+  for (int i = 0; i < 20; ++i) acceptor.advance(kStart, newcomers);  // a batch at a time
+  EXPECT_EQ(count_watched(acceptor), 128u) << "guests, and no listener";
   EXPECT_GT(acceptor.next_deadline(), kStart);
   EXPECT_LT(acceptor.next_deadline(), kStart + 1s);
-  acceptor.advance(kStart + 1s, newcomers);
-  watched.clear();
-  acceptor.watch(watched);
-  EXPECT_EQ(watched.size(), 101u) << "all guests, and the listener again";
+  for (int i = 0; i < 20; ++i) acceptor.advance(kStart + 1s, newcomers);
+  EXPECT_EQ(count_watched(acceptor), 129u) << "guests, and the listener again";
+}
+
+TEST(Acceptor, AFloodFromOneAddressTurnsNobodyElseAway) {
+  std::vector<Listener> listeners = one_listener();
+  const Address elsewhere = *Address::parse_numeric("127.0.0.2", 0);
+  const std::vector<Socket> peer = flood(listeners[0], 1, &elsewhere);
+  const std::vector<Socket> strangers = flood(listeners[0], 400);
+  Acceptor acceptor(std::move(listeners), {0, 2, "key", {}}, Log(0, LogLevel::off), {});
+  std::vector<Newcomer> newcomers;
+  for (int i = 0; i < 10; ++i) acceptor.advance(kStart, newcomers);
+  EXPECT_EQ(count_watched(acceptor), 129u);
+  char byte = 0;
+  const auto is_open = [&](const Socket& socket) {
+    return ::recv(socket.descriptor(), &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
+  };
+  EXPECT_TRUE(is_open(peer[0]));
+  EXPECT_EQ(std::count_if(strangers.begin(), strangers.end(), is_open), 127);
 }
 
 TEST(Acceptor, AMeetingHasNoLimit) {
