@@ -51,7 +51,7 @@ struct Config {
   std::size_t socket_buffer_bytes = 0;      ///< 0: by link profile
   std::string congestion_control = "auto";  ///< auto, system, or a name that the system knows
   double timeout = 1800;                    ///< Seconds; default timeout of a call
-  double connect_timeout = 60;              ///< Seconds to meet the other ranks
+  double connect_timeout = 60;              ///< Seconds to meet the others, and to wait at the end
   double liveness_interval = 10;            ///< Seconds of silence after which a rank is dead
   int spin_us = 50;                         ///< Microseconds to look for data before sleeping
   bool calibrate = true;                    ///< Measure links and memory when a job starts

@@ -308,7 +308,8 @@ constexpr Row kRows[] = {
     {.name = "connect_timeout",
      .variable = "MCCL_CONNECT_TIMEOUT",
      .range = "0.001 to 31536000 seconds",
-     .meaning = "Seconds to meet the other ranks",
+     .meaning =
+         "Seconds to meet the other ranks, and to wait at the end for one that takes nothing",
      .kind = number,
      .field = &Config::connect_timeout,
      .minimum = 0.001,

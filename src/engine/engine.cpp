@@ -344,14 +344,7 @@ void Engine::shutdown() {
   groups_.end_all([](const GroupState& group) {
     return fmt::format("rank {} has shut down", group.membership().rank);
   });
-  Departing& departing = groups_.departing();
-  const Clock::time_point all_are_here_by = Clock::now() + kLastArrival;
-  for (departing.sweep(Clock::now());
-       !departing.empty() || (Clock::now() < all_are_here_by && somebody_still_arrives());
-       departing.sweep(Clock::now())) {
-    if (size() > 1 && Clock::now() >= heart_.next_beat()) beat(Clock::now());
-    std::this_thread::sleep_for(milliseconds(1));
-  }
+  see_links_off(lock);
   peers_.leave();
   links_.close();
   staging_.close();
@@ -363,6 +356,21 @@ void Engine::shutdown() {
   met_.store.reset();
   options_.store.reset();
   options_.wiring->leave();
+}
+
+/// Until the peers have received what was sent to them. This rank answers them meanwhile, and gives
+/// up those that are silent.
+void Engine::see_links_off(std::unique_lock<std::mutex>& lock) {
+  Departing& departing = groups_.departing();
+  const Clock::time_point all_are_here_by = Clock::now() + kLastArrival;
+  for (departing.sweep(Clock::now());
+       !departing.empty() || (Clock::now() < all_are_here_by && somebody_still_arrives());
+       departing.sweep(Clock::now())) {
+    look_beside_safely(Clock::now());
+    lock.unlock();
+    std::this_thread::sleep_for(milliseconds(1));
+    lock.lock();
+  }
 }
 
 void Engine::tell_of_arrival() {

@@ -28,7 +28,7 @@
 namespace mccl::rendezvous {
 
 /// Of all that ranks tell each other, and of what those of a host share in memory.
-inline constexpr std::uint16_t kProtocolVersion = 7;
+inline constexpr std::uint16_t kProtocolVersion = 8;
 inline constexpr std::size_t kMaxAgreementBytes = std::size_t{16} << 10;
 
 /// This end.

@@ -2,8 +2,9 @@
 // tests/transport/link_conformance.h.
 //
 // Not thread-safe: the engine calls it under its progress lock. No call blocks. Calls throw
-// LinkClosed once the peer has gone or the path broke; bytes that arrived before that are still
-// handed out first.
+// LinkClosed once the peer has gone or the path broke. Everything that the peer wrote before it
+// called depart(), and depart() returned true, is received before that, even where a write of this
+// end has failed meanwhile.
 #pragma once
 
 #include <cstddef>
@@ -68,6 +69,11 @@ class Link {
   /// host acknowledged nothing; nothing while it does not, or where a transport cannot tell. A host
   /// whose process reads nothing acknowledges all the same.
   virtual std::optional<Clock::duration> unacknowledged_for() const { return {}; }
+
+  /// Ends the use of the link: nothing is written to it or read from it any more, and bytes that
+  /// arrive are discarded. Called again until it returns true: then the link can be destroyed, and
+  /// the peer still receives everything that was written. Never throws LinkClosed.
+  virtual bool depart() { return unsent() == 0; }
 
   /// Memory that the link takes of its own, beside what it shares with the peer.
   virtual std::size_t buffer_bytes() const { return 0; }

@@ -124,6 +124,7 @@ class HostilePeer {
   }
   MemoryLink& link(int rail = 0) { return *links_[static_cast<std::size_t>(rail)]; }
   void leave() { links_.clear(); }
+  void end_link(int rail) { links_[static_cast<std::size_t>(rail)].reset(); }
 
  private:
   std::vector<std::unique_ptr<MemoryLink>> links_;

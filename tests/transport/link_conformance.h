@@ -113,6 +113,23 @@ class LinkConformance : public ::testing::TestWithParam<LinkFactory> {
     return bytes;
   }
 
+  /// Writes until the link takes no more; returns what it has taken.
+  static Bytes fill(Link& link, unsigned seed) {
+    const Bytes block = pattern(1 << 20, seed);
+    Bytes taken;
+    while (const std::size_t n = link.write(block)) {
+      taken.insert(taken.end(), block.begin(), block.begin() + static_cast<std::ptrdiff_t>(n));
+    }
+    return taken;
+  }
+
+  /// False when the link has not departed in time.
+  static bool departs(Link& link) {
+    const Clock::time_point limit = Clock::now() + std::chrono::milliseconds(kPatienceMs);
+    while (!link.depart() && Clock::now() < limit) std::this_thread::yield();
+    return link.depart();
+  }
+
   /// Reads until the link throws; what came before.
   Bytes drain(Link& link) {
     Bytes all;

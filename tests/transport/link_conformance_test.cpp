@@ -295,6 +295,58 @@ TEST_P(LinkConformance, TooLittleBeforeTheCloseIsStillHandedOut) {
   EXPECT_THROW(b_->peek(1), LinkClosed);
 }
 
+/// More than the peer's host has room for, from an end that has bytes unread and gets more.
+TEST_P(LinkConformance, EverythingWrittenArrivesFromAnEndThatDeparts) {
+  write_all(*b_, pattern(1000, 21));
+  const Bytes sent = fill(*a_, 22);
+  bool departed = a_->depart();
+  Bytes got;
+  Bytes piece(8192);
+  bool can_write = true;
+  const Clock::time_point limit = Clock::now() + std::chrono::seconds(60);
+  while (got.size() < sent.size()) {
+    ASSERT_LT(Clock::now(), limit) << got.size() << " of " << sent.size() << " bytes came";
+    const std::size_t n = b_->read(piece);
+    got.insert(got.end(), piece.begin(), piece.begin() + static_cast<std::ptrdiff_t>(n));
+    try {
+      if (can_write) b_->write(pattern(10, 23));
+    } catch (const LinkClosed&) {
+      can_write = false;
+    }
+    departed = departed || a_->depart();
+    if (departed) a_.reset();
+  }
+  EXPECT_TRUE(got == sent);
+  EXPECT_TRUE(!a_ || departs(*a_));
+}
+
+TEST_P(LinkConformance, WhatWasWrittenIsReadAfterAWriteHasFailed) {
+  Bytes sent = pattern(100'000, 24);
+  sent.resize(a_->write(sent));
+  ASSERT_TRUE(departs(*a_));
+  a_.reset();
+  const Bytes block = pattern(1 << 16, 25);
+  const Clock::time_point limit = Clock::now() + std::chrono::seconds(30);
+  const auto write_until_it_fails = [&] {
+    while (Clock::now() < limit) b_->write(block);
+  };
+  EXPECT_THROW(write_until_it_fails(), LinkClosed);
+  EXPECT_TRUE(drain(*b_) == sent);
+}
+
+TEST_P(LinkConformance, EndsThatDepartTogetherDoNotWaitForEachOther) {
+  const Bytes from_a = fill(*a_, 26);
+  const Bytes from_b = fill(*b_, 27);
+  const Clock::time_point limit = Clock::now() + std::chrono::milliseconds(kPatienceMs);
+  bool a_departed = false;
+  bool b_departed = false;
+  while (!(a_departed && b_departed)) {
+    ASSERT_LT(Clock::now(), limit);
+    a_departed = a_departed || a_->depart();
+    b_departed = b_departed || b_->depart();
+  }
+}
+
 TEST_P(LinkConformance, WritingToAClosedPeerFails) {
   a_.reset();
   const Bytes block = pattern(1 << 16, 17);

@@ -43,6 +43,9 @@ void GroupState::hear(WorldRank peer, const ControlMessage& message) {
       if (!window_.take(member, offer)) refuse_window(peer, offer);
       return;
     }
+    case ControlKind::ending:
+      last_progress_ = next_probe_ = Clock::now();
+      return messages_.drain(member);
     default:
       return around_.links.hear(peer, channels_, message);
   }

@@ -63,8 +63,21 @@ void GroupState::lose(WorldRank peer, const std::string& reason, transport::Loss
   lost_at_ = Clock::now();
 }
 
-std::vector<std::unique_ptr<transport::Link>> GroupState::end(const std::string& reason) {
-  std::vector<std::unique_ptr<transport::Link>> links = channels_.take_links();
+/// To each member that may have messages of this rank to receive.
+void GroupState::announce_end() noexcept {
+  ControlMessage message;
+  message.kind = ControlKind::ending;
+  message.key.group = id();
+  membership_.for_each_other([&](WorldRank peer) {
+    const GroupRank member = membership_.rank_of(peer);
+    const Channel& channel = channels_.at(transport::Purpose::point_to_point, member);
+    if (!channel.lanes.empty()) around_.peers.send(peer, message);
+  });
+}
+
+std::vector<DepartingLink> GroupState::end(const std::string& reason) {
+  announce_end();
+  std::vector<DepartingLink> links = channels_.take_links();
   mark_failed({FailureKind::aborted, reason});
   failure_announced_ = true;  // the peers may still be using theirs, and are told if not
   settle_failure();

@@ -105,7 +105,7 @@ class GroupState {
   /// No more calls come, and those that are pending fail. What they have sent still arrives,
   /// through the links that are returned; everything else is given back here and now: whoever still
   /// holds the group, or a Work of it, holds nothing of the engine's.
-  std::vector<std::unique_ptr<transport::Link>> end(const std::string& reason);
+  std::vector<DepartingLink> end(const std::string& reason);
 
   // group_control.cpp: what the members tell each other.
   /// Throws CorruptionError for what no honest member says.
@@ -132,6 +132,7 @@ class GroupState {
   Failure failure_in(const Call& call, const std::exception& error) const noexcept;
   void log_failure() const noexcept;
   void announce_failure() noexcept;
+  void announce_end() noexcept;
   Call call_under_way() const;
 
   void offer_window();

@@ -8,7 +8,12 @@
 
 namespace mccl::engine {
 
-Groups::Groups(int ranks, Surroundings& surroundings) : around_(surroundings), unmade_(ranks) {}
+Groups::Groups(int ranks, Surroundings& surroundings)
+    : around_(surroundings),
+      unmade_(ranks),
+      departing_(std::chrono::duration_cast<Clock::duration>(
+                     std::chrono::duration<double>(surroundings.config.connect_timeout)),
+                 surroundings.log) {}
 
 void Groups::add(const std::shared_ptr<GroupState>& group) {
   groups_[group->id()] = group;
@@ -16,13 +21,13 @@ void Groups::add(const std::shared_ptr<GroupState>& group) {
 }
 
 void Groups::remove(const std::shared_ptr<GroupState>& group) {
-  unmade_.closed(group->id());  // first, since it needs memory
   end(*group, "the group was destroyed while calls were pending");
   if (std::exchange(group->listed, false)) std::erase(active_, group);
   groups_.erase(group->id());
 }
 
 void Groups::end(GroupState& group, const std::string& reason) {
+  unmade_.closed(group.id());  // first, since it needs memory
   departing_.add(group.end(reason), Clock::now());
 }
 
@@ -89,14 +94,17 @@ void Groups::watch_delivery(Clock::time_point now, const Heart& heart) {
 }
 
 void Groups::hear(WorldRank peer, const ControlMessage& message) {
-  GroupState* group = find(message.key.group);
-  if (!group) return hear_of_unmade(peer, message);
+  const auto found = groups_.find(message.key.group);
+  if (found == groups_.end()) return hear_of_unmade(peer, message);
+  const std::shared_ptr<GroupState> group = found->second;
   if (!group->membership().rank_of(peer).valid()) {
     throw CorruptionError(fmt::format("rank {} speaks of group '{}', in which it is not", peer,
                                       group->membership().name));
   }
   try {
+    if (message.kind == ControlKind::ending) active_.reserve(active_.size() + 1);
     group->hear(peer, message);
+    activate(group);
   } catch (const CorruptionError&) {
     throw;
   } catch (const std::exception& error) {
@@ -152,6 +160,7 @@ void Groups::catch_up(GroupState& group) {
 }
 
 void Groups::lose(WorldRank peer, const std::string& reason, transport::Loss loss) {
+  departing_.lose(peer, loss);
   for (const auto& [id, group] : groups_) group->lose(peer, reason, loss);
 }
 

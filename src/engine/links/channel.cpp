@@ -84,9 +84,11 @@ void Channels::close() {
   }
 }
 
-std::vector<std::unique_ptr<transport::Link>> Channels::take_links() {
-  std::vector<std::unique_ptr<transport::Link>> links;
-  for_each_lane([&links](Lane& lane) { links.push_back(lane.take_link()); });
+std::vector<DepartingLink> Channels::take_links() {
+  std::vector<DepartingLink> links;
+  for_each_lane([&](Lane& lane) {
+    links.push_back({group_.members[lane.peer()], lane.take_link()});
+  });
   close();
   return links;
 }

@@ -12,6 +12,7 @@
 
 #include "base/rank.h"
 #include "engine/calls/membership.h"
+#include "engine/links/departing.h"
 #include "engine/links/lane.h"
 #include "transport/link_key.h"
 
@@ -64,7 +65,7 @@ class Channels {
   void close();
   bool closed() const { return closed_; }
   /// The same, but the links are returned.
-  std::vector<std::unique_ptr<transport::Link>> take_links();
+  std::vector<DepartingLink> take_links();
   void for_each_lane(const std::function<void(Lane&)>& visit) const;
   /// Memory that the links take of their own.
   std::size_t buffer_bytes() const;

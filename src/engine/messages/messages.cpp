@@ -239,7 +239,10 @@ OperationList Messages::drop_all() noexcept {
   posted_.clear();
   unexpected_.clear();
   posted_for_any_ = 0;
-  for (Peer& peer : peers_) peer.clear();
+  for (Peer& peer : peers_) {
+    peer.clear();
+    end_draining(peer);
+  }
   return std::exchange(pending_, {});
 }
 

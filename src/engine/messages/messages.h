@@ -60,7 +60,10 @@ class Messages {
 
   void post_send(std::shared_ptr<Operation> operation);
   void post_receive(std::shared_ptr<Operation> operation);
-  bool idle() const { return pending_.empty() && finished_.empty(); }
+  /// The peer sends no more: what is on its way is taken in without a receive, up to the end of its
+  /// links, so that the peer need not wait until somebody receives it.
+  void drain(GroupRank rank);
+  bool idle() const { return pending_.empty() && finished_.empty() && draining_ == 0; }
 
   /// Does what can be done now; false if that was nothing. Throws MismatchError, PeerError,
   /// CorruptionError.
@@ -139,6 +142,7 @@ class Messages {
     std::size_t credit_used = 0;       ///< By eager messages to the peer.
     std::size_t credit_lent = 0;       ///< To eager messages of the peer.
     std::size_t credit_owed = 0;       ///< Of what is lent: free again, and the peer not told.
+    bool draining = false;             ///< See drain().
 
     bool has_to_write() const { return !announcements.empty() || !granted.empty() || writing > 0; }
     /// Drops everything, and needs no memory.
@@ -157,6 +161,7 @@ class Messages {
   // messages_read.cpp
   bool needs(const Peer& peer) const;
   bool wants_to_read(const Peer& peer) const;
+  void end_draining(Peer& peer) noexcept;
   bool read_from(GroupRank rank, Peer& peer);
   bool read_lane(GroupRank rank, Peer& peer, LaneState& state, Lane& lane);
   void take_header(GroupRank rank, Peer& peer, LaneState& state, Lane& lane);
@@ -193,6 +198,7 @@ class Messages {
   Matches<Operation*> posted_;      ///< Receives that nobody has answered yet.
   Matches<Unexpected> unexpected_;  ///< By the source that they have.
   std::size_t posted_for_any_ = 0;  ///< Receives that any peer can answer.
+  std::size_t draining_ = 0;        ///< Peers whose messages are taken in without a receive.
   bool blocked_ = false;            ///< Something waits for room in a link.
   std::uint64_t receives_ = 0;      ///< Posted ever.
   std::uint64_t arrivals_ = 0;      ///< Unexpected messages ever.

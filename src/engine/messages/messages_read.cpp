@@ -25,30 +25,42 @@ bool Messages::needs(const Peer& peer) const {
 }
 
 bool Messages::wants_to_read(const Peer& peer) const {
-  return needs(peer) || posted_for_any_ > 0 || blocked_;
+  return needs(peer) || posted_for_any_ > 0 || blocked_ || peer.draining;
+}
+
+void Messages::drain(GroupRank rank) {
+  if (!channels_.at(Purpose::point_to_point, rank).lost.empty()) return;
+  draining_ += !std::exchange(peers_[rank].draining, true);
+}
+
+void Messages::end_draining(Peer& peer) noexcept {
+  draining_ -= std::exchange(peer.draining, false);
 }
 
 /// Of several links that end, each may have brought what is still needed.
 bool Messages::read_from(GroupRank rank, Peer& peer) {
   Channel& channel = channels_.at(Purpose::point_to_point, rank);
   std::string ended;
+  std::size_t open = 0;
   if (channel.connected()) {
     peer.lanes.resize(channel.lanes.size());
     bool moved = false;
     for (std::size_t i = 0; i < peer.lanes.size(); ++i) {
       try {
         moved |= read_lane(rank, peer, peer.lanes[i], *channel.lanes[i]);
+        ++open;
       } catch (const transport::LinkClosed& closed) {
         ended = closed.what();
       }
     }
-    if (moved || ended.empty()) return moved;
+    if (moved || ended.empty() || (peer.draining && open > 0)) return moved;
   }
   const std::string& reason = channel.lost.empty() ? ended : channel.lost;
   if (reason.empty()) return false;
   if (needs(peer)) throw PeerError(fmt::format("rank {} is gone: {}", rank, reason));
   channel.lost = reason;
   channel.lanes.clear();
+  end_draining(peer);
   for (LaneState& state : peer.lanes) state.reading = {};
   return false;
 }

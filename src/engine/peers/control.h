@@ -31,8 +31,9 @@ enum class ControlKind : std::uint8_t {
   goodbye,    ///< the process leaves in good order; or, with a failure.reason, without the peer
   heartbeat,  ///< this process runs
   arrived,    ///< to rank 0: "I need the store no more in which you told me what all agreed on"
+  ending,     ///< "I have destroyed this group; take in the messages on their way": key.group
 };
-inline constexpr int kControlKindCount = 11;
+inline constexpr int kControlKindCount = 12;
 
 struct ControlMessage {
   ControlKind kind = ControlKind::goodbye;

@@ -3,14 +3,11 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
-#ifdef __linux__
-#include <linux/sockios.h>
-#endif
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -26,6 +23,8 @@ constexpr std::size_t kBufferBytes = std::size_t{256} << 10;
 /// may have a place of its own, so only a little is received ahead.
 constexpr std::size_t kSmallRequest = 4 << 10;
 constexpr std::size_t kSmallReceive = 16 << 10;
+/// Receives of one depart(), before other links have their turn.
+constexpr int kMostDiscards = 64;
 /// macOS refuses single calls beyond 2 GiB.
 constexpr std::size_t kMaxCallBytes = std::size_t{1} << 30;
 
@@ -59,13 +58,13 @@ TcpLink::TcpLink(Socket socket, std::string peer, TcpLinkOptions options)
 
 /// An end that is not told yet would end every sleep.
 int TcpLink::descriptor() const {
-  const bool waits = !ended_.empty() && Clock::now() < told_at_;
-  return waits ? -1 : socket_.descriptor();
+  const bool ended = !ended_.empty() || !writing_ended_.empty();
+  return ended && Clock::now() < told_at_ ? -1 : socket_.descriptor();
 }
 
 void TcpLink::end(std::string why) {
+  if (writing_ended_.empty()) told_at_ = Clock::now() + options_.told_late;
   ended_ = std::move(why);
-  told_at_ = Clock::now() + options_.told_late;
 }
 
 bool TcpLink::has_ended() { return !ended_.empty() && Clock::now() >= told_at_; }
@@ -98,8 +97,11 @@ std::size_t TcpLink::write(std::span<const std::byte> first, std::span<const std
       return 0;
     }
     if (errno == EINTR) continue;
-    if (ended_.empty()) end(explain(errno));
-    if (has_ended()) fail(ended_);
+    if (writing_ended_.empty()) {
+      writing_ended_ = explain(errno);
+      if (ended_.empty()) told_at_ = Clock::now() + options_.told_late;
+    }
+    if (Clock::now() >= told_at_) fail(ended_.empty() ? writing_ended_ : ended_);
     return 0;
   }
 }
@@ -122,7 +124,7 @@ std::size_t TcpLink::receive(std::byte* to, std::size_t limit) {
     const ssize_t got = ::recv(socket_.descriptor(), to, std::min(limit, kMaxCallBytes), 0);
     if (got > 0) return static_cast<std::size_t>(got);
     if (got == 0) {
-      end("the peer closed the connection");
+      end(writing_ended_.empty() ? "the peer closed the connection" : writing_ended_);
       return 0;
     }
     if (is_for_later(errno)) return 0;
@@ -130,6 +132,17 @@ std::size_t TcpLink::receive(std::byte* to, std::size_t limit) {
     end(explain(errno));
     return 0;
   }
+}
+
+/// A socket that is closed with bytes unread, or that gets some later, resets the connection, and
+/// the system then discards what the peer's host has not acknowledged. So the socket stays until
+/// the peer has ended too, or its host has everything.
+bool TcpLink::depart() {
+  if (!std::exchange(departing_, true)) (void)::shutdown(socket_.descriptor(), SHUT_WR);
+  std::array<std::byte, kSmallReceive> discarded;
+  for (int i = 0; i < kMostDiscards && receive(discarded.data(), discarded.size()) > 0; ++i) {
+  }
+  return !ended_.empty() || unsent() == 0;
 }
 
 void TcpLink::make_room(std::size_t bytes) {
@@ -167,16 +180,7 @@ void TcpLink::consume(std::size_t n) {
   begin_ += n;
 }
 
-std::size_t TcpLink::unsent() const {
-  int bytes = 0;
-#if defined(SIOCOUTQ)
-  if (::ioctl(socket_.descriptor(), SIOCOUTQ, &bytes) != 0) return 0;
-#elif defined(SO_NWRITE)
-  socklen_t length = sizeof bytes;
-  if (::getsockopt(socket_.descriptor(), SOL_SOCKET, SO_NWRITE, &bytes, &length) != 0) return 0;
-#endif
-  return static_cast<std::size_t>(std::max(bytes, 0));
-}
+std::size_t TcpLink::unsent() const { return socket_.unacknowledged(); }
 
 /// The time since the last acknowledgement says nothing of a connection that was idle before: the
 /// caller looks again.

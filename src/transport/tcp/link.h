@@ -38,6 +38,7 @@ class TcpLink final : public Link {
   Clock::time_point retry_at() const override { return shortage_.retry_at(); }
   std::size_t unsent() const override;
   std::optional<Clock::duration> unacknowledged_for() const override;
+  bool depart() override;
   std::size_t buffer_bytes() const override { return peek_capacity(); }
   void lose_peer(Loss loss) override;
   std::string description() const override { return description_; }
@@ -61,9 +62,12 @@ class TcpLink final : public Link {
   std::string description_;
   /// Why no more bytes will come; empty while they may.
   std::string ended_;
+  /// Why no more bytes can be written; empty while they can. What the peer wrote is still received.
+  std::string writing_ended_;
+  bool departing_ = false;
   TcpLinkOptions options_;
   Shortage shortage_;
-  Clock::time_point told_at_{};  ///< Once it has ended.
+  Clock::time_point told_at_{};  ///< Set once either way has ended.
   /// What is buffered is buffer_[begin_, end_).
   std::unique_ptr<std::byte[]> buffer_;
   std::size_t begin_ = 0;

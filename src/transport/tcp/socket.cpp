@@ -3,7 +3,11 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
+#ifdef __linux__
+#include <linux/sockios.h>
+#endif
 
 #include <algorithm>
 #include <cerrno>
@@ -89,6 +93,17 @@ int Socket::take_error() const {
   socklen_t length = sizeof error;
   if (::getsockopt(descriptor_, SOL_SOCKET, SO_ERROR, &error, &length) != 0) return errno;
   return error;
+}
+
+std::size_t Socket::unacknowledged() const {
+  int bytes = 0;
+#if defined(SIOCOUTQ)
+  if (::ioctl(descriptor_, SIOCOUTQ, &bytes) != 0) return 0;
+#elif defined(SO_NWRITE)
+  socklen_t length = sizeof bytes;
+  if (::getsockopt(descriptor_, SOL_SOCKET, SO_NWRITE, &bytes, &length) != 0) return 0;
+#endif
+  return static_cast<std::size_t>(std::max(bytes, 0));
 }
 
 std::string describe_errno(int error) {

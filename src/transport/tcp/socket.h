@@ -36,6 +36,10 @@ class Socket {
   /// What a non-blocking connect ended with: 0 or an errno.
   int take_error() const;
 
+  /// Bytes written that the other host has not acknowledged; on Linux the end of the stream counts
+  /// as one. 0 where the system cannot tell.
+  std::size_t unacknowledged() const;
+
  private:
   int descriptor_ = -1;
 };

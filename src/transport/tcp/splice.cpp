@@ -15,21 +15,28 @@ namespace {
 
 /// Of one way, before others have their turn.
 constexpr int kMostMoves = 8;
+constexpr std::chrono::milliseconds kAcknowledgementNap{10};
 
 }  // namespace
 
 Splice::Splice(Socket one, Socket other) : one_(std::move(one)), other_(std::move(other)) {}
 
 bool Splice::advance() {
-  return move(one_, other_, forth_) && move(other_, one_, back_) && !(forth_.ended && back_.ended);
+  return move(one_, other_, forth_) && move(other_, one_, back_) && !is_over();
 }
 
-/// False when either end has broken.
+bool Splice::is_over() const {
+  if (forth_.ended && back_.ended) return true;
+  return awaits_acknowledgement() && (forth_.ended ? other_ : one_).unacknowledged() == 0;
+}
+
+/// False when `from` has broken.
 bool Splice::move(const Socket& from, const Socket& to, Way& way) {
   bool more = true;
   for (int i = 0; more && i < kMostMoves; ++i) {
     more = false;
-    if (!take(from, way, more) || !give(to, way, more)) return false;
+    if (!take(from, way, more)) return false;
+    give(to, way, more);
   }
   if (way.no_more && !way.has() && !way.ended) {
     way.ended = true;
@@ -60,21 +67,25 @@ bool Splice::take(const Socket& from, Way& way, bool& more) {
   return true;
 }
 
-bool Splice::give(const Socket& to, Way& way, bool& more) {
-  if (!way.has()) return true;
-  if (way.shortage.lasts() && Clock::now() < way.shortage.retry_at()) return true;
+void Splice::give(const Socket& to, Way& way, bool& more) {
+  if (way.discards) way.begin = way.end = 0;
+  if (!way.has()) return;
+  if (way.shortage.lasts() && Clock::now() < way.shortage.retry_at()) return;
   const ssize_t sent =
       ::send(to.descriptor(), way.held.get() + way.begin, way.end - way.begin, kNoSignal);
   if (sent < 0 && errno == ENOBUFS) {
     way.shortage.refused(Clock::now());
-    return true;
+    return;
   }
   way.shortage.over();
-  if (sent < 0) return would_block(errno);
+  if (sent < 0) {
+    way.discards = !would_block(errno);
+    more = more || way.discards;
+    return;
+  }
   way.begin += static_cast<std::size_t>(sent);
   if (way.begin == way.end) way.begin = way.end = 0;
   more = more || sent > 0;
-  return true;
 }
 
 void Splice::watch(std::vector<pollfd>& descriptors) const {
@@ -90,7 +101,9 @@ void Splice::watch(std::vector<pollfd>& descriptors) const {
 }
 
 Clock::time_point Splice::retry_at() const {
-  return std::min(forth_.shortage.retry_at(), back_.shortage.retry_at());
+  const Clock::time_point retry = std::min(forth_.shortage.retry_at(), back_.shortage.retry_at());
+  // Poll does not tell of an acknowledgement.
+  return awaits_acknowledgement() ? std::min(retry, Clock::now() + kAcknowledgementNap) : retry;
 }
 
 }  // namespace mccl::transport::tcp

@@ -24,7 +24,8 @@ class Splice {
   Splice(Socket one, Socket other);
 
   /// Moves what can be moved now. False once both ways have ended, or either has broken: then both
-  /// are to be closed.
+  /// are to be closed. Where one end takes no more, this is after the other end's host has what
+  /// that end wrote.
   bool advance();
   void watch(std::vector<pollfd>& descriptors) const;
   /// When to advance whatever poll says; the end of time for most.
@@ -40,9 +41,10 @@ class Splice {
     std::unique_ptr<std::byte[]> held;
     std::size_t begin = 0;
     std::size_t end = 0;
-    bool no_more = false;  ///< The source has ended.
-    bool ended = false;    ///< And the sink knows.
-    Shortage shortage;     ///< Of memory for what is sent to the sink.
+    bool no_more = false;   ///< The source has ended.
+    bool ended = false;     ///< And the sink knows.
+    bool discards = false;  ///< The sink takes no more; what it wrote may still be on its way.
+    Shortage shortage;      ///< Of memory for what is sent to the sink.
 
     bool wants() const { return !no_more && (end < kHeldBytes || begin >= kHeldBytes / 2); }
     bool has() const { return begin < end; }
@@ -50,7 +52,12 @@ class Splice {
 
   static bool move(const Socket& from, const Socket& to, Way& way);
   static bool take(const Socket& from, Way& way, bool& more);
-  static bool give(const Socket& to, Way& way, bool& more);
+  static void give(const Socket& to, Way& way, bool& more);
+  bool is_over() const;
+  /// Only one way is left, and nobody reads what it carries.
+  bool awaits_acknowledgement() const {
+    return (forth_.ended && back_.discards) || (back_.ended && forth_.discards);
+  }
 
   Socket one_;
   Socket other_;

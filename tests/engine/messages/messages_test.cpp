@@ -355,5 +355,61 @@ TEST(Messages, OfASenderThatHasLeftComeWholeOverSeveralLinks) {
   EXPECT_EQ(out, in);
 }
 
+TEST(Messages, OfAPeerThatEndsAreTakenInBeforeTheyAreReceived) {
+  constexpr std::size_t kMessages = 20;
+  constexpr std::size_t kBytes = 1000;
+  auto first = std::make_unique<MessagesEnd>(0, 2, std::size_t{1} << 20);
+  MessagesEnd second(1, 2, std::size_t{1} << 20);
+  auto [near, far] = MemoryLink::make();
+  first->attach(1, 0, 1, std::move(near));
+  second.attach(0, 0, 1, std::move(far));
+  std::vector<Bytes> sent;
+  for (unsigned i = 0; i < kMessages; ++i) sent.push_back(pattern(kBytes, i));
+  for (const Bytes& each : sent) first->send(each, 1, 5);
+  while (first->advance()) {
+  }
+  second.messages().drain(GroupRank(0));
+  EXPECT_FALSE(second.messages().idle());
+  first.reset();
+  while (second.advance()) {
+  }
+  EXPECT_TRUE(second.messages().idle());
+  Bytes got(kBytes);
+  for (const Bytes& each : sent) {
+    const auto received = second.receive(got, 0, 5);
+    EXPECT_TRUE(second.done(received));
+    EXPECT_EQ(got, each);
+  }
+  second.receive(got, 0, 5);
+  EXPECT_THROW(second.advance(), PeerError);
+}
+
+TEST(Messages, OfAPeerThatEndsAreTakenInUntilTheLastLinkEnds) {
+  MessagesEnd victim(0, 2, std::size_t{1} << 20);
+  testing::HostilePeer peer(victim, 2);
+  const Bytes sent = pattern(100, 1);
+  Frame frame;
+  frame.kind = FrameKind::eager;
+  frame.call.collective = Collective::send;
+  frame.call.dtype = DType::u8;
+  frame.call.count = sent.size();
+  frame.call.sequence = 1;
+  frame.payload_bytes = static_cast<std::uint32_t>(sent.size());
+  victim.messages().drain(GroupRank(1));
+  peer.end_link(1);
+  while (victim.advance()) {
+  }
+  EXPECT_FALSE(victim.messages().idle());
+  peer.send(frame, sent);
+  peer.end_link(0);
+  while (victim.advance()) {
+  }
+  EXPECT_TRUE(victim.messages().idle());
+  Bytes got(sent.size());
+  const auto received = victim.receive(got, 1, 0);
+  EXPECT_TRUE(victim.done(received));
+  EXPECT_EQ(got, sent);
+}
+
 }  // namespace
 }  // namespace mccl::engine

@@ -1,0 +1,97 @@
+#include "engine/links/departing.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace mccl::engine {
+namespace {
+
+/// What a test decides of a link whose peer takes bytes when the test says so.
+struct State {
+  std::size_t unsent = 0;
+  bool destroyed = false;
+};
+
+class SlowLink final : public transport::Link {
+ public:
+  explicit SlowLink(State& state) : state_(state) {}
+  ~SlowLink() override { state_.destroyed = true; }
+
+  std::size_t write(std::span<const std::byte>, std::span<const std::byte>) override { return 0; }
+  std::span<const std::byte> peek(std::size_t) override { return {}; }
+  void consume(std::size_t) override {}
+  std::size_t peek_capacity() const override { return 4096; }
+  std::size_t read(std::span<std::byte>) override { return 0; }
+  int descriptor() const override { return -1; }
+  std::size_t unsent() const override { return state_.unsent; }
+  void lose_peer(transport::Loss) override {}
+  std::string description() const override { return "a slow link"; }
+
+ private:
+  State& state_;
+};
+
+constexpr std::chrono::seconds kPatience{5};
+
+class DepartingTest : public ::testing::Test {
+ protected:
+  void add(State& state) {
+    std::vector<DepartingLink> links;
+    links.push_back({WorldRank(3), std::make_unique<SlowLink>(state)});
+    departing_.add(std::move(links), start_);
+  }
+
+  const Log log_{2, LogLevel::warn};
+  const Clock::time_point start_ = Clock::now();
+  Departing departing_{kPatience, log_};
+};
+
+TEST_F(DepartingTest, ALinkWithNothingUnsentEndsAtOnce) {
+  State state;
+  add(state);
+  EXPECT_TRUE(state.destroyed);
+  EXPECT_TRUE(departing_.empty());
+}
+
+TEST_F(DepartingTest, ALinkStaysForAsLongAsItsPeerTakesBytes) {
+  State state{.unsent = 1000};
+  add(state);
+  Clock::time_point now = start_;
+  for (; state.unsent > 100; state.unsent -= 100) {
+    departing_.sweep(now += kPatience - std::chrono::seconds(1));
+    ASSERT_FALSE(state.destroyed);
+  }
+  state.unsent = 0;
+  departing_.sweep(now);
+  EXPECT_TRUE(state.destroyed);
+}
+
+TEST_F(DepartingTest, AWarningSaysWhatMayBeLostWhereThePeerTakesNothing) {
+  State state{.unsent = 1234};
+  add(state);
+  departing_.sweep(start_ + kPatience - std::chrono::milliseconds(1));
+  ASSERT_FALSE(state.destroyed);
+  ::testing::internal::CaptureStderr();
+  departing_.sweep(start_ + kPatience);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(state.destroyed);
+  for (const char* word : {"rank 2", "rank 3", "1234 bytes", "MCCL_CONNECT_TIMEOUT"}) {
+    EXPECT_NE(said.find(word), std::string::npos) << word << " in " << said;
+  }
+}
+
+TEST_F(DepartingTest, OnlyLinksToAPeerThatFellSilentAreGivenUp) {
+  State state{.unsent = 1234};
+  add(state);
+  departing_.lose(WorldRank(3), transport::Loss::told);
+  departing_.lose(WorldRank(4), transport::Loss::silence);
+  ASSERT_FALSE(state.destroyed);
+  ::testing::internal::CaptureStderr();
+  departing_.lose(WorldRank(3), transport::Loss::silence);
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("1234 bytes"), std::string::npos);
+  EXPECT_TRUE(state.destroyed);
+}
+
+}  // namespace
+}  // namespace mccl::engine
