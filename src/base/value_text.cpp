@@ -1,15 +1,19 @@
 #include "base/value_text.h"
 
+#include <locale.h>
+#ifdef __APPLE__
+#include <xlocale.h>
+#endif
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <iterator>
 #include <limits>
-#include <locale>
-#include <sstream>
 #include <string>
 #include <utility>
 
@@ -18,6 +22,7 @@ namespace mccl {
 namespace {
 
 constexpr std::size_t kLongestShown = 120;
+constexpr std::string_view kBlanks = " \t\r\n";
 
 bool is_control(char c) {
   const auto byte = static_cast<unsigned char>(c);
@@ -25,7 +30,6 @@ bool is_control(char c) {
 }
 
 std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t\r\n";
   const std::size_t begin = text.find_first_not_of(kBlanks);
   if (begin == std::string_view::npos) return {};
   return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
@@ -63,13 +67,24 @@ std::optional<double> parse_number(std::string_view text) {
   if (text.empty() || text.find_first_not_of("0123456789+-.eE") != std::string_view::npos)
     return {};
   // std::from_chars has no floating-point form in every standard library this builds with.
-  std::istringstream in{std::string(text)};
-  in.imbue(std::locale::classic());
-  double value = 0;
-  in >> value;
-  if (in.fail() || in.peek() != std::istringstream::traits_type::eof() || !std::isfinite(value))
-    return {};
+  static const locale_t classic = ::newlocale(LC_ALL_MASK, "C", nullptr);
+  const std::string terminated(text);
+  char* stop = nullptr;
+  const double value = ::strtod_l(terminated.c_str(), &stop, classic);
+  if (stop != terminated.c_str() + terminated.size() || !std::isfinite(value)) return {};
   return value;
+}
+
+std::optional<std::vector<double>> parse_numbers(std::string_view text) {
+  std::vector<double> values;
+  for (text = trimmed(text); !text.empty(); text = trimmed(text)) {
+    const std::size_t end = std::min(text.find_first_of(kBlanks), text.size());
+    const auto value = parse_number(text.substr(0, end));
+    if (!value) return {};
+    values.push_back(*value);
+    text.remove_prefix(end);
+  }
+  return values;
 }
 
 std::optional<std::uint64_t> parse_bytes(std::string_view text) {

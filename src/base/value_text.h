@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace mccl {
 
@@ -12,6 +13,8 @@ namespace mccl {
 std::optional<std::int64_t> parse_integer(std::string_view text);
 /// Decimal, with or without exponent, whatever the locale; never infinite or NaN.
 std::optional<double> parse_number(std::string_view text);
+/// All numbers of a text that separates them by blanks; empty if there are none.
+std::optional<std::vector<double>> parse_numbers(std::string_view text);
 /// An integer, or one with a unit. Units are powers of 1024 in every spelling and case: "4M", "4MB"
 /// and "4mib" are the same, and so are "256k" and "262144B".
 std::optional<std::uint64_t> parse_bytes(std::string_view text);

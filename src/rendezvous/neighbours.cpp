@@ -8,9 +8,9 @@
 #include <cerrno>
 #include <deque>
 #include <set>
-#include <sstream>
 #include <utility>
 
+#include "base/value_text.h"
 #include "mccl/error.h"
 #include "rendezvous/proof.h"
 #include "rendezvous/waiting.h"
@@ -53,9 +53,8 @@ std::string join(const std::vector<int>& ranks) { return fmt::format("{}", fmt::
 /// Numbers from another rank: those outside of the job are left out.
 std::vector<int> parse_ranks(const std::string& text, int size) {
   std::vector<int> ranks;
-  std::istringstream stream(text);
-  for (int rank = 0; stream >> rank;) {
-    if (rank >= 0 && rank < size) ranks.push_back(rank);
+  for (const double rank : parse_numbers(text).value_or(std::vector<double>())) {
+    if (rank >= 0 && rank < size) ranks.push_back(static_cast<int>(rank));
   }
   return ranks;
 }

@@ -23,6 +23,13 @@ TEST(ParseNumber, TakesFiniteDecimals) {
     EXPECT_EQ(parse_number(text), std::nullopt) << text;
 }
 
+TEST(ParseNumbers, TakesATextOfNumbersOnly) {
+  EXPECT_EQ(parse_numbers("1 2.5\t-3e2 \n"), (std::vector<double>{1, 2.5, -300}));
+  EXPECT_EQ(parse_numbers(" "), std::vector<double>());
+  for (const char* text : {"1 x", "1,2", "nan", "1 inf", "1 2x"})
+    EXPECT_EQ(parse_numbers(text), std::nullopt) << text;
+}
+
 TEST(ParseBytes, AUnitIsTheSameInEverySpelling) {
   for (const char* text : {"1048576", "1048576B", "1M", "1m", "1MB", "1mb", "1Mb", "1MiB", "1 mib"})
     EXPECT_EQ(parse_bytes(text), 1u << 20) << text;

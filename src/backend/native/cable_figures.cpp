@@ -2,16 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-#include <locale>
 #include <map>
 #include <set>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "backend/native/pair_figures.h"
+#include "base/value_text.h"
 #include "mccl/error.h"
 #include "rendezvous/exchange.h"
 
@@ -19,21 +17,23 @@ namespace mccl::native {
 namespace {
 
 /// "a b latency rate" for each pair.
-std::map<Pair, PairFigures> parse(const std::string& card, int rank) {
-  std::istringstream stream(card);
-  stream.imbue(std::locale::classic());
+std::map<Pair, PairFigures> parse(const std::string& card, int rank, int size) {
+  constexpr std::size_t kFields = 4;
+  const auto numbers = parse_numbers(card);
+  bool sane = numbers && numbers->size() % kFields == 0;
   std::map<Pair, PairFigures> found;
-  int a = 0;
-  int b = 0;
-  PairFigures figures;
-  while (stream >> a >> b >> figures.latency_s >> figures.bytes_per_s) {
-    const bool sane = std::isfinite(figures.latency_s) && figures.latency_s > 0 &&
-                      std::isfinite(figures.bytes_per_s) && figures.bytes_per_s > 0;
-    if (!sane || a != rank) break;
-    found[{a, b}] = figures;
+  for (std::size_t at = 0; sane && at < numbers->size(); at += kFields) {
+    const double* const record = numbers->data() + at;
+    sane = record[0] == rank && record[1] >= 0 && record[1] < size && record[2] > 0 &&
+           record[3] > 0;
+    if (sane) found[{rank, static_cast<int>(record[1])}] = {record[2], record[3]};
   }
-  if (!stream.eof())
-    throw CorruptionError(fmt::format("rank {} tells of its cables in what is no figures", rank));
+  if (!sane) {
+    throw CorruptionError(
+        fmt::format("rank {} states the figures of its cables in a text that is not pairs of "
+                    "ranks, each with a latency and a rate: {}",
+                    rank, in_quotes(card)));
+  }
   return found;
 }
 
@@ -57,7 +57,7 @@ void measure_cables(const std::shared_ptr<engine::Engine>& engine) {
   const std::vector<std::string> cards = exchange.all_gather("cables", card);
   std::map<Pair, PairFigures> all;
   for (int rank = 0; rank < engine->size(); ++rank)
-    all.merge(parse(cards[static_cast<std::size_t>(rank)], rank));
+    all.merge(parse(cards[static_cast<std::size_t>(rank)], rank, engine->size()));
   std::vector<Cable> cables = engine->cabling().cables();
   for (Cable& cable : cables) {
     const auto found = all.find({cable.a, cable.b});

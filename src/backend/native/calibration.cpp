@@ -3,11 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
-#include <locale>
 #include <numeric>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,6 +17,7 @@
 #include "backend/native/window_fit.h"
 #include "base/coding.h"
 #include "base/shared_cache.h"
+#include "base/value_text.h"
 #include "kernels/codec/codec.h"
 #include "kernels/copy.h"
 #include "mccl/error.h"
@@ -310,15 +308,14 @@ class Calibration {
     const std::vector<std::string> cards = exchange.all_gather("speed", text);
     std::vector<std::vector<double>> values(std::size(kFields));
     for (int rank = 0; rank < engine_->size(); ++rank) {
-      std::istringstream stream(cards[static_cast<std::size_t>(rank)]);
-      stream.imbue(std::locale::classic());
-      for (std::vector<double>& of_field : values) {
-        double value = 0;
-        if (!(stream >> value) || !std::isfinite(value) || value < 0) {
-          throw CorruptionError(fmt::format("rank {} tells its speed in what is not {} numbers",
-                                            rank, std::size(kFields)));
-        }
-        if (value > 0) of_field.push_back(value);
+      const auto told = parse_numbers(cards[static_cast<std::size_t>(rank)]);
+      if (!told || told->size() != values.size() || std::ranges::min(*told) < 0) {
+        throw CorruptionError(
+            fmt::format("rank {} states its speed in a text that is not {} numbers of at least 0",
+                        rank, values.size()));
+      }
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        if ((*told)[i] > 0) values[i].push_back((*told)[i]);
       }
     }
     Measured agreed;

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "backend/native/pair_figures.h"
+#include "base/value_text.h"
 #include "mccl/error.h"
 #include "rendezvous/exchange.h"
 
@@ -41,15 +41,20 @@ bool is_one_node(const std::vector<int>& nodes) {
 std::map<Pair, int> counts_of(const std::vector<std::string>& cards) {
   std::map<Pair, int> counts;
   for (int rank = 0; rank < static_cast<int>(cards.size()); ++rank) {
-    std::istringstream stream(cards[static_cast<std::size_t>(rank)]);
-    int peer = 0;
-    int count = 0;
-    while (stream >> peer >> count) {
-      if (peer < 0 || peer >= rank || count < 2 || count > kMostWays) break;
-      counts[{rank, peer}] = count;
+    const auto numbers = parse_numbers(cards[static_cast<std::size_t>(rank)]);
+    bool sane = numbers && numbers->size() % 2 == 0;
+    for (std::size_t at = 0; sane && at < numbers->size(); at += 2) {
+      const double peer = (*numbers)[at];
+      const double count = (*numbers)[at + 1];
+      sane = peer >= 0 && peer < rank && count >= 2 && count <= kMostWays;
+      if (sane) counts[{rank, static_cast<int>(peer)}] = static_cast<int>(count);
     }
-    if (!stream.eof())
-      throw CorruptionError(fmt::format("rank {} tells of its ways in what is no numbers", rank));
+    if (!sane) {
+      throw CorruptionError(
+          fmt::format("rank {} states how many ways lead to its peers in a text that is not pairs "
+                      "of a lower rank and a count of 2 to {}",
+                      rank, kMostWays));
+    }
   }
   return counts;
 }
