@@ -19,6 +19,13 @@ GOALS := setup build build-tests build-bench demo demo-mlx wheel test test-cpp t
 
 .PHONY: help packages packages-test packages-lint peers clean format fuzz sanitize test-aarch64 macos test-rdma test-rdma-machines house $(GOALS)
 
+# make splits names at blanks, and linkers take some other characters for their own. Letters that are not ASCII work.
+UNUSABLE := $(shell pwd -P | LC_ALL=C tr -d 'A-Za-z0-9_/.+@\n\200-\377-')
+ifneq ($(and $(UNUSABLE),$(filter-out help clean,$(or $(MAKECMDGOALS),help))),)
+$(error MCCL cannot be built by make in "$(CURDIR)": the path of a clone may have letters, digits and _ / . + @ - only. \
+Move the clone to such a path. Nothing was installed)
+endif
+
 help:
 	@sed -n '/^# HELP/,$$ { /^# HELP/d; s/^# \{0,1\}//p }' Makefile
 
@@ -56,8 +63,7 @@ TEST_ENVIRONMENT := $(VENV)/.installed-test
 BUILT := $(BUILD)/.installed
 PIP_INSTALL := pip install --disable-pip-version-check $(if $(MAKE_TERMOUT),,--quiet)
 # Of the package. Folders are listed too: their times change when a file comes or goes.
-SOURCES := $(shell find $(addprefix $(CURDIR)/,CMakeLists.txt pyproject.toml cmake include src bindings) \
-	-name __pycache__ -prune -o -print)
+SOURCES := $(shell find CMakeLists.txt pyproject.toml cmake include src bindings -name __pycache__ -prune -o -print)
 SHOW_PROGRESS := $(PYTHON) scripts/show_progress.py
 
 setup: build

@@ -81,8 +81,8 @@ mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000,ro,cache=loose host /l
 mount -t tmpfs -o size=2g none /rw; mkdir -p /rw/u /rw/w
 mount -t overlay -o lowerdir=/lower,upperdir=/rw/u,workdir=/rw/w none /root
 mount -t proc none /root/proc; mount -t sysfs none /root/sys; mount --move /dev /root/dev
-mkdir -p /root/dev/shm /root/dev/pts /root/tmp; ln -sf /proc/self/fd /root/dev/fd
-mount -t tmpfs none /root/dev/shm; mount -t devpts none /root/dev/pts; mount -t tmpfs none /root/tmp
+mkdir -p /root/dev/shm /root/dev/pts; ln -sf /proc/self/fd /root/dev/fd
+mount -t tmpfs none /root/dev/shm; mount -t devpts none /root/dev/pts
 ip link set lo up
 exec chroot /root /bin/bash \$(tr ' ' '\n' </proc/cmdline | sed -n 's/^guest.run=//p')
 INIT
