@@ -3,12 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "mccl/error.h"
 
 namespace mccl {
 namespace detail {
+namespace {
+
+/// Made while there is memory: copies of it need none.
+const TimeoutError kNotDone(
+    "the call is not done yet; it goes on until its own timeout (and this rank is out of memory)");
+
+}  // namespace
 
 std::exception_ptr WorkState::error() const {
   std::lock_guard lock(mutex_);
@@ -23,9 +31,16 @@ void WorkState::wait(std::optional<std::chrono::milliseconds> timeout) {
   if (std::exception_ptr failure = error()) std::rethrow_exception(failure);
 }
 
+/// Never std::bad_alloc, which a caller would take for the end of the call.
 void WorkState::throw_not_done_after(std::chrono::milliseconds timeout) const {
-  throw TimeoutError(fmt::format("{} is not done after {} ms; it goes on until its own timeout",
-                                 description(), timeout.count()));
+  std::optional<TimeoutError> error;
+  try {
+    error.emplace(fmt::format("{} is not done after {} ms; it goes on until its own timeout",
+                              description(), timeout.count()));
+  } catch (const std::bad_alloc&) {
+    error = kNotDone;
+  }
+  throw *error;
 }
 
 void WorkState::on_done(Work::Callback callback) {
@@ -91,7 +106,8 @@ class CombinedState final : public WorkState {
       if (deadline != Clock::time_point::max() && left.count() <= 0) return;
       try {
         part.wait(left);
-      } catch (const Error&) {
+      } catch (const std::exception&) {
+        // The combined call tells the error of a part once all parts have ended.
         if (!part.done()) return;
       }
     }

@@ -229,7 +229,7 @@ std::shared_ptr<GroupState> Engine::make_group(const std::string& name,
         Membership(name, group_id(identity + std::to_string(number)), members, WorldRank(rank())),
         timeout, std::move(facts), compression, surroundings_);
     inbox_.create(group);
-  } catch (const std::bad_alloc&) {
+  } catch (...) {
     const std::lock_guard lock(inbox_.mutex());
     names_.take_back(name);
     throw;
@@ -324,9 +324,9 @@ void Engine::help(detail::WorkState& work, Clock::time_point deadline) {
 }
 
 void Engine::abort(const std::shared_ptr<GroupState>& group, const std::string& reason) {
-  Failure failure{FailureKind::aborted, {}};
+  Failure failure;
   try {
-    failure.reason = fmt::format("rank {} aborted it: {}", group->membership().rank, reason);
+    failure = aborted(fmt::format("rank {} aborted it: {}", group->membership().rank, reason));
   } catch (const std::bad_alloc& error) {
     failure = failure_of(error);
   }
@@ -335,15 +335,15 @@ void Engine::abort(const std::shared_ptr<GroupState>& group, const std::string& 
   driver_.wake();
 }
 
-void Engine::shutdown() {
+void Engine::shutdown() noexcept {
   if (abandoned_ || !driver_.stop()) return;
   driver_.wake();
   if (thread_.joinable() && thread_.get_id() != std::this_thread::get_id()) thread_.join();
   std::unique_lock lock(driver_.mutex());
   take_in();
-  groups_.end_all([](const GroupState& group) {
-    return fmt::format("rank {} has shut down", group.membership().rank);
-  });
+  groups_.end_all();
+  Engine::run_callbacks(lock);  // their calls have ended, whatever becomes of the links
+  if (!lock.owns_lock()) lock.lock();
   see_links_off(lock);
   peers_.leave();
   links_.close();
@@ -360,7 +360,7 @@ void Engine::shutdown() {
 
 /// Until the peers have received what was sent to them. This rank answers them meanwhile, and gives
 /// up those that are silent.
-void Engine::see_links_off(std::unique_lock<std::mutex>& lock) {
+void Engine::see_links_off(std::unique_lock<std::mutex>& lock) noexcept {
   Departing& departing = groups_.departing();
   const Clock::time_point all_are_here_by = Clock::now() + kLastArrival;
   for (departing.sweep(Clock::now());

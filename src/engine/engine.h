@@ -131,8 +131,9 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   void abort(const std::shared_ptr<GroupState>& group, const std::string& reason);
 
   /// Says goodbye, fails what is pending, ends the thread. The second time does nothing. Callbacks
-  /// may call it, on the progress thread too, which then ends when they have returned.
-  void shutdown();
+  /// may call it, on the progress thread too, which then ends when they have returned. Needs no
+  /// memory where there is none.
+  void shutdown() noexcept;
 
   /// Around fork(), on the thread that forks: nothing is under way while it happens, so that the
   /// child finds everything whole and no lock held.
@@ -148,7 +149,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   rendezvous::Met meet();
   void throw_if_a_peer_is_lost();
   bool somebody_still_arrives();
-  void see_links_off(std::unique_lock<std::mutex>& lock);
+  void see_links_off(std::unique_lock<std::mutex>& lock) noexcept;
   std::vector<int> nodes_of(const std::vector<WorldRank>& members) const;
   std::shared_ptr<const schedule::CableMap> cables_of(const std::vector<int>& members) const;
   void refuse_in_child() const;
@@ -163,9 +164,9 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   static void progress_loop(const std::weak_ptr<Engine>& engine);
   bool pass() override;
   bool move();
-  void take_in();
+  void take_in() noexcept;
   void attempt(GroupState& group, const std::function<void()>& action,
-               const std::shared_ptr<Operation>& operation = nullptr);
+               const std::shared_ptr<Operation>& operation = nullptr) noexcept;
   void start(const std::shared_ptr<Operation>& operation);
   void look_beside(Clock::time_point now);
   void hear_and_connect(Clock::time_point now);
@@ -211,6 +212,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   bool unheard_ = false;         ///< A peer has said more than was taken in at the last look.
   bool awaits_arrivals_ = false;
   Clock::time_point next_watch_;
+  Inbox::Content taken_;  ///< From the inbox; empty but for the time in which it is taken in.
 
   Inbox inbox_;
   GroupNames names_;  // guarded by the inbox's lock, so that a fork finds them whole

@@ -46,28 +46,25 @@ bool Engine::move() {
   return groups_.advance(now) || handed_over;
 }
 
-void Engine::take_in() {
-  Inbox::Content content = inbox_.take();
-  for (const auto& group : content.created) {
+void Engine::take_in() noexcept {
+  inbox_.take(taken_);
+  for (const auto& group : taken_.created) {
     attempt(*group, [&] { groups_.add(group); });
   }
-  while (!content.submitted.empty()) {
-    const std::shared_ptr<Operation> operation = content.submitted.pop_front();
+  while (!taken_.submitted.empty()) {
+    const std::shared_ptr<Operation> operation = taken_.submitted.pop_front();
     attempt(
         *operation->group, [&] { start(operation); }, operation);
   }
-  for (const auto& group : content.aborted) {
-    attempt(*group, [&] { group->settle_failure(); });
-  }
-  for (const auto& group : content.closed) {
-    attempt(*group, [&] { groups_.remove(group); });
-  }
+  for (const auto& group : taken_.aborted) group->settle_failure();
+  for (const auto& group : taken_.closed) groups_.remove(group);
+  taken_.clear();
 }
 
 /// What goes wrong with one thing that was handed over, such as memory that ran out, must not lose
 /// the others.
 void Engine::attempt(GroupState& group, const std::function<void()>& action,
-                     const std::shared_ptr<Operation>& operation) {
+                     const std::shared_ptr<Operation>& operation) noexcept {
   try {
     action();
   } catch (const std::exception& error) {
@@ -79,9 +76,7 @@ void Engine::attempt(GroupState& group, const std::function<void()>& action,
 }
 
 void Engine::start(const std::shared_ptr<Operation>& operation) {
-  if (driver_.stopping()) {
-    operation->group->mark_failed({FailureKind::aborted, "this rank has shut down"});
-  }
+  if (driver_.stopping()) operation->group->mark_failed(aborted("this rank has shut down"));
   groups_.start(operation);
 }
 

@@ -10,7 +10,7 @@ void let_go_of(const Neighbour& neighbour, const RangePlace& place) {
     static_cast<void>(neighbour.arena.map(place));
   } catch (const CorruptionError&) {
     throw;
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     // No memory even for that: the neighbour loses a range, and nothing else.
   }
 }

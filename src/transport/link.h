@@ -72,8 +72,8 @@ class Link {
 
   /// Ends the use of the link: nothing is written to it or read from it any more, and bytes that
   /// arrive are discarded. Called again until it returns true: then the link can be destroyed, and
-  /// the peer still receives everything that was written. Never throws LinkClosed.
-  virtual bool depart() { return unsent() == 0; }
+  /// the peer still receives everything that was written.
+  virtual bool depart() noexcept { return unsent() == 0; }
 
   /// Memory that the link takes of its own, beside what it shares with the peer.
   virtual std::size_t buffer_bytes() const { return 0; }

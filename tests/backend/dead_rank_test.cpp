@@ -1,5 +1,7 @@
 // A rank that is killed while the others wait for another rank, which is late: a rank that saves a
 // checkpoint comes to the next call long after the others.
+#include <thread>
+
 #include "support/processes.h"
 
 namespace mccl {
@@ -63,6 +65,107 @@ TEST_P(KilledBehindALateOne, EndsTheCallOfEveryRankThatWaits) {
     EXPECT_NE(error.find("rank 2 is gone"), std::string::npos) << error;
   }
 }
+
+class BehindALateOne : public ::testing::TestWithParam<const char*> {
+ protected:
+  Processes::Options options() const {
+    return {.store_address = {},
+            .config_of =
+                [transport = GetParam()](int) {
+                  Config config = test_config();
+                  config.transport = transport;
+                  config.algorithm = "ring";
+                  config.calibrate = false;
+                  config.timeout = 1800;
+                  return config;
+                },
+            .enter = {},
+            .at_the_store = {}};
+  }
+};
+
+/// Messages that go on between other members do not hide the loss.
+TEST_P(BehindALateOne, AKilledRankEndsCollectivesWhileMessagesMove) {
+  Processes job(4,
+                [](Context& context, const Processes::Say& say) {
+                  Group& world = *context.world();
+                  all_reduce<4000>(world);
+                  char token = 0;
+                  const Buffer message{&token, 1, DType::u8};
+                  if (context.rank() == 1) {
+                    say("late");
+                    for (;;) world.recv(message, 0, 0).wait();
+                  }
+                  say("waits");
+                  if (context.rank() != 0) return all_reduce<4000>(world);
+                  std::vector<float> data(4000, 1);
+                  const Buffer buffer{data.data(), data.size(), DType::f32};
+                  const Work sum = world.all_reduce(buffer, buffer, ReduceKind::sum);
+                  while (!sum.done()) world.send(message, 1, 0).wait();
+                  sum.wait();
+                },
+                options());
+  ASSERT_EQ(job.line(1), "late");
+  for (const int rank : {0, 2, 3}) ASSERT_EQ(job.line(rank), "waits");
+  job.signal(2, SIGKILL);
+  for (const int rank : {0, 3}) {
+    const std::string error = job.line(rank, std::chrono::seconds(10));
+    EXPECT_NE(error.find("rank 2 is gone"), std::string::npos) << error;
+  }
+}
+
+/// Nor does it take the late rank to find out that another never comes.
+TEST_P(BehindALateOne, ARankThatHasLeftEndsCollectivesThatItHasNotCalled) {
+  Processes job(4,
+                [](Context& context, const Processes::Say& say) {
+                  all_reduce<4000>(*context.world());
+                  if (context.rank() == 2) return;
+                  say("waits");
+                  if (context.rank() == 1) {
+                    for (;;) ::pause();
+                  }
+                  all_reduce<4000>(*context.world());
+                },
+                options());
+  for (const int rank : {0, 1, 3}) ASSERT_EQ(job.line(rank), "waits");
+  for (const int rank : {0, 3}) {
+    const std::string error = job.line(rank, std::chrono::seconds(10));
+    EXPECT_NE(error.find("rank 2 is gone"), std::string::npos) << error;
+  }
+}
+
+/// Set in each rank's process before the ranks meet.
+Store* the_store = nullptr;
+
+/// A call that a rank has completed before it left is completed by the others.
+TEST(ARankThatHasLeft, EndsNoCollectiveThatItHasCalled) {
+  Processes job(4,
+                [](Context& context, const Processes::Say&) {
+                  Group& world = *context.world();
+                  all_reduce<4000>(world);
+                  if (context.rank() != 2) {
+                    while (the_store->add("ranks that have ended", 0) == 0) {
+                      std::this_thread::yield();
+                    }
+                  }
+                  char token = 0;
+                  world.broadcast({&token, 1, DType::u8}, 2).wait();
+                },
+                {.store_address = {},
+                 .config_of =
+                     [](int) {
+                       Config config = test_config();
+                       config.transport = "tcp";
+                       config.calibrate = false;
+                       return config;
+                     },
+                 .enter = {},
+                 .at_the_store = [](int, Store& store) { the_store = &store; }});
+  job.expect_good_end();
+}
+
+INSTANTIATE_TEST_SUITE_P(Over, BehindALateOne, ::testing::Values("shm", "tcp"),
+                         [](const auto& info) { return info.param; });
 
 INSTANTIATE_TEST_SUITE_P(
     In, KilledBehindALateOne,

@@ -131,6 +131,26 @@ TEST_P(LateReceiver, GetsAllMessagesOfASenderThatHasLeft) {
   job.expect_good_end();
 }
 
+/// A message to a rank that has left fails alone: those that it sent before are still received.
+TEST_P(LateReceiver, GetsAllMessagesAfterItsOwnToASenderThatHasLeftHasFailed) {
+  Processes job(
+      2,
+      [](Context& context, const Processes::Say&) {
+        Group& world = *context.world();
+        if (context.rank() == kSender) return send_all(world);
+        const int taken = take_until("ranks that have ended", world);
+        for (const std::size_t bytes : {std::size_t{1}, std::size_t{1} << 20}) {
+          Bytes answer(bytes);
+          EXPECT_THROW(world.send(buffer_of(answer), kSender, 0).wait(), PeerError);
+        }
+        EXPECT_EQ(world.failure(), "");
+        expect_the_rest(world, taken);
+        if (::testing::Test::HasFailure()) throw Error("see above");
+      },
+      options());
+  job.expect_good_end();
+}
+
 INSTANTIATE_TEST_SUITE_P(Over, LateReceiver, ::testing::Values("tcp", "shm"),
                          [](const auto& info) { return info.param; });
 

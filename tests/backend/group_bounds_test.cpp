@@ -187,7 +187,7 @@ TEST(GroupMemory, OfGroupsThatFailGoesBackToo) {
             const Work work = group->all_reduce(buffer, buffer, ReduceKind::sum);
             context.world()->barrier().wait();
             group->abort("enough");
-            EXPECT_THROW(work.wait(), AbortedError);
+            EXPECT_THROW(work.wait(), Error);  // or the other rank has destroyed the group before
           } else {
             context.world()->barrier().wait();
           }

@@ -8,6 +8,7 @@
 #include <functional>
 #include <new>
 #include <span>
+#include <stdexcept>
 #include <thread>
 #include <tuple>
 #include <vector>
@@ -82,6 +83,11 @@ TEST(OutOfMemory, BesideTheDataEndsTheGroupsAndNotTheProcess) {
   }
 }
 
+/// What no call may do, however little memory there is.
+class Broken : public std::logic_error {
+  using std::logic_error::logic_error;
+};
+
 /// What a sweep does at each point: one public call, or a few that belong together. `memory` is all
 /// that the calls may read and write.
 struct Swept {
@@ -115,6 +121,49 @@ const Swept kSwept[] = {
        group.gather(part(0, 100), part(500, group.rank() == 0 ? 200 : 0), 0).wait();
        group.barrier().wait();
      }},
+    {"collectives of parts",
+     [](Group& group, std::span<float> memory) {
+       const auto part = [&](std::size_t first, std::size_t count) {
+         return Buffer{memory.data() + first, count, DType::f32};
+       };
+       const bool first = group.rank() == 0;
+       const std::size_t counts[] = {300, 200};
+       const auto mine = counts[group.rank()];
+       const std::size_t received[] = {mine, mine};
+       group.all_gather(part(0, 100), part(500, 200)).wait();
+       group.reduce_scatter(part(0, 500), part(500, 250), ReduceKind::avg).wait();
+       group.scatter(part(0, first ? 400 : 0), part(500, 200), 0).wait();
+       group.scatterv(part(0, first ? 500 : 0), part(500, mine), counts, 0).wait();
+       group.gatherv(part(0, mine), part(500, first ? 500 : 0), counts, 0).wait();
+       group.all_to_allv(part(0, 500), counts, part(500, 2 * mine), received).wait();
+     }},
+    {"compressed sums",
+     [](Group& group, std::span<float> memory) {
+       const auto part = [&](std::size_t first, std::size_t count) {
+         return Buffer{memory.data() + first, count, DType::f32};
+       };
+       for (const Codec codec : {Codec::int8, Codec::topk}) {
+         CallOptions options;
+         options.compression = Compression{codec};
+         options.left_out = part(100'000, 50'000);
+         group.all_reduce(part(0, 50'000), part(50'000, 50'000), ReduceKind::sum, options).wait();
+       }
+     }},
+    {"callbacks",
+     [](Group& group, std::span<float> memory) {
+       const Buffer data{memory.data(), 100, DType::f32};
+       std::atomic<int> called = 0;
+       int asked = 0;
+       const Work work = Work::all_of({group.all_reduce(data, data, ReduceKind::sum)});
+       try {
+         work.on_done([&](const std::exception_ptr&) { ++called; });
+         ++asked;
+       } catch (const std::bad_alloc&) {
+         work.wait();
+         throw;
+       }
+       while (called < asked) std::this_thread::yield();
+     }},
     {"messages",
      [](Group& group, std::span<float> memory) {
        const int other = 1 - group.rank();
@@ -144,15 +193,32 @@ const Swept kSwept[] = {
        const Buffer more{memory.data() + 100, 100, DType::f32};
        std::vector<Work> works;
        works.reserve(3);
+       bool ends = false;
        try {
          group.begin_coalescing();
          works.push_back(group.all_reduce(data, data, ReduceKind::sum));
          works.push_back(group.all_reduce(more, more, ReduceKind::sum));
+         ends = true;
          works.push_back(group.end_coalescing());
        } catch (const std::exception& error) {
+         if (ends && !works.front().done()) throw Broken("end_coalescing threw, and its calls run");
          group.abort(error.what());
        }
        for (const Work& work : works) work.wait();
+     }},
+    {"a wait with a limit",
+     [](Group& group, std::span<float> memory) {
+       const int other = 1 - group.rank();
+       const Work work = group.recv({memory.data(), 1, DType::f32}, other, 0);
+       try {
+         work.wait(std::chrono::milliseconds(1));
+       } catch (const TimeoutError&) {
+         // The call goes on, as its caller knows.
+       } catch (const std::bad_alloc&) {
+         if (!work.done()) throw Broken("a wait threw std::bad_alloc, and its call runs");
+       }
+       group.send({memory.data() + 1, 1, DType::f32}, other, 0).wait();
+       work.wait();
      }},
     {"a part and its end",
      [](Group& group, std::span<float> memory) {
@@ -164,6 +230,9 @@ const Swept kSwept[] = {
 };
 
 enum class Where { caller, anywhere };
+
+/// Set in each rank's process before the ranks meet.
+Store* the_store = nullptr;
 
 /// One allocation fails, each in turn, of a call on `victim`: on the caller's thread, or on
 /// whichever thread of the process comes to it first. Then every Work of the call ends, on both
@@ -197,6 +266,8 @@ bool reached(Context& context, const Swept& swept, Where where, int victim, int 
     const auto begun = std::chrono::steady_clock::now();
     try {
       swept.run(*group, memory);
+    } catch (const Broken&) {
+      throw;
     } catch (const std::exception&) {  // which is what a call may do
     }
     const int left =
@@ -232,6 +303,9 @@ TEST_P(OutOfMemoryAtEachPoint, OfACallEveryWorkEndsAndTheNextGroupWorks) {
                     int point = 1;
                     while (reached(context, kSwept[index], where, victim, point)) ++point;
                     say(point > 1 ? "well" : "no allocation failed");
+                    // What fails on the next victim must not end the last group of this one.
+                    the_store->add("swept", 1);
+                    while (the_store->add("swept", 0) < 2 * (victim + 1)) std::this_thread::yield();
                   }
                 },
                 {.store_address = {},
@@ -244,10 +318,89 @@ TEST_P(OutOfMemoryAtEachPoint, OfACallEveryWorkEndsAndTheNextGroupWorks) {
                        return config;
                      },
                  .enter = {},
-                 .at_the_store = {}});
+                 .at_the_store = [](int, Store& store) { the_store = &store; }});
   for (const int rank : {0, 1}) {
     for (int victim = 0; victim < 2; ++victim) EXPECT_EQ(job.line(rank), "well") << rank;
   }
+  job.expect_good_end();
+}
+
+Config quiet_config(const char* transport) {
+  Config config = test_config();
+  config.log_level = "OFF";
+  config.calibrate = false;
+  config.transport = transport;
+  return config;
+}
+
+class OutOfMemoryAtTheEnd : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Over, OutOfMemoryAtTheEnd, ::testing::Values("shm", "tcp"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(OutOfMemoryAtTheEnd, OfAContextTheProcessGoesOn) {
+  std::string said;
+  for (int point = 1; said != "spared"; ++point) {
+    Processes job(2,
+                  [point](Context& context, const Processes::Say& say) {
+                    const std::shared_ptr<Group> group =
+                        context.group("g", {0, 1}, std::chrono::seconds(20));
+                    char token = 0;
+                    const Buffer message{&token, 1, DType::u8};
+                    group->barrier().wait();
+                    if (context.rank() == 0) return group->recv(message, 1, 0).wait();
+                    group->send(message, 0, 0).wait();
+                    const Work pending = group->recv(message, 0, 1);
+                    failing_anywhere_in = point;
+                    context.shutdown();
+                    say(failing_anywhere_in.exchange(0) > 0 ? "spared" : "goes on");
+                    if (!pending.done()) say("a call has not ended");
+                  },
+                  {.store_address = {},
+                   .config_of = [](int) { return quiet_config(GetParam()); },
+                   .enter = {},
+                   .at_the_store = {}});
+    said = job.line(1);
+    ASSERT_TRUE(said == "spared" || said == "goes on") << said << " at point " << point;
+    job.expect_good_end();
+  }
+}
+
+TEST_P(OutOfMemoryAtTheEnd, OfAGroupItsCompletedMessagesArrive) {
+  constexpr int kPoints = 30;
+  constexpr int kMessages = 20;
+  static constexpr std::chrono::milliseconds kMostOfAnEnd{20};
+  Processes job(2,
+                [](Context& context, const Processes::Say&) {
+                  for (int point = 1; point <= kPoints; ++point) {
+                    const std::string name = "point " + std::to_string(point);
+                    std::shared_ptr<Group> group =
+                        context.group(name, {0, 1}, std::chrono::seconds(20));
+                    int token = 0;
+                    const Buffer message{&token, 1, DType::i32};
+                    if (context.rank() == 1) {
+                      for (; token < kMessages; ++token) group->send(message, 0, 0).wait();
+                      failing_anywhere_in = point;
+                      group.reset();
+                      // The engine ends it soon; there may be fewer allocations in that.
+                      const auto limit = std::chrono::steady_clock::now() + kMostOfAnEnd;
+                      while (failing_anywhere_in > 0 && std::chrono::steady_clock::now() < limit) {
+                        std::this_thread::yield();
+                      }
+                      failing_anywhere_in = 0;
+                    } else {
+                      for (int sent = 0; sent < kMessages; ++sent) {
+                        group->recv(message, 1, 0).wait();
+                        if (token != sent) throw Error("another message came");
+                      }
+                    }
+                    the_store->add(name, 1);
+                    while (the_store->add(name, 0) < 2) std::this_thread::yield();
+                  }
+                },
+                {.store_address = {},
+                 .config_of = [](int) { return quiet_config(GetParam()); },
+                 .enter = {},
+                 .at_the_store = [](int, Store& store) { the_store = &store; }});
   job.expect_good_end();
 }
 

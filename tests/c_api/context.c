@@ -170,6 +170,7 @@ static void shut_down_while_one_waits(Rank* rank) {
     mccl_work_destroy(work);
   } else {
     CHECK(mccl_recv(rank->world, &value, 1, MCCL_F32, 0, 5, NULL, NULL) != MCCL_OK);
+    CHECK_STATUS(mccl_barrier(rank->world, NULL, NULL), MCCL_ERROR_PEER);
   }
 }
 

@@ -14,8 +14,9 @@ enum class Script : std::uint8_t {
   cancel,   ///< This rank takes its oldest receive back.
   drain,    ///< The peer reads all that was sent to it.
   leave,    ///< The peer closes this rail.
+  ask,      ///< The peer waits for room: the number of its last message.
 };
-inline constexpr int kScriptKinds = 7;
+inline constexpr int kScriptKinds = 8;
 
 struct ScriptFrame {
   std::uint8_t kind;

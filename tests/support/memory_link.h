@@ -108,7 +108,7 @@ class MemoryLink final : public transport::Link {
     std::lock_guard lock(path_->mutex);
     return theirs().bytes.size();
   }
-  bool depart() override { return true; }  // bytes on their way stay for the peer to read
+  bool depart() noexcept override { return true; }  // bytes on their way stay for the peer to read
   void lose_peer(transport::Loss) override { peer_gone_ = true; }
   std::string description() const override { return fmt::format("memory link with {}", peer_); }
 

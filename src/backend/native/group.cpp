@@ -188,8 +188,19 @@ Work NativeGroup::end_batch() {
     --coalescing_threads_;
   }
   if (operations.empty()) return {};
+  Work all;
+  try {
+    all = Work::all_of(std::vector<Work>(operations.begin(), operations.end()));
+  } catch (const std::bad_alloc&) {
+    // None of them starts, and each ends for whoever holds its Work.
+    const std::exception_ptr error = std::current_exception();
+    for (const OperationPtr& each : operations) {
+      for (const Work::Callback& callback : each->finish(error)) callback(error);
+    }
+    throw;
+  }
   engine_->submit(operations);
-  return Work::all_of(std::vector<Work>(operations.begin(), operations.end()));
+  return all;
 }
 
 /// Every member has made its part when the call returns on one: the calls on a part that a rank

@@ -1,5 +1,6 @@
 #include "engine/calls/completions.h"
 
+#include <new>
 #include <utility>
 
 namespace mccl::engine {
@@ -36,17 +37,25 @@ void Completions::end_at_once(const Task& task, Clock::time_point begun) {
   metrics_->record(sample, kTimedEvery);
 }
 
-void Completions::run(OperationList calls) const {
+void Completions::run(OperationList calls) const noexcept {
   for (Operation& call : calls) {
     for (const Work::Callback& callback : std::exchange(call.callbacks, {})) {
       try {
         callback(call.error());
       } catch (const std::exception& thrown) {
-        log_.error("a callback of a call threw: {}", thrown.what());
+        blame_callback(thrown.what());
       } catch (...) {
-        log_.error("a callback of a call threw something that is no std::exception");
+        blame_callback("something that is no std::exception");
       }
     }
+  }
+}
+
+void Completions::blame_callback(std::string_view thrown) const noexcept {
+  try {
+    log_.error("a callback of a call threw: {}", thrown);
+  } catch (const std::bad_alloc&) {
+    // There is no memory to say so.
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <string_view>
 
 #include "base/log.h"
 #include "engine/calls/operation_list.h"
@@ -33,12 +34,14 @@ class Completions {
   /// The calls that are done and whose callbacks have not run.
   OperationList take_callbacks() { return std::exchange(with_callbacks_, {}); }
   /// Runs their callbacks and lets go of them; called without any lock.
-  void run(OperationList calls) const;
+  void run(OperationList calls) const noexcept;
 
   /// Whether calls are counted; they are from the beginning. From any thread.
   void count_calls(bool count) { counts_.store(count, std::memory_order_relaxed); }
 
  private:
+  void blame_callback(std::string_view thrown) const noexcept;
+
   const std::shared_ptr<Metrics> metrics_;
   const std::shared_ptr<Tally> tally_;  ///< Of calls that are not timed.
   Staging& staging_;

@@ -27,6 +27,10 @@ bool is_place(const Failure& failure, const Call& call, bool here) {
   return describe(*failure.call) == describe(call);
 }
 
+/// Made while there is memory. The runtime's reserve for exceptions would not do for one of each
+/// call.
+const std::exception_ptr kWithoutWords = std::make_exception_ptr(std::bad_alloc());
+
 std::string_view advice_for(FailureKind kind) {
   switch (kind) {
     case FailureKind::timeout:
@@ -58,6 +62,14 @@ Failure failure_of(const std::exception& error) noexcept {
   return {FailureKind::aborted, kOutOfMemory};
 }
 
+Failure aborted(std::string_view reason) noexcept {
+  try {
+    return {FailureKind::aborted, std::string(reason)};
+  } catch (const std::bad_alloc& error) {
+    return failure_of(error);
+  }
+}
+
 std::exception_ptr exception_of(FailureKind kind, const std::string& message) {
   switch (kind) {
     case FailureKind::timeout:
@@ -79,7 +91,7 @@ std::exception_ptr error_of(const Failure& failure, const Call& call, GroupRank 
   try {
     return exception_of(failure.kind, describe(failure, call, rank, verdict));
   } catch (const std::bad_alloc&) {
-    return std::current_exception();
+    return kWithoutWords;
   }
 }
 

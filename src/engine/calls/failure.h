@@ -32,11 +32,14 @@ inline constexpr Call a_message{.collective = Collective::send};
 /// The failure that `error` stands for, to announce to the other ranks.
 Failure failure_of(const std::exception& error) noexcept;
 
+/// An abort for this reason; for "out of memory" where there is no memory for the text.
+Failure aborted(std::string_view reason) noexcept;
+
 /// The exception type that belongs to the kind, with this message.
 std::exception_ptr exception_of(FailureKind kind, const std::string& message);
 
-/// The error of `call`, which ends because of `failure`: as describe() below words it, or
-/// std::bad_alloc where there is no memory for the words.
+/// The error of `call`, which ends because of `failure`: as describe() below words it. Where there
+/// is no memory for the words it is one std::bad_alloc, which all calls share.
 std::exception_ptr error_of(const Failure& failure, const Call& call, GroupRank rank,
                             std::string_view verdict) noexcept;
 

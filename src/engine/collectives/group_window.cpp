@@ -111,16 +111,14 @@ void GroupWindow::settle(const Find& neighbour) {
   window_.emplace(static_cast<int>(nodes_.size()), std::move(own_), std::move(mapped), call_bytes_);
 }
 
-std::vector<std::pair<GroupRank, node::RangePlace>> GroupWindow::release() {
-  std::vector<std::pair<GroupRank, node::RangePlace>> unmapped;
+void GroupWindow::release(const LetGo& let_go) noexcept {
+  window_.reset();
   for (const GroupRank other : neighbours_) {
     std::optional<WindowOffer>& offer = offers_[other];
-    if (offer) unmapped.emplace_back(other, std::exchange(offer->place, {}));
+    if (offer) let_go(other, std::exchange(offer->place, {}));
   }
   released_ = true;
-  window_.reset();
   own_ = {};
-  return unmapped;
 }
 
 void write_label(const Call& call, Label label) {

@@ -100,6 +100,7 @@ bool Driver::fall_asleep() {
 /// Without memory for all that is to be watched it naps, and looks again.
 void Driver::prepare(Sleep& sleep, Clock::time_point deadline) {
   try {
+    sleep.beside_end = 1;
     sleep.watched.assign(1, {wake_pipe_.descriptor(), POLLIN, 0});
     sleep.until = deadline;
     driven_.prepare(sleep);

@@ -16,7 +16,9 @@ void GroupState::start(const std::shared_ptr<Operation>& operation) {
                   error_of(failure(), operation->call, membership_.rank, "cannot start"));
   }
   operation->started = operation->submitted;
-  if (idle()) last_progress_ = next_probe_ = Clock::now();
+  const Clock::time_point now = Clock::now();
+  if (idle()) last_progress_ = next_probe_ = now;
+  if (collectives_.empty()) collectives_moved_ = now;
   try {
     if (operation->call.collective == Collective::send) {
       messages_.post_send(operation);
@@ -38,28 +40,34 @@ bool GroupState::advance(Clock::time_point now) {
   }
   if (suspicion_) return confirm_suspicion();
   try {
-    if (!advance_calls()) return false;
+    const bool moved = advance_calls(now);
+    if (messages_.blocked()) ask_for_room(now);
+    if (!moved) return false;
     last_progress_ = now;
+  } catch (const MemberGone& gone) {
+    if (!give_up_messages(gone)) suspect(gone);
   } catch (const std::exception& error) {
-    Failure failure = failure_in(call_under_way(), error);
-    if (failure.kind == FailureKind::peer) {
-      suspicion_ = std::move(failure);
-      suspected_at_ = Clock::now();
-    } else {
-      fail(std::move(failure));
-    }
+    suspect(error);
   }
   return true;
 }
 
-bool GroupState::advance_calls() {
+/// A peer that is gone may be about to say why; all else fails the group.
+void GroupState::suspect(const std::exception& error) {
+  Failure failure = failure_in(call_under_way(), error);
+  if (failure.kind != FailureKind::peer) return fail(std::move(failure));
+  suspicion_ = std::move(failure);
+  suspected_at_ = Clock::now();
+}
+
+bool GroupState::advance_calls(Clock::time_point now) {
   in_messages_ = false;
-  const bool collectives_moved = advance_collectives();
+  const bool collectives_moved = advance_collectives(now);
   in_messages_ = true;
   return advance_messages() || collectives_moved;
 }
 
-bool GroupState::advance_collectives() {
+bool GroupState::advance_collectives(Clock::time_point now) {
   bool moved = false;
   while (!collectives_.empty()) {
     if (!collectives_.running()) {
@@ -74,6 +82,7 @@ bool GroupState::advance_collectives() {
     finish(finished);
     moved = true;
   }
+  if (moved) collectives_moved_ = now;
   return moved;
 }
 
@@ -97,18 +106,36 @@ void GroupState::finish_messages() {
 /// What was on its way when a link ended may still come: then the call goes on, and ends with it.
 bool GroupState::confirm_suspicion() {
   around_.look_beside_soon();
+  const Clock::time_point now = Clock::now();
   try {
-    const bool moved = advance_calls();
+    const bool moved = advance_calls(now);
     suspicion_.reset();
-    if (moved) last_progress_ = Clock::now();
+    if (moved) last_progress_ = now;
     return moved;
-  } catch (const PeerError&) {
-    if (Clock::now() - suspected_at_ < kAnnouncementGrace) return false;
+  } catch (const PeerError& error) {
+    const auto* const gone = dynamic_cast<const MemberGone*>(&error);
+    if (gone && give_up_messages(*gone)) {
+      suspicion_.reset();
+      return true;
+    }
+    if (!fell_silent_ && now - suspected_at_ < kAnnouncementGrace) return false;
     fail(std::move(*suspicion_));
   } catch (const std::exception& error) {
     fail(failure_in(call_under_way(), error));
   }
   return true;
+}
+
+/// An idle receiver takes in nothing by itself.
+void GroupState::ask_for_room(Clock::time_point now) {
+  messages_.ask_for_room(now, [this](GroupRank member, std::uint64_t number) {
+    ControlMessage message;
+    message.kind = ControlKind::blocked;
+    message.key.group = id();
+    message.call = a_message;
+    message.call.sequence = number;
+    around_.peers.send(membership_.members[member], message);
+  });
 }
 
 Failure GroupState::failure_in(const Call& call, const std::exception& error) const noexcept {
@@ -161,7 +188,7 @@ bool GroupState::advance_at_once() {
 }
 
 void GroupState::go_on_with(const std::shared_ptr<Operation>& operation) {
-  last_progress_ = next_probe_ = Clock::now();
+  last_progress_ = next_probe_ = collectives_moved_ = Clock::now();
   collectives_.adopt(operation);
 }
 

@@ -44,8 +44,11 @@ void GroupState::hear(WorldRank peer, const ControlMessage& message) {
       return;
     }
     case ControlKind::ending:
-      last_progress_ = next_probe_ = Clock::now();
-      return messages_.drain(member);
+      endings_[member] = {message.call.sequence, message.failure.reason};
+      if (message.key.purpose == transport::Purpose::point_to_point) messages_.drain(member);
+      return;
+    case ControlKind::blocked:
+      return messages_.take_in(member, message.call.sequence);
     default:
       return around_.links.hear(peer, channels_, message);
   }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/groups/group_state.h"
+#include "mccl/error.h"
 
 namespace mccl::engine {
 
@@ -60,32 +61,57 @@ void GroupState::lose(WorldRank peer, const std::string& reason, transport::Loss
   channels_.lose(member, reason, loss);
   if (dead_.valid() || around_.peers.has_left(peer)) return;
   dead_ = member;
+  fell_silent_ = loss == transport::Loss::silence;
   lost_at_ = Clock::now();
 }
 
-/// To each member that may have messages of this rank to receive.
-void GroupState::announce_end() noexcept {
+/// To each other member: it may have messages of this rank to receive, or wait in a collective that
+/// this rank never calls.
+void GroupState::announce_end(std::string_view reason) noexcept {
   ControlMessage message;
   message.kind = ControlKind::ending;
   message.key.group = id();
+  message.call = collectives_.history().last();
+  message.failure = aborted(reason);
   membership_.for_each_other([&](WorldRank peer) {
     const GroupRank member = membership_.rank_of(peer);
-    const Channel& channel = channels_.at(transport::Purpose::point_to_point, member);
-    if (!channel.lanes.empty()) around_.peers.send(peer, message);
+    const bool messages = !channels_.at(transport::Purpose::point_to_point, member).lanes.empty();
+    message.key.purpose =
+        messages ? transport::Purpose::point_to_point : transport::Purpose::collective;
+    around_.peers.send(peer, message);
   });
 }
 
-std::vector<DepartingLink> GroupState::end(const std::string& reason) {
-  announce_end();
-  std::vector<DepartingLink> links = channels_.take_links();
-  mark_failed({FailureKind::aborted, reason});
+/// True if the member has destroyed the group in good order: then its messages alone end, and others
+/// that it has sent may still be received.
+bool GroupState::give_up_messages(const MemberGone& gone) noexcept {
+  if (!endings_[gone.member()]) return false;
+  std::optional<OperationList> ended = messages_.give_up(gone.member(), gone.whole());
+  if (!ended) return false;
+  const Failure failure = failure_of(gone);
+  while (!ended->empty()) {
+    std::shared_ptr<Operation> operation = ended->pop_front();
+    const std::exception_ptr error = error_of(failure, operation->call, membership_.rank, "failed");
+    finish(std::move(operation), error);
+  }
+  return true;
+}
+
+DepartingLinks GroupState::end(std::string_view reason, std::string_view announced) noexcept {
+  announce_end(announced);
+  DepartingLinks links = channels_.take_links();
+  mark_failed(aborted(reason));
   failure_announced_ = true;  // the peers may still be using theirs, and are told if not
   settle_failure();
   collectives_.release();
-  for (const auto& [member, place] : window_.release()) {
+  window_.release([this](GroupRank member, const node::RangePlace& place) {
     const node::Neighbour* neighbour = around_.memory.neighbour(membership_.members[member]);
-    if (neighbour) node::let_go_of(*neighbour, place);  // checked when it was offered
-  }
+    try {
+      if (neighbour) node::let_go_of(*neighbour, place);
+    } catch (const CorruptionError&) {
+      // The place was checked when it was offered; now its owner loses it.
+    }
+  });
   around_.links.forget(id());
   weigh();
   return links;

@@ -100,12 +100,14 @@ class GroupState {
   /// The same when it has been marked.
   void settle_failure() noexcept;
   /// A member is lost. Collectives that do not get on without it end a moment later, whichever
-  /// member they wait for (group_time.cpp): a member that is late would otherwise hide the loss.
+  /// member they wait for (group_time.cpp): a member that is late would otherwise hide the loss. If
+  /// it left in good order, only the messages that need it fail.
   void lose(WorldRank peer, const std::string& reason, transport::Loss loss);
-  /// No more calls come, and those that are pending fail. What they have sent still arrives,
+  /// No more calls come, and those that are pending fail for `reason`; the other members are told
+  /// the one that is `announced`, a clause about this rank. What the calls have sent still arrives,
   /// through the links that are returned; everything else is given back here and now: whoever still
   /// holds the group, or a Work of it, holds nothing of the engine's.
-  std::vector<DepartingLink> end(const std::string& reason);
+  DepartingLinks end(std::string_view reason, std::string_view announced) noexcept;
 
   // group_control.cpp: what the members tell each other.
   /// Throws CorruptionError for what no honest member says.
@@ -123,16 +125,19 @@ class GroupState {
   void watch_delivery(Clock::time_point now, const Heart& heart);
 
  private:
-  bool advance_calls();
-  bool advance_collectives();
+  bool advance_calls(Clock::time_point now);
+  bool advance_collectives(Clock::time_point now);
   bool advance_messages();
   void finish_messages();
   bool confirm_suspicion();
+  void suspect(const std::exception& error);
+  bool give_up_messages(const MemberGone& gone) noexcept;
+  void ask_for_room(Clock::time_point now);
   void finish(std::shared_ptr<Operation> operation, std::exception_ptr error = nullptr) noexcept;
   Failure failure_in(const Call& call, const std::exception& error) const noexcept;
   void log_failure() const noexcept;
   void announce_failure() noexcept;
-  void announce_end() noexcept;
+  void announce_end(std::string_view reason) noexcept;
   Call call_under_way() const;
 
   void offer_window();
@@ -145,6 +150,7 @@ class GroupState {
   bool end_late_messages(Clock::time_point now);
   bool fail_when_late(Clock::time_point now);
   bool fail_without_the_dead(Clock::time_point now);
+  bool fail_without_the_gone();
   void probe(Clock::time_point now);
   std::string stuck_on() const;
   void weigh();
@@ -173,7 +179,15 @@ class GroupState {
   std::optional<Failure> suspicion_;
   Clock::time_point suspected_at_;
   GroupRank dead_;  ///< The first member that died; not valid while all live or left in good order.
-  Clock::time_point lost_at_;          ///< When that became known.
+  Clock::time_point lost_at_;  ///< When that became known.
+  bool fell_silent_ = false;   ///< It announces nothing any more, and nothing of it is on its way.
+  /// What a member that has destroyed the group said of that.
+  struct Ending {
+    std::uint64_t last;  ///< The number of its last collective.
+    std::string reason;
+  };
+  ByRank<GroupRank, std::optional<Ending>> endings_;
+  Clock::time_point collectives_moved_;  ///< When a collective moved, or the first one was called.
   std::int64_t weight_ = 0;            // as staging knows it
   std::uint64_t calls_when_idle_ = 0;  // the last call, when that was looked at last
   Clock::time_point idle_since_;

@@ -19,7 +19,8 @@ constexpr std::chrono::seconds kIdleAfter{10};
 }  // namespace
 
 void GroupState::watch_time(Clock::time_point now) {
-  if (failed() || end_late_messages(now) || fail_when_late(now) || fail_without_the_dead(now))
+  if (failed() || end_late_messages(now) || fail_when_late(now) || fail_without_the_dead(now) ||
+      fail_without_the_gone())
     return;
   if (now - last_progress_ >= kProbeAfter && now >= next_probe_) probe(now);
 }
@@ -61,11 +62,26 @@ bool GroupState::fail_when_late(Clock::time_point now) {
 /// A collective that still moves may end with what the dead member has sent.
 bool GroupState::fail_without_the_dead(Clock::time_point now) {
   if (!dead_.valid() || collectives_.empty()) return false;
-  if (now - std::max(lost_at_, last_progress_) < kDeathGrace) return false;
+  const Clock::duration grace = fell_silent_ ? Clock::duration::zero() : kDeathGrace;
+  if (now - std::max(lost_at_, collectives_moved_) < grace) return false;
   const std::string& reason = channels_.at(transport::Purpose::collective, dead_).lost;
   fail({FailureKind::peer, fmt::format("rank {} is gone: {}", dead_, reason),
         collectives_.calls().front().call, membership_.rank});
   return true;
+}
+
+/// A member that destroyed the group before it came to the call never comes.
+bool GroupState::fail_without_the_gone() {
+  if (collectives_.empty()) return false;
+  const Call& call = collectives_.calls().front().call;
+  for (GroupRank member(0); member < endings_.end_rank(); ++member) {
+    const std::optional<Ending>& ending = endings_[member];
+    if (!ending || ending->last >= call.sequence) continue;
+    fail({FailureKind::peer, fmt::format("rank {} is gone: {}", member, ending->reason), call,
+          membership_.rank});
+    return true;
+  }
+  return false;
 }
 
 /// What the others are doing; of one that has destroyed the group it comes out that it will not

@@ -7,6 +7,17 @@
 #include "mccl/error.h"
 
 namespace mccl::engine {
+namespace {
+
+Failure cannot_go_on(const GroupState& group, std::string_view why) noexcept {
+  try {
+    return aborted(fmt::format("rank {} cannot go on: {}", group.membership().rank, why));
+  } catch (const std::bad_alloc& error) {
+    return failure_of(error);
+  }
+}
+
+}  // namespace
 
 Groups::Groups(int ranks, Surroundings& surroundings)
     : around_(surroundings),
@@ -16,23 +27,27 @@ Groups::Groups(int ranks, Surroundings& surroundings)
                  surroundings.log) {}
 
 void Groups::add(const std::shared_ptr<GroupState>& group) {
+  unmade_.made(group->id());
   groups_[group->id()] = group;
   catch_up(*group);
 }
 
-void Groups::remove(const std::shared_ptr<GroupState>& group) {
-  end(*group, "the group was destroyed while calls were pending");
+void Groups::remove(const std::shared_ptr<GroupState>& group) noexcept {
+  end(*group, "the group was destroyed while calls were pending", "it has destroyed this group");
   if (std::exchange(group->listed, false)) std::erase(active_, group);
   groups_.erase(group->id());
 }
 
-void Groups::end(GroupState& group, const std::string& reason) {
-  unmade_.closed(group.id());  // first, since it needs memory
-  departing_.add(group.end(reason), Clock::now());
+void Groups::end(GroupState& group, std::string_view reason, std::string_view announced) noexcept {
+  unmade_.closed(group.id());
+  departing_.add(group.end(reason, announced), Clock::now());
 }
 
-void Groups::end_all(const std::function<std::string(const GroupState&)>& reason) {
-  for (const auto& [id, group] : std::exchange(groups_, {})) end(*group, reason(*group));
+void Groups::end_all() noexcept {
+  for (const auto& [id, group] : groups_) {
+    end(*group, "this rank has shut down", "it has left the job");
+  }
+  groups_.clear();
   active_.clear();
 }
 
@@ -102,15 +117,14 @@ void Groups::hear(WorldRank peer, const ControlMessage& message) {
                                       group->membership().name));
   }
   try {
-    if (message.kind == ControlKind::ending) active_.reserve(active_.size() + 1);
+    active_.reserve(active_.size() + 1);  // activate() cannot fail then
     group->hear(peer, message);
     activate(group);
   } catch (const CorruptionError&) {
     throw;
   } catch (const std::exception& error) {
     // Not the peer's fault, so neither of the two takes the other for dead.
-    group->fail({FailureKind::aborted,
-                 fmt::format("rank {} cannot go on: {}", group->membership().rank, error.what())});
+    group->fail(cannot_go_on(*group, error.what()));
   }
 }
 
@@ -124,6 +138,7 @@ void Groups::hear_of_unmade(WorldRank peer, const ControlMessage& message) {
     case ControlKind::window:
     case ControlKind::abort:
     case ControlKind::probe:
+    case ControlKind::ending:
       break;
     default:
       return;  // an answer that comes too late
@@ -137,7 +152,7 @@ void Groups::hear_of_unmade(WorldRank peer, const ControlMessage& message) {
       node::let_go_of(*neighbour, decode_window_offer(message.blob).place);
     }
   }
-  if (message.kind == ControlKind::abort) return;
+  if (message.kind == ControlKind::abort || message.kind == ControlKind::ending) return;
   ControlMessage answer;
   answer.kind = ControlKind::closed;
   answer.key = message.key;
@@ -195,12 +210,9 @@ void Groups::fail_watched(WorldRank peer, const std::string& reason) {
 
 void Groups::fail_all(const Failure& failure) noexcept {
   for (const auto& [id, group] : groups_) {
-    try {
-      group->fail({failure.kind, fmt::format("rank {} cannot go on: {}", group->membership().rank,
-                                             failure.reason)});
-    } catch (const std::bad_alloc& error) {
-      group->fail(failure_of(error));
-    }
+    Failure own = cannot_go_on(*group, failure.reason);
+    own.kind = failure.kind;
+    group->fail(std::move(own));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -27,10 +28,10 @@ class Groups {
 
   /// A group is made; what was said of it before is taken up.
   void add(const std::shared_ptr<GroupState>& group);
-  /// It is destroyed.
-  void remove(const std::shared_ptr<GroupState>& group);
-  /// All of them end, for good.
-  void end_all(const std::function<std::string(const GroupState&)>& reason);
+  /// It is destroyed. Needs no memory, as end_all().
+  void remove(const std::shared_ptr<GroupState>& group) noexcept;
+  /// All of them end, for good: this rank leaves the job.
+  void end_all() noexcept;
 
   /// Null when there is none.
   GroupState* find(std::uint64_t id) const;
@@ -70,7 +71,7 @@ class Groups {
 
  private:
   void activate(const std::shared_ptr<GroupState>& group);
-  void end(GroupState& group, const std::string& reason);
+  void end(GroupState& group, std::string_view reason, std::string_view announced) noexcept;
   void catch_up(GroupState& group);
   void hear_of_unmade(WorldRank peer, const ControlMessage& message);
 

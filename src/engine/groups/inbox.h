@@ -2,6 +2,7 @@
 // group, or a call, can always hand it over.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <memory>
@@ -22,8 +23,17 @@ class Inbox {
     std::vector<std::shared_ptr<GroupState>> aborted;
     std::vector<std::shared_ptr<GroupState>> closed;
 
+    /// Room for each of so many groups to be created, aborted and closed.
     void reserve(std::size_t groups) {
-      for (auto* each : {&created, &aborted, &closed}) each->reserve(groups);
+      for (auto* each : {&created, &aborted, &closed}) {
+        if (each->capacity() < groups) each->reserve(std::max(groups, 2 * each->capacity()));
+      }
+    }
+    bool has_room_for(std::size_t groups) const {
+      return std::min({created.capacity(), aborted.capacity(), closed.capacity()}) >= groups;
+    }
+    void clear() {
+      for (auto* each : {&created, &aborted, &closed}) each->clear();
     }
   };
 
@@ -31,6 +41,7 @@ class Inbox {
   void create(const std::shared_ptr<GroupState>& group) {
     put([&](Content& content) {
       content.reserve(groups_ + 1);
+      spare_.reserve(groups_ + 1);
       ++groups_;
       content.created.push_back(group);
     });
@@ -49,15 +60,13 @@ class Inbox {
   }
 
   bool waiting() const { return waiting_.load(std::memory_order_acquire); }
-  /// Throws std::bad_alloc, and then all of it still waits.
-  Content take() {
-    Content taken;
+  /// Puts what waits into `taken`, which is empty and whose memory is used for what comes next.
+  void take(Content& taken) noexcept {
     const std::lock_guard lock(mutex_);
-    taken.reserve(groups_);
+    if (!taken.has_room_for(groups_)) std::swap(taken, spare_);
     waiting_.store(false, std::memory_order_relaxed);
     groups_ -= content_.closed.size();
     std::swap(content_, taken);
-    return taken;
   }
 
   /// For a fork, and for what must be whole at one.
@@ -73,6 +82,7 @@ class Inbox {
 
   std::mutex mutex_;
   Content content_;         // guarded by mutex_, with room for all groups
+  Content spare_;           // guarded by mutex_, as large, for when content_ is taken
   std::size_t groups_ = 0;  // guarded by mutex_: made and not closed
   std::atomic<bool> waiting_{false};
 };

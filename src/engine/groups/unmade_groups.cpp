@@ -29,18 +29,29 @@ UnmadeGroups::Said UnmadeGroups::take(std::uint64_t group) {
   return std::move(found.mapped());
 }
 
-void UnmadeGroups::closed(std::uint64_t group) {
-  if (closed_.contains(group)) return;
-  closed_in_order_.push_back(group);
+void UnmadeGroups::made(std::uint64_t group) {
+  const auto [made, is_new] = made_.try_emplace(group);
+  if (!is_new) return;
   try {
-    closed_.insert(group);
+    made->second.place = open_.insert(open_.end(), group);
   } catch (const std::bad_alloc&) {
-    closed_in_order_.pop_back();
+    made_.erase(made);
     throw;
   }
-  if (closed_in_order_.size() <= kMostClosed) return;
-  closed_.erase(closed_in_order_.front());
-  closed_in_order_.pop_front();
+}
+
+void UnmadeGroups::closed(std::uint64_t group) noexcept {
+  const auto made = made_.find(group);
+  if (made == made_.end() || std::exchange(made->second.closed, true)) return;
+  closed_.splice(closed_.end(), open_, made->second.place);
+  if (closed_.size() <= kMostClosed) return;
+  made_.erase(closed_.front());
+  closed_.pop_front();
+}
+
+bool UnmadeGroups::is_closed(std::uint64_t group) const {
+  const auto made = made_.find(group);
+  return made != made_.end() && made->second.closed;
 }
 
 }  // namespace mccl::engine

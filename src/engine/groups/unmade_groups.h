@@ -4,9 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <map>
-#include <unordered_set>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -32,8 +32,11 @@ class UnmadeGroups {
   /// What was kept of the group, in order.
   Said take(std::uint64_t group);
 
-  void closed(std::uint64_t group);
-  bool is_closed(std::uint64_t group) const { return closed_.contains(group); }
+  /// This rank makes the group. Throws std::bad_alloc, and then nothing has happened.
+  void made(std::uint64_t group);
+  /// It has destroyed the group. No-op for one that it has not made.
+  void closed(std::uint64_t group) noexcept;
+  bool is_closed(std::uint64_t group) const;
 
  private:
   static std::size_t bytes_of(const ControlMessage& message) {
@@ -42,8 +45,15 @@ class UnmadeGroups {
 
   std::map<std::uint64_t, Said> said_;
   ByRank<WorldRank, std::size_t> bytes_;  // of what is kept of each peer
-  std::unordered_set<std::uint64_t> closed_;
-  std::deque<std::uint64_t> closed_in_order_;
+  /// Where a group that this rank has made stands in one of the two lists. Made with the group, so
+  /// that closing it needs no memory.
+  struct Made {
+    std::list<std::uint64_t>::iterator place;
+    bool closed = false;
+  };
+  std::unordered_map<std::uint64_t, Made> made_;
+  std::list<std::uint64_t> open_;
+  std::list<std::uint64_t> closed_;  // the last one to be closed at the end
 };
 
 }  // namespace mccl::engine

@@ -63,6 +63,7 @@ void Channels::attach(Purpose purpose, GroupRank member, std::uint8_t rail, int 
   if (channel.lanes.size() < count) channel.lanes.resize(count);
   if (rail >= channel.lanes.size() || channel.has(rail)) return;  // a second one is not needed
   if (!channel.lost.empty()) link->lose_peer(transport::Loss::told);
+  departures_.push_back({group_.members[member], nullptr});
   channel.lanes[rail] = std::make_unique<Lane>(std::move(link), member, payload_limit_, crc_);
   attached_();
 }
@@ -84,13 +85,14 @@ void Channels::close() {
   }
 }
 
-std::vector<DepartingLink> Channels::take_links() {
-  std::vector<DepartingLink> links;
+DepartingLinks Channels::take_links() noexcept {
+  auto next = departures_.begin();
   for_each_lane([&](Lane& lane) {
-    links.push_back({group_.members[lane.peer()], lane.take_link()});
+    next->peer = group_.members[lane.peer()];
+    (next++)->link = lane.take_link();
   });
   close();
-  return links;
+  return std::exchange(departures_, {});
 }
 
 void Channels::for_each_lane(const std::function<void(Lane&)>& visit) const {

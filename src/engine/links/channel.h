@@ -64,8 +64,8 @@ class Channels {
   /// The group has failed: all links end, and it takes none any more.
   void close();
   bool closed() const { return closed_; }
-  /// The same, but the links are returned.
-  std::vector<DepartingLink> take_links();
+  /// The same, but the links are returned. Needs no memory.
+  DepartingLinks take_links() noexcept;
   void for_each_lane(const std::function<void(Lane&)>& visit) const;
   /// Memory that the links take of their own.
   std::size_t buffer_bytes() const;
@@ -80,6 +80,7 @@ class Channels {
   const Attached attached_;
   ByMember collective_;
   ByMember point_to_point_;
+  DepartingLinks departures_;  ///< An empty element for each link that has come, for take_links().
   bool closed_ = false;
 };
 

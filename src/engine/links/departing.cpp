@@ -2,55 +2,69 @@
 
 #include <fmt/format.h>
 
+#include <new>
 #include <utility>
 
 namespace mccl::engine {
+namespace {
 
-void Departing::add(std::vector<DepartingLink> links, Clock::time_point now) {
-  for (DepartingLink& departing : links) {
+/// A peer that takes a little now and then is waited for this many times the patience at most.
+constexpr int kMostPatience = 10;
+
+}  // namespace
+
+void Departing::add(DepartingLinks links, Clock::time_point now) noexcept {
+  for (auto each = links.begin(); each != links.end();) {
+    const auto departing = each++;
     // Memory that a link has borrowed is its caller's again.
-    if (departing.link->borrowed() > 0 || departing.link->depart()) continue;
-    const std::size_t unsent = departing.link->unsent();
-    links_.push_back({std::move(departing), unsent, now});
+    if (!departing->link || departing->link->borrowed() > 0 || departing->link->depart()) continue;
+    departing->unsent = departing->link->unsent();
+    departing->since = departing->moved = now;
+    links_.splice(links_.end(), links, departing);
   }
 }
 
 void Departing::watch(std::vector<pollfd>& descriptors) const {
-  for (const Waiting& each : links_) {
-    descriptors.push_back({each.departing.link->descriptor(), POLLIN, 0});
+  for (const DepartingLink& each : links_) {
+    descriptors.push_back({each.link->descriptor(), POLLIN, 0});
   }
 }
 
-void Departing::sweep(Clock::time_point now) {
-  std::erase_if(links_, [&](Waiting& each) { return is_over(each, now); });
+void Departing::sweep(Clock::time_point now) noexcept {
+  links_.remove_if([&](DepartingLink& each) { return is_over(each, now); });
 }
 
-bool Departing::is_over(Waiting& waiting, Clock::time_point now) const {
-  transport::Link& link = *waiting.departing.link;
-  if (link.depart()) return true;
-  const std::size_t unsent = link.unsent();
-  if (std::exchange(waiting.unsent, unsent) > unsent) waiting.moved = now;
-  if (now - waiting.moved < patience_) return false;
-  warn(waiting.departing, unsent,
-       fmt::format("has taken nothing for {:.3g} s (MCCL_CONNECT_TIMEOUT)",
-                   std::chrono::duration<double>(patience_).count()));
+bool Departing::is_over(DepartingLink& departing, Clock::time_point now) const noexcept {
+  if (departing.link->depart()) return true;
+  const std::size_t unsent = departing.link->unsent();
+  if (std::exchange(departing.unsent, unsent) > unsent) departing.moved = now;
+  if (now - departing.moved >= patience_) {
+    warn(departing, "has taken nothing for as long as MCCL_CONNECT_TIMEOUT says");
+    return true;
+  }
+  if (now - departing.since < kMostPatience * patience_) return false;
+  warn(departing, "has not taken all for ten times as long as MCCL_CONNECT_TIMEOUT says");
   return true;
 }
 
-void Departing::lose(WorldRank peer, transport::Loss loss) {
+void Departing::lose(WorldRank peer, transport::Loss loss) noexcept {
   if (loss == transport::Loss::told) return;
-  std::erase_if(links_, [&](const Waiting& each) {
-    if (each.departing.peer != peer) return false;
-    warn(each.departing, each.unsent, "has fallen silent");
+  links_.remove_if([&](const DepartingLink& each) {
+    if (each.peer != peer) return false;
+    warn(each, "has fallen silent");
     return true;
   });
 }
 
-void Departing::warn(const DepartingLink& departing, std::size_t unsent,
-                     const std::string& why) const {
-  log_.warn(
-      "rank {} {} since this rank destroyed a group: {} bytes of completed calls may be lost ({})",
-      departing.peer, why, unsent, departing.link->description());
+void Departing::warn(const DepartingLink& departing, std::string_view why) const noexcept {
+  try {
+    log_.warn(
+        "rank {} {} since this rank destroyed a group: {} bytes of completed calls may be lost "
+        "({})",
+        departing.peer, why, departing.unsent, departing.link->description());
+  } catch (const std::bad_alloc&) {
+    // The link is given up all the same.
+  }
 }
 
 }  // namespace mccl::engine

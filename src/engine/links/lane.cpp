@@ -17,7 +17,12 @@ constexpr std::size_t kReduceGrain = 64 << 10;
 }  // namespace
 
 Clock::duration Lane::lost_on_the_way(Clock::time_point now, bool heard) {
+  if (!outstanding_) {
+    delivered_ = now;
+    return {};
+  }
   const std::optional<Clock::duration> lost = link_->unacknowledged_for();
+  if (!lost && !sending_) outstanding_ = link_->unsent() > 0;
   if (!lost || !heard || delivered_ == Clock::time_point()) delivered_ = now;
   if (lost) delivered_ = std::max(delivered_, now - *lost);
   return now - delivered_;
@@ -31,7 +36,7 @@ void Lane::start(Frame frame, std::span<const std::byte> payload, std::uint64_t 
   payload_ = payload;
   token_ = token;
   sent_ = 0;
-  sending_ = true;
+  sending_ = outstanding_ = true;
 }
 
 bool Lane::push(Traffic& traffic) {

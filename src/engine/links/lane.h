@@ -71,6 +71,7 @@ class Lane {
   std::span<const std::byte> payload_;
   std::uint64_t token_ = 0;
 
+  bool outstanding_ = false;       ///< What was sent may not have been acknowledged.
   Clock::time_point delivered_{};  ///< When nothing was lost on the way.
 
   std::optional<Frame> incoming_;

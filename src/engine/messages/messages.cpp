@@ -18,6 +18,11 @@ Messages::Messages(Channels& channels, std::size_t payload_limit)
   static_assert(sizeof(Unexpected) <= kEagerOverhead);
 }
 
+MemberGone::MemberGone(GroupRank member, const std::string& reason, bool whole)
+    : PeerError(fmt::format("rank {} is gone: {}", member, reason)),
+      member_(member),
+      whole_(whole) {}
+
 void Messages::announce(GroupRank rank, const Outgoing& outgoing) {
   peers_[rank].announcements.push_back(outgoing);
 }
@@ -102,8 +107,10 @@ bool Messages::advance() {
   for (GroupRank rank(0); rank < peers_.end_rank(); ++rank) {
     Peer& peer = peers_[rank];
     if (!peer.has_to_write()) continue;
-    moved |= write_to(rank, peer);
+    const bool wrote = write_to(rank, peer);
+    if (wrote || !peer.has_to_write()) peer.blocked_since = Clock::time_point::max();
     blocked_ |= peer.has_to_write();
+    moved |= wrote;
   }
   for (GroupRank rank(0); rank < peers_.end_rank(); ++rank) {
     if (wants_to_read(peers_[rank])) moved |= read_from(rank, peers_[rank]);
@@ -241,9 +248,42 @@ OperationList Messages::drop_all() noexcept {
   posted_for_any_ = 0;
   for (Peer& peer : peers_) {
     peer.clear();
-    end_draining(peer);
+    end_reading_ahead(peer);
   }
   return std::exchange(pending_, {});
+}
+
+std::optional<OperationList> Messages::give_up(GroupRank rank, bool whole) noexcept {
+  Peer& peer = peers_[rank];
+  for (const auto& lane : channels_.at(transport::Purpose::point_to_point, rank).lanes) {
+    if (lane && lane->link().borrowed() > 0) return std::nullopt;
+  }
+  // The grant of an empty message ends its receive, and nothing follows it.
+  const auto end_receive = [this](const Outgoing& outgoing) {
+    Operation* const operation = outgoing.operation;
+    if (operation && operation->call.collective == Collective::recv) finish(*operation);
+  };
+  for (const Outgoing& outgoing : peer.announcements) end_receive(outgoing);
+  for (LaneState& state : peer.lanes) {
+    if (state.writing) end_receive(*state.writing);
+    state.writing.reset();
+  }
+  peer.announcements.clear();
+  peer.granted.clear();
+  peer.awaiting_grant.clear();
+  peer.writing = 0;
+  OperationList ended;
+  if (whole) {
+    for (const auto& [number, receive] : peer.incoming) ended.push_back(pending_.remove(*receive));
+    peer.incoming.clear();
+  }
+  for (auto each = pending_.begin(); each != pending_.end();) {
+    Operation& operation = *each++;
+    if (operation.call.peer != rank.number()) continue;
+    const bool ends = operation.call.collective == Collective::send || (whole && unpost(operation));
+    if (ends) ended.push_back(pending_.remove(operation));
+  }
+  return ended;
 }
 
 void Messages::watch(Sleep& sleep) {
@@ -251,6 +291,9 @@ void Messages::watch(Sleep& sleep) {
     const Channel& channel = channels_.at(transport::Purpose::point_to_point, rank);
     if (!channel.connected()) continue;
     const bool reads = wants_to_read(peers_[rank]);
+    if (peers_[rank].blocked_since != Clock::time_point::max()) {
+      sleep.until = std::min(sleep.until, peers_[rank].blocked_since + kAskAfter);
+    }
     for (const auto& lane : channel.lanes) {
       // Whatever a free lane could take, it has been given.
       const short events = (reads ? POLLIN : 0) | (lane->sending() ? POLLOUT : 0);

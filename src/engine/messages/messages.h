@@ -11,13 +11,16 @@
 //
 // A rank that has something to write takes in what arrives meanwhile, from every peer: otherwise
 // two ranks that both send before they receive would wait for room in each other's links for ever.
-// So a rank may send kEagerCredit bytes, with kEagerOverhead for each message, that nobody has
-// asked for.
+// A peer that does nothing of the kind reads nothing by itself. It is told when messages wait for
+// room (ask_for_room), and takes them in. So a rank may send kEagerCredit bytes, with
+// kEagerOverhead for each message, that nobody has asked for.
 //
 // Every message is in pending_ from its call to its end; all else only refers to it. Finding the
 // partner of a message, a grant and a piece takes the same time however many are under way.
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -35,6 +38,7 @@
 #include "engine/calls/operation_list.h"
 #include "engine/driving/driver.h"
 #include "engine/links/channel.h"
+#include "mccl/error.h"
 
 namespace mccl::engine {
 
@@ -51,6 +55,22 @@ inline constexpr std::size_t kEagerOverhead = 256;
 inline constexpr std::size_t kPassBytes = 512 << 10;
 /// ... where a frame takes as long as so many bytes.
 inline constexpr std::size_t kFrameCost = 2 << 10;
+/// How long a link may be full before its peer is asked to take messages in.
+inline constexpr std::chrono::milliseconds kAskAfter{1};
+
+/// What advance() throws where messages of a member, or for it, can no longer be moved.
+class MemberGone : public PeerError {
+ public:
+  /// `whole`: all that the member sent has been taken in; else it may only be sent nothing more.
+  MemberGone(GroupRank member, const std::string& reason, bool whole);
+
+  GroupRank member() const { return member_; }
+  bool whole() const { return whole_; }
+
+ private:
+  GroupRank member_;
+  bool whole_;
+};
 
 /// Used under the engine's progress lock.
 class Messages {
@@ -63,11 +83,19 @@ class Messages {
   /// The peer sends no more: what is on its way is taken in without a receive, up to the end of its
   /// links, so that the peer need not wait until somebody receives it.
   void drain(GroupRank rank);
-  bool idle() const { return pending_.empty() && finished_.empty() && draining_ == 0; }
+  /// The peer waits for room: its messages are taken in without a receive, up to this number.
+  void take_in(GroupRank rank, std::uint64_t number);
+  bool idle() const { return pending_.empty() && finished_.empty() && reading_ahead_ == 0; }
 
-  /// Does what can be done now; false if that was nothing. Throws MismatchError, PeerError,
+  /// Does what can be done now; false if that was nothing. Throws MismatchError, MemberGone,
   /// CorruptionError.
   bool advance();
+  /// Whether something waits for room in a link.
+  bool blocked() const { return blocked_; }
+  /// Calls `ask` for each peer that messages have been kept from for kAskAfter by a full link, with
+  /// the number of the last one; once for each number.
+  template <typename Ask>
+  void ask_for_room(Clock::time_point now, const Ask& ask);
   /// What got done since it was asked last, also in a pass that has thrown.
   OperationList take_finished() { return std::exchange(finished_, {}); }
 
@@ -82,6 +110,10 @@ class Messages {
   /// may be on the way.
   std::shared_ptr<Operation> cancel(Operation& operation);
 
+  /// After MemberGone: ends what waits for that member, and returns it; of the messages to it all,
+  /// of those from it only if the member is `whole`. Nothing where the link still uses the memory
+  /// of one.
+  std::optional<OperationList> give_up(GroupRank rank, bool whole) noexcept;
   /// Everything that is pending, dropped from here; not what is finished.
   OperationList drop_all() noexcept;
   const OperationList& pending() const { return pending_; }
@@ -142,7 +174,12 @@ class Messages {
     std::size_t credit_used = 0;       ///< By eager messages to the peer.
     std::size_t credit_lent = 0;       ///< To eager messages of the peer.
     std::size_t credit_owed = 0;       ///< Of what is lent: free again, and the peer not told.
+    std::uint64_t taken = 0;           ///< Announcements of the peer, with what they bring.
+    std::uint64_t wanted = 0;          ///< See take_in(): until `taken` is this.
     bool draining = false;             ///< See drain().
+    bool reads_ahead = false;          ///< Messages are taken in without a receive.
+    std::uint64_t asked = 0;           ///< The last number of ask_for_room().
+    Clock::time_point blocked_since = Clock::time_point::max();  ///< max(): it is not.
 
     bool has_to_write() const { return !announcements.empty() || !granted.empty() || writing > 0; }
     /// Drops everything, and needs no memory.
@@ -161,19 +198,20 @@ class Messages {
   // messages_read.cpp
   bool needs(const Peer& peer) const;
   bool wants_to_read(const Peer& peer) const;
-  void end_draining(Peer& peer) noexcept;
+  void note_ahead(Peer& peer) noexcept;
+  void end_reading_ahead(Peer& peer) noexcept;
   bool read_from(GroupRank rank, Peer& peer);
   bool read_lane(GroupRank rank, Peer& peer, LaneState& state, Lane& lane);
   void take_header(GroupRank rank, Peer& peer, LaneState& state, Lane& lane);
   void check_form(GroupRank rank, const Peer& peer, const LaneState& state,
                   const Frame& frame) const;
   void take_announcement(GroupRank rank, Peer& peer, LaneState& state, Lane& lane);
-  void take_request(GroupRank rank, const Frame& request);
+  void take_request(GroupRank rank, Peer& peer, const Frame& request);
   void take_grant(GroupRank rank, Peer& peer, const Frame& grant);
   void take_credit(GroupRank rank, Peer& peer, const Frame& credit);
   void begin_piece(GroupRank rank, Peer& peer, LaneState& state, const Frame& frame);
   bool take_payload(GroupRank rank, Peer& peer, LaneState& state, Lane& lane);
-  bool take_eager(GroupRank rank, LaneState& state, Lane& lane);
+  bool take_eager(GroupRank rank, Peer& peer, LaneState& state, Lane& lane);
   bool take_piece(Peer& peer, LaneState& state, Lane& lane);
 
   /// The oldest posted receive for it, which is posted no more; null when there is none.
@@ -198,7 +236,7 @@ class Messages {
   Matches<Operation*> posted_;      ///< Receives that nobody has answered yet.
   Matches<Unexpected> unexpected_;  ///< By the source that they have.
   std::size_t posted_for_any_ = 0;  ///< Receives that any peer can answer.
-  std::size_t draining_ = 0;        ///< Peers whose messages are taken in without a receive.
+  std::size_t reading_ahead_ = 0;   ///< Peers whose messages are taken in without a receive.
   bool blocked_ = false;            ///< Something waits for room in a link.
   std::uint64_t receives_ = 0;      ///< Posted ever.
   std::uint64_t arrivals_ = 0;      ///< Unexpected messages ever.
@@ -207,5 +245,19 @@ class Messages {
   /// No deadline of a pending operation is before it.
   Clock::time_point next_deadline_ = Clock::time_point::max();
 };
+
+template <typename Ask>
+void Messages::ask_for_room(Clock::time_point now, const Ask& ask) {
+  for (GroupRank rank(0); rank < peers_.end_rank(); ++rank) {
+    Peer& peer = peers_[rank];
+    const std::uint64_t last = peer.next_number - 1;
+    if (!peer.has_to_write() || peer.asked >= last) continue;
+    if (!channels_.at(transport::Purpose::point_to_point, rank).connected()) continue;
+    peer.blocked_since = std::min(peer.blocked_since, now);
+    if (now - peer.blocked_since < kAskAfter) continue;
+    peer.asked = last;
+    ask(rank, last);
+  }
+}
 
 }  // namespace mccl::engine

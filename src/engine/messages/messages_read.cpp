@@ -25,16 +25,31 @@ bool Messages::needs(const Peer& peer) const {
 }
 
 bool Messages::wants_to_read(const Peer& peer) const {
-  return needs(peer) || posted_for_any_ > 0 || blocked_ || peer.draining;
+  return needs(peer) || posted_for_any_ > 0 || blocked_ || peer.reads_ahead;
 }
 
 void Messages::drain(GroupRank rank) {
   if (!channels_.at(Purpose::point_to_point, rank).lost.empty()) return;
-  draining_ += !std::exchange(peers_[rank].draining, true);
+  peers_[rank].draining = true;
+  note_ahead(peers_[rank]);
 }
 
-void Messages::end_draining(Peer& peer) noexcept {
-  draining_ -= std::exchange(peer.draining, false);
+void Messages::take_in(GroupRank rank, std::uint64_t number) {
+  if (!channels_.at(Purpose::point_to_point, rank).connected()) return;
+  peers_[rank].wanted = std::max(peers_[rank].wanted, number);
+  note_ahead(peers_[rank]);
+}
+
+void Messages::note_ahead(Peer& peer) noexcept {
+  const bool ahead = peer.draining || peer.taken < peer.wanted;
+  reading_ahead_ += ahead;
+  reading_ahead_ -= std::exchange(peer.reads_ahead, ahead);
+}
+
+void Messages::end_reading_ahead(Peer& peer) noexcept {
+  peer.draining = false;
+  peer.wanted = 0;
+  note_ahead(peer);
 }
 
 /// Of several links that end, each may have brought what is still needed.
@@ -57,10 +72,10 @@ bool Messages::read_from(GroupRank rank, Peer& peer) {
   }
   const std::string& reason = channel.lost.empty() ? ended : channel.lost;
   if (reason.empty()) return false;
-  if (needs(peer)) throw PeerError(fmt::format("rank {} is gone: {}", rank, reason));
+  if (needs(peer)) throw MemberGone(rank, reason, true);
   channel.lost = reason;
   channel.lanes.clear();
-  end_draining(peer);
+  end_reading_ahead(peer);
   for (LaneState& state : peer.lanes) state.reading = {};
   return false;
 }
@@ -142,7 +157,7 @@ void Messages::take_announcement(GroupRank rank, Peer& peer, LaneState& state, L
   ++peer.next_announced;
   if (frame.kind == FrameKind::request) {
     lane.finish_incoming();
-    return take_request(rank, frame);
+    return take_request(rank, peer, frame);
   }
   peer.credit_lent += frame.payload_bytes + kEagerOverhead;
   if (peer.credit_lent > kEagerCredit) {
@@ -152,12 +167,14 @@ void Messages::take_announcement(GroupRank rank, Peer& peer, LaneState& state, L
   state.reading = Unexpected{rank, frame, std::vector<std::byte>(frame.payload_bytes)};
 }
 
-void Messages::take_request(GroupRank rank, const Frame& request) {
+void Messages::take_request(GroupRank rank, Peer& peer, const Frame& request) {
   if (Operation* const receive = match(rank, request)) {
     grant(rank, request, *receive);
   } else {
     keep({rank, request, {}});
   }
+  ++peer.taken;
+  note_ahead(peer);
 }
 
 void Messages::take_grant(GroupRank rank, Peer& peer, const Frame& grant) {
@@ -205,11 +222,11 @@ void Messages::begin_piece(GroupRank rank, Peer& peer, LaneState& state, const F
 
 /// True when it is complete.
 bool Messages::take_payload(GroupRank rank, Peer& peer, LaneState& state, Lane& lane) {
-  return std::holds_alternative<Unexpected>(state.reading) ? take_eager(rank, state, lane)
+  return std::holds_alternative<Unexpected>(state.reading) ? take_eager(rank, peer, state, lane)
                                                            : take_piece(peer, state, lane);
 }
 
-bool Messages::take_eager(GroupRank rank, LaneState& state, Lane& lane) {
+bool Messages::take_eager(GroupRank rank, Peer& peer, LaneState& state, Lane& lane) {
   Traffic aside;
   if (!lane.read_payload(std::get<Unexpected>(state.reading).payload, aside)) return false;
   lane.finish_incoming();
@@ -219,6 +236,8 @@ bool Messages::take_eager(GroupRank rank, LaneState& state, Lane& lane) {
   } else {
     keep(std::move(message));
   }
+  ++peer.taken;
+  note_ahead(peer);
   return true;
 }
 

@@ -36,7 +36,7 @@ void Messages::give_up_writing(GroupRank rank, Peer& peer, const std::string& re
       std::any_of(peer.announcements.begin(), peer.announcements.end(), matters) ||
       std::any_of(peer.lanes.begin(), peer.lanes.end(),
                   [&](const LaneState& state) { return state.writing && matters(*state.writing); });
-  if (needed) throw PeerError(fmt::format("rank {} is gone: {}", rank, reason));
+  if (needed) throw MemberGone(rank, reason, false);
   peer.announcements.clear();
   for (LaneState& state : peer.lanes) state.writing.reset();
   peer.writing = 0;

@@ -31,9 +31,14 @@ enum class ControlKind : std::uint8_t {
   goodbye,    ///< the process leaves in good order; or, with a failure.reason, without the peer
   heartbeat,  ///< this process runs
   arrived,    ///< to rank 0: "I need the store no more in which you told me what all agreed on"
-  ending,     ///< "I have destroyed this group; take in the messages on their way": key.group
+  /// "I have destroyed this group": key.group, the last collective that was started here
+  /// (call.sequence), and why (failure.reason). Messages are on their way where key.purpose says so.
+  ending,
+  /// "My messages wait for room in the link to you": key.group, the number of the last one
+  /// (call.sequence).
+  blocked,
 };
-inline constexpr int kControlKindCount = 12;
+inline constexpr int kControlKindCount = 13;
 
 struct ControlMessage {
   ControlKind kind = ControlKind::goodbye;

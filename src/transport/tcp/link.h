@@ -38,7 +38,7 @@ class TcpLink final : public Link {
   Clock::time_point retry_at() const override { return shortage_.retry_at(); }
   std::size_t unsent() const override;
   std::optional<Clock::duration> unacknowledged_for() const override;
-  bool depart() override;
+  bool depart() noexcept override;
   std::size_t buffer_bytes() const override { return peek_capacity(); }
   void lose_peer(Loss loss) override;
   std::string description() const override { return description_; }

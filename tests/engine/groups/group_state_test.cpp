@@ -51,13 +51,13 @@ TEST(GroupState, AWindowAtAPlaceThatIsNoneIsThePeersFaultAndNotKept) {
                                        node::RangePlace{UINT64_MAX - 4095, 8192}}) {
     EXPECT_THROW(scene.group->hear(WorldRank(1), scene.window(place)), CorruptionError);
   }
-  EXPECT_NO_THROW(scene.group->end("over"));
+  EXPECT_NO_THROW(scene.group->end("over", "it is over"));
 }
 
 TEST(GroupState, AWindowThatComesLateIsLetGoOf) {
   Scene scene;
   const node::Range range = scene.other.arena().allocate(std::size_t{32} << 10, 1);
-  scene.group->end("over");
+  scene.group->end("over", "it is over");
   EXPECT_NO_THROW(scene.group->hear(WorldRank(1), scene.window(range.place())));
 }
 

@@ -50,9 +50,12 @@ TEST(UnmadeGroups, ThatOnePeerSpeaksOfWithoutEndAreItsError) {
 TEST(UnmadeGroups, TheLastClosedOnesAreRemembered) {
   UnmadeGroups unmade(2);
   for (std::uint64_t group = 1; group <= UnmadeGroups::kMostClosed + 10; ++group) {
+    unmade.made(group);
+    EXPECT_FALSE(unmade.is_closed(group));
     unmade.closed(group);
     unmade.closed(group);
   }
+  unmade.closed(UnmadeGroups::kMostClosed + 11);  // which was not made
   EXPECT_FALSE(unmade.is_closed(10));
   EXPECT_TRUE(unmade.is_closed(11));
   EXPECT_TRUE(unmade.is_closed(UnmadeGroups::kMostClosed + 10));

@@ -37,7 +37,7 @@ constexpr std::chrono::seconds kPatience{5};
 class DepartingTest : public ::testing::Test {
  protected:
   void add(State& state) {
-    std::vector<DepartingLink> links;
+    DepartingLinks links;
     links.push_back({WorldRank(3), std::make_unique<SlowLink>(state)});
     departing_.add(std::move(links), start_);
   }
@@ -65,6 +65,19 @@ TEST_F(DepartingTest, ALinkStaysForAsLongAsItsPeerTakesBytes) {
   state.unsent = 0;
   departing_.sweep(now);
   EXPECT_TRUE(state.destroyed);
+}
+
+TEST_F(DepartingTest, ALinkWhosePeerTakesALittleNowAndThenIsGivenUpInTheEnd) {
+  State state{.unsent = 1000};
+  add(state);
+  ::testing::internal::CaptureStderr();
+  for (int second = 1; second < 10 * kPatience.count(); ++second, --state.unsent) {
+    departing_.sweep(start_ + std::chrono::seconds(second));
+    ASSERT_FALSE(state.destroyed) << second;
+  }
+  departing_.sweep(start_ + 10 * kPatience);
+  EXPECT_TRUE(state.destroyed);
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("may be lost"), std::string::npos);
 }
 
 TEST_F(DepartingTest, AWarningSaysWhatMayBeLostWhereThePeerTakesNothing) {
