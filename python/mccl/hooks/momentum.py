@@ -4,37 +4,39 @@ from __future__ import annotations
 
 import torch
 
-from .state import finite
+from .kept import Kept
+from .tensors import is_used, wide
 
 
 class Momentum:
-    """Of each parameter's gradients on this rank, by name.
+    """The momentum of this rank's gradients, by name, in host memory.
 
-    A gradient that waits in a residual for many steps comes to the optimizer late, and all at once:
-    momentum after that carries it on for as long again. Taken before the residual, it is what the
-    other steps would have made of it (momentum correction: Lin et al., Deep Gradient Compression,
-    2018). While all is sent, the average of the ranks' momenta is the momentum of the average.
+    A gradient that waits in a residual for many steps reaches the optimizer late, and all at once.
+    Momentum taken after that carries it on for as long again. Taken before the residual, it is what
+    the steps in between would have made of it (momentum correction: Lin et al., Deep Gradient
+    Compression, 2018). As long as everything is sent, the average of the ranks' momenta is the
+    momentum of the average.
     """
 
     def __init__(self, factor: float) -> None:
         if not 0 <= factor < 1:
             raise ValueError(f"momentum is at least 0 and below 1; found {factor}")
         self.factor = factor
-        self.velocities: dict[str, torch.Tensor] = {}
+        self.velocities = Kept("momentum")
 
     def accelerate(self, name: str, gradient: torch.Tensor) -> None:
-        """The gradient becomes the velocity that it has changed; one that is zero was not used."""
-        if not gradient.any():
+        """Replaces a gradient by its velocity, unless the step did not use the parameter."""
+        if not self.factor or not is_used(gradient):
             return
-        velocity = self.velocities.get(name)
-        if velocity is None:
-            velocity = torch.zeros_like(gradient)
-        velocity = velocity.mul_(self.factor).add_(gradient)
+        velocity = gradient.to("cpu", wide(gradient.dtype), copy=True)
+        before = self.velocities.get(name)
+        if before is not None:
+            velocity.add_(before, alpha=self.factor)
         gradient.copy_(velocity)
-        self.velocities[name] = finite(velocity)
+        self.velocities.put(name, velocity)
 
     def stop_sent(self, name: str, left: torch.Tensor) -> None:
-        """What has been sent whole begins anew: the old direction would carry it too far."""
+        """Clears the velocity of elements that were sent whole: it would carry them too far."""
         velocity = self.velocities.get(name)
         if velocity is not None:
             velocity.mul_(left != 0)

@@ -1,28 +1,63 @@
-"""Gradients of fully_shard (FSDP2), which are reduced and scattered module by module."""
+"""The hook for fully_shard (FSDP2), which reduces and scatters gradients module by module."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from .state import Share, State, energy, group_like
+from .state import UNCODED, State, group_like
+from .statistics import Share
+from .tensors import add_residual, energy, is_finite, real, real_shape, wide
+
+
+@dataclass
+class Column:
+    """Where a parameter lies in the rows that are reduced, one for each rank."""
+
+    name: str
+    #: Of the real view of the whole gradient.
+    shape: torch.Size
+    #: The axis along which fully_shard divides it.
+    dim: int
+    place: slice
+
+    @property
+    def width(self) -> int:
+        """Returns the elements in each row."""
+        return self.place.stop - self.place.start
+
+    def rows(self, whole: torch.Tensor, ranks: int) -> torch.Tensor:
+        """Divides a tensor as fully_shard does, with zeros after its end."""
+        if self.dim:
+            return torch.cat(whole.chunk(ranks, self.dim)).view(ranks, self.width)
+        rows = whole.new_zeros(ranks * self.width)
+        rows[: whole.numel()] = whole.reshape(-1)
+        return rows.view(ranks, self.width)
+
+    def whole(self, rows: torch.Tensor) -> torch.Tensor:
+        """Undoes rows()."""
+        if not self.dim:
+            return rows.reshape(-1)[: self.shape.numel()].view(self.shape)
+        shape = list(self.shape)
+        shape[self.dim] //= len(rows)
+        return torch.cat([row.view(shape) for row in rows], self.dim)
 
 
 class Unit:
-    """How the gradients of one module of fully_shard are reduced: torch's ReduceScatter."""
+    """Reduces the gradients of one module of fully_shard. It implements torch's ReduceScatter."""
 
     def __init__(self, state: Sharded, parameters: Any) -> None:
         self.state = state
         self.parameters = parameters  # torch's FSDPParamGroup
-        self.calls = 0
 
     def allocate(
         self, size: Iterable[int], *, dtype: torch.dtype, device: torch.device
     ) -> torch.Tensor:
-        """Memory for what is reduced, and for the result."""
+        """Allocates memory for the gradients, and for the result."""
         return torch.empty(*size, dtype=dtype, device=device)
 
     def __call__(
@@ -33,29 +68,31 @@ class Unit:
         op: Any,
         async_op: bool = False,
     ) -> dist.Work | None:
-        """Reduces and waits: on a CPU nothing is left to be awaited."""
+        """Reduces on the current stream, and returns no work to wait for."""
         self.state.reduce_scatter(self, output_tensor, input_tensor, op)
         return None
 
-    def columns(self, numel: int, ranks: int) -> list[tuple[str, torch.Size, slice]] | None:
-        """Where each parameter lies in the rows, one of each rank, that are reduced.
+    def columns(self, numel: int, ranks: int) -> list[Column] | None:
+        """Returns where the gradients lie in rows of `numel` real elements together.
 
-        None where a step did not use all of them, or some are not divided along their first axis.
+        torch does not say which parameters have a gradient. Frozen ones have none. If the others
+        do not add up to `numel`, the step did not use all of them, and the answer is None.
         """
-        found: list[tuple[str, torch.Size, slice]] = []
+        found: list[Column] = []
         at = 0
         for each in self.parameters.fsdp_params:
-            shape = each._orig_size
-            if each.fsdp_placement.dim != 0:
-                return None
-            width = -(-shape[0] // ranks) * (shape.numel() // max(1, shape[0]))
-            found.append((each._param_fqn, shape, slice(at, at + width)))
-            at += width
+            if not each.sharded_param.requires_grad:
+                continue
+            shape = real_shape(each._orig_size, each.sharded_param.dtype)
+            dim = each.fsdp_placement.dim
+            padded = -(-shape[dim] // ranks) * (shape.numel() // max(1, shape[dim]))
+            found.append(Column(self.state.name_of(each), shape, dim, slice(at, at + padded)))
+            at += padded
         return found if at * ranks == numel else None
 
 
 class Sharded(State):
-    """Of fully_shard, whose gradients are reduced module by module."""
+    """Rounds what the modules of fully_shard reduce, in host memory."""
 
     def __init__(self, model: torch.nn.Module, codec: str, share: Share, **rest: Any) -> None:
         groups = [
@@ -69,7 +106,7 @@ class Sharded(State):
                 "compress takes a DistributedDataParallel, or a module after fully_shard; found "
                 f"{type(model).__name__}"
             )
-        # What the first has left out would never be sent.
+        # What the first hook has left out would never be sent.
         if any(isinstance(hook_of(parameters), Unit) for _, parameters in groups):
             raise RuntimeError("this model has a hook already; compress can only be called once")
         meshes = {parameters._reduce_scatter_process_group for _, parameters in groups}
@@ -81,78 +118,128 @@ class Sharded(State):
         self.rounding = group_like(self.group, codec, share.ratio)
         self._backend = self.rounding._get_backend(torch.device("cpu"))
         self._share = share
-        self._units = [Unit(self, parameters) for _, parameters in groups]
-        for (module, _), unit in zip(groups, self._units, strict=True):
-            module.set_custom_reduce_scatter(unit)
+        self._in_step = False
+        self._is_finite = True
+        for module, parameters in groups:
+            module.set_custom_reduce_scatter(Unit(self, parameters))
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """See State."""
-        super().load_state_dict(state)
-        for unit in self._units:
-            unit.calls = self.step
+    def name_of(self, parameter: Any) -> str:
+        """Returns the name of torch's FSDPParam in the model."""
+        return self._names.get(parameter.sharded_param, parameter._param_fqn)
 
     def reduce_scatter(
         self, unit: Unit, output: torch.Tensor, given: torch.Tensor, op: Any
     ) -> None:
-        """Reduces a module's gradients; the units begin a step together."""
-        unit.calls += 1
-        if unit.calls > self.step + 1:
-            self.step += 1
-            self._end_step()
-        columns = unit.columns(given.numel(), self.size)
-        if unit.calls <= self.warm_up or columns is None:
+        """Reduces the gradients of a module."""
+        self._begin_step()
+        if self.step < self.warm_up:
             dist.reduce_scatter_tensor(output, given, op, group=self.group)
             return
-        rows = given.view(self.size, -1)
-        rounded = [column for column in columns if column[0] not in self._exact]
-        exact = [column[2] for column in columns if column[0] in self._exact]
-        for name, shape, place in rounded:
-            if name in self.residuals:
-                rows[:, place].add_(rows_of(self.residuals[name], shape, self.size))
-        self._reduce_columns(output, rows, exact, op)
-        if not rounded:
-            return
-        some = torch.cat([rows[:, place] for _, _, place in rounded], 1).view(-1)
-        # In host memory, where what rounding leaves out is kept.
-        summed = some.cpu()
-        part, left = summed.new_empty(some.numel() // self.size), torch.empty_like(summed)
-        ratio = self._share.at(unit.calls - 1 - self.warm_up)
-        self._backend.reduce_scatter_keeping(part, summed, left, op, ratio).wait()
-        left = left.to(some.device)
-        self._note(some.nbytes, self._backend.bytes_to_sum(some, ratio), energy(left), energy(some))
-        at = 0
-        for name, shape, place in rounded:
-            width = place.stop - place.start
-            output[place].copy_(part[at : at + width])
-            kept = left.view(self.size, -1)[:, at : at + width].reshape(-1)
-            self.residuals[name] = kept[: shape.numel()].view(shape)
-            at += width
+        columns = self._columns(unit, given, op)
+        rounded = [column for column in columns if column.name not in self._exact]
+        rows = real(given).view(self.size, -1)
+        if not self._reduce_rounded(output, rows, rounded, op):
+            self._reduce_exactly(output, given, rounded, op)
+        elif len(rounded) < len(columns):
+            exact = [column for column in columns if column.name in self._exact]
+            self._reduce_some_exactly(output, rows, exact, op)
+        self._is_finite &= is_finite(real(output))
 
-    def _reduce_columns(
-        self, output: torch.Tensor, rows: torch.Tensor, places: list[slice], op: Any
-    ) -> None:
-        """Exactly."""
-        if not places:
+    def _begin_step(self) -> None:
+        """Has the step end when the backward pass does, behind all that reduces gradients."""
+        if self._in_step:
             return
-        some = torch.cat([rows[:, place] for place in places], 1).view(-1)
+        self._in_step = True
+        queue = torch.autograd.Variable._execution_engine.queue_callback
+        # At its end fully_shard may reduce gradients too, in callbacks that this one goes behind.
+        queue(lambda: queue(self._end_backward))
+
+    def _end_backward(self) -> None:
+        self._in_step = False
+        counts = True
+        if self.step >= self.warm_up:
+            # Each rank has seen its own share of the result.
+            flag = torch.tensor([self._is_finite], dtype=torch.uint8)
+            dist.all_reduce(flag, dist.ReduceOp.MIN, group=self.group)
+            counts = bool(flag)
+        self._is_finite = True
+        self._end_step(counts)
+
+    def _columns(self, unit: Unit, given: torch.Tensor, op: Any) -> list[Column]:
+        """Returns the columns of a reduction that can be compressed; else none, with the reason."""
+        columns = unit.columns(real(given).numel(), self.size)
+        if op not in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
+            why = "set_gradient_divide_factor makes them a sum that no codec takes"
+        elif columns is None:
+            why = "the step used only some of a module's parameters, and fully_shard hides which"
+        else:
+            return columns
+        self._note_reason(given.nbytes, why)
+        return []
+
+    def _reduce_rounded(
+        self, output: torch.Tensor, rows: torch.Tensor, columns: list[Column], op: Any
+    ) -> bool:
+        """Reduces some columns in fewer bytes. False, and nothing is done, where that cannot be."""
+        width = sum(column.width for column in columns)
+        packed = torch.empty(self.size, width, dtype=wide(rows.dtype))
+        ratio = self._share.at(self.step - self.warm_up)
+        coded = self._backend.bytes_to_sum(packed, ratio)
+        given_bytes = packed.numel() * rows.element_size()
+        if coded >= given_bytes:
+            return False
+        host = rows.cpu()
+        torch.cat([host[:, column.place] for column in columns], 1, out=packed)
+        places = packed.split([column.width for column in columns], 1)
+        for column, place in zip(columns, places, strict=True):
+            residual = self._residuals.get(column.name)
+            if residual is not None:
+                place.add_(column.rows(residual, self.size))
+        part, left = packed.new_empty(width), torch.empty_like(packed)
+        self._backend.reduce_scatter_keeping(part, packed, left, op, ratio).wait()
+        self._note(given_bytes, coded, energy(left), energy(packed))
+        for column, kept in zip(columns, left.split([c.width for c in columns], 1), strict=True):
+            self._residuals.put(column.name, column.whole(kept))
+        write_columns(output, part.to(rows.dtype), columns)
+        return True
+
+    def _reduce_exactly(
+        self, output: torch.Tensor, given: torch.Tensor, columns: list[Column], op: Any
+    ) -> None:
+        """Reduces a whole module in its own type, and sends what had been left out."""
+        rows = real(given).view(self.size, -1)
+        for column in columns:
+            residual = self._residuals.get(column.name)
+            if residual is not None:
+                place = rows[:, column.place]
+                left = add_residual(place, column.rows(residual, self.size))
+                self._residuals.put(column.name, column.whole(left))
+        if columns:
+            unasked = sum(column.width for column in columns) * self.size * rows.element_size()
+            self._note_reason(unasked, UNCODED)
+        dist.reduce_scatter_tensor(output, given, op, group=self.group)
+        self._note(given.nbytes, given.nbytes)
+
+    def _reduce_some_exactly(
+        self, output: torch.Tensor, rows: torch.Tensor, columns: list[Column], op: Any
+    ) -> None:
+        """Reduces some columns in their own type."""
+        some = torch.cat([rows[:, column.place] for column in columns], 1).view(-1)
         part = some.new_empty(some.numel() // self.size)
         dist.reduce_scatter_tensor(part, some, op, group=self.group)
-        self._note(some.nbytes, some.nbytes, 0.0, 0.0)
-        at = 0
-        for place in places:
-            width = place.stop - place.start
-            output[place].copy_(part[at : at + width])
-            at += width
+        self._note(some.nbytes, some.nbytes)
+        write_columns(output, part, columns)
+
+
+def write_columns(output: torch.Tensor, part: torch.Tensor, columns: list[Column]) -> None:
+    """Writes this rank's row of some columns to where they lie in `output`."""
+    row = real(output).view(-1)
+    part = part.to(row.device)
+    pieces = part.split([column.width for column in columns])
+    for column, piece in zip(columns, pieces, strict=True):
+        row[column.place].copy_(piece)
 
 
 def hook_of(parameters: Any) -> object:
-    """What reduces the gradients of one of torch's FSDPParamGroup."""
+    """Returns what reduces the gradients of one of torch's FSDPParamGroup."""
     return getattr(parameters, "_reduce_scatter_comm", None)
-
-
-def rows_of(tensor: torch.Tensor, shape: torch.Size, ranks: int) -> torch.Tensor:
-    """As fully_shard divides it: along the first axis, with zeros after the end."""
-    width = -(-shape[0] // ranks) * (shape.numel() // max(1, shape[0]))
-    rows = tensor.new_zeros(ranks * width)
-    rows[: shape.numel()] = tensor.reshape(-1)
-    return rows.view(ranks, width)

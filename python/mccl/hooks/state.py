@@ -1,93 +1,40 @@
-"""What every kind of hook has: names, feedback, warm-up, statistics."""
+"""Base of all hooks: names, residuals, warm-up, statistics."""
 
 from __future__ import annotations
 
 import itertools
+import logging
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from mccl import torch_backend
-from mccl.config import get_config
-from mccl.ramp import check_ramp, ratio_at
+
+from .kept import Kept
+from .statistics import Statistics
+from .tensors import real_shape, wide
+
+_log = logging.getLogger("mccl")
 
 #: For names of the groups that hooks make.
 _numbers = itertools.count()
 
-
-def finite(tensor: torch.Tensor) -> torch.Tensor:
-    """In place: nothing of a step that overflowed is kept, or all later ones would be NaN too."""
-    return tensor.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
-
-
-def energy(tensor: torch.Tensor) -> float:
-    """The sum of squares, which a 16-bit float may not hold."""
-    return float(torch.linalg.vector_norm(tensor, dtype=torch.float32)) ** 2
-
-
-@dataclass
-class Statistics:
-    """What a hook has done since it was made, or since reset()."""
-
-    #: Steps, exact ones included.
-    steps: int = 0
-    #: Bytes of gradients, and what the codec made of them.
-    given: int = 0
-    sent: int = 0
-    #: Of the last step: the norm of what was left out over that of what was to be sent.
-    error: float = 0.0
-    _left: float = field(default=0.0, repr=False)
-    _wanted: float = field(default=0.0, repr=False)
-
-    @property
-    def ratio(self) -> float:
-        """How many times fewer bytes were sent than given."""
-        return self.given / self.sent if self.sent else 1.0
-
-    def reset(self) -> None:
-        """Counts from nothing again."""
-        self.steps = self.given = self.sent = 0
-        self.error = 0.0
-
-    def __str__(self) -> str:
-        return (
-            f"{self.steps} steps, {self.given / 1e6:.1f} MB in {self.sent / 1e6:.1f} MB "
-            f"({self.ratio:.1f} times fewer), last error {self.error:.3g}"
-        )
-
-
-class Share:
-    """How much of a gradient topk sends, step by step; of the other codecs nothing is to be said.
-
-    Args:
-        ratio: As it is in the end; None: the setting topk_ratio.
-        ramp: The steps in which it comes down to that.
-    """
-
-    def __init__(self, codec: str, ratio: float | None, ramp: int) -> None:
-        if ratio is not None and not 0 < ratio <= 1:
-            raise ValueError(
-                f"ratio is a share of the elements, above 0 and at most 1; found {ratio}"
-            )
-        check_ramp(ramp, codec)
-        self.ratio = ratio
-        self.ramp = ramp
-        self._last = get_config().topk_ratio if ratio is None else ratio
-
-    def at(self, step: int) -> float | None:
-        """Of the step-th step that rounds; None where it is the group's own."""
-        if step >= self.ramp:
-            return None
-        return ratio_at(step, self._last, self.ramp)
+#: Reasons to send gradients exact. Small ones beside large ones are usual.
+UNCODED = (
+    "the engine would not send them in fewer bytes (the ranks share memory, the call is below "
+    "compression_min_bytes, or the codec is as wide as the gradients)"
+)
+TOO_SMALL = "the two matrices that would stand for them are no smaller"
+_USUAL = (UNCODED, TOO_SMALL)
 
 
 def group_like(
     group: dist.ProcessGroup, codec: str, ratio: float | None = None
 ) -> dist.ProcessGroup:
-    """Of the same ranks, with sums in a codec of its own. Ranks outside need not know of it."""
+    """Makes a group of the same ranks whose sums use a codec. Only its ranks call this."""
     return dist.new_group(
         dist.get_process_group_ranks(group),
         timeout=group._get_backend(torch.device("cpu")).options._timeout,
@@ -99,7 +46,10 @@ def group_like(
 
 
 class State:
-    """What every kind of hook has: names, feedback, warm-up, statistics."""
+    """Base of all hooks: names, residuals, warm-up, statistics.
+
+    A step is one backward pass that reduces gradients.
+    """
 
     def __init__(
         self,
@@ -113,55 +63,103 @@ class State:
             raise ValueError(
                 f"warm_up and report_every count steps; found {warm_up} and {report_every}"
             )
-        #: For what is exact, whatever the settings say of other sums.
+        #: For exact sums, whatever the settings say of other groups.
         self.group: dist.ProcessGroup = group_like(group, "none")
         self.size = dist.get_world_size(self.group)
         self.warm_up = warm_up
         self.report_every = report_every
         self.statistics = Statistics()
+        #: Steps that have ended.
         self.step = 0
-        #: By name: what has been left out of the parameter's gradients so far.
-        self.residuals: dict[str, torch.Tensor] = {}
-        self._names = {parameter: name for name, parameter in model.named_parameters()}
-        self._exact = {name for parameter, name in self._names.items() if exact(name, parameter)}
+        self._residuals = Kept("residual")
+        #: All that lasts, by its key in the saved state.
+        self._kept = {"residuals": self._residuals}
+        self._parameters = dict(model.named_parameters())
+        self._names = {parameter: name for name, parameter in self._parameters.items()}
+        self._exact = {name for name, each in self._parameters.items() if exact(name, each)}
+        #: Bytes that this step has sent exact, by reason, and the reasons that were logged.
+        self._exact_bytes: dict[str, int] = {}
+        self._said: set[str] = set()
+        self._lock = threading.Lock()  # callbacks of several buckets run at once
+
+    @property
+    def residuals(self) -> dict[str, torch.Tensor]:
+        """Returns, by parameter name, what has been left out of the gradients so far.
+
+        The residual of a complex parameter is a real tensor, as torch.view_as_real makes it.
+        """
+        return self._residuals.tensors
 
     def state_dict(self) -> dict[str, Any]:
-        """Of this rank: every rank saves and loads its own."""
-        residuals = {name: each.clone() for name, each in self.residuals.items()}
-        return {"step": self.step, "residuals": residuals}
+        """Returns the state of this rank. Every rank saves and loads its own."""
+        return {"step": self.step} | {key: kept.copies() for key, kept in self._kept.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Of any job with a model of the same names, of as many ranks or not.
+        """Loads the state of a job whose model has the same names, with any number of ranks.
+
+        The tensors may lie on any device, and are moved to where the hook uses them.
 
         Raises:
             ValueError: A name or shape is not the model's.
         """
-        self._check_shapes("residual", state["residuals"])
+        for key, kept in self._kept.items():
+            self._check(kept, state.get(key, {}))
         self.step = state["step"]
-        self.residuals = {name: each.clone() for name, each in state["residuals"].items()}
+        for key, kept in self._kept.items():
+            kept.tensors = {
+                name: self._at_home(name, each) for name, each in state.get(key, {}).items()
+            }
 
-    def _check_shapes(self, kind: str, saved: dict[str, torch.Tensor]) -> None:
-        shapes = {name: parameter.shape for parameter, name in self._names.items()}
+    def _home(self, name: str) -> torch.device:
+        """Returns where tensors of this parameter are kept: in host memory, as the codecs are."""
+        return torch.device("cpu")
+
+    def _at_home(self, name: str, saved: torch.Tensor) -> torch.Tensor:
+        """Returns a copy of the device and type that this hook uses for the parameter."""
+        dtype = wide(self._parameters[name].dtype)
+        return saved.to(self._home(name), dtype, copy=True)
+
+    def _shape(self, name: str) -> torch.Size | None:
+        """Returns the shape of a parameter's residual; None for an unknown name."""
+        parameter = self._parameters.get(name)
+        return None if parameter is None else real_shape(parameter.shape, parameter.dtype)
+
+    def _check(self, kept: Kept, saved: dict[str, torch.Tensor]) -> None:
         for name, each in saved.items():
-            if shapes.get(name) != each.shape:
+            shape = self._shape(name)
+            if shape is None or (kept.shaped_as_gradient and shape != each.shape):
                 raise ValueError(
-                    f"what was saved has a {kind} of {name} with shape {tuple(each.shape)}, "
-                    f"but the model has {tuple(shapes[name]) if name in shapes else 'no such name'}"
+                    f"what was saved has a {kept.noun} of {name} with shape {tuple(each.shape)}, "
+                    f"but the model has {'no such name' if shape is None else tuple(shape)}"
                 )
 
-    def _note(self, given: int, sent: int, left: float, wanted: float) -> None:
-        statistics = self.statistics
-        statistics.given += given
-        statistics.sent += sent
-        statistics._left += left
-        statistics._wanted += wanted
+    def _note(self, given: int, sent: int, left: float = 0.0, wanted: float = 0.0) -> None:
+        with self._lock:
+            self.statistics.add(given, sent, left, wanted)
 
-    def _end_step(self) -> None:
-        statistics = self.statistics
-        statistics.steps += 1
-        if statistics._wanted > 0:
-            statistics.error = (statistics._left / statistics._wanted) ** 0.5
-        statistics._left = statistics._wanted = 0.0
+    def _note_reason(self, nbytes: int, why: str) -> None:
+        """Notes why bytes of this step are exact though nobody has asked for that."""
+        with self._lock:
+            self._exact_bytes[why] = self._exact_bytes.get(why, 0) + nbytes
+
+    def _end_step(self, counts: bool) -> None:
+        """Ends a step. It does not count where a reduced gradient was not finite."""
+        for kept in self._kept.values():
+            kept.end_step(counts)
+        self.step += 1
+        compressed = self.statistics.end_step(counts)
         due = self.report_every and self.step % self.report_every == 0
         if due and dist.get_rank(self.group) == 0:
-            print(f"mccl.hooks: {statistics}", flush=True)
+            print(f"mccl.hooks: {self.statistics}", flush=True)
+        self._say_exact(compressed)
+
+    def _say_exact(self, compressed: bool) -> None:
+        """Logs once for each reason, on rank 0, how much of the gradients was not compressed."""
+        for why, nbytes in self._exact_bytes.items():
+            if why in self._said or dist.get_rank(self.group) != 0:
+                continue
+            self._said.add(why)
+            # A step in which nothing is compressed is not usual.
+            level = logging.INFO if why in _USUAL and compressed else logging.WARNING
+            _log.log(level, "mccl.hooks: %d bytes of a step's gradients are exact: %s", nbytes, why)
+        self._exact_bytes = {}

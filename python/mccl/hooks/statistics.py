@@ -1,0 +1,85 @@
+"""Counts of what a hook has done, and the share of elements that topk sends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mccl.config import get_config
+from mccl.ramp import check_ramp, ratio_at
+
+
+@dataclass
+class Statistics:
+    """Counts since the hook was made, or since reset()."""
+
+    #: Steps, exact ones included.
+    steps: int = 0
+    #: Bytes of gradients after the warm-up, in their own type, and bytes of these on the wire.
+    given: int = 0
+    sent: int = 0
+    #: Norm of what the last step left out, over the norm of what it was to send. A step whose
+    #: gradients were not finite leaves it as it was.
+    error: float = 0.0
+    _left: float = field(default=0.0, repr=False)
+    _wanted: float = field(default=0.0, repr=False)
+    _compressed: bool = field(default=False, repr=False)
+
+    @property
+    def ratio(self) -> float:
+        """Returns bytes given per byte sent."""
+        return self.given / self.sent if self.sent else 1.0
+
+    def reset(self) -> None:
+        """Starts all counts at zero again."""
+        self.steps = self.given = self.sent = 0
+        self.error = 0.0
+
+    def add(self, given: int, sent: int, left: float, wanted: float) -> None:
+        """Counts one reduction: its bytes, and the squared norms of `error`."""
+        self.given += given
+        self.sent += sent
+        self._left += left
+        self._wanted += wanted
+        self._compressed |= sent < given
+
+    def end_step(self, counts: bool) -> bool:
+        """Ends a step, and returns whether it sent fewer bytes than it was given."""
+        self.steps += 1
+        if counts and self._wanted > 0:
+            self.error = (self._left / self._wanted) ** 0.5
+        compressed = self._compressed
+        self._left = self._wanted = 0.0
+        self._compressed = False
+        return compressed
+
+    def __str__(self) -> str:
+        return (
+            f"{self.steps} steps, {self.given / 1e6:.1f} MB in {self.sent / 1e6:.1f} MB "
+            f"({self.ratio:.1f} times fewer), last error {self.error:.3g}"
+        )
+
+
+class Share:
+    """The share of a gradient that topk sends, step by step. Other codecs have none.
+
+    Args:
+        codec: The codec's name.
+        ratio: The share after the ramp; None: the setting topk_ratio.
+        ramp: Steps in which it falls to that.
+    """
+
+    def __init__(self, codec: str, ratio: float | None, ramp: int) -> None:
+        if ratio is not None and not 0 < ratio <= 1:
+            raise ValueError(
+                f"ratio is a share of the elements, above 0 and at most 1; found {ratio}"
+            )
+        check_ramp(ramp, codec)
+        self.ratio = ratio
+        self.ramp = ramp
+        self._last = get_config().topk_ratio if ratio is None else ratio
+
+    def at(self, step: int) -> float | None:
+        """Returns the ratio of a step, counted from the first that rounds; None: the group's."""
+        if step >= self.ramp:
+            return None
+        return ratio_at(step, self._last, self.ramp)

@@ -1,0 +1,92 @@
+"""Views, types and norms of gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.distributed as dist
+
+
+def real(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns the tensor, or the real view of a complex one: a last dimension of two parts."""
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+
+
+def real_shape(shape: torch.Size, dtype: torch.dtype) -> torch.Size:
+    """Returns the shape of real() of such a tensor."""
+    return torch.Size([*shape, 2]) if dtype.is_complex else shape
+
+
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """Returns the type in which gradients of `dtype` are added up and residuals are kept."""
+    return torch.float64 if dtype in (torch.float64, torch.complex128) else torch.float32
+
+
+def energy(tensor: torch.Tensor) -> float:
+    """Returns the sum of squares, which a 16-bit float may not hold."""
+    return float(torch.linalg.vector_norm(tensor, dtype=wide(tensor.dtype))) ** 2
+
+
+def extremes(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns the smallest and the largest element, or NaN for both; this takes one fast pass."""
+    return torch.stack(torch.aminmax(tensor)) if tensor.numel() else tensor.new_zeros(2)
+
+
+def is_finite(tensor: torch.Tensor) -> bool:
+    """Tells whether a real tensor, dense or sparse, holds neither infinities nor NaN."""
+    return bool(extremes(tensor._values() if tensor.is_sparse else tensor).isfinite().all())
+
+
+def is_used(gradient: torch.Tensor) -> bool:
+    """Tells whether a step used the parameter of this gradient on this rank: it is not all zero."""
+    return bool(extremes(gradient).any())
+
+
+def add_residual(part: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
+    """Adds a residual to a gradient, and returns what rounding the sum to its type leaves out."""
+    wanted = part.to(residual) + residual
+    part.copy_(wanted)
+    return wanted - part.to(residual)
+
+
+def pack(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Returns a copy of the tensors, one after another."""
+    return torch.cat([each.flatten() for each in tensors])
+
+
+def unpack(flat: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
+    """Copies consecutive pieces of `flat` into the tensors, rounding to their type."""
+    pieces = flat.split([each.numel() for each in tensors])
+    for each, piece in zip(tensors, pieces, strict=True):
+        each.copy_(piece.view(each.shape))
+
+
+def after(
+    work: dist.Work, device: torch.device, end: Callable[[], torch.Tensor]
+) -> torch.futures.Future[torch.Tensor]:
+    """Runs `end` once a call on host memory is done, in order with the streams of `device`.
+
+    The future of such a call knows no device: its callbacks would run on the default stream, and
+    no stream would wait for them. A future with the device gives them a stream of their own, and
+    makes every stream that takes the result wait for that one.
+    """
+    done = work.get_future()
+
+    def checked(_: object) -> torch.Tensor:
+        done.value()  # raises if the call failed
+        return end()
+
+    if device.type != "cuda":
+        return done.then(checked)
+    on_device: torch.futures.Future[None] = torch.futures.Future(devices=[device])
+    done.add_done_callback(lambda _: on_device.set_result(None))
+    return on_device.then(checked)
+
+
+def completed(tensor: torch.Tensor) -> torch.futures.Future[torch.Tensor]:
+    """Returns a future of a tensor that the current stream has made."""
+    devices = [tensor.device] if tensor.is_cuda else None
+    future: torch.futures.Future[torch.Tensor] = torch.futures.Future(devices=devices)
+    future.set_result(tensor)
+    return future
