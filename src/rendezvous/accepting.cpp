@@ -11,19 +11,40 @@ namespace {
 
 using namespace std::chrono_literals;
 using transport::tcp::Accepted;
+using transport::tcp::Address;
 using transport::tcp::Listener;
 
 constexpr std::size_t kMaxGuests = 128;
+/// Guests that one address may have before it gives way to others. The ranks of one host share an
+/// address, and several of them connect at a time.
+constexpr std::size_t kShare = 16;
+/// Connections that are admitted before the guests are looked at again. Less than there is room
+/// for, so that a guest has time for its next message.
 constexpr int kMaxAcceptedAtOnce = 64;
 constexpr Clock::duration kGuestLimit = 5s;
-/// As many as wait in the system's queue, which is the same for all addresses: what a peer opens
-/// waits behind all that came before it.
+/// As many as the system's queue of a listener holds. All addresses share the queue, so a peer's
+/// connection waits behind all that came before it.
 constexpr int kLeastAtOnce = 1024;
 constexpr int kAtOncePerRank = 2;
 /// Each takes some ten microseconds of the engine's time.
 constexpr double kPerSecond = 20'000;
 
+std::string host_of(const Address& address) {
+  const auto bytes = address.raw();
+  return {bytes.begin(), bytes.end()};
+}
+
 }  // namespace
+
+/// How little a guest can claim its place: of two, the greater one leaves first.
+struct Acceptor::Claim {
+  bool is_unproven;
+  bool is_stranger;  ///< Its address is no peer's.
+  bool is_silent;
+  std::size_t crowd;  ///< Guests of its address, where those are more than its share.
+
+  friend auto operator<=>(const Claim&, const Claim&) = default;
+};
 
 Acceptor::Acceptor(std::vector<Listener> listeners, Party self, Log log,
                    std::function<void()> on_refused)
@@ -32,13 +53,20 @@ Acceptor::Acceptor(std::vector<Listener> listeners, Party self, Log log,
       log_(log),
       turnstile_(std::move(log), std::move(on_refused)) {}
 
-void Acceptor::everyone_is_here(Clock::time_point now) {
+void Acceptor::everyone_is_here(const std::vector<Address>& peers, Clock::time_point now) {
+  all_have_met_ = true;
+  for (const Address& peer : peers) hosts_of_peers_.insert(host_of(peer));
   turnstile_.limit(
       {static_cast<double>(std::max(kLeastAtOnce, kAtOncePerRank * self_.size)), kPerSecond}, now);
 }
 
+/// Guests come first, so that none leaves while a proof that has arrived is unread.
 void Acceptor::advance(Clock::time_point now, std::vector<Newcomer>& newcomers) {
-  admit(now);
+  advance_guests(now, newcomers);
+  admit(now, newcomers);
+}
+
+void Acceptor::advance_guests(Clock::time_point now, std::vector<Newcomer>& newcomers) {
   const std::vector<bool> ready = ready_guests();
   std::size_t index = 0;
   for (auto guest = guests_.begin(); guest != guests_.end(); ++index) {
@@ -47,7 +75,7 @@ void Acceptor::advance(Clock::time_point now, std::vector<Newcomer>& newcomers) 
   }
 }
 
-/// One call of the system for all, who may be many and say nothing.
+/// Asks the system once for all guests, since there may be many that say nothing.
 std::vector<bool> Acceptor::ready_guests() const {
   std::vector<pollfd> entries;
   watch_guests(entries);
@@ -58,7 +86,7 @@ std::vector<bool> Acceptor::ready_guests() const {
   return ready;
 }
 
-void Acceptor::admit(Clock::time_point now) {
+void Acceptor::admit(Clock::time_point now, std::vector<Newcomer>& newcomers) {
   for (Listener& listener : listeners_) {
     for (int i = 0; i < kMaxAcceptedAtOnce; ++i) {
       if (!turnstile_.open(now)) return;
@@ -68,36 +96,44 @@ void Acceptor::admit(Clock::time_point now) {
       turnstile_.admitted();
       if (guests_.size() == kMaxGuests) make_room(now);
       guests_.push_back({Conversation(std::move(accepted.socket), Handshake::acceptor(self_)),
-                         accepted.from, now + kGuestLimit});
-      ++guests_of_[guests_.back().host()];
+                         accepted.from, host_of(accepted.from), now + kGuestLimit});
+      ++guests_of_[guests_.back().host];
+      // Its hello may have come with it, which lets it stay longer than one that is silent.
+      const auto guest = std::prev(guests_.end());
+      if (!advance(*guest, now, newcomers)) end_visit(guest);
     }
   }
 }
 
 void Acceptor::make_room(Clock::time_point now) {
-  const auto most =
-      std::max_element(guests_of_.begin(), guests_of_.end(),
-                       [](const auto& a, const auto& b) { return a.second < b.second; });
-  auto leaving = guests_.end();
-  for (auto guest = guests_.begin(); guest != guests_.end(); ++guest) {
-    if (guest->host() != most->first) continue;
-    const bool is_silent = guest->conversation.handshake().peer() < 0;
-    if (is_silent || leaving == guests_.end()) leaving = guest;
-    if (is_silent) break;
+  auto leaving = guests_.begin();
+  Claim least = claim_of(*leaving);
+  std::uint_fast32_t equals = 1;
+  for (auto guest = std::next(leaving); guest != guests_.end(); ++guest) {
+    const Claim claim = claim_of(*guest);
+    if (claim < least) continue;
+    equals = claim == least ? equals + 1 : 1;
+    least = claim;
+    // Each of n equals is left standing with a chance of one in n.
+    if (chance_() % equals == 0) leaving = guest;
   }
   turn_away(*leaving, LogLevel::info, "too many others wait to prove themselves", now);
   end_visit(leaving);
 }
 
-Acceptor::Guests::iterator Acceptor::end_visit(Guests::iterator guest) {
-  const auto count = guests_of_.find(guest->host());
-  if (--count->second == 0) guests_of_.erase(count);
-  return guests_.erase(guest);
+Acceptor::Claim Acceptor::claim_of(const Guest& guest) const {
+  const Handshake& handshake = guest.conversation.handshake();
+  const std::size_t guests = guests_of_.at(guest.host);
+  return {.is_unproven = !handshake.proven(),
+          .is_stranger = all_have_met_ && !hosts_of_peers_.contains(guest.host),
+          .is_silent = !handshake.has_begun(),
+          .crowd = guests > kShare ? guests : 0};
 }
 
-std::string Acceptor::Guest::host() const {
-  const auto bytes = from.raw();
-  return {bytes.begin(), bytes.end()};
+Acceptor::Guests::iterator Acceptor::end_visit(Guests::iterator guest) {
+  const auto count = guests_of_.find(guest->host);
+  if (--count->second == 0) guests_of_.erase(count);
+  return guests_.erase(guest);
 }
 
 bool Acceptor::advance(Guest& guest, Clock::time_point now, std::vector<Newcomer>& newcomers) {
@@ -119,6 +155,7 @@ bool Acceptor::advance(Guest& guest, Clock::time_point now, std::vector<Newcomer
 
 void Acceptor::arrived(Guest& guest, std::vector<Newcomer>& newcomers) {
   const Handshake& handshake = guest.conversation.handshake();
+  hosts_of_peers_.insert(guest.host);
   if (handshake.peer() == self_.rank) {
     log_.warn(
         "a process at {} says that it is rank {}, as this one does; give every process a "

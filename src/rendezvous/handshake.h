@@ -68,6 +68,8 @@ class Handshake {
   std::span<const std::byte> output() const { return std::span(output_).subspan(sent_); }
   void sent(std::size_t bytes);
 
+  /// The acceptor has read a whole hello, which anybody can write.
+  bool has_begun() const { return step_ == Step::dialer_proof || step_ == Step::dialer_settings; }
   /// The peer has proved that it knows the job key.
   bool proven() const { return proven_; }
   Refusal refusal() const { return refusal_; }

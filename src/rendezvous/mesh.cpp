@@ -116,6 +116,7 @@ struct Mesh::State {
   void report(Dial& dial, std::vector<MeshEvent>& events);
   void note(const MeshEvent& event, bool dialled_here);
   const Address* own_end(int peer, int rail) const;
+  std::vector<Address> addresses_of_peers() const;
 
   MeshOptions options;
   std::vector<Interface> interfaces;
@@ -211,6 +212,22 @@ const Address* Mesh::State::own_end(int peer, int rail) const {
   if (!listed.empty()) return &listed[static_cast<std::size_t>(rail) % listed.size()];
   const auto found = own_ends.find(peer);
   return found == own_ends.end() ? nullptr : &found->second;
+}
+
+/// Those that are published, and the other ends of this rank's cables.
+std::vector<Address> Mesh::State::addresses_of_peers() const {
+  std::vector<Address> found;
+  for (const Endpoint& each : endpoints) {
+    if (each.rank == options.rank) continue;
+    for (const std::string& text : each.addresses) {
+      // The scope of a link-local address has a meaning on its own host only.
+      const std::string host = text.substr(0, text.find('%'));
+      if (const auto address = Address::parse_numeric(host, 0)) found.push_back(*address);
+    }
+    if (!options.wiring) continue;
+    for (const CableEnds& end : options.wiring->ends(each.rank)) found.push_back(end.there);
+  }
+  return found;
 }
 
 void Mesh::State::report(Newcomer& newcomer, std::vector<MeshEvent>& events) {
@@ -371,7 +388,9 @@ void Mesh::dial(int peer, transport::LinkKey key, Clock::time_point deadline) {
   state.dials.emplace_back(std::move(request));
 }
 
-void Mesh::everyone_is_here() { state_->acceptor->everyone_is_here(Clock::now()); }
+void Mesh::everyone_is_here() {
+  state_->acceptor->everyone_is_here(state_->addresses_of_peers(), Clock::now());
+}
 
 std::string Mesh::accepting_trouble() const { return state_->acceptor->trouble(Clock::now()); }
 

@@ -88,7 +88,8 @@ class Mesh {
   /// long as it lives, so there it is given up when all of them refuse for a moment.
   void dial(int peer, transport::LinkKey key, Clock::time_point deadline);
 
-  /// All ranks have met: from now on strangers are let in at a limited rate.
+  /// All ranks have met: from now on connections are accepted at a limited rate, and those from
+  /// the peers' addresses have precedence.
   void everyone_is_here();
 
   /// Why peers that dial this rank are kept waiting, once they have been for a while; empty when

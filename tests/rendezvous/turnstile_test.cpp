@@ -124,7 +124,7 @@ TEST(Acceptor, AFloodAfterTheMeetingIsLeftToWait) {
   std::vector<Listener> listeners = one_listener();
   const std::vector<Socket> strangers = flood(listeners[0], 1100);
   Acceptor acceptor(std::move(listeners), {0, 2, "key", {}}, Log(0, LogLevel::off), {});
-  acceptor.everyone_is_here(kStart);
+  acceptor.everyone_is_here({}, kStart);
   std::vector<Newcomer> newcomers;
   EXPECT_EQ(count_watched(acceptor), 1u) << "the listener";
   for (int i = 0; i < 20; ++i) acceptor.advance(kStart, newcomers);  // a batch at a time

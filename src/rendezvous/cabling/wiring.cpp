@@ -257,7 +257,11 @@ void Wiring::agreed() {
     ports_.push_back(discovery_.port_of(peer));
   }
   has_agreed_ = true;
-  acceptor_.everyone_is_here(Clock::now());
+  std::vector<Address> neighbours;
+  for (const std::vector<CableEnds>& ends : ends_) {
+    for (const CableEnds& end : ends) neighbours.push_back(end.there);
+  }
+  acceptor_.everyone_is_here(neighbours, Clock::now());
   changed_.notify_all();
   if (options_.log.enabled(LogLevel::info)) {
     std::vector<int> near;
