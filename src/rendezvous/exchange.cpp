@@ -16,8 +16,6 @@ using std::chrono::milliseconds;
 
 /// Of a text that no store takes in one value.
 constexpr std::size_t kPartBytes = kMaxValueBytes / 2;
-/// The others hear from rank 0 what it has waited for in vain.
-constexpr milliseconds kGrace{1000};
 constexpr milliseconds kNow{1};
 
 std::string card_key(std::string_view stage, int rank) { return fmt::format("{}/{}", stage, rank); }
@@ -136,7 +134,7 @@ void Exchange::publish(std::string_view stage, std::string_view text) const {
 std::string Exchange::read(std::string_view stage) const {
   std::string first;
   try {
-    first = store_.get(part_key(stage, 0), left() + kGrace);
+    first = store_.get(part_key(stage, 0), left() + grace_);
   } catch (const TimeoutError&) {
     const std::vector<bool> has_said = who_has_said(stage);
     const bool all = std::find(has_said.begin(), has_said.end(), false) == has_said.end();
@@ -151,7 +149,7 @@ std::string Exchange::read(std::string_view stage) const {
   const std::size_t parts = take_number(rest, stage);
   std::string text(rest);
   for (std::size_t part = 1; part < parts; ++part) {
-    text += store_.get(part_key(stage, part), left() + kGrace);
+    text += store_.get(part_key(stage, part), left() + grace_);
   }
   return text;
 }

@@ -15,9 +15,11 @@ namespace mccl::rendezvous {
 
 class Exchange {
  public:
-  /// The store must outlive it. No wait lasts beyond the deadline by more than a moment.
-  Exchange(Store& store, int rank, int size, Clock::time_point deadline)
-      : store_(store), rank_(rank), size_(size), deadline_(deadline) {}
+  /// The store must outlive it. Rank 0 waits until the deadline. The others wait for `grace`
+  /// longer, so that they hear from rank 0 what it has waited for in vain.
+  Exchange(Store& store, int rank, int size, Clock::time_point deadline,
+           std::chrono::milliseconds grace = std::chrono::seconds(1))
+      : store_(store), rank_(rank), size_(size), deadline_(deadline), grace_(grace) {}
 
   /// The cards of all ranks, in their order.
   std::vector<std::string> all_gather(std::string_view stage, const std::string& card) const;
@@ -38,6 +40,7 @@ class Exchange {
   int rank_;
   int size_;
   Clock::time_point deadline_;
+  std::chrono::milliseconds grace_;
 };
 
 }  // namespace mccl::rendezvous

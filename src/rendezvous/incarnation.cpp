@@ -95,13 +95,13 @@ std::string agreement_of_arrival(const Config& config) {
 }
 
 Incarnation::Incarnation(std::shared_ptr<Store> store, Arrival self, milliseconds timeout,
-                         std::function<void()> watch)
+                         std::function<void()> watch, milliseconds last_answers)
     : store_(std::move(store)),
       self_(std::move(self)),
       timeout_s_(std::chrono::duration<double>(timeout).count()),
       slice_(self_.rank == 0 ? kSliceOfRank0 : kSlice + self_.size * kSliceOfEach),
       watch_(std::move(watch)) {
-  const Clock::time_point deadline = Clock::now() + timeout;
+  const Clock::time_point deadline = Clock::now() + timeout - last_answers;
   try {
     self_.rank == 0 ? reign(deadline) : join(deadline);
   } catch (const std::exception& error) {

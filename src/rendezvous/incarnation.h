@@ -48,9 +48,10 @@ class Incarnation final : public Store {
  public:
   /// Throws TimeoutError when rank 0, or to rank 0 somebody, does not come in time; MismatchError
   /// when ranks were told different things; InvalidArgument when another process is this rank.
-  /// `watch`: as watch_with.
+  /// `watch`: as watch_with. The waits end `last_answers` before the timeout, so that the store can
+  /// still be asked who is missing.
   Incarnation(std::shared_ptr<Store> store, Arrival self, std::chrono::milliseconds timeout,
-              std::function<void()> watch = {});
+              std::function<void()> watch = {}, std::chrono::milliseconds last_answers = {});
 
   const std::string& name() const { return name_; }
 

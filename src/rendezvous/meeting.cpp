@@ -49,8 +49,10 @@ constexpr transport::LinkKey kProbe{
 /// do.
 constexpr Clock::duration kBetweenLooksAtStore = milliseconds(200);
 constexpr Clock::duration kBetweenLooksOfEach = milliseconds(2);
-/// For the last answer of the store after the time to meet: others may fail at its very end.
-constexpr Clock::duration kLastAnswer = milliseconds(1500);
+/// The end of the time to connect, which is kept for what the store is asked when a wait has been
+/// in vain: who is missing, and why another rank has failed. A short time keeps a part of itself.
+constexpr Clock::duration kLastAnswers = milliseconds(1500);
+constexpr int kPartForLastAnswers = 4;
 /// Files beside those that stay: listeners, and what is open while ranks meet.
 constexpr std::size_t kPassingFiles = 16;
 
@@ -86,14 +88,17 @@ class Meeting {
   explicit Meeting(const MeetingOptions& options)
       : o_(options),
         begun_(Clock::now()),
-        deadline_(begun_ + duration_cast<Clock::duration>(
-                               std::chrono::duration<double>(o_.config.connect_timeout))) {}
+        time_(duration_cast<Clock::duration>(
+            std::chrono::duration<double>(o_.config.connect_timeout))),
+        last_answers_(std::min(kLastAnswers, time_ / kPartForLastAnswers)),
+        deadline_(begun_ + time_ - last_answers_) {}
 
   Met run() {
-    const AnswerLimit limit(*o_.store, deadline_ + kLastAnswer);
+    const AnswerLimit limit(*o_.store, begun_ + time_);
     met_.store = std::make_shared<Incarnation>(
         o_.store, Arrival{o_.rank, o_.size, agreement_of_arrival(o_.config)},
-        duration_cast<milliseconds>(deadline_ - begun_), [this] { check_cables(); });
+        duration_cast<milliseconds>(time_), [this] { check_cables(); },
+        duration_cast<milliseconds>(last_answers_));
     try {
       tell_places();
       key_ = key_of(o_.agree_on_key(met_.store, deadline_), met_.store->name());
@@ -110,7 +115,10 @@ class Meeting {
   }
 
  private:
-  Exchange exchange() const { return {*met_.store, o_.rank, o_.size, deadline_}; }
+  Exchange exchange() const {
+    const auto grace = duration_cast<milliseconds>(last_answers_ * 2 / 3);
+    return {*met_.store, o_.rank, o_.size, deadline_, grace};
+  }
   bool shares_memory() const {
     return o_.config.transport == "auto" || o_.config.transport == "shm";
   }
@@ -390,7 +398,9 @@ class Meeting {
 
   const MeetingOptions& o_;
   const Clock::time_point begun_;
-  const Clock::time_point deadline_;
+  const Clock::duration time_;          ///< MCCL_CONNECT_TIMEOUT.
+  const Clock::duration last_answers_;  ///< The part of it that no wait takes.
+  const Clock::time_point deadline_;    ///< Of every wait.
   std::string host_;
   std::size_t here_ = 1;  ///< Ranks of this host.
   std::string key_;

@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "rendezvous/answer_limit.h"
 #include "support/processes.h"
 
 namespace mccl::rendezvous {
@@ -209,6 +210,64 @@ TEST_P(ADeath, IsNamedByAll) {
 
 INSTANTIATE_TEST_SUITE_P(BeforeAllListen, ADeath, ::testing::ValuesIn(kBeforeAllListen), name_of);
 INSTANTIATE_TEST_SUITE_P(WhenAllListen, ADeath, ::testing::ValuesIn(kWhenAllListen), name_of);
+
+/// Notes until when it may take to answer.
+class StoreThatNotesItsLimit final : public RemoteAnswers {
+ public:
+  explicit StoreThatNotesItsLimit(std::shared_ptr<Store> store) : store_(std::move(store)) {}
+  void set(const std::string& key, std::string_view value) override {
+    note();
+    store_->set(key, value);
+  }
+  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
+    note();
+    return store_->get(key, timeout);
+  }
+  std::int64_t add(const std::string& key, std::int64_t amount) override {
+    note();
+    return store_->add(key, amount);
+  }
+
+  Clock::duration longest_wait() const { return longest_wait_; }
+
+ private:
+  /// The limit stays the same while the ranks meet, so what is left of it is most at first.
+  void note() { longest_wait_ = std::max(longest_wait_, answer_limit() - Clock::now()); }
+
+  const std::shared_ptr<Store> store_;
+  Clock::duration longest_wait_{};
+};
+
+TEST(AMeeting, WaitsForNoAnswerOfTheStoreBeyondTheTimeToConnect) {
+  for (const double seconds : {60.0, 2.0}) {
+    const std::shared_ptr<Store> table = make_memory_store();
+    std::vector<std::shared_ptr<StoreThatNotesItsLimit>> stores;
+    std::vector<std::thread> threads;
+    for (const int rank : {0, 1}) {
+      stores.push_back(std::make_shared<StoreThatNotesItsLimit>(table));
+      threads.emplace_back([rank, seconds, store = stores.back()] {
+        Config config = config_for("tcp");
+        config.connect_timeout = seconds;
+        try {
+          meet({.rank = rank,
+                .size = 2,
+                .store = store,
+                .config = config,
+                .log = Log(rank, LogLevel::off),
+                .on_refused = {},
+                .agree_on_key = [](const auto&, auto) { return std::string("the key"); }});
+        } catch (const std::exception& error) {
+          ADD_FAILURE() << error.what();
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const auto& store : stores) {
+      EXPECT_GT(store->longest_wait(), Clock::duration());
+      EXPECT_LE(store->longest_wait(), std::chrono::duration<double>(seconds));
+    }
+  }
+}
 
 /// Whose rank 0 served the store: its survivors keep what they reached it with.
 TEST(ANextStart, WaitsForItsRank0ThoughTheStoreOfTheLastHasEnded) {
