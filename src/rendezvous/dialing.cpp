@@ -17,6 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 using transport::tcp::describe_errno;
 using transport::tcp::Socket;
+using transport::tcp::SocketError;
 
 constexpr std::string_view kNoAnswer = "no answer";
 
@@ -120,12 +121,11 @@ void Dial::start(std::size_t index, Clock::time_point now) {
     }
     if (candidate.outcome.empty()) candidate.outcome = kNoAnswer;
     attempts_.push_back(std::move(attempt));
-  } catch (const Error& error) {
-    const int reason = errno;
+  } catch (const SocketError& error) {
     all_refused_ = false;
     candidate.outcome = error.what();
-    if (attempt.connecting || !lacks_files(reason)) return;
-    if (std::exchange(lacks_files_, reason) == 0) lacks_files_since_ = now;
+    if (!lacks_files(error.code)) return;
+    if (std::exchange(lacks_files_, error.code) == 0) lacks_files_since_ = now;
   }
 }
 

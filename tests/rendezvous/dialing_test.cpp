@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "rendezvous/accepting.h"
 #include "rendezvous/mesh_job.h"
@@ -171,6 +173,36 @@ TEST(Dial, WithoutCandidatesEndsAtItsDeadline) {
   EXPECT_FALSE(dial.advance(Clock::now()));
   EXPECT_TRUE(dial.advance(Clock::now() + 2h));
   EXPECT_THAT(dial.reason(), HasSubstr("no address"));
+}
+
+/// A process may open no more files while this lives.
+class NoMoreFiles {
+ public:
+  NoMoreFiles() {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    const int next = ::dup(0);
+    ::close(next);
+    const rlimit limit = {static_cast<rlim_t>(next), before_.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+  }
+  ~NoMoreFiles() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_ = {};
+};
+
+TEST(Dial, KnowsThatFilesAreLackingFromTheErrorItself) {
+  int code = 0;
+  {
+    const NoMoreFiles none;
+    try {
+      const auto socket = transport::tcp::Socket::stream(AF_INET);
+    } catch (const transport::tcp::SocketError& error) {
+      errno = 0;  // as any call may leave it
+      code = error.code;
+    }
+  }
+  EXPECT_EQ(code, EMFILE);
 }
 
 TEST(Acceptor, GivesStrangersFiveSeconds) {

@@ -57,8 +57,8 @@ bool somebody_waits(const Socket& listener) {
 Listener::Listener(const Address& address, std::size_t buffer_bytes) {
   try {
     socket_ = Socket::stream(address.family());
-  } catch (const Error& error) {
-    throw BindError(errno, error.what());
+  } catch (const SocketError& error) {
+    throw BindError(error.code, error.what());
   }
   if (address.family() == AF_INET6)
     set_flag(socket_, IPPROTO_IPV6, IPV6_V6ONLY, address.is_wildcard() ? 0 : 1, address);

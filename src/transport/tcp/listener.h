@@ -4,16 +4,14 @@
 #include <cstddef>
 #include <string>
 
-#include "mccl/error.h"
 #include "transport/tcp/socket.h"
 
 namespace mccl::transport::tcp {
 
 /// bind or listen failed; `code` is the errno.
-class BindError : public Error {
+class BindError : public SocketError {
  public:
-  BindError(int error, const std::string& message) : Error(message), code(error) {}
-  int code;
+  using SocketError::SocketError;
 };
 
 struct Accepted {

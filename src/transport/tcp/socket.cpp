@@ -64,7 +64,10 @@ Socket Socket::stream(int family) {
 #else
   Socket socket(::socket(family, SOCK_STREAM, 0));
 #endif
-  if (!socket) throw Error(fmt::format("cannot make a socket: {}", describe_errno(errno)));
+  if (!socket) {
+    const int error = errno;
+    throw SocketError(error, fmt::format("cannot make a socket: {}", describe_errno(error)));
+  }
   make_non_blocking(socket);
   return socket;
 }
@@ -114,7 +117,8 @@ void make_non_blocking(const Socket& socket) {
   const int flags = ::fcntl(socket.descriptor(), F_GETFL);
   if (flags < 0 || ::fcntl(socket.descriptor(), F_SETFL, flags | O_NONBLOCK) != 0 ||
       ::fcntl(socket.descriptor(), F_SETFD, FD_CLOEXEC) != 0) {
-    throw Error(fmt::format("cannot prepare a socket: {}", describe_errno(errno)));
+    const int error = errno;
+    throw SocketError(error, fmt::format("cannot prepare a socket: {}", describe_errno(error)));
   }
   raise_no_signal(socket.descriptor());
 }

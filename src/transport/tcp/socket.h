@@ -7,9 +7,18 @@
 #include <string>
 
 #include "base/own_descriptor.h"
+#include "mccl/error.h"
 #include "transport/tcp/address.h"
 
 namespace mccl::transport::tcp {
+
+/// The system refused what was asked of a socket; `code` is the errno. By the time that it is
+/// caught, errno itself may be another call's.
+class SocketError : public Error {
+ public:
+  SocketError(int error, const std::string& message) : Error(message), code(error) {}
+  int code;
+};
 
 class Socket {
  public:
@@ -22,7 +31,7 @@ class Socket {
   Socket(const Socket&) = delete;
   Socket& operator=(const Socket&) = delete;
 
-  /// A new non-blocking stream socket that a child's exec does not inherit. Throws Error.
+  /// A new non-blocking stream socket that a child's exec does not inherit. Throws SocketError.
   static Socket stream(int family);
 
   explicit operator bool() const { return descriptor_ >= 0; }
@@ -47,7 +56,7 @@ class Socket {
 /// "Connection refused".
 std::string describe_errno(int error);
 
-/// Non-blocking, closed on exec, no SIGPIPE. Throws Error.
+/// Non-blocking, closed on exec, no SIGPIPE. Throws SocketError.
 void make_non_blocking(const Socket& socket);
 
 /// The largest size that `ask` takes of `wanted`, half of it, half of that and so on; 0 when it
