@@ -30,6 +30,9 @@ constexpr Clock::duration kBetweenTrunks = 500ms;
 /// is taken for dead: it is not started again so soon, or it would have to be before the others
 /// come.
 constexpr Clock::duration kGoneForGood = 1s;
+/// For a neighbour to answer that it lives, though its trunk has ended. Its process may have to
+/// wait for a core.
+constexpr Clock::duration kToAnswerProbe = 3s;
 /// For neighbours to read of a death.
 constexpr Clock::duration kToTellOfDeath = 200ms;
 /// For neighbours to answer that they know of a fault.
@@ -96,6 +99,7 @@ void Discovery::advance(Clock::time_point now) {
   advance_dials(now);
   advance_trunks(now);
   look_for_deaths(now);
+  advance_probes(now);
   if (cabling() || has_failed() || now < next_look_) return;
   next_look_ = now + kBetweenLooks;
   look_around(now);
@@ -177,26 +181,65 @@ bool Discovery::is_joined_to(int peer) const {
   return std::ranges::any_of(trunks_, [peer](const Trunk& each) { return each.peer() == peer; });
 }
 
-/// A rank that goes before all have come may come again, as others do that are started anew.
+/// Before all have come, a rank that goes may come again, as ranks do that are started anew. Once
+/// the ranks have agreed, it may be only its trunk that has ended: no trunk is made again then, so
+/// the rank is asked.
 void Discovery::look_for_deaths(Clock::time_point now) {
   if (!are_meeting_ || has_failed() || !link_state_.death().empty()) return;
   if (!cabling() && !link_state_.unheard().empty()) return;
-  const Clock::duration patience = cabling() ? Clock::duration() : Clock::duration(kGoneForGood);
   for (int peer = 0; peer < self_.size; ++peer) {
-    if (cabling() && !cabling()->joins(self_.rank, peer)) continue;
-    const Clock::time_point since = gone_since_[static_cast<std::size_t>(peer)];
-    if (since != Clock::time_point::max() && now - since >= patience)
-      return tell_of_death(peer, now);
+    auto& since = gone_since_[static_cast<std::size_t>(peer)];
+    if (since == Clock::time_point::max()) continue;
+    if (cabling()) {
+      since = Clock::time_point::max();
+      if (cabling()->joins(self_.rank, peer)) probe(peer, now);
+    } else if (now - since >= kGoneForGood) {
+      return tell_of_death(death_of(peer), now);
+    }
   }
 }
 
-void Discovery::tell_of_death(int rank, Clock::time_point now) {
-  const CableNews news{
-      CableNews::Kind::death,
-      {},
-      fmt::format("rank {} died while the ranks met (its connection to rank {} ended)", rank,
-                  self_.rank)};
-  link_state_.hear(news);
+void Discovery::probe(int peer, Clock::time_point now) {
+  DialRequest request = request_for(self_, peer, 0, {});
+  request.candidates.clear();
+  for (const CableEnds& end : ends(peer))
+    request.candidates.push_back({end.there.with_port(port_of(peer)), end.here, {}});
+  if (request.candidates.empty()) return;  // its cables count as cut already
+  request.deadline = now + kToAnswerProbe;
+  request.refused_for = kRefusedFor;
+  probes_.emplace_back(std::move(request));
+}
+
+/// A rank that has agreed with the others closes a probe at once, but proves itself first.
+void Discovery::advance_probes(Clock::time_point now) {
+  for (auto probe = probes_.begin(); probe != probes_.end();) {
+    if (!probe->advance(now)) {
+      ++probe;
+      continue;
+    }
+    const int peer = probe->peer();
+    if (probe->take_socket()) {
+      log_.warn("the connection to rank {} along a cable has ended, but that rank lives", peer);
+    } else if (probe->last_error() == ECONNREFUSED) {
+      tell_of_death(death_of(peer), now);
+    } else {
+      tell_of_death(fmt::format("rank {} lost its connection to rank {} while the ranks met, and "
+                                "rank {} does not answer",
+                                self_.rank, peer, peer),
+                    now);
+    }
+    probe = probes_.erase(probe);
+  }
+}
+
+std::string Discovery::death_of(int rank) const {
+  return fmt::format("rank {} died while the ranks met (its connection to rank {} ended)", rank,
+                     self_.rank);
+}
+
+void Discovery::tell_of_death(const std::string& why, Clock::time_point now) {
+  const CableNews news{CableNews::Kind::death, {}, why};
+  if (!link_state_.hear(news)) return;
   death_told_ = now + kToTellOfDeath;
   tell_neighbours(news, nullptr);
 }
@@ -374,11 +417,13 @@ std::string Discovery::trouble() const {
 
 void Discovery::close() noexcept {
   dials_.clear();
+  probes_.clear();
   trunks_.clear();
 }
 
 void Discovery::watch(std::vector<pollfd>& descriptors) const {
   for (const Dial& dial : dials_) dial.watch(descriptors);
+  for (const Dial& probe : probes_) probe.watch(descriptors);
   for (const Trunk& trunk : trunks_) trunk.watch(descriptors);
 }
 
@@ -391,6 +436,7 @@ Clock::time_point Discovery::next_deadline() const {
     if (!cabling() && since != Clock::time_point::max() && since + kGoneForGood > Clock::now())
       next = std::min(next, since + kGoneForGood);
   }
+  for (const Dial& probe : probes_) next = std::min(next, probe.next_deadline());
   for (const Dial& dial : dials_) {
     next = std::min(next, dial.next_deadline());
     const Clock::time_point since = known_since_[static_cast<std::size_t>(dial.peer())];

@@ -49,7 +49,10 @@ class Discovery {
   /// has.
   std::string death(Clock::time_point now) const;
   /// From now on ranks may leave.
-  void everyone_is_here() { are_meeting_ = false; }
+  void everyone_is_here() {
+    are_meeting_ = false;
+    probes_.clear();
+  }
   /// By cable of Cabling::between.
   std::vector<CableEnds> ends(int peer) const;
   std::uint16_t port_of(int rank) const { return link_state_.port_of(rank); }
@@ -78,7 +81,10 @@ class Discovery {
   void fail(const CableNews& fault, Clock::time_point now);
   void lost(const Trunk& trunk, Clock::time_point now);
   void look_for_deaths(Clock::time_point now);
-  void tell_of_death(int rank, Clock::time_point now);
+  void probe(int peer, Clock::time_point now);
+  void advance_probes(Clock::time_point now);
+  void tell_of_death(const std::string& why, Clock::time_point now);
+  std::string death_of(int rank) const;
   bool is_joined_to(int peer) const;
   void advance_dials(Clock::time_point now);
   void take(const CableNews& news, Trunk& from, Clock::time_point now);
@@ -98,10 +104,15 @@ class Discovery {
   std::vector<std::pair<int, transport::tcp::Address>> tried_;  ///< Peers and their addresses.
   LinkState link_state_;
   std::vector<Clock::time_point> known_since_;  ///< By rank; max() before.
-  std::vector<Clock::time_point> gone_since_;   ///< By rank, of neighbours; max() for others.
+  /// By rank: since when no trunk joins it to this rank any more. max() for a rank that has one,
+  /// had none, or is being probed.
+  std::vector<Clock::time_point> gone_since_;
   Clock::time_point death_told_ = Clock::time_point::max();  ///< After a death: by then.
   bool are_meeting_ = true;
   std::list<Dial> dials_;
+  /// Once the ranks have agreed: to neighbours whose last trunk has ended, to learn whether they
+  /// live.
+  std::list<Dial> probes_;
   std::list<Trunk> trunks_;
   Clock::time_point next_look_{};
   /// Rank 0's: since when all ranks look for no more cables; max() while some do.

@@ -1,11 +1,13 @@
-// A rank that has the key and tells its neighbours nonsense.
+// A rank that has the key and tells its neighbours nonsense, or loses a connection to one.
 #include <gmock/gmock.h>
 #include <poll.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <exception>
 #include <functional>
+#include <latch>
 #include <memory>
 #include <string>
 #include <thread>
@@ -34,20 +36,26 @@ constexpr int kLiar = 2;
 
 bool in_a_line(int a, int b) { return a + 1 == b || b + 1 == a; }
 
-/// Meets the others like any rank, and then writes `nonsense` to one of its neighbours.
+/// Meets the others like any rank, and then does something to its connection to a neighbour.
 class Liar {
  public:
   enum class When { before, after };
 
-  Liar(const AddressTable& table, When when, Bytes nonsense)
-      : nonsense_(std::move(nonsense)), when_(when) {
+  using Act = std::function<void(int connection)>;
+
+  Liar(const AddressTable& table, When when, const Bytes& nonsense)
+      : Liar(table, when, [nonsense](int connection) {
+          EXPECT_EQ(::write(connection, nonsense.data(), nonsense.size()),
+                    static_cast<ssize_t>(nonsense.size()));
+        }) {}
+  Liar(const AddressTable& table, When when, Act act) : act_(std::move(act)), when_(when) {
     const auto& own = table[kLiar].front();
     const Party self{kLiar, kSize, kKey, {}};
     std::vector<transport::tcp::Listener> listeners;
     listeners.emplace_back(transport::tcp::Address::wildcard(AF_INET6, own.port), 0);
     AddressTable neighbours = table;
     for (int rank = 0; rank < kSize; ++rank) {
-      // Rank 1 connects to it, so that there is one connection to write to.
+      // Rank 1 connects to it, so that there is one connection to act on.
       if (rank < kLiar || !in_a_line(kLiar, rank))
         neighbours[static_cast<std::size_t>(rank)].clear();
     }
@@ -71,11 +79,7 @@ class Liar {
       for (Newcomer& newcomer : newcomers) take(newcomer);
       discovery_->advance(now);
       const bool its_time = when_ == When::before || discovery_->cabling();
-      if (victim_ >= 0 && its_time && !nonsense_.empty()) {
-        EXPECT_EQ(::write(victim_, nonsense_.data(), nonsense_.size()),
-                  static_cast<ssize_t>(nonsense_.size()));
-        nonsense_.clear();
-      }
+      if (victim_ >= 0 && its_time && act_) std::exchange(act_, {})(victim_);
       std::vector<pollfd> watched;
       acceptor_->watch(watched);
       discovery_->watch(watched);
@@ -90,7 +94,7 @@ class Liar {
     discovery_->connected(newcomer.peer, std::move(newcomer.socket), Clock::now());
   }
 
-  Bytes nonsense_;
+  Act act_;
   When when_;
   std::unique_ptr<Acceptor> acceptor_;
   std::unique_ptr<Discovery> discovery_;
@@ -179,6 +183,33 @@ TEST(ARankThatMisbehaves, HasItsCableTakenForCutAfterwards) {
     EXPECT_EQ(text_of(cut.front().cable) + ": " + cut.front().why, kWhy);
   };
   EXPECT_THAT(ends_of_others<PeerError>(table, wait_for_cut), Each(""));
+}
+
+void reset(int connection) {
+  const sockaddr nobody = {.sa_family = AF_UNSPEC};
+  EXPECT_EQ(::connect(connection, &nobody, sizeof nobody), 0);
+}
+
+TEST(ARankThatLives, IsNotTakenForDeadWhenItsConnectionIsReset) {
+  const AddressTable table = support::free_places(kSize);
+  const Liar honest(table, Liar::When::after, &reset);
+  std::latch all_have_looked(kSize - 1);
+  const auto look_for_long = [&](int, const std::shared_ptr<Wiring>& wiring) {
+    std::exception_ptr trouble;
+    try {
+      wiring->wait();
+      for (const auto end = Clock::now() + 1500ms; Clock::now() < end;) {
+        wiring->check();
+        std::this_thread::sleep_for(10ms);
+      }
+    } catch (...) {
+      trouble = std::current_exception();
+    }
+    // A rank that leaves while the others meet would be a death.
+    all_have_looked.arrive_and_wait();
+    if (trouble) std::rethrow_exception(trouble);
+  };
+  EXPECT_THAT(ends_of_others<PeerError>(table, look_for_long), Each(""));
 }
 
 TEST(ARankThatMisbehaves, EndsTheMeetingOfAll) {
