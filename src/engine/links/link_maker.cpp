@@ -100,10 +100,23 @@ void LinkMaker::opened(WorldRank peer, Channels& channels, const LinkKey& key) {
   }
 }
 
+const std::string* LinkMaker::declined_ahead(WorldRank peer, const LinkKey& key,
+                                             Place place) const {
+  const auto link = declined_ahead_.find({peer, key});
+  if (link == declined_ahead_.end()) return nullptr;
+  const auto found = link->second.find(place);
+  return found == link->second.end() ? nullptr : &found->second;
+}
+
 /// By the first transport, from a place on, that begins well.
 void LinkMaker::make(WorldRank peer, Channels& channels, const LinkKey& key, Place from,
                      std::string reason) {
   for (Place place = next(peer, from); place < transports_.size(); place = next(peer, place + 1)) {
+    if (const std::string* const declined = declined_ahead(peer, key, place)) {
+      reason = *declined;
+      warn(peer, place, "that rank cannot have it: " + reason);
+      continue;
+    }
     Making made;
     try {
       making_[{peer, key}] = place;
@@ -123,6 +136,7 @@ void LinkMaker::make(WorldRank peer, Channels& channels, const LinkKey& key, Pla
 void LinkMaker::give_up(WorldRank peer, Channels* channels, const LinkKey& key,
                         const std::string& reason) {
   making_.erase({peer, key});
+  declined_ahead_.erase({peer, key});
   ControlMessage failed;
   failed.kind = ControlKind::declined;
   failed.key = key;
@@ -200,6 +214,10 @@ void LinkMaker::declined(WorldRank peer, Channels& channels, const ControlMessag
   const bool has_ended =
       channels.closed() || channel.has(message.key.rail) || !channel.lost.empty();
   if (found == making_.end() && has_ended) return;
+  if (found != making_.end() && found->second < named) {
+    declined_ahead_[found->first][named] = message.failure.reason;
+    return;
+  }
   if (found == making_.end() || found->second != named) {
     throw CorruptionError(fmt::format("rank {} declines a link that was not offered", peer));
   }
@@ -216,6 +234,7 @@ void LinkMaker::declined(WorldRank peer, Channels& channels, const ControlMessag
 void LinkMaker::attach(WorldRank peer, Channels& channels, const LinkKey& key, Place place,
                        std::unique_ptr<transport::Link> link) {
   awaited_.erase({peer, key});
+  declined_ahead_.erase({peer, key});
   if (told_) told_(transports_[place]->name());
   const char* what = key.purpose == Purpose::collective ? "collectives" : "messages";
   log_.debug("link {}, {} rank {} ({}, rail {}, group {:x}): {}", ++made_,
@@ -246,6 +265,8 @@ void LinkMaker::cancel(WorldRank peer, const LinkKey& key) {
 /// Who waits for one of them hears so.
 void LinkMaker::forget(std::uint64_t group) {
   std::erase_if(awaited_, [group](const auto& each) { return each.second.group == group; });
+  std::erase_if(declined_ahead_,
+                [group](const auto& each) { return each.first.second.group == group; });
   for (auto each = making_.begin(); each != making_.end();) {
     const auto [peer, key] = (each++)->first;
     if (key.group != group) continue;
@@ -271,11 +292,13 @@ void LinkMaker::progress(const std::function<bool(std::uint64_t group)>& closed)
   }
 }
 
-/// The peers that make those links would wait in vain for this rank to take their connections.
+/// Peers that make these links by this transport would wait in vain for this rank to take their
+/// connections. The peers that try another transport first are told as well: this rank cannot know
+/// when they go on to this one.
 void LinkMaker::decline_awaited(Place place, const std::string& reason) {
   std::erase_if(awaited_, [&](const auto& each) {
     const auto& [peer, key] = each;
-    if (next(peer, 0) != place || making_.contains(each)) return false;
+    if (!transports_[place]->reaches(peer) || making_.contains(each)) return false;
     log_.warn("declines a link of rank {} by {}: {}", peer, transports_[place]->name(), reason);
     ControlMessage message;
     message.kind = ControlKind::declined;

@@ -79,7 +79,7 @@ class LinkMaker {
   void close();
 
  private:
-  /// Of a transport.
+  /// Index into `transports_`.
   using Place = std::size_t;
 
   int rails(WorldRank peer) const;
@@ -88,6 +88,10 @@ class LinkMaker {
   /// `reason`: why those before `from` could not.
   void make(WorldRank peer, Channels& channels, const transport::LinkKey& key, Place from,
             std::string reason);
+  /// Why the peer will not have this link by this transport, as it has said before it was tried;
+  /// null when it has not.
+  const std::string* declined_ahead(WorldRank peer, const transport::LinkKey& key,
+                                    Place place) const;
   void decline_awaited(Place place, const std::string& reason);
   void give_up(WorldRank peer, Channels* channels, const transport::LinkKey& key,
                const std::string& reason);
@@ -117,6 +121,9 @@ class LinkMaker {
   std::map<std::pair<WorldRank, transport::LinkKey>, Place> making_;
   /// The links that this rank has asked for, that the peers are to make and that do not stand.
   std::set<std::pair<WorldRank, transport::LinkKey>> awaited_;
+  /// What peers have declined of the links in `making_` by transports that come after the one that
+  /// is tried, with their reasons.
+  std::map<std::pair<WorldRank, transport::LinkKey>, std::map<Place, std::string>> declined_ahead_;
   std::uint64_t made_ = 0;  ///< Links that stood.
   std::vector<transport::LinkEvent> broken_;
 };
