@@ -33,9 +33,16 @@ bool Relaying::advance(Passage& passage, Clock::time_point now) {
     }
     for (const auto* socket : {&passage.waiting, &further})
       (void)transport::tcp::use_congestion_control(*socket, congestion_control_);
-    passage.splice.emplace(std::move(passage.waiting), std::move(further));
+    passage.splice.emplace(std::move(passage.waiting), std::move(further), patience_);
   }
-  return passage.splice->advance();
+  if (passage.splice->advance(now)) return true;
+  if (passage.splice->gave_up()) {
+    log_.warn(
+        "gave up a connection between ranks {} and {} that passes through here: one of them has "
+        "gone, and the other has not received all from it within {:.3g} s (MCCL_CONNECT_TIMEOUT)",
+        passage.from, passage.to, std::chrono::duration<double>(patience_).count());
+  }
+  return false;
 }
 
 void Relaying::watch(std::vector<pollfd>& descriptors) const {

@@ -1,4 +1,4 @@
-// What this rank passes on between others: connections that came here for another rank, each led
+// What this rank passes on between others: connections that came here for another rank. Each is led
 // one step further along the way that all ranks know.
 #pragma once
 
@@ -22,9 +22,12 @@ namespace mccl::rendezvous {
 /// Not thread-safe. No call blocks.
 class Relaying {
  public:
-  /// `congestion_control`: of what is passed on.
-  Relaying(std::string congestion_control, Log log)
-      : congestion_control_(std::move(congestion_control)), log_(std::move(log)) {}
+  /// `congestion_control`: of what is passed on. `patience`: how long a rank may take to receive
+  /// what another one has written that has gone.
+  Relaying(std::string congestion_control, Clock::duration patience, Log log)
+      : congestion_control_(std::move(congestion_control)),
+        patience_(patience),
+        log_(std::move(log)) {}
 
   /// Between `from`, whose socket it is, and `to`, the way to which begins with `onwards`.
   void pass_on(int from, int to, transport::tcp::Socket socket, DialRequest onwards);
@@ -36,7 +39,8 @@ class Relaying {
   /// Closes what goes along a cable that is gone.
   void drop(const Cable& cable);
 
-  /// The ranks whose connections pass through here; not those for which a way is still sought.
+  /// The ranks whose connections pass through here. Connections whose way on does not stand yet do
+  /// not count.
   std::set<int> users() const;
 
  private:
@@ -51,6 +55,7 @@ class Relaying {
   bool advance(Passage& passage, Clock::time_point now);
 
   const std::string congestion_control_;
+  const Clock::duration patience_;
   Log log_;
   std::list<Passage> passages_;
 };

@@ -114,7 +114,7 @@ Wiring::Wiring(WiringOptions options, Listening listening)
       self_{options_.rank, static_cast<int>(options_.table.size()), options_.job_key, {}},
       acceptor_(std::move(listening.listeners), self_, options_.log, options_.on_refused),
       discovery_(self_, reachable(options_), listening.port, options_.log),
-      relaying_(options_.congestion_control, options_.log) {
+      relaying_(options_.congestion_control, options_.patience, options_.log) {
   for (const Destination each : {Destination::links, Destination::store}) inlets_[each];
   thread_ = start_thread("mccl wiring", [this] { run(); });
 }
@@ -376,6 +376,7 @@ std::shared_ptr<Wiring> wire(int rank, int size, const Config& config,
                     .log = Log(rank, log_level_of(config.log_level)),
                     .deadline = Clock::now() + seconds(config.connect_timeout),
                     .liveness = seconds(config.liveness_interval),
+                    .patience = seconds(config.connect_timeout),
                     .buffer_bytes = socket_buffer_bytes_of(config),
                     .congestion_control = config.congestion_control,
                     .on_refused = [metrics] {

@@ -43,6 +43,9 @@ struct WiringOptions {
   Log log;
   Clock::time_point deadline;
   Clock::duration liveness{};
+  /// How long a rank may take to receive what another one has written that has gone, where both are
+  /// joined through this one.
+  Clock::duration patience = std::chrono::seconds(60);
   std::size_t buffer_bytes = 0;
   std::string congestion_control = {};
   std::function<void()> on_refused = {};  ///< Called for every stranger dropped.
@@ -90,8 +93,9 @@ class Wiring {
   /// All ranks have met: from now on they may leave.
   void everyone_is_here();
 
-  /// Waits until nobody's connections pass through here any more, and ends. The others' end when
-  /// they leave or die, so it is not for ever; nothing of this rank may hold a connection still.
+  /// Waits until no other rank's connections pass through here, and ends. Those end when either of
+  /// their ranks leaves or dies, and within WiringOptions::patience from then on. This rank must
+  /// hold no connection of its own any more.
   void leave();
 
   /// As Backend's.

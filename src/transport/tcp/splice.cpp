@@ -19,10 +19,15 @@ constexpr std::chrono::milliseconds kAcknowledgementNap{10};
 
 }  // namespace
 
-Splice::Splice(Socket one, Socket other) : one_(std::move(one)), other_(std::move(other)) {}
+Splice::Splice(Socket one, Socket other, Clock::duration patience)
+    : one_(std::move(one)), other_(std::move(other)), patience_(patience) {}
 
-bool Splice::advance() {
-  return move(one_, other_, forth_) && move(other_, one_, back_) && !is_over();
+bool Splice::advance(Clock::time_point now) {
+  if (!move(one_, other_, forth_) || !move(other_, one_, back_) || is_over()) return false;
+  if (!an_end_has_gone()) return true;
+  if (!gone_since_) gone_since_ = now;
+  gave_up_ = now - *gone_since_ >= patience_;
+  return !gave_up_;
 }
 
 bool Splice::is_over() const {
@@ -101,7 +106,9 @@ void Splice::watch(std::vector<pollfd>& descriptors) const {
 }
 
 Clock::time_point Splice::retry_at() const {
-  const Clock::time_point retry = std::min(forth_.shortage.retry_at(), back_.shortage.retry_at());
+  Clock::time_point retry = std::min(forth_.shortage.retry_at(), back_.shortage.retry_at());
+  if (gone_since_ && patience_ != Clock::duration::max())
+    retry = std::min(retry, *gone_since_ + patience_);
   // Poll does not tell of an acknowledgement.
   return awaits_acknowledgement() ? std::min(retry, Clock::now() + kAcknowledgementNap) : retry;
 }
