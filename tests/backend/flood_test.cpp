@@ -120,11 +120,11 @@ TEST_P(AFlood, KeepsNoNewGroupFromBeingMade) {
                 },
                 {.store_address = {},
                  .config_of =
-                     [port](int) {
+                     [port](int rank) {
                        Config config = testing::test_config();
                        config.transport = "tcp";
                        config.calibrate = false;
-                       config.port_base = port;  // of rank 0
+                       config.port_base = rank == 0 ? port : 0;
                        return config;
                      },
                  .enter = {},
