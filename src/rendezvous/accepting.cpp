@@ -186,7 +186,7 @@ void Acceptor::refused(const Guest& guest, Clock::time_point now,
          fmt::format("rank {} at {}: {}", handshake.peer(), guest.from.text(), why)});
     return;
   }
-  // A member that meant another rank, or gave this address up for a better one.
+  // It is a member that meant another rank, or that has found a better address.
   log_.debug("closed the connection of rank {} at {}: {}", handshake.peer(), guest.from.text(),
              why);
 }

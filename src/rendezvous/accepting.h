@@ -21,7 +21,8 @@
 
 namespace mccl::rendezvous {
 
-/// A member of the job that connected: `socket`, or the reason why its settings keep it out.
+/// A member of the job that has connected. Its settings may keep it out: then `reason` is set and
+/// `socket` is not.
 struct Newcomer {
   int peer = -1;
   transport::LinkKey key;
@@ -54,8 +55,7 @@ class Acceptor {
   /// Does what can be done now.
   void advance(Clock::time_point now, std::vector<Newcomer>& newcomers);
 
-  /// Why peers that connect are kept waiting, once they have been for a while; empty when they are
-  /// not.
+  /// Why this rank has accepted no connections for a while; empty when it accepts them.
   std::string trouble(Clock::time_point now) const;
 
   void watch(std::vector<pollfd>& descriptors) const;

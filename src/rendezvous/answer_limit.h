@@ -1,5 +1,5 @@
-// Until when a store that lies on another host may take to answer: while ranks meet, not beyond the
-// time they have for it.
+// Limits how long the answers of a store on another host are awaited while ranks meet: to the time
+// that they have for it.
 #pragma once
 
 #include <atomic>

@@ -18,7 +18,7 @@ Conversation::Conversation(transport::tcp::Socket socket, Handshake handshake)
     : socket_(std::move(socket)), handshake_(std::move(handshake)) {}
 
 Conversation::State Conversation::advance() {
-  // Whatever was said is sent even to a peer that has already closed its side: it may read still.
+  // Output is sent even to a peer that has closed its side, since it may still read.
   while (!broken_ && flush() && handshake_.wanted() > 0 && receive()) {
   }
   if (broken_) return State::broken;
@@ -49,7 +49,7 @@ short Conversation::events() const {
   return static_cast<short>(events);
 }
 
-/// Whether everything to be said was said.
+/// True once all output is sent.
 bool Conversation::flush() {
   while (!handshake_.output().empty()) {
     const auto bytes = handshake_.output();
@@ -67,7 +67,7 @@ bool Conversation::flush() {
   return true;
 }
 
-/// Whether anything came.
+/// True when bytes were read.
 bool Conversation::receive() {
   std::array<std::byte, 4096> buffer;
   const std::size_t limit = std::min(handshake_.wanted(), buffer.size());

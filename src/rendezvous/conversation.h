@@ -16,12 +16,11 @@ class Conversation {
 
   Conversation(transport::tcp::Socket socket, Handshake handshake);
 
-  /// Does what can be done without blocking. The last word of a refusal is sent before it is
-  /// reported.
+  /// Does what can be done without blocking. A refusal is reported once its last message is sent.
   State advance();
 
   const Handshake& handshake() const { return handshake_; }
-  /// Why it was refused, or broke.
+  /// Why the handshake was refused, or the connection broke.
   const std::string& trouble() const { return trouble_; }
   int descriptor() const { return socket_.descriptor(); }
   /// The events to poll for.
@@ -41,8 +40,8 @@ class Conversation {
   bool broken_ = false;
 };
 
-/// Advances until it ends or the deadline passes; for threads that may block. False when it did not
-/// end well, trouble says why.
+/// Blocks until the handshake ends or the deadline passes. False when it is not done; `trouble`
+/// says why.
 bool converse(Conversation& conversation, Clock::time_point deadline, std::string& trouble);
 
 }  // namespace mccl::rendezvous

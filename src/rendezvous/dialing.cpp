@@ -73,7 +73,7 @@ bool Dial::advance(Clock::time_point now) {
   return false;
 }
 
-/// Every candidate was tried; those that failed are tried again.
+/// Tries the candidates that failed again, once all have been tried.
 void Dial::begin_round(Clock::time_point now) {
   if (!attempts_.empty() || !all_refused_) {
     refused_since_.reset();
@@ -156,7 +156,7 @@ Dial::Progress Dial::advance(Attempt& attempt, Clock::time_point now) {
     }
   }
   if (now < attempt.deadline) return Progress::waiting;
-  // An attempt that the end cut short tells less than a whole one before it.
+  // An attempt that the deadline cuts short tells less than the whole attempt before it.
   if (!attempt.conversation && attempt.deadline == request_.deadline &&
       outcome_of(attempt) != kNoAnswer) {
     return Progress::failed;
@@ -195,7 +195,7 @@ Dial::Progress Dial::finish_connecting(Attempt& attempt) {
   return Progress::waiting;
 }
 
-/// The first hop passes on what follows.
+/// Continues with the peer's handshake, which the first hop passes on.
 Dial::Progress Dial::talk_to_peer(Attempt& attempt) {
   attempt.with_first_hop = false;
   attempt.conversation.emplace(attempt.conversation->take_socket(),

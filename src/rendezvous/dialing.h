@@ -1,7 +1,7 @@
-// Connecting to one peer: all its addresses, again and again, until one of them proves to be it.
+// Connects to one peer. Tries all its addresses, repeatedly, until a connection proves to be it.
 //
-// A connection that stands is kept, however long its answer takes: a peer that is busy, or has no
-// core, answers it late, and may believe the matter settled before the answer is read here.
+// An established connection is kept until the deadline, however late its answer is. A busy peer
+// answers late, and may take the connection for agreed before its answer is read here.
 #pragma once
 
 #include <poll.h>
@@ -19,15 +19,15 @@
 
 namespace mccl::rendezvous {
 
-/// Who takes a connection on, where no cable leads to the peer: what it is told first.
+/// The first relay on the way to a peer that no cable leads to, and the handshake with it.
 struct FirstHop {
   Party self;
   int rank = -1;
   transport::LinkKey key;
 };
 
-/// Until an address that refuses is taken for that of a process that has ended, where whoever is
-/// named there listens for as long as it lives.
+/// How long an address must refuse connections until its process is taken for dead. Only for
+/// processes that listen for as long as they live.
 inline constexpr Clock::duration kRefusedFor = std::chrono::milliseconds(200);
 
 struct DialRequest {
@@ -41,9 +41,9 @@ struct DialRequest {
   std::size_t buffer_bytes = 0;
   /// The dial ends when all candidates refuse for so long; never when it is 0.
   Clock::duration refused_for{};
-  /// The candidates are addresses of its, and it leads on to the peer.
+  /// A relay. The candidates are its addresses, and it passes the connection on to the peer.
   std::optional<FirstHop> through = {};
-  /// Nothing is tried before.
+  /// The first attempt begins no earlier.
   Clock::time_point not_before{};
 };
 
@@ -57,14 +57,14 @@ class Dial {
   /// The proven connection; empty when the dial failed.
   transport::tcp::Socket take_socket() { return std::move(socket_); }
   const std::string& reason() const { return reason_; }
-  /// The candidate that won; says when the first choice failed.
+  /// The candidate whose connection was proven. Differs from first_choice() when that failed.
   const Candidate& winner() const { return request_.candidates[winner_]; }
   const Candidate& first_choice() const { return request_.candidates.front(); }
 
   int peer() const { return request_.peer; }
   const transport::LinkKey& key() const { return request_.key; }
-  /// Why the system could not connect the last time, as an errno, and when that attempt had begun:
-  /// what it met may have changed since. 0 before.
+  /// The errno of the last attempt that the system could not connect, 0 when there is none; and
+  /// when that attempt began.
   int last_error() const { return last_error_; }
   Clock::time_point last_tried() const { return last_tried_; }
 
@@ -106,10 +106,10 @@ class Dial {
   int last_error_ = 0;
   Clock::time_point last_tried_{};
   std::optional<Clock::time_point> refused_since_;
-  int lacks_files_ = 0;  ///< Why no attempt can begin, as an errno; 0 when one could.
+  int lacks_files_ = 0;  ///< The errno when no descriptor was left for an attempt; else 0.
   Clock::time_point lacks_files_since_;
-  /// One attempt has reached the peer, and the others were given up: nothing may start beside it,
-  /// or the peer could accept two.
+  /// One attempt has reached the peer, and the others were given up. No other may start beside it,
+  /// since the peer could accept both.
   bool proven_ = false;
   std::size_t winner_ = 0;
   transport::tcp::Socket socket_;

@@ -14,7 +14,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Of a text that no store takes in one value.
+/// A longer text is published in parts, since a store's values are bounded.
 constexpr std::size_t kPartBytes = kMaxValueBytes / 2;
 constexpr milliseconds kNow{1};
 
@@ -23,7 +23,7 @@ std::string part_key(std::string_view stage, std::size_t part) {
   return fmt::format("{}/all/{}", stage, part);
 }
 
-/// What the cards of a stage are about, for people.
+/// What the cards of a stage tell, for messages.
 std::string_view content_of(std::string_view stage) {
   if (stage == "places") return "where they listen";
   if (stage == "neighbours") return "with whom they share memory";
@@ -100,7 +100,7 @@ std::vector<std::string> Exchange::collect(std::string_view stage, const std::st
   return cards;
 }
 
-/// Rank 0 is not asked.
+/// By rank. Rank 0 counts as having said it.
 std::vector<bool> Exchange::who_has_said(std::string_view stage) const {
   std::vector<bool> has_said(static_cast<std::size_t>(size_), true);
   for (int peer = 1; peer < size_; ++peer) {

@@ -1,5 +1,5 @@
-// What all ranks tell each other through the store, a stage at a time: every rank publishes one
-// card, rank 0 makes one text of all of them, and everyone reads that.
+// Exchanges data between all ranks through the store, in stages. In each stage every rank publishes
+// one card, rank 0 makes one text of all cards, and every rank reads that text.
 #pragma once
 
 #include <chrono>

@@ -8,8 +8,8 @@
 //                                          <-   and with its own number of ranks and settings
 //   counts itself under name and r: the first is rank r, a second one is told so
 //
-// Rank 0 answers whoever has not been answered by a rank 0 before it, and whoever comes while the
-// ranks meet. Who died before its answer came takes nobody's place.
+// Rank 0 answers every process that no earlier rank 0 has answered, and every process that comes
+// while the ranks meet. A process that died before its answer came takes no rank's place.
 #pragma once
 
 #include <atomic>
@@ -36,7 +36,7 @@ struct Arrival {
   std::string agreement;  ///< Settings that must be equal, "name=value" lines.
 };
 
-/// Counts in the store how often a rank 0 has come. Deaths before that are another start's.
+/// A counter in the store: how often a rank 0 has come. Earlier deaths belong to another start.
 inline constexpr const char* kReigns = "mccl/reigns";
 
 /// "process 12 on desk".
@@ -60,14 +60,14 @@ class Incarnation final : public Store {
   std::string get(const std::string& key, std::chrono::milliseconds timeout) override;
   std::int64_t add(const std::string& key, std::int64_t amount) override;
 
-  /// What every wait does now and then; throws what makes it vain.
+  /// Every wait calls `watch` repeatedly, and ends with what it throws.
   void watch_with(std::function<void()> watch) { watch_ = std::move(watch); }
-  /// Throws when another rank has failed; on rank 0, answers who has come.
+  /// Throws when another rank has failed. On rank 0, also answers the processes that have come.
   void look();
-  /// Whoever comes to rank 0 from now on belongs to another start.
+  /// Processes that come to rank 0 from now on belong to another start.
   void close();
-  /// This rank cannot go on, nor can the others then: they are told why. Rank 0 may serve the
-  /// store, so it stays for a moment.
+  /// Tells the other ranks that this rank has failed, and why, so that they fail too. Rank 0 may
+  /// serve the store, so it waits a while for them to read it.
   void fail(const std::exception& error) noexcept;
 
  private:
@@ -92,7 +92,7 @@ class Incarnation final : public Store {
   std::string name_;
   std::function<void()> watch_;
   std::atomic<bool> was_told_ = false;  ///< Of a failure.
-  /// It ended with rank 0, and who asks it again only waits for another start.
+  /// The store has ended with rank 0. Another request would wait for the next start.
   std::atomic<bool> store_ended_ = false;
   std::int64_t reign_ = 0;  ///< Of the rank 0 that made the name.
   // Rank 0's:

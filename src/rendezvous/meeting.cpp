@@ -34,36 +34,36 @@ using node::LocalListener;
 using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 
-/// Strangers may stand in the queue beside the other ranks.
+/// Room in the queue of the local listener for connections of other programs.
 constexpr int kLocalQueue = 64;
 /// Control connections that are begun at a time; more at once would only wait for the same cores.
 constexpr std::size_t kMostDials = 16;
 constexpr milliseconds kLongestWaitForMesh{100};
-/// A rank of this host that has not connected by then is dialled, for no other end than to learn
-/// whether it lives; a few at a time.
+/// A rank of this host that has not connected by then is dialled, only to learn whether it lives. A
+/// few are dialled at a time.
 constexpr milliseconds kProbeAfter{250};
 constexpr std::size_t kMostProbes = 4;
 constexpr transport::LinkKey kProbe{
     .group = 0, .purpose = transport::Purpose::control, .rail = 255};
-/// At the store, for what others have said of themselves; the more ranks look, the more it has to
-/// do.
+/// Between two looks at the store for failures of other ranks. Longer in a large job, where more
+/// ranks look.
 constexpr Clock::duration kBetweenLooksAtStore = milliseconds(200);
 constexpr Clock::duration kBetweenLooksOfEach = milliseconds(2);
 /// The end of the time to connect, which is kept for what the store is asked when a wait has been
 /// in vain: who is missing, and why another rank has failed. A short time keeps a part of itself.
 constexpr Clock::duration kLastAnswers = milliseconds(1500);
 constexpr int kPartForLastAnswers = 4;
-/// Files beside those that stay: listeners, and what is open while ranks meet.
+/// Descriptors beside those of connections: listeners, and what is open only while ranks meet.
 constexpr std::size_t kPassingFiles = 16;
 
-/// Of this start of the job: who knows only the job's key, as a rank of an earlier start does, can
+/// The key of this start of the job. A rank of an earlier start knows only the job's key, so it can
 /// prove nothing.
 std::string key_of(const std::string& job_key, const std::string& incarnation) {
   const Proof key = prove(job_key, "mccl incarnation", bytes_of(incarnation));
   return std::string(text_of(key));
 }
 
-/// What ranks say first: "host\ncores", and "\ngpus" where there are some.
+/// The first card of a rank: "host\ncores", and "\ngpus" where it has any.
 struct Place {
   std::string host;
   Cores cores;
@@ -187,7 +187,7 @@ class Meeting {
     endpoints_.push_back(parse_endpoint(card));
   }
 
-  /// A rank that shares nothing says only that: the others may be set otherwise.
+  /// A rank that shares no memory publishes that, since the settings of others may differ.
   void make_arena() {
     if (!shares_memory()) return;
     try {
@@ -205,8 +205,8 @@ class Meeting {
     }
   }
 
-  /// The higher rank of a pair dials. It is so for every link. The nearest come first, so that not
-  /// all ranks begin with the same one.
+  /// The higher rank of a pair dials, as for every link. It dials the nearest rank first, so that
+  /// not all ranks begin with the same one.
   void connect() {
     met_.controls.resize(static_cast<std::size_t>(o_.size));
     missing_ = o_.size - 1;
@@ -234,7 +234,7 @@ class Meeting {
     }
   }
 
-  /// Who is to dial this rank and has died would be waited for in vain.
+  /// Dials ranks that have not dialled this one. One that has died would be waited for in vain.
   void probe() {
     if (Clock::now() < next_probe_) return;
     next_probe_ = Clock::now() + kProbeAfter;
@@ -242,7 +242,7 @@ class Meeting {
       last_probed_ = last_probed_ + 1 < o_.size ? std::max(last_probed_, o_.rank) + 1 : o_.rank + 1;
       const auto peer = static_cast<std::size_t>(last_probed_);
       if (met_.controls[peer] || endpoints_[peer].host != host_) continue;
-      // Not to be met in time is for the rank that dials to say.
+      // The dialing rank reports the timeout.
       const Clock::time_point never = deadline_ + std::chrono::hours(1);
       if (probed_.insert(last_probed_).second) mesh_->dial(last_probed_, kProbe, never);
     }
@@ -335,7 +335,7 @@ class Meeting {
     return options;
   }
 
-  /// Nobody but a rank that has met all the others closes one in good order.
+  /// Throws PeerError when one has ended. A rank that lives keeps them until all have met.
   void check_controls() const {
 #ifdef POLLRDHUP
     constexpr short kEnd = POLLRDHUP;

@@ -31,13 +31,13 @@ constexpr Clock::duration kStagger = 250ms;
 /// A rail's own path is preferred by more than a slow start of the peer.
 constexpr Clock::duration kRailStagger = 2s;
 
-/// Of a pair, however many cables it has.
+/// The most rails of a pair, however many cables it has.
 constexpr int kMostRails = 64;
-/// From the end of a relayed connection until whoever is next to what ended it has told.
+/// How long after the end of a relayed connection the rank next to its cause may take to tell it.
 constexpr Clock::duration kNewsOnTheWay = 500ms;
 
-/// Peers are watched by the engine, which judges after an interval of liveness and says more than
-/// the system could: that comes into play only when the engine does not.
+/// The engine watches peers, judges after one liveness interval, and says more than the system can.
+/// So the system's own limit is longer, and only a fallback.
 constexpr double kIntervalsOfSystem = 2;
 
 std::unique_ptr<transport::Link> make_link(Socket socket, const std::string& peer, bool is_relayed,
@@ -175,7 +175,8 @@ std::string Mesh::State::name_of(int peer) const {
                    : fmt::format("rank {} (through rank {})", peer, relay);
 }
 
-/// The cable of the rail first, then the pair's others; or what leads on to the peer.
+/// For a neighbour: the rail's cable first, then the pair's other cables. Else the way through a
+/// relay.
 void Mesh::State::fill_in_wired(DialRequest& request) const {
   const Wiring& wiring = *options.wiring;
   if (relay_to(request.peer) >= 0) {
@@ -196,14 +197,15 @@ std::vector<Candidate> Mesh::State::candidates_of(int peer, std::uint8_t rail) c
   return candidates_for(endpoint_of(peer), endpoint, {rail, rails_of(peer)}, interfaces);
 }
 
-/// Who connects to whom, in order.
+/// Logs connections in the order in which they are established.
 void Mesh::State::note(const MeshEvent& event, bool dialled_here) {
   options.log.debug("connection {}, {} rank {} ({}): {}", ++connections,
                     dialled_here ? "to" : "from", event.peer, purpose_of(event.key),
                     event.link->description());
 }
 
-/// Of a rail the listed address in its turn; else wherever the control connection ends.
+/// This rank's end of a rail: its cable, the listed address in turn, or else the end of the control
+/// connection.
 const Address* Mesh::State::own_end(int peer, int rail) const {
   if (options.wiring && relay_to(peer) < 0) {
     const std::vector<CableEnds>& ends = options.wiring->ends(peer);

@@ -1,5 +1,5 @@
-// Connections between the processes of a job: one listener, and every connection proved at both
-// ends before anybody sees it.
+// Connections between the processes of a job. A process has one listener, and every connection is
+// proven at both ends before the caller sees it.
 #pragma once
 
 #include <poll.h>
@@ -43,13 +43,13 @@ struct MeshOptions {
   int rank = 0;
   int size = 1;
   Config config;
-  std::string job_key;  ///< Better a key of this start of the job alone: see Incarnation.
+  std::string job_key;  ///< Should be a key of this start of the job: see Incarnation.
   /// Settings that must agree, "name=value" lines (agreement_of).
   std::string agreement;
   Log log;
-  std::function<void()> on_refused;  ///< Called for every stranger dropped.
+  std::function<void()> on_refused;  ///< Called for every refused connection.
   Reach reach = Reach::any_host;
-  /// Where not all ranks reach each other; else null. It says where this rank listens, too.
+  /// Null where all ranks reach each other. It also provides this rank's listener.
   std::shared_ptr<Wiring> wiring = nullptr;
 };
 
@@ -92,8 +92,7 @@ class Mesh {
   /// the peers' addresses have precedence.
   void everyone_is_here();
 
-  /// Why peers that dial this rank are kept waiting, once they have been for a while; empty when
-  /// they are not.
+  /// Why this rank has accepted no connections for a while; empty when it accepts them.
   std::string accepting_trouble() const;
 
   /// Ends a dial without an event.
@@ -112,7 +111,7 @@ class Mesh {
   /// The peers that cut cables have cut off since it was asked last.
   std::vector<CutOff> take_cut_off();
 
-  /// Closes every descriptor without a word to the peers (the child of a fork).
+  /// Closes every descriptor and tells the peers nothing (the child of a fork).
   void abandon() noexcept;
 
  private:

@@ -39,20 +39,21 @@ using transport::tcp::HostPort;
 using transport::tcp::Listener;
 using transport::tcp::Socket;
 
-/// Of a handshake: rank 0 may have few cores and many callers, and take it for done already.
+/// The limit of a handshake. Rank 0 may have few cores and many callers, and take it for done
+/// already.
 constexpr Clock::duration kHandshakeLimit = 20s;
 /// What a healthy server takes at most beyond the wait that a get asks for.
 constexpr std::chrono::milliseconds kAnswerLimit = 30s;
 
-/// Of a connection on which nothing is due.
+/// Whether a connection on which no answer is due is still open.
 bool is_open(const Socket& socket) {
   char byte = 0;
   const ssize_t got = ::recv(socket.descriptor(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
   return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
 }
 
-/// Of a name's addresses, those that this host has: "localhost" may have one of a family that is
-/// switched off. Throws BindError when there is none, or one is taken.
+/// Listens at those addresses of a name that this host has: "localhost" may have an address of a
+/// family that is switched off. Throws BindError when there is none, or one is taken.
 std::vector<Listener> listen_at_each(const std::vector<Address>& addresses) {
   std::vector<Listener> listeners;
   for (std::size_t i = 0; i < addresses.size(); ++i) {
@@ -67,8 +68,8 @@ std::vector<Listener> listen_at_each(const std::vector<Address>& addresses) {
   return listeners;
 }
 
-/// A number or "localhost" is meant as it stands. Another name often means something else on its
-/// own host (Debian maps it to 127.0.1.1) than on the others, so behind it all addresses listen.
+/// Listens at a numeric address or "localhost" as given, and for another name at all addresses: a
+/// host's own name often means something else there (Debian maps it to 127.0.1.1).
 std::vector<Listener> listen_at(const std::string& address) {
   const HostPort where = transport::tcp::parse_host_port(address);
   std::vector<Listener> listeners;
@@ -244,7 +245,7 @@ Socket RemoteStore::connect() {
       for (const Candidate& way : entrance_.ways()) {
         Outcome outcome;
         if (Socket socket = try_connect(way, deadline, outcome)) return socket;
-        // An attempt that the end cut short tells less than a whole one before it.
+        // An attempt that the deadline cuts short tells less than the whole attempt before it.
         if (last.trouble.empty() || Clock::now() < deadline)
           last = {fmt::format("{}: {}", way.text(), outcome.trouble), outcome.met};
       }
@@ -317,7 +318,7 @@ RemoteStore::Answer RemoteStore::call(const Bytes& request, const std::string& k
       if (is_open(idle_.back())) socket = std::move(idle_.back());
       idle_.pop_back();
     }
-    // Rank 0 may start again, but with nothing of what it held: that is told first.
+    // Rank 0 may start again, but without what it held, so the caller must learn of it first.
     if (was_connected && !socket) lost("it closed the connection");
   }
   if (!socket) socket = connect();

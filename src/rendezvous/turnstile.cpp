@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 
 constexpr Clock::duration kPauseOutOfRoom = 100ms;
 constexpr Clock::duration kSilence = 60s;
-/// Who found nothing left waits for several: one wake-up then lets them all in.
+/// A pause lasts until several connections may be accepted, so that one wake-up serves them all.
 constexpr double kBatchSeconds = 0.01;
 
 std::string what_to_do(int error) {

@@ -1,4 +1,4 @@
-// What a listener does about strangers: how fast they come in, and what is said of them.
+// Limits how fast a listener accepts connections, and logs those that it refuses.
 #pragma once
 
 #include <cstdint>
@@ -12,39 +12,40 @@
 
 namespace mccl::rendezvous {
 
-/// How loudly a refusal is logged: WARN for a wrong key or version, which somebody must mend; INFO
-/// for noise, which comes with being reachable.
+/// The level at which a refusal is logged: WARN for a wrong key or version, which is a mistake to
+/// correct; INFO for noise, which any reachable port gets.
 LogLevel level_of(Refusal refusal);
 
-/// So many at once after a pause, and so many a second for ever.
+/// A token bucket: `at_once` connections after a pause, and `per_second` in the long run.
 struct AdmissionRate {
   double at_once = 0;
   double per_second = 0;
 };
 
-/// Asks nobody for the time. Not thread-safe.
+/// Takes the time from its caller. Not thread-safe.
 class Turnstile {
  public:
-  /// `on_refused` is called for every stranger; it may be null.
+  /// `on_refused` is called for every refused connection; it may be null.
   Turnstile(Log log, std::function<void()> on_refused);
 
-  /// From now on. Without it everybody comes in at once.
+  /// Limits the rate from now on. Without this call there is no limit.
   void limit(AdmissionRate rate, Clock::time_point now);
 
-  /// Whether the next one may come in. While it may not, nobody need look who waits.
+  /// True when the next connection may be accepted. While it is false the listener need not be
+  /// polled.
   bool open(Clock::time_point now);
   void admitted();
-  /// The end of the pause that open() found; max() without one.
+  /// When the pause ends that open() has found; max() when there is none.
   Clock::time_point opens_at() const { return opens_at_; }
 
-  /// accept() gave `error` (an errno), or none. The first of a row is logged, with what to do, and
-  /// each is followed by a pause.
+  /// accept() has returned `error` (an errno, or 0). Each error starts a pause. The first error of
+  /// a row is logged, with advice.
   void accept_gave(int error, Clock::time_point now);
   /// The errno, once accept() has lacked descriptors for kPatienceWithoutFiles; else 0.
   int lacks_files(Clock::time_point now) const;
 
-  /// Who had to go is counted, and the first one logged; those of the minute after that are
-  /// mentioned with the next one.
+  /// Counts a refused connection and logs it. For a minute after that, refusals of the same level
+  /// are only counted; the next line gives their number.
   void turned_away(LogLevel level, const std::string& from, const std::string& why,
                    Clock::time_point now);
 
@@ -63,7 +64,7 @@ class Turnstile {
   Clock::time_point filled_at_;
   Clock::time_point opens_at_ = Clock::time_point::max();
   Clock::time_point pause_ends_ = Clock::time_point::min();
-  int out_of_room_ = 0;  ///< Why, as an errno; 0 while there is room.
+  int out_of_room_ = 0;  ///< The errno of the last accept(); 0 when it succeeded.
   Clock::time_point out_of_room_since_;
   Lines quiet_lines_;  ///< At INFO.
   Lines loud_lines_;   ///< At WARN.

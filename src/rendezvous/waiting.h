@@ -10,12 +10,13 @@
 
 namespace mccl::rendezvous {
 
-/// Of one attempt to connect, and between attempts, which come less and less often.
+/// The limit of one attempt to connect, and the pauses between attempts, which double.
 inline constexpr Clock::duration kAttemptLimit = std::chrono::seconds(2);
 inline constexpr Clock::duration kFirstBackOff = std::chrono::milliseconds(20);
 inline constexpr Clock::duration kLongestBackOff = std::chrono::milliseconds(500);
 
-/// What poll takes: rounded up, so that it does not wake just before the deadline; -1 for never.
+/// A timeout for poll. Rounded up, so that poll does not return just before the deadline; -1 for
+/// none.
 inline int milliseconds_until(Clock::time_point deadline, Clock::time_point now = Clock::now()) {
   if (deadline == Clock::time_point::max()) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now).count();

@@ -17,35 +17,34 @@ using transport::Purpose;
 using transport::tcp::Address;
 using transport::tcp::Socket;
 
-/// For an address of a rank that is there to answer, and for the other end of a cable to be told
-/// of.
+/// How long an address may take to answer when its rank is known to run, and how long the two ends
+/// of a cable may take to report it.
 constexpr Clock::duration kPatience = 1s;
-/// What has changed meanwhile is told at once: trunks come by the dozen.
+/// Changes are collected for this long and told together, since trunks come by the dozen.
 constexpr Clock::duration kBetweenLooks = 10ms;
-/// From the end of a trunk until the next attempt: who has agreed with others closes at once what
-/// a rank that starts anew has opened. Less than the patience, so that a rank is tried while it is
-/// there to answer.
+/// The pause between the end of a trunk and the next attempt: a rank that has agreed with others
+/// closes at once what a rank that starts anew has opened. Less than the patience, so that a rank
+/// is tried while it may answer.
 constexpr Clock::duration kBetweenTrunks = 500ms;
-/// From the end of the last trunk to a rank, when all ranks have been heard of, until its process
-/// is taken for dead: it is not started again so soon, or it would have to be before the others
-/// come.
+/// How long after the end of the last trunk to a rank its process is taken for dead, once all ranks
+/// have been heard of. A process that is started again comes sooner.
 constexpr Clock::duration kGoneForGood = 1s;
-/// For a neighbour to answer that it lives, though its trunk has ended. Its process may have to
+/// How long a neighbour whose trunk has ended may take to answer a probe. Its process may have to
 /// wait for a core.
 constexpr Clock::duration kToAnswerProbe = 3s;
-/// For neighbours to read of a death.
+/// How long neighbours may take to read of a death.
 constexpr Clock::duration kToTellOfDeath = 200ms;
-/// For neighbours to answer that they know of a fault.
+/// How long neighbours may take to answer that they know of a fault.
 constexpr Clock::duration kToTellOfFault = 1s;
 
-/// What the system says of an address that no cable leads to. A rank that is there listens at all
-/// of its addresses, so one that refuses is another machine's.
+/// True for the errors of an address that no cable leads to. A rank listens at all of its
+/// addresses, so an address that refuses is another machine's.
 bool leads_nowhere(int error) {
   return error == ENETUNREACH || error == EHOSTUNREACH || error == ECONNREFUSED ||
          error == EADDRNOTAVAIL || error == EACCES || error == EPERM;
 }
 
-/// A name that means nothing here may do so for those who can reach it.
+/// Empty for a name that cannot be resolved here. Ranks that reach its host may be able to.
 std::vector<Address> resolved(const std::string& host, std::uint16_t port, const Log& log) {
   try {
     return transport::tcp::resolve(host, port);
@@ -55,7 +54,7 @@ std::vector<Address> resolved(const std::string& host, std::uint16_t port, const
   }
 }
 
-/// It goes on until the ranks have agreed, or whoever waits for that has had enough.
+/// Has no deadline: dials end when the ranks have agreed or the caller gives up.
 DialRequest request_for(const Party& self, int peer, std::size_t index, Address to,
                         Clock::time_point not_before = {}) {
   DialRequest request;
@@ -151,8 +150,8 @@ void Discovery::misbehaves(Trunk& trunk, const std::string& how, Clock::time_poi
   fail({CableNews::Kind::fault, {}, why}, now);
 }
 
-/// All neighbours are told, those that come a moment later too; also the one that it was heard of,
-/// which so knows that it was understood.
+/// Tells all neighbours, also those that come a moment later. The neighbour that told of the fault
+/// is told as well, which acknowledges it.
 void Discovery::fail(const CableNews& fault, Clock::time_point now) {
   if (!link_state_.hear(fault)) return;
   fault_told_ = now + kToTellOfFault;
@@ -166,8 +165,8 @@ std::string Discovery::fault(Clock::time_point now) const {
   return now >= fault_told_ || all_know ? link_state_.fault() : "";
 }
 
-/// Its rank has died, or the cable was pulled; either may come again. What is known of a rank that
-/// no cable leads to any more is of a process that may be no more.
+/// The rank has died, or the cable was pulled; either may come again. When no trunk is left to the
+/// rank, what is known of it is forgotten, since a new process may take its place.
 void Discovery::lost(const Trunk& trunk, Clock::time_point now) {
   if (!is_joined_to(trunk.peer()))
     known_since_[static_cast<std::size_t>(trunk.peer())] = Clock::time_point::max();
@@ -285,7 +284,7 @@ bool Discovery::is_first(const Trunk& trunk) const {
   return &*first == &trunk;
 }
 
-/// A neighbour of rank 0 has the decision from rank 0.
+/// Neighbours of rank 0 hear the decision from rank 0 alone.
 void Discovery::tell_neighbours(const CableNews& news, const Trunk* but) {
   for (Trunk& trunk : trunks_) {
     const bool knows = news.kind == CableNews::Kind::decision && self_.rank != 0 &&
@@ -294,7 +293,7 @@ void Discovery::tell_neighbours(const CableNews& news, const Trunk* but) {
   }
 }
 
-/// A rank tells its own neighbours what it sees; here the others are told.
+/// Tells each neighbour the sightings of ranks that are not its own neighbours.
 void Discovery::spread_sightings() {
   for (Trunk& trunk : trunks_) {
     if (!is_first(trunk)) continue;
@@ -306,7 +305,7 @@ void Discovery::spread_sightings() {
   }
 }
 
-/// What this rank sees now, to the others; and rank 0 decides when all have seen enough.
+/// Updates what this rank sees. Rank 0 decides once all ranks look for no more cables.
 void Discovery::look_around(Clock::time_point now) {
   if (!cabling()) {
     const bool settled =
@@ -327,7 +326,7 @@ void Discovery::look_around(Clock::time_point now) {
   }
 }
 
-/// One end of a cable may be told of before the other, which had settled without it.
+/// Waits a while for cables that only one end has reported: the other end may have settled before.
 bool Discovery::decide(Clock::time_point now) {
   settled_since_ =
       link_state_.all_settled() ? std::min(settled_since_, now) : Clock::time_point::max();
@@ -369,7 +368,7 @@ std::vector<CutCable> Discovery::cut(Clock::time_point now, Clock::duration sile
     const bool heard = std::ranges::any_of(trunks_, [&](const Trunk& trunk) {
       return trunk.cable() == known.cable && now - trunk.heard_at() < silence;
     });
-    // Where a trunk has ended its process has, as its other connections tell.
+    // A trunk that has ended is no cut cable: its process has ended, or is asked (advance_probes).
     const bool stands = std::ranges::any_of(
         trunks_, [&](const Trunk& trunk) { return trunk.cable() == known.cable; });
     if (heard || !stands) continue;

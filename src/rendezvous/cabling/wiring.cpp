@@ -24,14 +24,14 @@ using transport::tcp::Address;
 using transport::tcp::BindError;
 using transport::tcp::Listener;
 
-/// Connections along one cable.
+/// The most connections along one cable.
 constexpr std::ptrdiff_t kMostTimes = 16;
-/// After which a rank says that it stays for the others' sake.
+/// How long a rank that leaves waits for others before it logs that it does.
 constexpr Clock::duration kQuietlyStays = 2s;
-/// For the way on to the next rank.
+/// The time to connect to the next rank on a way.
 constexpr Clock::duration kOnwardsLimit = 20s;
 
-/// Whether another rank listens at that port too: perhaps on this host, at another address.
+/// True when another rank listens at that port too. It may be on this host, at another address.
 bool is_shared(const WiringOptions& options, int port) {
   for (std::size_t rank = 0; rank < options.table.size(); ++rank) {
     if (static_cast<int>(rank) == options.rank) continue;
@@ -42,8 +42,8 @@ bool is_shared(const WiringOptions& options, int port) {
   return false;
 }
 
-/// Behind all addresses of this host, so that the cables are reached whose addresses the hostfile
-/// does not list; at the listed ones where others have the port too.
+/// Listens at all addresses of this host, since the hostfile need not list the addresses of all
+/// cables; only at the listed ones where other ranks use the port too.
 void listen_at(int port, const WiringOptions& options, std::vector<Listener>& listeners) {
   const auto number = static_cast<std::uint16_t>(port);
   if (port == 0 || !is_shared(options, port)) {
@@ -207,8 +207,8 @@ void Wiring::take(Newcomer& newcomer) {
   switch (newcomer.key.purpose) {
     case Purpose::cable:
       if (options_.may_reach && !options_.may_reach(newcomer.peer)) return;
-      // One who looks for cables when all have agreed on them starts anew, as the others of this
-      // job have yet to; what they had agreed on must not be told to it.
+      // A rank that looks for cables after all have agreed is a new process, which must not hear
+      // what its predecessor had agreed on; or it only asks whether this rank lives.
       if (has_agreed_) return;
       discovery_.connected(newcomer.peer, std::move(newcomer.socket), Clock::now());
       return;
@@ -344,7 +344,7 @@ Clock::time_point Wiring::sleep_until(std::vector<pollfd>& descriptors) const {
   return until;
 }
 
-/// In the child of a fork, of which the thread is no part.
+/// Called in the child of a fork, where the thread does not exist.
 void Wiring::abandon_after_fork() noexcept {
   abandoned_ = true;
   acceptor_.close();

@@ -1,10 +1,10 @@
-// How ranks reach each other where no network joins all of them. They find the cables that exist
-// and agree on them before they meet (discovery.h); from then on each passes on what is for others
-// (relaying.h), so that every rank can connect to every other, and prove itself to it, end to end.
+// Lets ranks reach each other where no network joins all of them. They find the cables that exist
+// and agree on them before they meet (discovery.h). From then on each rank passes on connections of
+// others (relaying.h), so that every rank can connect and prove itself to every other, end to end.
 //
 // A rank has one listener for all this, and a thread that serves it whatever else the process does.
 //
-// Locks: one, for everything; the thread holds it but while it sleeps.
+// Locks: one, for everything. The thread holds it except while it sleeps.
 #pragma once
 
 #include <condition_variable>
@@ -48,9 +48,9 @@ struct WiringOptions {
   Clock::duration patience = std::chrono::seconds(60);
   std::size_t buffer_bytes = 0;
   std::string congestion_control = {};
-  std::function<void()> on_refused = {};  ///< Called for every stranger dropped.
-  /// The ranks that are taken for reachable; all where it is null. For tests, on a machine where
-  /// everybody reaches everybody.
+  std::function<void()> on_refused = {};  ///< Called for every refused connection.
+  /// Which ranks count as reachable; null for all. For tests on one machine, where all ranks reach
+  /// each other.
   std::function<bool(int rank)> may_reach = {};
 };
 
@@ -64,8 +64,8 @@ class Wiring {
   Wiring(const Wiring&) = delete;
   Wiring& operator=(const Wiring&) = delete;
 
-  /// Until all ranks have agreed on the cables. Throws TimeoutError, which says who cannot be
-  /// reached, and CorruptionError.
+  /// Blocks until all ranks have agreed on the cables. Throws TimeoutError, which names the ranks
+  /// that cannot be reached, PeerError and CorruptionError.
   void wait();
 
   // Once they have:
@@ -83,10 +83,10 @@ class Wiring {
   };
   Way way_to(int rank, Destination destination) const;
 
-  /// Where connections to this rank come in. Once for each.
+  /// The listener for connections to this rank. May be called once for each destination.
   transport::tcp::Listener inlet(Destination destination);
 
-  /// Cables, anywhere in the job, that are of no use any more, since it was asked last.
+  /// The cables of the job that have been cut since the last call.
   std::vector<CutCable> take_cut();
   /// While the ranks meet: throws PeerError once there has been one, or a rank has died.
   void check() const;
