@@ -32,6 +32,7 @@ constexpr Clock::duration kGoneForGood = 1s;
 /// How long a neighbour whose trunk has ended may take to answer a probe. Its process may have to
 /// wait for a core.
 constexpr Clock::duration kToAnswerProbe = 3s;
+constexpr const char* kGoneBefore = "it was gone when all ranks had agreed on it";
 /// How long neighbours may take to read of a death.
 constexpr Clock::duration kToTellOfDeath = 200ms;
 /// How long neighbours may take to answer that they know of a fault.
@@ -203,7 +204,11 @@ void Discovery::probe(int peer, Clock::time_point now) {
   request.candidates.clear();
   for (const CableEnds& end : ends(peer))
     request.candidates.push_back({end.there.with_port(port_of(peer)), end.here, {}});
-  if (request.candidates.empty()) return;  // its cables count as cut already
+  if (request.candidates.empty()) {  // its cables were gone before the ranks had agreed on them
+    for (const auto& [rank, address] : tried_) {
+      if (rank == peer) request.candidates.push_back({address, {}, {}});
+    }
+  }
   request.deadline = now + kToAnswerProbe;
   request.refused_for = kRefusedFor;
   probes_.emplace_back(std::move(request));
@@ -219,6 +224,9 @@ void Discovery::advance_probes(Clock::time_point now) {
     const int peer = probe->peer();
     if (probe->take_socket()) {
       log_.warn("the connection to rank {} along a cable has ended, but that rank lives", peer);
+      if (ends(peer).empty()) {
+        for (const Cable& cable : cabling()->between(self_.rank, peer)) give_up(cable, kGoneBefore);
+      }
     } else if (probe->last_error() == ECONNREFUSED) {
       tell_of_death(death_of(peer), now);
     } else {
@@ -319,7 +327,11 @@ void Discovery::look_around(Clock::time_point now) {
     if (cable.a != self_.rank && cable.b != self_.rank) continue;
     const auto trunk = std::ranges::find(trunks_, cable, &Trunk::cable);
     if (trunk == trunks_.end()) {
-      give_up(cable, "it was gone when all ranks had agreed on it");
+      // If it was the last one to that rank, look_for_deaths() asks first whether the rank lives.
+      const int peer = cable.a == self_.rank ? cable.b : cable.a;
+      const bool is_asked = are_meeting_ && gone_since_[static_cast<std::size_t>(peer)] !=
+                                                Clock::time_point::max();
+      if (!is_asked) give_up(cable, kGoneBefore);
     } else {
       known_.push_back({cable, {trunk->here().with_port(0), trunk->there().with_port(0)}, false});
     }
