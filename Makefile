@@ -10,8 +10,9 @@ DEFAULT_TORCH := 2.11.0
 TORCH ?= $(DEFAULT_TORCH)
 FUZZ_SECONDS ?= 60
 JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
-# Of C++, where most of the time is spent waiting.
-TESTS_AT_ONCE ?= 4
+# Programs of C++ tests, and files of Python tests, at a time: most of them wait more than they compute.
+TESTS_AT_ONCE ?= 6
+FILES_AT_ONCE ?= 8
 # Debian's own python has python3-venv and python3-dev beside it; another on the path may not.
 PYTHON ?= $(shell command -v apt-get >/dev/null && echo /usr/bin/python3 || command -v python3)
 
@@ -144,9 +145,9 @@ test-python: build $(TEST_ENVIRONMENT)
 	@scripts/install_packages.sh apt-packages-rdma.txt || \
 		echo "test: what runs in a guest with RDMA is left out" >&2
 	@echo "test: Python, examples and installation"
-	@# Five files at a time, in the order of tests/conftest.py: most tests wait more than they compute.
+	@# Files begin in the order of tests/conftest.py.
 	@export BUILD_FOLDER=$(BUILD); \
-		$(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder \
+		$(BIN)/python -m pytest -n $(FILES_AT_ONCE) --dist loadfile --no-loadscope-reorder \
 			tests/python tests/install || { \
 		echo "test: what failed, once more and alone"; \
 		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none \
