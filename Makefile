@@ -72,7 +72,11 @@ setup: build
 $(ENVIRONMENT): scripts/requirements.txt | packages
 	@echo "setup: $(VENV) with torch $(TORCH); several gigabytes, so this takes minutes"
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m $(PIP_INSTALL) torch==$(TORCH) -r scripts/requirements.txt
+	@# Compiles the library meanwhile, which needs nothing of torch. What fails there fails the build below.
+	@mkdir -p $(BUILD); { test -e $(BUILD)/CMakeCache.txt || { \
+		cmake -S . -B $(BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Release -DMCCL_PYTHON=OFF && \
+		cmake --build $(BUILD) --parallel $(JOBS) --target mccl; } || true; } >$(BUILD)/library.log 2>&1 & \
+	$(BIN)/python -m $(PIP_INSTALL) torch==$(TORCH) -r scripts/requirements.txt || { kill %1; exit 1; }; wait
 	@echo "$(TORCH)" > $@
 
 $(TEST_ENVIRONMENT): scripts/requirements-test.txt $(ENVIRONMENT) | packages-test
