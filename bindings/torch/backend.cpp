@@ -73,9 +73,16 @@ void ProcessGroupMCCL::end_on_device(WorkMCCL& work, bool caller_waits,
                                      const std::vector<const WorkMCCL*>& parts) {
   const std::optional<c10::Device> device = work.device();
   if (!device) return;
-  const bool in_order = !c10d::isP2POp(work.retrieveOpType());
-  work.end_on(caller_waits ? current_stream(*device) : end_streams_.stream(*device, in_order),
-              caller_waits, parts);
+  const OpType type = work.retrieveOpType();
+  std::unique_ptr<StreamEnd> end;
+  if (caller_waits) {
+    end = std::make_unique<StreamEnd>(current_stream(*device), StreamEnd::Place::callers);
+  } else if (c10d::isP2POp(type) || type == OpType::COALESCED) {
+    end = std::make_unique<StreamEnd>(*device);
+  } else {
+    end = std::make_unique<StreamEnd>(end_streams_.in_order(*device), StreamEnd::Place::in_order);
+  }
+  work.end_in(std::move(end), parts);
 }
 
 void ProcessGroupMCCL::note_device(c10::Device device) {
@@ -84,9 +91,9 @@ void ProcessGroupMCCL::note_device(c10::Device device) {
     if (std::find(devices_.begin(), devices_.end(), device) != devices_.end()) return;
     devices_.push_back(device);
   }
-  // torch makes all its streams when the first is asked for, which may wait for what the device has
-  // to do; and what a call has it do waits for other ranks.
-  end_streams_.stream(device, true);
+  // To make a stream may wait for what the device has to do; and what a call has it do waits for
+  // other ranks.
+  end_streams_.in_order(device);
 }
 
 /// What the caller's streams were given before a barrier is done before it.

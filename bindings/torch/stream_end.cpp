@@ -3,11 +3,63 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include <algorithm>
+#include <utility>
+
+#include "device/registry.h"
+
 namespace mccl_torch {
 namespace {
 
 const c10::impl::DeviceGuardImplInterface& device_calls(c10::Device device) {
   return *c10::impl::getDeviceGuardImpl(device.type());
+}
+
+/// Streams that no caller can hold. torch's pool has 32, and `torch.cuda.Stream()` hands out the
+/// same ones: a stream of it that waits for a peer may be one that the caller works on.
+class OwnStreams {
+ public:
+  /// An unused one; a new one where all are in use.
+  c10::Stream take(c10::Device device) {
+    {
+      const std::lock_guard lock(mutex_);
+      const auto unused =
+          std::find_if(unused_.begin(), unused_.end(),
+                       [device](const auto& stream) { return stream.device() == device; });
+      if (unused != unused_.end()) {
+        const c10::Stream stream = *unused;
+        unused_.erase(unused);
+        return stream;
+      }
+    }
+    return make(device);
+  }
+
+  void give_back(const c10::Stream& stream) {
+    const std::lock_guard lock(mutex_);
+    unused_.push_back(stream);
+  }
+
+ private:
+  /// Never destroyed: torch's allocator records events on the streams that a tensor was used in
+  /// when the tensor is freed. An external stream's id is its handle.
+  static c10::Stream make(c10::Device device) {
+    auto queue = mccl::device::depot_of({mccl::DeviceKind::cuda, device.index()})
+                     ->accelerator()
+                     .make_queue();
+    void* const handle = queue.release()->handle();
+    const c10::Stream stream(c10::Stream::UNSAFE, device, reinterpret_cast<c10::StreamId>(handle));
+    TORCH_INTERNAL_ASSERT(handle_of(stream) == handle, "torch names external streams another way");
+    return stream;
+  }
+
+  std::mutex mutex_;
+  std::vector<c10::Stream> unused_;  // guarded by mutex_
+};
+
+OwnStreams& own_streams() {
+  static auto* const streams = new OwnStreams;
+  return *streams;
 }
 
 }  // namespace
@@ -23,16 +75,27 @@ void finish_current_stream(c10::Device device) {
   calls.synchronizeStream(calls.getStream(device));
 }
 
-c10::Stream EndStreams::stream(c10::Device device, bool in_order) {
-  const auto& calls = device_calls(device);
-  if (!in_order) return calls.getStreamFromGlobalPool(device);
+EndStreams::~EndStreams() {
+  for (const c10::Stream& stream : streams_) {
+    try {
+      if (device_calls(stream.device()).queryStream(stream)) own_streams().give_back(stream);
+    } catch (const std::exception&) {
+      // The driver has gone, or the stream still waits: it is not used again.
+    }
+  }
+}
+
+c10::Stream EndStreams::in_order(c10::Device device) {
   const std::lock_guard lock(mutex_);
   for (const c10::Stream& stream : streams_) {
     if (stream.device() == device) return stream;
   }
-  streams_.push_back(calls.getStreamFromGlobalPool(device));
+  streams_.push_back(own_streams().take(device));
   return streams_.back();
 }
+
+StreamEnd::StreamEnd(c10::Device device)
+    : stream_(own_streams().take(device)), place_(Place::alone), event_(device.type()) {}
 
 void StreamEnd::follow(const mccl::Work& work, const std::vector<const StreamEnd*>& parts,
                        const Copies& copies) {
@@ -50,10 +113,14 @@ void StreamEnd::follow(const mccl::Work& work, const std::vector<const StreamEnd
       }
     }
   }
-  if (is_own_) return;
+  if (place_ == Place::callers) return;
   const std::lock_guard lock(mutex_);
   event_.record(stream_);
   marked_ = true;
+}
+
+void StreamEnd::let_go() {
+  if (std::exchange(place_, Place::in_order) == Place::alone) own_streams().give_back(stream_);
 }
 
 void StreamEnd::hold(const c10::Stream& stream) const {

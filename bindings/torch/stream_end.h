@@ -22,11 +22,12 @@ void* handle_of(const c10::Stream& stream);
 /// Until all is done that the caller's stream on `device` was given.
 void finish_current_stream(c10::Device device);
 
-/// The streams of a group on which its calls end, one for the collectives of each device, so that
-/// they end in their order. Messages may end in any order, and take streams of torch's pool.
+/// The streams of a group on which its collectives end, one for each device, so that they end in
+/// their order. They are MCCL's own.
 class EndStreams {
  public:
-  c10::Stream stream(c10::Device device, bool in_order);
+  ~EndStreams();
+  c10::Stream in_order(c10::Device device);
 
  private:
   std::mutex mutex_;
@@ -39,9 +40,13 @@ class EndStreams {
 class StreamEnd {
  public:
   using Copies = std::vector<std::pair<at::Tensor, at::Tensor>>;  ///< To, from.
+  /// Whose stream it is: the caller's, the group's for its collectives, or this end's alone.
+  enum class Place { callers, in_order, alone };
 
-  StreamEnd(c10::Stream stream, bool is_own)
-      : stream_(stream), is_own_(is_own), event_(stream.device_type()) {}
+  StreamEnd(c10::Stream stream, Place place)
+      : stream_(stream), place_(place), event_(stream.device_type()) {}
+  /// In a stream that no other call ends in, so that messages do not wait for each other.
+  explicit StreamEnd(c10::Device device);
 
   /// Has the stream wait for the call, and for `parts` of it, and make the copies. The host goes
   /// on.
@@ -51,12 +56,14 @@ class StreamEnd {
   void hold_current_stream() const;
 
   c10::Stream stream() const { return stream_; }
+  /// The call is over, and has not failed: another may end in a stream that was this end's alone.
+  void let_go();
 
  private:
   void hold(const c10::Stream& stream) const;
 
   const c10::Stream stream_;
-  const bool is_own_;
+  Place place_;
   mutable std::mutex mutex_;
   mutable bool marked_ = false;  // guarded by mutex_
   mutable c10::Event event_;     // guarded by mutex_

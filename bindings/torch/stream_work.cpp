@@ -13,7 +13,7 @@ StreamWork::StreamWork(int rank, c10d::OpType type, std::uint64_t sequence, c10:
                        std::chrono::steady_clock::time_point started)
     : Work(rank, type),
       sequence_(sequence),
-      end_(stream, true),
+      end_(stream, StreamEnd::Place::callers),
       outputs_(std::move(outputs)),
       started_(started) {
   completed_ = true;

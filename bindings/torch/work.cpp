@@ -166,15 +166,16 @@ void WorkMCCL::start(const mccl::Work& work) {
   });
 }
 
-void WorkMCCL::end_on(c10::Stream stream, bool is_own, const std::vector<const WorkMCCL*>& parts) {
+void WorkMCCL::end_in(std::unique_ptr<StreamEnd> end, const std::vector<const WorkMCCL*>& parts) {
   std::vector<const StreamEnd*> ends;
   for (const WorkMCCL* const part : parts) {
     if (part->end_) ends.push_back(part->end_.get());
   }
-  auto end = std::make_unique<StreamEnd>(stream, is_own);
   end->follow(work_, ends, copies_);
   copies_.clear();
+  const std::lock_guard lock(future_mutex_);
   end_ = std::move(end);
+  if (future_due_ && !exception_) end_->let_go();
 }
 
 void WorkMCCL::keep_in(Staging& staging) const {
@@ -220,6 +221,7 @@ void WorkMCCL::announce(const std::exception_ptr& error) {
     const std::lock_guard lock(future_mutex_);
     future_due_ = true;
     if (!device_) future = future_;
+    if (end_ && !error) end_->let_go();
   }
   std::shared_ptr<WorkLedger::Hook> hook;
   {
@@ -299,8 +301,13 @@ c10::intrusive_ptr<c10::ivalue::Future> WorkMCCL::getFuture() {
   if (device_ && end_) {
     // Complete for the host at once: who takes its value has a stream wait.
     future_ = c10::make_intrusive<c10::ivalue::Future>(type, std::vector<c10::Device>{*device_});
-    const c10::StreamGuard guard(end_->stream());
-    settle(*future_, outputs_, phase_.load() == Phase::finished ? exception_ : nullptr);
+    if (future_due_) {
+      end_->hold_current_stream();
+      settle(*future_, outputs_, exception_);
+    } else {
+      const c10::StreamGuard guard(end_->stream());
+      settle(*future_, outputs_, nullptr);
+    }
     return future_;
   }
   future_ = c10::make_intrusive<c10::ivalue::Future>(type);

@@ -67,8 +67,8 @@ class WorkMCCL final : public c10d::Work {
   /// Ties the engine's handle to this. Call once, before anyone else sees the object.
   void start(const mccl::Work& work);
   /// Of a call on a device's memory, once it has started, which in a batch is when that ends; its
-  /// results lie behind those of `parts`. `is_own`: the stream is the caller's.
-  void end_on(c10::Stream stream, bool is_own, const std::vector<const WorkMCCL*>& parts = {});
+  /// results lie behind those of `parts`.
+  void end_in(std::unique_ptr<StreamEnd> end, const std::vector<const WorkMCCL*>& parts = {});
 
   /// Where its memory lies, where that is a device whose streams wait.
   std::optional<c10::Device> device() const { return device_; }
@@ -112,14 +112,15 @@ class WorkMCCL final : public c10d::Work {
   const std::optional<c10::Device> device_;
   const bool on_mps_;
   StreamEnd::Copies copies_;        ///< Of a device's memory, until the call has its end.
-  std::unique_ptr<StreamEnd> end_;  ///< Set before anyone else sees the object, or by its batch.
+  std::unique_ptr<StreamEnd> end_;  ///< Set before the caller sees the object, or by its batch.
   std::vector<at::Tensor> outputs_;
   std::shared_ptr<WorkLedger> ledger_;
   mccl::Work work_;
   std::atomic<Phase> phase_{Phase::running};
   std::atomic<bool> batched_{false};
   std::mutex future_mutex_;
-  bool future_due_ = false;  ///< A future asked for from now on is complete at once.
+  bool future_due_ = false;  ///< A future asked for from now on is complete at once, and `end_`
+                             ///< may have let go of its stream.
   c10::intrusive_ptr<c10::ivalue::Future> future_;
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point ended_{};

@@ -1,0 +1,66 @@
+"""The streams of calls that go through the host: two ranks, which may share a GPU."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+import torch
+import torch.distributed as dist
+from test_torch_cuda import place, through_host
+
+TIMEOUT = timedelta(seconds=20)
+#: More than torch's pool has.
+STREAMS = 40
+
+
+@pytest.fixture(scope="module")
+def pair():
+    from rank_pool import RankPool
+
+    ranks = RankPool(2)
+    ranks.run(through_host, group=False)
+    ranks.start_group(timeout=TIMEOUT)
+    yield ranks
+    ranks.close()
+
+
+def check_receives(on_default_stream: bool) -> None:
+    other, where = 1 - dist.get_rank(), place("cuda")
+    torch.cuda.set_device(where)
+    own = torch.cuda.default_stream() if on_default_stream else torch.cuda.Stream()
+    for tag in range(STREAMS):
+        got = torch.zeros(100, device=where)
+        receive = dist.irecv(got, other, tag=tag)
+        with torch.cuda.stream(own):
+            data = torch.ones(1000, device=where)
+            dist.all_reduce(data, async_op=True).wait()
+            assert data.eq(2).all(), "the call has waited for the receive, and with it for its peer"
+        dist.send(torch.full((100,), float(tag), device=where), other, tag=tag)
+        receive.wait()
+        assert got.eq(tag).all()
+
+
+@pytest.mark.parametrize("on_default_stream", [True, False], ids=["default", "own"])
+def test_a_receive_holds_up_no_other_stream(pair, on_default_stream):
+    pair.run(check_receives, on_default_stream)
+
+
+def check_several_receives() -> None:
+    """They come in the opposite order, and each is there when it has come."""
+    other, where = 1 - dist.get_rank(), place("cuda")
+    torch.cuda.set_device(where)
+    for _ in range(STREAMS):
+        got = [torch.zeros(100, device=where) for _ in range(2)]
+        receives = [dist.irecv(one, other, tag=tag) for tag, one in enumerate(got)]
+        futures = [receive.get_future() for receive in receives]
+        for tag in (1, 0):
+            dist.send(torch.full((100,), float(tag), device=where), other, tag=tag)
+            receives[tag].wait()
+            assert got[tag].eq(tag).all()
+            assert futures[tag].wait()[0].eq(tag).all()
+            assert receives[tag].get_future().wait()[0].eq(tag).all()
+
+
+def test_receives_do_not_wait_for_each_other(pair):
+    pair.run(check_several_receives)
