@@ -7,6 +7,12 @@ namespace mccl_torch {
 using mccl::Buffer;
 using mccl::CallOptions;
 
+namespace {
+
+constexpr const char* kTitle = "mccl:all_reduce";
+
+}  // namespace
+
 void ProcessGroupMCCL::all_reduce_now(const at::Tensor& tensor, const c10d::ReduceOp& reduce_op) {
   const char* call = "all_reduce_now";
   require_dense(call, tensor);
@@ -31,17 +37,26 @@ void ProcessGroupMCCL::all_reduce_now(const at::Tensor& tensor, const c10d::Redu
   ++sequence_;
   try {
     const mccl::Work work = group->all_reduce(data, data, op, options);
+    raise_if_failed(*group, work);
     if (work.done())
       return;  // it lies in the stream, which keeps the memory as long as it needs it
     // Through the host: the tensor stays until that is over, and goes where no lock of torch's is
     // in the way.
-    work.on_done([kept = tensor](const std::exception_ptr&) mutable {
-      callback_threads().run([kept = std::move(kept)] {});
+    auto noted = std::make_shared<WorkLedger::DeviceCall>(WorkLedger::DeviceCall{kTitle});
+    ledger_->opened();
+    ledger_->awaited(*noted);
+    work.on_done([kept = tensor, noted = std::move(noted), ledger = ledger_,
+                  rank = rank_](const std::exception_ptr& error) mutable {
+      callback_threads().run(
+          [kept = std::move(kept), noted = std::move(noted), ledger, rank, error] {
+            if (error) ledger->missed(*noted, to_call_error(error, rank, kTitle));
+            ledger->closed(*noted);
+          });
     });
     work.wait_on_stream(options.stream);
   } catch (const std::exception&) {
     --sequence_;
-    throw_call_error(std::current_exception(), rank_, "mccl:all_reduce");
+    throw_call_error(std::current_exception(), rank_, kTitle);
   }
 }
 

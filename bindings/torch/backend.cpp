@@ -1,6 +1,7 @@
 #include "backend.h"
 
 #include <c10/util/Exception.h>
+#include <pybind11/pybind11.h>
 
 #include <algorithm>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "contexts.h"
 #include "gil.h"
 #include "mccl/error.h"
+#include "signals.h"
 
 namespace mccl_torch {
 
@@ -28,7 +30,13 @@ ProcessGroupMCCL::ProcessGroupMCCL(Membership membership)
   options_->group_name = name_;
 }
 
-ProcessGroupMCCL::~ProcessGroupMCCL() { shutdown(); }
+ProcessGroupMCCL::~ProcessGroupMCCL() {
+  try {
+    shutdown();
+  } catch (const std::exception& error) {
+    TORCH_WARN("mccl: group \"", name_, "\": ", error.what());  // Control-C
+  }
+}
 
 c10::intrusive_ptr<c10d::Backend::Options> ProcessGroupMCCL::getBackendOptions() {
   return c10::static_intrusive_pointer_cast<c10d::Backend::Options>(options_);
@@ -39,7 +47,7 @@ void ProcessGroupMCCL::setTimeout(std::chrono::milliseconds timeout) {
   options_->timeout = timeout;
 }
 
-std::shared_ptr<Group> ProcessGroupMCCL::group_for(const char* call) const {
+std::shared_ptr<Group> ProcessGroupMCCL::open_group(const char* call) const {
   if (was_forked()) {
     C10_THROW_ERROR(DistBackendError,
                     c10::str("[rank ", rank_, "] ", call,
@@ -106,8 +114,19 @@ void ProcessGroupMCCL::finish_streams() {
   for (const c10::Device device : devices) finish_current_stream(device);
 }
 
+/// Streams that a caller has made may be gone, and are not asked: of what was called in them the
+/// ledger and the lane know.
+const char* ProcessGroupMCCL::unfinished(const mccl::CheckedGroup* group,
+                                         std::optional<mccl::device::Word> last) {
+  if (const char* const title = ledger_->awaited_title()) return title;
+  if (last && !group->has_come_to(*last)) return "a collective that GPUs carry out by themselves";
+  const std::lock_guard lock(devices_mutex_);
+  const bool over = std::all_of(devices_.begin(), devices_.end(), current_stream_is_done);
+  return over ? nullptr : "the current stream";
+}
+
 /// A group that goes ends what runs of it; what was called while it was healthy is to come to its
-/// end before.
+/// end before, in whatever stream.
 void ProcessGroupMCCL::finish_calls_on_devices() {
   if (was_forked()) return;
   std::shared_ptr<Group> group;
@@ -115,11 +134,24 @@ void ProcessGroupMCCL::finish_calls_on_devices() {
     const std::lock_guard lock(mutex_);
     group = membership_.group;
   }
-  if (!group || !group->failure().empty()) return;
-  try {
-    finish_streams();
-  } catch (const std::exception& error) {
-    TORCH_WARN("mccl: calls of group \"", name_, "\" have not ended: ", error.what());
+  if (!group) return;
+  const std::chrono::milliseconds timeout = timeout_;
+  const auto begun = std::chrono::steady_clock::now();
+  auto checked = begun;
+  const auto* const calls = dynamic_cast<mccl::CheckedGroup*>(group.get());
+  const auto last = calls ? calls->last_on_device() : std::nullopt;
+  for (const mccl::staged::Patience patience; group->failure().empty(); patience.pause()) {
+    const char* const title = unfinished(calls, last);
+    if (!title) return;
+    const auto now = std::chrono::steady_clock::now();
+    if (timeout.count() > 0 && now - begun >= timeout) {
+      TORCH_WARN("mccl: rank ", rank_, " lets go of group \"", name_, "\" after ", timeout.count(),
+                 " ms, while it still waits on a GPU for ", title, ": its result is of no use");
+      return;
+    }
+    if (now - checked < kSignalInterval) continue;
+    checked = now;
+    check_signals();
   }
 }
 
@@ -251,7 +283,10 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::endCoalescing() {
   auto work = c10::make_intrusive<WorkMCCL>(rank_, kName, sequence_.load(), std::move(staging),
                                             outputs, outputs, ledger_);
   try {
-    work->start(group_for(kName.title)->end_coalescing());
+    const auto group = open_group(kName.title);
+    const mccl::Work begun = group->end_coalescing();
+    if (work->device()) raise_if_failed(*group, begun);
+    work->start(begun);
     for (const auto& one : batch) end_on_device(*one, false);
     end_on_device(*work, false, works);
   } catch (const std::exception&) {
@@ -325,7 +360,19 @@ void ProcessGroupMCCL::abort() {
 
 void ProcessGroupMCCL::shutdown() {
   const WithoutGil without_gil;
-  finish_calls_on_devices();
+  std::exception_ptr interrupted;
+  try {
+    finish_calls_on_devices();
+  } catch (const pybind11::error_already_set&) {
+    interrupted = std::current_exception();
+  } catch (const std::exception& error) {
+    TORCH_WARN("mccl: calls of group \"", name_, "\" have not ended: ", error.what());
+  }
+  let_go();
+  if (interrupted) std::rethrow_exception(interrupted);
+}
+
+void ProcessGroupMCCL::let_go() {
   Membership last;
   {
     const std::lock_guard lock(mutex_);

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/checked_group.h"
 #include "mccl/context.h"
 #include "mccl/group.h"
 #include "mps.h"
@@ -142,7 +143,12 @@ class ProcessGroupMCCL final : public c10d::Backend {
   using Batch = std::vector<c10::intrusive_ptr<WorkMCCL>>;
 
   bool was_forked() const { return forks_so_far() != forks_; }
-  std::shared_ptr<mccl::Group> group_for(const char* call) const;
+  std::shared_ptr<mccl::Group> open_group(const char* call) const;
+  /// The same; throws where an earlier call on a device has failed when its caller had gone on.
+  std::shared_ptr<mccl::Group> group_for(const char* call) const {
+    ledger_->raise_missed();
+    return open_group(call);
+  }
   mccl::CallOptions call_options(std::chrono::milliseconds timeout, bool async) const;
   std::size_t ranks() const { return static_cast<std::size_t>(size_); }
   void require_root(const char* call, std::int64_t root) const;
@@ -166,7 +172,14 @@ class ProcessGroupMCCL final : public c10d::Backend {
                      const std::vector<const WorkMCCL*>& parts = {});
   void split_on_devices(mccl::Group* child, int color, int key);
   void finish_streams();
+  /// A stream learns nothing of a failure: in a group that has failed the call itself throws.
+  static void raise_if_failed(const mccl::Group& group, const mccl::Work& begun) {
+    if (!group.failure().empty()) begun.wait();
+  }
+  /// Names what devices still do for the group; null where that is nothing.
+  const char* unfinished(const mccl::CheckedGroup* group, std::optional<mccl::device::Word> last);
   void finish_calls_on_devices();
+  void let_go();
   void monitor_members(mccl::Group& group, std::chrono::milliseconds timeout, bool wait_all_ranks);
   void report_to_root(mccl::Group& group, std::chrono::milliseconds timeout);
 
@@ -220,6 +233,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::issue(CallName name, Staging staging
       options.fence = fence_of_mps();
     }
     const mccl::Work begun = submit(*group, options);
+    if (stream && !batched) raise_if_failed(*group, begun);
     if (may_be_over && begun.done() && !begun.error()) {
       return c10::make_intrusive<StreamWork>(rank_, name.type, sequence, *stream,
                                              std::move(outputs), started);

@@ -75,6 +75,11 @@ void finish_current_stream(c10::Device device) {
   calls.synchronizeStream(calls.getStream(device));
 }
 
+bool current_stream_is_done(c10::Device device) {
+  const auto& calls = device_calls(device);
+  return calls.queryStream(calls.getStream(device));
+}
+
 EndStreams::~EndStreams() {
   for (const c10::Stream& stream : streams_) {
     try {

@@ -21,6 +21,8 @@ c10::Stream current_stream(c10::Device device);
 void* handle_of(const c10::Stream& stream);
 /// Until all is done that the caller's stream on `device` was given.
 void finish_current_stream(c10::Device device);
+/// Whether it is.
+bool current_stream_is_done(c10::Device device);
 
 /// The streams of a group on which its collectives end, one for each device, so that they end in
 /// their order. They are MCCL's own.

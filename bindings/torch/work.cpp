@@ -113,9 +113,45 @@ void WorkLedger::opened() {
   ++pending;
 }
 
-void WorkLedger::closed() {
+void WorkLedger::awaited(const DeviceCall& call) {
   const std::lock_guard lock(mutex);
+  if (!call.over) awaited_calls.insert(&call);
+}
+
+void WorkLedger::closed(DeviceCall& call) {
+  const std::lock_guard lock(mutex);
+  call.over = true;
+  awaited_calls.erase(&call);
   if (--pending == 0) idle.notify_all();
+}
+
+const char* WorkLedger::awaited_title() {
+  const std::lock_guard lock(mutex);
+  return awaited_calls.empty() ? nullptr : (*awaited_calls.begin())->title;
+}
+
+void WorkLedger::missed(const DeviceCall& call, const std::exception_ptr& error) {
+  const std::lock_guard lock(mutex);
+  if (first_missed || !awaited_calls.contains(&call)) return;
+  first_missed = error;
+  has_missed = true;
+}
+
+void WorkLedger::seen() {
+  const std::lock_guard lock(mutex);
+  first_missed = nullptr;
+  has_missed = false;
+}
+
+void WorkLedger::raise_missed() {
+  if (!has_missed) return;
+  std::exception_ptr error;
+  {
+    const std::lock_guard lock(mutex);
+    error = std::exchange(first_missed, nullptr);
+    has_missed = false;
+  }
+  if (error) std::rethrow_exception(error);
 }
 
 void WorkLedger::wait_until_idle() {
@@ -125,6 +161,8 @@ void WorkLedger::wait_until_idle() {
     check_signals();
     lock.lock();
   }
+  lock.unlock();
+  raise_missed();
 }
 
 WorkMCCL::WorkMCCL(int rank, CallName name, std::uint64_t sequence, Staging staging,
@@ -137,7 +175,8 @@ WorkMCCL::WorkMCCL(int rank, CallName name, std::uint64_t sequence, Staging stag
       device_(staging_.device()),
       on_mps_(staging_.on_mps()),
       outputs_(std::move(outputs)),
-      ledger_(std::move(ledger)) {
+      ledger_(std::move(ledger)),
+      call_{name.title} {
   // A stream makes them; the thread on which the call ends must wait for no device.
   if (device_) copies_ = staging_.take_copies();
 }
@@ -145,6 +184,9 @@ WorkMCCL::WorkMCCL(int rank, CallName name, std::uint64_t sequence, Staging stag
 void WorkMCCL::start(const mccl::Work& work) {
   work_ = work;
   ledger_->opened();
+  // A message that nobody waits for may never come.
+  const bool is_message = c10d::isP2POp(opType_) && opType_ != c10d::OpType::SEND;
+  if (device_ && !is_message && opType_ != c10d::OpType::COALESCED) ledger_->awaited(call_);
   // A caller whose stream waits may end the profiler before the call is over: it is told of the
   // time that the call took its caller, here, and of no more, as with NCCL.
   if (device_ && recordFunctionEndCallback_) std::exchange(recordFunctionEndCallback_, nullptr)();
@@ -200,7 +242,10 @@ void WorkMCCL::finish_with(std::exception_ptr error) {
     ledger_->last_error = static_cast<int>(kind_of(error));
     error = to_call_error(error, rank_, title_);
     // Nobody may ever wait for it on the host.
-    if (device_) warn_of(error);
+    if (device_) {
+      warn_of(error);
+      ledger_->missed(call_, error);
+    }
   } else {
     try {
       staging_.finish();
@@ -229,7 +274,7 @@ void WorkMCCL::announce(const std::exception_ptr& error) {
     hook = ledger_->hook;
   }
   if (!future && !hook) {
-    ledger_->closed();
+    ledger_->closed(call_);
     return;
   }
   auto self = c10::intrusive_ptr<WorkMCCL>::unsafe_reclaim_from_nonowning(this);
@@ -239,7 +284,7 @@ void WorkMCCL::announce(const std::exception_ptr& error) {
       (*hook)(std::make_shared<c10d::WorkInfo>(self->opType_, self->sequence_, self->started_,
                                                self->ended_, self->ended_ - self->started_));
     }
-    self->ledger_->closed();
+    self->ledger_->closed(self->call_);
   });
 }
 
@@ -261,14 +306,20 @@ void WorkMCCL::synchronize() {
   if (device_ && end_) {
     wait_on_device(kNoTimeout);
   } else if (isCompleted() && exception_) {
-    std::rethrow_exception(exception_);
+    throw_exception();
   }
+}
+
+void WorkMCCL::throw_exception() const {
+  ledger_->seen();
+  std::rethrow_exception(exception_);
 }
 
 /// With a time limit the host waits too, as it is for the host that time passes.
 bool WorkMCCL::wait_on_device(std::chrono::milliseconds timeout) {
   if (timeout.count() > 0) wait_on_host(timeout);
-  if (phase_.load() == Phase::finished && exception_) std::rethrow_exception(exception_);
+  if (phase_.load() == Phase::finished && exception_) throw_exception();
+  if (phase_.load() != Phase::finished) ledger_->awaited(call_);
   end_->hold_current_stream();
   return true;
 }
@@ -290,7 +341,7 @@ bool WorkMCCL::wait(std::chrono::milliseconds timeout) {
   if (batched_) return true;
   if (device_ && end_) return wait_on_device(timeout);
   wait_on_host(timeout);
-  if (exception_) std::rethrow_exception(exception_);
+  if (exception_) throw_exception();
   return true;
 }
 

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "mccl/work.h"
@@ -33,14 +34,34 @@ std::exception_ptr to_call_error(const std::exception_ptr& error, int rank, cons
 struct WorkLedger {
   using Hook = std::function<void(std::shared_ptr<c10d::WorkInfo>)>;
 
+  /// A call on a device's memory.
+  struct DeviceCall {
+    const char* title;
+    bool over = false;  ///< Guarded by mutex.
+  };
+
   void opened();
-  void closed();
-  /// Until every work is done and its hook has run; running signal handlers, as wait() does.
+  /// A stream waits for the call, or its result is to be there when the group goes.
+  void awaited(const DeviceCall& call);
+  void closed(DeviceCall& call);
+  /// Until every work is done and its hook has run; running signal handlers, as wait() does. Throws
+  /// as raise_missed().
   void wait_until_idle();
+  /// Title of a call that is awaited and not over; null where there is none.
+  const char* awaited_title();
+  /// `call` has failed; where it is awaited, its caller may have gone on with what is no result.
+  void missed(const DeviceCall& call, const std::exception_ptr& error);
+  /// A wait has thrown such a failure.
+  void seen();
+  /// Throws the first failure since then that was missed, once.
+  void raise_missed();
 
   std::mutex mutex;
   std::condition_variable idle;
   std::size_t pending = 0;
+  std::set<const DeviceCall*> awaited_calls;  ///< Guarded by mutex.
+  std::exception_ptr first_missed;            ///< Guarded by mutex.
+  std::atomic<bool> has_missed{false};
   std::shared_ptr<Hook> hook;        ///< Guarded by mutex; shared since a copy would touch Python.
   std::atomic<bool> watched{false};  ///< Whether there is a hook.
   std::atomic<int> last_error{0};    ///< A c10d::ErrorType.
@@ -103,6 +124,7 @@ class WorkMCCL final : public c10d::Work {
   void finish_with(std::exception_ptr error);
   void announce(const std::exception_ptr& error);
 
+  [[noreturn]] void throw_exception() const;
   bool wait_on_device(std::chrono::milliseconds timeout);
   void wait_on_host(std::chrono::milliseconds timeout);
 
@@ -115,6 +137,7 @@ class WorkMCCL final : public c10d::Work {
   std::unique_ptr<StreamEnd> end_;  ///< Set before the caller sees the object, or by its batch.
   std::vector<at::Tensor> outputs_;
   std::shared_ptr<WorkLedger> ledger_;
+  WorkLedger::DeviceCall call_;
   mccl::Work work_;
   std::atomic<Phase> phase_{Phase::running};
   std::atomic<bool> batched_{false};

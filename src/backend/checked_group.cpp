@@ -19,6 +19,13 @@ Request request_of(Collective collective, DType dtype) {
   return request;
 }
 
+/// For a group that has failed: a call learns the reason, and its memory is not touched.
+Request without_devices(const Request& request) {
+  Request told = request;
+  told.in.device = told.out.device = Device{};
+  return told;
+}
+
 }  // namespace
 
 Work CheckedGroup::begin(const Request& request, const CallOptions& options) {
@@ -33,6 +40,8 @@ Work CheckedGroup::begin(const Request& request, const CallOptions& options) {
     if (!line || !line->is_busy()) return start(request, options);
   } else if (goes_directly(request, options)) {
     return begin_directly(request, options);
+  } else if (has_failed() && !options.fence && !batch_is_open()) {
+    return start(without_devices(request), options);
   }
   return line().enqueue(request, options);
 }
@@ -58,8 +67,7 @@ void CheckedGroup::split_path(CheckedGroup* child, int color, int key) {
 
 Work CheckedGroup::begin_directly(const Request& request, const CallOptions& options) {
   if (options.caller_waits) {
-    path_->lane(request).run_on(options.stream,
-                                [&](void* stream) { path_->enqueue(request, stream); });
+    path_->lane()->run_on(options.stream, [&](void* stream) { path_->enqueue(request, stream); });
     return {};
   }
   const auto timeout = timeout_of(options);
@@ -69,6 +77,13 @@ Work CheckedGroup::begin_directly(const Request& request, const CallOptions& opt
   line().look_after(call);
   return Work(call);
 }
+
+std::optional<device::Word> CheckedGroup::last_on_device() const {
+  device::Lane* const lane = path_ ? path_->lane() : nullptr;
+  return lane ? std::optional(lane->end()) : std::nullopt;
+}
+
+bool CheckedGroup::has_come_to(device::Word number) const { return path_->lane()->ended(number); }
 
 staged::Line& CheckedGroup::line() {
   const std::lock_guard lock(line_mutex_);

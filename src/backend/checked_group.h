@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -57,6 +58,11 @@ class CheckedGroup : public Group, private staged::HostCalls {
 
   /// Collectives that `path` takes go by it, but in batches. Before the first call.
   void use(std::shared_ptr<direct::Path> path) { path_ = std::move(path); }
+
+  /// Of the calls so far that devices carry out by themselves: the number by which has_come_to()
+  /// knows that they are over; none where there was no such call.
+  std::optional<device::Word> last_on_device() const;
+  bool has_come_to(device::Word number) const;
 
   /// Memory that a Mac's GPU shares with the host is copied there all the same. Before the first
   /// call.

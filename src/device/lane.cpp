@@ -40,6 +40,17 @@ void Lane::run_on(void* stream, const Act& act) {
   last_stream_ = stream;
 }
 
+Word Lane::end() {
+  const std::lock_guard lock(mutex_);
+  if (used_ && !own_queue_is_last_) {
+    queue_->follow(last_stream_);
+    queue_->write(ended_, ++number_);
+    queue_->mark();
+    own_queue_is_last_ = true;
+  }
+  return number_;
+}
+
 void Lane::lead(void* stream) {
   const std::lock_guard lock(mutex_);
   if (used_) queue_->lead(stream);

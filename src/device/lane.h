@@ -24,7 +24,9 @@ class Lane {
   /// captured, its order among the calls that are not is the caller's to keep.
   void run_on(void* stream, const Act& act);
 
-  /// Whether a call that runs beside its stream is over.
+  /// The number by which ended() knows that all calls so far are over.
+  Word end();
+  /// Whether a call that runs beside its stream is over, and all before it.
   bool ended(Word number) const { return reached(ended_, number); }
   /// What `stream` is given from now on runs after the calls so far.
   void lead(void* stream);

@@ -42,7 +42,7 @@ class WayDouble final : public direct::Path {
                    count = request.out.count,
                    number = number_] { std::fill_n(to, count, number); });
   }
-  device::Lane& lane(const Request&) override { return lane_; }
+  device::Lane* lane() override { return &lane_; }
   void reach_memory(Device) override { ++times_reached; }
   std::string failure() override { return {}; }
   void abort() noexcept override {}

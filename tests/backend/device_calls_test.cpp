@@ -204,6 +204,23 @@ TEST_F(DeviceCalls, AStreamThatNeverComesThereEndsWithTheTimeout) {
   EXPECT_THAT(said[1], HasSubstr("rank 0"));
 }
 
+TEST_F(DeviceCalls, ACallOfAFailedGroupFailsAndTouchesNoMemory) {
+  const auto said = testing::run_failing_ranks(1, [this](Context& context) {
+    DeviceDouble::Queue stream(*device_);
+    const Numbers data(*device_);
+    Group& group = *context.world();
+    group.abort("the test says so");
+    while (group.failure().empty()) std::this_thread::yield();
+    const int before = device_->copies_to_host;
+    const Work work =
+        group.all_reduce(data.buffer(), data.buffer(), ReduceKind::sum, {.stream = &stream});
+    stream.finish();
+    EXPECT_EQ(device_->copies_to_host, before);
+    work.wait();
+  });
+  EXPECT_THAT(said[0], HasSubstr("the test says so"));
+}
+
 TEST_F(DeviceCalls, WhatIsWrongIsNamed) {
   run_ranks(1, [this](Context& context) {
     Group& group = *context.world();

@@ -60,5 +60,22 @@ TEST_F(LaneTest, TheHostLearnsThatACallBesideItsStreamIsOver) {
   EXPECT_EQ(ran_, std::vector<int>{7});
 }
 
+TEST_F(LaneTest, ItsEndIsBehindCallsOnTheCallersStreams) {
+  DeviceDouble::Queue first(*device_);
+  DeviceDouble::Queue second(*device_);
+  Lane lane(depot_);
+  EXPECT_TRUE(lane.ended(lane.end())) << "there was no call";
+  const auto open = std::make_shared<std::atomic<bool>>(false);
+  first.hold(open);
+  lane.run_on(&first, noting(1));
+  lane.run_on(&second, noting(2));
+  const Word last = lane.end();
+  EXPECT_EQ(lane.end(), last);
+  EXPECT_FALSE(lane.ended(last));
+  open->store(true);
+  while (!lane.ended(last)) std::this_thread::yield();
+  EXPECT_EQ(ran_, (std::vector<int>{1, 2}));
+}
+
 }  // namespace
 }  // namespace mccl::device

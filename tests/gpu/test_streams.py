@@ -64,3 +64,71 @@ def check_several_receives() -> None:
 
 def test_receives_do_not_wait_for_each_other(pair):
     pair.run(check_several_receives)
+
+
+#: Of the GPU's clock: a second or so.
+SECOND = 2_000_000_000
+
+
+def check_timeout() -> None:
+    """The stream of rank 0 comes to the call too late, and its caller has gone on."""
+    where = place("cuda")
+    torch.cuda.set_device(where)
+    data = torch.ones(1000, device=where)
+    torch.cuda.synchronize()
+    if dist.get_rank() == 0:
+        torch.cuda._sleep(6 * SECOND)
+    dist.all_reduce(data)
+    torch.cuda.synchronize()
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="timed out"):
+            dist.all_reduce(data)
+    with pytest.raises(RuntimeError, match="timed out"):
+        dist.barrier()
+
+
+def test_a_sync_call_that_timed_out_is_raised_by_the_next(pair):
+    pair.start_group(timeout=timedelta(seconds=2))
+    pair.run_and_break(check_timeout)
+
+
+def check_destroy(async_op: bool) -> None:
+    where = place("cuda")
+    torch.cuda.set_device(where)
+    data = torch.ones(1000, device=where)
+    dist.all_reduce(data)
+    torch.cuda.synchronize()
+    other = torch.cuda.Stream()
+    with torch.cuda.stream(other):
+        torch.cuda._sleep(SECOND)
+        data.fill_(dist.get_rank() + 1.0)
+        work = dist.all_reduce(data, async_op=async_op)
+        if async_op:
+            work.wait()
+    dist.destroy_process_group()
+    other.synchronize()
+    assert data.eq(3).all()
+
+
+@pytest.mark.parametrize("async_op", [False, True], ids=["sync", "async"])
+def test_destroy_waits_for_calls_of_other_streams(pair, async_op):
+    pair.run_and_break(check_destroy, async_op)
+
+
+def check_destroy_is_bounded() -> None:
+    """A receive that a stream waits for, and that never comes."""
+    where = place("cuda")
+    torch.cuda.set_device(where)
+    data = torch.ones(1000, device=where)
+    dist.all_reduce(data)
+    torch.cuda.synchronize()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        dist.irecv(data, 1 - dist.get_rank()).wait()
+    dist.irecv(data, 1 - dist.get_rank(), tag=1)  # nobody waits for it
+    dist.destroy_process_group()
+    torch.cuda.synchronize()
+
+
+def test_destroy_ends_with_the_timeout(pair):
+    pair.start_group(timeout=timedelta(seconds=3))
+    pair.run_and_break(check_destroy_is_bounded)

@@ -33,7 +33,7 @@ class KernelPath final : public direct::Path {
 
   bool takes(const Request& request) override;
   void enqueue(const Request& request, void* stream) override;
-  device::Lane& lane(const Request& /*request*/) override { return *lane_; }
+  device::Lane* lane() override { return lane_.get(); }
   void reach_memory(Device device) override;
   std::string failure() override;
   void abort() noexcept override;

@@ -41,7 +41,7 @@ class AutoPath final : public Path {
   void comes(const Request& request, std::chrono::milliseconds timeout, bool may_meet) override;
   bool takes(const Request& request) override;
   void enqueue(const Request& request, void* stream) override;
-  device::Lane& lane(const Request& /*request*/) override { return *lane_; }
+  device::Lane* lane() override { return lane_.get(); }
   /// All ranks say by it that they are on devices: they meet where they have not.
   void reach_memory(Device device) override;
   std::shared_ptr<Path> split(Group* child, int color, int key) override;

@@ -11,7 +11,7 @@ namespace mccl::direct {
 Call::Call(std::shared_ptr<Path> path, const Request& request, void* stream, int rank,
            Clock::time_point deadline)
     : path_(std::move(path)),
-      lane_(path_->lane(request)),
+      lane_(*path_->lane()),
       collective_(request.collective),
       rank_(rank),
       deadline_(deadline) {

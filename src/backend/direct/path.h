@@ -26,8 +26,8 @@ class Path {
   virtual bool takes(const Request& request) = 0;
   /// Has `stream` do the call. Throws what keeps it from that.
   virtual void enqueue(const Request& request, void* stream) = 0;
-  /// The order of its calls on the device that the request is of.
-  virtual device::Lane& lane(const Request& request) = 0;
+  /// The order of its calls on the device; null while it has taken none.
+  virtual device::Lane* lane() = 0;
   /// A collective of the host: memory of device::Pool is used where it lies from now on, if it can
   /// be.
   virtual void reach_memory(Device /*device*/) {}

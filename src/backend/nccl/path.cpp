@@ -56,7 +56,7 @@ class NcclPath final : public direct::Path {
 
   bool takes(const Request& request) override;
   void enqueue(const Request& request, void* stream) override;
-  device::Lane& lane(const Request& request) override;
+  device::Lane* lane() override { return lane_.get(); }
   std::shared_ptr<direct::Path> split(Group* child, int color, int key) override;
   std::string name() const override { return "nccl"; }
   std::string failure() override;
@@ -305,8 +305,6 @@ void NcclPath::exchange(const Request& r, void* stream) {
     }
   }
 }
-
-device::Lane& NcclPath::lane(const Request& /*request*/) { return *lane_; }
 
 std::string NcclPath::failure() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
