@@ -31,7 +31,9 @@ void ProcessGroupMCCL::all_reduce_now(const at::Tensor& tensor, const c10d::Redu
                     reducible_type(call, tensor.scalar_type(), op),
                     {mccl::DeviceKind::cuda, tensor.device().index()}};
   CallOptions options = call_options(c10d::kUnsetTimeout, false);
-  options.stream = handle_of(current_stream(tensor.device()));
+  const c10::Stream stream = current_stream(tensor.device());
+  options.stream = handle_of(stream);
+  options.stream_may_go = may_go(stream);
   const auto group = group_for(call);
   note_device(tensor.device());
   ++sequence_;

@@ -216,6 +216,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::issue(CallName name, Staging staging
     note_device(*device);
     stream = current_stream(*device);
     options.stream = handle_of(*stream);
+    options.stream_may_go = may_go(*stream);
   }
   // What may be over for the host when it returns, and nobody watches, needs no more than an end.
   const bool may_be_over = stream && options.caller_waits && !staging.has_copies() &&

@@ -70,6 +70,11 @@ void* handle_of(const c10::Stream& stream) {
   return device_calls(stream.device()).getStreamNativeHandle(stream);
 }
 
+/// Of such a stream torch has the handle for a number; the default stream has 0 for both.
+bool may_go(const c10::Stream& stream) {
+  return stream.id() != 0 && handle_of(stream) == reinterpret_cast<void*>(stream.id());
+}
+
 void finish_current_stream(c10::Device device) {
   const auto& calls = device_calls(device);
   calls.synchronizeStream(calls.getStream(device));
@@ -118,7 +123,14 @@ void StreamEnd::follow(const mccl::Work& work, const std::vector<const StreamEnd
       }
     }
   }
-  if (place_ == Place::callers) return;
+  if (place_ == Place::callers) return mark_if_stream_may_go();
+  const std::lock_guard lock(mutex_);
+  event_.record(stream_);
+  marked_ = true;
+}
+
+void StreamEnd::mark_if_stream_may_go() const {
+  if (!may_go(stream_)) return;
   const std::lock_guard lock(mutex_);
   event_.record(stream_);
   marked_ = true;

@@ -19,6 +19,8 @@ namespace mccl_torch {
 c10::Stream current_stream(c10::Device device);
 /// As the engine takes it.
 void* handle_of(const c10::Stream& stream);
+/// Whether whoever made the stream may destroy it. Those of torch stay.
+bool may_go(const c10::Stream& stream);
 /// Until all is done that the caller's stream on `device` was given.
 void finish_current_stream(c10::Device device);
 /// Whether it is.
@@ -60,6 +62,8 @@ class StreamEnd {
   c10::Stream stream() const { return stream_; }
   /// The call is over, and has not failed: another may end in a stream that was this end's alone.
   void let_go();
+  /// Marks the place now where its stream may not be there later.
+  void mark_if_stream_may_go() const;
 
  private:
   void hold(const c10::Stream& stream) const;

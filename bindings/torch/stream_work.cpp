@@ -17,6 +17,7 @@ StreamWork::StreamWork(int rank, c10d::OpType type, std::uint64_t sequence, c10:
       outputs_(std::move(outputs)),
       started_(started) {
   completed_ = true;
+  end_.mark_if_stream_may_go();
 }
 
 bool StreamWork::wait(std::chrono::milliseconds /*timeout*/) {

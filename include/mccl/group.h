@@ -33,8 +33,12 @@ struct CallOptions {
   std::optional<Compression> compression = {};
   /// Of a call on a device's memory: the caller's stream (of CUDA, a CUstream), null for the
   /// device's default. The call begins when the stream has done what it has been given until now;
-  /// what it is given afterwards runs beside the call, see Work::wait_on_stream.
+  /// what it is given afterwards runs beside the call, see Work::wait_on_stream. It must stay until
+  /// the group has gone, or else say so:
   void* stream = nullptr;
+  /// `stream` may be destroyed before the group has gone. Where a device carries out the call by
+  /// itself, the group then notes its end at once, which takes some more calls of the driver.
+  bool stream_may_go = false;
   /// What must have passed before the call touches its memory; nothing when null. Of a call on
   /// Metal's memory: a fence behind all that the GPU has been given to do with the input and the
   /// output. The call, and every later one, begins after it; nobody but the call waits for it.
@@ -100,9 +104,10 @@ class Group {
   /// Done when every rank has called it.
   virtual Work barrier(const CallOptions& = {}) = 0;
 
-  /// A message to `peer`; done when `data` may be reused. Messages of at most 32 KiB are done without
-  /// a receive for as long as those to one peer that await theirs take at most 4 MiB together,
-  /// counting 256 bytes more for each; any other is done once its receive has been posted.
+  /// A message to `peer`; done when `data` may be reused. Messages of at most 32 KiB are done
+  /// without a receive for as long as those to one peer that await theirs take at most 4 MiB
+  /// together, counting 256 bytes more for each; any other is done once its receive has been
+  /// posted.
   virtual Work send(ConstBuffer data, int peer, std::uint32_t tag, const CallOptions& = {}) = 0;
   /// The oldest message from `peer` (or kAnySource) with this tag; its size must match.
   virtual Work recv(Buffer data, int peer, std::uint32_t tag, const CallOptions& = {}) = 0;

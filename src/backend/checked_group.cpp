@@ -67,7 +67,8 @@ void CheckedGroup::split_path(CheckedGroup* child, int color, int key) {
 
 Work CheckedGroup::begin_directly(const Request& request, const CallOptions& options) {
   if (options.caller_waits) {
-    path_->lane()->run_on(options.stream, [&](void* stream) { path_->enqueue(request, stream); });
+    path_->lane()->run_on(options.stream, options.stream_may_go,
+                          [&](void* stream) { path_->enqueue(request, stream); });
     return {};
   }
   const auto timeout = timeout_of(options);

@@ -23,11 +23,12 @@ Word Lane::run_beside(void* stream, const Act& act) {
   return number_;
 }
 
-void Lane::run_on(void* stream, const Act& act) {
+void Lane::run_on(void* stream, bool may_go, const Act& act) {
   const std::lock_guard lock(mutex_);
   // Behind a call of the same stream it is anyway, and the driver need not be asked anything.
-  const bool elsewhere = used_ && (own_queue_is_last_ || last_stream_ != stream);
-  if (elsewhere && !accelerator().is_capturing(stream)) {
+  const bool elsewhere = !used_ || own_queue_is_last_ || last_stream_ != stream;
+  if (elsewhere && accelerator().is_capturing(stream)) return act(stream);
+  if (used_ && elsewhere) {
     if (!own_queue_is_last_) {
       queue_->follow(last_stream_);
       queue_->mark();
@@ -36,18 +37,21 @@ void Lane::run_on(void* stream, const Act& act) {
   }
   act(stream);
   used_ = true;
-  own_queue_is_last_ = false;
+  own_queue_is_last_ = may_go;
   last_stream_ = stream;
+  if (may_go) {
+    queue_->follow(stream);
+    queue_->mark();
+  }
 }
 
 Word Lane::end() {
   const std::lock_guard lock(mutex_);
-  if (used_ && !own_queue_is_last_) {
-    queue_->follow(last_stream_);
-    queue_->write(ended_, ++number_);
-    queue_->mark();
-    own_queue_is_last_ = true;
-  }
+  if (!used_) return number_;
+  if (!own_queue_is_last_) queue_->follow(last_stream_);
+  queue_->write(ended_, ++number_);
+  queue_->mark();
+  own_queue_is_last_ = true;
   return number_;
 }
 

@@ -22,7 +22,10 @@ class Lane {
   Word run_beside(void* stream, const Act& act);
   /// On the caller's own stream. Nothing tells the host of its end. Where the stream is being
   /// captured, its order among the calls that are not is the caller's to keep.
-  void run_on(void* stream, const Act& act);
+  /// `may_go`: the stream may be destroyed afterwards and is not touched again, so its end is noted
+  /// at once. Any other stream is asked for its end when a call comes on another one; calls on one
+  /// stream ask the driver for nothing.
+  void run_on(void* stream, bool may_go, const Act& act);
 
   /// The number by which ended() knows that all calls so far are over.
   Word end();
@@ -42,7 +45,7 @@ class Lane {
   Word number_ = 0;                 // guarded by mutex_
   bool own_queue_is_last_ = false;  // guarded by mutex_
   bool used_ = false;               // guarded by mutex_
-  void* last_stream_ = nullptr;     // guarded by mutex_
+  void* last_stream_ = nullptr;     // guarded by mutex_; may be gone where the own queue is last
 };
 
 }  // namespace mccl::device

@@ -14,6 +14,27 @@ TIMEOUT = timedelta(seconds=20)
 STREAMS = 40
 
 
+def by_nccl() -> None:
+    import mccl
+
+    mccl.init(backend="nccl")
+
+
+@pytest.fixture(scope="module")
+def each():
+    """Two ranks whose calls go by NCCL, each in a group of its own: they may share a GPU."""
+    from rank_pool import RankPool
+
+    ranks = RankPool(2)
+    ranks.run(by_nccl, group=False)
+    yield ranks
+    ranks.close()
+
+
+def group_of_one() -> dist.ProcessGroup:
+    return [dist.new_group([rank]) for rank in range(dist.get_world_size())][dist.get_rank()]
+
+
 @pytest.fixture(scope="module")
 def pair():
     from rank_pool import RankPool
@@ -132,3 +153,32 @@ def check_destroy_is_bounded() -> None:
 def test_destroy_ends_with_the_timeout(pair):
     pair.start_group(timeout=timedelta(seconds=3))
     pair.run_and_break(check_destroy_is_bounded)
+
+
+def check_streams_that_go() -> None:
+    import ctypes
+
+    where = place("cuda")
+    torch.cuda.set_device(where)
+    alone = group_of_one()
+    data = torch.ones(1000, device=where)
+    dist.all_reduce(data, group=alone)
+    cuda = ctypes.CDLL("libcuda.so.1")
+    for _ in range(20):
+        handle = ctypes.c_void_p()
+        assert cuda.cuStreamCreate(ctypes.byref(handle), 1) == 0
+        stream = torch.cuda.ExternalStream(handle.value, where)
+        with torch.cuda.stream(stream):
+            dist.all_reduce(data, group=alone)
+            work = alone.allreduce([data])
+        stream.synchronize()
+        assert cuda.cuStreamDestroy_v2(handle) == 0
+        work.wait()
+        dist.all_reduce(data, group=alone)
+        dist.all_reduce(data, group=alone, async_op=True).wait()
+    assert data.eq(1).all()
+    dist.destroy_process_group(alone)
+
+
+def test_a_stream_that_its_owner_destroyed_is_left_alone(each):
+    each.run(check_streams_that_go)
