@@ -241,7 +241,8 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::issue(CallName name, Staging staging
     }
     if (!work) make_work();
     work->start(begun);
-    if (!batched) end_on_device(*work, options.caller_waits);
+    // A call that is over lies in the caller's stream, as all do that are captured.
+    if (!batched) end_on_device(*work, options.caller_waits || begun.done());
   } catch (const std::exception&) {
     if (counts) --sequence_;
     throw_call_error(std::current_exception(), rank_, name.title);

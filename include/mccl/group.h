@@ -22,7 +22,8 @@ struct CallOptions {
   std::optional<std::chrono::milliseconds> timeout = {};
   /// The caller promises to wait on the Work at once; the call then runs on the caller's thread and
   /// crosses none. Of a collective that a device carries out by itself, the call runs on `stream`
-  /// itself, in whose order its end is; the Work is done at once.
+  /// itself, in whose order its end is; the Work is done at once. So it is where `stream` is being
+  /// captured, whoever waits.
   bool caller_waits = false;
   /// Of a call on a device's memory: this one may wait until all ranks have come to it, if it is by
   /// it that their devices find each other. A caller that waits allows that anyway.

@@ -65,10 +65,13 @@ void CheckedGroup::split_path(CheckedGroup* child, int color, int key) {
   if (part && child && !(child->path_ && child->path_->inherits(part))) child->use(std::move(part));
 }
 
+/// In a stream that is being captured, a call whose caller does not wait runs as one whose caller
+/// does: a graph repeats neither the lane's own queue nor the number of the call.
 Work CheckedGroup::begin_directly(const Request& request, const CallOptions& options) {
-  if (options.caller_waits) {
-    path_->lane()->run_on(options.stream, options.stream_may_go,
-                          [&](void* stream) { path_->enqueue(request, stream); });
+  device::Lane& lane = *path_->lane();
+  if (options.caller_waits || lane.accelerator().is_capturing(options.stream)) {
+    lane.run_on(options.stream, options.stream_may_go,
+                [&](void* stream) { path_->enqueue(request, stream); });
     return {};
   }
   const auto timeout = timeout_of(options);

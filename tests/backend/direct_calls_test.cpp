@@ -85,6 +85,20 @@ class DirectCalls : public ::testing::Test {
   std::shared_ptr<testing::ForbiddenMemory> memory_;
 };
 
+TEST_F(DirectCalls, ACallInACapturedStreamLiesInIt) {
+  run_ranks(1, [this](Context& context) {
+    DeviceDouble::Queue stream(*device_);
+    const Buffer data = ones(stream);
+    stream.capture(true);
+    const Work work =
+        group_of(context).all_reduce(data, data, ReduceKind::sum, {.stream = &stream});
+    EXPECT_TRUE(work.done());
+    EXPECT_EQ(group_of(context).last_on_device(), device::Word{0}) << "it has no number";
+    stream.capture(false);
+    EXPECT_EQ(seen_by(stream), kDirect);
+  });
+}
+
 TEST_F(DirectCalls, WhatThePathTakesGoesByIt) {
   run_ranks(1, [this](Context& context) {
     Group& group = group_of(context);

@@ -182,3 +182,58 @@ def check_streams_that_go() -> None:
 
 def test_a_stream_that_its_owner_destroyed_is_left_alone(each):
     each.run(check_streams_that_go)
+
+
+def check_captured() -> None:
+    """Calls of functional collectives are async, and so those of torch.compile."""
+    import torch.distributed._functional_collectives as functional
+
+    where = place("cuda")
+    torch.cuda.set_device(where)
+    alone = group_of_one()
+    data = torch.ones(1000, device=where)
+    dist.all_reduce(data, group=alone)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    beside = torch.cuda.Stream()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        data.add_(1)
+        work = dist.all_reduce(data, group=alone, async_op=True)
+        with torch.cuda.stream(beside):
+            work.wait()
+            twice = data * 2
+        work.wait()
+        torch.cuda.current_stream().wait_stream(beside)
+        strided = torch.ones(100, 2, device=where)[:, 0]
+        dist.all_reduce(strided, group=alone, async_op=True).wait()
+        total = functional.all_reduce(data + twice, "sum", alone) + strided[0]
+    for count in range(1, 6):
+        graph.replay()
+        torch.cuda.synchronize()
+        assert data.eq(1 + count).all()
+        assert total.eq(3 * (1 + count) + 1).all()
+        dist.all_reduce(data, group=alone)  # between replays
+    dist.destroy_process_group(alone)
+
+
+def test_an_async_call_is_captured(each):
+    each.run(check_captured)
+
+
+def check_refused_capture() -> None:
+    where = place("cuda")
+    torch.cuda.set_device(where)
+    data = torch.ones(1000, device=where)
+    dist.all_reduce(data)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        for async_op in (False, True):
+            with pytest.raises(ValueError, match="being captured"):
+                dist.all_reduce(data, async_op=async_op)
+    dist.all_reduce(data)
+    assert data.eq(dist.get_world_size() ** 2).all()
+
+
+def test_through_the_host_a_capture_is_refused(pair):
+    pair.run(check_refused_capture)
