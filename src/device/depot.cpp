@@ -12,17 +12,23 @@ namespace {
 
 constexpr std::size_t kLeastBlock = 4096;
 
+/// To an eighth of a power of two, so that calls of like sizes share blocks.
+std::size_t rounded(std::size_t bytes) {
+  const std::size_t step = std::max(std::bit_floor(bytes) / 8, kLeastBlock);
+  return std::max<std::size_t>(1, (bytes + step - 1) / step) * step;
+}
+
 }  // namespace
 
 Block& Block::operator=(Block&& other) noexcept {
   std::swap(depot_, other.depot_);
   std::swap(data_, other.data_);
-  std::swap(kind_, other.kind_);
+  std::swap(bytes_, other.bytes_);
   return *this;
 }
 
 Block::~Block() {
-  if (data_) depot_->take_back(data_, kind_);
+  if (data_) depot_->take_back(data_, bytes_);
 }
 
 std::unique_ptr<Passage> Accelerator::make_passage() { return nullptr; }
@@ -31,34 +37,63 @@ Depot::Depot(std::shared_ptr<Accelerator> accelerator) : accelerator_(std::move(
 
 Depot::~Depot() {
   passages_.clear();
-  for (const auto& blocks : free_) {
-    for (std::byte* const block : blocks) accelerator_->free_pinned(block);
-  }
+  for (const auto& [bytes, block] : unused_) accelerator_->free_pinned(block.data);
   for (std::byte* const page : pages_of_words_) accelerator_->free_pinned(page);
 }
 
+/// An unused one may be longer by a quarter.
 Block Depot::block(std::size_t bytes) {
-  const std::size_t size = std::bit_ceil(std::max(bytes, kLeastBlock));
-  const auto kind = static_cast<std::size_t>(std::countr_zero(size));
+  const std::size_t size = rounded(bytes);
   {
     const std::lock_guard lock(mutex_);
-    if (!free_.at(kind).empty()) {
-      std::byte* const data = free_[kind].back();
-      free_[kind].pop_back();
-      return {shared_from_this(), data, kind};
+    const auto found = unused_.lower_bound(size);
+    if (found != unused_.end() && found->first <= size + size / 4) {
+      const auto [found_bytes, block] = *found;
+      unused_.erase(found);
+      unused_bytes_ -= found_bytes;
+      return {shared_from_this(), block.data, found_bytes};
     }
   }
-  return {shared_from_this(), accelerator_->allocate_pinned(size), kind};
+  return {shared_from_this(), accelerator_->allocate_pinned(size), size};
 }
 
-void Depot::take_back(std::byte* data, std::size_t kind) {
+void Depot::take_back(std::byte* data, std::size_t bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    unused_.insert({bytes, {data, Clock::now()}});
+    unused_bytes_ += bytes;
+    if (unused_bytes_ <= kMostUnused) return;
+  }
+  release(Clock::duration::max(), kMostUnused);
+}
+
+std::size_t Depot::unused_bytes() const {
   const std::lock_guard lock(mutex_);
-  free_[kind].push_back(data);
+  return unused_bytes_;
+}
+
+/// Those first that were not used for longest, until the rest is of use and no more than `most`.
+void Depot::release(Clock::duration time, std::size_t most) {
+  std::vector<std::byte*> given_back;
+  {
+    const std::lock_guard lock(mutex_);
+    const Clock::time_point now = Clock::now();
+    while (!unused_.empty() && passages_in_use_ == 0) {
+      const auto oldest = std::ranges::min_element(
+          unused_, {}, [](const auto& entry) { return entry.second.since; });
+      if (now - oldest->second.since < time && unused_bytes_ <= most) break;
+      given_back.push_back(oldest->second.data);
+      unused_bytes_ -= oldest->first;
+      unused_.erase(oldest);
+    }
+  }
+  for (std::byte* const block : given_back) accelerator_->free_pinned(block);
 }
 
 std::unique_ptr<Passage> Depot::passage() {
   {
     const std::lock_guard lock(mutex_);
+    ++passages_in_use_;
     if (!passages_.empty()) {
       std::unique_ptr<Passage> passage = std::move(passages_.back());
       passages_.pop_back();
@@ -82,6 +117,7 @@ std::unique_ptr<Passage> Depot::passage() {
 void Depot::take_back(std::unique_ptr<Passage> passage) {
   const std::lock_guard lock(mutex_);
   passages_.push_back(std::move(passage));
+  --passages_in_use_;
 }
 
 }  // namespace mccl::device

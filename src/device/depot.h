@@ -2,12 +2,13 @@
 // and may wait for all that the device has to do; so what a call has used is kept for the next.
 #pragma once
 
-#include <array>
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
 
+#include "base/clock.h"
 #include "device/device.h"
 #include "device/passage.h"
 
@@ -19,8 +20,8 @@ class Depot;
 class Block {
  public:
   Block() = default;
-  Block(std::shared_ptr<Depot> depot, std::byte* data, std::size_t kind)
-      : depot_(std::move(depot)), data_(data), kind_(kind) {}
+  Block(std::shared_ptr<Depot> depot, std::byte* data, std::size_t bytes)
+      : depot_(std::move(depot)), data_(data), bytes_(bytes) {}
   Block(Block&& other) noexcept { *this = std::move(other); }
   Block& operator=(Block&& other) noexcept;
   ~Block();
@@ -30,7 +31,7 @@ class Block {
  private:
   std::shared_ptr<Depot> depot_;
   std::byte* data_ = nullptr;
-  std::size_t kind_ = 0;
+  std::size_t bytes_ = 0;
 };
 
 /// Thread-safe. Lives as long as what it has given.
@@ -42,22 +43,35 @@ class Depot : public std::enable_shared_from_this<Depot> {
   Accelerator& accelerator() const { return *accelerator_; }
   std::shared_ptr<Accelerator> shared_accelerator() const { return accelerator_; }
 
+  /// Unused blocks take at most this much together.
+  static constexpr std::size_t kMostUnused = std::size_t{1} << 30;
+
   Block block(std::size_t bytes);
   std::unique_ptr<Passage> passage();
   /// Takes back a passage that has ended.
   void take_back(std::unique_ptr<Passage> passage);
+  /// Gives the blocks that were not used for `time` back to the system. That may wait for all that
+  /// the device has to do, so nothing is given back while a call has a passage.
+  void release_unused(Clock::duration time) { release(time, kMostUnused); }
+  std::size_t unused_bytes() const;
 
  private:
   friend class Block;
-  static constexpr std::size_t kKinds = 48;  ///< Blocks are of powers of two.
-  void take_back(std::byte* data, std::size_t kind);
+  struct Unused {
+    std::byte* data;
+    Clock::time_point since;
+  };
+  void take_back(std::byte* data, std::size_t bytes);
+  void release(Clock::duration time, std::size_t most);
 
   const std::shared_ptr<Accelerator> accelerator_;
-  std::mutex mutex_;
-  std::array<std::vector<std::byte*>, kKinds> free_;  // guarded by mutex_
-  std::vector<std::unique_ptr<Passage>> passages_;    // guarded by mutex_
-  std::vector<std::byte*> pages_of_words_;            // guarded by mutex_
-  std::size_t words_left_ = 0;                        // guarded by mutex_
+  mutable std::mutex mutex_;
+  std::multimap<std::size_t, Unused> unused_;       // guarded by mutex_; by size
+  std::size_t unused_bytes_ = 0;                    // guarded by mutex_
+  std::vector<std::unique_ptr<Passage>> passages_;  // guarded by mutex_
+  int passages_in_use_ = 0;                         // guarded by mutex_
+  std::vector<std::byte*> pages_of_words_;          // guarded by mutex_
+  std::size_t words_left_ = 0;                      // guarded by mutex_
 };
 
 }  // namespace mccl::device

@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "device/cuda/gpu.h"
 #include "device/metal/gpu.h"
@@ -60,6 +61,16 @@ std::shared_ptr<Pool> pool_of(Device device) {
   std::shared_ptr<Pool>& pool = all.pools[{device.kind, device.index}];
   if (!pool) pool = std::make_shared<Pool>(depot->shared_accelerator());
   return pool;
+}
+
+void release_unused(Clock::duration time) {
+  std::vector<std::shared_ptr<Depot>> depots;
+  Registry& all = registry();
+  {
+    const std::lock_guard lock(all.mutex);
+    for (const auto& [device, depot] : all.depots) depots.push_back(depot);
+  }
+  for (const auto& depot : depots) depot->release_unused(time);
 }
 
 bool sees_any(DeviceKind kind) {

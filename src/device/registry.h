@@ -20,6 +20,9 @@ std::shared_ptr<Depot> depot_of(Device device);
 /// The device's memory that others may reach, kept and made likewise.
 std::shared_ptr<Pool> pool_of(Device device);
 
+/// Gives pinned memory that was not used for `time` back to the system, of all devices.
+void release_unused(Clock::duration time);
+
 /// Whether this machine seems to have devices of a kind, by what can be seen without loading a
 /// driver.
 bool sees_any(DeviceKind kind);

@@ -30,6 +30,31 @@ TEST_F(DepotTest, ABlockIsUsedAgainForACallOfItsSize) {
   EXPECT_NE(beside.data(), first);
 }
 
+TEST_F(DepotTest, BlocksAreRoundedToAnEighthOfAPowerOfTwo) {
+  constexpr std::size_t kMiB = std::size_t{1} << 20;
+  { const Block block = depot_->block(513 * kMiB); }
+  EXPECT_EQ(depot_->unused_bytes(), 576 * kMiB);
+  { const Block block = depot_->block(500 * kMiB); }
+  EXPECT_EQ(depot_->unused_bytes(), 576 * kMiB) << "one that is a little longer serves";
+}
+
+TEST_F(DepotTest, UnusedBlocksGoBackAboveALimitAndAfterATime) {
+  constexpr std::size_t kHalf = Depot::kMostUnused / 2;
+  std::unique_ptr<Passage> passage = depot_->passage();
+  {
+    std::vector<Block> blocks;
+    for (int i = 0; i < 3; ++i) blocks.push_back(depot_->block(kHalf));
+  }
+  EXPECT_EQ(depot_->unused_bytes(), 3 * kHalf) << "a call is under way";
+  depot_->take_back(std::move(passage));
+  depot_->release_unused(std::chrono::hours(1));
+  EXPECT_EQ(depot_->unused_bytes(), 2 * kHalf);
+  { const Block block = depot_->block(kHalf); }
+  EXPECT_EQ(depot_->unused_bytes(), 2 * kHalf);
+  depot_->release_unused({});
+  EXPECT_EQ(depot_->unused_bytes(), 0U);
+}
+
 TEST_F(DepotTest, APassageBringsTheOutputOnlyWhenTheHostHasReleasedIt) {
   DeviceDouble::Queue stream(*device_);
   const auto memory = device_->allocate(4);

@@ -7,10 +7,14 @@
 
 #include "backend/staged/patience.h"
 #include "base/thread.h"
+#include "device/registry.h"
 #include "mccl/error.h"
 
 namespace mccl::staged {
 namespace {
+
+/// A group that makes no call for so long lets go of pinned memory that no other uses.
+constexpr std::chrono::seconds kIdle{30};
 
 /// A Work that has failed already.
 class FailedState final : public detail::WorkState {
@@ -230,7 +234,13 @@ void Line::watch() {
       };
       if (!group_) return;
       if (!has_work()) {
-        changed_.wait(lock, [&] { return has_work() || !group_; });
+        const auto is_called = [&] { return has_work() || !group_; };
+        if (!changed_.wait_for(lock, kIdle, is_called)) {
+          lock.unlock();
+          device::release_unused(kIdle);
+          lock.lock();
+          changed_.wait(lock, is_called);
+        }
         patience = Patience();
       } else if (running_.empty() && patience.naps()) {
         changed_.wait_for(lock, patience.nap());
