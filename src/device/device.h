@@ -59,6 +59,8 @@ class Accelerator {
   virtual std::unique_ptr<Passage> make_passage();
   /// Of the device. Throws Error.
   virtual std::shared_ptr<void> make_memory(std::size_t bytes) = 0;
+  /// Waits for all that the device has been given.
+  virtual void finish() = 0;
   /// What is worth a copy of its own: less takes no longer than to tell the host of it. A multiple
   /// of 64.
   virtual std::size_t least_piece() const { return std::size_t{256} << 10; }

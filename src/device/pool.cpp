@@ -30,27 +30,43 @@ void* Pool::take(std::size_t bytes) {
   }
   if (!best) {
     std::shared_ptr<void> memory = accelerator_->make_memory(size);
-    begin_[static_cast<const std::byte*>(memory.get())] = windows_.size();
-    windows_.push_back({std::move(memory), size, false, false});
-    best = &windows_.back();
+    const auto unused =
+        std::ranges::find_if(windows_, [](const Kept& kept) { return !kept.memory && !kept.told; });
+    const auto number = static_cast<std::size_t>(unused - windows_.begin());
+    if (unused == windows_.end()) windows_.emplace_back();
+    begin_[static_cast<const std::byte*>(memory.get())] = number;
+    best = &windows_[number];
+    *best = {std::move(memory), size, false, false};
   }
   best->in_use = true;
   return best->memory.get();
 }
 
+/// What is given out again must not be in use on the device any more. To free memory waits for
+/// that, too; so neither is done with the lock.
 void Pool::give_back(void* memory) {
-  std::shared_ptr<void> gone;  // let go of without the lock: that may wait for the device
+  if (is_told(memory)) accelerator_->finish();
+  std::shared_ptr<void> gone;
   const std::lock_guard lock(mutex_);
-  const auto found = begin_.find(static_cast<const std::byte*>(memory));
-  if (found == begin_.end() || !windows_[found->second].in_use) {
-    throw InvalidArgument(fmt::format("memory at {} of {} is given back, but was not taken there",
-                                      memory, accelerator_->name()));
-  }
-  Kept& kept = windows_[found->second];
+  Kept& kept = taken(memory);
   kept.in_use = false;
   if (kept.told) return;
   gone = std::move(kept.memory);
-  begin_.erase(found);
+  begin_.erase(static_cast<const std::byte*>(memory));
+  while (!windows_.empty() && !windows_.back().memory && !windows_.back().told) windows_.pop_back();
+}
+
+bool Pool::is_told(const void* memory) {
+  const std::lock_guard lock(mutex_);
+  return taken(memory).told;
+}
+
+/// With the lock.
+Pool::Kept& Pool::taken(const void* memory) {
+  const auto found = begin_.find(static_cast<const std::byte*>(memory));
+  if (found != begin_.end() && windows_[found->second].in_use) return windows_[found->second];
+  throw InvalidArgument(fmt::format("memory at {} of {} is given back, but was not taken there",
+                                    memory, accelerator_->name()));
 }
 
 std::vector<Pool::Window> Pool::tell(std::size_t first) {

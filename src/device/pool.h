@@ -20,15 +20,17 @@ struct InWindow {
 };
 
 /// A window is memory that was taken from the device in one piece; windows are numbered as they are
-/// taken. What others have been told of stays until the process ends, since nobody knows when the
-/// last of them has left it, and is given out again. Thread-safe.
+/// taken. A number that nobody was told of is used again when its window is gone. What others have
+/// been told of stays until the process ends, since nobody knows when the last of them has left it,
+/// and is given out again. Thread-safe.
 class Pool {
  public:
   explicit Pool(std::shared_ptr<Accelerator> accelerator) : accelerator_(std::move(accelerator)) {}
 
   /// Throws Error where the device has no more.
   void* take(std::size_t bytes);
-  /// What take() gave; anything else throws InvalidArgument.
+  /// What take() gave; anything else throws InvalidArgument. Waits for all that the device has been
+  /// given.
   void give_back(void* memory);
 
   struct Window {
@@ -48,6 +50,9 @@ class Pool {
     bool in_use;
     bool told;
   };
+
+  bool is_told(const void* memory);
+  Kept& taken(const void* memory);
 
   const std::shared_ptr<Accelerator> accelerator_;
   mutable std::mutex mutex_;

@@ -39,7 +39,37 @@ TEST_F(PoolTest, WhatNobodyWasToldOfGoesBackToTheDevice) {
   pool_.give_back(memory);
   EXPECT_NE(device_->objection({memory, 1, DType::u8}), "");
   EXPECT_FALSE(pool_.find(memory, 1));
-  EXPECT_EQ(pool_.tell(0).at(0).memory, nullptr) << "the number stays";
+}
+
+TEST_F(PoolTest, ANumberThatNobodyWasToldOfIsUsedAgain) {
+  void* const stays = pool_.take(kMiB);
+  void* const goes = pool_.take(kMiB);
+  void* const last = pool_.take(kMiB);
+  pool_.give_back(goes);
+  for (int cycle = 0; cycle < 2000; ++cycle) {
+    void* const memory = pool_.take(kMiB);
+    EXPECT_EQ(pool_.find(memory, 1)->window, 1U);
+    pool_.give_back(memory);
+  }
+  EXPECT_EQ(pool_.tell(0).size(), 3U);
+  EXPECT_EQ(pool_.find(pool_.take(kMiB), 1)->window, 3U) << "others know that 1 is gone";
+  EXPECT_EQ(pool_.find(stays, 1)->window, 0U);
+  EXPECT_EQ(pool_.find(last, 1)->window, 2U);
+}
+
+TEST_F(PoolTest, RegisteringEachTimeUsesUpNoNumbers) {
+  for (int cycle = 0; cycle < 2000; ++cycle) {
+    pool_.give_back(pool_.take(kMiB));
+    EXPECT_EQ(pool_.tell(0).size(), 0U);
+  }
+}
+
+TEST_F(PoolTest, WhatOthersKnowIsGivenBackBehindTheDevice) {
+  void* const memory = pool_.take(kMiB);
+  pool_.tell(0);
+  EXPECT_EQ(device_->times_finished, 0);
+  pool_.give_back(memory);
+  EXPECT_EQ(device_->times_finished, 1);
 }
 
 TEST_F(PoolTest, WhatOthersKnowStaysAndIsGivenAgain) {

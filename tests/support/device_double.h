@@ -83,6 +83,8 @@ class DeviceDouble final : public device::Accelerator {
     const auto memory = allocate(bytes);
     return {memory, memory->outside()};
   }
+  void finish() override { ++times_finished; }
+  std::atomic<int> times_finished{0};
   /// Little, so that calls of tests go in pieces.
   std::size_t least_piece() const override { return 64; }
   std::byte* allocate_pinned(std::size_t bytes) override {

@@ -49,6 +49,7 @@ std::string find_functions(void* library, Driver& cu) {
   symbols.find(cu.CtxGetCurrent, "cuCtxGetCurrent");
   symbols.find(cu.CtxPushCurrent, "cuCtxPushCurrent_v2");
   symbols.find(cu.CtxPopCurrent, "cuCtxPopCurrent_v2");
+  symbols.find(cu.CtxSynchronize, "cuCtxSynchronize");
   symbols.find(cu.CtxEnablePeerAccess, "cuCtxEnablePeerAccess");
   symbols.find(cu.StreamCreate, "cuStreamCreate");
   symbols.find(cu.StreamDestroy, "cuStreamDestroy_v2");

@@ -38,6 +38,7 @@ struct Driver {
   Result (*CtxGetCurrent)(Context*);
   Result (*CtxPushCurrent)(Context);
   Result (*CtxPopCurrent)(Context*);
+  Result (*CtxSynchronize)();
   Result (*CtxEnablePeerAccess)(Context, unsigned flags);
   Result (*StreamCreate)(Stream*, unsigned flags);
   Result (*StreamDestroy)(Stream);

@@ -114,6 +114,11 @@ class Gpu final : public Accelerator {
 
   std::unique_ptr<Queue> make_queue() override { return std::make_unique<GpuQueue>(cu_, context_); }
 
+  void finish() override {
+    const Current current(cu_, context_);
+    cu_.check(cu_.CtxSynchronize(), "cuCtxSynchronize");
+  }
+
   std::byte* allocate_pinned(std::size_t bytes) override {
     const Current current(cu_, context_);
     void* memory = nullptr;

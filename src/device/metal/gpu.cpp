@@ -140,6 +140,7 @@ class Gpu final : public Accelerator {
   const std::string& name() const override { return name_; }
   std::string bus() const override { return "metal"; }
   std::size_t least_piece() const override { return driver_->least_piece(); }
+  void finish() override {}  // make_memory() gives nothing that could be in use
   std::shared_ptr<void> make_memory(std::size_t /*bytes*/) override {
     throw Error(fmt::format("{} has no calls by kernels, which would need its memory", name_));
   }
