@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <fstream>
+#include <random>
 
 namespace mccl::direct {
 
@@ -22,6 +23,17 @@ std::string first_objection(Group& group, const std::string& own) {
   return {};
 }
 
+namespace {
+
+/// Processes in containers may have one number, and a fork has the numbers of its parent.
+std::int64_t own_process() {
+  static const std::int64_t by_chance =
+      static_cast<std::int64_t>(std::random_device()()) << 32 ^ std::random_device()();
+  return by_chance ^ ::getpid();
+}
+
+}  // namespace
+
 Card card_of(const std::string& bus) {
   Card card{};
   std::ifstream file("/proc/sys/kernel/random/boot_id");
@@ -29,7 +41,7 @@ Card card_of(const std::string& bus) {
   std::getline(file, boot);
   boot.copy(card.boot, sizeof(card.boot) - 1);
   bus.copy(card.bus, sizeof(card.bus) - 1);
-  card.process = ::getpid();
+  card.process = own_process();
   return card;
 }
 

@@ -26,9 +26,9 @@ std::string first_objection(Group& group, const std::string& own);
 
 /// The device of a rank, by which others tell whether it is theirs.
 struct Card {
-  char boot[64];  ///< Of the kernel that runs: the host.
-  char bus[16];   ///< Where the device is plugged in.
-  std::int64_t process;
+  char boot[64];         ///< Of the kernel that runs: the host.
+  char bus[16];          ///< Where the device is plugged in.
+  std::int64_t process;  ///< No other process has it.
 };
 
 Card card_of(const std::string& bus);
