@@ -215,9 +215,17 @@ void WorkMCCL::end_in(std::unique_ptr<StreamEnd> end, const std::vector<const Wo
   }
   end->follow(work_, ends, copies_);
   copies_.clear();
-  const std::lock_guard lock(future_mutex_);
-  end_ = std::move(end);
-  if (future_due_ && !exception_) end_->let_go();
+  c10::intrusive_ptr<c10::ivalue::Future> future;
+  {
+    const std::lock_guard lock(future_mutex_);
+    end_ = std::move(end);
+    if (future_due_ && !exception_) end_->let_go();
+    if (future_ && !future_->completed()) future = future_;
+  }
+  if (!future) return;
+  // It was asked for inside a batch, before the call had an end.
+  const c10::StreamGuard guard(end_->stream());
+  settle_and_report(*future, outputs_, nullptr);
 }
 
 void WorkMCCL::keep_in(Staging& staging) const {
@@ -265,7 +273,8 @@ void WorkMCCL::announce(const std::exception_ptr& error) {
   {
     const std::lock_guard lock(future_mutex_);
     future_due_ = true;
-    if (!device_) future = future_;
+    // With an end, streams wait for the call, and the future is complete already.
+    if (!device_ || (error && !end_)) future = future_;
     if (end_ && !error) end_->let_go();
   }
   std::shared_ptr<WorkLedger::Hook> hook;
@@ -361,7 +370,8 @@ c10::intrusive_ptr<c10::ivalue::Future> WorkMCCL::getFuture() {
     }
     return future_;
   }
-  future_ = c10::make_intrusive<c10::ivalue::Future>(type);
+  future_ = device_ ? c10::make_intrusive<c10::ivalue::Future>(type, std::vector{*device_})
+                    : c10::make_intrusive<c10::ivalue::Future>(type);
   if (future_due_) settle(*future_, outputs_, exception_);
   return future_;
 }
