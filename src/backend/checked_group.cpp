@@ -68,6 +68,12 @@ void CheckedGroup::split_path(CheckedGroup* child, int color, int key) {
 /// In a stream that is being captured, a call whose caller does not wait runs as one whose caller
 /// does: a graph repeats neither the lane's own queue nor the number of the call.
 Work CheckedGroup::begin_directly(const Request& request, const CallOptions& options) {
+  if (notices_ && coding_of(request, options)) {
+    notices_->warn(
+        *this,
+        "sums that GPUs carry out by themselves are exact, and the group's compression is "
+        "not used; MCCL_BACKEND=native uses it");
+  }
   device::Lane& lane = *path_->lane();
   if (options.caller_waits || lane.accelerator().is_capturing(options.stream)) {
     lane.run_on(options.stream, options.stream_may_go,

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 
+#include "backend/direct/notices.h"
 #include "backend/direct/path.h"
 #include "backend/request.h"
 #include "backend/staged/host_calls.h"
@@ -58,6 +59,8 @@ class CheckedGroup : public Group, private staged::HostCalls {
 
   /// Collectives that `path` takes go by it, but in batches. Before the first call.
   void use(std::shared_ptr<direct::Path> path) { path_ = std::move(path); }
+  /// Where it says what it cannot use. Before the first call.
+  void use(std::shared_ptr<direct::Notices> notices) { notices_ = std::move(notices); }
 
   /// Of the calls so far that devices carry out by themselves: the number by which has_come_to()
   /// knows that they are over; none where there was no such call.
@@ -106,6 +109,7 @@ class CheckedGroup : public Group, private staged::HostCalls {
 
   bool stages_always_ = false;
   std::shared_ptr<direct::Path> path_;
+  std::shared_ptr<direct::Notices> notices_;
   std::once_flag path_is_watched_;
   std::mutex line_mutex_;
   std::shared_ptr<staged::Line> line_;               // guarded by line_mutex_

@@ -85,6 +85,21 @@ class DirectCalls : public ::testing::Test {
   std::shared_ptr<testing::ForbiddenMemory> memory_;
 };
 
+TEST_F(DirectCalls, WhatAGroupCannotUseIsSaidOncePerReason) {
+  run_ranks(1, [](Context& context) {
+    const Group& group = *context.world();
+    ::testing::internal::CaptureStderr();
+    {
+      direct::Notices notices(Log(0, LogLevel::warn));
+      for (int i = 0; i < 3; ++i) notices.warn(group, "the cable is cut");
+      notices.warn(group, "the cable is short");
+    }
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 2) << said;
+    EXPECT_THAT(said, HasSubstr("the cable is short"));
+  });
+}
+
 TEST_F(DirectCalls, ACallInACapturedStreamLiesInIt) {
   run_ranks(1, [this](Context& context) {
     DeviceDouble::Queue stream(*device_);

@@ -237,3 +237,21 @@ def check_refused_capture() -> None:
 
 def test_through_the_host_a_capture_is_refused(pair):
     pair.run(check_refused_capture)
+
+
+def check_future_in_a_batch() -> None:
+    where = place("cuda")
+    torch.cuda.set_device(where)
+    data = torch.ones(1000, device=where)
+    dist.all_reduce(data)
+    group = dist.group.WORLD
+    group._start_coalescing(where)
+    future = group.allreduce([data]).get_future()
+    group._end_coalescing(where).wait()
+    torch.cuda.synchronize()
+    assert future.done()
+    assert future.value()[0].eq(4).all()
+
+
+def test_a_future_of_a_call_in_a_batch_completes(pair):
+    pair.run(check_future_in_a_batch)

@@ -27,8 +27,13 @@ Device device_of(const Request& request) {
 
 class KernelPath final : public direct::Path {
  public:
-  KernelPath(Group& group, std::chrono::milliseconds timeout, Log log)
-      : cu_(device::cuda::driver()), group_(group), timeout_(timeout), log_(std::move(log)) {}
+  KernelPath(Group& group, std::chrono::milliseconds timeout, Log log,
+             std::shared_ptr<direct::Notices> notices)
+      : cu_(device::cuda::driver()),
+        group_(group),
+        timeout_(timeout),
+        log_(std::move(log)),
+        notices_(std::move(notices)) {}
   ~KernelPath() override { abort(); }
 
   bool takes(const Request& request) override;
@@ -46,6 +51,7 @@ class KernelPath final : public direct::Path {
   Group& group_;
   const std::chrono::milliseconds timeout_;
   const Log log_;
+  const std::shared_ptr<direct::Notices> notices_;
   bool met_ = false;
   Device device_;
   std::optional<Area> area_;
@@ -88,8 +94,8 @@ void KernelPath::meet(Device device) {
     objection = "this build has no kernels for GPUs, as it had no nvcc";
   }
   if (!objection.empty()) {
-    log_.warn("group '{}': collectives on GPUs do not go by kernels between them: {}",
-              group_.name(), objection);
+    notices_->warn(group_,
+                   fmt::format("collectives on GPUs do not use MCCL's own kernels: {}", objection));
     return;
   }
   const Current current(cu_, device::cuda::context_of(device.index));
@@ -118,8 +124,9 @@ void KernelPath::reach_memory(Device device) {
 void KernelPath::exchange_windows() {
   const std::string objection = area_->exchange_windows(group_);
   if (objection.empty()) return;
-  log_.warn("group '{}': the ranks do not reach each other's memory on {}, which is copied: {}",
-            group_.name(), device::name_of(device_), objection);
+  notices_->warn(
+      group_, fmt::format("the ranks do not reach each other's memory on {}, which is copied: {}",
+                          device::name_of(device_), objection));
 }
 
 void KernelPath::enqueue(const Request& request, void* stream) {
@@ -172,9 +179,10 @@ void KernelPath::abort() noexcept {
 
 }  // namespace
 
-std::shared_ptr<direct::Path> make_path(Group& group, std::chrono::milliseconds timeout, Log log) {
+std::shared_ptr<direct::Path> make_path(Group& group, std::chrono::milliseconds timeout, Log log,
+                                        std::shared_ptr<direct::Notices> notices) {
   device::cuda::driver();
-  return std::make_shared<KernelPath>(group, timeout, std::move(log));
+  return std::make_shared<KernelPath>(group, timeout, std::move(log), std::move(notices));
 }
 
 }  // namespace mccl::cuda

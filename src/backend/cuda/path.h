@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 
+#include "backend/direct/notices.h"
 #include "backend/direct/path.h"
 #include "base/log.h"
 
@@ -13,6 +14,8 @@ namespace mccl::cuda {
 /// ranks then meet by calls of `group` on host memory, and agree whether they reach each other's
 /// GPUs. Where they do not, all go through the host, and say why once. Throws InvalidArgument where
 /// there is no CUDA.
-std::shared_ptr<direct::Path> make_path(Group& group, std::chrono::milliseconds timeout, Log log);
+/// `notices`: of the job.
+std::shared_ptr<direct::Path> make_path(Group& group, std::chrono::milliseconds timeout, Log log,
+                                        std::shared_ptr<direct::Notices> notices);
 
 }  // namespace mccl::cuda

@@ -33,10 +33,16 @@ NativeBackend::NativeBackend(const ContextOptions& options)
   calibrate(engine_);
   engine_->tell_of_arrival();
   const bool all_see_gpus = engine_->all_ranks_have_gpus();
-  give_path_ = [by = by_, all_see_gpus, log = engine_->log()](NativeGroup& group,
-                                                              std::chrono::milliseconds timeout) {
-    const auto by_kernels = [&group, timeout, log] { return cuda::make_path(group, timeout, log); };
-    const auto by_nccl = [&group, timeout, log] { return nccl::make_path(group, timeout, log); };
+  give_path_ = [by = by_, all_see_gpus, log = engine_->log(),
+                notices = std::make_shared<direct::Notices>(engine_->log())](
+                   NativeGroup& group, std::chrono::milliseconds timeout) {
+    const auto by_kernels = [&group, timeout, log, notices] {
+      return cuda::make_path(group, timeout, log, notices);
+    };
+    const auto by_nccl = [&group, timeout, log, notices] {
+      return nccl::make_path(group, timeout, log, notices);
+    };
+    group.use(notices);
     if (by == "cuda") return group.use(by_kernels());
     if (by == "nccl") return group.use(by_nccl());
     if (!all_see_gpus || group.size() < 2) return;

@@ -47,8 +47,13 @@ CommConfig non_blocking() {
 
 class NcclPath final : public direct::Path {
  public:
-  NcclPath(Group& group, std::chrono::milliseconds timeout, Log log)
-      : nccl_(library()), group_(group), timeout_(timeout), log_(std::move(log)) {}
+  NcclPath(Group& group, std::chrono::milliseconds timeout, Log log,
+           std::shared_ptr<direct::Notices> notices)
+      : nccl_(library()),
+        group_(group),
+        timeout_(timeout),
+        log_(std::move(log)),
+        notices_(std::move(notices)) {}
   ~NcclPath() override {
     abort();
     if (ending_.joinable()) ending_.join();
@@ -82,6 +87,7 @@ class NcclPath final : public direct::Path {
   Group& group_;
   const std::chrono::milliseconds timeout_;
   const Log log_;
+  const std::shared_ptr<direct::Notices> notices_;
   std::mutex mutex_;     ///< NCCL's calls of one communicator come from one thread at a time.
   Comm comm_ = nullptr;  // guarded by mutex_
   std::string failure_;  // guarded by mutex_
@@ -132,7 +138,7 @@ void NcclPath::meet(Device device) {
   met_ = true;
   const auto depot = device::depot_of(device);
   if (const std::string reason = objection(depot->accelerator()); !reason.empty()) {
-    log_.warn("group '{}': collectives on GPUs go not by NCCL: {}", group_.name(), reason);
+    notices_->warn(group_, fmt::format("collectives on GPUs do not use NCCL: {}", reason));
     return;
   }
   UniqueId id{};
@@ -163,7 +169,7 @@ std::shared_ptr<direct::Path> NcclPath::split(Group* child, int color, int key) 
                                       device::cuda::context_of(device_.index));
   CommConfig config = non_blocking();
   static Comm nobody = nullptr;
-  const auto path = child ? std::make_shared<NcclPath>(*child, timeout_, log_) : nullptr;
+  const auto path = child ? std::make_shared<NcclPath>(*child, timeout_, log_, notices_) : nullptr;
   try {
     const Result begun = nccl_.CommSplit(comm_, child ? color : kNoColor, key,
                                          path ? &path->comm_ : &nobody, &config);
@@ -339,9 +345,10 @@ void NcclPath::abort() noexcept {
 
 }  // namespace
 
-std::shared_ptr<direct::Path> make_path(Group& group, std::chrono::milliseconds timeout, Log log) {
+std::shared_ptr<direct::Path> make_path(Group& group, std::chrono::milliseconds timeout, Log log,
+                                        std::shared_ptr<direct::Notices> notices) {
   device::cuda::driver();
-  return std::make_shared<NcclPath>(group, timeout, std::move(log));
+  return std::make_shared<NcclPath>(group, timeout, std::move(log), std::move(notices));
 }
 
 }  // namespace mccl::nccl
