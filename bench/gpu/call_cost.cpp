@@ -66,6 +66,7 @@ class NoDevice final : public mccl::device::Accelerator {
   std::shared_ptr<void> make_memory(std::size_t bytes) override {
     return {::operator new(bytes), [](void* memory) { ::operator delete(memory); }};
   }
+  void finish() override {}
   std::byte* allocate_pinned(std::size_t bytes) override {
     ++asked[pinned];
     return static_cast<std::byte*>(::operator new(bytes, std::align_val_t(4096)));
@@ -91,7 +92,7 @@ class NoPath final : public mccl::direct::Path {
   NoPath() : lane_(mccl::device::depot_of({mccl::DeviceKind::cuda, 0})) {}
   bool takes(const mccl::Request&) override { return true; }
   void enqueue(const mccl::Request&, void*) override { ++asked[launch]; }
-  mccl::device::Lane& lane(const mccl::Request&) override { return lane_; }
+  mccl::device::Lane* lane() override { return &lane_; }
   std::string failure() override { return {}; }
   void abort() noexcept override {}
 
