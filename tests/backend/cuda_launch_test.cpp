@@ -1,6 +1,8 @@
 // Which kernel does a call.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "backend/cuda/launch.h"
 
 namespace mccl::cuda {
@@ -67,6 +69,18 @@ TEST(CudaLaunch, TheGridIsWithinWhatTheAreaHasFlagsFor) {
       EXPECT_LE(launch.threads, static_cast<unsigned>(kernels::cuda::kThreads));
       EXPECT_EQ(launch.threads % 32, 0U);
       EXPECT_EQ(launch.task.bytes, bytes);
+    }
+  }
+}
+
+/// A multiprocessor holds one block of kThreads threads, or two of half as many.
+TEST(CudaLaunch, AllBlocksFitTheMultiprocessors) {
+  for (std::size_t bytes = 2; bytes <= std::size_t{1} << 30; bytes *= 2) {
+    for (const unsigned processors : {1U, 33U, 108U, 1000U}) {
+      const Launch launch = launch_of(all_reduce_of(bytes), 2, {}, processors);
+      const unsigned each = launch.threads <= kernels::cuda::kThreads / 2 ? 2 : 1;
+      EXPECT_LE(launch.blocks, each * std::min(processors, kMostProcessors));
+      EXPECT_GE(launch.blocks, 1U);
     }
   }
 }

@@ -21,13 +21,27 @@ using kernels::cuda::kMostRanks;
 using kernels::cuda::kMostWindows;
 
 constexpr unsigned kLazyPeerAccess = 1;  // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
+constexpr int kMultiprocessors = 16;     // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
 constexpr int kNativeAtomics = 3;        // CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED
 
 /// What each rank tells the others of its GPU.
 struct Offer {
   direct::Card card;
   IpcHandle memory;
+  int processors;
 };
+
+/// Of the smallest GPU; ranks that share one share its multiprocessors.
+unsigned processors_for_each(const std::vector<Offer>& offers) {
+  unsigned fewest = ~0U;
+  for (const Offer& offer : offers) {
+    const auto sharing = std::ranges::count_if(offers, [&](const Offer& other) {
+      return direct::is_one_device(offer.card, other.card);
+    });
+    fewest = std::min(fewest, static_cast<unsigned>(offer.processors / sharing));
+  }
+  return std::max(1U, fewest);
+}
 
 }  // namespace
 
@@ -85,10 +99,15 @@ std::string Area::open(Group& group) {
   try {
     own.card = direct::card_of(device::depot_of(device_)->accelerator().bus());
     cu_.check(cu_.IpcGetMemHandle(&own.memory, memory_), "cuIpcGetMemHandle");
+    int gpu = 0;
+    cu_.check(cu_.DeviceGet(&gpu, device_.index), "cuDeviceGet");
+    cu_.check(cu_.DeviceGetAttribute(&own.processors, kMultiprocessors, gpu),
+              "cuDeviceGetAttribute");
   } catch (const Error& error) {
     objection = error.what();
   }
   const std::vector<Offer> offers = direct::gather(group, own);
+  processors_ = processors_for_each(offers);
   std::uint8_t by_nvlink = 1;
   for (int peer = 0; peer < group.size() && objection.empty(); ++peer) {
     const direct::Card& card = offers[static_cast<std::size_t>(peer)].card;

@@ -31,6 +31,8 @@ class Area {
   /// Whether all ranks' GPUs are joined by NVLink, through which lines of 128 bytes come whole. The
   /// same on all ranks.
   bool all_by_nvlink() const { return all_by_nvlink_; }
+  /// Multiprocessors that the kernels of each rank may fill; the same on all ranks.
+  unsigned processors() const { return processors_; }
   /// Tells the others of the windows of this GPU that are new, and learns of theirs; all ranks do
   /// it together. Where some rank cannot, none reaches what is new, and all are told why.
   std::string exchange_windows(Group& group);
@@ -58,6 +60,7 @@ class Area {
   kernels::cuda::Fabric fabric_{};
   std::string objection_;
   bool all_by_nvlink_ = false;
+  unsigned processors_ = 1;
 
   const std::shared_ptr<device::Pool> pool_;
   device::cuda::Address table_ = 0;  ///< Of all ranks' windows, for the kernels.

@@ -5,7 +5,6 @@
 namespace mccl::cuda {
 namespace {
 
-using kernels::cuda::kMostBlocks;
 using kernels::cuda::kThreads;
 
 constexpr const char* kKernelNames[kKernels] = {
@@ -103,7 +102,7 @@ Kernel pooled(Kernel kernel) {
   }
 }
 
-Launch launch_of(const Request& r, int ranks, const Limits& limits) {
+Launch launch_of(const Request& r, int ranks, const Limits& limits, unsigned processors) {
   const auto count = static_cast<std::size_t>(ranks);
   const Way way = way_of(r, count, limits);
   const bool of_parts =
@@ -117,7 +116,8 @@ Launch launch_of(const Request& r, int ranks, const Limits& limits) {
   // All blocks that may be before any has many threads: what waits is spread over the GPU. What is
   // long has two blocks on each multiprocessor, of which one moves data while the other meets.
   const bool is_long = lines > kMostOfOneEach;
-  const std::size_t most_blocks = is_long ? kMostBlocks : kMostBlocks / 2;
+  const std::size_t usable = std::min(processors, kMostProcessors);
+  const std::size_t most_blocks = is_long ? 2 * usable : usable;
   const std::size_t most_threads = is_long ? kThreads / 2 : kThreads;
   const std::size_t each = (lines + most_blocks - 1) / most_blocks;
   const std::size_t threads = std::min<std::size_t>(

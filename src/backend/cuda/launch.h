@@ -65,7 +65,13 @@ struct Launch {
 /// where there is none such.
 Kernel pooled(Kernel kernel);
 
-/// Of a call that the kernels know.
-Launch launch_of(const Request& request, int ranks, const Limits& limits = {});
+/// Multiprocessors that a full grid needs.
+inline constexpr unsigned kMostProcessors = kernels::cuda::kMostBlocks / 2;
+
+/// Of a call that the kernels know. `processors`, 1 or more: multiprocessors that every rank has to
+/// itself, and the same number on all ranks. All blocks of a launch fit them at once, because a
+/// block that waits for another rank must not keep the block that this rank waits for from starting.
+Launch launch_of(const Request& request, int ranks, const Limits& limits = {},
+                 unsigned processors = kMostProcessors);
 
 }  // namespace mccl::cuda

@@ -141,7 +141,7 @@ void KernelPath::enqueue(const Request& request, void* stream) {
                                 group_.rank(), device::name_of(device_), reason));
   }
   if (request.in.bytes() == 0 && request.out.bytes() == 0) return;
-  Launch launch = launch_of(request, group_.size(), limits_);
+  Launch launch = launch_of(request, group_.size(), limits_, area_->processors());
   if (area_->has_windows()) {
     launch.kernel = pooled(launch.kernel);
     launch.task.in_place = area_->place_of(request.in.data, request.in.bytes());
