@@ -40,10 +40,11 @@ struct Config {
   bool transport_crc = false;
   bool fast_math = true;
   std::size_t gpu_threshold = 4096;
-  std::string reduce_on = "auto";    ///< auto, cpu, gpu: of floats of 16 bits, on Macs
-  bool accelerate = false;           ///< Sums of f32 by macOS's library
-  bool force_staging = false;        ///< Also of memory that a Mac's GPU shares with the host
-  std::string compression = "none";  ///< A codec (compression.h)
+  std::string reduce_on = "auto";  ///< auto, cpu, gpu: of floats of 16 bits, on Macs
+  bool accelerate = false;         ///< Sums of f32 by macOS's library
+  bool force_staging = false;      ///< Also of memory that a Mac's GPU shares with the host
+  std::string test_only_shared_gpu = "no";  ///< no, nvlink, pcie: for tests of the GPU kernels
+  std::string compression = "none";         ///< A codec (compression.h)
   double topk_ratio = 0.01;
   std::size_t compression_min_bytes = 65536;  ///< Of a call, below which it is exact
   std::string shader_path;

@@ -35,9 +35,8 @@ struct Offer {
 unsigned processors_for_each(const std::vector<Offer>& offers) {
   unsigned fewest = ~0U;
   for (const Offer& offer : offers) {
-    const auto sharing = std::ranges::count_if(offers, [&](const Offer& other) {
-      return direct::is_one_device(offer.card, other.card);
-    });
+    const auto sharing = std::ranges::count_if(
+        offers, [&](const Offer& other) { return direct::is_one_device(offer.card, other.card); });
     fewest = std::min(fewest, static_cast<unsigned>(offer.processors / sharing));
   }
   return std::max(1U, fewest);
@@ -51,8 +50,9 @@ struct WindowOffer {
   std::uint8_t is_there;  ///< What has gone keeps its number.
 };
 
-Area::Area(Group& group, Device device, std::chrono::milliseconds patience)
+Area::Area(Group& group, Device device, std::chrono::milliseconds patience, SharedGpu shared)
     : device_(device),
+      shared_(shared),
       cu_(device::cuda::driver()),
       pool_(device::pool_of(device)),
       windows_(kMostRanks * kMostWindows),
@@ -118,7 +118,7 @@ std::string Area::open(Group& group) {
       objection = fmt::format("rank {} is on another host", peer);
     } else if (card.process == own.card.process) {
       objection = fmt::format("rank {} is a thread of the same process", peer);
-    } else if (direct::is_one_device(card, own.card)) {
+    } else if (shared_ == SharedGpu::refused && direct::is_one_device(card, own.card)) {
       objection = fmt::format("rank {} has the same GPU, {}", peer, own.card.bus);
     } else {
       Address there = 0;
@@ -132,7 +132,7 @@ std::string Area::open(Group& group) {
       }
       // NOLINTNEXTLINE(performance-no-int-to-ptr): as above
       fabric_.areas[peer] = reinterpret_cast<std::byte*>(there);
-      if (!is_by_nvlink(card.bus)) by_nvlink = 0;
+      if (!is_by_nvlink(own.card, card)) by_nvlink = 0;
     }
   }
   const auto all = direct::gather(group, by_nvlink);
@@ -231,10 +231,13 @@ std::uint64_t Area::place_of(const void* memory, std::size_t bytes) const {
                     : kernels::cuda::kNowhere;
 }
 
-/// By atomic operations, which PCIe does not pass on. A GPU that this process may not see is not.
-bool Area::is_by_nvlink(const char* bus) const {
+/// By atomic operations, which PCIe does not pass on. False for a GPU that this process may not
+/// see.
+bool Area::is_by_nvlink(const direct::Card& own_card, const direct::Card& peer_card) const {
+  if (direct::is_one_device(own_card, peer_card)) return shared_ == SharedGpu::nvlink;
   int own = 0, peer = 0, atomics = 0;
-  return cu_.DeviceGet(&own, device_.index) == 0 && cu_.DeviceGetByPCIBusId(&peer, bus) == 0 &&
+  return cu_.DeviceGet(&own, device_.index) == 0 &&
+         cu_.DeviceGetByPCIBusId(&peer, peer_card.bus) == 0 &&
          cu_.DeviceGetP2PAttribute(&atomics, kNativeAtomics, own, peer) == 0 && atomics == 1;
 }
 

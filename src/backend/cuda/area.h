@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "backend/cuda/path.h"
+#include "backend/direct/agreement.h"
 #include "device/cuda/driver.h"
 #include "device/depot.h"
 #include "device/pool.h"
@@ -24,7 +26,7 @@ class Area {
  public:
   /// Of `group`, which makes calls on host memory here; all ranks do it together. Where they cannot
   /// reach each other, all are told why by `objection()`.
-  Area(Group& group, Device device, std::chrono::milliseconds patience);
+  Area(Group& group, Device device, std::chrono::milliseconds patience, SharedGpu shared);
 
   const std::string& objection() const { return objection_; }
   const kernels::cuda::Fabric& fabric() const { return fabric_; }
@@ -50,9 +52,10 @@ class Area {
   std::string open(Group& group);
   std::string open_windows(int peer, std::span<const WindowOffer> offers);
   std::string write_table();
-  bool is_by_nvlink(const char* bus) const;
+  bool is_by_nvlink(const direct::Card& own, const direct::Card& peer) const;
 
   const Device device_;
+  const SharedGpu shared_;
   const device::cuda::Driver& cu_;
   device::Block alarm_;
   device::cuda::Address memory_ = 0;

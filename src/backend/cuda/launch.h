@@ -70,7 +70,8 @@ inline constexpr unsigned kMostProcessors = kernels::cuda::kMostBlocks / 2;
 
 /// Of a call that the kernels know. `processors`, 1 or more: multiprocessors that every rank has to
 /// itself, and the same number on all ranks. All blocks of a launch fit them at once, because a
-/// block that waits for another rank must not keep the block that this rank waits for from starting.
+/// block that waits for another rank must not keep the block that this rank waits for from
+/// starting.
 Launch launch_of(const Request& request, int ranks, const Limits& limits = {},
                  unsigned processors = kMostProcessors);
 

@@ -28,12 +28,13 @@ Device device_of(const Request& request) {
 class KernelPath final : public direct::Path {
  public:
   KernelPath(Group& group, std::chrono::milliseconds timeout, Log log,
-             std::shared_ptr<direct::Notices> notices)
+             std::shared_ptr<direct::Notices> notices, SharedGpu shared)
       : cu_(device::cuda::driver()),
         group_(group),
         timeout_(timeout),
         log_(std::move(log)),
-        notices_(std::move(notices)) {}
+        notices_(std::move(notices)),
+        shared_(shared) {}
   ~KernelPath() override { abort(); }
 
   bool takes(const Request& request) override;
@@ -52,6 +53,7 @@ class KernelPath final : public direct::Path {
   const std::chrono::milliseconds timeout_;
   const Log log_;
   const std::shared_ptr<direct::Notices> notices_;
+  const SharedGpu shared_;
   bool met_ = false;
   Device device_;
   std::optional<Area> area_;
@@ -87,7 +89,7 @@ bool KernelPath::takes(const Request& request) {
 void KernelPath::meet(Device device) {
   met_ = true;
   device_ = device;
-  area_.emplace(group_, device, timeout_);
+  area_.emplace(group_, device, timeout_, shared_);
   std::string objection = area_->objection();
   const auto image = kernels::cuda::image();
   if (objection.empty() && image.empty()) {
@@ -179,10 +181,16 @@ void KernelPath::abort() noexcept {
 
 }  // namespace
 
+SharedGpu shared_gpu_named(std::string_view name) {
+  if (name == "nvlink") return SharedGpu::nvlink;
+  return name == "pcie" ? SharedGpu::pcie : SharedGpu::refused;
+}
+
 std::shared_ptr<direct::Path> make_path(Group& group, std::chrono::milliseconds timeout, Log log,
-                                        std::shared_ptr<direct::Notices> notices) {
+                                        std::shared_ptr<direct::Notices> notices,
+                                        SharedGpu shared) {
   device::cuda::driver();
-  return std::make_shared<KernelPath>(group, timeout, std::move(log), std::move(notices));
+  return std::make_shared<KernelPath>(group, timeout, std::move(log), std::move(notices), shared);
 }
 
 }  // namespace mccl::cuda
