@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.skip("this machine has no CUDA GPU that torch can use"))
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    """Says how much of this folder ran, and why the rest did not."""
+    here = str(Path(__file__).parent.relative_to(terminalreporter.config.rootpath))
+    stats = terminalreporter.stats
+    ran = [r for name in ("passed", "failed") for r in stats.get(name, []) if r.when == "call"]
+    skipped = [r for r in stats.get("skipped", []) if r.nodeid.startswith(here)]
+    ran = [r for r in ran if r.nodeid.startswith(here)]
+    if not ran and not skipped:
+        return
+    import torch
+
+    reasons = Counter(r.longrepr[2].removeprefix("Skipped: ") for r in skipped)
+    terminalreporter.write_line(
+        f"GPU tests on {torch.cuda.device_count()} GPUs: {len(ran)} ran, {len(skipped)} skipped"
+    )
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"  {count} skipped: {reason}")
 
 
 @pytest.fixture(scope="session")

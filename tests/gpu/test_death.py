@@ -10,9 +10,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
+import sharing
 import torch
-
-pytestmark = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs a GPU per rank")
 
 #: Long enough that only the death can have ended what it ends.
 TIMEOUT_S = 300
@@ -25,10 +24,8 @@ def rank_main(rank: int, store: str, backend: str, waits: bool) -> None:
 
     import torch.distributed as dist
 
-    import mccl
-
-    mccl.init(backend=backend)
-    torch.cuda.set_device(rank)
+    sharing.choose(backend)
+    torch.cuda.set_device(rank % torch.cuda.device_count())
     dist.init_process_group(
         "mccl",
         init_method=f"file://{store}",
@@ -62,8 +59,9 @@ def rank_main(rank: int, store: str, backend: str, waits: bool) -> None:
 
 
 @pytest.mark.parametrize("waits", [True, False], ids=["sync", "async"])
-@pytest.mark.parametrize("backend", ["cuda", "nccl", "auto"])
+@pytest.mark.parametrize("backend", sharing.WAYS)
 def test_a_death_ends_what_waits_for_it(backend, waits):
+    sharing.skip_what_needs_two_gpus(backend)
     with tempfile.TemporaryDirectory() as folder:
         ranks = [
             subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Collectives on GPU memory by NCCL and by kernels of our own, a GPU for each of two ranks."""
+"""Collectives on GPU memory by NCCL and by kernels of our own, between two ranks."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import contextlib
 from datetime import timedelta
 
 import pytest
+import sharing
 import test_torch_cuda as checks
 import torch
 import torch.distributed as dist
 
-pytestmark = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs a GPU per rank")
 
-
-@pytest.fixture(scope="module", params=["nccl", "cuda", "auto"])
+@pytest.fixture(scope="module", params=sharing.WAYS)
 def pair(request):
     from rank_pool import RankPool
 
+    sharing.skip_what_needs_two_gpus(request.param)
     ranks = RankPool(2)
-    ranks.run(choose, request.param, group=False)
+    ranks.run(sharing.choose, request.param, group=False)
     yield ranks
     ranks.close()
 
 
-def choose(backend: str) -> None:
+def without_sharing() -> None:
     import mccl
 
-    mccl.init(backend=backend)
+    mccl.init(backend="cuda")
 
 
 @pytest.mark.parametrize("dtype", checks.EXACT, ids=str)
@@ -166,7 +166,7 @@ def test_two_ranks_of_a_gpu_go_through_the_host():
 
     ranks = RankPool(2 * torch.cuda.device_count())
     try:
-        ranks.run(choose, "cuda", group=False)
+        ranks.run(without_sharing, group=False)
         ranks.run(checks.check_all_reduce, "cuda", torch.float32)
         ranks.run(checks.check_moves, "cuda")
     finally:

@@ -5,23 +5,22 @@ from __future__ import annotations
 import os
 
 import pytest
+import sharing
 import test_torch_cuda as checks
 import torch
 import torch.distributed as dist
-from test_torch_direct import choose
-
-pytestmark = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs a GPU per rank")
 
 #: Bytes beyond those that travel with flags, of one round and of several.
 COUNTS = [700_001, 3_000_000, 9_000_003]
 
 
-@pytest.fixture(scope="module", params=["cuda", "auto", "nccl", "native"])
+@pytest.fixture(scope="module", params=[*sharing.WAYS, "native"])
 def pair(request):
     from rank_pool import RankPool
 
+    sharing.skip_what_needs_two_gpus(request.param)
     ranks = RankPool(2)
-    ranks.run(choose, request.param, group=False)
+    ranks.run(sharing.choose, request.param, group=False)
     yield ranks
     ranks.close()
 
