@@ -1,0 +1,28 @@
+"""The kernels' protocol under random delays (stress.py), by the kernels alone."""
+
+from __future__ import annotations
+
+import pytest
+import sharing
+import stress
+import torch
+
+WAYS = [way for way in sharing.WAYS if way.startswith("cuda")]
+SIZES = [2, 3] if sharing.ONE_GPU else [2, *range(3, min(torch.cuda.device_count(), 4) + 1)]
+
+
+@pytest.fixture(scope="module", params=[(way, size) for size in SIZES for way in WAYS], ids=str)
+def ranks(request):
+    from rank_pool import RankPool
+
+    way, size = request.param
+    pool = RankPool(size)
+    pool.run(sharing.choose, way, group=False)
+    yield pool
+    pool.close()
+
+
+@pytest.mark.parametrize("pooled", [False, True], ids=["plain", "pooled"])
+def test_random_calls_with_random_delays(ranks, pooled):
+    calls = 300 if ranks.size == 2 else 100
+    ranks.run(stress.check, calls, 17 + ranks.size, pooled, deadline=240)
