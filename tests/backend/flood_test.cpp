@@ -144,7 +144,9 @@ TEST_P(AFlood, KeepsNoNewGroupFromBeingMade) {
   ASSERT_EQ(::write(begin[1], "01", 2), 2);
   for (const int rank : {0, 1}) ASSERT_EQ(job.line(rank), "made");
   const int opened_meanwhile = flood.opened() - opened_before;
-  if (kCountsMeanwhile) EXPECT_LT(opened_meanwhile, kMostMeanwhile);
+  if (kCountsMeanwhile) {
+    EXPECT_LT(opened_meanwhile, kMostMeanwhile);
+  }
   RecordProperty("opened_meanwhile", opened_meanwhile);
   job.expect_good_end();
   for (const int end : begin) ::close(end);
