@@ -16,6 +16,7 @@
 #include "backend/native/group.h"
 #include "engine/engine.h"
 #include "support/failure.h"
+#include "support/folder.h"
 #include "support/ranks.h"
 #include "support/verbs_double.h"
 #include "transport/rdma/message.h"
@@ -65,7 +66,7 @@ class RdmaGroups : public ::testing::Test {
 
   /// As MLX_IBV_DEVICES has it.
   void write_table(const std::string& text) {
-    config_.rdma_device = ::testing::TempDir() + "mccl_rdma_groups.json";
+    config_.rdma_device = folder_.path() + "/devices.json";
     std::ofstream(config_.rdma_device) << text;
   }
 
@@ -130,6 +131,7 @@ class RdmaGroups : public ::testing::Test {
     EXPECT_EQ(theirs, std::vector<std::int32_t>(count, before));
   }
 
+  const mccl::testing::Folder folder_;
   Config config_;
   const std::shared_ptr<Fabric> fabric_ = std::make_shared<Fabric>();
   std::deque<Rank> ranks_;

@@ -50,6 +50,10 @@ def check_receives(on_default_stream: bool) -> None:
     other, where = 1 - dist.get_rank(), place("cuda")
     torch.cuda.set_device(where)
     own = torch.cuda.default_stream() if on_default_stream else torch.cuda.Stream()
+    # To load a kernel, which its first launch does, CUDA may wait for all streams, and one waits
+    # for a message then.
+    assert torch.full((100,), 2.0, device=where).eq(2).all()
+    dist.all_reduce(torch.ones(1000, device=where))
     for tag in range(STREAMS):
         got = torch.zeros(100, device=where)
         receive = dist.irecv(got, other, tag=tag)

@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "support/folder.h"
 #include "support/verbs_double.h"
 
 namespace mccl::rendezvous {
@@ -20,7 +21,7 @@ using transport::rdma::Survey;
 class RdmaDevices : public ::testing::Test {
  protected:
   RdmaDevices() {
-    config_.rdma_device = ::testing::TempDir() + "mccl_rdma_devices.json";
+    config_.rdma_device = folder_.path() + "/devices.json";
     verbs_[0]->add("here0", 1);
     verbs_[0]->add("here1", 2);
     verbs_[1]->add("there0", 3);
@@ -49,6 +50,7 @@ class RdmaDevices : public ::testing::Test {
     return ::testing::internal::GetCapturedStderr();
   }
 
+  const mccl::testing::Folder folder_;
   Config config_;
   const std::shared_ptr<VerbsDouble> verbs_[2] = {std::make_shared<VerbsDouble>(),
                                                   std::make_shared<VerbsDouble>()};

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "mccl/error.h"
+#include "support/folder.h"
 
 namespace mccl::transport::rdma {
 namespace {
@@ -18,7 +19,7 @@ using ::testing::IsEmpty;
 class DeviceTableTest : public ::testing::Test {
  protected:
   std::string path_of(const std::string& text) const {
-    const std::string path = ::testing::TempDir() + "mccl_device_table.json";
+    const std::string path = folder_.path() + "/devices.json";
     std::ofstream(path) << text;
     return path;
   }
@@ -30,6 +31,9 @@ class DeviceTableTest : public ::testing::Test {
     }
     return "none";
   }
+
+ private:
+  const mccl::testing::Folder folder_;
 };
 
 TEST_F(DeviceTableTest, AnEntryIsNothingOrANameOrSeveral) {

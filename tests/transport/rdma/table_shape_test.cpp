@@ -6,6 +6,7 @@
 #include <string>
 
 #include "mccl/error.h"
+#include "support/folder.h"
 
 namespace mccl::transport::rdma {
 namespace {
@@ -79,7 +80,8 @@ TEST(TableShape, OfManyRanksTheFirstAreDrawn) {
 }
 
 TEST(TableShape, AFileIsReadForAsManyRanksAsItHas) {
-  const std::string path = ::testing::TempDir() + "mccl_table_shape.json";
+  const mccl::testing::Folder folder;
+  const std::string path = folder.path() + "/devices.json";
   std::ofstream(path) << kRingOf4;
   EXPECT_EQ(check_device_table(path, true), 4);
   std::ofstream(path) << kLine;

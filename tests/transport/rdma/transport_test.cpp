@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "support/failure.h"
+#include "support/folder.h"
 #include "support/verbs_double.h"
 #include "transport/link_conformance.h"
 
@@ -88,6 +89,7 @@ class RdmaTransportTest : public ::testing::Test {
     return all;
   }
 
+  const mccl::testing::Folder folder_;
   Config config_;
   const std::shared_ptr<Fabric> fabric_ = std::make_shared<Fabric>();
   const std::array<std::shared_ptr<VerbsDouble>, 2> devices_ = {
@@ -205,7 +207,7 @@ TEST_F(RdmaTransportTest, SeveralDevicesGiveARailEach) {
 TEST_F(RdmaTransportTest, ATableOfDevicesSaysWhichLeadToWhom) {
   devices_[0]->add("here1", 11);
   devices_[1]->add("there1", 12);
-  config_.rdma_device = ::testing::TempDir() + "mccl_table_of_devices.json";
+  config_.rdma_device = folder_.path() + "/devices.json";
   std::ofstream(config_.rdma_device)
       << R"([[null, ["here1", "here0"]], [["there0", "there1"], null]])";
   meet();
@@ -225,7 +227,7 @@ TEST_F(RdmaTransportTest, ATableOfDevicesSaysWhichLeadToWhom) {
 TEST_F(RdmaTransportTest, OneBadDeviceOfSeveralLosesItsOwnCableOnly) {
   devices_[0]->add("here1", 11);
   devices_[1]->add("there1", 12);
-  config_.rdma_device = ::testing::TempDir() + "mccl_table_with_a_bad_device.json";
+  config_.rdma_device = folder_.path() + "/devices.json";
   config_.transport = "auto";
   for (const char* table : {R"([[null, ["gone0", "here1"]], [["there0", "there1"], null]])",
                             R"([[null, ["here0", "here1"]], [["gone0", "there1"], null]])"}) {
