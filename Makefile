@@ -11,8 +11,8 @@ TORCH ?= $(DEFAULT_TORCH)
 FUZZ_SECONDS ?= 60
 JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 # Programs of C++ tests, and files of Python tests, at a time: most of them wait more than they compute.
-TESTS_AT_ONCE ?= 6
-FILES_AT_ONCE ?= 8
+TESTS_AT_ONCE ?= 5
+FILES_AT_ONCE ?= 6
 # Debian's own python has python3-venv and python3-dev beside it; another on the path may not.
 PYTHON ?= $(shell command -v apt-get >/dev/null && echo /usr/bin/python3 || command -v python3)
 
