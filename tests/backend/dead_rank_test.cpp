@@ -86,25 +86,26 @@ class BehindALateOne : public ::testing::TestWithParam<const char*> {
 
 /// Messages that go on between other members do not hide the loss.
 TEST_P(BehindALateOne, AKilledRankEndsCollectivesWhileMessagesMove) {
-  Processes job(4,
-                [](Context& context, const Processes::Say& say) {
-                  Group& world = *context.world();
-                  all_reduce<4000>(world);
-                  char token = 0;
-                  const Buffer message{&token, 1, DType::u8};
-                  if (context.rank() == 1) {
-                    say("late");
-                    for (;;) world.recv(message, 0, 0).wait();
-                  }
-                  say("waits");
-                  if (context.rank() != 0) return all_reduce<4000>(world);
-                  std::vector<float> data(4000, 1);
-                  const Buffer buffer{data.data(), data.size(), DType::f32};
-                  const Work sum = world.all_reduce(buffer, buffer, ReduceKind::sum);
-                  while (!sum.done()) world.send(message, 1, 0).wait();
-                  sum.wait();
-                },
-                options());
+  Processes job(
+      4,
+      [](Context& context, const Processes::Say& say) {
+        Group& world = *context.world();
+        all_reduce<4000>(world);
+        char token = 0;
+        const Buffer message{&token, 1, DType::u8};
+        if (context.rank() == 1) {
+          say("late");
+          for (;;) world.recv(message, 0, 0).wait();
+        }
+        say("waits");
+        if (context.rank() != 0) return all_reduce<4000>(world);
+        std::vector<float> data(4000, 1);
+        const Buffer buffer{data.data(), data.size(), DType::f32};
+        const Work sum = world.all_reduce(buffer, buffer, ReduceKind::sum);
+        while (!sum.done()) world.send(message, 1, 0).wait();
+        sum.wait();
+      },
+      options());
   ASSERT_EQ(job.line(1), "late");
   for (const int rank : {0, 2, 3}) ASSERT_EQ(job.line(rank), "waits");
   job.signal(2, SIGKILL);
@@ -116,17 +117,18 @@ TEST_P(BehindALateOne, AKilledRankEndsCollectivesWhileMessagesMove) {
 
 /// Nor does it take the late rank to find out that another never comes.
 TEST_P(BehindALateOne, ARankThatHasLeftEndsCollectivesThatItHasNotCalled) {
-  Processes job(4,
-                [](Context& context, const Processes::Say& say) {
-                  all_reduce<4000>(*context.world());
-                  if (context.rank() == 2) return;
-                  say("waits");
-                  if (context.rank() == 1) {
-                    for (;;) ::pause();
-                  }
-                  all_reduce<4000>(*context.world());
-                },
-                options());
+  Processes job(
+      4,
+      [](Context& context, const Processes::Say& say) {
+        all_reduce<4000>(*context.world());
+        if (context.rank() == 2) return;
+        say("waits");
+        if (context.rank() == 1) {
+          for (;;) ::pause();
+        }
+        all_reduce<4000>(*context.world());
+      },
+      options());
   for (const int rank : {0, 1, 3}) ASSERT_EQ(job.line(rank), "waits");
   for (const int rank : {0, 3}) {
     const std::string error = job.line(rank, std::chrono::seconds(10));

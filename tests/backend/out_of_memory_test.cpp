@@ -340,25 +340,25 @@ INSTANTIATE_TEST_SUITE_P(Over, OutOfMemoryAtTheEnd, ::testing::Values("shm", "tc
 TEST_P(OutOfMemoryAtTheEnd, OfAContextTheProcessGoesOn) {
   std::string said;
   for (int point = 1; said != "spared"; ++point) {
-    Processes job(2,
-                  [point](Context& context, const Processes::Say& say) {
-                    const std::shared_ptr<Group> group =
-                        context.group("g", {0, 1}, std::chrono::seconds(20));
-                    char token = 0;
-                    const Buffer message{&token, 1, DType::u8};
-                    group->barrier().wait();
-                    if (context.rank() == 0) return group->recv(message, 1, 0).wait();
-                    group->send(message, 0, 0).wait();
-                    const Work pending = group->recv(message, 0, 1);
-                    failing_anywhere_in = point;
-                    context.shutdown();
-                    say(failing_anywhere_in.exchange(0) > 0 ? "spared" : "goes on");
-                    if (!pending.done()) say("a call has not ended");
-                  },
-                  {.store_address = {},
-                   .config_of = [](int) { return quiet_config(GetParam()); },
-                   .enter = {},
-                   .at_the_store = {}});
+    Processes job(
+        2,
+        [point](Context& context, const Processes::Say& say) {
+          const std::shared_ptr<Group> group = context.group("g", {0, 1}, std::chrono::seconds(20));
+          char token = 0;
+          const Buffer message{&token, 1, DType::u8};
+          group->barrier().wait();
+          if (context.rank() == 0) return group->recv(message, 1, 0).wait();
+          group->send(message, 0, 0).wait();
+          const Work pending = group->recv(message, 0, 1);
+          failing_anywhere_in = point;
+          context.shutdown();
+          say(failing_anywhere_in.exchange(0) > 0 ? "spared" : "goes on");
+          if (!pending.done()) say("a call has not ended");
+        },
+        {.store_address = {},
+         .config_of = [](int) { return quiet_config(GetParam()); },
+         .enter = {},
+         .at_the_store = {}});
     said = job.line(1);
     ASSERT_TRUE(said == "spared" || said == "goes on") << said << " at point " << point;
     job.expect_good_end();
@@ -369,38 +369,38 @@ TEST_P(OutOfMemoryAtTheEnd, OfAGroupItsCompletedMessagesArrive) {
   constexpr int kPoints = 30;
   constexpr int kMessages = 20;
   static constexpr std::chrono::milliseconds kMostOfAnEnd{20};
-  Processes job(2,
-                [](Context& context, const Processes::Say&) {
-                  for (int point = 1; point <= kPoints; ++point) {
-                    const std::string name = "point " + std::to_string(point);
-                    std::shared_ptr<Group> group =
-                        context.group(name, {0, 1}, std::chrono::seconds(20));
-                    int token = 0;
-                    const Buffer message{&token, 1, DType::i32};
-                    if (context.rank() == 1) {
-                      for (; token < kMessages; ++token) group->send(message, 0, 0).wait();
-                      failing_anywhere_in = point;
-                      group.reset();
-                      // The engine ends it soon; there may be fewer allocations in that.
-                      const auto limit = std::chrono::steady_clock::now() + kMostOfAnEnd;
-                      while (failing_anywhere_in > 0 && std::chrono::steady_clock::now() < limit) {
-                        std::this_thread::yield();
-                      }
-                      failing_anywhere_in = 0;
-                    } else {
-                      for (int sent = 0; sent < kMessages; ++sent) {
-                        group->recv(message, 1, 0).wait();
-                        if (token != sent) throw Error("another message came");
-                      }
-                    }
-                    the_store->add(name, 1);
-                    while (the_store->add(name, 0) < 2) std::this_thread::yield();
-                  }
-                },
-                {.store_address = {},
-                 .config_of = [](int) { return quiet_config(GetParam()); },
-                 .enter = {},
-                 .at_the_store = [](int, Store& store) { the_store = &store; }});
+  Processes job(
+      2,
+      [](Context& context, const Processes::Say&) {
+        for (int point = 1; point <= kPoints; ++point) {
+          const std::string name = "point " + std::to_string(point);
+          std::shared_ptr<Group> group = context.group(name, {0, 1}, std::chrono::seconds(20));
+          int token = 0;
+          const Buffer message{&token, 1, DType::i32};
+          if (context.rank() == 1) {
+            for (; token < kMessages; ++token) group->send(message, 0, 0).wait();
+            failing_anywhere_in = point;
+            group.reset();
+            // The engine ends it soon; there may be fewer allocations in that.
+            const auto limit = std::chrono::steady_clock::now() + kMostOfAnEnd;
+            while (failing_anywhere_in > 0 && std::chrono::steady_clock::now() < limit) {
+              std::this_thread::yield();
+            }
+            failing_anywhere_in = 0;
+          } else {
+            for (int sent = 0; sent < kMessages; ++sent) {
+              group->recv(message, 1, 0).wait();
+              if (token != sent) throw Error("another message came");
+            }
+          }
+          the_store->add(name, 1);
+          while (the_store->add(name, 0) < 2) std::this_thread::yield();
+        }
+      },
+      {.store_address = {},
+       .config_of = [](int) { return quiet_config(GetParam()); },
+       .enter = {},
+       .at_the_store = [](int, Store& store) { the_store = &store; }});
   job.expect_good_end();
 }
 

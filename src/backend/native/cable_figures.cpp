@@ -24,8 +24,8 @@ std::map<Pair, PairFigures> parse(const std::string& card, int rank, int size) {
   std::map<Pair, PairFigures> found;
   for (std::size_t at = 0; sane && at < numbers->size(); at += kFields) {
     const double* const record = numbers->data() + at;
-    sane = record[0] == rank && record[1] >= 0 && record[1] < size && record[2] > 0 &&
-           record[3] > 0;
+    sane =
+        record[0] == rank && record[1] >= 0 && record[1] < size && record[2] > 0 && record[3] > 0;
     if (sane) found[{rank, static_cast<int>(record[1])}] = {record[2], record[3]};
   }
   if (!sane) {

@@ -66,8 +66,8 @@ class GroupWindow {
   /// Bytes that a rank can have published at a time; 0 where there is no window. Equal on all
   /// ranks.
   std::size_t call_bytes() const { return call_bytes_; }
-  /// Gives the memory back, for good. Calls `let_go` for each range that a neighbour has offered and
-  /// this rank has not mapped: the neighbour waits for that.
+  /// Gives the memory back, for good. Calls `let_go` for each range that a neighbour has offered
+  /// and this rank has not mapped: the neighbour waits for that.
   using LetGo = std::function<void(GroupRank member, const node::RangePlace& place)>;
   void release(const LetGo& let_go) noexcept;
   /// Null when this rank has no neighbours, or there is no window.

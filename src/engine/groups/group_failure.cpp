@@ -82,8 +82,8 @@ void GroupState::announce_end(std::string_view reason) noexcept {
   });
 }
 
-/// True if the member has destroyed the group in good order: then its messages alone end, and others
-/// that it has sent may still be received.
+/// True if the member has destroyed the group in good order: then its messages alone end, and
+/// others that it has sent may still be received.
 bool GroupState::give_up_messages(const MemberGone& gone) noexcept {
   if (!endings_[gone.member()]) return false;
   std::optional<OperationList> ended = messages_.give_up(gone.member(), gone.whole());

@@ -188,8 +188,8 @@ class GroupState {
   };
   ByRank<GroupRank, std::optional<Ending>> endings_;
   Clock::time_point collectives_moved_;  ///< When a collective moved, or the first one was called.
-  std::int64_t weight_ = 0;            // as staging knows it
-  std::uint64_t calls_when_idle_ = 0;  // the last call, when that was looked at last
+  std::int64_t weight_ = 0;              // as staging knows it
+  std::uint64_t calls_when_idle_ = 0;    // the last call, when that was looked at last
   Clock::time_point idle_since_;
   Clock::time_point last_progress_;
   Clock::time_point next_probe_;

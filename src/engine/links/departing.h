@@ -21,9 +21,9 @@ namespace mccl::engine {
 struct DepartingLink {
   WorldRank peer;
   std::unique_ptr<transport::Link> link;
-  std::size_t unsent = 0;         ///< Bytes, when it was looked at last.
-  Clock::time_point since = {};   ///< When it began to depart.
-  Clock::time_point moved = {};   ///< When `unsent` became less.
+  std::size_t unsent = 0;        ///< Bytes, when it was looked at last.
+  Clock::time_point since = {};  ///< When it began to depart.
+  Clock::time_point moved = {};  ///< When `unsent` became less.
 };
 /// Elements are made with the links, so that a link departs where memory has run out.
 using DepartingLinks = std::list<DepartingLink>;

@@ -32,7 +32,8 @@ enum class ControlKind : std::uint8_t {
   heartbeat,  ///< this process runs
   arrived,    ///< to rank 0: "I need the store no more in which you told me what all agreed on"
   /// "I have destroyed this group": key.group, the last collective that was started here
-  /// (call.sequence), and why (failure.reason). Messages are on their way where key.purpose says so.
+  /// (call.sequence), and why (failure.reason). Messages are on their way where key.purpose says
+  /// so.
   ending,
   /// "My messages wait for room in the link to you": key.group, the number of the last one
   /// (call.sequence).

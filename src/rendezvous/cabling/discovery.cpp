@@ -329,8 +329,8 @@ void Discovery::look_around(Clock::time_point now) {
     if (trunk == trunks_.end()) {
       // If it was the last one to that rank, look_for_deaths() asks first whether the rank lives.
       const int peer = cable.a == self_.rank ? cable.b : cable.a;
-      const bool is_asked = are_meeting_ && gone_since_[static_cast<std::size_t>(peer)] !=
-                                                Clock::time_point::max();
+      const bool is_asked =
+          are_meeting_ && gone_since_[static_cast<std::size_t>(peer)] != Clock::time_point::max();
       if (!is_asked) give_up(cable, kGoneBefore);
     } else {
       known_.push_back({cable, {trunk->here().with_port(0), trunk->there().with_port(0)}, false});
