@@ -76,7 +76,8 @@ $(ENVIRONMENT): scripts/requirements.txt | packages
 	@mkdir -p $(BUILD); { test -e $(BUILD)/CMakeCache.txt || { \
 		cmake -S . -B $(BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Release -DMCCL_PYTHON=OFF && \
 		cmake --build $(BUILD) --parallel $(JOBS) --target mccl; } || true; } >$(BUILD)/library.log 2>&1 & \
-	$(BIN)/python -m $(PIP_INSTALL) torch==$(TORCH) -r scripts/requirements.txt || { kill %1; exit 1; }; wait
+	status=0; $(BIN)/python -m $(PIP_INSTALL) torch==$(TORCH) -r scripts/requirements.txt || status=$$?; \
+	wait; exit $$status
 	@echo "$(TORCH)" > $@
 
 $(TEST_ENVIRONMENT): scripts/requirements-test.txt $(ENVIRONMENT) | packages-test
