@@ -70,7 +70,7 @@ void* handle_of(const c10::Stream& stream) {
   return device_calls(stream.device()).getStreamNativeHandle(stream);
 }
 
-/// Of such a stream torch has the handle for a number; the default stream has 0 for both.
+/// torch numbers such a stream by its handle. The default stream has 0 for both.
 bool may_go(const c10::Stream& stream) {
   return stream.id() != 0 && handle_of(stream) == reinterpret_cast<void*>(stream.id());
 }

@@ -19,7 +19,7 @@ namespace mccl_torch {
 c10::Stream current_stream(c10::Device device);
 /// As the engine takes it.
 void* handle_of(const c10::Stream& stream);
-/// Whether whoever made the stream may destroy it. Those of torch stay.
+/// Whether the stream's owner may destroy it. Streams of torch stay.
 bool may_go(const c10::Stream& stream);
 /// Until all is done that the caller's stream on `device` was given.
 void finish_current_stream(c10::Device device);

@@ -184,7 +184,7 @@ WorkMCCL::WorkMCCL(int rank, CallName name, std::uint64_t sequence, Staging stag
 void WorkMCCL::start(const mccl::Work& work) {
   work_ = work;
   ledger_->opened();
-  // A message that nobody waits for may never come.
+  // Nothing waits for some messages, and they may never come.
   const bool is_message = c10d::isP2POp(opType_) && opType_ != c10d::OpType::SEND;
   if (device_ && !is_message && opType_ != c10d::OpType::COALESCED) ledger_->awaited(call_);
   // A caller whose stream waits may end the profiler before the call is over: it is told of the
