@@ -65,6 +65,8 @@ BUILT := $(BUILD)/.installed
 PIP_INSTALL := pip install --disable-pip-version-check $(if $(MAKE_TERMOUT),,--quiet)
 # Of the package. Folders are listed too: their times change when a file comes or goes.
 SOURCES := $(shell find CMakeLists.txt pyproject.toml cmake include src bindings -name __pycache__ -prune -o -print)
+# The compiler of a name that this Python was built with.
+pythons = $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_config_var("$(1)").split()[0])')
 SHOW_PROGRESS := $(PYTHON) scripts/show_progress.py
 
 setup: build
@@ -73,7 +75,8 @@ $(ENVIRONMENT): scripts/requirements.txt | packages
 	@echo "setup: $(VENV) with torch $(TORCH); several gigabytes, so this takes minutes"
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	@# Compiles the library meanwhile, which needs nothing of torch. What fails there fails the build below.
-	@mkdir -p $(BUILD); { test -e $(BUILD)/CMakeCache.txt || { \
+	@# The compilers are those that pip takes: by another name the compiler cache takes them for others.
+	@mkdir -p $(BUILD); export CC=$${CC:-$(call pythons,CC)} CXX=$${CXX:-$(call pythons,CXX)}; { test -e $(BUILD)/CMakeCache.txt || { \
 		cmake -S . -B $(BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Release -DMCCL_PYTHON=OFF && \
 		cmake --build $(BUILD) --parallel $(JOBS) --target mccl; } || true; } >$(BUILD)/library.log 2>&1 & \
 	status=0; $(BIN)/python -m $(PIP_INSTALL) torch==$(TORCH) -r scripts/requirements.txt || status=$$?; \
