@@ -58,6 +58,8 @@ void for_each_field(Summary& summary, const Visit& visit) {
   visit("avg_execution_ms", summary.avg_execution_ms);
   visit("staging_bytes", summary.staging_bytes);
   visit("peak_staging_bytes", summary.peak_staging_bytes);
+  visit("pinned_bytes", summary.pinned_bytes);
+  visit("peak_pinned_bytes", summary.peak_pinned_bytes);
   visit("shm_links", summary.shm_links);
   visit("rdma_links", summary.rdma_links);
   visit("tcp_links", summary.tcp_links);

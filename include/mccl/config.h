@@ -49,7 +49,8 @@ struct Config {
   std::size_t compression_min_bytes = 65536;  ///< Of a call, below which it is exact
   std::string shader_path;
   std::string algorithm = "auto";  ///< auto, or the name of an algorithm for whatever it can do
-  std::size_t socket_buffer_bytes = 0;      ///< 0: by link profile
+  std::size_t pinned_limit_bytes = std::size_t{1} << 30;  ///< Kept per GPU when no call uses it.
+  std::size_t socket_buffer_bytes = 0;                    ///< 0: by link profile
   std::string congestion_control = "auto";  ///< auto, system, or a name that the system knows
   double timeout = 1800;                    ///< Seconds; default timeout of a call
   double connect_timeout = 60;              ///< Seconds to meet the others, and to wait at the end

@@ -32,6 +32,10 @@ struct MetricsSummary {
   /// ranks of its node, receive buffers, and room for sums under way. Not reset, but for the most.
   std::uint64_t staging_bytes = 0;
   std::uint64_t peak_staging_bytes = 0;
+  /// Pinned host memory of the process, now and at most, which calls on GPU memory are staged
+  /// through. At most MCCL_PINNED_LIMIT_BYTES of it per GPU stays when no call uses it.
+  std::uint64_t pinned_bytes = 0;
+  std::uint64_t peak_pinned_bytes = 0;
   /// Links to other ranks that came about, by what they run through. Not reset.
   std::uint64_t shm_links = 0;
   std::uint64_t rdma_links = 0;

@@ -33,6 +33,9 @@ class MetricsSummary:
         staging_bytes: Memory held now to pass data on: shared with other ranks of the machine,
             receive buffers, and room for sums under way.
         peak_staging_bytes: The most of it that was ever held at a time.
+        pinned_bytes: Pinned host memory held now, which calls on GPU tensors are staged through.
+            At most MCCL_PINNED_LIMIT_BYTES of it per GPU stays when no call uses it.
+        peak_pinned_bytes: The most of it that was ever held at a time.
         shm_links: Links to other ranks that came about through shared memory.
         rdma_links: Through RDMA devices.
         tcp_links: Through TCP.
@@ -54,6 +57,8 @@ class MetricsSummary:
     avg_execution_ms: float = 0.0
     staging_bytes: int = 0
     peak_staging_bytes: int = 0
+    pinned_bytes: int = 0
+    peak_pinned_bytes: int = 0
     shm_links: int = 0
     rdma_links: int = 0
     tcp_links: int = 0

@@ -6,6 +6,7 @@
 
 #include "backend/check.h"
 #include "backend/direct/call.h"
+#include "device/registry.h"
 #include "mccl/error.h"
 
 namespace mccl {
@@ -33,6 +34,7 @@ Work CheckedGroup::begin(const Request& request, const CallOptions& options) {
       !staged::on_device(request) && (request.in.allocation || request.out.allocation);
   if (stages_always_ && is_shared) return line().enqueue(staged::as_the_gpu_sees(request), options);
   if (path_ && is_collective(request.collective) && !batch_is_open()) {
+    if (staged::on_device(request) && path_->has_to_meet()) refuse_capture(request, options);
     path_->comes(request, timeout_of(options), options.caller_waits || options.may_meet);
   }
   if (!staged::needs_stage(request, options)) {
@@ -44,6 +46,18 @@ Work CheckedGroup::begin(const Request& request, const CallOptions& options) {
     return start(without_devices(request), options);
   }
   return line().enqueue(request, options);
+}
+
+/// Ranks meet by calls of the host, by allocating and by measuring. A graph can record none of
+/// that.
+void CheckedGroup::refuse_capture(const Request& request, const CallOptions& options) const {
+  const bool by_input = request.in.device.kind != DeviceKind::cpu;
+  const Device device = by_input ? request.in.device : request.out.device;
+  if (!device::depot_of(device)->accelerator().is_capturing(options.stream)) return;
+  throw InvalidArgument(fmt::format(
+      "{} of group '{}': the stream is being captured, and the ranks of the group have not met on "
+      "their GPUs yet, which the first collective on GPU memory does; make one before the capture",
+      name_of(request.collective), name()));
 }
 
 /// The first time the ranks may meet, and fail where one has gone. From then on kernels may wait

@@ -97,6 +97,7 @@ class CheckedGroup : public Group, private staged::HostCalls {
   void give_up(const std::string& reason) final { abort(reason); }
   Work begin(const Request& request, const CallOptions& options);
   bool goes_directly(const Request& request, const CallOptions& options);
+  void refuse_capture(const Request& request, const CallOptions& options) const;
   Work begin_directly(const Request& request, const CallOptions& options);
   staged::Line& line();
   Work begin_sum(const Request& request, const CallOptions& options);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/histogram.h"
+#include "base/pinned_memory.h"
 
 namespace mccl {
 
@@ -176,6 +177,8 @@ MetricsSummary Metrics::summary() const {
       .avg_execution_ms = average_ms(counters.execution_s),
       .staging_bytes = staging,
       .peak_staging_bytes = peak_staging,
+      .pinned_bytes = pinned_memory().bytes(),
+      .peak_pinned_bytes = pinned_memory().peak_bytes(),
       .shm_links = shm,
       .rdma_links = rdma,
       .tcp_links = tcp,
@@ -186,6 +189,7 @@ void Metrics::reset() {
   const std::lock_guard lock(state_->mutex);
   state_->counters = {};
   state_->peak_staging_bytes = state_->staging_bytes;
+  pinned_memory().reset_peak();
   state_->before_reset = state_->totals();
 }
 
@@ -208,6 +212,8 @@ std::string to_table(const MetricsSummary& summary) {
       {"peak throughput", fmt::format("{:.2f} Gbit/s", summary.peak_throughput_gbps)},
       {"staging memory", with_unit(summary.staging_bytes)},
       {"staging memory, most", with_unit(summary.peak_staging_bytes)},
+      {"pinned memory", with_unit(summary.pinned_bytes)},
+      {"pinned memory, most", with_unit(summary.peak_pinned_bytes)},
       {"links, shared memory", fmt::format("{}", summary.shm_links)},
       {"links, RDMA", fmt::format("{}", summary.rdma_links)},
       {"links, TCP", fmt::format("{}", summary.tcp_links)},

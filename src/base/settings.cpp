@@ -298,6 +298,15 @@ constexpr Row kRows[] = {
      .field = &Config::socket_buffer_bytes,
      .minimum = 4 * kKiB,
      .maximum = kGiB},
+    {.name = "pinned_limit_bytes",
+     .variable = "MCCL_PINNED_LIMIT_BYTES",
+     .range = "0 to 1T",
+     .meaning =
+         "Pinned host memory that is kept per GPU for later calls; a call may use more while "
+         "it runs. Of several groups in a process, the one made last decides",
+     .kind = bytes,
+     .field = &Config::pinned_limit_bytes,
+     .maximum = 1024.0 * kGiB},
     {.name = "congestion_control",
      .variable = "MCCL_CONGESTION_CONTROL",
      .range = "auto, system, or a name such as cubic",

@@ -29,6 +29,8 @@ Json json_of(const mccl::MetricsSummary& summary) {
           {"avg_execution_ms", summary.avg_execution_ms},
           {"staging_bytes", summary.staging_bytes},
           {"peak_staging_bytes", summary.peak_staging_bytes},
+          {"pinned_bytes", summary.pinned_bytes},
+          {"peak_pinned_bytes", summary.peak_pinned_bytes},
           {"shm_links", summary.shm_links},
           {"rdma_links", summary.rdma_links},
           {"tcp_links", summary.tcp_links}};

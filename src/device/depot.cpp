@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/machine.h"
+#include "base/pinned_memory.h"
 
 namespace mccl::device {
 namespace {
@@ -37,8 +38,19 @@ Depot::Depot(std::shared_ptr<Accelerator> accelerator) : accelerator_(std::move(
 
 Depot::~Depot() {
   passages_.clear();
-  for (const auto& [bytes, block] : unused_) accelerator_->free_pinned(block.data);
-  for (std::byte* const page : pages_of_words_) accelerator_->free_pinned(page);
+  for (const auto& [bytes, block] : unused_) free(block.data, bytes);
+  for (std::byte* const page : pages_of_words_) free(page, page_bytes());
+}
+
+std::byte* Depot::allocate(std::size_t bytes) {
+  std::byte* const data = accelerator_->allocate_pinned(bytes);
+  pinned_memory().record(static_cast<std::int64_t>(bytes));
+  return data;
+}
+
+void Depot::free(std::byte* data, std::size_t bytes) {
+  accelerator_->free_pinned(data);
+  pinned_memory().record(-static_cast<std::int64_t>(bytes));
 }
 
 /// An unused one may be longer by a quarter.
@@ -54,7 +66,7 @@ Block Depot::block(std::size_t bytes) {
       return {shared_from_this(), block.data, found_bytes};
     }
   }
-  return {shared_from_this(), accelerator_->allocate_pinned(size), size};
+  return {shared_from_this(), allocate(size), size};
 }
 
 void Depot::take_back(std::byte* data, std::size_t bytes) {
@@ -62,9 +74,9 @@ void Depot::take_back(std::byte* data, std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     unused_.insert({bytes, {data, Clock::now()}});
     unused_bytes_ += bytes;
-    if (unused_bytes_ <= kMostUnused) return;
+    if (unused_bytes_ <= pinned_memory().limit()) return;
   }
-  release(Clock::duration::max(), kMostUnused);
+  release_unused(Clock::duration::max());
 }
 
 std::size_t Depot::unused_bytes() const {
@@ -72,22 +84,22 @@ std::size_t Depot::unused_bytes() const {
   return unused_bytes_;
 }
 
-/// Those first that were not used for longest, until the rest is of use and no more than `most`.
-void Depot::release(Clock::duration time, std::size_t most) {
-  std::vector<std::byte*> given_back;
+/// Frees the blocks first that were not used for longest.
+void Depot::release_unused(Clock::duration time) {
+  std::vector<std::pair<std::byte*, std::size_t>> given_back;
   {
     const std::lock_guard lock(mutex_);
     const Clock::time_point now = Clock::now();
     while (!unused_.empty() && passages_in_use_ == 0) {
       const auto oldest = std::ranges::min_element(
           unused_, {}, [](const auto& entry) { return entry.second.since; });
-      if (now - oldest->second.since < time && unused_bytes_ <= most) break;
-      given_back.push_back(oldest->second.data);
+      if (now - oldest->second.since < time && unused_bytes_ <= pinned_memory().limit()) break;
+      given_back.emplace_back(oldest->second.data, oldest->first);
       unused_bytes_ -= oldest->first;
       unused_.erase(oldest);
     }
   }
-  for (std::byte* const block : given_back) accelerator_->free_pinned(block);
+  for (const auto& [data, bytes] : given_back) free(data, bytes);
 }
 
 std::unique_ptr<Passage> Depot::passage() {
@@ -105,7 +117,7 @@ std::unique_ptr<Passage> Depot::passage() {
   {
     const std::lock_guard lock(mutex_);
     if (words_left_ == 0) {
-      pages_of_words_.push_back(accelerator_->allocate_pinned(page_bytes()));
+      pages_of_words_.push_back(allocate(page_bytes()));
       std::memset(pages_of_words_.back(), 0, page_bytes());
       words_left_ = page_bytes() / line_bytes();
     }

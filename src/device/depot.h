@@ -43,16 +43,14 @@ class Depot : public std::enable_shared_from_this<Depot> {
   Accelerator& accelerator() const { return *accelerator_; }
   std::shared_ptr<Accelerator> shared_accelerator() const { return accelerator_; }
 
-  /// Unused blocks take at most this much together.
-  static constexpr std::size_t kMostUnused = std::size_t{1} << 30;
-
+  /// Unused blocks together take at most pinned_memory().limit() bytes once no call has a passage.
   Block block(std::size_t bytes);
   std::unique_ptr<Passage> passage();
   /// Takes back a passage that has ended.
   void take_back(std::unique_ptr<Passage> passage);
   /// Gives the blocks that were not used for `time` back to the system. That may wait for all that
   /// the device has to do, so nothing is given back while a call has a passage.
-  void release_unused(Clock::duration time) { release(time, kMostUnused); }
+  void release_unused(Clock::duration time);
   std::size_t unused_bytes() const;
 
  private:
@@ -62,7 +60,8 @@ class Depot : public std::enable_shared_from_this<Depot> {
     Clock::time_point since;
   };
   void take_back(std::byte* data, std::size_t bytes);
-  void release(Clock::duration time, std::size_t most);
+  std::byte* allocate(std::size_t bytes);
+  void free(std::byte* data, std::size_t bytes);
 
   const std::shared_ptr<Accelerator> accelerator_;
   mutable std::mutex mutex_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -26,6 +27,12 @@ struct Registry {
 Registry& registry() {
   static Registry* const instance = new Registry;
   return *instance;
+}
+
+/// CUDA takes the devices of the list up to the first entry that names none, such as -1.
+bool hides_all_gpus() {
+  const char* const list = std::getenv("CUDA_VISIBLE_DEVICES");
+  return list && (*list == '\0' || *list == '-');
 }
 
 std::shared_ptr<Accelerator> make(Registry& all, Device device) {
@@ -79,7 +86,7 @@ bool sees_any(DeviceKind kind) {
     const std::lock_guard lock(all.mutex);
     if (all.makers.contains(kind)) return true;
   }
-  return kind == DeviceKind::cuda && ::access("/dev/nvidiactl", F_OK) == 0;
+  return kind == DeviceKind::cuda && ::access("/dev/nvidiactl", F_OK) == 0 && !hides_all_gpus();
 }
 
 void replace_maker(DeviceKind kind, Maker maker) {

@@ -23,8 +23,7 @@ std::shared_ptr<Pool> pool_of(Device device);
 /// Gives pinned memory that was not used for `time` back to the system, of all devices.
 void release_unused(Clock::duration time);
 
-/// Whether this machine seems to have devices of a kind, by what can be seen without loading a
-/// driver.
+/// Whether this process seems to see devices of a kind, by what is known without loading a driver.
 bool sees_any(DeviceKind kind);
 
 /// Puts `maker` in the place of a kind's own one; null gives that back. For tests.

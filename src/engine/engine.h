@@ -76,6 +76,8 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   const std::shared_ptr<Metrics>& metrics() const { return options_.metrics; }
   const Log& log() const { return log_; }
   Store& store() const { return *options_.store; }
+  /// Gone once the engine has shut down.
+  std::weak_ptr<Store> weak_store() const { return options_.store; }
   /// As EngineOptions say of each rank; false for a job of one.
   bool all_ranks_have_gpus() const { return met_.all_have_gpus; }
 

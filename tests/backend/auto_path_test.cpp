@@ -114,6 +114,31 @@ TEST_F(AutoPaths, WhereAllAreOnDevicesTheFirstCallGoesDirectly) {
   });
 }
 
+TEST_F(AutoPaths, TheFirstCallOnDevicesIsRefusedWhileItsStreamIsCaptured) {
+  run_ranks(2, [this](Context& context) {
+    Group& group = use(context, {way("one", 42, std::chrono::microseconds(0))});
+    DeviceDouble::Queue stream(*device_);
+    const auto memory = device_->allocate(sizeof(float));
+    const Buffer data{memory->outside(), 1, DType::f32, kDevice};
+    const auto all_reduce_captured = [&] {
+      stream.capture(true);
+      const Work work = group.all_reduce(data, data, ReduceKind::sum, {.stream = &stream});
+      stream.capture(false);
+      return work;
+    };
+    std::string refusal;
+    try {
+      all_reduce_captured();
+    } catch (const InvalidArgument& error) {
+      refusal = error.what();
+    }
+    EXPECT_THAT(refusal, HasSubstr("make one before the capture"));
+    stream.capture(false);
+    EXPECT_EQ(all_reduce(group, true), 42) << "the refused call was none";
+    EXPECT_TRUE(all_reduce_captured().done());
+  });
+}
+
 TEST_F(AutoPaths, WhereOneIsOnTheHostAllGoThroughIt) {
   run_ranks(3, [this](Context& context) {
     Group& group = use(context, {way("one", 42, std::chrono::microseconds(0))});

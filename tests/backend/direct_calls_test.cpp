@@ -4,6 +4,7 @@
 #include "backend/checked_group.h"
 #include "device/registry.h"
 #include "support/device_double.h"
+#include "support/hosts.h"
 #include "support/processes.h"
 #include "support/ranks.h"
 
@@ -29,7 +30,7 @@ class PathDouble final : public direct::Path {
   }
   void enqueue(const Request& request, void* stream) override {
     auto& queue = *static_cast<DeviceDouble::Queue*>(stream);
-    if (stuck) queue.hold(stuck);
+    if (const auto lock = lock_in_use()) queue.hold(lock);
     queue.enqueue([to = reinterpret_cast<float*>(device_->at(request.out.data)),
                    count = request.count] { std::fill_n(to, count, kDirect); });
   }
@@ -38,17 +39,28 @@ class PathDouble final : public direct::Path {
   std::string failure() override { return broken ? "the cable is cut" : ""; }
   void abort() noexcept override {
     aborted = true;
-    if (stuck) stuck->store(true);
+    if (const auto lock = lock_in_use()) lock->store(true);
+  }
+  /// Calls from now on do not end before an abort.
+  void hold_calls() {
+    const std::lock_guard guard(mutex_);
+    lock_ = std::make_shared<std::atomic<bool>>(false);
   }
 
   Device reached;
-  std::shared_ptr<std::atomic<bool>> stuck;
   std::atomic<bool> broken{false};
   std::atomic<bool> aborted{false};
 
  private:
+  std::shared_ptr<std::atomic<bool>> lock_in_use() {
+    const std::lock_guard guard(mutex_);
+    return lock_;
+  }
+
   const std::shared_ptr<DeviceDouble> device_;
   device::Lane lane_;
+  std::mutex mutex_;
+  std::shared_ptr<std::atomic<bool>> lock_;  // guarded by mutex_
 };
 
 class DirectCalls : public ::testing::Test {
@@ -85,13 +97,16 @@ class DirectCalls : public ::testing::Test {
   std::shared_ptr<testing::ForbiddenMemory> memory_;
 };
 
-TEST_F(DirectCalls, WhatAGroupCannotUseIsSaidOncePerReason) {
+TEST_F(DirectCalls, WhatGroupsCannotUseIsLoggedOncePerJobAndReason) {
   run_ranks(1, [](Context& context) {
     const Group& group = *context.world();
     ::testing::internal::CaptureStderr();
     {
-      direct::Notices notices(Log(0, LogLevel::warn));
+      const auto store = make_memory_store();
+      direct::Notices notices(Log(0, LogLevel::warn), store);
+      direct::Notices of_another_process(Log(1, LogLevel::warn), store);
       for (int i = 0; i < 3; ++i) notices.warn(group, "the cable is cut");
+      of_another_process.warn(group, "the cable is cut");
       notices.warn(group, "the cable is short");
     }
     const std::string said = ::testing::internal::GetCapturedStderr();
@@ -170,7 +185,7 @@ TEST_F(DirectCalls, WhatFailsOrLastsTooLongSaysSo) {
     Group& group = group_of(context);
     DeviceDouble::Queue stream(*device_);
     const Buffer data = ones(stream);
-    path_->stuck = std::make_shared<std::atomic<bool>>(false);
+    path_->hold_calls();
     const Work broken = group.all_reduce(data, data, ReduceKind::sum, {.stream = &stream});
     path_->broken = true;
     try {
@@ -183,7 +198,7 @@ TEST_F(DirectCalls, WhatFailsOrLastsTooLongSaysSo) {
     EXPECT_TRUE(path_->aborted);
     path_->broken = false;
     path_->aborted = false;
-    path_->stuck = std::make_shared<std::atomic<bool>>(false);
+    path_->hold_calls();
     const Work late = group.all_reduce(
         data, data, ReduceKind::sum, {.timeout = std::chrono::milliseconds(20), .stream = &stream});
     EXPECT_THROW(late.wait(), TimeoutError);
@@ -199,7 +214,7 @@ TEST_F(DirectCalls, AnAbortEndsWhatRuns) {
     group.use(path_);
     DeviceDouble::Queue stream(*device_);
     const Buffer data = ones(stream);
-    path_->stuck = std::make_shared<std::atomic<bool>>(false);
+    path_->hold_calls();
     group.all_reduce(data, data, ReduceKind::sum, {.caller_waits = true, .stream = &stream});
     group.abort("enough");
     EXPECT_TRUE(path_->aborted);
@@ -218,7 +233,7 @@ TEST_F(DirectCalls, AnAbortOfAnotherRankEndsWhatRuns) {
     Group& group = group_of(context);
     DeviceDouble::Queue stream(*device_);
     const Buffer data = ones(stream);
-    path_->stuck = std::make_shared<std::atomic<bool>>(false);
+    path_->hold_calls();
     group.all_reduce(data, data, ReduceKind::sum, {.caller_waits = true, .stream = &stream});
     world.barrier().wait();
     stream.finish();
@@ -226,6 +241,51 @@ TEST_F(DirectCalls, AnAbortOfAnotherRankEndsWhatRuns) {
     EXPECT_THAT(world.failure(), HasSubstr("enough"));
   });
 }
+
+#ifdef __linux__
+/// Sums of these two hosts would be rounded if they went through the host.
+TEST(DirectCallsOfProcesses, CompressionThatDevicesDoNotUseIsLogged) {
+  const testing::Hosts hosts;
+  if (!hosts.ready()) GTEST_SKIP() << "`ip netns` cannot make hosts here (it needs root)";
+  testing::Processes ranks(2,
+                           [](Context& context, const testing::Processes::Say& say) {
+                             const auto device = std::make_shared<DeviceDouble>();
+                             device::replace_maker(DeviceKind::cuda,
+                                                   [&device](int) { return device; });
+                             auto& group = dynamic_cast<CheckedGroup&>(*context.world());
+                             group.use(std::make_shared<PathDouble>(device));
+                             ::testing::internal::CaptureStderr();
+                             {
+                               DeviceDouble::Queue stream(*device);
+                               constexpr std::size_t kLong = 100'000;
+                               const auto memory = device->allocate(kLong * sizeof(float));
+                               const Buffer data{memory->outside(), kLong, DType::f32, kDevice};
+                               for (int call = 0; call < 2; ++call) {
+                                 group.all_reduce(data, data, ReduceKind::sum,
+                                                  {.caller_waits = true, .stream = &stream});
+                               }
+                               stream.finish();
+                             }
+                             say(::testing::internal::GetCapturedStderr());
+                             context.world()->barrier().wait();
+                           },
+                           {.store_address = "10.77.0.1:29400",
+                            .config_of =
+                                [](int) {
+                                  Config config = testing::test_config();
+                                  config.compression = "bf16";
+                                  config.log_level = "WARN";
+                                  return config;
+                                },
+                            .enter = [&](int rank) { hosts.enter(rank); }});
+  const std::string said = ranks.line(0);
+  const std::size_t first = said.find("compression is not used");
+  EXPECT_NE(first, std::string::npos) << said;
+  EXPECT_EQ(said.find("compression is not used", first + 1), std::string::npos) << said;
+  EXPECT_EQ(ranks.line(1), "") << "one rank logs for all";
+  ranks.expect_good_end();
+}
+#endif
 
 /// Nothing of the host's is under way that would fail with it.
 TEST(DirectCallsOfProcesses, ADeathEndsWhatRunsOnTheDevice) {
@@ -238,7 +298,7 @@ TEST(DirectCallsOfProcesses, ADeathEndsWhatRunsOnTheDevice) {
     const auto device = std::make_shared<DeviceDouble>();
     device::replace_maker(DeviceKind::cuda, [&device](int) { return device; });
     const auto path = std::make_shared<PathDouble>(device);
-    path->stuck = std::make_shared<std::atomic<bool>>(false);
+    path->hold_calls();
     auto& group = dynamic_cast<CheckedGroup&>(*context.world());
     group.use(path);
     DeviceDouble::Queue stream(*device);

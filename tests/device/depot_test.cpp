@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/pinned_memory.h"
 #include "support/device_double.h"
 
 namespace mccl::device {
@@ -39,7 +40,8 @@ TEST_F(DepotTest, BlocksAreRoundedToAnEighthOfAPowerOfTwo) {
 }
 
 TEST_F(DepotTest, UnusedBlocksGoBackAboveALimitAndAfterATime) {
-  constexpr std::size_t kHalf = Depot::kMostUnused / 2;
+  constexpr std::size_t kHalf = 1 << 20;
+  pinned_memory().set_limit(2 * kHalf);
   std::unique_ptr<Passage> passage = depot_->passage();
   {
     std::vector<Block> blocks;
@@ -53,6 +55,20 @@ TEST_F(DepotTest, UnusedBlocksGoBackAboveALimitAndAfterATime) {
   EXPECT_EQ(depot_->unused_bytes(), 2 * kHalf);
   depot_->release_unused({});
   EXPECT_EQ(depot_->unused_bytes(), 0U);
+  pinned_memory().set_limit(std::uint64_t{1} << 30);
+}
+
+TEST_F(DepotTest, PinnedMemoryIsCounted) {
+  const std::uint64_t before = pinned_memory().bytes();
+  {
+    const auto depot = std::make_shared<Depot>(device_);
+    { const Block block = depot->block(8192); }
+    EXPECT_EQ(pinned_memory().bytes(), before + 8192) << "it is kept";
+    const Block block = depot->block(8192);
+    EXPECT_EQ(pinned_memory().bytes(), before + 8192) << "and used again";
+    EXPECT_GE(pinned_memory().peak_bytes(), before + 8192);
+  }
+  EXPECT_EQ(pinned_memory().bytes(), before);
 }
 
 TEST_F(DepotTest, APassageBringsTheOutputOnlyWhenTheHostHasReleasedIt) {

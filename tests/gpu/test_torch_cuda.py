@@ -23,11 +23,11 @@ EXACT = [
 SIZES = [0, 1, 7, 1000, 1_000_003]
 
 
-def through_host() -> None:
+def through_host(pinned_limit_bytes: int = 1 << 30) -> None:
     """As by `auto` where ranks share a GPU, on a machine with a GPU for each, too."""
     import mccl
 
-    mccl.init(backend="native")
+    mccl.init(backend="native", pinned_limit_bytes=pinned_limit_bytes)
 
 
 def place(kind: str) -> torch.device:
@@ -305,6 +305,37 @@ def check_functional() -> None:
 
 def test_functional_and_object_collectives(pool):
     pool.run(check_functional)
+
+
+def check_pinned_memory(limit: int) -> None:
+    """What was pinned for a long call goes back when the call is over, down to the limit."""
+    import mccl
+
+    size, where = dist.get_world_size(), place("cuda")
+    count = 64 << 20
+    data = torch.ones(count, device=where, dtype=torch.uint8)
+    every = torch.empty(size * count, device=where, dtype=torch.uint8)
+    mccl.reset_metrics()
+    for _ in range(2):
+        dist.all_gather_into_tensor(every, data)
+        torch.cuda.synchronize()
+        assert every.eq(1).all()
+    dist.barrier()
+    metrics = mccl.get_metrics()
+    assert metrics.peak_pinned_bytes >= (size + 1) * count
+    assert metrics.pinned_bytes <= limit + (1 << 20), metrics
+
+
+def test_pinned_memory_is_bounded_and_counted():
+    from rank_pool import RankPool
+
+    limit = 32 << 20
+    ranks = RankPool(2)
+    try:
+        ranks.run(through_host, limit, group=False)
+        ranks.run(check_pinned_memory, limit)
+    finally:
+        ranks.close()
 
 
 def check_refusals() -> None:

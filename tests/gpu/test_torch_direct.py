@@ -75,6 +75,29 @@ def check_graph() -> None:
     assert data.eq(size**5).all()
 
 
+def check_first_call_in_a_graph() -> None:
+    """A group of its own, whose ranks have not met on their GPUs."""
+    where = checks.place("cuda")
+    torch.cuda.set_device(where)
+    group = dist.new_group()
+    data = torch.ones(1000, device=where)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        graph.capture_begin(capture_error_mode="thread_local")
+        try:
+            with pytest.raises(ValueError, match="make one before the capture"):
+                dist.all_reduce(data, group=group)
+        finally:
+            graph.capture_end()
+    dist.all_reduce(data, group=group)
+    assert data.eq(dist.get_world_size()).all()
+    dist.destroy_process_group(group)
+
+
+def test_a_first_call_that_is_captured_is_refused(pair):
+    pair.run(check_first_call_in_a_graph)
+
+
 def test_a_captured_call_runs_again(pair):
     pair.run(check_graph)
 

@@ -25,7 +25,9 @@ class Compression:
         gradients = mccl.mlx.average_gradients(gradients, compression=compression)
 
     What was left out of a gradient is added to the next one of its name before that is rounded
-    (error feedback; see docs/COMPRESSION.md), so nothing is lost for good. Make one for each model,
+    (error feedback; see docs/COMPRESSION.md), so nothing is lost for good. It is kept in float32
+    (float64 for gradients of float64), and a step whose gradients are not finite leaves it as it
+    was. Make one for each model,
     on every rank with the same arguments, and keep it while the model trains.
     """
 
@@ -80,6 +82,23 @@ class Compression:
             and mx.issubdtype(gradient.dtype, mx.floating)
             and not self.exact(name, gradient)
         )
+
+    def with_residual(self, name: str, gradient: mx.array) -> mx.array:
+        """Returns the gradient and what earlier steps left out of it, as float32 or float64.
+
+        A residual of 16 bits would lose what is small beside it.
+        """
+        wide = gradient if gradient.dtype == mx.float64 else gradient.astype(mx.float32)
+        left = self.residuals.get(name)
+        return wide if left is None else wide + left
+
+    def keep(self, left_out: dict[str, mx.array], finite: mx.array) -> None:
+        """Replaces residuals after a step, or leaves them as they were where it was not finite.
+
+        The optimizer skips a step that is not finite.
+        """
+        for name, left in left_out.items():
+            self.residuals[name] = mx.where(finite, left, self.residuals.get(name, 0))
 
     def state_dict(self) -> dict[str, Any]:
         """Of this rank: every rank saves and loads its own."""

@@ -70,7 +70,9 @@ def average_gradients(
                 "average_gradients: a Compression keeps what a step leaves out, which a compiled "
                 "or transformed function cannot; call it outside, or name the codec only"
             )
-        averaged = _rounded_means(dict(enumerate(flat)), group, stream, all_reduce_size, kept)
+        averaged = _rounded_means(
+            dict(enumerate(flat)), group, stream, all_reduce_size, kept, keeps=kept is compression
+        )
         if overlap:
             mx.async_eval(*averaged.values())
     exact = [i for i in range(len(arrays)) if i not in averaged]
@@ -106,25 +108,32 @@ def _rounded_means(
     stream: Stream,
     size: int,
     compression: Compression,
+    keeps: bool,
 ) -> dict[int, mx.array]:
-    """Of those that are rounded; the others are not in it."""
+    """Returns the means of the gradients that are rounded, by index; the others are left out."""
     chosen = [i for i, (name, gradient) in gradients.items() if compression.rounds(name, gradient)]
     share = compression.share
     compression.step += 1
-    wanted = []
-    for i in chosen:
-        name, gradient = gradients[i]
-        left = compression.residuals.get(name)
-        wanted.append(gradient if left is None else gradient + left)
+    wanted = [compression.with_residual(*gradients[i]) for i in chosen]
     averaged: dict[int, mx.array] = {}
+    left_out: dict[str, mx.array] = {}
+    finite = mx.array(True)
     for places in buckets_of(wanted, size):
         some = [wanted[place] for place in places]
         mean, left = load().rounded_mean(_together(some), group, compression.codec, share, stream)
-        indices = [chosen[place] for place in places]
-        averaged.update(zip(indices, _apart(mean, some), strict=True))
-        for i, each in zip(indices, _apart(left, some), strict=True):
-            compression.residuals[gradients[i][0]] = each
-    return averaged
+        finite = finite & mx.all(mx.isfinite(mean))
+        for i, average, rest in zip(
+            [chosen[place] for place in places], _apart(mean, some), _apart(left, some), strict=True
+        ):
+            name, gradient = gradients[i]
+            averaged[i] = average.astype(gradient.dtype)
+            left_out[name] = rest
+    if not averaged or not keeps:
+        return averaged
+    compression.keep(left_out, finite)
+    # Whoever evaluates the means evaluates the residuals, which would keep the means' memory.
+    means = mx.depends(list(averaged.values()), [compression.residuals[n] for n in left_out])
+    return dict(zip(averaged, means, strict=True))
 
 
 def _together(arrays: Sequence[mx.array]) -> mx.array:

@@ -38,6 +38,7 @@ class KernelPath final : public direct::Path {
   ~KernelPath() override { abort(); }
 
   bool takes(const Request& request) override;
+  bool has_to_meet() const override { return !met_; }
   void enqueue(const Request& request, void* stream) override;
   device::Lane* lane() override { return lane_.get(); }
   void reach_memory(Device device) override;

@@ -40,6 +40,7 @@ class AutoPath final : public Path {
 
   void comes(const Request& request, std::chrono::milliseconds timeout, bool may_meet) override;
   bool takes(const Request& request) override;
+  bool has_to_meet() const override { return state_ == State::open; }
   void enqueue(const Request& request, void* stream) override;
   device::Lane* lane() override { return lane_.get(); }
   /// All ranks say by it that they are on devices: they meet where they have not.

@@ -24,6 +24,8 @@ class Path {
   /// Whether it carries out such a call; the same on all ranks. The first that it takes may meet
   /// the others, by calls of the group's on host memory.
   virtual bool takes(const Request& request) = 0;
+  /// Whether its ranks have yet to meet, which no call in a stream that is being captured can do.
+  virtual bool has_to_meet() const { return false; }
   /// Has `stream` do the call. Throws what keeps it from that.
   virtual void enqueue(const Request& request, void* stream) = 0;
   /// The order of its calls on the device; null while it has taken none.

@@ -9,6 +9,7 @@
 #include "backend/native/group.h"
 #include "backend/native/units.h"
 #include "backend/nccl/path.h"
+#include "base/pinned_memory.h"
 #include "device/registry.h"
 #include "schedule/facts.h"
 
@@ -30,12 +31,13 @@ NativeBackend::NativeBackend(const ContextOptions& options)
            .metrics = options.metrics,
            .wiring = options.wiring,
            .has_gpus = by_ == "auto" && device::sees_any(DeviceKind::cuda)})) {
+  pinned_memory().set_limit(options.config.pinned_limit_bytes);
   calibrate(engine_);
   engine_->tell_of_arrival();
   const bool all_see_gpus = engine_->all_ranks_have_gpus();
   const cuda::SharedGpu shared = cuda::shared_gpu_named(options.config.test_only_shared_gpu);
   give_path_ = [by = by_, all_see_gpus, shared, log = engine_->log(),
-                notices = std::make_shared<direct::Notices>(engine_->log())](
+                notices = std::make_shared<direct::Notices>(engine_->log(), engine_->weak_store())](
                    NativeGroup& group, std::chrono::milliseconds timeout) {
     const auto by_kernels = [&group, timeout, log, notices, shared] {
       return cuda::make_path(group, timeout, log, notices, shared);

@@ -60,6 +60,7 @@ class NcclPath final : public direct::Path {
   }
 
   bool takes(const Request& request) override;
+  bool has_to_meet() const override { return !met_; }
   void enqueue(const Request& request, void* stream) override;
   device::Lane* lane() override { return lane_.get(); }
   std::shared_ptr<direct::Path> split(Group* child, int color, int key) override;

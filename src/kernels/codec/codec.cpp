@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "kernels/codec/blocks.h"
@@ -50,10 +51,13 @@ class Remainder {
   Remainder(DType dtype, void* left) : dtype_(dtype), left_(left) {}
 
   /// left[at ...] = (added to it, or not) factor * (values - what `blocks` of `form` hold).
+  /// `source`: the values as they were given, of `dtype`, where they were rounded to make `values`.
   void take(const Coding& coding, Coded form, const float* values, const std::byte* encoded,
-            std::size_t at, std::size_t count, std::size_t blocks, float factor, bool add) {
+            std::size_t at, std::size_t count, std::size_t blocks, float factor, bool add,
+            const std::byte* source = nullptr) {
     if (!left_) return;
     add_whole(coding, form, encoded, blocks, held_.data(), true);
+    if (source && dtype_ == DType::f64) return take_from_doubles(source, at, count);
     for (std::size_t i = 0; i < count; ++i) {
       const float lost = factor * (values[i] - held_[i]);
       held_[i] = std::abs(lost) <= std::numeric_limits<float>::max() ? lost : 0;
@@ -67,6 +71,18 @@ class Remainder {
   }
 
  private:
+  /// f64 has more digits than the values that were encoded. They are left out too.
+  void take_from_doubles(const std::byte* source, std::size_t at, std::size_t count) {
+    std::byte* const to = bytes_at(left_, dtype_, at);
+    for (std::size_t i = 0; i < count; ++i) {
+      double lost = 0;
+      std::memcpy(&lost, source + i * sizeof lost, sizeof lost);
+      lost -= held_[i];
+      if (!std::isfinite(lost)) lost = 0;
+      std::memcpy(to + i * sizeof lost, &lost, sizeof lost);
+    }
+  }
+
   const DType dtype_;
   void* const left_;
   alignas(64) Values held_;
@@ -123,7 +139,7 @@ void encode(const Coding& coding, Coded form, DType dtype, const void* src, std:
         }
         const float* const given = as_it_is ? reinterpret_cast<const float*>(from) : values.data();
         encode_whole(coding, form, given, blocks, dst + begin);
-        remainder.take(coding, form, given, dst + begin, at, count, blocks, 1, false);
+        remainder.take(coding, form, given, dst + begin, at, count, blocks, 1, false, from);
       });
 }
 

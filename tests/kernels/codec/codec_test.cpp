@@ -199,5 +199,24 @@ TEST(Codecs, AnOperandThatNobodyEncodedIsNamed) {
   EXPECT_EQ(fold_to_elements(coding, operands, 400, 1, DType::f32, found.data()), 1);
 }
 
+/// A double has digits that a float has not. They are left out, and not lost.
+TEST(Codec, WhatIsLeftOutOfDoublesIsExact) {
+  std::mt19937 random(7);
+  std::normal_distribution<double> normal;
+  std::vector<double> values(10'003);
+  for (double& x : values) x = normal(random);
+  for (const Coding& coding : codings()) {
+    const std::size_t n = values.size();
+    std::vector<std::byte> bytes(coding.bytes(n, Coded::contribution));
+    std::vector<double> left(n, 7);
+    std::vector<double> sent(n);
+    encode(coding, Coded::contribution, DType::f64, values.data(), n, bytes.data(), left.data());
+    ASSERT_TRUE(decode(coding, Coded::contribution, DType::f64, bytes.data(), n, sent.data()));
+    for (std::size_t i = 0; i < n; ++i) {
+      ASSERT_DOUBLE_EQ(sent[i] + left[i], values[i]) << describe(coding) << ", element " << i;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace mccl::kernels

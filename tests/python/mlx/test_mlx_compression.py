@@ -66,6 +66,46 @@ def check_compression(codec: str, worst: float) -> None:
         )
 
 
+def check_small_steps_beside_a_large_one(type_name: str) -> None:
+    """topk sends the large element each time, and the small one must wait for its turn."""
+    group = world()
+    dtype = getattr(mx, type_name)
+    steps, waiting = 3000, 3000.0
+    gradient = mx.concatenate([mx.full((1,), waiting), mx.full((1,), 1.0)]).astype(dtype)
+    compression = mccl.mlx.Compression("topk", ratio=0.5, exact=lambda name, gradient: False)
+    sent = 0.0
+    for _ in range(steps):
+        found = mccl.mlx.average_gradients({"w": gradient}, compression=compression)["w"]
+        assert found.dtype == dtype
+        sent += found[1].item()
+    kept = compression.residuals["w"]
+    assert kept.dtype == mx.float32
+    left = mx.distributed.all_sum(kept, group=group)[1].item() / group.size()
+    assert abs(sent + left - steps) <= 1e-3 * steps
+
+
+def check_steps_that_are_not_finite() -> None:
+    group = world()
+    weight = numbers((300, 100), seed=group.rank())
+    compression = mccl.mlx.Compression("int8")
+    mx.eval(mccl.mlx.average_gradients({"w": weight}, compression=compression))
+    before = np.array(compression.residuals["w"])
+    assert np.any(before)
+    bad = mx.concatenate([mx.full((1, 100), mx.inf if group.rank() == 0 else 0.0), weight[1:]])
+    found = mccl.mlx.average_gradients({"w": bad}, compression=compression)["w"]
+    assert not mx.all(mx.isfinite(found)).item()
+    assert np.array_equal(np.array(compression.residuals["w"]), before)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_residuals_of_short_floats_are_float32(ranks, dtype):
+    ranks.run(check_small_steps_beside_a_large_one, dtype)
+
+
+def test_a_step_that_is_not_finite_leaves_residuals_as_they_were(ranks):
+    ranks.run(check_steps_that_are_not_finite)
+
+
 def test_topk_comes_down_to_its_ratio_step_by_step():
     compression = mccl.mlx.Compression("topk", warm_up=2, ramp=3)
     shares = []

@@ -1,0 +1,36 @@
+// Pinned host memory of this process: what calls on GPU memory are staged through.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace mccl {
+
+/// Belongs to the process, as GPUs do, and not to a group. Thread-safe.
+class PinnedMemory {
+ public:
+  /// Records memory that was allocated, or freed when negative.
+  void record(std::int64_t bytes) {
+    const std::int64_t now = held_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+    std::int64_t peak = peak_.load(std::memory_order_relaxed);
+    while (now > peak && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
+    }
+  }
+  std::uint64_t bytes() const { return static_cast<std::uint64_t>(held_.load()); }
+  std::uint64_t peak_bytes() const { return static_cast<std::uint64_t>(peak_.load()); }
+  void reset_peak() { peak_.store(held_.load()); }
+
+  /// Bytes that each GPU may keep for later calls when no call uses them.
+  std::uint64_t limit() const { return limit_.load(std::memory_order_relaxed); }
+  void set_limit(std::uint64_t bytes) { limit_.store(bytes, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<std::int64_t> held_{0};
+  std::atomic<std::int64_t> peak_{0};
+  std::atomic<std::uint64_t> limit_{std::uint64_t{1} << 30};
+};
+
+/// The one of this process.
+PinnedMemory& pinned_memory();
+
+}  // namespace mccl
