@@ -1,5 +1,6 @@
 // f32, f64 and the complex types made of them.
 #include <array>
+#include <cstring>
 
 #include "kernels/fold.h"
 #include "kernels/vector_targets.h"
@@ -17,6 +18,9 @@ namespace mccl::kernels::HWY_NAMESPACE {
 template <class T>
 struct ComplexLanes {
   using D = hn::ScalableTag<T>;
+#if HWY_TARGET == HWY_EMU128
+  static constexpr std::size_t kPairs = 2 * 16 / sizeof(T);
+#endif
   struct Values {
     hn::Vec<D> re;
     hn::Vec<D> im;
@@ -28,7 +32,13 @@ struct ComplexLanes {
     return {load_at(D(), from), load_at(D(), from + sizeof(T))};
 #else
     Values v{hn::Zero(D()), hn::Zero(D())};
+#if HWY_TARGET == HWY_EMU128  // takes aligned elements only
+    alignas(16) T pairs[kPairs];
+    std::memcpy(pairs, from, sizeof pairs);
+    hn::LoadInterleaved2(D(), pairs, v.re, v.im);
+#else
     hn::LoadInterleaved2(D(), reinterpret_cast<const T*>(from), v.re, v.im);
+#endif
     return v;
 #endif
   }
@@ -37,7 +47,13 @@ struct ComplexLanes {
     store_at(v.re, D(), to);
     store_at(v.im, D(), to + sizeof(T));
 #else
+#if HWY_TARGET == HWY_EMU128
+    alignas(16) T pairs[kPairs];
+    hn::StoreInterleaved2(v.re, v.im, D(), pairs);
+    std::memcpy(to, pairs, sizeof pairs);
+#else
     hn::StoreInterleaved2(v.re, v.im, D(), reinterpret_cast<T*>(to));
+#endif
 #endif
   }
   template <class Op>

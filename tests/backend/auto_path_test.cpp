@@ -136,6 +136,7 @@ TEST_F(AutoPaths, TheFirstCallOnDevicesIsRefusedWhileItsStreamIsCaptured) {
     stream.capture(false);
     EXPECT_EQ(all_reduce(group, true), 42) << "the refused call was none";
     EXPECT_TRUE(all_reduce_captured().done());
+    stream.finish();
   });
 }
 
