@@ -15,6 +15,7 @@ LONGEST = (
     "test_editable.py",
     "test_rdma_guest.py",
     "test_examples.py",
+    "test_readme_example.py",
     "test_launch_hosts.py",
     "test_cabling.py",
     "test_cluster_devices.py",

@@ -12,9 +12,11 @@
 #include <vector>
 
 #include "base/environment.h"
+#include "base/log.h"
 #include "base/placement.h"
 #include "base/settings.h"
 #include "mccl/config.h"
+#include "rendezvous/join.h"
 #include "transport/rdma/table_shape.h"
 
 namespace mccl::python {
@@ -86,8 +88,22 @@ nb::object placement(const TextMap& values, const TextMap& environment) {
   nb::dict fields;
   fields["rank"] = found->rank;
   fields["size"] = found->size;
+  fields["local_rank"] = found->local_rank;
   fields["found_by"] = found->found_by;
   return fields;
+}
+
+/// Where the ranks meet, host:port of rank 0; empty where there is no such place.
+std::string meeting_point(const TextMap& values, const TextMap& environment) {
+  const Config config = config_of(values);
+  const auto found = find_placement(config, environment);
+  if (!found) return {};
+  const nb::gil_scoped_release without_gil;
+  return rendezvous::meeting_point(*found, config);
+}
+
+void log_info(const TextMap& values, int rank, std::string_view text) {
+  Log(rank, log_level_of(config_of(values).log_level)).write(LogLevel::info, text);
 }
 
 }  // namespace
@@ -104,8 +120,15 @@ void bind_configuration(nb::module_& module) {
       "config_from_dict", &config_from_dict, "base"_a, "changes"_a,
       "The same: the defaults, with `base` and then `changes` over them; of these, an empty secret "
       "is refused.");
-  module.def("placement", &placement, "values"_a, "environment"_a,
-             "A process's rank, size and who told them, by settings and an environment; or None.");
+  module.def(
+      "placement", &placement, "values"_a, "environment"_a,
+      "A process's rank, size, rank on its host (-1 when nobody tells) and who told them, by "
+      "settings and an environment; or None.");
+  module.def("meeting_point", &meeting_point, "values"_a, "environment"_a,
+             "host:port of rank 0, where the ranks meet; empty where there is no such place. "
+             "Blocks until all ranks ask, where MPICH's launcher tells it, which does so once.");
+  module.def("log_info", &log_info, "values"_a, "rank"_a, "text"_a,
+             "Logs a line at INFO, where the settings show it.");
   module.def(
       "check_device_table", &transport::rdma::check_device_table, "path"_a, "ring"_a,
       "Reads a table of RDMA devices, as MLX_IBV_DEVICES names one; how many ranks it is for. "

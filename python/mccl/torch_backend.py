@@ -6,25 +6,15 @@ import atexit
 import importlib
 import os
 import sys
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, urlparse
 
 import mccl_engine
 
+from . import torch_meeting, torch_names
+
 if TYPE_CHECKING:
     from types import ModuleType
-
-    import torch.distributed as dist
-
-BACKEND = "mccl"
-
-#: In the order in which torch should think of them; it looks the group's backend up by device.
-DEVICES = ["cpu", "cuda", "mps"]
-
-#: The store of a process that is alone in a job that meets elsewhere holds this key: see meet().
-_ELSEWHERE = "mccl/elsewhere"
 
 #: How long the end of the process waits for callbacks of futures.
 _PATIENCE = timedelta(seconds=5)
@@ -33,54 +23,16 @@ _shim: ModuleType | None = None
 
 
 def register() -> None:
-    """Makes "mccl" known to torch.distributed: as a backend, and as a way to meet ("mccl://").
+    """Makes this backend known to torch.distributed, by its names and as a way to meet ("mccl://").
 
-    Doing so twice is harmless.
+    "env://" then finds what mpirun, srun and MCCL's own variables tell, too. Doing so twice is
+    harmless.
     """
-    from torch.distributed.distributed_c10d import Backend
-
-    if BACKEND.upper() not in Backend._plugins:
-        Backend.register_backend(BACKEND, create, extended_api=True, devices=DEVICES)
-        # The package has a function of that name too, which hides the module.
-        rendezvous = importlib.import_module("torch.distributed.rendezvous")
-        rendezvous.register_rendezvous_handler(BACKEND, meet)
-
-
-def meet(
-    url: str, timeout: timedelta | None = None, **_: object
-) -> Iterator[tuple[dist.Store, int, int]]:
-    """The way to meet of ``init_process_group("mccl", init_method="mccl://")``.
-
-    The ranks meet as those of MLX, NumPy and C++ do: where MCCL_ROOT or the launcher says, or along
-    the cables of MCCL_HOSTFILE. So they may be of one job. torch is given the job's own store;
-    where ranks of the job are not torch's, it has no further process groups of torch.
-
-    Raises:
-        ValueError: Nothing tells this process its rank, or not the one that the caller gives.
-    """
-    from torch.distributed import HashStore
-
-    from . import _core, config
-
-    settings = config.resolved_settings()
-    place = _core.placement(settings, dict(os.environ))
-    if place is None:
-        raise ValueError(
-            f"{url}: nothing tells this process its rank: start it with mccl launch, torchrun, "
-            "mpirun or srun, or set MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT"
-        )
-    given = parse_qs(urlparse(url).query)
-    for name, found in (("rank", place["rank"]), ("world_size", place["size"])):
-        if name in given and int(given[name][0]) not in (-1, found):
-            raise ValueError(
-                f"{url}: {name} is {given[name][0]}, but the environment says {found}; leave it out"
-            )
-    if place["size"] > 1 and settings.get("backend") != "mpi":
-        yield load().open_job_store(settings), place["rank"], place["size"]
+    if torch_names.is_registered():
         return
-    store = HashStore()
-    store.set(_ELSEWHERE, "")
-    yield store, place["rank"], place["size"]
+    torch_names.register(create)
+    torch_names.wrap_calls(lambda: None if _shim is None else _shim.ProcessGroupMCCL)
+    torch_meeting.install()
 
 
 def load() -> ModuleType:
@@ -124,7 +76,7 @@ def create(options: Any, group_options: Any) -> Any:
         if group_options is not None and getattr(group_options, name) is not None:
             settings[name] = str(getattr(group_options, name))
     of_torch = shim.torch_ranks(options.store)
-    elsewhere = of_torch >= 0 or _meets_elsewhere(options.store)
+    elsewhere = of_torch >= 0 or torch_meeting.meets_elsewhere(options.store)
     if options.global_ranks_in_group and 0 <= of_torch < dist.get_world_size():
         raise RuntimeError(
             f"{of_torch} of the job's {dist.get_world_size()} ranks are torch's: it has one "
@@ -154,14 +106,6 @@ def _has_groups() -> bool:
     import torch.distributed as dist
 
     return _shim is not None and dist.is_initialized() and _shim.has_contexts()
-
-
-def _meets_elsewhere(store: dist.Store) -> bool:
-    from torch.distributed import HashStore, PrefixStore
-
-    while isinstance(store, PrefixStore):
-        store = store.underlying_store
-    return isinstance(store, HashStore) and store.check([_ELSEWHERE])
 
 
 def _timeout_of(given: timedelta, settings: dict[str, str]) -> timedelta:

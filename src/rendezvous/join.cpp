@@ -103,6 +103,11 @@ std::shared_ptr<Store> store_at(const std::string& root, int rank, const Config&
   }
 }
 
+std::chrono::milliseconds patience_of(const Config& config) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::duration<double>(config.connect_timeout));
+}
+
 }  // namespace
 
 std::string exchange_root(int descriptor, int rank, const std::string& root,
@@ -121,24 +126,25 @@ std::string exchange_root(int descriptor, int rank, const std::string& root,
   return found;
 }
 
+std::string meeting_point(const Placement& placement, const Config& config) {
+  if (placement.pmi < 0) return placement.root;
+  return exchange_root(placement.pmi, placement.rank,
+                       placement.rank == 0 ? own_root(placement) : "", patience_of(config));
+}
+
 Joined join(const Placement& placement, const Config& config,
             const std::shared_ptr<Metrics>& metrics) {
   if (placement.size == 1 || meets_by_mpi(config)) return {};
   check_required_key(config, placement.rank, placement.size);
-  const auto timeout = std::chrono::duration_cast<std::chrono::milliseconds>(
-      std::chrono::duration<double>(config.connect_timeout));
+  const auto timeout = patience_of(config);
   const StoreReport report{config.log_level, metrics};
   if (auto wiring = wire(placement.rank, placement.size, config, metrics)) {
     auto store = make_wired_store(wiring, placement.rank, config.job_key, timeout, report);
     return {std::move(store), std::move(wiring)};
   }
-  std::string root = placement.root;
+  std::string root = meeting_point(placement, config);
   if (root.empty() && !config.hostfile.empty())
     root = text_of(read_hostfile(config.hostfile).front().front());
-  if (placement.pmi >= 0) {
-    root = exchange_root(placement.pmi, placement.rank,
-                         placement.rank == 0 ? own_root(placement) : "", timeout);
-  }
   return {store_at(root, placement.rank, config, timeout, report), nullptr};
 }
 

@@ -1,0 +1,179 @@
+"""How ranks of torch meet: "mccl://", and "env://" under launchers that torch does not know.
+
+torch's own handler of ``env://``, the default of ``init_process_group``, reads RANK, WORLD_SIZE,
+MASTER_ADDR and MASTER_PORT. mpirun and srun set none of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import socket
+import warnings
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlparse
+
+if TYPE_CHECKING:
+    import torch.distributed as dist
+
+SCHEME = "mccl"
+
+#: The store of a process that is alone in a job that meets elsewhere holds this key: see meet().
+_ELSEWHERE = "mccl/elsewhere"
+
+#: What torch's handler must be told, by the URL's query or by variables.
+_IN_QUERY = {"RANK": "rank", "WORLD_SIZE": "world_size"}
+_ADDRESS = ("MASTER_ADDR", "MASTER_PORT")
+
+_Meeting = Iterator[tuple["dist.Store", int, int]]
+
+
+def install() -> None:
+    """Registers "mccl://" and takes over "env://"."""
+    # The package has a function of that name too, which hides the module.
+    rendezvous = importlib.import_module("torch.distributed.rendezvous")
+    torchs = rendezvous._rendezvous_handlers["env"]
+
+    @functools.wraps(torchs)
+    def meet_by_environment(url: str, **options: Any) -> _Meeting:
+        if _complete_environment(url):
+            return meet(url, **options)
+        return torchs(url, **options)
+
+    rendezvous._rendezvous_handlers["env"] = meet_by_environment
+    rendezvous.register_rendezvous_handler(SCHEME, meet)
+
+
+def meet(url: str, timeout: timedelta | None = None, **_: object) -> _Meeting:
+    """The way to meet of ``init_process_group("mccl", init_method="mccl://")``.
+
+    The ranks meet as those of MLX, NumPy and C++ do: where MCCL_ROOT or the launcher says, or along
+    the cables of MCCL_HOSTFILE. So they may be of one job. torch is given the job's own store;
+    where ranks of the job are not torch's, it has no further process groups of torch.
+
+    Raises:
+        ValueError: Nothing tells this process its rank, or not the one that the caller gives.
+    """
+    from torch.distributed import HashStore
+
+    from . import _core, config, torch_backend
+
+    settings = config.resolved_settings()
+    place = _core.placement(settings, dict(os.environ))
+    if place is None:
+        raise ValueError(
+            f"{url}: nothing tells this process its rank: start it with mccl launch, torchrun, "
+            "mpirun or srun, or set MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT"
+        )
+    given = parse_qs(urlparse(url).query)
+    for name, found in (("rank", place["rank"]), ("world_size", place["size"])):
+        if name in given and int(given[name][0]) not in (-1, found):
+            raise ValueError(
+                f"{url}: {name} is {given[name][0]}, but the environment says {found}; leave it out"
+            )
+    if place["size"] > 1 and settings.get("backend") != "mpi":
+        yield torch_backend.load().open_job_store(settings), place["rank"], place["size"]
+        return
+    store = HashStore()
+    store.set(_ELSEWHERE, "")
+    yield store, place["rank"], place["size"]
+
+
+def meets_elsewhere(store: dist.Store) -> bool:
+    """Whether the store of a group is the one of a process that is alone in it, as meet() gives."""
+    from torch.distributed import HashStore, PrefixStore
+
+    while isinstance(store, PrefixStore):
+        store = store.underlying_store
+    return isinstance(store, HashStore) and store.check([_ELSEWHERE])
+
+
+def _complete_environment(url: str) -> bool:
+    """Sets those of torch's variables that are missing, as another launcher than torchrun tells.
+
+    Variables that are set, and what the URL gives, stay as they are. Where they disagree with the
+    launcher nothing is set, so that torch names the variable that is missing.
+
+    Returns:
+        Whether the ranks must meet by meet() instead, since no address leads all of them to rank 0.
+
+    Raises:
+        ValueError: The launcher tells only part, or a setting is not valid.
+    """
+    told = _told(url)
+    missing = [name for name in (*_IN_QUERY, *_ADDRESS) if name not in told]
+    if not missing:
+        return False
+    from . import _core, config
+
+    try:
+        settings = config.resolved_settings()
+        place = _place(settings)
+        if place is None or any(
+            told.get(name, found) != found
+            for name, found in (("RANK", str(place["rank"])), ("WORLD_SIZE", str(place["size"])))
+        ):
+            return False
+        elsewhere = _has_no_address(place, settings) and any(name in missing for name in _ADDRESS)
+        found = {"RANK": str(place["rank"]), "WORLD_SIZE": str(place["size"])}
+        if not elsewhere and any(name in missing for name in _ADDRESS):
+            found |= dict(zip(_ADDRESS, _address_of_store(place, settings), strict=True))
+    except ValueError as error:
+        raise ValueError(f"{url}: {', '.join(missing)} not set, and {error}") from error
+    wanted = {name: text for name, text in found.items() if name in missing}
+    if place["local_rank"] >= 0 and not os.environ.get("LOCAL_RANK"):
+        wanted["LOCAL_RANK"] = str(place["local_rank"])
+    os.environ.update(wanted)
+    variables = ", ".join(f"{name}={text}" for name, text in wanted.items())
+    _core.log_info(settings, place["rank"], f"torch: {variables}, as {place['found_by']} tells")
+    return elsewhere
+
+
+def _told(url: str) -> dict[str, str]:
+    """What torch's handler would find, by the names of its variables. It ignores empty ones."""
+    names = (*_IN_QUERY, *_ADDRESS)
+    told = {name: os.environ[name] for name in names if os.environ.get(name)}
+    query = parse_qs(urlparse(url).query)
+    return told | {name: query[key][0] for name, key in _IN_QUERY.items() if key in query}
+
+
+def _place(settings: Mapping[str, str]) -> dict[str, Any] | None:
+    """This process's place, as another launcher than torchrun tells it; None if there is none."""
+    from . import _core
+
+    place = _core.placement(settings, dict(os.environ))
+    if place is None and "SLURM_PROCID" in os.environ and "SLURM_STEP_ID" not in os.environ:
+        tasks = os.environ.get("SLURM_NTASKS", "1")
+        if tasks != "1":
+            warnings.warn(
+                f"this is the script of a batch job of {tasks} tasks, and one rank alone; start "
+                "the program with srun to have a rank per task",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return {"rank": 0, "size": 1, "local_rank": 0, "found_by": "Slurm (a batch script)"}
+    return None if place is None or place["found_by"] == "torchrun" else place
+
+
+def _has_no_address(place: Mapping[str, Any], settings: Mapping[str, str]) -> bool:
+    """MPI has a way of its own to meet; the ranks of a hostfile meet along cables."""
+    return settings.get("backend") == "mpi" or bool(place["size"] > 1 and settings.get("hostfile"))
+
+
+def _address_of_store(place: Mapping[str, Any], settings: Mapping[str, str]) -> tuple[str, str]:
+    """Host and port at which rank 0 is to serve torch's store."""
+    from . import _core, jobs
+
+    if place["size"] == 1:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            return "127.0.0.1", str(free.getsockname()[1])
+    root = _core.meeting_point(settings, dict(os.environ))
+    host, port = jobs.split_address(root)
+    # MPICH's launcher carries an address made for this call. All others tell where MCCL's own store
+    # is, which the process may serve too; torch's is one port up, as mccl launch has it.
+    made_now = place["found_by"] == "MPICH" and not settings.get("root")
+    return host, str(port if made_now else port + 1)

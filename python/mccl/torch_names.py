@@ -1,0 +1,129 @@
+"""What torch finds by name: the backend, and functions that ask for the names of torch's own."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import warnings
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch.distributed as dist
+
+#: The name that people use. Others have it too: Moore Threads' backend for their GPUs is one.
+BACKEND = "mccl"
+
+#: The name that nobody else has.
+OWN_BACKEND = "mccl_engine"
+
+#: In the order in which torch should think of them; it looks the group's backend up by device.
+DEVICES = ["cpu", "cuda", "mps"]
+
+_warned = False
+
+
+def is_registered() -> bool:
+    """Whether register() was called before."""
+    from torch.distributed.distributed_c10d import Backend
+
+    return OWN_BACKEND.upper() in Backend._plugins
+
+
+def register(create: Callable[..., Any]) -> None:
+    """Makes the backend known under both names, unless another package has the first one.
+
+    Where one takes it later, torch gives it the name. Either is said in one warning.
+    """
+    from torch.distributed.distributed_c10d import Backend
+
+    torchs = Backend.register_backend
+    torchs(OWN_BACKEND, create, extended_api=True, devices=DEVICES)
+    if BACKEND.upper() in Backend._plugins:
+        _warn_of(Backend._plugins[BACKEND.upper()].creator_fn)
+    else:
+        torchs(BACKEND, create, extended_api=True, devices=DEVICES)
+
+    @functools.wraps(torchs.__func__)
+    def register_backend(cls: type, name: str, func: Any, *rest: Any, **options: Any) -> None:
+        torchs.__func__(cls, name, func, *rest, **options)
+        if name.lower() == BACKEND and func is not create:
+            _warn_of(func)
+
+    Backend.register_backend = classmethod(register_backend)
+
+
+def _warn_of(creator: Any) -> None:
+    """Says once who has the name."""
+    global _warned
+    if _warned:
+        return
+    _warned = True
+    inner = inspect.unwrap(getattr(creator, "func", creator))
+    module = getattr(inner, "__module__", None) or type(inner).__module__
+    file = getattr(sys.modules.get(module), "__file__", None) or "no file"
+    warnings.warn(
+        f'the backend "{BACKEND}" of torch.distributed is that of the module {module} ({file}) in '
+        f'this process, which has registered the name too; this package is "{OWN_BACKEND}": '
+        f'init_process_group("{OWN_BACKEND}")',
+        RuntimeWarning,
+        stacklevel=4,
+    )
+
+
+def wrap_calls(own_type: Callable[[], type | None]) -> None:
+    """Has functions of torch that ask for Gloo's or NCCL's name take this backend's groups too.
+
+    Args:
+        own_type: The type of this backend's part of a group; None while there can be no such group.
+    """
+    import torch.distributed as dist
+    from torch.distributed import distributed_c10d as c10d
+
+    def own_parts(group: dist.ProcessGroup | None) -> tuple[list[Any], bool]:
+        """This backend's parts of a group, and whether the group has no others."""
+        kind = own_type()
+        if kind is None or c10d._rank_not_in_group(group):
+            return [], False
+        group = c10d._get_default_group() if group is None else group
+        parts = [group._get_backend(device) for device in group._device_types]
+        own = [part for part in parts if isinstance(part, kind)]
+        return own, len(own) == len(parts)
+
+    c10d.monitored_barrier = _monitored_barrier(c10d.monitored_barrier, own_parts)
+    c10d._set_pg_timeout = _set_pg_timeout(c10d._set_pg_timeout, own_parts)
+    if hasattr(dist, "monitored_barrier"):  # else torch has yet to copy it from there
+        dist.monitored_barrier = c10d.monitored_barrier
+
+
+def _monitored_barrier(torchs: Callable[..., None], own_parts: Callable[..., Any]) -> Any:
+    @functools.wraps(torchs)
+    def monitored_barrier(
+        group: dist.ProcessGroup | None = None,
+        timeout: timedelta | float | None = None,
+        wait_all_ranks: bool = False,
+    ) -> None:
+        own, _ = own_parts(group)
+        if not own:
+            return torchs(group, timeout, wait_all_ranks)
+        if timeout is None:
+            return own[0].monitored_barrier(wait_all_ranks=wait_all_ranks)
+        if not isinstance(timeout, timedelta):
+            timeout = timedelta(seconds=timeout)
+        return own[0].monitored_barrier(timeout, wait_all_ranks)
+
+    return monitored_barrier
+
+
+def _set_pg_timeout(torchs: Callable[..., None], own_parts: Callable[..., Any]) -> Any:
+    @functools.wraps(torchs)
+    def _set_pg_timeout(timeout: timedelta, group: dist.ProcessGroup | None = None) -> None:
+        own, whole = own_parts(group)
+        if not whole:  # torch checks the group, and sets the parts that it knows
+            torchs(timeout, group)
+        for part in own:
+            part._set_default_timeout(timeout)
+
+    return _set_pg_timeout
