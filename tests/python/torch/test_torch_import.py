@@ -7,12 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import mccl
 
 PACKAGE = Path(mccl.__file__).parent
 
 
-def run(code: str, **environment: str) -> str:
+def run_and_hear(code: str, **environment: str) -> tuple[str, str]:
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, **environment},
@@ -22,8 +24,13 @@ def run(code: str, **environment: str) -> str:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "Warning" not in done.stderr, done.stderr
-    return done.stdout
+    return done.stdout, done.stderr
+
+
+def run(code: str, **environment: str) -> str:
+    said, warned = run_and_hear(code, **environment)
+    assert "Warning" not in warned, warned
+    return said
 
 
 def test_torch_loads_the_backend_by_entry_point(tmp_path: Path):
@@ -133,3 +140,59 @@ def test_the_build_names_its_torch():
 
     assert build.TORCH == torch.__version__
     assert f"{sys.version_info.major}.{sys.version_info.minor}" == build.PYTHON
+
+
+OTHER = """
+import torch.distributed as dist
+
+def make_other(store, rank, size, timeout):
+    raise RuntimeError("the other backend")
+
+dist.Backend.register_backend("mccl", make_other, devices=["cpu"])
+"""
+
+BOTH_NAMES = """
+import torch.distributed as dist
+
+def tried(name):
+    try:
+        dist.init_process_group(name, store=dist.HashStore(), rank=0, world_size=1)
+    except RuntimeError as error:
+        return str(error)
+    dist.barrier()
+    dist.destroy_process_group()
+    return "MCCL"
+
+print(tried("mccl"), tried("mccl_engine"), sep=", ")
+"""
+
+
+def owned_by_another(folder: Path, code: str) -> str:
+    """What a process with another backend "mccl" is told; it can use both."""
+    (folder / "others_backend.py").write_text(OTHER)
+    said, warned = run_and_hear(
+        code + BOTH_NAMES, PYTHONPATH=str(folder), TORCH_DEVICE_BACKEND_AUTOLOAD="0"
+    )
+    assert said == "the other backend, MCCL\n"
+    assert warned.count("RuntimeWarning") == 1, warned
+    return warned
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import others_backend\nimport mccl\n",
+        "import mccl\nimport others_backend\n",
+        "import mccl, torch, others_backend, importlib\n"
+        "importlib.reload(mccl), importlib.reload(others_backend)\n",
+    ],
+    ids=["before", "after", "again"],
+)
+def test_another_backend_of_the_name_is_told_of_once(tmp_path: Path, code: str):
+    warned = owned_by_another(tmp_path, code)
+    assert f"the module others_backend ({tmp_path}/others_backend.py)" in warned
+    assert 'init_process_group("mccl_engine")' in warned
+
+
+def test_the_second_name_is_this_backend():
+    assert run("import mccl\n" + BOTH_NAMES) == "MCCL, MCCL\n"
