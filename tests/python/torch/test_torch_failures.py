@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from datetime import timedelta
 from pathlib import Path
 
@@ -93,6 +94,21 @@ def check_set_timeout() -> None:
 
 def test_the_default_timeout_can_change(pool):
     pool.run(check_set_timeout)
+
+
+def check_torchs_own_call_sets_the_timeout() -> None:
+    group = everyone()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # torch would warn that it has set nothing
+        dist.distributed_c10d._set_pg_timeout(SHORT, group)
+    if dist.get_rank() == 2:
+        text = error_of(lambda: dist.all_reduce(torch.ones(1), group=group))
+        assert "it timed out after 1" in text, text
+    healthy()
+
+
+def test_set_pg_timeout_sets_the_timeout(pool):
+    pool.run(check_torchs_own_call_sets_the_timeout)
 
 
 def check_wait_with_timeout() -> None:
@@ -386,16 +402,20 @@ def test_fault_20_a_connect_timeout_leaves_the_process_whole(tmp_path: Path):
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
 
-def check_monitored_barrier() -> None:
+def barrier_of_the_group(group, timeout, wait_all_ranks) -> None:
+    group.monitored_barrier(timeout, wait_all_ranks)
+
+
+def check_monitored_barrier(barrier) -> None:
     rank, size = dist.get_rank(), dist.get_world_size()
     world = dist.group.WORLD
     for wait_all in (False, True, False):
-        world.monitored_barrier(timedelta(seconds=20), wait_all_ranks=wait_all)
+        barrier(world, timedelta(seconds=20), wait_all)
         healthy()
     for missing, wait_all in (([2], False), ([1, 3], False), ([1, 3], True)):
         group = everyone()
         if rank not in missing:
-            text = error_of(lambda g=group, w=wait_all: g.monitored_barrier(SHORT, w))
+            text = error_of(lambda g=group, w=wait_all: barrier(g, SHORT, w))
             if rank == 0:
                 names = ", ".join(map(str, missing)) if wait_all else str(missing[0])
                 prefix = "Ranks" if wait_all else "Rank"
@@ -411,8 +431,24 @@ def check_monitored_barrier() -> None:
     assert size == 4
 
 
-def test_monitored_barrier_names_who_is_missing(pool):
-    pool.run(check_monitored_barrier)
+@pytest.mark.parametrize("barrier", [barrier_of_the_group, dist.monitored_barrier])
+def test_monitored_barrier_names_who_is_missing(pool, barrier):
+    pool.run(check_monitored_barrier, barrier)
+
+
+def check_monitored_barrier_by_default() -> None:
+    dist.monitored_barrier()
+    pair = dist.new_group([0, 2])
+    if dist.get_rank() in (0, 2):
+        dist.monitored_barrier(pair, 20.0, wait_all_ranks=True)
+    else:
+        with pytest.warns(UserWarning, match="does not belong to"):
+            dist.monitored_barrier(pair)
+    healthy()
+
+
+def test_monitored_barrier_takes_what_torchs_takes(pool):
+    pool.run(check_monitored_barrier_by_default)
 
 
 def check_shut_down() -> None:
