@@ -1,7 +1,9 @@
 // Where `mccl launch` finds its hosts: flags, hostfiles, Slurm.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <string>
 
@@ -76,6 +78,36 @@ TEST(LaunchHostfile, WhatAHostMaySay) {
   EXPECT_EQ(host.environment.at("A"), "1");
 }
 
+TEST(LaunchHostfile, KeysThatAreNotKnownAreIgnoredWithOneWarning) {
+  const Hostfile file = parse_hostfile(
+      "f", R"({"x": 1, "hosts": [{"ssh": "a", "slot": 2}, {"ssh": "b", "comment": ["y"]}]})");
+  EXPECT_EQ(file.hosts.size(), 2U);
+  EXPECT_FALSE(file.hosts[0].slots.has_value());
+  const std::string warning = warning_of(file);
+  EXPECT_THAT(warning, HasSubstr("\"x\" of f, \"slot\" of f.hosts[0] (did you mean \"slots\"?), "
+                                 "\"comment\" of f.hosts[1]"));
+  EXPECT_EQ(std::ranges::count(warning, '\n'), 1);
+  EXPECT_EQ(warning_of(parse_hostfile("f", R"([{"ssh": "a"}])")), "");
+}
+
+TEST(LaunchHostfile, AddressesMayBeNames) {
+  const Hostfile file = parse_hostfile("f", R"([{"ssh": "a", "ips": ["a.local", "fd00::1"]}])");
+  EXPECT_THAT(file.hosts[0].addresses, ElementsAre("a.local", "fd00::1"));
+}
+
+TEST(LaunchHostfile, DevicesAreOnlyCheckedForTheBackendThatReadsThem) {
+  for (const char* text : {R"([{"ssh": "a", "rdma": [null, null]}])",
+                           R"([{"ssh": "a", "rdma": [null, "r"]}, {"ssh": "b"}])"}) {
+    const Hostfile file = parse_hostfile("f", text);
+    for (const Backend backend : {Backend::any, Backend::ring, Backend::nccl, Backend::mpi})
+      EXPECT_NO_THROW(check_rdma("f", file.hosts, backend)) << text;
+    for (const Backend backend : {Backend::jaccl, Backend::jaccl_ring})
+      EXPECT_THAT(refusal([&] { check_rdma("f", file.hosts, backend); }),
+                  HasSubstr("a list with a device for each of the"))
+          << text;
+  }
+}
+
 TEST(LaunchHostfile, ErrorsNameTheFileThePlaceAndWhatWasExpected) {
   EXPECT_THAT(refused("[\n{\"ssh\": \"a\",}\n]"),
               HasSubstr("desk.json, line 2, column 13: expected JSON, a list of hosts"));
@@ -84,15 +116,13 @@ TEST(LaunchHostfile, ErrorsNameTheFileThePlaceAndWhatWasExpected) {
   EXPECT_THAT(refused("{}"), HasSubstr("desk.json: expected \"hosts\""));
   EXPECT_THAT(refused(R"([{"ips": []}])"), HasSubstr("desk.json[0]: expected \"ssh\""));
   EXPECT_THAT(refused(R"([{"ssh": "a"}, {"ssh": "a b"}])"), HasSubstr("desk.json[1].ssh: "));
-  EXPECT_THAT(refused(R"([{"ssh": "a", "slot": 2}])"), HasSubstr("did you mean \"slots\""));
   EXPECT_THAT(refused(R"([{"ssh": "a", "slots": 0}])"),
               HasSubstr("[0].slots: expected an integer"));
-  EXPECT_THAT(refused(R"([{"ssh": "a", "ips": ["a"]}])"),
-              HasSubstr("[0].ips[0]: expected an IPv4"));
+  for (const char* address : {"a:1", "me@a", "[::1]"})
+    EXPECT_THAT(refused(fmt::format(R"([{{"ssh": "a", "ips": ["{}"]}}])", address)),
+                HasSubstr("[0].ips[0]: expected an address of the host, or its name"));
+  EXPECT_THAT(refused(R"([{"ssh": "a", "ips": ["a b"]}])"), HasSubstr("[0].ips[0]: "));
   EXPECT_THAT(refused(R"([{"ssh": "a", "rdma": [1]}])"), HasSubstr("[0].rdma[0]: expected null"));
-  EXPECT_THAT(refused(R"([{"ssh": "a", "rdma": [null, null]}])"), HasSubstr("each of the 1 hosts"));
-  EXPECT_THAT(refused(R"([{"ssh": "a", "rdma": [null, "r"]}, {"ssh": "b"}])"),
-              HasSubstr("some hosts have \"rdma\""));
   EXPECT_THAT(refused(R"({"envs": ["1=2"], "hosts": [{"ssh": "a"}]})"),
               HasSubstr("desk.json.envs[0]: \"1=2\" sets no variable"));
   EXPECT_THAT(refusal([] { read_hostfile("/nowhere/x.json"); }),

@@ -373,8 +373,8 @@ def test_a_hostfile_is_checked(tmp_path: Path):
     file.write_text('[{"ssh": "a", "ips": ["10.0.0.1"], "slots": 2}, {"ssh": "b"}]')
     assert "10.0.0.1" in run("--check", file).stdout
     file.write_text('[{"ssh": "a", "ip": []}]')
-    said = run("--check", file, status=2).stderr
-    assert f'{file}[0]: "ip" is not known; did you mean "ips"?' in said
+    said = run("--check", file).stderr
+    assert f'"ip" of {file}[0] (did you mean "ips"?)' in said
 
 
 @pytest.mark.parametrize(
@@ -399,13 +399,12 @@ def test_devices_are_checked(tmp_path: Path, devices: list | None, flags: tuple,
 def test_the_schema_knows_what_the_program_does(tmp_path: Path):
     schema = json.loads((ROOT / "docs/hostfile.schema.json").read_text())
     file = tmp_path / "desk.json"
-    for text, known in (
-        ('[{"ssh": "a", "x": 1}]', schema["$defs"]["host"]["properties"]),
-        ('{"hosts": [], "x": 1}', schema["oneOf"][1]["properties"]),
-    ):
-        file.write_text(text)
-        said = run("--check", file, status=2).stderr
-        assert set(said.strip().split("There are ")[1].split(", ")) == set(known)
+    file.write_text('[{"ssh": "a", "x": 1}]')
+    said = run("--check", file).stderr
+    told = re.search("A host has (.*); an object around the hosts has (.*)\n", said)
+    places = (schema["$defs"]["host"], schema["oneOf"][1])
+    for known, place in zip(told.groups(), places, strict=True):
+        assert set(known.split(", ")) == set(place["properties"])
 
 
 def test_bad_arguments_are_told_apart():

@@ -1,6 +1,5 @@
 #include "cli/launch/hostfile.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -44,13 +43,14 @@ struct Place {
   }
 };
 
-void check_keys(const Place& place, const json& object, std::span<const std::string_view> known) {
+void note_unknown_keys(const Place& place, const json& object,
+                       std::span<const std::string_view> known, std::vector<std::string>& unknown) {
   for (const auto& [key, value] : object.items()) {
     if (std::ranges::find(known, key) != known.end()) continue;
     const auto near = nearest_of(key, known);
-    throw InvalidArgument(fmt::format(
-        "{}: {} is not known{} There are {}", place.path, in_quotes(key),
-        near ? fmt::format("; did you mean {}?", in_quotes(*near)) : ".", fmt::join(known, ", ")));
+    unknown.push_back(
+        fmt::format("{} of {}{}", in_quotes(key), place.path,
+                    near ? fmt::format(" (did you mean {}?)", in_quotes(*near)) : ""));
   }
 }
 
@@ -84,10 +84,10 @@ std::map<std::string, std::string> variables_at(const Place& place, const json& 
   return variables;
 }
 
-bool is_address(const std::string& text) {
-  std::array<unsigned char, 16> raw = {};
-  return ::inet_pton(AF_INET, text.c_str(), raw.data()) == 1 ||
-         ::inet_pton(AF_INET6, text.substr(0, text.find('%')).c_str(), raw.data()) == 1;
+/// A name, or an address in numbers, and nothing beside it.
+bool is_place(const Place& place, const std::string& text) {
+  const Host host = parse_host(place.path, text);
+  return host.user.empty() && host.port == 0 && host.name == text;
 }
 
 std::vector<std::string> addresses_at(const Place& place, const json& value) {
@@ -95,16 +95,15 @@ std::vector<std::string> addresses_at(const Place& place, const json& value) {
   std::vector<std::string> addresses;
   for (std::size_t i = 0; i < value.size(); ++i) {
     addresses.push_back(text_at(place.at(i), value[i]));
-    if (!is_address(addresses.back()))
-      place.at(i).refuse("an IPv4 or IPv6 address in numbers", value[i]);
+    if (!is_place(place.at(i), addresses.back()))
+      place.at(i).refuse("an address of the host, or its name, without a port", value[i]);
   }
   return addresses;
 }
 
 /// Devices to each host: null, a name, or a list of names.
-const json& rdma_at(const Place& place, const json& value, std::size_t hosts) {
-  if (!value.is_array() || (!value.empty() && value.size() != hosts))
-    place.refuse(fmt::format("a list with a device for each of the {} hosts", hosts), value);
+const json& rdma_at(const Place& place, const json& value) {
+  if (!value.is_array()) place.refuse("a list with a device for each of the hosts", value);
   for (std::size_t i = 0; i < value.size(); ++i) {
     const json& device = value[i];
     const bool names = device.is_array() && std::ranges::all_of(device, [](const json& name) {
@@ -116,9 +115,9 @@ const json& rdma_at(const Place& place, const json& value, std::size_t hosts) {
   return value;
 }
 
-Host host_at(const Place& place, const json& entry, std::size_t hosts) {
+Host host_at(const Place& place, const json& entry, std::vector<std::string>& unknown) {
   if (!entry.is_object()) place.refuse("an object with \"ssh\"", entry);
-  check_keys(place, entry, kHostKeys);
+  note_unknown_keys(place, entry, kHostKeys, unknown);
   if (!entry.contains("ssh")) place.refuse("\"ssh\", the name of the host", entry);
   Host host = parse_host(place.at("ssh").path, text_at(place.at("ssh"), entry["ssh"]));
   for (const auto& [key, value] : entry.items()) {
@@ -130,23 +129,17 @@ Host host_at(const Place& place, const json& entry, std::size_t hosts) {
     if (key == "cwd") host.directory = text_at(here, value);
     if (key == "env") host.environment = variables_at(here, value);
     if (key == "user") host.user = parse_host(here.path, text_at(here, value) + "@host").user;
-    if (key == "rdma" && !value.empty()) host.rdma = rdma_at(here, value, hosts);
+    if (key == "rdma" && !value.empty()) host.rdma = rdma_at(here, value);
   }
   return host;
 }
 
-std::vector<Host> hosts_at(const Place& place, const json& list) {
+void read_hosts(const Place& place, const json& list, Hostfile& file) {
   if (!list.is_array() || list.empty() || list.size() > kMostHosts)
     place.refuse(fmt::format("a list of 1 to {} hosts", kMostHosts), list);
-  std::vector<Host> hosts;
   for (std::size_t i = 0; i < list.size(); ++i)
-    hosts.push_back(host_at(place.at(i), list[i], list.size()));
-  const auto has_rdma = [](const Host& host) { return host.rdma.is_array(); };
-  if (std::ranges::any_of(hosts, has_rdma) && !std::ranges::all_of(hosts, has_rdma))
-    throw InvalidArgument(fmt::format(
-        "{}: some hosts have \"rdma\" and some have not; give it to all or to none", place.path));
-  check_rdma(place.path, hosts, Backend::any);
-  return hosts;
+    file.hosts.push_back(host_at(place.at(i), list[i], file.unknown_keys));
+  check_rdma(place.path, file.hosts, Backend::any);
 }
 
 }  // namespace
@@ -157,16 +150,16 @@ Hostfile parse_hostfile(std::string_view name, std::string_view text) {
   const Place place{std::string(name)};
   Hostfile file;
   if (read.is_array()) {
-    file.hosts = hosts_at(place, read);
+    read_hosts(place, read, file);
     return file;
   }
   if (!read.is_object()) place.refuse("a list of hosts, or an object with \"hosts\"", read);
-  check_keys(place, read, kFileKeys);
+  note_unknown_keys(place, read, kFileKeys, file.unknown_keys);
   if (!read.contains("hosts")) place.refuse("\"hosts\"", read);
   if (read.contains("backend")) file.backend = text_at(place.at("backend"), read["backend"]);
   for (const char* key : {"envs", "env"})
     if (read.contains(key)) file.environment.merge(variables_at(place.at(key), read[key]));
-  file.hosts = hosts_at(place.at("hosts"), read["hosts"]);
+  read_hosts(place.at("hosts"), read["hosts"], file);
   return file;
 }
 
@@ -183,6 +176,19 @@ Hostfile read_hostfile(const std::string& path) {
   if (text.size() > kLargestFile)
     throw InvalidArgument(fmt::format("{}: too large for a hostfile", printable(path)));
   return parse_hostfile(printable(path), text);
+}
+
+std::string warning_of(const Hostfile& file) {
+  if (file.unknown_keys.empty()) return {};
+  constexpr std::size_t kMostNamed = 5;
+  const std::size_t named = std::min(file.unknown_keys.size(), kMostNamed);
+  const std::size_t more = file.unknown_keys.size() - named;
+  return fmt::format(
+      "WARN: keys of the hostfile that are not known are ignored: {}{}. A host has {}; an object "
+      "around the hosts has {}\n",
+      fmt::join(std::span(file.unknown_keys).first(named), ", "),
+      more > 0 ? fmt::format(" and {} more", more) : "", fmt::join(kHostKeys, ", "),
+      fmt::join(kFileKeys, ", "));
 }
 
 std::string table_of(const Hostfile& file) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 
 #include "base/value_text.h"
@@ -31,6 +32,22 @@ void refuse_devices_to_itself(std::string_view where, const std::vector<Host>& h
   }
 }
 
+[[noreturn]] void refuse_incomplete_table(std::string_view where, const std::vector<Host>& hosts,
+                                          Backend backend) {
+  const auto has_none = [](const Host& host) { return !host.rdma.is_array(); };
+  if (std::ranges::all_of(hosts, has_none)) {
+    throw InvalidArgument(
+        fmt::format("{}: {} needs \"rdma\" devices for every host; give them in a --hostfile",
+                    where, name_of(backend)));
+  }
+  std::size_t faulty = 0;
+  while (!has_none(hosts[faulty]) && hosts[faulty].rdma.size() == hosts.size()) ++faulty;
+  throw InvalidArgument(fmt::format(
+      "{}: \"rdma\" of {}: {} needs a list with a device for each of the {} hosts; found {}", where,
+      name_of_entry(hosts, faulty), name_of(backend), hosts.size(),
+      has_none(hosts[faulty]) ? "none" : printable(hosts[faulty].rdma.dump())));
+}
+
 /// "a (#0) to b (#1)", for pairs without a device, and how many more there are; empty when all have
 /// one.
 std::string missing_links(const std::vector<Host>& hosts, bool ring) {
@@ -52,14 +69,18 @@ std::string missing_links(const std::vector<Host>& hosts, bool ring) {
 
 }  // namespace
 
+bool is_whole_table(const std::vector<Host>& hosts) {
+  return std::ranges::all_of(hosts, [&](const Host& host) {
+    return host.rdma.is_array() && host.rdma.size() == hosts.size();
+  });
+}
+
 void check_rdma(std::string_view where, const std::vector<Host>& hosts, Backend backend) {
   const bool mesh = backend == Backend::jaccl;
   const bool ring = backend == Backend::jaccl_ring;
-  if (!hosts.front().rdma.is_array()) {
-    if (!mesh && !ring) return;
-    throw InvalidArgument(
-        fmt::format("{}: {} needs \"rdma\" devices for every host; give them in a --hostfile",
-                    where, name_of(backend)));
+  if (!is_whole_table(hosts)) {
+    if (mesh || ring) refuse_incomplete_table(where, hosts, backend);
+    return;  // the other backends do not read it
   }
   refuse_devices_to_itself(where, hosts);
   const std::string of_mesh = missing_links(hosts, false);
