@@ -9,15 +9,11 @@ from __future__ import annotations
 
 import importlib
 import sys
-from importlib.machinery import ModuleSpec, PathFinder
 from typing import TYPE_CHECKING, Any
 
 import mccl_engine
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import ModuleType
-
     from . import distributed as distributed
     from . import hooks as hooks
     from . import mlx as mlx
@@ -69,27 +65,6 @@ def __dir__() -> list[str]:
     return sorted({*__all__, *(name for name in modules if not name.startswith("_"))})
 
 
-class _AfterC10d:
-    """Sees torch.distributed being imported, and registers the backend when that is over."""
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if name != _C10D:
-            return None
-        sys.meta_path.remove(self)
-        spec = PathFinder.find_spec(name, path, target)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def execute_and_register(module: ModuleType) -> None:
-                execute(module)
-                _autoload()
-
-            spec.loader.exec_module = execute_and_register  # type: ignore[method-assign]
-        return spec
-
-
 def _autoload() -> None:
     """Registers the backend with torch, now or once torch is imported. Never raises."""
     try:
@@ -97,8 +72,8 @@ def _autoload() -> None:
             from .torch_backend import register
 
             register()
-        elif not any(isinstance(finder, _AfterC10d) for finder in sys.meta_path):
-            sys.meta_path.insert(0, _AfterC10d())
+        else:
+            mccl_engine.after_import(_C10D, _autoload)
     except Exception as error:
         import warnings
 

@@ -11,11 +11,12 @@ import json
 import os
 import shlex
 import sys
+from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlparse
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
@@ -66,6 +67,42 @@ def autoload() -> None:
         import warnings
 
         warnings.warn(f"mccl could not register with torch.distributed: {error}", stacklevel=2)
+
+
+def after_import(name: str, action: Callable[[], object]) -> None:
+    """Has `action` called at the end of the import of a module that is not imported yet.
+
+    What it raises, the import raises. One action per module; later ones are ignored.
+    """
+    if not any(
+        isinstance(finder, _AfterImport) and finder.name == name for finder in sys.meta_path
+    ):
+        sys.meta_path.insert(0, _AfterImport(name, action))
+
+
+class _AfterImport:
+    """Finds one module as Python does, and extends its execution by an action."""
+
+    def __init__(self, name: str, action: Callable[[], object]) -> None:
+        self.name = name
+        self._action = action
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name != self.name:
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def execute_and_act(module: ModuleType) -> None:
+                execute(module)
+                self._action()
+                sys.meta_path.remove(self)
+
+            spec.loader.exec_module = execute_and_act  # type: ignore[method-assign]
+        return spec
 
 
 class _Refusal:

@@ -186,7 +186,8 @@ Config Config::from_environment(const std::map<std::string, std::string>& enviro
   const auto file = environment.find(std::string(kConfigFileVariable));
   if (file != environment.end()) config.merge_json(read_file(file->second), file->second);
   for (const auto& [variable, value] : environment) {
-    if (!variable.starts_with(kVariablePrefix) || variable == kConfigFileVariable) continue;
+    const bool is_no_field = variable == kConfigFileVariable || variable == kMlxVariable;
+    if (!variable.starts_with(kVariablePrefix) || is_no_field) continue;
     const Setting& setting = find_setting(variable);
     refuse_empty_secret(setting, value, variable);
     assign(config, setting, value, variable);

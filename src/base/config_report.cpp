@@ -99,6 +99,10 @@ std::string settings_markdown() {
       "| `{}` | | {} | a path | JSON file of settings by their Python names, read before the "
       "variables |\n",
       kConfigFileVariable, kNotSet);
+  table += fmt::format(
+      "| `{}` | | {} | true, false | Python programs that import MLX run on MCCL, unchanged; `mccl "
+      "launch --mlx` sets it |\n",
+      kMlxVariable, kNotSet);
   return table;
 }
 

@@ -457,9 +457,16 @@ const Setting& find_setting(std::string_view name) {
   if (name == kConfigFileVariable)
     throw InvalidArgument(fmt::format(
         "{} names a file of settings and is read from the environment only", kConfigFileVariable));
+  if (name == kMlxVariable)
+    throw InvalidArgument(
+        fmt::format("{} is read from the environment only, by Python as it starts; a program calls "
+                    "mccl.mlx.install() instead",
+                    kMlxVariable));
   const std::string_view prefix = name.starts_with(kVariablePrefix) ? kVariablePrefix : "";
   std::vector<std::string_view> candidates;
-  if (!prefix.empty()) candidates.push_back(kConfigFileVariable.substr(prefix.size()));
+  if (!prefix.empty())
+    for (const std::string_view variable : {kConfigFileVariable, kMlxVariable})
+      candidates.push_back(variable.substr(prefix.size()));
   for (const Setting& setting : table)
     candidates.push_back(prefix.empty() ? setting.info.name
                                         : setting.info.variable.substr(prefix.size()));

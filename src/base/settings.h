@@ -30,8 +30,10 @@ struct Setting {
   bool (*accepts)(std::string_view text) = nullptr;
 };
 
-/// Names the JSON file of settings; a variable of the environment, but no field of Config.
+/// Variables of the environment that are no field of Config: the first names the JSON file of
+/// settings, and the second has Python programs of MLX run on MCCL.
 inline constexpr std::string_view kConfigFileVariable = "MCCL_CONFIG";
+inline constexpr std::string_view kMlxVariable = "MCCL_MLX";
 inline constexpr std::string_view kVariablePrefix = "MCCL_";
 
 std::span<const Setting> setting_table();

@@ -19,6 +19,7 @@
 #include "cli/launch/job.h"
 #include "cli/launch/mlx_build.h"
 #include "cli/launch/mpi.h"
+#include "cli/launch/process.h"
 #include "cli/launch/python.h"
 #include "cli/launch/rdma.h"
 #include "cli/launch/report.h"
@@ -70,11 +71,18 @@ constexpr OtherName kOtherNames[] = {
     {"-np", "-n"},      {"--np", "-n"},    {"--nproc", "-n"},          {"--nprocs", "-n"},
     {"--ntasks", "-n"}, {"--ranks", "-n"}, {"--nproc_per_node", "-n"}, {"--nproc-per-node", "-n"}};
 
+Hostfile read_and_warn(const std::string& path) {
+  Hostfile file = read_hostfile(path);
+  if (const std::string warning = warning_of(file); !warning.empty())
+    fmt::print(stderr, "mccl launch: {}", warning);
+  return file;
+}
+
 /// The hosts, with what the hostfile says for all of them.
 Hostfile hosts_of(const Flags& flags, const Variables& inherited) {
   Hostfile file;
   if (!flags.hostfile.empty()) {
-    file = read_hostfile(flags.hostfile);
+    file = read_and_warn(flags.hostfile);
   } else if (flags.slurm) {
     file.hosts = hosts_of_allocation(inherited);
   } else if (!flags.hosts.empty()) {
@@ -149,12 +157,20 @@ std::string python_of(const Flags& flags, const Variables& inherited) {
   return found;
 }
 
+/// With --mlx: a console script that lies beside the Python, such as mlx_lm.generate, is meant by
+/// its name alone, wherever PATH leads.
+std::string console_script(const std::string& program, const std::string& python) {
+  if (program.find('/') != program.npos) return program;
+  std::string beside =
+      find_program(program, std::filesystem::path(python).parent_path().string(), "");
+  return beside.empty() ? program : beside;
+}
+
 Request request_of(const Flags& flags, std::vector<std::string> program,
                    const Variables& inherited) {
   const Hostfile file = hosts_of(flags, inherited);
   Request request;
   request.program = std::move(program);
-  request.on_mccl = flags.on_mccl;
   request.hosts = file.hosts;
   request.ranks_per_host = flags.ranks_per_host;
   request.environment = variables_of(flags, file, inherited);
@@ -166,7 +182,15 @@ Request request_of(const Flags& flags, std::vector<std::string> program,
   request.connections_per_address = flags.connections_per_address;
   request.nccl_port = flags.nccl_port;
   request.verbose = flags.verbose;
-  if (runs_under_python(request)) request.python = python_of(flags, inherited);
+  const bool under_python = runs_under_python(request);
+  if (under_python || flags.on_mccl) request.python = python_of(flags, inherited);
+  if (flags.on_mccl) {
+    if (flags.verbose && !inherited.contains("MCCL_LOG_LEVEL"))
+      request.environment.emplace("MCCL_LOG_LEVEL", "INFO");
+    request.environment.emplace(std::string(kMlxVariable), "1");
+    if (!under_python)
+      request.program.front() = console_script(request.program.front(), request.python);
+  }
   if (request.backend == Backend::any && runs_mlx_on_cuda(request.python))
     request.backend = Backend::nccl;
   return request;
@@ -213,6 +237,7 @@ RunOptions run_options(const Flags& flags, const Job& job, const Variables& inhe
   options.ssh_arguments = flags.ssh_arguments;
   options.silence = silence_of(job, inherited, flags.silence);
   options.verbose = flags.verbose;
+  options.on_mccl = flags.on_mccl;
   return options;
 }
 
@@ -238,7 +263,7 @@ int run_launch(const Flags& flags, std::vector<std::string> program) {
     return kGood;
   }
   if (!flags.check.empty()) {
-    const Hostfile file = read_hostfile(flags.check);
+    const Hostfile file = read_and_warn(flags.check);
     backend_of(flags, file);
     fmt::print("{}", table_of(file));
     return kGood;

@@ -24,7 +24,7 @@ bool has_address(const HostFacts& facts, const std::string& text) {
 
 /// What is wrong with a setting by itself; the text of MCCL's own refusal.
 std::string refusal_of(const std::string& name, const std::string& value) {
-  if (name == kConfigFileVariable || value == "(set)") return {};
+  if (name == kConfigFileVariable || name == kMlxVariable || value == "(set)") return {};
   try {
     Config config;
     assign(config, find_setting(name), value, name);

@@ -104,6 +104,7 @@ TEST(Markdown, HasARowPerSettingAndOneForTheFile) {
     EXPECT_THAT(table, HasSubstr(info.meaning));
   }
   EXPECT_THAT(table, HasSubstr("MCCL_CONFIG"));
+  EXPECT_THAT(table, HasSubstr("MCCL_MLX"));
   std::size_t begin = 0;
   for (std::size_t end; (end = table.find('\n', begin)) != std::string::npos; begin = end + 1)
     EXPECT_EQ(std::count(table.begin() + begin, table.begin() + end, '|'), 6)

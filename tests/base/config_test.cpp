@@ -192,6 +192,7 @@ TEST(FromEnvironment, VariablesOverrideTheFileAndTheFileTheDefaults) {
 
 TEST(FromEnvironment, EmptyGivesTheDefaults) {
   EXPECT_EQ(Config::from_environment(Environment{}), Config{});
+  EXPECT_EQ(Config::from_environment(Environment{{"MCCL_MLX", "1"}}), Config{});
 }
 
 TEST(FromEnvironment, EveryVariableIsRead) {

@@ -112,6 +112,8 @@ TEST(FindSetting, NamesTheNearestForEveryDroppedLetter) {
 
 TEST(FindSetting, SaysWhatTheFileVariableIs) {
   EXPECT_NE(refusal([] { find_setting("MCCL_CONFIG"); }).find("file"), std::string::npos);
+  EXPECT_NE(refusal([] { find_setting("MCCL_MLX"); }).find("mccl.mlx.install()"),
+            std::string::npos);
 }
 
 }  // namespace

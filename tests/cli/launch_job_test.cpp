@@ -74,19 +74,17 @@ TEST(LaunchJob, PythonByItsNameIsTheOneThatScriptsGet) {
   EXPECT_THAT(plan_job(request, "key").ranks[0].argv, ElementsAre("/own/python", "x.py"));
 }
 
-TEST(LaunchJob, AProgramOnMcclIsRunByItsModule) {
+TEST(LaunchJob, FlagsOfPythonAreForPython) {
   const auto argv = [](std::vector<std::string> program) {
     Request request = request_for("a", {});
-    request.on_mccl = true;
     request.program = std::move(program);
     request.python = "/here/python";
     return plan_job(request, "key").ranks[0].argv;
   };
-  EXPECT_THAT(argv({"x.py", "--a"}), ElementsAre("/here/python", "-m", "mccl.mlx", "x.py", "--a"));
-  EXPECT_THAT(argv({"-m", "mlx_lm"}),
-              ElementsAre("/here/python", "-m", "mccl.mlx", "-m", "mlx_lm"));
-  EXPECT_THAT(argv({"python", "x.py"}), ElementsAre("/here/python", "-m", "mccl.mlx", "x.py"));
-  EXPECT_THAT(argv({"/o/python3", "x.py"}), ElementsAre("/o/python3", "-m", "mccl.mlx", "x.py"));
+  EXPECT_THAT(argv({"-m", "mlx_lm"}), ElementsAre("/here/python", "-m", "mlx_lm"));
+  EXPECT_THAT(argv({"-u", "x.py"}), ElementsAre("/here/python", "-u", "x.py"));
+  EXPECT_THAT(argv({"python3", "-u", "x.py"}), ElementsAre("/here/python", "-u", "x.py"));
+  EXPECT_THAT(argv({"/o/python3.11", "x.py"}), ElementsAre("/o/python3.11", "x.py"));
 }
 
 TEST(LaunchJob, TheScriptIsFoundWhereverItStands) {
@@ -96,8 +94,6 @@ TEST(LaunchJob, TheScriptIsFoundWhereverItStands) {
     return found == nullptr ? std::string() : *found;
   };
   EXPECT_EQ(script({"python", "x.py", "y.py"}), "x.py");
-  EXPECT_EQ(script({"python", "-m", "mccl.mlx", "x.py"}), "x.py");
-  EXPECT_EQ(script({"python", "-m", "mccl.mlx", "-m", "x"}), "");
   EXPECT_EQ(script({"python", "-c", "x.py"}), "");
   EXPECT_EQ(script({"program"}), "");
 }

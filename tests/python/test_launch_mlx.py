@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -72,11 +74,90 @@ def test_a_plain_program_with_jaccl_does_not_run_on_the_ring(tmp_path: Path):
     assert found == ["['MLX_IBV_DEVICES', 'MLX_JACCL_COORDINATOR']"] * 2
 
 
-def test_the_same_program_runs_on_mccl(tmp_path: Path):
-    script = write(tmp_path, "strict=True, backend='mccl'")
+@pytest.fixture
+def on_mccl(tmp_path: Path) -> Path:
+    """A program that fails unless it runs on MCCL."""
+    return write(tmp_path, "strict=True, backend='mccl'")
+
+
+#: Words after `mccl launch -n 2 --mlx`; P is Python, and S the script.
+COMMANDS = {
+    "the script": "S",
+    "python": "python S",
+    "python with a flag": "python -u S",
+    "a path of Python": "P S",
+    "a path of Python with a flag": "P -u S",
+    "a module": "-- -m hello",
+    "a flag of Python": "-- -u S",
+    "a shell's line": "-- sh -c 'exec P S'",
+    "a program of Python's": "./program",
+    "a script of the shell": "./job.sh",
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_any_program_runs_on_mccl(on_mccl: Path, command: str):
+    folder = on_mccl.parent
+    for name, text in {
+        "program": f"#!{sys.executable}\n{on_mccl.read_text()}",
+        "job.sh": f"#!/bin/sh\nset -e\n{sys.executable} hello.py\n",
+    }.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    paths = {"P": sys.executable, "S": str(on_mccl)}
+    line = re.sub(r"\b[PS]\b", lambda found: paths[found[0]], command)
+    assert lines_of("-n", 2, "--mlx", *shlex.split(line), cwd=folder) == BOTH
+
+
+def test_a_job_of_one_rank_runs_on_mccl(on_mccl: Path):
+    assert lines_of("-n", 1, "--mlx", on_mccl) == ALONE
+
+
+def test_a_verbose_job_tells_of_mccl(on_mccl: Path):
+    words = ("-n", 2, "--python", sys.executable, "--mlx")
+    told = "INFO  [mccl rank 0]"
+    assert told in run(*words, "--verbose", on_mccl).stderr
+    assert told in run(*words, "--env", "MLX_RING_VERBOSE=0", on_mccl).stderr
+    assert told not in run(*words, on_mccl).stderr
+
+
+def test_a_line_of_python_runs_on_mccl(on_mccl: Path):
+    text = on_mccl.read_text()
+    assert lines_of("-n", 2, "--mlx", "--", "python", "-c", text) == BOTH
+    assert lines_of("-n", 2, "--mlx", "--", sys.executable, "-c", text) == BOTH
+
+
+def test_mlx_runs_nowhere_on_mccl_without_being_asked(on_mccl: Path):
+    words = ("-n", 1, "--no-prefix", "--python", sys.executable, on_mccl)
+    assert "backend" in run(*words, status=1).stderr
+
+
+def test_a_word_that_is_no_switch_is_an_error(hello: Path):
+    words = ("-n", 1, "--mlx", "--env", "MCCL_MLX=maybe", "--python", sys.executable, hello)
+    assert "MCCL_MLX: expected true or false" in run(*words, status=1).stderr
+    off = ("-n", 2, "--mlx", "--env", "MCCL_MLX=off", hello)
+    assert lines_of(*off) == BOTH
+
+
+def test_a_program_that_mlx_does_not_reach_is_a_warning(hello: Path):
+    assert "--mlx reached no program here" in run("-n", 2, "--mlx", "true").stderr
+    assert run("-n", 2, "--mlx", "--python", sys.executable, hello).stderr == ""
+
+
+def test_python_starts_without_cost_where_nothing_is_asked():
+    code = "import sys; print(sorted(name for name in sys.modules if 'mccl' in name))"
+    words = [sys.executable, "-I", "-c", code]
+    plain = subprocess.run(words, env=environment(), capture_output=True, text=True, check=True)
+    asked = environment(MCCL_MLX="1")
+    hooked = subprocess.run(words, env=asked, capture_output=True, text=True, check=True)
+    assert "'mccl_engine" not in plain.stdout
+    assert "mccl_engine.mlx_hook" in hooked.stdout
+    assert "'mccl'" not in hooked.stdout
+
+
+def test_mccl_mlx_may_be_imported_first(tmp_path: Path):
+    script = write(tmp_path, "strict=True, backend='mccl'", "import mccl.mlx\n")
     assert lines_of("-n", 2, "--mlx", script) == BOTH
-    assert lines_of("-n", 1, "--mlx", script) == ALONE
-    assert lines_of("-n", 2, "--mlx", "--", "-m", "hello", cwd=tmp_path) == BOTH
 
 
 def test_readme_s_line_needs_no_environment(hello: Path, monkeypatch: pytest.MonkeyPatch):
@@ -93,11 +174,11 @@ def test_readme_s_line_needs_no_environment(hello: Path, monkeypatch: pytest.Mon
         assert sorted(done.stdout.splitlines()) == BOTH
 
 
-def mlx_launch(*arguments: object) -> subprocess.CompletedProcess[str]:
+def mlx_launch(*arguments: object, **settings: str) -> subprocess.CompletedProcess[str]:
     script = "from mlx._distributed_utils.launch import main; main()"
     return subprocess.run(
         [sys.executable, "-c", script, *map(str, arguments)],
-        env=environment(),
+        env=environment(**settings),
         stdin=subprocess.PIPE,
         capture_output=True,
         text=True,
@@ -111,6 +192,16 @@ def test_mlx_s_own_launcher(tmp_path: Path, ranks: int, expected: list[str]):
     port = ("--starting-port", free_port())
     done = mlx_launch("-n", ranks, *port, "--", sys.executable, script)
     assert sorted(done.stdout.splitlines()) == expected, done.stderr
+
+
+def test_mlx_s_own_launcher_starts_ranks_on_mccl(on_mccl: Path):
+    done = mlx_launch("-n", 2, "--", sys.executable, on_mccl, MCCL_MLX="1")
+    lines = [line.partition("] ")[2] for line in done.stdout.splitlines()]
+    assert (done.returncode, sorted(lines)) == (0, BOTH), done.stderr
+    failed = mlx_launch(
+        "-n", 2, "--", sys.executable, "-c", "import sys; sys.exit(7)", MCCL_MLX="1"
+    )
+    assert failed.returncode == 7
 
 
 @pytest.fixture

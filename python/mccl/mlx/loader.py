@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 
-@cache
 def load() -> ModuleType:
     """The extension module `mccl._mlx`.
 
@@ -24,7 +23,12 @@ def load() -> ModuleType:
             nanobind or Python. Said before anything of MLX's is called, since what does not match
             would crash.
     """
-    core = _import_mlx()
+    # Outside of what happens once: with MCCL_MLX set, importing MLX calls this function.
+    return _extension_for(_import_mlx())
+
+
+@cache
+def _extension_for(core: ModuleType) -> ModuleType:
     build = _require_matching_build(core.__version__)
     shim = importlib.import_module("mccl._mlx")
     try:

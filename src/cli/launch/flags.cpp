@@ -51,10 +51,12 @@ void add_what(CLI::App& app, Flags& flags) {
                  "Directory to run in; default: this one, on all machines")
       ->option_text("DIR");
   app.add_option("--python", flags.python,
-                 "For programs that end in .py, and for python; default: the one\n"
-                 "beside mccl, or the first in PATH")
+                 "For programs that end in .py, for python, and for -m MODULE;\n"
+                 "default: the one beside mccl, or the first in PATH")
       ->option_text("PATH");
-  app.add_flag("--mlx", flags.on_mccl, "An MLX program that knows nothing of MCCL: runs it on MCCL")
+  app.add_flag("--mlx", flags.on_mccl,
+               "Run MLX programs that know nothing of MCCL on MCCL, whatever\n"
+               "starts them (MCCL_MLX=1)")
       ->option_text(" ");
   app.add_option("--backend", flags.backend,
                  "Of MLX's own backends, the one that programs are to find: ring,\n"

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <sstream>
 
+#include "cli/launch/rdma.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::launch {
@@ -38,13 +39,15 @@ constexpr std::string_view kOfEachRank[] = {"MCCL_RANK",  "MCCL_WORLD_SIZE", "RA
 
 constexpr std::string_view kMeetingPoints[] = {"MCCL_ROOT", "MASTER_ADDR", "MASTER_PORT"};
 
-constexpr const char* kModule = "mccl.mlx";
 constexpr const char* kDeviceTable = "MCCL_RDMA_DEVICE";
 constexpr const char* kTableIsRing = "MCCL_RDMA_RING";
 
 bool is_script(const std::string& program) { return program.ends_with(".py"); }
 
 bool is_python(const std::string& program) { return program == "python" || program == "python3"; }
+
+/// -m MODULE, and whatever else Python takes before a program.
+bool is_flag_of_python(const std::string& program) { return program.starts_with('-'); }
 
 const std::string& first_of(const std::string& own, const std::string& common) {
   return own.empty() ? common : own;
@@ -53,12 +56,8 @@ const std::string& first_of(const std::string& own, const std::string& common) {
 std::vector<std::string> argv_of(const Request& request, const Host& host) {
   if (!runs_under_python(request)) return request.program;
   std::vector<std::string> argv = {first_of(host.python, request.python)};
-  auto first = request.program.begin();
-  const bool has_path = request.on_mccl && is_python(first->substr(first->rfind('/') + 1));
-  if (has_path && first->find('/') != first->npos) argv.front() = *first;
-  if (has_path || is_python(*first)) ++first;
-  if (request.on_mccl) argv.insert(argv.end(), {"-m", kModule});
-  argv.insert(argv.end(), first, request.program.end());
+  const auto first = request.program.begin();
+  argv.insert(argv.end(), is_python(*first) ? first + 1 : first, request.program.end());
   return argv;
 }
 
@@ -176,7 +175,7 @@ bool Job::all_here() const { return std::ranges::all_of(hosts, is_here); }
 
 bool runs_under_python(const Request& request) {
   const std::string& program = request.program.front();
-  return request.on_mccl || is_script(program) || is_python(program);
+  return is_script(program) || is_python(program) || is_flag_of_python(program);
 }
 
 Job plan_job(const Request& request, std::string key) {
@@ -204,9 +203,7 @@ Job plan_job(const Request& request, std::string key) {
 }
 
 const std::string* script_of(const Rank& rank) {
-  const bool on_mccl = rank.argv.size() > 2 && rank.argv[1] == "-m" && rank.argv[2] == kModule;
-  const std::size_t at = on_mccl ? 3 : 1;
-  return at < rank.argv.size() && is_script(rank.argv[at]) ? &rank.argv[at] : nullptr;
+  return rank.argv.size() > 1 && is_script(rank.argv[1]) ? &rank.argv[1] : nullptr;
 }
 
 std::size_t ring_ports(const Job& job) {
@@ -249,7 +246,7 @@ std::string ring_file(const Job& job, const Ports& ports, const std::vector<Reac
 }
 
 std::string devices_file(const Job& job) {
-  if (!job.request.hosts.front().rdma.is_array()) return {};
+  if (!is_whole_table(job.request.hosts)) return {};
   json file = json::array();
   for (const Rank& rank : job.ranks) {
     json row = json::array();

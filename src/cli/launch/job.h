@@ -18,7 +18,6 @@ using Variables = std::map<std::string, std::string>;
 /// What is asked for.
 struct Request {
   std::vector<std::string> program;  ///< With its arguments.
-  bool on_mccl = false;  ///< It is an MLX program, and MCCL takes the place of MLX's own.
   std::vector<Host> hosts;
   std::optional<int> ranks_per_host;  ///< Instead of what hosts say; 1 for those that say nothing.
   Variables environment;              ///< For all ranks.
@@ -68,7 +67,7 @@ struct Job {
 };
 
 /// Whether the Python of the request, or of the host, is what runs it: a program whose name ends in
-/// .py or is that of Python itself, and every one that is to run on MCCL.
+/// .py or is that of Python itself, and one that begins with a flag of Python's (-m MODULE).
 bool runs_under_python(const Request& request);
 
 /// Ranks follow the order of hosts, those of a host together. Throws InvalidArgument for more ranks
@@ -97,6 +96,9 @@ inline constexpr const char* kDevicesFile = "devices.json";
 /// By this variable, whose value is the job's folder and a slash, processes are known for the job's
 /// that have left the process group of their rank.
 inline constexpr const char* kMark = "_MCCL_LAUNCH";
+
+/// The file in the job's folder that a program leaves which imports MLX while MCCL_MLX is set.
+inline constexpr const char* kOnMccl = "on-mccl";
 
 /// Whether a variable of this name tells a process its place in a job of MLX's: a launcher that is
 /// told a place of its own must not pass that on.

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include "base/value_text.h"
 #include "cli/command.h"
@@ -58,6 +60,8 @@ class JobRun {
   void prepare_hosts();
   void start_ranks();
   void wait_for_ranks();
+  /// With --mlx, and before the job's folder is removed.
+  void warn_of_programs_without_mccl();
   void finish_hosts();
   int verdict();
   std::string name_the_network();
@@ -135,6 +139,7 @@ int JobRun::run() {
   prepare_hosts();
   start_ranks();
   wait_for_ranks();
+  warn_of_programs_without_mccl();
   finish_hosts();
   const int status = output_lost_ ? kFailed : verdict();
   console_.finish();
@@ -224,6 +229,16 @@ void JobRun::wait_for_ranks() {
   }
   for (const auto& rank : ranks_) rank->close(console_);
   raw_keys_.reset();
+}
+
+void JobRun::warn_of_programs_without_mccl() {
+  const bool runs_here = std::ranges::any_of(job_.hosts, is_here);
+  if (!options_.on_mccl || !runs_here || stopped() || !failures_.empty()) return;
+  std::error_code unknown;
+  if (std::filesystem::exists(guardian_->folder() + "/" + kOnMccl, unknown)) return;
+  console_.say(
+      "mccl launch: --mlx reached no program here: none imported MLX under a Python that has MCCL "
+      "installed. Install mccl-engine for the program's Python, or name another with --python\n");
 }
 
 void JobRun::finish_hosts() {

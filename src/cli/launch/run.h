@@ -21,6 +21,7 @@ struct RunOptions {
   std::vector<std::string> ssh_arguments;
   std::chrono::seconds silence{20};  ///< Between this machine and another that counts as lost then.
   bool verbose = false;
+  bool on_mccl = false;  ///< MLX programs are to run on MCCL: warns where none has.
 };
 
 inline constexpr int kUsualPort = 32323;

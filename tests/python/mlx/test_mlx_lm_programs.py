@@ -30,10 +30,12 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_model(tmp_path_factory.mktemp("ministral"), STAGES)
 
 
-def start(ranks: int, *words: object, **options: object) -> subprocess.Popen:
+def start(
+    ranks: int, *words: object, by: tuple = ("--", "-m", "mlx_lm"), **options: object
+) -> subprocess.Popen:
     launch = (program(), "launch", "-n", ranks, "--no-prefix", "--python", sys.executable, "--mlx")
     return subprocess.Popen(
-        [str(word) for word in (*launch, "--", "-m", "mlx_lm", *words)],
+        [str(word) for word in (*launch, *by, *words)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -44,8 +46,8 @@ def start(ranks: int, *words: object, **options: object) -> subprocess.Popen:
     )
 
 
-def run(ranks: int, *words: object, text: str = "") -> str:
-    job = start(ranks, *words)
+def run(ranks: int, *words: object, text: str = "", by: tuple = ("--", "-m", "mlx_lm")) -> str:
+    job = start(ranks, *words, by=by)
     output, errors = job.communicate(text, timeout=PATIENCE)
     assert job.returncode == 0, output + errors
     return output
@@ -126,11 +128,41 @@ def test_a_server_answers_as_one_process_does(model: Path):
     assert answers_of_server(2, model) == alone
 
 
-def test_files_are_shared(tmp_path: Path):
-    source, copy = tmp_path / "source", tmp_path / "copy"
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    source = tmp_path / "source"
     (source / "inner").mkdir(parents=True)
     (source / "large").write_bytes(os.urandom(3_000_001))
     (source / "inner/small").write_text("a line\n")
-    run(2, "share", "--path", source, "--dst", copy, "--tmpdir", tmp_path)
+    return source
+
+
+def are_copied(source: Path, copy: Path) -> bool:
     names = ["large", "inner/small"]
-    assert filecmp.cmpfiles(source, copy, names, shallow=False) == (names, [], [])
+    return filecmp.cmpfiles(source, copy, names, shallow=False) == (names, [], [])
+
+
+@pytest.mark.parametrize("by", [("--", "-m", "mlx_lm", "share"), ("mlx_lm.share",)])
+def test_files_are_shared(files: Path, tmp_path: Path, by: tuple[str, ...]):
+    copy = tmp_path / "copy"
+    run(2, "--path", files, "--dst", copy, "--tmpdir", tmp_path, by=by)
+    assert are_copied(files, copy)
+
+
+@pytest.mark.parametrize("launched", [True, False])
+def test_files_are_shared_with_the_hosts_of_a_hostfile(files: Path, tmp_path: Path, launched: bool):
+    """The program starts the ranks itself, by MLX's launcher."""
+    hosts = [{"ssh": name, "ips": ["127.0.0.1"]} for name in ("127.0.0.1", "localhost")]
+    hostfile, copy = tmp_path / "hosts.json", tmp_path / "copy"
+    hostfile.write_text(json.dumps({"backend": "ring", "hosts": hosts}))
+    words = ("--hostfile", hostfile, "--path", files, "--dst", copy, "--tmpdir", tmp_path)
+    if launched:
+        run(1, *words, by=("mlx_lm.share",))
+    else:
+        script = Path(sys.executable).parent / "mlx_lm.share"
+        command = [sys.executable, str(script), *map(str, words)]
+        told = environment(MCCL_MLX="1", MCCL_LOG_LEVEL="INFO")
+        done = subprocess.run(command, env=told, capture_output=True, text=True, timeout=PATIENCE)
+        assert done.returncode == 0, done.stderr
+        assert "[mccl rank 1]" in done.stderr
+    assert are_copied(files, copy)

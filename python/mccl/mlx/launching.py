@@ -1,0 +1,70 @@
+"""MLX's own launcher, for programs that run on MCCL: it starts their ranks by `mccl launch`."""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+import mccl_engine
+from mccl.__main__ import find_program
+
+
+def replace_launchers() -> None:
+    """Has `mlx.launch`, and what calls its functions (`mlx_lm.share`), start ranks on MCCL.
+
+    Ranks on other machines then find MCCL too, and share a key with the others.
+    """
+    from mlx._distributed_utils import launch
+
+    for backend in ("ring", "jaccl", "nccl"):
+        setattr(launch, f"launch_{backend}", functools.partial(_launch, backend))
+
+
+def _launch(
+    backend: str, parser: object, hosts: Sequence[Any], args: Any, command: Sequence[str]
+) -> None:
+    """Takes what MLX's launch_ring, launch_jaccl and launch_nccl take."""
+    program = find_program()
+    if program is None:
+        sys.exit(
+            "mccl: the program `mccl` is not installed with this package; install it: "
+            + mccl_engine.install_command()
+        )
+    with tempfile.NamedTemporaryFile("w", prefix="mccl-hosts-", suffix=".json") as file:
+        json.dump(_hostfile(args.backend or backend, hosts, args.env), file)
+        file.flush()
+        words = [str(program), "launch", "--mlx", "--hostfile", file.name, "-n", "1"]
+        words += _flags(args)
+        status = subprocess.call([*words, "--", *command])
+    if status != 0:
+        sys.exit(status)
+
+
+def _hostfile(backend: str, hosts: Sequence[Any], variables: Sequence[str]) -> dict[str, Any]:
+    entries = []
+    for host in hosts:
+        entry: dict[str, Any] = {"ssh": host.ssh_hostname}
+        if host.ips:
+            entry["ips"] = host.ips
+        if host.rdma:
+            entry["rdma"] = host.rdma
+        entries.append(entry)
+    return {"backend": backend, "envs": list(variables), "hosts": entries}
+
+
+def _flags(args: Any) -> list[str]:
+    """The flags of `mccl launch` for those that MLX's launcher was given."""
+    usual = {"starting_port": 32323, "connections_per_ip": 1, "nccl_port": 12345}
+    words = []
+    for name in ("starting_port", "connections_per_ip", "nccl_port", "cwd", "python"):
+        value = getattr(args, name, None)
+        if value is not None and value != usual.get(name):
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    if getattr(args, "verbose", False):
+        words.append("--verbose")
+    return words
