@@ -7,17 +7,23 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "backend/mpi/finder.h"
 #include "base/environment.h"
 #include "base/log.h"
 #include "base/placement.h"
 #include "base/settings.h"
 #include "mccl/config.h"
+#include "mccl/error.h"
 #include "rendezvous/join.h"
+#include "transport/rdma/survey.h"
 #include "transport/rdma/table_shape.h"
+#include "transport/rdma/verbs_library.h"
+#include "transport/tcp/interfaces.h"
 
 namespace mccl::python {
 
@@ -106,6 +112,36 @@ void log_info(const TextMap& values, int rank, std::string_view text) {
   Log(rank, log_level_of(config_of(values).log_level)).write(LogLevel::info, text);
 }
 
+/// True when an RDMA device of this machine has an active port.
+bool has_active_rdma(const TextMap& values) {
+  using namespace transport::rdma;
+  Config config;
+  if (const auto port = values.find("rdma_port"); port != values.end())
+    config.set("rdma_port", port->second);
+  std::string why;
+  const std::shared_ptr<Verbs> verbs = load_verbs(why);
+  return !survey(config, WorldRank(0), 1, verbs, why).stations.empty();
+}
+
+/// True when an MPI library can be loaded that suits what has started this process.
+bool has_mpi(const TextMap& environment) {
+  try {
+    return mpi::find_library(environment) != nullptr;
+  } catch (const InvalidArgument&) {
+    return false;
+  }
+}
+
+/// Those of interfaces that are up, loopback's last.
+std::vector<std::string> own_addresses() {
+  std::vector<std::string> addresses;
+  std::vector<std::string> of_loopback;
+  for (const auto& each : transport::tcp::list_interfaces())
+    if (each.up) (each.loopback ? of_loopback : addresses).push_back(each.address.host());
+  addresses.insert(addresses.end(), of_loopback.begin(), of_loopback.end());
+  return addresses;
+}
+
 }  // namespace
 
 void bind_configuration(nb::module_& module) {
@@ -133,6 +169,12 @@ void bind_configuration(nb::module_& module) {
       "check_device_table", &transport::rdma::check_device_table, "path"_a, "ring"_a,
       "Reads a table of RDMA devices, as MLX_IBV_DEVICES names one; how many ranks it is for. "
       "It must join all ranks or each to the next; with `ring`, each to the next.");
+  module.def("has_active_rdma", &has_active_rdma, "values"_a,
+             "Whether an RDMA device of this machine has an active port.");
+  module.def("has_mpi", &has_mpi, "environment"_a,
+             "Whether an MPI library can be loaded that suits what has started this process.");
+  module.def("own_addresses", &own_addresses,
+             "The addresses of this machine's interfaces that are up, loopback's last.");
   module.def(
       "job_fingerprint", &job_fingerprint,
       "A number for the variables that may tell this process of a job; another one when they "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from mccl import _core
@@ -17,6 +17,9 @@ from mccl.jobs import (
     split_address,
 )
 
+#: Finds out, together with the other ranks, with which settings this rank meets them.
+Meet = Callable[[int, int], dict[str, str]]
+
 #: What tells of a job, by MLX's names; front ends set JACCL_* over MLX_JACCL_* and MLX_*.
 _RANK, _COORDINATOR, _DEVICES = "MLX_RANK", "MLX_JACCL_COORDINATOR", "MLX_IBV_DEVICES"
 _OTHER_NAMES = {
@@ -26,21 +29,24 @@ _OTHER_NAMES = {
 }
 
 
-def jaccl(environment: Environment, settings: Mapping[str, str]) -> Job:
+def jaccl(environment: Environment, settings: Mapping[str, str], meet: Meet | None = None) -> Job:
     """From MLX_RANK, MLX_JACCL_COORDINATOR, MLX_IBV_DEVICES and MLX_JACCL_RING.
 
     JACCL_* names go first. MCCL's own twins are MCCL_RANK, MCCL_ROOT, MCCL_RDMA_DEVICE (the path of
     the table) and MCCL_RDMA_RING, which stand in for what is not set; alone they ask for it only
     together, since each means something without jaccl too.
 
-    The ranks meet at the coordinator's address, which is rank 0's. The table says by which devices
+    The ranks meet at the coordinator's address, which is rank 0's, or where `meet` says, and then
+    no coordinator is needed. The table says by which devices
     each pair reaches each other: a mesh or a ring, and with MLX_JACCL_RING only the devices between
     neighbours are used. Where ranks cannot use theirs they take shared memory or TCP, as a warning
     says; what becomes of pairs without one, the setting `rdma_uncabled` says.
     """
     twins = _twins(settings)
     told = {name: environment.get(_OTHER_NAMES[name]) or environment.get(name) for name in twins}
-    asked = told[_COORDINATOR] or told[_DEVICES]
+    if meet is not None:
+        del told[_COORDINATOR], twins[_COORDINATOR]
+    asked = told.get(_COORDINATOR) or told[_DEVICES]
     if not asked and not all(twins.values()):
         raise Refusal(
             "jaccl: neither MLX_JACCL_COORDINATOR nor MLX_IBV_DEVICES is set", absent=True
@@ -58,22 +64,26 @@ def jaccl(environment: Environment, settings: Mapping[str, str]) -> Job:
     except ValueError as error:
         raise Refusal(f"jaccl: {error}") from None
     rank = rank_of("jaccl", given[_RANK], size, f"MLX_IBV_DEVICES {path}")
-    host, port = split_address(given[_COORDINATOR])
-    if not host or not port:
-        raise Refusal(
-            "jaccl: MLX_JACCL_COORDINATOR: expected host:port of rank 0; found "
-            f"'{given[_COORDINATOR]}'"
-        )
+    meeting = meet(rank, size) if meet else {"root": _root_of(given[_COORDINATOR])}
     return Job(
         "jaccl",
         {
             "rank": str(rank),
             "world_size": str(size),
-            "root": str(Address(host, port)),
+            **meeting,
             "rdma_device": str(Path(path).resolve()),
             **({"rdma_ring": "true"} if wants_ring else {}),
         },
     )
+
+
+def _root_of(coordinator: str) -> str:
+    host, port = split_address(coordinator)
+    if not host or not port:
+        raise Refusal(
+            f"jaccl: MLX_JACCL_COORDINATOR: expected host:port of rank 0; found '{coordinator}'"
+        )
+    return str(Address(host, port))
 
 
 def _twins(settings: Mapping[str, str]) -> dict[str, str]:

@@ -59,8 +59,8 @@ def split_address(text: str) -> tuple[str, int]:
 
 
 def is_on(environment: Environment, variable: str) -> bool:
-    """Whether a switch of MLX's is set."""
-    return environment.get(variable, "") not in ("", "0")
+    """Whether a switch of MLX's is set; to any value, since MLX looks only whether it is there."""
+    return variable in environment
 
 
 def rank_of(backend: str, text: str, size: int, source: str) -> int:

@@ -7,10 +7,14 @@ settings that the job is joined with; it raises Refusal with a sentence when tha
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import mlx.core as mx
+
 from mccl import _core
+from mccl.config import default_text, resolved_settings
 from mccl.jaccl import jaccl
 from mccl.jobs import (
     Address,
@@ -58,9 +62,16 @@ def ring(environment: Environment, settings: Mapping[str, str]) -> Job:
             "listen_addr": ",".join(address.host for address in own),
             # Rank r listens on port_base + r.
             "port_base": str(port - rank if port > rank else 0),
-            **({"log_level": "INFO"} if is_on(environment, "MLX_RING_VERBOSE") else {}),
+            **_verbosity(environment, settings),
         },
     )
+
+
+def _verbosity(environment: Environment, settings: Mapping[str, str]) -> dict[str, str]:
+    """More is logged for MLX_RING_VERBOSE, unless MCCL's own setting says how much."""
+    usual = default_text("log_level")
+    is_given = settings.get("log_level", usual) != usual
+    return {"log_level": "INFO"} if is_on(environment, "MLX_RING_VERBOSE") and not is_given else {}
 
 
 def _is_blank(path: str) -> bool:
@@ -123,7 +134,7 @@ def mccl(environment: Environment, settings: Mapping[str, str]) -> Job:
             "(mccl launch, torchrun, mpirun or srun)",
             absent=True,
         )
-    return Job("mccl")
+    return Job("mccl", _verbosity(environment, settings))
 
 
 def _readable(environment: Environment) -> dict[str, str]:
@@ -170,11 +181,18 @@ def nccl(environment: Environment, settings: Mapping[str, str]) -> Job:
 
 #: What the launchers of MPI set; srun does where it speaks PMI or PMIx.
 _MPI_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "PMIX_RANK", "PMI_RANK")
+_MPI_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
 
 
 def mpi(environment: Environment, settings: Mapping[str, str]) -> Job:
     """The job that MPI's launcher has started: its ranks are MPI's, and so are the calls."""
     started = any(environment.get(variable) for variable in _MPI_VARIABLES)
+    sizes = [environment[name].strip() for name in _MPI_SIZES if environment.get(name)]
+    if started and sizes and sizes[0] == "1":
+        raise Refusal(
+            "mpi: the launcher has started a single process; start several (mpirun -n 2)",
+            absent=True,
+        )
     if not started and settings.get("backend") != "mpi":
         raise Refusal(
             "mpi: neither mpirun nor srun has started this process (mpirun, srun --mpi=pmix or "
@@ -201,6 +219,15 @@ BACKENDS: dict[str, Callable[[Environment, Mapping[str, str]], Job]] = {
 }
 
 ANY = "any"
+
+#: Whether this machine has what each backend needs, by name.
+NEEDS: dict[str, Callable[[], bool]] = {
+    "ring": lambda: True,
+    "jaccl": lambda: _core.has_active_rdma(resolved_settings()),
+    "nccl": mx.cuda.is_available,
+    "mccl": lambda: True,
+    "mpi": lambda: _core.has_mpi(_readable(os.environ)),
+}
 
 
 def order_of_any(settings: Mapping[str, str]) -> list[str]:

@@ -49,6 +49,7 @@ def average_gradients(
             None: as the setting `compression` says.
 
     Raises:
+        TypeError: A leaf of the tree is no array; the message names it.
         ValueError: An unknown codec (with the nearest name); a `Compression` inside of `mx.compile`
             or another transformation, where nothing can be kept; the stream is one of a GPU, or the
             group not one of mccl.mlx.
@@ -56,6 +57,12 @@ def average_gradients(
     """
     group = group_of_call("average_gradients", group)
     flat: list[tuple[str, mx.array]] = tree_flatten(gradients)
+    for name, leaf in flat:
+        if not isinstance(leaf, mx.array):
+            raise TypeError(
+                f"average_gradients: {name or 'gradients'}: expected an array; found "
+                f"{type(leaf).__name__} {leaf!r:.60}"
+            )
     if group.size() == 1 or not flat:
         return gradients
     stream = _own_stream() if communication_stream is None else communication_stream

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import threading
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import mlx.core as mx
 
 from mccl import _core, config
+from mccl.jaccl import jaccl
 
-from . import backends
+from . import backends, side_channel
 from .loader import leave_first, load
 
 _log = logging.getLogger("mccl")
 
-#: What makes the side channel of MLX's jaccl.
-Factory = Callable[[int, int], Callable[[bytes, int], bytes]]
+Factory = side_channel.Factory
 
 
 class _Registry:
@@ -62,7 +62,9 @@ def init(
             MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT, or torchrun, mpirun or srun), `mpi` (the job
             of mpirun or srun, by calls of its MPI library), or `any`: the first of them that the
             environment asks for. A name in the place of `strict` is taken too.
-        all_gather_factory: Of MLX's `jaccl`, whose side channel it makes; checked and not needed.
+        all_gather_factory: For `jaccl` only: a function of rank and size that returns one of bytes
+            and their number, which gathers the bytes of all ranks in the order of ranks. The ranks
+            then agree by it where to meet, and need no MLX_JACCL_COORDINATOR.
 
     Raises:
         ValueError: No backend has this name, or a setting of MCCL has no such value or name.
@@ -83,7 +85,7 @@ def init(
     backends.require_known(backend)
     with _registry.lock:
         known = _registry.default if backend == backends.ANY else _registry.groups.get(backend)
-        return _make(backend, strict) if known is None else known
+        return _make(backend, strict, all_gather_factory) if known is None else known
 
 
 def default_group() -> mx.distributed.Group:
@@ -104,8 +106,14 @@ def group_of_call(call: str, group: object) -> mx.distributed.Group:
 
 
 def is_available(backend: str = backends.ANY) -> bool:
-    """Whether groups can be made under this name, whatever the environment says."""
-    return backend == backends.ANY or backend in backends.BACKENDS
+    """Whether this machine has what a backend needs, whatever the environment says of a job.
+
+    `ring`, `mccl` and `any` need nothing, `mpi` a library of MPI that can be loaded here, `jaccl`
+    an RDMA device whose port is active, and `nccl` a GPU and an MLX that is built for CUDA. False
+    for every other name.
+    """
+    has = backends.NEEDS.get(backend)
+    return backend == backends.ANY or (has is not None and has())
 
 
 def _check_factory(factory: object, backend: str) -> None:
@@ -126,14 +134,14 @@ def _state() -> object:
     return _core.job_fingerprint(), config.revision()
 
 
-def _make(backend: str, strict: bool) -> mx.distributed.Group:
+def _make(backend: str, strict: bool, factory: Factory | None) -> mx.distributed.Group:
     state = _state()
     settings = config.resolved_settings()
     refusals: list[backends.Refusal] = []
     names = backends.order_of_any(settings) if backend == backends.ANY else [backend]
     for name in names:
         try:
-            return _keep(name, _join(name, settings))
+            return _keep(name, _join(name, settings, factory))
         except backends.Refusal as refusal:
             refusals.append(refusal)
             if not refusal.absent:
@@ -157,10 +165,13 @@ def _alone() -> mx.distributed.Group:
     return _registry.alone
 
 
-def _join(name: str, settings: dict[str, str]) -> mx.distributed.Group:
+def _join(name: str, settings: dict[str, str], factory: Factory | None) -> mx.distributed.Group:
     shim = load()
     try:
-        job = backends.BACKENDS[name](os.environ, settings)
+        if factory is None:
+            job = backends.BACKENDS[name](os.environ, settings)
+        else:
+            job = jaccl(os.environ, settings, functools.partial(side_channel.meet, factory))
         if job.slower:
             _say(logging.WARNING, job.slower)
         return _alone() if job.alone else _group_of(shim, job, settings)
@@ -184,8 +195,11 @@ def _world_of(job: backends.Job) -> Any:
     # Whose job ends when the process does: not before what MLX still has to send to others.
     leave_first()
     exists = distributed.is_initialized()
+    settings = dict(job.settings)
+    if exists:
+        settings.pop("log_level", None)
     try:
-        return distributed.init(**job.settings)
+        return distributed.init(**settings)
     except distributed.InvalidArgument:
         if not exists:
             raise

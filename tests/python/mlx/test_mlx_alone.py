@@ -173,8 +173,3 @@ def test_a_misspelt_setting_is_an_error_even_if_not_strict():
     _, errors = run("mccl.mlx.init()", {"MCCL_RNK": "0"}, status=1)
     assert "InvalidArgument: " in errors
     assert "MCCL_RANK" in errors
-
-
-def test_is_available():
-    code = "print([mccl.mlx.is_available(n) for n in ('any', 'ring', 'mccl', 'jaccl', 'nope')])"
-    assert run(code)[0].strip() == "[True, True, True, True, False]"

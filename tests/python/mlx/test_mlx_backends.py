@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import mlx.core as mx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mccl import _core
 from mccl.config import MCCLConfig
 from mccl.mlx import backends
 
@@ -59,11 +61,16 @@ def test_several_addresses_of_a_rank(tmp_path: Path):
     assert second["port_base"] == "5999"
 
 
-@pytest.mark.parametrize(("verbose", "level"), [("1", "INFO"), ("0", None), ("", None)])
-def test_a_verbose_ring_logs_more(tmp_path: Path, verbose: str, level: str | None):
+@pytest.mark.parametrize("verbose", ["1", "0", ""])
+def test_a_verbose_ring_logs_more_whatever_the_value(tmp_path: Path, verbose: str):
     environment = {"MLX_RANK": "0", "MLX_HOSTFILE": hostfile(tmp_path, FOUR)}
-    job = backends.ring(environment | {"MLX_RING_VERBOSE": verbose}, NOTHING)
-    assert job.settings.get("log_level") == level
+    assert "log_level" not in backends.ring(environment, NOTHING).settings
+    environment["MLX_RING_VERBOSE"] = verbose
+    assert backends.ring(environment, NOTHING).settings["log_level"] == "INFO"
+    of_a_job = environment | {"MCCL_RANK": "0", "MCCL_WORLD_SIZE": "1"}
+    told = NOTHING | {"rank": "0", "world_size": "1"}
+    assert backends.mccl(of_a_job, told).settings == {"log_level": "INFO"}
+    assert backends.mccl(of_a_job, told | {"log_level": "DEBUG"}).settings == {}
 
 
 def test_ipv6_addresses_and_host_names(tmp_path: Path):
@@ -241,12 +248,59 @@ def test_the_variables_of_jaccl_and_nccl_are_a_place_to_meet(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["MLX_JACCL_RING", "JACCL_RING"])
-def test_jaccl_s_ring(tmp_path: Path, name: str):
+def test_jaccl_s_ring_whatever_the_value(tmp_path: Path, name: str):
     for table in (RING, MESH):
-        job = backends.jaccl(jaccl_environment(tmp_path, table, **{name: "1"}), NOTHING)
-        assert job.settings["rdma_ring"] == "true"
-        job = backends.jaccl(jaccl_environment(tmp_path, table, **{name: "0"}), NOTHING)
+        for value in ("1", "0", ""):
+            environment = jaccl_environment(tmp_path, table) | {name: value}
+            job = backends.jaccl(environment, NOTHING)
+            assert job.settings["rdma_ring"] == "true"
+        job = backends.jaccl(jaccl_environment(tmp_path, table), NOTHING)
         assert "rdma_ring" not in job.settings
+
+
+def test_jaccl_that_meets_by_other_means_needs_no_coordinator(tmp_path: Path):
+    environment = jaccl_environment(tmp_path)
+    del environment["MLX_JACCL_COORDINATOR"]
+
+    def meet(rank: int, size: int) -> dict[str, str]:
+        return {"root": f"10.0.0.{rank}:{size}", "job_key": "k"}
+
+    settings = backends.jaccl(environment, NOTHING, meet).settings
+    assert (settings["root"], settings["job_key"]) == ("10.0.0.1:3", "k")
+    del environment["MLX_IBV_DEVICES"]
+    assert refusal_of(lambda: backends.jaccl(environment, NOTHING, meet)).absent
+
+
+@pytest.mark.parametrize("name", ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"])
+def test_mpi_of_one_process_is_none(name: str):
+    started = {"PMIX_RANK": "0", "PMI_RANK": "0"}
+    assert "single process" in str(
+        refusal_of(lambda: backends.mpi({**started, name: "1"}, NOTHING))
+    )
+    assert refusal_of(lambda: backends.mpi({**started, name: "1"}, NOTHING)).absent
+    assert backends.mpi({**started, name: "2"}, NOTHING).settings == {"backend": "mpi"}
+
+
+def test_what_a_machine_has_by_backend(monkeypatch: pytest.MonkeyPatch):
+    from mccl.mlx import is_available
+
+    assert [is_available(name) for name in ("any", "ring", "mccl", "gloo")] == [True] * 3 + [False]
+    for has in (True, False):
+        monkeypatch.setattr(_core, "has_active_rdma", lambda settings, has=has: has)
+        monkeypatch.setattr(_core, "has_mpi", lambda environment, has=has: has)
+        monkeypatch.setitem(backends.NEEDS, "nccl", lambda has=has: has)
+        assert [is_available(name) for name in ("jaccl", "mpi", "nccl")] == [has] * 3
+
+
+def test_this_machine_has_what_mlx_finds_of_it(monkeypatch: pytest.MonkeyPatch):
+    from mccl.mlx import is_available
+
+    for name in ("any", "ring", "mpi", "nccl"):
+        assert is_available(name) == mx.distributed.is_available(name), name
+    monkeypatch.setenv("MPI_LIBNAME", "libnone.so")
+    assert not is_available("mpi")
+    if not Path("/sys/class/infiniband").exists():
+        assert not is_available("jaccl")
 
 
 def test_mccl_s_twins_of_jaccl_s_variables(tmp_path: Path):

@@ -71,6 +71,30 @@ def test_a_job_of_mpirun(tmp_path: Path, launcher: str):
     assert done.stdout.splitlines() == ["3 2", "3 2"]
 
 
+@pytest.mark.parametrize("launcher", ["mpirun.openmpi", "mpirun.mpich"])
+def test_mpirun_of_one_process_is_no_job_of_mpi(launcher: str):
+    """As with MLX itself."""
+    if shutil.which(launcher) is None:
+        pytest.skip(f"{launcher} is not installed")
+    code = f"""{PRELUDE}
+assert mccl.mlx.init(backend="mpi").size() == 1
+try:
+    mccl.mlx.init(strict=True, backend="mpi")
+except RuntimeError as error:
+    print(error)
+"""
+    flags = ["--allow-run-as-root"] if launcher == "mpirun.openmpi" else []
+    done = subprocess.run(
+        [launcher, *flags, "-n", "1", sys.executable, "-c", code],
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "no group can be made: mpi: the launcher has started a single process" in done.stdout
+    assert done.returncode == 0, done.stderr
+
+
 #: What MLX's documentation says of backends that are named, one after the other.
 CASES = """
 case = sys.argv[1]

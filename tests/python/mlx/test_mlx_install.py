@@ -96,7 +96,7 @@ mccl.mlx.install()
 assert mccl.mlx.is_installed()
 assert mx.distributed.init() is mccl.mlx.init()
 assert mx.distributed.init(False, "any") is mccl.mlx.init()
-assert mx.distributed.is_available("nccl") and not mx.distributed.is_available("gloo")
+assert mx.distributed.is_available("ring") and not mx.distributed.is_available("gloo")
 with pytest.raises(RuntimeError, match="no group can be made"):
     mx.distributed.init(strict=True, backend="mpi")
 with pytest.raises(ValueError, match="all_gather_factory is for backend='jaccl'"):

@@ -187,6 +187,17 @@ def test_trees_that_differ_are_an_error(two):
     two.run(check_differing_trees)
 
 
+def check_leaf(leaf, name: str) -> None:
+    gradients = {"layers": [{"weight": mx.ones((2,))}, {"weight": leaf}]}
+    text = error_of(lambda: mccl.mlx.average_gradients(gradients, world()), TypeError)
+    assert text.startswith(f"average_gradients: layers.1.weight: expected an array; found {name}")
+
+
+@pytest.mark.parametrize(("leaf", "name"), [(3.0, "float 3.0"), (None, "NoneType"), ("x", "str")])
+def test_a_leaf_that_is_no_array_is_named(two, leaf, name):
+    two.run(check_leaf, leaf, name)
+
+
 # --- sharded layers -----------------------------------------------------------------------------
 
 

@@ -1,0 +1,140 @@
+"""Where the ranks of a job meet, agreed on by an all-gather of the program's own.
+
+Rank 0 opens a port and tells all its addresses and a key; the others find out which address leads
+to it from where they are. This is what MLX's jaccl has its `all_gather_factory` for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import queue
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from mccl import _core
+from mccl.jobs import Address
+
+#: Gathers the bytes of all ranks, all of one length, in the order of ranks.
+AllGather = Callable[[bytes, int], bytes]
+Factory = Callable[[int, int], AllGather]
+
+#: Bytes of a rank's message.
+_LENGTH = 4096
+#: Seconds until an address that does not answer is given up.
+_PATIENCE = 5.0
+_GREETING = b"mccl meets here"
+
+
+def meet(factory: Factory, rank: int, size: int) -> dict[str, str]:
+    """The settings `root` and `job_key` with which this rank meets the others.
+
+    Raises:
+        ValueError: What the factory made is no such function, or answers with something else.
+        RuntimeError: A rank reaches none of rank 0's addresses; all ranks raise it.
+    """
+    gather = factory(rank, size)
+    if not callable(gather):
+        raise ValueError(
+            "all_gather_factory: expected it to return a function of bytes and their number; it "
+            f"returned {type(gather).__name__}"
+        )
+    with contextlib.ExitStack() as stack:
+        mine: dict[str, Any] = {}
+        if rank == 0:
+            key = secrets.token_hex(32)
+            port = stack.enter_context(_listening(key))
+            mine = {"port": port, "key": key, "addresses": _core.own_addresses()}
+        first = _gathered(gather, mine, size)[0]
+        root = Address(_everywhere(), first["port"]) if rank == 0 else _reached(first)
+        found = _gathered(gather, {"root": str(root) if root else ""}, size)
+    lost = [str(other) for other, answer in enumerate(found) if not answer["root"]]
+    if lost:
+        raise RuntimeError(
+            f"rank {', '.join(lost)} reached rank 0 at none of its addresses "
+            f"({', '.join(first['addresses'])}), port {first['port']}; check the network and "
+            "firewalls, or set MLX_JACCL_COORDINATOR=host:port and leave all_gather_factory out"
+        )
+    return {"root": str(root), "job_key": first["key"]}
+
+
+def _gathered(gather: AllGather, mine: dict[str, Any], size: int) -> list[dict[str, Any]]:
+    """The messages of all ranks."""
+    text = json.dumps(mine).encode().ljust(_LENGTH)
+    answer = gather(text, _LENGTH)
+    expected = size * _LENGTH
+    if not isinstance(answer, (bytes, bytearray, memoryview)) or len(answer) != expected:
+        found = f"{len(answer)} bytes" if hasattr(answer, "__len__") else type(answer).__name__
+        raise ValueError(
+            f"all_gather_factory: expected its function to return {expected} bytes, {_LENGTH} of "
+            f"each of {size} ranks; found {found}"
+        )
+    parts = [bytes(answer[begin : begin + _LENGTH]) for begin in range(0, expected, _LENGTH)]
+    try:
+        return [json.loads(part) for part in parts]
+    except ValueError:
+        raise ValueError(
+            "all_gather_factory: its function returned bytes that no rank has sent; it must return "
+            "those of all ranks in the order of ranks"
+        ) from None
+
+
+def _everywhere() -> str:
+    return "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
+
+
+def _greeting(key: str) -> bytes:
+    """Proves that who listens is rank 0 of this job: many hosts have the same addresses."""
+    return hmac.new(key.encode(), _GREETING, hashlib.sha256).digest()
+
+
+@contextlib.contextmanager
+def _listening(key: str) -> Iterator[int]:
+    """Greets whoever connects; yields the port."""
+    dual = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if dual else socket.AF_INET
+    with socket.create_server((_everywhere(), 0), family=family, dualstack_ipv6=dual) as server:
+
+        def greet() -> None:
+            with contextlib.suppress(OSError):  # until it is shut down
+                while True:
+                    connection, _ = server.accept()
+                    with connection, contextlib.suppress(OSError):
+                        connection.settimeout(_PATIENCE)
+                        connection.sendall(_greeting(key))
+
+        thread = threading.Thread(target=greet, name="mccl meeting", daemon=True)
+        thread.start()
+        try:
+            yield server.getsockname()[1]
+        finally:
+            with contextlib.suppress(OSError):
+                server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+def _reached(first: dict[str, Any]) -> Address | None:
+    """The first of rank 0's addresses that leads to it; all are tried at once."""
+    addresses: Sequence[str] = first["addresses"]
+    wanted = _greeting(first["key"])
+    outcomes: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+
+    def knock(address: str) -> None:
+        answer = b""
+        with contextlib.suppress(OSError):
+            place = (address, first["port"])
+            with socket.create_connection(place, timeout=_PATIENCE) as connection:
+                answer = connection.makefile("rb").read(len(wanted))
+        outcomes.put(address if answer == wanted else None)
+
+    for address in addresses:
+        threading.Thread(target=knock, args=(address,), daemon=True).start()
+    for _ in addresses:
+        if reached := outcomes.get():
+            return Address(reached, first["port"])
+    return None
