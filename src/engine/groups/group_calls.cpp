@@ -118,7 +118,10 @@ bool GroupState::confirm_suspicion() {
       suspicion_.reset();
       return true;
     }
-    if (!fell_silent_ && now - suspected_at_ < kAnnouncementGrace) return false;
+    const bool may_say_why =
+        !gone || around_.peers.connected(membership_.members[gone->member()]);
+    const Clock::duration grace = may_say_why ? kAnnouncementGrace : kDeathGrace;
+    if (!fell_silent_ && now - suspected_at_ < grace) return false;
     fail(std::move(*suspicion_));
   } catch (const std::exception& error) {
     fail(failure_in(call_under_way(), error));

@@ -34,6 +34,10 @@
 
 namespace mccl::engine {
 
+/// How long after the death of a member a call that does not move waits for what the member may have
+/// sent to others. What it has to say itself has been heard by then.
+inline constexpr std::chrono::milliseconds kDeathGrace{10};
+
 /// Used under the engine's progress lock, but for what says otherwise.
 class GroupState {
  public:

@@ -11,8 +11,6 @@ namespace {
 
 /// A call that does not move for so long asks the peers what they are doing.
 constexpr std::chrono::seconds kProbeAfter{1};
-/// How long a collective that does not move may wait for others after a member has died.
-constexpr std::chrono::milliseconds kDeathGrace{250};
 /// What a group has not used for so long it gives back.
 constexpr std::chrono::seconds kIdleAfter{10};
 
