@@ -52,6 +52,8 @@ class Acceptor {
   /// engine's time.
   void everyone_is_here(const std::vector<transport::tcp::Address>& peers, Clock::time_point now);
 
+  void listen_also(transport::tcp::Listener listener) { listeners_.push_back(std::move(listener)); }
+
   /// Does what can be done now.
   void advance(Clock::time_point now, std::vector<Newcomer>& newcomers);
 

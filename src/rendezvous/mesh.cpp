@@ -132,8 +132,9 @@ struct Mesh::State {
 
 Mesh::State::State(MeshOptions given)
     : options(std::move(given)), interfaces(transport::tcp::list_interfaces()) {
-  if (options.wiring) {  // behind every address, since the hostfile need not list all that are used
-    options.config.listen_addr.clear();
+  if (options
+          .wiring) {  // at its ends of cables, since the hostfile need not list all that are used
+    options.config.listen_addr = fmt::format("{}", fmt::join(options.wiring->own_ends(), ","));
     options.config.ifname.clear();
     options.config.port_base = 0;
     options.reach = Reach::any_host;
@@ -141,6 +142,7 @@ Mesh::State::State(MeshOptions given)
   Binding binding =
       bind_listeners(options.config, options.rank, options.reach, interfaces, options.log);
   endpoint = std::move(binding.endpoint);
+  if (options.wiring) endpoint.listed = false;  // the cables tell which addresses belong together
   for (const std::string& text : endpoint.listed ? endpoint.addresses : std::vector<std::string>())
     listed.push_back(Address::parse_numeric(text, 0).value_or(Address()));
   warn_of_small_buffers(socket_buffer_bytes_of(options.config), options.log);

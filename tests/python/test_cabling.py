@@ -91,6 +91,45 @@ def test_mlx_on_the_hostfile_of_its_ring(desk: WiredHosts) -> None:
         assert (out, process.returncode) == (f"rank {rank} of 4: 6.0 [0, 1, 2, 3]\n", 0), err
 
 
+def test_ranks_listen_at_their_ends_of_cables_only(desk: WiredHosts) -> None:
+    """Not at other addresses of their hosts, such as that of Wi-Fi."""
+    for rank in range(4):
+        lay = ("ip", "-n", desk.space(rank), "link", "add", "wifi", "type", "dummy")
+        wired_hosts.shell(*lay)
+        wired_hosts.shell(
+            "ip", "-n", desk.space(rank), "addr", "add", "10.99.0.1/24", "dev", "wifi"
+        )
+        wired_hosts.shell("ip", "-n", desk.space(rank), "link", "set", "wifi", "up")
+    processes = desk.start_all(sys.executable, PROGRAMS / "endless.py", "sums")
+    try:
+        assert [process.stdout.readline() for process in processes] == ["begun\n"] * 4
+        for rank in range(4):
+            listed = wired_hosts.shell(
+                "ip", "netns", "exec", desk.space(rank), "ss", "-ltnH"
+            ).stdout.splitlines()  # fmt: skip
+            heard_at = {line.split()[3].rpartition(":")[0] for line in listed}
+            ends = {desk.end(c, rank) for c, ends in enumerate(desk.cables) if rank in ends}
+            assert heard_at == ends, listed
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
+def test_two_hosts_use_both_cables_though_each_names_its_end_of_one(tmp_path: Path) -> None:
+    """As the hostfile is that `mlx.distributed_config` writes for two hosts."""
+    with WiredHosts(2, [(0, 1), (1, 0)]) as hosts:
+        counted = hosts.run(sys.executable, PROGRAMS / "count_links.py")
+        assert counted == ["links with data to each neighbour: [1, 1]\n"] * 2
+        crossed = [
+            [f"{hosts.end(0, 0)}:5100", f"{hosts.end(1, 0)}:5101"],
+            [f"{hosts.end(1, 1)}:5102", f"{hosts.end(0, 1)}:5103"],
+        ]
+        hosts.hostfile.write_text(json.dumps(crossed))
+        counted = hosts.run(sys.executable, PROGRAMS / "count_links.py")
+        assert counted == ["links with data to each neighbour: [1, 1]\n"] * 2
+
+
 def test_training_with_torch(desk: WiredHosts) -> None:
     outs = desk.run(sys.executable, PROGRAMS / "torch_training.py")
     assert all(out == outs[0] for out in outs), outs

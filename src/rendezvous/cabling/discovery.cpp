@@ -38,8 +38,8 @@ constexpr Clock::duration kToTellOfDeath = 200ms;
 /// How long neighbours may take to answer that they know of a fault.
 constexpr Clock::duration kToTellOfFault = 1s;
 
-/// True for the errors of an address that no cable leads to. A rank listens at all of its
-/// addresses, so an address that refuses is another machine's.
+/// True for the errors of an address that no cable leads to. A rank listens at all addresses that
+/// the hostfile lists for it, so one that refuses is another machine's.
 bool leads_nowhere(int error) {
   return error == ENETUNREACH || error == EHOSTUNREACH || error == ECONNREFUSED ||
          error == EADDRNOTAVAIL || error == EACCES || error == EPERM;
@@ -367,6 +367,12 @@ std::vector<CableEnds> Discovery::ends(int peer) const {
   for (const Known& known : known_) {
     if (known.cable.a == peer || known.cable.b == peer) found.push_back(known.ends);
   }
+  return found;
+}
+
+std::vector<Address> Discovery::own_ends() const {
+  std::vector<Address> found;
+  for (const Trunk& trunk : trunks_) found.push_back(trunk.here());
   return found;
 }
 

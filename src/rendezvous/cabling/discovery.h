@@ -53,6 +53,8 @@ class Discovery {
     are_meeting_ = false;
     probes_.clear();
   }
+  /// This rank's addresses on the cables that stand.
+  std::vector<transport::tcp::Address> own_ends() const;
   /// By cable of Cabling::between.
   std::vector<CableEnds> ends(int peer) const;
   std::uint16_t port_of(int rank) const { return link_state_.port_of(rank); }

@@ -1,8 +1,12 @@
 #include "rendezvous/cabling/hostfile.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <fstream>
 #include <map>
@@ -32,6 +36,36 @@ HostPort address_of(const json& item, std::size_t rank, std::string_view origin)
     // told below
   }
   refuse(origin, fmt::format("rank {} has the address {}", rank, item.dump()));
+}
+
+/// Each host once, in order.
+std::vector<std::string> hosts_of(const std::vector<HostPort>& addresses) {
+  std::vector<std::string> hosts;
+  for (const HostPort& each : addresses)
+    if (std::ranges::find(hosts, each.host) == hosts.end()) hosts.push_back(each.host);
+  return hosts;
+}
+
+/// True when two addresses in numbers are in one of the smallest networks that cables have: a /30,
+/// or a /64 of IPv6. Of names nothing is known, and they count as such.
+bool are_neighbours(const std::string& a, const std::string& b) {
+  const auto bits = [](const std::string& text) -> std::vector<std::uint8_t> {
+    std::array<std::uint8_t, 16> raw = {};
+    if (::inet_pton(AF_INET, text.c_str(), raw.data()) == 1)
+      return {raw[0], raw[1], raw[2], static_cast<std::uint8_t>(raw[3] & 0xfc)};
+    if (::inet_pton(AF_INET6, text.substr(0, text.find('%')).c_str(), raw.data()) == 1)
+      return {raw.begin(), raw.begin() + 8};
+    return {};
+  };
+  const auto of_a = bits(a);
+  const auto of_b = bits(b);
+  return of_a.empty() || of_b.empty() || of_a == of_b;
+}
+
+/// True when the first address of one rank belongs to the first of the other, and so on: then there
+/// is no other cable to look for.
+bool are_pairs(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+  return std::ranges::equal(a, b, are_neighbours);
 }
 
 }  // namespace
@@ -78,7 +112,7 @@ std::string text_of(const HostPort& address) {
 }
 
 bool may_be_sparse(const AddressTable& table) {
-  if (table.size() < 3) return false;
+  if (table.size() < 2) return false;
   for (const HostPort& common : table.front()) {
     bool everywhere = true;
     for (const auto& addresses : table) {
@@ -88,7 +122,7 @@ bool may_be_sparse(const AddressTable& table) {
     }
     if (everywhere) return false;
   }
-  return true;
+  return table.size() > 2 || !are_pairs(hosts_of(table.front()), hosts_of(table.back()));
 }
 
 }  // namespace mccl::rendezvous

@@ -23,8 +23,9 @@ AddressTable read_hostfile(const std::string& path);
 /// "host:port", with brackets around an IPv6 address.
 std::string text_of(const transport::tcp::HostPort& address);
 
-/// Whether it may be that not all reach each other: not where there are but two ranks, or all have
-/// one host in common.
+/// True when ranks must look for the cables between them: not all may reach each other, or two
+/// ranks may be joined by several cables of which each rank lists another end. False where all have
+/// one host in common, and for two ranks whose addresses lie pair by pair in one small network.
 bool may_be_sparse(const AddressTable& table);
 
 }  // namespace mccl::rendezvous

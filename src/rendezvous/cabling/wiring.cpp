@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <set>
 #include <utility>
 
 #include "base/link_profile.h"
@@ -14,6 +13,7 @@
 #include "rendezvous/cabling/trunk.h"
 #include "rendezvous/dialing.h"
 #include "rendezvous/waiting.h"
+#include "transport/tcp/interfaces.h"
 
 namespace mccl::rendezvous {
 namespace {
@@ -42,35 +42,27 @@ bool is_shared(const WiringOptions& options, int port) {
   return false;
 }
 
-/// Listens at all addresses of this host, since the hostfile need not list the addresses of all
-/// cables; only at the listed ones where other ranks use the port too.
-void listen_at(int port, const WiringOptions& options, std::vector<Listener>& listeners) {
-  const auto number = static_cast<std::uint16_t>(port);
-  if (port == 0 || !is_shared(options, port)) {
-    for (const int family : {AF_INET6, AF_INET}) {
-      try {
-        listeners.emplace_back(Address::wildcard(family, number), options.buffer_bytes);
-        return;
-      } catch (const BindError&) {
-        continue;
-      }
-    }
-  }
-  for (const auto& [host, at] : options.table[static_cast<std::size_t>(options.rank)]) {
-    if (at != port) continue;
-    for (const Address& address : transport::tcp::resolve(host, number))
-      listeners.emplace_back(address, options.buffer_bytes);
-  }
+/// The addresses of this host that the hostfile's `host` means. Empty for a name that means none,
+/// or loopback only, as a host's own name does on Debian (127.0.1.1).
+std::vector<Address> own_addresses_of(const std::string& host, std::uint16_t port) {
+  if (const auto numeric = Address::parse_numeric(host, port)) return {*numeric};
+  std::vector<Address> addresses = transport::tcp::resolve(host, port);
+  const auto interfaces = transport::tcp::list_interfaces();
+  std::erase_if(addresses, [&](const Address& each) {
+    return each.is_loopback() || !transport::tcp::find_interface(interfaces, each);
+  });
+  return addresses;
 }
 
-std::vector<Listener> listen_for(const WiringOptions& options) {
-  const auto& own = options.table[static_cast<std::size_t>(options.rank)];
-  std::vector<Listener> listeners;
-  std::set<int> ports;
-  for (const auto& [host, port] : own) {
-    if (!ports.insert(port).second) continue;
+/// Listens at the addresses that the hostfile lists, and at no others.
+void listen_as_listed(const WiringOptions& options, std::vector<Listener>& listeners) {
+  for (const auto& [host, port] : options.table[static_cast<std::size_t>(options.rank)]) {
     try {
-      listen_at(port, options, listeners);
+      const std::vector<Address> addresses = own_addresses_of(host, port);
+      for (const Address& address : addresses)
+        listeners.emplace_back(address, options.buffer_bytes);
+      if (addresses.empty())
+        listeners.emplace_back(Address::wildcard(AF_INET6, port), options.buffer_bytes);
     } catch (const BindError& error) {
       throw InvalidArgument(fmt::format(
           "rank {} cannot listen where the hostfile says, at {}:{}: {}; another program has the "
@@ -78,9 +70,15 @@ std::vector<Listener> listen_for(const WiringOptions& options) {
           options.rank, host, port, error.what()));
     }
   }
-  const auto everywhere = [](const Listener& each) { return each.address().is_wildcard(); };
-  if (std::ranges::none_of(listeners, everywhere)) listen_at(0, options, listeners);
-  return listeners;
+}
+
+/// The port at which this rank is reached along any of its cables: one that the hostfile gives to
+/// it alone, or a free one.
+std::uint16_t common_port(const WiringOptions& options, std::vector<Listener>& listeners) {
+  const std::uint16_t listed = listeners.front().address().port();
+  if (!is_shared(options, listed)) return listed;
+  listeners.emplace_back(listeners.front().address().with_port(0), options.buffer_bytes);
+  return listeners.back().address().port();
 }
 
 AddressTable reachable(const WiringOptions& options) {
@@ -91,20 +89,21 @@ AddressTable reachable(const WiringOptions& options) {
   return table;
 }
 
-std::uint16_t common_port(const std::vector<Listener>& listeners) {
-  for (const Listener& each : listeners) {
-    if (each.address().is_wildcard()) return each.address().port();
-  }
-  return listeners.front().address().port();
+std::vector<Address> addresses_of(const std::vector<Listener>& listeners) {
+  std::vector<Address> addresses;
+  for (const Listener& each : listeners) addresses.push_back(each.address());
+  return addresses;
 }
 
 }  // namespace
 
 struct Wiring::Listening {
-  explicit Listening(const WiringOptions& options)
-      : listeners(listen_for(options)), port(common_port(listeners)) {}
+  explicit Listening(const WiringOptions& options) {
+    listen_as_listed(options, listeners);
+    port = common_port(options, listeners);
+  }
   std::vector<Listener> listeners;
-  std::uint16_t port;
+  std::uint16_t port = 0;
 };
 
 Wiring::Wiring(const WiringOptions& options) : Wiring(options, Listening(options)) {}
@@ -112,8 +111,10 @@ Wiring::Wiring(const WiringOptions& options) : Wiring(options, Listening(options
 Wiring::Wiring(WiringOptions options, Listening listening)
     : options_(std::move(options)),
       self_{options_.rank, static_cast<int>(options_.table.size()), options_.job_key, {}},
+      port_(listening.port),
+      heard_at_(addresses_of(listening.listeners)),
       acceptor_(std::move(listening.listeners), self_, options_.log, options_.on_refused),
-      discovery_(self_, reachable(options_), listening.port, options_.log),
+      discovery_(self_, reachable(options_), port_, options_.log),
       relaying_(options_.congestion_control, options_.patience, options_.log) {
   for (const Destination each : {Destination::links, Destination::store}) inlets_[each];
   thread_ = start_thread("mccl wiring", [this] { run(); });
@@ -184,6 +185,7 @@ void Wiring::serve(Clock::time_point now) {
   acceptor_.advance(now, newcomers);
   for (Newcomer& newcomer : newcomers) take(newcomer);
   discovery_.advance(now);
+  if (!has_agreed_) listen_at_own_ends();
   if (const std::string fault = discovery_.fault(now); !fault.empty()) throw CorruptionError(fault);
   if (!has_agreed_ && discovery_.cabling()) agreed();
   if (const std::string death = discovery_.death(now); !has_agreed_ && !death.empty())
@@ -201,6 +203,23 @@ void Wiring::serve(Clock::time_point now) {
     }
   }
   if (leaves_) changed_.notify_all();
+}
+
+/// The hostfile need not list both ends of a cable, and connections are made in either direction.
+void Wiring::listen_at_own_ends() {
+  for (const Address& end : discovery_.own_ends()) {
+    const Address wanted = end.with_port(port_);
+    const auto covers = [&](const Address& each) {
+      return each == wanted || (each.is_wildcard() && each.port() == port_);
+    };
+    if (std::ranges::any_of(heard_at_, covers)) continue;
+    try {
+      acceptor_.listen_also(Listener(wanted, options_.buffer_bytes));
+      heard_at_.push_back(wanted);
+    } catch (const BindError& error) {
+      options_.log.debug("cannot listen at {} yet: {}", wanted.text(), error.what());
+    }
+  }
 }
 
 void Wiring::take(Newcomer& newcomer) {
@@ -305,6 +324,16 @@ Wiring::Way Wiring::way_to(int rank, Destination destination) const {
       next,
       {static_cast<std::uint64_t>(rank), Purpose::relay, static_cast<std::uint8_t>(destination)}};
   return way;
+}
+
+std::vector<std::string> Wiring::own_ends() const {
+  std::vector<std::string> hosts;
+  for (const std::vector<CableEnds>& ends : ends_) {
+    for (const CableEnds& end : ends)
+      if (std::ranges::find(hosts, end.here.host()) == hosts.end())
+        hosts.push_back(end.here.host());
+  }
+  return hosts;
 }
 
 Listener Wiring::inlet(Destination destination) {

@@ -75,6 +75,8 @@ class Wiring {
   const std::vector<CableEnds>& ends(int peer) const {
     return ends_[static_cast<std::size_t>(peer)];
   }
+  /// The addresses of this rank's ends of its cables, without ports.
+  std::vector<std::string> own_ends() const;
   /// How to connect to what is at another rank, whether a cable leads there or not: the addresses
   /// of the first rank on the way, and what that is told.
   struct Way {
@@ -109,6 +111,7 @@ class Wiring {
 
   void run();
   void serve(Clock::time_point now);
+  void listen_at_own_ends();
   void hand_over_or_pass_on(Newcomer& newcomer);
   void take(Newcomer& newcomer);
   void agreed();
@@ -127,6 +130,8 @@ class Wiring {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
+  const std::uint16_t port_;                       ///< At every end of a cable.
+  std::vector<transport::tcp::Address> heard_at_;  ///< Where `acceptor_` listens.
   Acceptor acceptor_;
   Discovery discovery_;
   Relaying relaying_;

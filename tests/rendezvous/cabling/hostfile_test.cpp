@@ -46,8 +46,24 @@ TEST(Hostfile, AnythingElseIsRefusedByName) {
 
 TEST(Hostfile, RanksOfOneHostReachEachOther) {
   EXPECT_FALSE(may_be_sparse(parse(R"([["127.0.0.1:1"], ["127.0.0.1:2"], ["127.0.0.1:3"]])")));
-  EXPECT_FALSE(may_be_sparse(parse(R"([["10.0.0.1:1"], ["10.0.1.1:2"]])")));
+  EXPECT_FALSE(may_be_sparse(parse(R"([["10.0.0.1:1"]])")));
   EXPECT_TRUE(may_be_sparse(parse(R"([["10.0.0.1:1"], ["10.0.1.1:2"], ["10.0.2.1:3"]])")));
+}
+
+TEST(Hostfile, TwoRanksAreJoinedByTheCablesThatTheirAddressesNameInPairs) {
+  for (const char* text :
+       {R"([["10.0.0.1:1"], ["10.0.0.2:2"]])", R"([["10.0.0.1:1"], ["10.0.0.1:2"]])",
+        R"([["10.0.0.1:1", "10.0.0.5:1"], ["10.0.0.2:2", "10.0.0.6:2"]])",
+        R"([["10.0.0.1:1", "10.0.0.1:3"], ["10.0.0.2:2"]])", R"([["desk:1"], ["10.0.0.2:2"]])",
+        R"([["[fd00::1]:1"], ["[fd00::9]:2"]])"})
+    EXPECT_FALSE(may_be_sparse(parse(text))) << text;
+  for (const char* text :
+       {R"([["10.0.0.5:1"], ["10.0.0.2:2"]])",  // each at another cable, as mlx.distributed_config
+                                                // has it
+        R"([["10.0.0.1:1", "10.0.0.5:1"], ["10.0.0.6:2", "10.0.0.2:2"]])",
+        R"([["10.0.0.1:1", "10.0.0.5:1"], ["10.0.0.2:2"]])", R"([["10.0.0.1:1"], ["10.0.1.1:2"]])",
+        R"([["[fd00::1]:1"], ["[fd00:0:0:1::9]:2"]])"})
+    EXPECT_TRUE(may_be_sparse(parse(text))) << text;
 }
 
 }  // namespace
