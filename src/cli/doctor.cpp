@@ -29,6 +29,7 @@
 #include "cluster/cluster_check.h"
 #include "cluster/hostfile_check.h"
 #include "cluster/machine_check.h"
+#include "cluster/version_check.h"
 #include "mccl/error.h"
 #include "rendezvous/job_key.h"
 
@@ -48,9 +49,9 @@ Nothing is changed on any machine without --fix.
 
 Alone: shared memory, limits of files and locked memory, cores, interfaces, RDMA devices, GPUs, and
 settings in the environment that MCCL would refuse.
-Of several machines also, over ssh: versions, clocks, settings that must agree, addresses, and where
-mccl or Python 3 is there, real connections: every address that should be reached, in both directions, on ports
-that a job uses, the size of packets that arrive, latency and rate of each link.
+Of several machines also, over ssh: versions, clocks, settings that must agree, addresses, and real
+connections: every address that should be reached, in both directions, on ports that a job uses, the
+size of packets that arrive, latency and rate of each link. Each machine must have mccl.
 
 Examples:
   mccl doctor                            this machine
@@ -73,6 +74,12 @@ struct Flags {
 };
 
 Finding unreachable(const Asked& asked) {
+  if (asked.lacks_mccl)
+    return {.severity = Severity::problem,
+            .what = asked.fault,
+            .where = launch::text_of(asked.host),
+            .why = "programs that use MCCL cannot run there, and nothing can look at the host",
+            .cure = cluster::how_to_install(asked.host.name)};
   return {.severity = Severity::problem,
           .what = "it cannot be asked",
           .where = launch::text_of(asked.host),

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "base/value_text.h"
-#include "cluster/said.h"
+#include "cluster/text.h"
 
 namespace mccl::cluster {
 namespace {

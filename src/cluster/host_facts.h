@@ -1,4 +1,4 @@
-// What is known of a host: read out of what it says of itself.
+// What is known of a host.
 #pragma once
 
 #include <map>
@@ -33,8 +33,15 @@ struct Interface {
   std::string bridge;                   ///< That it is a member of.
   bool joins = false;                   ///< A bridge or a tunnel: no cable of its own.
   std::string rdma;                     ///< Its RDMA device.
+  /// Linux's check of where packets come from; 1 drops those that would be answered elsewhere.
+  int rp_filter = 0;
 
   bool usable() const { return up && carrier.value_or(true); }
+};
+
+struct Route {
+  Network to;
+  std::string interface;  ///< Empty: none, or not known.
 };
 
 /// A socket for a Thunderbolt cable, and what its cable leads to.
@@ -88,7 +95,7 @@ struct HostFacts {
   std::map<std::string, std::string> versions;
   std::map<std::string, std::string> variables;  ///< Those that begin with MCCL_.
   std::vector<Interface> interfaces;
-  std::vector<Network> routes;  ///< But not the default one.
+  std::vector<Route> routes;  ///< Of IPv4, without the default route.
   std::vector<Port> ports;
   std::vector<RdmaDevice> rdma;
   std::string rdma_control;  ///< What macOS's rdma_ctl says.

@@ -1,23 +1,37 @@
-// Reads what a host says of itself. Whatever it says: what cannot be understood is a finding.
+// What a host says of itself as JSON: `mccl probe` sends it, and `mccl doctor --json` prints it.
 #pragma once
 
+#include <map>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 #include "cluster/host_facts.h"
-#include "cluster/said.h"
+#include "cluster/text.h"
 
 namespace mccl::cluster {
 
-/// `host` is what people call it.
-HostFacts read_facts(const std::string& host, const Said& said);
+nlohmann::json json_of(const HostFacts& facts);
 
-/// The parts of it, each of its own section.
-void read_machine(HostFacts& facts, const Said& said);
-void read_linux_network(HostFacts& facts, const Said& said);
-void read_mac_network(HostFacts& facts, const Said& said);
+/// Reads what json_of() makes. Nothing is trusted: a value that cannot be understood is left out
+/// and becomes a finding in `odd`. `host` is the host's name for people.
+HostFacts read_facts(const std::string& host, const nlohmann::json& said);
 
-/// Notes that the section cannot be understood, with the beginning of what it says instead.
-void note_odd(HostFacts& facts, const std::string& section, const std::string& expected,
+/// Output of macOS's programs, by name: "ifconfig", "netstat", "system_profiler", "networksetup",
+/// "ibv_devices" and "rdma_ctl".
+using Outputs = std::map<std::string, std::string>;
+void read_mac_network(HostFacts& facts, const Outputs& outputs);
+
+/// Output of `nvidia-smi --query-gpu=name,memory.total,driver_version
+/// --format=csv,noheader,nounits`.
+void read_gpus(HostFacts& facts, std::string_view output);
+/// Lines of a package and its version; all other lines are ignored.
+void read_versions(HostFacts& facts, std::string_view output);
+/// Keeps a setting of MCCL, and of a key only that it is set.
+void keep_variable(HostFacts& facts, const std::string& name, const std::string& value);
+
+/// Notes that the output of `source` cannot be understood, and quotes its beginning.
+void note_odd(HostFacts& facts, const std::string& source, const std::string& expected,
               std::string_view found);
 
 /// A whole number that is not negative; 0 for everything else.
@@ -26,10 +40,10 @@ long count_of(std::string_view text);
 /// Names of ports: macOS writes them in capitals, Linux does not.
 std::string lower_case(std::string_view text);
 
-/// What interfaces, devices and versions are called everywhere: such a name can stand in a command
-/// that root runs, and means nothing to a shell. Hosts may say any; others are left out.
+/// Letters, digits and _.:@+- only, as names of interfaces, devices and versions are. Such a name
+/// may stand in a command that root runs.
 bool is_plain_name(std::string_view name);
-/// The name, or nothing for one that is not plain, which is then noted.
-std::string plain_name(HostFacts& facts, const std::string& section, std::string_view name);
+/// The name if it is plain; otherwise notes it and returns nothing.
+std::string plain_name(HostFacts& facts, const std::string& source, std::string_view name);
 
 }  // namespace mccl::cluster

@@ -231,22 +231,26 @@ void read_routes(HostFacts& facts, std::string_view section) {
     if (slash != words[0].npos)
       bits = static_cast<int>(parse_integer(words[0].substr(slash + 1)).value_or(-1));
     const auto network = parse_network(fmt::format("{}/{}", address, bits));
-    if (network && bits > 0) facts.routes.push_back(*network);
+    if (network && bits > 0) {
+      const std::string_view interface = words.size() > 3 ? words[3] : "";
+      facts.routes.push_back({*network, is_plain_name(interface) ? std::string(interface) : ""});
+    }
   }
 }
 
 }  // namespace
 
-void read_mac_network(HostFacts& facts, const Said& said) {
+void read_mac_network(HostFacts& facts, const Outputs& outputs) {
   const auto read = [&](const char* name, void (*reader)(HostFacts&, std::string_view)) {
-    if (const std::string* section = said.section(name)) reader(facts, *section);
+    if (const auto found = outputs.find(name); found != outputs.end()) reader(facts, found->second);
   };
-  read("address", read_interfaces);
-  read("thunderbolt", read_thunderbolt);
-  read("ports", read_hardware_ports);
-  read("rdma", read_rdma);
-  read("route", read_routes);
-  if (const std::string* state = said.section("rdma_control")) facts.rdma_control = trimmed(*state);
+  read("ifconfig", read_interfaces);
+  read("system_profiler", read_thunderbolt);
+  read("networksetup", read_hardware_ports);
+  read("ibv_devices", read_rdma);
+  read("netstat", read_routes);
+  if (const auto state = outputs.find("rdma_ctl"); state != outputs.end())
+    facts.rdma_control = trimmed(state->second);
   if (facts.interfaces.empty()) note_odd(facts, "ifconfig -a", "the host's interfaces", "");
 }
 

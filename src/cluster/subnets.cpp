@@ -20,7 +20,7 @@ class Used {
     for (const HostFacts& host : hosts) {
       for (const Interface& interface : host.interfaces)
         for (const Network& network : interface.addresses) add(network);
-      for (const Network& route : host.routes) add(route);
+      for (const Route& route : host.routes) add(route.to);
     }
   }
 

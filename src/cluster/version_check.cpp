@@ -65,8 +65,9 @@ void check_differences(const InstalledByHost& installed, std::vector<Finding>& f
                       fmt::format("versions of {} differ", name), list_of(installed, !same_names),
                       ours ? "ranks whose wire protocols differ refuse each other"
                            : "what is pickled, compiled or loaded by one may not fit the other",
-                      fmt::format("install the same everywhere: pip install {}=={}",
-                                  ours ? "mccl-engine" : first.package, first.version)});
+                      ours ? how_to_install("each")
+                           : fmt::format("install the same everywhere: pip install {}=={}",
+                                         first.package, first.version)});
 }
 
 /// What a program that runs on the others would import there, or load.
@@ -113,6 +114,16 @@ void check_missing(std::span<const HostFacts> hosts, const Needed& needed,
 }
 
 }  // namespace
+
+std::string how_to_install(const std::string& host) {
+  return fmt::format(
+      "install the same build there: run make wheel in the sources of MCCL here, copy the file "
+      "with "
+      "scp build/wheels/mccl_engine-*.whl {}: and run pip install --force-reinstall "
+      "./mccl_engine-*.whl there; ssh must find mccl in its PATH, or beside the \"python\" of the "
+      "hostfile",
+      host);
+}
 
 std::vector<Finding> check_versions(std::span<const HostFacts> hosts) {
   std::vector<Finding> findings;

@@ -133,7 +133,7 @@ TEST(ThunderboltLinks, NeedNames) {
 TEST(GiveAddresses, AvoidsWhatIsInUse) {
   std::vector<HostFacts> hosts = hosts_of(2);
   hosts[0].interfaces[3] = interface_of("e3", "192.168.0.2/30");
-  hosts[1].routes = {*parse_network("192.168.0.8/29")};
+  hosts[1].routes = {{*parse_network("192.168.0.8/29"), ""}};
   const std::vector<Link> links = {cable(0, "e0", 1, "e0"), cable(0, "e1", 1, "e1")};
   const auto given = give_addresses(hosts, links);
   EXPECT_EQ(text_of(given[0].a), "192.168.0.5/30");
@@ -143,7 +143,7 @@ TEST(GiveAddresses, AvoidsWhatIsInUse) {
 
 TEST(GiveAddresses, TakesAWayOutForNoNetwork) {
   std::vector<HostFacts> hosts = hosts_of(2);
-  hosts[0].routes = {*parse_network("0.0.0.0/1"), *parse_network("128.0.0.0/1")};
+  hosts[0].routes = {{*parse_network("0.0.0.0/1"), ""}, {*parse_network("128.0.0.0/1"), ""}};
   const std::vector<Link> links = {cable(0, "e0", 1, "e0")};
   EXPECT_EQ(text_of(give_addresses(hosts, links)[0].a), "192.168.0.1/30");
 }
@@ -156,7 +156,7 @@ TEST(GiveAddresses, AreEachOthersAloneOnAnyCabling) {
     for (HostFacts& host : hosts) {
       const int bits = 12 + static_cast<int>(random() % 19);
       const Network network{{0xC0A80000U | (static_cast<std::uint32_t>(random()) & 0xFFFF)}, bits};
-      host.routes.push_back(network);
+      host.routes.push_back({network, ""});
       taken.push_back(network);
     }
     std::vector<Link> links;

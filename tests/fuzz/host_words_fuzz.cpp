@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json_text.h"
 #include "cluster/choice.h"
 #include "cluster/cluster_check.h"
 #include "cluster/hostfile_check.h"
@@ -21,12 +22,27 @@
 namespace {
 
 using namespace mccl::cluster;
+using nlohmann::json;
 
-/// Lines as a host sends them, with the token of its script.
+/// What a probe tells as JSON; "outputs" holds what programs of macOS print, and nvidia-smi.
 HostFacts facts_of(const std::string& host, std::string_view text) {
-  Said said("T");
-  for (const std::string_view line : lines_of(text)) said.hear(line);
-  return read_facts(host, said);
+  json said;
+  try {
+    said = mccl::parse_json(text, "a host", "facts");
+  } catch (const mccl::InvalidArgument&) {
+  }
+  HostFacts facts = read_facts(host, said);
+  Outputs outputs;
+  if (said.is_object() && said.contains("outputs") && said["outputs"].is_object())
+    for (const auto& [name, output] : said["outputs"].items())
+      if (output.is_string()) outputs[name] = output.get<std::string>();
+  if (outputs.empty()) return facts;
+  read_mac_network(facts, outputs);
+  read_gpus(facts, outputs["nvidia-smi"]);
+  read_versions(facts, outputs["python"]);
+  // What one side writes the other reads.
+  return read_facts(
+      host, json::parse(json_of(facts).dump(-1, ' ', false, json::error_handler_t::replace)));
 }
 
 bool is_harmless(const std::string& command) {

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -220,44 +221,65 @@ void write_neighbours(const Corpus& corpus) {
   corpus.add("no_table", one(3) + one(1) + raw("1:9:1"));
 }
 
-/// Two hosts each, in the words of the script that mccl doctor and mccl config have them run.
+/// Two hosts each, as mccl probe tells of them.
 void write_what_hosts_say(const Corpus& corpus) {
-  const auto section = [](std::string_view name, std::string_view text) {
-    return fmt::format("T begin {0}\n{1}T end {0}\n", name, text);
+  using nlohmann::json;
+  const auto of_linux = [](int number) {
+    const json interfaces = {
+        {{"name", "eth0"},
+         {"kind", "cable"},
+         {"up", true},
+         {"carrier", true},
+         {"mbit_per_s", 1000},
+         {"mtu", 1500},
+         {"mac", "52:54:00:00:00:01"},
+         {"addresses", {fmt::format("10.0.0.{}/24", number), "fd00::1/64"}},
+         {"rdma", "mlx5_0"}},
+        {{"name", "tb0"}, {"kind", "Thunderbolt"}, {"up", true}, {"mtu", 900}, {"bridge", "br0"}}};
+    return json{{"system", "Linux"},
+                {"is_root", true},
+                {"open_files", 1024},
+                {"most_open_files", "unlimited"},
+                {"locked_kib", 64},
+                {"cores", 8},
+                {"shared_kib", 9},
+                {"settings", {{"MCCL_TIMEOUT", "x"}}},
+                {"versions", {{"torch", "2.11.0"}, {"mccl", "0.1.0"}}},
+                {"interfaces", interfaces},
+                {"routes", {{{"to", "10.0.0.0/24"}, {"interface", "eth0"}}}},
+                {"ports",
+                 {{{"interface", "tb0"},
+                   {"own", fmt::format("u{}", number)},
+                   {"peer_id", fmt::format("u{}", 3 - number)},
+                   {"mbit_per_s", 40000}}}},
+                {"rdma", {{{"name", "mlx5_0"}, {"interface", "eth0"}, {"state", "DOWN"}}}},
+                {"gpus", {{{"name", "H100"}, {"memory_mib", 81559}}, {{"name", "H100"}}}},
+                {"gpu_links", "\x1b[4mGPU0\tGPU1\x1b[0m\nGPU0\tX\tNV18\nGPU1\tNV18\tX\n"},
+                {"gpu_peers", "GPU0 X CNS\nGPU1 CNS X\n"}}
+        .dump();
   };
-  const auto of_linux = [&](int number) {
-    return section("machine",
-                   "system Linux\nuid 0\nfiles 1024\nmost_files 4096\nlocked 64\n"
-                   "cores 8\nshared_kib 9\nmccl_version mccl 0.1.0\n") +
-           section("variables", "MCCL_TIMEOUT=x\n") + section("versions", "torch 2.11.0\n") +
-           section("net",
-                   "eth0|up|1|1000|1500|52:54:00:00:00:01|no|yes|mlx5_core||0x1003\n"
-                   "tb0|up|1||900|02:00:00:00:00:03|no|yes|thunderbolt-net|br0|0x1003\n") +
-           section("address", fmt::format("2: eth0    inet 10.0.0.{}/24 scope global\n", number)) +
-           section("route", "default via 10.0.0.254\n10.0.0.0/24 dev eth0\n") +
-           section("rdma", "device|mlx5_0|eth0|1: DOWN|25 Gb/sec (1X EDR)\ngid|mlx5_0|fe80::1\n") +
-           section("thunderbolt",
-                   fmt::format("tb0|u{}|u{}|desk|20.0 Gb/s|2\n", number, 3 - number)) +
-           section("gpu", "H100, 81559, 570.1\nH100, 81559, 570.1\n") +
-           section("gpu_links", "\x1b[4mGPU0\tGPU1\x1b[0m\nGPU0\tX\tNV18\nGPU1\tNV18\tX\n") +
-           section("gpu_peers", "GPU0 X CNS\nGPU1 CNS X\n");
-  };
-  const auto of_macos = [&](int number) {
-    return section("machine", "system Darwin\nuid 501\nsudo yes\n") +
-           section("address",
-                   fmt::format("en2: flags=8863<UP,RUNNING> mtu 1500\n\tether 36:f9:11:00:00:01\n"
-                               "\tinet 10.1.0.{} netmask 0xffffff00\n\tstatus: active\n"
-                               "bridge0: flags=8863<UP> mtu 1500\n\tmember: en2 flags=3<X>\n",
-                               number)) +
-           section("thunderbolt",
-                   fmt::format(R"({{"SPThunderboltDataType": [{{"domain_uuid_key": "U{}", )"
-                               R"("receptacle_1_tag": {{"receptacle_id_key": "1", )"
-                               R"("current_speed_key": "80 Gb/s"}}, "_items": [{{"_items": )"
-                               R"([{{"domain_uuid_key": "U{}"}}]}}]}}]}})"
-                               "\n",
-                               number, 3 - number)) +
-           section("ports", "Hardware Port: Thunderbolt 1\nDevice: en2\n") +
-           section("rdma", "rdma_en2 0036f911\n") + section("route", "10.1/24 link#1\n127 lo0\n");
+  const auto of_macos = [](int number) {
+    const std::string ifconfig = fmt::format(
+        "en2: flags=8863<UP,RUNNING> mtu 1500\n\tether 36:f9:11:00:00:01\n"
+        "\tinet 10.1.0.{} netmask 0xffffff00\n\tstatus: active\n"
+        "bridge0: flags=8863<UP> mtu 1500\n\tmember: en2 flags=3<X>\n",
+        number);
+    const std::string profiler = fmt::format(
+        R"({{"SPThunderboltDataType": [{{"domain_uuid_key": "U{}", )"
+        R"("receptacle_1_tag": {{"receptacle_id_key": "1", "current_speed_key": "80 Gb/s"}}, )"
+        R"("_items": [{{"_items": [{{"domain_uuid_key": "U{}"}}]}}]}}]}})",
+        number, 3 - number);
+    return json{{"system", "macOS"},
+                {"has_sudo", true},
+                {"outputs",
+                 {{"ifconfig", ifconfig},
+                  {"system_profiler", profiler},
+                  {"networksetup", "Hardware Port: Thunderbolt 1\nDevice: en2\n"},
+                  {"ibv_devices", "rdma_en2 0036f911\n"},
+                  {"netstat", "10.1/24 link#1 UCS en2\n127 lo0\n"},
+                  {"nvidia-smi", "H100, 81559, 570.1\n"},
+                  {"python", "torch 2.11.0\n"}}}}
+        .dump();
   };
   corpus.add("linux", of_linux(1) + "\n===\n" + of_linux(2));
   corpus.add("macos", of_macos(1) + "\n===\n" + of_macos(2));

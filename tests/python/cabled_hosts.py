@@ -2,10 +2,38 @@
 
 import os
 import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from launching import PATIENCE, environment, heed_signals, program
 from ssh_hosts import SshHosts, shell
+
+# A program that passes requests and answers of the true `mccl probe` on, changed.
+ODD_PROBE = """#!{python}
+import json, os, subprocess, sys, threading, time
+real = "{program}"
+if sys.argv[1:2] != ["probe"]:
+    os.execv(real, [real, *sys.argv[1:]])
+probe = subprocess.Popen(
+    [real, *sys.argv[1:]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+)
+def asked(request): return request
+def answered(answer): return [answer]
+{changes}
+def pass_on():
+    for line in sys.stdin:
+        request = asked(json.loads(line))
+        if request is not None:
+            probe.stdin.write(json.dumps(request) + "\\n")
+            probe.stdin.flush()
+    probe.stdin.close()
+threading.Thread(target=pass_on, daemon=True).start()
+for line in probe.stdout:
+    for answer in answered(json.loads(line)):
+        print(json.dumps(answer), flush=True)
+"""
 
 
 class CabledHosts(SshHosts):
@@ -56,6 +84,21 @@ class CabledHosts(SshHosts):
         """The host finds the programs of this folder before all others."""
         self.sshd_options[name] = ("-o", f"SetEnv=PATH={folder}:{os.environ['PATH']}")
         self.serve_again(name)
+
+    @contextmanager
+    def with_odd_probe(self, name: str, folder: Path, changes: str) -> Iterator[None]:
+        """The host's mccl answers as `changes` makes it: Python that defines `asked`, what becomes
+        of a request, or `answered`, what is said in the place of an answer.
+        """
+        odd = folder / "mccl"
+        odd.write_text(ODD_PROBE.format(python=sys.executable, program=program(), changes=changes))
+        odd.chmod(0o755)
+        self.with_programs(name, folder)
+        try:
+            yield
+        finally:
+            self.sshd_options.clear()
+            self.serve_again(name)
 
     def mccl(
         self, command: str, *words: object, status: int = 0, **options: object

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from cabled_hosts import CabledHosts
+from launching import program
 
 IDLE = "Up to 120 Gb/s"
 OLD_IDLE = "Up to 40 Gb/s"
@@ -112,7 +113,6 @@ class Mac:
             "ibv_devices": self.ibv_devices(),
             "rdma_ctl": "enabled\n",
             "sw_vers": "26.2\n",
-            "uname": None,
             "netstat": "Internet:\ndefault 10.78.0.254 UGScg en0\n127 127.0.0.1 UCS lo0\n"
             "10.78/24 link#11 UCS en0\n",
         }
@@ -121,14 +121,11 @@ class Mac:
         head = f"#!/bin/sh\nhere={folder}\n"
         programs = {"ifconfig": ADDRESSES, "route": ROUTE}
         programs["sysctl"] = 'case "$*" in *ncpu) echo 16 ;; *) echo 137438953472 ;; esac\n'
-        programs["uname"] = (
-            'case "$1" in -s) echo Darwin;; -r) echo 25.2.0;; *) echo arm64;; esac\n'
+        real = program()
+        programs["mccl"] = (
+            f'[ "$1" = probe ] && exec {real} probe --system macos; exec {real} "$@"\n'
         )
-        programs["sudo"] = '[ "$1" = -n ] && shift; "$@"\n'
-        programs["id"] = 'case "$1" in -u) echo 501;; *) echo me;; esac\n'
         for name, text in files.items():
-            if text is None:
-                continue
             (folder / f"{name}.txt").write_text(text)
             programs[name] = f'cat "$here/{name}.txt"\n'
         for name, text in programs.items():

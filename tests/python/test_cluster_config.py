@@ -209,7 +209,7 @@ def test_odd_hosts_are_told_of(ring: CabledHosts, tmp_path: Path, said: str):
     """Every program of one host says the same odd thing."""
     programs = tmp_path / "bin"
     programs.mkdir()
-    for name in ("uname", "ip", "id", "df", "nproc"):
+    for name in ("nvidia-smi", "python3", "sudo"):
         (programs / name).write_text(f"#!/bin/sh\n{said}\n")
         (programs / name).chmod(0o755)
     ring.with_programs("b", programs)
@@ -222,23 +222,32 @@ def test_odd_hosts_are_told_of(ring: CabledHosts, tmp_path: Path, said: str):
         ring.sshd_options.clear()
         ring.serve_again("b")
     assert done.returncode in (0, 1), done
-    assert b"warning: b: what " in done.stderr, done.stderr[-2000:]
+    assert b"mccl config: b: " in done.stderr, done.stderr[-2000:]
 
 
-def test_a_host_that_hangs_is_given_up(ring: CabledHosts, tmp_path: Path):
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    (programs / "nproc").write_text("#!/bin/sh\nexec sleep 1000\n")
-    (programs / "nproc").chmod(0o755)
-    ring.with_programs("b", programs)
-    begin = time.monotonic()
+def test_a_program_that_hangs_is_given_up(ring: CabledHosts, tmp_path: Path):
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\nexec sleep 1000\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    ring.with_programs("b", tmp_path)
     try:
-        done = ring.mccl("config", *ALL, "--patience", 10, status=1)
+        done = ring.mccl("config", *ALL, "--patience", 8)
     finally:
         ring.sshd_options.clear()
         ring.serve_again("b")
+    assert "warning: b: nvidia-smi does not end" in done.stderr
+
+
+def test_a_host_that_hangs_is_given_up(ring: CabledHosts, tmp_path: Path):
+    hangs = """
+def answered(answer):
+    if "told" in answer: time.sleep(1000)
+    return [answer]
+"""
+    begin = time.monotonic()
+    with ring.with_odd_probe("b", tmp_path, hangs):
+        done = ring.mccl("config", *ALL, "--patience", 10, status=1)
     assert time.monotonic() - begin < 60
-    assert "it was busy with machine" in done.stderr
+    assert "b: it did not end telling of itself in 10 s; it was busy with " in done.stderr
 
 
 def test_a_picture_is_all_that_is_done(ring: CabledHosts, tmp_path: Path):

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import ssh_hosts
 from cabled_hosts import CabledHosts
-from launching import program
 from linux_devices import NO_LINK_LAYER, Devices
 from mac_hosts import IDLE, Mac, uuid
 
@@ -141,7 +140,7 @@ def test_a_mac_and_a_linux_machine(pair: CabledHosts, tmp_path: Path):
     file = tmp_path / "hosts.json"
     done = pair.mccl("config", *PAIR, "--output", file, "--auto-setup")
     assert "a     en2        to  b     c0         Thunderbolt  40 Gbit/s" in done.stdout
-    assert "a: sudo ifconfig en2 inet 192.168.0.1 netmask 255.255.255.252 alias" in done.stderr
+    assert "a: ifconfig en2 inet 192.168.0.1 netmask 255.255.255.252 alias" in done.stderr
     assert "b: ip addr add 192.168.0.2/30 dev c0" in done.stderr
     assert [h["ips"] for h in json.loads(file.read_text())["hosts"]] == [
         ["192.168.0.1"], ["192.168.0.2"]
@@ -196,15 +195,21 @@ def test_a_driver_that_does_not_answer(pair: CabledHosts, tmp_path: Path):
 
 
 def test_versions_of_mccl_and_nccl_that_differ(pair: CabledHosts, tmp_path: Path):
-    old = f'[ "$1" = --version ] && {{ echo mccl 0.0.9; exit 0; }}; exec {program()} "$@"\n'
-    with_scripts(pair, "b", tmp_path / "bin", mccl=old)
+    old = """
+def answered(answer):
+    if "told" in answer: answer["told"]["versions"]["mccl"] = "0.0.9"
+    return [answer]
+"""
     for name, version in (("a", "2.27.3"), ("b", "2.21.5")):
         fake = tmp_path / name
         fake.write_text(f"#!/bin/sh\necho nvidia-nccl-cu12 {version}\n")
         fake.chmod(0o755)
     file = tmp_path / "desk.json"
     file.write_text(json.dumps([{"ssh": n, "python": str(tmp_path / n)} for n in "ab"]))
-    found = faults(pair.mccl("doctor", "--hostfile", file, "--json", status=1))
-    assert [each.split(": ", 2)[2] for each in found] == [
+    (tmp_path / "bin").mkdir()
+    with pair.with_odd_probe("b", tmp_path / "bin", old):
+        done = pair.mccl("doctor", "--hostfile", file, "--json", status=1)
+    assert "make wheel" in json.loads(done.stdout)["findings"][0]["cure"]
+    assert [each.split(": ", 2)[2] for each in faults(done)] == [
         "versions of mccl differ", "versions of nvidia-nccl-cu12 differ",
     ]  # fmt: skip

@@ -7,7 +7,6 @@ import subprocess
 import pytest
 import ssh_hosts
 from cabled_hosts import CabledHosts
-from launching import program
 
 pytestmark = pytest.mark.skipif(bool(ssh_hosts.missing()), reason=ssh_hosts.missing() or "-")
 PAIR = ("--hosts", "a,b")
@@ -57,22 +56,3 @@ def test_a_firewall(pair: CabledHosts):
     assert "fd00:81::2 at b (c0) is not reached from fd00:81::1" in faults(done)[0]
     cure = next(f["cure"] for f in json.loads(done.stdout)["findings"] if "cure" in f)
     assert "ip6 saddr fd00:81::1 tcp dport" in cure
-
-
-def test_by_the_stand_in_as_well(pair: CabledHosts):
-    """A host without mccl answers with Python."""
-    pair.before_sshd["b"] = (
-        "unshare", "--mount", "sh", "-c",
-        f'mount --bind /dev/null {program().resolve()}; exec "$@"', "-",
-    )  # fmt: skip
-    pair.serve_again("b")
-    try:
-        done = pair.mccl("doctor", *PAIR, "--json", status=1)
-    finally:
-        pair.before_sshd.clear()
-        pair.serve_again("b")
-    assert faults(done) == ["b: mccl is not there"]
-    paths = paths_by_ipv6(done)
-    assert len(paths) == 2
-    for path in paths:
-        assert path["connects"] and path["largest_packet"] == 1500 and path["mbit_per_s"] > 0

@@ -48,24 +48,21 @@ def findings(done: subprocess.CompletedProcess[str]) -> list[str]:
     return [f"{f['where']}: {f['what']}" for f in found if f["severity"] != "note"]
 
 
-# Says that it listens, and whenever it is to call, of which interfaces of its own and of the other
-# host it has heard.
+# Claims to have heard interfaces of the other host whenever it is to call.
 LIAR = """
-[ "$1" = probe ] || exec {program} "$@"
-read -r key; read -r listen
-echo "listening 29600 32321 40000"
-while read -r command rest; do
-  [ "$command" = call ] || continue
-  echo 'heard c0 0 c0;touch${{IFS}}{mark}'; echo 'heard cable 0 $(touch${{IFS}}{mark})'; echo called
-done
+def answered(answer):
+    if "called" not in answer:
+        return [answer]
+    odd = [(at, name) for at in ("c0", "cable")
+           for name in ("c0;touch${{IFS}}{mark}", "$(touch${{IFS}}{mark})")]
+    return [*({{"heard": {{"at": at, "name": 0, "from": name}}}} for at, name in odd), answer]
 """
 
 
 def test_what_a_host_says_of_another_is_run_nowhere(pair: CabledHosts, tmp_path: Path):
     """It claims to have heard an interface of the other whose name is a command."""
     mark = tmp_path / "mark"
-    lie = LIAR.format(program=program(), mark=mark)
-    with with_program(pair, "b", tmp_path, mccl=lie):
+    with pair.with_odd_probe("b", tmp_path, LIAR.format(mark=mark)):
         done = subprocess.run(
             [*pair.on("desk", program(), "config", "--ssh-arg=-F", "--ssh-arg", pair.config),
              *PAIR, "--over", "cables", "--output", tmp_path / "hosts.json", "--auto-setup"],
@@ -91,41 +88,83 @@ def test_an_interface_whose_name_is_a_command(pair: CabledHosts):
 
 @pytest.mark.parametrize(
     ("last", "what"),
-    [("kill -9 $PPID $$", "lost"), ("cat > /dev/null", "it stopped answering")],
+    [
+        ("os.kill(os.getppid(), 9); probe.kill(); os.kill(os.getpid(), 9)", "lost"),
+        ("time.sleep(1000)", "it stopped answering"),
+    ],
     ids=["killed", "silent"],
 )
 def test_a_host_that_goes_away_while_it_is_looked_at(
     pair: CabledHosts, tmp_path: Path, last: str, what: str
 ):
     gone = f"""
-[ "$1" = probe ] || exec {program()} "$@"
-read -r key; read -r listen
-echo "listening 29600 32321 40000"
-while read -r command rest; do [ "$command" = dial ] && break; done
-{last}
+def asked(request):
+    if request["do"] == "dial":
+        {last}
+    return request
 """
-    with with_program(pair, "b", tmp_path, mccl=gone):
+    with pair.with_odd_probe("b", tmp_path, gone):
         found = findings(pair.mccl("doctor", *PAIR, "--json", status=1))
     assert len(found) == 1 and found[0].startswith("b: ") and what in found[0]
 
 
 def test_ports_that_are_none_bring_nobody_down(pair: CabledHosts, tmp_path: Path):
     """The other host's probe would end of a port of 0."""
-    odd = f"""
-[ "$1" = probe ] || exec {program()} "$@"
-read -r key; read -r listen
-echo "listening 0 99999999999999999999 -3"
-cat > /dev/null
+    odd = """
+def answered(answer):
+    if "listening" in answer:
+        answer["listening"] = {"ports": [0, 99999999999999999999, "x"], "packets": -3}
+    return [answer]
 """
-    with with_program(pair, "b", tmp_path, mccl=odd):
+    with pair.with_odd_probe("b", tmp_path, odd):
         found = findings(pair.mccl("doctor", *PAIR, "--json", status=1))
     assert found and all(each.startswith("b: ") for each in found)
 
 
-def test_a_date_that_is_none(pair: CabledHosts, tmp_path: Path):
-    with with_program(pair, "b", tmp_path, date="echo Sonntag"):
+def test_a_clock_that_shows_no_time(pair: CabledHosts, tmp_path: Path):
+    odd = """
+def answered(answer):
+    if "clock" in answer:
+        answer["clock"] = "Sonntag"
+    return [answer]
+"""
+    with pair.with_odd_probe("b", tmp_path, odd):
         found = findings(pair.mccl("doctor", *PAIR, "--json", status=1))
-    assert len(found) == 1 and found[0].startswith("b: what date +%s says is not understood")
+    assert found == ['b: what mccl probe says is not understood: expected the time; found ""']
+
+
+ODD_PROBES = {
+    "no JSON": "echo Guten Tag; sleep 100",
+    "garbage": "head -c 100000 /dev/urandom; sleep 100",
+    "too much": "yes | head -c 20000000; sleep 100",
+    "an error": "echo 'no library' >&2; exit 3",
+    "an old one": "read -r key; echo 'expected a key' >&2; exit 1",
+    "nothing": "sleep 100",
+}
+
+
+@pytest.mark.parametrize("said", ODD_PROBES.values(), ids=ODD_PROBES.keys())
+def test_an_mccl_that_does_not_answer_as_it_should(pair: CabledHosts, tmp_path: Path, said: str):
+    odd = f'[ "$1" = probe ] || exec {program()} "$@"\n{said}\n'
+    with with_program(pair, "b", tmp_path, mccl=odd):
+        done = pair.mccl("doctor", *PAIR, "--json", "--patience", 6, status=1)
+    assert findings(done) == ["b: it cannot be asked"]
+    why = json.loads(done.stdout)["findings"][0]["why"]
+    assert "mccl probe" in why or "of itself" in why
+
+
+def test_facts_that_are_odd_are_told_of(pair: CabledHosts, tmp_path: Path):
+    odd = """
+def answered(answer):
+    if "told" in answer:
+        answer["told"]["cores"] = "many"
+        answer["told"]["interfaces"].append({"name": "$(reboot)"})
+    return [answer]
+"""
+    with pair.with_odd_probe("b", tmp_path, odd):
+        found = findings(pair.mccl("doctor", *PAIR, "--json", status=1))
+    assert len(found) == 2
+    assert all(each.startswith("b: what mccl probe says is not understood") for each in found)
 
 
 def test_one_machine_under_two_names(pair: CabledHosts, tmp_path: Path):
@@ -156,31 +195,6 @@ def test_json_is_json_when_a_host_cannot_be_asked(pair: CabledHosts):
     finally:
         pair.use_key("client")
     assert "some hosts cannot be asked" in json.loads(done.stdout)["error"]
-
-
-def test_a_host_without_mccl_answers_with_python(pair: CabledHosts, tmp_path: Path):
-    """A firewall and a small packet are found there as by mccl itself."""
-    pair.before_sshd["b"] = (
-        "unshare", "--mount", "sh", "-c",
-        f'mount --bind /dev/null {program().resolve()}; exec "$@"', "-",
-    )  # fmt: skip
-    pair.serve_again("b")
-    try:
-        done = pair.mccl("doctor", *PAIR, "--json", status=1)
-        assert findings(done) == ["b: mccl is not there"]
-        paths = json.loads(done.stdout)["paths"]
-        assert len(paths) == 4
-        assert all(path["connects"] and path["largest_packet"] == 1500 for path in paths)
-        assert all(path["latency_us"] > 0 and path["mbit_per_s"] > 0 for path in paths)
-        pair.ip("desk", "link", "set", "to-b", "mtu", 1000)
-        found = findings(pair.mccl("doctor", *PAIR, "--json", status=1))
-        assert sum("packets of 1500 bytes get lost" in each for each in found) == 2
-        links = json.loads(pair.mccl("config", *PAIR, "--over", "cables", "--json").stdout)["links"]
-        assert {link["ends"][0]["interface"] for link in links} == {"c0", "cable"}
-    finally:
-        pair.ip("desk", "link", "set", "to-b", "mtu", 1500)
-        pair.before_sshd.clear()
-        pair.serve_again("b")
 
 
 def test_ctrl_c_at_the_question_ends_it(pair: CabledHosts, tmp_path: Path):
@@ -282,26 +296,21 @@ def test_more_hosts_are_asked_than_the_shells_limit_of_files_allows(pair: Cabled
 
 def test_a_host_that_answers_slowly_is_waited_for(pair: CabledHosts, tmp_path: Path):
     """Slow is not wrong: neither what it says of itself nor what it answers comes at once."""
-    slowly = {
-        "nproc": "sleep 4; exec /usr/bin/nproc",
-        "mccl": f"""
-[ "$1" = probe ] || exec {program()} "$@"
-sleep 2
-while read -r line; do sleep 0.3; echo "$line"; done | {program()} probe
-""",
-    }
-    with with_program(pair, "b", tmp_path, **slowly):
+    slowly = """
+time.sleep(2)
+def asked(request):
+    time.sleep(0.3)
+    return request
+"""
+    with pair.with_odd_probe("b", tmp_path, slowly):
         assert findings(pair.mccl("doctor", *PAIR, "--json")) == []
 
 
 def test_a_host_of_another_locale(pair: CabledHosts, tmp_path: Path):
     """Its programs would speak German, and write numbers with commas, if they were let."""
-    german = 'case "$LC_ALL" in C) ;; *) echo "Das ist alles"; exit 1 ;; esac; exec {} "$@"'
-    programs = {name: german.format(f"/usr/bin/{name}") for name in ("nproc", "df", "date")}
-    pair.sshd_options["b"] = ("-o", "SetEnv=LANG=de_DE.UTF-8")
-    for name, text in programs.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
+    german = 'case "$LC_ALL" in C) ;; *) echo "Kein Treiber" ;; esac'
+    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{german}\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
     path = f"{tmp_path}:{os.environ['PATH']}"
     variables = f"LANG=de_DE.UTF-8 LC_ALL=de_DE.UTF-8 LC_NUMERIC=de_DE.UTF-8 PATH={path}"
     pair.sshd_options["b"] = ("-o", f"SetEnv={variables}")
@@ -352,8 +361,8 @@ def test_a_hostfile_of_one_host(pair: CabledHosts, tmp_path: Path):
 
 
 def test_the_other_hosts_do_not_wait_for_one_that_floods(pair: CabledHosts, tmp_path: Path):
-    flood = 'yes "$(printf "gathered %01000d" 0)" | head -c 30000000\n'
-    with with_program(pair, "b", tmp_path, uname=flood, ip=flood):
+    flood = 'yes "$(printf "NVIDIA %01000d" 0)" | head -c 30000000\n'
+    with with_program(pair, "b", tmp_path, **{"nvidia-smi": flood}):
         done = pair.mccl("doctor", *PAIR, "--json", status=1)
     assert any(each.startswith("b: what ") for each in findings(done))
 

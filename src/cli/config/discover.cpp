@@ -1,5 +1,7 @@
 #include "cli/config/discover.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 
@@ -18,13 +20,13 @@ const std::vector<std::uint16_t> kPorts = {29600, 32321};
 void note_missing_probes(const hosts::Inquiry& inquiry, std::vector<Finding>& findings) {
   for (const hosts::Asked& asked : inquiry.asked()) {
     if (asked.probe_fault.empty()) continue;
-    findings.push_back(
-        {.severity = Severity::warning,
-         .what = asked.probe_fault,
-         .where = asked.facts.host,
-         .why = "without it, cables that have no addresses yet are not found, and "
-                "no link is tried",
-         .cure = "install MCCL there from its sources, so that mccl is in PATH of ssh"});
+    findings.push_back({.severity = Severity::warning,
+                        .what = asked.probe_fault,
+                        .where = asked.facts.host,
+                        .why = "without it, cables that have no addresses yet are not found, and "
+                               "no link is tried",
+                        .cure = fmt::format("ssh {} {} probe, and look what it says",
+                                            asked.host.name, asked.facts.mccl)});
   }
 }
 

@@ -11,8 +11,8 @@ ring through all hosts whose slowest cable is fastest (or says which cable would
 every cable that it uses a network of its own where it has none yet, and writes a hostfile for
 mccl launch and mlx.launch. Several cables between two hosts are all used.
 
-Thunderbolt cables are known by the names of their ports. Cables of other kinds are found where mccl
-or Python 3 is there on the hosts: they call to each other through every interface that is up.
+Thunderbolt cables are known by the names of their ports. To find cables of other kinds, the hosts
+call to each other through every interface that is up. Each host must have mccl.
 
 Nothing is changed without --auto-setup. With it, a script that undoes everything is written first;
 when a command fails, what was done is undone. What is set is gone after a restart of a host.

@@ -1,5 +1,7 @@
 #include "cli/doctor/between.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -122,21 +124,13 @@ Between look_between(hosts::Inquiry& inquiry) {
   std::vector<HostFacts> facts;
   for (const hosts::Asked& asked : inquiry.asked()) {
     facts.push_back(asked.facts);
-    if (asked.probe_fault.empty() && asked.facts.mccl.empty())
-      between.findings.push_back(
-          {.severity = Severity::warning,
-           .what = "mccl is not there",
-           .where = asked.facts.host,
-           .why = "what uses MCCL cannot run there; a script in Python answered in its place, and "
-                  "measured less than a job would see",
-           .cure = "install MCCL there from its sources, so that ssh finds mccl in its PATH"});
     if (asked.probe_fault.empty()) continue;
     between.findings.push_back({.severity = Severity::warning,
                                 .what = asked.probe_fault,
                                 .where = asked.facts.host,
                                 .why = "no connection to or from it can be tried",
-                                .cure = "install MCCL there from its sources, so that ssh finds "
-                                        "mccl in its PATH"});
+                                .cure = fmt::format("ssh {} {} probe, and look what it says",
+                                                    asked.host.name, asked.facts.mccl)});
   }
   between.joined = joined_by(facts, inquiry.call());
   between.paths = cluster::paths_of(facts);

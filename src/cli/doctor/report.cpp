@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cluster/read_facts.h"
 #include "cluster/table.h"
 
 namespace mccl::cli::doctor {
@@ -77,68 +78,6 @@ Rows rows_of_interfaces(const std::vector<Asked>& asked) {
   return rows;
 }
 
-json json_of_interface(const Interface& interface) {
-  json addresses = json::array();
-  for (const auto& network : interface.addresses) addresses.push_back(text_of(network));
-  for (const auto& network : interface.addresses6) addresses.push_back(text_of(network));
-  return {{"name", interface.name},
-          {"kind", name_of(interface.medium)},
-          {"up", interface.up},
-          {"carrier", interface.carrier ? json(*interface.carrier) : json()},
-          {"mbit_per_s", interface.mbit_per_s},
-          {"mtu", interface.mtu},
-          {"mac", interface.mac},
-          {"addresses", addresses},
-          {"bridge", interface.bridge},
-          {"rdma", interface.rdma}};
-}
-
-json limit_json(const std::optional<long>& limit) {
-  if (!limit) return {};
-  return *limit == cluster::kNoLimit ? json("unlimited") : json(*limit);
-}
-
-json json_of_facts(const HostFacts& facts) {
-  json host = {{"os", facts.os},
-               {"kernel", facts.kernel},
-               {"processor", facts.processor},
-               {"cores", facts.cores},
-               {"governor", facts.governor},
-               {"mhz", facts.mhz},
-               {"memory_gib", facts.memory_gib},
-               {"open_files", limit_json(facts.open_files)},
-               {"most_open_files", limit_json(facts.most_open_files)},
-               {"locked_kib", limit_json(facts.locked_kib)},
-               {"shared_kib", limit_json(facts.shared_kib)},
-               {"clock_off_s", facts.clock_off_s},
-               {"mccl", facts.mccl},
-               {"versions", facts.versions},
-               {"settings", facts.variables}};
-  for (const char* list : {"interfaces", "ports", "rdma", "gpus"}) host[list] = json::array();
-  for (const Interface& interface : facts.interfaces)
-    host["interfaces"].push_back(json_of_interface(interface));
-  for (const cluster::Port& port : facts.ports) {
-    host["ports"].push_back({{"receptacle", port.receptacle},
-                             {"interface", port.interface},
-                             {"peer", port.peer_name},
-                             {"mbit_per_s", port.mbit_per_s},
-                             {"through_dock", port.through_dock}});
-  }
-  for (const cluster::RdmaDevice& device : facts.rdma) {
-    host["rdma"].push_back({{"name", device.name},
-                            {"interface", device.interface},
-                            {"state", device.state},
-                            {"mbit_per_s", device.mbit_per_s},
-                            {"gids", device.gids}});
-  }
-  for (const cluster::Gpu& gpu : facts.gpus)
-    host["gpus"].push_back(
-        {{"name", gpu.name}, {"memory_mib", gpu.memory_mib}, {"driver", gpu.driver}});
-  host["gpu_links"] = facts.gpu_links;
-  host["gpu_peers"] = facts.gpu_peers;
-  return host;
-}
-
 std::vector<HostFacts> reached_of(const Report& report) {
   std::vector<HostFacts> facts;
   for (const Asked& each : report.asked)
@@ -183,7 +122,7 @@ std::string text_of(const Report& report) {
 json json_of(const Report& report) {
   json hosts = json::array();
   for (const Asked& each : report.asked) {
-    json host = each.reached ? json_of_facts(each.facts) : json{{"fault", each.fault}};
+    json host = each.reached ? json_of(each.facts) : json{{"fault", each.fault}};
     host["host"] = launch::text_of(each.host);
     host["reached"] = each.reached;
     hosts.push_back(std::move(host));

@@ -16,8 +16,8 @@
 #include "cli/launch/process.h"
 #include "cli/launch/watch.h"
 #include "cli/launch/words.h"
-#include "cluster/said.h"
 #include "cluster/table.h"
+#include "cluster/text.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::doctor {

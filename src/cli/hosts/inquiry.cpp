@@ -6,14 +6,15 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 
+#include "base/json_text.h"
 #include "base/value_text.h"
-#include "cli/hosts/gather_script.h"
-#include "cli/hosts/python_probe.h"
 #include "cli/launch/python.h"
 #include "cli/launch/this_program.h"
 #include "cli/launch/words.h"
+#include "cli/probe/agent.h"
 #include "cluster/read_facts.h"
 #include "cluster/table.h"
 #include "mccl/error.h"
@@ -24,6 +25,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using cluster::HostFacts;
+using nlohmann::json;
 
 constexpr auto kForProbe = 10s;
 constexpr int kCalls = 2;
@@ -31,7 +33,8 @@ constexpr int kCalls = 2;
 constexpr auto kForCalling = 4s;
 constexpr auto kForHearing = 600ms;
 constexpr std::size_t kMostAnswers = 100'000;
-constexpr std::size_t kLongestAnswer = 1000;
+/// No host has more to say about itself; one that goes on is given up.
+constexpr std::size_t kMostSaid = std::size_t{8} << 20;
 
 /// A line for people, as soon as a host has answered.
 std::string summary_of(const HostFacts& facts) {
@@ -57,32 +60,51 @@ double now_in_epoch() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// The host's clock showed that second at some time between `asked_at` and now. Nothing for what is
-/// no time.
-std::optional<double> clock_off(std::string_view shown, double asked_at) {
-  const auto seconds = parse_integer(shown);
-  if (!seconds || *seconds < 0) return {};
-  const auto there = static_cast<double>(*seconds);
-  if (there + 1 < asked_at) return there + 1 - asked_at;
-  return std::max(0.0, there - now_in_epoch());
+/// The host's clock showed that at some time between `asked_at` and now.
+double clock_off(double shown, double asked_at) {
+  if (shown < asked_at) return shown - asked_at;
+  return std::max(0.0, shown - now_in_epoch());
 }
 
-/// "listening PORT... PACKET-PORT"; what other hosts are told of has to be ports.
-void take_ports(Asked& asked, std::string_view text) {
+/// Ports that other hosts may be told of: `least` to 65535.
+std::optional<std::uint16_t> port_in(const json& value, int least) {
+  if (!value.is_number_integer()) return {};
+  const auto port = value.get<std::int64_t>();
+  if (port < least || port > 65535) return {};
+  return static_cast<std::uint16_t>(port);
+}
+
+/// A host without UDP has port 0 for packets.
+void take_ports(Asked& asked, const json& listening) {
   constexpr std::size_t kMostPorts = 8;
-  const auto words = cluster::words_of(text);
-  if (!asked.ports.empty() || words.size() < 3 || words.size() > kMostPorts) return;
+  if (!asked.ports.empty() || !listening.is_object()) return;
+  const json all = listening.value("ports", json());
+  const auto packets = port_in(listening.value("packets", json()), 0);
+  if (!all.is_array() || all.empty() || all.size() > kMostPorts || !packets) return;
   std::vector<std::uint16_t> ports;
-  for (std::size_t i = 1; i < words.size(); ++i) {
-    const auto port = parse_integer(words[i]);
-    // A host without UDP has no port for packets.
-    const bool may_be_none = i + 1 == words.size();
-    if (!port || *port < (may_be_none ? 0 : 1) || *port > 65535) return;
-    ports.push_back(static_cast<std::uint16_t>(*port));
+  for (const json& each : all) {
+    const auto port = port_in(each, 1);
+    if (!port) return;
+    ports.push_back(*port);
   }
-  asked.packet_port = ports.back();
-  ports.pop_back();
+  asked.packet_port = *packets;
   asked.ports = std::move(ports);
+}
+
+bool is_hearing(const json& answer) { return answer.contains("heard"); }
+
+/// For the shell of a host: becomes `mccl probe` where mccl is, and says so first. Marks begin on a
+/// line of their own, whatever a start-up file has printed. Nothing may follow before the answer
+/// has come: the shell reads ahead, and the probe would not see it.
+std::string finding_script(const std::string& token, const std::vector<std::string>& places) {
+  return fmt::format(
+      "LC_ALL=C; LANG=C; export LC_ALL LANG\n"
+      "PATH=\"$PATH:/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin:/opt/homebrew/bin\"\n"
+      "m=$(command -v mccl)\n"
+      "for p in {}; do [ -n \"$m\" ] || {{ [ -x \"$p\" ] && m=$p; }}; done\n"
+      "[ -n \"$m\" ] || {{ printf '\\n%s none\\n' {}; exit; }}\n"
+      "printf '\\n%s probe %s\\n' {} \"$m\"; exec \"$m\" probe\n",
+      launch::command_line(places), token, token);
 }
 
 }  // namespace
@@ -108,19 +130,19 @@ std::string Inquiry::python_of(const Host& host) const {
   return launch::find_python(path == reaching_.environment.end() ? "" : path->second);
 }
 
-/// What goes on with one host.
+/// The conversation with one host.
 struct Inquiry::Line {
-  explicit Line(std::string word) : token(std::move(word)), said(token) {}
-
-  const std::string token;
-  cluster::Said said;
+  const std::string token = "mccl-" + rendezvous::make_job_key().substr(0, 16);
   std::unique_ptr<Session> session;
-  bool asked = false;
-  bool gathered = false;
-  bool probe_starts = false;
-  double asked_at = 0;  ///< By this machine's clock.
+  json request;         ///< The first, for when the probe runs.
+  std::string program;  ///< The mccl that answers; empty before it does.
+  std::string busy;     ///< The program that the probe last said it runs.
+  bool told = false;
+  std::size_t heard_bytes = 0;  ///< Before it has told what it is.
+  double asked_at = 0;          ///< By this machine's clock.
   std::optional<double> clock_off_s;
-  std::vector<std::string> answers;
+  std::string odd;  ///< The first answer that could not be understood.
+  std::vector<json> answers;
 };
 
 Inquiry::Inquiry(std::vector<Host> hosts, Reaching reaching, launch::Signals& signals,
@@ -133,7 +155,7 @@ Inquiry::Inquiry(std::vector<Host> hosts, Reaching reaching, launch::Signals& si
     Asked& asked = asked_.emplace_back();
     asked.host = std::move(hosts[i]);
     asked.facts.host = launch::text_of(asked.host);
-    lines_.push_back(std::make_unique<Line>("mccl-" + rendezvous::make_job_key().substr(0, 16)));
+    lines_.push_back(std::make_unique<Line>());
   }
 }
 
@@ -143,14 +165,21 @@ Inquiry::~Inquiry() {
     if (line->session) line->session->tell_no_more();
 }
 
-void Inquiry::begin_to_ask(std::size_t host) {
+void Inquiry::begin_to_ask(std::size_t host, std::chrono::seconds patience) {
   Line& line = *lines_[host];
+  const std::string python = python_of(asked_[host].host);
+  line.request = {{"do", "tell"}, {"python", python}, {"patience", patience.count()}};
   line.session =
       std::make_unique<Session>(asked_[host].host, reaching_, [this, &line](std::string_view text) {
         const auto same = [&](const auto& other) { return other.get() == &line; };
         hear(static_cast<std::size_t>(std::ranges::find_if(lines_, same) - lines_.begin()), text);
       });
-  line.session->tell(fmt::format("echo {} here\n", line.token));
+  // A virtual environment has mccl beside its Python.
+  std::vector<std::string> places;
+  if (python.find('/') != python.npos)
+    places.push_back((std::filesystem::path(python).parent_path() / "mccl").string());
+  places.push_back(launch::this_program().string());
+  line.session->tell(finding_script(line.token, places));
   if (reaching_.verbose)
     progress_(fmt::format("{}: is asked, {}", launch::text_of(asked_[host].host),
                           launch::is_here(asked_[host].host) ? "by sh" : "by ssh"));
@@ -158,51 +187,50 @@ void Inquiry::begin_to_ask(std::size_t host) {
 
 void Inquiry::hear(std::size_t host, std::string_view text) {
   Line& line = *lines_[host];
-  if (line.probe_starts) {
-    if (text.starts_with("listening ")) {
-      take_ports(asked_[host], text);
-    } else if (line.answers.size() < kMostAnswers) {
-      line.answers.emplace_back(text.substr(0, kLongestAnswer));
-    }
+  if (!line.told) line.heard_bytes += text.size() + 1;
+  if (line.program.empty()) {
+    constexpr std::string_view kProbe = " probe ";
+    if (!text.starts_with(line.token)) return;
+    const std::string_view rest = text.substr(line.token.size());
+    asked_[host].lacks_mccl = rest == " none";
+    if (!rest.starts_with(kProbe)) return;
+    line.program = rest.substr(kProbe.size());
+    line.asked_at = now_in_epoch();
+    line.session->tell(line.request.dump() + "\n");
     return;
   }
-  const std::string_view told = line.said.hear(text);
-  if (told == "here" && !line.asked) {
-    line.asked = true;
-    line.asked_at = now_in_epoch();
-    line.session->tell(gather_script({.token = line.token,
-                                      .python = python_of(asked_[host].host),
-                                      .places = {launch::this_program().string()}}));
-  } else if (told.starts_with("clock ")) {
-    line.clock_off_s = clock_off(told.substr(6), line.asked_at);
-  } else if (told == "gathered" && !line.gathered) {
-    line.gathered = true;
-    settle(host);
-  } else if (told == "probe") {
-    line.probe_starts = true;
+  try {
+    hear_probe(host, parse_json(text, "mccl probe", "an answer"));
+  } catch (const InvalidArgument&) {
+    if (line.odd.empty() && !text.empty()) line.odd = text.substr(0, 60);
   }
 }
 
-/// All that the host has said is read.
-void Inquiry::settle(std::size_t host) {
+void Inquiry::hear_probe(std::size_t host, const json& answer) {
+  Line& line = *lines_[host];
+  if (!answer.is_object()) return;
+  if (const auto clock = answer.find("clock"); clock != answer.end() && clock->is_number()) {
+    line.clock_off_s = clock_off(clock->get<double>(), line.asked_at);
+  } else if (const auto busy = answer.find("busy"); busy != answer.end() && busy->is_string()) {
+    line.busy = busy->get<std::string>();
+  } else if (const auto told = answer.find("told"); told != answer.end()) {
+    if (!line.told) settle(host, *told);
+    line.told = true;
+  } else if (const auto listening = answer.find("listening"); listening != answer.end()) {
+    take_ports(asked_[host], *listening);
+  } else if (line.answers.size() < kMostAnswers) {
+    line.answers.push_back(answer);
+  }
+}
+
+void Inquiry::settle(std::size_t host, const json& told) {
   Asked& asked = asked_[host];
   const Line& line = *lines_[host];
-  asked.facts = cluster::read_facts(launch::text_of(asked.host), line.said);
+  asked.facts = cluster::read_facts(launch::text_of(asked.host), told);
+  asked.facts.mccl = line.program;
   asked.facts.clock_off_s = line.clock_off_s.value_or(0);
-  if (!line.clock_off_s) note_odd(asked.facts, "date +%s", "seconds", "");
+  if (!line.clock_off_s) note_odd(asked.facts, "mccl probe", "the time", "");
   asked.reached = true;
-  if (!line.gathered) {
-    asked.facts.odd.push_back(
-        {.severity = cluster::Severity::problem,
-         .what = line.said.too_much()
-                     ? "it says more of itself than any host has to say"
-                     : fmt::format(
-                           "it did not end telling of itself; it was busy with {}",
-                           line.said.unfinished().empty() ? "its start" : line.said.unfinished()),
-         .where = asked.facts.host,
-         .why = "what it has not told is missing from what follows",
-         .cure = fmt::format("look what hangs there: ssh {} ps aux", asked.host.name)});
-  }
   progress_(fmt::format("{}: {}", asked.facts.host, summary_of(asked.facts)));
 }
 
@@ -211,7 +239,7 @@ void Inquiry::wait(Clock::time_point limit, const std::function<bool(std::size_t
     bool all = true;
     launch::Watch watch;
     for (std::size_t host = 0; host < lines_.size(); ++host) {
-      Line& line = *lines_[host];
+      const Line& line = *lines_[host];
       if (!line.session || line.session->ended() || done(host)) continue;
       all = false;
     }
@@ -228,25 +256,35 @@ void Inquiry::wait(Clock::time_point limit, const std::function<bool(std::size_t
   }
 }
 
+std::string Inquiry::fault_of(std::size_t host, std::chrono::seconds patience) const {
+  const Line& line = *lines_[host];
+  if (asked_[host].lacks_mccl) return "mccl is not installed there";
+  if (line.heard_bytes > kMostSaid) return "it says more of itself than any host has to say";
+  if (!line.odd.empty())
+    return fmt::format("{} probe there says what is not understood: {}", line.program,
+                       in_quotes(line.odd));
+  if (line.session->ended())
+    return line.program.empty() ? line.session->complaint()
+                                : fmt::format("{} probe does not run there: {}", line.program,
+                                              line.session->complaint());
+  if (line.program.empty())
+    return fmt::format("it did not answer in {} s; try: ssh {} true", patience.count(),
+                       asked_[host].host.name);
+  return fmt::format("it did not end telling of itself in {} s; it was busy with {}",
+                     patience.count(), line.busy.empty() ? "its start" : line.busy);
+}
+
 void Inquiry::gather(std::chrono::seconds patience) {
   make_room_for_sessions(asked_.size());
-  for (std::size_t host = 0; host < asked_.size(); ++host) begin_to_ask(host);
-  const auto done = [&](std::size_t host) {
+  for (std::size_t host = 0; host < asked_.size(); ++host) begin_to_ask(host, patience);
+  wait(Clock::now() + patience, [&](std::size_t host) {
     const Line& line = *lines_[host];
-    return line.gathered || line.said.too_much();
-  };
-  wait(Clock::now() + patience, done);
+    return line.told || asked_[host].lacks_mccl || line.heard_bytes > kMostSaid;
+  });
   for (std::size_t host = 0; host < asked_.size(); ++host) {
     Line& line = *lines_[host];
-    if (line.gathered) continue;
-    if (line.asked && line.said.section("machine") != nullptr) {
-      settle(host);
-    } else {
-      asked_[host].fault = line.session->ended()
-                               ? line.session->complaint()
-                               : fmt::format("it did not answer in {} s; try: ssh {} true",
-                                             patience.count(), asked_[host].host.name);
-    }
+    if (line.told) continue;
+    asked_[host].fault = fault_of(host, patience);
     line.session.reset();
   }
 }
@@ -259,62 +297,41 @@ void Inquiry::forget_unreached() {
   }
 }
 
-std::string Inquiry::probe_command(std::size_t host) const {
-  const HostFacts& facts = asked_[host].facts;
-  if (!facts.mccl.empty()) return fmt::format("exec {} probe", launch::shell_word(facts.mccl));
-  if (!facts.versions.contains("python")) return {};
-  return fmt::format("p={}; command -v \"$p\" > /dev/null 2>&1 || p=python3; exec \"$p\" -c {}",
-                     launch::shell_word(python_of(asked_[host].host)),
-                     launch::shell_word(python_probe()));
-}
-
 void Inquiry::start_probes(const std::vector<std::uint16_t>& ports) {
-  for (std::size_t host = 0; host < asked_.size(); ++host) {
-    const Line& line = *lines_[host];
-    if (!line.session || probe_command(host).empty()) continue;
-    line.session->tell(fmt::format("echo {} probe; {}\n", line.token, probe_command(host)));
+  for (const auto& line : lines_) {
+    if (!line->session) continue;
+    const json request = {{"do", "listen"}, {"key", key_}, {"ports", ports}};
+    line->session->tell(request.dump() + "\n");
   }
-  const Clock::time_point limit = Clock::now() + kForProbe;
-  const auto has_none = [&](std::size_t host) { return probe_command(host).empty(); };
-  wait(limit, [&](std::size_t host) { return has_none(host) || lines_[host]->probe_starts; });
-  // Only now: a shell reads ahead what the probe is to read.
-  for (const auto& line : lines_)
-    if (line->session && line->probe_starts)
-      line->session->tell(fmt::format("{}\nlisten {}\n", key_, fmt::join(ports, " ")));
-  wait(limit, [&](std::size_t host) { return has_none(host) || !asked_[host].ports.empty(); });
+  wait(Clock::now() + kForProbe, [&](std::size_t host) { return !asked_[host].ports.empty(); });
   for (std::size_t host = 0; host < asked_.size(); ++host) {
     Line& line = *lines_[host];
     if (!asked_[host].reached || !asked_[host].ports.empty()) continue;
-    asked_[host].probe_fault =
-        has_none(host) ? "mccl is not there, and no Python"
-                       : fmt::format("{} does not start: {}",
-                                     asked_[host].facts.mccl.empty() ? "Python's stand-in for mccl"
-                                                                     : asked_[host].facts.mccl,
-                                     line.session ? line.session->complaint() : "");
+    asked_[host].probe_fault = fmt::format(
+        "{} does not listen: {}", line.program,
+        line.session && line.session->ended() ? line.session->complaint() : "it does not answer");
     line.session.reset();
   }
 }
 
-std::vector<std::vector<std::string>> Inquiry::probe(
-    const std::vector<std::vector<std::string>>& commands, std::chrono::milliseconds patience) {
-  std::vector<std::size_t> expected(asked_.size(), 0);
+Messages Inquiry::probe(const Messages& requests, std::chrono::milliseconds patience) {
   for (std::size_t host = 0; host < asked_.size(); ++host) {
     Line& line = *lines_[host];
     line.answers.clear();
     if (!line.session) continue;
-    for (const std::string& command : commands[host]) {
-      line.session->tell(command + "\n");
+    for (const json& request : requests[host]) {
+      line.session->tell(request.dump() + "\n");
       if (reaching_.verbose)
-        progress_(fmt::format("{}: {}", launch::text_of(asked_[host].host), command));
-      ++expected[host];
+        progress_(fmt::format("{}: {}", launch::text_of(asked_[host].host), request.dump()));
     }
   }
   wait(Clock::now() + patience, [&](std::size_t host) {
-    const auto answers = std::ranges::count_if(
-        lines_[host]->answers, [](const std::string& text) { return !text.starts_with("heard "); });
-    return static_cast<std::size_t>(answers) >= expected[host];
+    const auto& answers = lines_[host]->answers;
+    const auto owed =
+        answers.size() - static_cast<std::size_t>(std::ranges::count_if(answers, is_hearing));
+    return owed >= requests[host].size();
   });
-  std::vector<std::vector<std::string>> answers;
+  Messages answers;
   for (const auto& line : lines_) answers.push_back(line->answers);
   return answers;
 }
@@ -335,26 +352,30 @@ void Inquiry::give_up(std::size_t host) {
 }
 
 std::vector<cluster::Heard> Inquiry::call() {
-  std::vector<std::vector<std::string>> commands(asked_.size());
+  Messages requests(asked_.size());
   for (std::size_t host = 0; host < asked_.size(); ++host)
-    if (has_probe(host)) commands[host] = {fmt::format("call {}", host)};
-  std::vector<cluster::Heard> heard;
+    if (has_probe(host)) requests[host] = {{{"do", "call"}, {"name", host}}};
+  std::vector<cluster::Heard> all;
+  const auto name_in = [](const json& heard, const char* key) {
+    const auto found = heard.find(key);
+    return found != heard.end() && found->is_string() ? found->get<std::string>() : "";
+  };
   // A packet may get lost.
   for (int round = 0; round < kCalls; ++round) {
-    probe(commands, kForCalling);
+    probe(requests, kForCalling);
     wait(Clock::now() + kForHearing, [](std::size_t) { return false; });
     for (std::size_t host = 0; host < lines_.size(); ++host) {
-      for (const std::string& answer : lines_[host]->answers) {
-        const auto words = cluster::words_of(answer);
-        if (words.size() != 4 || words[0] != "heard") continue;
-        const auto from = static_cast<std::size_t>(cluster::count_of(words[2]));
-        if (from >= asked_.size()) continue;
-        heard.push_back({{static_cast<int>(host), std::string(words[1])},
-                         {static_cast<int>(from), std::string(words[3])}});
+      for (const json& answer : lines_[host]->answers) {
+        const json heard = answer.value("heard", json());
+        if (!heard.is_object()) continue;
+        const json name = heard.value("name", json());
+        if (!name.is_number_integer() || name < 0 || name >= asked_.size()) continue;
+        all.push_back({{static_cast<int>(host), name_in(heard, "at")},
+                       {name.get<int>(), name_in(heard, "from")}});
       }
     }
   }
-  return heard;
+  return all;
 }
 
 }  // namespace mccl::cli::hosts

@@ -1,9 +1,11 @@
-// All hosts asked at once: first what they are, then what connects them.
+// All hosts asked at once: first what they are, then what connects them. On each, `mccl probe`
+// answers.
 #pragma once
 
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -12,22 +14,25 @@
 #include "cli/launch/signals.h"
 #include "cluster/host_facts.h"
 #include "cluster/links.h"
-#include "cluster/said.h"
 
 namespace mccl::cli::hosts {
 
 struct Asked {
   Host host;
   bool reached = false;
-  std::string fault;  ///< Why it was not, with the cure.
+  std::string fault;        ///< Why it was not reached, with the cure.
+  bool lacks_mccl = false;  ///< It was reached by ssh, and has no mccl to answer.
   cluster::HostFacts facts;
-  std::vector<std::uint16_t> ports;  ///< Where its probe listens; empty when there is none.
+  std::vector<std::uint16_t> ports;  ///< Where its probe listens; empty when it does not.
   std::uint16_t packet_port = 0;
-  std::string probe_fault;  ///< Why there is none.
-  std::string lost;         ///< What became of it, where it was there and is no more.
+  std::string probe_fault;  ///< Why it does not listen.
+  std::string lost;         ///< How it was lost after it had been reached.
 };
 
-/// Problems: those that were there, and then no more.
+/// Requests for each host, or what each has answered, by number of the host.
+using Messages = std::vector<std::vector<nlohmann::json>>;
+
+/// A problem for each host that was reached and then lost.
 std::vector<cluster::Finding> findings_of_lost(const std::vector<Asked>& asked);
 
 class Inquiry {
@@ -41,34 +46,34 @@ class Inquiry {
   Inquiry(const Inquiry&) = delete;
   Inquiry& operator=(const Inquiry&) = delete;
 
-  /// Asks all; gives each up after `patience`.
+  /// Asks all hosts what they are; gives each up after `patience`.
   void gather(std::chrono::seconds patience);
-  /// From here on there are only those that were reached, with new numbers.
+  /// Forgets the hosts that were not reached. The others get new numbers.
   void forget_unreached();
-  /// Has `mccl probe` run on each host that has it, or else Python, listening on these ports.
+  /// Has each host's probe listen on these ports.
   void start_probes(const std::vector<std::uint16_t>& ports);
-  /// Gives each host's probe its commands, and waits until all of them are answered or `patience`
-  /// is over. Of each host the answers, in the order in which they come; what it hears of others'
-  /// calls is among them.
-  std::vector<std::vector<std::string>> probe(const std::vector<std::vector<std::string>>& commands,
-                                              std::chrono::milliseconds patience);
+  /// Gives each host's probe its requests, and waits until all are answered or `patience` is over.
+  /// Returns the answers in the order in which they came, with what the host heard of others' calls
+  /// among them.
+  Messages probe(const Messages& requests, std::chrono::milliseconds patience);
 
-  /// Has all probes call through their interfaces; who heard whom, by number of the host.
+  /// Has all probes call through their interfaces; returns who heard whom.
   std::vector<cluster::Heard> call();
 
   const std::vector<Asked>& asked() const { return asked_; }
   bool has_probe(std::size_t host) const;
-  /// Of one that owes answers, and gives none: nothing more is asked of it.
+  /// Asks a host that owes answers for nothing more.
   void give_up(std::size_t host);
 
  private:
   struct Line;
+  void begin_to_ask(std::size_t host, std::chrono::seconds patience);
   void hear(std::size_t host, std::string_view line);
+  void hear_probe(std::size_t host, const nlohmann::json& answer);
+  void settle(std::size_t host, const nlohmann::json& told);
   std::string python_of(const Host& host) const;
-  /// Words for the shell there; empty when it has nothing to run.
-  std::string probe_command(std::size_t host) const;
-  void begin_to_ask(std::size_t host);
-  void settle(std::size_t host);
+  /// Why the host, which was given up after `patience`, has told nothing.
+  std::string fault_of(std::size_t host, std::chrono::seconds patience) const;
   /// Until all hosts are done, or the time is over.
   void wait(Clock::time_point limit, const std::function<bool(std::size_t)>& done);
 

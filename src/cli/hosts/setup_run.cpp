@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "base/value_text.h"
 #include "cli/launch/words.h"
-#include "cluster/said.h"
+#include "cluster/text.h"
 #include "mccl/error.h"
 #include "rendezvous/job_key.h"
 

@@ -1,42 +1,38 @@
 #include "cli/hosts/trials.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <set>
 
 #include "base/value_text.h"
-#include "cluster/read_facts.h"
 
 namespace mccl::cli::hosts {
 namespace {
 
 using namespace std::chrono_literals;
 
-using Commands = std::vector<std::vector<std::string>>;
+using nlohmann::json;
 
 constexpr auto kForDials = 15s;
 constexpr auto kForRound = 15s;
 constexpr double kSecondsOfLink = 0.25;
 
-/// Asks, and gives up hosts that owe more than they should: each further question would have to be
-/// waited for as long.
-Commands ask(Inquiry& inquiry, const Commands& commands, std::chrono::seconds patience) {
-  Commands answers = inquiry.probe(commands, patience);
-  for (std::size_t host = 0; host < commands.size(); ++host) {
+/// Asks, and gives up hosts that owe answers: each further question would have to wait as long.
+Messages ask(Inquiry& inquiry, const Messages& requests, std::chrono::seconds patience) {
+  Messages answers = inquiry.probe(requests, patience);
+  for (std::size_t host = 0; host < requests.size(); ++host) {
     const auto heard = std::ranges::count_if(
-        answers[host], [](const std::string& text) { return text.starts_with("heard "); });
-    if (answers[host].size() - static_cast<std::size_t>(heard) < commands[host].size())
+        answers[host], [](const json& answer) { return answer.contains("heard"); });
+    if (answers[host].size() - static_cast<std::size_t>(heard) < requests[host].size())
       inquiry.give_up(host);
   }
   return answers;
 }
 
 /// A probe tries so many at a time, each for some seconds at most.
-std::chrono::seconds patience_for(const Commands& commands) {
+std::chrono::seconds patience_for(const Messages& requests) {
   constexpr std::size_t kAtOnce = 512;
   std::size_t most = 0;
-  for (const auto& of_host : commands) most = std::max(most, of_host.size());
+  for (const auto& of_host : requests) most = std::max(most, of_host.size());
   return kForDials * static_cast<std::chrono::seconds::rep>(1 + most / kAtOnce);
 }
 
@@ -50,17 +46,34 @@ bool can_be_tried(const Inquiry& inquiry, const Trial& trial) {
          inquiry.has_probe(static_cast<std::size_t>(trial.to));
 }
 
-std::string source_of(const Trial& trial) { return trial.source.empty() ? "-" : trial.source; }
+json request_for(const char* what, std::size_t id, const Trial& trial, std::uint16_t port) {
+  json request = {{"do", what}, {"id", id}, {"to", trial.target}, {"port", port}};
+  if (!trial.source.empty()) request["from"] = trial.source;
+  return request;
+}
 
-/// Calls `then` with the number of the trial and the words of each answer of that kind.
+double number_in(const json& answer, const char* key) {
+  const auto found = answer.find(key);
+  return found != answer.end() && found->is_number() ? found->get<double>() : 0;
+}
+
+std::string text_in(const json& answer, const char* key) {
+  const auto found = answer.find(key);
+  return found != answer.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+bool is_good(const json& answer) { return answer.value("good", json()) == true; }
+
+/// Calls `then` with the number of the trial and the answer, for each answer of that kind.
 template <typename Then>
-void each_answer(const Commands& answers, std::string_view kind, std::size_t trials, Then&& then) {
+void each_answer(const Messages& answers, const char* kind, std::size_t trials, Then&& then) {
   for (const auto& of_host : answers) {
-    for (const std::string& answer : of_host) {
-      const auto words = cluster::words_of(answer);
-      if (words.size() < 3 || words[0] != kind) continue;
-      const auto number = static_cast<std::size_t>(cluster::count_of(words[1]));
-      if (number < trials) then(number, words, answer);
+    for (const json& answer : of_host) {
+      const auto found = answer.find(kind);
+      if (found == answer.end() || !found->is_object()) continue;
+      const double number = found->contains("id") ? number_in(*found, "id") : -1;
+      if (number >= 0 && number < static_cast<double>(trials))
+        then(static_cast<std::size_t>(number), *found);
     }
   }
 }
@@ -69,27 +82,23 @@ void each_answer(const Commands& answers, std::string_view kind, std::size_t tri
 
 std::vector<Dialled> dial(Inquiry& inquiry, std::span<const Trial> trials) {
   std::vector<Dialled> results(trials.size());
-  Commands commands(inquiry.asked().size());
+  Messages requests(inquiry.asked().size());
   for (std::size_t i = 0; i < trials.size(); ++i) {
     const Trial& trial = trials[i];
     if (!can_be_tried(inquiry, trial)) continue;
     results[i].tried = true;
     results[i].why = "no answer";
-    commands[static_cast<std::size_t>(trial.from)].push_back(fmt::format(
-        "dial {} {} {} {}", i, source_of(trial), trial.target, port_of(inquiry, trial)));
+    requests[static_cast<std::size_t>(trial.from)].push_back(
+        request_for("dial", i, trial, port_of(inquiry, trial)));
   }
-  each_answer(ask(inquiry, commands, patience_for(commands)), "dialled", trials.size(),
-              [&](std::size_t i, const auto& words, const std::string& answer) {
+  each_answer(ask(inquiry, requests, patience_for(requests)), "dialled", trials.size(),
+              [&](std::size_t i, const json& answer) {
                 Dialled& result = results[i];
-                result.good = words[2] == "good" && words.size() == 5;
-                if (result.good) {
-                  result.why.clear();
-                  result.local = words[3];
-                  result.seconds = parse_number(words[4]).value_or(0);
-                } else if (words[2] == "bad" && words.size() > 3) {
-                  result.why = printable(
-                      answer.substr(static_cast<std::size_t>(words[3].data() - answer.data())));
-                }
+                result.good = is_good(answer);
+                result.local = text_in(answer, "local");
+                result.seconds = number_in(answer, "seconds");
+                const std::string why = printable(text_in(answer, "why"));
+                if (result.good || !why.empty()) result.why = result.good ? "" : why;
               });
   // Of a host that was lost meanwhile it is not known why others do not reach it.
   for (std::size_t i = 0; i < trials.size(); ++i)
@@ -100,18 +109,18 @@ std::vector<Dialled> dial(Inquiry& inquiry, std::span<const Trial> trials) {
 std::vector<bool> send_packets(Inquiry& inquiry, std::span<const Trial> trials,
                                std::span<const int> bytes) {
   std::vector<bool> results(trials.size(), false);
-  Commands commands(inquiry.asked().size());
+  Messages requests(inquiry.asked().size());
   for (std::size_t i = 0; i < trials.size(); ++i) {
     const Trial& trial = trials[i];
     if (!can_be_tried(inquiry, trial)) continue;
-    commands[static_cast<std::size_t>(trial.from)].push_back(
-        fmt::format("packet {} {} {} {} {}", i, source_of(trial), trial.target,
-                    inquiry.asked()[static_cast<std::size_t>(trial.to)].packet_port, bytes[i]));
+    const std::uint16_t port = inquiry.asked()[static_cast<std::size_t>(trial.to)].packet_port;
+    if (port == 0) continue;
+    json request = request_for("packet", i, trial, port);
+    request["bytes"] = bytes[i];
+    requests[static_cast<std::size_t>(trial.from)].push_back(std::move(request));
   }
-  each_answer(ask(inquiry, commands, patience_for(commands)), "packet", trials.size(),
-              [&](std::size_t i, const auto& words, const std::string&) {
-                results[i] = words[2] == "good";
-              });
+  each_answer(ask(inquiry, requests, patience_for(requests)), "packet", trials.size(),
+              [&](std::size_t i, const json& answer) { results[i] = is_good(answer); });
   return results;
 }
 
@@ -121,7 +130,7 @@ std::vector<Timed> time_links(Inquiry& inquiry, std::span<const Trial> trials) {
   for (std::size_t i = 0; i < trials.size(); ++i)
     if (can_be_tried(inquiry, trials[i])) left.push_back(i);
   while (!left.empty()) {
-    Commands commands(inquiry.asked().size());
+    Messages requests(inquiry.asked().size());
     std::set<int> busy;
     std::vector<std::size_t> later;
     for (const std::size_t i : left) {
@@ -132,15 +141,14 @@ std::vector<Timed> time_links(Inquiry& inquiry, std::span<const Trial> trials) {
         continue;
       }
       busy.insert({trial.from, trial.to});
-      commands[static_cast<std::size_t>(trial.from)].push_back(
-          fmt::format("time {} {} {} {} {}", i, source_of(trial), trial.target,
-                      port_of(inquiry, trial), kSecondsOfLink));
+      json request = request_for("time", i, trial, port_of(inquiry, trial));
+      request["seconds"] = kSecondsOfLink;
+      requests[static_cast<std::size_t>(trial.from)].push_back(std::move(request));
     }
-    each_answer(ask(inquiry, commands, kForRound), "timed", trials.size(),
-                [&](std::size_t i, const auto& words, const std::string&) {
-                  if (words.size() != 4) return;
-                  results[i].latency_s = parse_number(words[2]).value_or(0);
-                  results[i].bytes_per_s = parse_number(words[3]).value_or(0);
+    each_answer(ask(inquiry, requests, kForRound), "timed", trials.size(),
+                [&](std::size_t i, const json& answer) {
+                  results[i].latency_s = number_in(answer, "latency_s");
+                  results[i].bytes_per_s = number_in(answer, "bytes_per_s");
                   results[i].good = results[i].bytes_per_s > 0;
                 });
     left = std::move(later);

@@ -1,13 +1,16 @@
 #include "cli/probe/answers.h"
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 namespace mccl::cli::probe {
 
-void Answers::say(std::string_view line) {
+void Answers::say(const nlohmann::json& answer) {
+  // Names on this host may be any bytes.
+  const std::string line =
+      answer.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   const std::scoped_lock lock(mutex_);
   std::fwrite(line.data(), 1, line.size(), stdout);
-  std::fputc('\n', stdout);
   std::fflush(stdout);
 }
 

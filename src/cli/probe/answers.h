@@ -1,15 +1,15 @@
-// What a probe finds out: lines on standard output.
+// What a probe answers: one JSON object a line on standard output.
 #pragma once
 
 #include <mutex>
-#include <string_view>
+#include <nlohmann/json_fwd.hpp>
 
 namespace mccl::cli::probe {
 
 class Answers {
  public:
-  /// From any thread; each line at once.
-  void say(std::string_view line);
+  /// May be called from any thread; a line is never torn.
+  void say(const nlohmann::json& answer);
 
  private:
   std::mutex mutex_;

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
+#include "cluster/read_facts.h"
 #include "transport/tcp/interfaces.h"
 
 namespace mccl::cli::probe {
@@ -153,7 +154,12 @@ void PacketEcho::take(const Socket& socket, bool calls) {
   }
   std::array<char, IF_NAMESIZE> name = {};
   if (::if_indextoname(packet.interface, name.data()) == nullptr) return;
-  answers_.say(fmt::format("heard {} {}", name.data(), packet.head.substr(key_.size() + 1)));
+  const auto words = cluster::words_of(packet.head);
+  if (words.size() != 3) return;
+  answers_.say({{"heard",
+                 {{"at", name.data()},
+                  {"name", cluster::count_of(words[1])},
+                  {"from", std::string(words[2])}}}});
 }
 
 bool packet_arrives(const std::string& key, const Address& to, const Address* source, int bytes) {

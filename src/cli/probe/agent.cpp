@@ -1,0 +1,161 @@
+#include "cli/probe/agent.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/thread.h"
+#include "base/value_text.h"
+#include "cli/probe/dial.h"
+#include "cli/probe/gather.h"
+#include "cluster/read_facts.h"
+#include "mccl/error.h"
+
+namespace mccl::cli::probe {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kMostThreads = 512;
+constexpr double kLongest = 10;
+constexpr int kMostPatience = 3600;
+
+[[noreturn]] void refuse(const char* key, const char* expected) {
+  throw InvalidArgument(fmt::format("a request to mccl probe has no {} in \"{}\"", expected, key));
+}
+
+std::string text_in(const json& request, const char* key) {
+  const auto found = request.find(key);
+  if (found == request.end() || !found->is_string()) refuse(key, "text");
+  return found->get<std::string>();
+}
+
+double number_in(const json& request, const char* key, double least, double most) {
+  const auto found = request.find(key);
+  if (found == request.end() || !found->is_number()) refuse(key, "number");
+  const auto value = found->get<double>();
+  if (!(value >= least && value <= most)) refuse(key, "number in its range");
+  return value;
+}
+
+Address address_of(const std::string& text, double port) {
+  const auto address = Address::parse_numeric(text, static_cast<std::uint16_t>(port));
+  if (!address) throw InvalidArgument(fmt::format("{} is no address", in_quotes(text)));
+  return *address;
+}
+
+/// Where a request leads: "id", "to", "port", and "from", which may be missing.
+struct Target {
+  explicit Target(const json& request)
+      : id(number_in(request, "id", 0, 1e9)),
+        to(address_of(text_in(request, "to"), number_in(request, "port", 1, 65535))) {
+    if (request.contains("from")) source = address_of(text_in(request, "from"), 0);
+  }
+
+  const Address* from() const { return source ? &*source : nullptr; }
+
+  double id;
+  Address to;
+  std::optional<Address> source;
+};
+
+double now_in_epoch() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+Agent::~Agent() {
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void Agent::obey(const json& request) {
+  using Action = void (Agent::*)(const json&);
+  constexpr std::pair<std::string_view, Action> kActions[] = {
+      {"tell", &Agent::tell}, {"listen", &Agent::listen}, {"call", &Agent::call},
+      {"dial", &Agent::dial}, {"packet", &Agent::packet}, {"time", &Agent::time},
+  };
+  if (!request.is_object()) throw InvalidArgument("a request to mccl probe is no JSON object");
+  const std::string name = text_in(request, "do");
+  const auto* const found =
+      std::ranges::find(kActions, name, &std::pair<std::string_view, Action>::first);
+  if (found == std::end(kActions))
+    throw InvalidArgument(fmt::format("mccl probe cannot do {}", in_quotes(name)));
+  (this->*found->second)(request);
+}
+
+void Agent::start(std::function<void()> body) {
+  if (threads_.size() == kMostThreads) {
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+  }
+  threads_.push_back(start_thread("mccl-probe", std::move(body)));
+}
+
+void Agent::tell(const json& request) {
+  // The clock comes before anything that takes time.
+  answers_.say({{"mccl", MCCL_VERSION}, {"protocol", kProtocol}, {"clock", now_in_epoch()}});
+  GatherPlan plan;
+  plan.python = text_in(request, "python");
+  plan.patience =
+      std::chrono::seconds(static_cast<int>(number_in(request, "patience", 1, kMostPatience)));
+  plan.as_macos = as_macos_;
+  const cluster::HostFacts facts = gather(plan, [this](const std::string& program) {
+    answers_.say({{"busy", program}});
+  });
+  answers_.say({{"told", json_of(facts)}});
+}
+
+void Agent::listen(const json& request) {
+  key_ = text_in(request, "key");
+  std::vector<std::uint16_t> ports;
+  for (const json& port : request.value("ports", json::array()))
+    ports.push_back(port.get<std::uint16_t>());
+  listeners_.emplace(key_, ports);
+  echo_.emplace(key_, answers_);
+  answers_.say({{"listening", {{"ports", listeners_->ports()}, {"packets", echo_->port()}}}});
+}
+
+void Agent::call(const json& request) {
+  start([this, name = number_in(request, "name", 0, 1e9)] {
+    probe::call(key_, fmt::format("{:.0f}", name));
+    answers_.say({{"called", true}});
+  });
+}
+
+void Agent::dial(const json& request) {
+  start([this, target = Target(request)] {
+    const Reached reached = probe::dial(key_, target.to, target.from());
+    answers_.say({{"dialled",
+                   {{"id", target.id},
+                    {"good", reached.good},
+                    {"why", reached.why},
+                    {"local", reached.local},
+                    {"seconds", reached.seconds}}}});
+  });
+}
+
+void Agent::packet(const json& request) {
+  const auto bytes = static_cast<int>(number_in(request, "bytes", 0, 65535));
+  start([this, target = Target(request), bytes] {
+    const bool good = packet_arrives(key_, target.to, target.from(), bytes);
+    answers_.say({{"packet", {{"id", target.id}, {"good", good}}}});
+  });
+}
+
+void Agent::time(const json& request) {
+  const double seconds = number_in(request, "seconds", 0, kLongest);
+  start([this, target = Target(request), seconds] {
+    const Timed timed = time_link(key_, target.to, target.from(), seconds);
+    answers_.say({{"timed",
+                   {{"id", target.id},
+                    {"latency_s", timed.latency_s},
+                    {"bytes_per_s", timed.bytes_per_s}}}});
+  });
+}
+
+}  // namespace mccl::cli::probe

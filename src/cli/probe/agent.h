@@ -1,0 +1,48 @@
+// Does what `mccl doctor` and `mccl config` ask of this host.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cli/probe/answers.h"
+#include "cli/probe/listeners.h"
+#include "cli/probe/packets.h"
+
+namespace mccl::cli::probe {
+
+/// Raised by one whenever a request or an answer changes its meaning.
+inline constexpr int kProtocol = 1;
+
+class Agent {
+ public:
+  /// `as_macos`: what this host is, is asked of the programs of macOS.
+  Agent(Answers& answers, bool as_macos) : answers_(answers), as_macos_(as_macos) {}
+  ~Agent();
+  Agent(const Agent&) = delete;
+  Agent& operator=(const Agent&) = delete;
+
+  /// Requests that try a connection are answered later, in any order. Throws InvalidArgument for a
+  /// request that it cannot understand.
+  void obey(const nlohmann::json& request);
+
+ private:
+  void start(std::function<void()> body);
+  void tell(const nlohmann::json& request);
+  void listen(const nlohmann::json& request);
+  void call(const nlohmann::json& request);
+  void dial(const nlohmann::json& request);
+  void packet(const nlohmann::json& request);
+  void time(const nlohmann::json& request);
+
+  Answers& answers_;
+  const bool as_macos_;
+  std::string key_;
+  std::optional<Listeners> listeners_;
+  std::optional<PacketEcho> echo_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace mccl::cli::probe

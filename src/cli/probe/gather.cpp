@@ -1,0 +1,88 @@
+#include "cli/probe/gather.h"
+
+#include <sys/resource.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "base/cores.h"
+#include "cluster/read_facts.h"
+
+namespace mccl::cli::probe {
+namespace {
+
+using cluster::HostFacts;
+
+/// Packages that are half removed, or cannot be read, have no version.
+constexpr const char* kVersions = R"py(
+import sys
+print("python", sys.version.split()[0])
+from importlib import metadata
+names = "torch mlx mlx-metal mlx-cuda numpy mccl-engine".split()
+for n in names + ["nvidia-nccl-cu%d" % cuda for cuda in range(10, 30)]:
+    try:
+        for d in metadata.distributions(name=n):
+            if d.version and d.metadata["Name"].lower().replace("_", "-") == n:
+                print(n, d.version)
+                break
+    except Exception:
+        pass
+)py";
+
+std::optional<long> limit_of(rlim_t limit, long unit) {
+  if (limit == RLIM_INFINITY) return cluster::kNoLimit;
+  return static_cast<long>(limit / static_cast<rlim_t>(unit));
+}
+
+void gather_process(HostFacts& facts) {
+  utsname names = {};
+  if (::uname(&names) == 0) {
+    facts.kernel = names.release;
+    facts.processor = names.machine;
+  }
+  facts.is_root = ::getuid() == 0;
+  const std::size_t allowed = cores_of_this_process().allowed.size();
+  facts.cores = static_cast<int>(allowed > 0 ? allowed : std::thread::hardware_concurrency());
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+    facts.open_files = limit_of(limit.rlim_cur, 1);
+    facts.most_open_files = limit_of(limit.rlim_max, 1);
+  }
+  if (::getrlimit(RLIMIT_MEMLOCK, &limit) == 0) facts.locked_kib = limit_of(limit.rlim_cur, 1024);
+}
+
+void gather_gpus(HostFacts& facts, const Programs& programs) {
+  if (programs.find("nvidia-smi").empty()) return;
+  cluster::read_gpus(
+      facts,
+      programs.output_of(facts, {"nvidia-smi", "--query-gpu=name,memory.total,driver_version",
+                                 "--format=csv,noheader,nounits"}));
+  facts.gpu_links = programs.output_of(facts, {"nvidia-smi", "topo", "-m"});
+  facts.gpu_peers = programs.output_of(facts, {"nvidia-smi", "topo", "-p2p", "r"});
+}
+
+}  // namespace
+
+HostFacts gather(const GatherPlan& plan, std::function<void(const std::string&)> busy) {
+  // An answer that is late is of no use.
+  const Programs programs(Clock::now() + plan.patience * 3 / 4, std::move(busy));
+  HostFacts facts;
+  gather_process(facts);
+  for (const auto& [name, value] : programs.environment())
+    cluster::keep_variable(facts, name, value);
+  if (plan.as_macos) {
+    gather_macos(facts, programs);
+  } else {
+    gather_linux(facts);
+  }
+  facts.has_sudo = !facts.is_root && programs.succeeds(facts, {"sudo", "-n", "true"});
+  const std::string python = programs.find(plan.python).empty() ? "python3" : plan.python;
+  cluster::read_versions(facts, programs.output_of(facts, {python, "-c", kVersions}));
+  facts.versions["mccl"] = MCCL_VERSION;
+  gather_gpus(facts, programs);
+  return facts;
+}
+
+}  // namespace mccl::cli::probe

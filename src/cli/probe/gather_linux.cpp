@@ -1,0 +1,274 @@
+// Interfaces, addresses and devices as Linux shows them in files.
+#include <fmt/format.h>
+#include <net/if.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <system_error>
+
+#include "base/value_text.h"
+#include "cli/probe/gather.h"
+#include "cluster/read_facts.h"
+#include "transport/tcp/interfaces.h"
+
+namespace mccl::cli::probe {
+namespace {
+
+namespace fs = std::filesystem;
+using cluster::HostFacts;
+using cluster::Interface;
+using cluster::Medium;
+
+constexpr std::size_t kMostInterfaces = 4096;
+constexpr std::size_t kMostRoutes = 10'000;
+const fs::path kInterfaces = "/sys/class/net";
+const fs::path kRdma = "/sys/class/infiniband";
+
+/// Types of interfaces, as Linux numbers them.
+constexpr long kEthernet = 1;
+constexpr long kInfiniband = 32;
+
+/// The first line; empty where there is none, or the system refuses to tell.
+std::string line_in(const fs::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+/// The last part of what a symbolic link names.
+std::string target_of(const fs::path& link) {
+  std::error_code ignored;
+  return fs::read_symlink(link, ignored).filename().string();
+}
+
+/// In alphabetical order.
+std::vector<fs::path> folders_in(const fs::path& path) {
+  std::error_code ignored;
+  std::set<fs::path> folders;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, ignored))
+    if (entry.is_directory(ignored)) folders.insert(entry.path());
+  return {folders.begin(), folders.end()};
+}
+
+int small(const std::string& text) {
+  return static_cast<int>(std::min<long>(cluster::count_of(text), INT_MAX));
+}
+
+/// Tunnels, bridges and dummies have no cable of their own. A type that is neither Ethernet nor
+/// InfiniBand is a tunnel (WireGuard has no other mark), and an Ethernet interface that never asks
+/// for its neighbours is a dummy.
+bool joins_only(const fs::path& path, unsigned flags) {
+  if (is_there(path / "tun_flags") || is_there(path / "bridge")) return true;
+  if (is_there(path / "device") || is_there(path / "bonding")) return false;
+  const std::string type = line_in(path / "type");
+  const long number = cluster::count_of(type);
+  if (!type.empty() && number != kEthernet && number != kInfiniband) return true;
+  return (flags & IFF_NOARP) != 0;
+}
+
+Medium medium_of(const std::string& name, transport::tcp::Medium::Kind kind,
+                 const std::string& driver) {
+  if (name == "lo") return Medium::loopback;
+  if (kind == transport::tcp::Medium::Kind::wireless) return Medium::wireless;
+  if (driver.find("thunderbolt") != driver.npos) return Medium::thunderbolt;
+  // A veth is the cable of a container, or of a test.
+  return kind == transport::tcp::Medium::Kind::cable ? Medium::cable : Medium::software;
+}
+
+int rp_filter_of(const std::string& name) {
+  const auto filter = [](const std::string& of) {
+    return small(line_in(fmt::format("/proc/sys/net/ipv4/conf/{}/rp_filter", of)));
+  };
+  return std::max(filter("all"), filter(name));
+}
+
+void gather_interfaces(HostFacts& facts) {
+  for (const fs::path& path : folders_in(kInterfaces)) {
+    Interface interface;
+    interface.name = cluster::plain_name(facts, kInterfaces, path.filename().string());
+    if (interface.name.empty() || facts.interfaces.size() == kMostInterfaces) continue;
+    const transport::tcp::Medium medium = transport::tcp::medium_of(interface.name, kInterfaces);
+    const auto flags =
+        static_cast<unsigned>(std::strtoul(line_in(path / "flags").c_str(), nullptr, 16));
+    interface.medium = medium_of(interface.name, medium.kind, target_of(path / "device/driver"));
+    interface.up = (flags & IFF_UP) != 0;
+    if (const std::string carrier = line_in(path / "carrier"); !carrier.empty())
+      interface.carrier = carrier == "1";
+    interface.mbit_per_s = interface.medium == Medium::software ? 0 : medium.mbit_per_s;
+    interface.mtu = small(line_in(path / "mtu"));
+    interface.mac = line_in(path / "address");
+    interface.bridge = cluster::plain_name(facts, kInterfaces, target_of(path / "master"));
+    interface.joins = joins_only(path, flags);
+    interface.rp_filter = rp_filter_of(interface.name);
+    facts.interfaces.push_back(std::move(interface));
+  }
+  if (facts.interfaces.empty()) cluster::note_odd(facts, kInterfaces, "the host's interfaces", "");
+}
+
+Interface* interface_of(HostFacts& facts, const std::string& name) {
+  const auto found = std::ranges::find(facts.interfaces, name, &Interface::name);
+  return found == facts.interfaces.end() ? nullptr : &*found;
+}
+
+void gather_addresses(HostFacts& facts) {
+  for (const transport::tcp::Interface& each : transport::tcp::list_interfaces()) {
+    Interface* interface = interface_of(facts, each.name);
+    if (interface == nullptr || each.address.family() != AF_INET) continue;
+    const auto network =
+        cluster::parse_network(fmt::format("{}/{}", each.address.host(), each.prefix_bits));
+    if (network) interface->addresses.push_back(*network);
+  }
+}
+
+/// Lines such as "fe800000000000000000000000000001 02 40 20 80 eth0": the address, and in
+/// hexadecimal the interface's number, the prefix, the scope and flags.
+void gather_addresses6(HostFacts& facts) {
+  constexpr unsigned kGlobal = 0;
+  constexpr unsigned kOfLink = 0x20;
+  // Temporary, failed, deprecated or tentative: it does not last.
+  constexpr unsigned kPassing = 0x01 | 0x08 | 0x20 | 0x40;
+  std::ifstream file("/proc/net/if_inet6");
+  for (std::string line; std::getline(file, line);) {
+    const auto words = cluster::words_of(line);
+    if (words.size() != 6 || words[0].size() != 32) continue;
+    std::string address(words[0].substr(0, 4));
+    for (std::size_t at = 4; at < 32; at += 4) address.append(":").append(words[0].substr(at, 4));
+    const auto number = [&](std::size_t word) {
+      return static_cast<unsigned>(std::strtoul(std::string(words[word]).c_str(), nullptr, 16));
+    };
+    Interface* interface = interface_of(facts, std::string(words[5]));
+    const auto network = cluster::parse_network6(fmt::format("{}/{}", address, number(2)));
+    if (interface == nullptr || !network) continue;
+    if (number(3) == kGlobal && (number(4) & kPassing) == 0)
+      interface->addresses6.push_back(*network);
+    if (number(3) == kOfLink) interface->link_local.push_back(network->address_text());
+  }
+}
+
+/// A table whose first line names its columns. Numbers are hexadecimal, in network order.
+void gather_routes(HostFacts& facts) {
+  const auto address = [](std::string_view word) {
+    const auto bits =
+        static_cast<std::uint32_t>(std::strtoul(std::string(word).c_str(), nullptr, 16));
+    return cluster::Ipv4{ntohl(bits)};
+  };
+  std::ifstream file("/proc/net/route");
+  std::string line;
+  std::getline(file, line);
+  while (std::getline(file, line) && facts.routes.size() < kMostRoutes) {
+    const auto words = cluster::words_of(line);
+    if (words.size() < 8) continue;
+    const auto bits = cluster::prefix_of_mask(text_of(address(words[7])));
+    if (!bits || *bits == 0) continue;
+    const std::string_view interface = words[0];
+    facts.routes.push_back({{address(words[1]), *bits},
+                            cluster::is_plain_name(interface) ? std::string(interface) : ""});
+  }
+}
+
+void gather_rdma(HostFacts& facts) {
+  for (const fs::path& path : folders_in(kRdma)) {
+    for (const fs::path& port : folders_in(path / "ports")) {
+      cluster::RdmaDevice device;
+      device.name = cluster::plain_name(facts, kRdma, path.filename().string());
+      if (device.name.empty()) continue;
+      std::error_code ignored;
+      for (const fs::directory_entry& entry :
+           fs::directory_iterator(port / "gid_attrs/ndevs", ignored))
+        if (device.interface.empty()) device.interface = line_in(entry.path());
+      // "4: ACTIVE", "100 Gb/sec (4X EDR)".
+      const std::string state = line_in(port / "state");
+      device.state = cluster::trimmed(state.substr(std::min(state.find(':') + 1, state.size())));
+      const std::string rate = line_in(port / "rate");
+      const double gbit = parse_number(rate.substr(0, rate.find(' '))).value_or(0);
+      device.mbit_per_s = static_cast<int>(std::clamp(gbit, 0.0, 1e6) * 1000);
+      for (const fs::directory_entry& entry : fs::directory_iterator(port / "gids", ignored)) {
+        const std::string gid = line_in(entry.path());
+        if (gid.find_first_not_of("0:") != gid.npos) device.gids.push_back(gid);
+      }
+      if (Interface* interface = interface_of(facts, device.interface))
+        interface->rdma = device.name;
+      facts.rdma.push_back(std::move(device));
+    }
+  }
+}
+
+/// The device of a network over Thunderbolt lies in the folder of the computer at the other end,
+/// and that in the folder of this host's own port.
+void gather_thunderbolt(HostFacts& facts) {
+  for (const Interface& interface : facts.interfaces) {
+    if (interface.medium != Medium::thunderbolt) continue;
+    std::error_code failure;
+    const fs::path device = fs::canonical(kInterfaces / interface.name / "device", failure);
+    if (failure) continue;
+    const fs::path there = device.parent_path();
+    cluster::Port port;
+    port.receptacle = interface.name;
+    port.interface = interface.name;
+    port.own = cluster::lower_case(line_in(there.parent_path() / "unique_id"));
+    port.peer = cluster::lower_case(line_in(there / "unique_id"));
+    port.peer_name = line_in(there / "device_name");
+    port.mbit_per_s = interface.mbit_per_s;
+    facts.ports.push_back(std::move(port));
+  }
+}
+
+std::string os_name() {
+  std::ifstream file("/etc/os-release");
+  constexpr std::string_view kKey = "PRETTY_NAME=";
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with(kKey)) continue;
+    line.erase(0, kKey.size());
+    std::erase(line, '"');
+    return line;
+  }
+  return {};
+}
+
+void gather_memory(HostFacts& facts) {
+  std::ifstream file("/proc/meminfo");
+  for (std::string line; std::getline(file, line);) {
+    const auto words = cluster::words_of(line);
+    if (words.size() > 1 && words[0] == "MemTotal:")
+      facts.memory_gib = static_cast<double>(cluster::count_of(words[1])) / (1 << 20);
+  }
+  struct statvfs shared = {};
+  if (::statvfs("/dev/shm", &shared) == 0)
+    facts.shared_kib = static_cast<long>(shared.f_bavail * shared.f_frsize / 1024);
+  facts.shared_writable = ::access("/dev/shm", W_OK) == 0;
+}
+
+}  // namespace
+
+void gather_linux(HostFacts& facts) {
+  facts.system = cluster::System::gnu_linux;
+  facts.os = os_name();
+  facts.boot = line_in("/proc/sys/kernel/random/boot_id");
+  const fs::path frequency = "/sys/devices/system/cpu/cpu0/cpufreq";
+  facts.governor = line_in(frequency / "scaling_governor");
+  facts.mhz = small(line_in(frequency / "scaling_cur_freq")) / 1000;
+  facts.most_mhz = small(line_in(frequency / "cpuinfo_max_freq")) / 1000;
+  const std::string load = line_in("/proc/loadavg");
+  facts.load = parse_number(load.substr(0, load.find(' '))).value_or(0);
+  gather_memory(facts);
+  gather_interfaces(facts);
+  gather_addresses(facts);
+  gather_addresses6(facts);
+  gather_routes(facts);
+  gather_rdma(facts);
+  gather_thunderbolt(facts);
+}
+
+}  // namespace mccl::cli::probe

@@ -1,0 +1,27 @@
+#include "cli/probe/gather.h"
+#include "cluster/read_facts.h"
+
+namespace mccl::cli::probe {
+
+void gather_macos(cluster::HostFacts& facts, const Programs& programs) {
+  const auto said = [&](std::vector<std::string> argv) {
+    return programs.output_of(facts, std::move(argv));
+  };
+  const auto number = [&](const char* name) {
+    return cluster::count_of(cluster::trimmed(said({"sysctl", "-n", name})));
+  };
+  facts.system = cluster::System::macos;
+  facts.os = "macOS " + std::string(cluster::trimmed(said({"sw_vers", "-productVersion"})));
+  facts.boot = cluster::trimmed(said({"sysctl", "-n", "kern.bootsessionuuid"}));
+  facts.cores = static_cast<int>(number("hw.ncpu"));
+  facts.memory_gib = static_cast<double>(number("hw.memsize")) / (1 << 30);
+  cluster::read_mac_network(
+      facts, {{"ifconfig", said({"ifconfig", "-a"})},
+              {"netstat", said({"netstat", "-rn", "-f", "inet"})},
+              {"system_profiler", said({"system_profiler", "SPThunderboltDataType", "-json"})},
+              {"networksetup", said({"networksetup", "-listallhardwareports"})},
+              {"ibv_devices", said({"ibv_devices"})},
+              {"rdma_ctl", said({"rdma_ctl", "status"})}});
+}
+
+}  // namespace mccl::cli::probe
