@@ -63,7 +63,7 @@ void keep_reached(const ConfigFlags& flags, const std::vector<hosts::Asked>& ask
       cluster.findings.insert(cluster.findings.end(), each.facts.odd.begin(), each.facts.odd.end());
     } else {
       faults += fmt::format("\n  {}: {}", launch::text_of(each.host), each.fault);
-      if (each.lacks_mccl) faults += "; " + cluster::how_to_install(each.host.name);
+      if (each.needs_install) faults += "; " + cluster::how_to_install(each.host.name);
     }
   }
   if (faults.empty()) return;

@@ -12,6 +12,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -22,6 +23,7 @@
 #include "cli/doctor/fix.h"
 #include "cli/doctor/report.h"
 #include "cli/doctor/selftest.h"
+#include "cli/flag_values.h"
 #include "cli/hosts/inquiry.h"
 #include "cli/hosts/which.h"
 #include "cli/launch/python.h"
@@ -70,11 +72,13 @@ struct Flags {
   bool fix = false;
   bool sure = false;
   bool selftest = false;
+  std::optional<bool> measure;
+  int longest_measuring = 120;
   std::string output = "mccl-selftest.json";
 };
 
 Finding unreachable(const Asked& asked) {
-  if (asked.lacks_mccl)
+  if (asked.needs_install)
     return {.severity = Severity::problem,
             .what = asked.fault,
             .where = launch::text_of(asked.host),
@@ -219,6 +223,13 @@ bool run_selftest(const Flags& flags, const doctor::Report& report, launch::Sign
   });
 }
 
+doctor::Measuring measuring_of(const Flags& flags) {
+  using When = doctor::Measuring::When;
+  When when = When::where_no_job_runs;
+  if (flags.measure) when = *flags.measure ? When::always : When::never;
+  return {when, std::chrono::seconds(flags.longest_measuring)};
+}
+
 doctor::Report look(const Flags& flags, const std::vector<launch::Host>& all,
                     const hosts::Reaching& reaching, launch::Signals& signals) {
   hosts::Inquiry inquiry(all, reaching, signals, [](const std::string& text) {
@@ -230,7 +241,7 @@ doctor::Report look(const Flags& flags, const std::vector<launch::Host>& all,
   report.findings = findings_of(inquiry.asked());
   inquiry.forget_unreached();
   if (inquiry.asked().size() > 1 && are_all_others(inquiry)) {
-    report.between = doctor::look_between(inquiry);
+    report.between = doctor::look_between(inquiry, measuring_of(flags));
     append(report.findings, report.between.findings);
   }
   cluster::sort_by_severity(report.findings);
@@ -268,6 +279,14 @@ Command add_doctor(CLI::App& program) {
                          ->excludes(json)
                          ->option_text(" ");
   app->add_flag("--yes", flags->sure, "Do not ask")->needs(fix)->option_text(" ");
+  app->add_flag("--measure,!--no-measure", flags->measure,
+                "Time links, or do not; default: those of hosts on which no job\n"
+                "runs")
+      ->option_text(" ");
+  app->add_option("--measure-for", flags->longest_measuring,
+                  "Seconds after which no link is timed any more; default 120")
+      ->check(integer_between(1, 86'400))
+      ->option_text("S");
   CLI::Option* selftest =
       app->add_flag("--selftest", flags->selftest,
                     "Then run every collective, transport and face that is there;\n"

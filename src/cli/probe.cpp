@@ -1,5 +1,7 @@
 #include "cli/probe.h"
 
+#include <cstdio>
+#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -16,13 +18,15 @@ constexpr const char* kFooter =
 mccl doctor and mccl config start it on each host; it is of no use by hand. Requests and answers:
   {"do": "tell", "python": PATH, "patience": S}   {"mccl": .., "protocol": .., "clock": ..},
                                                   {"busy": PROGRAM}, {"told": {..}}
-  {"do": "listen", "key": .., "ports": [..]}      {"listening": {"ports": [..], "packets": PORT}}
+  {"do": "listen", "key": KEY}                    {"listening": {"ports": [..], "packets": PORT, ..}}
   {"do": "call", "name": N}                       {"called": true}; on other hosts
-                                                  {"heard": {"at": .., "from": .., "name": N}}
+                                                  {"heard": {"at": .., "from": .., "name": N}}, or
+                                                  {"unanswered": ..} where the caller is deaf
   {"do": "dial", TARGET}                          {"dialled": {"id": .., "good": .., ..}}
   {"do": "packet", TARGET, "bytes": N}            {"packet": {"id": .., "good": ..}}
   {"do": "time", TARGET, "seconds": S}            {"timed": {"id": .., "latency_s": .., ..}}
-TARGET is "id", "to", "port", and "from" where the connection must leave from that address.)";
+TARGET is "id", "to", "port", and "from" where the connection must leave from that address. The key
+is of this run alone; what goes over the network is proofs that both ends know it.)";
 
 #ifdef __APPLE__
 constexpr const char* kThisSystem = "macos";
@@ -32,10 +36,12 @@ constexpr const char* kThisSystem = "linux";
 
 int run_probe(bool as_macos) {
   probe::Answers answers;
-  probe::Agent agent(answers, as_macos);
+  const auto agent = std::make_unique<probe::Agent>(answers, as_macos);
   for (std::string line; std::getline(std::cin, line);)
-    agent.obey(parse_json(line, "standard input of mccl probe", "a request"));
-  return kGood;
+    agent->obey(parse_json(line, "standard input of mccl probe", "a request"));
+  // Whoever asked is gone, and nobody waits for what is still being tried.
+  std::fflush(stdout);
+  std::_Exit(kGood);
 }
 
 }  // namespace

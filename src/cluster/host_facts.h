@@ -14,6 +14,8 @@ namespace mccl::cluster {
 
 enum class System { unknown, gnu_linux, macos };
 
+std::string_view name_of(System system);
+
 enum class Medium { cable, thunderbolt, wireless, software, loopback };
 
 std::string_view name_of(Medium medium);
@@ -83,6 +85,7 @@ struct HostFacts {
   int most_mhz = 0;
   double memory_gib = 0;
   double load = 0;
+  int ranks = 0;  ///< Of jobs that run there, as far as the user may see them.
   bool is_root = false;
   bool has_sudo = false;  ///< Without a password.
   /// In files, and KiB. Absent where it is not known; kNoLimit where there is none.

@@ -44,6 +44,14 @@ struct Heard {
   friend auto operator<=>(const Heard&, const Heard&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
+/// What came of all hosts' calls through their interfaces.
+struct Calls {
+  std::vector<Heard> heard;
+  /// Calls that arrived, and whose caller did not answer the question whether they were its own.
+  std::vector<Heard> unanswered;
+  std::vector<int> deaf;  ///< Hosts that can hear no calls.
+};
+
 struct Joined {
   std::vector<Link> links;
   std::vector<Wire> networks;

@@ -26,6 +26,7 @@ struct Path {
   std::vector<std::string> faults;
   /// The largest packet that arrived, of those tried; 0 where none did, or none was sent.
   int packet = 0;
+  bool measured = false;  ///< Latency and rate; 0 where that failed.
   double latency_s = 0;
   double bytes_per_s = 0;
 

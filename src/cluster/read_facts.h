@@ -27,9 +27,13 @@ void read_mac_network(HostFacts& facts, const Outputs& outputs);
 void read_gpus(HostFacts& facts, std::string_view output);
 /// Lines of a package and its version; all other lines are ignored.
 void read_versions(HostFacts& facts, std::string_view output);
+/// Keeps the version where both are plain names.
+void keep_version(HostFacts& facts, const std::string& package, const std::string& version);
 /// Keeps a setting of MCCL, and of a key only that it is set.
 void keep_variable(HostFacts& facts, const std::string& name, const std::string& value);
 
+/// Keeps the finding, up to a number that is enough for people.
+void keep_odd(HostFacts& facts, Finding finding);
 /// Notes that the output of `source` cannot be understood, and quotes its beginning.
 void note_odd(HostFacts& facts, const std::string& source, const std::string& expected,
               std::string_view found);

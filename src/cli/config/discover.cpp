@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdint>
+
+#include "cluster/call_check.h"
 
 namespace mccl::cli::config {
 namespace {
@@ -13,9 +14,6 @@ using cluster::Finding;
 using cluster::HostFacts;
 using cluster::Severity;
 using cluster::Shape;
-
-/// Those that a job is likely to use, so that a firewall shows.
-const std::vector<std::uint16_t> kPorts = {29600, 32321};
 
 void note_missing_probes(const hosts::Inquiry& inquiry, std::vector<Finding>& findings) {
   for (const hosts::Asked& asked : inquiry.asked()) {
@@ -28,6 +26,10 @@ void note_missing_probes(const hosts::Inquiry& inquiry, std::vector<Finding>& fi
                         .cure = fmt::format("ssh {} {} probe, and look what it says",
                                             asked.host.name, asked.facts.mccl)});
   }
+}
+
+void add(std::vector<Finding>& findings, const std::vector<Finding>& more) {
+  findings.insert(findings.end(), more.begin(), more.end());
 }
 
 /// Cables of their own: not the air, and of a pair none that is much slower than its fastest.
@@ -67,8 +69,9 @@ Choice choose(const ConfigFlags& flags, std::span<const HostFacts> facts,
 Discovered discover(const ConfigFlags& flags, hosts::Inquiry& inquiry,
                     std::span<const HostFacts> facts) {
   Discovered found;
-  inquiry.start_probes(kPorts);
-  const std::vector<cluster::Heard> heard = inquiry.call();
+  inquiry.start_probes();
+  const cluster::Calls calls = inquiry.call();
+  const std::vector<cluster::Heard>& heard = calls.heard;
   const std::vector<cluster::Link> thunderbolt = thunderbolt_links(facts, heard, found.findings);
   const bool only = flags.over == "thunderbolt" || !flags.backend.empty();
   if (flags.over == "thunderbolt" || (flags.over.empty() && !thunderbolt.empty())) {
@@ -77,13 +80,16 @@ Discovered discover(const ConfigFlags& flags, hosts::Inquiry& inquiry,
     if (only || found.choice.shape != Shape::none) return found;
     // Where some of the hosts have no Thunderbolt, other cables or a network may join all.
     for (Finding& finding : found.choice.findings) finding.severity = Severity::note;
-    found.findings.insert(found.findings.end(), found.choice.findings.begin(),
-                          found.choice.findings.end());
+    add(found.findings, found.choice.findings);
   }
   found.joined = joined_by(facts, heard);
   add_links(found.joined, thunderbolt);
   found.choice = choose(flags, facts, found.joined);
   note_missing_probes(inquiry, found.findings);
+  add(found.findings, check_calls(facts, calls));
+  // Cables that are there and were not heard would be missed here.
+  const bool whole = found.choice.shape != Shape::none && found.choice.findings.empty();
+  if (!whole && flags.over != "ethernet") add(found.findings, check_silence(facts, calls));
   return found;
 }
 

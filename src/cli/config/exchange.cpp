@@ -17,6 +17,8 @@ using hosts::Dialled;
 using hosts::Timed;
 using hosts::Trial;
 
+constexpr std::chrono::seconds kForTiming{120};
+
 void add_both_ways(std::vector<Trial>& trials, int a, const Network& at_a, int b,
                    const Network& at_b) {
   trials.push_back({a, b, text_of(at_a.address), text_of(at_b.address)});
@@ -52,7 +54,7 @@ Exchanged exchange(hosts::Inquiry& inquiry, std::span<const HostFacts> facts, co
     add_both_ways(trials, each.link.a.host, each.a, each.link.b.host, each.b);
   for (const cluster::Wire& wire : choice.networks) add_network(trials, facts, wire, choice.order);
   const std::vector<Dialled> dialled = dial(inquiry, trials);
-  const std::vector<Timed> timed = time_links(inquiry, trials);
+  const std::vector<Timed> timed = time_links(inquiry, trials, Clock::now() + kForTiming);
   Exchanged result{.table = "", .findings = hosts::findings_of_lost(inquiry.asked())};
   std::vector<std::vector<std::string>> rows = {{"from", "to", "latency", "rate"}};
   for (std::size_t i = 0; i < trials.size(); ++i) {

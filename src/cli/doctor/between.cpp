@@ -4,26 +4,27 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
+#include <set>
 
 #include "cli/hosts/trials.h"
+#include "cli/probe/listeners.h"
+#include "cluster/call_check.h"
 
 namespace mccl::cli::doctor {
 namespace {
 
+using cluster::Finding;
 using cluster::HostFacts;
 using cluster::Path;
 using cluster::Severity;
 using hosts::Trial;
 
-/// MCCL's own of rank 0, and the one at which mccl launch has ranks meet.
-const std::vector<std::uint16_t> kPorts = {29600, 32321};
+/// How many ports of each host are tried.
+constexpr std::size_t kPorts = probe::kPortRanges.size();
 /// Every host passes on packets of so few bytes.
 constexpr int kSmallPacket = 576;
 /// Of tunnels, of networks in clouds, and so on.
 constexpr std::array kUsualPackets = {8900, 4000, 1500, 1492, 1460, 1400, 1280, 1200, 1000, 800};
-/// What is measured takes half a second each.
-constexpr std::size_t kMostMeasured = 256;
 constexpr std::size_t kMostAgain = 32;
 constexpr int kMostRounds = 6;
 
@@ -34,10 +35,10 @@ Trial trial_of(const Path& path, std::size_t port) {
 void connect_all(hosts::Inquiry& inquiry, std::vector<Path>& paths) {
   std::vector<Trial> trials;
   for (const Path& path : paths)
-    for (std::size_t port = 0; port < kPorts.size(); ++port) trials.push_back(trial_of(path, port));
+    for (std::size_t port = 0; port < kPorts; ++port) trials.push_back(trial_of(path, port));
   const std::vector<hosts::Dialled> dialled = dial(inquiry, trials);
   for (std::size_t i = 0; i < trials.size(); ++i) {
-    Path& path = paths[i / kPorts.size()];
+    Path& path = paths[i / kPorts];
     path.tried = dialled[i].tried;
     if (path.tried) path.faults.push_back(dialled[i].why);
   }
@@ -77,13 +78,14 @@ void send_packets(hosts::Inquiry& inquiry, std::vector<Path>& paths) {
   if (!trials.empty()) send();
 }
 
-void measure(hosts::Inquiry& inquiry, const std::vector<Path*>& paths) {
+void measure(hosts::Inquiry& inquiry, const std::vector<Path*>& paths, Clock::time_point limit) {
   std::vector<Trial> trials;
   trials.reserve(paths.size());
   for (const Path* path : paths)
     trials.push_back(trial_of(*path, path->faults.front().empty() ? 0 : 1));
-  const std::vector<hosts::Timed> timed = time_links(inquiry, trials);
+  const std::vector<hosts::Timed> timed = time_links(inquiry, trials, limit);
   for (std::size_t i = 0; i < trials.size(); ++i) {
+    paths[i]->measured = paths[i]->measured || timed[i].tried;
     if (timed[i].bytes_per_s <= paths[i]->bytes_per_s) continue;
     paths[i]->latency_s = timed[i].latency_s;
     paths[i]->bytes_per_s = timed[i].bytes_per_s;
@@ -98,29 +100,76 @@ bool goes_by_ipv4_too(const std::vector<Path>& paths, const Path& path) {
          });
 }
 
+/// A job that runs would be slowed down, and slow down what is measured.
+Finding beside_a_job(const std::vector<HostFacts>& facts) {
+  std::vector<std::string> names;
+  for (const HostFacts& host : facts)
+    if (host.ranks > 0) names.push_back(host.host);
+  return {.severity = Severity::note,
+          .what = "a job runs there: no link from it or to it was timed",
+          .where = fmt::format("{}", fmt::join(names, ", ")),
+          .why = "the job would be slowed down, and what is measured beside it says little",
+          .cure = "when the job has ended, or with --measure"};
+}
+
+Finding out_of_time(const std::vector<HostFacts>& facts, const std::vector<Path*>& left,
+                    std::size_t all, const Measuring& measuring) {
+  std::set<std::string> names;
+  for (const Path* path : left)
+    for (const cluster::End* end : {&path->from, &path->to})
+      names.insert(facts[static_cast<std::size_t>(end->host)].host);
+  return {.severity = Severity::warning,
+          .what = fmt::format("{} of {} paths were not timed: {} s were over", left.size(), all,
+                              measuring.longest.count()),
+          .where = fmt::format("{}", fmt::join(names, ", ")),
+          .why = "a slow link among them was not found",
+          .cure = fmt::format("take more time: --measure-for {}", 4 * measuring.longest.count())};
+}
+
 /// A host that is busy for a moment makes a good cable look slow: those are measured again.
-void measure_all(hosts::Inquiry& inquiry, std::vector<Path>& paths) {
-  std::vector<Path*> some;
+std::vector<Finding> measure_all(hosts::Inquiry& inquiry, const std::vector<HostFacts>& facts,
+                                 std::vector<Path>& paths, const Measuring& measuring) {
+  const Clock::time_point limit = Clock::now() + measuring.longest;
+  std::vector<Finding> findings;
+  const auto runs_a_job = [&](const cluster::End& end) {
+    return measuring.when == Measuring::When::where_no_job_runs &&
+           facts[static_cast<std::size_t>(end.host)].ranks > 0;
+  };
+  std::vector<Path*> all;
+  bool spared = false;
   for (Path& path : paths) {
     // Where large packets get lost, a stream of them would stand still.
     const bool whole = path.packet == 0 || path.packet >= path.mtu;
-    if (path.good() && whole && !goes_by_ipv4_too(paths, path) && some.size() < kMostMeasured)
-      some.push_back(&path);
+    if (!path.good() || !whole || goes_by_ipv4_too(paths, path)) continue;
+    if (runs_a_job(path.from) || runs_a_job(path.to)) {
+      spared = true;
+    } else {
+      all.push_back(&path);
+    }
   }
+  if (spared) findings.push_back(beside_a_job(facts));
+  std::vector<Path*> some = all;
   for (int round = 0; round < kMostRounds && !some.empty(); ++round) {
-    measure(inquiry, some);
+    measure(inquiry, some, limit);
     some.clear();
     const std::vector<bool> slow = slow_ones(paths);
     for (std::size_t i = 0; i < paths.size(); ++i)
       if (slow[i] && some.size() < kMostAgain) some.push_back(&paths[i]);
   }
+  std::erase_if(all, [](const Path* path) { return path->measured; });
+  if (!all.empty()) {
+    const auto possible =
+        std::ranges::count_if(paths, [](const Path& path) { return path.good(); });
+    findings.push_back(out_of_time(facts, all, static_cast<std::size_t>(possible), measuring));
+  }
+  return findings;
 }
 
 }  // namespace
 
-Between look_between(hosts::Inquiry& inquiry) {
+Between look_between(hosts::Inquiry& inquiry, const Measuring& measuring) {
   Between between;
-  inquiry.start_probes(kPorts);
+  inquiry.start_probes();
   std::vector<HostFacts> facts;
   for (const hosts::Asked& asked : inquiry.asked()) {
     facts.push_back(asked.facts);
@@ -132,14 +181,17 @@ Between look_between(hosts::Inquiry& inquiry) {
                                 .cure = fmt::format("ssh {} {} probe, and look what it says",
                                                     asked.host.name, asked.facts.mccl)});
   }
-  between.joined = joined_by(facts, inquiry.call());
+  const cluster::Calls calls = inquiry.call();
+  between.joined = joined_by(facts, calls.heard);
   between.paths = cluster::paths_of(facts);
   connect_all(inquiry, between.paths);
   send_packets(inquiry, between.paths);
-  measure_all(inquiry, between.paths);
+  std::vector<Finding> of_measuring;
+  if (measuring.when != Measuring::When::never)
+    of_measuring = measure_all(inquiry, facts, between.paths, measuring);
   for (auto&& more :
-       {hosts::findings_of_lost(inquiry.asked()), check_addressing(facts, between.joined),
-        check_paths(facts, between.paths, between.joined)})
+       {hosts::findings_of_lost(inquiry.asked()), check_calls(facts, calls), of_measuring,
+        check_addressing(facts, between.joined), check_paths(facts, between.paths, between.joined)})
     between.findings.insert(between.findings.end(), more.begin(), more.end());
   return between;
 }

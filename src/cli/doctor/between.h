@@ -1,6 +1,7 @@
 // Tries what joins hosts.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,14 @@ struct Between {
   std::vector<cluster::Finding> findings;
 };
 
+/// How links are timed.
+struct Measuring {
+  enum class When { never, where_no_job_runs, always };
+  When when = When::where_no_job_runs;
+  std::chrono::seconds longest{120};  ///< No measurement begins later.
+};
+
 /// Of hosts that were all reached. What cannot be tried, as mccl is not there, is a finding.
-Between look_between(hosts::Inquiry& inquiry);
+Between look_between(hosts::Inquiry& inquiry, const Measuring& measuring);
 
 }  // namespace mccl::cli::doctor

@@ -88,10 +88,22 @@ void take_ports(Asked& asked, const json& listening) {
     ports.push_back(*port);
   }
   asked.packet_port = *packets;
+  asked.hears_calls = listening.value("calls", json()) == true;
   asked.ports = std::move(ports);
 }
 
-bool is_hearing(const json& answer) { return answer.contains("heard"); }
+/// The ends that an answer such as {"at": "c0", "name": 1, "from": "c1"} names.
+std::optional<cluster::Heard> hearing_of(const json& said, std::size_t at, std::size_t hosts) {
+  if (!said.is_object()) return {};
+  const json name = said.value("name", json());
+  const json here = said.value("at", json());
+  const json there = said.value("from", json());
+  if (!name.is_number_integer() || name < 0 || name >= hosts || !here.is_string() ||
+      !there.is_string())
+    return {};
+  return cluster::Heard{{static_cast<int>(at), here.get<std::string>()},
+                        {name.get<int>(), there.get<std::string>()}};
+}
 
 /// For the shell of a host: becomes `mccl probe` where mccl is, and says so first. Marks begin on a
 /// line of their own, whatever a start-up file has printed. Nothing may follow before the answer
@@ -134,15 +146,18 @@ std::string Inquiry::python_of(const Host& host) const {
 struct Inquiry::Line {
   const std::string token = "mccl-" + rendezvous::make_job_key().substr(0, 16);
   std::unique_ptr<Session> session;
-  json request;         ///< The first, for when the probe runs.
-  std::string program;  ///< The mccl that answers; empty before it does.
-  std::string busy;     ///< The program that the probe last said it runs.
+  json request;             ///< The first, for when the probe runs.
+  bool is_missing = false;  ///< The host has no mccl.
+  std::string program;      ///< The mccl that answers; empty before it does.
+  std::string busy;         ///< The program that the probe last said it runs.
   bool told = false;
+  bool other_build = false;     ///< It speaks another protocol.
   std::size_t heard_bytes = 0;  ///< Before it has told what it is.
   double asked_at = 0;          ///< By this machine's clock.
   std::optional<double> clock_off_s;
   std::string odd;  ///< The first answer that could not be understood.
   std::vector<json> answers;
+  cluster::Calls calls;  ///< What it has heard since it was last to call.
 };
 
 Inquiry::Inquiry(std::vector<Host> hosts, Reaching reaching, launch::Signals& signals,
@@ -192,7 +207,7 @@ void Inquiry::hear(std::size_t host, std::string_view text) {
     constexpr std::string_view kProbe = " probe ";
     if (!text.starts_with(line.token)) return;
     const std::string_view rest = text.substr(line.token.size());
-    asked_[host].lacks_mccl = rest == " none";
+    line.is_missing = rest == " none";
     if (!rest.starts_with(kProbe)) return;
     line.program = rest.substr(kProbe.size());
     line.asked_at = now_in_epoch();
@@ -209,15 +224,24 @@ void Inquiry::hear(std::size_t host, std::string_view text) {
 void Inquiry::hear_probe(std::size_t host, const json& answer) {
   Line& line = *lines_[host];
   if (!answer.is_object()) return;
+  if (const auto protocol = answer.find("protocol");
+      protocol != answer.end() && *protocol != probe::kProtocol) {
+    line.other_build = true;
+  }
   if (const auto clock = answer.find("clock"); clock != answer.end() && clock->is_number()) {
     line.clock_off_s = clock_off(clock->get<double>(), line.asked_at);
   } else if (const auto busy = answer.find("busy"); busy != answer.end() && busy->is_string()) {
     line.busy = busy->get<std::string>();
   } else if (const auto told = answer.find("told"); told != answer.end()) {
-    if (!line.told) settle(host, *told);
-    line.told = true;
+    if (!line.told && !line.other_build) settle(host, *told);
+    line.told = !line.other_build;
   } else if (const auto listening = answer.find("listening"); listening != answer.end()) {
     take_ports(asked_[host], *listening);
+  } else if (answer.contains("heard") || answer.contains("unanswered")) {
+    const char* key = answer.contains("heard") ? "heard" : "unanswered";
+    auto& list = answer.contains("heard") ? line.calls.heard : line.calls.unanswered;
+    const auto hearing = hearing_of(answer[key], host, asked_.size());
+    if (hearing && list.size() < kMostAnswers) list.push_back(*hearing);
   } else if (line.answers.size() < kMostAnswers) {
     line.answers.push_back(answer);
   }
@@ -258,7 +282,8 @@ void Inquiry::wait(Clock::time_point limit, const std::function<bool(std::size_t
 
 std::string Inquiry::fault_of(std::size_t host, std::chrono::seconds patience) const {
   const Line& line = *lines_[host];
-  if (asked_[host].lacks_mccl) return "mccl is not installed there";
+  if (line.is_missing) return "mccl is not installed there";
+  if (line.other_build) return "its mccl is of another build, which speaks another protocol";
   if (line.heard_bytes > kMostSaid) return "it says more of itself than any host has to say";
   if (!line.odd.empty())
     return fmt::format("{} probe there says what is not understood: {}", line.program,
@@ -279,12 +304,14 @@ void Inquiry::gather(std::chrono::seconds patience) {
   for (std::size_t host = 0; host < asked_.size(); ++host) begin_to_ask(host, patience);
   wait(Clock::now() + patience, [&](std::size_t host) {
     const Line& line = *lines_[host];
-    return line.told || asked_[host].lacks_mccl || line.heard_bytes > kMostSaid;
+    return line.told || line.is_missing || line.other_build || line.heard_bytes > kMostSaid;
   });
   for (std::size_t host = 0; host < asked_.size(); ++host) {
     Line& line = *lines_[host];
     if (line.told) continue;
     asked_[host].fault = fault_of(host, patience);
+    asked_[host].needs_install =
+        line.is_missing || line.other_build || (!line.program.empty() && line.session->ended());
     line.session.reset();
   }
 }
@@ -297,12 +324,10 @@ void Inquiry::forget_unreached() {
   }
 }
 
-void Inquiry::start_probes(const std::vector<std::uint16_t>& ports) {
-  for (const auto& line : lines_) {
-    if (!line->session) continue;
-    const json request = {{"do", "listen"}, {"key", key_}, {"ports", ports}};
-    line->session->tell(request.dump() + "\n");
-  }
+void Inquiry::start_probes() {
+  const json request = {{"do", "listen"}, {"key", key_}};
+  for (const auto& line : lines_)
+    if (line->session) line->session->tell(request.dump() + "\n");
   wait(Clock::now() + kForProbe, [&](std::size_t host) { return !asked_[host].ports.empty(); });
   for (std::size_t host = 0; host < asked_.size(); ++host) {
     Line& line = *lines_[host];
@@ -325,12 +350,8 @@ Messages Inquiry::probe(const Messages& requests, std::chrono::milliseconds pati
         progress_(fmt::format("{}: {}", launch::text_of(asked_[host].host), request.dump()));
     }
   }
-  wait(Clock::now() + patience, [&](std::size_t host) {
-    const auto& answers = lines_[host]->answers;
-    const auto owed =
-        answers.size() - static_cast<std::size_t>(std::ranges::count_if(answers, is_hearing));
-    return owed >= requests[host].size();
-  });
+  wait(Clock::now() + patience,
+       [&](std::size_t host) { return lines_[host]->answers.size() >= requests[host].size(); });
   Messages answers;
   for (const auto& line : lines_) answers.push_back(line->answers);
   return answers;
@@ -351,29 +372,23 @@ void Inquiry::give_up(std::size_t host) {
   line.session.reset();
 }
 
-std::vector<cluster::Heard> Inquiry::call() {
+cluster::Calls Inquiry::call() {
   Messages requests(asked_.size());
-  for (std::size_t host = 0; host < asked_.size(); ++host)
-    if (has_probe(host)) requests[host] = {{{"do", "call"}, {"name", host}}};
-  std::vector<cluster::Heard> all;
-  const auto name_in = [](const json& heard, const char* key) {
-    const auto found = heard.find(key);
-    return found != heard.end() && found->is_string() ? found->get<std::string>() : "";
-  };
+  cluster::Calls all;
+  for (std::size_t host = 0; host < asked_.size(); ++host) {
+    if (!has_probe(host)) continue;
+    requests[host] = {{{"do", "call"}, {"name", host}}};
+    if (!asked_[host].hears_calls) all.deaf.push_back(static_cast<int>(host));
+  }
   // A packet may get lost.
   for (int round = 0; round < kCalls; ++round) {
     probe(requests, kForCalling);
     wait(Clock::now() + kForHearing, [](std::size_t) { return false; });
-    for (std::size_t host = 0; host < lines_.size(); ++host) {
-      for (const json& answer : lines_[host]->answers) {
-        const json heard = answer.value("heard", json());
-        if (!heard.is_object()) continue;
-        const json name = heard.value("name", json());
-        if (!name.is_number_integer() || name < 0 || name >= asked_.size()) continue;
-        all.push_back({{static_cast<int>(host), name_in(heard, "at")},
-                       {name.get<int>(), name_in(heard, "from")}});
-      }
-    }
+  }
+  for (const auto& line : lines_) {
+    all.heard.insert(all.heard.end(), line->calls.heard.begin(), line->calls.heard.end());
+    all.unanswered.insert(all.unanswered.end(), line->calls.unanswered.begin(),
+                          line->calls.unanswered.end());
   }
   return all;
 }

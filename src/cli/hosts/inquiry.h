@@ -20,11 +20,12 @@ namespace mccl::cli::hosts {
 struct Asked {
   Host host;
   bool reached = false;
-  std::string fault;        ///< Why it was not reached, with the cure.
-  bool lacks_mccl = false;  ///< It was reached by ssh, and has no mccl to answer.
+  std::string fault;           ///< Why it was not reached, with the cure.
+  bool needs_install = false;  ///< Its mccl is missing, or of another build.
   cluster::HostFacts facts;
   std::vector<std::uint16_t> ports;  ///< Where its probe listens; empty when it does not.
   std::uint16_t packet_port = 0;
+  bool hears_calls = false;
   std::string probe_fault;  ///< Why it does not listen.
   std::string lost;         ///< How it was lost after it had been reached.
 };
@@ -50,15 +51,14 @@ class Inquiry {
   void gather(std::chrono::seconds patience);
   /// Forgets the hosts that were not reached. The others get new numbers.
   void forget_unreached();
-  /// Has each host's probe listen on these ports.
-  void start_probes(const std::vector<std::uint16_t>& ports);
+  /// Has each host's probe listen, at ports of its choice (probe::kPortRanges).
+  void start_probes();
   /// Gives each host's probe its requests, and waits until all are answered or `patience` is over.
-  /// Returns the answers in the order in which they came, with what the host heard of others' calls
-  /// among them.
+  /// Returns the answers in the order in which they came.
   Messages probe(const Messages& requests, std::chrono::milliseconds patience);
 
-  /// Has all probes call through their interfaces; returns who heard whom.
-  std::vector<cluster::Heard> call();
+  /// Has all probes call through their interfaces, and says who heard whom.
+  cluster::Calls call();
 
   const std::vector<Asked>& asked() const { return asked_; }
   bool has_probe(std::size_t host) const;

@@ -1,9 +1,10 @@
 #include "cli/hosts/trials.h"
 
 #include <algorithm>
-#include <set>
+#include <utility>
 
 #include "base/value_text.h"
+#include "cli/hosts/rounds.h"
 
 namespace mccl::cli::hosts {
 namespace {
@@ -19,12 +20,8 @@ constexpr double kSecondsOfLink = 0.25;
 /// Asks, and gives up hosts that owe answers: each further question would have to wait as long.
 Messages ask(Inquiry& inquiry, const Messages& requests, std::chrono::seconds patience) {
   Messages answers = inquiry.probe(requests, patience);
-  for (std::size_t host = 0; host < requests.size(); ++host) {
-    const auto heard = std::ranges::count_if(
-        answers[host], [](const json& answer) { return answer.contains("heard"); });
-    if (answers[host].size() - static_cast<std::size_t>(heard) < requests[host].size())
-      inquiry.give_up(host);
-  }
+  for (std::size_t host = 0; host < requests.size(); ++host)
+    if (answers[host].size() < requests[host].size()) inquiry.give_up(host);
   return answers;
 }
 
@@ -124,23 +121,18 @@ std::vector<bool> send_packets(Inquiry& inquiry, std::span<const Trial> trials,
   return results;
 }
 
-std::vector<Timed> time_links(Inquiry& inquiry, std::span<const Trial> trials) {
+std::vector<Timed> time_links(Inquiry& inquiry, std::span<const Trial> trials,
+                              Clock::time_point limit) {
   std::vector<Timed> results(trials.size());
-  std::vector<std::size_t> left;
-  for (std::size_t i = 0; i < trials.size(); ++i)
-    if (can_be_tried(inquiry, trials[i])) left.push_back(i);
-  while (!left.empty()) {
+  std::vector<std::pair<int, int>> pairs;
+  for (const Trial& trial : trials) pairs.emplace_back(trial.from, trial.to);
+  for (const std::vector<std::size_t>& round : rounds_of(pairs)) {
+    if (Clock::now() >= limit) break;
     Messages requests(inquiry.asked().size());
-    std::set<int> busy;
-    std::vector<std::size_t> later;
-    for (const std::size_t i : left) {
+    for (const std::size_t i : round) {
       const Trial& trial = trials[i];
       if (!can_be_tried(inquiry, trial)) continue;
-      if (busy.contains(trial.from) || busy.contains(trial.to)) {
-        later.push_back(i);
-        continue;
-      }
-      busy.insert({trial.from, trial.to});
+      results[i].tried = true;
       json request = request_for("time", i, trial, port_of(inquiry, trial));
       request["seconds"] = kSecondsOfLink;
       requests[static_cast<std::size_t>(trial.from)].push_back(std::move(request));
@@ -151,7 +143,6 @@ std::vector<Timed> time_links(Inquiry& inquiry, std::span<const Trial> trials) {
                   results[i].bytes_per_s = number_in(answer, "bytes_per_s");
                   results[i].good = results[i].bytes_per_s > 0;
                 });
-    left = std::move(later);
   }
   return results;
 }

@@ -27,6 +27,7 @@ struct Dialled {
 };
 
 struct Timed {
+  bool tried = false;  ///< There was time for it.
   bool good = false;
   double latency_s = 0;
   double bytes_per_s = 0;
@@ -37,7 +38,8 @@ std::vector<Dialled> dial(Inquiry& inquiry, std::span<const Trial> trials);
 /// Whether packets of so many bytes arrive, by trial.
 std::vector<bool> send_packets(Inquiry& inquiry, std::span<const Trial> trials,
                                std::span<const int> bytes);
-/// No host takes part in two at a time.
-std::vector<Timed> time_links(Inquiry& inquiry, std::span<const Trial> trials);
+/// No host takes part in two at a time. Begins none after `limit`.
+std::vector<Timed> time_links(Inquiry& inquiry, std::span<const Trial> trials,
+                              Clock::time_point limit);
 
 }  // namespace mccl::cli::hosts

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/open_files.h"
 #include "base/thread.h"
 #include "base/value_text.h"
 #include "cli/probe/dial.h"
@@ -23,6 +25,7 @@ using nlohmann::json;
 constexpr std::size_t kMostThreads = 512;
 constexpr double kLongest = 10;
 constexpr int kMostPatience = 3600;
+constexpr std::size_t kShortestKey = 16;
 
 [[noreturn]] void refuse(const char* key, const char* expected) {
   throw InvalidArgument(fmt::format("a request to mccl probe has no {} in \"{}\"", expected, key));
@@ -63,6 +66,21 @@ struct Target {
   std::optional<Address> source;
 };
 
+/// The first free port of a range, or any other where all are taken.
+transport::tcp::Listener listen_within(std::uint16_t first, std::uint16_t last) {
+  for (int port = first; port <= last + 1; ++port) {
+    for (const int family : {AF_INET6, AF_INET}) {
+      try {
+        const auto here = static_cast<std::uint16_t>(port > last ? 0 : port);
+        return transport::tcp::Listener(Address::wildcard(family, here), 0);
+      } catch (const transport::tcp::BindError& error) {
+        if (error.code == EADDRINUSE) break;  // a host without IPv6 has another errno
+      }
+    }
+  }
+  throw Error("no port is free here");
+}
+
 double now_in_epoch() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -88,6 +106,11 @@ void Agent::obey(const json& request) {
   (this->*found->second)(request);
 }
 
+const Secret& Agent::secret() const {
+  if (!secret_) throw InvalidArgument("mccl probe was not told to listen, and has no key");
+  return *secret_;
+}
+
 void Agent::start(std::function<void()> body) {
   if (threads_.size() == kMostThreads) {
     for (std::thread& thread : threads_) thread.join();
@@ -111,25 +134,33 @@ void Agent::tell(const json& request) {
 }
 
 void Agent::listen(const json& request) {
-  key_ = text_in(request, "key");
-  std::vector<std::uint16_t> ports;
-  for (const json& port : request.value("ports", json::array()))
-    ports.push_back(port.get<std::uint16_t>());
-  listeners_.emplace(key_, ports);
-  echo_.emplace(key_, answers_);
-  answers_.say({{"listening", {{"ports", listeners_->ports()}, {"packets", echo_->port()}}}});
+  if (secret_) throw InvalidArgument("mccl probe listens already");
+  const std::string key = text_in(request, "key");
+  if (key.size() < kShortestKey) refuse("key", "text of at least 16 characters");
+  raise_open_files_limit();  // what was told of it is the limit that a job begins with
+  secret_.emplace(key);
+  std::vector<transport::tcp::Listener> listeners;
+  for (const auto& [first, last] : kPortRanges) listeners.push_back(listen_within(first, last));
+  listeners_.emplace(*secret_, std::move(listeners));
+  echo_.emplace(*secret_);
+  calls_.emplace(*secret_, answers_);
+  answers_.say(
+      {{"listening",
+        {{"ports", listeners_->ports()}, {"packets", echo_->port()}, {"calls", calls_->hears()}}}});
 }
 
 void Agent::call(const json& request) {
+  secret();
   start([this, name = number_in(request, "name", 0, 1e9)] {
-    probe::call(key_, fmt::format("{:.0f}", name));
+    calls_->call(fmt::format("{:.0f}", name));
     answers_.say({{"called", true}});
   });
 }
 
 void Agent::dial(const json& request) {
+  secret();
   start([this, target = Target(request)] {
-    const Reached reached = probe::dial(key_, target.to, target.from());
+    const Reached reached = probe::dial(secret(), target.to, target.from());
     answers_.say({{"dialled",
                    {{"id", target.id},
                     {"good", reached.good},
@@ -141,16 +172,18 @@ void Agent::dial(const json& request) {
 
 void Agent::packet(const json& request) {
   const auto bytes = static_cast<int>(number_in(request, "bytes", 0, 65535));
+  secret();
   start([this, target = Target(request), bytes] {
-    const bool good = packet_arrives(key_, target.to, target.from(), bytes);
+    const bool good = packet_arrives(secret(), target.to, target.from(), bytes);
     answers_.say({{"packet", {{"id", target.id}, {"good", good}}}});
   });
 }
 
 void Agent::time(const json& request) {
   const double seconds = number_in(request, "seconds", 0, kLongest);
+  secret();
   start([this, target = Target(request), seconds] {
-    const Timed timed = time_link(key_, target.to, target.from(), seconds);
+    const Timed timed = time_link(secret(), target.to, target.from(), seconds);
     answers_.say({{"timed",
                    {{"id", target.id},
                     {"latency_s", timed.latency_s},

@@ -1,6 +1,7 @@
 // Does what `mccl doctor` and `mccl config` ask of this host.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -8,8 +9,10 @@
 #include <vector>
 
 #include "cli/probe/answers.h"
+#include "cli/probe/calls.h"
 #include "cli/probe/listeners.h"
 #include "cli/probe/packets.h"
+#include "cli/probe/secret.h"
 
 namespace mccl::cli::probe {
 
@@ -29,6 +32,8 @@ class Agent {
   void obey(const nlohmann::json& request);
 
  private:
+  /// Throws InvalidArgument before "listen" has given the key.
+  const Secret& secret() const;
   void start(std::function<void()> body);
   void tell(const nlohmann::json& request);
   void listen(const nlohmann::json& request);
@@ -39,9 +44,10 @@ class Agent {
 
   Answers& answers_;
   const bool as_macos_;
-  std::string key_;
+  std::optional<Secret> secret_;
   std::optional<Listeners> listeners_;
   std::optional<PacketEcho> echo_;
+  std::optional<Calls> calls_;
   std::vector<std::thread> threads_;
 };
 

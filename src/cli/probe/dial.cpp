@@ -1,10 +1,12 @@
 #include "cli/probe/dial.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "base/clock.h"
-#include "base/value_text.h"
 #include "cli/probe/listeners.h"
 
 namespace mccl::cli::probe {
@@ -20,10 +22,29 @@ constexpr std::size_t kPlenty = std::size_t{32} << 20;
 constexpr double kSoonest = 0.05;
 constexpr double kRoundTrips = 50;
 
-/// Says what the connection is for; true when the other side agrees.
-bool introduce(Stream& stream, const std::string& key, const char* purpose) {
-  const std::string line = key + " " + purpose + "\n";
-  return stream.write(line.data(), line.size()) && stream.read_line() == "ok";
+/// What came of proving each other's key.
+struct Introduced {
+  std::string nonce;  ///< This side's.
+  std::string why;    ///< Empty when both sides know the key.
+};
+
+Introduced introduce(Stream& stream, const Secret& secret, const char* purpose) {
+  Introduced result{.nonce = make_nonce(), .why = ""};
+  const auto fail = [&](const char* why) {
+    result.why = stream.timed_out() ? fmt::format("it takes the connection, and is silent for {} s",
+                                                  kToConnect.count())
+                                    : why;
+    return result;
+  };
+  const auto greeting = stream.read_line();
+  if (!greeting || !greeting->starts_with(kGreeting)) return fail("something else answers there");
+  const std::string theirs = greeting->substr(std::strlen(kGreeting));
+  const std::string line = fmt::format("{} {} {}\n", result.nonce, purpose,
+                                       secret.prove("dials", {theirs, result.nonce, purpose}));
+  stream.write(line.data(), line.size());
+  const std::string expected = "ok " + secret.prove("answers", {theirs, result.nonce, purpose});
+  if (stream.read_line() != expected) return fail("the probe of another run answers there");
+  return result;
 }
 
 double measure_latency(Stream& stream) {
@@ -38,7 +59,8 @@ double measure_latency(Stream& stream) {
   return rounds[kRounds / 2] / 2;
 }
 
-double measure_rate(Stream& stream, double latency_s, double seconds) {
+double measure_rate(Stream& stream, const Secret& secret, const std::string& nonce,
+                    double latency_s, double seconds) {
   const std::vector<char> bytes(std::size_t{1} << 18);
   std::size_t sent = 0;
   const Clock::time_point begin = Clock::now();
@@ -52,14 +74,14 @@ double measure_rate(Stream& stream, double latency_s, double seconds) {
     sent += bytes.size();
   }
   stream.end_writing();
-  const auto counted = stream.read_line();
-  if (!counted || parse_integer(*counted) != static_cast<std::int64_t>(sent)) return 0;
+  const std::string number = std::to_string(sent);
+  if (stream.read_line() != number + " " + secret.prove("counts", {nonce, number})) return 0;
   return static_cast<double>(sent) / seconds_between(begin, Clock::now());
 }
 
 }  // namespace
 
-Reached dial(const std::string& key, const Address& to, const Address* source) {
+Reached dial(const Secret& secret, const Address& to, const Address* source) {
   Reached reached;
   Connected connected = connect(to, source, kToConnect);
   reached.seconds = connected.seconds;
@@ -68,19 +90,22 @@ Reached dial(const std::string& key, const Address& to, const Address* source) {
     return reached;
   }
   reached.local = connected.stream->socket().local().host();
-  reached.good = introduce(*connected.stream, key, kHello);
-  if (!reached.good) reached.why = "something else answers there";
+  reached.why = introduce(*connected.stream, secret, kHello).why;
+  reached.good = reached.why.empty();
   return reached;
 }
 
-Timed time_link(const std::string& key, const Address& to, const Address* source, double seconds) {
+Timed time_link(const Secret& secret, const Address& to, const Address* source, double seconds) {
   Timed timed;
   Connected echo = connect(to, source, kToConnect);
-  if (!echo.stream || !introduce(*echo.stream, key, kEcho)) return timed;
+  if (!echo.stream || !introduce(*echo.stream, secret, kEcho).why.empty()) return timed;
   timed.latency_s = measure_latency(*echo.stream);
   Connected count = connect(to, source, kToConnect);
-  if (!count.stream || !introduce(*count.stream, key, kCount)) return timed;
-  timed.bytes_per_s = measure_rate(*count.stream, timed.latency_s, seconds);
+  if (!count.stream) return timed;
+  const Introduced introduced = introduce(*count.stream, secret, kCount);
+  if (!introduced.why.empty()) return timed;
+  timed.bytes_per_s =
+      measure_rate(*count.stream, secret, introduced.nonce, timed.latency_s, seconds);
   timed.good = timed.latency_s > 0 && timed.bytes_per_s > 0;
   return timed;
 }

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "cli/probe/secret.h"
 #include "cli/probe/stream.h"
 
 namespace mccl::cli::probe {
@@ -15,7 +16,7 @@ struct Reached {
 };
 
 /// Connects and has the other side prove that it knows the key.
-Reached dial(const std::string& key, const Address& to, const Address* source);
+Reached dial(const Secret& secret, const Address& to, const Address* source);
 
 struct Timed {
   bool good = false;
@@ -24,6 +25,6 @@ struct Timed {
 };
 
 /// Sends for about so long.
-Timed time_link(const std::string& key, const Address& to, const Address* source, double seconds);
+Timed time_link(const Secret& secret, const Address& to, const Address* source, double seconds);
 
 }  // namespace mccl::cli::probe

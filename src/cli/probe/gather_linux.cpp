@@ -225,6 +225,25 @@ void gather_thunderbolt(HostFacts& facts) {
   }
 }
 
+/// Whether a process of this host is a rank: each keeps a file in memory for its neighbours.
+bool is_rank(const fs::path& process, const fs::path& network) {
+  std::error_code ignored;
+  if (fs::read_symlink(process / "ns/net", ignored) != network) return false;
+  for (const fs::directory_entry& file : fs::directory_iterator(process / "fd", ignored))
+    if (fs::read_symlink(file.path(), ignored).string().starts_with("/memfd:mccl ")) return true;
+  return false;
+}
+
+/// Processes of other users are not counted, except by root.
+int count_ranks() {
+  std::error_code ignored;
+  const fs::path network = fs::read_symlink("/proc/self/ns/net", ignored);
+  int ranks = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator("/proc", ignored))
+    if (parse_integer(entry.path().filename().string()) && is_rank(entry.path(), network)) ++ranks;
+  return ranks;
+}
+
 std::string os_name() {
   std::ifstream file("/etc/os-release");
   constexpr std::string_view kKey = "PRETTY_NAME=";
@@ -262,6 +281,7 @@ void gather_linux(HostFacts& facts) {
   facts.most_mhz = small(line_in(frequency / "cpuinfo_max_freq")) / 1000;
   const std::string load = line_in("/proc/loadavg");
   facts.load = parse_number(load.substr(0, load.find(' '))).value_or(0);
+  facts.ranks = count_ranks();
   gather_memory(facts);
   gather_interfaces(facts);
   gather_addresses(facts);

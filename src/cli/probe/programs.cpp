@@ -13,6 +13,7 @@
 #include "base/environment.h"
 #include "cli/launch/process.h"
 #include "cli/launch/watch.h"
+#include "cluster/read_facts.h"
 
 namespace mccl::cli::probe {
 namespace {
@@ -23,11 +24,12 @@ constexpr auto kForProgram = 15s;
 constexpr std::size_t kMostOutput = std::size_t{1} << 20;
 
 void note_timeout(cluster::HostFacts& facts, const std::string& program) {
-  facts.odd.push_back({.severity = cluster::Severity::warning,
-                       .what = fmt::format("{} does not end", program),
-                       .where = facts.host,
-                       .why = "what it would tell is missing from what follows",
-                       .cure = fmt::format("run {} there, and look what it waits for", program)});
+  cluster::keep_odd(facts,
+                    {.severity = cluster::Severity::warning,
+                     .what = fmt::format("{} does not end", program),
+                     .where = facts.host,
+                     .why = "what it would tell is missing from what follows",
+                     .cure = fmt::format("run {} there, and look what it waits for", program)});
 }
 
 }  // namespace
@@ -52,7 +54,7 @@ bool Programs::succeeds(cluster::HostFacts& facts, std::vector<std::string> argv
 Programs::Ended Programs::run(cluster::HostFacts& facts, std::vector<std::string> argv) const {
   const std::string name = argv.front();
   argv.front() = find(name);
-  if (argv.front().empty()) return {};
+  if (argv.front().empty() || Clock::now() >= deadline_) return {};
   busy_(name);
   launch::ProcessPlan plan;
   plan.argv = std::move(argv);
@@ -75,6 +77,8 @@ Programs::Ended Programs::run(cluster::HostFacts& facts, std::vector<std::string
   }
   if (process.output.get() >= 0) {
     if (ended.output.size() < kMostOutput) note_timeout(facts, name);
+    // Its group exists only once the child has made it.
+    ::kill(process.id, SIGKILL);
     ::kill(-process.id, SIGKILL);
   }
   int status = 0;

@@ -52,18 +52,25 @@ std::size_t Stream::read(void* to, std::size_t most) {
   do {
     n = ::recv(socket_.descriptor(), to, most, 0);
   } while (n < 0 && errno == EINTR);
+  timed_out_ = n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
   return n < 0 ? 0 : static_cast<std::size_t>(n);
 }
 
 std::optional<std::string> Stream::read_line() {
+  const Clock::time_point limit = Clock::now() + patience_;
   std::string line;
   char next = 0;
   while (line.size() < kLongestLine && read(&next, 1) == 1) {
     if (next == '\n') return line;
     line += next;
+    // One byte now and then is no answer.
+    timed_out_ = Clock::now() >= limit;
+    if (timed_out_) return {};
   }
   return {};
 }
+
+void Stream::shut() { ::shutdown(socket_.descriptor(), SHUT_RDWR); }
 
 void Stream::end_writing() { ::shutdown(socket_.descriptor(), SHUT_WR); }
 

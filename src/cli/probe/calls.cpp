@@ -1,0 +1,181 @@
+#include "cli/probe/calls.h"
+
+#include <fmt/format.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <poll.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <system_error>
+
+#include "base/thread.h"
+#include "cluster/read_facts.h"
+#include "transport/tcp/interfaces.h"
+
+namespace mccl::cli::probe {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kBetweenLooksAtCalls = 50ms;
+constexpr const char* kAllHosts = "ff02::1";
+/// A question is asked so often, at this interval.
+constexpr int kQuestions = 3;
+constexpr auto kForAnswer = 120ms;
+constexpr std::size_t kMostQuestions = 4096;
+constexpr std::size_t kMostCalled = 4096;
+
+/// An interface that has just come up cannot send from its link-local address before the system has
+/// made sure that nobody else on the cable has it (RFC 4862, 5.4: a random delay of up to a second,
+/// then one more second).
+constexpr auto kForAddresses = 2500ms;
+constexpr auto kBetweenTries = 20ms;
+
+/// A port of a bridge hears nothing itself: the bridge does.
+bool is_port_of_bridge(const std::string& interface) {
+  std::error_code ignored;
+  return std::filesystem::exists("/sys/class/net/" + interface + "/brport", ignored);
+}
+
+/// Those that are up and have a link-local address, be it one that is still being looked at.
+std::set<std::string> calling_interfaces() {
+  std::set<std::string> names;
+  for (const transport::tcp::Interface& interface : transport::tcp::list_interfaces())
+    if (interface.up && !interface.loopback && interface.address.is_link_local() &&
+        interface.address.family() == AF_INET6 && !is_port_of_bridge(interface.name))
+      names.insert(interface.name);
+  return names;
+}
+
+std::string name_of(unsigned interface) {
+  std::array<char, IF_NAMESIZE> name = {};
+  return ::if_indextoname(interface, name.data()) == nullptr ? "" : name.data();
+}
+
+std::optional<Address> all_on(const std::string& interface) {
+  return Address::parse_numeric(fmt::format("{}%{}", kAllHosts, interface), kCallPort);
+}
+
+}  // namespace
+
+Calls::Calls(const Secret& secret, Answers& answers)
+    : secret_(secret), answers_(answers), socket_(packet_socket(AF_INET6, kCallPort)) {
+  thread_ = start_thread("mccl-calls", [this] { run(); });
+}
+
+Calls::~Calls() {
+  stopping_ = true;
+  thread_.join();
+}
+
+void Calls::run() {
+  while (!stopping_) {
+    pollfd waiting = {socket_.descriptor(), POLLIN, 0};
+    if (::poll(&waiting, 1, kBetweenLooksAtCalls / 1ms) > 0) take(receive(socket_));
+    ask_again();
+  }
+}
+
+void Calls::take(const Packet& packet) {
+  const auto words = cluster::words_of(packet.head);
+  if (words.size() == 5 && words[0] == "call") {
+    // Its own, which the system may hand back.
+    const std::string nonce(words[1]);
+    {
+      const std::scoped_lock lock(mutex_);
+      if (called_.contains(nonce)) return;
+    }
+    if (questions_.size() == kMostQuestions ||
+        !secret_.is_proof(words[4], "call", {words[1], words[2], words[3]}))
+      return;
+    const std::string mine = make_nonce();
+    const Place place{packet.interface, std::string(words[2]), std::string(words[3])};
+    const std::string text =
+        fmt::format("who {} {} {}\n", nonce, mine, secret_.prove("who", {nonce, mine}));
+    send(socket_, text, packet.from);
+    questions_[mine] = {place, packet.from, text, Clock::now() + kForAnswer};
+  } else if (words.size() == 4 && words[0] == "who") {
+    std::optional<Place> place;
+    {
+      const std::scoped_lock lock(mutex_);
+      if (const auto found = called_.find(std::string(words[1])); found != called_.end())
+        place = found->second;
+    }
+    if (!place || place->interface != packet.interface ||
+        !secret_.is_proof(words[3], "who", {words[1], words[2]}))
+      return;
+    const std::string proof = secret_.prove("here", {words[2], place->name, place->from});
+    send(socket_, fmt::format("here {} {} {} {}\n", words[2], place->name, place->from, proof),
+         packet.from);
+  } else if (words.size() == 5 && words[0] == "here") {
+    const auto question = questions_.find(std::string(words[1]));
+    if (question == questions_.end()) return;
+    const Place& place = question->second.place;
+    if (place.interface != packet.interface || place.name != words[2] || place.from != words[3] ||
+        !secret_.is_proof(words[4], "here", {words[1], words[2], words[3]}))
+      return;
+    answers_.say({{"heard",
+                   {{"at", name_of(place.interface)},
+                    {"name", cluster::count_of(place.name)},
+                    {"from", place.from}}}});
+    questions_.erase(question);
+  }
+}
+
+void Calls::ask_again() {
+  for (auto each = questions_.begin(); each != questions_.end();) {
+    Question& question = each->second;
+    if (Clock::now() < question.again) {
+      ++each;
+      continue;
+    }
+    if (question.asked == kQuestions) {
+      answers_.say({{"unanswered",
+                     {{"at", name_of(question.place.interface)},
+                      {"name", cluster::count_of(question.place.name)},
+                      {"from", question.place.from}}}});
+      each = questions_.erase(each);
+      continue;
+    }
+    // To all: another probe at the caller's port may have taken what was for this one's address.
+    if (const auto to = all_on(name_of(question.place.interface)))
+      send(socket_, question.text, *to);
+    ++question.asked;
+    question.again = Clock::now() + kForAnswer;
+    ++each;
+  }
+}
+
+void Calls::call(const std::string& name) {
+  std::set<std::string> called;
+  const Clock::time_point limit = Clock::now() + kForAddresses;
+  for (bool waits = true; waits;) {
+    waits = false;
+    for (const std::string& interface : calling_interfaces()) {
+      const auto to = all_on(interface);
+      if (called.contains(interface) || !to) continue;
+      const std::string nonce = make_nonce();
+      const std::string text = fmt::format("call {} {} {} {}\n", nonce, name, interface,
+                                           secret_.prove("call", {nonce, name, interface}));
+      {
+        const std::scoped_lock lock(mutex_);
+        if (called_.size() == kMostCalled) called_.clear();
+        called_[nonce] = {::if_nametoindex(interface.c_str()), name, interface};
+      }
+      if (send(socket_, text, *to))
+        called.insert(interface);
+      else if (errno == EADDRNOTAVAIL)
+        waits = true;
+    }
+    if (Clock::now() >= limit) return;
+    if (waits) ::poll(nullptr, 0, kBetweenTries / 1ms);
+  }
+}
+
+}  // namespace mccl::cli::probe

@@ -1,0 +1,29 @@
+// Proofs that the other side knows the key of this run. The key itself never leaves the host.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace mccl::cli::probe {
+
+class Secret {
+ public:
+  explicit Secret(std::string key) : key_(std::move(key)) {}
+
+  /// HMAC-SHA256 over the words, as 64 hexadecimal digits. A proof for one purpose is none for
+  /// another. No word may contain a line end.
+  std::string prove(std::string_view purpose, std::initializer_list<std::string_view> words) const;
+  bool is_proof(std::string_view proof, std::string_view purpose,
+                std::initializer_list<std::string_view> words) const;
+
+ private:
+  std::string key_;
+};
+
+/// 32 unpredictable hexadecimal digits. A proof over a nonce of the verifier's own cannot be a
+/// recorded one.
+std::string make_nonce();
+
+}  // namespace mccl::cli::probe

@@ -1,0 +1,91 @@
+#include "cluster/call_check.h"
+
+#include <fmt/format.h>
+
+#include <set>
+#include <string>
+
+namespace mccl::cluster {
+namespace {
+
+constexpr int kCallPort = 29599;
+
+const HostFacts& host_of_end(std::span<const HostFacts> hosts, const End& end) {
+  return hosts[static_cast<std::size_t>(end.host)];
+}
+
+std::string text_of_end(std::span<const HostFacts> hosts, const End& end) {
+  return fmt::format("{} ({})", host_of_end(hosts, end).host, end.interface);
+}
+
+std::string how_to_let_in(const HostFacts& host, const std::string& interface) {
+  if (host.system == System::macos)
+    return fmt::format("on {}: System Settings, Network, Firewall: let mccl in", host.host);
+  return fmt::format(
+      "on {}: sudo nft insert rule inet filter input iifname \"{}\" udp dport {} accept, or sudo "
+      "ufw "
+      "allow {}/udp",
+      host.host, interface, kCallPort, kCallPort);
+}
+
+}  // namespace
+
+std::vector<Finding> check_calls(std::span<const HostFacts> hosts, const Calls& calls) {
+  std::vector<Finding> findings;
+  for (const int host : calls.deaf) {
+    findings.push_back(
+        {Severity::warning, fmt::format("it cannot listen at UDP port {}", kCallPort),
+         hosts[static_cast<std::size_t>(host)].host,
+         "hosts call to each other there to find cables; what leads to it may be missing",
+         fmt::format("see what has the port: ss -ulpn sport = :{}; IPv6 must not be off: sysctl "
+                     "net.ipv6.conf.all.disable_ipv6",
+                     kCallPort)});
+  }
+  std::set<Heard> heard;
+  for (const Heard& each : calls.heard) {
+    heard.insert(each);
+    heard.insert({each.from, each.at});
+  }
+  std::set<Heard> told;
+  for (const Heard& each : calls.unanswered) {
+    const Interface* caller = host_of_end(hosts, each.from).interface(each.from.interface);
+    if (caller == nullptr || host_of_end(hosts, each.at).interface(each.at.interface) == nullptr ||
+        heard.contains(each) || !told.insert(each).second)
+      continue;
+    findings.push_back(
+        {Severity::warning,
+         fmt::format("{} hears it call, and it does not hear {} answer",
+                     text_of_end(hosts, each.at), host_of_end(hosts, each.at).host),
+         text_of_end(hosts, each.from),
+         fmt::format("a firewall there drops UDP port {}: the cable is taken for missing",
+                     kCallPort),
+         how_to_let_in(host_of_end(hosts, each.from), each.from.interface)});
+  }
+  return findings;
+}
+
+std::vector<Finding> check_silence(std::span<const HostFacts> hosts, const Calls& calls) {
+  std::set<End> known;
+  for (const Heard& each : calls.heard) known.insert({each.at, each.from});
+  std::vector<std::string> silent;
+  std::string cure;
+  for (std::size_t host = 0; host < hosts.size(); ++host) {
+    for (const Interface& interface : hosts[host].interfaces) {
+      const End end{static_cast<int>(host), interface.name};
+      if (!interface.up || interface.carrier != true || interface.joins ||
+          interface.medium == Medium::loopback || known.contains(end))
+        continue;
+      silent.push_back(text_of_end(hosts, end));
+      if (cure.empty()) cure = how_to_let_in(hosts[host], interface.name);
+    }
+  }
+  if (silent.empty()) return {};
+  return {{Severity::warning, "no call of another host was heard, though cables are plugged in",
+           fmt::format("{}", fmt::join(silent, ", ")),
+           fmt::format("if these cables join hosts that were named, firewalls drop UDP port {}, at "
+                       "which hosts call to each other",
+                       kCallPort),
+           cure}};
+}
+
+}  // namespace mccl::cluster
