@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "group.h"
-#include "large_pages.h"
+#include "mccl/error.h"
 
 namespace mccl_mlx {
 namespace {
@@ -33,25 +33,28 @@ mccl::Work complex_extreme(mccl::Group& group, mccl::ConstBuffer in, mccl::Buffe
   return {};
 }
 
-/// The memory of a result, not yet touched unless it is the input's.
-mccl::Buffer result_of(mx::array& output) {
-  const mccl::Buffer memory = buffer_of(output);
-  ask_for_large_pages(memory);
-  return memory;
-}
-
 }  // namespace
 
 void Group::reduce(const mx::array& input, mx::array& output, mccl::ReduceKind kind,
                    mx::Stream stream) {
-  run_on(stream, [in = buffer_of(input), out = result_of(output), kind](
-                     mccl::Group& group, const mccl::CallOptions& options) {
-    const bool ordered = kind == mccl::ReduceKind::max || kind == mccl::ReduceKind::min;
-    if (ordered && in.dtype == mccl::DType::c64) {
-      return complex_extreme(group, in, out, kind == mccl::ReduceKind::max, options);
+  const bool ordered = kind == mccl::ReduceKind::max || kind == mccl::ReduceKind::min;
+  if (ordered && input.dtype() == mx::complex64) {
+    if (stream.device == mx::Device::gpu) {
+      throw mccl::InvalidArgument(
+          "all_max, all_min: complex numbers are compared on the CPU only; pass stream=mx.cpu");
     }
-    return group.all_reduce(in, out, kind, options);
-  });
+    return run_on(stream, input, output,
+                  [largest = kind == mccl::ReduceKind::max](mccl::Group& group,
+                                                            mccl::ConstBuffer in, mccl::Buffer out,
+                                                            const mccl::CallOptions& options) {
+                    return complex_extreme(group, in, out, largest, options);
+                  });
+  }
+  run_on(stream, input, output,
+         [kind](mccl::Group& group, mccl::ConstBuffer in, mccl::Buffer out,
+                const mccl::CallOptions& options) {
+           return group.all_reduce(in, out, kind, options);
+         });
 }
 
 void Group::all_sum(const mx::array& input, mx::array& output, mx::Stream stream) {
@@ -67,17 +70,17 @@ void Group::all_min(const mx::array& input, mx::array& output, mx::Stream stream
 }
 
 void Group::all_gather(const mx::array& input, mx::array& output, mx::Stream stream) {
-  run_on(stream, [in = buffer_of(input), out = result_of(output)](
-                     mccl::Group& group, const mccl::CallOptions& options) {
-    return group.all_gather(in, out, options);
-  });
+  run_on(stream, input, output,
+         [](mccl::Group& group, mccl::ConstBuffer in, mccl::Buffer out,
+            const mccl::CallOptions& options) { return group.all_gather(in, out, options); });
 }
 
 void Group::sum_scatter(const mx::array& input, mx::array& output, mx::Stream stream) {
-  run_on(stream, [in = buffer_of(input), out = result_of(output)](
-                     mccl::Group& group, const mccl::CallOptions& options) {
-    return group.reduce_scatter(in, out, mccl::ReduceKind::sum, options);
-  });
+  run_on(stream, input, output,
+         [](mccl::Group& group, mccl::ConstBuffer in, mccl::Buffer out,
+            const mccl::CallOptions& options) {
+           return group.reduce_scatter(in, out, mccl::ReduceKind::sum, options);
+         });
 }
 
 }  // namespace mccl_mlx

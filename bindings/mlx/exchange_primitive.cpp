@@ -6,7 +6,6 @@
 
 #include <utility>
 
-#include "large_pages.h"
 #include "mccl/error.h"
 
 namespace mccl_mlx {
@@ -18,17 +17,12 @@ class ExchangePrimitive final : public mx::UnaryPrimitive {
       : UnaryPrimitive(stream), group_(std::move(group)), exchange_(std::move(exchange)) {}
 
   void eval_cpu(const std::vector<mx::array>& inputs, mx::array& out) override {
-    const mx::array& in = inputs[0];
-    allocate(in, out);
-    group_->run_on(stream(), [exchange = exchange_, in = buffer_of(in), out = buffer_of(out),
-                              row = elements_of_row(in)](mccl::Group& group,
-                                                         const mccl::CallOptions& options) {
-      return start(exchange, group, in, out, row, options);
-    });
+    allocate(inputs[0], out);
+    run(inputs[0], out);
   }
 
-  void eval_gpu(const std::vector<mx::array>&, mx::array&) override {
-    throw mccl::Error("MCCL communicates on streams of the CPU only");
+  void eval_gpu(const std::vector<mx::array>& inputs, mx::array& out) override {
+    eval_cpu(inputs, out);
   }
 
   std::vector<mx::array> jvp(const std::vector<mx::array>&, const std::vector<mx::array>& tangents,
@@ -66,6 +60,15 @@ class ExchangePrimitive final : public mx::UnaryPrimitive {
   }
 
  private:
+  void run(const mx::array& in, mx::array& out) {
+    group_->run_on(stream(), in, out,
+                   [exchange = exchange_, row = elements_of_row(in)](
+                       mccl::Group& group, mccl::ConstBuffer from, mccl::Buffer to,
+                       const mccl::CallOptions& options) {
+                     return start(exchange, group, from, to, row, options);
+                   });
+  }
+
   void allocate(const mx::array& in, mx::array& out) const {
     const bool shares = gives_own_input(exchange_, group_->rank()) ||
                         (works_in_place(exchange_) && in.is_donatable());
@@ -73,7 +76,6 @@ class ExchangePrimitive final : public mx::UnaryPrimitive {
       out.copy_shared_buffer(in);
     } else {
       out.set_data(mx::allocator::malloc(out.nbytes()));
-      ask_for_large_pages(buffer_of(out));
     }
   }
 
@@ -88,6 +90,13 @@ class ExchangePrimitive final : public mx::UnaryPrimitive {
   const std::shared_ptr<Group> group_;
   const Exchange exchange_;
 };
+
+/// Exchanges in which one rank has another part than the others copy and clear memory of the host.
+bool runs_on_gpu(ExchangeKind kind) {
+  return kind == ExchangeKind::all_sum || kind == ExchangeKind::all_mean ||
+         kind == ExchangeKind::all_gather || kind == ExchangeKind::sum_scatter ||
+         kind == ExchangeKind::all_to_all;
+}
 
 }  // namespace
 
@@ -104,7 +113,8 @@ std::shared_ptr<Group> group_in(const mx::distributed::Group& group) {
 mx::array record(const mx::array& x, const Exchange& exchange, const std::shared_ptr<Group>& group,
                  mx::StreamOrDevice stream) {
   check(exchange, x.shape(), group->rank(), group->size());
-  const mx::Stream chosen = group->communication_stream(stream);
+  const mx::Stream chosen = runs_on_gpu(exchange.kind) ? group->communication_stream(stream)
+                                                       : Group::stream_of_cpu(stream);
   return mx::array(output_shape(exchange, x.shape(), group->rank()), x.dtype(),
                    std::make_shared<ExchangePrimitive>(chosen, group, exchange),
                    {mx::contiguous(x, false, chosen)});

@@ -8,6 +8,8 @@
 #include <optional>
 #include <utility>
 
+#include "gpu.h"
+#include "large_pages.h"
 #include "mccl/error.h"
 #include "pending_calls.h"
 #include "received.h"
@@ -40,23 +42,66 @@ class WithoutPython {
   std::optional<nb::gil_scoped_release> released_;
 };
 
-mx::Stream cpu_stream(mx::StreamOrDevice stream) {
+}  // namespace
+
+Group::Group(std::shared_ptr<mccl::Group> group, bool on_gpu)
+    : group_(std::move(group)), on_gpu_(on_gpu) {
+  for (int rank = 0; rank < group_->size(); ++rank) sends_.push_back(std::make_shared<Line>());
+}
+
+mx::Stream Group::stream_of_cpu(mx::StreamOrDevice stream) {
   const mx::Stream chosen = mx::to_stream(stream, mx::Device::cpu);
   if (chosen.device != mx::Device::cpu) {
     throw mccl::InvalidArgument(
-        "stream: MCCL communicates on a stream of the CPU, and this is one of the GPU; pass "
+        "stream: MCCL communicates on a stream of the CPU here, and this is one of the GPU; pass "
         "stream=mx.cpu, or none");
   }
   return chosen;
 }
 
-}  // namespace
-
-Group::Group(std::shared_ptr<mccl::Group> group) : group_(std::move(group)) {
-  for (int rank = 0; rank < group_->size(); ++rank) sends_.push_back(std::make_shared<Line>());
+mx::Stream Group::communication_stream(mx::StreamOrDevice stream) {
+  return on_gpu_ ? mx::to_stream(stream, mx::Device::gpu) : stream_of_cpu(stream);
 }
 
-mx::Stream Group::communication_stream(mx::StreamOrDevice stream) { return cpu_stream(stream); }
+void Group::run_on(mx::Stream stream, const mx::array& input, mx::array& output,
+                   CallOnArrays call) {
+  if (stream.device == mx::Device::gpu) return run_on_gpu(stream, input, output, call);
+  const mccl::Buffer out = buffer_of(output);
+  ask_for_large_pages(out);
+  run_on(stream, [in = buffer_of(input), out, call = std::move(call)](
+                     mccl::Group& group, const mccl::CallOptions& options) {
+    return call(group, in, out, options);
+  });
+}
+
+/// Collectives of the GPU are started by the thread that evaluates, so they take their turn there.
+void Group::run_on_gpu(mx::Stream stream, const mx::array& input, mx::array& output,
+                       const CallOnArrays& call) {
+  const WithoutPython without_python;
+  const std::lock_guard lock(order_);
+  throw_what_failed();
+  Turn turn(collectives_);
+  naming_rank(rank(), [&] {
+    turn.await();
+    const mccl::ConstBuffer in = gpu::buffer_of(input, stream);
+    const mccl::Buffer out = gpu::buffer_of(output, stream);
+    mccl::Work work = gpu::run(stream, [&](void* cuda_stream) {
+      mccl::Work started =
+          call(*group_, in, out, {.caller_waits = true, .may_meet = true, .stream = cuda_stream});
+      started.wait_on_stream(cuda_stream);
+      return started;
+    });
+    if (!work.done()) on_their_way_.push_back(std::move(work));
+  });
+}
+
+void Group::throw_what_failed() {
+  std::vector<mccl::Work> done;
+  for (const mccl::Work& work : on_their_way_)
+    if (work.done()) done.push_back(work);
+  std::erase_if(on_their_way_, [](const mccl::Work& work) { return work.done(); });
+  for (const mccl::Work& work : done) work.wait();
+}
 
 void Group::run_on(mx::Stream stream, Call call) {
   const std::lock_guard lock(order_);
@@ -132,10 +177,13 @@ std::shared_ptr<mx::distributed::detail::GroupImpl> Group::split(int color, int 
   // The context of the job lives as long as the group that it was made with.
   using Family = std::pair<std::shared_ptr<mccl::Group>, std::shared_ptr<mccl::Group>>;
   const auto family = std::make_shared<Family>(group_, std::move(part));
-  return std::make_shared<Group>(std::shared_ptr<mccl::Group>(family, family->second.get()));
+  return std::make_shared<Group>(std::shared_ptr<mccl::Group>(family, family->second.get()),
+                                 on_gpu_);
 }
 
-mx::Stream Alone::communication_stream(mx::StreamOrDevice stream) { return cpu_stream(stream); }
+mx::Stream Alone::communication_stream(mx::StreamOrDevice stream) {
+  return Group::stream_of_cpu(stream);
+}
 
 std::shared_ptr<mx::distributed::detail::GroupImpl> Alone::split(int, int) {
   throw mccl::Error("split: this process is alone, and a group of one cannot be split");

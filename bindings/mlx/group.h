@@ -17,6 +17,9 @@ namespace mccl_mlx {
 
 /// Starts one call of the engine.
 using Call = std::function<mccl::Work(mccl::Group&, const mccl::CallOptions&)>;
+/// Starts one call of the engine that reads `in` and writes `out`.
+using CallOnArrays = std::function<mccl::Work(mccl::Group&, mccl::ConstBuffer in, mccl::Buffer out,
+                                              const mccl::CallOptions&)>;
 
 /// Thread-safe. Collectives match across ranks in the order in which they are evaluated, whatever
 /// stream they run on; of several threads that evaluate at once, the program must decide the order.
@@ -25,10 +28,14 @@ using Call = std::function<mccl::Work(mccl::Group&, const mccl::CallOptions&)>;
 class Group final : public mx::distributed::detail::GroupImpl,
                     public std::enable_shared_from_this<Group> {
  public:
-  explicit Group(std::shared_ptr<mccl::Group> group);
+  /// `on_gpu`: collectives take streams of MLX's GPU where the caller names none.
+  Group(std::shared_ptr<mccl::Group> group, bool on_gpu);
 
-  /// A CPU stream: the caller's if it is one. Throws for a stream of a GPU.
+  /// The caller's stream. Where there is none: one of the GPU for a group on the GPU, else of the
+  /// CPU. Throws for a stream of a GPU in a group that is not on the GPU.
   mx::Stream communication_stream(mx::StreamOrDevice stream) override;
+  /// The caller's stream, or one of the CPU. Throws for a stream of a GPU.
+  static mx::Stream stream_of_cpu(mx::StreamOrDevice stream);
 
   int rank() override { return group_->rank(); }
   int size() override { return group_->size(); }
@@ -46,13 +53,22 @@ class Group final : public mx::distributed::detail::GroupImpl,
   /// Runs a collective on the stream's thread when its turn comes; what it throws surfaces where
   /// MLX waits for the stream.
   void run_on(mx::Stream stream, Call call);
+  /// The same of arrays. On a stream of the GPU the call is enqueued now, in its turn, and throws
+  /// what keeps it from that; what fails later is thrown by the next call.
+  void run_on(mx::Stream stream, const mx::array& input, mx::array& output, CallOnArrays call);
   /// Runs a collective now, in its turn, on this thread. Gives Python's lock up meanwhile.
   void run_now(const Call& call);
 
  private:
   void reduce(const mx::array& input, mx::array& output, mccl::ReduceKind kind, mx::Stream stream);
 
+  void run_on_gpu(mx::Stream stream, const mx::array& input, mx::array& output,
+                  const CallOnArrays& call);
+  void throw_what_failed();
+
   const std::shared_ptr<mccl::Group> group_;
+  const bool on_gpu_;
+  std::vector<mccl::Work> on_their_way_;  ///< Guarded by order_; of the GPU, through the host.
   const std::shared_ptr<Line> collectives_ = std::make_shared<Line>();
   std::vector<std::shared_ptr<Line>> sends_;  ///< By destination.
   std::mutex order_;  ///< Held while a turn is taken and its operation enqueued.

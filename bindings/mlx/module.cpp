@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "exchange_primitive.h"
+#include "gpu.h"
 #include "group.h"
 #include "join.h"
 #include "rounded_mean.h"
@@ -21,8 +22,8 @@ namespace nb = nanobind;
 namespace mccl_mlx {
 namespace {
 
-mx::distributed::Group group_of(const nb::capsule& capsule) {
-  return mx::distributed::Group(std::make_shared<Group>(native_group_in(capsule)));
+mx::distributed::Group group_of(const nb::capsule& capsule, bool on_gpu) {
+  return mx::distributed::Group(std::make_shared<Group>(native_group_in(capsule), on_gpu));
 }
 
 bool is_ours(const mx::distributed::Group& group) {
@@ -96,7 +97,14 @@ NB_MODULE(_mlx, module) {
       "True; TypeError where this module and MLX were built with nanobinds that do not match.");
   module.def("join", &mccl_mlx::join, "settings"_a,
              "Meets the other ranks; a capsule \"mccl.group\" with the group of all.");
-  module.def("group_of", &mccl_mlx::group_of, "capsule"_a, "The group as an mx.distributed.Group.");
+  module.def(
+      "group_of", &mccl_mlx::group_of, "capsule"_a, "on_gpu"_a,
+      "The group as an mx.distributed.Group, whose collectives take streams of the GPU or the "
+      "CPU where the caller names none.");
+  module.def(
+      "has_gpu", &mccl_mlx::gpu::is_available,
+      "Whether arrays of MLX's GPU can be communicated: there is one, and MLX and this module "
+      "are built for CUDA.");
   module.def("is_ours", &mccl_mlx::is_ours, "group"_a,
              "Whether the group is one of several ranks that MCCL made.");
   module.def("alone", &mccl_mlx::alone, "A mx.distributed.Group of this process alone.");

@@ -56,7 +56,7 @@ std::pair<mx::array, mx::array> record_rounded_mean(const mx::array& x,
   if (!mx::issubdtype(x.dtype(), mx::floating)) {
     throw mccl::InvalidArgument("rounded_mean: only floats are rounded");
   }
-  const mx::Stream chosen = group->communication_stream(stream);
+  const mx::Stream chosen = Group::stream_of_cpu(stream);
   auto both = mx::array::make_arrays({x.shape(), x.shape()}, {x.dtype(), x.dtype()},
                                      std::make_shared<RoundedMean>(chosen, group, compression),
                                      {mx::contiguous(x, false, chosen)});

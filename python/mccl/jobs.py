@@ -32,12 +32,14 @@ class Job:
     Attributes:
         alone: It is a job of this process only.
         slower: What users should know where MLX's own backend has a faster way; or empty.
+        on_gpu: Collectives take streams of MLX's GPU where the caller names none.
     """
 
     backend: str
     settings: dict[str, str] = field(default_factory=dict)
     alone: bool = False
     slower: str = ""
+    on_gpu: bool = False
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,8 @@ from mccl.jobs import (
     split_address,
 )
 
+from .loader import load
+
 
 def ring(environment: Environment, settings: Mapping[str, str]) -> Job:
     """From MLX_RANK and MLX_HOSTFILE, as `mlx.launch` sets them.
@@ -134,7 +136,7 @@ def mccl(environment: Environment, settings: Mapping[str, str]) -> Job:
             "(mccl launch, torchrun, mpirun or srun)",
             absent=True,
         )
-    return Job("mccl", _verbosity(environment, settings))
+    return Job("mccl", _verbosity(environment, settings), on_gpu=load().has_gpu())
 
 
 def _readable(environment: Environment) -> dict[str, str]:
@@ -150,14 +152,26 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
-_SLOWER = (
-    "{backend}: this version of MCCL has no {missing}; the ranks communicate over TCP and shared "
-    "memory"
+_NO_GPU = (
+    "nccl: arrays go through the host, by shared memory and TCP: {reason}. Calls between GPUs need "
+    "a GPU, MLX for CUDA (pip install mlx[cuda13]), and MCCL built beside it with CUDA's headers"
 )
 
 
+def _why_not_on_gpu() -> str:
+    """Why MLX's arrays cannot be communicated from GPU to GPU; empty where they can."""
+    if load().has_gpu():
+        return ""
+    if not mx.cuda.is_available():
+        return "this MLX has no CUDA GPU"
+    return "this MCCL was built for an MLX without CUDA, or without CUDA's headers"
+
+
 def nccl(environment: Environment, settings: Mapping[str, str]) -> Job:
-    """From MLX_RANK, MLX_WORLD_SIZE, NCCL_HOST_IP and NCCL_PORT."""
+    """From MLX_RANK, MLX_WORLD_SIZE, NCCL_HOST_IP, NCCL_PORT and MLX_NCCL_TIMEOUT.
+
+    Arrays on the GPU go by kernels or NCCL where each rank has a GPU, else through pinned memory.
+    """
     names = ("MLX_RANK", "MLX_WORLD_SIZE", "NCCL_HOST_IP", "NCCL_PORT")
     given = {name: environment.get(name) for name in names}
     if not given["NCCL_HOST_IP"] and not given["MLX_WORLD_SIZE"]:
@@ -172,11 +186,20 @@ def nccl(environment: Environment, settings: Mapping[str, str]) -> Job:
         raise Refusal(
             f"nccl: NCCL_PORT: expected a port from 1 to 65535; found '{given['NCCL_PORT']}'"
         )
+    job = {"rank": str(rank), "world_size": size, "root": str(Address(host, port))}
+    if timeout := environment.get("MLX_NCCL_TIMEOUT"):
+        job["connect_timeout"] = _seconds("MLX_NCCL_TIMEOUT", timeout)
+    reason = _why_not_on_gpu()
     return Job(
-        "nccl",
-        {"rank": str(rank), "world_size": size, "root": str(Address(host, port))},
-        slower=_SLOWER.format(backend="nccl", missing="calls into NCCL"),
+        "nccl", job, slower=_NO_GPU.format(reason=reason) if reason else "", on_gpu=not reason
     )
+
+
+def _seconds(variable: str, milliseconds: str) -> str:
+    text = milliseconds.strip()
+    if not text.isdecimal() or int(text) == 0:
+        raise Refusal(f"nccl: {variable}: expected milliseconds; found '{milliseconds}'")
+    return f"{int(text) / 1000:g}"
 
 
 #: What the launchers of MPI set; srun does where it speaks PMI or PMIx.

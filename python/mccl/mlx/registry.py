@@ -182,8 +182,8 @@ def _join(name: str, settings: dict[str, str], factory: Factory | None) -> mx.di
 def _group_of(shim: Any, job: backends.Job, settings: dict[str, str]) -> mx.distributed.Group:
     """The group of all ranks of a job. `mccl` and `mpi` are the job of mccl.distributed."""
     if job.backend not in ("mccl", "mpi"):
-        return shim.group_of(shim.join(_merged(settings, job.settings)))
-    world = shim.group_of(_world_of(job).capsule)
+        return shim.group_of(shim.join(_merged(settings, job.settings)), job.on_gpu)
+    world = shim.group_of(_world_of(job).capsule, job.on_gpu)
     # Groups must not share the order of their calls, so each name has one of its own.
     return world.split(0) if job.backend == "mpi" else world
 
@@ -217,7 +217,7 @@ def _merged(settings: dict[str, str], of_job: dict[str, str]) -> dict[str, str]:
     """Settings that were given win over what is derived from variables of MLX and a hostfile."""
     given = {
         name: settings[name]
-        for name in ("listen_addr", "port_base", "log_level")
+        for name in ("listen_addr", "port_base", "log_level", "connect_timeout")
         if settings.get(name, config.default_text(name)) != config.default_text(name)
     }
     return {**settings, **of_job, **given}

@@ -57,6 +57,9 @@ std::string find_functions(void* library, Driver& cu) {
   symbols.find(cu.StreamWriteValue32, "cuStreamWriteValue32_v2");
   symbols.find(cu.StreamWaitValue32, "cuStreamWaitValue32_v2");
   symbols.find(cu.StreamIsCapturing, "cuStreamIsCapturing");
+  symbols.find(cu.StreamBeginCapture, "cuStreamBeginCapture_v2");
+  symbols.find(cu.StreamEndCapture, "cuStreamEndCapture");
+  symbols.find(cu.GraphDestroy, "cuGraphDestroy");
   symbols.find(cu.StreamSynchronize, "cuStreamSynchronize");
   symbols.find(cu.EventCreate, "cuEventCreate");
   symbols.find(cu.EventDestroy, "cuEventDestroy_v2");

@@ -14,6 +14,7 @@ using Stream = struct StreamOfDriver*;
 using Event = struct EventOfDriver*;
 using Module = struct ModuleOfDriver*;
 using Function = struct FunctionOfDriver*;
+using Graph = struct GraphOfDriver*;
 using Address = std::uint64_t;
 
 struct IpcHandle {
@@ -46,6 +47,9 @@ struct Driver {
   Result (*StreamWriteValue32)(Stream, Address, std::uint32_t value, unsigned flags);
   Result (*StreamWaitValue32)(Stream, Address, std::uint32_t value, unsigned flags);
   Result (*StreamIsCapturing)(Stream, int* status);
+  Result (*StreamBeginCapture)(Stream, int mode);
+  Result (*StreamEndCapture)(Stream, Graph*);
+  Result (*GraphDestroy)(Graph);
   Result (*StreamSynchronize)(Stream);
   Result (*EventCreate)(Event*, unsigned flags);
   Result (*EventDestroy)(Event);

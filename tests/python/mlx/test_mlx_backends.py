@@ -240,7 +240,13 @@ def test_the_variables_of_jaccl_and_nccl_are_a_place_to_meet(tmp_path: Path):
     assert job.slower == ""  # the engine warns where the devices cannot be used
     job = backends.nccl(nccl_environment(), NOTHING)
     assert job.settings == place
-    assert "communicate over TCP" in job.slower
+    assert job.on_gpu == mx.cuda.is_available()
+    assert job.on_gpu or "this MLX has no CUDA GPU" in job.slower
+    job = backends.nccl(nccl_environment(MLX_NCCL_TIMEOUT="1500"), NOTHING)
+    assert job.settings == place | {"connect_timeout": "1.5"}
+    for wrong in ("soon", "0", "-1"):
+        with pytest.raises(Refusal, match="MLX_NCCL_TIMEOUT: expected milliseconds; found"):
+            backends.nccl(nccl_environment(MLX_NCCL_TIMEOUT=wrong), NOTHING)
     job = backends.nccl(nccl_environment(NCCL_HOST_IP="fd00::1"), NOTHING)
     assert job.settings["root"] == "[fd00::1]:5000"
     environment = jaccl_environment(tmp_path, MLX_JACCL_COORDINATOR="[fd00::1]:5000")

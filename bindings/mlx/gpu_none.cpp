@@ -1,0 +1,17 @@
+// For an MLX that is not built for CUDA, and for builds without CUDA's headers.
+#include "gpu.h"
+#include "mccl/error.h"
+
+namespace mccl_mlx::gpu {
+
+bool is_available() { return false; }
+
+mccl::Buffer buffer_of(const mx::array&, mx::Stream) {
+  throw mccl::Error("this build of MCCL communicates on streams of the CPU only");
+}
+
+mccl::Work run(mx::Stream, const std::function<mccl::Work(void*)>&) {
+  throw mccl::Error("this build of MCCL communicates on streams of the CPU only");
+}
+
+}  // namespace mccl_mlx::gpu
