@@ -19,6 +19,8 @@ constexpr std::size_t kWindowPieceOfLargeSums = std::size_t{64} << 10;
 constexpr std::size_t kLargeSum = std::size_t{8} << 20;
 /// A schedule of more steps costs more to make and keep than finer pieces bring.
 constexpr double kMostSteps = 4096;
+/// The same through a window, where the steps of a rank grow with the number of ranks: 60 MB.
+constexpr double kMostWindowSteps = 5e5;
 /// Between equals the first stands.
 constexpr double kBetter = 0.999;
 /// What is gained by less is not worth a rounding.
@@ -86,6 +88,15 @@ std::optional<Algorithm> settled(const Problem& problem, std::size_t element_byt
   return {};
 }
 
+/// False where even the longest pieces make too many steps.
+bool fits_through_window(Problem problem, std::size_t element_bytes, const Facts& facts) {
+  problem.chunk =
+      std::max<std::size_t>(1, facts.chunk_bytes / std::max<std::size_t>(1, element_bytes));
+  const Algorithm longest =
+      can(Algorithm::two_shot, problem) ? Algorithm::two_shot : Algorithm::one_shot;
+  return estimate(longest, problem, element_bytes, facts).steps <= kMostWindowSteps;
+}
+
 /// An algorithm, and what the cables add to its cost where they do not join all ranks.
 struct Candidate {
   Algorithm algorithm;
@@ -98,7 +109,8 @@ std::vector<Candidate> candidates_for(const Problem& problem, std::size_t elemen
                                       const Facts& facts) {
   const std::optional<Algorithm> only = settled(problem, element_bytes, facts);
   // Where all share a window, links through the same memory only add copies.
-  const bool window_only = !only && can(Algorithm::one_shot, problem);
+  const bool window_only = !only && can(Algorithm::one_shot, problem) &&
+                           fits_through_window(problem, element_bytes, facts);
   std::vector<Candidate> candidates;
   bool some_along_cables = false;
   for (int i = 0; i < kAlgorithmCount; ++i) {
@@ -151,15 +163,19 @@ Choice choose(const Problem& asked, std::size_t element_bytes, const Facts& fact
   best.chunk = chunks.back();
   best.predicted_s = std::numeric_limits<double>::infinity();
   problem.chunk = chunks.back();
-  for (const auto& [algorithm, cables] : candidates_for(problem, element_bytes, facts)) {
+  const std::vector<Candidate> candidates = candidates_for(problem, element_bytes, facts);
+  for (const auto& [algorithm, cables] : candidates) {
     for (const std::size_t chunk : chunks) {
       const bool fixed = is_through_window(algorithm);
-      if (fixed && chunk != window_chunk(chunks, algorithm, problem, element_bytes)) continue;
+      if (fixed && chunk < window_chunk(chunks, algorithm, problem, element_bytes)) continue;
       problem.chunk = chunk;
       Estimate found = estimate(algorithm, problem, element_bytes, cables ? cables->free() : facts);
       if (cables) found.seconds += cables->seconds(chunk);
-      if (found.steps > kMostSteps && !fixed && chunk != chunks.back()) continue;
+      const double most_steps = fixed ? kMostWindowSteps : kMostSteps;
+      const bool may_be_longer = chunk == chunks.back() && (!fixed || candidates.size() == 1);
+      if (found.steps > most_steps && !may_be_longer) continue;
       if (found.seconds < kBetter * best.predicted_s) best = {algorithm, chunk, found.seconds};
+      if (fixed) break;
     }
   }
   problem.in_place = asked.in_place;

@@ -70,7 +70,8 @@ Estimate WindowTerms::meeting_at_slots(const Handled& handled, double shots, dou
   const Cut pieces = cut(shots > 1 ? Batch::all_slots : Batch::some, through);
   const double seconds =
       shots * (pieces.batches * meeting() + pieces.count * piece()) + seconds_of(handled);
-  return {seconds, pieces.count * shots * 4};
+  // Of each piece, a step or three for every rank.
+  return {seconds, pieces.count * ((shots > 1 ? 3 : 1) * size_.ranks + 3)};
 }
 
 Estimate WindowTerms::flow(const Handled& handled, double through) const {

@@ -352,7 +352,7 @@ print("sum", total.tolist())
 
 
 def test_a_gigabyte_a_rank_would_pass(hosts):
-    total = int(os.environ.get("LAUNCH_TEST_BYTES", 32 << 20))
+    total = int(os.environ.get("LAUNCH_TEST_BYTES", 8 << 20))
     job = begin(hosts, *ALL, "--no-prefix", *SH, f"yes 0123456789 | head -c {total}", text=False)
     read = 0
     while piece := job.stdout.read(1 << 20):

@@ -152,6 +152,25 @@ TEST(Choose, KeepsSchedulesShort) {
   }
 }
 
+/// Through the window every piece is a step with every rank.
+TEST(Choose, KeepsSchedulesShortOnANodeOfManyRanks) {
+  for (const int size : {16, 64, 256, 1024}) {
+    Facts facts;
+    facts.nodes.assign(static_cast<std::size_t>(size), 0);
+    facts.window_bytes = kMiB;
+    for (const Collective collective :
+         {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather}) {
+      Case c = call(collective, size, 1024 * kMiB);
+      Problem p = problem_of(c, 0);
+      const Choice choice = choose(p, 4, facts);
+      p = placed(p, 4, facts);
+      p.chunk = choice.chunk;
+      EXPECT_LE(build(choice.algorithm, p).steps.size(), 600'000U)
+          << name_of(choice.algorithm) << ", " << size << " ranks";
+    }
+  }
+}
+
 /// What is chosen by default is right, at real sizes.
 TEST(Choose, ChoosesWhatCanBeProved) {
   for (const Collective collective : kCollectives) {
