@@ -116,6 +116,7 @@ class Rounded(BucketState):
         self._kept["velocities"] = self._momentum.velocities
         self.rounding = group_like(self.group, codec, share.ratio)
         self._backend = self.rounding._get_backend(torch.device("cpu"))
+        self._say_if_nothing_is_gained(self._backend, codec)
         self._share = share
         self._drops_elements = codec == "topk"
 

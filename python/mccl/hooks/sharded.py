@@ -117,6 +117,7 @@ class Sharded(State):
         super().__init__(meshes.pop(), model, **rest)
         self.rounding = group_like(self.group, codec, share.ratio)
         self._backend = self.rounding._get_backend(torch.device("cpu"))
+        self._say_if_nothing_is_gained(self._backend, codec)
         self._share = share
         self._in_step = False
         self._is_finite = True

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from mccl import torch_backend
+from mccl import config, torch_backend, torch_names
 
 from .kept import Kept
 from .statistics import Statistics
@@ -38,7 +38,7 @@ def group_like(
     return dist.new_group(
         dist.get_process_group_ranks(group),
         timeout=group._get_backend(torch.device("cpu")).options._timeout,
-        backend="mccl",
+        backend=torch_names.OWN_BACKEND,
         pg_options=torch_backend.Options(compression=codec, topk_ratio=ratio),
         use_local_synchronization=True,
         group_desc=f"mccl hook {next(_numbers)}",
@@ -132,6 +132,21 @@ class State:
                     f"what was saved has a {kept.noun} of {name} with shape {tuple(each.shape)}, "
                     f"but the model has {'no such name' if shape is None else tuple(shape)}"
                 )
+
+    def _say_if_nothing_is_gained(self, backend: Any, codec: str) -> None:
+        """Says on rank 0, once, if the group's ranks share memory: the engine rounds nothing there.
+
+        `backend` is that of a group with the codec.
+        """
+        large = torch.empty(config.get_config().compression_min_bytes // 4 + 4096)  # never touched
+        if backend.bytes_to_sum(large, 1e-3 if codec == "topk" else None) < large.nbytes:
+            return
+        self._said.add(UNCODED)
+        if dist.get_rank(self.group) == 0:
+            _log.info(
+                "mccl.hooks: gradients are exact: all ranks share memory, where %s gains nothing",
+                codec,
+            )
 
     def _note(self, given: int, sent: int, left: float = 0.0, wanted: float = 0.0) -> None:
         with self._lock:

@@ -345,7 +345,7 @@ def test_what_is_exact_is_so_whatever_the_group_does(pool, codec):
     run(pool, check_exact_under_setting, codec)
 
 
-def check_shared_memory() -> None:
+def check_shared_memory(codec: str) -> None:
     """Where sums are exact nothing is left out, and nothing added."""
     import mccl.hooks
 
@@ -353,19 +353,19 @@ def check_shared_memory() -> None:
     exact = DistributedDataParallel(model())
     train(exact, rank, size, range(3))
     ddp = DistributedDataParallel(model())
-    state = mccl.hooks.compress(ddp, "int4", exact=lambda *_: False)
     with Lines() as lines:
+        state = mccl.hooks.compress(ddp, codec, exact=lambda *_: False)
         train(ddp, rank, size, range(3))
     assert torch.equal(weights_of(ddp), weights_of(exact))
     assert all(not residual.any() for residual in state.residuals.values())
     assert state.statistics.ratio == 1
-    nbytes = 4 * weights_of(ddp).numel()
-    said = [line for line in lines if f"{nbytes} bytes of a step's gradients are exact" in line[1]]
-    assert [level for level, _ in said] == ([logging.WARNING] if rank == 0 else []), lines
+    text = f"gradients are exact: all ranks share memory, where {codec} gains nothing"
+    assert lines == ([(logging.INFO, f"mccl.hooks: {text}")] if rank == 0 else []), lines
 
 
-def test_nothing_changes_in_shared_memory(pool):
-    pool.run(check_shared_memory)
+@pytest.mark.parametrize("codec", ["int4", "topk"])
+def test_nothing_changes_in_shared_memory(pool, codec):
+    pool.run(check_shared_memory, codec)
 
 
 def check_refusals() -> None:
