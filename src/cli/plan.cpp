@@ -141,8 +141,10 @@ std::vector<Question> questions_of(const Flags& flags) {
   return questions;
 }
 
-/// Ranks that share a node. Without flags all do, as those that mccl bench starts.
+/// Ranks that share a node. Without flags all do, as those that mccl bench starts; with --links
+/// each is a machine of its own.
 int ranks_per_node(const Flags& flags) {
+  if (!flags.links.empty()) return 1;
   if (flags.ranks_per_node) return std::min(*flags.ranks_per_node, flags.ranks);
   const int nodes = flags.nodes.value_or(1);
   if (nodes > flags.ranks) {
@@ -200,7 +202,6 @@ Basis basis_of(const Flags& flags, const std::optional<schedule::Facts>& measure
   for (const std::string& fact : flags.facts) set_fact(facts, fact);
   if (!flags.links.empty()) {
     basis.cabling = parse_links(read_text("--links", flags.links), flags.links, flags.ranks);
-    facts.nodes.clear();
     if (!basis.cabling.is_one_network()) {
       std::vector<int> everyone(static_cast<std::size_t>(flags.ranks));
       std::iota(everyone.begin(), everyone.end(), 0);

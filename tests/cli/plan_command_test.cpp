@@ -165,5 +165,14 @@ TEST(Plan, SaysWhatIsWrongWithItsArguments) {
   EXPECT_THAT(refusal("--check file --ranks 4"), HasSubstr("leave out --ranks"));
 }
 
+TEST(Plan, MachinesThatCablesJoinHaveARankEach) {
+  const TemporaryFile cables;
+  std::ofstream(cables.path()) << R"([{"between": [0, 1]}, {"between": [1, 2]}])";
+  const std::string said = plan("--ranks 3 --cores 1 --links " + cables.path()).text;
+  EXPECT_THAT(said, HasSubstr("3 ranks on 3 nodes"));
+  EXPECT_THAT(said, ::testing::ContainsRegex("ranks_per_core +1 "));
+  EXPECT_THAT(plan("--ranks 3 --cores 1").text, ::testing::ContainsRegex("ranks_per_core +3 "));
+}
+
 }  // namespace
 }  // namespace mccl::cli

@@ -67,6 +67,11 @@ def test_alone_it_looks_at_this_machine():
     assert here["reached"] and here["versions"]["mccl"] == answer["mccl"]
 
 
+def test_threads_that_a_program_is_given_are_not_the_cores():
+    said = alone("--json", OMP_NUM_THREADS="1", OMP_THREAD_LIMIT="1").stdout
+    assert json.loads(said)["hosts"][0]["cores"] == len(os.sched_getaffinity(0))
+
+
 def test_settings_that_mccl_would_refuse():
     done = alone("--json", status=1, MCCL_TIMEOU="3", MCCL_LISTEN_ADDR="1.2.3.4", MCCL_JOB_KEY="k")
     text = "\n".join(faults(done))
