@@ -108,8 +108,8 @@ std::string agreement_of(const Config& config);
 /// Every setting as "name = value (variable; meaning)" lines; secrets are masked.
 std::string to_table(const Config& config);
 
-/// One warning per setting that differs from its default and says nothing without another, and for
-/// a job_key that is short enough to be guessed.
+/// A warning for each setting that endangers the job: for a job_key that is short enough to be
+/// guessed.
 std::vector<std::string> warnings_for(const Config& config);
 
 /// The README's table of settings, in Markdown.

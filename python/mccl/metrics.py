@@ -36,7 +36,8 @@ class MetricsSummary:
         pinned_bytes: Pinned host memory held now, which calls on GPU tensors are staged through.
             At most MCCL_PINNED_LIMIT_BYTES of it per GPU stays when no call uses it.
         peak_pinned_bytes: The most of it that was ever held at a time.
-        shm_links: Links to other ranks that came about through shared memory.
+        shm_links: Links of groups that came about through shared memory. Those that measure the
+            job at its start do not count.
         rdma_links: Through RDMA devices.
         tcp_links: Through TCP.
     """

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 
 #include "base/settings.h"
 #include "base/value_text.h"
 #include "mccl/config.h"
+#include "mccl/error.h"
 
 namespace mccl {
 
@@ -39,7 +41,53 @@ bool is_heard(const Config& config, const Setting& setting) {
   return other.empty() || config.get(other.substr(0, equals)) == other.substr(equals + 1);
 }
 
+using Environment = std::map<std::string, std::string>;
+
+/// The settings of the file that MCCL_CONFIG names; none where it cannot be read.
+std::optional<Config> config_of_file(const Environment& environment) {
+  const auto path = environment.find(std::string(kConfigFileVariable));
+  if (path == environment.end()) return {};
+  try {
+    return Config::from_environment({*path});
+  } catch (const InvalidArgument&) {
+    return {};
+  }
+}
+
+bool has_value(const Environment& environment, const Setting& setting, std::string_view text) {
+  const auto variable = environment.find(std::string(setting.info.variable));
+  if (variable == environment.end()) return false;
+  try {
+    Config told;
+    assign(told, setting, variable->second, setting.info.variable);
+    return text_of(told, setting) == text;
+  } catch (const InvalidArgument&) {
+    return false;
+  }
+}
+
 }  // namespace
+
+std::string changed_settings(const Config& config, const Environment& environment) {
+  const std::optional<Config> file = config_of_file(environment);
+  std::string changed;
+  for (const Setting& setting : setting_table()) {
+    if (is_default(config, setting)) continue;
+    const std::string text = text_of(config, setting);
+    std::string origin = "program";
+    if (has_value(environment, setting, text)) {
+      origin = setting.info.variable;
+    } else if (file && text_of(*file, setting) == text) {
+      origin = printable(environment.at(std::string(kConfigFileVariable)));
+    }
+    changed += fmt::format("{}{}={} ({}", changed.empty() ? "" : ", ", setting.info.name,
+                           shown_value(config, setting), origin);
+    if (!is_heard(config, setting))
+      changed += fmt::format(", which has no effect without {}", setting.info.only_with);
+    changed += ")";
+  }
+  return changed;
+}
 
 std::string shown_value(const Config& config, const Setting& setting) {
   const std::string text = text_of(config, setting);
@@ -73,13 +121,6 @@ std::vector<std::string> warnings_for(const Config& config) {
         fmt::format("MCCL_JOB_KEY has {} characters, which can be guessed; give every rank the "
                     "output of `openssl rand -hex 32`",
                     config.job_key.size()));
-  }
-  for (const Setting& setting : setting_table()) {
-    if (is_default(config, setting)) continue;
-    const std::string value = shown_value(config, setting);
-    if (!is_heard(config, setting))
-      warnings.push_back(fmt::format("{}={} has no effect without {}", setting.info.name, value,
-                                     setting.info.only_with));
   }
   return warnings;
 }

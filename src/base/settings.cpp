@@ -143,8 +143,8 @@ constexpr Row kRows[] = {
      .variable = "MCCL_LOG_LEVEL",
      .range = "TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF",
      .meaning =
-         "Least severe lines that are logged; INFO shows every setting at start, where a rank "
-         "listens and how it reaches each peer",
+         "Least severe lines that are logged; INFO shows at start what was set and by whom, where "
+         "each rank listens and how it reaches the others; DEBUG shows every setting",
      .kind = choice,
      .field = &Config::log_level},
     {.name = "listen_addr",

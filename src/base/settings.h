@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -50,6 +51,13 @@ void refuse_empty_secret(const Setting& setting, std::string_view text, std::str
 
 /// The value as text that `assign` understands.
 std::string text_of(const Config& config, const Setting& setting);
+
+/// "name=value (origin)" of each setting that differs from its default, separated by commas; empty
+/// where none does. The origin is the variable of `environment`, the file that MCCL_CONFIG names
+/// there, or "program" for a value that neither has. A setting that has no effect without another
+/// says so.
+std::string changed_settings(const Config& config,
+                             const std::map<std::string, std::string>& environment);
 
 /// What a person may be shown: escaped and cut to a line; "(set)" or "(not set)" for a secret.
 std::string shown_value(const Config& config, const Setting& setting);

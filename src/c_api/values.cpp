@@ -2,6 +2,7 @@
 #include <array>
 #include <string_view>
 
+#include "base/version.h"
 #include "c_api/options.h"
 #include "mccl/c.h"
 #include "mccl/types.h"
@@ -55,7 +56,7 @@ using namespace mccl::c_api;
 
 uint32_t mccl_c_version(void) noexcept { return MCCL_C_VERSION; }
 
-const char* mccl_version(void) noexcept { return MCCL_VERSION; }
+const char* mccl_version(void) noexcept { return mccl::version().data(); }
 
 const char* mccl_status_name(mccl_status status) noexcept {
   const bool known = status >= 0 && static_cast<std::size_t>(status) < kStatusNames.size();

@@ -8,11 +8,14 @@
 #include <utility>
 
 #include "base/cores.h"
+#include "base/environment.h"
 #include "base/keep.h"
 #include "base/link_profile.h"
 #include "base/open_files.h"
+#include "base/settings.h"
 #include "base/termination.h"
 #include "base/thread.h"
+#include "base/version.h"
 #include "mccl/error.h"
 #include "rendezvous/cabling/wiring.h"
 #include "rendezvous/key_agreement.h"
@@ -71,6 +74,18 @@ std::vector<WorldRank> checked_members(const std::string& group, const std::vect
   return members;
 }
 
+/// "rank 1", or "ranks 0, 2 to 5".
+std::string ranks_text(const std::vector<int>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank" : "ranks";
+  for (std::size_t first = 0, last = 0; first < ranks.size(); first = ++last) {
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    text += fmt::format("{} {}", first == 0 ? "" : ",", ranks[first]);
+    if (last == first + 1) text += fmt::format(", {}", ranks[last]);
+    if (last > first + 1) text += fmt::format(" to {}", ranks[last]);
+  }
+  return text;
+}
+
 EngineOptions checked(EngineOptions options) {
   if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
     throw InvalidArgument(
@@ -107,7 +122,10 @@ Engine::Engine(EngineOptions options)
             GroupState* group = groups_.find(id);
             return group ? &group->channels() : nullptr;
           },
-          log_, [this](std::string_view transport) { options_.metrics->record_link(transport); }),
+          log_,
+          [this](std::string_view transport) {
+            if (completions_.counts()) options_.metrics->record_link(transport);
+          }),
       staging_(options_.metrics),
       completions_(options_.metrics, staging_, log_),
       surroundings_{.config = options_.config,
@@ -124,13 +142,15 @@ Engine::Engine(EngineOptions options)
   if (options_.wiring) cabling_ = options_.wiring->cabling();
   if (ranks_per_core_ > 1) driver_.share_cores();
   staging_.watch(memory_->arena);
+  std::map<std::string, std::vector<int>> ways;
   for (WorldRank peer(0); peer.number() < static_cast<int>(met_.controls.size()); ++peer) {
     auto& control = met_.controls[peer.index()];
     if (!control) continue;
     peers_.connect(peer, std::move(control));
     if (met_.relayed.contains(peer.number())) heart_.be_patient_with(peer);
-    log_.info("rank {}: {}", peer, links_.describe(peer));
+    ways[links_.describe(peer)].push_back(peer.number());
   }
+  for (const auto& [way, ranks] : ways) log_.info("{}: {}", ranks_text(ranks), way);
   if (size() == 1) return;
   rendezvous::take_back_key(options_.config, rank(), *options_.store);
   // What is told through the store from now on comes from ranks that this one is connected to.
@@ -163,9 +183,14 @@ Engine::~Engine() {
 }
 
 rendezvous::Met Engine::meet() {
-  if (log_.enabled(LogLevel::info)) {
-    log_.write(LogLevel::info, fmt::format("settings of rank {} of {}:\n{}", rank(), size(),
-                                           to_table(options_.config)));
+  if (rank() == 0 && log_.enabled(LogLevel::info)) {
+    const std::string changed = changed_settings(options_.config, process_environment());
+    log_.info("mccl {}, {} rank{}; settings: {}", version(), size(), size() == 1 ? "" : "s",
+              changed.empty() ? "the defaults" : changed);
+  }
+  if (log_.enabled(LogLevel::debug)) {
+    log_.write(LogLevel::debug, fmt::format("settings of rank {} of {}:\n{}", rank(), size(),
+                                            to_table(options_.config)));
   }
   for (const std::string& warning : warnings_for(options_.config)) log_.warn("{}", warning);
   if (size() == 1) {

@@ -98,7 +98,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   void take_way(int peer, std::size_t way);
   /// What a group's schedules are chosen by, once it has made a call.
   schedule::Facts facts_of(GroupState& group);
-  /// Whether calls are counted in the metrics; they are from the beginning.
+  /// Whether calls and new links count in the metrics, as they do from the beginning.
   void count_calls(bool count) { completions_.count_calls(count); }
 
   /// `compression`: of sums that say nothing of it. Throws InvalidArgument when a living group has

@@ -360,8 +360,8 @@ Binding bind_listeners(const Config& config, int rank, Reach reach,
         fmt::format("rank {} has no address to be reached at: no interface is up; this host has {}",
                     rank, names_of(interfaces)));
   }
-  log.info("listens at {}; the other ranks are told, best first, {}", places_of(binding.listeners),
-           told_of(binding, interfaces));
+  log.info("on {}, listens at {}; the other ranks are told, best first, {}",
+           transport::tcp::host_name(), places_of(binding.listeners), told_of(binding, interfaces));
   return binding;
 }
 

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <sstream>
 
 #include "support/folder.h"
 #include "support/hosts.h"
@@ -18,14 +19,15 @@ namespace {
 using mccl::testing::Processes;
 using mccl::testing::run_ranks;
 using mccl::testing::test_config;
+using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::string said_by_ranks(const std::string& transport, const std::string& level) {
+std::string said_by_ranks(const std::string& transport, const std::string& level, int ranks = 2) {
   ::testing::internal::CaptureStderr();
   run_ranks(
-      2, [](Context& context) { context.world()->barrier().wait(); },
+      ranks, [](Context& context) { context.world()->barrier().wait(); },
       [&](int) {
         Config config = test_config();
         config.transport = transport;
@@ -35,15 +37,37 @@ std::string said_by_ranks(const std::string& transport, const std::string& level
   return ::testing::internal::GetCapturedStderr();
 }
 
-TEST(Reach, InfoHasALineForEachPeer) {
+/// Rank 0: the version and what was set. Each rank: its place, and how it reaches the others.
+TEST(Reach, InfoHasAFewLinesForAJob) {
+  const std::string said = said_by_ranks("tcp", "INFO");
+  EXPECT_THAT(said, ContainsRegex("rank 0\\] mccl [0-9.]+, 2 ranks; settings: transport=tcp "
+                                  "\\(program\\), log_level=INFO \\(program\\)"));
+  EXPECT_THAT(said, Not(HasSubstr("rank 1] mccl ")));
+  EXPECT_THAT(said, Not(HasSubstr("MCCL_RDMA_GID")));
+  std::istringstream lines(said);
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) EXPECT_LT(line.size(), 240U) << line;
+  EXPECT_LE(count, 8) << said;
+  const std::string more = said_by_ranks("tcp", "DEBUG");
+  for (const char* rank : {"0", "1"}) {
+    EXPECT_THAT(more, HasSubstr(std::string("settings of rank ") + rank + " of 2:"));
+    EXPECT_THAT(more, ContainsRegex(std::string("rank ") + rank + "\\] rdma_gid +="));
+  }
+}
+
+TEST(Reach, InfoHasALineForEachWay) {
   const std::string shared = said_by_ranks("auto", "INFO");
   EXPECT_THAT(shared, HasSubstr("rank 0] rank 1: shared memory\n"));
   EXPECT_THAT(shared, HasSubstr("rank 1] rank 0: shared memory\n"));
-  EXPECT_THAT(shared, ContainsRegex("rank 0] listens at 127.0.0.1:[0-9]+;"));
+  EXPECT_THAT(shared, ContainsRegex("rank 0] on [^ ]+, listens at 127.0.0.1:[0-9]+;"));
   EXPECT_THAT(shared, Not(HasSubstr("connection 1")));
   const std::string tcp = said_by_ranks("tcp", "INFO");
   EXPECT_THAT(tcp, HasSubstr("rank 0] rank 1: tcp, 1 link, lo"));
   EXPECT_THAT(tcp, HasSubstr("rank 1] rank 0: tcp, 1 link, lo"));
+  EXPECT_THAT(said_by_ranks("auto", "INFO", 5),
+              AllOf(HasSubstr("rank 0] ranks 1 to 4: shared memory\n"),
+                    HasSubstr("rank 1] ranks 0, 2 to 4: shared memory\n"),
+                    HasSubstr("rank 2] ranks 0, 1, 3, 4: shared memory\n")));
 }
 
 /// A figure of what there is not would be a guess.
@@ -54,6 +78,33 @@ TEST(Reach, InfoHasOnlyFiguresThatWereMeasured) {
   const std::string shared = said_by_ranks("auto", "INFO");
   EXPECT_THAT(shared, ContainsRegex("measured: [0-9.e+-]+ us a link through shared memory, "));
   EXPECT_THAT(shared, HasSubstr("in cache"));
+}
+
+/// Each kind of call of a group has a link to each peer; those that measured the job are not
+/// counted.
+TEST(Reach, TheLinksOfGroupsAreCounted) {
+  run_ranks(
+      2,
+      [](Context& context) {
+        const auto links = [&] { return context.metrics()->summary().tcp_links; };
+        EXPECT_EQ(links(), 0U);
+        context.world()->barrier().wait();
+        EXPECT_EQ(links(), 1U);
+        std::uint8_t byte = 0;
+        const Buffer data{&byte, 1, DType::u8};
+        (context.rank() == 0 ? context.world()->send(data, 1, 0)
+                             : context.world()->recv(data, 0, 0))
+            .wait();
+        EXPECT_EQ(links(), 2U);
+        const auto other = context.group("other", {0, 1}, std::chrono::seconds(60), {});
+        other->barrier().wait();
+        EXPECT_EQ(links(), 3U);
+      },
+      [](int) {
+        Config config = test_config();
+        config.transport = "tcp";
+        return config;
+      });
 }
 
 TEST(Reach, DebugNumbersConnectionsAndLinks) {

@@ -72,6 +72,20 @@ TEST(Units, ThereAreNoneByDefault) {
   EXPECT_EQ(native::units_of(config), nullptr);
 }
 
+TEST(Units, ShadersThatAreNotThereAreRefusedAlsoWhereTheyWouldNotBeUsed) {
+  Config config;
+  config.shader_path = "/no/such/shaders.metallib";
+  try {
+    native::units_of(config);
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("MCCL_SHADER_PATH: expected a file of Metal shaders"));
+    EXPECT_THAT(error.what(), HasSubstr("\"/no/such/shaders.metallib\": No such file"));
+  }
+  config.shader_path = __FILE__;
+  EXPECT_EQ(native::units_of(config), nullptr);
+}
+
 TEST(Units, WhatThisMachineHasNotIsRefused) {
   for (const auto& [name, value, what] :
        {std::tuple{"reduce_on", "gpu", "no Metal"}, {"accelerate", "true", "no Accelerate"}}) {

@@ -1,7 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <string>
 
+#include "base/settings.h"
 #include "expect_refusal.h"
 #include "mccl/config.h"
 #include "most_of.h"
@@ -74,16 +77,35 @@ TEST(Warnings, NoneForTheDefaults) {
   EXPECT_THAT(warnings_for(config), IsEmpty());
 }
 
-TEST(Warnings, OnePerSettingThatSaysNothingWithoutAnother) {
+TEST(ChangedSettings, AreThoseThatDifferWithWhereTheyComeFrom) {
+  EXPECT_EQ(changed_settings(Config{}, {}), "");
+  const std::string file = ::testing::TempDir() + "mccl_changed_settings.json";
+  std::ofstream(file) << R"({"timeout": 60, "spin_us": 7})";
+  const std::map<std::string, std::string> environment = {
+      {"MCCL_CONFIG", file}, {"MCCL_SPIN_US", "9"}, {"MCCL_CHUNK_BYTES", "8M"}};
+  Config config = Config::from_environment(environment);
+  config.set("transport", "tcp");
+  config.set("job_key", "a key that is long enough");
+  EXPECT_EQ(changed_settings(config, environment),
+            "transport=tcp (program), chunk_bytes=8388608 (MCCL_CHUNK_BYTES), timeout=60 (" + file +
+                "), spin_us=9 (MCCL_SPIN_US), job_key=(set) (program)");
+  config.set("spin_us", "11");
+  EXPECT_THAT(changed_settings(config, environment), HasSubstr("spin_us=11 (program)"));
+  std::filesystem::remove(file);
+  EXPECT_THAT(changed_settings(config, environment), HasSubstr("timeout=60 (program)"));
+}
+
+TEST(ChangedSettings, TellWhatHasNoEffectWithoutAnother) {
   for (const auto& [name, value] : std::vector<std::pair<std::string, std::string>>{
            {"fast_math", "0"}, {"gpu_threshold", "1"}, {"shader_path", "/x"}}) {
     Config config;
     config.set(name, value);
-    EXPECT_THAT(warnings_for(config),
-                ElementsAre(HasSubstr(" has no effect without reduce_on=gpu")));
-    EXPECT_THAT(warnings_for(config), ElementsAre(::testing::StartsWith(name + "=")));
-    config.set("reduce_on", "gpu");
     EXPECT_THAT(warnings_for(config), IsEmpty());
+    EXPECT_THAT(changed_settings(config, {}), ::testing::StartsWith(name + "="));
+    EXPECT_THAT(changed_settings(config, {}),
+                HasSubstr(" (program, which has no effect without reduce_on=gpu)"));
+    config.set("reduce_on", "gpu");
+    EXPECT_THAT(changed_settings(config, {}), Not(HasSubstr("no effect")));
   }
 }
 

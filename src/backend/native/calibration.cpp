@@ -144,7 +144,9 @@ class Calibration {
     add(agreed.cached_bytes_per_s, 1e-9, "GB/s in cache");
     add(agreed.memory_bytes_per_s, 1e-9, "GB/s beyond it");
     add(agreed.coding_bytes_per_s, 1e-9, "GB/s to bf16 and back");
-    if (!figures.empty()) engine_->log().info("measured: {}", fmt::join(figures, ", "));
+    // All ranks have agreed on them.
+    if (!figures.empty() && engine_->rank() == 0)
+      engine_->log().info("measured: {}", fmt::join(figures, ", "));
   }
 
   bool one_node() const {

@@ -1,11 +1,18 @@
 #include "backend/native/units.h"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 #include <vector>
 
+#include "base/value_text.h"
 #include "kernels/accelerate.h"
 #include "kernels/metal/reducer.h"
+#include "mccl/error.h"
 
 namespace mccl::native {
 namespace {
@@ -28,6 +35,13 @@ class Several final : public kernels::Unit {
 }  // namespace
 
 std::shared_ptr<kernels::Unit> units_of(const Config& config) {
+  // Also where they are not used: whoever names a file means that there is one.
+  if (!config.shader_path.empty() && ::access(config.shader_path.c_str(), R_OK) != 0) {
+    throw InvalidArgument(fmt::format(
+        "MCCL_SHADER_PATH: expected a file of Metal shaders that can be read; {}: {}; correct it, "
+        "or leave it out for those of the package",
+        in_quotes(config.shader_path), std::strerror(errno)));
+  }
   std::vector<std::shared_ptr<kernels::Unit>> units;
   if (config.reduce_on == "gpu") {
     units.push_back(

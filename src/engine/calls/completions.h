@@ -38,6 +38,7 @@ class Completions {
 
   /// Whether calls are counted; they are from the beginning. From any thread.
   void count_calls(bool count) { counts_.store(count, std::memory_order_relaxed); }
+  bool counts() const { return counts_.load(std::memory_order_relaxed); }
 
  private:
   void blame_callback(std::string_view thrown) const noexcept;

@@ -54,13 +54,13 @@ std::string printable(std::string text) {
   return text.substr(0, 128);
 }
 
-std::string hostname() {
+}  // namespace
+
+std::string host_name() {
   char name[256] = {};
   if (gethostname(name, sizeof name - 1) != 0) return "unknown";
   return printable(name);
 }
-
-}  // namespace
 
 bool Interface::reaches(const Address& other) const {
   const auto mine = address.raw();
@@ -130,14 +130,14 @@ std::string host_identity() {
   std::size_t length = sizeof uuid - 1;
   if (sysctlbyname("kern.bootsessionuuid", uuid, &length, nullptr, 0) == 0 && uuid[0] != '\0')
     return "boot-" + printable(uuid);
-  return "name-" + hostname();
+  return "name-" + host_name();
 #else
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   boot = printable(boot);
   struct stat space = {};
   const bool known = ::stat("/proc/self/ns/net", &space) == 0;
-  if (boot.empty() || !known) return "name-" + hostname();
+  if (boot.empty() || !known) return "name-" + host_name();
   return fmt::format("boot-{}-net-{}", boot, static_cast<unsigned long long>(space.st_ino));
 #endif
 }

@@ -41,4 +41,7 @@ std::optional<Address> route_source(const Address& destination);
 /// loopback joins them. Printable, without spaces.
 std::string host_identity();
 
+/// Its name, of printable characters; "unknown" where it has none.
+std::string host_name();
+
 }  // namespace mccl::transport::tcp

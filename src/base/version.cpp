@@ -1,0 +1,7 @@
+#include "base/version.h"
+
+namespace mccl {
+
+std::string_view version() { return MCCL_VERSION; }
+
+}  // namespace mccl
