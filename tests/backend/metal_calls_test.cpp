@@ -152,18 +152,27 @@ TEST_P(MetalCalls, AStreamThatIsToWaitHasTheHostWait) {
   });
 }
 
-TEST_P(MetalCalls, OneWhoseFenceNeverPassesTimesOut) {
+/// And no other time: the first call outlasts the whole time of the second.
+TEST_P(MetalCalls, Fault21AStepOfTheGpuHasTheTimeOfItsCall) {
   const auto said = run_failing_ranks(1, [this](Context& context) {
+    const auto patient = floats(10, 1.0F);
     const auto memory = floats(10, 1.0F);
     gpu_->hold(true);
     CallOptions options = behind_all();
+    options.timeout = std::chrono::milliseconds(0);  // for ever
+    const auto part = context.world()->split(0, 0);
+    const Work goes_on = part->all_reduce(whole(patient), whole(patient), ReduceKind::sum, options);
+    options = behind_all();
     options.timeout = std::chrono::milliseconds(30);
     const Work work =
         context.world()->all_reduce(whole(memory), whole(memory), ReduceKind::sum, options);
     try {
       work.wait();
     } catch (...) {
+      EXPECT_FALSE(goes_on.done());
       gpu_->hold(false);
+      goes_on.wait();
+      EXPECT_THAT(seen(patient), ::testing::Each(1.0F));
       throw;
     }
   });

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <future>
 #include <vector>
 
 #include "kernels/metal/reduce_on_host.h"
@@ -48,6 +50,32 @@ TEST_F(MetalReducer, GivesTheBitsOfTheHostAtAnyAlignment) {
     }
   }
   EXPECT_THAT(gpu_->violations(), ::testing::IsEmpty());
+}
+
+TEST_F(MetalReducer, Fault18ASumIsReadWhenItsKernelHasEnded) {
+  std::promise<void> begun;
+  std::promise<void> may_go_on;
+  gpu_->run_kernel = [&](const auto&... arguments) {
+    begun.set_value();
+    may_go_on.get_future().wait();
+    mccl::testing::run_on_host(arguments...);
+  };
+  const auto unit = make_reducer({.threshold = 1});
+  const Array a = samples_.array(DType::bf16, 1000, 0);
+  const Array b = samples_.array(DType::bf16, 1000, 0);
+  const Array before = samples_.array(DType::bf16, 1000, 0);
+  Array out(before, 0);
+  Array expected(a, 0);
+  reference::reduce(DType::bf16, ReduceKind::sum, a.data(), b.data(), expected.data(), 1000);
+  auto ended = std::async(std::launch::async, [&] {
+    return unit->reduce(DType::bf16, ReduceKind::sum, a.data(), b.data(), out.data(), 1000);
+  });
+  begun.get_future().wait();
+  EXPECT_EQ(ended.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
+  EXPECT_EQ(out, before) << "nothing is read while the kernel runs";
+  may_go_on.set_value();
+  EXPECT_TRUE(ended.get());
+  EXPECT_EQ(out, expected);
 }
 
 TEST_F(MetalReducer, LeavesTheRestToTheHost) {
