@@ -259,7 +259,7 @@ std::shared_ptr<GroupState> Engine::make_group(const std::string& name,
     names_.take_back(name);
     throw;
   }
-  if (compression.codec != Codec::none && group->is_one_node()) {
+  if (compression.codec != Codec::none && group->is_one_node() && ranks.front() == rank()) {
     log_.info("sums of group '{}' are exact: its ranks share memory, where nothing is gained by {}",
               name, describe(compression));
   }
