@@ -59,18 +59,12 @@ def test_the_port_is_free_again():
         assert probe.connect_ex(("127.0.0.1", port)) != 0
 
 
-def test_an_address_at_which_somebody_else_listens_is_passed_over():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def answer() -> None:
-            connection, _ = server.accept()
-            with connection:
-                connection.sendall(b"x" * 32)
-
-        threading.Thread(target=answer, daemon=True).start()
-        port = server.getsockname()[1]
+def test_an_address_at_which_another_job_listens_is_passed_over():
+    with side_channel._listening("the key of another job") as port:
         first = {"addresses": ["127.0.0.1"], "port": port, "key": "k"}
         assert side_channel._reached(first) is None
+        found = side_channel._reached(first | {"key": "the key of another job"})
+        assert str(found) == f"127.0.0.1:{port}"
 
 
 def test_ranks_that_do_not_reach_rank_0_are_named_on_all(monkeypatch: pytest.MonkeyPatch):

@@ -1,0 +1,54 @@
+"""The tables of requirements name tests that exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parents[1]
+TABLES = sorted((TESTS / "requirements").glob("*.md"))
+
+
+def rows_of(table: Path) -> list[list[str]]:
+    lines = [line for line in table.read_text().splitlines() if re.match(r"\| \d", line)]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def exists(test: str) -> bool:
+    file, _, name = test.partition("::")
+    path = TESTS / file
+    if not path.is_file():
+        return False
+    suite, _, case = name.partition(".")
+    pattern = (
+        rf"^\s*def {re.escape(name)}\("
+        if path.suffix == ".py"
+        else rf"^TEST(_F|_P)?\({re.escape(suite)}, {re.escape(case)}\)"
+    )
+    return re.search(pattern, path.read_text(), re.MULTILINE) is not None
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.stem)
+def test_rows_are_numbered_and_whole(table: Path):
+    rows = rows_of(table)
+    assert [row[0] for row in rows] == [str(number) for number in range(1, len(rows) + 1)]
+    assert all(len(row) == 4 and all(row) for row in rows)
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.stem)
+def test_every_named_test_exists(table: Path):
+    for number, _, tests, _ in rows_of(table):
+        named = re.findall(r"`([^`]*::[^`]*)`", tests)
+        assert named or tests == "none" or "`" in tests, number
+        missing = [test for test in named if not exists(test)]
+        assert not missing, (number, missing)
+
+
+def test_a_test_that_is_missing_is_noticed():
+    assert exists("python/test_requirements.py::test_a_test_that_is_missing_is_noticed")
+    assert not exists("python/test_requirements.py::test_of_nothing")
+    assert not exists("python/test_nowhere.py::test_of_nothing")
+    assert exists("cli/launch_hosts_test.cpp::LaunchHostfile.BothOfMlxsForms")
+    assert not exists("cli/launch_hosts_test.cpp::LaunchHostfile.Both")
