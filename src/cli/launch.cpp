@@ -71,18 +71,11 @@ constexpr OtherName kOtherNames[] = {
     {"-np", "-n"},      {"--np", "-n"},    {"--nproc", "-n"},          {"--nprocs", "-n"},
     {"--ntasks", "-n"}, {"--ranks", "-n"}, {"--nproc_per_node", "-n"}, {"--nproc-per-node", "-n"}};
 
-Hostfile read_and_warn(const std::string& path) {
-  Hostfile file = read_hostfile(path);
-  if (const std::string warning = warning_of(file); !warning.empty())
-    fmt::print(stderr, "mccl launch: {}", warning);
-  return file;
-}
-
 /// The hosts, with what the hostfile says for all of them.
 Hostfile hosts_of(const Flags& flags, const Variables& inherited) {
   Hostfile file;
   if (!flags.hostfile.empty()) {
-    file = read_and_warn(flags.hostfile);
+    file = read_hostfile(flags.hostfile);
   } else if (flags.slurm) {
     file.hosts = hosts_of_allocation(inherited);
   } else if (!flags.hosts.empty()) {
@@ -263,7 +256,7 @@ int run_launch(const Flags& flags, std::vector<std::string> program) {
     return kGood;
   }
   if (!flags.check.empty()) {
-    const Hostfile file = read_and_warn(flags.check);
+    const Hostfile file = read_hostfile(flags.check);
     backend_of(flags, file);
     fmt::print("{}", table_of(file));
     return kGood;

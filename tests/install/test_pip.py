@@ -96,6 +96,16 @@ def test_mlx_finds_its_groups(with_torch: tuple[Environment, str]):
     assert with_torch[0].run(code) == "mlx.core.distributed 1"
 
 
+def test_a_variable_has_programs_of_mlx_run_on_mccl(with_torch: tuple[Environment, str]):
+    code = """
+import os, subprocess, sys
+line = "import mlx.core as mx; print(mx.distributed.init.__module__)"
+for told in ({}, {"MCCL_MLX": "1"}):
+    subprocess.run([sys.executable, "-P", "-c", line], env=os.environ | told, check=True)
+"""
+    assert with_torch[0].run(code).splitlines() == ["mlx.core.distributed", "mccl.mlx.registry"]
+
+
 def test_without_mlx_the_import_says_so(without_torch: tuple[Environment, str]):
     code = """
 try:

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <span>
@@ -175,7 +176,9 @@ Hostfile read_hostfile(const std::string& path) {
   text.resize(static_cast<std::size_t>(file.gcount()));
   if (text.size() > kLargestFile)
     throw InvalidArgument(fmt::format("{}: too large for a hostfile", printable(path)));
-  return parse_hostfile(printable(path), text);
+  Hostfile hosts = parse_hostfile(printable(path), text);
+  fmt::print(stderr, "{}", warning_of(hosts));
+  return hosts;
 }
 
 std::string warning_of(const Hostfile& file) {
@@ -184,7 +187,8 @@ std::string warning_of(const Hostfile& file) {
   const std::size_t named = std::min(file.unknown_keys.size(), kMostNamed);
   const std::size_t more = file.unknown_keys.size() - named;
   return fmt::format(
-      "WARN: keys of the hostfile that are not known are ignored: {}{}. A host has {}; an object "
+      "mccl: WARN: keys of the hostfile that are not known are ignored: {}{}. A host has {}; an "
+      "object "
       "around the hosts has {}\n",
       fmt::join(std::span(file.unknown_keys).first(named), ", "),
       more > 0 ? fmt::format(" and {} more", more) : "", fmt::join(kHostKeys, ", "),

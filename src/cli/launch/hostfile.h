@@ -22,7 +22,7 @@ struct Hostfile {
 /// and what was expected.
 Hostfile parse_hostfile(std::string_view name, std::string_view text);
 
-/// Reads and parses. Throws InvalidArgument.
+/// Reads and parses, and warns on standard error of keys that are ignored. Throws InvalidArgument.
 Hostfile read_hostfile(const std::string& path);
 
 /// A line for people about keys that are ignored; empty when there are none.
