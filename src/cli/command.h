@@ -15,6 +15,7 @@ namespace mccl::cli {
 inline constexpr int kGood = 0;
 inline constexpr int kFailed = 1;
 inline constexpr int kBadArguments = 2;
+inline constexpr int kWarned = 3;  ///< Of mccl doctor: warnings, and no problem.
 
 /// A flag as the commands of others call it, and what it is here.
 struct OtherName {

@@ -12,7 +12,6 @@
 #include <iterator>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -64,7 +63,7 @@ Examples:
   mccl doctor --selftest                 all that this machine has, into one file for a report
   mccl doctor --hosts a,b || echo "not today"
 
-Exit status: 0 nothing is wrong (there may be notes), 1 problems or warnings, 2 bad arguments.)";
+Exit status: 0 nothing is wrong (there may be notes), 1 problems, 2 bad arguments, 3 warnings alone.)";
 
 struct Flags {
   hosts::WhichHosts which;
@@ -72,19 +71,22 @@ struct Flags {
   bool fix = false;
   bool sure = false;
   bool selftest = false;
-  std::optional<bool> measure;
+  bool measure = false;
+  bool no_measure = false;
   int longest_measuring = 120;
   std::string output = "mccl-selftest.json";
 };
 
 Finding unreachable(const Asked& asked) {
   if (asked.needs_install)
-    return {.severity = Severity::problem,
+    return {.id = "mccl-unusable",
+            .severity = Severity::problem,
             .what = asked.fault,
             .where = launch::text_of(asked.host),
             .why = "programs that use MCCL cannot run there, and nothing can look at the host",
             .cure = cluster::how_to_install(asked.host.name)};
-  return {.severity = Severity::problem,
+  return {.id = "host-unreachable",
+          .severity = Severity::problem,
           .what = "it cannot be asked",
           .where = launch::text_of(asked.host),
           .why = "no rank can be started there: " + asked.fault,
@@ -226,7 +228,8 @@ bool run_selftest(const Flags& flags, const doctor::Report& report, launch::Sign
 doctor::Measuring measuring_of(const Flags& flags) {
   using When = doctor::Measuring::When;
   When when = When::where_no_job_runs;
-  if (flags.measure) when = *flags.measure ? When::always : When::never;
+  if (flags.measure) when = When::always;
+  if (flags.no_measure) when = When::never;
   return {when, std::chrono::seconds(flags.longest_measuring)};
 }
 
@@ -260,8 +263,10 @@ int run_doctor(const Flags& flags) {
     report = look(flags, all, reaching, signals);
     fmt::print("\nLooked at again:\n{}", text_of(report));
   }
-  const bool good = std::ranges::none_of(report.findings, cluster::is_fault);
-  return (!flags.selftest || run_selftest(flags, report, signals)) && good ? kGood : kFailed;
+  if (flags.selftest && !run_selftest(flags, report, signals)) return kFailed;
+  const auto worst = cluster::worst_of(report.findings);
+  if (!worst) return kGood;
+  return *worst == Severity::problem ? kFailed : kWarned;
 }
 
 }  // namespace
@@ -279,9 +284,11 @@ Command add_doctor(CLI::App& program) {
                          ->excludes(json)
                          ->option_text(" ");
   app->add_flag("--yes", flags->sure, "Do not ask")->needs(fix)->option_text(" ");
-  app->add_flag("--measure,!--no-measure", flags->measure,
-                "Time links, or do not; default: those of hosts on which no job\n"
-                "runs")
+  CLI::Option* measure = app->add_flag("--measure", flags->measure,
+                                       "Time all links; default: those of hosts where no job runs")
+                             ->option_text(" ");
+  app->add_flag("--no-measure", flags->no_measure, "Time no link")
+      ->excludes(measure)
       ->option_text(" ");
   app->add_option("--measure-for", flags->longest_measuring,
                   "Seconds after which no link is timed any more; default 120")

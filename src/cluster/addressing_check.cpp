@@ -43,18 +43,18 @@ void check_cable(const Place& a, const Place& b, std::vector<Finding>& findings)
   const bool has_a = !address_of(*a.interface).empty();
   const bool has_b = !address_of(*b.interface).empty();
   if (has_a != has_b) {
-    findings.push_back({Severity::warning,
+    findings.push_back({"cable-half-addressed", Severity::warning,
                         fmt::format("a cable has an address at {} and none at {}",
                                     has_a ? a.name : b.name, has_a ? b.name : a.name),
                         where, "no job can use the cable",
                         "mccl config --auto-setup gives it both"});
   } else if (!has_a) {
-    findings.push_back({Severity::note, "a cable has no addresses", where,
+    findings.push_back({"cable-without-address", Severity::note, "a cable has no addresses", where,
                         "MLX's backends cannot use it; MCCL can only where ranks meet over another "
                         "network, by the addresses that IPv6 gives every interface",
                         "mccl config --auto-setup gives it some"});
   } else if (!share_a_network(*a.interface, *b.interface)) {
-    findings.push_back({Severity::problem,
+    findings.push_back({"cable-ends-differ", Severity::problem,
                         fmt::format("the ends of a cable are of different networks: {} and {}",
                                     address_of(*a.interface), address_of(*b.interface)),
                         where, "nothing that is sent through it arrives",
@@ -78,7 +78,7 @@ void check_network(std::span<const HostFacts> hosts, const Wire& wire,
       others_share = true;
     }
     if (!alone || !others_share) continue;
-    findings.push_back({Severity::problem,
+    findings.push_back({"network-odd-address", Severity::problem,
                         fmt::format("its address {} is of another network than those of all others "
                                     "that are on the same switch",
                                     address_of(*place.interface)),
@@ -102,7 +102,7 @@ void check_mtus(std::span<const HostFacts> hosts, std::span<const End> ends,
   }
   if (least == nullptr || least->interface->mtu == most->interface->mtu) return;
   findings.push_back(
-      {Severity::warning,
+      {"mtu-differs", Severity::warning,
        fmt::format("MTUs differ: {} has {}, {} has {}", least->name, least->interface->mtu,
                    most->name, most->interface->mtu),
        fmt::format("{}, {}", least->name, most->name),

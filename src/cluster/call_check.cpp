@@ -34,7 +34,7 @@ std::vector<Finding> check_calls(std::span<const HostFacts> hosts, const Calls& 
   std::vector<Finding> findings;
   for (const int host : calls.deaf) {
     findings.push_back(
-        {Severity::warning, fmt::format("it cannot listen at UDP port {}", kCallPort),
+        {"calls-deaf", Severity::warning, fmt::format("it cannot listen at UDP port {}", kCallPort),
          hosts[static_cast<std::size_t>(host)].host,
          "hosts call to each other there to find cables; what leads to it may be missing",
          fmt::format("see what has the port: ss -ulpn sport = :{}; IPv6 must not be off: sysctl "
@@ -53,7 +53,7 @@ std::vector<Finding> check_calls(std::span<const HostFacts> hosts, const Calls& 
         heard.contains(each) || !told.insert(each).second)
       continue;
     findings.push_back(
-        {Severity::warning,
+        {"calls-blocked", Severity::warning,
          fmt::format("{} hears it call, and it does not hear {} answer",
                      text_of_end(hosts, each.at), host_of_end(hosts, each.at).host),
          text_of_end(hosts, each.from),
@@ -80,7 +80,8 @@ std::vector<Finding> check_silence(std::span<const HostFacts> hosts, const Calls
     }
   }
   if (silent.empty()) return {};
-  return {{Severity::warning, "no call of another host was heard, though cables are plugged in",
+  return {{"calls-silent", Severity::warning,
+           "no call of another host was heard, though cables are plugged in",
            fmt::format("{}", fmt::join(silent, ", ")),
            fmt::format("if these cables join hosts that were named, firewalls drop UDP port {}, at "
                        "which hosts call to each other",

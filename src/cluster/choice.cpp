@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <set>
 
 #include "base/cabling.h"
 
@@ -50,7 +49,8 @@ std::string all_names(std::span<const HostFacts> hosts) {
 
 Finding no_ring(std::span<const HostFacts> hosts, const RingAnswer& ring, Severity severity) {
   const bool one = ring.missing.size() == 1;
-  Finding finding{.severity = severity,
+  Finding finding{.id = "no-ring",
+                  .severity = severity,
                   .what = ring.proved ? "no ring of cables goes through all hosts"
                                       : "no ring of cables through all hosts was found; there are "
                                         "too many ways to try all",
@@ -69,7 +69,8 @@ Finding no_ring(std::span<const HostFacts> hosts, const RingAnswer& ring, Severi
 }
 
 Finding no_mesh(std::span<const HostFacts> hosts, std::span<const Pair> missing) {
-  return {.severity = Severity::problem,
+  return {.id = "no-mesh",
+          .severity = Severity::problem,
           .what = fmt::format("{} pair{} of hosts {} no cable", missing.size(),
                               missing.size() == 1 ? "" : "s", missing.size() == 1 ? "has" : "have"),
           .where = all_names(hosts),
@@ -78,7 +79,8 @@ Finding no_mesh(std::span<const HostFacts> hosts, std::span<const Pair> missing)
 }
 
 Finding too_many(std::span<const HostFacts> hosts) {
-  return {.severity = Severity::problem,
+  return {.id = "too-many-hosts",
+          .severity = Severity::problem,
           .what = fmt::format("no ring of cables is looked for among {} hosts; among {} at most",
                               hosts.size(), kMostRingHosts),
           .where = fmt::format("{} to {}", hosts.front().host, hosts.back().host),
@@ -97,7 +99,8 @@ bool has_rdma(std::span<const HostFacts> hosts, std::span<const Link> links) {
 }
 
 Finding no_rdma(std::span<const HostFacts> hosts, const std::string& backend) {
-  return {.severity = Severity::problem,
+  return {.id = "no-rdma",
+          .severity = Severity::problem,
           .what = fmt::format("not every end of the cables has an RDMA device, which {} needs",
                               backend),
           .where = all_names(hosts),
@@ -135,10 +138,13 @@ bool all_joined(int hosts, std::span<const Link> links) {
   return Cabling(hosts, std::move(cables)).parts().size() == 1;
 }
 
-const Network* address_in(std::span<const HostFacts> hosts, const End& end) {
+/// The first address of that family; empty where the end has none.
+std::string address_of_end(std::span<const HostFacts> hosts, const End& end, bool ipv6) {
   const Interface* interface = hosts[static_cast<std::size_t>(end.host)].interface(end.interface);
-  return interface == nullptr || interface->addresses.empty() ? nullptr
-                                                              : &interface->addresses.front();
+  if (interface == nullptr) return {};
+  if (ipv6)
+    return interface->addresses6.empty() ? "" : interface->addresses6.front().address_text();
+  return interface->addresses.empty() ? "" : text_of(interface->addresses.front().address);
 }
 
 /// Ends of one host, that the other end of a link reaches it at, as a device or several.
@@ -225,6 +231,18 @@ Choice choose_cables(std::span<const HostFacts> hosts, std::span<const Link> lin
   return choice;
 }
 
+std::map<int, std::string> addresses_in(std::span<const HostFacts> hosts, const Wire& wire) {
+  std::map<int, std::string> most;
+  for (const bool ipv6 : {false, true}) {
+    std::map<int, std::string> addresses;
+    for (const End& end : wire.ends)
+      if (std::string text = address_of_end(hosts, end, ipv6); !text.empty())
+        addresses.try_emplace(end.host, std::move(text));
+    if (addresses.size() > most.size()) most = std::move(addresses);
+  }
+  return most;
+}
+
 Choice choose_networks(std::span<const HostFacts> hosts, const Joined& joined) {
   Choice choice;
   std::vector<Wire> complete;
@@ -233,10 +251,7 @@ Choice choose_networks(std::span<const HostFacts> hosts, const Joined& joined) {
   for (const Link& link : joined.links)
     if (hosts.size() == 2) all.push_back({{link.a, link.b}, link.medium, link.mbit_per_s});
   for (const Wire& wire : all) {
-    std::set<int> there;
-    for (const End& end : wire.ends)
-      if (address_in(hosts, end) != nullptr) there.insert(end.host);
-    if (there.size() == hosts.size()) complete.push_back(wire);
+    if (addresses_in(hosts, wire).size() == hosts.size()) complete.push_back(wire);
   }
   if (complete.empty()) return choice;
   const auto better = [](const Wire& a, const Wire& b) {
@@ -251,7 +266,8 @@ Choice choose_networks(std::span<const HostFacts> hosts, const Joined& joined) {
   choice.order.resize(hosts.size());
   std::iota(choice.order.begin(), choice.order.end(), 0);
   if (best.medium == Medium::wireless) {
-    choice.findings.push_back({.severity = Severity::warning,
+    choice.findings.push_back({.id = "only-wifi",
+                               .severity = Severity::warning,
                                .what = "Wi-Fi alone joins all hosts",
                                .where = all_names(hosts),
                                .why =
@@ -270,10 +286,9 @@ std::vector<Entry> entries_of(std::span<const HostFacts> hosts, const Choice& ch
     entry.host = choice.order[place];
     if (choice.shape == Shape::network) {
       for (const Wire& wire : choice.networks) {
-        const auto end = std::ranges::find_if(wire.ends, [&](const End& e) {
-          return e.host == entry.host && address_in(hosts, e) != nullptr;
-        });
-        if (end != wire.ends.end()) entry.ips.push_back(text_of(address_in(hosts, *end)->address));
+        const auto addresses = addresses_in(hosts, wire);
+        if (const auto own = addresses.find(entry.host); own != addresses.end())
+          entry.ips.push_back(own->second);
       }
     } else {
       entry.ips = ips_of(choice, links, place);

@@ -1,6 +1,7 @@
 // What a cluster's cables are good for, and the order and addresses of its hosts in a hostfile.
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -33,6 +34,10 @@ struct Choice {
 /// not make what it needs, the shape is none, and the findings say which cables would.
 Choice choose_cables(std::span<const HostFacts> hosts, std::span<const Link> links,
                      const std::string& backend);
+
+/// The address of each host in a network, by number of the host: of IPv4, or of IPv6 where more
+/// hosts have one. Hosts without an address of that family are missing.
+std::map<int, std::string> addresses_in(std::span<const HostFacts> hosts, const Wire& wire);
 
 /// The networks that all hosts are in and have addresses of: the fastest, and those as fast. The
 /// shape is none where there is none; then cables may do.

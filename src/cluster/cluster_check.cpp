@@ -34,7 +34,7 @@ void check_clocks(std::span<const HostFacts> hosts, std::vector<Finding>& findin
   for (const HostFacts& host : hosts) {
     if (std::abs(host.clock_off_s) < kClockOff) continue;
     findings.push_back(
-        {Severity::warning,
+        {"clock-off", Severity::warning,
          fmt::format("its clock is {:.0f} s {} of this machine's", std::abs(host.clock_off_s),
                      host.clock_off_s > 0 ? "ahead" : "behind"),
          host.host,
@@ -54,8 +54,9 @@ void check_agreement(std::span<const HostFacts> hosts, std::vector<Finding>& fin
       values[host.host] = found == host.variables.end() ? "(not set)" : found->second;
     }
     if (!differ(values)) continue;
-    findings.push_back({Severity::problem, fmt::format("{} differs", setting.info.variable),
-                        list_of(values), "ranks that differ in it refuse each other",
+    findings.push_back({"settings-differ", Severity::problem,
+                        fmt::format("{} differs", setting.info.variable), list_of(values),
+                        "ranks that differ in it refuse each other",
                         fmt::format("set it alike on all, or unset it: mccl launch --env {}=VALUE "
                                     "sets it for all ranks",
                                     setting.info.variable)});
@@ -79,7 +80,7 @@ void check_addresses(std::span<const HostFacts> hosts, std::vector<Finding>& fin
   for (const auto& [address, of] : owners) {
     if (of.size() < 2) continue;
     findings.push_back(
-        {Severity::problem,
+        {"address-twice", Severity::problem,
          fmt::format("the address {} is there {} times", text_of(address), of.size()),
          fmt::format("{}", fmt::join(of, ", ")),
          "what is sent to it reaches one of them, now this, now that",
@@ -106,7 +107,8 @@ void check_masks(std::span<const HostFacts> hosts, std::vector<Finding>& finding
       if (a.prefix_bits == b.prefix_bits || a.base() == b.base()) continue;
       if (a.holds(b.address) == b.holds(a.address)) continue;
       findings.push_back(
-          {Severity::warning, fmt::format("{} and {} have different masks", text_of(a), text_of(b)),
+          {"masks-differ", Severity::warning,
+           fmt::format("{} and {} have different masks", text_of(a), text_of(b)),
            fmt::format("{}, {}", places[i].text, places[k].text),
            "one of them takes the other for a neighbour, the other sends through its router",
            "give both the same number of bits behind the slash"});
@@ -137,7 +139,8 @@ std::vector<Finding> check_identity(std::span<const HostFacts> hosts) {
   for (const auto& [identity, of] : names) {
     if (of.size() < 2) continue;
     findings.push_back(
-        {Severity::problem, "they are one machine", fmt::format("{}", fmt::join(of, ", ")),
+        {"one-machine", Severity::problem, "they are one machine",
+         fmt::format("{}", fmt::join(of, ", ")),
          "no cable leads from a machine to itself, and what is measured there says "
          "nothing",
          "name each machine once; mccl launch --hosts NAME -n 2 starts two ranks there"});

@@ -70,6 +70,7 @@ void fields_of(Op& op, Gpu& gpu) {
 
 template <typename Op>
 void fields_of(Op& op, Finding& finding) {
+  op.name("id", finding.id);
   op("what", finding.what);
   op("why", finding.why);
   op("cure", finding.cure);

@@ -16,6 +16,13 @@ std::string_view name_of(Severity severity) {
 
 bool is_fault(const Finding& finding) { return finding.severity != Severity::note; }
 
+std::optional<Severity> worst_of(std::span<const Finding> findings) {
+  std::optional<Severity> worst;
+  for (const Finding& finding : findings)
+    if (is_fault(finding)) worst = std::max(worst.value_or(finding.severity), finding.severity);
+  return worst;
+}
+
 void sort_by_severity(std::vector<Finding>& findings) {
   std::ranges::stable_sort(findings, std::ranges::greater(), &Finding::severity);
 }
@@ -34,7 +41,8 @@ std::string text_of(std::span<const Finding> findings) {
 nlohmann::json json_of(std::span<const Finding> findings) {
   nlohmann::json list = nlohmann::json::array();
   for (const Finding& finding : findings) {
-    list.push_back({{"severity", name_of(finding.severity)},
+    list.push_back({{"id", finding.id},
+                    {"severity", name_of(finding.severity)},
                     {"what", finding.what},
                     {"where", finding.where},
                     {"why", finding.why},

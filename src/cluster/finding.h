@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@ enum class Severity {
 };
 
 struct Finding {
+  std::string id;  ///< Stable, for programs; docs/CLUSTER.md lists all.
   Severity severity = Severity::problem;
   std::string what;
   std::string where;  ///< A host, or a host and a part of it.
@@ -34,6 +36,9 @@ bool is_fault(const Finding& finding);
 
 /// The worst first; those of a kind in their order.
 void sort_by_severity(std::vector<Finding>& findings);
+
+/// Whether any is a problem, else whether any is a warning; nothing for notes alone.
+std::optional<Severity> worst_of(std::span<const Finding> findings);
 
 /// For people: a paragraph each.
 std::string text_of(std::span<const Finding> findings);

@@ -55,8 +55,9 @@ void check_links(const HostFacts& facts, std::vector<Finding>& findings) {
   const bool any = std::ranges::any_of(
       links, [](const auto& row) { return std::ranges::any_of(row, is_nvlink); });
   if (links.empty() || any) return;
-  findings.push_back({Severity::note, fmt::format("no NVLink joins its {} GPUs", facts.gpus.size()),
-                      facts.host, "their bytes go over PCIe", "see: nvidia-smi topo -m"});
+  findings.push_back({"gpu-no-nvlink", Severity::note,
+                      fmt::format("no NVLink joins its {} GPUs", facts.gpus.size()), facts.host,
+                      "their bytes go over PCIe", "see: nvidia-smi topo -m"});
 }
 
 void check_peers(const HostFacts& facts, std::vector<Finding>& findings) {
@@ -70,7 +71,7 @@ void check_peers(const HostFacts& facts, std::vector<Finding>& findings) {
     of.erase(std::unique(of.begin(), of.end()), of.end());
     const std::size_t shown = std::min<std::size_t>(of.size(), 4);
     findings.push_back(
-        {can_be_changed(word) ? Severity::warning : Severity::note,
+        {"gpu-no-peer-access", can_be_changed(word) ? Severity::warning : Severity::note,
          fmt::format("{} pair{} of GPUs cannot read each other's memory: {}", of.size(),
                      of.size() == 1 ? "" : "s", meaning_of(word)),
          fmt::format("{} (GPUs {}{})", facts.host,

@@ -38,16 +38,17 @@ void check_address(const HostFacts& host, const std::string& text, const std::st
   // A name is looked up where it is used; of IPv6 hosts tell of lasting addresses only.
   if (interface == nullptr && !parse_ipv4(text)) return;
   if (interface == nullptr) {
-    findings.push_back(
-        {Severity::problem, fmt::format("{} gives it {}, and it has no such address", by, text),
-         host.host, "its ranks cannot listen there; macOS changes 169.254 addresses on its own",
-         "mccl config writes the hostfile anew"});
+    findings.push_back({"hostfile-address", Severity::problem,
+                        fmt::format("{} gives it {}, and it has no such address", by, text),
+                        host.host,
+                        "its ranks cannot listen there; macOS changes 169.254 addresses on its own",
+                        "mccl config writes the hostfile anew"});
     return;
   }
   const Interface* cable = cable_of(host);
   if (!is_slow(*interface) || cable == nullptr) return;
   findings.push_back(
-      {Severity::warning,
+      {"hostfile-slow-interface", Severity::warning,
        fmt::format(
            "{} gives it {}, which is {} ({}), and it has a cable: {}", by, text, interface->name,
            interface->medium == Medium::wireless ? "Wi-Fi" : "a tunnel or a bridge", cable->name),

@@ -60,9 +60,9 @@ std::vector<Socket>::iterator other_end_of(const Socket& one, std::vector<Socket
   return best;
 }
 
-void note_port(std::vector<Finding>& findings, const HostFacts& host, const Port& port,
-               Severity severity, std::string what, std::string cure) {
-  findings.push_back({severity, std::move(what), place_of(host, port),
+void note_port(std::vector<Finding>& findings, const char* id, const HostFacts& host,
+               const Port& port, Severity severity, std::string what, std::string cure) {
+  findings.push_back({id, severity, std::move(what), place_of(host, port),
                       "no link of the cluster comes of this cable", std::move(cure)});
 }
 
@@ -91,12 +91,19 @@ class Together {
   std::map<End, End> parents_;
 };
 
-bool same_network(const Interface& a, const Interface& b) {
-  for (const Network& one : a.addresses)
-    for (const Network& other : b.addresses)
-      if (one.prefix_bits < 32 && one.base() == other.base() && one.address != other.address)
+template <typename Networks>
+bool have_a_network(const Networks& a, const Networks& b, int address_bits) {
+  for (const auto& one : a)
+    for (const auto& other : b)
+      if (one.prefix_bits < address_bits && one.base() == other.base() &&
+          one.address != other.address)
         return true;
   return false;
+}
+
+bool same_network(const Interface& a, const Interface& b) {
+  return have_a_network(a.addresses, b.addresses, 32) ||
+         have_a_network(a.addresses6, b.addresses6, 128);
 }
 
 /// What one host tells of another's interfaces may be anything: only those count that the other has
@@ -115,7 +122,7 @@ std::set<Heard> heard_of(std::span<const HostFacts> hosts, std::span<const Heard
 
 bool may_be_joined(const Interface& interface) {
   return interface.usable() && !interface.joins && interface.medium != Medium::loopback &&
-         !interface.addresses.empty();
+         (!interface.addresses.empty() || !interface.addresses6.empty());
 }
 
 void join_by_addresses(std::span<const HostFacts> hosts, Together& together) {
@@ -157,21 +164,22 @@ std::vector<Link> thunderbolt_links(std::span<const HostFacts> hosts, std::span<
         links.push_back(std::move(link));
         continue;
       }
-      note_port(findings, host, *one.port, Severity::problem,
+      note_port(findings, "thunderbolt-no-interface", host, *one.port, Severity::problem,
                 "no interface belongs to one end of its cable",
                 "networksetup -detectnewhardware, or plug the cable in again");
       continue;
     }
     if (other != sockets.end()) {
       other->joined = true;
-      note_port(findings, host, *one.port, Severity::warning,
+      note_port(findings, "thunderbolt-loop", host, *one.port, Severity::warning,
                 "its cable leads to another port of the same host",
                 "plug one end into another host");
       continue;
     }
     const bool known = std::ranges::any_of(
         sockets, [&](const Socket& socket) { return socket.port->own == one.port->peer; });
-    note_port(findings, host, *one.port, known ? Severity::warning : Severity::note,
+    note_port(findings, known ? "thunderbolt-one-sided" : "thunderbolt-stranger", host, *one.port,
+              known ? Severity::warning : Severity::note,
               known ? "it sees a cable whose other end does not"
                     : fmt::format("its cable leads to {}, which is none of these hosts",
                                   one.port->peer_name.empty() ? "a computer" : one.port->peer_name),

@@ -24,15 +24,15 @@ class Findings {
   explicit Findings(const HostFacts& facts) : facts_(facts), all_(facts.odd) {}
 
   /// What one command puts right at once, and another back.
-  void add_fixed_by(std::string what, std::string why, const std::string& fix,
+  void add_fixed_by(const char* id, std::string what, std::string why, const std::string& fix,
                     const std::string& undo) {
-    add(Severity::warning, std::move(what), std::move(why), "sudo " + fix);
+    add(id, Severity::warning, std::move(what), std::move(why), "sudo " + fix);
     if (facts_.system != System::gnu_linux) return;
     all_.back().fix = fix;
     all_.back().undo = undo;
   }
-  void add(Severity severity, std::string what, std::string why, std::string cure) {
-    all_.push_back({severity, std::move(what), facts_.host, std::move(why), std::move(cure)});
+  void add(const char* id, Severity severity, std::string what, std::string why, std::string cure) {
+    all_.push_back({id, severity, std::move(what), facts_.host, std::move(why), std::move(cure)});
   }
   std::vector<Finding> take() { return std::move(all_); }
 
@@ -47,14 +47,14 @@ void check_memory(const HostFacts& facts, Findings& findings) {
       "ranks of one machine hand their job's key over there, and torch's DataLoader and NCCL keep "
       "what processes share there";
   if (!facts.shared_kib || !facts.shared_writable) {
-    findings.add(Severity::problem,
+    findings.add("shared-memory-missing", Severity::problem,
                  facts.shared_kib ? "/dev/shm cannot be written: there is no shared memory"
                                   : "there is no /dev/shm: no shared memory",
                  why,
                  "sudo mount -t tmpfs -o mode=1777 tmpfs /dev/shm; for a container: --ipc=host, or "
                  "--shm-size=1g");
   } else if (*facts.shared_kib < kLittleShared) {
-    findings.add(Severity::warning,
+    findings.add("shared-memory-small", Severity::warning,
                  fmt::format("/dev/shm has {} MiB left", *facts.shared_kib / 1024), why,
                  "remove what is left there, or sudo mount -o remount,size=1g /dev/shm; for a "
                  "container: --shm-size=1g");
@@ -64,7 +64,7 @@ void check_memory(const HostFacts& facts, Findings& findings) {
 void check_limits(const HostFacts& facts, Findings& findings) {
   if (facts.most_open_files && *facts.most_open_files != kNoLimit &&
       *facts.most_open_files < kFewFiles) {
-    findings.add(Severity::problem,
+    findings.add("open-files-few", Severity::problem,
                  fmt::format("a process may open {} files at most", *facts.most_open_files),
                  "every peer takes a few of them, and a job of some ten ranks runs out",
                  facts.system == System::macos
@@ -75,7 +75,8 @@ void check_limits(const HostFacts& facts, Findings& findings) {
   if (facts.rdma.empty() || !facts.locked_kib || *facts.locked_kib == kNoLimit) return;
   if (*facts.locked_kib < kLittleLocked) {
     findings.add(
-        Severity::problem, fmt::format("a process may lock {} KiB of memory", *facts.locked_kib),
+        "locked-memory-small", Severity::problem,
+        fmt::format("a process may lock {} KiB of memory", *facts.locked_kib),
         "RDMA devices move bytes from and to memory that is locked: buffers of a job are "
         "refused",
         facts.system == System::macos
@@ -88,16 +89,17 @@ void check_limits(const HostFacts& facts, Findings& findings) {
 
 void check_cores(const HostFacts& facts, Findings& findings) {
   if (facts.governor == "powersave" && facts.mhz > 0 && facts.most_mhz > 2 * facts.mhz) {
-    findings.add(Severity::note,
+    findings.add("cores-asleep", Severity::note,
                  fmt::format("cores run at {} of {} MHz, and the governor is powersave", facts.mhz,
                              facts.most_mhz),
                  "small calls wait for cores that sleep",
                  "sudo cpupower frequency-set -g performance");
   }
   if (facts.cores > 0 && facts.load > 1.5 * facts.cores) {
-    findings.add(
-        Severity::note, fmt::format("the load is {:.1f} on {} cores", facts.load, facts.cores),
-        "what is measured now is slower than what the machine can do", "see what runs: top");
+    findings.add("load-high", Severity::note,
+                 fmt::format("the load is {:.1f} on {} cores", facts.load, facts.cores),
+                 "what is measured now is slower than what the machine can do",
+                 "see what runs: top");
   }
 }
 
@@ -105,7 +107,7 @@ void check_cables(const HostFacts& facts, Findings& findings) {
   for (const Interface& interface : facts.interfaces) {
     const bool cut = interface.up && interface.carrier == false && !interface.joins;
     if (cut && !interface.addresses.empty()) {
-      findings.add(Severity::problem,
+      findings.add("cable-cut", Severity::problem,
                    fmt::format("{} has the address {} and no carrier", interface.name,
                                text_of(interface.addresses.front())),
                    "its cable is cut, unplugged, or the other end is off: nothing goes through",
@@ -113,7 +115,8 @@ void check_cables(const HostFacts& facts, Findings& findings) {
                        command_to_show(facts.system, interface.name));
     }
     if (!interface.up && !interface.joins && !interface.addresses.empty()) {
-      findings.add_fixed_by(fmt::format("{} has the address {} and is down", interface.name,
+      findings.add_fixed_by("interface-down",
+                            fmt::format("{} has the address {} and is down", interface.name,
                                         text_of(interface.addresses.front())),
                             "nothing goes through it",
                             command_to_set(facts.system, interface.name, true),
@@ -122,7 +125,7 @@ void check_cables(const HostFacts& facts, Findings& findings) {
     if (interface.usable() && !interface.joins && interface.medium != Medium::loopback &&
         !interface.addresses.empty() && interface.mtu > 0 && interface.mtu < kLeastMtu) {
       findings.add_fixed_by(
-          fmt::format("the MTU of {} is {}", interface.name, interface.mtu),
+          "mtu-small", fmt::format("the MTU of {} is {}", interface.name, interface.mtu),
           fmt::format(
               "packets of less than {} bytes cost throughput, and IPv6 does not work at all",
               kLeastMtu),
@@ -136,7 +139,7 @@ void check_bridge(const HostFacts& facts, Findings& findings) {
   for (const Port& port : facts.ports) {
     const Interface* interface = facts.interface(port.interface);
     if (port.peer.empty() || interface == nullptr || interface->bridge.empty()) continue;
-    findings.add(Severity::warning,
+    findings.add("thunderbolt-bridge", Severity::warning,
                  fmt::format("{} (Thunderbolt port {}) is a member of {}", interface->name,
                              port.receptacle, interface->bridge),
                  "the Thunderbolt Bridge hides which cable leads where, and RDMA through it fails "
@@ -153,10 +156,10 @@ void check_mac_rdma(const HostFacts& facts, Findings& findings) {
       facts.ports, [](const Port& port) { return port.mbit_per_s >= kThunderbolt5; });
   if (facts.ports.empty() || !facts.rdma.empty()) return;
   if (!any5) {
-    findings.add(Severity::note, "its Thunderbolt is of version 4 or older",
+    findings.add("thunderbolt-no-rdma", Severity::note, "its Thunderbolt is of version 4 or older",
                  "that has no RDMA, whatever rdma_ctl says; cables carry TCP", "");
   } else if (!enabled && !facts.rdma_control.empty()) {
-    findings.add(Severity::warning, "RDMA over Thunderbolt 5 is not enabled",
+    findings.add("rdma-not-enabled", Severity::warning, "RDMA over Thunderbolt 5 is not enabled",
                  "TCP is used, with ten times the latency",
                  "start macOS Recovery, open Terminal, and run: rdma_ctl enable");
   }
@@ -168,7 +171,7 @@ void check_rdma(const HostFacts& facts, Findings& findings) {
     const Interface* interface = facts.interface(device.interface);
     if (interface == nullptr || !interface->usable()) continue;
     if (!device.state.empty() && device.state != "ACTIVE") {
-      findings.add(Severity::warning,
+      findings.add("rdma-port-inactive", Severity::warning,
                    fmt::format("the port of {} is {} though {} is up", device.name, device.state,
                                interface->name),
                    "nothing goes through an RDMA port that is not ACTIVE",
@@ -176,7 +179,7 @@ void check_rdma(const HostFacts& facts, Findings& findings) {
     }
     if (interface->addresses.empty()) {
       findings.add(
-          Severity::warning,
+          "rdma-no-address", Severity::warning,
           fmt::format("{} of the RDMA device {} has no IPv4 address", interface->name, device.name),
           "the device has no IPv4 GID then, and connections fail with errno 22 or 60",
           facts.system == System::macos

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "base/cabling.h"
@@ -89,10 +90,59 @@ Finding not_joined(std::span<const HostFacts> hosts, const Joined& joined, const
     const std::string there = leads_to(hosts, joined, *end);
     if (!there.empty()) what += fmt::format("; {} leads to {}", name_of(hosts, *end), there);
   }
-  return {Severity::problem, std::move(what),
+  return {"paths-crossed",
+          Severity::problem,
+          std::move(what),
           fmt::format("{}, {}", name_of(hosts, path.from), name_of(hosts, path.to)),
           "one host takes the other for a neighbour there, and what it sends is lost",
           "give each cable a network of its own: mccl config does; or change the cables"};
+}
+
+/// The interface that routing takes from a host to an address; empty where it is not known.
+std::string way_to(const HostFacts& host, const std::string& address) {
+  const auto target = parse_ipv4(address);
+  const Route* best = nullptr;
+  for (const Route& route : host.routes)
+    if (target && route.to.holds(*target) &&
+        (best == nullptr || route.to.prefix_bits > best->to.prefix_bits))
+      best = &route;
+  return best == nullptr ? "" : best->interface;
+}
+
+/// The end at which a host hears what leaves `end` for it; `otherwise` where that is not known.
+End far_end(const Joined& joined, const End& end, const End& otherwise) {
+  for (const Link& link : joined.links) {
+    if (link.a == end && link.b.host == otherwise.host) return link.b;
+    if (link.b == end && link.a.host == otherwise.host) return link.a;
+  }
+  return otherwise;
+}
+
+/// Linux drops a packet that came in where no answer to it would leave, if rp_filter is 1. That is
+/// so for packets to `to`'s host from `source`, which leave through `from`.
+std::optional<Finding> check_return(std::span<const HostFacts> hosts, const Joined& joined,
+                                    const End& from, const std::string& source, const End& to,
+                                    const std::string& target) {
+  const std::string leaves = way_to(host_of(hosts, from), target);
+  const End in = far_end(joined, {from.host, leaves.empty() ? from.interface : leaves}, to);
+  const HostFacts& host = host_of(hosts, to);
+  const Interface* interface = host.interface(in.interface);
+  const std::string back = way_to(host, source);
+  if (interface == nullptr || interface->rp_filter != 1 || back.empty() || back == in.interface)
+    return {};
+  return Finding{
+      "return-path-filtered",
+      Severity::problem,
+      fmt::format(
+          "packets from {} to {} come in at {}, and answers leave through {}; rp_filter is 1 "
+          "there",
+          source, target, in.interface, back),
+      fmt::format("{} to {}", name_of(hosts, from), host.host),
+      "Linux drops packets that come in at another interface than answers would leave through",
+      fmt::format(
+          "give each cable a network of its own: mccl config does; or on {}: sudo sysctl -w "
+          "net.ipv4.conf.all.rp_filter=2",
+          host.host)};
 }
 
 Finding blocked(std::span<const HostFacts> hosts, const Path& path, const Path* back) {
@@ -104,7 +154,9 @@ Finding blocked(std::span<const HostFacts> hosts, const Path& path, const Path* 
                   path.routed ? host_of(hosts, path.from).host : path.source, *fault);
   if (!all) what += "; some of the ports of a job are, and some are not";
   if (all && back != nullptr && back->good()) what += "; the other direction is open";
-  return {Severity::problem, std::move(what),
+  return {"path-blocked",
+          Severity::problem,
+          std::move(what),
           fmt::format("{} to {}", name_of(hosts, path.from), to.host),
           "ranks cannot connect there; a firewall lets them in nowhere, or on some ports only",
           open_ports(to, path)};
@@ -123,7 +175,13 @@ void check_connections(std::span<const HostFacts> hosts, std::span<const Path> p
         findings.push_back(not_joined(hosts, joined, path));
       continue;
     }
-    findings.push_back(blocked(hosts, path, back));
+    const bool silent = std::ranges::any_of(
+        path.faults, [](const auto& f) { return f.find("timed out") != f.npos; });
+    std::optional<Finding> dropped;
+    if (silent) dropped = check_return(hosts, joined, path.from, path.source, path.to, path.target);
+    if (silent && !dropped)
+      dropped = check_return(hosts, joined, path.to, path.target, path.from, path.source);
+    findings.push_back(dropped ? *dropped : blocked(hosts, path, back));
   }
 }
 
@@ -132,7 +190,7 @@ void check_packets(std::span<const HostFacts> hosts, std::span<const Path> paths
   for (const Path& path : paths) {
     if (path.packet == 0 || path.packet >= path.mtu) continue;
     findings.push_back(
-        {Severity::problem,
+        {"packets-lost", Severity::problem,
          fmt::format("packets of {} bytes get lost on the way, though both ends have an MTU of {}; "
                      "{} bytes arrive",
                      path.mtu, path.mtu, path.packet),
@@ -172,7 +230,7 @@ void check_rates(std::span<const HostFacts> hosts, std::span<const Path> paths,
         fmt::format("{} to {}", name_of(hosts, path.from), name_of(hosts, path.to));
     if (slow[i]) {
       findings.push_back(
-          {Severity::warning,
+          {"path-slow", Severity::warning,
            fmt::format("it carries {}, {}", rate_text(path.bytes_per_s * 8 / 1e6),
                        is_below_hardware(path)
                            ? fmt::format("and its hardware {}", rate_text(path.nominal_mbit))
@@ -182,7 +240,7 @@ void check_rates(std::span<const HostFacts> hosts, std::span<const Path> paths,
                command_to_count(host_of(hosts, path.from).system, path.from.interface)});
     }
     if (path.latency_s > kLongLatency)
-      findings.push_back({Severity::note,
+      findings.push_back({"path-late", Severity::note,
                           fmt::format("a message takes {:.1f} ms", path.latency_s * 1e3), where,
                           "cables take less than 0.1 ms; the hosts may be busy, or far apart", ""});
   }
@@ -222,7 +280,7 @@ void check_parts(std::span<const HostFacts> hosts, std::span<const Path> paths,
     texts.push_back(fmt::format("{}", fmt::join(names, ", ")));
   }
   findings.push_back(
-      {any_tried ? Severity::problem : Severity::warning,
+      {"hosts-apart", any_tried ? Severity::problem : Severity::warning,
        fmt::format("they fall into {} parts that nothing joins", parts.size()),
        fmt::format("{}", fmt::join(texts, " | ")),
        "a job needs a way from every host to every other, if need be through others",

@@ -85,7 +85,8 @@ void keep_odd(HostFacts& facts, Finding finding) {
 
 void note_odd(HostFacts& facts, const std::string& source, const std::string& expected,
               std::string_view found) {
-  keep_odd(facts, {.severity = Severity::warning,
+  keep_odd(facts, {.id = "answer-odd",
+                   .severity = Severity::warning,
                    .what = fmt::format("what {} says is not understood: expected {}; found {}",
                                        source, expected, in_quotes(found.substr(0, 60))),
                    .where = facts.host,

@@ -40,7 +40,7 @@ std::vector<Finding> check_settings(const HostFacts& facts) {
   std::vector<Finding> findings;
   const auto add = [&](Severity severity, const std::string& name, std::string what,
                        std::string why) {
-    findings.push_back({severity, std::move(what), facts.host, std::move(why),
+    findings.push_back({"setting-refused", severity, std::move(what), facts.host, std::move(why),
                         fmt::format("unset {}, or set it right, where the shell's start-up files "
                                     "set it",
                                     name)});

@@ -57,11 +57,12 @@ void check_differences(const InstalledByHost& installed, std::vector<Finding>& f
   const std::string name = same_names ? first.package : family_of(first.package);
   const bool ours = name == "mccl" || name == "mccl-engine";
   if (name == "python" || name == "numpy") {
-    findings.push_back({Severity::note, fmt::format("versions of {} differ", name),
-                        list_of(installed, false), "programs may behave differently there", ""});
+    findings.push_back({"version-differs", Severity::note,
+                        fmt::format("versions of {} differ", name), list_of(installed, false),
+                        "programs may behave differently there", ""});
     return;
   }
-  findings.push_back({ours ? Severity::problem : Severity::warning,
+  findings.push_back({"version-differs", ours ? Severity::problem : Severity::warning,
                       fmt::format("versions of {} differ", name), list_of(installed, !same_names),
                       ours ? "ranks whose wire protocols differ refuse each other"
                            : "what is pickled, compiled or loaded by one may not fit the other",
@@ -103,7 +104,7 @@ void check_missing(std::span<const HostFacts> hosts, const Needed& needed,
         host.versions, [&](const auto& each) { return family_of(each.first) == needed.family; });
     if (has_some || !should_have(host, needed.family, owners)) continue;
     findings.push_back(
-        {Severity::warning,
+        {"package-missing", Severity::warning,
          fmt::format("{} is not there, and {} of {} hosts {} it", needed.family, owners.size(),
                      hosts.size(), owners.size() == 1 ? "has" : "have"),
          host.host, std::string(needed.why),

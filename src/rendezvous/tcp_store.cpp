@@ -86,7 +86,9 @@ std::vector<Listener> listen_at(const std::string& address) {
     return listeners;
   } catch (const BindError& error) {
     std::string advice = "check the address";
-    if (error.code == EADDRINUSE) advice = "another program has the port; choose another one";
+    if (error.code == EADDRINUSE) {
+      advice = "another program has the port; choose another one (of mccl launch: --starting-port)";
+    }
     if (error.code == EADDRNOTAVAIL) {
       advice = fmt::format(
           "rank 0 must run on the host that has this address, or, behind a translated one, be "

@@ -60,6 +60,39 @@ TEST(CheckPaths, HoldsTheRateAgainstTheHardware) {
   EXPECT_THAT(findings[0].what, HasSubstr("800 Mbit/s, and its hardware 10 Gbit/s"));
 }
 
+/// Two cables in one network; one host answers through the other cable.
+TEST(CheckPaths, NamesThePacketsThatRpFilterDrops) {
+  auto hosts = two_hosts();
+  for (HostFacts& host : hosts) {
+    Interface second = host.interfaces.front();
+    second.name = "eth1";
+    second.addresses.front().address.bits += 10;
+    host.interfaces.push_back(second);
+    host.interfaces[0].rp_filter = host.interfaces[1].rp_filter = 1;
+  }
+  hosts[0].routes = {{*parse_network("10.0.0.0/24"), "eth0"}};
+  hosts[1].routes = {{*parse_network("10.0.0.0/24"), "eth1"}};
+  const Joined joined{.links = {{{0, "eth0"}, {1, "eth0"}}, {{0, "eth1"}, {1, "eth1"}}},
+                      .networks = {}};
+  auto paths = good_paths(hosts);
+  for (Path& path : paths) path.faults = {"Connection timed out", ""};
+  const auto dropped = [&] {
+    const auto findings = check_paths(hosts, paths, joined);
+    return std::ranges::count(findings, "return-path-filtered", &Finding::id);
+  };
+  EXPECT_EQ(dropped(), static_cast<std::ptrdiff_t>(paths.size()));
+  const auto findings = check_paths(hosts, paths, joined);
+  EXPECT_THAT(findings[0].what, HasSubstr("come in at eth0, and answers leave through eth1"));
+  EXPECT_THAT(findings[0].cure, HasSubstr("on b: sudo sysctl -w net.ipv4.conf.all.rp_filter=2"));
+  // Nor is it the cause where something refuses, or where the check is loose.
+  for (Path& path : paths) path.faults = {"Connection refused", ""};
+  EXPECT_EQ(dropped(), 0);
+  for (Path& path : paths) path.faults = {"Connection timed out", ""};
+  for (HostFacts& host : hosts)
+    for (Interface& interface : host.interfaces) interface.rp_filter = 2;
+  EXPECT_EQ(dropped(), 0);
+}
+
 TEST(CheckPaths, FindsHostsThatNothingJoins) {
   const auto hosts = two_hosts();
   auto paths = good_paths(hosts);

@@ -84,28 +84,28 @@ TEST(ReadFacts, NoteWhatIsOdd) {
 }
 
 TEST(ReadFacts, LeaveOutNamesThatAShellWouldRun) {
-  const HostFacts facts = facts_of(R"({"system": "Linux",
+  const HostFacts facts = facts_of(R"json({"system": "Linux",
     "versions": {"torch": "2.11.0+cu128", "mlx": "$(reboot)", "mccl": "1;reboot"},
     "interfaces": [{"name": "$(reboot)"}, {"name": "-rf"}, {"name": "eth0", "bridge": "br`x`"}],
     "rdma": [{"name": "mlx;x", "interface": "eth0"}]
-})");
+})json");
   ASSERT_EQ(facts.interfaces.size(), 1U);
-EXPECT_EQ(facts.interfaces[0].name, "eth0");
-EXPECT_EQ(facts.interfaces[0].bridge, "");
-EXPECT_THAT(facts.rdma, IsEmpty());
-EXPECT_EQ(facts.versions.at("torch"), "2.11.0+cu128");
-EXPECT_EQ(facts.versions.at("mlx"), "");
-EXPECT_EQ(facts.odd.size(), 6U);
+  EXPECT_EQ(facts.interfaces[0].name, "eth0");
+  EXPECT_EQ(facts.interfaces[0].bridge, "");
+  EXPECT_THAT(facts.rdma, IsEmpty());
+  EXPECT_EQ(facts.versions.at("torch"), "2.11.0+cu128");
+  EXPECT_EQ(facts.versions.at("mlx"), "");
+  EXPECT_EQ(facts.odd.size(), 6U) << json_of(facts)["odd"];
 }
 
 TEST(ReadFacts, OfHugeAnswersEnd) {
   json said = {{"system", "Linux"}};
-  for (int i = 0; i < 5000; ++i) {
+  for (int i = 0; i < 10'001; ++i) {
     said["interfaces"].push_back({{"name", fmt::format("e{}", i)}});
     said["settings"][fmt::format("MCCL_{}", i)] = "x";
   }
   const HostFacts facts = read_facts("h", said);
-  EXPECT_THAT(facts.interfaces, IsEmpty());
+  EXPECT_EQ(facts.interfaces.size(), 0U);
   EXPECT_LE(facts.variables.size(), 256U);
   EXPECT_LE(facts.odd.size(), 16U);
   EXPECT_GE(facts.odd.size(), 2U);

@@ -18,7 +18,8 @@ using cluster::Shape;
 void note_missing_probes(const hosts::Inquiry& inquiry, std::vector<Finding>& findings) {
   for (const hosts::Asked& asked : inquiry.asked()) {
     if (asked.probe_fault.empty()) continue;
-    findings.push_back({.severity = Severity::warning,
+    findings.push_back({.id = "probe-silent",
+                        .severity = Severity::warning,
                         .what = asked.probe_fault,
                         .where = asked.facts.host,
                         .why = "without it, cables that have no addresses yet are not found, and "
@@ -53,12 +54,29 @@ bool faster_than(const Choice& cables, const Choice& networks) {
   });
 }
 
+Finding no_network(std::span<const HostFacts> facts) {
+  std::vector<std::string> names;
+  for (const HostFacts& host : facts) names.push_back(host.host);
+  return {.id = "no-network",
+          .severity = Severity::problem,
+          .what = "no network joins all hosts",
+          .where = fmt::format("{}", fmt::join(names, ", ")),
+          .why =
+              "--over ethernet needs one in which every host has an address, of IPv4 or all of "
+              "IPv6",
+          .cure = "give each host an address of one network; or --over cables"};
+}
+
 /// What is not Thunderbolt.
 Choice choose(const ConfigFlags& flags, std::span<const HostFacts> facts,
               const cluster::Joined& joined) {
   Choice cables = choose_cables(facts, worthwhile(joined.links), flags.backend);
   if (flags.over == "cables" || flags.backend.starts_with("jaccl")) return cables;
   Choice networks = choose_networks(facts, joined);
+  if (flags.over == "ethernet") {
+    if (networks.shape == Shape::none) networks.findings.push_back(no_network(facts));
+    return networks;
+  }
   const bool whole = cables.shape == Shape::ring || cables.shape == Shape::mesh;
   if (flags.over.empty() && whole && faster_than(cables, networks)) return cables;
   return networks.shape == Shape::none ? cables : networks;
@@ -88,7 +106,8 @@ Discovered discover(const ConfigFlags& flags, hosts::Inquiry& inquiry,
   note_missing_probes(inquiry, found.findings);
   add(found.findings, check_calls(facts, calls));
   // Cables that are there and were not heard would be missed here.
-  const bool whole = found.choice.shape != Shape::none && found.choice.findings.empty();
+  const bool whole = found.choice.shape != Shape::none && found.choice.findings.empty() &&
+                     !(calls.heard.empty() && facts.size() > 1);
   if (!whole && flags.over != "ethernet") add(found.findings, check_silence(facts, calls));
   return found;
 }
@@ -103,10 +122,13 @@ std::vector<std::string> side_addresses(std::span<const HostFacts> facts,
         return link.a == end || link.b == end;
       });
       const bool fits = interface.usable() && !cabled && !interface.joins &&
-                        interface.medium != cluster::Medium::loopback &&
-                        !interface.addresses.empty();
-      if (fits && addresses[host].empty())
+                        interface.medium != cluster::Medium::loopback;
+      if (!fits || !addresses[host].empty()) continue;
+      if (!interface.addresses.empty()) {
         addresses[host] = text_of(interface.addresses.front().address);
+      } else if (!interface.addresses6.empty()) {
+        addresses[host] = interface.addresses6.front().address_text();
+      }
     }
   }
   return addresses;

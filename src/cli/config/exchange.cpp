@@ -11,7 +11,6 @@ namespace {
 using cluster::Addressed;
 using cluster::Choice;
 using cluster::HostFacts;
-using cluster::Network;
 using cluster::Severity;
 using hosts::Dialled;
 using hosts::Timed;
@@ -19,25 +18,19 @@ using hosts::Trial;
 
 constexpr std::chrono::seconds kForTiming{120};
 
-void add_both_ways(std::vector<Trial>& trials, int a, const Network& at_a, int b,
-                   const Network& at_b) {
-  trials.push_back({a, b, text_of(at_a.address), text_of(at_b.address)});
-  trials.push_back({b, a, text_of(at_b.address), text_of(at_a.address)});
+void add_both_ways(std::vector<Trial>& trials, int a, const std::string& at_a, int b,
+                   const std::string& at_b) {
+  trials.push_back({a, b, at_a, at_b});
+  trials.push_back({b, a, at_b, at_a});
 }
 
 /// Of a network, each host and the next in the order: every host is heard and answers.
 void add_network(std::vector<Trial>& trials, std::span<const HostFacts> facts,
                  const cluster::Wire& wire, std::span<const int> order) {
-  std::vector<std::pair<int, Network>> places;
-  for (const int host : order) {
-    for (const cluster::End& end : wire.ends) {
-      const cluster::Interface* interface =
-          facts[static_cast<std::size_t>(host)].interface(end.interface);
-      if (end.host != host || interface == nullptr || interface->addresses.empty()) continue;
-      places.emplace_back(host, interface->addresses.front());
-      break;
-    }
-  }
+  const auto addresses = addresses_in(facts, wire);
+  std::vector<std::pair<int, std::string>> places;
+  for (const int host : order)
+    if (const auto found = addresses.find(host); found != addresses.end()) places.push_back(*found);
   for (std::size_t i = 0; i < places.size() && places.size() > 1; ++i) {
     const auto& next = places[(i + 1) % places.size()];
     if (places.size() == 2 && i == 1) break;
@@ -51,7 +44,8 @@ Exchanged exchange(hosts::Inquiry& inquiry, std::span<const HostFacts> facts, co
                    std::span<const Addressed> links) {
   std::vector<Trial> trials;
   for (const Addressed& each : links)
-    add_both_ways(trials, each.link.a.host, each.a, each.link.b.host, each.b);
+    add_both_ways(trials, each.link.a.host, text_of(each.a.address), each.link.b.host,
+                  text_of(each.b.address));
   for (const cluster::Wire& wire : choice.networks) add_network(trials, facts, wire, choice.order);
   const std::vector<Dialled> dialled = dial(inquiry, trials);
   const std::vector<Timed> timed = time_links(inquiry, trials, Clock::now() + kForTiming);
@@ -62,11 +56,11 @@ Exchanged exchange(hosts::Inquiry& inquiry, std::span<const HostFacts> facts, co
     const std::string& from = facts[static_cast<std::size_t>(trial.from)].host;
     const std::string& to = facts[static_cast<std::size_t>(trial.to)].host;
     if (!dialled[i].tried) {
-      result.findings.push_back({Severity::note, "the link was not tried",
+      result.findings.push_back({"link-untried", Severity::note, "the link was not tried",
                                  fmt::format("{} to {}", from, to),
                                  "nothing could be run on both hosts that tries it", ""});
     } else if (!dialled[i].good) {
-      result.findings.push_back({Severity::problem,
+      result.findings.push_back({"link-dead", Severity::problem,
                                  fmt::format("{} does not reach {} at {}: {}", trial.source, to,
                                              trial.target, dialled[i].why),
                                  fmt::format("{} to {}", from, to),

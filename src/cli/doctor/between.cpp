@@ -105,7 +105,8 @@ Finding beside_a_job(const std::vector<HostFacts>& facts) {
   std::vector<std::string> names;
   for (const HostFacts& host : facts)
     if (host.ranks > 0) names.push_back(host.host);
-  return {.severity = Severity::note,
+  return {.id = "not-timed-job",
+          .severity = Severity::note,
           .what = "a job runs there: no link from it or to it was timed",
           .where = fmt::format("{}", fmt::join(names, ", ")),
           .why = "the job would be slowed down, and what is measured beside it says little",
@@ -118,7 +119,8 @@ Finding out_of_time(const std::vector<HostFacts>& facts, const std::vector<Path*
   for (const Path* path : left)
     for (const cluster::End* end : {&path->from, &path->to})
       names.insert(facts[static_cast<std::size_t>(end->host)].host);
-  return {.severity = Severity::warning,
+  return {.id = "not-timed-time",
+          .severity = Severity::warning,
           .what = fmt::format("{} of {} paths were not timed: {} s were over", left.size(), all,
                               measuring.longest.count()),
           .where = fmt::format("{}", fmt::join(names, ", ")),
@@ -174,7 +176,8 @@ Between look_between(hosts::Inquiry& inquiry, const Measuring& measuring) {
   for (const hosts::Asked& asked : inquiry.asked()) {
     facts.push_back(asked.facts);
     if (asked.probe_fault.empty()) continue;
-    between.findings.push_back({.severity = Severity::warning,
+    between.findings.push_back({.id = "probe-silent",
+                                .severity = Severity::warning,
                                 .what = asked.probe_fault,
                                 .where = asked.facts.host,
                                 .why = "no connection to or from it can be tried",

@@ -16,6 +16,9 @@ using hosts::Asked;
 using nlohmann::json;
 using Rows = std::vector<std::vector<std::string>>;
 
+/// Raised when a member changes its meaning or goes; docs/CLUSTER.md describes it.
+constexpr int kSchema = 1;
+
 std::string limit_text(const std::optional<long>& limit) {
   if (!limit) return "?";
   return *limit == cluster::kNoLimit ? "unlimited" : std::to_string(*limit);
@@ -127,7 +130,8 @@ json json_of(const Report& report) {
     host["reached"] = each.reached;
     hosts.push_back(std::move(host));
   }
-  return {{"mccl", MCCL_VERSION},
+  return {{"schema", kSchema},
+          {"mccl", MCCL_VERSION},
           {"hosts", hosts},
           {"paths", json_of_paths(report)},
           {"findings", cluster::json_of(report.findings)}};

@@ -126,7 +126,8 @@ std::vector<cluster::Finding> findings_of_lost(const std::vector<Asked>& asked) 
   for (const Asked& each : asked) {
     if (each.lost.empty()) continue;
     findings.push_back(
-        {.severity = cluster::Severity::problem,
+        {.id = "host-lost",
+         .severity = cluster::Severity::problem,
          .what = each.lost,
          .where = each.facts.host,
          .why = "a host that goes away takes the job with it; what was to be tried there was not",

@@ -17,4 +17,14 @@ std::vector<std::uint16_t> free_ports(std::size_t count) {
   return ports;
 }
 
+bool is_free(std::uint16_t port) {
+  using transport::tcp::Address;
+  try {
+    const transport::tcp::Listener listener(Address::wildcard(AF_INET, port), 0);
+    return true;
+  } catch (const transport::tcp::BindError&) {
+    return false;
+  }
+}
+
 }  // namespace mccl::cli::launch

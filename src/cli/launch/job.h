@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,6 +44,8 @@ struct Reached {
   std::string folder;   ///< Where the files of this job are.
   std::string launcher =
       {};  ///< The launcher's address as that host sees it; empty for this machine.
+  /// Ports that something listens at there, as far as the host tells.
+  std::set<std::uint16_t> taken = {};
 };
 
 struct Rank {

@@ -115,6 +115,11 @@ std::string check_script(const std::string& token, const std::vector<const Rank*
   text = replaced(std::move(text), "TOKEN", token);
   text += fmt::format("g={}\n", grace.count());
   text += say(token, "from $SSH_CONNECTION") + "\n";
+  // 0A: it listens. The port is hexadecimal, behind the last colon.
+  text += fmt::format(
+      "cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | while read -r n l r s x; do\n"
+      "  [ \"$s\" != 0A ] || {}\ndone\n",
+      say(token, "taken ${l##*:}"));
   std::string checks;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const bool same =

@@ -25,7 +25,7 @@ std::string heading(const Job& job, const Rank& rank) {
 }  // namespace
 
 std::string text_of(const Job& job, const RunOptions& options, bool commands) {
-  const Ports ports = choose_ports(job, options.starting_port);
+  const Ports ports = choose_ports(job, options.starting_port, {});
   const std::vector<Reached> places = expected_places(job);
   std::string text;
   for (const Rank& rank : job.ranks) {

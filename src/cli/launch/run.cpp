@@ -8,6 +8,7 @@
 #include <array>
 #include <csignal>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <system_error>
 
@@ -185,7 +186,7 @@ void JobRun::prepare_hosts() {
     tell(fmt::format("{} is ready at {}; the job's files there: {}", text_of(job_.hosts[host]),
                      reached[host].address, printable(reached[host].folder)));
   }
-  const Ports ports = choose_ports(job_, options_.starting_port);
+  const Ports ports = choose_ports(job_, options_.starting_port, reached);
   const Files files{ring_file(job_, ports, reached), devices_file(job_)};
   for (std::size_t host = 0; host < hosts_.size(); ++host) {
     std::vector<Variables> variables;
@@ -382,10 +383,29 @@ std::vector<Reached> expected_places(const Job& job) {
   return places;
 }
 
-Ports choose_ports(const Job& job, const std::optional<int>& starting_port) {
-  if (starting_port || !job.all_here()) return ports_from(job, starting_port.value_or(kUsualPort));
-  const std::vector<std::uint16_t> free = free_ports(2 + ring_ports(job));
-  return {.root = free[0], .master = free[1], .ring = {free.begin() + 2, free.end()}};
+Ports choose_ports(const Job& job, const std::optional<int>& starting_port,
+                   std::span<const Reached> places) {
+  if (starting_port) return ports_from(job, *starting_port);
+  if (job.all_here()) {
+    const std::vector<std::uint16_t> free = free_ports(2 + ring_ports(job));
+    return {.root = free[0], .master = free[1], .ring = {free.begin() + 2, free.end()}};
+  }
+  const bool some_here = std::ranges::any_of(job.hosts, is_here);
+  const auto is_taken = [&](std::uint16_t port) {
+    return (some_here && !places.empty() && !is_free(port)) ||
+           std::ranges::any_of(places, [&](const Reached& at) { return at.taken.contains(port); });
+  };
+  constexpr int kBlocks = 64;
+  for (int block = 0; block < kBlocks; ++block) {
+    const int first = kUsualPort + block * static_cast<int>(2 + ring_ports(job));
+    if (first + static_cast<int>(ring_ports(job)) > std::numeric_limits<std::uint16_t>::max())
+      break;
+    Ports ports = ports_from(job, first);
+    if (!is_taken(ports.root) && !is_taken(ports.master) &&
+        std::ranges::none_of(ports.ring, is_taken))
+      return ports;
+  }
+  return ports_from(job, kUsualPort);
 }
 
 int run(const Job& job, const RunOptions& options) {

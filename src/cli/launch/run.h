@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,8 @@ inline constexpr int kUsualPort = 32323;
 
 /// Where the job meets, before any host has been reached: by the names of the hosts.
 std::vector<Reached> expected_places(const Job& job);
-Ports choose_ports(const Job& job, const std::optional<int>& starting_port);
+Ports choose_ports(const Job& job, const std::optional<int>& starting_port,
+                   std::span<const Reached> places);
 
 /// Runs the job to its end and tells people of a failure. Returns the exit status: of the rank that
 /// failed first, 128 + the signal's number when a signal to this process ended the job, 124 after

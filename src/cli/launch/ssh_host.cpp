@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <sstream>
 #include <thread>
 
@@ -142,6 +143,8 @@ void SshHost::hear(Connection& connection, std::string_view line) {
     addresses >> reached_.launcher >> port >> reached_.address;
     if (reached_.address.empty()) reached_.address = host_.name;
   }
+  if (word == "taken")
+    reached_.taken.insert(static_cast<std::uint16_t>(std::strtoul(rest.c_str(), nullptr, 16)));
   const auto number = parse_integer(rest);
   if (!word.starts_with("no-") || !number || *number < 0 ||
       static_cast<std::size_t>(*number) >= ranks_.size())

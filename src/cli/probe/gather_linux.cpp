@@ -225,12 +225,12 @@ void gather_thunderbolt(HostFacts& facts) {
   }
 }
 
-/// Whether a process of this host is a rank: each keeps a file in memory for its neighbours.
+/// Whether a process of this host is a rank: each has a thread of this name.
 bool is_rank(const fs::path& process, const fs::path& network) {
   std::error_code ignored;
   if (fs::read_symlink(process / "ns/net", ignored) != network) return false;
-  for (const fs::directory_entry& file : fs::directory_iterator(process / "fd", ignored))
-    if (fs::read_symlink(file.path(), ignored).string().starts_with("/memfd:mccl ")) return true;
+  for (const fs::directory_entry& thread : fs::directory_iterator(process / "task", ignored))
+    if (line_in(thread.path() / "comm") == "mccl progress") return true;
   return false;
 }
 

@@ -25,7 +25,8 @@ constexpr std::size_t kMostOutput = std::size_t{1} << 20;
 
 void note_timeout(cluster::HostFacts& facts, const std::string& program) {
   cluster::keep_odd(facts,
-                    {.severity = cluster::Severity::warning,
+                    {.id = "program-hangs",
+                     .severity = cluster::Severity::warning,
                      .what = fmt::format("{} does not end", program),
                      .where = facts.host,
                      .why = "what it would tell is missing from what follows",

@@ -1,0 +1,65 @@
+// Networks that all hosts are in.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cluster/choice.h"
+
+namespace mccl::cluster {
+namespace {
+
+using ::testing::ElementsAre;
+
+HostFacts host_at(const std::string& name, const char* ipv4, const char* ipv6) {
+  HostFacts host;
+  host.host = name;
+  Interface& interface = host.interfaces.emplace_back();
+  interface.name = "eth0";
+  interface.up = true;
+  if (const auto network = parse_network(ipv4)) interface.addresses = {*network};
+  if (const auto network = parse_network6(ipv6)) interface.addresses6 = {*network};
+  return host;
+}
+
+const Joined kTogether = {
+    .links = {}, .networks = {{{{0, "eth0"}, {1, "eth0"}, {2, "eth0"}}, Medium::cable, 0}}};
+
+std::vector<std::string> ips_of_entries(std::span<const HostFacts> hosts, const Choice& choice) {
+  std::vector<std::string> ips;
+  for (const Entry& entry : entries_of(hosts, choice, {}, std::vector<std::string>(hosts.size())))
+    ips.insert(ips.end(), entry.ips.begin(), entry.ips.end());
+  return ips;
+}
+
+TEST(ChooseNetworks, TakeIpv6WhereThereIsNothingElse) {
+  const std::vector<HostFacts> hosts = {host_at("a", "", "fd00::1/64"),
+                                        host_at("b", "", "fd00::2/64"),
+                                        host_at("c", "", "fd00::3/64")};
+  const Choice choice = choose_networks(hosts, kTogether);
+  EXPECT_EQ(choice.shape, Shape::network);
+  EXPECT_THAT(ips_of_entries(hosts, choice), ElementsAre("fd00::1", "fd00::2", "fd00::3"));
+}
+
+TEST(ChooseNetworks, TakeTheFamilyThatAllHave) {
+  std::vector<HostFacts> hosts = {host_at("a", "10.0.0.1/24", "fd00::1/64"),
+                                  host_at("b", "10.0.0.2/24", "fd00::2/64"),
+                                  host_at("c", "10.0.0.3/24", "fd00::3/64")};
+  EXPECT_THAT(ips_of_entries(hosts, choose_networks(hosts, kTogether)),
+              ElementsAre("10.0.0.1", "10.0.0.2", "10.0.0.3"));
+  hosts[1].interfaces[0].addresses.clear();
+  EXPECT_THAT(ips_of_entries(hosts, choose_networks(hosts, kTogether)),
+              ElementsAre("fd00::1", "fd00::2", "fd00::3"));
+  hosts[2].interfaces[0].addresses6.clear();
+  EXPECT_EQ(choose_networks(hosts, kTogether).shape, Shape::none);
+}
+
+TEST(JoinedBy, AddressesOfIpv6WhereNobodyIsHeard) {
+  const std::vector<HostFacts> hosts = {host_at("a", "", "fd00::1/64"),
+                                        host_at("b", "", "fd00::2/64"),
+                                        host_at("c", "", "fd00::3/64")};
+  const Joined joined = joined_by(hosts, {});
+  ASSERT_EQ(joined.networks.size(), 1U);
+  EXPECT_EQ(joined.networks[0].ends.size(), 3U);
+}
+
+}  // namespace
+}  // namespace mccl::cluster
