@@ -119,13 +119,22 @@ Variables variables_of(const Flags& flags, const Hostfile& file, const Variables
   return variables;
 }
 
-void refuse_variables_of_ranks(const Flags& flags, Backend backend) {
-  for (const std::string& text : flags.variables) {
-    const std::string name = text.substr(0, text.find('='));
-    if (!is_told_each_rank(name, backend)) continue;
-    throw InvalidArgument(
-        fmt::format("--env: mccl launch tells the ranks {} itself; leave it out", name));
-  }
+void refuse_variable_of_ranks(const std::string& where, const std::string& name, Backend backend) {
+  if (!is_told_each_rank(name, backend)) return;
+  throw InvalidArgument(
+      fmt::format("{}: mccl launch tells the ranks {} itself; leave it out", where, name));
+}
+
+void refuse_variables_of_ranks(const Flags& flags, const Hostfile& file, Backend backend) {
+  for (const std::string& text : flags.variables)
+    refuse_variable_of_ranks("--env", text.substr(0, text.find('=')), backend);
+  const std::string path = printable(flags.check.empty() ? flags.hostfile : flags.check);
+  for (const auto& variable : file.environment)
+    refuse_variable_of_ranks(path + ".envs", variable.first, backend);
+  for (const Host& host : file.hosts)
+    for (const auto& variable : host.environment)
+      refuse_variable_of_ranks(fmt::format("{}: \"env\" of {}", path, printable(text_of(host))),
+                               variable.first, backend);
 }
 
 /// That of the shell, so that one can be shared beyond the job; else a fresh one, also for a job
@@ -171,7 +180,7 @@ Request request_of(const Flags& flags, std::vector<std::string> program,
   if (!all_here || !flags.directory.empty())
     request.directory = (std::filesystem::current_path() / flags.directory).string();
   request.backend = backend_of(flags, file);
-  refuse_variables_of_ranks(flags, request.backend);
+  refuse_variables_of_ranks(flags, file, request.backend);
   request.connections_per_address = flags.connections_per_address;
   request.nccl_port = flags.nccl_port;
   request.verbose = flags.verbose;
@@ -229,6 +238,7 @@ RunOptions run_options(const Flags& flags, const Job& job, const Variables& inhe
   if (flags.timeout) options.timeout = milliseconds_of(*flags.timeout);
   options.ssh_arguments = flags.ssh_arguments;
   options.silence = silence_of(job, inherited, flags.silence);
+  options.patience = std::chrono::seconds(flags.patience);
   options.verbose = flags.verbose;
   options.on_mccl = flags.on_mccl;
   return options;
@@ -257,7 +267,7 @@ int run_launch(const Flags& flags, std::vector<std::string> program) {
   }
   if (!flags.check.empty()) {
     const Hostfile file = read_hostfile(flags.check);
-    backend_of(flags, file);
+    refuse_variables_of_ranks(flags, file, backend_of(flags, file));
     fmt::print("{}", table_of(file));
     return kGood;
   }

@@ -14,6 +14,8 @@
 
 #include "cli/launch/input.h"
 #include "cli/launch/lines.h"
+#include "cli/launch/logins.h"
+#include "cli/launch/rank_words.h"
 #include "cli/launch/words.h"
 #include "mccl/error.h"
 
@@ -146,6 +148,68 @@ TEST(LaunchLines, EachGetsThePrefix) {
   std::string text;
   append_with_prefix(text, "[1] ", "a\n\nb");
   EXPECT_EQ(text, "[1] a\n[1] \n[1] b");
+}
+
+/// What is left of `text` when it arrives in pieces of random lengths.
+std::string filtered(RankWords& words, std::string_view text, std::mt19937& random) {
+  std::string left;
+  std::array<char, 4096> space = {};
+  while (!text.empty()) {
+    const std::size_t held = words.put_held(space);
+    const std::size_t n = std::min<std::size_t>(text.size(), 1 + random() % 40);
+    std::memcpy(space.data() + held, text.data(), n);
+    text.remove_prefix(n);
+    left.append(space.data(), words.filter(std::span(space).first(held + n)));
+  }
+  return left + words.rest();
+}
+
+TEST(LaunchRankWords, OnlyTheProgramsOutputIsLeft) {
+  std::mt19937 random(23);
+  const std::string token = "mccl-0123";
+  for (int round = 0; round < 2000; ++round) {
+    const std::string noise(random() % 30, 'n');
+    std::string own(random() % 200, ' ');
+    for (char& c : own) c = "mcl-0123 begixt\n\r"[random() % 17];
+    if (own.find(token) != own.npos) continue;
+    const std::string end = random() % 2 ? exit_word(token, "143") : token + " exit 143\r\n";
+    RankWords words(token, true);
+    EXPECT_EQ(filtered(words, noise + begin_word(token) + own + end + "late", random),
+              own + "late");
+    EXPECT_EQ(words.status(), 143);
+  }
+}
+
+TEST(LaunchRankWords, WhatIsNoneOfThemPasses) {
+  std::mt19937 random(29);
+  for (const std::string text : {"t", "t exit", "t exit x\n", "t begins\n", "tt exit 1 or 2\n",
+                                 "t exit 1234567890123456789012345\n"}) {
+    RankWords words("t", false);
+    EXPECT_EQ(filtered(words, text, random), text);
+    EXPECT_FALSE(words.status());
+  }
+  RankWords never("token", true);
+  EXPECT_EQ(filtered(never, "sh: rank.0: not found\n", random), "sh: rank.0: not found\n");
+}
+
+TEST(LaunchLogins, FewAreUnderWayAtEachMachine) {
+  Logins logins;
+  for (int i = 0; i < Logins::kMost; ++i) EXPECT_TRUE(logins.begin({"jump", std::to_string(i)}));
+  EXPECT_FALSE(logins.begin({"a", "jump"}));
+  for (int i = 0; i < Logins::kMost; ++i) EXPECT_TRUE(logins.begin({"a"}));
+  logins.end({"jump", "0"});
+  EXPECT_FALSE(logins.begin({"a", "jump"}));
+  EXPECT_TRUE(logins.begin({"b", "jump"}));
+}
+
+TEST(LaunchLogins, TakePlaceAtJumpHostsToo) {
+  EXPECT_THAT(machines_of_login("user me\nhostname 10.0.0.1\nport 22\nproxyjump none\n"),
+              ElementsAre("10.0.0.1 22"));
+  EXPECT_THAT(machines_of_login("hostname a\nport 22\nproxyjump me@x,y:2222\n"),
+              ElementsAre("a 22", "me@x", "y:2222"));
+  EXPECT_THAT(machines_of_login("hostname a\nport 22\nproxycommand ssh -W %h:%p x\n"),
+              ElementsAre("a 22", "ssh -W %h:%p x"));
+  EXPECT_THAT(machines_of_login("no settings"), ElementsAre());
 }
 
 TEST(LaunchWords, AreSplitAsAShellSplitsThem) {

@@ -75,7 +75,7 @@ def test_help_teaches():
         "--mpi-arg", "--connections-per-ip", "--starting-port", "--cwd", "--nccl-port", "--python",
         "--print-python", "--verbose", "--timeout", "--prefix", "--no-prefix", "--log-dir",
         "--dry-run", "--print-env", "--user", "--ssh-arg", "--stdin-to", "--slurm", "--check",
-        "--mlx",
+        "--mlx", "--patience",
     ):  # fmt: skip
         assert flag in text
     assert "mccl launch -n 4 train.py" in text
@@ -415,6 +415,54 @@ def test_bad_arguments_are_told_apart():
     assert "rdma" in run("--backend", "jaccl", "true", status=2).stderr
     assert "jaccl" in run("--backend", "jacl", "true", status=2).stderr
     assert "salloc" in run("--slurm", "true", status=2).stderr
+
+
+@pytest.mark.parametrize("flag", ["--hosts", "--hostfile", "--check", "--cwd", "--log-dir"])
+def test_an_empty_value_is_not_the_default(flag: str):
+    """A variable of the shell that is not set must not start one rank here."""
+    assert "it is empty" in run(flag, "", "true", status=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ('{"envs": ["MCCL_RANK=1"], "hosts": [{"ssh": "127.0.0.1"}]}', ".envs: "),
+        ('{"env": {"MASTER_PORT": "1"}, "hosts": [{"ssh": "127.0.0.1"}]}', ".envs: "),
+        ('[{"ssh": "127.0.0.1", "env": {"LOCAL_RANK": "1"}}]', '"env" of 127.0.0.1: '),
+    ],
+)
+def test_a_hostfile_may_not_say_who_ranks_are(tmp_path: Path, text: str, where: str):
+    file = tmp_path / "desk.json"
+    file.write_text(text)
+    for flags in (("--hostfile", file, "true"), ("--check", file)):
+        said = run(*flags, status=2).stderr
+        assert where in said
+        assert "tells the ranks" in said
+
+
+def test_four_hundred_ranks_have_files_enough_and_the_shells_limit():
+    """Ranks keep the limit of the shell, on which programs that use select() rely."""
+    limited = ("prlimit", "--nofile=256:8192")
+    done = run("-n", 400, "--no-prefix", *SH, "ulimit -Sn", before=limited)
+    assert done.stdout == "256\n" * 400
+    refused = run("-n", 400, "true", before=("prlimit", "--nofile=256:512"), status=1)
+    assert re.search(r"a job of 400 ranks takes \d+ open files, .* may have 512", refused.stderr)
+
+
+def test_a_stray_process_does_not_hold_the_job(mark: str):
+    script = f"[ $RANK = 1 ] && {{ setsid sh -c 'sleep 25; : {mark}' & exit 7; }}; sleep 1000"
+    began = time.monotonic()
+    done = run("-n", 2, *SH, script, status=7)
+    assert time.monotonic() - began < 8
+    assert "rank 1 of 2 on 127.0.0.1 exited with status 7" in done.stderr
+    assert not marked(mark)
+
+
+def test_what_a_stray_process_writes_later_is_dropped():
+    script = (
+        "[ $RANK = 0 ] && exec sleep 4; echo mine; setsid sh -c 'sleep 2.5; echo late' & exit 0"
+    )
+    assert run("-n", 2, *SH, script).stdout == "[1] mine\n"
 
 
 def test_an_mccl_job_meets():

@@ -39,6 +39,11 @@ void add_where(CLI::App& app, Flags& flags) {
                  "until it counts as lost; default: twice MCCL_LIVENESS_INTERVAL")
       ->check(integer_between(1, static_cast<std::int64_t>(kLongest)))
       ->option_text("S");
+  app.add_option(
+         "--patience", flags.patience,
+         fmt::format("Seconds that a machine may take to become ready; default {}", flags.patience))
+      ->check(integer_between(1, 3600))
+      ->option_text("S");
 }
 
 void add_what(CLI::App& app, Flags& flags) {
@@ -114,12 +119,21 @@ void add_how(CLI::App& app, Flags& flags) {
                "Tell what is done on which machine, and have MLX's backend do so");
 }
 
+/// A variable of the shell that is not set would else pass for a flag that is not given.
+std::string complaint_of_empty(const std::string& text) {
+  return text.empty() ? "it is empty; is a variable not set? Leave the flag out for its default"
+                      : "";
+}
+
 }  // namespace
 
 void add_flags(CLI::App& app, Flags& flags) {
   add_where(app, flags);
   add_what(app, flags);
   add_how(app, flags);
+  for (const char* name : {"--hosts", "--hostfile", "--check", "--user", "--backend", "--cwd",
+                           "--python", "--log-dir"})
+    app.get_option(name)->check(complaint_of_empty);
 }
 
 }  // namespace mccl::cli::launch

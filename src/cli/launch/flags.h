@@ -22,6 +22,7 @@ struct Flags {
   std::vector<std::string> mpi_arguments;
   std::vector<std::string> ssh_arguments;
   std::optional<int> silence;
+  int patience = 30;
   std::string directory;
   std::string python;
   int connections_per_address = 1;

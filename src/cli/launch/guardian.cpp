@@ -100,7 +100,8 @@ class Leftovers {
 [[noreturn]] void guard(const std::string& folder, int pipe, std::chrono::milliseconds grace) {
   ::setsid();
   for (const int number : {SIGCHLD, SIGWINCH}) std::signal(number, SIG_DFL);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGQUIT}) std::signal(number, SIG_IGN);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGQUIT, SIGUSR1, SIGUSR2})
+    std::signal(number, SIG_IGN);
   close_all_but(pipe);
   std::set<pid_t> groups;
   pid_t word = 0;

@@ -33,9 +33,9 @@ constexpr std::string_view kPlaces[] = {"MLX_RANK",
                                         "JACCL_COORDINATOR",
                                         "JACCL_RING"};
 
-constexpr std::string_view kOfEachRank[] = {"MCCL_RANK",  "MCCL_WORLD_SIZE", "RANK",
-                                            "WORLD_SIZE", "LOCAL_RANK",      "LOCAL_WORLD_SIZE",
-                                            "GROUP_RANK", "MLX_RANK",        "MLX_WORLD_SIZE"};
+constexpr std::string_view kOfEachRank[] = {
+    "MCCL_RANK",        "MCCL_WORLD_SIZE", "RANK",     "WORLD_SIZE",     "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE", "GROUP_RANK",      "MLX_RANK", "MLX_WORLD_SIZE", kMark};
 
 constexpr std::string_view kMeetingPoints[] = {"MCCL_ROOT", "MASTER_ADDR", "MASTER_PORT"};
 

@@ -49,9 +49,12 @@ std::string fault_of(const Rank& rank, const std::string& path) {
 
 void write_secret(const std::string& path, const std::string& text) {
   const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  // A disk that is nearly full takes a part, and says so no other way.
+  errno = ENOSPC;
   if (file.get() < 0 ||
       ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-    throw Error(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
+    throw Error(fmt::format("cannot write {}: {}; make room there, or set TMPDIR to another folder",
+                            path, std::strerror(errno)));
 }
 
 }  // namespace
@@ -88,14 +91,15 @@ Process LocalHost::start(const Rank& rank, const std::optional<TerminalPlan>& te
   return process;
 }
 
-Exit LocalHost::ended(const Process& process, Exit exit) {
+Exit LocalHost::ended(const Process& process, Exit exit, bool) {
   guardian_.forget(process.id);
   running_.erase(process.id);
   return exit;
 }
 
 void LocalHost::signal(int number) {
-  for (const pid_t leader : running_) ::kill(-leader, number);
+  const bool with_children = number == SIGTERM || number == SIGKILL;
+  for (const pid_t leader : running_) ::kill(with_children ? -leader : leader, number);
 }
 
 }  // namespace mccl::cli::launch

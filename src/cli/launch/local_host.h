@@ -24,8 +24,7 @@ class LocalHost final : public RunningHost {
                const std::vector<Variables>& variables) override;
   bool prepared() const override { return true; }
   Process start(const Rank& rank, const std::optional<TerminalPlan>& terminal) override;
-  Exit ended(const Process& process, Exit exit) override;
-  bool lost() const override { return false; }
+  Exit ended(const Process& process, Exit exit, bool told) override;
   std::optional<Trouble> trouble() const override { return {}; }
   void signal(int number) override;
   /// The guardian does what is left to do.

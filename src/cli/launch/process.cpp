@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <termios.h>
@@ -14,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/open_files.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::launch {
@@ -122,6 +124,16 @@ std::vector<std::string> texts_of(const std::map<std::string, std::string>& envi
   return texts;
 }
 
+/// As it was before make_room_for_files. A program that uses select(2) relies on a low one.
+const rlimit& files_limit_of_children() {
+  static const rlimit first = [] {
+    rlimit limit = {};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    return limit;
+  }();
+  return first;
+}
+
 /// Of the child: as a process finds itself that a shell starts.
 void reset_signals() {
   for (int number = 1; number < NSIG; ++number) std::signal(number, SIG_DFL);
@@ -132,8 +144,9 @@ void reset_signals() {
 
 /// Of the child, after fork: only what is safe there.
 [[noreturn]] void become(const char* directory, char** argv, char** environment,
-                         const Streams& streams, bool terminal) {
+                         const Streams& streams, bool terminal, const rlimit& files) {
   ::setsid();
+  ::setrlimit(RLIMIT_NOFILE, &files);
   reset_signals();
   ::dup2(streams.input.get(), STDIN_FILENO);
   ::dup2(streams.output.get(), STDOUT_FILENO);
@@ -166,7 +179,20 @@ std::string find_program(const std::string& program, const std::string& path,
   return {};
 }
 
+void make_room_for_files(std::size_t files, std::string_view what) {
+  files_limit_of_children();
+  raise_open_files_limit();
+  const std::size_t needed = open_files() + files;
+  const std::size_t limit = open_files_limit();
+  if (needed <= limit) return;
+  throw Error(
+      fmt::format("{} takes {} open files, and a process here may have {}; raise the limit (ulimit "
+                  "-Hn {}, as root, or a line in /etc/security/limits.conf), or start fewer ranks",
+                  what, needed, limit, needed));
+}
+
 Process start(const ProcessPlan& plan) {
+  const rlimit& files = files_limit_of_children();
   Process process;
   const Streams child = open_streams(plan, process);
   std::vector<std::string> arguments = plan.argv;
@@ -177,7 +203,7 @@ Process start(const ProcessPlan& plan) {
   if (process.id < 0) refuse("a process");
   if (process.id == 0) {
     become(plan.directory.c_str(), const_cast<char**>(argv.data()),
-           const_cast<char**>(environment.data()), child, plan.terminal.has_value());
+           const_cast<char**>(environment.data()), child, plan.terminal.has_value(), files);
   }
   return process;
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/bench/pipe.h"
@@ -41,12 +42,17 @@ struct Process {
   Descriptor output;
   Descriptor error;
   bool has_terminal = false;  ///< input and output are the same terminal's.
+  std::string token = {};     ///< Of the words amid its output (RankWords); empty: there are none.
 };
 
 /// The file that `program` names: itself when there is a slash in it (relative to `directory`),
 /// else the first executable of that name on `path`. Empty when there is none.
 std::string find_program(const std::string& program, const std::string& path,
                          const std::string& directory);
+
+/// Lets this process open so many files more than it has open, and leaves the limit of its children
+/// as it was. `what` needs them, for the Error where the system does not let it.
+void make_room_for_files(std::size_t files, std::string_view what);
 
 /// Throws Error when no process can be made. A program that cannot be executed says so on its
 /// standard error and exits with status 126 or 127, as under a shell.

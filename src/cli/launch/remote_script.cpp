@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/launch/rank_words.h"
 #include "cli/launch/words.h"
 
 namespace mccl::cli::launch {
@@ -11,7 +12,13 @@ namespace {
 /// Strays are processes that left their rank's group, known by a variable of their environment.
 /// Descriptor 4 is the guard's standard output.
 constexpr const char* kGuard = R"sh(
-trap '' HUP PIPE
+say() { printf '\nTOKEN %s\n' "$*"; }
+full() { say full "$d"; rm -rf "$d"; exit 97; }
+each() {
+  for f in "$d"/run.*; do
+    [ -f "$f" ] && read -r p < "$f" && kill -s "$1" "$p" 2>/dev/null
+  done
+}
 groups() {
   for f in "$d"/pid.*; do
     [ -f "$f" ] && read -r p < "$f" && kill -s "$1" -- "-$p" 2>/dev/null && touched=yes
@@ -46,7 +53,7 @@ count_beats() {
     if [ -f "$d/beat" ]; then rm -f "$d/beat"; missed=0; else missed=$((missed + 1)); fi
   done
   all 0
-  [ "$touched" = no ] || echo TOKEN silence >&4
+  [ "$touched" = no ] || say silence >&4
   end_all
   kill -s KILL $$
 }
@@ -54,7 +61,10 @@ stay() {
   count_beats 4>&1 < /dev/null > /dev/null 2>&1 & w=$!
   while read -r word; do
     case $word in
-      beat) : > "$d/beat"; echo TOKEN beat ;;
+      beat) : > "$d/beat"; say beat ;;
+      usr1) each USR1 ;;
+      usr2) each USR2 ;;
+      quit) each QUIT ;;
       term) groups TERM ;;
       kill) all KILL ;;
       finish) break ;;
@@ -71,10 +81,6 @@ std::string replaced(std::string text, std::string_view what, const std::string&
   return text;
 }
 
-std::string say(const std::string& token, const std::string& what) {
-  return fmt::format("echo {} {}", token, what);
-}
-
 /// A test, in the rank's directory, that succeeds when the program is there.
 std::string test_of_program(const std::string& program) {
   const std::string word = shell_word(program);
@@ -82,16 +88,15 @@ std::string test_of_program(const std::string& program) {
   return fmt::format("[ -x {} ] && ! [ -d {} ]", word, word);
 }
 
-std::string check_of(const std::string& token, const Rank& rank, std::size_t number) {
+std::string check_of(const Rank& rank, std::size_t number) {
   const std::string inside = fmt::format("cd -- {}", shell_word(rank.directory));
-  std::string text = fmt::format("if ! ( {} ) >/dev/null 2>&1; then {}\n", inside,
-                                 say(token, fmt::format("no-directory {}", number))) +
-                     fmt::format("elif ! ( {} && {} ) >/dev/null 2>&1; then {}\n", inside,
-                                 test_of_program(rank.argv.front()),
-                                 say(token, fmt::format("no-program {}", number)));
+  std::string text =
+      fmt::format("if ! ( {} ) >/dev/null 2>&1; then say no-directory {}\n", inside, number) +
+      fmt::format("elif ! ( {} && {} ) >/dev/null 2>&1; then say no-program {}\n", inside,
+                  test_of_program(rank.argv.front()), number);
   if (const std::string* script = script_of(rank))
-    text += fmt::format("elif ! ( {} && [ -r {} ] ) >/dev/null 2>&1; then {}\n", inside,
-                        shell_word(*script), say(token, fmt::format("no-script {}", number)));
+    text += fmt::format("elif ! ( {} && [ -r {} ] ) >/dev/null 2>&1; then say no-script {}\n",
+                        inside, shell_word(*script), number);
   return text + "fi\n";
 }
 
@@ -99,10 +104,13 @@ std::string check_of(const std::string& token, const Rank& rank, std::size_t num
 
 std::string guard_command(const std::string& token) {
   return replaced(
-      "exec sh -c 'umask 077; d=$(mktemp -d \"${TMPDIR:-/tmp}/mccl-launch.XXXXXXXXXX\") || exit "
-      "97; "
-      "take() { while IFS= read -r l; do [ \"$l\" = TOKEN ] && return 0; printf \"%s\\n\" \"$l\"; "
-      "done; return 1; }; echo \"TOKEN folder $d\"; take > \"$d/check\" && . \"$d/check\"; "
+      "exec sh -c 'trap \"\" HUP PIPE; umask 077; "
+      "d=$(mktemp -d \"${TMPDIR:-/tmp}/mccl-launch.XXXXXXXXXX\") || { "
+      "printf \"\\nTOKEN no-folder %s\\n\" \"${TMPDIR:-/tmp}\"; exit 97; }; "
+      "take() { while IFS= read -r l; do [ \"$l\" = TOKEN ] && return 0; "
+      "printf \"%s\\n\" \"$l\" || return 97; done; return 1; }; "
+      "printf \"\\nTOKEN folder %s\\n\" \"$d\"; take > \"$d/check\"; s=$?; "
+      "[ $s = 0 ] && . \"$d/check\"; [ $s = 97 ] && printf \"\\nTOKEN full %s\\n\" \"$d\"; "
       "rm -rf \"$d\"'",
       "TOKEN", token);
 }
@@ -114,44 +122,53 @@ std::string check_script(const std::string& token, const std::vector<const Rank*
   text = replaced(std::move(text), "MARK", kMark);
   text = replaced(std::move(text), "TOKEN", token);
   text += fmt::format("g={}\n", grace.count());
-  text += say(token, "from $SSH_CONNECTION") + "\n";
+  text += "say from $SSH_CONNECTION\n";
   // 0A: it listens. The port is hexadecimal, behind the last colon.
-  text += fmt::format(
+  text +=
       "cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | while read -r n l r s x; do\n"
-      "  [ \"$s\" != 0A ] || {}\ndone\n",
-      say(token, "taken ${l##*:}"));
+      "  [ \"$s\" != 0A ] || say taken ${l##*:}\ndone\n";
   std::string checks;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const bool same =
         i > 0 && ranks[i]->argv == ranks[0]->argv && ranks[i]->directory == ranks[0]->directory;
-    if (!same) checks += check_of(token, *ranks[i], i);
+    if (!same) checks += check_of(*ranks[i], i);
   }
   const std::string own_path = path.empty() ? "" : fmt::format("PATH={}\n", shell_word(path));
-  text += fmt::format("(\n{}{})\n{}\n", own_path, checks, say(token, "checked"));
-  return text + "take > \"$d/files\" && . \"$d/files\"\n";
+  text += fmt::format("(\n{}{})\nsay checked\n", own_path, checks);
+  return text + "take > \"$d/files\"; s=$?\n[ $s != 97 ] || full\n[ $s = 0 ] && . \"$d/files\"\n";
 }
 
-std::string files_script(const std::string& token, std::span<const NamedText> files) {
+std::string files_script(std::span<const NamedText> files) {
   std::string text;
   for (const auto& [name, content] : files)
-    text += fmt::format("printf %s {} > \"$d\"/{}\n", shell_word(content), shell_word(name));
-  return text + say(token, "ready") + "\nstay\n";
+    text +=
+        fmt::format("printf %s {} > \"$d\"/{} || full\n", shell_word(content), shell_word(name));
+  return text + "say ready\nstay\n";
 }
 
-std::string rank_script(const Rank& rank, const Variables& variables, const std::string& folder) {
-  std::string text;
+std::string rank_script(const Rank& rank, const Variables& variables, const std::string& folder,
+                        const std::string& token) {
+  std::string text = fmt::format("printf %s {}\n", shell_word(begin_word(token)));
+  // The variables may bring another PATH.
+  text += "_mccl_sh=$(command -v sh)\n";
   for (const auto& [name, value] : variables)
     text += fmt::format("export {}={}\n", name, shell_word(value));
-  const std::string pid = shell_word(fmt::format("{}/pid.{}", folder, rank.rank));
+  const std::string group = shell_word(fmt::format("{}/pid.{}", folder, rank.rank));
+  const std::string process = shell_word(fmt::format("{}/run.{}", folder, rank.rank));
   text += fmt::format("cd -- {} || exit 126\n", shell_word(rank.directory));
   // The shell stays, to tell how the program ended, and lets signals pass to the program.
-  text += "trap : HUP INT QUIT TERM\n";
-  text += fmt::format("echo $$ > {}\n", pid);
-  // What the shell itself says of a program's death is nobody's standard error.
+  text += "trap : HUP INT QUIT TERM USR1 USR2\n";
+  text += fmt::format("echo $$ > {} || exit 126\n", group);
+  // Hides the shell's own "Killed" message.
+  text += "exec 3>&2 2>/dev/null\n";
+  text += fmt::format(
+      "( exec 2>&3 3>&-; exec \"$_mccl_sh\" -c 'echo $$ > \"$0\"; exec \"$@\"' {} {} )\n", process,
+      command_line(rank.argv));
+  text += "s=$?\ntrap '' HUP INT QUIT TERM USR1 USR2\n";
+  const std::string exit_line = exit_word(token, "%s");
   text +=
-      fmt::format("exec 3>&2 2>/dev/null\n( exec 2>&3 3>&-; exec {} )\n", command_line(rank.argv));
-  text += "s=$?\ntrap '' HUP INT QUIT TERM\n";
-  text += fmt::format("kill -s TERM -- -$$ 2>/dev/null\nrm -f {}\nexit $s\n", pid);
+      fmt::format("rm -f {0}\nprintf {1} $s\nprintf {1} $s >&3\n", process, shell_word(exit_line));
+  text += fmt::format("kill -s TERM -- -$$ 2>/dev/null\nrm -f {}\nexit $s\n", group);
   return text;
 }
 
@@ -162,7 +179,7 @@ std::string rank_command(const std::string& folder, int rank) {
 }
 
 std::string holder_command(const std::string& token) {
-  return fmt::format("exec sh -c 'echo {} ready; exec cat > /dev/null'", token);
+  return fmt::format("exec sh -c 'printf \"\\n{} ready\\n\"; exec cat > /dev/null'", token);
 }
 
 }  // namespace mccl::cli::launch

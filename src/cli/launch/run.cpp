@@ -18,6 +18,7 @@
 #include "cli/launch/guardian.h"
 #include "cli/launch/input.h"
 #include "cli/launch/local_host.h"
+#include "cli/launch/logins.h"
 #include "cli/launch/running_rank.h"
 #include "cli/launch/signals.h"
 #include "cli/launch/ssh_host.h"
@@ -36,6 +37,28 @@ constexpr int kConnectionLost = 255;
 constexpr auto kSettling = 100ms;
 /// At a terminal that is not ours for now, since the job runs in the background.
 constexpr auto kBetweenLooksAtTerminal = 1s;
+
+/// Those of a rank, or of a session of ssh.
+constexpr std::size_t kFilesOfProcess = 3;
+/// What is opened besides: log files come on top.
+constexpr std::size_t kOtherFiles = 64;
+
+/// What the launcher itself opens.
+std::size_t files_for(const Job& job, const ConsoleOptions& console) {
+  const auto ranks = static_cast<std::size_t>(job.size());
+  std::size_t processes = ranks;
+  for (std::size_t host = 0; host < job.hosts.size(); ++host)
+    processes += connections_for(static_cast<std::size_t>(job.ranks_on(host)));
+  return kFilesOfProcess * processes + (console.log_folder.empty() ? 0 : ranks) + kOtherFiles;
+}
+
+/// Whether the connections of all hosts could log in at once everywhere.
+bool is_crowded(const Job& job) {
+  std::size_t connections = 0;
+  for (std::size_t host = 0; host < job.hosts.size(); ++host)
+    connections += connections_for(static_cast<std::size_t>(job.ranks_on(host)));
+  return connections > static_cast<std::size_t>(Logins::kMost);
+}
 
 /// One that is closed would be taken by the first pipe.
 void open_standard_streams() {
@@ -56,6 +79,8 @@ class JobRun {
 
   std::unique_ptr<RunningHost> open_host(std::size_t host);
   void reach_hosts();
+  /// Throws one Error that tells of every host that cannot be used.
+  void refuse_faults();
   /// With --verbose.
   void tell(const std::string& what);
   void prepare_hosts();
@@ -84,6 +109,7 @@ class JobRun {
   const RunOptions& options_;
   Signals signals_;
   std::optional<Guardian> guardian_;  ///< Before anything that makes a thread.
+  Logins logins_;
   std::vector<std::unique_ptr<RunningHost>> hosts_;
   const bool at_terminal_ = at_a_terminal() && !in_the_background();
   const bool keys_go_through_ = at_terminal_ && (options_.input_rank || job_.size() == 1);
@@ -131,8 +157,9 @@ std::unique_ptr<RunningHost> JobRun::open_host(std::size_t host) {
   for (const Variables* variables : {&job_.request.environment, &first.environment})
     if (const auto found = variables->find("PATH"); found != variables->end()) path = found->second;
   return std::make_unique<SshHost>(
-      about, host, ranks_on(host), options_.inherited, *guardian_,
-      SshOptions{options_.ssh_arguments, options_.grace, options_.silence, path});
+      about, host, ranks_on(host), options_.inherited, *guardian_, logins_,
+      SshOptions{options_.ssh_arguments, options_.grace, options_.silence, path, options_.patience,
+                 is_crowded(job_)});
 }
 
 int JobRun::run() {
@@ -155,10 +182,13 @@ int JobRun::tell_of_lost_output(const Console::LostOutput& lost) {
   return lost.no_reader ? kSignalBase + SIGPIPE : kFailed;
 }
 
-/// Throws one Error that tells of every host that cannot be used.
 void JobRun::reach_hosts() {
   while (!stopped() && !std::ranges::all_of(hosts_, [](const auto& h) { return h->checked(); }))
     step();
+  refuse_faults();
+}
+
+void JobRun::refuse_faults() {
   std::string faults;
   for (std::size_t host = 0; host < hosts_.size(); ++host) {
     const std::string fault = stopped() ? "" : hosts_[host]->fault();
@@ -196,11 +226,7 @@ void JobRun::prepare_hosts() {
   }
   while (!stopped() && !std::ranges::all_of(hosts_, [](const auto& h) { return h->prepared(); }))
     step();
-  for (std::size_t host = 0; host < hosts_.size(); ++host) {
-    if (hosts_[host]->lost())
-      throw Error(fmt::format("the connection to {} was lost before anything was started",
-                              text_of(job_.hosts[host])));
-  }
+  refuse_faults();
 }
 
 void JobRun::start_ranks() {
@@ -317,6 +343,8 @@ void JobRun::step() {
   for (const auto& time : {time_limit_, terminate_at_, kill_at_})
     if (time) watch_.at(*time);
   watch_.wait();
+  if (std::ranges::any_of(ranks_, [](const auto& rank) { return rank->tells_its_end(); }))
+    collect();
   if (!output_lost_ && console_.lost_output()) {
     output_lost_ = true;
     terminate();
@@ -334,6 +362,8 @@ void JobRun::on_signals() {
       collect();
     } else if (number == SIGWINCH) {
       for (const auto& rank : ranks_) rank->resize(terminal_size());
+    } else if (number == SIGUSR1 || number == SIGUSR2 || number == SIGQUIT) {
+      for (const auto& host : hosts_) host->signal(number);
     } else if (stop_signal_ == 0) {
       stop_signal_ = number;
       terminate();
@@ -410,6 +440,8 @@ Ports choose_ports(const Job& job, const std::optional<int>& starting_port,
 
 int run(const Job& job, const RunOptions& options) {
   open_standard_streams();
+  make_room_for_files(files_for(job, options.console),
+                      fmt::format("a job of {} ranks", job.size()));
   JobRun running(job, options);
   return running.run();
 }

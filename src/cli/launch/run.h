@@ -21,6 +21,7 @@ struct RunOptions {
   std::optional<std::chrono::milliseconds> timeout;
   std::vector<std::string> ssh_arguments;
   std::chrono::seconds silence{20};  ///< Between this machine and another that counts as lost then.
+  std::chrono::seconds patience{30};  ///< For a host to become ready.
   bool verbose = false;
   bool on_mccl = false;  ///< MLX programs are to run on MCCL: warns where none has.
 };

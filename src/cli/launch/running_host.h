@@ -36,7 +36,8 @@ class RunningHost {
 
   /// Whether the check has ended; then fault() or reached() is what came out.
   virtual bool checked() const = 0;
-  /// What keeps ranks from running there, with the cure; empty when nothing does.
+  /// What keeps ranks from running there, with the cure; empty when nothing does. May change until
+  /// the host is prepared.
   virtual std::string fault() const = 0;
   virtual Reached reached() const = 0;
 
@@ -46,14 +47,14 @@ class RunningHost {
   virtual bool prepared() const = 0;
   /// A process whose streams are the rank's.
   virtual Process start(const Rank& rank, const std::optional<TerminalPlan>& terminal) = 0;
-  /// The process has ended; tells how the rank did.
-  virtual Exit ended(const Process& process, Exit exit) = 0;
+  /// A rank has ended, as its process did, or as its script has told amid its output; then the
+  /// process may still run. Returns how the rank ended.
+  virtual Exit ended(const Process& process, Exit exit, bool told) = 0;
 
-  /// The connection broke: its ranks end there by themselves.
-  virtual bool lost() const = 0;
   /// What the network did to it; nothing where words passed until the job was ended.
   virtual std::optional<Trouble> trouble() const = 0;
-  /// Sends SIGTERM or SIGKILL to all its ranks, with their children.
+  /// Sends SIGTERM or SIGKILL to all its ranks with their children; SIGUSR1, SIGUSR2 or SIGQUIT to
+  /// the ranks alone.
   virtual void signal(int number) = 0;
   /// Ends what is left there and removes files. finished() tells when that is done.
   virtual void finish() = 0;

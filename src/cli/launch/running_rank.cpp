@@ -2,8 +2,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <utility>
 
 #include "cli/launch/input.h"
@@ -18,7 +20,7 @@ using namespace std::chrono_literals;
 constexpr int kReadsInTurn = 4;
 /// Before a piece of a line is shown, so that programs that write a line in pieces do not tear.
 constexpr auto kBeforePiece = 60ms;
-/// For output that somebody else still holds open when the rank has ended.
+/// For output that other processes still hold open when the rank has ended.
 constexpr auto kForRest = 1s;
 
 }  // namespace
@@ -27,15 +29,19 @@ RunningRank::RunningRank(const Rank& rank, RunningHost& host, Process process, b
     : rank_(&rank), host_(&host), process_(std::move(process)), pieces_at_once_(pieces_at_once) {
   output(Stream::output).descriptor = std::move(process_.output);
   output(Stream::error).descriptor = std::move(process_.error);
+  if (process_.token.empty()) return;
+  output(Stream::output).words = RankWords(process_.token, true);
+  output(Stream::error).words = RankWords(process_.token, false);
 }
 
 void RunningRank::watch(Watch& watch, Console& console, Input& input) {
+  if (finished()) close(console);
   for (const Stream stream : {Stream::output, Stream::error}) {
     const int descriptor = output(stream).descriptor.get();
     if (descriptor < 0 || console.full()) continue;
     watch.on(descriptor, POLLIN, [this, stream, &console] { read(stream, console); });
   }
-  if (exit_ && console.full()) ended_ = Clock::now();
+  if (exit_ && (console.full() || !has_read_all())) ended_ = Clock::now();
   if (exit_ && !finished()) watch.at(ended_ + kForRest);
   if (process_.input.get() < 0) return;
   const auto reader = static_cast<std::size_t>(rank());
@@ -49,21 +55,31 @@ void RunningRank::watch(Watch& watch, Console& console, Input& input) {
 void RunningRank::read(Stream stream, Console& console) {
   Output& from = output(stream);
   for (int turn = 0; turn < kReadsInTurn; ++turn) {
-    const std::span<char> space = from.lines.space();
-    const ssize_t n = read_some(from.descriptor.get(), space.data(), space.size());
-    if (n < 0 && errno == EAGAIN) return;
+    std::span<char> space = from.lines.space();
+    const std::size_t held = from.words.put_held(space);
+    const std::span<char> free = space.subspan(held);
+    const ssize_t n = read_some(from.descriptor.get(), free.data(), free.size());
+    const int error = errno;
+    const std::size_t bytes = held + static_cast<std::size_t>(std::max<ssize_t>(n, 0));
+    from.lines.filled(from.words.filter(space.first(bytes)));
+    if (n < 0 && error == EAGAIN) return;
     if (n <= 0) {  // a terminal says so with an error
-      put(stream, from.lines.take_rest(), console);
-      from.descriptor.close();
+      end(stream, console);
       return;
     }
-    from.lines.filled(static_cast<std::size_t>(n));
     from.since = Clock::now();
     put(stream, from.lines.take_lines(), console);
     if (pieces_at_once_ && console.shows_pieces(stream))
       put(stream, from.lines.take_characters(), console);
-    if (static_cast<std::size_t>(n) < space.size()) return;
+    if (static_cast<std::size_t>(n) < free.size()) return;
   }
+}
+
+void RunningRank::end(Stream stream, Console& console) {
+  Output& from = output(stream);
+  put(stream, from.lines.take_rest(), console);
+  put(stream, from.words.rest(), console);
+  from.descriptor.close();
 }
 
 void RunningRank::put(Stream stream, std::string_view text, Console& console) {
@@ -103,26 +119,35 @@ void RunningRank::write(Input& input) {
 }
 
 bool RunningRank::collect() {
-  if (exit_) return false;
-  const std::optional<Exit> exit = launch::collect(process_.id);
-  if (!exit) return false;
-  exit_ = host_->ended(process_, *exit);
+  if (collected_) return false;
+  const std::optional<Exit> end = launch::collect(process_.id);
+  collected_ = end.has_value();
+  if (exit_ || (!end && !told_status())) return false;
+  const bool told = told_status().has_value();
+  exit_ = host_->ended(process_, told ? Exit{.status = *told_status()} : *end, told);
   ended_ = Clock::now();
   return true;
 }
 
+bool RunningRank::has_read_all() const {
+  // Of a process that has ended, its streams show the end by themselves.
+  if (collected_) return true;
+  const auto read = [](const Output& from) { return from.closed() || from.words.status(); };
+  return read(outputs_[0]) && (process_.has_terminal || read(outputs_[1]));
+}
+
 bool RunningRank::finished() const {
   if (!exit_) return false;
-  const bool read = outputs_[0].descriptor.get() < 0 && outputs_[1].descriptor.get() < 0;
-  return read || Clock::now() >= ended_ + kForRest;
+  if (outputs_[0].closed() && outputs_[1].closed()) return true;
+  return has_read_all() && Clock::now() >= ended_ + kForRest;
 }
 
 void RunningRank::close(Console& console) {
-  for (const Stream stream : {Stream::output, Stream::error}) {
-    put(stream, output(stream).lines.take_rest(), console);
-    output(stream).descriptor.close();
-  }
+  for (const Stream stream : {Stream::output, Stream::error})
+    if (!output(stream).closed()) end(stream, console);
   process_.input.close();
+  // The session of ssh stays as long as other processes hold it open.
+  if (!collected_) ::kill(process_.id, SIGTERM);
 }
 
 void RunningRank::resize(WindowSize size) {

@@ -8,6 +8,7 @@
 #include "cli/launch/input.h"
 #include "cli/launch/lines.h"
 #include "cli/launch/process.h"
+#include "cli/launch/rank_words.h"
 #include "cli/launch/running_host.h"
 #include "cli/launch/verdict.h"
 #include "cli/launch/watch.h"
@@ -24,12 +25,16 @@ class RunningRank {
   void watch(Watch& watch, Console& console, Input& input);
   /// Shows what has stood there for a while without an end of line.
   void show_pieces(Watch& watch, Console& console);
-  /// Looks whether the process has ended. Returns true once, when it has.
+  /// Looks whether the process has ended, or the rank's script has told its end. Returns true once,
+  /// when one of them has.
   bool collect();
-  /// Whether it has ended and all that it wrote has been read, or nobody waits for more of it.
+  /// Whether its script has told its end, which collect() has not seen.
+  bool tells_its_end() const { return told_status() && !exit_; }
+  /// Whether it has ended and all that it wrote has been read. Processes that it has left behind
+  /// may hold its streams open; what they write is read for a second more.
   bool finished() const;
 
-  /// Once it has finished: shows what is left of a line.
+  /// Once it has finished: shows what is left of a line, and reads no more.
   void close(Console& console);
 
   int rank() const { return rank_->rank; }
@@ -42,12 +47,19 @@ class RunningRank {
   struct Output {
     Descriptor descriptor;
     Lines lines;
+    RankWords words;
     Clock::time_point since = {};  ///< When the last bytes came.
+
+    bool closed() const { return descriptor.get() < 0; }
   };
 
   void read(Stream stream, Console& console);
+  void end(Stream stream, Console& console);
   void put(Stream stream, std::string_view text, Console& console);
   void write(Input& input);
+  const std::optional<int>& told_status() const { return outputs_[0].words.status(); }
+  /// Whether all has been read that the program wrote before it ended.
+  bool has_read_all() const;
   Output& output(Stream stream) { return outputs_[static_cast<std::size_t>(stream)]; }
 
   const Rank* rank_;
@@ -55,8 +67,9 @@ class RunningRank {
   Process process_;
   const bool pieces_at_once_;
   std::array<Output, 2> outputs_;
+  bool collected_ = false;
   std::optional<Exit> exit_;
-  Clock::time_point ended_ = {};
+  Clock::time_point ended_ = {};  ///< When all had been read that the program wrote.
 };
 
 }  // namespace mccl::cli::launch

@@ -12,7 +12,8 @@
 namespace mccl::cli::launch {
 namespace {
 
-constexpr std::array kGathered = {SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGWINCH};
+constexpr std::array kGathered = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,
+                                  SIGUSR1, SIGUSR2, SIGCHLD, SIGWINCH};
 constexpr std::array kIgnored = {SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU};
 
 /// What a handler can reach.

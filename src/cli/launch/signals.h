@@ -7,9 +7,10 @@
 
 namespace mccl::cli::launch {
 
-/// While it lives, SIGINT, SIGTERM, SIGHUP, SIGCHLD and SIGWINCH are gathered instead of acted on,
-/// and SIGPIPE and stops from the keyboard are ignored: a stopped launcher would be taken for a
-/// dead one. SIGHUP stays ignored where it was, as under nohup. One at a time.
+/// While it lives, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD and SIGWINCH are
+/// gathered instead of acted on, and SIGPIPE and stops from the keyboard are ignored: a stopped
+/// launcher would be taken for a dead one. SIGHUP stays ignored where it was, as under nohup. One
+/// at a time.
 class Signals {
  public:
   Signals();
@@ -23,7 +24,7 @@ class Signals {
   std::vector<int> take();
 
  private:
-  static constexpr int kSignals = 9;
+  static constexpr int kSignals = 12;
   std::array<struct sigaction, kSignals> before_ = {};
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "base/value_text.h"
@@ -10,9 +11,10 @@ namespace mccl::cli::launch {
 namespace {
 
 constexpr std::array kOptions = {
-    "BatchMode=yes",           "ConnectTimeout=10",  "ControlPersist=no",
-    "ClearAllForwardings=yes", "RemoteCommand=none", "EscapeChar=none",
+    "BatchMode=yes",      "ControlPersist=no", "ClearAllForwardings=yes",
+    "RemoteCommand=none", "EscapeChar=none",
 };
+constexpr std::string_view kExchange = "exchange_identification";
 /// Questions that ssh puts to a silent server, at equal intervals; one interval after the last it
 /// gives up.
 constexpr int kQuestions = 3;
@@ -41,11 +43,27 @@ constexpr std::array kComplaints = {
     Complaint{"timed out", "it cannot be reached; is it on, and on this network?"},
     Complaint{"No route to host", "it cannot be reached; is it on, and on this network?"},
     Complaint{"Network is unreachable", "it cannot be reached; is this machine on its network?"},
+    Complaint{kExchange,
+              "its ssh server drops logins, again and again; do others log in there at the same "
+              "time (MaxStartups in sshd_config)? Try again, or: ssh {}"},
 };
 
+const Complaint* known_complaint(std::string_view complaint) {
+  const auto found = std::ranges::find_if(kComplaints, [&](const Complaint& known) {
+    return complaint.find(known.text) != complaint.npos;
+  });
+  return found == kComplaints.end() ? nullptr : &*found;
+}
+
+void add_destination(std::vector<std::string>& words, const Host& host,
+                     const std::vector<std::string>& extra) {
+  if (!host.user.empty()) words.insert(words.end(), {"-l", host.user});
+  if (host.port != 0) words.insert(words.end(), {"-p", std::to_string(host.port)});
+  words.insert(words.end(), extra.begin(), extra.end());
+}
+
 std::string last_line(std::string_view text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.remove_suffix(1);
-  text = text.substr(text.rfind('\n') + 1);
+  text = last_line_of(text);
   // We say ourselves who says it.
   constexpr std::string_view kProgram = "ssh: ";
   if (text.starts_with(kProgram)) text.remove_prefix(kProgram.size());
@@ -54,10 +72,16 @@ std::string last_line(std::string_view text) {
 
 }  // namespace
 
+std::string_view last_line_of(std::string_view text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.remove_suffix(1);
+  return text.substr(text.rfind('\n') + 1);
+}
+
 std::vector<std::string> ssh_words(const Host& host, SshRole role, const std::string& socket,
                                    std::chrono::seconds silence,
                                    const std::vector<std::string>& extra,
-                                   const std::string& command) {
+                                   const std::string& command,
+                                   std::chrono::seconds connect_timeout) {
   std::vector<std::string> words = {"ssh"};
   const auto add_option = [&](std::string option) {
     words.emplace_back("-o");
@@ -69,20 +93,34 @@ std::vector<std::string> ssh_words(const Host& host, SshRole role, const std::st
   add_option(fmt::format("ServerAliveCountMax={}", kQuestions));
   add_option(role == SshRole::master ? "ControlMaster=yes" : "ControlMaster=no");
   add_option("ControlPath=" + socket);
-  if (role == SshRole::session || role == SshRole::terminal_session) add_option("LogLevel=ERROR");
+  // The person's own setting may be QUIET, and then nothing says why a host cannot be reached.
+  const bool session = role == SshRole::session || role == SshRole::terminal_session;
+  add_option(session ? "LogLevel=ERROR" : "LogLevel=INFO");
   words.emplace_back(role == SshRole::terminal_session ? "-tt" : "-T");
-  if (!host.user.empty()) words.insert(words.end(), {"-l", host.user});
-  if (host.port != 0) words.insert(words.end(), {"-p", std::to_string(host.port)});
-  words.insert(words.end(), extra.begin(), extra.end());
+  add_destination(words, host, extra);
+  // Of several the first one holds: `extra` may give another.
+  add_option(fmt::format("ConnectTimeout={}", connect_timeout.count()));
   words.insert(words.end(), {"--", host.name, command});
   return words;
 }
 
+std::vector<std::string> ssh_settings_words(const Host& host,
+                                            const std::vector<std::string>& extra) {
+  std::vector<std::string> words = {"ssh", "-G"};
+  add_destination(words, host, extra);
+  words.insert(words.end(), {"--", host.name});
+  return words;
+}
+
+bool was_dropped_in_a_crowd(std::string_view complaint) {
+  const Complaint* known = known_complaint(complaint);
+  return known != nullptr && known->text == kExchange;
+}
+
 std::string explain_ssh(const Host& host, std::string_view complaint) {
   const std::string name = host.user.empty() ? host.name : host.user + "@" + host.name;
-  for (const Complaint& known : kComplaints) {
-    if (complaint.find(known.text) == complaint.npos) continue;
-    return fmt::format("{} (ssh: {})", fmt::format(fmt::runtime(known.meaning), name),
+  if (const Complaint* known = known_complaint(complaint)) {
+    return fmt::format("{} (ssh: {})", fmt::format(fmt::runtime(known->meaning), name),
                        last_line(complaint));
   }
   if (last_line(complaint).empty()) return "ssh ended without a word; try: ssh " + name;

@@ -17,13 +17,28 @@ enum class SshRole {
   alone,             ///< Has a connection of its own.
 };
 
+/// To connect and to log in.
+inline constexpr std::chrono::seconds kUsualConnectTimeout{10};
+
 /// The words of an ssh that never asks for anything and ends when the other side has been silent
 /// for `silence`, up to four seconds later. `socket` is that of the shared connection, "none" for
 /// one alone. `extra` are arguments of the user's.
 std::vector<std::string> ssh_words(const Host& host, SshRole role, const std::string& socket,
                                    std::chrono::seconds silence,
                                    const std::vector<std::string>& extra,
-                                   const std::string& command);
+                                   const std::string& command,
+                                   std::chrono::seconds connect_timeout = kUsualConnectTimeout);
+
+/// The words of an ssh that connects to nothing and prints the settings that it would use.
+std::vector<std::string> ssh_settings_words(const Host& host,
+                                            const std::vector<std::string>& extra);
+
+/// Whether the complaint is that of a login which the server dropped before it had begun, as sshd
+/// does when many come at once.
+bool was_dropped_in_a_crowd(std::string_view complaint);
+
+/// Without its end.
+std::string_view last_line_of(std::string_view text);
 
 /// What ssh's complaint on standard error means for people, with the cure.
 std::string explain_ssh(const Host& host, std::string_view complaint);

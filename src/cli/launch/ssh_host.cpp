@@ -22,33 +22,56 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// sshd lets a connection have ten sessions, unless told otherwise (MaxSessions); one keeps it
-/// open.
-constexpr std::size_t kRanksOfConnection = 9;
-constexpr auto kForCheck = 30s;
+/// sshd lets a connection have ten sessions, unless told otherwise (MaxSessions). One keeps it
+/// open, and one is left for the job itself.
+constexpr std::size_t kRanksOfConnection = 8;
 constexpr auto kForKill = 5s;
 constexpr auto kForFinish = 5s;
 constexpr auto kBetweenBeats = 1s;
 constexpr int kSshFailed = 255;
-constexpr std::size_t kLongestComplaint = 8192;
+constexpr std::string_view kMoreRoom =
+    "make room there, or have sshd give its sessions another TMPDIR (SetEnv)";
+
+/// The guard's word for a signal.
+const char* word_for(int signal) {
+  switch (signal) {
+    case SIGUSR1:
+      return "usr1\n";
+    case SIGUSR2:
+      return "usr2\n";
+    case SIGQUIT:
+      return "quit\n";
+    case SIGKILL:
+      return "kill\n";
+    default:
+      return "term\n";
+  }
+}
 
 }  // namespace
 
+std::size_t connections_for(std::size_t ranks) {
+  return std::max<std::size_t>(1, (ranks + kRanksOfConnection - 1) / kRanksOfConnection);
+}
+
 SshHost::SshHost(const Host& host, std::size_t number, const std::vector<const Rank*>& ranks,
-                 const Variables& inherited, Guardian& guardian, SshOptions options)
+                 const Variables& inherited, Guardian& guardian, Logins& logins, SshOptions options)
     : host_(host),
       number_(number),
       ranks_(ranks),
       inherited_(inherited),
       guardian_(guardian),
+      logins_(logins),
       options_(std::move(options)),
       token_("mccl-" + rendezvous::make_job_key().substr(0, 16)),
-      limit_(Clock::now() + kForCheck),
+      limit_(Clock::now() + options_.patience),
       contact_(host, options_.silence) {
-  connections_.reserve(1 + ranks.size() / kRanksOfConnection);
+  if (options_.crowded) {
+    ask_for_route();
+  } else {
+    machines_ = {text_of(host_)};
+  }
   connect(guard_command(token_));
-  const auto grace = std::chrono::ceil<std::chrono::seconds>(options_.grace);
-  tell(check_script(token_, ranks_, options_.path, grace, options_.silence) + token_ + "\n");
 }
 
 Process SshHost::start_ssh(const std::vector<std::string>& words,
@@ -68,75 +91,92 @@ Process SshHost::start_ssh(const std::vector<std::string>& words,
   return process;
 }
 
+void SshHost::ask_for_route() {
+  route_ = start_ssh(ssh_settings_words(host_, options_.arguments), {});
+}
+
+void SshHost::read_route() {
+  std::array<char, 4096> bytes;
+  const ssize_t n = read_some(route_.output.get(), bytes.data(), bytes.size());
+  if (n > 0) route_text_.append(bytes.data(), static_cast<std::size_t>(n));
+  if (n != 0) return;
+  route_.output.close();
+  machines_ = machines_of_login(route_text_);
+  // The login will tell what is wrong with the settings.
+  if (machines_.empty()) machines_ = {text_of(host_)};
+}
+
 void SshHost::connect(const std::string& command) {
-  Connection& connection = connections_.emplace_back();
-  connection.socket =
-      fmt::format("{}/ssh-{}-{}", guardian_.folder(), number_, connections_.size() - 1);
-  connection.process = start_ssh(ssh_words(host_, SshRole::master, connection.socket,
-                                           options_.silence, options_.arguments, command),
-                                 {});
+  const std::string socket =
+      fmt::format("{}/ssh-{}-{}", guardian_.folder(), number_, connections_.size());
+  const bool more_patient = options_.patience > kUsualPatience;
+  const auto words = ssh_words(
+      host_, SshRole::master, socket, options_.silence, options_.arguments, command,
+      more_patient ? options_.patience : std::min(options_.patience, kUsualConnectTimeout));
+  connections_.push_back(std::make_unique<SshConnection>(
+      socket, token_, logins_, guardian_, [this, words] { return start_ssh(words, {}); },
+      [this](SshConnection& from, std::string_view line) { hear(from, line); }));
 }
 
 void SshHost::watch(Watch& watch) {
-  const Clock::time_point now = Clock::now();
-  for (Connection& connection : connections_) {
-    if (connection.process.output.get() >= 0)
-      watch.on(connection.process.output.get(), POLLIN, [this, &connection] { read(connection); });
-    if (connection.process.error.get() >= 0)
-      watch.on(connection.process.error.get(), POLLIN, [this, &connection] { read(connection); });
-    if (!connection.unsent.empty() && connection.process.input.get() >= 0)
-      watch.on(connection.process.input.get(), POLLOUT, [this, &connection] { send(connection); });
+  if (route_.output.get() >= 0) watch.on(route_.output.get(), POLLIN, [this] { read_route(); });
+  for (const auto& connection : connections_) connection->watch(watch, machines_);
+  keep_limit(watch);
+  if (guard_is_ready_ && phase_ != Phase::finishing && !guard().ended()) beat(watch);
+}
+
+bool SshHost::waits() const {
+  return killing_ || phase_ == Phase::checking || phase_ == Phase::preparing ||
+         phase_ == Phase::finishing;
+}
+
+void SshHost::keep_limit(Watch& watch) {
+  if (!waits()) return;
+  const auto waits_for_turn = [](const auto& each) { return each->waits_for_turn(); };
+  if (!machines_.empty() && phase_ != Phase::finishing &&
+      std::ranges::any_of(connections_, waits_for_turn)) {
+    limit_ = Clock::now() + options_.patience;
   }
-  const bool waits = !checked() || killing_ || finishing_ || !prepared();
-  if (waits && now >= limit_) {
-    late_ = true;
-    for (const Connection& connection : connections_)
-      if (!connection.ended) ::kill(connection.process.id, SIGKILL);
-  } else if (waits) {
+  if (Clock::now() < limit_) {
     watch.at(limit_);
+    return;
   }
-  if (!connections_.front().ready || finishing_ || lost()) return;
+  late_ = true;
+  for (const auto& connection : connections_) connection->end(SIGKILL);
+}
+
+void SshHost::beat(Watch& watch) {
+  const Clock::time_point now = Clock::now();
   if (now >= next_beat_) {
     contact_.beat(next_beat_, now);
     next_beat_ = now + kBetweenBeats;
-    if (connections_.front().unsent.empty()) tell("beat\n");
+    if (!guard().has_unsent()) guard().tell("beat\n");
   }
   watch.at(next_beat_);
 }
 
-void SshHost::read(Connection& connection) {
-  std::array<char, 4096> bytes;
-  const ssize_t errors = read_some(connection.process.error.get(), bytes.data(), bytes.size());
-  if (errors > 0 && connection.complaint.size() < kLongestComplaint)
-    connection.complaint.append(bytes.data(), static_cast<std::size_t>(errors));
-  if (errors == 0) connection.process.error.close();
-  const std::span<char> space = connection.said.space();
-  const ssize_t n = read_some(connection.process.output.get(), space.data(), space.size());
-  if (n == 0) connection.process.output.close();
-  if (n <= 0) return;
-  connection.said.filled(static_cast<std::size_t>(n));
-  std::string_view lines = connection.said.take_lines();
-  while (!lines.empty()) {
-    const std::size_t end = lines.find('\n');
-    hear(connection, lines.substr(0, end));
-    lines.remove_prefix(end == lines.npos ? lines.size() : end + 1);
-  }
-}
-
-/// What does not begin with the token comes from the host's own start-up files.
-void SshHost::hear(Connection& connection, std::string_view line) {
-  if (!line.starts_with(token_ + " ")) return;
-  line.remove_prefix(token_.size() + 1);
+void SshHost::hear(const SshConnection& from, std::string_view line) {
   const std::string word(line.substr(0, line.find(' ')));
   const std::string rest(line.substr(std::min(line.size(), word.size() + 1)));
-  if (word == "folder") reached_.folder = rest;
+  if (&from != &guard()) return;
+  if (word == "folder") {
+    reached_.folder = rest;
+    const auto grace = std::chrono::ceil<std::chrono::seconds>(options_.grace);
+    guard().tell(check_script(token_, ranks_, options_.path, grace, options_.silence) + token_ +
+                 "\n");
+  }
+  if (word == "no-folder") no_folder_ = rest;
+  if (word == "full")
+    faults_.push_back(
+        fmt::format("it cannot write the job's files to {}: no space is left there; {}",
+                    in_quotes(rest), kMoreRoom));
   if (word == "ready") {
-    connection.ready = true;
+    guard_is_ready_ = true;
     next_beat_ = Clock::now();
   }
   if (word == "ready" || word == "beat") contact_.answered(Clock::now());
   if (word == "silence") contact_.ended_there();
-  if (word == "checked") checked_ = true;
+  if (word == "checked" && phase_ == Phase::checking) phase_ = Phase::checked;
   if (word == "from") {
     std::istringstream addresses(rest);
     std::string port;
@@ -146,10 +186,13 @@ void SshHost::hear(Connection& connection, std::string_view line) {
   if (word == "taken")
     reached_.taken.insert(static_cast<std::uint16_t>(std::strtoul(rest.c_str(), nullptr, 16)));
   const auto number = parse_integer(rest);
-  if (!word.starts_with("no-") || !number || *number < 0 ||
-      static_cast<std::size_t>(*number) >= ranks_.size())
-    return;
-  const Rank& rank = *ranks_[static_cast<std::size_t>(*number)];
+  if (word.starts_with("no-") && number && *number >= 0 &&
+      static_cast<std::size_t>(*number) < ranks_.size())
+    hear_what_is_missing(word, static_cast<std::size_t>(*number));
+}
+
+void SshHost::hear_what_is_missing(const std::string& word, std::size_t number) {
+  const Rank& rank = *ranks_[number];
   const std::string directory = in_quotes(rank.directory);
   if (word == "no-directory") {
     faults_.push_back(
@@ -169,40 +212,38 @@ void SshHost::hear(Connection& connection, std::string_view line) {
   }
 }
 
-void SshHost::tell(const std::string& text) {
-  connections_.front().unsent += text;
-  send(connections_.front());
-}
-
-void SshHost::send(Connection& connection) {
-  const int input = connection.process.input.get();
-  if (input < 0) return;
-  const ssize_t n = ::write(input, connection.unsent.data(), connection.unsent.size());
-  if (n > 0) connection.unsent.erase(0, static_cast<std::size_t>(n));
-  if (n < 0 && errno != EAGAIN && errno != EINTR) connection.unsent.clear();
-  if (finishing_ && connection.unsent.empty()) connection.process.input.close();
+bool SshHost::broken() const {
+  return std::ranges::any_of(connections_, [](const auto& each) { return each->ended(); });
 }
 
 void SshHost::collect() {
-  for (Connection& connection : connections_) {
-    if (connection.ended || !launch::collect(connection.process.id)) continue;
-    while (connection.process.error.get() >= 0) {
-      const std::size_t before = connection.complaint.size();
-      read(connection);
-      if (connection.complaint.size() == before) break;
-    }
-    guardian_.forget(connection.process.id);
-    connection.ended = true;
-    if (!sessions_.empty()) contact_.broke(Clock::now(), connection.complaint);
+  if (route_.id >= 0 && launch::collect(route_.id)) {
+    guardian_.forget(route_.id);
+    while (route_.output.get() >= 0) read_route();
+    route_ = {};
   }
+  for (const auto& connection : connections_)
+    if (connection->collect() && !sessions_.empty())
+      contact_.broke(Clock::now(), connection->complaint());
 }
 
 std::string SshHost::fault() const {
-  if (checked_ && (!lost() || !faults_.empty())) return fmt::format("{}", fmt::join(faults_, "; "));
-  const std::string& complaint = connections_.front().complaint;
-  if (late_ && complaint.empty())
-    return fmt::format("it did not answer in {} s; try: ssh {}", kForCheck.count(), host_.name);
-  return explain_ssh(host_, complaint);
+  if (!faults_.empty()) return fmt::format("{}", fmt::join(faults_, "; "));
+  if (!no_folder_.empty()) {
+    std::string_view cause = last_line_of(guard().complaint());
+    if (const std::size_t colon = cause.rfind(": "); colon != cause.npos)
+      cause.remove_prefix(colon + 2);
+    return fmt::format("it cannot make a folder for the job's files in {} (mktemp: {}); {}",
+                       in_quotes(no_folder_), printable(cause), kMoreRoom);
+  }
+  for (const auto& connection : connections_) {
+    if (!connection->ended()) continue;
+    if (!late_ || !connection->complaint().empty())
+      return explain_ssh(host_, connection->complaint());
+    return fmt::format("it did not answer in {} s; try: ssh {} true; --patience gives it longer",
+                       options_.patience.count(), host_.name);
+  }
+  return {};
 }
 
 void SshHost::prepare(const Files& files, const std::vector<const Rank*>& ranks,
@@ -211,82 +252,88 @@ void SshHost::prepare(const Files& files, const std::vector<const Rank*>& ranks,
   if (!files.devices.empty()) texts.emplace_back(kDevicesFile, files.devices);
   for (std::size_t i = 0; i < ranks.size(); ++i)
     texts.emplace_back(rank_file(ranks[i]->rank),
-                       rank_script(*ranks[i], variables[i], reached_.folder));
-  limit_ = Clock::now() + kForCheck;
-  for (std::size_t held = kRanksOfConnection; held < ranks.size(); held += kRanksOfConnection)
-    connect(holder_command(token_));
-  tell(files_script(token_, texts) + token_ + "\n");
+                       rank_script(*ranks[i], variables[i], reached_.folder, token_));
+  phase_ = Phase::preparing;
+  limit_ = Clock::now() + options_.patience;
+  while (connections_.size() < connections_for(ranks.size())) connect(holder_command(token_));
+  guard().tell(files_script(texts) + token_ + "\n");
 }
 
 bool SshHost::prepared() const {
-  return std::ranges::all_of(connections_, [](const Connection& c) { return c.ready || c.ended; });
+  const bool open =
+      std::ranges::all_of(connections_, [](const auto& each) { return each->open(); });
+  return broken() || (open && guard_is_ready_);
 }
 
-SshHost::Connection& SshHost::connection_of(const Rank& rank) {
+SshConnection& SshHost::connection_of(const Rank& rank) {
   const auto place =
       std::ranges::find_if(ranks_, [&](const Rank* r) { return r->rank == rank.rank; });
-  return connections_[static_cast<std::size_t>(place - ranks_.begin()) / kRanksOfConnection];
+  return *connections_[static_cast<std::size_t>(place - ranks_.begin()) / kRanksOfConnection];
 }
 
 Process SshHost::start(const Rank& rank, const std::optional<TerminalPlan>& terminal) {
-  const Connection& connection = connection_of(rank);
+  phase_ = Phase::running;
+  const SshConnection& connection = connection_of(rank);
   const SshRole role = terminal ? SshRole::terminal_session : SshRole::session;
   Process process =
-      start_ssh(ssh_words(host_, role, connection.socket, options_.silence, options_.arguments,
+      start_ssh(ssh_words(host_, role, connection.socket(), options_.silence, options_.arguments,
                           rank_command(reached_.folder, rank.rank)),
                 terminal);
+  process.token = token_;
   sessions_[process.id] = &connection;
   return process;
 }
 
 /// ssh says 255 for whatever went wrong with the connection; a program may say so too.
-Exit SshHost::ended(const Process& process, Exit exit) {
+Exit SshHost::ended(const Process& process, Exit exit, bool told) {
   guardian_.forget(process.id);
-  const Connection& connection = *sessions_.at(process.id);
-  read(connections_.front());  // the guard says that it ends ranks before it does
-  if (exit.status != kSshFailed) contact_.rank_ended(Clock::now());
-  exit.connection_lost =
-      contact_.was_ended_there() || (exit.status == kSshFailed && ends(connection));
+  const SshConnection& connection = *sessions_.at(process.id);
+  guard().read();  // the guard says that it ends ranks before it does
+  const bool of_ssh = exit.status == kSshFailed && !told;
+  if (!of_ssh) contact_.rank_ended(Clock::now());
+  exit.connection_lost = contact_.was_ended_there() || (of_ssh && ends(connection));
   sessions_.erase(process.id);
   return exit;
 }
 
 /// Waits a moment for it, as the sessions of a connection end together with it.
-bool SshHost::ends(const Connection& connection) {
+bool SshHost::ends(const SshConnection& connection) {
   const Clock::time_point limit = Clock::now() + 300ms;
-  while (!connection.ended && !lost() && Clock::now() < limit) {
+  while (!connection.ended() && !guard().ended() && Clock::now() < limit) {
     std::this_thread::sleep_for(10ms);
     collect();
   }
-  return connection.ended || lost();
+  return connection.ended() || guard().ended();
 }
 
 void SshHost::signal(int number) {
-  if (!sessions_.empty()) contact_.ending(Clock::now());
+  const bool ends_ranks = number == SIGTERM || number == SIGKILL;
+  if (ends_ranks && !sessions_.empty()) contact_.ending(Clock::now());
   if (number == SIGKILL) {
     killing_ = true;
     limit_ = Clock::now() + kForKill;
   }
-  if (lost()) {
+  if (!guard().ended()) {
+    guard().tell(word_for(number));
+  } else if (ends_ranks) {
     for (const auto& [session, connection] : sessions_) ::kill(session, number);
-  } else {
-    tell(number == SIGKILL ? "kill\n" : "term\n");
   }
 }
 
 void SshHost::finish() {
-  finishing_ = true;
-  // Nothing is there yet to be ended: who is still connecting is not waited for.
-  for (const Connection& connection : connections_)
-    if (!checked_ && !connection.ended) ::kill(connection.process.id, SIGTERM);
+  phase_ = Phase::finishing;
   limit_ = Clock::now() + options_.grace + kForFinish;
-  tell("finish\n");
-  for (Connection& connection : connections_)
-    if (connection.unsent.empty()) connection.process.input.close();
+  for (const auto& connection : connections_) {
+    // Nothing is there yet to be ended.
+    if (!connection->open()) connection->end(SIGTERM);
+  }
+  if (route_.id >= 0) ::kill(route_.id, SIGTERM);
+  guard().tell("finish\n");
+  for (const auto& connection : connections_) connection->tell_no_more();
 }
 
 bool SshHost::finished() const {
-  return std::ranges::all_of(connections_, [](const Connection& c) { return c.ended; });
+  return std::ranges::all_of(connections_, [](const auto& each) { return each->ended(); });
 }
 
 }  // namespace mccl::cli::launch

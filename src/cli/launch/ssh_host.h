@@ -1,65 +1,80 @@
-// Another machine: ranks are sessions of ssh, over as few connections as its sshd takes.
+// Another machine: ranks are sessions of ssh, all over one connection as long as its sshd takes so
+// many sessions, and over a further one for each eight ranks more.
 #pragma once
 
 #include <chrono>
 #include <map>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "cli/launch/contact.h"
 #include "cli/launch/guardian.h"
-#include "cli/launch/lines.h"
+#include "cli/launch/logins.h"
 #include "cli/launch/running_host.h"
+#include "cli/launch/ssh_connection.h"
 
 namespace mccl::cli::launch {
+
+/// For a host to become ready.
+inline constexpr std::chrono::seconds kUsualPatience{30};
 
 struct SshOptions {
   std::vector<std::string> arguments;  ///< Of the user's, for every ssh.
   std::chrono::milliseconds grace;
-  std::chrono::seconds silence;  ///< After which host and launcher take each other for lost.
-  std::string path;              ///< PATH of the ranks where it is set; else the host's own.
+  std::chrono::seconds silence;   ///< After which host and launcher take each other for lost.
+  std::string path;               ///< PATH of the ranks where it is set; else the host's own.
+  std::chrono::seconds patience;  ///< Until it is ready, from its turn to log in on.
+  bool crowded = false;           ///< The job has more connections than may log in at once.
 };
+
+/// How many connections to a host that many ranks take.
+std::size_t connections_for(std::size_t ranks);
 
 class SshHost final : public RunningHost {
  public:
   /// Begins to connect. `number` tells this host from the others of the job.
   SshHost(const Host& host, std::size_t number, const std::vector<const Rank*>& ranks,
-          const Variables& inherited, Guardian& guardian, SshOptions options);
+          const Variables& inherited, Guardian& guardian, Logins& logins, SshOptions options);
 
   void watch(Watch& watch) override;
   void collect() override;
-  bool checked() const override { return checked_ || lost() || late_; }
+  bool checked() const override { return phase_ != Phase::checking || broken(); }
   std::string fault() const override;
   Reached reached() const override { return reached_; }
   void prepare(const Files& files, const std::vector<const Rank*>& ranks,
                const std::vector<Variables>& variables) override;
   bool prepared() const override;
   Process start(const Rank& rank, const std::optional<TerminalPlan>& terminal) override;
-  Exit ended(const Process& process, Exit exit) override;
-  bool lost() const override { return connections_.front().ended; }
+  Exit ended(const Process& process, Exit exit, bool told) override;
   std::optional<Trouble> trouble() const override { return contact_.trouble(); }
   void signal(int number) override;
   void finish() override;
   bool finished() const override;
 
  private:
-  /// A master ssh with the session that keeps it: the guard's, or one that does nothing.
-  struct Connection {
-    Process process;
-    std::string socket;
-    Lines said;
-    std::string complaint;
-    std::string unsent;
-    bool ready = false;
-    bool ended = false;
+  enum class Phase {
+    checking,   ///< It is asked whether it can run its ranks.
+    checked,    ///< It has said all; others may not have.
+    preparing,  ///< It gets its files, and the connections that are missing.
+    running,
+    finishing,
   };
 
+  void ask_for_route();
+  void read_route();
   void connect(const std::string& command);
-  void read(Connection& connection);
-  void hear(Connection& connection, std::string_view line);
-  void tell(const std::string& text);
-  void send(Connection& connection);
-  Connection& connection_of(const Rank& rank);
-  bool ends(const Connection& connection);
+  void hear(const SshConnection& from, std::string_view line);
+  void hear_what_is_missing(const std::string& word, std::size_t rank);
+  SshConnection& guard() { return *connections_.front(); }
+  const SshConnection& guard() const { return *connections_.front(); }
+  SshConnection& connection_of(const Rank& rank);
+  /// Whether a connection has ended, and with it all that goes through it.
+  bool broken() const;
+  bool waits() const;
+  void keep_limit(Watch& watch);
+  void beat(Watch& watch);
+  bool ends(const SshConnection& connection);
   Process start_ssh(const std::vector<std::string>& words,
                     const std::optional<TerminalPlan>& terminal);
 
@@ -68,19 +83,24 @@ class SshHost final : public RunningHost {
   const std::vector<const Rank*> ranks_;
   const Variables inherited_;
   Guardian& guardian_;
+  Logins& logins_;
   const SshOptions options_;
   const std::string token_;
-  std::vector<Connection> connections_;  ///< The first is the guard's.
+  Process route_;  ///< The ssh that prints at which machines a login takes place.
+  std::string route_text_;
+  std::vector<std::string> machines_;                        ///< Empty until they are known.
+  std::vector<std::unique_ptr<SshConnection>> connections_;  ///< The first is the guard's.
   Reached reached_;
   std::vector<std::string> faults_;
-  bool checked_ = false;
+  std::string no_folder_;  ///< Where none can be made for the job.
+  Phase phase_ = Phase::checking;
+  bool guard_is_ready_ = false;
   bool late_ = false;
   bool killing_ = false;
-  bool finishing_ = false;
   Clock::time_point limit_;  ///< For the answer that is waited for.
   Clock::time_point next_beat_ = {};
   Contact contact_;
-  std::map<pid_t, const Connection*> sessions_;  ///< Of ranks that have not ended.
+  std::map<pid_t, const SshConnection*> sessions_;  ///< Of ranks that have not ended.
 };
 
 }  // namespace mccl::cli::launch

@@ -1,0 +1,175 @@
+#include "cli/launch/binding.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <tuple>
+
+#include "base/cores.h"
+#include "base/value_text.h"
+
+namespace mccl::cli::launch {
+namespace {
+
+constexpr std::array<std::string_view, kBindToCount> kNames = {"share", "core", "none"};
+
+/// By these a user binds threads.
+constexpr std::array kOfUser = {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"};
+
+std::vector<int> parse_list(std::string_view list) {
+  const auto cores = parse_cores(fmt::format("{} 0 -", list));
+  return cores ? cores->allowed : std::vector<int>();
+}
+
+std::string line_of(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+/// What a control group lets its processes use; of the nearest group that says so.
+std::vector<int> of_control_group() {
+  std::ifstream file("/proc/self/cgroup");
+  const std::string groups{std::istreambuf_iterator<char>(file), {}};
+  const std::pair<const char*, std::string> versions[] = {
+      {"", "/cpuset.cpus.effective"}, {"cpuset", "/cpuset.effective_cpus"}};
+  for (const auto& [controller, name] : versions) {
+    const std::string root = fmt::format("/sys/fs/cgroup/{}", controller);
+    std::string path = control_group_path(groups, controller);
+    for (;;) {
+      const std::vector<int> found = parse_list(line_of(root + path + name));
+      if (!found.empty()) return found;
+      if (path.empty() || path == "/") break;
+      path.erase(path.rfind('/'));
+    }
+  }
+  return parse_list(line_of("/sys/devices/system/cpu/online"));
+}
+
+std::string places_here() {
+  std::string places;
+  std::error_code ignored;
+  for (const auto& entry :
+       std::filesystem::directory_iterator("/sys/devices/system/cpu", ignored)) {
+    const std::string name = entry.path().filename().string();
+    const std::string topology = entry.path().string() + "/topology/";
+    const std::string core = line_of(topology + "core_id");
+    if (!name.starts_with("cpu") || core.empty()) continue;
+    places += fmt::format("{}:{}:{} ", name.substr(3), line_of(topology + "physical_package_id"),
+                          core);
+  }
+  return places;
+}
+
+/// How the processors are cut into parts that belong together: threads of a core, where each rank
+/// can have one; else each alone.
+std::vector<std::vector<int>> units_of(const Processors& processors, std::size_t ranks) {
+  std::vector<std::vector<int>> cores;
+  int last = -1;
+  for (const auto& [processor, core] : processors.allowed) {
+    if (cores.empty() || core != last) cores.emplace_back();
+    cores.back().push_back(processor);
+    last = core;
+  }
+  if (cores.size() >= ranks) return cores;
+  std::vector<std::vector<int>> alone;
+  for (const auto& place : processors.allowed) alone.push_back({place.first});
+  return alone;
+}
+
+std::string why_none(BindTo bind_to, const Processors& processors,
+                     const std::vector<Variables>& ranks) {
+  if (bind_to == BindTo::none) return "--bind-to none";
+  if (!processors.why_not.empty()) return processors.why_not;
+  for (const Variables& variables : ranks)
+    for (const char* name : kOfUser)
+      if (variables.contains(name)) return fmt::format("{} is set", name);
+  if (processors.allowed.empty()) return "that system does not tell its cores";
+  if (ranks.size() > processors.allowed.size() ||
+      (processors.quota > 0 && static_cast<double>(ranks.size()) > processors.quota))
+    return "there are more ranks than cores";
+  if (bind_to == BindTo::share && ranks.size() == 1) return "it is alone and may use all cores";
+  return {};
+}
+
+}  // namespace
+
+std::string_view name_of(BindTo bind_to) { return kNames[static_cast<std::size_t>(bind_to)]; }
+
+std::vector<Binding> bindings_of(BindTo bind_to, const Processors& processors,
+                                 const std::vector<Variables>& ranks) {
+  std::vector<Binding> bindings(ranks.size());
+  const std::string why_not = why_none(bind_to, processors, ranks);
+  if (!why_not.empty()) {
+    for (Binding& binding : bindings) binding.why_not = why_not;
+    return bindings;
+  }
+  const std::vector<std::vector<int>> units = units_of(processors, ranks.size());
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const bool share = bind_to == BindTo::share;
+    const std::size_t first = share ? rank * units.size() / ranks.size() : rank;
+    const std::size_t end = share ? (rank + 1) * units.size() / ranks.size() : rank + 1;
+    std::vector<int>& chosen = bindings[rank].processors;
+    for (std::size_t unit = first; unit < end; ++unit)
+      chosen.insert(chosen.end(), units[unit].begin(), units[unit].end());
+    std::ranges::sort(chosen);
+  }
+  return bindings;
+}
+
+std::string list_of(const std::vector<int>& processors) {
+  const std::string text = serialise(Cores{.allowed = processors});
+  return text.substr(0, text.find(' '));
+}
+
+Processors processors_of(std::string_view list, std::string_view places) {
+  std::map<int, std::pair<std::int64_t, std::int64_t>> place_of;
+  std::istringstream words{std::string(places)};
+  for (std::string word; words >> word;) {
+    const std::size_t first = word.find(':');
+    const std::size_t second = word.find(':', first + 1);
+    if (first == word.npos || second == word.npos) continue;
+    const auto processor = parse_integer(word.substr(0, first));
+    const auto socket = parse_integer(word.substr(first + 1, second - first - 1));
+    const auto core = parse_integer(word.substr(second + 1));
+    if (processor && socket && core) place_of[static_cast<int>(*processor)] = {*socket, *core};
+  }
+  std::vector<std::tuple<std::int64_t, std::int64_t, int>> ordered;
+  for (const int processor : parse_list(list)) {
+    const auto found = place_of.find(processor);
+    // Without a place each is a core of its own.
+    const auto place = found == place_of.end() ? std::pair<std::int64_t, std::int64_t>(0, processor)
+                                               : found->second;
+    ordered.emplace_back(place.first, place.second, processor);
+  }
+  std::ranges::sort(ordered);
+  Processors processors;
+  int core = -1;
+  for (std::size_t i = 0; i < ordered.size(); ++i) {
+    const auto& [socket, number, processor] = ordered[i];
+    const bool same = i > 0 && std::get<0>(ordered[i - 1]) == socket &&
+                      std::get<1>(ordered[i - 1]) == number;
+    if (!same) ++core;
+    processors.allowed.emplace_back(processor, core);
+  }
+  return processors;
+}
+
+Processors processors_here() {
+  const Cores cores = cores_of_this_process();
+  Processors processors = processors_of(list_of(cores.allowed), places_here());
+  processors.quota = cores.quota;
+  const std::vector<int> all = of_control_group();
+  if (!all.empty() && cores.allowed.size() < all.size())
+    processors.why_not = fmt::format("an affinity is set already (as by taskset: {} of {})",
+                                     list_of(cores.allowed), list_of(all));
+  return processors;
+}
+
+}  // namespace mccl::cli::launch

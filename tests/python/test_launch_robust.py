@@ -1,0 +1,267 @@
+"""`mccl launch` on hosts that are noisy, crowded, slow or full, over a real ssh."""
+
+import re
+import signal
+import threading
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+import ssh_hosts
+from launching import PATIENCE, folders, marked, run, start, wait_until
+
+pytestmark = pytest.mark.skipif(bool(why := ssh_hosts.missing()), reason=why or "-")
+SH = ("--", "sh", "-c")
+
+
+@pytest.fixture(scope="module")
+def hosts():
+    made = ssh_hosts.SshHosts(4)
+    yield made
+    made.close()
+
+
+@pytest.fixture(autouse=True)
+def nothing_remains(hosts):
+    """No folder on any host, which all share this machine's; and each host is as it was."""
+    before = folders()
+    yield
+    wait_until(lambda: folders() <= before, folders() - before)
+    for name in {*hosts.sshd_options, *hosts.before_sshd}:
+        hosts.sshd_options.pop(name, None)
+        hosts.before_sshd.pop(name, None)
+        hosts.serve_again(name)
+    hosts.use_key("client")
+
+
+@pytest.fixture
+def mark() -> str:
+    return f"mark-{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def bashrc(hosts):
+    """Writes the ~/.bashrc of all hosts, which bash reads for a command of ssh's."""
+    file = hosts.folder / "home/.bashrc"
+    yield file.write_text
+    file.unlink(missing_ok=True)
+
+
+def flags(hosts, *arguments: object) -> tuple:
+    return ("--ssh-arg=-F", "--ssh-arg", hosts.config, *arguments)
+
+
+def launch(hosts, *arguments: object, status: int = 0, **options: object):
+    return run(*flags(hosts, *arguments), status=status, before=hosts.on("desk"), **options)
+
+
+def begin(hosts, *arguments: object, **options: object):
+    return start(*flags(hosts, *arguments), before=hosts.on("desk"), **options)
+
+
+def with_sshd(hosts, name: str, *options: str) -> None:
+    hosts.sshd_options[name] = options
+    hosts.serve_again(name)
+
+
+@pytest.mark.parametrize("noise", ["printf 'welcome, '", "echo welcome", "printf 'a\\nb'"])
+def test_a_start_up_file_may_print_and_ranks_do_not(hosts, bashrc, noise: str):
+    bashrc(f"{noise}\n")
+    done = launch(hosts, "--hosts", "a,b", "-n", 10, *SH, "echo rank $RANK; printf end")
+    lines = [f"[{r:>2}] {text}" for r in range(20) for text in (f"rank {r}", "end")]
+    assert sorted(done.stdout.splitlines()) == sorted(lines)
+
+
+def test_output_is_the_ranks_to_the_byte(hosts, bashrc):
+    bashrc("printf noise\n")
+    done = launch(hosts, "--hosts", "a", *SH, "printf 'a\\n\\nb'; printf 'c\\nd' >&2")
+    assert done.stdout == "a\n\nb"
+    assert done.stderr == "c\nd"
+
+
+def test_a_stray_process_does_not_hold_the_job(hosts, mark: str):
+    script = f"[ $RANK = 1 ] && {{ setsid sh -c 'sleep 25; : {mark}' & exit 7; }}; sleep 1000"
+    began = time.monotonic()
+    done = launch(hosts, "--hosts", "a,b", *SH, script, status=7)
+    assert time.monotonic() - began < 8
+    assert "rank 1 of 2 on b exited with status 7" in done.stderr
+    wait_until(lambda: not marked(mark), marked(mark))
+
+
+def test_what_a_stray_process_writes_later_is_dropped(hosts):
+    """Rank 0 keeps the job for longer than the stray of rank 1 waits."""
+    script = (
+        "[ $RANK = 0 ] && exec sleep 4; echo mine; setsid sh -c 'sleep 2.5; echo late' & exit 0"
+    )
+    done = launch(hosts, "--hosts", "a,b", *SH, script)
+    assert done.stdout == "[1] mine\n"
+
+
+def test_all_that_a_rank_wrote_before_it_ended_comes(hosts):
+    """Over a link on which what is under way when it ends takes several seconds."""
+    hosts._must(
+        "ip", "netns", "exec", hosts.space("a"), "tc", "qdisc", "add", "dev", "cable", "root",
+        "tbf", "rate", "8mbit", "burst", "32k", "latency", "50ms",
+    )  # fmt: skip
+    try:
+        script = "head -c 3000000 /dev/zero; setsid sleep 25 & exit 0"
+        done = launch(hosts, "--hosts", "a", "--no-prefix", *SH, script)
+    finally:
+        hosts._must("ip", "netns", "exec", hosts.space("a"), "tc", "qdisc", "del", "dev", "cable",
+                    "root")  # fmt: skip
+    assert len(done.stdout) == 3_000_000
+
+
+def test_many_ranks_on_one_host_at_sshds_own_limits(hosts):
+    with_sshd(hosts, "a", "-o", "MaxStartups=10:30:100", "-o", "MaxSessions=10")
+    for _ in range(2):
+        done = launch(hosts, "--hosts", "a", "-n", 128, *SH, "echo $RANK")
+        assert len(done.stdout.splitlines()) == 128
+
+
+def through_jump_host(hosts, count: int) -> tuple[str, ...]:
+    """Names of hosts behind `d`; each is one of a, b, c. The desk's ssh dials them through it."""
+    text = hosts.config.read_text()
+    names = [f"far{i}" for i in range(count)]
+    jumping = ""
+    for i, name in enumerate(names):
+        real = "abc"[i % 3]
+        jumping += f"Host {name}\n  HostName {hosts.address(real)}\n  ProxyCommand ssh -F "
+        jumping += f"{hosts.config} -W %h:%p d\n"
+    hosts.config.write_text(jumping + text)
+    return tuple(names)
+
+
+def test_many_hosts_behind_a_jump_host_at_sshds_own_limits(hosts):
+    with_sshd(hosts, "d", "-o", "MaxStartups=10:30:100")
+    names = through_jump_host(hosts, 24)
+    done = launch(hosts, "--hosts", ",".join(names), *SH, "echo $RANK")
+    assert len(done.stdout.splitlines()) == 24
+
+
+def test_logins_that_are_dropped_are_tried_again(hosts):
+    """Half of them, at any number."""
+    with_sshd(hosts, "a", "-o", "MaxStartups=1:50:100")
+    done = launch(hosts, "--hosts", "a", "-n", 24, *SH, "echo $RANK")
+    assert len(done.stdout.splitlines()) == 24
+
+
+def test_a_server_that_drops_all_logins_is_said(hosts):
+    with_sshd(hosts, "b", "-o", "MaxStartups=1:100:1")
+    held = [hold_a_login(hosts, "b") for _ in range(2)]
+    try:
+        done = launch(hosts, "--hosts", "a,b", "true", status=1)
+    finally:
+        for process in held:
+            process.kill()
+            process.communicate()
+    assert "MaxStartups" in done.stderr
+    assert "  a: " not in done.stderr
+
+
+def hold_a_login(hosts, name: str):
+    """A connection to the host's sshd that never logs in."""
+    import subprocess
+
+    command = f"exec 3<>/dev/tcp/{hosts.address(name)}/22; read -r l <&3; echo up; sleep 1000"
+    held = subprocess.Popen(
+        hosts.on("desk", "bash", "-c", command), stdout=subprocess.PIPE, text=True
+    )
+    held.stdout.readline()
+    return held
+
+
+def test_one_host_that_hangs_is_the_one_that_is_reported(hosts):
+    hosts.servers["c"].send_signal(signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        done = launch(hosts, "--hosts", "a,b,c,d", "--patience", 3, "true", status=1)
+        assert time.monotonic() - began < 10
+    finally:
+        hosts.servers["c"].send_signal(signal.SIGCONT)
+    assert re.findall(r"^  (\w+): ", done.stderr, re.MULTILINE) == ["c"]
+
+
+def test_a_start_up_file_that_hangs_is_told_with_the_patience(hosts, bashrc):
+    bashrc("sleep 1000\n")
+    done = launch(hosts, "--hosts", "a", "--patience", 2, "true", status=1)
+    assert "a: it did not answer in 2 s; try: ssh a true; --patience" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT])
+def test_signals_for_the_ranks_reach_them(hosts, number: signal.Signals):
+    name = number.name.removeprefix("SIG")
+    script = (
+        f"trap 'echo got {name}; exit 0' {name}; sleep 1000 & echo ready; while :; do wait $!; done"
+    )
+    job = begin(hosts, "--hosts", "127.0.0.1,a,b", *SH, script)
+    for _ in range(3):
+        assert "ready" in job.stdout.readline()
+    job.send_signal(number)
+    stdout, stderr = job.communicate(timeout=PATIENCE)
+    assert job.returncode == 0, stderr
+    assert sorted(stdout.splitlines()) == [f"[{rank}] got {name}" for rank in range(3)]
+
+
+def test_ctrl_c_while_hosts_are_reached_leaves_nothing(hosts):
+    """The fixture looks for folders."""
+    for i in range(24):
+        job = begin(hosts, "--hosts", "a,b,c,d", *SH, "sleep 1000")
+        time.sleep(0.02 + 0.03 * i)
+        job.send_signal(signal.SIGINT)
+        _, stderr = job.communicate(timeout=PATIENCE)
+        assert job.returncode in (130, -signal.SIGINT), stderr
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path):
+    """A function that makes a folder with so many bytes."""
+    made = []
+
+    def make(options: str) -> Path:
+        folder = tmp_path / f"disk{len(made)}"
+        folder.mkdir()
+        done = ssh_hosts.shell("mount", "-t", "tmpfs", "-o", options, "tmpfs", folder)
+        if done.returncode != 0:
+            pytest.skip(f"no file system can be mounted: {done.stderr.strip()}")
+        made.append(folder)
+        return folder
+
+    yield make
+    for folder in made:
+        ssh_hosts.shell("umount", "-l", folder)
+
+
+@pytest.mark.parametrize("options", ["size=4k,nr_inodes=2", "size=4k", "size=12k"])
+def test_a_full_disk_there_is_the_cause(hosts, small_disk, options: str):
+    folder = small_disk(options)
+    if "inodes" in options:
+        (folder / "taken").touch()
+    with_sshd(hosts, "b", "-o", f"SetEnv=TMPDIR={folder}")
+    done = launch(hosts, "--hosts", "a,b", "-n", 8, "true", status=1)
+    assert re.search(r"  b: .*[Nn]o space", done.stderr), done.stderr
+    assert str(folder) in done.stderr
+    assert "  a: " not in done.stderr
+
+
+def test_a_quiet_ssh_still_says_the_cause(hosts):
+    hosts.use_key("stranger")
+    hosts.config.write_text("LogLevel QUIET\n" + hosts.config.read_text())
+    done = launch(hosts, "--hosts", "a", "true", status=1)
+    assert "a: it takes none of your keys" in done.stderr
+
+
+def test_a_connection_that_ends_before_the_job_begins_is_named(hosts):
+    """A host is ready, and then it goes while another is waited for."""
+    hosts.servers["b"].send_signal(signal.SIGSTOP)
+    job = begin(hosts, "--hosts", "a,b", "--patience", 20, "true")
+    time.sleep(2)
+    sessions = ssh_hosts.shell("pgrep", "-P", str(hosts.servers["a"].pid)).stdout.split()
+    assert sessions
+    threading.Timer(1, lambda: hosts.servers["b"].send_signal(signal.SIGCONT)).start()
+    for session in sessions:
+        ssh_hosts.shell("kill", "-9", session)
+    _, stderr = job.communicate(timeout=PATIENCE)
+    assert job.returncode == 1
+    assert re.search(r"^  a: ", stderr, re.MULTILINE), stderr
