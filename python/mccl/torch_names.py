@@ -89,6 +89,8 @@ def wrap_calls(own_type: Callable[[], type | None]) -> None:
             return [], False
         group = c10d._get_default_group() if group is None else group
         parts = [group._get_backend(device) for device in group._device_types]
+        # TORCH_DISTRIBUTED_DEBUG=DETAIL wraps each.
+        parts = [getattr(part, "wrapped_pg", part) for part in parts]
         own = [part for part in parts if isinstance(part, kind)]
         return own, len(own) == len(parts)
 

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <string>
 
+#include "mccl/error.h"
 #include "support/memory_link.h"
 
 namespace mccl::engine {
@@ -75,6 +77,36 @@ TEST(Lane, IsNotDoneWithAMessageWhileTheLinkReadsItsMemory) {
   ASSERT_TRUE(receiver.read_payload(got, traffic));
   EXPECT_NO_THROW(receiver.finish_incoming());
   EXPECT_EQ(got[99], std::byte{1});
+}
+
+TEST(Lane, AByteThatChangesOnTheWayIsAnErrorWithChecksumsAlone) {
+  for (const bool crc : {false, true}) {
+    auto [near, far] = testing::MemoryLink::make();
+    auto late = std::make_unique<BorrowingLink>(std::move(near));
+    BorrowingLink& link = *late;
+    Lane sender(std::move(late), GroupRank(1), 4096, crc);
+    Lane receiver(std::move(far), GroupRank(0), 4096, crc);
+    std::array<std::byte, 100> payload = {};
+    Traffic traffic;
+    sender.start(Frame{}, payload, 7);
+    EXPECT_FALSE(sender.push(traffic));
+    payload[50] ^= std::byte{4};  // the checksum has been sent already
+    link.copy();
+    ASSERT_NE(receiver.incoming(traffic), nullptr);
+    std::array<std::byte, 100> got;
+    ASSERT_TRUE(receiver.read_payload(got, traffic));
+    if (!crc) {
+      EXPECT_NO_THROW(receiver.finish_incoming());
+      continue;
+    }
+    try {
+      receiver.finish_incoming();
+      ADD_FAILURE() << "nothing was said";
+    } catch (const CorruptionError& error) {
+      EXPECT_NE(std::string(error.what()).find("from rank 0 over"), std::string::npos);
+      EXPECT_NE(std::string(error.what()).find("the network damages data"), std::string::npos);
+    }
+  }
 }
 
 }  // namespace

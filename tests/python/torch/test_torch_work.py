@@ -273,6 +273,7 @@ def check_detail() -> None:
     for work in works:
         work.wait()
     dist.barrier()
+    dist.monitored_barrier(timeout=timedelta(seconds=20))
     group = dist.new_group(list(range(size)), timeout=timedelta(seconds=5))
     with pytest.raises(RuntimeError, match=r"mismatch|Detected"):
         dist.all_reduce(torch.ones(4 + (rank == 1)), group=group)
