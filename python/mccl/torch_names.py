@@ -40,11 +40,11 @@ def register(create: Callable[..., Any]) -> None:
     from torch.distributed.distributed_c10d import Backend
 
     torchs = Backend.register_backend
-    torchs(OWN_BACKEND, create, extended_api=True, devices=DEVICES)
-    if BACKEND.upper() in Backend._plugins:
-        _warn_of(Backend._plugins[BACKEND.upper()].creator_fn)
-    else:
-        torchs(BACKEND, create, extended_api=True, devices=DEVICES)
+    other = Backend._plugins.get(BACKEND.upper())
+    for name in (OWN_BACKEND,) if other else (BACKEND, OWN_BACKEND):
+        torchs(name, create, extended_api=True, devices=DEVICES)
+    if other:
+        _warn_of(other.creator_fn)
 
     @functools.wraps(torchs.__func__)
     def register_backend(cls: type, name: str, func: Any, *rest: Any, **options: Any) -> None:

@@ -119,10 +119,14 @@ except ImportError as error:
 def test_entry_points_are_declared(with_torch: tuple[Environment, str]):
     code = """
 import importlib.metadata as m
-for group in ("torch.backends", "torch.distributed.backends"):
-    print([e.value for e in m.entry_points(group=group) if e.name == "mccl"])
+for group, name in (
+    ("torch.backends", "mccl"),
+    ("torch.distributed.backends", "mccl"),
+    ("torch.distributed.backends", "mccl_engine"),
+):
+    print([e.value for e in m.entry_points(group=group) if e.name == name])
 """
-    assert with_torch[0].run(code).splitlines() == ["['mccl_engine:autoload']"] * 2
+    assert with_torch[0].run(code).splitlines() == ["['mccl_engine:autoload']"] * 3
 
 
 def test_without_torch_the_rest_is_installed_and_it_says_so(

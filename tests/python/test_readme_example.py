@@ -1,11 +1,13 @@
 """The README's train.py runs as it stands under every launcher."""
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from launching import ROOT, program
+from free_port import free_port
+from launching import PATIENCE, ROOT, environment, program
 from slurm_node import Slurm, find, made_for_a_module, run
 
 pytest.importorskip("torch")
@@ -62,6 +64,23 @@ def test_the_example_trains_under_mpich(example: Path):
 def test_the_example_trains_under_srun(example: Path, slurm: Slurm):
     done = run("srun", "-n", 2, sys.executable, example, **ONE_THREAD, **slurm.environment)
     check_training(done)
+
+
+def test_the_example_trains_where_variables_of_mccl_tell_the_place(example: Path):
+    root = f"127.0.0.1:{free_port()}"
+    place = {"MCCL_WORLD_SIZE": "2", "MCCL_ROOT": root, "MCCL_JOB_KEY": "a key of the test"}
+    other = subprocess.Popen(
+        [sys.executable, example],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(MCCL_RANK="1", **place, **ONE_THREAD),
+    )
+    try:
+        said = run(sys.executable, example, MCCL_RANK="0", **place, **ONE_THREAD)
+        said += other.communicate(timeout=PATIENCE)[0]
+    finally:
+        other.kill()
+    check_training(said)
 
 
 def test_the_example_trains_by_the_calls_of_an_mpi_library(example: Path):
