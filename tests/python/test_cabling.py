@@ -116,6 +116,15 @@ def test_ranks_listen_at_their_ends_of_cables_only(desk: WiredHosts) -> None:
             process.communicate()
 
 
+def test_a_name_that_means_loopback_keeps_nobody_out() -> None:
+    """As Debian has a host's own name."""
+    with WiredHosts(3, ring(3)) as hosts:
+        table = json.loads(hosts.hostfile.read_text())
+        table[0] = ["localhost:5100", "localhost:5100", *table[0]]
+        hosts.hostfile.write_text(json.dumps(table))
+        assert wrong_rows(hosts.bench("all", "--sizes", "8,64K", "--iterations", "2")) == []
+
+
 def test_two_hosts_use_both_cables_though_each_names_its_end_of_one(tmp_path: Path) -> None:
     """As the hostfile is that `mlx.distributed_config` writes for two hosts."""
     with WiredHosts(2, [(0, 1), (1, 0)]) as hosts:

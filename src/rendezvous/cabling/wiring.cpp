@@ -46,7 +46,12 @@ bool is_shared(const WiringOptions& options, int port) {
 /// or loopback only, as a host's own name does on Debian (127.0.1.1).
 std::vector<Address> own_addresses_of(const std::string& host, std::uint16_t port) {
   if (const auto numeric = Address::parse_numeric(host, port)) return {*numeric};
-  std::vector<Address> addresses = transport::tcp::resolve(host, port);
+  std::vector<Address> addresses;
+  try {
+    addresses = transport::tcp::resolve(host, port);
+  } catch (const Error&) {
+    return {};  // the others may know the name
+  }
   const auto interfaces = transport::tcp::list_interfaces();
   std::erase_if(addresses, [&](const Address& each) {
     return each.is_loopback() || !transport::tcp::find_interface(interfaces, each);
@@ -54,20 +59,49 @@ std::vector<Address> own_addresses_of(const std::string& host, std::uint16_t por
   return addresses;
 }
 
+/// Each address that the hostfile lists for this rank once. A name that tells none stands for all
+/// addresses, and then its port needs no other.
+std::vector<Address> listed_addresses(const WiringOptions& options) {
+  std::vector<Address> everywhere;
+  std::vector<Address> listed;
+  for (const auto& [host, port] : options.table[static_cast<std::size_t>(options.rank)]) {
+    const std::vector<Address> own = own_addresses_of(host, port);
+    if (own.empty()) everywhere.push_back(Address::wildcard(AF_INET6, port));
+    for (const Address& each : own) (each.is_wildcard() ? everywhere : listed).push_back(each);
+  }
+  std::vector<Address> addresses;
+  const auto is_heard = [&](const Address& each) {
+    return std::ranges::any_of(addresses, [&](const Address& other) {
+      return other == each || (other.is_wildcard() && other.port() == each.port());
+    });
+  };
+  for (const std::vector<Address>* each : {&everywhere, &listed}) {
+    for (const Address& address : *each)
+      if (!is_heard(address)) addresses.push_back(address);
+  }
+  return addresses;
+}
+
+Listener listener_at(const Address& address, std::size_t buffer_bytes) {
+  try {
+    return {address, buffer_bytes};
+  } catch (const BindError& error) {
+    const bool has_no_ipv6 = error.code == EAFNOSUPPORT || error.code == EADDRNOTAVAIL;
+    if (!address.is_wildcard() || !has_no_ipv6) throw;
+    return {Address::wildcard(AF_INET, address.port()), buffer_bytes};
+  }
+}
+
 /// Listens at the addresses that the hostfile lists, and at no others.
 void listen_as_listed(const WiringOptions& options, std::vector<Listener>& listeners) {
-  for (const auto& [host, port] : options.table[static_cast<std::size_t>(options.rank)]) {
+  for (const Address& address : listed_addresses(options)) {
     try {
-      const std::vector<Address> addresses = own_addresses_of(host, port);
-      for (const Address& address : addresses)
-        listeners.emplace_back(address, options.buffer_bytes);
-      if (addresses.empty())
-        listeners.emplace_back(Address::wildcard(AF_INET6, port), options.buffer_bytes);
+      listeners.push_back(listener_at(address, options.buffer_bytes));
     } catch (const BindError& error) {
       throw InvalidArgument(fmt::format(
-          "rank {} cannot listen where the hostfile says, at {}:{}: {}; another program has the "
-          "port, or the address is another machine's",
-          options.rank, host, port, error.what()));
+          "rank {} cannot listen where the hostfile says, at {}: {}; another program has the port, "
+          "or the address is another machine's",
+          options.rank, address.text(), error.what()));
     }
   }
 }
