@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "cluster/commands.h"
 #include "cluster/paths.h"
@@ -54,11 +56,15 @@ void check_cable(const Place& a, const Place& b, std::vector<Finding>& findings)
                         "network, by the addresses that IPv6 gives every interface",
                         "mccl config --auto-setup gives it some"});
   } else if (!share_a_network(*a.interface, *b.interface)) {
-    findings.push_back({"cable-ends-differ", Severity::problem,
-                        fmt::format("the ends of a cable are of different networks: {} and {}",
-                                    address_of(*a.interface), address_of(*b.interface)),
-                        where, "nothing that is sent through it arrives",
-                        "give both ends addresses of one network: mccl config --auto-setup does"});
+    findings.push_back(
+        {"cable-ends-differ", Severity::problem,
+         fmt::format("the ends of a cable are of different networks: {} and {}",
+                     address_of(*a.interface), address_of(*b.interface)),
+         where, "nothing that is sent through it arrives",
+         fmt::format("remove the address of one end, of {}: sudo {}; then mccl config "
+                     "--auto-setup gives it one that fits",
+                     b.name,
+                     command_to_remove(b.system, b.interface->name, address_of(*b.interface)))});
   }
 }
 
@@ -113,6 +119,32 @@ void check_mtus(std::span<const HostFacts> hosts, std::span<const End> ends,
            command_to_set_mtu(least->system, least->interface->name, most->interface->mtu))});
 }
 
+/// Ends of two cables whose networks match crosswise: the plugs at one host are exchanged.
+std::optional<Finding> check_swapped(std::span<const HostFacts> hosts, const Link& one,
+                                     const Link& other) {
+  const auto share = [&](const End& a, const End& b) {
+    const Place here = place_of(hosts, a);
+    const Place there = place_of(hosts, b);
+    return here.interface != nullptr && there.interface != nullptr &&
+           share_a_network(*here.interface, *there.interface);
+  };
+  if (share(one.a, one.b) || share(other.a, other.b)) return {};
+  for (const auto& [near, far] : {std::pair(other.a, other.b), std::pair(other.b, other.a)}) {
+    if (!share(one.a, near) || !share(one.b, far)) continue;
+    // To exchange plugs is easiest where both are at one host.
+    const bool at_b = one.b.host == near.host;
+    const End& first = at_b ? one.b : one.a;
+    const End& second = at_b ? near : far;
+    return Finding{"cables-swapped",
+                   Severity::problem,
+                   "two cables are exchanged: the networks of their ends match crosswise",
+                   fmt::format("{}, {}", place_of(hosts, first).name, place_of(hosts, second).name),
+                   "nothing that is sent through them arrives",
+                   "exchange the plugs of these two interfaces"};
+  }
+  return {};
+}
+
 }  // namespace
 
 std::vector<Finding> check_addressing(std::span<const HostFacts> hosts, const Joined& joined) {
@@ -120,7 +152,15 @@ std::vector<Finding> check_addressing(std::span<const HostFacts> hosts, const Jo
   for (const Link& link : joined.links) {
     const Place a = place_of(hosts, link.a);
     const Place b = place_of(hosts, link.b);
-    if (a.interface != nullptr && b.interface != nullptr) check_cable(a, b, findings);
+    std::optional<Finding> swapped;
+    bool told = false;
+    for (const Link& other : joined.links) {
+      if (swapped || &other == &link) continue;
+      swapped = check_swapped(hosts, link, other);
+      told = swapped && &other < &link;
+    }
+    if (swapped && !told) findings.push_back(*swapped);
+    if (!swapped && a.interface != nullptr && b.interface != nullptr) check_cable(a, b, findings);
     check_mtus(hosts, std::initializer_list<End>{link.a, link.b}, findings);
   }
   for (const Wire& wire : joined.networks) {

@@ -15,6 +15,14 @@ std::string command_to_set_mtu(System system, const std::string& interface, int 
                                  : fmt::format("ip link set {} mtu {}", interface, mtu);
 }
 
+std::string command_to_remove(System system, const std::string& interface,
+                              const std::string& address) {
+  if (system != System::macos) return fmt::format("ip addr del {} dev {}", address, interface);
+  const bool ipv6 = address.find(':') != address.npos;
+  return fmt::format("ifconfig {} {} {} -alias", interface, ipv6 ? "inet6" : "inet",
+                     address.substr(0, address.find('/')));
+}
+
 std::string command_to_show(System system, const std::string& interface) {
   return system == System::macos ? fmt::format("ifconfig {}", interface)
                                  : fmt::format("ip link show {}", interface);

@@ -9,6 +9,9 @@ namespace mccl::cluster {
 
 std::string command_to_set(System system, const std::string& interface, bool up);
 std::string command_to_set_mtu(System system, const std::string& interface, int mtu);
+/// Takes the address, "10.0.0.1/24" or "fd00::1/64", from the interface.
+std::string command_to_remove(System system, const std::string& interface,
+                              const std::string& address);
 /// Shows its state.
 std::string command_to_show(System system, const std::string& interface);
 /// Counts packets, and errors.

@@ -95,7 +95,9 @@ Finding not_joined(std::span<const HostFacts> hosts, const Joined& joined, const
           std::move(what),
           fmt::format("{}, {}", name_of(hosts, path.from), name_of(hosts, path.to)),
           "one host takes the other for a neighbour there, and what it sends is lost",
-          "give each cable a network of its own: mccl config does; or change the cables"};
+          "change the cables, or remove one of these addresses; then mccl config --auto-setup "
+          "gives each "
+          "cable a network of its own"};
 }
 
 /// The interface that routing takes from a host to an address; empty where it is not known.

@@ -1,8 +1,10 @@
 // Networks that all hosts are in.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "cluster/choice.h"
+#include "cluster/paths.h"
 
 namespace mccl::cluster {
 namespace {
@@ -59,6 +61,33 @@ TEST(JoinedBy, AddressesOfIpv6WhereNobodyIsHeard) {
   const Joined joined = joined_by(hosts, {});
   ASSERT_EQ(joined.networks.size(), 1U);
   EXPECT_EQ(joined.networks[0].ends.size(), 3U);
+}
+
+/// Each network lies at c0 of a and at c1 of b or the other way round, as if plugs were exchanged.
+TEST(CheckAddressing, TellsExchangedCables) {
+  std::vector<HostFacts> hosts(2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    hosts[i].host = i == 0 ? "a" : "b";
+    for (int cable = 0; cable < 2; ++cable) {
+      Interface& interface = hosts[i].interfaces.emplace_back();
+      interface.name = fmt::format("c{}", cable);
+      interface.up = true;
+      interface.addresses = {*parse_network(fmt::format("10.0.{}.{}/30", cable, i + 1))};
+    }
+  }
+  const Joined crossed{.links = {{{0, "c0"}, {1, "c1"}}, {{0, "c1"}, {1, "c0"}}}, .networks = {}};
+  const auto findings = check_addressing(hosts, crossed);
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_EQ(findings[0].id, "cables-swapped");
+  EXPECT_EQ(findings[0].where, "b (c1), b (c0)");
+  const Joined straight{.links = {{{0, "c0"}, {1, "c0"}}, {{0, "c1"}, {1, "c1"}}}, .networks = {}};
+  EXPECT_TRUE(check_addressing(hosts, straight).empty());
+  // One alone is no exchange.
+  const Joined one{.links = {{{0, "c0"}, {1, "c1"}}}, .networks = {}};
+  ASSERT_EQ(check_addressing(hosts, one).size(), 1U);
+  EXPECT_EQ(check_addressing(hosts, one)[0].id, "cable-ends-differ");
+  EXPECT_EQ(check_addressing(hosts, one)[0].cure.substr(0, 70),
+            "remove the address of one end, of b (c1): sudo ip addr del 10.0.1.2/30");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 """`mccl launch` on hosts where the usual ports are taken."""
 
+import json
 import subprocess
 import textwrap
 from collections.abc import Iterator
@@ -7,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 import ssh_hosts
-from launching import program, run
+from launching import PATIENCE, environment, program, run
 from ssh_hosts import SshHosts
 
 pytestmark = pytest.mark.skipif(bool(ssh_hosts.missing()), reason=ssh_hosts.missing() or "-")
@@ -53,6 +54,21 @@ def job(pair: SshHosts, *flags: object, status: int = 0) -> subprocess.Completed
 def test_another_store_port_is_taken_where_the_usual_one_is_not_free(pair: SshHosts):
     with taken(pair, "a", USUAL_STORE_PORT):
         assert "2 ranks" in job(pair).stdout
+
+
+def test_a_job_starts_while_doctor_looks(pair: SshHosts):
+    """Its probes hold no port of the job's, and the job none of theirs."""
+    looking = subprocess.Popen(
+        pair.on("desk", program(), "doctor", "--ssh-arg=-F", "--ssh-arg", pair.config, "--hosts",
+                "a,b", "--measure", "--json"),
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment(),
+    )  # fmt: skip
+    assert "a: " in looking.stderr.readline() + looking.stderr.readline()
+    for _ in range(3):
+        assert "2 ranks" in job(pair).stdout
+    answer = json.loads(looking.communicate(timeout=PATIENCE)[0])
+    assert all(path["connects"] for path in answer["paths"]) and answer["paths"]
 
 
 def test_a_port_that_was_given_is_kept_and_the_flag_is_named(pair: SshHosts):

@@ -292,7 +292,7 @@ std::string Inquiry::fault_of(std::size_t host, std::chrono::seconds patience) c
   if (line.session->ended())
     return line.program.empty() ? line.session->complaint()
                                 : fmt::format("{} probe does not run there: {}", line.program,
-                                              line.session->complaint());
+                                              line.session->error_text());
   if (line.program.empty())
     return fmt::format("it did not answer in {} s; try: ssh {} true", patience.count(),
                        asked_[host].host.name);
@@ -335,7 +335,7 @@ void Inquiry::start_probes() {
     if (!asked_[host].reached || !asked_[host].ports.empty()) continue;
     asked_[host].probe_fault = fmt::format(
         "{} does not listen: {}", line.program,
-        line.session && line.session->ended() ? line.session->complaint() : "it does not answer");
+        line.session && line.session->ended() ? line.session->error_text() : "it does not answer");
     line.session.reset();
   }
 }

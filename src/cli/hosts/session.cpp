@@ -139,6 +139,10 @@ void Session::read_error() {
     complaint_.append(bytes.data(), static_cast<std::size_t>(n));
 }
 
+std::string Session::error_text() const {
+  return complaint_.empty() ? "it ended without a word" : printable(complaint_);
+}
+
 std::string Session::complaint() const {
   if (!here_) return launch::explain_ssh(host_, complaint_);
   return complaint_.empty() ? "its shell ended without a word" : printable(complaint_);

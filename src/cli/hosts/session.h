@@ -49,6 +49,8 @@ class Session {
   bool ended() const { return process_.output.get() < 0; }
   /// What ssh, or the shell, says of itself; with the cure, for people.
   std::string complaint() const;
+  /// What a program that it has become says on standard error, for people.
+  std::string error_text() const;
 
  private:
   void send();
