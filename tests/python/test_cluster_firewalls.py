@@ -151,6 +151,8 @@ def test_doctor_beside_a_running_job(tmp_path: Path):
             ]
             assert all(host["ranks"] == 1 for host in answer["hosts"])
             assert all(path["connects"] and path["mbit_per_s"] == 0 for path in answer["paths"])
+            again = hosts.mccl("config", "--hostfile", file)
+            assert again.stdout.count("192.168.") > 6 and "bit/s" not in again.stdout
             assert running.poll() is None, running.communicate()
         finally:
             running.terminate()

@@ -38,6 +38,21 @@ void add_network(std::vector<Trial>& trials, std::span<const HostFacts> facts,
   }
 }
 
+/// Links of hosts on which ranks run are left alone: their result is that they were not tried.
+std::vector<Timed> time_beside_jobs(hosts::Inquiry& inquiry, std::span<const HostFacts> facts,
+                                    const std::vector<Trial>& trials) {
+  const auto runs_a_job = [&](int host) { return facts[static_cast<std::size_t>(host)].ranks > 0; };
+  std::vector<Trial> some;
+  for (const Trial& trial : trials)
+    if (!runs_a_job(trial.from) && !runs_a_job(trial.to)) some.push_back(trial);
+  const std::vector<Timed> timed = time_links(inquiry, some, Clock::now() + kForTiming);
+  std::vector<Timed> all;
+  std::size_t next = 0;
+  for (const Trial& trial : trials)
+    all.push_back(runs_a_job(trial.from) || runs_a_job(trial.to) ? Timed{} : timed[next++]);
+  return all;
+}
+
 }  // namespace
 
 Exchanged exchange(hosts::Inquiry& inquiry, std::span<const HostFacts> facts, const Choice& choice,
@@ -48,7 +63,7 @@ Exchanged exchange(hosts::Inquiry& inquiry, std::span<const HostFacts> facts, co
                   text_of(each.b.address));
   for (const cluster::Wire& wire : choice.networks) add_network(trials, facts, wire, choice.order);
   const std::vector<Dialled> dialled = dial(inquiry, trials);
-  const std::vector<Timed> timed = time_links(inquiry, trials, Clock::now() + kForTiming);
+  const std::vector<Timed> timed = time_beside_jobs(inquiry, facts, trials);
   Exchanged result{.table = "", .findings = hosts::findings_of_lost(inquiry.asked())};
   std::vector<std::vector<std::string>> rows = {{"from", "to", "latency", "rate"}};
   for (std::size_t i = 0; i < trials.size(); ++i) {
@@ -69,8 +84,8 @@ Exchanged exchange(hosts::Inquiry& inquiry, std::span<const HostFacts> facts, co
     } else {
       rows.push_back({fmt::format("{} {}", from, trial.source),
                       fmt::format("{} {}", to, trial.target),
-                      fmt::format("{:.1f} us", timed[i].latency_s * 1e6),
-                      cluster::rate_text(timed[i].bytes_per_s * 8 / 1e6)});
+                      timed[i].good ? fmt::format("{:.1f} us", timed[i].latency_s * 1e6) : "-",
+                      timed[i].good ? cluster::rate_text(timed[i].bytes_per_s * 8 / 1e6) : "-"});
     }
   }
   if (rows.size() > 1) result.table = cluster::table_text(rows);

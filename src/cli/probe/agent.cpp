@@ -140,6 +140,7 @@ void Agent::listen(const json& request) {
   raise_open_files_limit();  // what was told of it is the limit that a job begins with
   secret_.emplace(key);
   std::vector<transport::tcp::Listener> listeners;
+  listeners.reserve(kPortRanges.size());
   for (const auto& [first, last] : kPortRanges) listeners.push_back(listen_within(first, last));
   listeners_.emplace(*secret_, std::move(listeners));
   echo_.emplace(*secret_);
