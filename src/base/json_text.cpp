@@ -4,7 +4,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <iterator>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/value_text.h"
 #include "mccl/error.h"
@@ -15,7 +20,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kMostNesting = 64;
+constexpr std::size_t kMostNesting = 64;
 
 /// Walks over text and tells how far the parser has come: not all of its complaints do.
 class Walk {
@@ -53,36 +58,84 @@ std::string position_in(std::string_view text, std::size_t bytes_read) {
   return fmt::format("line {}, column {}", line, before.size() - line_start + 1);
 }
 
-struct TooDeep {};
+/// Sees every part of a text and keeps none. nlohmann's own parser with a callback takes time that
+/// grows with the square of a list's length.
+class Checker : public nlohmann::json_sax<json> {
+ public:
+  /// Complains of what was found before this byte.
+  using Refuse = std::function<void(std::size_t bytes_read, const std::string& found)>;
+
+  /// `reached` is where the parser is, as bytes read; `text_size` is where it ends.
+  Checker(const std::function<std::size_t()>& reached, std::size_t text_size, Refuse refuse,
+          const SeeKey& see_key)
+      : reached_(reached), text_size_(text_size), refuse_(std::move(refuse)), see_key_(see_key) {}
+
+  bool null() override { return value(); }
+  bool boolean(bool) override { return value(); }
+  bool number_integer(json::number_integer_t) override { return value(); }
+  bool number_unsigned(json::number_unsigned_t) override { return value(); }
+  bool number_float(json::number_float_t, const std::string&) override { return value(); }
+  bool string(std::string&) override { return value(); }
+  bool binary(json::binary_t&) override { return value(); }
+  bool start_object(std::size_t) override { return open(); }
+  bool end_object() override { return close(); }
+  bool start_array(std::size_t) override { return open(); }
+  bool end_array() override { return close(); }
+
+  bool key(std::string& key) override {
+    value();
+    // Most readers of JSON take the last of several and say nothing.
+    if (!keys_.back().insert(key).second)
+      refuse_(reached_(), fmt::format("the key {} for the second time", in_quotes(key)));
+    if (keys_.size() == 1 && see_key_) see_key_(key);
+    return true;
+  }
+
+  bool parse_error(std::size_t bytes_read, const std::string&,
+                   const nlohmann::detail::exception& error) override {
+    if (dynamic_cast<const json::parse_error*>(&error) == nullptr)
+      refuse_(reached_(), "a number too large for a computer's");
+    refuse_(bytes_read,
+            bytes_read > text_size_ ? "the end of the file" : "something that is not JSON");
+    return false;
+  }
+
+ private:
+  bool value() const {
+    if (keys_.size() > kMostNesting)
+      refuse_(reached_(), fmt::format("brackets more than {} deep", kMostNesting));
+    return true;
+  }
+  bool open() {
+    value();
+    keys_.emplace_back();
+    return true;
+  }
+  bool close() {
+    keys_.pop_back();
+    return true;
+  }
+
+  const std::function<std::size_t()> reached_;
+  const std::size_t text_size_;
+  const Refuse refuse_;
+  const SeeKey& see_key_;
+  std::vector<std::set<std::string>> keys_;  ///< Of each object, or list, that is open.
+};
 
 }  // namespace
 
 json parse_json(std::string_view text, std::string_view origin, std::string_view expected,
                 const SeeKey& see_key) {
   const char* reached = text.data();
-  const auto refuse = [&](std::size_t bytes_read, std::string_view found) {
+  const auto refuse = [&](std::size_t bytes_read, const std::string& found) {
     throw InvalidArgument(fmt::format("{}, {}: expected {}; found {}", printable(origin),
                                       position_in(text, bytes_read), expected, found));
   };
-  const auto read = [&] { return static_cast<std::size_t>(reached - text.data()); };
-  const auto check = [&](int depth, json::parse_event_t event, json& parsed) {
-    if (depth > kMostNesting) throw TooDeep();
-    if (event == json::parse_event_t::key && depth == 1 && see_key)
-      see_key(parsed.get_ref<const std::string&>());
-    return true;
-  };
-  try {
-    return json::parse(Walk(text.data(), &reached), Walk(text.data() + text.size(), &reached),
-                       check);
-  } catch (const TooDeep&) {
-    refuse(read(), fmt::format("brackets more than {} deep", kMostNesting));
-  } catch (const json::parse_error& error) {
-    refuse(error.byte,
-           error.byte > text.size() ? "the end of the file" : "something that is not JSON");
-  } catch (const json::exception&) {
-    refuse(read(), "a number too large for a computer's");
-  }
-  return {};
+  Checker checker([&] { return static_cast<std::size_t>(reached - text.data()); }, text.size(),
+                  refuse, see_key);
+  json::sax_parse(Walk(text.data(), &reached), Walk(text.data() + text.size(), &reached), &checker);
+  return json::parse(text);
 }
 
 }  // namespace mccl

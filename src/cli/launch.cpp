@@ -13,6 +13,7 @@
 #include "base/environment.h"
 #include "base/settings.h"
 #include "base/value_text.h"
+#include "cli/launch/binding.h"
 #include "cli/launch/flags.h"
 #include "cli/launch/free_ports.h"
 #include "cli/launch/hostfile.h"
@@ -232,6 +233,7 @@ RunOptions run_options(const Flags& flags, const Job& job, const Variables& inhe
   options.console.prefix = prefix_of(flags, job);
   options.console.colour = !inherited.contains("NO_COLOR");
   options.console.log_folder = flags.log_folder;
+  options.console.timestamps = flags.timestamps;
   options.starting_port = flags.starting_port;
   options.input_rank = flags.input_rank;
   options.grace = milliseconds_of(flags.grace);
@@ -239,6 +241,9 @@ RunOptions run_options(const Flags& flags, const Job& job, const Variables& inhe
   options.ssh_arguments = flags.ssh_arguments;
   options.silence = silence_of(job, inherited, flags.silence);
   options.patience = std::chrono::seconds(flags.patience);
+  options.bind_to_is_asked = !flags.bind_to.empty();
+  if (options.bind_to_is_asked)
+    options.bind_to = kind_of<BindTo>("--bind-to", flags.bind_to, kBindToCount);
   options.verbose = flags.verbose;
   options.on_mccl = flags.on_mccl;
   return options;

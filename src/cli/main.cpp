@@ -19,8 +19,10 @@
 #include "base/value_text.h"
 #include "cli/bench.h"
 #include "cli/command.h"
+#include "cli/completion.h"
 #include "cli/config.h"
 #include "cli/doctor.h"
+#include "cli/forward.h"
 #include "cli/launch.h"
 #include "cli/parse_error.h"
 #include "cli/plan.h"
@@ -34,8 +36,8 @@ namespace mccl::cli {
 namespace {
 
 /// In the order in which the help shows them.
-constexpr AddCommand kCommands[] = {add_launch, add_config, add_doctor,
-                                    add_bench,  add_plan,   add_probe};
+constexpr AddCommand kCommands[] = {add_launch,     add_config, add_doctor,  add_bench, add_plan,
+                                    add_completion, add_probe,  add_forward, add_man};
 
 int complain(std::string_view who, std::string_view what, int status) {
   fmt::print(stderr, "{}: {}\n", who, what);

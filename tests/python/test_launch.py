@@ -1,6 +1,7 @@
 """`mccl launch` on this machine: what ranks get and give, and how a job ends."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -75,7 +76,7 @@ def test_help_teaches():
         "--mpi-arg", "--connections-per-ip", "--starting-port", "--cwd", "--nccl-port", "--python",
         "--print-python", "--verbose", "--timeout", "--prefix", "--no-prefix", "--log-dir",
         "--dry-run", "--print-env", "--user", "--ssh-arg", "--stdin-to", "--slurm", "--check",
-        "--mlx", "--patience",
+        "--mlx", "--patience", "--bind-to", "--timestamps",
     ):  # fmt: skip
         assert flag in text
     assert "mccl launch -n 4 train.py" in text
@@ -179,12 +180,99 @@ def test_one_rank_is_as_without_the_launcher():
     assert run("--prefix", *SH, "echo a").stdout == "[0] a\n"
 
 
-def test_every_rank_has_a_log(tmp_path: Path):
+def test_every_rank_has_a_log_in_a_folder_of_its_job(tmp_path: Path):
     logs = tmp_path / "logs"
-    run("-n", 2, "--log-dir", logs, *SH, "echo out $RANK; echo err $RANK >&2")
-    for rank in range(2):
-        lines = (logs / f"rank-{rank}.log").read_text().splitlines()
-        assert sorted(lines) == [f"err {rank}", f"out {rank}"]
+    for job in ("first", "second"):
+        run("-n", 2, "--log-dir", logs, *SH, f"echo {job} $RANK; echo err $RANK >&2")
+        for rank in range(2):
+            lines = (logs / "latest" / f"rank-{rank}.log").read_text().splitlines()
+            assert sorted(lines) == sorted([f"err {rank}", f"{job} {rank}"])
+    assert len([path for path in logs.iterdir() if not path.is_symlink()]) == 2
+
+
+def test_lines_come_with_the_time(tmp_path: Path):
+    script = "echo one; printf tw; sleep 0.3; echo o; printf end"
+    done = run("-n", 2, "--timestamps", "--log-dir", tmp_path, *SH, script)
+    stamp = r"\d\d:\d\d:\d\d\.\d{3} "
+    assert len(re.findall(rf"^{stamp}\[[01]\] (?:one|two|end)$", done.stdout, re.MULTILINE)) == 6
+    log = (tmp_path / "latest/rank-0.log").read_text()
+    assert re.fullmatch(rf"{stamp}one\n{stamp}two\n{stamp}end", log), log
+    assert re.fullmatch(rf"{stamp}a\n", run("--timestamps", *SH, "echo a").stdout)
+
+
+def test_slots_behind_a_colon_are_told_from_ports():
+    said = run("--hosts", "a:4,b:4", "true", status=2).stderr
+    assert "give -n 4" in said
+    assert '{"ssh": "a", "slots": 4}' in said
+    assert "me@b:2222" in run("--hosts", "me@b:2222", "--dry-run", "true").stdout
+
+
+def cores_of(stdout: str) -> list[str]:
+    return [x.split(":", 1)[1].strip() for x in stdout.splitlines() if "Cpus_allowed_list" in x]
+
+
+SHOW_CORES = (*SH, "grep Cpus_allowed_list /proc/self/status")
+TWO = pytest.mark.skipif(
+    sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2 or (os.cpu_count() or 1) > 64,
+    reason="two cores are bound",
+)
+
+
+@TWO
+def test_ranks_share_the_cores():
+    every = os.sched_getaffinity(0)
+    done = run("-n", 2, "--no-prefix", "--verbose", *SHOW_CORES)
+    parts = [parse_cores(text) for text in cores_of(done.stdout)]
+    assert parts[0] | parts[1] == every
+    assert not parts[0] & parts[1]
+    for text in cores_of(done.stdout):
+        assert f"bound to cores {text}:" in done.stderr
+    one = run("-n", 2, "--no-prefix", "--bind-to", "core", *SHOW_CORES)
+    assert len(set(cores_of(one.stdout))) == 2
+
+
+def parse_cores(text: str) -> set[int]:
+    cores: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        cores |= set(range(int(first), int(last or first) + 1))
+    return cores
+
+
+@TWO
+@pytest.mark.parametrize(
+    ("flags", "before", "variables", "why"),
+    [
+        (("-n", 2, "--bind-to", "none"), (), {}, None),
+        (("-n", 2 * len(os.sched_getaffinity(0)), "--bind-to", "core"), (), {}, "more ranks"),
+        (("-n", 2, "--bind-to", "share"), (), {"OMP_PROC_BIND": "close"}, "OMP_PROC_BIND is set"),
+        (("-n", 1, "--bind-to", "core"), ("taskset", "-c", "1"), {}, "an affinity is set"),
+    ],
+)
+def test_nothing_is_bound_where_it_would_do_harm(flags, before, variables, why):
+    done = run(*flags, "--no-prefix", *SHOW_CORES, before=before, env=environment(**variables))
+    alone = {"1"} if before else {",".join(cores_of(Path("/proc/self/status").read_text()))}
+    assert set(cores_of(done.stdout)) == alone
+    assert (
+        why is None and done.stderr == ""
+    ) or f"not bound to cores: {why}" in done.stderr.replace("there are ", "")
+
+
+def test_a_large_hostfile_is_read_at_once(tmp_path: Path):
+    file = tmp_path / "desk.json"
+    file.write_text(json.dumps([{"ssh": f"h{i}", "slots": 1} for i in range(100_000)]))
+    began = time.monotonic()
+    said = run("--check", file, status=2).stderr
+    assert time.monotonic() - began < 5
+    assert "a list of 1 to 4096 hosts; found 100000" in said
+
+
+def test_a_key_that_comes_twice_is_an_error(tmp_path: Path):
+    file = tmp_path / "desk.json"
+    file.write_text('[{"ssh": "a",\n "ssh": "b"}]')
+    said = run("--check", file, status=2).stderr
+    assert f"{file}, line 2, column " in said
+    assert 'the key "ssh" for the second time' in said
 
 
 def test_standard_input_goes_to_all_with_its_end():
@@ -282,9 +370,16 @@ def test_a_full_disk_is_a_message_and_a_failure(script: str, mark: str):
 
 
 def test_a_log_file_that_cannot_be_written_is_named(tmp_path: Path):
-    (tmp_path / "rank-1.log").symlink_to("/dev/full")
-    done = run("-n", 2, "--log-dir", tmp_path, *SH, "echo a line", status=1)
-    assert f"cannot write {tmp_path}/rank-1.log: No space left on device" in done.stderr
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", tmp_path])
+    if made.returncode != 0:
+        pytest.skip("no file system can be mounted")
+    try:
+        script = "[ $RANK = 1 ] && head -c 100000 /dev/zero; exit 0"
+        done = run("-n", 2, "--log-dir", tmp_path, *SH, script, status=1)
+    finally:
+        subprocess.run(["umount", "-l", tmp_path])
+    said = rf"cannot write {tmp_path}/[\d-]+/rank-1\.log: No space left on device"
+    assert re.search(said, done.stderr)
 
 
 def test_a_full_pipe_holds_up_the_ranks_and_loses_nothing():

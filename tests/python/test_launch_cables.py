@@ -7,13 +7,15 @@ import importlib.util
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import ssh_hosts
-from launching import PATIENCE, ROOT, environment, run
+from launching import PATIENCE, ROOT, environment, program, run
 
 pytestmark = pytest.mark.skipif(bool(why := ssh_hosts.missing()), reason=why or "-")
 
@@ -112,6 +114,118 @@ def test_torch_by_its_own_url(hosts):
     assert len(said) == 1
     assert said.pop().startswith("weights ")
     assert goes_along_cables(done.stderr), done.stderr
+
+
+ENV_DDP = """
+import os, sys
+import torch, torch.distributed as dist
+import mccl
+dist.init_process_group("mccl")
+torch.manual_seed(dist.get_rank())
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+model(torch.ones(2, 4)).sum().backward()
+norm = sum(p.grad.norm().item() for p in model.parameters())
+sys.stdout.write(f"{dist.get_world_size()} {norm:.3f} {os.environ['MASTER_ADDR']}\\n")
+dist.destroy_process_group()
+"""
+
+
+@pytest.fixture
+def env_ddp(tmp_path: Path) -> Path:
+    """A DDP program that meets by torch's env://, as most do."""
+    need("torch", "mccl._core")
+    script = tmp_path / "ddp.py"
+    script.write_text(ENV_DDP)
+    return script
+
+
+def test_torch_by_its_environment_on_a_ring(hosts, env_ddp: Path):
+    """c reaches a by no cable of its own, d by another than the one that a lists."""
+    done = launch(hosts, env_ddp)
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert {tuple(line[:2]) for line in lines} == {("4", lines[0][1])}
+    assert sorted(line[2] for line in lines) == ["10.0.41.2", "10.0.41.2", "127.0.0.1", "127.0.0.1"]
+    assert goes_along_cables(done.stderr), done.stderr
+
+
+def test_torch_by_its_environment_on_a_chain_from_its_end(hosts, env_ddp: Path, tmp_path: Path):
+    """a, b, c: c reaches a by no cable."""
+    file = tmp_path / "chain.json"
+    chain = json.loads(HOSTS)[:3]
+    chain[0]["ips"] = ["10.0.12.1"]
+    file.write_text(json.dumps(chain))
+    done = launch(hosts, env_ddp, file=file)
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert sorted(line[2] for line in lines) == ["10.0.12.1", "10.0.12.1", "127.0.0.1"]
+
+
+def test_where_all_hosts_reach_the_first_the_address_stays(hosts, tmp_path: Path):
+    file = tmp_path / "two.json"
+    two = json.loads(HOSTS)[:2]
+    two[0]["ips"] = ["10.0.12.1"]
+    file.write_text(json.dumps(two))
+    done = launch(hosts, "--", "sh", "-c", "echo $MASTER_ADDR $MASTER_PORT", file=file)
+    assert done.stdout.splitlines() == ["10.0.12.1 32322"] * 2
+
+
+def test_a_host_that_forwards_nothing_is_named(hosts):
+    hosts.sshd_options["c"] = ("-o", "AllowStreamLocalForwarding=no")
+    hosts.serve_again("c")
+    try:
+        done = launch(hosts, "--", "sh", "-c", "echo $MASTER_ADDR")
+    finally:
+        hosts.sshd_options.pop("c")
+        hosts.serve_again("c")
+    assert re.search(r"mccl launch: c: it does not reach the host of rank 0.*mccl://", done.stderr)
+
+
+def test_a_forwarder_is_for_its_own_user_and_ends_with_its_input(hosts, tmp_path: Path):
+    socket_path = tmp_path / "store"
+    store = socket.socket(socket.AF_UNIX)
+    forwarder = subprocess.Popen(
+        hosts.on("c", program(), "forward", "--socket", socket_path, "--port", 5999, "--to",
+                 "10.0.12.1"),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert forwarder.stdout.readline() == "\n"
+    port = int(forwarder.stdout.readline().removeprefix("mccl-forward listening "))
+    listening = ssh_hosts.shell(*hosts.on("c", "cat", "/proc/net/tcp")).stdout
+    assert f" 0100007F:{port:04X} 00000000:0000 0A " in listening
+    # As torch does: by IPv6 to an address of IPv4, which is in another table of the kernel's.
+    mapped = (
+        "import socket\n"
+        "s = socket.socket(socket.AF_INET6)\n"
+        f"s.connect(('::ffff:127.0.0.1', {port}))\n"
+        "s.sendall(b'ask')\n"
+        "print(s.recv(100))"
+    )
+    ask = (
+        "import socket\n"
+        f"s = socket.create_connection(('127.0.0.1', {port}))\n"
+        "s.sendall(b'ask')\n"
+        "print(s.recv(100))"
+    )
+    for client in (ask, mapped):
+        asking = subprocess.Popen(
+            hosts.on("c", sys.executable, "-c", client), stdout=subprocess.PIPE, text=True
+        )
+        if client == ask:
+            time.sleep(0.5)  # nothing listens at the socket yet, and the client does not notice
+            store.bind(str(socket_path))
+            store.listen()
+        connection, _ = store.accept()
+        assert connection.recv(100) == b"ask"
+        connection.sendall(b"answer")
+        assert asking.communicate(timeout=PATIENCE)[0] == "b'answer'\n"
+        connection.close()
+    stranger = ssh_hosts.shell(
+        *hosts.on("c", "setpriv", "--reuid", 65534, "--clear-groups", "/usr/bin/python3", "-c", ask)
+    )
+    assert "answer" not in stranger.stdout
+    forwarder.stdin.close()
+    assert forwarder.wait(timeout=PATIENCE) == 0
+    forwarder.stdout.close()
+    store.close()
 
 
 def test_mlx_launch(hosts, tmp_path: Path):

@@ -1,5 +1,6 @@
 """`mccl launch` on hosts that are noisy, crowded, slow or full, over a real ssh."""
 
+import os
 import re
 import signal
 import threading
@@ -187,6 +188,20 @@ def test_a_start_up_file_that_hangs_is_told_with_the_patience(hosts, bashrc):
     bashrc("sleep 1000\n")
     done = launch(hosts, "--hosts", "a", "--patience", 2, "true", status=1)
     assert "a: it did not answer in 2 s; try: ssh a true; --patience" in done.stderr
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one core")
+def test_ranks_over_there_share_the_cores(hosts):
+    script = "grep Cpus_allowed_list /proc/self/status"
+    done = launch(hosts, "--hosts", "a", "-n", 2, "--no-prefix", "--verbose", *SH, script)
+    parts = [line.split(":", 1)[1].strip() for line in done.stdout.splitlines()]
+    assert len(set(parts)) == 2
+    for part in parts:
+        assert f"bound to cores {part}:" in done.stderr
+    env = ("--env", "OMP_PROC_BIND=true")
+    free = launch(hosts, "--hosts", "a", "-n", 2, *env, "--no-prefix", "--verbose", *SH, script)
+    assert len(set(free.stdout.splitlines())) == 1
+    assert "not bound to cores (OMP_PROC_BIND is set)" in free.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT])

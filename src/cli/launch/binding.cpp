@@ -37,8 +37,8 @@ std::string line_of(const std::string& path) {
 std::vector<int> of_control_group() {
   std::ifstream file("/proc/self/cgroup");
   const std::string groups{std::istreambuf_iterator<char>(file), {}};
-  const std::pair<const char*, std::string> versions[] = {
-      {"", "/cpuset.cpus.effective"}, {"cpuset", "/cpuset.effective_cpus"}};
+  const std::pair<const char*, std::string> versions[] = {{"", "/cpuset.cpus.effective"},
+                                                          {"cpuset", "/cpuset.effective_cpus"}};
   for (const auto& [controller, name] : versions) {
     const std::string root = fmt::format("/sys/fs/cgroup/{}", controller);
     std::string path = control_group_path(groups, controller);
@@ -61,8 +61,8 @@ std::string places_here() {
     const std::string topology = entry.path().string() + "/topology/";
     const std::string core = line_of(topology + "core_id");
     if (!name.starts_with("cpu") || core.empty()) continue;
-    places += fmt::format("{}:{}:{} ", name.substr(3), line_of(topology + "physical_package_id"),
-                          core);
+    places +=
+        fmt::format("{}:{}:{} ", name.substr(3), line_of(topology + "physical_package_id"), core);
   }
   return places;
 }
@@ -153,8 +153,8 @@ Processors processors_of(std::string_view list, std::string_view places) {
   int core = -1;
   for (std::size_t i = 0; i < ordered.size(); ++i) {
     const auto& [socket, number, processor] = ordered[i];
-    const bool same = i > 0 && std::get<0>(ordered[i - 1]) == socket &&
-                      std::get<1>(ordered[i - 1]) == number;
+    const bool same =
+        i > 0 && std::get<0>(ordered[i - 1]) == socket && std::get<1>(ordered[i - 1]) == number;
     if (!same) ++core;
     processors.allowed.emplace_back(processor, core);
   }

@@ -23,7 +23,7 @@ struct Processors {
   /// Those that the job may use, threads of a core and cores of a socket side by side; each with a
   /// number of its core that is equal for threads of the same one.
   std::vector<std::pair<int, int>> allowed;
-  double quota = 0;         ///< Processors' worth of time that its control group may use; 0: all.
+  double quota = 0;          ///< Processors' worth of time that its control group may use; 0: all.
   std::string why_not = {};  ///< Nothing can be bound there, for this reason.
 };
 

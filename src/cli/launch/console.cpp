@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 
 #include "base/value_text.h"
@@ -27,6 +29,35 @@ std::string prefix_of(int rank, int ranks, bool colour) {
                      kColours[static_cast<std::size_t>(rank) % kColours.size()], text);
 }
 
+/// "14:03:22.123 ", by the clock on the wall.
+std::string stamp_of_now() {
+  const auto now = std::chrono::system_clock::now();
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
+  const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch());
+  std::tm parts = {};
+  ::localtime_r(&seconds, &parts);
+  return fmt::format("{:02}:{:02}:{:02}.{:03} ", parts.tm_hour, parts.tm_min, parts.tm_sec,
+                     since.count() % 1000);
+}
+
+/// A name that no other job on this machine has.
+std::string name_of_job() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts = {};
+  ::localtime_r(&now, &parts);
+  std::array<char, 32> text = {};
+  const std::size_t length = std::strftime(text.data(), text.size(), "%Y%m%d-%H%M%S", &parts);
+  return fmt::format("{}-{}", std::string_view(text.data(), length), ::getpid());
+}
+
+/// Cuts off what ends a line that has begun before.
+std::string_view take_end_of_line(std::string_view& text) {
+  const std::string_view end = text.substr(0, text.find('\n') + 1);
+  const std::string_view taken = end.empty() ? text : end;
+  text.remove_prefix(taken.size());
+  return taken;
+}
+
 std::string path_of_file(const std::string& folder, std::size_t rank) {
   return fmt::format("{}/rank-{}.log", folder, rank);
 }
@@ -40,7 +71,8 @@ bool same_file(int a, int b) {
 
 }  // namespace
 
-Console::Console(int ranks, const ConsoleOptions& options) : prefix_(options.prefix) {
+Console::Console(int ranks, const ConsoleOptions& options)
+    : prefix_(options.prefix), timestamps_(options.timestamps) {
   one_sink_ = same_file(STDOUT_FILENO, STDERR_FILENO);
   for (const Stream stream : {Stream::output, Stream::error}) {
     Sink& sink = sinks_[static_cast<std::size_t>(stream)];
@@ -56,11 +88,18 @@ Console::Console(int ranks, const ConsoleOptions& options) : prefix_(options.pre
 }
 
 void Console::open_files(int ranks, const std::string& folder) {
-  log_folder_ = folder;
+  const std::string name = name_of_job();
+  log_folder_ = fmt::format("{}/{}", folder, name);
   std::error_code error;
-  std::filesystem::create_directories(folder, error);
+  std::filesystem::create_directories(log_folder_, error);
+  // The link of an older job gives way at once, never to nothing.
+  const std::string link = log_folder_ + "/latest";
+  std::error_code ignored;
+  std::filesystem::create_symlink(name, link, ignored);
+  std::filesystem::rename(link, folder + "/latest", ignored);
+  in_line_.resize(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
-    const std::string path = path_of_file(folder, static_cast<std::size_t>(rank));
+    const std::string path = path_of_file(log_folder_, static_cast<std::size_t>(rank));
     files_.emplace_back(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
     if (files_.back().get() < 0) {
       throw InvalidArgument(fmt::format("--log-dir: cannot write {}: {}", printable(path),
@@ -76,28 +115,35 @@ bool Console::marks(int rank, const Sink& to) {
   return several_write_;
 }
 
+void Console::log(std::size_t rank, Writer& writer, std::string_view stamp, std::string_view text) {
+  std::string logged;
+  const bool ends = text.back() == '\n';
+  if (in_line_[rank]) logged = take_end_of_line(text);
+  append_with_prefix(logged, stamp, text);
+  in_line_[rank] = !ends;
+  writer.write(files_[rank].get(), std::move(logged));
+}
+
 void Console::put(int rank, Stream stream, std::string_view text) {
   if (text.empty()) return;
   Sink& to = sink(stream);
   const auto index = static_cast<std::size_t>(rank);
-  if (!files_.empty()) to.writer->write(files_[index].get(), std::string(text));
-  const bool marked = marks(rank, to);
+  const std::string stamp = timestamps_ ? stamp_of_now() : "";
+  if (!files_.empty()) log(index, *to.writer, stamp, text);
+  const std::string mark = marks(rank, to) ? stamp + prefixes_[index] : stamp;
   const std::pair source{rank, stream};
   std::string shown;
   shown.reserve(text.size() + text.size() / 4 + 64);
   std::string_view rest = text;
   if (to.open == source) {
-    const std::string_view end_of_line = rest.substr(0, rest.find('\n') + 1);
-    const std::string_view continued = end_of_line.empty() ? rest : end_of_line;
-    shown += continued;
-    rest.remove_prefix(continued.size());
+    shown += take_end_of_line(rest);
   } else if (to.open) {
     shown += '\n';
   }
-  if (marked) {
-    append_with_prefix(shown, prefixes_[index], rest);
-  } else {
+  if (mark.empty()) {
     shown += rest;
+  } else {
+    append_with_prefix(shown, mark, rest);
   }
   to.open.reset();
   if (text.back() != '\n') to.open = source;

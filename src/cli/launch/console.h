@@ -25,8 +25,10 @@ enum class Prefix {
 
 struct ConsoleOptions {
   Prefix prefix = Prefix::where_several_write;
-  bool colour = true;      ///< Where it goes to a terminal.
-  std::string log_folder;  ///< Empty: no files.
+  bool colour = true;       ///< Where it goes to a terminal.
+  bool timestamps = false;  ///< Lines begin with the time at which they came.
+  /// Each job makes a folder of its own there, to which the link "latest" leads. Empty: no files.
+  std::string log_folder;
 };
 
 enum class Stream { output, error };
@@ -53,6 +55,8 @@ class Console {
   std::optional<LostOutput> lost_output() const;
   /// Waits until all is written that can be; nothing may follow but say_last.
   void finish();
+  /// The job's own; empty where there are no files.
+  const std::string& log_folder() const { return log_folder_; }
   /// The last word, past writers that may be broken. Without waiting for them.
   static void say_last(const std::string& text);
   /// Waits until full() or lost_output() may have changed.
@@ -70,17 +74,20 @@ class Console {
   const Sink& sink(Stream stream) const { return const_cast<Console*>(this)->sink(stream); }
   void open_files(int ranks, const std::string& folder);
   std::string name_of(int descriptor) const;
+  void log(std::size_t rank, Writer& writer, std::string_view stamp, std::string_view text);
   /// Whether what this rank writes there gets a prefix.
   bool marks(int rank, const Sink& to);
 
   std::array<Sink, 2> sinks_;
   bool one_sink_ = false;  ///< Standard output and error are the same file.
   const Prefix prefix_;
+  const bool timestamps_;
   std::optional<int> only_writer_;  ///< So far; of a terminal.
   bool several_write_ = false;
   std::vector<std::string> prefixes_;  ///< By rank; plain or coloured.
   std::string log_folder_;
   std::vector<Descriptor> files_;  ///< By rank; none without a folder.
+  std::vector<bool> in_line_;      ///< By rank: its file ends amid a line.
 };
 
 }  // namespace mccl::cli::launch

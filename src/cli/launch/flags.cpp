@@ -91,6 +91,11 @@ void add_what(CLI::App& app, Flags& flags) {
 }
 
 void add_how(CLI::App& app, Flags& flags) {
+  app.add_option("--bind-to", flags.bind_to,
+                 "share: each rank runs on an equal part of the machine's cores, the\n"
+                 "default; core: on one core; none: anywhere. Not where there are more\n"
+                 "ranks than cores, or OMP_PROC_BIND or taskset bind already")
+      ->option_text("HOW");
   CLI::Option* prefix =
       app.add_flag("--prefix", flags.prefix,
                    "Begin lines with [rank]; the default, but where one rank alone\n"
@@ -98,7 +103,13 @@ void add_how(CLI::App& app, Flags& flags) {
           ->option_text(" ");
   app.add_flag("--no-prefix", flags.no_prefix, "Do not")->excludes(prefix)->option_text(" ");
   prefix->option_text(" ");
-  app.add_option("--log-dir", flags.log_folder, "Also write what rank N writes to DIR/rank-N.log")
+  app.add_flag("--timestamps", flags.timestamps,
+               "Begin lines with the time at which they came: hours, minutes,\n"
+               "seconds and milliseconds by the clock here")
+      ->option_text(" ");
+  app.add_option("--log-dir", flags.log_folder,
+                 "Also write what rank N writes to rank-N.log, in a folder of the job's\n"
+                 "own in DIR; DIR/latest leads there")
       ->option_text("DIR");
   app.add_option("--stdin-to", flags.input_rank, "Give standard input to this rank only")
       ->check(integer_between(0, kMostRanks - 1))
@@ -132,7 +143,7 @@ void add_flags(CLI::App& app, Flags& flags) {
   add_what(app, flags);
   add_how(app, flags);
   for (const char* name : {"--hosts", "--hostfile", "--check", "--user", "--backend", "--cwd",
-                           "--python", "--log-dir"})
+                           "--python", "--log-dir", "--bind-to"})
     app.get_option(name)->check(complaint_of_empty);
 }
 

@@ -28,8 +28,10 @@ struct Flags {
   int connections_per_address = 1;
   std::optional<int> starting_port;
   int nccl_port = 12345;
+  std::string bind_to;
   bool prefix = false;
   bool no_prefix = false;
+  bool timestamps = false;
   std::string log_folder;
   std::optional<int> input_rank;
   std::optional<double> timeout;

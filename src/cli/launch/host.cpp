@@ -30,6 +30,22 @@ bool is_ipv6(std::string_view text) {
          1;
 }
 
+/// No ssh server listens at so low a port, but at those that firewalls let through.
+bool is_more_likely_slots(std::int64_t port) {
+  constexpr std::int64_t kMostLikely = 256;
+  return port < kMostLikely && port != 22 && port != 53 && port != 80 && port != 222;
+}
+
+[[noreturn]] void refuse_slots(std::string_view where, std::string_view text, std::string_view name,
+                               std::int64_t number) {
+  throw InvalidArgument(fmt::format(
+      "{0}: {1}: expected the port of an ssh server behind the colon; found {2}. For {2} ranks on "
+      "each machine give -n {2}; for other numbers on each, a hostfile: {{\"ssh\": \"{3}\", "
+      "\"slots\": {2}}}. (An ssh server that does listen there is reached by Port in "
+      "~/.ssh/config.)",
+      where, in_quotes(text), number, printable(name)));
+}
+
 [[noreturn]] void refuse(std::string_view where, std::string_view text) {
   throw InvalidArgument(fmt::format(
       "{}: {} is no host; expected [user@]name, [user@]address, or either with :port; an "
@@ -70,6 +86,7 @@ Host parse_host(std::string_view where, std::string_view text) {
   if (port.empty()) return host;
   const auto number = parse_integer(port.substr(1));
   if (port.front() != ':' || !number || *number < 1 || *number > 65535) refuse(where, text);
+  if (is_more_likely_slots(*number)) refuse_slots(where, text, host.name, *number);
   host.port = static_cast<int>(*number);
   return host;
 }

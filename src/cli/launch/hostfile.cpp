@@ -136,8 +136,11 @@ Host host_at(const Place& place, const json& entry, std::vector<std::string>& un
 }
 
 void read_hosts(const Place& place, const json& list, Hostfile& file) {
-  if (!list.is_array() || list.empty() || list.size() > kMostHosts)
-    place.refuse(fmt::format("a list of 1 to {} hosts", kMostHosts), list);
+  const std::string expected = fmt::format("a list of 1 to {} hosts", kMostHosts);
+  if (!list.is_array() || list.empty()) place.refuse(expected, list);
+  if (list.size() > kMostHosts)
+    throw InvalidArgument(
+        fmt::format("{}: expected {}; found {}", place.path, expected, list.size()));
   for (std::size_t i = 0; i < list.size(); ++i)
     file.hosts.push_back(host_at(place.at(i), list[i], file.unknown_keys));
   check_rdma(place.path, file.hosts, Backend::any);

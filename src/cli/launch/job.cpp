@@ -127,22 +127,14 @@ void add_mlx(Variables& variables, const Job& job, const Rank& rank, const Ports
 }
 
 void add_torch(Variables& variables, const Job& job, const Rank& rank, const Ports& ports,
-               const std::string& meeting) {
+               const std::string& meeting, const StorePlace& store) {
   variables["RANK"] = std::to_string(rank.rank);
   variables["WORLD_SIZE"] = std::to_string(job.size());
   variables["LOCAL_RANK"] = std::to_string(rank.local_rank);
   variables["LOCAL_WORLD_SIZE"] = std::to_string(job.ranks_on(rank.host));
   variables["GROUP_RANK"] = std::to_string(rank.host);
-  variables["MASTER_ADDR"] = meeting;
-  variables["MASTER_PORT"] = std::to_string(ports.master);
-}
-
-/// Where addresses are given, there may be no others that all hosts reach.
-bool may_be_sparse(const Job& job) {
-  const auto has_addresses = [&](const Rank& rank) {
-    return !job.entry_of(rank).addresses.empty();
-  };
-  return job.hosts.size() > 1 && std::ranges::any_of(job.ranks, has_addresses);
+  variables["MASTER_ADDR"] = store.address.empty() ? meeting : store.address;
+  variables["MASTER_PORT"] = std::to_string(store.address.empty() ? ports.master : store.port);
 }
 
 void add_mccl(Variables& variables, const Job& job, const Rank& rank, const Ports& ports,
@@ -160,6 +152,13 @@ void add_mccl(Variables& variables, const Job& job, const Rank& rank, const Port
 }
 
 }  // namespace
+
+bool may_be_sparse(const Job& job) {
+  const auto has_addresses = [&](const Rank& rank) {
+    return !job.entry_of(rank).addresses.empty();
+  };
+  return job.hosts.size() > 1 && std::ranges::any_of(job.ranks, has_addresses);
+}
 
 std::string with_port(const std::string& address, int port) {
   const bool v6 = address.find(':') != std::string::npos;
@@ -290,7 +289,7 @@ Variables environment_of(const Job& job, const Rank& rank, const Ports& ports,
   variables[kMark] = folder + "/";
   add_mccl(variables, job, rank, ports, meeting, folder);
   add_mlx(variables, job, rank, ports, meeting, folder, inherited);
-  add_torch(variables, job, rank, ports, meeting);
+  add_torch(variables, job, rank, ports, meeting, reached[rank.host].store);
   // On one machine, jobs beside each other must not meet at a port.
   if (job.all_here()) variables.emplace("MCCL_PORT_BASE", "0");
   if (!inherited.contains("PYTHONUNBUFFERED")) variables["PYTHONUNBUFFERED"] = std::string("1");

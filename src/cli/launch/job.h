@@ -38,6 +38,12 @@ struct Ports {
   std::vector<std::uint16_t> ring;
 };
 
+/// Where ranks find torch's store.
+struct StorePlace {
+  std::string address;  ///< Empty: where the ranks meet.
+  std::uint16_t port = 0;
+};
+
 /// What is known of a host once it has been reached.
 struct Reached {
   std::string address;  ///< By which the others reach it.
@@ -46,6 +52,7 @@ struct Reached {
       {};  ///< The launcher's address as that host sees it; empty for this machine.
   /// Ports that something listens at there, as far as the host tells.
   std::set<std::uint16_t> taken = {};
+  StorePlace store = {};  ///< For its ranks.
 };
 
 struct Rank {
@@ -79,6 +86,9 @@ Job plan_job(const Request& request, std::string key);
 
 /// The script that Python runs in this rank; null when it runs none.
 const std::string* script_of(const Rank& rank);
+
+/// Whether hosts may not all reach each other: where addresses are given, there may be no others.
+bool may_be_sparse(const Job& job);
 
 /// "address:port", an IPv6 address in brackets.
 std::string with_port(const std::string& address, int port);

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/value_text.h"
+#include "cli/launch/this_program.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::launch {
@@ -60,19 +61,39 @@ void write_secret(const std::string& path, const std::string& text) {
 }  // namespace
 
 LocalHost::LocalHost(const std::vector<const Rank*>& ranks, const Variables& inherited,
-                     Guardian& guardian)
-    : inherited_(inherited), guardian_(guardian) {
+                     Guardian& guardian, BindTo bind_to)
+    : inherited_(inherited), guardian_(guardian), bind_to_(bind_to) {
   std::erase_if(inherited_, [](const auto& variable) { return tells_mlx_a_place(variable.first); });
   const std::string path = path_of(inherited);
   for (const Rank* rank : ranks)
     if (fault_.empty()) fault_ = fault_of(*rank, path);
 }
 
+std::optional<Process> LocalHost::start_mccl(const std::vector<std::string>& words) {
+  ProcessPlan plan;
+  plan.argv = {this_program().string()};
+  plan.argv.insert(plan.argv.end(), words.begin(), words.end());
+  plan.environment = inherited_;
+  plan.environment[kMark] = guardian_.folder() + "/";
+  Process process = launch::start(plan);
+  guardian_.watch(process.id);
+  return process;
+}
+
 void LocalHost::prepare(const Files& files, const std::vector<const Rank*>& ranks,
                         const std::vector<Variables>& variables) {
   write_secret(guardian_.folder() + "/" + kRingFile, files.ring);
   if (!files.devices.empty()) write_secret(guardian_.folder() + "/" + kDevicesFile, files.devices);
-  for (std::size_t i = 0; i < ranks.size(); ++i) variables_[ranks[i]->rank] = variables[i];
+  std::vector<Variables> environments;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    Variables& environment = environments.emplace_back(inherited_);
+    for (const auto& [name, value] : variables[i]) environment[name] = value;
+  }
+  const std::vector<Binding> bindings = bindings_of(bind_to_, processors_here(), environments);
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    variables_[ranks[i]->rank] = variables[i];
+    bindings_[ranks[i]->rank] = bindings[i];
+  }
 }
 
 Process LocalHost::start(const Rank& rank, const std::optional<TerminalPlan>& terminal) {
@@ -80,7 +101,8 @@ Process LocalHost::start(const Rank& rank, const std::optional<TerminalPlan>& te
                    .directory = rank.directory,
                    .environment = inherited_,
                    .terminal = {},
-                   .echo = terminal && terminal->echo};
+                   .echo = terminal && terminal->echo,
+                   .processors = binding_of(rank).processors};
   for (const auto& [name, value] : variables_[rank.rank]) plan.environment[name] = value;
   plan.argv[0] = find_program(rank.argv[0], path_of(plan.environment), rank.directory);
   if (plan.argv[0].empty()) plan.argv[0] = rank.argv[0];

@@ -13,16 +13,22 @@ class LocalHost final : public RunningHost {
  public:
   /// `ranks` are those that will run here; `inherited` is the environment that they add to, but for
   /// what tells this process a place in a job of MLX's.
-  LocalHost(const std::vector<const Rank*>& ranks, const Variables& inherited, Guardian& guardian);
+  LocalHost(const std::vector<const Rank*>& ranks, const Variables& inherited, Guardian& guardian,
+            BindTo bind_to);
 
   void watch(Watch&) override {}
   void collect() override {}
   bool checked() const override { return true; }
   std::string fault() const override { return fault_; }
   Reached reached() const override { return {"127.0.0.1", guardian_.folder()}; }
+  std::optional<Process> start_mccl(const std::vector<std::string>& words) override;
+  std::optional<Process> request_forward(const std::string&, const std::string&) override {
+    return {};
+  }
   void prepare(const Files& files, const std::vector<const Rank*>& ranks,
                const std::vector<Variables>& variables) override;
   bool prepared() const override { return true; }
+  const Binding& binding_of(const Rank& rank) const override { return bindings_.at(rank.rank); }
   Process start(const Rank& rank, const std::optional<TerminalPlan>& terminal) override;
   Exit ended(const Process& process, Exit exit, bool told) override;
   std::optional<Trouble> trouble() const override { return {}; }
@@ -35,7 +41,9 @@ class LocalHost final : public RunningHost {
   Variables inherited_;
   Guardian& guardian_;
   std::string fault_;
+  const BindTo bind_to_;
   std::map<int, Variables> variables_;  ///< By rank.
+  std::map<int, Binding> bindings_;     ///< By rank.
   std::set<pid_t> running_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -9,6 +10,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -142,10 +144,36 @@ void reset_signals() {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
+#ifdef __linux__
+using ProcessorSet = std::vector<cpu_set_t>;
+
+/// Empty where all may be used.
+ProcessorSet set_of(const std::vector<int>& processors) {
+  if (processors.empty()) return {};
+  const auto most = static_cast<std::size_t>(std::ranges::max(processors));
+  ProcessorSet set(most / CPU_SETSIZE + 1);
+  for (cpu_set_t& part : set) CPU_ZERO(&part);
+  for (const int processor : processors)
+    CPU_SET_S(static_cast<std::size_t>(processor), set.size() * sizeof(cpu_set_t), set.data());
+  return set;
+}
+
+/// A rank that cannot be bound runs unbound.
+void bind_to(const ProcessorSet& set) {
+  if (!set.empty()) ::sched_setaffinity(0, set.size() * sizeof(cpu_set_t), set.data());
+}
+#else
+struct ProcessorSet {};
+ProcessorSet set_of(const std::vector<int>&) { return {}; }
+void bind_to(const ProcessorSet&) {}
+#endif
+
 /// Of the child, after fork: only what is safe there.
 [[noreturn]] void become(const char* directory, char** argv, char** environment,
-                         const Streams& streams, bool terminal, const rlimit& files) {
+                         const Streams& streams, bool terminal, const rlimit& files,
+                         const ProcessorSet& processors) {
   ::setsid();
+  bind_to(processors);
   ::setrlimit(RLIMIT_NOFILE, &files);
   reset_signals();
   ::dup2(streams.input.get(), STDIN_FILENO);
@@ -193,6 +221,7 @@ void make_room_for_files(std::size_t files, std::string_view what) {
 
 Process start(const ProcessPlan& plan) {
   const rlimit& files = files_limit_of_children();
+  const ProcessorSet processors = set_of(plan.processors);
   Process process;
   const Streams child = open_streams(plan, process);
   std::vector<std::string> arguments = plan.argv;
@@ -203,7 +232,8 @@ Process start(const ProcessPlan& plan) {
   if (process.id < 0) refuse("a process");
   if (process.id == 0) {
     become(plan.directory.c_str(), const_cast<char**>(argv.data()),
-           const_cast<char**>(environment.data()), child, plan.terminal.has_value(), files);
+           const_cast<char**>(environment.data()), child, plan.terminal.has_value(), files,
+           processors);
   }
   return process;
 }

@@ -32,7 +32,8 @@ struct ProcessPlan {
   std::map<std::string, std::string> environment;
   /// Standard input and output are a terminal of its own; standard error is a pipe always.
   std::optional<WindowSize> terminal;
-  bool echo = false;  ///< The terminal shows what is typed.
+  bool echo = false;                 ///< The terminal shows what is typed.
+  std::vector<int> processors = {};  ///< On which it may run; empty: on those of this process.
 };
 
 /// A running child: the leader of a session of its own. Its ends of the streams do not block.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cli/launch/rank_words.h"
+#include "cli/launch/this_program.h"
 #include "cli/launch/words.h"
 
 namespace mccl::cli::launch {
@@ -18,6 +19,17 @@ each() {
   for f in "$d"/run.*; do
     [ -f "$f" ] && read -r p < "$f" && kill -s "$1" "$p" 2>/dev/null
   done
+}
+cores() {
+  t=$(command -v taskset) && [ -r /proc/self/status ] || return 0
+  a=
+  while read -r k v; do [ "$k" = Cpus_allowed_list: ] && a=$v; done < /proc/self/status
+  l=
+  for c in /sys/devices/system/cpu/cpu[0-9]*; do
+    read -r p < "$c/topology/physical_package_id" && read -r i < "$c/topology/core_id" || continue
+    l="$l ${c##*/cpu}:$p:$i"
+  done
+  [ -z "$a" ] || say cores "$t" "$a" "$l"
 }
 groups() {
   for f in "$d"/pid.*; do
@@ -88,6 +100,20 @@ std::string test_of_program(const std::string& program) {
   return fmt::format("[ -x {} ] && ! [ -d {} ]", word, word);
 }
 
+/// Where it is here; beside the Python of the ranks, where a package has put it; or in PATH.
+std::string place_of_mccl(const std::vector<const Rank*>& ranks) {
+  std::vector<std::string> places = {this_program().string()};
+  if (!ranks.empty()) {
+    const std::string& program = ranks.front()->argv.front();
+    const std::size_t slash = program.rfind('/');
+    if (slash != program.npos) places.push_back(program.substr(0, slash) + "/mccl");
+  }
+  return fmt::format(
+      "for m in {} \"$(command -v mccl)\"; do\n"
+      "  if [ -x \"$m\" ]; then say mccl \"$m\"; break; fi\ndone\n",
+      command_line(places));
+}
+
 std::string check_of(const Rank& rank, std::size_t number) {
   const std::string inside = fmt::format("cd -- {}", shell_word(rank.directory));
   std::string text =
@@ -122,11 +148,12 @@ std::string check_script(const std::string& token, const std::vector<const Rank*
   text = replaced(std::move(text), "MARK", kMark);
   text = replaced(std::move(text), "TOKEN", token);
   text += fmt::format("g={}\n", grace.count());
-  text += "say from $SSH_CONNECTION\n";
+  text += "say from $SSH_CONNECTION\ncores 2> /dev/null\n";
   // 0A: it listens. The port is hexadecimal, behind the last colon.
   text +=
       "cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | while read -r n l r s x; do\n"
       "  [ \"$s\" != 0A ] || say taken ${l##*:}\ndone\n";
+  text += place_of_mccl(ranks);
   std::string checks;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const bool same =

@@ -27,10 +27,11 @@ namespace mccl::cli::launch {
 std::string guard_command(const std::string& token);
 
 /// What must be there for a rank to run; told by the number of the rank in `ranks`.
-/// Says "folder PATH" before, then "from" with ssh's addresses, "no-directory N", "no-program N" or
-/// "no-script N" for what is not there, and "checked"; "full PATH" where the folder takes no more,
-/// and then the guard ends. `grace` is the time between SIGTERM and
-/// SIGKILL; after `silence` without a beat the launcher is taken for dead.
+/// Says "folder PATH" before, then "from" with ssh's addresses, "cores TASKSET ALLOWED PLACES"
+/// where ranks can be bound (as for processors_of), "mccl PATH" where it has that program,
+/// "no-directory N", "no-program N" or "no-script N" for what is not there, and "checked"; "full
+/// PATH" where the folder takes no more, and then the guard ends. `grace` is the time between
+/// SIGTERM and SIGKILL; after `silence` without a beat the launcher is taken for dead.
 std::string check_script(const std::string& token, const std::vector<const Rank*>& ranks,
                          const std::string& path, std::chrono::seconds grace,
                          std::chrono::seconds silence);

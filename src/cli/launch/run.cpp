@@ -22,6 +22,7 @@
 #include "cli/launch/running_rank.h"
 #include "cli/launch/signals.h"
 #include "cli/launch/ssh_host.h"
+#include "cli/launch/store_ways.h"
 #include "cli/launch/terminal.h"
 #include "cli/launch/words.h"
 #include "mccl/error.h"
@@ -84,6 +85,10 @@ class JobRun {
   /// With --verbose.
   void tell(const std::string& what);
   void prepare_hosts();
+  /// Finds out how each host comes to torch's store.
+  void find_store_ways(std::vector<Reached>& reached, const Ports& ports);
+  /// Where a person asked for it to be bound.
+  void tell_of_unbound();
   void start_ranks();
   void wait_for_ranks();
   /// With --mlx, and before the job's folder is removed.
@@ -111,6 +116,7 @@ class JobRun {
   std::optional<Guardian> guardian_;  ///< Before anything that makes a thread.
   Logins logins_;
   std::vector<std::unique_ptr<RunningHost>> hosts_;
+  std::optional<StoreWays> store_ways_;
   const bool at_terminal_ = at_a_terminal() && !in_the_background();
   const bool keys_go_through_ = at_terminal_ && (options_.input_rank || job_.size() == 1);
   Console console_;
@@ -151,7 +157,8 @@ std::vector<const Rank*> JobRun::ranks_on(std::size_t host) const {
 std::unique_ptr<RunningHost> JobRun::open_host(std::size_t host) {
   const Host& about = job_.hosts[host];
   if (is_here(about))
-    return std::make_unique<LocalHost>(ranks_on(host), options_.inherited, *guardian_);
+    return std::make_unique<LocalHost>(ranks_on(host), options_.inherited, *guardian_,
+                                       options_.bind_to);
   std::string path;
   const Host& first = job_.entry_of(*ranks_on(host).front());
   for (const Variables* variables : {&job_.request.environment, &first.environment})
@@ -159,7 +166,7 @@ std::unique_ptr<RunningHost> JobRun::open_host(std::size_t host) {
   return std::make_unique<SshHost>(
       about, host, ranks_on(host), options_.inherited, *guardian_, logins_,
       SshOptions{options_.ssh_arguments, options_.grace, options_.silence, path, options_.patience,
-                 is_crowded(job_)});
+                 options_.bind_to, is_crowded(job_)});
 }
 
 int JobRun::run() {
@@ -203,6 +210,21 @@ void JobRun::tell(const std::string& what) {
   if (options_.verbose) console_.say(fmt::format("mccl launch: {}\n", what));
 }
 
+void JobRun::find_store_ways(std::vector<Reached>& reached, const Ports& ports) {
+  if (!may_be_sparse(job_)) return;
+  store_ways_.emplace(job_, hosts_, reached, ports.master, guardian_->folder());
+  while (!stopped() && !store_ways_->done()) step();
+  store_ways_->enter(reached);
+  for (const std::string& complaint : store_ways_->complaints())
+    console_.say(fmt::format("mccl launch: {}\n", complaint));
+  for (std::size_t host = 0; host < hosts_.size(); ++host) {
+    const StorePlace& place = reached[host].store;
+    if (!place.address.empty())
+      tell(fmt::format("{} comes to torch's store by {}", text_of(job_.hosts[host]),
+                       with_port(place.address, place.port)));
+  }
+}
+
 void JobRun::prepare_hosts() {
   if (stopped()) return;
   std::vector<Reached> reached;
@@ -217,6 +239,7 @@ void JobRun::prepare_hosts() {
                      reached[host].address, printable(reached[host].folder)));
   }
   const Ports ports = choose_ports(job_, options_.starting_port, reached);
+  find_store_ways(reached, ports);
   const Files files{ring_file(job_, ports, reached), devices_file(job_)};
   for (std::size_t host = 0; host < hosts_.size(); ++host) {
     std::vector<Variables> variables;
@@ -229,14 +252,31 @@ void JobRun::prepare_hosts() {
   refuse_faults();
 }
 
+void JobRun::tell_of_unbound() {
+  if (!options_.bind_to_is_asked || options_.bind_to == BindTo::none) return;
+  for (std::size_t host = 0; host < hosts_.size(); ++host) {
+    const Binding& first = hosts_[host]->binding_of(*ranks_on(host).front());
+    if (first.processors.empty())
+      console_.say(fmt::format("mccl launch: the ranks on {} are not bound to cores: {}\n",
+                               text_of(job_.hosts[host]), first.why_not));
+  }
+}
+
 void JobRun::start_ranks() {
   if (stopped()) return;
+  if (!console_.log_folder().empty())
+    tell(fmt::format("what ranks write is also in {}", printable(console_.log_folder())));
+  tell_of_unbound();
   for (const Rank& rank : job_.ranks) {
     const bool gets_input = input_.reading(static_cast<std::size_t>(rank.rank));
     std::optional<TerminalPlan> terminal;
     if (at_terminal_ && gets_input) terminal = {terminal_size(), keys_go_through_};
     RunningHost& host = *hosts_[rank.host];
-    tell(fmt::format("rank {} on {}: {}", rank.rank, text_of(job_.hosts[rank.host]),
+    const Binding& binding = host.binding_of(rank);
+    tell(fmt::format("rank {} on {}, {}: {}", rank.rank, text_of(job_.hosts[rank.host]),
+                     binding.processors.empty()
+                         ? fmt::format("not bound to cores ({})", binding.why_not)
+                         : fmt::format("bound to cores {}", list_of(binding.processors)),
                      command_line(rank.argv)));
     ranks_.push_back(std::make_unique<RunningRank>(rank, host, host.start(rank, terminal),
                                                    terminal && keys_go_through_));
@@ -269,6 +309,7 @@ void JobRun::warn_of_programs_without_mccl() {
 }
 
 void JobRun::finish_hosts() {
+  store_ways_.reset();
   for (const auto& host : hosts_) host->finish();
   while (!std::ranges::all_of(hosts_, [](const auto& h) { return h->finished(); })) step();
   guardian_.reset();
@@ -311,6 +352,7 @@ std::string JobRun::name_the_network() {
 }
 
 void JobRun::watch_hosts() {
+  if (store_ways_) store_ways_->watch(watch_);
   for (const auto& host : hosts_) host->watch(watch_);
 }
 
@@ -375,6 +417,7 @@ void JobRun::on_signals() {
 
 void JobRun::collect() {
   for (const auto& host : hosts_) host->collect();
+  if (store_ways_) store_ways_->collect();
   for (const auto& rank : ranks_) {
     // Once the job is being ended, an end says nothing of its cause.
     const bool ending = kill_at_ || killed_;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/launch/binding.h"
 #include "cli/launch/console.h"
 #include "cli/launch/job.h"
 
@@ -22,6 +23,8 @@ struct RunOptions {
   std::vector<std::string> ssh_arguments;
   std::chrono::seconds silence{20};  ///< Between this machine and another that counts as lost then.
   std::chrono::seconds patience{30};  ///< For a host to become ready.
+  BindTo bind_to = BindTo::share;
+  bool bind_to_is_asked = false;  ///< Then it is said where ranks are not bound.
   bool verbose = false;
   bool on_mccl = false;  ///< MLX programs are to run on MCCL: warns where none has.
 };

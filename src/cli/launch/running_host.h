@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/launch/binding.h"
 #include "cli/launch/contact.h"
 #include "cli/launch/job.h"
 #include "cli/launch/process.h"
@@ -41,10 +42,19 @@ class RunningHost {
   virtual std::string fault() const = 0;
   virtual Reached reached() const = 0;
 
+  /// Starts `mccl` there with these words, to end with its input; nothing where there is none.
+  virtual std::optional<Process> start_mccl(const std::vector<std::string>& words) = 0;
+  /// Asks ssh to forward a socket or port while the job runs; `flag` is -L or -R. The process ends
+  /// with status 0 when it does. Nothing on this machine.
+  virtual std::optional<Process> request_forward(const std::string& flag,
+                                                 const std::string& from_and_to) = 0;
+
   /// Gives the host what its ranks need; `variables` are those of each of its ranks.
   virtual void prepare(const Files& files, const std::vector<const Rank*>& ranks,
                        const std::vector<Variables>& variables) = 0;
   virtual bool prepared() const = 0;
+  /// On which cores the rank will run; known once the host has been given its files.
+  virtual const Binding& binding_of(const Rank& rank) const = 0;
   /// A process whose streams are the rank's.
   virtual Process start(const Rank& rank, const std::optional<TerminalPlan>& terminal) = 0;
   /// A rank has ended, as its process did, or as its script has told amid its output; then the

@@ -112,6 +112,17 @@ std::vector<std::string> ssh_settings_words(const Host& host,
   return words;
 }
 
+std::vector<std::string> ssh_forward_words(const Host& host, const std::string& socket,
+                                           const std::vector<std::string>& extra,
+                                           const std::string& flag,
+                                           const std::string& from_and_to) {
+  std::vector<std::string> words = {"ssh", "-o",       "ControlPath=" + socket, "-O", "forward",
+                                    flag,  from_and_to};
+  add_destination(words, host, extra);
+  words.insert(words.end(), {"--", host.name});
+  return words;
+}
+
 bool was_dropped_in_a_crowd(std::string_view complaint) {
   const Complaint* known = known_complaint(complaint);
   return known != nullptr && known->text == kExchange;

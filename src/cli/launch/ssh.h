@@ -33,6 +33,11 @@ std::vector<std::string> ssh_words(const Host& host, SshRole role, const std::st
 std::vector<std::string> ssh_settings_words(const Host& host,
                                             const std::vector<std::string>& extra);
 
+/// The words of an ssh that has the shared connection forward something; `flag` is -L or -R.
+std::vector<std::string> ssh_forward_words(const Host& host, const std::string& socket,
+                                           const std::vector<std::string>& extra,
+                                           const std::string& flag, const std::string& from_and_to);
+
 /// Whether the complaint is that of a login which the server dropped before it had begun, as sshd
 /// does when many come at once.
 bool was_dropped_in_a_crowd(std::string_view complaint);

@@ -14,6 +14,7 @@
 #include "base/value_text.h"
 #include "cli/launch/remote_script.h"
 #include "cli/launch/ssh.h"
+#include "cli/launch/words.h"
 #include "mccl/error.h"
 #include "rendezvous/job_key.h"
 
@@ -166,6 +167,8 @@ void SshHost::hear(const SshConnection& from, std::string_view line) {
                  "\n");
   }
   if (word == "no-folder") no_folder_ = rest;
+  if (word == "cores") hear_of_cores(rest);
+  if (word == "mccl") mccl_ = rest;
   if (word == "full")
     faults_.push_back(
         fmt::format("it cannot write the job's files to {}: no space is left there; {}",
@@ -189,6 +192,16 @@ void SshHost::hear(const SshConnection& from, std::string_view line) {
   if (word.starts_with("no-") && number && *number >= 0 &&
       static_cast<std::size_t>(*number) < ranks_.size())
     hear_what_is_missing(word, static_cast<std::size_t>(*number));
+}
+
+/// "TASKSET LIST PLACE..."
+void SshHost::hear_of_cores(const std::string& text) {
+  std::istringstream words(text);
+  std::string list;
+  std::string places;
+  words >> taskset_ >> list;
+  std::getline(words, places);
+  processors_ = processors_of(list, places);
 }
 
 void SshHost::hear_what_is_missing(const std::string& word, std::size_t number) {
@@ -246,13 +259,36 @@ std::string SshHost::fault() const {
   return {};
 }
 
+std::optional<Process> SshHost::start_mccl(const std::vector<std::string>& words) {
+  if (mccl_.empty()) return {};
+  std::vector<std::string> command = {"exec", "env", fmt::format("{}={}/", kMark, reached_.folder),
+                                      mccl_};
+  command.insert(command.end(), words.begin(), words.end());
+  return start_ssh(ssh_words(host_, SshRole::session, guard().socket(), options_.silence,
+                             options_.arguments, command_line(command)),
+                   {});
+}
+
+std::optional<Process> SshHost::request_forward(const std::string& flag,
+                                                const std::string& from_and_to) {
+  return start_ssh(
+      ssh_forward_words(host_, guard().socket(), options_.arguments, flag, from_and_to), {});
+}
+
 void SshHost::prepare(const Files& files, const std::vector<const Rank*>& ranks,
                       const std::vector<Variables>& variables) {
   std::vector<NamedText> texts = {{kRingFile, files.ring}};
   if (!files.devices.empty()) texts.emplace_back(kDevicesFile, files.devices);
-  for (std::size_t i = 0; i < ranks.size(); ++i)
-    texts.emplace_back(rank_file(ranks[i]->rank),
-                       rank_script(*ranks[i], variables[i], reached_.folder, token_));
+  if (taskset_.empty()) processors_.why_not = "it has no program \"taskset\", or is no Linux";
+  const std::vector<Binding> bindings = bindings_of(options_.bind_to, processors_, variables);
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    Rank rank = *ranks[i];
+    bindings_[rank.rank] = bindings[i];
+    if (!bindings[i].processors.empty())
+      rank.argv.insert(rank.argv.begin(), {taskset_, "-c", list_of(bindings[i].processors)});
+    texts.emplace_back(rank_file(rank.rank),
+                       rank_script(rank, variables[i], reached_.folder, token_));
+  }
   phase_ = Phase::preparing;
   limit_ = Clock::now() + options_.patience;
   while (connections_.size() < connections_for(ranks.size())) connect(holder_command(token_));

@@ -25,7 +25,8 @@ struct SshOptions {
   std::chrono::seconds silence;   ///< After which host and launcher take each other for lost.
   std::string path;               ///< PATH of the ranks where it is set; else the host's own.
   std::chrono::seconds patience;  ///< Until it is ready, from its turn to log in on.
-  bool crowded = false;           ///< The job has more connections than may log in at once.
+  BindTo bind_to = BindTo::share;
+  bool crowded = false;  ///< The job has more connections than may log in at once.
 };
 
 /// How many connections to a host that many ranks take.
@@ -42,9 +43,13 @@ class SshHost final : public RunningHost {
   bool checked() const override { return phase_ != Phase::checking || broken(); }
   std::string fault() const override;
   Reached reached() const override { return reached_; }
+  std::optional<Process> start_mccl(const std::vector<std::string>& words) override;
+  std::optional<Process> request_forward(const std::string& flag,
+                                         const std::string& from_and_to) override;
   void prepare(const Files& files, const std::vector<const Rank*>& ranks,
                const std::vector<Variables>& variables) override;
   bool prepared() const override;
+  const Binding& binding_of(const Rank& rank) const override { return bindings_.at(rank.rank); }
   Process start(const Rank& rank, const std::optional<TerminalPlan>& terminal) override;
   Exit ended(const Process& process, Exit exit, bool told) override;
   std::optional<Trouble> trouble() const override { return contact_.trouble(); }
@@ -65,6 +70,7 @@ class SshHost final : public RunningHost {
   void read_route();
   void connect(const std::string& command);
   void hear(const SshConnection& from, std::string_view line);
+  void hear_of_cores(const std::string& text);
   void hear_what_is_missing(const std::string& word, std::size_t rank);
   SshConnection& guard() { return *connections_.front(); }
   const SshConnection& guard() const { return *connections_.front(); }
@@ -91,6 +97,10 @@ class SshHost final : public RunningHost {
   std::vector<std::string> machines_;                        ///< Empty until they are known.
   std::vector<std::unique_ptr<SshConnection>> connections_;  ///< The first is the guard's.
   Reached reached_;
+  std::string mccl_;     ///< The program there; empty where none has been found.
+  std::string taskset_;  ///< The program that binds there; empty where there is none.
+  Processors processors_;
+  std::map<int, Binding> bindings_;  ///< By rank.
   std::vector<std::string> faults_;
   std::string no_folder_;  ///< Where none can be made for the job.
   Phase phase_ = Phase::checking;

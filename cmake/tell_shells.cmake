@@ -1,0 +1,18 @@
+# Writes the completions of shells and the manual pages, as the program prints them, into
+# FOLDER/share where shells and man look below a prefix: cmake -DPROGRAM=… -DFOLDER=… -P this.
+cmake_minimum_required(VERSION 3.25)
+
+function(write path)
+  get_filename_component(folder ${FOLDER}/share/${path} DIRECTORY)
+  file(MAKE_DIRECTORY ${folder})
+  execute_process(COMMAND ${PROGRAM} ${ARGN} OUTPUT_FILE ${FOLDER}/share/${path}
+                  COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+
+write(bash-completion/completions/mccl completion bash)
+write(zsh/site-functions/_mccl completion zsh)
+write(fish/vendor_completions.d/mccl.fish completion fish)
+write(man/man1/mccl.1 man)
+foreach(page launch config doctor bench plan completion)
+  write(man/man1/mccl-${page}.1 man ${page})
+endforeach()

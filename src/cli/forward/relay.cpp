@@ -1,0 +1,249 @@
+#include "cli/forward/relay.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <string_view>
+
+#include "base/no_signal.h"
+#include "mccl/error.h"
+
+namespace mccl::cli::forward {
+namespace {
+
+using namespace std::chrono_literals;
+using bench::Descriptor;
+
+constexpr auto kBetweenTries = 200ms;
+constexpr std::size_t kMostWaiting = std::size_t{256} << 10;
+constexpr std::size_t kMostPairs = 8192;
+constexpr int kBacklog = 1024;
+
+Descriptor new_socket(int family) {
+  Descriptor made(::socket(family, SOCK_STREAM, 0));
+  if (made.get() < 0) return made;
+  ::fcntl(made.get(), F_SETFD, FD_CLOEXEC);
+  ::fcntl(made.get(), F_SETFL, O_NONBLOCK);
+  return made;
+}
+
+/// A connection that is begun; its error shows later.
+Descriptor dial(const std::string& address, std::uint16_t port) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return {};
+  Descriptor made = new_socket(found->ai_family);
+  const bool begun =
+      made.get() >= 0 && (::connect(made.get(), found->ai_addr, found->ai_addrlen) == 0 ||
+                          errno == EINPROGRESS || errno == ECONNREFUSED);
+  ::freeaddrinfo(found);
+  return begun ? std::move(made) : Descriptor();
+}
+
+bool has_answered(int connection) {
+  int error = 0;
+  socklen_t length = sizeof error;
+  ::getsockopt(connection, SOL_SOCKET, SO_ERROR, &error, &length);
+  return error == 0 || error == ECONNREFUSED;
+}
+
+sockaddr_in loopback(std::uint16_t port) {
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(port);
+  return address;
+}
+
+bool bind_to(int listener, std::uint16_t port) {
+  const sockaddr_in address = loopback(port);
+  return ::bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+}
+
+/// Sends what it takes and cuts that off; false when the other end has gone.
+bool send_from(std::string& waiting, int to) {
+  if (waiting.empty()) return true;
+  const ssize_t n = ::send(to, waiting.data(), waiting.size(), kNoSignal);
+  if (n > 0) waiting.erase(0, static_cast<std::size_t>(n));
+  return n >= 0 || errno == EAGAIN || errno == EINTR;
+}
+
+/// Of a connection that stands in the kernel's table, by its ends.
+std::optional<uid_t> owner_of(const char* path, const std::string& local,
+                              const std::string& remote) {
+  std::ifstream table(path);
+  for (std::string line; std::getline(table, line);) {
+    std::array<char, 64> from = {};
+    std::array<char, 64> to = {};
+    unsigned uid = 0;
+    if (std::sscanf(line.c_str(), " %*d: %63s %63s %*s %*s %*s %*s %u", from.data(), to.data(),
+                    &uid) == 3 &&
+        local == from.data() && remote == to.data())
+      return static_cast<uid_t>(uid);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string first_that_answers(const std::vector<std::string>& addresses, std::uint16_t port,
+                               std::chrono::milliseconds patience) {
+  std::vector<Descriptor> dialled;
+  std::vector<bool> answered(addresses.size(), false);
+  for (const std::string& address : addresses) dialled.push_back(dial(address, port));
+  const Clock::time_point limit = Clock::now() + patience;
+  while (Clock::now() < limit) {
+    launch::Watch watch;
+    bool waits = false;
+    for (std::size_t i = 0; i < dialled.size(); ++i) {
+      // Those that come first are preferred as long as they may answer.
+      if (answered[i] && !waits) return addresses[i];
+      if (answered[i] || dialled[i].get() < 0) continue;
+      waits = true;
+      watch.on(dialled[i].get(), POLLOUT, [&, i] {
+        answered[i] = has_answered(dialled[i].get());
+        if (!answered[i]) dialled[i].close();
+      });
+    }
+    if (!waits) return {};
+    watch.at(limit);
+    watch.wait();
+  }
+  for (std::size_t i = 0; i < addresses.size(); ++i)
+    if (answered[i]) return addresses[i];
+  return {};
+}
+
+bool is_own(int connection, std::uint16_t port) {
+  sockaddr_in peer = {};
+  socklen_t length = sizeof peer;
+  if (::getpeername(connection, reinterpret_cast<sockaddr*>(&peer), &length) != 0) return false;
+  // The kernel writes addresses as the numbers that they are in memory.
+  const std::string there =
+      fmt::format("{:08X}:{:04X}", peer.sin_addr.s_addr, ntohs(peer.sin_port));
+  const std::string here = fmt::format("{:08X}:{:04X}", htonl(INADDR_LOOPBACK), port);
+  const auto owner = owner_of("/proc/net/tcp", there, here);
+  if (owner) return *owner == ::getuid();
+  // A socket of IPv6 that was connected to an address of IPv4.
+  const std::string mapped = fmt::format("0000000000000000{:08X}", htonl(0xffff));
+  return owner_of("/proc/net/tcp6", mapped + there, mapped + here) == ::getuid();
+}
+
+Relay::Relay(std::uint16_t wanted, std::string socket)
+    : socket_(std::move(socket)), listener_(new_socket(AF_INET)) {
+  const int reuse = 1;
+  ::setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse);
+  sockaddr_in address = {};
+  socklen_t length = sizeof address;
+  if ((!bind_to(listener_.get(), wanted) && !bind_to(listener_.get(), 0)) ||
+      ::listen(listener_.get(), kBacklog) != 0 ||
+      ::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0)
+    throw Error(fmt::format("cannot listen on 127.0.0.1: {}", std::strerror(errno)));
+  port_ = ntohs(address.sin_port);
+}
+
+void Relay::run() {
+  bool ends = false;
+  while (!ends) {
+    launch::Watch watch;
+    watch.on(STDIN_FILENO, POLLIN, [&] {
+      std::array<char, 256> ignored;
+      ends = bench::read_some(STDIN_FILENO, ignored.data(), ignored.size()) <= 0;
+    });
+    if (pairs_.size() < kMostPairs) watch.on(listener_.get(), POLLIN, [this] { accept(); });
+    for (Pair& pair : pairs_) this->watch(watch, pair);
+    watch.wait();
+    pairs_.remove_if([](const Pair& pair) { return pair.over; });
+  }
+}
+
+void Relay::accept() {
+  Descriptor client(::accept(listener_.get(), nullptr, nullptr));
+  if (client.get() < 0 || !is_own(client.get(), port_)) return;
+  ::fcntl(client.get(), F_SETFD, FD_CLOEXEC);
+  ::fcntl(client.get(), F_SETFL, O_NONBLOCK);
+  Pair& pair = pairs_.emplace_back();
+  pair.client = std::move(client);
+  lead_on(pair);
+}
+
+void Relay::lead_on(Pair& pair) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, socket_.c_str(), sizeof address.sun_path - 1);
+  pair.retry_at = Clock::now() + kBetweenTries;
+  pair.to_onward = pair.unanswered;
+  pair.onward = new_socket(AF_UNIX);
+  if (::connect(pair.onward.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) !=
+      0)
+    pair.onward.close();
+}
+
+void Relay::watch(launch::Watch& watch, Pair& pair) {
+  if (pair.onward.get() < 0) {
+    if (Clock::now() >= pair.retry_at) lead_on(pair);
+    watch.at(pair.retry_at);
+  }
+  const bool may_read_client =
+      pair.answered ? pair.to_onward.size() < kMostWaiting : pair.unanswered.size() < kMostWaiting;
+  if (may_read_client) watch.on(pair.client.get(), POLLIN, [this, &pair] { read_client(pair); });
+  if (!pair.to_client.empty()) {
+    watch.on(pair.client.get(), POLLOUT,
+             [&pair] { pair.over |= !send_from(pair.to_client, pair.client.get()); });
+  }
+  if (pair.onward.get() < 0) return;
+  if (pair.to_client.size() < kMostWaiting)
+    watch.on(pair.onward.get(), POLLIN, [this, &pair] { read_onward(pair); });
+  if (!pair.to_onward.empty()) {
+    watch.on(pair.onward.get(), POLLOUT, [&pair] {
+      // What went wrong shows when it is read.
+      if (!send_from(pair.to_onward, pair.onward.get())) pair.to_onward.clear();
+    });
+  }
+}
+
+void Relay::read_client(Pair& pair) {
+  std::array<char, 1 << 16> bytes;
+  const ssize_t n = bench::read_some(pair.client.get(), bytes.data(), bytes.size());
+  if (n < 0 && errno == EAGAIN) return;
+  if (n <= 0) {
+    pair.over = true;
+    return;
+  }
+  const std::string_view read(bytes.data(), static_cast<std::size_t>(n));
+  if (!pair.answered) pair.unanswered += read;
+  if (pair.onward.get() < 0) return;
+  pair.to_onward += read;
+}
+
+void Relay::read_onward(Pair& pair) {
+  std::array<char, 1 << 16> bytes;
+  const ssize_t n = bench::read_some(pair.onward.get(), bytes.data(), bytes.size());
+  if (n < 0 && errno == EAGAIN) return;
+  if (n > 0) {
+    pair.answered = true;
+    pair.unanswered.clear();
+    pair.to_client.append(bytes.data(), static_cast<std::size_t>(n));
+    pair.over |= !send_from(pair.to_client, pair.client.get());
+  } else if (pair.answered) {
+    pair.over = true;
+  } else {
+    pair.onward.close();
+    pair.retry_at = Clock::now() + kBetweenTries;
+  }
+}
+
+}  // namespace mccl::cli::forward

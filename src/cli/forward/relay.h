@@ -1,0 +1,59 @@
+// A port of this host that leads on to a local socket, for processes of this user alone.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <list>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "cli/bench/pipe.h"
+#include "cli/launch/watch.h"
+
+namespace mccl::cli::forward {
+
+/// The first of the addresses at which a host answers at the port, if only to refuse; empty when
+/// none answers in time.
+std::string first_that_answers(const std::vector<std::string>& addresses, std::uint16_t port,
+                               std::chrono::milliseconds patience);
+
+/// Whether the process at the other end of a connection to 127.0.0.1:`port` is of this user.
+bool is_own(int connection, std::uint16_t port);
+
+/// Listens on 127.0.0.1. Where the socket leads may not listen yet: until its first answer comes,
+/// what a client has sent is sent again on a new connection.
+class Relay {
+ public:
+  /// Any free port where `wanted` is taken. Throws Error.
+  Relay(std::uint16_t wanted, std::string socket);
+
+  std::uint16_t port() const { return port_; }
+  /// Relays until standard input ends.
+  void run();
+
+ private:
+  struct Pair {
+    bench::Descriptor client;
+    bench::Descriptor onward;
+    std::string to_client;
+    std::string to_onward;
+    std::string unanswered;  ///< All that the client has sent, until an answer comes.
+    bool answered = false;
+    bool over = false;
+    Clock::time_point retry_at = {};
+  };
+
+  void watch(launch::Watch& watch, Pair& pair);
+  void accept();
+  void lead_on(Pair& pair);
+  void read_client(Pair& pair);
+  void read_onward(Pair& pair);
+
+  const std::string socket_;
+  bench::Descriptor listener_;
+  std::uint16_t port_ = 0;
+  std::list<Pair> pairs_;
+};
+
+}  // namespace mccl::cli::forward

@@ -1,0 +1,183 @@
+#include "cli/launch/store_ways.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <utility>
+
+#include "base/value_text.h"
+#include "cli/launch/ssh.h"
+
+namespace mccl::cli::launch {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// A forwarder tries addresses for 1.5 s.
+constexpr auto kForAnswers = 10s;
+constexpr std::size_t kMostComplaint = 4096;
+constexpr std::string_view kWord = "mccl-forward ";
+
+/// Those that the hostfile gives, and the one at which ssh reached it.
+std::vector<std::string> addresses_of_first(const Job& job, const std::vector<Reached>& reached) {
+  std::vector<std::string> addresses = job.entry_of(job.ranks.front()).addresses;
+  const std::string& other = reached[job.ranks.front().host].address;
+  if (std::ranges::find(addresses, other) == addresses.end()) addresses.push_back(other);
+  return addresses;
+}
+
+/// Whether a request to ssh has ended; it then says how.
+std::optional<Exit> ended(Process& request) {
+  if (request.id < 0) return {};
+  std::optional<Exit> exit = collect(request.id);
+  if (exit) request = {};
+  return exit;
+}
+
+}  // namespace
+
+StoreWays::StoreWays(const Job& job, const Hosts& hosts, const std::vector<Reached>& reached,
+                     std::uint16_t port, std::string folder)
+    : job_(job),
+      hosts_(hosts),
+      port_(port),
+      first_(job.ranks.front().host),
+      limit_(Clock::now() + kForAnswers) {
+  const bool first_is_here = is_here(job.hosts[first_]);
+  here_ = first_is_here ? fmt::format("127.0.0.1:{}", port) : folder + "/store";
+  led_here_ = first_is_here;
+  for (const Reached& host : reached) folders_.push_back(host.folder);
+  const std::vector<std::string> addresses = addresses_of_first(job, reached);
+  for (std::size_t host = 0; host < hosts.size(); ++host) {
+    if (host == first_) continue;
+    std::vector<std::string> words = {"forward", "--socket", socket_on(host), "--port",
+                                      std::to_string(port)};
+    for (const std::string& address : addresses) words.insert(words.end(), {"--to", address});
+    std::optional<Process> forwarder = hosts[host]->start_mccl(words);
+    if (!forwarder) continue;
+    auto way = std::make_unique<Way>();
+    way->host = host;
+    way->forwarder = std::move(*forwarder);
+    ways_.push_back(std::move(way));
+  }
+}
+
+void StoreWays::watch(Watch& watch) {
+  for (const auto& each : ways_) {
+    Way& way = *each;
+    if (way.forwarder.output.get() >= 0)
+      watch.on(way.forwarder.output.get(), POLLIN, [this, &way] { read(way); });
+    if (way.forwarder.error.get() >= 0)
+      watch.on(way.forwarder.error.get(), POLLIN, [this, &way] { read_error(way); });
+  }
+  if (done()) return;
+  if (Clock::now() < limit_) {
+    watch.at(limit_);
+    return;
+  }
+  for (const auto& way : ways_)
+    if (way->state == State::asking || way->state == State::leading) way->state = State::failed;
+}
+
+void StoreWays::read(Way& way) {
+  const std::span<char> space = way.said.space();
+  const ssize_t n = read_some(way.forwarder.output.get(), space.data(), space.size());
+  if (n == 0) {
+    way.forwarder.output.close();
+    if (way.state == State::asking) way.state = State::failed;
+  }
+  if (n <= 0) return;
+  way.said.filled(static_cast<std::size_t>(n));
+  std::string_view lines = way.said.take_lines();
+  while (!lines.empty()) {
+    const std::size_t end = lines.find('\n');
+    if (lines.starts_with(kWord) && way.state == State::asking)
+      hear(way, lines.substr(kWord.size(), end - kWord.size()));
+    lines.remove_prefix(end == lines.npos ? lines.size() : end + 1);
+  }
+}
+
+void StoreWays::read_error(Way& way) {
+  std::array<char, 1024> bytes;
+  const ssize_t n = read_some(way.forwarder.error.get(), bytes.data(), bytes.size());
+  if (n == 0) way.forwarder.error.close();
+  if (n > 0 && way.complaint.size() < kMostComplaint)
+    way.complaint.append(bytes.data(), static_cast<std::size_t>(n));
+}
+
+void StoreWays::hear(Way& way, std::string_view line) {
+  const std::string_view word = line.substr(0, line.find(' '));
+  const std::string_view rest = line.substr(std::min(line.size(), word.size() + 1));
+  if (word == "direct") {
+    way.address = rest;
+    way.state = State::direct;
+  } else if (const auto port = parse_integer(rest);
+             word == "listening" && port && *port > 0 && *port <= 65535) {
+    way.port = static_cast<std::uint16_t>(*port);
+    lead(way);
+  }
+}
+
+/// From the forwarder's socket to this machine, and from here, once for all, to the store.
+void StoreWays::lead(Way& way) {
+  way.state = State::leading;
+  if (!led_here_) {
+    led_here_ = true;
+    request_here_ =
+        *hosts_[first_]->request_forward("-L", fmt::format("{}:127.0.0.1:{}", here_, port_));
+  }
+  std::optional<Process> request =
+      hosts_[way.host]->request_forward("-R", fmt::format("{}:{}", socket_on(way.host), here_));
+  if (request) {
+    way.request = std::move(*request);
+  } else {  // of this machine, where the forwarder's socket is the one that leads to the store
+    way.state = State::led;
+  }
+}
+
+void StoreWays::collect() {
+  const std::optional<Exit> here = ended(request_here_);
+  for (const auto& way : ways_) {
+    const std::optional<Exit> exit = ended(way->request);
+    if (exit) way->state = exit->good() ? State::led : State::failed;
+    if (here && !here->good() && way->port != 0) way->state = State::failed;
+  }
+}
+
+bool StoreWays::done() const {
+  return request_here_.id < 0 && std::ranges::none_of(ways_, [](const auto& way) {
+           return way->state == State::asking || way->state == State::leading;
+         });
+}
+
+void StoreWays::enter(std::vector<Reached>& reached) const {
+  for (const auto& way : ways_) {
+    Reached& host = reached[way->host];
+    if (way->state == State::direct) host.store = {way->address, port_};
+    if (way->state == State::led) host.store = {"127.0.0.1", way->port};
+  }
+}
+
+std::vector<std::string> StoreWays::complaints() const {
+  std::vector<std::string> complaints;
+  for (const auto& way : ways_) {
+    if (way->state != State::failed) continue;
+    const std::string why =
+        way->port == 0
+            ? fmt::format(
+                  "\"mccl forward\" does not run there ({}), which would find out whether "
+                  "it reaches the host of rank 0; is its mccl of another version?",
+                  printable(last_line_of(way->complaint)))
+            : "it does not reach the host of rank 0, and ssh does not forward a socket from one to "
+              "the other (AllowStreamLocalForwarding and AllowTcpForwarding in sshd_config)";
+    complaints.push_back(fmt::format(
+        "{}: {}. Where it does not, torch programs need init_method=\"mccl://\" in place "
+        "of env://",
+        text_of(job_.hosts[way->host]), why));
+  }
+  return complaints;
+}
+
+}  // namespace mccl::cli::launch

@@ -1,0 +1,103 @@
+"""What shells and man(1) are told of the program."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from launching import environment, program
+
+COMMANDS = ("launch", "config", "doctor", "bench", "plan", "completion")
+
+
+def said(*words: str) -> str:
+    done = subprocess.run(
+        [program(), *words], capture_output=True, text=True, env=environment(), check=True
+    )
+    assert done.stderr == ""
+    return done.stdout
+
+
+def flags_of_help(command: str) -> set[str]:
+    """Those that begin a line of its help."""
+    lines = [x.split()[0] for x in said(command, "--help").splitlines() if x.startswith("  -")]
+    return {flag for names in lines for flag in names.split(",")}
+
+
+def completed(tmp_path: Path, *words: str) -> set[str]:
+    """What bash proposes for the last of the words."""
+    script = tmp_path / "mccl.bash"
+    script.write_text(said("completion", "bash"))
+    quoted = " ".join(f"'{word}'" for word in words)
+    line = (
+        f"source {script}; COMP_WORDS=(mccl {quoted}); COMP_CWORD={len(words)}; _mccl; "
+        'printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(
+        ["bash", "--norc", "-c", line], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert done.stderr == ""
+    return set(done.stdout.split())
+
+
+def test_bash_proposes_commands(tmp_path: Path):
+    assert completed(tmp_path, "") >= set(COMMANDS)
+    assert "probe" not in completed(tmp_path, "")
+    assert completed(tmp_path, "la") == {"launch"}
+
+
+@pytest.mark.parametrize("command", ["launch", "config", "doctor", "bench", "plan"])
+def test_bash_proposes_all_flags_of_the_help(tmp_path: Path, command: str):
+    flags = flags_of_help(command)
+    assert len(flags) > 3
+    assert completed(tmp_path, command, "-") >= flags
+
+
+def test_bash_proposes_values(tmp_path: Path):
+    (tmp_path / "desk.json").touch()
+    (tmp_path / "folder").mkdir()
+    assert completed(tmp_path, "launch", "--hostfile", "d") == {"desk.json"}
+    assert completed(tmp_path, "launch", "--cwd", "") == {"folder"}
+    assert completed(tmp_path, "launch", "--hosts", "") == set()
+    assert completed(tmp_path, "completion", "z") == {"zsh"}
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_are_told_all_flags(tmp_path: Path, shell: str):
+    script = said("completion", shell)
+    for flag in flags_of_help("launch"):
+        in_fish = f" -l {flag[2:]} " if flag.startswith("--") else f" -s {flag[1:]} "
+        assert (f"'*{flag}[" if shell == "zsh" else in_fish) in script
+    if (found := shutil.which(shell)) is None:
+        pytest.skip(f"{shell} is not installed; only the text is looked at")
+    file = tmp_path / "script"
+    file.write_text(script)
+    subprocess.run([found, "-n", file], check=True)
+
+
+def test_a_shell_that_is_not_known_is_an_error():
+    done = subprocess.run([program(), "completion", "csh"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "bash, zsh" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_manual_pages_hold_the_help(command: str):
+    page = said("man", *([command] if command else []))
+    plain = page.replace("\\-", "-")
+    for flag in flags_of_help(command) if command else COMMANDS:
+        assert flag in plain
+    if (groff := shutil.which("groff")) is None:
+        pytest.skip("groff is not installed; only the text is looked at")
+    shown = subprocess.run(
+        [groff, "-man", "-Tutf8", "-ww"], input=page, capture_output=True, text=True, check=True
+    )
+    assert shown.stderr == ""
+    assert "SYNOPSIS" in re.sub(r".\x08", "", shown.stdout)  # bold is struck twice
+
+
+def test_a_manual_page_of_nothing_is_an_error():
+    done = subprocess.run([program(), "man", "lunch"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert '"lunch" is not a command' in done.stderr
