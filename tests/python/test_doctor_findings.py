@@ -2,12 +2,13 @@
 
 import json
 import re
+import subprocess
 from collections.abc import Iterator
 
 import pytest
 import ssh_hosts
 from cabled_hosts import CabledHosts
-from launching import ROOT
+from launching import PATIENCE, ROOT, environment, program
 
 needs_hosts = pytest.mark.skipif(bool(ssh_hosts.missing()), reason=ssh_hosts.missing() or "-")
 ALL = ("--hosts", "a,b,c")
@@ -44,6 +45,22 @@ def test_what_is_not_timed_is_said(hosts: CabledHosts):
     left = [path for path in answer["paths"] if path["mbit_per_s"] == 0]
     told = [f["what"] for f in answer["findings"] if f["id"] == "not-timed-time"]
     assert told == ([f"{len(left)} of 12 paths were not timed: 1 s were over"] if left else [])
+
+
+@needs_hosts
+def test_two_doctors_at_once_do_not_disturb_each_other(hosts: CabledHosts):
+    command = hosts.on("desk", program(), "doctor", "--ssh-arg=-F", "--ssh-arg", hosts.config)
+    both = [
+        subprocess.Popen(
+            [*command, *ALL, "--no-measure", "--json"], stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment(),
+        )
+        for _ in range(2)
+    ]  # fmt: skip
+    for each in both:
+        answer = json.loads(each.communicate(timeout=2 * PATIENCE)[0])
+        assert [f for f in answer["findings"] if f["severity"] != "note"] == []
+        assert all(path["connects"] for path in answer["paths"])
 
 
 def test_every_finding_has_a_documented_id():

@@ -154,6 +154,18 @@ def test_an_mccl_that_does_not_answer_as_it_should(pair: CabledHosts, tmp_path: 
     assert "try: ssh" not in found["what"]
 
 
+def test_an_mccl_of_another_build(pair: CabledHosts, tmp_path: Path):
+    other = """
+def answered(answer):
+    if "protocol" in answer: answer["protocol"] += 1
+    return [answer]
+"""
+    with pair.with_odd_probe("b", tmp_path, other):
+        done = pair.mccl("doctor", *PAIR, "--json", status=1)
+    assert findings(done) == ["b: its mccl is of another build, which speaks another protocol"]
+    assert "make wheel" in done.stdout
+
+
 def test_facts_that_are_odd_are_told_of(pair: CabledHosts, tmp_path: Path):
     odd = """
 def answered(answer):

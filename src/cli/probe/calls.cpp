@@ -111,8 +111,10 @@ void Calls::take(const Packet& packet) {
         !secret_.is_proof(words[3], "who", {words[1], words[2]}))
       return;
     const std::string proof = secret_.prove("here", {words[2], place->name, place->from});
+    // Who asks all has been answered in vain.
+    const auto all = packet.to_all ? all_on(name_of(packet.interface)) : std::nullopt;
     send(socket_, fmt::format("here {} {} {} {}\n", words[2], place->name, place->from, proof),
-         packet.from);
+         all.value_or(packet.from));
   } else if (words.size() == 5 && words[0] == "here") {
     const auto question = questions_.find(std::string(words[1]));
     if (question == questions_.end()) return;

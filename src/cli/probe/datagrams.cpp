@@ -58,6 +58,7 @@ Packet receive(const Socket& socket) {
     in6_pktinfo about = {};
     std::memcpy(&about, CMSG_DATA(entry), sizeof about);
     packet.interface = static_cast<unsigned>(about.ipi6_ifindex);
+    packet.to_all = IN6_IS_ADDR_MULTICAST(&about.ipi6_addr);
   }
   return packet;
 }

@@ -19,6 +19,7 @@ struct Packet {
   std::string head;  ///< The first line, at most 400 bytes.
   Address from;
   unsigned interface = 0;  ///< The number of the one that it came through; 0 where it is not known.
+  bool to_all = false;     ///< It was sent to all hosts of the network.
 };
 
 /// A packet that waits; without one the head is empty.

@@ -36,9 +36,9 @@ inline constexpr const char* kGreeting = "mccl ";
 /// says "NONCE PURPOSE PROOF" within some seconds, and gets "ok PROOF". Both proofs are over both
 /// nonces and the purpose.
 ///
-/// Strangers cannot make it deaf: an address has room for kMostOfAddress connections that have proved
-/// nothing, which is as many as a probe dials at once, and all addresses for kMostUnproved. Where one
-/// more comes, or no descriptor is left, the oldest of them leaves.
+/// Strangers cannot make it deaf: an address has room for kMostOfAddress connections that have
+/// proved nothing, which is as many as a probe dials at once, and all addresses for kMostUnproved.
+/// Where one more comes, or no descriptor is left, the oldest of them leaves.
 class Listeners {
  public:
   static constexpr std::size_t kMostOfAddress = 512;
