@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "base/cabling.h"
@@ -175,6 +176,25 @@ void even_out(std::vector<Entry>& entries) {
   }
 }
 
+/// MLX's jaccl refuses a file in which two pairs have different numbers of devices, so each pair has
+/// as many as the pair with the fewest.
+void even_out_devices(std::vector<Entry>& entries) {
+  std::size_t least = std::numeric_limits<std::size_t>::max();
+  for (const Entry& entry : entries)
+    for (const json& devices : entry.rdma)
+      if (!devices.is_null()) least = std::min(least, devices.is_array() ? devices.size() : 1);
+  for (Entry& entry : entries) {
+    for (json& devices : entry.rdma) {
+      if (!devices.is_array()) continue;
+      if (least == 1) {
+        devices = json(devices.front());
+      } else {
+        devices.erase(devices.begin() + static_cast<std::ptrdiff_t>(least), devices.end());
+      }
+    }
+  }
+}
+
 bool is_jaccl(const std::string& backend) { return backend.starts_with("jaccl"); }
 
 /// Where the host before it in the ring reaches it; of other cabling, where any reaches it.
@@ -303,6 +323,7 @@ std::vector<Entry> entries_of(std::span<const HostFacts> hosts, const Choice& ch
     entries.push_back(std::move(entry));
   }
   if (choice.shape == Shape::ring) even_out(entries);
+  even_out_devices(entries);
   return entries;
 }
 

@@ -234,6 +234,33 @@ TEST(Choice, TakesTheRingAndLeavesOtherCables) {
   EXPECT_EQ(entries[2].ips.size(), 2U);
 }
 
+TEST(Choice, JacclHasAsManyDevicesForEachPairAsForThePairWithTheFewest) {
+  for (const int cables_of_others : {1, 2}) {
+    std::vector<HostFacts> hosts = hosts_of(3);
+    for (HostFacts& host : hosts) {
+      host.interfaces.push_back(interface_of("e4"));
+      for (Interface& interface : host.interfaces) interface.rdma = "rdma_" + interface.name;
+    }
+    std::vector<Link> links = {cable(0, "e0", 1, "e0"), cable(0, "e1", 1, "e1"),
+                               cable(0, "e2", 1, "e2")};
+    for (int i = 0; i < cables_of_others; ++i) {
+      links.push_back(cable(1, "e" + std::to_string(3 + i), 2, "e" + std::to_string(i)));
+      links.push_back(cable(2, "e" + std::to_string(3 + i), 0, "e" + std::to_string(3 + i)));
+    }
+    const Choice choice = choose_cables(hosts, links, "jaccl-ring");
+    ASSERT_EQ(choice.backend, "jaccl-ring");
+    const auto entries = entries_of(hosts, choice, give_addresses(hosts, choice.links),
+                                    std::vector<std::string>(3));
+    for (const Entry& entry : entries) {
+      for (const auto& devices : entry.rdma) {
+        if (devices.is_null()) continue;
+        EXPECT_EQ(devices.is_string(), cables_of_others == 1) << devices;
+        EXPECT_EQ(devices.size(), static_cast<std::size_t>(cables_of_others)) << devices;
+      }
+    }
+  }
+}
+
 TEST(Choice, WithoutARingALineIsEnoughForMccl) {
   const std::vector<HostFacts> hosts = hosts_of(3);
   const std::vector<Link> line = {cable(0, "e0", 1, "e0"), cable(1, "e1", 2, "e0")};

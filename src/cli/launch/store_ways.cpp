@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 
 /// A forwarder tries addresses for 1.5 s.
 constexpr auto kForAnswers = 10s;
-constexpr std::size_t kMostComplaint = 4096;
+constexpr std::size_t kLongestComplaint = 4096;
 constexpr std::string_view kWord = "mccl-forward ";
 
 /// Those that the hostfile gives, and the one at which ssh reached it.
@@ -103,7 +103,7 @@ void StoreWays::read_error(Way& way) {
   std::array<char, 1024> bytes;
   const ssize_t n = read_some(way.forwarder.error.get(), bytes.data(), bytes.size());
   if (n == 0) way.forwarder.error.close();
-  if (n > 0 && way.complaint.size() < kMostComplaint)
+  if (n > 0 && way.complaint.size() < kLongestComplaint)
     way.complaint.append(bytes.data(), static_cast<std::size_t>(n));
 }
 
