@@ -84,10 +84,10 @@ class Checker : public nlohmann::json_sax<json> {
 
   bool key(std::string& key) override {
     value();
+    if (keys_.size() == 1 && see_key_) see_key_(key);
     // Most readers of JSON take the last of several and say nothing.
     if (!keys_.back().insert(key).second)
       refuse_(reached_(), fmt::format("the key {} for the second time", in_quotes(key)));
-    if (keys_.size() == 1 && see_key_) see_key_(key);
     return true;
   }
 

@@ -45,7 +45,7 @@ TEST(LaunchHost, IsReadAsSshReadsIt) {
 }
 
 TEST(LaunchHost, IsWrittenAsItWasRead) {
-  for (const char* text : {"a", "me@a", "me@a:1", "[fd77::1]:22", "fd77::1", "me@[::1]:65535"})
+  for (const char* text : {"a", "me@a", "me@a:222", "[fd77::1]:22", "fd77::1", "me@[::1]:65535"})
     EXPECT_EQ(text_of(parse_host("", text)), text);
 }
 
@@ -53,6 +53,21 @@ TEST(LaunchHost, WhatIsNoneIsRefusedByName) {
   for (const char* text : {"", "@a", "a:", "a:0", "a:65536", "a:b", "a b", "-oProxyCommand=x",
                            "[a]:1", "[fd77::1", "a;b", "a$b", "a\nb", "me@", "[fd77::1]22", "a@-b"})
     EXPECT_THAT(refusal([&] { parse_host("--hosts", text); }), HasSubstr("--hosts: ")) << text;
+}
+
+TEST(LaunchHost, SlotsBehindAColonAreNoPort) {
+  for (const char* text : {"a:1", "me@a:4", "[fd77::1]:8", "a:128"}) {
+    EXPECT_THAT(refusal([&] { parse_host("--hosts", text); }), HasSubstr("give -n ")) << text;
+  }
+}
+
+TEST(LaunchHostfile, AKeyThatComesTwiceIsRefused) {
+  EXPECT_THAT(refusal([] { parse_hostfile("f", R"([{"ssh": "a"}, {"ssh": "b", "ssh": "c"}])"); }),
+              HasSubstr("f, line 1, column"));
+  EXPECT_THAT(refusal([] { parse_hostfile("f", R"({"hosts": [{"ssh": "a"}], "hosts": []})"); }),
+              HasSubstr("the key \"hosts\" for the second time"));
+  EXPECT_EQ(
+      parse_hostfile("f", R"([{"ssh": "a", "env": {"ssh": "x"}}, {"ssh": "b"}])").hosts.size(), 2U);
 }
 
 TEST(LaunchHostfile, BothOfMlxsForms) {

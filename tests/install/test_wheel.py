@@ -71,6 +71,19 @@ def test_what_it_needs_of_the_system_is_inside_and_frameworks_are_not(wheel: Pat
     assert [name for name in names if name.endswith("mccl/libmccl.so.0")]
 
 
+def test_shells_and_man_find_what_they_look_for(wheel: Path):
+    """Below the prefix into which a wheel's data goes."""
+    names = zipfile.ZipFile(wheel).namelist()
+    data = {name.split(".data/data/", 1)[1] for name in names if ".data/data/" in name}
+    assert data >= {
+        "share/bash-completion/completions/mccl",
+        "share/zsh/site-functions/_mccl",
+        "share/fish/vendor_completions.d/mccl.fish",
+        "share/man/man1/mccl.1",
+        "share/man/man1/mccl-launch.1",
+    }
+
+
 def test_the_program_runs(environment: Environment):
     program = environment.python.parent / "mccl"
     said = run_without_a_compiler(environment, program, "--version")

@@ -1,7 +1,6 @@
 """`mccl launch` on this machine: what ranks get and give, and how a job ends."""
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from launching import PATIENCE, ROOT, environment, folders, marked, program, run, start, wait_until
+from launching import PATIENCE, environment, folders, marked, program, run, start, wait_until
 
 SH = ("--", "sh", "-c")
 FACES = (
@@ -198,81 +197,6 @@ def test_lines_come_with_the_time(tmp_path: Path):
     log = (tmp_path / "latest/rank-0.log").read_text()
     assert re.fullmatch(rf"{stamp}one\n{stamp}two\n{stamp}end", log), log
     assert re.fullmatch(rf"{stamp}a\n", run("--timestamps", *SH, "echo a").stdout)
-
-
-def test_slots_behind_a_colon_are_told_from_ports():
-    said = run("--hosts", "a:4,b:4", "true", status=2).stderr
-    assert "give -n 4" in said
-    assert '{"ssh": "a", "slots": 4}' in said
-    assert "me@b:2222" in run("--hosts", "me@b:2222", "--dry-run", "true").stdout
-
-
-def cores_of(stdout: str) -> list[str]:
-    return [x.split(":", 1)[1].strip() for x in stdout.splitlines() if "Cpus_allowed_list" in x]
-
-
-SHOW_CORES = (*SH, "grep Cpus_allowed_list /proc/self/status")
-TWO = pytest.mark.skipif(
-    sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2 or (os.cpu_count() or 1) > 64,
-    reason="two cores are bound",
-)
-
-
-@TWO
-def test_ranks_share_the_cores():
-    every = os.sched_getaffinity(0)
-    done = run("-n", 2, "--no-prefix", "--verbose", *SHOW_CORES)
-    parts = [parse_cores(text) for text in cores_of(done.stdout)]
-    assert parts[0] | parts[1] == every
-    assert not parts[0] & parts[1]
-    for text in cores_of(done.stdout):
-        assert f"bound to cores {text}:" in done.stderr
-    one = run("-n", 2, "--no-prefix", "--bind-to", "core", *SHOW_CORES)
-    assert len(set(cores_of(one.stdout))) == 2
-
-
-def parse_cores(text: str) -> set[int]:
-    cores: set[int] = set()
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        cores |= set(range(int(first), int(last or first) + 1))
-    return cores
-
-
-@TWO
-@pytest.mark.parametrize(
-    ("flags", "before", "variables", "why"),
-    [
-        (("-n", 2, "--bind-to", "none"), (), {}, None),
-        (("-n", 2 * len(os.sched_getaffinity(0)), "--bind-to", "core"), (), {}, "more ranks"),
-        (("-n", 2, "--bind-to", "share"), (), {"OMP_PROC_BIND": "close"}, "OMP_PROC_BIND is set"),
-        (("-n", 1, "--bind-to", "core"), ("taskset", "-c", "1"), {}, "an affinity is set"),
-    ],
-)
-def test_nothing_is_bound_where_it_would_do_harm(flags, before, variables, why):
-    done = run(*flags, "--no-prefix", *SHOW_CORES, before=before, env=environment(**variables))
-    alone = {"1"} if before else {",".join(cores_of(Path("/proc/self/status").read_text()))}
-    assert set(cores_of(done.stdout)) == alone
-    assert (
-        why is None and done.stderr == ""
-    ) or f"not bound to cores: {why}" in done.stderr.replace("there are ", "")
-
-
-def test_a_large_hostfile_is_read_at_once(tmp_path: Path):
-    file = tmp_path / "desk.json"
-    file.write_text(json.dumps([{"ssh": f"h{i}", "slots": 1} for i in range(100_000)]))
-    began = time.monotonic()
-    said = run("--check", file, status=2).stderr
-    assert time.monotonic() - began < 5
-    assert "a list of 1 to 4096 hosts; found 100000" in said
-
-
-def test_a_key_that_comes_twice_is_an_error(tmp_path: Path):
-    file = tmp_path / "desk.json"
-    file.write_text('[{"ssh": "a",\n "ssh": "b"}]')
-    said = run("--check", file, status=2).stderr
-    assert f"{file}, line 2, column " in said
-    assert 'the key "ssh" for the second time' in said
 
 
 def test_standard_input_goes_to_all_with_its_end():
@@ -463,45 +387,6 @@ def test_a_dry_run_and_the_variables_start_nothing(tmp_path: Path):
     assert not touched.exists()
 
 
-def test_a_hostfile_is_checked(tmp_path: Path):
-    file = tmp_path / "desk.json"
-    file.write_text('[{"ssh": "a", "ips": ["10.0.0.1"], "slots": 2}, {"ssh": "b"}]')
-    assert "10.0.0.1" in run("--check", file).stdout
-    file.write_text('[{"ssh": "a", "ip": []}]')
-    said = run("--check", file).stderr
-    assert f'"ip" of {file}[0] (did you mean "ips"?)' in said
-
-
-@pytest.mark.parametrize(
-    ("devices", "flags", "expected"),
-    [
-        ([[None, "r"], ["r", "r"]], (), '"rdma" of b (#1): expected null for the host itself'),
-        ([[None, "r"], [None, None]], (), '"rdma" has no device from b (#1) to a (#0)'),
-        ([[None, "r"], ["r", None]], ("--backend", "jaccl"), ""),
-        (None, ("--backend", "jaccl"), 'jaccl needs "rdma"'),
-    ],
-)
-def test_devices_are_checked(tmp_path: Path, devices: list | None, flags: tuple, expected: str):
-    file = tmp_path / "desk.json"
-    hosts: list[dict] = [{"ssh": "a"}, {"ssh": "b"}]
-    for host, row in zip(hosts, devices or [None, None], strict=True):
-        host |= {"rdma": row} if row else {}
-    file.write_text(json.dumps(hosts))
-    done = run(*flags, "--check", file, status=2 if expected else 0)
-    assert expected in done.stderr
-
-
-def test_the_schema_knows_what_the_program_does(tmp_path: Path):
-    schema = json.loads((ROOT / "docs/hostfile.schema.json").read_text())
-    file = tmp_path / "desk.json"
-    file.write_text('[{"ssh": "a", "x": 1}]')
-    said = run("--check", file).stderr
-    told = re.search("A host has (.*); an object around the hosts has (.*)\n", said)
-    places = (schema["$defs"]["host"], schema["oneOf"][1])
-    for known, place in zip(told.groups(), places, strict=True):
-        assert set(known.split(", ")) == set(place["properties"])
-
-
 def test_bad_arguments_are_told_apart():
     run(status=2)
     run("--hosts", "a b", "true", status=2)
@@ -516,23 +401,6 @@ def test_bad_arguments_are_told_apart():
 def test_an_empty_value_is_not_the_default(flag: str):
     """A variable of the shell that is not set must not start one rank here."""
     assert "it is empty" in run(flag, "", "true", status=2).stderr
-
-
-@pytest.mark.parametrize(
-    ("text", "where"),
-    [
-        ('{"envs": ["MCCL_RANK=1"], "hosts": [{"ssh": "127.0.0.1"}]}', ".envs: "),
-        ('{"env": {"MASTER_PORT": "1"}, "hosts": [{"ssh": "127.0.0.1"}]}', ".envs: "),
-        ('[{"ssh": "127.0.0.1", "env": {"LOCAL_RANK": "1"}}]', '"env" of 127.0.0.1: '),
-    ],
-)
-def test_a_hostfile_may_not_say_who_ranks_are(tmp_path: Path, text: str, where: str):
-    file = tmp_path / "desk.json"
-    file.write_text(text)
-    for flags in (("--hostfile", file, "true"), ("--check", file)):
-        said = run(*flags, status=2).stderr
-        assert where in said
-        assert "tells the ranks" in said
 
 
 def test_four_hundred_ranks_have_files_enough_and_the_shells_limit():

@@ -1,0 +1,94 @@
+#include "cli/kept_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "base/value_text.h"
+#include "cli/bench/pipe.h"
+#include "mccl/error.h"
+
+namespace mccl::cli {
+namespace {
+
+using bench::Descriptor;
+
+[[noreturn]] void refuse(const std::string& path) {
+  throw Error(fmt::format("cannot write {}: {}; is there room, and may you write in its folder?",
+                          printable(path), std::strerror(errno)));
+}
+
+void write_all(int file, std::string_view text, const std::string& path) {
+  while (!text.empty()) {
+    const ssize_t n = ::write(file, text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) refuse(path);
+    text.remove_prefix(static_cast<std::size_t>(n));
+  }
+}
+
+std::string text_in(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// A file beside the other that nobody else writes, of the same rights.
+Descriptor open_beside(std::string& path, mode_t mode) {
+  path += ".XXXXXX";
+  Descriptor file(::mkstemp(path.data()));
+  if (file.get() >= 0) ::fchmod(file.get(), mode);
+  return file;
+}
+
+/// The old one keeps its name until the new one takes it.
+void keep_old(const std::string& path) {
+  const std::string backup = path + ".bak";
+  std::error_code error;
+  std::filesystem::remove(backup, error);
+  std::filesystem::create_hard_link(path, backup, error);
+  if (error) std::filesystem::copy_file(path, backup, error);
+  if (!error) return;
+  throw Error(fmt::format("cannot keep {} as {}: {}; nothing is written", printable(path),
+                          printable(backup), error.message()));
+}
+
+}  // namespace
+
+void write_keeping_old(const std::string& path, const std::string& text) {
+  struct stat about = {};
+  const bool there = ::stat(path.c_str(), &about) == 0;
+  if (there && !S_ISREG(about.st_mode)) {
+    const Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    if (file.get() < 0) refuse(path);
+    write_all(file.get(), text, path);
+    return;
+  }
+  // What a link leads to is replaced, and not the link.
+  std::error_code unknown;
+  const std::string real = there ? std::filesystem::canonical(path, unknown).string() : path;
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  std::string beside = real;
+  const Descriptor file = open_beside(beside, there ? about.st_mode & 07777 : 0666 & ~mask);
+  if (file.get() < 0) refuse(path);
+  try {
+    write_all(file.get(), text, path);
+    if (::fsync(file.get()) != 0) refuse(path);
+    if (there && text_in(real) != text) keep_old(real);
+    if (::rename(beside.c_str(), real.c_str()) != 0) refuse(path);
+  } catch (const Error&) {
+    ::unlink(beside.c_str());
+    throw;
+  }
+}
+
+}  // namespace mccl::cli
