@@ -119,6 +119,10 @@ Exit LocalHost::ended(const Process& process, Exit exit, bool) {
   return exit;
 }
 
+void LocalHost::finish() {
+  had_mlx_on_mccl_ = ::access((guardian_.folder() + "/" + kOnMccl).c_str(), F_OK) == 0;
+}
+
 void LocalHost::signal(int number) {
   const bool with_children = number == SIGTERM || number == SIGKILL;
   for (const pid_t leader : running_) ::kill(with_children ? -leader : leader, number);

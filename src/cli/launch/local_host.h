@@ -33,9 +33,10 @@ class LocalHost final : public RunningHost {
   Exit ended(const Process& process, Exit exit, bool told) override;
   std::optional<Trouble> trouble() const override { return {}; }
   void signal(int number) override;
-  /// The guardian does what is left to do.
-  void finish() override {}
+  /// The guardian does what is left to do, and removes the folder.
+  void finish() override;
   bool finished() const override { return true; }
+  bool had_mlx_on_mccl() const override { return had_mlx_on_mccl_; }
 
  private:
   Variables inherited_;
@@ -45,6 +46,7 @@ class LocalHost final : public RunningHost {
   std::map<int, Variables> variables_;  ///< By rank.
   std::map<int, Binding> bindings_;     ///< By rank.
   std::set<pid_t> running_;
+  bool had_mlx_on_mccl_ = false;
 };
 
 }  // namespace mccl::cli::launch

@@ -83,6 +83,7 @@ stay() {
     esac
   done
   kill "$w" 2>/dev/null
+  [ ! -f "$d/ON_MCCL" ] || echo TOKEN ON_MCCL 2>/dev/null
   end_all
 }
 )sh";
@@ -146,6 +147,7 @@ std::string check_script(const std::string& token, const std::vector<const Rank*
                          std::chrono::seconds silence) {
   std::string text = replaced(kGuard, "SILENCE", std::to_string(silence.count()));
   text = replaced(std::move(text), "MARK", kMark);
+  text = replaced(std::move(text), "ON_MCCL", kOnMccl);
   text = replaced(std::move(text), "TOKEN", token);
   text += fmt::format("g={}\n", grace.count());
   text += "say from $SSH_CONNECTION\ncores 2> /dev/null\n";

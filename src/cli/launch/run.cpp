@@ -2,15 +2,14 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <csignal>
-#include <filesystem>
 #include <limits>
 #include <memory>
-#include <system_error>
 
 #include "base/value_text.h"
 #include "cli/command.h"
@@ -91,9 +90,9 @@ class JobRun {
   void tell_of_unbound();
   void start_ranks();
   void wait_for_ranks();
-  /// With --mlx, and before the job's folder is removed.
-  void warn_of_programs_without_mccl();
   void finish_hosts();
+  /// With --mlx, of hosts where it reached no program.
+  void warn_of_programs_without_mccl();
   int verdict();
   std::string name_the_network();
   int tell_of_lost_output(const Console::LostOutput& lost);
@@ -174,8 +173,8 @@ int JobRun::run() {
   prepare_hosts();
   start_ranks();
   wait_for_ranks();
-  warn_of_programs_without_mccl();
   finish_hosts();
+  warn_of_programs_without_mccl();
   const int status = output_lost_ ? kFailed : verdict();
   console_.finish();
   if (const auto lost = console_.lost_output()) return tell_of_lost_output(*lost);
@@ -298,21 +297,25 @@ void JobRun::wait_for_ranks() {
   raw_keys_.reset();
 }
 
-void JobRun::warn_of_programs_without_mccl() {
-  const bool runs_here = std::ranges::any_of(job_.hosts, is_here);
-  if (!options_.on_mccl || !runs_here || stopped() || !failures_.empty()) return;
-  std::error_code unknown;
-  if (std::filesystem::exists(guardian_->folder() + "/" + kOnMccl, unknown)) return;
-  console_.say(
-      "mccl launch: --mlx reached no program here: none imported MLX under a Python that has MCCL "
-      "installed. Install mccl-engine for the program's Python, or name another with --python\n");
-}
-
 void JobRun::finish_hosts() {
   store_ways_.reset();
   for (const auto& host : hosts_) host->finish();
   while (!std::ranges::all_of(hosts_, [](const auto& h) { return h->finished(); })) step();
   guardian_.reset();
+}
+
+void JobRun::warn_of_programs_without_mccl() {
+  if (!options_.on_mccl || stopped() || !failures_.empty()) return;
+  std::vector<std::string> without;
+  for (std::size_t host = 0; host < hosts_.size(); ++host)
+    if (!hosts_[host]->had_mlx_on_mccl()) without.push_back(text_of(job_.hosts[host]));
+  if (without.empty()) return;
+  console_.say(fmt::format(
+      "mccl launch: WARN: --mlx reached no program on {}: none imported MLX under a Python that "
+      "has "
+      "MCCL installed. Install mccl-engine there for the program's Python, or name another with "
+      "--python\n",
+      fmt::join(without, ", ")));
 }
 
 int JobRun::verdict() {

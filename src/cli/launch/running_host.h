@@ -69,6 +69,8 @@ class RunningHost {
   /// Ends what is left there and removes files. finished() tells when that is done.
   virtual void finish() = 0;
   virtual bool finished() const = 0;
+  /// Once it has: a program there has imported MLX with MCCL in it.
+  virtual bool had_mlx_on_mccl() const = 0;
 };
 
 }  // namespace mccl::cli::launch

@@ -180,6 +180,7 @@ void SshHost::hear(const SshConnection& from, std::string_view line) {
   if (word == "ready" || word == "beat") contact_.answered(Clock::now());
   if (word == "silence") contact_.ended_there();
   if (word == "checked" && phase_ == Phase::checking) phase_ = Phase::checked;
+  if (word == kOnMccl) had_mlx_on_mccl_ = true;
   if (word == "from") {
     std::istringstream addresses(rest);
     std::string port;

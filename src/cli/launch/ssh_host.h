@@ -56,6 +56,7 @@ class SshHost final : public RunningHost {
   void signal(int number) override;
   void finish() override;
   bool finished() const override;
+  bool had_mlx_on_mccl() const override { return had_mlx_on_mccl_; }
 
  private:
   enum class Phase {
@@ -107,6 +108,7 @@ class SshHost final : public RunningHost {
   bool guard_is_ready_ = false;
   bool late_ = false;
   bool killing_ = false;
+  bool had_mlx_on_mccl_ = false;
   Clock::time_point limit_;  ///< For the answer that is waited for.
   Clock::time_point next_beat_ = {};
   Contact contact_;
