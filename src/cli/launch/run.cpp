@@ -91,7 +91,7 @@ class JobRun {
   void start_ranks();
   void wait_for_ranks();
   void finish_hosts();
-  /// With --mlx, of hosts where it reached no program.
+  /// With --mlx: names the hosts on which it reached no program.
   void warn_of_programs_without_mccl();
   int verdict();
   std::string name_the_network();

@@ -46,8 +46,8 @@ std::vector<std::string> hosts_of(const std::vector<HostPort>& addresses) {
   return hosts;
 }
 
-/// True when two addresses in numbers are in one of the smallest networks that cables have: a /30,
-/// or a /64 of IPv6. Of names nothing is known, and they count as such.
+/// True when two addresses lie in one of the smallest networks that cables have: a /30, or a /64 of
+/// IPv6. A name tells no network and counts as a neighbour of every address.
 bool are_neighbours(const std::string& a, const std::string& b) {
   const auto bits = [](const std::string& text) -> std::vector<std::uint8_t> {
     std::array<std::uint8_t, 16> raw = {};
