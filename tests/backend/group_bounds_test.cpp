@@ -196,7 +196,8 @@ TEST(GroupMemory, OfGroupsThatFailGoesBackToo) {
           const std::uint64_t staging = context.metrics()->summary().staging_bytes;
           if (i == 10) after_first = staging;
           if (i > 10) {
-            ASSERT_LE(staging, after_first + (std::uint64_t{8} << 20)) << i;
+            // Two windows more may be under way than when it was measured; a leak has fifty.
+            ASSERT_LE(staging, after_first + (std::uint64_t{16} << 20)) << i;
           }
         }
       },
