@@ -257,34 +257,6 @@ def test_messages(pool):
 # --- When -----------------------------------------------------------------------------------------
 
 
-def check_receive_behind_the_device() -> None:
-    """Rank 1's message is there while rank 0's GPU has yet to write what it was told before."""
-    rank = dist.get_rank()
-    store = dist.distributed_c10d._get_default_store()
-    fake = load()
-    with watched():
-        if rank == 0:
-            dist.barrier()
-            fake.hold(True)
-            got = torch.full((1000,), -1.0, device="mps")
-            receive = dist.irecv(got, 1)
-            store.wait(["sent behind the device"])
-            assert not receive.is_completed()
-            fake.hold(False)
-            receive.wait()
-            assert got.cpu().eq(7).all()
-        else:
-            dist.barrier()
-        if rank == 1:
-            sent = dist.isend(torch.full((1000,), 7.0, device="mps"), 0)
-            store.set("sent behind the device", "")
-            sent.wait()
-
-
-def test_fault_19_a_receive_writes_behind_what_the_gpu_has_to_do(pool):
-    pool.run(check_receive_behind_the_device)
-
-
 def check_nobody_waits() -> None:
     size = dist.get_world_size()
     fake = load()
