@@ -84,50 +84,61 @@ void Calls::run() {
 
 void Calls::take(const Packet& packet) {
   const auto words = cluster::words_of(packet.head);
-  if (words.size() == 5 && words[0] == "call") {
-    // Its own, which the system may hand back.
-    const std::string nonce(words[1]);
-    {
-      const std::scoped_lock lock(mutex_);
-      if (called_.contains(nonce)) return;
-    }
-    if (questions_.size() == kMostQuestions ||
-        !secret_.is_proof(words[4], "call", {words[1], words[2], words[3]}))
-      return;
-    const std::string mine = make_nonce();
-    const Place place{packet.interface, std::string(words[2]), std::string(words[3])};
-    const std::string text =
-        fmt::format("who {} {} {}\n", nonce, mine, secret_.prove("who", {nonce, mine}));
-    send(socket_, text, packet.from);
-    questions_[mine] = {place, packet.from, text, Clock::now() + kForAnswer};
-  } else if (words.size() == 4 && words[0] == "who") {
-    std::optional<Place> place;
-    {
-      const std::scoped_lock lock(mutex_);
-      if (const auto found = called_.find(std::string(words[1])); found != called_.end())
-        place = found->second;
-    }
-    if (!place || place->interface != packet.interface ||
-        !secret_.is_proof(words[3], "who", {words[1], words[2]}))
-      return;
-    const std::string proof = secret_.prove("here", {words[2], place->name, place->from});
-    // Who asks all has been answered in vain.
-    const auto all = packet.to_all ? all_on(name_of(packet.interface)) : std::nullopt;
-    send(socket_, fmt::format("here {} {} {} {}\n", words[2], place->name, place->from, proof),
-         all.value_or(packet.from));
-  } else if (words.size() == 5 && words[0] == "here") {
-    const auto question = questions_.find(std::string(words[1]));
-    if (question == questions_.end()) return;
-    const Place& place = question->second.place;
-    if (place.interface != packet.interface || place.name != words[2] || place.from != words[3] ||
-        !secret_.is_proof(words[4], "here", {words[1], words[2], words[3]}))
-      return;
-    answers_.say({{"heard",
-                   {{"at", name_of(place.interface)},
-                    {"name", cluster::count_of(place.name)},
-                    {"from", place.from}}}});
-    questions_.erase(question);
-  }
+  if (words.size() == 5 && words[0] == "call") take_call(packet, words);
+  if (words.size() == 4 && words[0] == "who") take_question(packet, words);
+  if (words.size() == 5 && words[0] == "here") take_answer(packet, words);
+}
+
+std::optional<Calls::Place> Calls::called(std::string_view nonce) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = called_.find(std::string(nonce));
+  if (found == called_.end()) return {};
+  return found->second;
+}
+
+void Calls::take_call(const Packet& packet, std::span<const std::string_view> words) {
+  // The system may hand back its own call, and a stranger may repeat another's.
+  const std::string nonce(words[1]);
+  if (called(nonce) || questions_.size() == kMostQuestions ||
+      !secret_.is_proof(words[4], "call", {words[1], words[2], words[3]}) ||
+      !heard_.insert({nonce, packet.interface}).second)
+    return;
+  const std::string mine = make_nonce();
+  const Place place{packet.interface, std::string(words[2]), std::string(words[3])};
+  const std::string text =
+      fmt::format("who {} {} {}\n", nonce, mine, secret_.prove("who", {nonce, mine}));
+  send(socket_, text, packet.from);
+  questions_[mine] = {place, text, Clock::now() + kForAnswer};
+}
+
+void Calls::take_question(const Packet& packet, std::span<const std::string_view> words) {
+  const std::optional<Place> place = called(words[1]);
+  if (!place || place->interface != packet.interface ||
+      !secret_.is_proof(words[3], "who", {words[1], words[2]}))
+    return;
+  const std::string proof = secret_.prove("here", {words[2], place->name, place->from});
+  // A question that goes to all is a repeated one: an answer to the hearer alone got lost.
+  const auto all = packet.to_all ? all_on(name_of(packet.interface)) : std::nullopt;
+  send(socket_, fmt::format("here {} {} {} {}\n", words[2], place->name, place->from, proof),
+       all.value_or(packet.from));
+}
+
+void Calls::take_answer(const Packet& packet, std::span<const std::string_view> words) {
+  const auto question = questions_.find(std::string(words[1]));
+  if (question == questions_.end()) return;
+  const Place& place = question->second.place;
+  if (place.interface != packet.interface || place.name != words[2] || place.from != words[3] ||
+      !secret_.is_proof(words[4], "here", {words[1], words[2], words[3]}))
+    return;
+  tell("heard", place);
+  questions_.erase(question);
+}
+
+void Calls::tell(const char* what, const Place& place) {
+  answers_.say({{what,
+                 {{"at", name_of(place.interface)},
+                  {"name", cluster::count_of(place.name)},
+                  {"from", place.from}}}});
 }
 
 void Calls::ask_again() {
@@ -138,14 +149,11 @@ void Calls::ask_again() {
       continue;
     }
     if (question.asked == kQuestions) {
-      answers_.say({{"unanswered",
-                     {{"at", name_of(question.place.interface)},
-                      {"name", cluster::count_of(question.place.name)},
-                      {"from", question.place.from}}}});
+      tell("unanswered", question.place);
       each = questions_.erase(each);
       continue;
     }
-    // To all: another probe at the caller's port may have taken what was for this one's address.
+    // To all: the first question may have gone to another probe, which has the same port.
     if (const auto to = all_on(name_of(question.place.interface)))
       send(socket_, question.text, *to);
     ++question.asked;

@@ -5,8 +5,13 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <set>
+#include <span>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
 
 #include "base/clock.h"
 #include "cli/probe/answers.h"
@@ -46,7 +51,6 @@ class Calls {
   };
   struct Question {
     Place place;
-    Address caller;
     std::string text;
     Clock::time_point again;
     int asked = 1;
@@ -54,6 +58,12 @@ class Calls {
 
   void run();
   void take(const Packet& packet);
+  void take_call(const Packet& packet, std::span<const std::string_view> words);
+  void take_question(const Packet& packet, std::span<const std::string_view> words);
+  void take_answer(const Packet& packet, std::span<const std::string_view> words);
+  /// Where this host called with that nonce.
+  std::optional<Place> called(std::string_view nonce);
+  void tell(const char* what, const Place& place);
   void ask_again();
 
   const Secret& secret_;
@@ -62,6 +72,8 @@ class Calls {
   std::mutex mutex_;
   std::map<std::string, Place> called_;        ///< By nonce; guarded by mutex_.
   std::map<std::string, Question> questions_;  ///< By nonce; of the thread.
+  /// Calls that were believed to be some host's: nonce and interface. Of the thread.
+  std::set<std::pair<std::string, unsigned>> heard_;
   std::atomic<bool> stopping_ = false;
   std::thread thread_;
 };

@@ -102,7 +102,7 @@ bool Listeners::hear(Stranger& stranger) {
   const std::size_t end = stranger.said.find('\n');
   if (end == std::string::npos) return stranger.said.size() < kLongestIntroduction;
   const auto words = cluster::words_of(std::string_view(stranger.said).substr(0, end));
-  // Whoever knows the key waits for the answer before it sends more.
+  // A probe waits for the answer before it sends more.
   if (end + 1 != stranger.said.size() || words.size() != 3 || !is_purpose(words[1])) return false;
   if (!secret_.is_proof(words[2], "dials", {stranger.nonce, words[0], words[1]})) return false;
   const std::string proof = secret_.prove("answers", {stranger.nonce, words[0], words[1]});
