@@ -87,6 +87,7 @@ std::map<std::string, std::string> variables_at(const Place& place, const json& 
 
 /// A name, or an address in numbers, and nothing beside it.
 bool is_place(const Place& place, const std::string& text) {
+  if (std::ranges::count(text, ':') == 1) return false;  // an IPv6 address has more
   const Host host = parse_host(place.path, text);
   return host.user.empty() && host.port == 0 && host.name == text;
 }
