@@ -102,6 +102,7 @@ std::optional<uid_t> owner_of(const char* path, const std::string& local,
 std::string first_that_answers(const std::vector<std::string>& addresses, std::uint16_t port,
                                std::chrono::milliseconds patience) {
   std::vector<Descriptor> dialled;
+  dialled.reserve(addresses.size());
   std::vector<bool> answered(addresses.size(), false);
   for (const std::string& address : addresses) dialled.push_back(dial(address, port));
   const Clock::time_point limit = Clock::now() + patience;

@@ -43,7 +43,7 @@ std::vector<int> of_control_group() {
     const std::string root = fmt::format("/sys/fs/cgroup/{}", controller);
     std::string path = control_group_path(groups, controller);
     for (;;) {
-      const std::vector<int> found = parse_list(line_of(root + path + name));
+      std::vector<int> found = parse_list(line_of(fmt::format("{}{}{}", root, path, name)));
       if (!found.empty()) return found;
       if (path.empty() || path == "/") break;
       path.erase(path.rfind('/'));

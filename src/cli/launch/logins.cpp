@@ -37,7 +37,7 @@ std::vector<std::string> machines_of_login(std::string_view settings) {
   }
   if (!host.empty()) machines.push_back(host + " " + port);
   std::ranges::sort(machines);
-  machines.erase(std::ranges::unique(machines).begin(), machines.end());
+  machines.erase(std::unique(machines.begin(), machines.end()), machines.end());
   return machines;
 }
 

@@ -39,7 +39,7 @@ std::optional<Exit> ended(Process& request) {
 }  // namespace
 
 StoreWays::StoreWays(const Job& job, const Hosts& hosts, const std::vector<Reached>& reached,
-                     std::uint16_t port, std::string folder)
+                     std::uint16_t port, const std::string& folder)
     : job_(job),
       hosts_(hosts),
       port_(port),

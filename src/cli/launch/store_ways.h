@@ -22,7 +22,7 @@ class StoreWays {
   /// Asks every host but that of rank 0 at which of its addresses it answers. All hosts are
   /// checked, and none is prepared. `folder` is the job's, here.
   StoreWays(const Job& job, const Hosts& hosts, const std::vector<Reached>& reached,
-            std::uint16_t port, std::string folder);
+            std::uint16_t port, const std::string& folder);
 
   void watch(Watch& watch);
   void collect();
