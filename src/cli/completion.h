@@ -1,4 +1,5 @@
-// `mccl completion` and `mccl man`: what shells and man(1) know of the program, made from its flags.
+// `mccl completion` and `mccl man`: what shells and man(1) know of the program, made from its
+// flags.
 #pragma once
 
 #include "cli/command.h"

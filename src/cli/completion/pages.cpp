@@ -51,6 +51,7 @@ std::vector<Flag> flags_of(const CLI::App& command) {
 
 std::string names_of(const std::vector<Page>& pages) {
   std::vector<std::string> names;
+  names.reserve(pages.size());
   for (const Page& page : pages) names.push_back(page.name);
   return fmt::format("{}", fmt::join(names, " "));
 }
