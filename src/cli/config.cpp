@@ -3,12 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,6 +17,7 @@
 #include "cli/config/hostfile_text.h"
 #include "cli/hosts/inquiry.h"
 #include "cli/hosts/setup_run.h"
+#include "cli/kept_file.h"
 #include "cluster/choice.h"
 #include "cluster/cluster_check.h"
 #include "cluster/picture.h"
@@ -174,13 +172,6 @@ Exchanged try_links(hosts::Inquiry& inquiry, const Cluster& cluster, const std::
   }
 }
 
-void write_hostfile(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) throw Error(fmt::format("{}: {}", path, std::strerror(errno)));
-}
-
 bool is_good(const Cluster& cluster) {
   return cluster.choice.shape != Shape::none &&
          std::ranges::none_of(cluster.findings, [](const cluster::Finding& finding) {
@@ -244,7 +235,7 @@ int run_config(const ConfigFlags& flags) {
       cluster.findings.insert(cluster.findings.end(), exchanged.findings.begin(),
                               exchanged.findings.end());
     }
-    if (!flags.output.empty()) write_hostfile(flags.output, hostfile);
+    if (!flags.output.empty()) write_keeping_old(flags.output, hostfile);
   }
   cluster::sort_by_severity(cluster.findings);
   if (flags.json) fmt::print("{}", cluster::dumped(json_of(cluster, hostfile)));
