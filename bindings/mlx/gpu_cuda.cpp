@@ -11,7 +11,7 @@ namespace {
 
 namespace cuda = mccl::device::cuda;
 
-/// Of cuStreamBeginCapture: what other threads do is not recorded, nor refused.
+/// A mode of cuStreamBeginCapture that neither records nor refuses what other threads do.
 constexpr int kThreadLocal = 1;
 
 /// Interrupts the recording of a stream, which MLX ends after its operation.

@@ -91,16 +91,19 @@ void Group::run_on_gpu(mx::Stream stream, const mx::array& input, mx::array& out
       started.wait_on_stream(cuda_stream);
       return started;
     });
-    if (!work.done()) on_their_way_.push_back(std::move(work));
+    // A call that is over has a Work as well: it may have failed.
+    on_their_way_.push_back(std::move(work));
   });
 }
 
 void Group::throw_what_failed() {
-  std::vector<mccl::Work> done;
-  for (const mccl::Work& work : on_their_way_)
-    if (work.done()) done.push_back(work);
-  std::erase_if(on_their_way_, [](const mccl::Work& work) { return work.done(); });
-  for (const mccl::Work& work : done) work.wait();
+  std::vector<mccl::Work> over;
+  std::erase_if(on_their_way_, [&over](const mccl::Work& work) {
+    if (!work.done()) return false;
+    over.push_back(work);
+    return true;
+  });
+  for (const mccl::Work& work : over) work.wait();
 }
 
 void Group::run_on(mx::Stream stream, Call call) {

@@ -68,7 +68,7 @@ class Group final : public mx::distributed::detail::GroupImpl,
 
   const std::shared_ptr<mccl::Group> group_;
   const bool on_gpu_;
-  std::vector<mccl::Work> on_their_way_;  ///< Guarded by order_; of the GPU, through the host.
+  std::vector<mccl::Work> on_their_way_;  ///< GPU calls, guarded by order_.
   const std::shared_ptr<Line> collectives_ = std::make_shared<Line>();
   std::vector<std::shared_ptr<Line>> sends_;  ///< By destination.
   std::mutex order_;  ///< Held while a turn is taken and its operation enqueued.

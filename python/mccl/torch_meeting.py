@@ -28,6 +28,9 @@ _ELSEWHERE = "mccl/elsewhere"
 _IN_QUERY = {"RANK": "rank", "WORLD_SIZE": "world_size"}
 _ADDRESS = ("MASTER_ADDR", "MASTER_PORT")
 
+#: Variables that this module has set, which tell of no launcher.
+_set_here: dict[str, str] = {}
+
 _Meeting = Iterator[tuple["dist.Store", int, int]]
 
 
@@ -127,6 +130,7 @@ def _complete_environment(url: str) -> bool:
     if place["local_rank"] >= 0 and not os.environ.get("LOCAL_RANK"):
         wanted["LOCAL_RANK"] = str(place["local_rank"])
     os.environ.update(wanted)
+    _set_here.update(wanted)
     variables = ", ".join(f"{name}={text}" for name, text in wanted.items())
     _core.log_info(settings, place["rank"], f"torch: {variables}, as {place['found_by']} tells")
     return elsewhere
@@ -144,7 +148,8 @@ def _place(settings: Mapping[str, str]) -> dict[str, Any] | None:
     """This process's place, as another launcher than torchrun tells it; None if there is none."""
     from . import _core
 
-    place = _core.placement(settings, dict(os.environ))
+    told = {name: text for name, text in os.environ.items() if _set_here.get(name) != text}
+    place = _core.placement(settings, told)
     if place is None and "SLURM_PROCID" in os.environ and "SLURM_STEP_ID" not in os.environ:
         tasks = os.environ.get("SLURM_NTASKS", "1")
         if tasks != "1":
@@ -176,4 +181,9 @@ def _address_of_store(place: Mapping[str, Any], settings: Mapping[str, str]) -> 
     # MPICH's launcher carries an address made for this call. All others tell where MCCL's own store
     # is, which the process may serve too; torch's is one port up, as mccl launch has it.
     made_now = place["found_by"] == "MPICH" and not settings.get("root")
+    if port == 65535 and not made_now:
+        raise ValueError(
+            f"the ranks meet at {root}: expected a port below 65535, since torch's store takes the "
+            "next one"
+        )
     return host, str(port if made_now else port + 1)

@@ -120,7 +120,7 @@ class Checker : public nlohmann::json_sax<json> {
   const std::size_t text_size_;
   const Refuse refuse_;
   const SeeKey& see_key_;
-  std::vector<std::set<std::string>> keys_;  ///< Of each object, or list, that is open.
+  std::vector<std::set<std::string>> keys_;  ///< One set for each open object or list.
 };
 
 }  // namespace

@@ -143,7 +143,7 @@ constexpr Row kRows[] = {
      .variable = "MCCL_LOG_LEVEL",
      .range = "TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF",
      .meaning =
-         "Least severe lines that are logged; INFO shows at start what was set and by whom, where "
+         "Least severe lines that are logged; INFO shows at start what was set and where, at which address "
          "each rank listens and how it reaches the others; DEBUG shows every setting",
      .kind = choice,
      .field = &Config::log_level},

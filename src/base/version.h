@@ -4,7 +4,7 @@
 
 namespace mccl {
 
-/// Of this library, such as "0.1.0"; a zero follows it in memory.
+/// The version of this library, such as "0.1.0". It is null-terminated.
 std::string_view version();
 
 }  // namespace mccl

@@ -70,7 +70,7 @@ Estimate WindowTerms::meeting_at_slots(const Handled& handled, double shots, dou
   const Cut pieces = cut(shots > 1 ? Batch::all_slots : Batch::some, through);
   const double seconds =
       shots * (pieces.batches * meeting() + pieces.count * piece()) + seconds_of(handled);
-  // Of each piece, a step or three for every rank.
+  // Each piece takes one step for every rank, or three.
   return {seconds, pieces.count * ((shots > 1 ? 3 : 1) * size_.ranks + 3)};
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
@@ -30,6 +31,23 @@ def exists(test: str) -> bool:
     return re.search(pattern, path.read_text(), re.MULTILINE) is not None
 
 
+@functools.cache
+def all_tests() -> set[str]:
+    """The names of all tests: those of Python, and of C++ as Suite.Case."""
+    found: set[str] = set()
+    for path in TESTS.rglob("*.py"):
+        found.update(re.findall(r"^\s*def (test_\w+)\(", path.read_text(), re.MULTILINE))
+    for path in TESTS.rglob("*.cpp"):
+        tests = re.findall(r"TEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\)", path.read_text())
+        found.update(f"{suite}.{case}" for suite, case in tests)
+    return found
+
+
+def is_named(test: str) -> bool:
+    """True for a test that a table names without its file."""
+    return test in all_tests()
+
+
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.stem)
 def test_rows_are_numbered_and_whole(table: Path):
     rows = rows_of(table)
@@ -42,13 +60,17 @@ def test_every_named_test_exists(table: Path):
     for number, _, tests, _ in rows_of(table):
         named = re.findall(r"`([^`]*::[^`]*)`", tests)
         assert named or tests == "none" or "`" in tests, number
-        missing = [test for test in named if not exists(test)]
+        names = re.findall(r"`(test_\w+|[A-Z]\w+\.[A-Z]\w+)`", tests)
+        named += [name for name in names if not name.endswith(".")]
+        missing = [test for test in named if not (exists(test) if "::" in test else is_named(test))]
         assert not missing, (number, missing)
 
 
 def test_a_test_that_is_missing_is_noticed():
     assert exists("python/test_requirements.py::test_a_test_that_is_missing_is_noticed")
     assert not exists("python/test_requirements.py::test_of_nothing")
+    assert is_named("test_a_test_that_is_missing_is_noticed")
+    assert not is_named("test_of_nothing_at_all")
     assert not exists("python/test_nowhere.py::test_of_nothing")
     assert exists("cli/launch_hosts_test.cpp::LaunchHostfile.BothOfMlxsForms")
     assert not exists("cli/launch_hosts_test.cpp::LaunchHostfile.Both")

@@ -138,7 +138,8 @@ class State:
 
         `backend` is that of a group with the codec.
         """
-        large = torch.empty(config.get_config().compression_min_bytes // 4 + 4096)  # never touched
+        count = config.get_config().compression_min_bytes // 4 + 4096
+        large = torch.empty(count, dtype=torch.float32)  # never touched
         if backend.bytes_to_sum(large, 1e-3 if codec == "topk" else None) < large.nbytes:
             return
         self._said.add(UNCODED)

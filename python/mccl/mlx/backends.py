@@ -197,8 +197,11 @@ def nccl(environment: Environment, settings: Mapping[str, str]) -> Job:
 
 def _seconds(variable: str, milliseconds: str) -> str:
     text = milliseconds.strip()
-    if not text.isdecimal() or int(text) == 0:
-        raise Refusal(f"nccl: {variable}: expected milliseconds; found '{milliseconds}'")
+    year = 365 * 24 * 3600 * 1000
+    if not text.isdecimal() or not 0 < int(text) <= year:
+        raise Refusal(
+            f"nccl: {variable}: expected milliseconds, from 1 to {year}; found '{milliseconds}'"
+        )
     return f"{int(text) / 1000:g}"
 
 

@@ -128,17 +128,20 @@ def _rounded_means(
     for places in buckets_of(wanted, size):
         some = [wanted[place] for place in places]
         mean, left = load().rounded_mean(_together(some), group, compression.codec, share, stream)
-        finite = finite & mx.all(mx.isfinite(mean))
         for i, average, rest in zip(
             [chosen[place] for place in places], _apart(mean, some), _apart(left, some), strict=True
         ):
             name, gradient = gradients[i]
             averaged[i] = average.astype(gradient.dtype)
+            if keeps:
+                # A sum is finite unless an element is not; it is formed in 32 bits at least.
+                wide = averaged[i].astype(average.dtype)
+                finite = finite & mx.isfinite(mx.sum(wide))
             left_out[name] = rest
     if not averaged or not keeps:
         return averaged
     compression.keep(left_out, finite)
-    # Whoever evaluates the means evaluates the residuals, which would keep the means' memory.
+    # The residuals are evaluated with the means, whose memory they would keep otherwise.
     means = mx.depends(list(averaged.values()), [compression.residuals[n] for n in left_out])
     return dict(zip(averaged, means, strict=True))
 

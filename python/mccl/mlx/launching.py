@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import signal
 import subprocess
 import sys
 import tempfile
@@ -40,9 +41,36 @@ def _launch(
         file.flush()
         words = [str(program), "launch", "--mlx", "--hostfile", file.name, "-n", "1"]
         words += _flags(args)
-        status = subprocess.call([*words, "--", *command])
+        status = _run([*words, "--", *command])
     if status != 0:
         sys.exit(status)
+
+
+def _run(words: list[str]) -> int:
+    """Runs a program, which gets the signals that would end this one."""
+    process: subprocess.Popen | None = None
+    early: list[int] = []
+
+    def forward(number: int, _: object) -> None:
+        if process is None:
+            early.append(number)
+        else:
+            process.send_signal(number)
+
+    # The terminal sends SIGINT to both.
+    handlers = {signal.SIGINT: signal.SIG_IGN, signal.SIGTERM: forward, signal.SIGHUP: forward}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        # What is ignored would be in the program, too.
+        process = subprocess.Popen(
+            words, preexec_fn=lambda: signal.signal(signal.SIGINT, before[signal.SIGINT])
+        )
+        for number in early:
+            process.send_signal(number)
+        return process.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _hostfile(backend: str, hosts: Sequence[Any], variables: Sequence[str]) -> dict[str, Any]:

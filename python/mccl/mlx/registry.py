@@ -217,7 +217,7 @@ def _merged(settings: dict[str, str], of_job: dict[str, str]) -> dict[str, str]:
     """Settings that were given win over what is derived from variables of MLX and a hostfile."""
     given = {
         name: settings[name]
-        for name in ("listen_addr", "port_base", "log_level", "connect_timeout")
+        for name in ("listen_addr", "port_base", "log_level", "connect_timeout", "job_key")
         if settings.get(name, config.default_text(name)) != config.default_text(name)
     }
     return {**settings, **of_job, **given}

@@ -28,6 +28,10 @@ Factory = Callable[[int, int], AllGather]
 _LENGTH = 4096
 #: Seconds until an address that does not answer is given up.
 _PATIENCE = 5.0
+#: Seconds after which the listener looks whether it is needed still.
+_LOOK = 0.05
+#: Most addresses of rank 0 that are told.
+_MOST_ADDRESSES = 32
 _GREETING = b"mccl meets here"
 
 
@@ -49,10 +53,10 @@ def meet(factory: Factory, rank: int, size: int) -> dict[str, str]:
         if rank == 0:
             key = secrets.token_hex(32)
             port = stack.enter_context(_listening(key))
-            mine = {"port": port, "key": key, "addresses": _core.own_addresses()}
-        first = _gathered(gather, mine, size)[0]
+            mine = {"port": port, "key": key, "addresses": _told_addresses()}
+        first = _gathered(gather, mine, size, ("port", "key", "addresses"))[0]
         root = Address(_everywhere(), first["port"]) if rank == 0 else _reached(first)
-        found = _gathered(gather, {"root": str(root) if root else ""}, size)
+        found = _gathered(gather, {"root": str(root) if root else ""}, size, ("root",))
     lost = [str(other) for other, answer in enumerate(found) if not answer["root"]]
     if lost:
         raise RuntimeError(
@@ -63,8 +67,16 @@ def meet(factory: Factory, rank: int, size: int) -> dict[str, str]:
     return {"root": str(root), "job_key": first["key"]}
 
 
-def _gathered(gather: AllGather, mine: dict[str, Any], size: int) -> list[dict[str, Any]]:
-    """The messages of all ranks."""
+def _told_addresses() -> list[str]:
+    """Rank 0's own addresses, without those that mean something on their own link alone."""
+    told = [each for each in _core.own_addresses() if not each.lower().startswith("fe80:")]
+    return told[:_MOST_ADDRESSES]
+
+
+def _gathered(
+    gather: AllGather, mine: dict[str, Any], size: int, keys: Sequence[str]
+) -> list[dict[str, Any]]:
+    """The messages of all ranks, of which the first has all of `keys`."""
     text = json.dumps(mine).encode().ljust(_LENGTH)
     answer = gather(text, _LENGTH)
     expected = size * _LENGTH
@@ -76,8 +88,11 @@ def _gathered(gather: AllGather, mine: dict[str, Any], size: int) -> list[dict[s
         )
     parts = [bytes(answer[begin : begin + _LENGTH]) for begin in range(0, expected, _LENGTH)]
     try:
-        return [json.loads(part) for part in parts]
-    except ValueError:
+        messages = [json.loads(part) for part in parts]
+        if not all(key in messages[0] for key in keys):
+            raise ValueError("it is another rank's")
+        return messages
+    except (ValueError, TypeError):
         raise ValueError(
             "all_gather_factory: its function returned bytes that no rank has sent; it must return "
             "those of all ranks in the order of ranks"
@@ -89,22 +104,25 @@ def _everywhere() -> str:
 
 
 def _greeting(key: str) -> bytes:
-    """Proves that who listens is rank 0 of this job: many hosts have the same addresses."""
+    """Proves that the listener is rank 0 of this job: many hosts have the same addresses."""
     return hmac.new(key.encode(), _GREETING, hashlib.sha256).digest()
 
 
 @contextlib.contextmanager
 def _listening(key: str) -> Iterator[int]:
-    """Greets whoever connects; yields the port."""
+    """Sends a greeting to every connection; yields the port."""
     dual = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if dual else socket.AF_INET
     with socket.create_server((_everywhere(), 0), family=family, dualstack_ipv6=dual) as server:
+        server.settimeout(_LOOK)
+        ended = threading.Event()
 
         def greet() -> None:
-            with contextlib.suppress(OSError):  # until it is shut down
-                while True:
+            # macOS wakes no accept() when another thread shuts the socket down.
+            while not ended.is_set():
+                with contextlib.suppress(OSError):  # nobody came, or has gone already
                     connection, _ = server.accept()
-                    with connection, contextlib.suppress(OSError):
+                    with connection:
                         connection.settimeout(_PATIENCE)
                         connection.sendall(_greeting(key))
 
@@ -113,8 +131,7 @@ def _listening(key: str) -> Iterator[int]:
         try:
             yield server.getsockname()[1]
         finally:
-            with contextlib.suppress(OSError):
-                server.shutdown(socket.SHUT_RDWR)
+            ended.set()
             thread.join()
 
 

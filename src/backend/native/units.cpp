@@ -35,7 +35,7 @@ class Several final : public kernels::Unit {
 }  // namespace
 
 std::shared_ptr<kernels::Unit> units_of(const Config& config) {
-  // Also where they are not used: whoever names a file means that there is one.
+  // Checked even when it is not used: a file that is named must exist.
   if (!config.shader_path.empty() && ::access(config.shader_path.c_str(), R_OK) != 0) {
     throw InvalidArgument(fmt::format(
         "MCCL_SHADER_PATH: expected a file of Metal shaders that can be read; {}: {}; correct it, "

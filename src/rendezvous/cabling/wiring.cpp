@@ -45,7 +45,8 @@ bool is_shared(const WiringOptions& options, int port) {
 /// The addresses of this host that the hostfile's `host` means. Empty for a name that means none,
 /// or loopback only, as a host's own name does on Debian (127.0.1.1).
 std::vector<Address> own_addresses_of(const std::string& host, std::uint16_t port) {
-  if (const auto numeric = Address::parse_numeric(host, port)) return {*numeric};
+  const std::string number = host == "localhost" ? "127.0.0.1" : host;
+  if (const auto numeric = Address::parse_numeric(number, port)) return {*numeric};
   std::vector<Address> addresses;
   try {
     addresses = transport::tcp::resolve(host, port);
@@ -418,6 +419,27 @@ void Wiring::abandon_after_fork() noexcept {
   mutex_.unlock();
 }
 
+namespace {
+
+/// True for two ranks whose addresses lie pair by pair in networks that this host is in. They reach
+/// each other there, and listen where the settings say.
+bool share_networks(const AddressTable& table, int rank) {
+  if (table.size() != 2) return false;
+  const auto& own = table[static_cast<std::size_t>(rank)];
+  const auto& others = table[static_cast<std::size_t>(1 - rank)];
+  const auto interfaces = transport::tcp::list_interfaces();
+  return std::ranges::equal(own, others, [&](const auto& here, const auto& there) {
+    const auto from = Address::parse_numeric(here.host, 0);
+    const auto to = Address::parse_numeric(there.host, 0);
+    if (!from || !to) return false;
+    if (from->is_loopback() && to->is_loopback()) return true;
+    const auto* const interface = transport::tcp::find_interface(interfaces, *from);
+    return interface != nullptr && interface->reaches(*to);
+  });
+}
+
+}  // namespace
+
 std::shared_ptr<Wiring> wire(int rank, int size, const Config& config,
                              const std::shared_ptr<Metrics>& metrics) {
   if (config.hostfile.empty()) return nullptr;
@@ -428,7 +450,7 @@ std::shared_ptr<Wiring> wire(int rank, int size, const Config& config,
         "list there",
         config.hostfile, table.size(), size));
   }
-  if (!may_be_sparse(table)) return nullptr;
+  if (!may_be_sparse(table) || share_networks(table, rank)) return nullptr;
   const auto seconds = [](double count) {
     return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(count));
   };

@@ -67,21 +67,36 @@ def check_compression(codec: str, worst: float) -> None:
 
 
 def check_small_steps_beside_a_large_one(type_name: str) -> None:
-    """topk sends the large element each time, and the small one must wait for its turn."""
+    """topk sends the large element each time, and what the others sum up to is kept.
+
+    A sum of ones stops at 256 in bfloat16.
+    """
     group = world()
     dtype = getattr(mx, type_name)
-    steps, waiting = 3000, 3000.0
-    gradient = mx.concatenate([mx.full((1,), waiting), mx.full((1,), 1.0)]).astype(dtype)
-    compression = mccl.mlx.Compression("topk", ratio=0.5, exact=lambda name, gradient: False)
-    sent = 0.0
+    steps = 600
+    gradient = mx.concatenate([mx.full((1,), 3000.0), mx.ones((63,))]).astype(dtype)
+    compression = mccl.mlx.Compression("topk", ratio=1 / 64, exact=lambda name, gradient: False)
     for _ in range(steps):
         found = mccl.mlx.average_gradients({"w": gradient}, compression=compression)["w"]
         assert found.dtype == dtype
-        sent += found[1].item()
+    assert found[1:].abs().max().item() == 0
     kept = compression.residuals["w"]
     assert kept.dtype == mx.float32
-    left = mx.distributed.all_sum(kept, group=group)[1].item() / group.size()
-    assert abs(sent + left - steps) <= 1e-3 * steps
+    left = mx.distributed.all_sum(kept, group=group) / group.size()
+    assert mx.allclose(left[1:], mx.full((63,), steps), atol=1e-3 * steps)
+
+
+def check_a_mean_too_large_for_its_type() -> None:
+    """The mean is finite in 32 bits, and not in those of the gradient."""
+    world()
+    compression = mccl.mlx.Compression("topk", ratio=1 / 64, exact=lambda name, gradient: False)
+    gradient = mx.concatenate([mx.full((2,), 50000.0), mx.zeros((62,))]).astype(mx.float16)
+    residuals = []
+    for _ in range(2):
+        found = mccl.mlx.average_gradients({"w": gradient}, compression=compression)["w"]
+        residuals.append(np.array(compression.residuals["w"]))
+    assert not mx.all(mx.isfinite(found)).item()
+    assert np.array_equal(*residuals)
 
 
 def check_steps_that_are_not_finite() -> None:
@@ -100,6 +115,10 @@ def check_steps_that_are_not_finite() -> None:
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_residuals_of_short_floats_are_float32(ranks, dtype):
     ranks.run(check_small_steps_beside_a_large_one, dtype)
+
+
+def test_a_mean_that_overflows_its_type_leaves_residuals_as_they_were(ranks):
+    ranks.run(check_a_mean_too_large_for_its_type)
 
 
 def test_a_step_that_is_not_finite_leaves_residuals_as_they_were(ranks):
