@@ -176,8 +176,8 @@ void even_out(std::vector<Entry>& entries) {
   }
 }
 
-/// MLX's jaccl refuses a file in which two pairs have different numbers of devices, so each pair has
-/// as many as the pair with the fewest.
+/// MLX's jaccl refuses a ring in which two pairs have different numbers of devices, so each pair
+/// has as many as the pair with the fewest.
 void even_out_devices(std::vector<Entry>& entries) {
   std::size_t least = std::numeric_limits<std::size_t>::max();
   for (const Entry& entry : entries)
@@ -322,8 +322,10 @@ std::vector<Entry> entries_of(std::span<const HostFacts> hosts, const Choice& ch
     }
     entries.push_back(std::move(entry));
   }
-  if (choice.shape == Shape::ring) even_out(entries);
-  even_out_devices(entries);
+  if (choice.shape == Shape::ring) {
+    even_out(entries);
+    even_out_devices(entries);
+  }
   return entries;
 }
 

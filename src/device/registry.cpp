@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <utility>
 #include <vector>
 
+#include "base/environment.h"
 #include "device/cuda/gpu.h"
 #include "device/metal/gpu.h"
 #include "mccl/error.h"
@@ -31,8 +31,9 @@ Registry& registry() {
 
 /// CUDA takes the devices of the list up to the first entry that names none, such as -1.
 bool hides_all_gpus() {
-  const char* const list = std::getenv("CUDA_VISIBLE_DEVICES");
-  return list && (*list == '\0' || *list == '-');
+  const auto environment = process_environment();
+  const auto list = environment.find("CUDA_VISIBLE_DEVICES");
+  return list != environment.end() && (list->second.empty() || list->second.starts_with('-'));
 }
 
 std::shared_ptr<Accelerator> make(Registry& all, Device device) {

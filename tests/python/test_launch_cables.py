@@ -215,7 +215,7 @@ def test_a_forwarder_is_for_its_own_user_and_ends_with_its_input(hosts, tmp_path
             store.listen()
         connection, _ = store.accept()
         assert connection.recv(100) == b"ask"
-        connection.sendall(b"answer")
+        assert connection.send(b"answer") == 6
         assert asking.communicate(timeout=PATIENCE)[0] == "b'answer'\n"
         connection.close()
     stranger = ssh_hosts.shell(
