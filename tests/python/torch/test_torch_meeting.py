@@ -50,6 +50,18 @@ def test_what_is_missing_comes_from_the_launcher(complete):
     assert complete(SLURM)[0]["MASTER_PORT"] == port, "it must be the same on all ranks"
 
 
+def test_a_second_group_is_completed_by_the_same_launcher(complete):
+    """The first one has set RANK and WORLD_SIZE, which are torchrun's otherwise."""
+    first, _ = complete(SLURM)
+    again, _ = complete(SLURM | {"RANK": "3", "WORLD_SIZE": "4"})
+    assert again == first
+
+
+def test_torchs_store_needs_a_port_above_that_of_the_root(complete):
+    with pytest.raises(ValueError, match="expected a port below 65535"):
+        complete(BY_HAND | {"MCCL_ROOT": "10.0.0.1:65535"})
+
+
 @pytest.mark.parametrize(
     ("root", "address", "port"),
     [("10.0.0.1:29500", "10.0.0.1", "29501"), ("[fd00::1]:29500", "fd00::1", "29501")],
