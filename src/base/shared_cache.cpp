@@ -4,10 +4,11 @@
 
 #include <charconv>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <string>
 #include <system_error>
+
+#include "base/first_line.h"
 
 #ifdef __APPLE__
 #include <sys/sysctl.h>
@@ -20,13 +21,6 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kGuess = std::size_t{16} << 20;
 constexpr int kMostLevels = 4;
-
-std::string first_line(const fs::path& file) {
-  std::ifstream stream(file);
-  std::string line;
-  std::getline(stream, line);
-  return line;
-}
 
 /// "32768K" or "36M"; 0 for anything else.
 std::size_t bytes_of(const std::string& text) {

@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "base/cores.h"
+#include "base/first_line.h"
 #include "base/value_text.h"
 
 namespace mccl::cli::launch {
@@ -26,13 +27,6 @@ std::vector<int> parse_list(std::string_view list) {
   return cores ? cores->allowed : std::vector<int>();
 }
 
-std::string line_of(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
 /// What a control group lets its processes use; of the nearest group that says so.
 std::vector<int> of_control_group() {
   std::ifstream file("/proc/self/cgroup");
@@ -43,13 +37,13 @@ std::vector<int> of_control_group() {
     const std::string root = fmt::format("/sys/fs/cgroup/{}", controller);
     std::string path = control_group_path(groups, controller);
     for (;;) {
-      std::vector<int> found = parse_list(line_of(fmt::format("{}{}{}", root, path, name)));
+      std::vector<int> found = parse_list(first_line(fmt::format("{}{}{}", root, path, name)));
       if (!found.empty()) return found;
       if (path.empty() || path == "/") break;
       path.erase(path.rfind('/'));
     }
   }
-  return parse_list(line_of("/sys/devices/system/cpu/online"));
+  return parse_list(first_line("/sys/devices/system/cpu/online"));
 }
 
 std::string places_here() {
@@ -59,10 +53,10 @@ std::string places_here() {
        std::filesystem::directory_iterator("/sys/devices/system/cpu", ignored)) {
     const std::string name = entry.path().filename().string();
     const std::string topology = entry.path().string() + "/topology/";
-    const std::string core = line_of(topology + "core_id");
+    const std::string core = first_line(topology + "core_id");
     if (!name.starts_with("cpu") || core.empty()) continue;
-    places +=
-        fmt::format("{}:{}:{} ", name.substr(3), line_of(topology + "physical_package_id"), core);
+    places += fmt::format("{}:{}:{} ", name.substr(3), first_line(topology + "physical_package_id"),
+                          core);
   }
   return places;
 }

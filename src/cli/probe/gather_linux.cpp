@@ -12,6 +12,7 @@
 #include <set>
 #include <system_error>
 
+#include "base/first_line.h"
 #include "base/value_text.h"
 #include "cli/probe/gather.h"
 #include "cluster/read_facts.h"
@@ -33,14 +34,6 @@ const fs::path kRdma = "/sys/class/infiniband";
 /// Types of interfaces, as Linux numbers them.
 constexpr long kEthernet = 1;
 constexpr long kInfiniband = 32;
-
-/// The first line; empty where there is none, or the system refuses to tell.
-std::string line_in(const fs::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
 
 bool is_there(const fs::path& path) {
   std::error_code ignored;
@@ -72,7 +65,7 @@ int small(const std::string& text) {
 bool joins_only(const fs::path& path, unsigned flags) {
   if (is_there(path / "tun_flags") || is_there(path / "bridge")) return true;
   if (is_there(path / "device") || is_there(path / "bonding")) return false;
-  const std::string type = line_in(path / "type");
+  const std::string type = first_line(path / "type");
   const long number = cluster::count_of(type);
   if (!type.empty() && number != kEthernet && number != kInfiniband) return true;
   return (flags & IFF_NOARP) != 0;
@@ -89,7 +82,7 @@ Medium medium_of(const std::string& name, transport::tcp::Medium::Kind kind,
 
 int rp_filter_of(const std::string& name) {
   const auto filter = [](const std::string& of) {
-    return small(line_in(fmt::format("/proc/sys/net/ipv4/conf/{}/rp_filter", of)));
+    return small(first_line(fmt::format("/proc/sys/net/ipv4/conf/{}/rp_filter", of)));
   };
   return std::max(filter("all"), filter(name));
 }
@@ -101,14 +94,14 @@ void gather_interfaces(HostFacts& facts) {
     if (interface.name.empty() || facts.interfaces.size() == kMostInterfaces) continue;
     const transport::tcp::Medium medium = transport::tcp::medium_of(interface.name, kInterfaces);
     const auto flags =
-        static_cast<unsigned>(std::strtoul(line_in(path / "flags").c_str(), nullptr, 16));
+        static_cast<unsigned>(std::strtoul(first_line(path / "flags").c_str(), nullptr, 16));
     interface.medium = medium_of(interface.name, medium.kind, target_of(path / "device/driver"));
     interface.up = (flags & IFF_UP) != 0;
-    if (const std::string carrier = line_in(path / "carrier"); !carrier.empty())
+    if (const std::string carrier = first_line(path / "carrier"); !carrier.empty())
       interface.carrier = carrier == "1";
     interface.mbit_per_s = interface.medium == Medium::software ? 0 : medium.mbit_per_s;
-    interface.mtu = small(line_in(path / "mtu"));
-    interface.mac = line_in(path / "address");
+    interface.mtu = small(first_line(path / "mtu"));
+    interface.mac = first_line(path / "address");
     interface.bridge = cluster::plain_name(facts, kInterfaces, target_of(path / "master"));
     interface.joins = joins_only(path, flags);
     interface.rp_filter = rp_filter_of(interface.name);
@@ -187,15 +180,15 @@ void gather_rdma(HostFacts& facts) {
       std::error_code ignored;
       for (const fs::directory_entry& entry :
            fs::directory_iterator(port / "gid_attrs/ndevs", ignored))
-        if (device.interface.empty()) device.interface = line_in(entry.path());
+        if (device.interface.empty()) device.interface = first_line(entry.path());
       // "4: ACTIVE", "100 Gb/sec (4X EDR)".
-      const std::string state = line_in(port / "state");
+      const std::string state = first_line(port / "state");
       device.state = cluster::trimmed(state.substr(std::min(state.find(':') + 1, state.size())));
-      const std::string rate = line_in(port / "rate");
+      const std::string rate = first_line(port / "rate");
       const double gbit = parse_number(rate.substr(0, rate.find(' '))).value_or(0);
       device.mbit_per_s = static_cast<int>(std::clamp(gbit, 0.0, 1e6) * 1000);
       for (const fs::directory_entry& entry : fs::directory_iterator(port / "gids", ignored)) {
-        const std::string gid = line_in(entry.path());
+        const std::string gid = first_line(entry.path());
         if (gid.find_first_not_of("0:") != gid.npos) device.gids.push_back(gid);
       }
       if (Interface* interface = interface_of(facts, device.interface))
@@ -217,9 +210,9 @@ void gather_thunderbolt(HostFacts& facts) {
     cluster::Port port;
     port.receptacle = interface.name;
     port.interface = interface.name;
-    port.own = cluster::lower_case(line_in(there.parent_path() / "unique_id"));
-    port.peer = cluster::lower_case(line_in(there / "unique_id"));
-    port.peer_name = line_in(there / "device_name");
+    port.own = cluster::lower_case(first_line(there.parent_path() / "unique_id"));
+    port.peer = cluster::lower_case(first_line(there / "unique_id"));
+    port.peer_name = first_line(there / "device_name");
     port.mbit_per_s = interface.mbit_per_s;
     facts.ports.push_back(std::move(port));
   }
@@ -230,7 +223,7 @@ bool is_rank(const fs::path& process, const fs::path& network) {
   std::error_code ignored;
   if (fs::read_symlink(process / "ns/net", ignored) != network) return false;
   for (const fs::directory_entry& thread : fs::directory_iterator(process / "task", ignored))
-    if (line_in(thread.path() / "comm") == "mccl progress") return true;
+    if (first_line(thread.path() / "comm") == "mccl progress") return true;
   return false;
 }
 
@@ -274,12 +267,12 @@ void gather_memory(HostFacts& facts) {
 void gather_linux(HostFacts& facts) {
   facts.system = cluster::System::gnu_linux;
   facts.os = os_name();
-  facts.boot = line_in("/proc/sys/kernel/random/boot_id");
+  facts.boot = first_line("/proc/sys/kernel/random/boot_id");
   const fs::path frequency = "/sys/devices/system/cpu/cpu0/cpufreq";
-  facts.governor = line_in(frequency / "scaling_governor");
-  facts.mhz = small(line_in(frequency / "scaling_cur_freq")) / 1000;
-  facts.most_mhz = small(line_in(frequency / "cpuinfo_max_freq")) / 1000;
-  const std::string load = line_in("/proc/loadavg");
+  facts.governor = first_line(frequency / "scaling_governor");
+  facts.mhz = small(first_line(frequency / "scaling_cur_freq")) / 1000;
+  facts.most_mhz = small(first_line(frequency / "cpuinfo_max_freq")) / 1000;
+  const std::string load = first_line("/proc/loadavg");
   facts.load = parse_number(load.substr(0, load.find(' '))).value_or(0);
   facts.ranks = count_ranks();
   gather_memory(facts);

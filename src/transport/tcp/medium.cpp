@@ -21,9 +21,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <system_error>
+
+#include "base/first_line.h"
 
 namespace mccl::transport::tcp {
 
@@ -98,15 +99,8 @@ namespace fs = std::filesystem;
 /// A bond of bridges of cables is as deep as people go.
 constexpr int kMostLayers = 4;
 
-std::string line_of(const fs::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);  // the system refuses what it does not know
-  return line;
-}
-
 int number_of(const fs::path& path) {
-  return std::max(0, static_cast<int>(std::strtol(line_of(path).c_str(), nullptr, 10)));
+  return std::max(0, static_cast<int>(std::strtol(first_line(path).c_str(), nullptr, 10)));
 }
 
 bool is_there(const fs::path& path) {
@@ -136,7 +130,7 @@ int thunderbolt_mbit(const fs::path& interface) {
   const fs::path device = fs::canonical(interface / "device", failure);
   if (failure) return 0;
   const fs::path port = device.parent_path();
-  const std::string speed = line_of(port / "rx_speed");
+  const std::string speed = first_line(port / "rx_speed");
   if (!speed.ends_with("Gb/s")) return 0;
   return static_cast<int>(1000 * std::strtod(speed.c_str(), nullptr)) *
          std::max(1, number_of(port / "rx_lanes"));
