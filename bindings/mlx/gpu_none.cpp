@@ -1,4 +1,4 @@
-// For an MLX that is not built for CUDA, and for builds without CUDA's headers.
+// Stands in for gpu_cuda.cpp where MLX is not built for CUDA, or CUDA's headers are missing.
 #include "gpu.h"
 #include "mccl/error.h"
 

@@ -156,10 +156,10 @@ void bind_configuration(nb::module_& module) {
       "config_from_dict", &config_from_dict, "base"_a, "changes"_a,
       "The same: the defaults, with `base` and then `changes` over them; of these, an empty secret "
       "is refused.");
-  module.def(
-      "placement", &placement, "values"_a, "environment"_a,
-      "A process's rank, size, rank on its host (-1 when nobody tells) and who told them, by "
-      "settings and an environment; or None.");
+  module.def("placement", &placement, "values"_a, "environment"_a,
+             "A process's rank, size, rank on its host (-1 where no launcher tells it) and the "
+             "launcher's name, by "
+             "settings and an environment; or None.");
   module.def("meeting_point", &meeting_point, "values"_a, "environment"_a,
              "host:port of rank 0, where the ranks meet; empty where there is no such place. "
              "Blocks until all ranks ask, where MPICH's launcher tells it, which does so once.");

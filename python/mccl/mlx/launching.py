@@ -61,7 +61,7 @@ def _run(words: list[str]) -> int:
     handlers = {signal.SIGINT: signal.SIG_IGN, signal.SIGTERM: forward, signal.SIGHUP: forward}
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
-        # What is ignored would be in the program, too.
+        # The program would inherit that SIGINT is ignored.
         process = subprocess.Popen(
             words, preexec_fn=lambda: signal.signal(signal.SIGINT, before[signal.SIGINT])
         )

@@ -120,7 +120,7 @@ def _listening(key: str) -> Iterator[int]:
         def greet() -> None:
             # macOS wakes no accept() when another thread shuts the socket down.
             while not ended.is_set():
-                with contextlib.suppress(OSError):  # nobody came, or has gone already
+                with contextlib.suppress(OSError):  # no connection came, or it has ended
                     connection, _ = server.accept()
                     with connection:
                         connection.settimeout(_PATIENCE)

@@ -35,7 +35,7 @@ constexpr int kTimedOut = 124;
 constexpr int kConnectionLost = 255;
 /// For failures that one cause brings about on several ranks, before the cause is named.
 constexpr auto kSettling = 100ms;
-/// At a terminal that is not ours for now, since the job runs in the background.
+/// Between looks whether a job in the background has come to the foreground of its terminal.
 constexpr auto kBetweenLooksAtTerminal = 1s;
 
 /// Those of a rank, or of a session of ssh.
