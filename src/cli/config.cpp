@@ -15,11 +15,14 @@
 #include "cli/config/exchange.h"
 #include "cli/config/flags.h"
 #include "cli/config/hostfile_text.h"
+#include "cli/hosts/consent.h"
 #include "cli/hosts/inquiry.h"
 #include "cli/hosts/setup_run.h"
 #include "cli/kept_file.h"
+#include "cli/probe/gather.h"
 #include "cluster/choice.h"
 #include "cluster/cluster_check.h"
+#include "cluster/persist.h"
 #include "cluster/picture.h"
 #include "cluster/setup.h"
 #include "cluster/version_check.h"
@@ -35,6 +38,7 @@ using cluster::HostFacts;
 using cluster::SetupStep;
 using cluster::Shape;
 
+constexpr std::chrono::seconds kForOwnNetworks(15);
 constexpr const char* kSummary = "Find out how hosts are cabled, set it up, and write a hostfile";
 
 void say(const std::string& text) { fmt::print(stderr, "mccl config: {}\n", text); }
@@ -149,16 +153,17 @@ std::string set_up(const ConfigFlags& flags, const hosts::Reaching& reaching,
   }
   const std::string wanted =
       flags.output.empty() ? "mccl-config.undo.sh" : flags.output + ".undo.sh";
+  fmt::print(stderr, "These commands give the cables their addresses:\n{}", commands_text(cluster));
+  if (!flags.sure && !hosts::person_agrees("Do it?", "--yes", signals))
+    throw Error("nothing was changed, since you did not agree");
   std::string undo = hosts::write_undo_script(
       wanted, hosts::undo_script(cluster.hosts, cluster.steps, reaching.ssh_arguments));
   say(fmt::format("sh {} undoes what follows", undo));
   const hosts::SetupResult result =
-      hosts::run_setup(cluster.hosts, cluster.steps, reaching, signals, say);
-  if (result.fault.empty()) return undo;
-  throw Error(fmt::format("{}; {}", result.fault,
-                          result.undone ? "what was done before is undone, nothing is changed"
-                                        : "not all of what was done before could be undone: sh " +
-                                              undo + " tries again"));
+      hosts::run_setup({cluster.hosts, cluster.steps, std::chrono::seconds(flags.revert_after_s)},
+                       reaching, signals, say);
+  if (!result.fault.empty()) throw Error(text_of(result, undo));
+  return undo;
 }
 
 /// Whoever ends it here has links that are set up.
@@ -194,8 +199,13 @@ void plan(const ConfigFlags& flags, hosts::Inquiry& inquiry, Cluster& cluster) {
   cluster.choice = found.choice;
   for (const auto* more : {&found.findings, &found.choice.findings})
     cluster.findings.insert(cluster.findings.end(), more->begin(), more->end());
-  cluster.links = give_addresses(cluster.facts, cluster.choice.links);
+  const std::vector<HostFacts> here = {probe::gather_networks(kForOwnNetworks)};
+  cluster.links = give_addresses(cluster.facts, cluster.choice.links,
+                                 {.others = here, .within = cluster::parse_network(flags.subnet)});
   cluster.steps = setup_steps(cluster.facts, cluster.links);
+  if (!flags.persist) return;
+  const auto more = persist_steps(cluster.facts, cluster.links);
+  cluster.steps.insert(cluster.steps.end(), more.begin(), more.end());
 }
 
 int run_config(const ConfigFlags& flags) {
@@ -209,6 +219,7 @@ int run_config(const ConfigFlags& flags) {
   Cluster cluster;
   keep_reached(flags, inquiry.asked(), cluster);
   refuse_one_machine(cluster.facts);
+  hosts::refuse_unconfirmed(cluster.facts);
   inquiry.forget_unreached();
   plan(flags, inquiry, cluster);
 

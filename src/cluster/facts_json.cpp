@@ -42,6 +42,12 @@ void fields_of(Op& op, Route& route) {
 }
 
 template <typename Op>
+void fields_of(Op& op, InUse& in_use) {
+  op("network", in_use.network);
+  op("by", in_use.by);
+}
+
+template <typename Op>
 void fields_of(Op& op, Port& port) {
   op("receptacle", port.receptacle);
   op.name("interface", port.interface);
@@ -103,6 +109,9 @@ void fields_of(Op& op, HostFacts& facts) {
   op("settings", facts.variables);
   op.list("interfaces", facts.interfaces);
   op.list("routes", facts.routes);
+  op.list("in_use", facts.in_use);
+  op.name("network_manager", facts.network_manager);
+  op("setup_unconfirmed", facts.setup_unconfirmed);
   op.list("ports", facts.ports);
   op.list("rdma", facts.rdma);
   op("rdma_control", facts.rdma_control);
@@ -115,6 +124,7 @@ void fields_of(Op& op, HostFacts& facts) {
 /// Parts that lack what they are for are left out.
 bool is_whole(const Interface& interface) { return !interface.name.empty(); }
 bool is_whole(const Route& route) { return route.to != Network{}; }
+bool is_whole(const InUse& in_use) { return in_use.network != Network{}; }
 bool is_whole(const RdmaDevice& device) { return !device.name.empty(); }
 bool is_whole(const Finding& finding) { return !finding.what.empty() && !finding.why.empty(); }
 template <typename Part>

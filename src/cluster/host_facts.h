@@ -46,6 +46,12 @@ struct Route {
   std::string interface;  ///< Empty: none, or not known.
 };
 
+/// An address that the host needs, or a network of one, which cables must not take.
+struct InUse {
+  Network network;
+  std::string by;  ///< "a DNS server".
+};
+
 /// A socket for a Thunderbolt cable, and what its cable leads to.
 struct Port {
   std::string receptacle;
@@ -99,6 +105,12 @@ struct HostFacts {
   std::map<std::string, std::string> variables;  ///< Those that begin with MCCL_.
   std::vector<Interface> interfaces;
   std::vector<Route> routes;  ///< Of IPv4, without the default route.
+  std::vector<InUse> in_use;  ///< Private addresses apart from its own.
+  /// "netplan", "NetworkManager", "systemd-networkd" or "networksetup": the program that gives
+  /// interfaces their addresses at a restart. Empty: none of these.
+  std::string network_manager;
+  /// A set-up was begun there that will be undone, since nobody has confirmed it.
+  bool setup_unconfirmed = false;
   std::vector<Port> ports;
   std::vector<RdmaDevice> rdma;
   std::string rdma_control;  ///< What macOS's rdma_ctl says.
@@ -115,5 +127,7 @@ struct HostFacts {
 };
 
 inline constexpr long kNoLimit = -1;
+/// Folders in /tmp where hosts note an unconfirmed set-up: in `waits`, which changes every second.
+inline constexpr const char* kGuardPrefix = "mccl-setup-";
 
 }  // namespace mccl::cluster

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <charconv>
 
@@ -49,6 +51,15 @@ bool Network::holds(Ipv4 other) const { return first() <= other && other <= last
 
 bool Network::overlaps(const Network& other) const {
   return first() <= other.last() && other.first() <= last();
+}
+
+bool is_private(const Network& network) {
+  constexpr std::array<Network, 5> kRanges = {Network{{0x0A000000}, 8}, Network{{0xAC100000}, 12},
+                                              Network{{0xC0A80000}, 16}, Network{{0x64400000}, 10},
+                                              Network{{0xC6120000}, 15}};
+  return std::ranges::any_of(kRanges, [&](const Network& range) {
+    return range.prefix_bits <= network.prefix_bits && range.holds(network.address);
+  });
 }
 
 std::optional<Network> parse_network(std::string_view text) {

@@ -35,6 +35,10 @@ struct Network {
                           const Network&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
+/// Whether it lies in a range that is not routed on the Internet: those of RFC 1918, and those for
+/// carriers (100.64.0.0/10) and for benchmarks (198.18.0.0/15).
+bool is_private(const Network& network);
+
 /// "10.0.0.1/24", or an address alone for one of 32 bits.
 std::optional<Network> parse_network(std::string_view text);
 std::string text_of(const Network& network);

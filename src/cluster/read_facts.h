@@ -17,6 +17,12 @@ nlohmann::json json_of(const HostFacts& facts);
 /// and becomes a finding in `odd`. `host` is the host's name for people.
 HostFacts read_facts(const std::string& host, const nlohmann::json& said);
 
+/// Keeps every private IPv4 address and network in the text; `by` says what they are. An address
+/// with a port behind a fifth dot, as netstat of macOS writes it, counts as the address.
+void note_in_use(HostFacts& facts, std::string_view text, const std::string& by);
+/// Lines of /proc/net/tcp or /proc/net/tcp6: keeps the far ends of connections that stand.
+void note_tcp_peers(HostFacts& facts, std::string_view table);
+
 /// Output of macOS's programs, by name: "ifconfig", "netstat", "system_profiler", "networksetup",
 /// "ibv_devices" and "rdma_ctl".
 using Outputs = std::map<std::string, std::string>;

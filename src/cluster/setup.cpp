@@ -6,6 +6,7 @@
 
 #include "base/value_text.h"
 #include "cluster/commands.h"
+#include "cluster/persist.h"
 #include "mccl/error.h"
 
 namespace mccl::cluster {
@@ -38,6 +39,11 @@ class Steps {
 
   /// An address more; those that are there stay.
   void give(const End& end, const Network& own, const Network& peer) {
+    if (facts(end.host).network_manager == "NetworkManager") {
+      const Commands commands = network_manager_commands(end.interface, own);
+      add(end.host, commands.command, commands.undo);
+      return;
+    }
     if (facts(end.host).system != System::macos) {
       add(end.host, fmt::format("ip addr add {} dev {}", text_of(own), end.interface),
           fmt::format("ip addr del {} dev {}", text_of(own), end.interface));

@@ -1,9 +1,12 @@
 #include "cluster/subnets.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <optional>
 
+#include "base/value_text.h"
 #include "mccl/error.h"
 
 namespace mccl::cluster {
@@ -13,51 +16,73 @@ constexpr int kPrefixBits = 30;
 constexpr std::uint32_t kStep = 4;
 constexpr int kWidest = 8;  ///< Bits of the widest network that there is, 10.0.0.0.
 
-/// What some host uses, without repeats and in order.
-class Used {
+/// A network that some host uses.
+struct Taken {
+  Network network;
+  std::string by;  ///< "10.1.0.3 is a DNS server of a".
+};
+
+class TakenNetworks {
  public:
-  explicit Used(std::span<const HostFacts> hosts) {
-    for (const HostFacts& host : hosts) {
-      for (const Interface& interface : host.interfaces)
-        for (const Network& network : interface.addresses) add(network);
-      for (const Route& route : host.routes) add(route.to);
-    }
+  void add(const HostFacts& host) {
+    for (const Interface& interface : host.interfaces)
+      for (const Network& network : interface.addresses)
+        add(network, fmt::format("{} is an address of {}", text_of(network), host.host));
+    for (const Route& route : host.routes)
+      add(route.to, fmt::format("{} has a route to {}", host.host, text_of(route.to)));
+    for (const InUse& each : host.in_use)
+      add(extent_of(each.network, host),
+          fmt::format("{} is {} of {}", text_of(each.network), each.by, host.host));
   }
 
-  void add(const Network& network) {
-    // Wider ones are no networks, but ways out: a VPN takes 0.0.0.0/1 and 128.0.0.0/1.
-    if (network.prefix_bits >= kWidest) used_.push_back(network.base());
+  void add(const Network& network, std::string by) {
+    // A wider one is not a network but a default route: a VPN takes 0.0.0.0/1 and 128.0.0.0/1.
+    if (network.prefix_bits >= kWidest) taken_.push_back({network.base(), std::move(by)});
   }
 
-  /// The network in the way of `wanted`, if any.
-  std::optional<Network> in_the_way(const Network& wanted) const {
-    for (const Network& network : used_)
-      if (network.overlaps(wanted)) return network;
-    return {};
+  /// The one that overlaps `wanted`, or null.
+  const Taken* overlapping(const Network& wanted) const {
+    for (const Taken& each : taken_)
+      if (each.network.overlaps(wanted)) return &each;
+    return nullptr;
   }
 
  private:
-  std::vector<Network> used_;
+  /// The host knows how wide a network is if it has an address in it or a route to it. Any other
+  /// address is assumed to lie in a /24.
+  static Network extent_of(const Network& used, const HostFacts& host) {
+    constexpr int kUsualBits = 24;
+    const auto is_known = [&](const Network& network) {
+      return network.prefix_bits >= kWidest && network.holds(used.address);
+    };
+    const bool known =
+        std::ranges::any_of(host.routes, [&](const Route& route) { return is_known(route.to); }) ||
+        std::ranges::any_of(host.interfaces, [&](const Interface& interface) {
+          return std::ranges::any_of(interface.addresses, is_known);
+        });
+    return {used.address, known ? used.prefix_bits : std::min(used.prefix_bits, kUsualBits)};
+  }
+
+  std::vector<Taken> taken_;
 };
 
 class FreeNetworks {
  public:
-  explicit FreeNetworks(std::span<const HostFacts> hosts) : used_(hosts) {}
+  FreeNetworks(std::span<const HostFacts> hosts, const SubnetChoice& choice)
+      : within_(choice.within) {
+    for (const HostFacts& host : hosts) taken_.add(host);
+    for (const HostFacts& host : choice.others) taken_.add(host);
+  }
 
   Network take() {
-    for (const Network& pool : kPools) {
-      for (std::uint64_t at = pool.first().bits; at + kStep - 1 <= pool.last().bits;) {
-        const Network wanted{{static_cast<std::uint32_t>(at)}, kPrefixBits};
-        const auto blocked = used_.in_the_way(wanted);
-        if (!blocked) {
-          used_.add(wanted);
-          return wanted;
-        }
-        // To the first network behind what is in the way.
-        at = std::max<std::uint64_t>(at + kStep,
-                                     (std::uint64_t{blocked->last().bits} + kStep) / kStep * kStep);
-      }
+    if (within_) {
+      if (const auto found = take_from(*within_)) return *found;
+      throw Error(fmt::format(
+          "no network of four addresses is free in {}: {}; choose another --subnet",
+          text_of(*within_), blocked_by_.empty() ? "cables have taken all of it" : blocked_by_));
     }
+    for (const Network& pool : kPools)
+      if (const auto found = take_from(pool)) return *found;
     throw Error("no private network is free on all hosts; remove addresses that nobody needs");
   }
 
@@ -65,7 +90,25 @@ class FreeNetworks {
   static constexpr std::array<Network, 3> kPools = {
       Network{{0xC0A80000}, 16}, Network{{0xAC100000}, 12}, Network{{0x0A000000}, 8}};
 
-  Used used_;
+  std::optional<Network> take_from(const Network& pool) {
+    for (std::uint64_t at = pool.first().bits; at + kStep - 1 <= pool.last().bits;) {
+      const Network wanted{{static_cast<std::uint32_t>(at)}, kPrefixBits};
+      const Taken* taken = taken_.overlapping(wanted);
+      if (taken == nullptr) {
+        taken_.add(wanted, "");
+        return wanted;
+      }
+      if (!taken->by.empty()) blocked_by_ = taken->by;
+      // Continues at the first network behind the one that is taken.
+      at = std::max<std::uint64_t>(
+          at + kStep, (std::uint64_t{taken->network.last().bits} + kStep) / kStep * kStep);
+    }
+    return {};
+  }
+
+  const std::optional<Network> within_;
+  TakenNetworks taken_;
+  std::string blocked_by_;  ///< The last network that was in the way, in words.
 };
 
 const Interface* interface_of(std::span<const HostFacts> hosts, const End& end) {
@@ -101,9 +144,9 @@ std::optional<Addressed> addresses_there(std::span<const HostFacts> hosts, const
 
 }  // namespace
 
-std::vector<Addressed> give_addresses(std::span<const HostFacts> hosts,
-                                      std::span<const Link> links) {
-  FreeNetworks free(hosts);
+std::vector<Addressed> give_addresses(std::span<const HostFacts> hosts, std::span<const Link> links,
+                                      const SubnetChoice& choice) {
+  FreeNetworks free(hosts, choice);
   std::vector<Addressed> all;
   for (const Link& link : links) {
     if (auto there = addresses_there(hosts, link)) {
@@ -115,6 +158,22 @@ std::vector<Addressed> give_addresses(std::span<const HostFacts> hosts,
                    Network{{network.address.bits + 2}, kPrefixBits}, false});
   }
   return all;
+}
+
+std::string fault_of_subnet(const std::string& text) {
+  const auto network = parse_network(text);
+  if (!network || text.find('/') == text.npos)
+    return fmt::format("{} is no network; expected one such as 10.99.0.0/16", in_quotes(text));
+  if (network->base() != *network)
+    return fmt::format("{} is an address in a network; did you mean {}?", text,
+                       text_of(network->base()));
+  if (!is_private(*network))
+    return text +
+           " is not private; expected a network in 10.0.0.0/8, 172.16.0.0/12 or "
+           "192.168.0.0/16";
+  if (network->prefix_bits > kPrefixBits)
+    return fmt::format("{} is too small; a cable takes four addresses (/{})", text, kPrefixBits);
+  return {};
 }
 
 }  // namespace mccl::cluster

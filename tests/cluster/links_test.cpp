@@ -8,6 +8,7 @@
 #include <set>
 
 #include "cluster/choice.h"
+#include "cluster/persist.h"
 #include "cluster/setup.h"
 #include "cluster/subnets.h"
 #include "mccl/error.h"
@@ -15,10 +16,12 @@
 namespace mccl::cluster {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
+using ::testing::ThrowsMessage;
 
 Interface interface_of(const std::string& name, const std::string& address = "") {
   Interface interface;
@@ -148,6 +151,86 @@ TEST(GiveAddresses, TakesAWayOutForNoNetwork) {
   EXPECT_EQ(text_of(give_addresses(hosts, links)[0].a), "192.168.0.1/30");
 }
 
+TEST(GiveAddresses, LeavesWhatIsInUseAlone) {
+  std::vector<HostFacts> hosts = hosts_of(2);
+  const std::vector<Link> links = {cable(0, "e0", 1, "e0")};
+  const auto given = [&](const SubnetChoice& choice = {}) {
+    return text_of(give_addresses(hosts, links, choice)[0].a);
+  };
+  // Nobody knows how wide the network of a lone address is.
+  hosts[1].in_use = {{*parse_network("192.168.0.77"), "an end of ssh's connection"}};
+  EXPECT_EQ(given(), "192.168.1.1/30");
+  // Here the host does: it has an address in it.
+  hosts[1].interfaces[3] = interface_of("e3", "192.168.0.64/26");
+  EXPECT_EQ(given(), "192.168.0.1/30");
+  std::vector<HostFacts> others = hosts_of(1);
+  others[0].routes = {{*parse_network("192.168.0.0/27"), ""}};
+  EXPECT_EQ(given({.others = others}), "192.168.0.33/30");
+  EXPECT_EQ(given({.others = others, .within = parse_network("10.9.8.0/28")}), "10.9.8.1/30");
+  others[0].in_use = {{*parse_network("10.9.8.3"), "a DNS server"}};
+  EXPECT_THAT([&] { given({.others = others, .within = parse_network("10.9.8.0/28")}); },
+              ThrowsMessage<Error>(HasSubstr("10.9.8.3/32 is a DNS server of a")));
+}
+
+TEST(GiveAddresses, SaysWhenCablesHaveTakenTheWholeSubnet) {
+  const std::vector<HostFacts> hosts = hosts_of(2);
+  const std::vector<Link> links = {cable(0, "e0", 1, "e0"), cable(0, "e1", 1, "e1")};
+  EXPECT_THAT([&] { give_addresses(hosts, links, {.within = parse_network("10.9.8.0/30")}); },
+              ThrowsMessage<Error>(HasSubstr("cables have taken all of it")));
+}
+
+std::vector<std::string> kept_by(const std::string& manager, HostFacts host) {
+  std::vector<HostFacts> hosts = hosts_of(2);
+  hosts[0] = std::move(host);
+  hosts[0].network_manager = manager;
+  hosts[1].network_manager = "netplan";
+  const std::vector<Link> links = {cable(0, "e0", 1, "e0")};
+  std::vector<std::string> texts;
+  for (const SetupStep& step : persist_steps(hosts, give_addresses(hosts, links)))
+    if (step.host == 0) texts.push_back(step.command + " / " + step.undo);
+  return texts;
+}
+
+TEST(PersistSteps, TellTheManagerOfEachHost) {
+  HostFacts host = hosts_of(1)[0];
+  EXPECT_THAT(kept_by("systemd-networkd", host),
+              ElementsAre(AllOf(HasSubstr("\"Name=e0\""), HasSubstr("\"Address=192.168.0.1/30\""),
+                                HasSubstr(" / rm -f /etc/systemd/network/05-mccl-e0.network"))));
+  EXPECT_THAT(kept_by("netplan", host), ElementsAre(HasSubstr("netplan generate")));
+  EXPECT_THAT(kept_by("NetworkManager", host),
+              ElementsAre(HasSubstr("nmcli connection delete mccl-e0")));
+  host.system = System::macos;
+  host.is_root = false;
+  host.interfaces[0].bridge = "bridge0";
+  EXPECT_THAT(
+      kept_by("networksetup", host),
+      ElementsAre(
+          HasSubstr("sudo networksetup -setnetworkserviceenabled \"Thunderbolt Bridge\" off"),
+          HasSubstr("-setmanual \"mccl e0\" 192.168.0.1 255.255.255.252")));
+}
+
+TEST(PersistSteps, AreRefusedWhereTheyWouldTakeOtherAddressesAway) {
+  HostFacts host = hosts_of(1)[0];
+  EXPECT_THAT([&] { kept_by("", host); },
+              ThrowsMessage<Error>(HasSubstr("a has none of netplan, NetworkManager")));
+  host.interfaces[0] = interface_of("e0", "10.1.2.3/24");
+  EXPECT_THAT([&] { kept_by("systemd-networkd", host); },
+              ThrowsMessage<Error>(HasSubstr("e0 of a has the address 10.1.2.3/24 as well")));
+  EXPECT_THAT(kept_by("netplan", host), SizeIs(1));
+}
+
+TEST(PersistSteps, KeepWhatAnEarlierSetUpGave) {
+  std::vector<HostFacts> hosts = hosts_of(2);
+  for (int i = 0; i < 2; ++i) {
+    hosts[i].network_manager = "systemd-networkd";
+    hosts[i].interfaces[0] = interface_of("e0", i == 0 ? "10.0.0.1/30" : "10.0.0.2/30");
+    hosts[i].interfaces[1] = interface_of("e1", i == 0 ? "10.1.0.1/24" : "10.1.0.2/24");
+  }
+  const std::vector<Link> links = {cable(0, "e0", 1, "e0"), cable(0, "e1", 1, "e1")};
+  // The /24 is somebody else's.
+  EXPECT_THAT(persist_steps(hosts, give_addresses(hosts, links)), SizeIs(2));
+}
+
 TEST(GiveAddresses, AreEachOthersAloneOnAnyCabling) {
   std::mt19937 random(9);
   for (int round = 0; round < 100; ++round) {
@@ -249,8 +332,8 @@ TEST(Choice, JacclHasAsManyDevicesForEachPairAsForThePairWithTheFewest) {
     }
     const Choice choice = choose_cables(hosts, links, "jaccl-ring");
     ASSERT_EQ(choice.backend, "jaccl-ring");
-    const auto entries = entries_of(hosts, choice, give_addresses(hosts, choice.links),
-                                    std::vector<std::string>(3));
+    const auto entries =
+        entries_of(hosts, choice, give_addresses(hosts, choice.links), std::vector<std::string>(3));
     for (const Entry& entry : entries) {
       for (const auto& devices : entry.rdma) {
         if (devices.is_null()) continue;

@@ -291,5 +291,38 @@ TEST(Table, LinesUp) {
             "host  cores  what\n\xc3\xa9         8  x\nlong     16  -\n");
 }
 
+std::vector<std::string> in_use(const HostFacts& facts) {
+  std::vector<std::string> texts;
+  for (const InUse& each : facts.in_use) texts.push_back(text_of(each.network) + " " + each.by);
+  return texts;
+}
+
+TEST(NoteInUse, FindsPrivateAddressesInTexts) {
+  HostFacts facts;
+  note_in_use(facts, "10.0.0.5         0x1  0x2  aa:bb:cc:dd:ee:ff  *  eth0\n", "a neighbour");
+  note_in_use(facts, "? (10.0.0.6) at 1:2:3:4:5:6 on en0\nnameserver[0] : 192.168.9.1\n", "x");
+  note_in_use(facts, "tcp4 0 0  172.16.0.9.22   172.16.0.8.50123 ESTABLISHED", "a peer of TCP");
+  note_in_use(facts, "10.9.0.0/16 dev wg0 src 10.9.0.7 8.8.8.8 1.2.3 10.0.0.5. ...", "in a route");
+  note_in_use(facts, "vers=4.2,addr=10.0.0.7,255.255.255.0 10.256.0.1 10.0.0.1/33",
+              "a file server");
+  EXPECT_THAT(in_use(facts), ElementsAre("10.0.0.5/32 a neighbour", "10.0.0.6/32 x",
+                                         "192.168.9.1/32 x", "172.16.0.9/32 a peer of TCP",
+                                         "172.16.0.8/32 a peer of TCP", "10.9.0.0/16 in a route",
+                                         "10.9.0.7/32 in a route", "10.0.0.7/32 a file server"));
+}
+
+TEST(NoteTcpPeers, ReadsLinuxsTables) {
+  HostFacts facts;
+  // 10.0.0.9 established, 10.0.0.8 listening, 10.0.0.7 over a socket of IPv6.
+  note_tcp_peers(facts,
+                 "  sl  local_address rem_address   st\n"
+                 "   0: 0100007F:0016 0900000A:D431 01 00000000:00000000\n"
+                 "   1: 0100007F:0016 0800000A:0000 0A 00000000:00000000\n"
+                 "   2: 0000000000000000FFFF00000100000A:0016 "
+                 "0000000000000000FFFF00000700000A:D431 01 0\n"
+                 "   3: short\n   4: x y:z zzzzzzzz:1 01\n");
+  EXPECT_THAT(in_use(facts), ElementsAre("10.0.0.9/32 a peer of TCP", "10.0.0.7/32 a peer of TCP"));
+}
+
 }  // namespace
 }  // namespace mccl::cluster

@@ -49,7 +49,7 @@ def undo(hosts: CabledHosts, script: Path) -> None:
 def test_from_a_heap_of_cables_to_a_job_and_back(ring: CabledHosts, tmp_path: Path):
     file = tmp_path / "hosts.json"
     before = all_addresses(ring)
-    done = ring.mccl("config", *ALL, "--output", file, "--auto-setup")
+    done = ring.mccl("config", *ALL, "--output", file, "--auto-setup", "--yes")
     assert [entry["ssh"] for entry in entries(file)] == ["a", "b", "c", "d"]
     # Two cables lead from a to b; of the others MLX wants as many connections.
     assert [len(set(entry["ips"])) for entry in entries(file)] == [1, 2, 1, 1]
@@ -101,7 +101,9 @@ def test_addresses_that_are_there_are_kept(ring: CabledHosts, tmp_path: Path):
         ring.ip(ring.cables[number][0], "addr", "add", f"10.5.{number}.1/24", "dev", f"c{number}")
         ring.ip(ring.cables[number][1], "addr", "add", f"10.5.{number}.2/24", "dev", f"c{number}")
     try:
-        done = ring.mccl("config", *ALL, "--output", tmp_path / "hosts.json", "--auto-setup")
+        done = ring.mccl(
+            "config", *ALL, "--output", tmp_path / "hosts.json", "--auto-setup", "--yes"
+        )
         assert "ip addr add" not in done.stdout + done.stderr
         assert entries(tmp_path / "hosts.json")[2]["ips"] == ["10.5.1.2"] * 2
         assert not (tmp_path / "hosts.json.undo.sh").exists()
@@ -149,7 +151,7 @@ def test_a_failing_command_leaves_nothing_half_done(ring: CabledHosts, tmp_path:
     ring.with_programs("c", programs)
     try:
         done = ring.mccl(
-            "config", *ALL, "--output", tmp_path / "hosts.json", "--auto-setup", status=1
+            "config", *ALL, "--output", tmp_path / "hosts.json", "--auto-setup", "--yes", status=1
         )
     finally:
         ring.sshd_options.clear()

@@ -138,7 +138,7 @@ def test_a_mac_and_a_linux_machine(pair: CabledHosts, tmp_path: Path):
     devices.thunderbolt("c0", uuid("b", 1).lower(), uuid("a", 1).lower())
     devices.show_to(pair, "b")
     file = tmp_path / "hosts.json"
-    done = pair.mccl("config", *PAIR, "--output", file, "--auto-setup")
+    done = pair.mccl("config", *PAIR, "--output", file, "--auto-setup", "--yes")
     assert "a     en2        to  b     c0         Thunderbolt  40 Gbit/s" in done.stdout
     assert "a: ifconfig en2 inet 192.168.0.1 netmask 255.255.255.252 alias" in done.stderr
     assert "b: ip addr add 192.168.0.2/30 dev c0" in done.stderr

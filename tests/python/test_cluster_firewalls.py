@@ -133,7 +133,7 @@ def test_doctor_beside_a_running_job(tmp_path: Path):
     """Of config's own hostfile it tells no fault, and it times no link of the job."""
     with CabledHosts(3, [("a", "b"), ("b", "c"), ("c", "a")]) as hosts:
         file = tmp_path / "hosts.json"
-        hosts.mccl("config", "--hosts", "a,b,c", "--output", file, "--auto-setup")
+        hosts.mccl("config", "--hosts", "a,b,c", "--output", file, "--auto-setup", "--yes")
         command = hosts.on("desk", program(), "launch", "--ssh-arg=-F", "--ssh-arg", hosts.config)
         running = subprocess.Popen(
             [*command, "--hostfile", str(file), "--env", "MCCL_TRANSPORT=tcp",

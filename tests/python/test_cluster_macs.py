@@ -46,7 +46,7 @@ def test_a_mesh_with_rdma_is_for_jaccl(macs: MacHosts, tmp_path: Path):
 def test_a_ring_is_set_up_and_undone(macs: MacHosts, tmp_path: Path):
     file = tmp_path / "hosts.json"
     before = [macs.addresses(name) for name in macs.names]
-    macs.mccl("config", *ALL, "--backend", "ring", "--output", file, "--auto-setup")
+    macs.mccl("config", *ALL, "--backend", "ring", "--output", file, "--auto-setup", "--yes")
     assert read(file)["backend"] == "ring"
     for name, host in zip("abc", read(file)["hosts"], strict=True):
         assert len(host["ips"]) == 2
@@ -66,7 +66,7 @@ def test_a_refusal_leaves_nothing_half_done(macs: MacHosts, tmp_path: Path):
     try:
         done = macs.mccl(
             "config", *ALL, "--backend", "ring", "--output", tmp_path / "hosts.json",
-            "--auto-setup", status=1,
+            "--auto-setup", "--yes", status=1,
         )  # fmt: skip
     finally:
         refuses.unlink()
@@ -83,7 +83,17 @@ def test_the_bridge_is_taken_down_and_put_back(tmp_path: Path):
         found = macs.mccl("doctor", "--hosts", "a,b", "--json", status=1)
         texts = [f["what"] for f in json.loads(found.stdout)["findings"]]
         assert "en2 (Thunderbolt port 1) is a member of bridge0" in texts
-        macs.mccl("config", "--hosts", "a,b", "--backend", "ring", "--output", file, "--auto-setup")
+        macs.mccl(
+            "config",
+            "--hosts",
+            "a,b",
+            "--backend",
+            "ring",
+            "--output",
+            file,
+            "--auto-setup",
+            "--yes",
+        )
         assert macs.log("a")[0] == "ifconfig bridge0 down"
         undo = macs.on("desk", "sh", f"{file}.undo.sh")
         assert subprocess.run(undo, capture_output=True).returncode == 0

@@ -130,7 +130,7 @@ def test_nothing_is_wrong_with_what_config_has_set_up(tmp_path: Path):
     """From cables without addresses to a hostfile that fits."""
     file = tmp_path / "desk.json"
     with CabledHosts(3, CABLES) as hosts:
-        hosts.mccl("config", *ALL, "--output", file, "--auto-setup")
+        hosts.mccl("config", *ALL, "--output", file, "--auto-setup", "--yes")
         assert anything(hosts.mccl("doctor", "--hostfile", file, "--json")) == []
         text = hosts.mccl("doctor", "--hostfile", file).stdout
         assert text.endswith("nothing is wrong\n")

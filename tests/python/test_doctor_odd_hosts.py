@@ -65,7 +65,8 @@ def test_what_a_host_says_of_another_is_run_nowhere(pair: CabledHosts, tmp_path:
     with pair.with_odd_probe("b", tmp_path, LIAR.format(mark=mark)):
         done = subprocess.run(
             [*pair.on("desk", program(), "config", "--ssh-arg=-F", "--ssh-arg", pair.config),
-             *PAIR, "--over", "cables", "--output", tmp_path / "hosts.json", "--auto-setup"],
+             *PAIR, "--over", "cables", "--output", tmp_path / "hosts.json", "--auto-setup",
+             "--yes"],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=2 * PATIENCE,
         )  # fmt: skip
     assert done.returncode in (0, 1), done.stderr
@@ -247,7 +248,7 @@ exec /sbin/ip "$@"
         with with_program(pair, "b", tmp_path, ip=lost):
             done = pair.mccl(
                 "config", *PAIR, "--over", "cables", "--output", tmp_path / "hosts.json",
-                "--auto-setup", status=1,
+                "--auto-setup", "--yes", status=1,
             )  # fmt: skip
         assert "the connection was lost" in done.stderr
         assert "not all of what was done before could be undone" in done.stderr
@@ -447,8 +448,8 @@ def test_the_undo_script_takes_back_half_a_set_up(pair: CabledHosts, tmp_path: P
     hangs = 'case "$*" in "addr add"*) /sbin/ip "$@"; exec sleep 1000 ;; esac; exec /sbin/ip "$@"'
     try:
         with with_program(pair, "b", tmp_path, ip=hangs):
-            running = started(pair, "config", "--over", "cables", "--auto-setup", "--output",
-                              tmp_path / "hosts.json")  # fmt: skip
+            running = started(pair, "config", "--over", "cables", "--auto-setup", "--yes",
+                              "--output", tmp_path / "hosts.json")  # fmt: skip
             read_until(running, "mccl config: b: ip addr add")
             deadline = time.monotonic() + PATIENCE
             while " 192.168." not in pair.addresses("b") or " 192.168." not in pair.addresses("a"):

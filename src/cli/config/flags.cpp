@@ -1,6 +1,7 @@
 #include "cli/config/flags.h"
 
 #include "cli/flag_values.h"
+#include "cluster/subnets.h"
 
 namespace mccl::cli::config {
 namespace {
@@ -14,12 +15,15 @@ mccl launch and mlx.launch. Several cables between two hosts are all used.
 Thunderbolt cables are known by the names of their ports. To find cables of other kinds, the hosts
 call to each other through every interface that is up. Each host must have mccl.
 
-Nothing is changed without --auto-setup. With it, a script that undoes everything is written first;
-when a command fails, what was done is undone. What is set is gone after a restart of a host.
+Nothing is changed without --auto-setup. With it, the commands are shown and you are asked. A script
+that undoes everything is written first. When a command fails, what was done is undone. A host that
+cannot be reached anew after the set-up undoes its part by itself. Addresses for cables are taken
+from networks that no host uses, nor the machine that runs the command. What is set is gone after a
+restart of a host, except with --persist.
 
 Examples:
   mccl config --hosts a,b,c,d                                what there is, and what to do
-  mccl config --hosts a,b,c,d --output hosts.json --auto-setup
+  mccl config --hosts a,b,c,d --output hosts.json --auto-setup --persist
   mccl launch --hostfile hosts.json train.py                 the job
   mccl config --hosts a,b,c,d --svg > cables.svg             a picture
   mccl config --hostfile desk.json --over ethernet           addresses in a network that all share
@@ -61,6 +65,25 @@ void add_flags(CLI::App& app, ConfigFlags& flags) {
       ->excludes(setup)
       ->option_text(" ");
   setup->option_text(" ");
+  app.add_flag("--yes", flags.sure, "Do not ask before hosts are changed")
+      ->needs(setup)
+      ->option_text(" ");
+  app.add_flag("--persist", flags.persist,
+               "Keep the addresses when a host restarts: a file or a connection for\n"
+               "its netplan, NetworkManager, systemd-networkd or networksetup")
+      ->needs(setup)
+      ->option_text(" ");
+  app.add_option("--revert-after", flags.revert_after_s,
+                 "A host undoes its set-up when this command has not reached it anew\n"
+                 "within so many seconds; default 30")
+      ->check(integer_between(1, 600))
+      ->needs(setup)
+      ->option_text("S");
+  app.add_option("--subnet", flags.subnet,
+                 "Where the networks of cables lie, such as 10.99.0.0/16; default: any\n"
+                 "private network that is free")
+      ->check(cluster::fault_of_subnet)
+      ->option_text("NETWORK");
   CLI::Option* dot =
       app.add_flag("--dot", flags.dot, "Print the cables for Graphviz, and do nothing else");
   CLI::Option* svg =

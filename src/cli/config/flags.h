@@ -17,6 +17,10 @@ struct ConfigFlags {
   std::string output;
   std::vector<std::string> variables;
   bool auto_setup = false;
+  bool sure = false;  ///< --yes.
+  bool persist = false;
+  std::string subnet;  ///< Empty: any private network.
+  int revert_after_s = 30;
   bool dot = false;
   bool svg = false;
   bool json = false;

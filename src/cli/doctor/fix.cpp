@@ -1,16 +1,12 @@
 #include "cli/doctor/fix.h"
 
 #include <fmt/format.h>
-#include <poll.h>
-#include <unistd.h>
 
-#include <csignal>
-#include <cstring>
 #include <string>
 #include <vector>
 
+#include "cli/hosts/consent.h"
 #include "cli/hosts/setup_run.h"
-#include "cli/launch/watch.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::doctor {
@@ -36,33 +32,6 @@ std::vector<SetupStep> steps_of(const Report& report) {
   return steps;
 }
 
-/// A line of standard input, or what there is of it; Ctrl-C ends the wait with an Error.
-std::string line_of_person(launch::Signals& signals) {
-  std::string line;
-  for (bool more = true; more;) {
-    launch::Watch watch;
-    watch.on(STDIN_FILENO, POLLIN, [&] {
-      char next = '\n';
-      more = ::read(STDIN_FILENO, &next, 1) == 1 && next != '\n';
-      if (more) line += next;
-    });
-    watch.on(signals.descriptor(), POLLIN, [&] {
-      for (const int number : signals.take())
-        if (number != SIGCHLD && number != SIGWINCH)
-          throw Error(fmt::format("signal {} ({}) ended it; nothing was changed", number,
-                                  ::strsignal(number)));
-    });
-    watch.wait();
-  }
-  return line;
-}
-
-bool person_agrees(launch::Signals& signals) {
-  fmt::print(stderr, "Do it? [y/N] ");
-  const std::string answer = line_of_person(signals);
-  return answer == "y" || answer == "yes";
-}
-
 }  // namespace
 
 bool fix_findings(const Report& report, const hosts::Reaching& reaching, launch::Signals& signals,
@@ -73,22 +42,20 @@ bool fix_findings(const Report& report, const hosts::Reaching& reaching, launch:
     return false;
   }
   std::vector<hosts::Host> all;
+  for (const hosts::Asked& asked : report.asked) hosts::refuse_unconfirmed({&asked.facts, 1});
   for (const hosts::Asked& asked : report.asked) all.push_back(asked.host);
   fmt::print(stderr, "These commands cure {} of the findings:\n", steps.size());
   for (const SetupStep& step : steps)
     fmt::print(stderr, "  on {}: {}\n", launch::text_of(all[static_cast<std::size_t>(step.host)]),
                step.command);
-  if (!sure && !person_agrees(signals)) return false;
+  if (!sure && !hosts::person_agrees("Do it?", "--yes", signals)) return false;
   const auto say = [](const std::string& text) { fmt::print(stderr, "mccl doctor: {}\n", text); };
   const std::string undo =
       hosts::write_undo_script(kUndoScript, hosts::undo_script(all, steps, reaching.ssh_arguments));
   say(fmt::format("sh {} undoes what follows", undo));
-  const hosts::SetupResult result = hosts::run_setup(all, steps, reaching, signals, say);
-  if (!result.fault.empty())
-    throw Error(fmt::format("{}; {}", result.fault,
-                            result.undone
-                                ? "what was done before is undone"
-                                : "not all could be undone: sh " + undo + " tries again"));
+  const hosts::SetupResult result =
+      hosts::run_setup({.hosts = all, .steps = steps}, reaching, signals, say);
+  if (!result.fault.empty()) throw Error(text_of(result, undo));
   return true;
 }
 

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -28,14 +29,25 @@ namespace {
 using namespace std::chrono_literals;
 using cluster::SetupStep;
 
-constexpr auto kForStep = 30s;
+constexpr std::chrono::seconds kForStep = 30s;
+constexpr std::size_t kNoStep = std::string::npos;
 constexpr std::size_t kLongestOutput = 2000;
 
-/// What one host has to do, one after the other.
+/// A script for a host, and the step that it carries out or undoes.
+struct Job {
+  std::size_t host = 0;
+  std::string what;  ///< For people.
+  std::string script;
+  std::size_t step = kNoStep;
+};
+
+/// A shell on one host that does one job after the other.
 class Worker {
  public:
-  Worker(const Host& host, const Reaching& reaching)
-      : name_(launch::text_of(host)),
+  /// Each job may take `for_job`.
+  Worker(const Host& host, const Reaching& reaching, std::chrono::seconds for_job)
+      : for_job_(for_job),
+        name_(launch::text_of(host)),
         token_("mccl-" + rendezvous::make_job_key().substr(0, 16)),
         session_(std::make_unique<Session>(host, reaching,
                                            [this](std::string_view line) { hear(line); })) {
@@ -43,14 +55,13 @@ class Worker {
     session_->tell("sudo() { command sudo -n \"$@\"; }\n");
   }
 
-  void begin(std::size_t step, const std::string& command) {
-    step_ = step;
-    command_ = command;
+  void begin(const Job& job) {
+    job_ = job;
     output_.clear();
     status_.reset();
-    limit_ = Clock::now() + kForStep;
+    limit_ = Clock::now() + for_job_;
     session_->tell(
-        fmt::format("( {} ) < /dev/null 2>&1; s=$?; echo; echo {} $s\n", command, token_));
+        fmt::format("( {} ) < /dev/null 2>&1; s=$?; echo; echo {} $s\n", job.script, token_));
   }
 
   void watch(launch::Watch& watch) {
@@ -58,9 +69,16 @@ class Worker {
     if (busy()) watch.at(limit_);
   }
 
-  bool busy() const { return step_ && !status_ && !session_->ended() && Clock::now() < limit_; }
-  std::optional<std::size_t> step() const { return step_; }
-  void forget_step() { step_.reset(); }
+  bool busy() const { return job_ && !status_ && !session_->ended() && Clock::now() < limit_; }
+  bool has_job() const { return job_.has_value(); }
+  std::size_t step() const { return job_->step; }
+  std::size_t host() const { return job_->host; }
+  /// Its last job did not end in time, so that its shell takes no other.
+  bool hung() const { return hung_; }
+  void forget_job() {
+    hung_ = hung_ || !status_;
+    job_.reset();
+  }
   const std::string& name() const { return name_; }
   bool lost() const { return session_->ended(); }
   bool knows_outcome() const { return status_.has_value(); }
@@ -70,12 +88,12 @@ class Worker {
     if (status_ == 0) return {};
     const std::string said(cluster::trimmed(output_));
     if (status_)
-      return fmt::format("{}: \"{}\" ended with status {}: {}", name_, command_, *status_,
+      return fmt::format("{}: \"{}\" ended with status {}: {}", name_, job_->what, *status_,
                          said.empty() ? "it said nothing" : printable(said));
     if (session_->ended())
-      return fmt::format("{}: the connection was lost in \"{}\": {}", name_, command_,
+      return fmt::format("{}: the connection was lost in \"{}\": {}", name_, job_->what,
                          session_->complaint());
-    return fmt::format("{}: \"{}\" did not end in {} s", name_, command_, kForStep.count());
+    return fmt::format("{}: \"{}\" did not end in {} s", name_, job_->what, for_job_.count());
   }
 
  private:
@@ -87,100 +105,189 @@ class Worker {
     }
   }
 
+  const std::chrono::seconds for_job_;
   const std::string name_;
   const std::string token_;
-  std::optional<std::size_t> step_;
-  std::string command_;
+  std::optional<Job> job_;
+  bool hung_ = false;
   std::string output_;
   std::optional<int> status_;
   Clock::time_point limit_;
   std::unique_ptr<Session> session_;
 };
 
-class SetupRun {
+/// The scripts with which hosts guard themselves. Each host has a folder; whoever makes `decided`
+/// in it first, the guard or the session, decides what becomes of the steps.
+class Guard {
  public:
-  SetupRun(std::span<const Host> hosts, std::span<const SetupStep> steps, const Reaching& reaching,
-           launch::Signals& signals, const std::function<void(const std::string&)>& say)
-      : hosts_(hosts),
-        steps_(steps),
-        reaching_(reaching),
-        signals_(signals),
-        say_(say),
-        workers_(hosts.size()) {
-    std::set<int> busy;
-    for (const SetupStep& step : steps) busy.insert(step.host);
-    make_room_for_sessions(busy.size());
-    for (const int host : busy) send_worker(host);
+  /// Starts a process that survives the session, and undoes the steps when it has heard nothing for
+  /// `limit`. While it waits it touches its file `waits`, which names the host's network, since
+  /// containers may share /tmp.
+  std::string start(std::size_t host, const std::string& undo, std::chrono::seconds limit) const {
+    return fmt::format(
+        "mkdir -m 700 {0} && {{ readlink /proc/self/ns/net > {0}/waits; ( trap '' HUP INT TERM; "
+        "left={1}; while [ $left -gt 0 ] && [ ! -d {0}/decided ]; do "
+        "sleep 1; left=$((left - 1)); touch {0}/waits; "
+        "if [ -e {0}/alive ]; then rm -f {0}/alive; left={1}; fi; "
+        "done; if mkdir {0}/decided; then {2}; fi; rm -rf {0} ) > /dev/null 2>&1 & }}",
+        folder_of(host), limit.count(), undo);
   }
-
-  SetupResult run() {
-    std::vector<std::size_t> all(steps_.size());
-    for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
-    work(
-        all, [](const SetupStep& step) { return step.command; }, true);
-    if (fault_.empty()) return {};
-    SetupResult result{.fault = fault_, .undone = unsure_.empty()};
-    // Whoever hangs, or is no longer there, undoes nothing: another is sent.
-    for (const std::size_t step : unsure_) send_worker(steps_[step].host);
-    const std::vector<std::size_t> sure = done_;
-    std::vector<std::size_t> back = done_;
-    back.insert(back.end(), unsure_.begin(), unsure_.end());
-    std::ranges::sort(back, std::ranges::greater());
-    done_.clear();
-    fault_.clear();
-    work(
-        back, [](const SetupStep& step) { return step.undo; }, false);
-    for (const std::size_t step : sure)
-      result.undone = result.undone && std::ranges::find(done_, step) != done_.end();
-    return result;
+  /// Tells the guard that the operator's session lives, and then runs the command. Fails if the
+  /// guard has undone the steps.
+  std::string renewed(std::size_t host, const std::string& command) const {
+    return fmt::format("touch {}/alive && {{ {}; }}", folder_of(host), command);
+  }
+  /// Succeeds if the guard still waits.
+  std::string check(std::size_t host) const {
+    return fmt::format("[ -d {0} ] && [ ! -d {0}/decided ] && : > {0}/alive", folder_of(host));
+  }
+  /// Decides that the steps stay, or are undone by the session. Fails if the guard has undone them.
+  std::string stop(std::size_t host) const {
+    return fmt::format("mkdir {0}/decided && rm -f {0}/waits", folder_of(host));
   }
 
  private:
-  void send_worker(int host) {
-    const auto place = static_cast<std::size_t>(host);
-    workers_[place] = std::make_unique<Worker>(hosts_[place], reaching_);
+  std::string folder_of(std::size_t host) const {
+    return fmt::format("/tmp/{}{}-{}", cluster::kGuardPrefix, token_, host);
   }
 
-  template <typename CommandOf>
-  void work(const std::vector<std::size_t>& order, CommandOf&& command_of, bool ends_at_fault) {
-    std::vector<std::vector<std::size_t>> left(workers_.size());
-    for (auto i = order.rbegin(); i != order.rend(); ++i)
-      left[static_cast<std::size_t>(steps_[*i].host)].push_back(*i);
-    for (;;) {
-      bool busy = false;
-      for (std::size_t host = 0; host < workers_.size(); ++host) {
-        if (!workers_[host]) continue;
-        Worker& worker = *workers_[host];
-        if (worker.step() && !worker.busy()) settle(worker);
-        const bool stop = (ends_at_fault && !fault_.empty()) || worker.lost();
-        if (!worker.step() && !stop && !left[host].empty()) {
-          const std::size_t step = left[host].back();
-          left[host].pop_back();
-          say_(fmt::format("{}: {}", worker.name(), command_of(steps_[step])));
-          worker.begin(step, command_of(steps_[step]));
-        }
-        busy = busy || worker.step();
-      }
-      if (!busy) return;
-      wait();
+  const std::string token_ = rendezvous::make_job_key().substr(0, 16);
+};
+
+class SetupRun {
+ public:
+  SetupRun(const SetupPlan& plan, const Reaching& reaching, launch::Signals& signals,
+           const std::function<void(const std::string&)>& say)
+      : plan_(plan),
+        reaching_(reaching),
+        signals_(signals),
+        say_(say),
+        workers_(plan.hosts.size()) {
+    for (const SetupStep& step : plan.steps) busy_.insert(static_cast<std::size_t>(step.host));
+    make_room_for_sessions(busy_.size());
+    for (const std::size_t host : busy_) send_worker(host);
+  }
+
+  SetupResult run() {
+    if (do_all(guards(), true) && do_all(forward(), true)) {
+      // The connections that stand may be the last: only new ones show that others can be made.
+      for (const std::size_t host : busy_) send_worker(host);
+      if (do_all(checks(), true) && do_all(ends_of_guards(), true)) return {};
+      fault_ = "after the set-up: " + fault_;
     }
+    return undo();
+  }
+
+ private:
+  std::size_t host_of(std::size_t step) const {
+    return static_cast<std::size_t>(plan_.steps[step].host);
+  }
+
+  void send_worker(std::size_t host) {
+    workers_[host] = std::make_unique<Worker>(plan_.hosts[host], reaching_,
+                                              std::min(kForStep, plan_.revert_after));
+  }
+
+  std::vector<Job> guards() const {
+    std::vector<Job> jobs;
+    for (const std::size_t host : busy_) {
+      std::string undo;
+      for (std::size_t step = plan_.steps.size(); step-- > 0;)
+        if (host_of(step) == host) undo += (undo.empty() ? "" : "; ") + plan_.steps[step].undo;
+      jobs.push_back({host, "start a guard", guard_.start(host, undo, plan_.revert_after)});
+    }
+    return jobs;
+  }
+
+  std::vector<Job> forward() const {
+    std::vector<Job> jobs;
+    for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
+      const std::string& command = plan_.steps[i].command;
+      jobs.push_back({host_of(i), command, guard_.renewed(host_of(i), command), i});
+    }
+    return jobs;
+  }
+
+  std::vector<Job> checks() const {
+    std::vector<Job> jobs;
+    for (const std::size_t host : busy_) jobs.push_back({host, "connect anew", guard_.check(host)});
+    return jobs;
+  }
+
+  std::vector<Job> ends_of_guards() const {
+    std::vector<Job> jobs;
+    for (const std::size_t host : busy_)
+      jobs.push_back({host, "stop the guard", guard_.stop(host)});
+    return jobs;
+  }
+
+  /// Undoes what was done, or may have been done, in reverse. Guards are stopped first, except on
+  /// hosts that cannot be reached: there they undo it.
+  SetupResult undo() {
+    SetupResult result;
+    result.fault = fault_;
+    result.undone = unsure_.empty();
+    for (const std::size_t host : busy_)
+      if (workers_[host]->lost() || workers_[host]->hung()) send_worker(host);
+    decided_.clear();
+    do_all(ends_of_guards(), false);
+    const std::set<std::size_t> sure = std::exchange(done_, {});
+    std::vector<Job> jobs;
+    for (std::size_t step = plan_.steps.size(); step-- > 0;)
+      if ((sure.contains(step) || unsure_.contains(step)) && !decided_.contains(host_of(step)))
+        jobs.push_back({host_of(step), plan_.steps[step].undo, plan_.steps[step].undo, step});
+    do_all(jobs, false);
+    for (const std::size_t step : sure) {
+      if (done_.contains(step) || decided_.contains(host_of(step))) continue;
+      result.undone = false;
+      if (workers_[host_of(step)]->lost() || workers_[host_of(step)]->hung())
+        result.alone.insert(workers_[host_of(step)]->name());
+    }
+    return result;
+  }
+
+  /// Each host does its jobs in their order. Returns whether all were done; without
+  /// `ends_at_fault`, the rest is done all the same.
+  bool do_all(const std::vector<Job>& jobs, bool ends_at_fault) {
+    fault_.clear();
+    std::vector<std::deque<Job>> left(workers_.size());
+    for (const Job& job : jobs) left[job.host].push_back(job);
+    for (bool busy = true; busy;) {
+      busy = false;
+      for (const std::size_t host : busy_) {
+        Worker& worker = *workers_[host];
+        if (worker.has_job() && !worker.busy()) settle(worker);
+        const bool stop = (ends_at_fault && !fault_.empty()) || worker.lost() || worker.hung();
+        if (!worker.has_job() && !stop && !left[host].empty()) {
+          if (left[host].front().step != kNoStep)
+            say_(fmt::format("{}: {}", worker.name(), left[host].front().what));
+          worker.begin(left[host].front());
+          left[host].pop_front();
+        }
+        busy = busy || worker.has_job();
+      }
+      if (busy) wait();
+    }
+    return fault_.empty();
   }
 
   void settle(Worker& worker) {
     const std::string fault = worker.fault();
-    if (fault.empty()) {
-      done_.push_back(*worker.step());
-    } else {
-      if (fault_.empty()) fault_ = fault;
-      if (!worker.knows_outcome()) unsure_.push_back(*worker.step());
+    const std::size_t step = worker.step();
+    if (!fault.empty() && fault_.empty()) fault_ = fault;
+    if (step == kNoStep) {
+      if (!fault.empty() && worker.knows_outcome()) decided_.insert(worker.host());
+    } else if (fault.empty()) {
+      done_.insert(step);
+    } else if (!worker.knows_outcome()) {
+      unsure_.insert(step);
     }
-    worker.forget_step();
+    worker.forget_job();
   }
 
   void wait() {
     launch::Watch watch;
-    for (const auto& worker : workers_)
-      if (worker) worker->watch(watch);
+    for (const std::size_t host : busy_) workers_[host]->watch(watch);
     watch.on(signals_.descriptor(), POLLIN, [this] {
       for (const int number : signals_.take())
         if (number != SIGCHLD && number != SIGWINCH && fault_.empty())
@@ -189,14 +296,16 @@ class SetupRun {
     watch.wait();
   }
 
-  std::span<const Host> hosts_;
-  std::span<const SetupStep> steps_;
+  const SetupPlan& plan_;
   const Reaching& reaching_;
   launch::Signals& signals_;
   const std::function<void(const std::string&)>& say_;
-  std::vector<std::unique_ptr<Worker>> workers_;  ///< By host; null where nothing is to be done.
-  std::vector<std::size_t> done_;
-  std::vector<std::size_t> unsure_;  ///< Begun, and perhaps done.
+  const Guard guard_;
+  std::set<std::size_t> busy_;                    ///< Hosts that have steps.
+  std::vector<std::unique_ptr<Worker>> workers_;  ///< By host; null for hosts without steps.
+  std::set<std::size_t> done_;
+  std::set<std::size_t> unsure_;   ///< Begun, and perhaps done.
+  std::set<std::size_t> decided_;  ///< Hosts whose guard has undone their steps.
   std::string fault_;
 };
 
@@ -234,10 +343,27 @@ std::string write_undo_script(const std::string& path, const std::string& script
   return place;
 }
 
-SetupResult run_setup(std::span<const Host> hosts, std::span<const SetupStep> steps,
-                      const Reaching& reaching, launch::Signals& signals,
+std::string text_of(const SetupResult& result, const std::string& undo) {
+  if (result.undone) return result.fault + "; what was done before is undone, nothing is changed";
+  std::string text = fmt::format(
+      "{}; not all of what was done before could be undone: sh {} tries again", result.fault, undo);
+  for (const std::string& host : result.alone)
+    text += fmt::format("; {} cannot be reached, and undoes its part by itself", host);
+  return text;
+}
+
+void refuse_unconfirmed(std::span<const cluster::HostFacts> hosts) {
+  for (const cluster::HostFacts& host : hosts)
+    if (host.setup_unconfirmed)
+      throw Error(fmt::format(
+          "{}: an earlier set-up there is not confirmed, and will be undone within a minute; try "
+          "again then",
+          host.host));
+}
+
+SetupResult run_setup(const SetupPlan& plan, const Reaching& reaching, launch::Signals& signals,
                       const std::function<void(const std::string&)>& say) {
-  return SetupRun(hosts, steps, reaching, signals, say).run();
+  return SetupRun(plan, reaching, signals, say).run();
 }
 
 }  // namespace mccl::cli::hosts

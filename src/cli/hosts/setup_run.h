@@ -1,6 +1,12 @@
-// Does what is to be done on the hosts, all of it or nothing.
+// Changes the set-up of hosts: all steps or none, and none that locks the operator out.
+//
+// Before the first step, each host starts a guard: a process that undoes the steps of this host
+// unless it is told within some seconds that they are good. After the last step, the hosts are told
+// so over new connections. If a step cuts a host off, that host undoes it by itself.
 #pragma once
 
+#include <chrono>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,11 +30,25 @@ struct SetupResult {
   /// What was done before the fault is undone. Not where a command never ended, or its connection
   /// was lost: nobody knows what became of it.
   bool undone = true;
+  std::set<std::string> alone;  ///< Hosts that cannot be reached, and undo their steps themselves.
+};
+
+/// What did not succeed, and what became of the rest; `undo` is the path of the undo script.
+std::string text_of(const SetupResult& result, const std::string& undo);
+
+/// Throws Error where a guard still waits: what it will undo would be taken for good.
+void refuse_unconfirmed(std::span<const cluster::HostFacts> hosts);
+
+/// How steps are carried out.
+struct SetupPlan {
+  std::span<const Host> hosts;
+  std::span<const cluster::SetupStep> steps;
+  /// A host that hears nothing for so long undoes its steps.
+  std::chrono::seconds revert_after{30};
 };
 
 /// Hosts work side by side, each step by step. `say` tells of each step.
-SetupResult run_setup(std::span<const Host> hosts, std::span<const cluster::SetupStep> steps,
-                      const Reaching& reaching, launch::Signals& signals,
+SetupResult run_setup(const SetupPlan& plan, const Reaching& reaching, launch::Signals& signals,
                       const std::function<void(const std::string&)>& say);
 
 }  // namespace mccl::cli::hosts

@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <thread>
 
 #include "base/cores.h"
+#include "base/first_line.h"
 #include "cluster/read_facts.h"
 
 namespace mccl::cli::probe {
@@ -63,7 +65,45 @@ void gather_gpus(HostFacts& facts, const Programs& programs) {
   facts.gpu_peers = programs.output_of(facts, {"nvidia-smi", "topo", "-p2p", "r"});
 }
 
+/// Whether the guard of a set-up waits in this host's network; see cli/hosts/setup_run.h.
+bool is_guarded() {
+  namespace fs = std::filesystem;
+  constexpr std::chrono::seconds kLongAgo(60);
+  std::error_code ignored;
+  const std::string network = fs::read_symlink("/proc/self/ns/net", ignored).string();
+  for (const fs::directory_entry& entry : fs::directory_iterator("/tmp", ignored)) {
+    if (!entry.path().filename().string().starts_with(cluster::kGuardPrefix)) continue;
+    const fs::path waits = entry.path() / "waits";
+    std::error_code missing;
+    const auto touched = fs::last_write_time(waits, missing);
+    if (!missing && fs::file_time_type::clock::now() - touched < kLongAgo &&
+        first_line(waits) == network)
+      return true;
+  }
+  return false;
+}
+
+/// The connection over which a person, or another host, has logged in.
+void note_ssh_peer(HostFacts& facts, const Programs& programs) {
+  const auto connection = programs.environment().find("SSH_CONNECTION");
+  if (connection != programs.environment().end())
+    cluster::note_in_use(facts, connection->second, "an end of ssh's connection");
+}
+
 }  // namespace
+
+HostFacts gather_networks(std::chrono::seconds patience) {
+  const Programs programs(Clock::now() + patience, [](const std::string&) {});
+  HostFacts facts;
+  facts.host = "this machine";
+#ifdef __APPLE__
+  gather_macos_networks(facts, programs);
+#else
+  gather_linux_networks(facts, programs);
+#endif
+  note_ssh_peer(facts, programs);
+  return facts;
+}
 
 HostFacts gather(const GatherPlan& plan, std::function<void(const std::string&)> busy) {
   // An answer that is late is of no use.
@@ -75,8 +115,10 @@ HostFacts gather(const GatherPlan& plan, std::function<void(const std::string&)>
   if (plan.as_macos) {
     gather_macos(facts, programs);
   } else {
-    gather_linux(facts);
+    gather_linux(facts, programs);
   }
+  note_ssh_peer(facts, programs);
+  facts.setup_unconfirmed = is_guarded();
   facts.has_sudo = !facts.is_root && programs.succeeds(facts, {"sudo", "-n", "true"});
   const std::string python = programs.find(plan.python).empty() ? "python3" : plan.python;
   cluster::read_versions(facts, programs.output_of(facts, {python, "-c", kVersions}));

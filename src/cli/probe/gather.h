@@ -21,8 +21,13 @@ struct GatherPlan {
 /// told which program runs.
 cluster::HostFacts gather(const GatherPlan& plan, std::function<void(const std::string&)> busy);
 
+/// Only the part that tells networks: interfaces, routes and addresses in use.
+cluster::HostFacts gather_networks(std::chrono::seconds patience);
+
 /// The parts that differ between systems.
-void gather_linux(cluster::HostFacts& facts);
+void gather_linux(cluster::HostFacts& facts, const Programs& programs);
+void gather_linux_networks(cluster::HostFacts& facts, const Programs& programs);
 void gather_macos(cluster::HostFacts& facts, const Programs& programs);
+void gather_macos_networks(cluster::HostFacts& facts, const Programs& programs);
 
 }  // namespace mccl::cli::probe

@@ -40,6 +40,12 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
+/// The whole of a small file; empty where it cannot be read.
+std::string text_in(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
 /// The last part of what a symbolic link names.
 std::string target_of(const fs::path& link) {
   std::error_code ignored;
@@ -171,6 +177,34 @@ void gather_routes(HostFacts& facts) {
   }
 }
 
+/// Neighbours, name servers, file servers, gateways and peers, and the networks of all tables of
+/// routes, of which /proc/net/route shows only the main one.
+void gather_in_use(HostFacts& facts, const Programs& programs) {
+  cluster::note_in_use(facts, text_in("/proc/net/arp"), "a neighbour");
+  cluster::note_in_use(facts, text_in("/etc/resolv.conf"), "a DNS server");
+  cluster::note_in_use(facts, text_in("/run/systemd/resolve/resolv.conf"), "a DNS server");
+  const std::string mounts = text_in("/proc/mounts");
+  for (const std::string_view mount : cluster::lines_of(mounts))
+    if (const std::size_t server = mount.find("addr="); server != mount.npos)
+      cluster::note_in_use(facts, mount.substr(server), "a file server");
+  cluster::note_in_use(facts,
+                       programs.output_of(facts, {"ip", "-4", "route", "show", "table", "all"}),
+                       "in a route");
+  cluster::note_tcp_peers(facts, text_in("/proc/net/tcp"));
+  cluster::note_tcp_peers(facts, text_in("/proc/net/tcp6"));
+}
+
+/// The one that owns the configuration: netplan writes that of the two others.
+std::string network_manager_of(HostFacts& facts, const Programs& programs) {
+  const auto says = [&](std::vector<std::string> argv, std::string_view word) {
+    return cluster::trimmed(programs.output_of(facts, std::move(argv))) == word;
+  };
+  if (!programs.find("netplan").empty() && is_there("/etc/netplan")) return "netplan";
+  if (says({"nmcli", "-g", "RUNNING", "general"}, "running")) return "NetworkManager";
+  if (says({"systemctl", "is-active", "systemd-networkd"}, "active")) return "systemd-networkd";
+  return {};
+}
+
 void gather_rdma(HostFacts& facts) {
   for (const fs::path& path : folders_in(kRdma)) {
     for (const fs::path& port : folders_in(path / "ports")) {
@@ -264,7 +298,7 @@ void gather_memory(HostFacts& facts) {
 
 }  // namespace
 
-void gather_linux(HostFacts& facts) {
+void gather_linux(HostFacts& facts, const Programs& programs) {
   facts.system = cluster::System::gnu_linux;
   facts.os = os_name();
   facts.boot = first_line("/proc/sys/kernel/random/boot_id");
@@ -276,12 +310,18 @@ void gather_linux(HostFacts& facts) {
   facts.load = parse_number(load.substr(0, load.find(' '))).value_or(0);
   facts.ranks = count_ranks();
   gather_memory(facts);
+  gather_linux_networks(facts, programs);
+  gather_rdma(facts);
+  gather_thunderbolt(facts);
+  facts.network_manager = network_manager_of(facts, programs);
+}
+
+void gather_linux_networks(HostFacts& facts, const Programs& programs) {
   gather_interfaces(facts);
   gather_addresses(facts);
   gather_addresses6(facts);
   gather_routes(facts);
-  gather_rdma(facts);
-  gather_thunderbolt(facts);
+  gather_in_use(facts, programs);
 }
 
 }  // namespace mccl::cli::probe
