@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "mccl/types.h"
+
 namespace mccl {
 
 /// Times are averages in milliseconds unless named otherwise, over calls that succeeded; of calls
@@ -95,6 +97,10 @@ class Metrics {
   void record_link(std::string_view transport);
   /// Memory for passing data on that was taken, or given back when negative.
   void record_staging(std::int64_t bytes);
+  /// The calls of a collective go by another algorithm than before. `algorithm` outlives this.
+  void record_algorithm(Collective collective, std::string_view algorithm);
+  /// By which the last calls of the collective went, in whatever group; empty before the first.
+  std::string_view algorithm_of(Collective collective) const;
   MetricsSummary summary() const;
   void reset();
 

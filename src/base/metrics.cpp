@@ -59,6 +59,7 @@ struct Metrics::State {
 
   mutable std::mutex mutex;  // guards all that follows; held for a few additions
   Counters counters;
+  std::array<std::string_view, kCollectiveCount> algorithms;  // by collective
   std::uint64_t shm_links = 0;
   std::uint64_t rdma_links = 0;
   std::uint64_t tcp_links = 0;
@@ -140,6 +141,16 @@ void Metrics::record_staging(std::int64_t bytes) {
   const std::lock_guard lock(state_->mutex);
   state_->staging_bytes += bytes;
   state_->peak_staging_bytes = std::max(state_->peak_staging_bytes, state_->staging_bytes);
+}
+
+void Metrics::record_algorithm(Collective collective, std::string_view algorithm) {
+  const std::lock_guard lock(state_->mutex);
+  state_->algorithms[static_cast<std::size_t>(collective)] = algorithm;
+}
+
+std::string_view Metrics::algorithm_of(Collective collective) const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->algorithms[static_cast<std::size_t>(collective)];
 }
 
 MetricsSummary Metrics::summary() const {

@@ -186,7 +186,7 @@ void add_what(CLI::App& app, Flags& flags) {
                  "auto, tcp, shm or rdma; default: MCCL_TRANSPORT, or auto")
       ->option_text("NAME");
   app.add_option("--algorithm", flags.algorithm,
-                 "Algorithm for whatever it can do; default: MCCL_ALGORITHM, or auto")
+                 "Algorithm, which must be able to do the calls; default: MCCL_ALGORITHM,\nor auto")
       ->option_text("NAME");
   app.add_option(
          "--compression", flags.compression,

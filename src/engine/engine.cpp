@@ -134,6 +134,7 @@ Engine::Engine(EngineOptions options)
                     .links = links_,
                     .completions = completions_,
                     .staging = staging_,
+                    .metrics = *options_.metrics,
                     .memory = *memory_,
                     .along_cables = options_.wiring != nullptr,
                     .look_beside_soon = [this] { next_look_ = {}; }},

@@ -6,12 +6,14 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "cli/bench/sizes.h"
 #include "cli/bench/table.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::bench {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 Row row_of(Routine routine) {
@@ -22,6 +24,7 @@ Row row_of(Routine routine) {
   row.op = ReduceKind::sum;
   row.out_of_place = Measurement{{533.25, 530, 601.5, 100}, 1.966, 1.966, 0};
   row.in_place = Measurement{{12345.6, 12000, 20000, 5}, 0.085, 0.085, 7};
+  row.out_of_place->algorithm = row.in_place->algorithm = "direct";
   return row;
 }
 
@@ -79,6 +82,24 @@ TEST(Table, WhatACodecSparesIsToldOfTheRowsThatItConcerns) {
             "#   all_reduce     1M:       270000      1080000  4.00 times fewer\n");
 }
 
+TEST(Table, TellsTheAlgorithmOfEachRow) {
+  Row row = row_of(Routine::reduce);
+  EXPECT_THAT(row_text(row), EndsWith(" direct\n"));
+  row.out_of_place->algorithm = "ring";
+  EXPECT_THAT(row_text(row), EndsWith(" ring/direct\n"));
+}
+
+TEST(Table, ACallThatTheAlgorithmCannotDoIsNoRow) {
+  Row row = row_of(Routine::reduce);
+  row.instead = "direct";
+  row.in_place.reset();
+  EXPECT_EQ(calls_refused({barrier_row(), row}),
+            "reduce of " + text_of_size(row.shape.bytes) + " in place");
+  row.out_of_place.reset();
+  EXPECT_THAT(row_text(row), HasSubstr("not measured; it would go by direct"));
+  EXPECT_TRUE(row_text(row).starts_with("#"));
+}
+
 TEST(Report, JsonHasARowForEachHalf) {
   const auto json = nlohmann::json::parse(to_json(result()));
   EXPECT_EQ(json["version"], "1.2.3");
@@ -113,11 +134,11 @@ TEST(Report, CsvHasTheSameColumnsInEveryLine) {
   std::string line;
   int count = 0;
   while (std::getline(lines, line)) {
-    EXPECT_EQ(std::ranges::count(line, ','), 16) << line;
+    EXPECT_EQ(std::ranges::count(line, ','), 17) << line;
     ++count;
   }
   EXPECT_EQ(count, 4);
-  EXPECT_THAT(to_csv(result()), HasSubstr("barrier,0,0,,,,false,5.5,5.0,6.0,,,,100,,,\n"));
+  EXPECT_THAT(to_csv(result()), HasSubstr("barrier,0,0,,,,false,5.5,5.0,6.0,,,,100,,,,\n"));
 }
 
 TEST(Report, WrongElementsAddUp) { EXPECT_EQ(wrong_elements(result().rows), 7U); }

@@ -184,6 +184,35 @@ def test_the_bounds_of_the_machine(tmp_path: Path):
     assert "TCP on loopback, both ways at once" in done.stdout
 
 
+def test_the_algorithm_that_ran_is_told(tmp_path: Path):
+    file = tmp_path / "rows.json"
+    run(
+        "bench",
+        "all_reduce",
+        "--transport",
+        "tcp",
+        "--algorithm",
+        "ring",
+        *TINY,
+        "64K",
+        "--json",
+        file,
+    )
+    assert {row["algorithm"] for row in json.loads(file.read_text())["rows"]} == {"ring"}
+    done = run(
+        "bench", "all_reduce", "sendrecv", "--transport", "tcp", *TINY, "64K", "--json", file
+    )
+    told = {(r["collective"], r["algorithm"]) for r in json.loads(file.read_text())["rows"]}
+    assert len(told) == 2 and ("sendrecv", "messages") in told and ("all_reduce", "") not in told
+    assert done.stdout.count(dict(told)["all_reduce"] + "\n") == 1
+
+
+def test_an_algorithm_that_cannot_do_a_call_is_an_error():
+    done = run("bench", "all_reduce", "scatter", "--algorithm", "ring", *TINY, "64K", status=1)
+    assert "--algorithm ring cannot do scatter of 64K" in done.stderr
+    assert "# all_reduce" in done.stdout and " ring\n" in done.stdout
+
+
 def test_csv_is_the_same_as_json(tmp_path: Path):
     files = tmp_path / "rows.csv", tmp_path / "rows.json"
     run("bench", "broadcast", *TINY, "8:128:x4", "--csv", files[0], "--json", files[1])

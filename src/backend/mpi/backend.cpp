@@ -65,6 +65,8 @@ MpiBackend::MpiBackend(const ContextOptions& options, std::size_t most)
   job_->process = &process_;
   job_->config = options.config;
   job_->metrics = options.metrics;
+  for (int i = 0; i < kCollectiveCount; ++i)
+    options.metrics->record_algorithm(static_cast<Collective>(i), "mpi");
   job_->most = most;
   process_.enter();
 }

@@ -60,7 +60,8 @@ Json half_json(const Row& row, const Measurement& measured, bool in_place) {
           {"iterations", measured.timing.iterations},
           {"error", or_null(measured.error)},
           {"sent_bytes", row.sent ? Json(row.sent->rounded) : Json(nullptr)},
-          {"sent_bytes_exact", row.sent ? Json(row.sent->exact) : Json(nullptr)}};
+          {"sent_bytes_exact", row.sent ? Json(row.sent->exact) : Json(nullptr)},
+          {"algorithm", measured.algorithm}};
 }
 
 Json rows_json(const Result& result) {
@@ -103,7 +104,7 @@ std::string to_json(const Result& result) {
 std::string to_csv(const Result& result) {
   std::string text =
       "collective,bytes,count,dtype,op,root,in_place,time_us,p50_us,p99_us,algbw,busbw,wrong,"
-      "iterations,error,sent_bytes,sent_bytes_exact\n";
+      "iterations,error,sent_bytes,sent_bytes_exact,algorithm\n";
   for (const Json& row : rows_json(result)) {
     std::string separator;
     for (const Json& value : row) {

@@ -24,6 +24,7 @@ struct Measurement {
   /// In place of `wrong` where sums may be rounded: how far the worst element on any rank is off,
   /// of the largest magnitude that there should be.
   std::optional<double> error;
+  std::string algorithm;  ///< Which carried out the call; "messages" for sendrecv.
 };
 
 /// Bytes that the busiest rank sends in one call, frames included, through windows too.
@@ -41,6 +42,9 @@ struct Row {
   std::optional<Measurement> out_of_place;  ///< Empty: there is no such call.
   std::optional<Measurement> in_place;
   std::optional<Sent> sent;  ///< Where sums may be rounded.
+  /// The algorithm that carried the call out although another was asked for, which cannot do it.
+  /// That half was not measured. Empty: the one that was asked for.
+  std::string instead = {};
 };
 
 /// What the figures hold for.

@@ -21,6 +21,9 @@
 namespace mccl::cli::bench {
 namespace {
 
+/// In the place of an algorithm, for calls that are no collectives.
+constexpr std::string_view kMessages = "messages";
+
 /// Rank 0's words; the others say nothing.
 class Voice {
  public:
@@ -100,9 +103,20 @@ class Run {
     row.dtype = options_.dtype;
     if (info.reduces) row.op = options_.op.kind;
     if (info.rooted) row.root = options_.root;
-    if (info.out_of_place) row.out_of_place = measure_half(row, false);
-    if (info.in_place) row.in_place = measure_half(row, true);
-    if (may_be_rounded(routine)) row.sent = measure_sent(row);
+    for (const bool in_place : {false, true}) {
+      if (!(in_place ? info.in_place : info.out_of_place)) continue;
+      const Trial trial(*group_, routine, row.shape, options_, in_place, may_be_rounded(routine),
+                        a_, b_);
+      const std::string algorithm = algorithm_of(routine, trial);
+      if (is_wanted(algorithm)) {
+        auto& half = in_place ? row.in_place : row.out_of_place;
+        half = measure_half(row, trial, in_place);
+        half->algorithm = algorithm;
+      } else {
+        row.instead = algorithm;
+      }
+    }
+    if (row.instead.empty() && may_be_rounded(routine)) row.sent = measure_sent(row);
     voice_.print(row_text(row));
     result_.rows.push_back(row);
   }
@@ -114,12 +128,24 @@ class Run {
                         options_.dtype, options_.op.kind);
   }
 
-  Measurement measure_half(const Row& row, bool in_place) {
+  /// Makes the call once, and returns the algorithm by which it went. All ranks choose alike.
+  std::string algorithm_of(Routine routine, const Trial& trial) const {
+    trial.fill();
+    meet(*group_);
+    trial.run();
+    const auto collective = info_of(routine).collective;
+    return std::string(collective ? metrics_->algorithm_of(*collective) : kMessages);
+  }
+
+  bool is_wanted(std::string_view algorithm) const {
+    return result_.setup.algorithm == "auto" || result_.setup.algorithm == algorithm;
+  }
+
+  Measurement measure_half(const Row& row, const Trial& trial, bool in_place) {
     voice_.progress(fmt::format("{} {} {}", info_of(row.routine).name,
                                 text_of_size(row.shape.bytes),
                                 in_place ? "in place" : "out of place"));
     const bool rounded = may_be_rounded(row.routine);
-    const Trial trial(*group_, row.routine, row.shape, options_, in_place, rounded, a_, b_);
     Measurement measured;
     trial.fill();
     meet(*group_);
@@ -172,6 +198,9 @@ void run_rank(Context& context, const Options& options, bool one_host) {
   if (context.rank() != 0) return;
   if (!options.json.empty()) write_file(options.json, to_json(result));
   if (!options.csv.empty()) write_file(options.csv, to_csv(result));
+  if (const std::string calls = calls_refused(result.rows); !calls.empty())
+    throw Error(fmt::format("--algorithm {} cannot do {}; nothing was measured there",
+                            result.setup.algorithm, calls));
   const std::uint64_t wrong = wrong_elements(result.rows);
   if (wrong > 0) {
     throw CorruptionError(fmt::format(

@@ -10,6 +10,7 @@ namespace mccl::cli::bench {
 namespace {
 
 constexpr const char* kNone = "-";
+constexpr const char* kAlgorithmColumn = "  {:>18}";
 
 std::string left_half(std::string_view size, std::string_view count, std::string_view type,
                       std::string_view op, std::string_view root) {
@@ -32,6 +33,13 @@ std::string half_of(const std::optional<Measurement>& measured, bool moves_bytes
               measured->error   ? fmt::format("{:.1e}", *measured->error)
               : measured->wrong ? fmt::format("{}", *measured->wrong)
                                 : kNone);
+}
+
+std::string algorithm_text(const Row& row) {
+  if (!row.out_of_place || !row.in_place)
+    return (row.in_place ? row.in_place : row.out_of_place)->algorithm;
+  const std::string& first = row.out_of_place->algorithm;
+  return first == row.in_place->algorithm ? first : first + "/" + row.in_place->algorithm;
 }
 
 }  // namespace
@@ -75,7 +83,8 @@ std::string heading(Routine routine, bool may_be_rounded) {
   const std::string title = fmt::format("# {}", info_of(routine).name);
   std::string text = fmt::format("#\n{:<{}}  {:^{}}  {:^{}}\n", title, blank.size(), "out of place",
                                  names.size() - 2, "in place", names.size() - 2);
-  std::string columns = left_half("size", "count", "type", "op", "root") + names + names;
+  std::string columns = left_half("size", "count", "type", "op", "root") + names + names +
+                        fmt::format(kAlgorithmColumn, "algorithm");
   std::string below = left_half("B", "elements", "", "", "") + units + units;
   columns.front() = below.front() = '#';
   below.erase(below.find_last_not_of(' ') + 1);
@@ -85,10 +94,26 @@ std::string heading(Routine routine, bool may_be_rounded) {
 
 std::string row_text(const Row& row) {
   const bool moves_bytes = row.shape.bytes > 0;
+  if (!row.out_of_place && !row.in_place)
+    return fmt::format("# {:>10} B: not measured; it would go by {}\n", row.shape.bytes,
+                       row.instead);
   return left_half(fmt::format("{}", row.shape.bytes), fmt::format("{}", row.shape.part),
                    moves_bytes ? name_of(row.dtype) : kNone, row.op ? name_of(*row.op) : kNone,
                    row.root ? fmt::format("{}", *row.root) : kNone) +
-         half_of(row.out_of_place, moves_bytes) + half_of(row.in_place, moves_bytes) + "\n";
+         half_of(row.out_of_place, moves_bytes) + half_of(row.in_place, moves_bytes) +
+         fmt::format(kAlgorithmColumn, algorithm_text(row)) + "\n";
+}
+
+std::string calls_refused(const std::vector<Row>& rows) {
+  std::string text;
+  for (const Row& row : rows) {
+    if (row.instead.empty()) continue;
+    if (!text.empty()) text += ", ";
+    text += info_of(row.routine).name;
+    if (row.shape.bytes > 0) text += " of " + text_of_size(row.shape.bytes);
+    if (row.out_of_place) text += " in place";
+  }
+  return text;
 }
 
 std::string sent_text(const std::vector<Row>& rows, std::string_view codec) {

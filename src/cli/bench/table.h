@@ -14,6 +14,8 @@ std::string bounds_text(const Bounds& bounds, int ranks);
 std::string heading(Routine routine, bool may_be_rounded = false);
 /// One line.
 std::string row_text(const Row& row);
+/// The calls that the algorithm that was asked for cannot do, with commas; empty: none.
+std::string calls_refused(const std::vector<Row>& rows);
 /// What went in a codec, and what would have gone: a line for each of the rows that know it.
 std::string sent_text(const std::vector<Row>& rows, std::string_view codec);
 

@@ -47,9 +47,10 @@ void multiply(Operation& call) {
 }  // namespace
 
 CollectiveQueue::CollectiveQueue(Channels& channels, GroupWindow& window, schedule::Facts facts,
-                                 const Log& log)
+                                 const Log& log, Metrics& metrics)
     : group_(channels.group()),
       log_(log),
+      metrics_(metrics),
       plans_(std::move(facts)),
       executor_(channels, window, history_) {}
 
@@ -102,6 +103,7 @@ const Plan& CollectiveQueue::plan_for(const Task& task) {
 /// Of several calls in a row that go the same way, the first.
 void CollectiveQueue::tell(const Task& task, const Plan& plan) {
   told_ = true;
+  metrics_.record_algorithm(task.call.collective, schedule::name_of(plan.algorithm));
   if (!log_.enabled(LogLevel::debug)) return;
   log_.debug("{} of group '{}' goes {}", describe(task.call), group_.name,
              schedule::name_of(plan.algorithm));

@@ -15,6 +15,7 @@
 #include "engine/collectives/group_window.h"
 #include "engine/collectives/plan.h"
 #include "engine/links/channel.h"
+#include "mccl/metrics.h"
 
 namespace mccl::engine {
 
@@ -22,7 +23,8 @@ namespace mccl::engine {
 class CollectiveQueue {
  public:
   /// All that is referred to outlives it.
-  CollectiveQueue(Channels& channels, GroupWindow& window, schedule::Facts facts, const Log& log);
+  CollectiveQueue(Channels& channels, GroupWindow& window, schedule::Facts facts, const Log& log,
+                  Metrics& metrics);
 
   bool empty() const { return calls_.empty(); }
   /// The first one is under way; the others wait.
@@ -66,6 +68,7 @@ class CollectiveQueue {
 
   const Membership& group_;
   const Log& log_;
+  Metrics& metrics_;
   CallHistory history_;
   PlanCache plans_;
   Executor executor_;

@@ -35,7 +35,7 @@ GroupState::GroupState(Membership membership, std::chrono::milliseconds timeout,
           },
           [this] { weigh(); }),
       window_(membership_.rank, ByRank<GroupRank, int>(facts.nodes)),
-      collectives_(channels_, window_, std::move(facts), surroundings.log),
+      collectives_(channels_, window_, std::move(facts), surroundings.log, surroundings.metrics),
       messages_(channels_, surroundings.config.chunk_bytes),
       endings_(membership_.members.size()),
       statuses_(membership_.members.size()) {}

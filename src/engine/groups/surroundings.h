@@ -10,6 +10,7 @@
 #include "engine/links/link_maker.h"
 #include "engine/peers/peers.h"
 #include "mccl/config.h"
+#include "mccl/metrics.h"
 #include "node/neighbour.h"
 
 namespace mccl::engine {
@@ -22,6 +23,7 @@ struct Surroundings {
   LinkMaker& links;
   Completions& completions;
   Staging& staging;
+  Metrics& metrics;
   const node::SharedMemory& memory;
   /// Ranks reach others through ranks, of which the one that has failed may be one.
   bool along_cables;

@@ -39,9 +39,11 @@ struct Scene {
   Peers peers{2};
   LinkMaker links{
       WorldRank(0), {}, std::chrono::seconds(1), peers, [](std::uint64_t) { return nullptr; }, log};
-  Staging staging{std::make_shared<Metrics>()};
-  Completions completions{std::make_shared<Metrics>(), staging, log};
-  Surroundings surroundings{config, log, peers, links, completions, staging, *memory, false, [] {}};
+  const std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
+  Staging staging{metrics};
+  Completions completions{metrics, staging, log};
+  Surroundings surroundings{config,  log,      peers,   links, completions,
+                            staging, *metrics, *memory, false, [] {}};
   std::optional<GroupState> group;
 };
 
