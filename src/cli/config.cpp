@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,6 +22,7 @@
 #include "cli/hosts/inquiry.h"
 #include "cli/hosts/setup_run.h"
 #include "cli/kept_file.h"
+#include "cli/launch/process.h"
 #include "cli/probe/gather.h"
 #include "cluster/choice.h"
 #include "cluster/cluster_check.h"
@@ -75,6 +79,15 @@ void keep_reached(const ConfigFlags& flags, const std::vector<hosts::Asked>& ask
   say("does without hosts that cannot be asked:" + faults);
 }
 
+void refuse_without_graphviz() {
+  const std::map<std::string, std::string> environment = process_environment();
+  const auto path = environment.find("PATH");
+  if (path != environment.end() && !launch::find_program("dot", path->second, "").empty()) return;
+  throw Error(
+      "--svg: there is no dot in PATH; install Graphviz (Debian: apt install graphviz; macOS: brew "
+      "install graphviz), or draw what --dot prints on a machine that has it");
+}
+
 /// Before anything is asked, or done.
 void refuse_what_cannot_be_written(const ConfigFlags& flags,
                                    const std::vector<launch::Host>& hosts) {
@@ -90,6 +103,7 @@ void refuse_what_cannot_be_written(const ConfigFlags& flags,
     throw InvalidArgument(fmt::format(
         "--{} prints a picture and does nothing else; leave it out for --{}",
         flags.dot ? "dot" : "svg", flags.auto_setup ? "auto-setup" : "output-hostfile"));
+  if (flags.svg) refuse_without_graphviz();
 }
 
 /// Two names of one machine, as its own answers show.
@@ -184,10 +198,20 @@ bool is_good(const Cluster& cluster) {
          });
 }
 
+/// Graphviz prints the picture on this program's standard output.
+void draw(const std::string& graph) {
+  std::fflush(stdout);
+  FILE* const dot = ::popen("dot -Tsvg", "w");
+  if (dot == nullptr) throw Error(fmt::format("cannot start dot: {}", std::strerror(errno)));
+  std::fwrite(graph.data(), 1, graph.size(), dot);
+  if (::pclose(dot) != 0)
+    throw Error("dot -Tsvg failed; mccl config --dot prints what it was given");
+}
+
 /// The only thing on standard output, for one that is piped somewhere.
 int print_picture(const ConfigFlags& flags, Cluster& cluster) {
-  fmt::print("{}", flags.dot ? dot_of(cluster.joined, cluster.facts)
-                             : svg_of(cluster.joined, cluster.facts, cluster.choice.order));
+  const std::string text = dot_of(cluster.joined, cluster.facts);
+  flags.svg ? draw(text) : fmt::print("{}", text);
   cluster::sort_by_severity(cluster.findings);
   fmt::print(stderr, "{}", cluster::text_of(cluster.findings));
   return is_good(cluster) ? kGood : kFailed;

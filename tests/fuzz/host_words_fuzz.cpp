@@ -87,7 +87,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   check_all(hosts, joined);
   const Choice choice = choose_cables(hosts, joined.links, "");
   mccl::fuzz::require(!table_of(joined, hosts).empty(), "a table of nothing");
-  mccl::fuzz::require(!svg_of(joined, hosts, choice.order).empty(), "a picture of nothing");
+  mccl::fuzz::require(!dot_of(joined, hosts).empty(), "a picture of nothing");
   try {
     for (const SetupStep& step : setup_steps(hosts, give_addresses(hosts, choice.links)))
       mccl::fuzz::require(is_harmless(step.command) && is_harmless(step.undo),

@@ -1,6 +1,7 @@
 """`mccl config` on hosts that cables join, each with a real sshd."""
 
 import json
+import os
 import re
 import subprocess
 import time
@@ -193,13 +194,31 @@ def test_a_host_that_does_not_answer(ring: CabledHosts, tmp_path: Path):
         ring.plug_in("d")
 
 
-def test_pictures(ring: CabledHosts):
-    dot = ring.mccl("config", *ALL, "--over", "cables", "--dot").stdout
-    assert dot.startswith("graph cluster {") and dot.count(" -- ") == 5 + 4
-    svg = ring.mccl("config", *ALL, "--over", "cables", "--svg").stdout
-    assert svg.startswith("<svg") and svg.count("<path") == 5
-    for name in ring.names:
-        assert f">{name}</text>" in svg
+@pytest.fixture
+def dot(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program in place of Graphviz's, which prints its flags and what it is given."""
+    folder = tmp_path_factory.mktemp("bin")
+    (folder / "dot").write_text('#!/bin/sh\necho "<svg $*>"; exec cat\n')
+    (folder / "dot").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+    return folder / "dot"
+
+
+def test_pictures(ring: CabledHosts, dot: Path):
+    words = ("config", *ALL, "--over", "cables")
+    graph = ring.mccl(*words, "--dot").stdout
+    assert graph.startswith("graph cluster {") and graph.count(" -- ") == 5 + 4
+    assert ring.mccl(*words, "--svg").stdout == "<svg -Tsvg>\n" + graph
+    dot.write_text("#!/bin/sh\ncat > /dev/null; exit 3\n")
+    assert "dot -Tsvg failed" in ring.mccl(*words, "--svg", status=1).stderr
+
+
+def test_a_picture_without_graphviz(tmp_path: Path):
+    done = subprocess.run(
+        [program(), "config", "--hosts", "a", "--svg"],
+        capture_output=True, text=True, env={"PATH": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 1 and "apt install graphviz" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -252,6 +271,7 @@ def answered(answer):
     assert "b: it did not end telling of itself in 10 s; it was busy with " in done.stderr
 
 
+@pytest.mark.usefixtures("dot")
 def test_a_picture_is_all_that_is_done(ring: CabledHosts, tmp_path: Path):
     """As MLX's --dot prints and ends."""
     before = all_addresses(ring)

@@ -87,7 +87,8 @@ void add_flags(CLI::App& app, ConfigFlags& flags) {
   CLI::Option* dot =
       app.add_flag("--dot", flags.dot, "Print the cables for Graphviz, and do nothing else");
   CLI::Option* svg =
-      app.add_flag("--svg", flags.svg, "Print a picture of the cables, and do nothing else")
+      app.add_flag("--svg", flags.svg,
+                   "Print a picture of the cables (needs Graphviz), and do nothing else")
           ->excludes(dot);
   app.add_flag("--json", flags.json, "Print everything as JSON")->excludes(dot)->excludes(svg);
 }
