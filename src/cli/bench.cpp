@@ -20,7 +20,6 @@
 #include "cli/bench/run.h"
 #include "cli/bench/sizes.h"
 #include "cli/flag_values.h"
-#include "cli/named.h"
 #include "mccl/mccl.h"
 #include "rendezvous/join.h"
 

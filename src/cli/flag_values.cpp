@@ -1,12 +1,6 @@
 #include "cli/flag_values.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <utility>
-
-#include "base/nearest.h"
-#include "base/value_text.h"
 
 namespace mccl::cli {
 

@@ -28,7 +28,7 @@
 #include "cli/launch/silence.h"
 #include "cli/launch/slurm.h"
 #include "cli/launch/words.h"
-#include "cli/named.h"
+#include "cli/flag_values.h"
 #include "mccl/error.h"
 #include "rendezvous/job_key.h"
 

@@ -27,8 +27,6 @@
 #include "cli/parse_error.h"
 #include "cli/plan.h"
 #include "cli/probe.h"
-#include "cli/program_words.h"
-#include "cli/unknown_flag.h"
 #include "cluster/finding.h"
 #include "mccl/error.h"
 
@@ -105,22 +103,22 @@ int take_program(int argc, char** argv, const Command* command) {
 }
 
 /// Parses the arguments of the command, or of the program where there is no command. Returns the
-/// exit status where that was all, as with --help. CLI11 would call a flag that it does not know
-/// only unexpected.
+/// exit status where that was all, as with --help.
 std::optional<int> parse(CLI::App& program, const Command* command, int argc, char** argv,
                          bool json) {
   const CLI::App& app = command == nullptr ? program : *command->app;
   const int first = std::min(argc, command == nullptr ? 1 : 2);
   const std::span<const char* const> words(argv + first, argv + argc);
   const std::string who = command == nullptr ? "mccl" : fmt::format("mccl {}", app.get_name());
-  const std::string flag = unknown_flag(
-      app, words, command == nullptr ? std::span<const OtherName>() : command->other_names);
-  if (!flag.empty()) return complain_to_script(json, who, flag, kBadArguments);
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return program.exit(error);
-    return complain_to_script(json, who, complaint_of(error, app, words), kBadArguments);
+    return complain_to_script(
+        json, who,
+        complaint_of(error, app, words,
+                     command == nullptr ? std::span<const OtherName>() : command->other_names),
+        kBadArguments);
   }
   return {};
 }

@@ -16,7 +16,6 @@
 #include "cli/bench/report.h"
 #include "cli/bench/sizes.h"
 #include "cli/flag_values.h"
-#include "cli/named.h"
 #include "cli/plan/answer.h"
 #include "cli/plan/check.h"
 #include "cli/plan/facts.h"

@@ -11,7 +11,6 @@
 #include "cli/launch/report.h"
 #include "cli/launch/ssh.h"
 #include "cli/launch/verdict.h"
-#include "cli/program_words.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::launch {
@@ -359,22 +358,6 @@ TEST(LaunchVerdict, ItTellsWhoWhereAndHow) {
       "rank 3 of 4 on a was killed by signal 11 (Segmentation fault); it failed first and the "
       "job was ended\n");
   EXPECT_EQ(text_of(Failure{0, "a", {.status = 3}}, 1), "rank 0 of 1 on a exited with status 3\n");
-}
-
-TEST(ProgramWords, EndWhereTheFlagsDo) {
-  CLI::App app;
-  int number = 0;
-  bool flag = false;
-  app.add_option("-n,--number", number);
-  app.add_flag("--flag", flag);
-  const auto end = [&](std::vector<const char*> words) { return end_of_flags(app, words); };
-  EXPECT_EQ(end({"-n", "4", "prog", "-n", "5"}), 2U);
-  EXPECT_EQ(end({"-n4", "--flag", "prog"}), 2U);
-  EXPECT_EQ(end({"--number=4", "prog"}), 1U);
-  EXPECT_EQ(end({"--number", "4", "--", "--flag"}), 3U);
-  EXPECT_EQ(end({"--flag"}), 1U);
-  EXPECT_EQ(end({"-n"}), 1U);
-  EXPECT_EQ(end({"-", "x"}), 0U);
 }
 
 }  // namespace

@@ -259,7 +259,10 @@ def test_bad_arguments_are_refused(arguments: list[str], reason: str):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--hlep"], 'mccl: "--hlep" is not a flag; did you mean "--help"? "mccl --help" explains'),
+        (
+            ["--hlep"],
+            'mccl: "--hlep" is not a flag; did you mean "--help"? ("mccl --help" explains',
+        ),
         (["bench", "--rank", 2], 'mccl bench: "--rank" is not a flag; did you mean "--ranks"?'),
         (["plan", "--rank=2"], 'mccl plan: "--rank" is not a flag; did you mean "--ranks"?'),
         (
@@ -281,11 +284,11 @@ def test_an_unknown_flag_is_told_the_nearest(arguments: list, said: str):
             ["launch", "-n", 0, "x"],
             'mccl launch: -n: expected an integer from 1 to 4096; found "0"',
         ),
-        (["launch", "--check"], "mccl launch: --check: expected a value (FILE) after it"),
+        (["launch", "--check"], "mccl launch: --check: 1 required TEXT missing"),
         (["config", "--over", "foo"], 'mccl config: --over: "foo" is not known; there are'),
-        (["doctor", "foo"], 'mccl doctor: expected flags only; found "foo"'),
-        (["doctor", "--yes"], "mccl doctor: --yes is for --fix; give --fix too"),
-        (["doctor", "--output", "x"], "mccl doctor: --output is for --selftest; give --selftest"),
+        (["doctor", "foo"], "mccl doctor: The following argument was not expected: foo"),
+        (["doctor", "--yes"], "mccl doctor: --yes requires --fix"),
+        (["doctor", "--output", "x"], "mccl doctor: --output requires --selftest"),
         (["config", "--env", "foo"], 'mccl config: --env: "foo" sets no variable; expected NAME='),
     ],
 )

@@ -13,7 +13,7 @@
 #include "base/json_text.h"
 #include "base/value_text.h"
 #include "cli/bench/table.h"
-#include "cli/named.h"
+#include "cli/flag_values.h"
 #include "cli/plan/answer.h"
 #include "cli/plan/facts.h"
 #include "cli/plan/table.h"
