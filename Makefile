@@ -18,7 +18,7 @@ PYTHON ?= $(shell command -v apt-get >/dev/null && echo /usr/bin/python3 || comm
 
 GOALS := setup build build-tests build-bench demo demo-mlx wheel test test-cpp test-large test-mpi test-python test-torch-suite bench bench-check lint
 
-.PHONY: help packages packages-test packages-lint peers clean format fuzz sanitize test-aarch64 macos test-rdma test-rdma-machines house $(GOALS)
+.PHONY: help packages packages-test packages-lint peers clean format fuzz sanitize test-aarch64 macos test-rdma test-rdma-machines $(GOALS)
 
 # make splits names at blanks, and linkers take some other characters for their own. Letters that are not ASCII work.
 UNUSABLE := $(shell pwd -P | LC_ALL=C tr -d 'A-Za-z0-9_/.+@\n\200-\377-')
@@ -223,10 +223,6 @@ test-rdma-machines: build-tests | $(TEST_ENVIRONMENT)
 	@scripts/install_packages.sh apt-packages-rdma.txt || true
 	@tests/rdma/two_guests.sh $(BUILD) $(BIN)/python || { status=$$?; [ $$status -eq 77 ] || exit $$status; }
 
-# Needs no packages but Python.
-house:
-	@$(PYTHON) scripts/draw_house.py
-
 clean:
 	rm -rf build .venv .venv-torch-*
 
@@ -263,7 +259,6 @@ clean:
 #                          on two cores)
 #   make fuzz              every parser of what peers and people say, FUZZ_SECONDS=60 each, with
 #                          libFuzzer; FUZZ="frame messages" takes some
-#   make house             draw docs/house.svg, the layers and who includes whom, from the includes
 #   make clean             remove build/ and the virtual environments
 #
 # Variables: TORCH=2.11.0 (a version, or `newest`), JOBS=2, PYTHON=/usr/bin/python3.

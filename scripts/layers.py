@@ -1,6 +1,7 @@
 """The layers of the source tree, and which of them a file includes.
 
-tests/python/test_layers.py checks the tree with this, and scripts/draw_house.py draws it.
+tests/python/test_layers.py checks the tree with this. As a program it prints the diagram that
+docs/DEVELOPING.md shows.
 """
 
 from __future__ import annotations
@@ -12,30 +13,29 @@ from pathlib import Path
 
 # A layer includes itself and those before it. A folder of the engine is a layer too; what lies in
 # src/engine itself is the last of them.
-HOLDS = {
-    "include/mccl": "what a C or C++ program includes",
-    "src/base": "settings, log, clock, metrics, cores",
-    "src/device": "memory that is not the host's, and what moves it",
-    "src/kernels": "arithmetic on host memory: reduce, fold, scale, checksum",
-    "src/schedule": "algorithms as data, the proof that they are right, what they cost, the choice",
-    "src/node": "the memory that ranks of a node share",
-    "src/transport": "links of two processes: tcp, shm, rdma",
-    "src/rendezvous": "how ranks find and trust each other",
-    "src/engine/calls": "what was called, and its Work",
-    "src/engine/driving": "who drives, and when to sleep",
-    "src/engine/peers": "who is there, and who has gone",
-    "src/engine/links": "the ways to a peer",
-    "src/engine/collectives": "schedules that run",
-    "src/engine/messages": "send and receive",
-    "src/engine/groups": "who communicates together",
-    "src/engine": "the engine of a process, and its locks",
-    "src/backend": "groups, over the engine",
-    "src/c_api": "the C interface",
-    "src/cluster": "hosts, what joins them, and what is wrong with them",
-    "src/cli": "the mccl program",
-    "bindings": "PyTorch, MLX, NumPy",
-}
-LAYERS = tuple(HOLDS)
+LAYERS = (
+    "include/mccl",
+    "src/base",
+    "src/device",
+    "src/kernels",
+    "src/schedule",
+    "src/node",
+    "src/transport",
+    "src/rendezvous",
+    "src/engine/calls",
+    "src/engine/driving",
+    "src/engine/peers",
+    "src/engine/links",
+    "src/engine/collectives",
+    "src/engine/messages",
+    "src/engine/groups",
+    "src/engine",
+    "src/backend",
+    "src/c_api",
+    "src/cluster",
+    "src/cli",
+    "bindings",
+)
 CXX = {".c", ".cpp", ".h", ".hpp", ".cu", ".cuh", ".mm", ".metal"}
 INCLUDE = re.compile(r'^\s*#\s*(?:include|import)\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 
@@ -57,7 +57,7 @@ class Include:
 
 def layer_of(relative: Path) -> str | None:
     """The innermost layer that holds a path of the tree; None where there is none."""
-    return next((str(folder) for folder in relative.parents if str(folder) in HOLDS), None)
+    return next((str(folder) for folder in relative.parents if str(folder) in LAYERS), None)
 
 
 def sources(root: Path) -> Iterator[tuple[str, Path]]:
@@ -101,6 +101,36 @@ def folders_outside_the_layers(root: Path) -> list[str]:
         str(folder.relative_to(root))
         for place in (root / "src", root / "src/engine")
         for folder in sorted(place.glob("*"))
-        if str(folder.relative_to(root)) not in HOLDS
+        if str(folder.relative_to(root)) not in LAYERS
         and any(path.suffix in CXX for path in folder.rglob("*"))
     ]
+
+
+def arrows(root: Path) -> list[tuple[str, str]]:
+    """Which layer includes which, without the arrows that follow from others."""
+    found = {(each.layer, each.target) for each in includes(root) if each.layer != each.target}
+    reached: dict[str, set[str]] = {}
+    for layer in LAYERS:  # A layer includes only those before it.
+        targets = {target for source, target in found if source == layer}
+        reached[layer] = targets.union(*(reached.get(target, ()) for target in targets))
+    return [
+        (source, target)
+        for source in LAYERS
+        for target in LAYERS
+        if (source, target) in found
+        and not any(target in reached[other] for other in LAYERS if (source, other) in found)
+    ]
+
+
+def diagram(root: Path) -> str:
+    """The arrows for Mermaid."""
+
+    def node(layer: str) -> str:
+        return f'{layer.replace("/", "_")}["{layer}"]'
+
+    lines = [f"    {node(source)} --> {node(target)}\n" for source, target in arrows(root)]
+    return "```mermaid\nflowchart TD\n" + "".join(lines) + "```\n"
+
+
+if __name__ == "__main__":
+    print(diagram(Path(__file__).resolve().parent.parent), end="")

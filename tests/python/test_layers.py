@@ -5,7 +5,15 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from layers import CXX, LAYERS, folders_outside_the_layers, sources, wrong_includes
+from layers import (
+    CXX,
+    LAYERS,
+    arrows,
+    diagram,
+    folders_outside_the_layers,
+    sources,
+    wrong_includes,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_LINES = 500
@@ -59,6 +67,11 @@ def test_includes_go_one_way():
     assert wrong_includes(ROOT) == []
 
 
+def test_the_diagram_is_current():
+    page = (ROOT / "docs/DEVELOPING.md").read_text()
+    assert diagram(ROOT) in page, "put there what `python scripts/layers.py` prints"
+
+
 def test_only_the_base_layer_touches_the_environment():
     assert readers_of_the_environment(ROOT) == []
 
@@ -84,6 +97,12 @@ def tree(tmp_path: Path) -> Path:
 def test_a_right_tree_passes(tree: Path):
     assert wrong_includes(tree) == []
     assert readers_of_the_environment(tree) == []
+
+
+def test_arrows_that_follow_from_others_are_left_out(tree: Path):
+    (tree / "src/base/clock.h").write_text("")
+    (tree / "src/engine/call.h").write_text('#include "mccl/group.h"\n#include "base/clock.h"\n')
+    assert arrows(tree) == [("src/base", "include/mccl"), ("src/engine", "src/base")]
 
 
 @pytest.mark.parametrize("name", ["engine/engine.h", "../engine/engine.h"])
