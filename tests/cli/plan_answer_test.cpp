@@ -1,19 +1,17 @@
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "cli/plan/answer.h"
 #include "cli/plan/facts.h"
-#include "cli/plan/steps.h"
-#include "mccl/error.h"
+#include "support/verifier/verify.h"
 
 namespace mccl::cli::plan {
 namespace {
 
 using bench::Routine;
-using ::testing::HasSubstr;
 
 Question question(Routine routine, std::size_t bytes, int ranks, bool in_place = false) {
   Question asked;
@@ -31,6 +29,17 @@ schedule::Facts facts(int ranks, int per_node) {
   return facts;
 }
 
+/// Of the schedules of all ranks; empty when they are right.
+std::string defect_of(const Answer& found, const schedule::Facts& known) {
+  std::vector<schedule::Problem> problems;
+  std::vector<schedule::Schedule> schedules;
+  for (int rank = 0; rank < found.question.ranks; ++rank) {
+    problems.push_back(chosen_problem(found.question, rank, found.choice, known));
+    schedules.push_back(schedule::build(found.choice.algorithm, problems.back()));
+  }
+  return schedule::verify(problems, schedules);
+}
+
 TEST(Answer, EveryCallIsProvedWhereverTheRanksAre) {
   for (const bench::RoutineInfo& info : bench::routines()) {
     if (!has_schedule(info.routine)) continue;
@@ -41,7 +50,7 @@ TEST(Answer, EveryCallIsProvedWhereverTheRanksAre) {
           Question asked = question(info.routine, 4096, ranks, in_place);
           asked.root = ranks - 1;
           const Answer found = answer(asked, known);
-          EXPECT_EQ(prove(found, known).defect, "") << info.name << " " << ranks << " " << per_node;
+          EXPECT_EQ(defect_of(found, known), "") << info.name << " " << ranks << " " << per_node;
           ASSERT_TRUE(found.traffic);
           EXPECT_EQ(found.traffic->ranks, ranks);
         }
@@ -105,49 +114,6 @@ TEST(Answer, WhatWouldTakeLongIsNotBuilt) {
   const Answer found = answer(question(Routine::all_reduce, std::size_t{1} << 30, 4), known);
   EXPECT_FALSE(found.traffic);
   EXPECT_GT(found.estimated_steps, 1e6);
-  EXPECT_THROW(prove(found, known), InvalidArgument);
-}
-
-TEST(Answer, ManyRanksAreNotProved) {
-  const schedule::Facts known = facts(65, 1);
-  try {
-    prove(answer(question(Routine::broadcast, 8, 65), known), known);
-    FAIL();
-  } catch (const InvalidArgument& error) {
-    EXPECT_THAT(error.what(), HasSubstr("--ranks 64"));
-  }
-}
-
-schedule::Schedule built(Routine routine, std::size_t bytes, int ranks, schedule::Facts known) {
-  const Question asked = question(routine, bytes, ranks);
-  const schedule::Choice choice = choose(asked, known);
-  return schedule::build(choice.algorithm, chosen_problem(asked, 0, choice, known));
-}
-
-TEST(Steps, SayWhatTheyWaitFor) {
-  schedule::Facts known = facts(2, 1);
-  known.forced = schedule::Algorithm::ring;
-  const std::string text = steps_text(built(Routine::all_reduce, 64, 2, known));
-  EXPECT_THAT(text, HasSubstr("     0  send input"));
-  EXPECT_THAT(text, HasSubstr("to rank 1"));
-  EXPECT_THAT(text, HasSubstr(", complete"));
-  EXPECT_THAT(text, HasSubstr("  after 1\n"));
-}
-
-TEST(Steps, ManyAreCutWithHowManyMore) {
-  schedule::Facts known = facts(2, 1);
-  known.forced = schedule::Algorithm::direct;
-  known.chunk_bytes = 64;
-  const schedule::Schedule schedule = built(Routine::all_reduce, 1 << 16, 2, known);
-  ASSERT_GT(schedule.steps.size(), kMostStepLines);
-  const std::string text = steps_text(schedule);
-  EXPECT_EQ(std::ranges::count(text, '\n'), static_cast<std::ptrdiff_t>(kMostStepLines) + 1);
-  EXPECT_THAT(
-      text, HasSubstr("and " + std::to_string(schedule.steps.size() - kMostStepLines) + " more\n"));
-}
-
-TEST(Steps, NothingIsSaidToo) {
-  EXPECT_THAT(steps_text(schedule::Schedule{}), HasSubstr("nothing to do"));
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 #include "cable_shapes.h"
 #include "cases.h"
 #include "schedule/choose.h"
-#include "schedule/verify.h"
-#include "schedule/verify_cables.h"
+#include "support/verifier/verify.h"
+#include "support/verifier/verify_cables.h"
 
 namespace mccl::schedule {
 namespace {

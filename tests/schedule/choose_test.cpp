@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "cases.h"
-#include "schedule/verify.h"
+#include "support/verifier/verify.h"
 
 namespace mccl::schedule {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cases.h"
-#include "schedule/verify.h"
+#include "support/verifier/verify.h"
 
 namespace mccl::schedule {
 namespace {

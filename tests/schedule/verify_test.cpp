@@ -1,5 +1,5 @@
 // The verifier finds what is wrong with schedules that are nearly right.
-#include "schedule/verify.h"
+#include "support/verifier/verify.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,15 +1,10 @@
 #include "cli/plan/answer.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <set>
 
-#include "mccl/error.h"
 #include "schedule/cost.h"
 #include "schedule/nodes.h"
-#include "schedule/verify.h"
-#include "schedule/verify_cables.h"
 
 namespace mccl::cli::plan {
 namespace {
@@ -19,8 +14,6 @@ using schedule::StepKind;
 /// Steps that are built in a fraction of a second: of one rank, and of all that are looked at.
 constexpr double kMostStepsOfRank = 1e5;
 constexpr double kMostSteps = 2e5;
-/// Steps of all ranks that the verifier goes through in some seconds.
-constexpr double kMostProvenSteps = 1e5;
 
 void take_most(std::size_t& most, std::size_t value) { most = std::max(most, value); }
 
@@ -129,32 +122,6 @@ schedule::Problem chosen_problem(const Question& question, int rank, const sched
       schedule::placed(problem_of(question, rank), element_bytes(question), facts);
   problem.chunk = choice.chunk;
   return problem;
-}
-
-Proof prove(const Answer& answer, const schedule::Facts& facts) {
-  const Question& question = answer.question;
-  if (question.ranks > kMostProvenRanks) {
-    throw InvalidArgument(fmt::format(
-        "--verify follows every byte of every rank, which takes too long for {} ranks; give "
-        "--ranks {} at most",
-        question.ranks, kMostProvenRanks));
-  }
-  if (answer.estimated_steps * question.ranks > kMostProvenSteps) {
-    throw InvalidArgument(
-        fmt::format("--verify: {} has about {:.0f} steps in each of {} ranks, which takes too "
-                    "long; give smaller --sizes",
-                    name_of(question), answer.estimated_steps, question.ranks));
-  }
-  std::vector<schedule::Problem> problems;
-  std::vector<schedule::Schedule> schedules;
-  for (int rank = 0; rank < question.ranks; ++rank) {
-    problems.push_back(chosen_problem(question, rank, answer.choice, facts));
-    schedules.push_back(schedule::build(answer.choice.algorithm, problems.back()));
-  }
-  Proof proof;
-  proof.defect = schedule::verify(problems, schedules);
-  if (facts.cables) proof.passed_on = schedule::beyond_cables(schedules, *facts.cables);
-  return proof;
 }
 
 }  // namespace mccl::cli::plan

@@ -48,15 +48,4 @@ std::vector<schedule::Choice> alternatives(const Question& question, const sched
 schedule::Problem chosen_problem(const Question& question, int rank, const schedule::Choice& choice,
                                  const schedule::Facts& facts);
 
-struct Proof {
-  std::string defect;     ///< Empty when the schedules are right.
-  std::string passed_on;  ///< Where there are cables: a message that takes several; empty for none.
-};
-
-/// Builds the schedules of all ranks and proves them. Throws InvalidArgument where that would take
-/// too long.
-Proof prove(const Answer& answer, const schedule::Facts& facts);
-
-inline constexpr int kMostProvenRanks = 64;
-
 }  // namespace mccl::cli::plan

@@ -73,10 +73,4 @@ schedule::Problem problem_of(const Question& question, int rank) {
   return problem;
 }
 
-std::string name_of(const Question& question) {
-  const std::string_view name = bench::info_of(question.routine).name;
-  if (question.routine == Routine::barrier) return std::string(name);
-  return fmt::format("{} of {}", name, bench::text_of_size(question.shape.bytes));
-}
-
 }  // namespace mccl::cli::plan

@@ -31,7 +31,4 @@ std::size_t element_bytes(const Question& question);
 /// As `rank` asks it.
 schedule::Problem problem_of(const Question& question, int rank);
 
-/// "all_reduce of 64K": for messages.
-std::string name_of(const Question& question);
-
 }  // namespace mccl::cli::plan

@@ -1,12 +1,12 @@
-#include "schedule/simulation.h"
+#include "support/verifier/simulation.h"
 
 #include <fmt/format.h>
 
 #include <utility>
 
-#include "schedule/defect.h"
 #include "schedule/nodes.h"
 #include "schedule/parts.h"
+#include "support/verifier/defect.h"
 
 namespace mccl::schedule {
 

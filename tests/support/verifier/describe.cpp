@@ -1,4 +1,4 @@
-#include "schedule/describe.h"
+#include "support/verifier/describe.h"
 
 #include <fmt/format.h>
 

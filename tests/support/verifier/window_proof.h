@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "schedule/run_map.h"
 #include "schedule/schedule.h"
-#include "schedule/value.h"
+#include "support/verifier/run_map.h"
+#include "support/verifier/value.h"
 
 namespace mccl::schedule {
 

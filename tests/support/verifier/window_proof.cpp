@@ -1,11 +1,11 @@
-#include "schedule/window_proof.h"
+#include "support/verifier/window_proof.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "schedule/defect.h"
 #include "schedule/nodes.h"
+#include "support/verifier/defect.h"
 
 namespace mccl::schedule {
 

@@ -1,4 +1,4 @@
-#include "schedule/expressions.h"
+#include "support/verifier/expressions.h"
 
 #include <bit>
 

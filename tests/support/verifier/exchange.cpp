@@ -1,12 +1,12 @@
-#include "schedule/exchange.h"
+#include "support/verifier/exchange.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <numeric>
 
-#include "schedule/defect.h"
 #include "schedule/nodes.h"
+#include "support/verifier/defect.h"
 
 namespace mccl::schedule {
 

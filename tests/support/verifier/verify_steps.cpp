@@ -5,13 +5,13 @@
 #include <numeric>
 #include <vector>
 
-#include "schedule/defect.h"
-#include "schedule/describe.h"
 #include "schedule/hazards.h"
 #include "schedule/layout.h"
 #include "schedule/nodes.h"
 #include "schedule/parts.h"
-#include "schedule/run_map.h"
+#include "support/verifier/defect.h"
+#include "support/verifier/describe.h"
+#include "support/verifier/run_map.h"
 
 namespace mccl::schedule {
 namespace {

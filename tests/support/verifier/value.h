@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "schedule/expressions.h"
-#include "schedule/run_map.h"
+#include "support/verifier/expressions.h"
+#include "support/verifier/run_map.h"
 
 namespace mccl::schedule {
 

@@ -1,8 +1,8 @@
-#include "schedule/verify_cables.h"
+#include "support/verifier/verify_cables.h"
 
 #include <fmt/format.h>
 
-#include "schedule/describe.h"
+#include "support/verifier/describe.h"
 
 namespace mccl::schedule {
 

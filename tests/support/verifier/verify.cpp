@@ -1,13 +1,13 @@
-#include "schedule/verify.h"
+#include "support/verifier/verify.h"
 
 #include <fmt/format.h>
 
 #include <optional>
 #include <vector>
 
-#include "schedule/defect.h"
-#include "schedule/exchange.h"
-#include "schedule/simulation.h"
+#include "support/verifier/defect.h"
+#include "support/verifier/exchange.h"
+#include "support/verifier/simulation.h"
 
 namespace mccl::schedule {
 namespace {

@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "schedule/exchange.h"
-#include "schedule/expressions.h"
 #include "schedule/layout.h"
-#include "schedule/run_map.h"
 #include "schedule/schedule.h"
-#include "schedule/value.h"
-#include "schedule/window_proof.h"
+#include "support/verifier/exchange.h"
+#include "support/verifier/expressions.h"
+#include "support/verifier/run_map.h"
+#include "support/verifier/value.h"
+#include "support/verifier/window_proof.h"
 
 namespace mccl::schedule {
 
