@@ -52,9 +52,11 @@ Finding no_ring(std::span<const HostFacts> hosts, const RingAnswer& ring, Severi
   const bool one = ring.missing.size() == 1;
   Finding finding{.id = "no-ring",
                   .severity = severity,
-                  .what = ring.proved ? "no ring of cables goes through all hosts"
-                                      : "no ring of cables through all hosts was found; there are "
-                                        "too many ways to try all",
+                  .what = ring.proved
+                              ? "no ring of cables goes through all hosts"
+                              : fmt::format("no ring of cables through all hosts was found within "
+                                            "{} steps of the search",
+                                            kMostRingSteps),
                   .where = all_names(hosts),
                   .why =
                       "MLX's ring and jaccl-ring need one; MCCL runs along any cables that join "
@@ -63,9 +65,7 @@ Finding no_ring(std::span<const HostFacts> hosts, const RingAnswer& ring, Severi
   if (!ring.missing.empty())
     finding.cure = fmt::format("{} would make one: {}{}", one ? "this cable" : "these cables",
                                cables_text(hosts, ring.missing),
-                               ring.fewest ? ""
-                                           : " (perhaps fewer do: there are too many ways to "
-                                             "try all)");
+                               ring.fewest ? "" : " (perhaps fewer do: not all ways were tried)");
   return finding;
 }
 

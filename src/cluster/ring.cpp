@@ -3,13 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bitset>
 #include <functional>
 
-#include "cluster/cycle.h"
 #include "mccl/error.h"
 
 namespace mccl::cluster {
 namespace {
+
+using Vertices = std::bitset<kMostRingHosts>;
+/// By host: its neighbours.
+using Graph = std::vector<Vertices>;
 
 /// Pairs of at least this capacity.
 Graph graph_of(const Capacities& capacities, double least) {
@@ -20,6 +24,87 @@ Graph graph_of(const Capacities& capacities, double least) {
         graph[static_cast<std::size_t>(a)].set(static_cast<std::size_t>(b));
   return graph;
 }
+
+/// Bounded backtracking for the order that lacks the fewest cables. A path grows by the neighbour
+/// that has the fewest hosts left to go on to, or by a cable that is missing. It turns back where
+/// the hosts outside it cannot all get two neighbours with fewer missing cables than the best order
+/// has.
+class Search {
+ public:
+  /// Only orders that lack fewer than `limit` cables count.
+  Search(const Graph& graph, std::size_t limit) : graph_(graph), fewest_(limit) {
+    for (std::size_t v = 0; v < graph.size(); ++v) free_.set(v);
+  }
+
+  void run() {
+    // Another start often succeeds where one gets lost.
+    for (std::size_t start = 0; start < graph_.size(); ++start) {
+      steps_ = kMostRingSteps / static_cast<int>(graph_.size());
+      visit(start, 0);
+      if (steps_ > 0 || fewest_ == 0) {
+        exhausted_ = true;
+        return;
+      }
+    }
+  }
+
+  const std::vector<int>& order() const { return best_; }
+  /// Whether no order lacks fewer cables than this one, or than the limit; else it gave up.
+  bool exhausted() const { return exhausted_; }
+
+ private:
+  void visit(std::size_t v, std::size_t missing) {
+    path_.push_back(static_cast<int>(v));
+    free_.reset(v);
+    extend(v, missing);
+    free_.set(v);
+    path_.pop_back();
+  }
+
+  void extend(std::size_t end, std::size_t missing) {
+    if (--steps_ <= 0) return;
+    const auto start = static_cast<std::size_t>(path_.front());
+    if (free_.none()) {
+      if (!graph_[end].test(start)) ++missing;
+      if (missing >= fewest_) return;
+      fewest_ = missing;
+      best_ = path_;
+      return;
+    }
+    if (missing + least_missing(start, end) >= fewest_) return;
+    std::vector<std::pair<std::size_t, std::size_t>> next;
+    for (std::size_t v = 0; v < graph_.size(); ++v) {
+      const bool joined = graph_[end].test(v);
+      if (!free_.test(v) || (!joined && missing + 1 >= fewest_)) continue;
+      next.emplace_back((graph_[v] & free_).count() + (joined ? 0 : kMostRingHosts), v);
+    }
+    std::ranges::sort(next);
+    for (const auto& [rank, v] : next) {
+      const std::size_t now = missing + (graph_[end].test(v) ? 0 : 1);
+      if (steps_ <= 0 || now >= fewest_) return;
+      visit(v, now);
+    }
+  }
+
+  /// Every free host needs two neighbours among the free ones and the ends of the path; each end
+  /// needs one. A cable gives two hosts a neighbour.
+  std::size_t least_missing(std::size_t start, std::size_t end) const {
+    Vertices open = free_;
+    open.set(start).set(end);
+    std::size_t lacking = (graph_[start] & free_).none() + (graph_[end] & free_).none();
+    for (std::size_t v = 0; v < graph_.size(); ++v)
+      if (free_.test(v)) lacking += 2 - std::min<std::size_t>(2, (graph_[v] & open).count());
+    return (lacking + 1) / 2;
+  }
+
+  const Graph& graph_;
+  Vertices free_;
+  std::vector<int> path_;
+  std::vector<int> best_;
+  std::size_t fewest_;
+  int steps_ = 0;
+  bool exhausted_ = false;
+};
 
 /// All that there are, the largest first.
 std::vector<double> levels_of(const Capacities& capacities) {
@@ -44,41 +129,18 @@ RingAnswer ring_of_two(const Capacities& capacities) {
   return answer;
 }
 
-/// No fewer cables can be missing: every host needs two, and one to go on to.
-int fewest_missing(const Graph& graph) {
-  std::size_t lacking = 0;
-  for (const Vertices& neighbours : graph)
-    lacking += 2 - std::min<std::size_t>(2, neighbours.count());
-  const int without_next = static_cast<int>(graph.size()) - most_steps(graph);
-  return std::max({1, static_cast<int>((lacking + 1) / 2), without_next});
-}
-
-/// A vertex more that all others are joined to stands for a cable that is missing between its two
-/// neighbours on the cycle.
-void find_missing(const Graph& graph, Patience& patience, RingAnswer& answer) {
-  const auto size = static_cast<int>(graph.size());
-  for (int more = fewest_missing(graph); more <= size; ++more) {
-    Graph wider = graph;
-    wider.resize(graph.size() + static_cast<std::size_t>(more));
-    for (int extra = size; extra < size + more; ++extra) {
-      for (int v = 0; v < size; ++v) {
-        wider[static_cast<std::size_t>(extra)].set(static_cast<std::size_t>(v));
-        wider[static_cast<std::size_t>(v)].set(static_cast<std::size_t>(extra));
-      }
-    }
-    const Cycle cycle = find_cycle(wider, patience);
-    answer.fewest = answer.fewest && cycle.proved;
-    if (cycle.order.empty()) continue;
-    const std::size_t length = cycle.order.size();
-    for (std::size_t i = 0; i < length; ++i) {
-      if (cycle.order[i] < size) continue;
-      const auto [a, b] =
-          std::minmax(cycle.order[(i + length - 1) % length], cycle.order[(i + 1) % length]);
+/// Every order lacks some cable.
+void find_missing(const Graph& graph, RingAnswer& answer) {
+  Search search(graph, graph.size() + 1);
+  search.run();
+  answer.fewest = search.exhausted();
+  const std::vector<int>& order = search.order();
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const auto [a, b] = std::minmax(order[i], order[(i + 1) % order.size()]);
+    if (!graph[static_cast<std::size_t>(a)].test(static_cast<std::size_t>(b)))
       answer.missing.emplace_back(a, b);
-    }
-    std::ranges::sort(answer.missing);
-    return;
   }
+  std::ranges::sort(answer.missing);
 }
 
 /// Always begins with the first host, and goes on with the lower of its neighbours.
@@ -108,26 +170,27 @@ RingAnswer best_ring(const Capacities& capacities) {
     answer.order = {0};
     return answer;
   }
-  Patience patience;
   const std::vector<double> levels = levels_of(capacities);
   // With less capacity asked for, there are more pairs: once there is a ring, there stays one.
   std::size_t good = levels.size();
   for (std::size_t begin = 0, end = levels.size(); begin < end;) {
     const std::size_t middle = begin + (end - begin) / 2;
-    const Cycle cycle = find_cycle(graph_of(capacities, levels[middle]), patience);
-    if (cycle.order.empty()) {
+    const Graph graph = graph_of(capacities, levels[middle]);
+    Search search(graph, 1);
+    search.run();
+    if (search.order().empty()) {
       // Each time among more pairs than before: what holds of these holds of those.
-      answer.proved = cycle.proved;
+      answer.proved = search.exhausted();
       begin = middle + 1;
       continue;
     }
     good = end = middle;
-    answer.order = in_normal_form(cycle.order);
+    answer.order = in_normal_form(search.order());
   }
   if (good < levels.size()) {
     answer.slowest = levels[good];
   } else {
-    find_missing(graph_of(capacities, 0), patience, answer);
+    find_missing(graph_of(capacities, 0), answer);
   }
   return answer;
 }

@@ -28,6 +28,8 @@ class Capacities {
 using Pair = std::pair<int, int>;
 
 inline constexpr int kMostRingHosts = 128;
+/// After so many steps a search gives up.
+inline constexpr int kMostRingSteps = 200'000;
 
 struct RingAnswer {
   /// The hosts in the order of the ring; empty when there is none. Two hosts that a cable joins are

@@ -169,6 +169,18 @@ TEST(Ring, IsProvedNotToBeThereWhereAHostHasOneCable) {
   }
 }
 
+/// Two meshes that share one host.
+TEST(Ring, IsGivenUpAfterManySteps) {
+  Capacities capacities(41);
+  for (int first : {0, 20})
+    for (int a = first; a <= first + 20; ++a)
+      for (int b = first; b < a; ++b) capacities.add(a, b, 1);
+  const RingAnswer answer = best_ring(capacities);
+  EXPECT_FALSE(answer.proved);
+  EXPECT_THAT(answer.order, IsEmpty());
+  EXPECT_EQ(answer.missing.size(), 1U);
+}
+
 TEST(Ring, OfALineLacksTheCableBetweenItsEnds) {
   Capacities line(64);
   for (int i = 0; i + 1 < 64; ++i) line.add(i, i + 1, 1);

@@ -1,7 +1,5 @@
 #include "cli/plan/question.h"
 
-#include <fmt/format.h>
-
 #include "base/coding.h"
 #include "cli/bench/sizes.h"
 #include "mccl/config.h"
