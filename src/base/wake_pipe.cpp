@@ -6,10 +6,8 @@
 
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
 #include "base/no_signal.h"
-#include "base/own_descriptor.h"
 #include "mccl/error.h"
 
 namespace mccl {
@@ -26,34 +24,26 @@ namespace {
 WakePipe::WakePipe() {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) refuse(errno);
-  read_end_ = own_descriptor(ends[0]);
-  write_end_ = own_descriptor(ends[1]);
-  if (read_end_ < 0 || write_end_ < 0) {
-    const int cause = errno;
-    abandon();
-    refuse(cause);
-  }
-  for (const int end : {read_end_, write_end_}) {
+  read_end_ = Descriptor(ends[0]);
+  write_end_ = Descriptor(ends[1]);
+  if (!read_end_ || !write_end_) refuse(errno);
+  for (const int end : {descriptor(), writing_end()}) {
     ::fcntl(end, F_SETFD, FD_CLOEXEC);
     ::fcntl(end, F_SETFL, O_NONBLOCK);
     raise_no_signal(end);
   }
 }
 
-WakePipe::~WakePipe() {
-  if (read_end_ >= 0) abandon();
-}
-
 void WakePipe::wake() {
   if (pending_.exchange(true, std::memory_order_acq_rel)) return;
   const char byte = 1;
   // A full pipe wakes as well as one byte more would.
-  static_cast<void>(::write(write_end_, &byte, 1) == 1);
+  static_cast<void>(::write(writing_end(), &byte, 1) == 1);
 }
 
 void WakePipe::drain() {
   char bytes[64];
-  while (::read(read_end_, bytes, sizeof bytes) == static_cast<ssize_t>(sizeof bytes)) {
+  while (::read(descriptor(), bytes, sizeof bytes) == static_cast<ssize_t>(sizeof bytes)) {
   }
   // Not before: a byte written in between would be read here, and nobody would write another. Who
   // calls wake() before this line writes none, and is seen by what follows.
@@ -61,8 +51,8 @@ void WakePipe::drain() {
 }
 
 void WakePipe::abandon() noexcept {
-  ::close(std::exchange(read_end_, -1));
-  ::close(std::exchange(write_end_, -1));
+  read_end_.close();
+  write_end_.close();
 }
 
 }  // namespace mccl

@@ -4,26 +4,25 @@
 
 #include <atomic>
 
+#include "base/descriptor.h"
+
 namespace mccl {
 
 /// wake() from any thread; drain() from the one that was woken.
 class WakePipe {
  public:
   WakePipe();
-  ~WakePipe();
-  WakePipe(const WakePipe&) = delete;
-  WakePipe& operator=(const WakePipe&) = delete;
 
   void wake();
   void drain();
-  int descriptor() const { return read_end_; }
-  int writing_end() const { return write_end_; }
+  int descriptor() const { return read_end_.get(); }
+  int writing_end() const { return write_end_.get(); }
   /// For the child of a fork.
   void abandon() noexcept;
 
  private:
-  int read_end_ = -1;
-  int write_end_ = -1;
+  Descriptor read_end_;
+  Descriptor write_end_;
   std::atomic<bool> pending_{false};  ///< Of this process's own.
 };
 

@@ -14,13 +14,11 @@
 #include <iterator>
 
 #include "base/value_text.h"
-#include "cli/bench/pipe.h"
+#include "cli/kit/pipe.h"
 #include "mccl/error.h"
 
 namespace mccl::cli {
 namespace {
-
-using bench::Descriptor;
 
 [[noreturn]] void refuse(const std::string& path) {
   throw Error(fmt::format("cannot write {}: {}; is there room, and may you write in its folder?",

@@ -33,21 +33,6 @@ constexpr int kNoReserve = 0;
 
 }  // namespace
 
-Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
-  if (this != &other) {
-    reset();
-    value_ = other.release();
-  }
-  return *this;
-}
-
-int Descriptor::release() noexcept { return std::exchange(value_, -1); }
-
-void Descriptor::reset() noexcept {
-  if (value_ >= 0) ::close(value_);
-  value_ = -1;
-}
-
 Mapping::~Mapping() {
   if (data_) ::munmap(data_, size_);
 }

@@ -5,28 +5,9 @@
 #include <cstddef>
 #include <span>
 
-#include "base/own_descriptor.h"
+#include "base/descriptor.h"
 
 namespace mccl::node {
-
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int value) : value_(own_descriptor(value)) {}
-  ~Descriptor() { reset(); }
-  Descriptor(Descriptor&& other) noexcept : value_(other.release()) {}
-  Descriptor& operator=(Descriptor&& other) noexcept;
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-
-  explicit operator bool() const { return value_ >= 0; }
-  int get() const { return value_; }
-  int release() noexcept;
-  void reset() noexcept;
-
- private:
-  int value_ = -1;
-};
 
 /// Mapped memory; unmaps itself.
 class Mapping {

@@ -18,7 +18,6 @@
 namespace mccl::rendezvous {
 namespace {
 
-using node::Descriptor;
 using node::LocalConnection;
 using node::OutOfDescriptors;
 using std::chrono::milliseconds;

@@ -60,7 +60,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   // One for all cases: to make memory takes most of their time.
   static const auto arena = Arena::make(std::size_t{1} << 20);
   static const Range range = arena->allocate(std::size_t{540} << 10, 1);
-  static const PeerArena seen(Descriptor(::dup(arena->descriptor())));
+  static const PeerArena seen(mccl::Descriptor(::dup(arena->descriptor())));
   RangePlace place = range.place();
   place.offset ^= input.number<std::uint64_t>();
   place.bytes ^= input.number<std::uint64_t>();

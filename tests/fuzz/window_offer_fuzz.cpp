@@ -12,9 +12,9 @@
 
 using namespace mccl::engine;
 using mccl::ByRank;
+using mccl::Descriptor;
 using mccl::GroupRank;
 using mccl::node::Arena;
-using mccl::node::Descriptor;
 using mccl::node::Neighbour;
 using mccl::node::PeerArena;
 

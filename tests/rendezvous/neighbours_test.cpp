@@ -20,7 +20,6 @@
 namespace mccl::rendezvous {
 namespace {
 
-using node::Descriptor;
 using node::LocalConnection;
 using node::LocalListener;
 using node::NodeProcess;

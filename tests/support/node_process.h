@@ -48,7 +48,7 @@ class NodeProcess {
     return rang;
   }
   /// As if it had died: nobody polls any more.
-  void stop_listening() { wakes_[0].reset(); }
+  void stop_listening() { wakes_[0].close(); }
 
  private:
   void drain() {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "cli/bench/pipe.h"
+#include "cli/kit/pipe.h"
 
 namespace mccl::cli::bench {
 

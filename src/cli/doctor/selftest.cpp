@@ -128,7 +128,7 @@ class Running {
   Running& operator=(const Running&) = delete;
 
   void watch(launch::Watch& watch) {
-    for (launch::Descriptor* stream : {&process_.output, &process_.error})
+    for (Descriptor* stream : {&process_.output, &process_.error})
       if (stream->get() >= 0) watch.on(stream->get(), POLLIN, [this, stream] { read(*stream); });
   }
   /// Its exit status, when it has ended and all is read.
@@ -148,9 +148,9 @@ class Running {
   const std::string& output() const { return output_; }
 
  private:
-  void read(launch::Descriptor& stream) {
+  void read(Descriptor& stream) {
     std::array<char, 1 << 16> bytes;
-    const ssize_t n = launch::read_some(stream.get(), bytes.data(), bytes.size());
+    const ssize_t n = read_some(stream.get(), bytes.data(), bytes.size());
     if (n == 0) stream.close();
     if (n > 0) output_.append(bytes.data(), static_cast<std::size_t>(n));
     if (output_.size() > kMostOutput) output_.erase(0, output_.size() - kMostOutput);

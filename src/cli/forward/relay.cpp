@@ -24,7 +24,6 @@ namespace mccl::cli::forward {
 namespace {
 
 using namespace std::chrono_literals;
-using bench::Descriptor;
 
 constexpr auto kBetweenTries = 200ms;
 constexpr std::size_t kMostWaiting = std::size_t{256} << 10;
@@ -162,7 +161,7 @@ void Relay::run() {
     launch::Watch watch;
     watch.on(STDIN_FILENO, POLLIN, [&] {
       std::array<char, 256> ignored;
-      ends = bench::read_some(STDIN_FILENO, ignored.data(), ignored.size()) <= 0;
+      ends = read_some(STDIN_FILENO, ignored.data(), ignored.size()) <= 0;
     });
     if (pairs_.size() < kMostPairs) watch.on(listener_.get(), POLLIN, [this] { accept(); });
     for (Pair& pair : pairs_) this->watch(watch, pair);
@@ -218,7 +217,7 @@ void Relay::watch(launch::Watch& watch, Pair& pair) {
 
 void Relay::read_client(Pair& pair) {
   std::array<char, 1 << 16> bytes;
-  const ssize_t n = bench::read_some(pair.client.get(), bytes.data(), bytes.size());
+  const ssize_t n = read_some(pair.client.get(), bytes.data(), bytes.size());
   if (n < 0 && errno == EAGAIN) return;
   if (n <= 0) {
     pair.over = true;
@@ -232,7 +231,7 @@ void Relay::read_client(Pair& pair) {
 
 void Relay::read_onward(Pair& pair) {
   std::array<char, 1 << 16> bytes;
-  const ssize_t n = bench::read_some(pair.onward.get(), bytes.data(), bytes.size());
+  const ssize_t n = read_some(pair.onward.get(), bytes.data(), bytes.size());
   if (n < 0 && errno == EAGAIN) return;
   if (n > 0) {
     pair.answered = true;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "cli/bench/pipe.h"
+#include "cli/kit/pipe.h"
 #include "cli/launch/watch.h"
 
 namespace mccl::cli::forward {
@@ -34,8 +34,8 @@ class Relay {
 
  private:
   struct Pair {
-    bench::Descriptor client;
-    bench::Descriptor onward;
+    Descriptor client;
+    Descriptor onward;
     std::string to_client;
     std::string to_onward;
     std::string unanswered;  ///< All that the client has sent, until an answer comes.
@@ -51,7 +51,7 @@ class Relay {
   void read_onward(Pair& pair);
 
   const std::string socket_;
-  bench::Descriptor listener_;
+  Descriptor listener_;
   std::uint16_t port_ = 0;
   std::list<Pair> pairs_;
 };

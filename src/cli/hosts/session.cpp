@@ -119,7 +119,7 @@ void Session::send() {
 
 void Session::read_output() {
   const std::span<char> space = said_.space();
-  const ssize_t n = launch::read_some(process_.output.get(), space.data(), space.size());
+  const ssize_t n = read_some(process_.output.get(), space.data(), space.size());
   if (n < 0) return;
   said_.filled(static_cast<std::size_t>(n));
   std::string_view lines = n == 0 ? said_.take_rest() : said_.take_lines();
@@ -133,7 +133,7 @@ void Session::read_output() {
 
 void Session::read_error() {
   std::array<char, 4096> bytes;
-  const ssize_t n = launch::read_some(process_.error.get(), bytes.data(), bytes.size());
+  const ssize_t n = read_some(process_.error.get(), bytes.data(), bytes.size());
   if (n == 0) process_.error.close();
   if (n > 0 && complaint_.size() < kLongestComplaint)
     complaint_.append(bytes.data(), static_cast<std::size_t>(n));

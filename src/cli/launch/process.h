@@ -9,15 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/bench/pipe.h"
+#include "cli/kit/pipe.h"
 #include "cli/launch/verdict.h"
 
 namespace mccl::cli::launch {
-
-using bench::Descriptor;
-using bench::make_pipe;
-using bench::Pipe;
-using bench::read_some;
 
 /// Columns and rows.
 struct WindowSize {

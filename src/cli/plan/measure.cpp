@@ -7,9 +7,9 @@
 
 #include "cli/bench/agree.h"
 #include "cli/bench/local_job.h"
-#include "cli/bench/pipe.h"
 #include "cli/bench/report.h"
 #include "cli/command.h"
+#include "cli/kit/pipe.h"
 #include "cli/plan/facts.h"
 #include "mccl/error.h"
 
@@ -34,7 +34,7 @@ std::optional<schedule::Facts> measure(int ranks) {
         "--measure: MCCL_CALIBRATE says that jobs measure nothing; unset it, or leave out "
         "--measure");
   }
-  bench::Pipe pipe = bench::make_pipe();
+  Pipe pipe = make_pipe();
   const int status = bench::run_local_job(ranks, "mccl plan", config, [&](Context& context) {
     bench::meet(*context.world());  // what the ranks share is known after it
     if (context.rank() == 0) tell(context.costs(), pipe.writer.get());
@@ -42,7 +42,7 @@ std::optional<schedule::Facts> measure(int ranks) {
   pipe.writer.close();
   if (status != kGood) return {};
   std::string text(kLongestTold, '\0');
-  const ssize_t n = bench::read_some(pipe.reader.get(), text.data(), text.size());
+  const ssize_t n = read_some(pipe.reader.get(), text.data(), text.size());
   text.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
   return facts_of_json(nlohmann::json::parse(text), ranks);
 }

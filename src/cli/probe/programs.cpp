@@ -69,7 +69,7 @@ Programs::Ended Programs::run(cluster::HostFacts& facts, std::vector<std::string
     launch::Watch watch;
     watch.on(process.output.get(), POLLIN, [&] {
       std::array<char, 1 << 16> bytes;
-      const ssize_t n = launch::read_some(process.output.get(), bytes.data(), bytes.size());
+      const ssize_t n = read_some(process.output.get(), bytes.data(), bytes.size());
       if (n == 0) process.output.close();
       if (n > 0) ended.output.append(bytes.data(), static_cast<std::size_t>(n));
     });

@@ -37,8 +37,7 @@ std::span<std::byte> memory_of(const std::variant<node::Range, node::PeerRange>&
   return std::visit([](const auto& range) { return range.memory(); }, memory);
 }
 
-node::Mapping map_ring(const node::Descriptor& file, const node::RangePlace& place,
-                       std::size_t index) {
+node::Mapping map_ring(const Descriptor& file, const node::RangePlace& place, std::size_t index) {
   const std::size_t ring = ring_bytes_of(place.bytes);
   return node::Mapping::twice(file, place.offset + page_bytes() + index * ring, ring);
 }
@@ -69,7 +68,7 @@ std::unique_ptr<ShmLink> ShmLink::join(const node::PeerArena& arena, const node:
       new ShmLink(std::move(range), place, arena.file(), false, bell, std::move(peer)));
 }
 
-ShmLink::ShmLink(Memory memory, node::RangePlace place, const node::Descriptor& file, bool maker,
+ShmLink::ShmLink(Memory memory, node::RangePlace place, const Descriptor& file, bool maker,
                  node::Bell bell, std::string peer)
     : memory_(std::move(memory)),
       place_(place),

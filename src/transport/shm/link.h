@@ -47,7 +47,7 @@ class ShmLink final : public Link {
  private:
   using Memory = std::variant<node::Range, node::PeerRange>;
 
-  ShmLink(Memory memory, node::RangePlace place, const node::Descriptor& file, bool maker,
+  ShmLink(Memory memory, node::RangePlace place, const Descriptor& file, bool maker,
           node::Bell bell, std::string peer);
   /// What may be read, if it is at least so much; else nothing, or LinkClosed when no more can
   /// come.

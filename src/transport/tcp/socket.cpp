@@ -49,15 +49,6 @@ std::size_t granted(const Socket& socket, int name) {
 
 }  // namespace
 
-Socket& Socket::operator=(Socket&& other) noexcept {
-  if (this != &other) {
-    close();
-    descriptor_ = other.descriptor_;
-    other.descriptor_ = -1;
-  }
-  return *this;
-}
-
 Socket Socket::stream(int family) {
 #ifdef SOCK_CLOEXEC
   Socket socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -72,39 +63,34 @@ Socket Socket::stream(int family) {
   return socket;
 }
 
-void Socket::close() noexcept {
-  if (descriptor_ >= 0) ::close(descriptor_);
-  descriptor_ = -1;
-}
-
 Address Socket::local() const {
   sockaddr_storage raw = {};
   socklen_t length = sizeof raw;
-  if (::getsockname(descriptor_, reinterpret_cast<sockaddr*>(&raw), &length) != 0) return {};
+  if (::getsockname(descriptor(), reinterpret_cast<sockaddr*>(&raw), &length) != 0) return {};
   return Address::from(reinterpret_cast<const sockaddr*>(&raw), length).value_or(Address());
 }
 
 Address Socket::remote() const {
   sockaddr_storage raw = {};
   socklen_t length = sizeof raw;
-  if (::getpeername(descriptor_, reinterpret_cast<sockaddr*>(&raw), &length) != 0) return {};
+  if (::getpeername(descriptor(), reinterpret_cast<sockaddr*>(&raw), &length) != 0) return {};
   return Address::from(reinterpret_cast<const sockaddr*>(&raw), length).value_or(Address());
 }
 
 int Socket::take_error() const {
   int error = 0;
   socklen_t length = sizeof error;
-  if (::getsockopt(descriptor_, SOL_SOCKET, SO_ERROR, &error, &length) != 0) return errno;
+  if (::getsockopt(descriptor(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) return errno;
   return error;
 }
 
 std::size_t Socket::unacknowledged() const {
   int bytes = 0;
 #if defined(SIOCOUTQ)
-  if (::ioctl(descriptor_, SIOCOUTQ, &bytes) != 0) return 0;
+  if (::ioctl(descriptor(), SIOCOUTQ, &bytes) != 0) return 0;
 #elif defined(SO_NWRITE)
   socklen_t length = sizeof bytes;
-  if (::getsockopt(descriptor_, SOL_SOCKET, SO_NWRITE, &bytes, &length) != 0) return 0;
+  if (::getsockopt(descriptor(), SOL_SOCKET, SO_NWRITE, &bytes, &length) != 0) return 0;
 #endif
   return static_cast<std::size_t>(std::max(bytes, 0));
 }

@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "base/own_descriptor.h"
+#include "base/descriptor.h"
 #include "mccl/error.h"
 #include "transport/tcp/address.h"
 
@@ -24,19 +24,14 @@ class Socket {
  public:
   Socket() = default;
   /// Takes the descriptor over; a negative one makes an empty Socket.
-  explicit Socket(int descriptor) : descriptor_(own_descriptor(descriptor)) {}
-  ~Socket() { close(); }
-  Socket(Socket&& other) noexcept : descriptor_(other.descriptor_) { other.descriptor_ = -1; }
-  Socket& operator=(Socket&& other) noexcept;
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
+  explicit Socket(int descriptor) : descriptor_(descriptor) {}
 
   /// A new non-blocking stream socket that a child's exec does not inherit. Throws SocketError.
   static Socket stream(int family);
 
-  explicit operator bool() const { return descriptor_ >= 0; }
-  int descriptor() const { return descriptor_; }
-  void close() noexcept;
+  explicit operator bool() const { return bool(descriptor_); }
+  int descriptor() const { return descriptor_.get(); }
+  void close() noexcept { descriptor_.close(); }
 
   /// Addresses of both ends; an empty Address when the socket has none.
   Address local() const;
@@ -50,7 +45,7 @@ class Socket {
   std::size_t unacknowledged() const;
 
  private:
-  int descriptor_ = -1;
+  Descriptor descriptor_;
 };
 
 /// "Connection refused".

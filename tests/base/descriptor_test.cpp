@@ -1,4 +1,4 @@
-#include "base/own_descriptor.h"
+#include "base/descriptor.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "base/own_descriptor.h"
+#include "base/descriptor.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -13,6 +13,18 @@ int own_descriptor(int descriptor) noexcept {
   ::close(descriptor);
   if (copy < 0) errno = EMFILE;
   return copy;
+}
+
+Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
+  if (this != &other) {
+    close();
+    value_ = other.release();
+  }
+  return *this;
+}
+
+void Descriptor::close() noexcept {
+  if (value_ >= 0) ::close(release());
 }
 
 }  // namespace mccl

@@ -1,4 +1,4 @@
-#include "cli/bench/pipe.h"
+#include "cli/kit/pipe.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -10,12 +10,7 @@
 
 #include "mccl/error.h"
 
-namespace mccl::cli::bench {
-
-void Descriptor::close() noexcept {
-  if (value_ >= 0) ::close(value_);
-  value_ = -1;
-}
+namespace mccl::cli {
 
 Pipe make_pipe() {
   std::array<int, 2> ends = {};
@@ -32,4 +27,4 @@ ssize_t read_some(int descriptor, void* to, std::size_t limit) {
   }
 }
 
-}  // namespace mccl::cli::bench
+}  // namespace mccl::cli
