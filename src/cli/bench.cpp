@@ -1,5 +1,3 @@
-#include "cli/bench.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,6 +17,7 @@
 #include "cli/bench/report.h"
 #include "cli/bench/run.h"
 #include "cli/bench/sizes.h"
+#include "cli/command.h"
 #include "cli/flag_values.h"
 #include "mccl/mccl.h"
 #include "rendezvous/join.h"

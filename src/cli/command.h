@@ -1,4 +1,4 @@
-// What main needs to know of a subcommand.
+// The subcommands of the program, and what main needs to know of each.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -34,7 +34,25 @@ struct Command {
   std::span<const OtherName> other_names = {};
 };
 
-/// Adds the subcommand with its flags and its help.
+/// Adds a subcommand with its flags and its help.
 using AddCommand = Command (*)(CLI::App& program);
+/// How fast the collectives are here, beside what the machine could do.
+Command add_bench(CLI::App& program);
+/// What shells know of the program, made from its flags.
+Command add_completion(CLI::App& program);
+/// From a heap of cables to a hostfile.
+Command add_config(CLI::App& program);
+/// What is wrong with a machine, or a cluster, before a job runs on it.
+Command add_doctor(CLI::App& program);
+/// Runs on hosts that do not reach the host of rank 0; mccl launch starts it.
+Command add_forward(CLI::App& program);
+/// Starts the ranks of a job, here and on other machines, and stays with them.
+Command add_launch(CLI::App& program);
+/// What man(1) shows, made from the flags.
+Command add_man(CLI::App& program);
+/// Which schedule a call would take, and how long, without making it.
+Command add_plan(CLI::App& program);
+/// Answers mccl doctor and mccl config on other hosts.
+Command add_probe(CLI::App& program);
 
 }  // namespace mccl::cli

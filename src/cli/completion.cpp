@@ -1,5 +1,3 @@
-#include "cli/completion.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/command.h"
 #include "cli/completion/pages.h"
 #include "cli/flag_values.h"
 #include "mccl/error.h"

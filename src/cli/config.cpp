@@ -1,5 +1,3 @@
-#include "cli/config.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,6 +12,7 @@
 #include <vector>
 
 #include "base/environment.h"
+#include "cli/command.h"
 #include "cli/config/discover.h"
 #include "cli/config/exchange.h"
 #include "cli/config/flags.h"

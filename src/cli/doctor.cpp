@@ -1,5 +1,3 @@
-#include "cli/doctor.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,6 +16,7 @@
 #include <vector>
 
 #include "base/environment.h"
+#include "cli/command.h"
 #include "cli/doctor/between.h"
 #include "cli/doctor/fix.h"
 #include "cli/doctor/report.h"

@@ -1,5 +1,3 @@
-#include "cli/forward.h"
-
 #include <fmt/format.h>
 
 #include <chrono>
@@ -9,6 +7,7 @@
 #include <vector>
 
 #include "base/value_text.h"
+#include "cli/command.h"
 #include "cli/flag_values.h"
 #include "cli/forward/relay.h"
 #include "mccl/error.h"

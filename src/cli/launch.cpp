@@ -1,5 +1,3 @@
-#include "cli/launch.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,6 +11,8 @@
 #include "base/environment.h"
 #include "base/settings.h"
 #include "base/value_text.h"
+#include "cli/command.h"
+#include "cli/flag_values.h"
 #include "cli/launch/binding.h"
 #include "cli/launch/flags.h"
 #include "cli/launch/free_ports.h"
@@ -28,7 +28,6 @@
 #include "cli/launch/silence.h"
 #include "cli/launch/slurm.h"
 #include "cli/launch/words.h"
-#include "cli/flag_values.h"
 #include "mccl/error.h"
 #include "rendezvous/job_key.h"
 

@@ -17,16 +17,8 @@
 
 #include "base/nearest.h"
 #include "base/value_text.h"
-#include "cli/bench.h"
 #include "cli/command.h"
-#include "cli/completion.h"
-#include "cli/config.h"
-#include "cli/doctor.h"
-#include "cli/forward.h"
-#include "cli/launch.h"
 #include "cli/parse_error.h"
-#include "cli/plan.h"
-#include "cli/probe.h"
 #include "cluster/finding.h"
 #include "mccl/error.h"
 

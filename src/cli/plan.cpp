@@ -1,5 +1,3 @@
-#include "cli/plan.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,6 +13,7 @@
 #include "cli/bench/host.h"
 #include "cli/bench/report.h"
 #include "cli/bench/sizes.h"
+#include "cli/command.h"
 #include "cli/flag_values.h"
 #include "cli/plan/answer.h"
 #include "cli/plan/check.h"

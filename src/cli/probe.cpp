@@ -1,5 +1,3 @@
-#include "cli/probe.h"
-
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -7,6 +5,7 @@
 #include <string>
 
 #include "base/json_text.h"
+#include "cli/command.h"
 #include "cli/flag_values.h"
 #include "cli/probe/agent.h"
 

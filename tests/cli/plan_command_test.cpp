@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "cli/plan.h"
+#include "cli/command.h"
 #include "mccl/error.h"
 
 namespace mccl::cli {

@@ -1,7 +1,6 @@
 #include "cli/bench/local_ranks.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,6 +24,7 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "cli/command.h"
+#include "cli/launch/watch.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::bench {
@@ -155,22 +155,18 @@ void Family::watch() {
   port_.close();
   std::optional<Clock::time_point> deadline;
   for (;;) {
-    std::vector<pollfd> entries;
-    std::vector<Child*> running;
+    launch::Watch watch;
+    bool some_run = false;
     for (Child& child : children_) {
       if (child.status) continue;
-      entries.push_back({child.report.get(), POLLIN, 0});
-      running.push_back(&child);
+      some_run = true;
+      watch.on(child.report.get(), POLLIN, [this, &child] { listen(child); });
     }
-    if (running.empty()) return;
+    if (!some_run) return;
     if (!failed_.empty() && !deadline) deadline = Clock::now() + kGrace;
-    const auto left =
-        deadline ? std::chrono::ceil<std::chrono::milliseconds>(*deadline - Clock::now()) : -1ms;
-    const int ready = ::poll(entries.data(), static_cast<nfds_t>(entries.size()),
-                             deadline ? std::max(0, static_cast<int>(left.count())) : -1);
-    if (ready == 0) return end_all();
-    for (std::size_t i = 0; ready > 0 && i < entries.size(); ++i)
-      if (entries[i].revents != 0) listen(*running[i]);
+    if (deadline && Clock::now() >= *deadline) return end_all();
+    if (deadline) watch.at(*deadline);
+    watch.wait();
   }
 }
 

@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -24,52 +23,40 @@ namespace mccl::cli::forward {
 namespace {
 
 using namespace std::chrono_literals;
+using transport::tcp::Address;
+using transport::tcp::Listener;
+using transport::tcp::Socket;
 
 constexpr auto kBetweenTries = 200ms;
 constexpr std::size_t kMostWaiting = std::size_t{256} << 10;
 constexpr std::size_t kMostPairs = 8192;
-constexpr int kBacklog = 1024;
-
-Descriptor new_socket(int family) {
-  Descriptor made(::socket(family, SOCK_STREAM, 0));
-  if (made.get() < 0) return made;
-  ::fcntl(made.get(), F_SETFD, FD_CLOEXEC);
-  ::fcntl(made.get(), F_SETFL, O_NONBLOCK);
-  return made;
-}
 
 /// A connection that is begun; its error shows later.
-Descriptor dial(const std::string& address, std::uint16_t port) {
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return {};
-  Descriptor made = new_socket(found->ai_family);
-  const bool begun =
-      made.get() >= 0 && (::connect(made.get(), found->ai_addr, found->ai_addrlen) == 0 ||
-                          errno == EINPROGRESS || errno == ECONNREFUSED);
-  ::freeaddrinfo(found);
-  return begun ? std::move(made) : Descriptor();
+Socket dial(const std::string& address, std::uint16_t port) {
+  try {
+    const Address to = transport::tcp::resolve(address, port).front();
+    Socket made = Socket::stream(to.family());
+    const int error = transport::tcp::start_connect(made, to, nullptr);
+    if (error == 0 || error == EINPROGRESS || error == ECONNREFUSED) return made;
+  } catch (const Error&) {
+    // No address, or none of a family that this host has: it does not answer.
+  }
+  return {};
 }
 
-bool has_answered(int connection) {
-  int error = 0;
-  socklen_t length = sizeof error;
-  ::getsockopt(connection, SOL_SOCKET, SO_ERROR, &error, &length);
+bool has_answered(const Socket& connection) {
+  const int error = connection.take_error();
   return error == 0 || error == ECONNREFUSED;
 }
 
-sockaddr_in loopback(std::uint16_t port) {
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(port);
-  return address;
-}
-
-bool bind_to(int listener, std::uint16_t port) {
-  const sockaddr_in address = loopback(port);
-  return ::bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+/// On the port, or on any other where that is taken.
+Listener listen_at(std::uint16_t wanted) {
+  const Address here = *Address::parse_numeric("127.0.0.1", wanted);
+  try {
+    return Listener(here, 0);
+  } catch (const transport::tcp::BindError&) {
+    return Listener(here.with_port(0), 0);
+  }
 }
 
 /// Sends what it takes and cuts that off; false when the other end has gone.
@@ -96,11 +83,24 @@ std::optional<uid_t> owner_of(const char* path, const std::string& local,
   return {};
 }
 
+/// Whether the process at the other end of a connection to 127.0.0.1:`port` is of this user.
+bool is_own(const Address& peer, std::uint16_t port) {
+  // The kernel writes addresses as the numbers that they are in memory.
+  const in_addr_t number = reinterpret_cast<const sockaddr_in*>(peer.data())->sin_addr.s_addr;
+  const std::string there = fmt::format("{:08X}:{:04X}", number, peer.port());
+  const std::string here = fmt::format("{:08X}:{:04X}", htonl(INADDR_LOOPBACK), port);
+  const auto owner = owner_of("/proc/net/tcp", there, here);
+  if (owner) return *owner == ::getuid();
+  // A socket of IPv6 that was connected to an address of IPv4.
+  const std::string mapped = fmt::format("0000000000000000{:08X}", htonl(0xffff));
+  return owner_of("/proc/net/tcp6", mapped + there, mapped + here) == ::getuid();
+}
+
 }  // namespace
 
 std::string first_that_answers(const std::vector<std::string>& addresses, std::uint16_t port,
                                std::chrono::milliseconds patience) {
-  std::vector<Descriptor> dialled;
+  std::vector<Socket> dialled;
   dialled.reserve(addresses.size());
   std::vector<bool> answered(addresses.size(), false);
   for (const std::string& address : addresses) dialled.push_back(dial(address, port));
@@ -111,10 +111,10 @@ std::string first_that_answers(const std::vector<std::string>& addresses, std::u
     for (std::size_t i = 0; i < dialled.size(); ++i) {
       // Those that come first are preferred as long as they may answer.
       if (answered[i] && !waits) return addresses[i];
-      if (answered[i] || dialled[i].get() < 0) continue;
+      if (answered[i] || !dialled[i]) continue;
       waits = true;
-      watch.on(dialled[i].get(), POLLOUT, [&, i] {
-        answered[i] = has_answered(dialled[i].get());
+      watch.on(dialled[i].descriptor(), POLLOUT, [&, i] {
+        answered[i] = has_answered(dialled[i]);
         if (!answered[i]) dialled[i].close();
       });
     }
@@ -127,33 +127,8 @@ std::string first_that_answers(const std::vector<std::string>& addresses, std::u
   return {};
 }
 
-bool is_own(int connection, std::uint16_t port) {
-  sockaddr_in peer = {};
-  socklen_t length = sizeof peer;
-  if (::getpeername(connection, reinterpret_cast<sockaddr*>(&peer), &length) != 0) return false;
-  // The kernel writes addresses as the numbers that they are in memory.
-  const std::string there =
-      fmt::format("{:08X}:{:04X}", peer.sin_addr.s_addr, ntohs(peer.sin_port));
-  const std::string here = fmt::format("{:08X}:{:04X}", htonl(INADDR_LOOPBACK), port);
-  const auto owner = owner_of("/proc/net/tcp", there, here);
-  if (owner) return *owner == ::getuid();
-  // A socket of IPv6 that was connected to an address of IPv4.
-  const std::string mapped = fmt::format("0000000000000000{:08X}", htonl(0xffff));
-  return owner_of("/proc/net/tcp6", mapped + there, mapped + here) == ::getuid();
-}
-
 Relay::Relay(std::uint16_t wanted, std::string socket)
-    : socket_(std::move(socket)), listener_(new_socket(AF_INET)) {
-  const int reuse = 1;
-  ::setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse);
-  sockaddr_in address = {};
-  socklen_t length = sizeof address;
-  if ((!bind_to(listener_.get(), wanted) && !bind_to(listener_.get(), 0)) ||
-      ::listen(listener_.get(), kBacklog) != 0 ||
-      ::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0)
-    throw Error(fmt::format("cannot listen on 127.0.0.1: {}", std::strerror(errno)));
-  port_ = ntohs(address.sin_port);
-}
+    : socket_(std::move(socket)), listener_(listen_at(wanted)) {}
 
 void Relay::run() {
   bool ends = false;
@@ -163,7 +138,7 @@ void Relay::run() {
       std::array<char, 256> ignored;
       ends = read_some(STDIN_FILENO, ignored.data(), ignored.size()) <= 0;
     });
-    if (pairs_.size() < kMostPairs) watch.on(listener_.get(), POLLIN, [this] { accept(); });
+    if (pairs_.size() < kMostPairs) watch.on(listener_.descriptor(), POLLIN, [this] { accept(); });
     for (Pair& pair : pairs_) this->watch(watch, pair);
     watch.wait();
     pairs_.remove_if([](const Pair& pair) { return pair.over; });
@@ -171,12 +146,10 @@ void Relay::run() {
 }
 
 void Relay::accept() {
-  Descriptor client(::accept(listener_.get(), nullptr, nullptr));
-  if (client.get() < 0 || !is_own(client.get(), port_)) return;
-  ::fcntl(client.get(), F_SETFD, FD_CLOEXEC);
-  ::fcntl(client.get(), F_SETFL, O_NONBLOCK);
+  transport::tcp::Accepted accepted = listener_.accept();
+  if (!accepted.socket || !is_own(accepted.from, port())) return;
   Pair& pair = pairs_.emplace_back();
-  pair.client = std::move(client);
+  pair.client = std::move(accepted.socket);
   lead_on(pair);
 }
 
@@ -186,25 +159,28 @@ void Relay::lead_on(Pair& pair) {
   std::strncpy(address.sun_path, socket_.c_str(), sizeof address.sun_path - 1);
   pair.retry_at = Clock::now() + kBetweenTries;
   pair.to_onward = pair.unanswered;
-  pair.onward = new_socket(AF_UNIX);
+  pair.onward = Descriptor(::socket(AF_UNIX, SOCK_STREAM, 0));
+  ::fcntl(pair.onward.get(), F_SETFD, FD_CLOEXEC);
+  ::fcntl(pair.onward.get(), F_SETFL, O_NONBLOCK);
   if (::connect(pair.onward.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) !=
       0)
     pair.onward.close();
 }
 
 void Relay::watch(launch::Watch& watch, Pair& pair) {
-  if (pair.onward.get() < 0) {
+  if (!pair.onward) {
     if (Clock::now() >= pair.retry_at) lead_on(pair);
     watch.at(pair.retry_at);
   }
   const bool may_read_client =
       pair.answered ? pair.to_onward.size() < kMostWaiting : pair.unanswered.size() < kMostWaiting;
-  if (may_read_client) watch.on(pair.client.get(), POLLIN, [this, &pair] { read_client(pair); });
+  if (may_read_client)
+    watch.on(pair.client.descriptor(), POLLIN, [this, &pair] { read_client(pair); });
   if (!pair.to_client.empty()) {
-    watch.on(pair.client.get(), POLLOUT,
-             [&pair] { pair.over |= !send_from(pair.to_client, pair.client.get()); });
+    watch.on(pair.client.descriptor(), POLLOUT,
+             [&pair] { pair.over |= !send_from(pair.to_client, pair.client.descriptor()); });
   }
-  if (pair.onward.get() < 0) return;
+  if (!pair.onward) return;
   if (pair.to_client.size() < kMostWaiting)
     watch.on(pair.onward.get(), POLLIN, [this, &pair] { read_onward(pair); });
   if (!pair.to_onward.empty()) {
@@ -217,7 +193,7 @@ void Relay::watch(launch::Watch& watch, Pair& pair) {
 
 void Relay::read_client(Pair& pair) {
   std::array<char, 1 << 16> bytes;
-  const ssize_t n = read_some(pair.client.get(), bytes.data(), bytes.size());
+  const ssize_t n = read_some(pair.client.descriptor(), bytes.data(), bytes.size());
   if (n < 0 && errno == EAGAIN) return;
   if (n <= 0) {
     pair.over = true;
@@ -225,7 +201,7 @@ void Relay::read_client(Pair& pair) {
   }
   const std::string_view read(bytes.data(), static_cast<std::size_t>(n));
   if (!pair.answered) pair.unanswered += read;
-  if (pair.onward.get() < 0) return;
+  if (!pair.onward) return;
   pair.to_onward += read;
 }
 
@@ -237,7 +213,7 @@ void Relay::read_onward(Pair& pair) {
     pair.answered = true;
     pair.unanswered.clear();
     pair.to_client.append(bytes.data(), static_cast<std::size_t>(n));
-    pair.over |= !send_from(pair.to_client, pair.client.get());
+    pair.over |= !send_from(pair.to_client, pair.client.descriptor());
   } else if (pair.answered) {
     pair.over = true;
   } else {

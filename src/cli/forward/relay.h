@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "cli/kit/pipe.h"
 #include "cli/launch/watch.h"
+#include "transport/tcp/listener.h"
 
 namespace mccl::cli::forward {
 
@@ -18,9 +19,6 @@ namespace mccl::cli::forward {
 std::string first_that_answers(const std::vector<std::string>& addresses, std::uint16_t port,
                                std::chrono::milliseconds patience);
 
-/// Whether the process at the other end of a connection to 127.0.0.1:`port` is of this user.
-bool is_own(int connection, std::uint16_t port);
-
 /// Listens on 127.0.0.1. Where the socket leads may not listen yet: until its first answer comes,
 /// what a client has sent is sent again on a new connection.
 class Relay {
@@ -28,13 +26,13 @@ class Relay {
   /// Any free port where `wanted` is taken. Throws Error.
   Relay(std::uint16_t wanted, std::string socket);
 
-  std::uint16_t port() const { return port_; }
+  std::uint16_t port() const { return listener_.address().port(); }
   /// Relays until standard input ends.
   void run();
 
  private:
   struct Pair {
-    Descriptor client;
+    transport::tcp::Socket client;
     Descriptor onward;
     std::string to_client;
     std::string to_onward;
@@ -51,8 +49,7 @@ class Relay {
   void read_onward(Pair& pair);
 
   const std::string socket_;
-  Descriptor listener_;
-  std::uint16_t port_ = 0;
+  transport::tcp::Listener listener_;
   std::list<Pair> pairs_;
 };
 
