@@ -25,7 +25,6 @@
 #include "cli/hosts/inquiry.h"
 #include "cli/hosts/which.h"
 #include "cli/launch/python.h"
-#include "cli/launch/this_program.h"
 #include "cluster/cluster_check.h"
 #include "cluster/hostfile_check.h"
 #include "cluster/machine_check.h"

@@ -18,7 +18,6 @@
 #include "cli/launch/free_ports.h"
 #include "cli/launch/hostfile.h"
 #include "cli/launch/job.h"
-#include "cli/launch/mlx_build.h"
 #include "cli/launch/mpi.h"
 #include "cli/launch/process.h"
 #include "cli/launch/python.h"

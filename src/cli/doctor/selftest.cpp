@@ -296,11 +296,7 @@ Outcome run_trial(const Trial& trial, const hosts::Variables& environment,
   while (!(status = running.ended())) {
     launch::Watch watch;
     running.watch(watch);
-    watch.on(signals.descriptor(), POLLIN, [&] {
-      for (const int number : signals.take())
-        if (number != SIGCHLD && number != SIGWINCH)
-          throw Error(fmt::format("signal {} ({}) ended it", number, ::strsignal(number)));
-    });
+    watch.on(signals.descriptor(), POLLIN, [&] { signals.heed(); });
     watch.at(limit);
     watch.wait();
     if (Clock::now() < limit) continue;

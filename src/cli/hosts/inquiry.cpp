@@ -4,15 +4,12 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <csignal>
-#include <cstring>
 #include <filesystem>
 #include <optional>
 
 #include "base/json_text.h"
 #include "base/value_text.h"
 #include "cli/launch/python.h"
-#include "cli/launch/this_program.h"
 #include "cli/launch/words.h"
 #include "cli/probe/agent.h"
 #include "cluster/read_facts.h"
@@ -271,11 +268,7 @@ void Inquiry::wait(Clock::time_point limit, const std::function<bool(std::size_t
     if (all || Clock::now() >= limit) return;
     for (const auto& line : lines_)
       if (line->session) line->session->watch(watch);
-    watch.on(signals_.descriptor(), POLLIN, [this] {
-      for (const int number : signals_.take())
-        if (number != SIGCHLD && number != SIGWINCH)
-          throw Error(fmt::format("signal {} ({}) ended it", number, ::strsignal(number)));
-    });
+    watch.on(signals_.descriptor(), POLLIN, [this] { signals_.heed(); });
     watch.at(limit);
     watch.wait();
   }

@@ -12,7 +12,6 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "base/open_files.h"
 #include "base/value_text.h"
 #include "cli/launch/ssh.h"
 #include "mccl/error.h"
@@ -30,12 +29,6 @@ constexpr auto kSilence = 8s;
 constexpr std::size_t kFilesOfSession = 3;
 /// What is opened besides: the other ends of those, for a moment, and files that are written.
 constexpr std::size_t kOtherFiles = 32;
-
-/// As the person's shell has it; before it was raised for this process alone.
-std::size_t first_open_files_limit() {
-  static const std::size_t first = open_files_limit();
-  return first;
-}
 
 launch::Process start(const Host& host, bool here, const Reaching& reaching) {
   launch::ProcessPlan plan;
@@ -55,27 +48,15 @@ launch::Process start(const Host& host, bool here, const Reaching& reaching) {
 }  // namespace
 
 void make_room_for_sessions(std::size_t sessions) {
-  first_open_files_limit();
-  raise_open_files_limit();
-  const std::size_t needed = open_files() + kFilesOfSession * sessions + kOtherFiles;
-  const std::size_t limit = open_files_limit();
-  if (needed <= limit) return;
-  throw Error(
-      fmt::format("to ask {} hosts at once takes {} open files, and a process here may have {}; "
-                  "raise the limit (ulimit -Hn {}, as root, or a line in "
-                  "/etc/security/limits.conf), or ask fewer hosts",
-                  sessions, needed, limit, needed));
+  launch::make_room_for_files(kFilesOfSession * sessions + kOtherFiles,
+                              fmt::format("to ask {} hosts at once", sessions), "ask fewer hosts");
 }
 
 Session::Session(const Host& host, const Reaching& reaching, Hear hear)
     : host_(host),
       here_(launch::is_here(host)),
       hear_(std::move(hear)),
-      process_(start(host, here_, reaching)) {
-  // What is asked about this machine is the limit that a job will begin with.
-  const std::size_t limit = first_open_files_limit();
-  if (here_ && limit < open_files_limit()) tell(fmt::format("ulimit -Sn {}\n", limit));
-}
+      process_(start(host, here_, reaching)) {}
 
 Session::~Session() {
   process_.input.close();

@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "base/value_text.h"
-#include "cli/launch/this_program.h"
+#include "cli/launch/python.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::launch {

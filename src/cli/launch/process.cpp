@@ -207,7 +207,7 @@ std::string find_program(const std::string& program, const std::string& path,
   return {};
 }
 
-void make_room_for_files(std::size_t files, std::string_view what) {
+void make_room_for_files(std::size_t files, std::string_view what, std::string_view fewer) {
   files_limit_of_children();
   raise_open_files_limit();
   const std::size_t needed = open_files() + files;
@@ -215,8 +215,8 @@ void make_room_for_files(std::size_t files, std::string_view what) {
   if (needed <= limit) return;
   throw Error(
       fmt::format("{} takes {} open files, and a process here may have {}; raise the limit (ulimit "
-                  "-Hn {}, as root, or a line in /etc/security/limits.conf), or start fewer ranks",
-                  what, needed, limit, needed));
+                  "-Hn {}, as root, or a line in /etc/security/limits.conf), or {}",
+                  what, needed, limit, needed, fewer));
 }
 
 Process start(const ProcessPlan& plan) {

@@ -47,8 +47,9 @@ std::string find_program(const std::string& program, const std::string& path,
                          const std::string& directory);
 
 /// Lets this process open so many files more than it has open, and leaves the limit of its children
-/// as it was. `what` needs them, for the Error where the system does not let it.
-void make_room_for_files(std::size_t files, std::string_view what);
+/// as it was. `what` needs them, and `fewer` would help, for the Error where the system does not
+/// let it.
+void make_room_for_files(std::size_t files, std::string_view what, std::string_view fewer);
 
 /// Throws Error when no process can be made. A program that cannot be executed says so on its
 /// standard error and exits with status 126 or 127, as under a shell.

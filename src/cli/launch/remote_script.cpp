@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "cli/launch/python.h"
 #include "cli/launch/rank_words.h"
-#include "cli/launch/this_program.h"
 #include "cli/launch/words.h"
 
 namespace mccl::cli::launch {

@@ -486,8 +486,8 @@ Ports choose_ports(const Job& job, const std::optional<int>& starting_port,
 
 int run(const Job& job, const RunOptions& options) {
   open_standard_streams();
-  make_room_for_files(files_for(job, options.console),
-                      fmt::format("a job of {} ranks", job.size()));
+  make_room_for_files(files_for(job, options.console), fmt::format("a job of {} ranks", job.size()),
+                      "start fewer ranks");
   JobRun running(job, options);
   return running.run();
 }

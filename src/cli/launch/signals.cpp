@@ -1,13 +1,16 @@
 #include "cli/launch/signals.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <span>
 
 #include "cli/launch/process.h"
+#include "mccl/error.h"
 
 namespace mccl::cli::launch {
 namespace {
@@ -57,6 +60,12 @@ Signals::~Signals() {
 }
 
 int Signals::descriptor() const { return gathered.reader.get(); }
+
+void Signals::heed() {
+  for (const int number : take())
+    if (number != SIGCHLD && number != SIGWINCH)
+      throw Error(fmt::format("signal {} ({}) ended it", number, ::strsignal(number)));
+}
 
 std::vector<int> Signals::take() {
   std::array<char, 256> bytes = {};

@@ -22,6 +22,8 @@ class Signals {
   int descriptor() const;
   /// Those that came, each once.
   std::vector<int> take();
+  /// Takes them. Throws Error for one that is to end the program.
+  void heed();
 
  private:
   static constexpr int kSignals = 12;
