@@ -65,6 +65,9 @@ bool takes_value(const CLI::App& command, const std::string& flag) {
 std::string complaint_of(const CLI::ParseError& error, const CLI::App& command, Words words,
                          std::span<const OtherName> other_names) {
   std::string text = named_as_typed(printable(error.what()), command, words);
+  // CLI11 says "--hostfile: 1 required TEXT missing".
+  if (text.ends_with(" missing") && text.find(": 1 required ") != text.npos)
+    text = text.substr(0, text.find(": 1 required ")) + " needs a value";
   if (const auto flag = unknown_flag(command, words, other_names)) {
     text = fmt::format("{} is not a flag", in_quotes(flag->name));
     if (!flag->meant.empty()) text += fmt::format("; did you mean \"{}\"?", flag->meant);

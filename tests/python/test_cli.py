@@ -284,7 +284,7 @@ def test_an_unknown_flag_is_told_the_nearest(arguments: list, said: str):
             ["launch", "-n", 0, "x"],
             'mccl launch: -n: expected an integer from 1 to 4096; found "0"',
         ),
-        (["launch", "--check"], "mccl launch: --check: 1 required TEXT missing"),
+        (["launch", "--check"], "mccl launch: --check needs a value"),
         (["config", "--over", "foo"], 'mccl config: --over: "foo" is not known; there are'),
         (["doctor", "foo"], "mccl doctor: The following argument was not expected: foo"),
         (["doctor", "--yes"], "mccl doctor: --yes requires --fix"),
