@@ -16,7 +16,7 @@ FILES_AT_ONCE ?= 6
 # Debian's own python has python3-venv and python3-dev beside it; another on the path may not.
 PYTHON ?= $(shell command -v apt-get >/dev/null && echo /usr/bin/python3 || command -v python3)
 
-GOALS := setup build build-tests build-bench demo demo-mlx wheel test test-cpp test-large test-mpi test-python test-torch-suite bench bench-check lint
+GOALS := setup build build-tests build-bench demo demo-mlx wheel test test-cluster test-cpp test-large test-mpi test-python test-torch-suite bench bench-check lint
 
 .PHONY: help packages packages-test packages-lint peers clean format fuzz sanitize test-aarch64 macos test-rdma test-rdma-machines $(GOALS)
 
@@ -147,6 +147,11 @@ test-mpi: build build-tests $(TEST_ENVIRONMENT)
 	@scripts/install_packages.sh apt-packages-launch.txt
 	@BUILD_FOLDER=$(BUILD) $(BIN)/python -m pytest -m "campaign or not campaign" tests/python/test_mpi.py
 
+# CLUSTER takes options of tests/campaign/campaign.py, such as CLUSTER="--replay 17".
+test-cluster: build $(TEST_ENVIRONMENT)
+	@scripts/install_packages.sh apt-packages-launch.txt
+	@BUILD_FOLDER=$(BUILD) $(BIN)/python tests/campaign/campaign.py $(CLUSTER)
+
 test-python: build $(TEST_ENVIRONMENT)
 	@scripts/install_packages.sh apt-packages-launch.txt || \
 		echo "test: what starts under Slurm and MPI is left out" >&2
@@ -242,6 +247,8 @@ clean:
 #   make test-python       the Python, example and installation tests alone
 #   make test-torch-suite  PyTorch's own distributed tests against MCCL
 #   make test-mpi          the mpi backend under Open MPI and MPICH, with every size from 1 to 8
+#   make test-cluster      50 random clusters with random faults, from config and doctor to jobs of torch
+#                          and MLX (a quarter hour; CLUSTER=--help tells more)
 #   make test-large        sums of more than 2^31 elements; needs 12 GiB of memory
 #   make test-rdma         links, calls and frameworks through RDMA devices in software, in a guest
 #                          under qemu (test-rdma-machines: between two guests)

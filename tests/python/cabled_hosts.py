@@ -37,14 +37,21 @@ for line in probe.stdout:
 """
 
 
+def write_odd_probe(folder: Path, changes: str) -> None:
+    """A program `mccl` in the folder, whose `mccl probe` answers as `changes` makes it."""
+    odd = folder / "mccl"
+    odd.write_text(ODD_PROBE.format(python=sys.executable, program=program(), changes=changes))
+    odd.chmod(0o755)
+
+
 class CabledHosts(SshHosts):
     """Cable k, `c<k>` at both ends, joins the two hosts `cables[k]`.
 
     The network for ssh is `cable` on each host, which the tests call its side network.
     """
 
-    def __init__(self, count: int, cables: list[tuple[str, str]]) -> None:
-        super().__init__(count)
+    def __init__(self, count: int, cables: list[tuple[str, str]], apart: bool = False) -> None:
+        super().__init__(count, apart)
         self.cables = cables
         try:
             for number, (a, b) in enumerate(cables):
@@ -91,9 +98,7 @@ class CabledHosts(SshHosts):
         """The host's mccl answers as `changes` makes it: Python that defines `asked`, what becomes
         of a request, or `answered`, what is said in the place of an answer.
         """
-        odd = folder / "mccl"
-        odd.write_text(ODD_PROBE.format(python=sys.executable, program=program(), changes=changes))
-        odd.chmod(0o755)
+        write_odd_probe(folder, changes)
         self.with_programs(name, folder)
         try:
             yield

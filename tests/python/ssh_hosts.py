@@ -11,6 +11,7 @@ from pathlib import Path
 
 PATIENCE = 60
 NETWORK = "10.78.0"
+APART = "10.80"
 _number = itertools.count()
 
 
@@ -32,9 +33,13 @@ def missing() -> str:
 
 
 class SshHosts:
-    """`desk`, from which jobs are launched, and hosts a, b, … on one network."""
+    """`desk`, from which jobs are launched, and hosts a, b, … on one network.
 
-    def __init__(self, count: int) -> None:
+    Hosts that are `apart` have a network with the desk each, and none with each other.
+    """
+
+    def __init__(self, count: int, apart: bool = False) -> None:
+        self.apart = apart
         self.names = [chr(ord("a") + i) for i in range(count)]
         self.folder = Path(tempfile.mkdtemp(prefix="mccl-hosts-"))
         self.prefix = f"mccl{os.getpid()}-{next(_number)}"
@@ -54,7 +59,8 @@ class SshHosts:
         return f"{self.prefix}-{name}"
 
     def address(self, name: str) -> str:
-        return f"{NETWORK}.{self.names.index(name) + 1}"
+        number = self.names.index(name) + 1
+        return f"{APART}.{number}.1" if self.apart else f"{NETWORK}.{number}"
 
     def _must(self, *command: object) -> None:
         done = shell(*command)
@@ -84,7 +90,14 @@ class SshHosts:
             "ip", "-n", desk, "link", "add", f"to-{name}", "type", "veth",
             "peer", "name", "cable", "netns", space,
         )  # fmt: skip
-        self._must("ip", "-n", desk, "link", "set", f"to-{name}", "master", "net", "up")
+        if self.apart:
+            number = self.names.index(name) + 1
+            self._must(
+                "ip", "-n", desk, "addr", "add", f"{APART}.{number}.100/24", "dev", f"to-{name}"
+            )
+            self._must("ip", "-n", desk, "link", "set", f"to-{name}", "up")
+        else:
+            self._must("ip", "-n", desk, "link", "set", f"to-{name}", "master", "net", "up")
         self._must("ip", "-n", space, "addr", "add", f"{self.address(name)}/24", "dev", "cable")
         self._must("ip", "-n", space, "link", "set", "cable", "up")
 
@@ -99,7 +112,7 @@ class SshHosts:
                 "-o", f"ListenAddress={self.address(name)}", "-o", f"HostKey={self.folder}/host",
                 "-o", f"AuthorizedKeysFile={self.folder}/client.pub", "-o", "StrictModes=no",
                 "-o", "PasswordAuthentication=no", "-o", "PidFile=none",
-                *self._with_home(self.sshd_options.get(name, ())),
+                *self._with_variables(name),
             ],
             stdout=subprocess.DEVNULL,
             stderr=log.open("w"),
@@ -110,14 +123,19 @@ class SshHosts:
             assert self.servers[name].poll() is None, log.read_text()
             time.sleep(0.005)
 
-    def _with_home(self, options: tuple[str, ...]) -> list[str]:
-        """Sessions with a home that is empty: what ~/.bashrc does here, each would do over there.
+    def variables(self, name: str) -> dict[str, str]:
+        """Variables of the host's sessions.
 
-        sshd takes the first SetEnv of several.
+        Their home is empty: what ~/.bashrc does here, each would do over there.
         """
-        home = f"HOME={self.folder}/home"
-        given = [f"{o} {home}" if o.startswith("SetEnv=") else o for o in options]
-        return given if given != list(options) else [*given, "-o", f"SetEnv={home}"]
+        return {"HOME": f"{self.folder}/home"}
+
+    def _with_variables(self, name: str) -> list[str]:
+        """The options of the host's sshd, which takes the first SetEnv of several."""
+        options = self.sshd_options.get(name, ())
+        words = " ".join(f"{key}={value}" for key, value in self.variables(name).items())
+        given = [f"{o} {words}" if o.startswith("SetEnv=") else o for o in options]
+        return given if given != list(options) else [*given, "-o", f"SetEnv={words}"]
 
     def serve_again(self, name: str) -> None:
         """Starts the host's sshd anew, with what is now in before_sshd and sshd_options."""

@@ -1,0 +1,178 @@
+"""What mccl should say in a trial, worked out from what the trial made alone."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from graph import has_ring, joined
+from trial import FATAL, UNASKABLE, Fault, Trial
+
+#: A host and one of its interfaces, or "" for the host as a whole.
+Place = tuple[str, str]
+
+#: `mccl doctor` compares rates where it has measured so many of a kind.
+FEWEST_RATES = 4
+
+
+@dataclass(frozen=True, order=True)
+class Finding:
+    """The id of a finding, and the hosts that it names, the first of a direction first."""
+
+    id: str
+    places: tuple[Place, ...]
+
+    def __str__(self) -> str:
+        return f"{self.id} at {', '.join(f'{h} ({i})' if i else h for h, i in self.places)}"
+
+
+def at(id: str, *places: str | Place) -> Finding:
+    return Finding(id, tuple(sorted((p, "") if isinstance(p, str) else p for p in places)))
+
+
+@dataclass(frozen=True)
+class Way:
+    """One direction between two hosts that have addresses of one network."""
+
+    source: Place
+    target: str
+
+    def finding(self, id: str, with_interface: bool = True) -> Finding:
+        source = self.source if with_interface else (self.source[0], "")
+        return Finding(id, (source, (self.target, "")))
+
+
+@dataclass
+class Expected:
+    """Findings: all of `must`, one of `any_of` where there are some; those of `may` are right."""
+
+    must: set[Finding] = field(default_factory=set)
+    any_of: set[Finding] = field(default_factory=set)
+    may: set[Finding] = field(default_factory=set)
+    #: Of `mccl config`: whether it writes a hostfile. None where either is right.
+    hostfile: bool | None = None
+
+
+class Shape(Enum):
+    """What joins the hosts of a hostfile."""
+
+    RING = auto()
+    CABLES = auto()
+    NETWORK = auto()
+    NOTHING = auto()
+
+
+class Job(Enum):
+    GOOD = auto()
+    REFUSED = auto()
+    #: A firewall lets ranks connect in one direction: that may do, and may not.
+    EITHER = auto()
+
+
+def unaskable(trial: Trial) -> set[str]:
+    return {trial.victim} if trial.fault in UNASKABLE else set()
+
+
+def of_job(trial: Trial, names: Iterable[str]) -> Job:
+    if trial.victim not in names:
+        return Job.GOOD
+    if trial.fault == Fault.CLOSED_PORTS:
+        return Job.EITHER
+    return Job.REFUSED if trial.fault in FATAL else Job.GOOD
+
+
+def shape_of(trial: Trial, names: Iterable[str]) -> Shape:
+    """The choice that docs/CLUSTER.md describes, for hosts that all answer."""
+    cables = trial.cables
+    if trial.over != "ethernet":
+        if has_ring(names, cables):
+            return Shape.RING
+        if joined(names, cables) and (trial.over or trial.apart):
+            return Shape.CABLES
+    return Shape.NOTHING if trial.apart or trial.over == "cables" else Shape.NETWORK
+
+
+def of_config(trial: Trial, names: Iterable[str], planted: bool) -> Expected:
+    """For these hosts, with the fault `planted` or not yet there."""
+    names = sorted(names)
+    fault = trial.fault if planted and trial.victim in names else Fault.NONE
+    if fault in UNASKABLE:
+        return Expected(hostfile=False)  # it refuses, and says so in its error
+    shape = shape_of(trial, names)
+    expected = Expected(hostfile=shape != Shape.NOTHING)
+    if shape == Shape.CABLES:
+        expected.must.add(at("no-ring", *names))
+    if shape == Shape.NOTHING:
+        expected.must.add(at("no-network" if trial.over == "ethernet" else "no-ring", *names))
+    every_way = ways(trial, names, range(len(trial.cables)))
+    if fault == Fault.CLOSED_PORTS and expected.hostfile:
+        dead = {w.finding("link-dead", False) for w in every_way if w.target == trial.victim}
+        expected.any_of, expected.may = dead, dead
+    if fault == Fault.CLOSED_CALLS:
+        # Whether what leads to the host is found all the same depends on addresses.
+        expected.hostfile = None
+        expected.must, expected.any_of = set(), _blocked_calls(trial)
+        expected.may = expected.any_of | {at("no-ring", *names)}
+    return expected
+
+
+def of_doctor(trial: Trial, names: Iterable[str], addressed: Iterable[int]) -> Expected:
+    """For hosts of which these cables have addresses, with the fault planted."""
+    victim, fault = trial.victim, trial.fault
+    reached = sorted(set(names) - unaskable(trial))
+    must = {at(_id_of_unaskable(fault), name) for name in unaskable(trial) & set(names)}
+    if fault == Fault.DOWN:
+        ends = {name for k in addressed for name in trial.cables[k] if victim in trial.cables[k]}
+        must |= {at("cable-cut", name) for name in ends - {victim}}
+    if len(reached) < 2:
+        return Expected(must)
+    must |= _cables_without_addresses(trial, reached, set(addressed))
+    open_ways = ways(trial, reached, addressed)
+    match fault:
+        case Fault.OTHER_VERSION:
+            must.add(at("version-differs", *reached))
+        case Fault.CLOSED_PORTS:
+            must |= {w.finding("path-blocked") for w in open_ways if w.target == victim}
+        case Fault.CLOSED_CALLS:
+            must |= _blocked_calls(trial)
+        case Fault.SLOW_LINK if len(open_ways) >= FEWEST_RATES:
+            slow = (victim, trial.interface)
+            must |= {w.finding("path-slow") for w in open_ways if w.source == slow}
+    if trial.apart and not joined(reached, trial.cables):
+        must.add(at("hosts-apart", *reached))
+    return Expected(must)
+
+
+def ways(trial: Trial, names: Iterable[str], addressed: Iterable[int]) -> list[Way]:
+    """All among these hosts, none of which is down."""
+    names = set(names)
+    found = []
+    if not trial.apart:
+        found += [Way((a, "cable"), b) for a in names for b in names if a != b]
+    for k in addressed:
+        a, b = trial.cables[k]
+        if names >= {a, b}:
+            found += [Way((a, f"c{k}"), b), Way((b, f"c{k}"), a)]
+    return found
+
+
+def _id_of_unaskable(fault: Fault) -> str:
+    return "host-unreachable" if fault in (Fault.DOWN, Fault.HANGING) else "mccl-unusable"
+
+
+def _cables_without_addresses(
+    trial: Trial, reached: list[str], addressed: set[int]
+) -> set[Finding]:
+    """Those whose ends hear each other."""
+    deaf = {trial.victim} if trial.fault == Fault.CLOSED_CALLS else set()
+    return {
+        at("cable-without-address", (a, f"c{k}"), (b, f"c{k}"))
+        for k, (a, b) in enumerate(trial.cables)
+        if k not in addressed and {a, b} <= set(reached) - deaf
+    }
+
+
+def _blocked_calls(trial: Trial) -> set[Finding]:
+    """A finding for each interface of the victim's at which others hear it."""
+    own = [f"c{k}" for k, ends in enumerate(trial.cables) if trial.victim in ends]
+    own += [] if trial.apart else ["cable"]
+    return {at("calls-blocked", (trial.victim, each)) for each in own}

@@ -1,0 +1,148 @@
+"""Compares what mccl said in a trial with what it should have said."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from expect import Expected, Finding, Job, of_config, of_doctor, of_job
+from said import Config, Doctor, Ran, Run, Said
+from trial import Fault, Trial
+
+#: Notes on how busy the cores of this machine are, which no trial decides.
+ABOUT_THE_MACHINE = frozenset({"load-high", "cores-asleep", "path-late"})
+STATUS_OF_WORST = {"problem": 1, "warning": 3, "note": 0}
+
+
+@dataclass
+class Verdict:
+    """One line for each thing that was not as it should be."""
+
+    wrong: list[str] = field(default_factory=list)
+    missed: list[str] = field(default_factory=list)
+    hangs: list[str] = field(default_factory=list)
+
+    @property
+    def good(self) -> bool:
+        return not (self.wrong or self.missed or self.hangs)
+
+
+def judge(trial: Trial, said: Said) -> Verdict:
+    verdict = Verdict()
+    for ran in said.commands:
+        if ran.status is None:
+            verdict.hangs.append(f"{ran.name}: it did not end in {ran.seconds:.0f} s")
+    for config in _ended(said.configs):
+        _judge_config(trial, config, verdict)
+    for doctor in _ended(said.doctors):
+        _judge_doctor(trial, doctor, verdict)
+    for job in _ended(said.runs):
+        _judge_job(trial, job, verdict)
+    verdict.wrong += [f"left behind: {each}" for each in said.left_behind]
+    return verdict
+
+
+def _ended(steps: list) -> list:
+    return [step for step in steps if step.ran.status is not None]
+
+
+def findings_of(ran: Ran) -> set[Finding]:
+    """All but the notes on this machine itself."""
+    return {
+        Finding(each["id"], places_of(each["where"]))
+        for each in ran.answer.get("findings", [])
+        if each["id"] not in ABOUT_THE_MACHINE
+    }
+
+
+def places_of(where: str) -> tuple:
+    """Hosts and interfaces of the `where` of a finding, as docs/CLUSTER.md shows them."""
+    direction = where.split(" to ")
+    parts = direction if len(direction) == 2 else re.split(r", | \| ", where)
+    places = []
+    for part in parts:
+        interface = re.search(r" \((\S+)\)$", part)
+        places.append((part.split(" ")[0], interface[1] if interface else ""))
+    return tuple(places if len(direction) == 2 else sorted(places))
+
+
+def _compare(name: str, ran: Ran, expected: Expected, verdict: Verdict) -> None:
+    found = findings_of(ran)
+    right = expected.must | expected.any_of | expected.may
+    verdict.wrong += [f"{name}: {each}" for each in sorted(found - right)]
+    verdict.missed += [f"{name}: {each}" for each in sorted(expected.must - found)]
+    if expected.any_of and not expected.any_of & found:
+        verdict.missed.append(f"{name}: one of {'; '.join(map(str, sorted(expected.any_of)))}")
+
+
+def _judge_config(trial: Trial, config: Config, verdict: Verdict) -> None:
+    expected = of_config(trial, config.names, config.planted)
+    name = f"config of {' '.join(config.names)}"
+    error = config.ran.answer.get("error", "")
+    refuses_one = config.planted and config.names_unaskable(trial)
+    if refuses_one:
+        _judge_error(trial, name, error, verdict)
+    elif error or not config.ran.answer:
+        verdict.wrong.append(f"{name}: {error or config.ran.stderr[-500:] or 'it said nothing'}")
+        return
+    _compare(name, config.ran, expected, verdict)
+    if expected.hostfile is not None and config.wrote != expected.hostfile:
+        wrong = verdict.wrong if expected.hostfile else verdict.missed
+        wrong.append(f"{name}: {'a' if config.wrote else 'no'} hostfile is written")
+
+
+def _judge_error(trial: Trial, name: str, error: str, verdict: Verdict) -> None:
+    named = names_in_error(error, trial.names)
+    if trial.victim not in named:
+        verdict.missed.append(f"{name}: no error names {trial.victim}: {error[-500:]!r}")
+    verdict.wrong += [f"{name}: the error names {each}" for each in sorted(named - {trial.victim})]
+
+
+def _judge_doctor(trial: Trial, doctor: Doctor, verdict: Verdict) -> None:
+    answer = doctor.ran.answer
+    if "findings" not in answer:
+        verdict.wrong.append(f"doctor: {answer.get('error') or doctor.ran.stderr[-500:]}")
+        return
+    _compare("doctor", doctor.ran, of_doctor(trial, doctor.names, doctor.addressed), verdict)
+    status = 0
+    severities = {each["severity"] for each in answer["findings"]}
+    for severity in ("note", "warning", "problem"):
+        status = STATUS_OF_WORST[severity] if severity in severities else status
+    if doctor.ran.status != status:
+        verdict.wrong.append(f"doctor: its status is {doctor.ran.status}, and should be {status}")
+
+
+def _judge_job(trial: Trial, job: Run, verdict: Verdict) -> None:
+    name = f"{job.kind} on {' '.join(job.names)}"
+    expected = of_job(trial, job.names)
+    if job.ran.status == 0:
+        if expected == Job.REFUSED:
+            verdict.missed.append(f"{name}: no error though {trial.victim} has a fault")
+        else:
+            _judge_result(name, job, verdict)
+    elif expected == Job.GOOD:
+        verdict.wrong.append(f"{name}: status {job.ran.status}: {job.ran.stderr[-1500:]}")
+    elif trial.fault == Fault.CLOSED_PORTS:
+        if "connect" not in job.ran.stderr:
+            verdict.missed.append(f"{name}: no error speaks of a connection")
+    else:
+        _judge_error(trial, name, job.ran.stderr, verdict)
+
+
+def _judge_result(name: str, job: Run, verdict: Verdict) -> None:
+    """Every rank prints its line, and all have the same result."""
+    size = len(job.names)
+    lines = [re.fullmatch(r"rank (\d+) of (\d+): (\w+)", line) for line in job.lines]
+    if not all(lines) or sorted(int(line[1]) for line in lines) != list(range(size)):
+        verdict.wrong.append(f"{name}: it printed {job.lines}")
+        return
+    results = {line[3] for line in lines}
+    right = {str(size * (size + 1) // 2)} if job.kind == "mlx" else results
+    if len(results) != 1 or results != right or {int(line[2]) for line in lines} != {size}:
+        verdict.wrong.append(f"{name}: its results are {job.lines}")
+
+
+def names_in_error(text: str, names: Iterable[str]) -> set[str]:
+    """The hosts that an error of launch or config names."""
+    found = set(re.findall(r"^(?:mccl \w+: |  )(\w+): ", text, re.MULTILINE))
+    found |= set(re.findall(r"\bon (\w+) (?:exited|was)", text))
+    return found & set(names)

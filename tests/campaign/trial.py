@@ -1,0 +1,131 @@
+"""One random trial as a value: hosts, cables between them, and a fault."""
+
+import itertools
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+Cable = tuple[str, str]
+
+#: How often a trial has so many hosts; most of 50 trials must be small to end in a quarter hour.
+SIZES = {2: 9, 3: 10, 4: 10, 5: 7, 6: 5, 8: 3, 12: 1, 16: 1}
+#: A mesh of more hosts has more cables than it is worth laying.
+LARGEST_MESH = 6
+
+
+class Cabling(StrEnum):
+    RING = "ring"
+    CHAIN = "chain"
+    MESH = "mesh"
+    STAR = "star"
+    SPARSE = "sparse"
+    NONE = "no cables"
+
+
+class Fault(StrEnum):
+    NONE = "none"
+    DOWN = "host down"
+    NO_MCCL = "no mccl"
+    OTHER_BUILD = "another build"
+    OTHER_VERSION = "another version"
+    SLOW_HOST = "slow host"
+    SLOW_LINK = "slow link"
+    HANGING = "hanging login"
+    CLOSED_PORTS = "closed ports"
+    CLOSED_CALLS = "closed calls"
+    NOISY = "noisy shell"
+
+
+#: A host with such a fault tells nothing of itself.
+UNASKABLE = frozenset({Fault.DOWN, Fault.NO_MCCL, Fault.OTHER_BUILD, Fault.HANGING})
+#: No job can run with such a host.
+FATAL = frozenset({Fault.DOWN, Fault.NO_MCCL, Fault.HANGING})
+
+
+@dataclass(frozen=True)
+class Trial:
+    seed: int
+    names: tuple[str, ...]
+    cabling: Cabling
+    #: Cable k is interface `c<k>` at both ends.
+    cables: tuple[Cable, ...]
+    #: The hosts share no network: cables alone join them.
+    apart: bool
+    #: The cables have addresses before `mccl config` runs; otherwise it gives them some.
+    addressed: bool
+    #: The value of `--over`; empty for none.
+    over: str
+    fault: Fault
+    #: The host with the fault; empty where there is no fault.
+    victim: str
+    #: The interface of a slow link; empty for other faults.
+    interface: str
+    #: The fault is there before `mccl config` runs; otherwise it comes after.
+    early: bool
+
+    @property
+    def healthy(self) -> tuple[str, ...]:
+        return tuple(name for name in self.names if name != self.victim)
+
+    def __str__(self) -> str:
+        network = "no common network" if self.apart else "a common network"
+        cables = f"{len(self.cables)} cables" + (" with addresses" if self.addressed else "")
+        over = f", --over {self.over}" if self.over else ""
+        fault = self.fault.value
+        if self.victim:
+            place = f"{self.victim} ({self.interface})" if self.interface else self.victim
+            fault = f"{fault} at {place} {'before' if self.early else 'after'} config"
+        shape = self.cabling.value + (f", {cables}" if self.cables else "")
+        return f"{len(self.names)} hosts, {shape}, {network}{over}; {fault}"
+
+
+def draw(seed: int) -> Trial:
+    """The trial of this seed, the same each time."""
+    rng = random.Random(seed)
+    size = rng.choices(list(SIZES), SIZES.values())[0]
+    names = tuple(chr(ord("a") + i) for i in range(size))
+    cabling = rng.choice([c for c in Cabling if size <= LARGEST_MESH or c != Cabling.MESH])
+    cables = tuple(_cables(rng, cabling, list(names)))
+    apart = bool(cables) and rng.random() < 0.4
+    addressed = bool(cables) and rng.random() < 0.5
+    overs = ["", "cables"] if apart else ["", "cables", "ethernet"]
+    over = rng.choice(overs) if cables else rng.choice(["", "ethernet"])
+    fault = Fault.NONE
+    if rng.random() > 1 / 3:
+        fault = rng.choice([each for each in Fault if each != Fault.NONE])
+    victim = "" if fault == Fault.NONE else rng.choice(names)
+    interface = _interface(rng, victim, cables, apart) if fault == Fault.SLOW_LINK else ""
+    early = bool(victim) and rng.random() < 0.4
+    return Trial(
+        seed, names, cabling, cables, apart, addressed, over, fault, victim, interface, early
+    )
+
+
+def _cables(rng: random.Random, cabling: Cabling, names: list[str]) -> list[Cable]:
+    """The cables in random order, among hosts in random order."""
+    rng.shuffle(names)
+    chain = list(itertools.pairwise(names))
+    pairs = [(a, b) for i, a in enumerate(names) for b in names[:i]]
+    cables = {
+        Cabling.RING: lambda: chain + ([(names[-1], names[0])] if len(names) > 2 else []),
+        Cabling.CHAIN: lambda: chain,
+        Cabling.MESH: lambda: pairs,
+        Cabling.STAR: lambda: [(names[0], name) for name in names[1:]],
+        Cabling.SPARSE: lambda: _sparse(rng, names, pairs),
+        Cabling.NONE: list,
+    }[cabling]()
+    rng.shuffle(cables)
+    return cables
+
+
+def _sparse(rng: random.Random, names: list[str], pairs: list[Cable]) -> list[Cable]:
+    """A random tree and a few more cables; a pair may have two."""
+    tree = [(name, rng.choice(names[:i])) for i, name in enumerate(names) if i > 0]
+    return tree + rng.choices(pairs, k=rng.randint(0, max(1, len(names) // 2)))
+
+
+def _interface(rng: random.Random, victim: str, cables: Iterable[Cable], apart: bool) -> str:
+    """An interface of the victim's that leads to other hosts."""
+    own = [f"c{k}" for k, ends in enumerate(cables) if victim in ends]
+    return rng.choice(own if apart else [*own, "cable"])
