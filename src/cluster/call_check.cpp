@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 
@@ -26,6 +27,24 @@ std::string how_to_let_in(const HostFacts& host, const std::string& interface) {
       "ufw "
       "allow {}/udp",
       host.host, interface, kCallPort, kCallPort);
+}
+
+bool has_address(const Interface& interface, const std::string& address) {
+  return std::ranges::any_of(interface.addresses,
+                             [&](const Network& n) { return text_of(n.address) == address; }) ||
+         std::ranges::any_of(interface.addresses6,
+                             [&](const Network6& n) { return n.address_text() == address; });
+}
+
+/// True where the machine that asks is at the other end, and no other host has an address there.
+bool leads_to_asker_alone(std::span<const HostFacts> hosts, const HostFacts& host,
+                          const Interface& interface) {
+  if (host.asked_at.empty() || !has_address(interface, host.asked_at)) return false;
+  return std::ranges::none_of(hosts, [&](const HostFacts& other) {
+    return &other != &host && std::ranges::any_of(other.interfaces, [&](const Interface& there) {
+      return same_network(interface, there);
+    });
+  });
 }
 
 }  // namespace
@@ -66,14 +85,16 @@ std::vector<Finding> check_calls(std::span<const HostFacts> hosts, const Calls& 
 
 std::vector<Finding> check_silence(std::span<const HostFacts> hosts, const Calls& calls) {
   std::set<End> known;
-  for (const Heard& each : calls.heard) known.insert({each.at, each.from});
+  for (const auto* calls_of : {&calls.heard, &calls.unanswered})
+    for (const Heard& each : *calls_of) known.insert({each.at, each.from});
   std::vector<std::string> silent;
   std::string cure;
   for (std::size_t host = 0; host < hosts.size(); ++host) {
     for (const Interface& interface : hosts[host].interfaces) {
       const End end{static_cast<int>(host), interface.name};
       if (!interface.up || interface.carrier != true || interface.joins ||
-          interface.medium == Medium::loopback || known.contains(end))
+          interface.medium == Medium::loopback || known.contains(end) ||
+          leads_to_asker_alone(hosts, hosts[host], interface))
         continue;
       silent.push_back(text_of_end(hosts, end));
       if (cure.empty()) cure = how_to_let_in(hosts[host], interface.name);

@@ -105,6 +105,7 @@ void fields_of(Op& op, HostFacts& facts) {
   op("shared_writable", facts.shared_writable);
   op("clock_off_s", facts.clock_off_s);
   op("mccl", facts.mccl);
+  op("asked_at", facts.asked_at);
   op("versions", facts.versions);
   op("settings", facts.variables);
   op.list("interfaces", facts.interfaces);

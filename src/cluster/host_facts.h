@@ -100,7 +100,8 @@ struct HostFacts {
   std::optional<long> locked_kib;
   std::optional<long> shared_kib;  ///< Of /dev/shm, free.
   bool shared_writable = true;
-  std::string mccl;  ///< Where it is; empty: not there.
+  std::string mccl;      ///< Where it is; empty: not there.
+  std::string asked_at;  ///< Its address at which ssh reached it; empty where it was asked locally.
   std::map<std::string, std::string> versions;
   std::map<std::string, std::string> variables;  ///< Those that begin with MCCL_.
   std::vector<Interface> interfaces;

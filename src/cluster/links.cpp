@@ -101,11 +101,6 @@ bool have_a_network(const Networks& a, const Networks& b, int address_bits) {
   return false;
 }
 
-bool same_network(const Interface& a, const Interface& b) {
-  return have_a_network(a.addresses, b.addresses, 32) ||
-         have_a_network(a.addresses6, b.addresses6, 128);
-}
-
 /// What one host tells of another's interfaces may be anything: only those count that the other has
 /// told of itself. Each once.
 std::set<Heard> heard_of(std::span<const HostFacts> hosts, std::span<const Heard> heard) {
@@ -141,6 +136,11 @@ void join_by_addresses(std::span<const HostFacts> hosts, Together& together) {
 }
 
 }  // namespace
+
+bool same_network(const Interface& a, const Interface& b) {
+  return have_a_network(a.addresses, b.addresses, 32) ||
+         have_a_network(a.addresses6, b.addresses6, 128);
+}
 
 std::vector<Link> thunderbolt_links(std::span<const HostFacts> hosts, std::span<const Heard> heard,
                                     std::vector<Finding>& findings) {

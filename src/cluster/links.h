@@ -66,6 +66,9 @@ std::vector<Link> thunderbolt_links(std::span<const HostFacts> hosts, std::span<
 /// joined where those are of the same network.
 Joined joined_by(std::span<const HostFacts> hosts, std::span<const Heard> heard);
 
+/// Whether they have different addresses of one network.
+bool same_network(const Interface& a, const Interface& b);
+
 /// Adds those of whose ends nothing is known yet.
 void add_links(Joined& joined, std::span<const Link> links);
 

@@ -1,5 +1,6 @@
 #include "cluster/call_check.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -67,6 +68,27 @@ TEST(CheckSilence, NamesEndsWhereNothingWasHeard) {
   EXPECT_EQ(findings[0].where, "a (c1)");
   EXPECT_THAT(check_silence(hosts, {.heard = {kFirst, kSecond}, .unanswered = {}, .deaf = {}}),
               IsEmpty());
+}
+
+TEST(CheckSilence, SparesEndsWhereACallWasHeardAndNoAnswer) {
+  const Calls calls{.heard = {kFirst}, .unanswered = {kSecond}, .deaf = {}};
+  EXPECT_THAT(check_silence(two_hosts_with_cables(), calls), IsEmpty());
+}
+
+TEST(CheckSilence, SparesTheWayToTheMachineThatAsks) {
+  auto hosts = two_hosts_with_cables();
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    hosts[i].asked_at = fmt::format("10.80.{}.1", i);
+    hosts[i].interfaces[1].addresses = {*parse_network(hosts[i].asked_at + "/24")};
+  }
+  const Calls calls{.heard = {kFirst}, .unanswered = {}, .deaf = {}};
+  EXPECT_THAT(check_silence(hosts, calls), IsEmpty());
+  // Hosts of one network should have heard each other there.
+  hosts[1].interfaces[1].addresses = {*parse_network("10.80.0.2/24")};
+  hosts[1].asked_at = "10.80.0.2";
+  const auto findings = check_silence(hosts, calls);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].where, "a (c1), b (c1)");
 }
 
 }  // namespace

@@ -76,6 +76,13 @@ def test_a_cable_that_has_only_just_come_up(ring: CabledHosts):
     assert done.stdout.count("dev c4") == 2
 
 
+def test_the_way_to_the_desk_is_not_taken_for_a_silent_cable():
+    """A chain of hosts that share no network, each with a network of its own to the desk."""
+    with CabledHosts(3, [("a", "b"), ("b", "c")], apart=True) as hosts:
+        done = hosts.mccl("config", "--hosts", "a,b,c", "--json")
+    assert [f["id"] for f in json.loads(done.stdout)["findings"]] == ["no-ring"]
+
+
 def test_nothing_is_changed_unless_it_is_asked_for(ring: CabledHosts):
     before = all_addresses(ring)
     done = ring.mccl("config", *ALL)

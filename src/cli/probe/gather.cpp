@@ -11,6 +11,7 @@
 #include "base/cores.h"
 #include "base/first_line.h"
 #include "cluster/read_facts.h"
+#include "cluster/text.h"
 
 namespace mccl::cli::probe {
 namespace {
@@ -90,6 +91,12 @@ void note_ssh_peer(HostFacts& facts, const Programs& programs) {
     cluster::note_in_use(facts, connection->second, "an end of ssh's connection");
 }
 
+/// The third word of SSH_CONNECTION.
+std::string server_of_ssh(const std::string& connection) {
+  const auto words = cluster::words_of(connection);
+  return words.size() == 4 ? std::string(words[2]) : "";
+}
+
 }  // namespace
 
 HostFacts gather_networks(std::chrono::seconds patience) {
@@ -110,8 +117,10 @@ HostFacts gather(const GatherPlan& plan, std::function<void(const std::string&)>
   const Programs programs(Clock::now() + plan.patience * 3 / 4, std::move(busy));
   HostFacts facts;
   gather_process(facts);
-  for (const auto& [name, value] : programs.environment())
+  for (const auto& [name, value] : programs.environment()) {
     cluster::keep_variable(facts, name, value);
+    if (name == "SSH_CONNECTION") facts.asked_at = server_of_ssh(value);
+  }
   if (plan.as_macos) {
     gather_macos(facts, programs);
   } else {
