@@ -382,6 +382,9 @@ def test_a_hostfile_of_one_host(pair: CabledHosts, tmp_path: Path):
     done = pair.mccl("config", "--hostfile", given, "--output", file, "--json")
     assert findings(done) == [] and json.loads(done.stdout)["setup"] == []
     assert json.loads(file.read_text())["hosts"][0]["slots"] == 2
+    # It needs no network to be in one with others.
+    alone = pair.mccl("config", "--hostfile", given, "--over", "ethernet", "--json")
+    assert findings(alone) == [] and json.loads(alone.stdout)["hostfile"]["hosts"]
 
 
 def test_the_other_hosts_do_not_wait_for_one_that_floods(pair: CabledHosts, tmp_path: Path):

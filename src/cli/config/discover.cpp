@@ -73,7 +73,7 @@ Choice choose(const ConfigFlags& flags, std::span<const HostFacts> facts,
   Choice cables = choose_cables(facts, worthwhile(joined.links), flags.backend);
   if (flags.over == "cables" || flags.backend.starts_with("jaccl")) return cables;
   Choice networks = choose_networks(facts, joined);
-  if (flags.over == "ethernet") {
+  if (flags.over == "ethernet" && facts.size() > 1) {
     if (networks.shape == Shape::none) networks.findings.push_back(no_network(facts));
     return networks;
   }
