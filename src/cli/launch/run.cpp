@@ -305,11 +305,20 @@ void JobRun::finish_hosts() {
 }
 
 void JobRun::warn_of_programs_without_mccl() {
-  if (!options_.on_mccl || stopped() || !failures_.empty()) return;
+  if (!options_.on_mccl || stopped()) return;
   std::vector<std::string> without;
   for (std::size_t host = 0; host < hosts_.size(); ++host)
     if (!hosts_[host]->had_mlx_on_mccl()) without.push_back(text_of(job_.hosts[host]));
   if (without.empty()) return;
+  if (!failures_.empty()) {
+    // A program that ends before it imports MLX reaches MCCL nowhere.
+    if (without.size() == hosts_.size()) return;
+    console_.say(fmt::format(
+        "mccl launch: WARN: when the job failed, --mlx had reached no program on {}: if ranks "
+        "there do not come, install mccl-engine for the program's Python\n",
+        fmt::join(without, ", ")));
+    return;
+  }
   console_.say(fmt::format(
       "mccl launch: WARN: --mlx reached no program on {}: none imported MLX under a Python that "
       "has "
