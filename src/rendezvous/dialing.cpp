@@ -240,6 +240,13 @@ void Dial::fail(Clock::time_point now) {
 std::string Dial::advice() const {
   const bool met = std::any_of(request_.candidates.begin(), request_.candidates.end(),
                                [](const Candidate& each) { return each.met; });
+  if (met && request_.through) {
+    return fmt::format(
+        "Rank {0} was to pass the connection on to rank {1}, and ended it: check that rank {1}'s "
+        "process runs, that no firewall on its host blocks its port, and that every rank has the "
+        "same MCCL_JOB_KEY",
+        request_.through->rank, request_.peer);
+  }
   if (met) {
     return fmt::format(
         "Something listens there, so no firewall is in the way: check that it is rank {} of this "

@@ -175,6 +175,16 @@ TEST(Dial, WithoutCandidatesEndsAtItsDeadline) {
   EXPECT_THAT(dial.reason(), HasSubstr("no address"));
 }
 
+TEST(Dial, BlamesTheWayFromARelayThatAnswered) {
+  DialRequest request = request_to({listener_at("127.0.0.1").address()}, 1h);
+  request.candidates.front().met = true;
+  request.through = FirstHop{kDialer, 2, {}};
+  Dial dial(std::move(request));
+  EXPECT_TRUE(dial.advance(Clock::now() + 2h));
+  EXPECT_THAT(dial.reason(), HasSubstr("Rank 2 was to pass the connection on to rank 1"));
+  EXPECT_THAT(dial.reason(), HasSubstr("no firewall on its host blocks its port"));
+}
+
 /// A process may open no more files while this lives.
 class NoMoreFiles {
  public:
