@@ -82,7 +82,9 @@ def of_job(trial: Trial, names: Iterable[str]) -> Job:
 
 def shape_of(trial: Trial, names: Iterable[str]) -> Shape:
     """The choice that docs/CLUSTER.md describes, for hosts that all answer."""
-    cables = trial.cables
+    names, cables = list(names), trial.cables
+    if len(names) == 1:
+        return Shape.RING
     if trial.over != "ethernet":
         if has_ring(names, cables):
             return Shape.RING
@@ -103,15 +105,19 @@ def of_config(trial: Trial, names: Iterable[str], planted: bool) -> Expected:
         expected.must.add(at("no-ring", *names))
     if shape == Shape.NOTHING:
         expected.must.add(at("no-network" if trial.over == "ethernet" else "no-ring", *names))
+    looks = shape in (Shape.CABLES, Shape.NOTHING) and trial.over != "ethernet"
+    if looks and (ends := _ends_elsewhere(trial, names)):
+        # It cannot know that these cables lead to a host that nobody asked for.
+        expected.may.add(at("calls-silent", *ends))
     every_way = ways(trial, names, range(len(trial.cables)))
     if fault == Fault.CLOSED_PORTS and expected.hostfile:
         dead = {w.finding("link-dead", False) for w in every_way if w.target == trial.victim}
-        expected.any_of, expected.may = dead, dead
+        expected.any_of = dead
     if fault == Fault.CLOSED_CALLS:
         # Whether what leads to the host is found all the same depends on addresses.
         expected.hostfile = None
         expected.must, expected.any_of = set(), _blocked_calls(trial)
-        expected.may = expected.any_of | {at("no-ring", *names)}
+        expected.may.add(at("no-ring", *names))
     return expected
 
 
@@ -153,6 +159,18 @@ def ways(trial: Trial, names: Iterable[str], addressed: Iterable[int]) -> list[W
         if names >= {a, b}:
             found += [Way((a, f"c{k}"), b), Way((b, f"c{k}"), a)]
     return found
+
+
+def _ends_elsewhere(trial: Trial, names: Iterable[str]) -> list[Place]:
+    """Ends of cables to hosts that are none of these, and not down."""
+    names = set(names)
+    off = {trial.victim} if trial.fault == Fault.DOWN else set()
+    return [
+        (name, f"c{k}")
+        for k, ends in enumerate(trial.cables)
+        for name in names & set(ends)
+        if set(ends) - names - off
+    ]
 
 
 def _id_of_unaskable(fault: Fault) -> str:

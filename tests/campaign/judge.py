@@ -124,6 +124,10 @@ def _judge_job(trial: Trial, job: Run, verdict: Verdict) -> None:
     elif trial.fault == Fault.CLOSED_PORTS:
         if "connect" not in job.ran.stderr:
             verdict.missed.append(f"{name}: no error speaks of a connection")
+    elif job.kind == "mlx" and trial.fault == Fault.NO_MCCL:
+        # MLX waits there by itself. The others give up first, and are named too.
+        if f"--mlx had reached no program on {trial.victim}:" not in job.ran.stderr:
+            verdict.missed.append(f"{name}: nothing says that {trial.victim} has no mccl")
     else:
         _judge_error(trial, name, job.ran.stderr, verdict)
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from launching import environment, heed_signals, program
 from said import Config, Doctor, Ran, Run, Said
-from trial import FATAL, UNASKABLE
+from trial import FATAL, UNASKABLE, Fault
 from world import World
 
 PROGRAMS = Path(__file__).parent / "programs"
 #: Seconds that a host may take to tell of itself, or to be ready for a job.
 PATIENCE = 8
 #: Jobs of more ranks train on some of them only: each import of torch takes two seconds of a core.
-MOST_TORCH_RANKS = 5
+MOST_TORCH_RANKS = 4
 FEW_TORCH_RANKS = 3
 #: Seconds after which what a command leaves behind is there to stay.
 GRACE = 20
@@ -52,7 +52,8 @@ class Steps:
         if file and trial.victim in names and trial.fault in FATAL:
             self.launch("torch", names, "--hostfile", file)
             names, file = trial.healthy, self.configure(trial.healthy)
-        elif trial.fault in FATAL:
+        elif trial.fault in FATAL and not (trial.apart and trial.fault == Fault.NO_MCCL):
+            # Ranks that share no network need a hostfile to meet.
             self.launch("mlx", trial.names, "--hosts", ",".join(trial.names))
         if file:
             self.run_jobs(names, file)

@@ -5,11 +5,12 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 Cable = tuple[str, str]
 
-#: How often a trial has so many hosts; most of 50 trials must be small to end in a quarter hour.
-SIZES = {2: 9, 3: 10, 4: 10, 5: 7, 6: 5, 8: 3, 12: 1, 16: 1}
+#: How many of 50 trials have so many hosts; most must be small to end in a quarter hour.
+SIZES = {2: 12, 3: 14, 4: 11, 5: 5, 6: 4, 8: 2, 12: 1, 16: 1}
 #: A mesh of more hosts has more cables than it is worth laying.
 LARGEST_MESH = 6
 
@@ -41,6 +42,10 @@ class Fault(StrEnum):
 UNASKABLE = frozenset({Fault.DOWN, Fault.NO_MCCL, Fault.OTHER_BUILD, Fault.HANGING})
 #: No job can run with such a host.
 FATAL = frozenset({Fault.DOWN, Fault.NO_MCCL, Fault.HANGING})
+
+
+#: A third of all trials.
+NO_FAULTS = len(Fault) // 2
 
 
 @dataclass(frozen=True)
@@ -81,25 +86,34 @@ class Trial:
 
 
 def draw(seed: int) -> Trial:
-    """The trial of this seed, the same each time."""
+    """The trial of this seed, the same each time.
+
+    Seeds in a row share out sizes, cablings and faults, so that few trials have all of them.
+    """
     rng = random.Random(seed)
-    size = rng.choices(list(SIZES), SIZES.values())[0]
+    size = _dealt(seed, [size for size, times in SIZES.items() for _ in range(times)])
     names = tuple(chr(ord("a") + i) for i in range(size))
-    cabling = rng.choice([c for c in Cabling if size <= LARGEST_MESH or c != Cabling.MESH])
+    cabling = _dealt(seed, list(Cabling))
+    if cabling == Cabling.MESH and size > LARGEST_MESH:
+        cabling = Cabling.RING
     cables = tuple(_cables(rng, cabling, list(names)))
     apart = bool(cables) and rng.random() < 0.4
     addressed = bool(cables) and rng.random() < 0.5
     overs = ["", "cables"] if apart else ["", "cables", "ethernet"]
     over = rng.choice(overs) if cables else rng.choice(["", "ethernet"])
-    fault = Fault.NONE
-    if rng.random() > 1 / 3:
-        fault = rng.choice([each for each in Fault if each != Fault.NONE])
+    fault = _dealt(seed, [*Fault, *[Fault.NONE] * (NO_FAULTS - 1)])
     victim = "" if fault == Fault.NONE else rng.choice(names)
     interface = _interface(rng, victim, cables, apart) if fault == Fault.SLOW_LINK else ""
     early = bool(victim) and rng.random() < 0.4
     return Trial(
         seed, names, cabling, cables, apart, addressed, over, fault, victim, interface, early
     )
+
+
+def _dealt(seed: int, cards: list) -> Any:
+    """A card of a shuffled pack; as many seeds in a row as there are cards get one each."""
+    pack, place = divmod(seed, len(cards))
+    return random.Random(pack).sample(cards, len(cards))[place]
 
 
 def _cables(rng: random.Random, cabling: Cabling, names: list[str]) -> list[Cable]:
