@@ -36,9 +36,16 @@ class Way:
     source: Place
     target: str
 
-    def finding(self, id: str, with_interface: bool = True) -> Finding:
-        source = self.source if with_interface else (self.source[0], "")
-        return Finding(id, (source, (self.target, "")))
+    def finding(self, id: str, ends: int = 1) -> Finding:
+        """With the interfaces of both ends, of the source alone, or of none."""
+        interface = self.source[1]
+        return Finding(
+            id,
+            (
+                (self.source[0], interface if ends > 0 else ""),
+                (self.target, interface if ends > 1 else ""),
+            ),
+        )
 
 
 @dataclass
@@ -111,7 +118,7 @@ def of_config(trial: Trial, names: Iterable[str], planted: bool) -> Expected:
         expected.may.add(at("calls-silent", *ends))
     every_way = ways(trial, names, range(len(trial.cables)))
     if fault == Fault.CLOSED_PORTS and expected.hostfile:
-        dead = {w.finding("link-dead", False) for w in every_way if w.target == trial.victim}
+        dead = {w.finding("link-dead", ends=0) for w in every_way if w.target == trial.victim}
         expected.any_of = dead
     if fault == Fault.CLOSED_CALLS:
         # Whether what leads to the host is found all the same depends on addresses.
@@ -142,7 +149,7 @@ def of_doctor(trial: Trial, names: Iterable[str], addressed: Iterable[int]) -> E
             must |= _blocked_calls(trial)
         case Fault.SLOW_LINK if len(open_ways) >= FEWEST_RATES:
             slow = (victim, trial.interface)
-            must |= {w.finding("path-slow") for w in open_ways if w.source == slow}
+            must |= {w.finding("path-slow", ends=2) for w in open_ways if w.source == slow}
     if trial.apart and not joined(reached, trial.cables):
         must.add(at("hosts-apart", *reached))
     return Expected(must)

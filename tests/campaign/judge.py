@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from expect import Expected, Finding, Job, of_config, of_doctor, of_job
+from graph import joined
 from said import Config, Doctor, Ran, Run, Said
 from trial import Fault, Trial
 
@@ -122,8 +123,8 @@ def _judge_job(trial: Trial, job: Run, verdict: Verdict) -> None:
     elif expected == Job.GOOD:
         verdict.wrong.append(f"{name}: status {job.ran.status}: {job.ran.stderr[-1500:]}")
     elif trial.fault == Fault.CLOSED_PORTS:
-        if "connect" not in job.ran.stderr:
-            verdict.missed.append(f"{name}: no error speaks of a connection")
+        if not behind_firewall(trial, job.names) & unreached_ranks(job):
+            verdict.missed.append(f"{name}: no error says that {trial.victim} is not reached")
     elif job.kind == "mlx" and trial.fault == Fault.NO_MCCL:
         # MLX waits there by itself. The others give up first, and are named too.
         if f"--mlx had reached no program on {trial.victim}:" not in job.ran.stderr:
@@ -143,6 +144,19 @@ def _judge_result(name: str, job: Run, verdict: Verdict) -> None:
     right = {str(size * (size + 1) // 2)} if job.kind == "mlx" else results
     if len(results) != 1 or results != right or {int(line[2]) for line in lines} != {size}:
         verdict.wrong.append(f"{name}: its results are {job.lines}")
+
+
+def unreached_ranks(job: Run) -> set[str]:
+    """The hosts whose ranks others did not reach, as errors of the ranks say."""
+    ranks = re.findall(r"connect to rank (\d+)\b|\brank (\d+) has not", job.ran.stderr)
+    return {job.names[int(a or b)] for a, b in ranks if int(a or b) < len(job.names)}
+
+
+def behind_firewall(trial: Trial, names: Iterable[str]) -> set[str]:
+    """The host with the firewall; all hosts where the others reach each other through it alone."""
+    others = [name for name in names if name != trial.victim]
+    splits = trial.cables and not joined(others, trial.cables)
+    return set(names) if splits else {trial.victim}
 
 
 def names_in_error(text: str, names: Iterable[str]) -> set[str]:

@@ -50,7 +50,7 @@ class Doctor:
 
 @dataclass(frozen=True)
 class Run:
-    """`mccl launch` of a program of `torch` or `mlx`."""
+    """`mccl launch` of a program of `torch` or `mlx`; the names are in the order of the ranks."""
 
     ran: Ran
     names: tuple[str, ...]

@@ -1,5 +1,6 @@
 """The commands of a trial, from `mccl config` to jobs, each with a bound on its time."""
 
+import json
 import os
 import signal
 import subprocess
@@ -22,7 +23,7 @@ FEW_TORCH_RANKS = 3
 GRACE = 20
 SETTINGS = (
     "MCCL_TRANSPORT=tcp",  # the hosts share a kernel, and with it memory
-    "MCCL_CONNECT_TIMEOUT=20",
+    "MCCL_CONNECT_TIMEOUT=12",
     "OMP_NUM_THREADS=1",
 )
 
@@ -104,6 +105,8 @@ class Steps:
 
     def launch(self, kind: str, names: tuple[str, ...], *which: object) -> None:
         script = ["--mlx", PROGRAMS / "all_sum.py"] if kind == "mlx" else [PROGRAMS / "ddp_step.py"]
+        if "--hostfile" in which:
+            names = tuple(each["ssh"] for each in json.loads(which[1].read_text())["hosts"])
         ran = self._run(
             "launch", *which, "--no-prefix", "--patience", PATIENCE, "--python", sys.executable,
             *(word for setting in SETTINGS for word in ("--env", setting)), *script,

@@ -112,6 +112,18 @@ def test_ranks_whose_parameters_differ_are_wrong():
     assert verdict(BASE, Run(ran("launch", 0, lines), BASE.names, "torch")) == (1, 0, 0)
 
 
+def test_a_job_behind_a_firewall_may_run_and_else_says_which_rank_is_not_reached():
+    ring = (*CHAIN, ("c", "a"))
+    closed = with_fault(Fault.CLOSED_PORTS, cables=ring)
+    assert verdict(closed, job()) == (0, 0, 0)
+    assert verdict(closed, job(result="7")) == (1, 0, 0)
+    assert verdict(closed, job(status=1, err="could not connect to rank 1 in time")) == (0, 0, 0)
+    other = job(status=1, err="rank 2 has not connected")
+    assert verdict(closed, other) == (0, 1, 0)
+    # In a chain it stands between the others.
+    assert verdict(with_fault(Fault.CLOSED_PORTS), other) == (0, 0, 0)
+
+
 def test_what_is_left_behind_is_wrong():
     assert verdict(BASE, doctor(), left=("sleep at a",)) == (1, 0, 0)
 
@@ -166,7 +178,7 @@ def test_each_fault_has_its_findings():
     found = {fault: of_doctor(with_fault(fault), BASE.names, {0, 1}).must for fault in expected}
     assert found == expected
     slow = with_fault(Fault.SLOW_LINK, interface="c1")
-    path = Finding("path-slow", (("b", "c1"), ("c", "")))
+    path = Finding("path-slow", (("b", "c1"), ("c", "c1")))
     assert of_doctor(slow, BASE.names, {0, 1}).must == {path}
 
 
