@@ -248,7 +248,7 @@ clean:
 #   make test-torch-suite  PyTorch's own distributed tests against MCCL
 #   make test-mpi          the mpi backend under Open MPI and MPICH, with every size from 1 to 8
 #   make test-cluster      50 random clusters with random faults, from config and doctor to jobs of torch
-#                          and MLX (a quarter hour; CLUSTER=--help tells more)
+#                          and MLX (15 to 20 minutes; CLUSTER=--help tells more)
 #   make test-large        sums of more than 2^31 elements; needs 12 GiB of memory
 #   make test-rdma         links, calls and frameworks through RDMA devices in software, in a guest
 #                          under qemu (test-rdma-machines: between two guests)

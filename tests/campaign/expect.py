@@ -124,7 +124,7 @@ def of_config(trial: Trial, names: Iterable[str], planted: bool) -> Expected:
         # Whether what leads to the host is found all the same depends on addresses.
         expected.hostfile = None
         expected.must, expected.any_of = set(), _blocked_calls(trial)
-        expected.may.add(at("no-ring", *names))
+        expected.may |= {at("no-ring", *names), at("no-network", *names)}
     return expected
 
 

@@ -148,8 +148,14 @@ def _judge_result(name: str, job: Run, verdict: Verdict) -> None:
 
 def unreached_ranks(job: Run) -> set[str]:
     """The hosts whose ranks others did not reach, as errors of the ranks say."""
-    ranks = re.findall(r"connect to rank (\d+)\b|\brank (\d+) has not", job.ran.stderr)
-    return {job.names[int(a or b)] for a, b in ranks if int(a or b) < len(job.names)}
+    text = job.ran.stderr
+    ranks = re.findall(r"connect to rank (\d+)\b", text)
+    ranks += re.findall(r"could not reach the store of rank (\d+)\b", text)
+    # This rank asks whether its own host's firewall is in the way.
+    ranks += re.findall(r"\brank (\d+) waited .*reach port \d+ here \(firewall\)", text)
+    for several in re.findall(r"\branks? ([\d, and]+) ha(?:s|ve) not", text):
+        ranks += re.findall(r"\d+", several)
+    return {job.names[int(rank)] for rank in ranks if int(rank) < len(job.names)}
 
 
 def behind_firewall(trial: Trial, names: Iterable[str]) -> set[str]:

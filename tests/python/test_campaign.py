@@ -10,7 +10,7 @@ import pytest
 import ssh_hosts
 from expect import Finding, Job, Shape, at, of_config, of_doctor, of_job, shape_of
 from graph import has_ring, joined, parts
-from judge import findings_of, judge, places_of
+from judge import findings_of, judge, places_of, unreached_ranks
 from said import Config, Doctor, Ran, Run, Said
 from trial import Cabling, Fault, Trial, draw
 
@@ -122,6 +122,21 @@ def test_a_job_behind_a_firewall_may_run_and_else_says_which_rank_is_not_reached
     assert verdict(closed, other) == (0, 1, 0)
     # In a chain it stands between the others.
     assert verdict(with_fault(Fault.CLOSED_PORTS), other) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("error", "names"),
+    [
+        ("rank 2 could not connect to rank 0 within 9 s", {"a"}),
+        ("could not reach the store of rank 1 at", {"b"}),
+        ("for all ranks: ranks 1 and 2 have not come; 0 has", {"b", "c"}),
+        ("rank 2 waited 9 s: rank 0 has not connected; may they reach port 5 here (firewall)?",
+         {"a", "c"}),
+        ("rank 1 of 3 on b exited with status 1", set()),
+    ],
+)  # fmt: skip
+def test_ranks_that_are_not_reached_are_read(error: str, names: set):
+    assert unreached_ranks(job(status=1, err=error)) == names
 
 
 def test_what_is_left_behind_is_wrong():
