@@ -62,13 +62,15 @@ def need(*modules: str) -> None:
             pytest.skip(f"{module} is not installed")
 
 
-def launch(hosts, *arguments: object, file: Path | None = None) -> subprocess.CompletedProcess[str]:
+def launch(
+    hosts, *arguments: object, file: Path | None = None, status: int = 0
+) -> subprocess.CompletedProcess[str]:
     """The hosts share a kernel, and with it memory: hence MCCL_TRANSPORT."""
     return run(
         "--ssh-arg=-F", "--ssh-arg", hosts.config, "--hostfile", file or hosts.file, "--no-prefix",
         "--python", sys.executable, "--env", "MCCL_TRANSPORT=tcp", "--env", "OMP_NUM_THREADS=1",
         "--env", "MCCL_LOG_LEVEL=INFO", *arguments,
-        before=hosts.on("desk"),
+        before=hosts.on("desk"), status=status,
     )  # fmt: skip
 
 
@@ -98,6 +100,25 @@ def test_plain_mlx_on_mccl(hosts, plain: Path):
     done = launch(hosts, "--backend", "ring", "--mlx", plain)
     assert sorted(done.stdout.splitlines()) == SUMS
     assert goes_along_cables(done.stderr), done.stderr
+
+
+def test_a_job_that_fails_names_hosts_that_mlx_on_mccl_has_not_reached(hosts, tmp_path: Path):
+    """The last rank never imports MLX; the first does, and fails."""
+    need("mlx")
+    script = tmp_path / "fails.py"
+    script.write_text(
+        "import os, sys, time\n"
+        "if os.environ['RANK'] == '3': time.sleep(1000)\n"
+        "import mlx.core as mx\n"
+        "for rank in range(3):\n"
+        f"    open(f'{tmp_path}/{{os.environ[\"RANK\"]}}', 'w').close()\n"
+        f"    while not os.path.exists(f'{tmp_path}/{{rank}}'): time.sleep(0.02)\n"
+        "sys.exit(3)\n"
+    )
+    said = launch(hosts, "--mlx", script, status=3).stderr
+    assert "when the job failed, --mlx had reached no program on d: " in said
+    script.write_text("raise SystemExit(3)\n")
+    assert "--mlx had reached" not in launch(hosts, "--mlx", script, status=3).stderr
 
 
 def test_numpy_between_all_pairs(hosts):

@@ -309,21 +309,14 @@ void JobRun::warn_of_programs_without_mccl() {
   std::vector<std::string> without;
   for (std::size_t host = 0; host < hosts_.size(); ++host)
     if (!hosts_[host]->had_mlx_on_mccl()) without.push_back(text_of(job_.hosts[host]));
-  if (without.empty()) return;
-  if (!failures_.empty()) {
-    // A program that ends before it imports MLX reaches MCCL nowhere.
-    if (without.size() == hosts_.size()) return;
-    console_.say(fmt::format(
-        "mccl launch: WARN: when the job failed, --mlx had reached no program on {}: if ranks "
-        "there do not come, install mccl-engine for the program's Python\n",
-        fmt::join(without, ", ")));
-    return;
-  }
+  const bool failed = !failures_.empty();
+  // A program that fails before it imports MLX reaches MCCL nowhere.
+  if (without.empty() || (failed && without.size() == hosts_.size())) return;
   console_.say(fmt::format(
-      "mccl launch: WARN: --mlx reached no program on {}: none imported MLX under a Python that "
-      "has "
-      "MCCL installed. Install mccl-engine there for the program's Python, or name another with "
+      "mccl launch: WARN: {} no program on {}: none imported MLX under a Python that has MCCL "
+      "installed. Install mccl-engine there for the program's Python, or name another with "
       "--python\n",
+      failed ? "when the job failed, --mlx had reached" : "--mlx reached",
       fmt::join(without, ", ")));
 }
 
