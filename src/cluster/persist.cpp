@@ -36,7 +36,7 @@ Commands with_netplan(const Kept& kept) {
   // netplan warns of files that others than root may read.
   const std::string write =
       fmt::format(R"(umask 077; printf "%s\n" "network:" "  version: 2" "  ethernets:" "    {}:" )"
-                  R"("      addresses: [{}]" > {})",
+                  R"("      optional: true" "      addresses: [{}]" > {})",
                   kept.interface.name, text_of(kept.address), file);
   return {shell(fmt::format("{} && netplan generate || {{ rm -f {}; exit 1; }}", write, file)),
           shell(fmt::format("rm -f {} && netplan generate", file))};
@@ -48,7 +48,8 @@ Commands with_network_manager(const Kept& kept) {
   return {shell(fmt::format("nmcli connection modify mccl-{} connection.autoconnect yes 2> "
                             "/dev/null || {}",
                             name, profile(name, kept.address, true))),
-          fmt::format("nmcli connection delete mccl-{}", name)};
+          // The set-up that gave the address takes the profile away.
+          fmt::format("nmcli connection modify mccl-{} connection.autoconnect no", name)};
 }
 
 Commands with_networkd(const Kept& kept) {

@@ -39,7 +39,9 @@ class Steps {
 
   /// An address more; those that are there stay.
   void give(const End& end, const Network& own, const Network& peer) {
-    if (facts(end.host).network_manager == "NetworkManager") {
+    // A profile would replace the addresses that are there.
+    if (facts(end.host).network_manager == "NetworkManager" &&
+        facts(end.host).interface(end.interface)->addresses.empty()) {
       const Commands commands = network_manager_commands(end.interface, own);
       add(end.host, commands.command, commands.undo);
       return;

@@ -198,7 +198,7 @@ TEST(PersistSteps, TellTheManagerOfEachHost) {
                                 HasSubstr(" / rm -f /etc/systemd/network/05-mccl-e0.network"))));
   EXPECT_THAT(kept_by("netplan", host), ElementsAre(HasSubstr("netplan generate")));
   EXPECT_THAT(kept_by("NetworkManager", host),
-              ElementsAre(HasSubstr("nmcli connection delete mccl-e0")));
+              ElementsAre(HasSubstr("connection.autoconnect no")));
   host.system = System::macos;
   host.is_root = false;
   host.interfaces[0].bridge = "bridge0";

@@ -266,7 +266,8 @@ esac
     assert "ipv4.addresses 192.168.0.1/30" in said and "connection up mccl-c0" in said
     assert "connection modify mccl-c0 connection.autoconnect yes" in said
     script = (tmp_path / "hosts.json.undo.sh").read_text()
-    assert script.count("nmcli connection delete mccl-c0") == 4
+    assert script.count("nmcli connection delete mccl-c0") == 2
+    assert script.count("nmcli connection modify mccl-c0 connection.autoconnect no") == 2
 
 
 def test_what_a_host_uses_is_in_the_answer_of_its_probe(pair: CabledHosts):

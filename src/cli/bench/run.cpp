@@ -137,8 +137,10 @@ class Run {
     return std::string(collective ? metrics_->algorithm_of(*collective) : kMessages);
   }
 
+  /// Messages, and calls of one rank alone, know no algorithms.
   bool is_wanted(std::string_view algorithm) const {
-    return result_.setup.algorithm == "auto" || result_.setup.algorithm == algorithm;
+    return result_.setup.algorithm == "auto" || result_.setup.algorithm == algorithm ||
+           algorithm == kMessages || result_.setup.ranks == 1;
   }
 
   Measurement measure_half(const Row& row, const Trial& trial, bool in_place) {

@@ -48,7 +48,7 @@ bool person_agrees(const std::string& question, const std::string& flag, launch:
     throw Error(fmt::format(
         "nothing was changed: standard input ends, so nobody can agree; {} agrees in advance",
         flag));
-  return *answer == "y" || *answer == "yes";
+  return *answer == "y" || *answer == "Y" || *answer == "yes";
 }
 
 }  // namespace mccl::cli::hosts

@@ -30,6 +30,7 @@ using namespace std::chrono_literals;
 using cluster::SetupStep;
 
 constexpr std::chrono::seconds kForStep = 30s;
+constexpr std::chrono::seconds kRenewal = 1s;
 constexpr std::size_t kNoStep = std::string::npos;
 constexpr std::size_t kLongestOutput = 2000;
 
@@ -51,7 +52,7 @@ class Worker {
         token_("mccl-" + rendezvous::make_job_key().substr(0, 16)),
         session_(std::make_unique<Session>(host, reaching,
                                            [this](std::string_view line) { hear(line); })) {
-    // Nobody sits there who could be asked for a password.
+    // There is no terminal, so sudo must not ask for a password.
     session_->tell("sudo() { command sudo -n \"$@\"; }\n");
   }
 
@@ -64,6 +65,9 @@ class Worker {
         fmt::format("( {} ) < /dev/null 2>&1; s=$?; echo; echo {} $s\n", job.script, token_));
   }
 
+  /// A command whose end nobody waits for.
+  void tell(const std::string& script) { session_->tell(script); }
+
   void watch(launch::Watch& watch) {
     session_->watch(watch);
     if (busy()) watch.at(limit_);
@@ -72,7 +76,6 @@ class Worker {
   bool busy() const { return job_ && !status_ && !session_->ended() && Clock::now() < limit_; }
   bool has_job() const { return job_.has_value(); }
   std::size_t step() const { return job_->step; }
-  std::size_t host() const { return job_->host; }
   /// Its last job did not end in time, so that its shell takes no other.
   bool hung() const { return hung_; }
   void forget_job() {
@@ -116,34 +119,47 @@ class Worker {
   std::unique_ptr<Session> session_;
 };
 
-/// The scripts with which hosts guard themselves. Each host has a folder; whoever makes `decided`
-/// in it first, the guard or the session, decides what becomes of the steps.
+/// The scripts with which hosts guard themselves. Each host has a folder with a file `undecided`.
+/// Whoever renames it decides: the session to `kept`, or the guard to `reverted`. To rename takes
+/// no space, and a guard that cannot find `kept` undoes the steps, so that a full or lost /tmp is
+/// safe.
 class Guard {
  public:
   /// Starts a process that survives the session, and undoes the steps when it has heard nothing for
   /// `limit`. While it waits it touches its file `waits`, which names the host's network, since
-  /// containers may share /tmp.
+  /// containers may share /tmp. Fails while another set-up's guard waits, which would undo this
+  /// one.
   std::string start(std::size_t host, const std::string& undo, std::chrono::seconds limit) const {
     return fmt::format(
-        "mkdir -m 700 {0} && {{ readlink /proc/self/ns/net > {0}/waits; ( trap '' HUP INT TERM; "
-        "left={1}; while [ $left -gt 0 ] && [ ! -d {0}/decided ]; do "
+        "me=$(readlink /proc/self/ns/net); for w in $(find /tmp/{3}*/waits -type f -user $(id -u) "
+        "-mmin -1 ! -path '*{4}*' 2> /dev/null); do "
+        "if [ \"$(cat \"$w\")\" = \"$me\" ] && [ -e \"${{w%waits}}undecided\" ]; then "
+        "echo another set-up of this host is not confirmed yet; exit 1; fi; done; "
+        "mkdir -m 700 {0} && echo \"$me\" > {0}/waits && : > {0}/undecided && {{ "
+        "( trap '' HUP INT TERM; left={1}; while [ $left -gt 0 ] && [ -e {0}/undecided ]; do "
         "sleep 1; left=$((left - 1)); touch {0}/waits; "
-        "if [ -e {0}/alive ]; then rm -f {0}/alive; left={1}; fi; "
-        "done; if mkdir {0}/decided; then {2}; fi; rm -rf {0} ) > /dev/null 2>&1 & }}",
-        folder_of(host), limit.count(), undo);
+        "if [ -e {0}/alive ]; then rm -f {0}/alive; left={1}; fi; done; "
+        "mv {0}/undecided {0}/reverted; "
+        "if [ ! -e {0}/kept ]; then {2}; rm -f {0}/waits; sleep 60; fi; rm -rf {0} "
+        ") > /dev/null 2>&1 & }}",
+        folder_of(host), limit.count(), undo, cluster::kGuardPrefix, token_);
   }
-  /// Tells the guard that the operator's session lives, and then runs the command. Fails if the
-  /// guard has undone the steps.
-  std::string renewed(std::size_t host, const std::string& command) const {
-    return fmt::format("touch {}/alive && {{ {}; }}", folder_of(host), command);
+  /// Tells the guard that the operator's session lives.
+  std::string renew(std::size_t host) const {
+    return fmt::format("[ -e {0}/undecided ] && touch {0}/alive", folder_of(host));
   }
-  /// Succeeds if the guard still waits.
-  std::string check(std::size_t host) const {
-    return fmt::format("[ -d {0} ] && [ ! -d {0}/decided ] && : > {0}/alive", folder_of(host));
+  /// Runs the command beside a guard that waits before and after it.
+  std::string guarded(std::size_t host, const std::string& command) const {
+    return fmt::format("{} && {{ {}; }} && [ -e {}/undecided ]", renew(host), command,
+                       folder_of(host));
   }
-  /// Decides that the steps stay, or are undone by the session. Fails if the guard has undone them.
+  /// Undoes a step, or finds that the guard does so.
+  std::string undoing(std::size_t host, const std::string& undo) const {
+    return fmt::format("touch {0}/alive; {{ {1}; }} || [ -e {0}/reverted ]", folder_of(host), undo);
+  }
+  /// Ends the guard. Fails if it has begun to undo the steps, or is not there.
   std::string stop(std::size_t host) const {
-    return fmt::format("mkdir {0}/decided && rm -f {0}/waits", folder_of(host));
+    return fmt::format("[ -e {0}/kept ] || mv {0}/undecided {0}/kept", folder_of(host));
   }
 
  private:
@@ -170,7 +186,7 @@ class SetupRun {
 
   SetupResult run() {
     if (do_all(guards(), true) && do_all(forward(), true)) {
-      // The connections that stand may be the last: only new ones show that others can be made.
+      // A connection may survive a broken route: only a new one proves that the host is reachable.
       for (const std::size_t host : busy_) send_worker(host);
       if (do_all(checks(), true) && do_all(ends_of_guards(), true)) return {};
       fault_ = "after the set-up: " + fault_;
@@ -203,14 +219,14 @@ class SetupRun {
     std::vector<Job> jobs;
     for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
       const std::string& command = plan_.steps[i].command;
-      jobs.push_back({host_of(i), command, guard_.renewed(host_of(i), command), i});
+      jobs.push_back({host_of(i), command, guard_.guarded(host_of(i), command), i});
     }
     return jobs;
   }
 
   std::vector<Job> checks() const {
     std::vector<Job> jobs;
-    for (const std::size_t host : busy_) jobs.push_back({host, "connect anew", guard_.check(host)});
+    for (const std::size_t host : busy_) jobs.push_back({host, "connect anew", guard_.renew(host)});
     return jobs;
   }
 
@@ -221,39 +237,42 @@ class SetupRun {
     return jobs;
   }
 
-  /// Undoes what was done, or may have been done, in reverse. Guards are stopped first, except on
-  /// hosts that cannot be reached: there they undo it.
+  /// Undoes, in reverse, all steps that were begun, and ends the guards afterwards: the guard of a
+  /// host that gets lost meanwhile does the same.
   SetupResult undo() {
     SetupResult result;
     result.fault = fault_;
     result.undone = unsure_.empty();
     for (const std::size_t host : busy_)
       if (workers_[host]->lost() || workers_[host]->hung()) send_worker(host);
-    decided_.clear();
-    do_all(ends_of_guards(), false);
     const std::set<std::size_t> sure = std::exchange(done_, {});
     std::vector<Job> jobs;
-    for (std::size_t step = plan_.steps.size(); step-- > 0;)
-      if ((sure.contains(step) || unsure_.contains(step)) && !decided_.contains(host_of(step)))
-        jobs.push_back({host_of(step), plan_.steps[step].undo, plan_.steps[step].undo, step});
-    do_all(jobs, false);
-    for (const std::size_t step : sure) {
-      if (done_.contains(step) || decided_.contains(host_of(step))) continue;
-      result.undone = false;
-      if (workers_[host_of(step)]->lost() || workers_[host_of(step)]->hung())
-        result.alone.insert(workers_[host_of(step)]->name());
+    for (std::size_t step = plan_.steps.size(); step-- > 0;) {
+      const std::string& undo = plan_.steps[step].undo;
+      if (sure.contains(step) || unsure_.contains(step) || failed_.contains(step))
+        jobs.push_back({host_of(step), undo, guard_.undoing(host_of(step), undo), step});
     }
+    do_all(jobs, false);
+    for (const std::size_t step : sure) result.undone = result.undone && done_.contains(step);
+    do_all(ends_of_guards(), false);
+    for (const std::size_t host : busy_)
+      if (workers_[host]->lost() || workers_[host]->hung())
+        result.alone.insert(workers_[host]->name());
     return result;
   }
 
   /// Each host does its jobs in their order. Returns whether all were done; without
-  /// `ends_at_fault`, the rest is done all the same.
+  /// `ends_at_fault`, the rest is done all the same. The guards of hosts that wait for others are
+  /// told that the session lives.
   bool do_all(const std::vector<Job>& jobs, bool ends_at_fault) {
     fault_.clear();
     std::vector<std::deque<Job>> left(workers_.size());
     for (const Job& job : jobs) left[job.host].push_back(job);
+    Clock::time_point renewed = Clock::now();
     for (bool busy = true; busy;) {
       busy = false;
+      const bool renews = Clock::now() >= renewed + kRenewal;
+      if (renews) renewed = Clock::now();
       for (const std::size_t host : busy_) {
         Worker& worker = *workers_[host];
         if (worker.has_job() && !worker.busy()) settle(worker);
@@ -264,9 +283,11 @@ class SetupRun {
           worker.begin(left[host].front());
           left[host].pop_front();
         }
+        const bool idle = !worker.has_job() && !worker.lost() && !worker.hung();
+        if (renews && idle) worker.tell("( " + guard_.renew(host) + " ) > /dev/null 2>&1\n");
         busy = busy || worker.has_job();
       }
-      if (busy) wait();
+      if (busy) wait(renewed + kRenewal);
     }
     return fault_.empty();
   }
@@ -275,18 +296,15 @@ class SetupRun {
     const std::string fault = worker.fault();
     const std::size_t step = worker.step();
     if (!fault.empty() && fault_.empty()) fault_ = fault;
-    if (step == kNoStep) {
-      if (!fault.empty() && worker.knows_outcome()) decided_.insert(worker.host());
-    } else if (fault.empty()) {
-      done_.insert(step);
-    } else if (!worker.knows_outcome()) {
-      unsure_.insert(step);
-    }
+    if (step != kNoStep && fault.empty()) done_.insert(step);
+    if (step != kNoStep && !fault.empty())
+      (worker.knows_outcome() ? failed_ : unsure_).insert(step);
     worker.forget_job();
   }
 
-  void wait() {
+  void wait(Clock::time_point limit) {
     launch::Watch watch;
+    watch.at(limit);
     for (const std::size_t host : busy_) workers_[host]->watch(watch);
     watch.on(signals_.descriptor(), POLLIN, [this] {
       for (const int number : signals_.take())
@@ -304,8 +322,8 @@ class SetupRun {
   std::set<std::size_t> busy_;                    ///< Hosts that have steps.
   std::vector<std::unique_ptr<Worker>> workers_;  ///< By host; null for hosts without steps.
   std::set<std::size_t> done_;
-  std::set<std::size_t> unsure_;   ///< Begun, and perhaps done.
-  std::set<std::size_t> decided_;  ///< Hosts whose guard has undone their steps.
+  std::set<std::size_t> unsure_;  ///< Begun, and perhaps done.
+  std::set<std::size_t> failed_;  ///< A command of several parts may have done some of them.
   std::string fault_;
 };
 

@@ -17,7 +17,7 @@
 namespace mccl::cli::probe {
 
 /// Raised by one whenever a request or an answer changes its meaning.
-inline constexpr int kProtocol = 1;
+inline constexpr int kProtocol = 2;
 
 class Agent {
  public:

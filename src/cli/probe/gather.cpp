@@ -1,10 +1,12 @@
 #include "cli/probe/gather.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <ctime>
 #include <filesystem>
 #include <thread>
 
@@ -66,19 +68,26 @@ void gather_gpus(HostFacts& facts, const Programs& programs) {
   facts.gpu_peers = programs.output_of(facts, {"nvidia-smi", "topo", "-p2p", "r"});
 }
 
+/// Whether a file of this user, and no link or pipe, was touched within the last minute.
+bool is_fresh(const std::filesystem::path& file) {
+  constexpr std::time_t kMinute = 60;
+  struct stat status = {};
+  const std::time_t now = std::time(nullptr);
+  return ::lstat(file.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
+         status.st_uid == ::geteuid() && status.st_mtime > now - kMinute &&
+         status.st_mtime < now + kMinute;
+}
+
 /// Whether the guard of a set-up waits in this host's network; see cli/hosts/setup_run.h.
 bool is_guarded() {
   namespace fs = std::filesystem;
-  constexpr std::chrono::seconds kLongAgo(60);
   std::error_code ignored;
   const std::string network = fs::read_symlink("/proc/self/ns/net", ignored).string();
   for (const fs::directory_entry& entry : fs::directory_iterator("/tmp", ignored)) {
-    if (!entry.path().filename().string().starts_with(cluster::kGuardPrefix)) continue;
-    const fs::path waits = entry.path() / "waits";
-    std::error_code missing;
-    const auto touched = fs::last_write_time(waits, missing);
-    if (!missing && fs::file_time_type::clock::now() - touched < kLongAgo &&
-        first_line(waits) == network)
+    const fs::path& folder = entry.path();
+    if (folder.filename().string().starts_with(cluster::kGuardPrefix) &&
+        is_fresh(folder / "waits") && fs::exists(folder / "undecided", ignored) &&
+        first_line(folder / "waits") == network)
       return true;
   }
   return false;
@@ -103,12 +112,12 @@ HostFacts gather_networks(std::chrono::seconds patience) {
   const Programs programs(Clock::now() + patience, [](const std::string&) {});
   HostFacts facts;
   facts.host = "this machine";
+  note_ssh_peer(facts, programs);
 #ifdef __APPLE__
   gather_macos_networks(facts, programs);
 #else
   gather_linux_networks(facts, programs);
 #endif
-  note_ssh_peer(facts, programs);
   return facts;
 }
 
@@ -117,6 +126,7 @@ HostFacts gather(const GatherPlan& plan, std::function<void(const std::string&)>
   const Programs programs(Clock::now() + plan.patience * 3 / 4, std::move(busy));
   HostFacts facts;
   gather_process(facts);
+  note_ssh_peer(facts, programs);  // first, since only so many addresses are kept
   for (const auto& [name, value] : programs.environment()) {
     cluster::keep_variable(facts, name, value);
     if (name == "SSH_CONNECTION") facts.asked_at = server_of_ssh(value);
@@ -126,7 +136,6 @@ HostFacts gather(const GatherPlan& plan, std::function<void(const std::string&)>
   } else {
     gather_linux(facts, programs);
   }
-  note_ssh_peer(facts, programs);
   facts.setup_unconfirmed = is_guarded();
   facts.has_sudo = !facts.is_root && programs.succeeds(facts, {"sudo", "-n", "true"});
   const std::string python = programs.find(plan.python).empty() ? "python3" : plan.python;

@@ -180,27 +180,28 @@ void gather_routes(HostFacts& facts) {
 /// Neighbours, name servers, file servers, gateways and peers, and the networks of all tables of
 /// routes, of which /proc/net/route shows only the main one.
 void gather_in_use(HostFacts& facts, const Programs& programs) {
-  cluster::note_in_use(facts, text_in("/proc/net/arp"), "a neighbour");
   cluster::note_in_use(facts, text_in("/etc/resolv.conf"), "a DNS server");
   cluster::note_in_use(facts, text_in("/run/systemd/resolve/resolv.conf"), "a DNS server");
   const std::string mounts = text_in("/proc/mounts");
   for (const std::string_view mount : cluster::lines_of(mounts))
     if (const std::size_t server = mount.find("addr="); server != mount.npos)
       cluster::note_in_use(facts, mount.substr(server), "a file server");
+  cluster::note_in_use(facts, text_in("/proc/net/arp"), "a neighbour");
+  cluster::note_tcp_peers(facts, text_in("/proc/net/tcp"));
+  cluster::note_tcp_peers(facts, text_in("/proc/net/tcp6"));
   cluster::note_in_use(facts,
                        programs.output_of(facts, {"ip", "-4", "route", "show", "table", "all"}),
                        "in a route");
-  cluster::note_tcp_peers(facts, text_in("/proc/net/tcp"));
-  cluster::note_tcp_peers(facts, text_in("/proc/net/tcp6"));
 }
 
-/// The one that owns the configuration: netplan writes that of the two others.
+/// NetworkManager comes first: where it runs, it takes away addresses that it does not know. Where
+/// netplan is, it makes the configuration of systemd-networkd.
 std::string network_manager_of(HostFacts& facts, const Programs& programs) {
   const auto says = [&](std::vector<std::string> argv, std::string_view word) {
     return cluster::trimmed(programs.output_of(facts, std::move(argv))) == word;
   };
-  if (!programs.find("netplan").empty() && is_there("/etc/netplan")) return "netplan";
   if (says({"nmcli", "-g", "RUNNING", "general"}, "running")) return "NetworkManager";
+  if (!programs.find("netplan").empty() && is_there("/etc/netplan")) return "netplan";
   if (says({"systemctl", "is-active", "systemd-networkd"}, "active")) return "systemd-networkd";
   return {};
 }
