@@ -70,7 +70,7 @@ class Steps:
         """The hostfile, where one is written. `without` is asked too, and may not answer."""
         file = self.world.folder / f"hosts{len(self.said.configs)}.json"
         asked = sorted({*names, without} - {""})
-        words = ["--hosts", ",".join(asked), "--output", file, "--json", "--auto-setup"]
+        words = ["--hosts", ",".join(asked), "--output", file, "--json", "--auto-setup", "--yes"]
         words += ["--over", self.trial.over] if self.trial.over else []
         words += ["--ignore-unreachable"] if without else []
         ran = self._run("config", *words, "--patience", PATIENCE, bound=40 + 3 * len(names))

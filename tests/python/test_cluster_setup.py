@@ -277,4 +277,4 @@ def test_what_a_host_uses_is_in_the_answer_of_its_probe(pair: CabledHosts):
     )
     used = {each["network"]: each["by"] for each in answer["hosts"][0]["in_use"]}
     assert used["10.78.0.77/32"] == "a neighbour"
-    assert used["10.78.0.100/32"] in ("a neighbour", "in a route", "a peer of TCP")
+    assert used["10.78.0.100/32"] == "an end of ssh's connection"
