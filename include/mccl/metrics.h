@@ -97,9 +97,10 @@ class Metrics {
   void record_link(std::string_view transport);
   /// Memory for passing data on that was taken, or given back when negative.
   void record_staging(std::int64_t bytes);
-  /// The calls of a collective go by another algorithm than before. `algorithm` outlives this.
+  /// Records the algorithm that calls of the collective use from now on. `algorithm` must refer to
+  /// text that is never freed.
   void record_algorithm(Collective collective, std::string_view algorithm);
-  /// By which the last calls of the collective went, in whatever group; empty before the first.
+  /// Algorithm of the last call of the collective, over all groups; empty before the first call.
   std::string_view algorithm_of(Collective collective) const;
   MetricsSummary summary() const;
   void reset();

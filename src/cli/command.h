@@ -36,23 +36,24 @@ struct Command {
 
 /// Adds a subcommand with its flags and its help.
 using AddCommand = Command (*)(CLI::App& program);
-/// How fast the collectives are here, beside what the machine could do.
+/// Adds the command that measures how fast the collectives are, beside the bounds of the machine.
 Command add_bench(CLI::App& program);
-/// What shells know of the program, made from its flags.
+/// Adds the command that prints the completion of a shell, made from the flags.
 Command add_completion(CLI::App& program);
-/// From a heap of cables to a hostfile.
+/// Adds the command that finds cables, sets them up and writes a hostfile.
 Command add_config(CLI::App& program);
-/// What is wrong with a machine, or a cluster, before a job runs on it.
+/// Adds the command that finds faults of a machine or a cluster before a job runs on it.
 Command add_doctor(CLI::App& program);
-/// Runs on hosts that do not reach the host of rank 0; mccl launch starts it.
+/// Adds the command that mccl launch starts on hosts that do not reach the host of rank 0.
 Command add_forward(CLI::App& program);
-/// Starts the ranks of a job, here and on other machines, and stays with them.
+/// Adds the command that starts the ranks of a job, here and on other machines, and stays with
+/// them.
 Command add_launch(CLI::App& program);
-/// What man(1) shows, made from the flags.
+/// Adds the command that prints manual pages, made from the flags.
 Command add_man(CLI::App& program);
-/// Which schedule a call would take, and how long, without making it.
+/// Adds the command that tells which schedule a call would take, and how long, without making it.
 Command add_plan(CLI::App& program);
-/// Answers mccl doctor and mccl config on other hosts.
+/// Adds the command that answers mccl doctor and mccl config on other hosts.
 Command add_probe(CLI::App& program);
 
 }  // namespace mccl::cli

@@ -179,7 +179,7 @@ std::string set_up(const ConfigFlags& flags, const hosts::Reaching& reaching,
   return undo;
 }
 
-/// Whoever ends it here has links that are set up.
+/// An interrupt here leaves the links configured; the error names the undo script.
 Exchanged try_links(hosts::Inquiry& inquiry, const Cluster& cluster, const std::string& undo) {
   try {
     return exchange(inquiry, cluster.facts, cluster.choice, cluster.links);

@@ -112,8 +112,7 @@ void refuse_what_cannot_be_kept(std::span<const Kept> all) {
 
 Commands network_manager_commands(const std::string& interface, const Network& address) {
   const std::string own = text_of(address);
-  // Of an interface that is left to others ("10 (unmanaged)"), NetworkManager takes no address
-  // away.
+  // NetworkManager removes no address from an interface that it does not manage.
   return {shell(fmt::format("if nmcli -g GENERAL.STATE device show {0} | grep -q \"^10 \"; "
                             "then ip addr add {1} dev {0}; "
                             "else {2} && nmcli connection up mccl-{0}; fi",

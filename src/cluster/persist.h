@@ -15,8 +15,8 @@ struct Commands {
   std::string undo;
 };
 
-/// Gives an interface an address until the next restart where NetworkManager runs. An address that
-/// it does not know of it would take away as soon as DHCP has failed.
+/// Gives an interface an address until the next restart, on a host where NetworkManager runs.
+/// NetworkManager removes addresses that it does not know once DHCP has failed.
 Commands network_manager_commands(const std::string& interface, const Network& address);
 
 /// One step for each end of a link that has an address given by MCCL: those that are new, and those

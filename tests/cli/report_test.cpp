@@ -96,7 +96,7 @@ TEST(Table, ACallThatTheAlgorithmCannotDoIsNoRow) {
   EXPECT_EQ(calls_refused({barrier_row(), row}),
             "reduce of " + text_of_size(row.shape.bytes) + " in place");
   row.out_of_place.reset();
-  EXPECT_THAT(row_text(row), HasSubstr("not measured; it would go by direct"));
+  EXPECT_THAT(row_text(row), HasSubstr("not measured; the call would use direct"));
   EXPECT_TRUE(row_text(row).starts_with("#"));
 }
 

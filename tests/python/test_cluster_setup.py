@@ -56,7 +56,7 @@ def test_it_asks_before_anything_is_changed(pair: CabledHosts, tmp_path: Path):
     before = addresses(pair)
     done = pair.mccl("config", *PAIR, status=1, cwd=tmp_path)
     assert "on a:\n  ip addr add 192.168.0.1/30 dev c0" in done.stderr
-    assert "nobody can agree; --yes agrees in advance" in done.stderr
+    assert "no answer could be read from standard input; pass --yes" in done.stderr
     command = pair.on("desk", program(), "config", "--ssh-arg=-F", "--ssh-arg", pair.config, *PAIR)
     answers = {"n\n": 1, "maybe\n": 1, "y\n": 0}
     for answer, status in answers.items():

@@ -24,7 +24,7 @@ struct Measurement {
   /// In place of `wrong` where sums may be rounded: how far the worst element on any rank is off,
   /// of the largest magnitude that there should be.
   std::optional<double> error;
-  std::string algorithm;  ///< Which carried out the call; "messages" for sendrecv.
+  std::string algorithm;  ///< Algorithm that ran; "messages" for sendrecv.
 };
 
 /// Bytes that the busiest rank sends in one call, frames included, through windows too.
@@ -42,8 +42,8 @@ struct Row {
   std::optional<Measurement> out_of_place;  ///< Empty: there is no such call.
   std::optional<Measurement> in_place;
   std::optional<Sent> sent;  ///< Where sums may be rounded.
-  /// The algorithm that carried the call out although another was asked for, which cannot do it.
-  /// That half was not measured. Empty: the one that was asked for.
+  /// The algorithm that ran because the one that was asked for cannot do the call; that half was
+  /// not measured. This is empty where the one that was asked for ran.
   std::string instead = {};
 };
 

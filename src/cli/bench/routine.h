@@ -29,7 +29,6 @@ enum class Routine {
 struct RoutineInfo {
   Routine routine;
   std::string_view name;
-  std::optional<Collective> collective = {};  ///< Empty for messages.
   bool reduces = false;
   bool rooted = false;
   /// The size is that of all ranks' parts together.

@@ -21,8 +21,16 @@
 namespace mccl::cli::bench {
 namespace {
 
-/// In the place of an algorithm, for calls that are no collectives.
+/// Stands for the algorithm of sendrecv, which is no collective.
 constexpr std::string_view kMessages = "messages";
+
+/// The collective that the routine calls; nothing for sendrecv.
+std::optional<Collective> collective_of(Routine routine) {
+  for (int i = 0; i < kCollectiveCount; ++i)
+    if (name_of(static_cast<Collective>(i)) == info_of(routine).name)
+      return static_cast<Collective>(i);
+  return {};
+}
 
 /// Rank 0's words; the others say nothing.
 class Voice {
@@ -128,16 +136,16 @@ class Run {
                         options_.dtype, options_.op.kind);
   }
 
-  /// Makes the call once, and returns the algorithm by which it went. All ranks choose alike.
+  /// Makes the call once, and returns the algorithm that ran. All ranks choose the same one.
   std::string algorithm_of(Routine routine, const Trial& trial) const {
     trial.fill();
     meet(*group_);
     trial.run();
-    const auto collective = info_of(routine).collective;
+    const auto collective = collective_of(routine);
     return std::string(collective ? metrics_->algorithm_of(*collective) : kMessages);
   }
 
-  /// Messages, and calls of one rank alone, know no algorithms.
+  /// Messages, and calls of a group of one rank, have no choice of algorithm.
   bool is_wanted(std::string_view algorithm) const {
     return result_.setup.algorithm == "auto" || result_.setup.algorithm == algorithm ||
            algorithm == kMessages || result_.setup.ranks == 1;

@@ -95,7 +95,7 @@ std::string heading(Routine routine, bool may_be_rounded) {
 std::string row_text(const Row& row) {
   const bool moves_bytes = row.shape.bytes > 0;
   if (!row.out_of_place && !row.in_place)
-    return fmt::format("# {:>10} B: not measured; it would go by {}\n", row.shape.bytes,
+    return fmt::format("# {:>10} B: not measured; the call would use {}\n", row.shape.bytes,
                        row.instead);
   return left_half(fmt::format("{}", row.shape.bytes), fmt::format("{}", row.shape.part),
                    moves_bytes ? name_of(row.dtype) : kNone, row.op ? name_of(*row.op) : kNone,

@@ -17,8 +17,8 @@ call to each other through every interface that is up. Each host must have mccl.
 
 Nothing is changed without --auto-setup. With it, the commands are shown and you are asked. A script
 that undoes everything is written first. When a command fails, what was done is undone. A host that
-cannot be reached anew after the set-up undoes its part by itself. Addresses for cables are taken
-from networks that no host uses, nor the machine that runs the command. What is set is gone after a
+cannot be reached over a new connection after the set-up undoes its part by itself. Cables get
+addresses from networks that neither a host nor this machine uses. The addresses are gone after a
 restart of a host, except with --persist.
 
 Examples:
@@ -74,8 +74,8 @@ void add_flags(CLI::App& app, ConfigFlags& flags) {
       ->needs(setup)
       ->option_text(" ");
   app.add_option("--revert-after", flags.revert_after_s,
-                 "A host undoes its set-up when this command has not reached it anew\n"
-                 "within so many seconds; default 30")
+                 "Seconds after which a host undoes its set-up unless this command has\n"
+                 "reached it over a new connection; default 30")
       ->check(integer_between(1, 600))
       ->needs(setup)
       ->option_text("S");

@@ -4,9 +4,7 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <optional>
 
 #include "cli/launch/watch.h"
@@ -26,12 +24,7 @@ std::optional<std::string> line_of_person(launch::Signals& signals) {
       more = !ended && next != '\n';
       if (more) line += next;
     });
-    watch.on(signals.descriptor(), POLLIN, [&] {
-      for (const int number : signals.take())
-        if (number != SIGCHLD && number != SIGWINCH)
-          throw Error(fmt::format("signal {} ({}) ended it; nothing was changed", number,
-                                  ::strsignal(number)));
-    });
+    watch.on(signals.descriptor(), POLLIN, [&] { signals.heed("; nothing was changed"); });
     watch.wait();
     if (ended && line.empty()) return {};
   }
@@ -46,7 +39,8 @@ bool person_agrees(const std::string& question, const std::string& flag, launch:
   const auto answer = line_of_person(signals);
   if (!answer)
     throw Error(fmt::format(
-        "nothing was changed: standard input ends, so nobody can agree; {} agrees in advance",
+        "nothing was changed: no answer could be read from standard input; pass {} to skip the "
+        "question",
         flag));
   return *answer == "y" || *answer == "Y" || *answer == "yes";
 }

@@ -21,8 +21,8 @@ namespace mccl::cli::hosts {
 std::string undo_script(std::span<const Host> hosts, std::span<const cluster::SetupStep> steps,
                         const std::vector<std::string>& ssh_arguments);
 
-/// Writes it where nothing is yet: to `path`, or beside it with a number. Returns where. Throws
-/// Error when it cannot be written.
+/// Writes the script to `path`, or, where that exists, to a numbered path beside it. Returns the
+/// path. Throws Error when it cannot be written.
 std::string write_undo_script(const std::string& path, const std::string& script);
 
 struct SetupResult {
@@ -36,7 +36,7 @@ struct SetupResult {
 /// What did not succeed, and what became of the rest; `undo` is the path of the undo script.
 std::string text_of(const SetupResult& result, const std::string& undo);
 
-/// Throws Error where a guard still waits: what it will undo would be taken for good.
+/// Throws Error where a guard still waits, since its pending undo would be overlooked.
 void refuse_unconfirmed(std::span<const cluster::HostFacts> hosts);
 
 /// How steps are carried out.

@@ -61,10 +61,11 @@ Signals::~Signals() {
 
 int Signals::descriptor() const { return gathered.reader.get(); }
 
-void Signals::heed() {
+void Signals::heed(std::string_view consequence) {
   for (const int number : take())
     if (number != SIGCHLD && number != SIGWINCH)
-      throw Error(fmt::format("signal {} ({}) ended it", number, ::strsignal(number)));
+      throw Error(
+          fmt::format("signal {} ({}) ended it{}", number, ::strsignal(number), consequence));
 }
 
 std::vector<int> Signals::take() {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <csignal>
+#include <string_view>
 #include <vector>
 
 namespace mccl::cli::launch {
@@ -22,8 +23,8 @@ class Signals {
   int descriptor() const;
   /// Those that came, each once.
   std::vector<int> take();
-  /// Takes them. Throws Error for one that is to end the program.
-  void heed();
+  /// Takes them. Throws Error for one that is to end the program; `consequence` ends its text.
+  void heed(std::string_view consequence = {});
 
  private:
   static constexpr int kSignals = 12;
