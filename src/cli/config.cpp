@@ -53,8 +53,15 @@ struct Cluster {
   cluster::Joined joined;
   Choice choice;
   std::vector<Addressed> links;
-  std::vector<SetupStep> steps;
+  std::vector<SetupStep> steps;      ///< They give the cables their addresses.
+  std::vector<SetupStep> keep_them;  ///< They keep the addresses at a restart; for --persist.
   std::vector<cluster::Finding> findings;
+
+  std::vector<SetupStep> all_steps() const {
+    std::vector<SetupStep> all = steps;
+    all.insert(all.end(), keep_them.begin(), keep_them.end());
+    return all;
+  }
 };
 
 /// Throws Error where none is asked for, and where too few answer.
@@ -113,10 +120,11 @@ void refuse_one_machine(const std::vector<HostFacts>& facts) {
 }
 
 std::string commands_text(const Cluster& cluster) {
+  const std::vector<SetupStep> steps = cluster.all_steps();
   std::string text;
   for (std::size_t host = 0; host < cluster.hosts.size(); ++host) {
     std::string of_host;
-    for (const SetupStep& step : cluster.steps)
+    for (const SetupStep& step : steps)
       if (step.host == static_cast<int>(host)) of_host += "  " + step.command + "\n";
     if (!of_host.empty()) text += fmt::format("on {}:\n{}", cluster.facts[host].host, of_host);
   }
@@ -141,7 +149,7 @@ nlohmann::json json_of(const Cluster& cluster, const std::string& hostfile) {
         {{"ends", ends}, {"kind", name_of(wire.medium)}, {"mbit_per_s", wire.mbit_per_s}});
   }
   nlohmann::json steps = nlohmann::json::array();
-  for (const SetupStep& step : cluster.steps)
+  for (const SetupStep& step : cluster.all_steps())
     steps.push_back({{"host", cluster.facts[static_cast<std::size_t>(step.host)].host},
                      {"command", step.command},
                      {"undo", step.undo}});
@@ -155,7 +163,8 @@ nlohmann::json json_of(const Cluster& cluster, const std::string& hostfile) {
 /// Where the script lies that takes everything back.
 std::string set_up(const ConfigFlags& flags, const hosts::Reaching& reaching,
                    launch::Signals& signals, const Cluster& cluster) {
-  for (const SetupStep& step : cluster.steps) {
+  const std::vector<SetupStep> all = cluster.all_steps();
+  for (const SetupStep& step : all) {
     const HostFacts& facts = cluster.facts[static_cast<std::size_t>(step.host)];
     if (!facts.is_root && !facts.has_sudo)
       throw Error(
@@ -170,13 +179,20 @@ std::string set_up(const ConfigFlags& flags, const hosts::Reaching& reaching,
   if (!flags.sure && !hosts::person_agrees("Do it?", "--yes", signals))
     throw Error("nothing was changed, since you did not agree");
   std::string undo = hosts::write_undo_script(
-      wanted, hosts::undo_script(cluster.hosts, cluster.steps, reaching.ssh_arguments));
+      wanted, hosts::undo_script(cluster.hosts, all, reaching.ssh_arguments));
   say(fmt::format("sh {} undoes what follows", undo));
-  const hosts::SetupResult result =
-      hosts::run_setup({cluster.hosts, cluster.steps, std::chrono::seconds(flags.revert_after_s)},
-                       reaching, signals, say);
-  if (!result.fault.empty()) throw Error(text_of(result, undo));
-  return undo;
+  const std::chrono::seconds revert_after(flags.revert_after_s);
+  const hosts::SetupResult given =
+      hosts::run_setup({cluster.hosts, cluster.steps, revert_after}, reaching, signals, say);
+  if (!given.fault.empty()) throw Error(text_of(given, undo));
+  // Only addresses with which every host can be reached are worth keeping.
+  const hosts::SetupResult kept =
+      hosts::run_setup({cluster.hosts, cluster.keep_them, revert_after}, reaching, signals, say);
+  if (kept.fault.empty()) return undo;
+  throw Error(kept.undone ? fmt::format("{}; the cables have their addresses, but lose them when "
+                                        "their hosts restart; sh {} takes them back at once",
+                                        kept.fault, undo)
+                          : text_of(kept, undo));
 }
 
 /// An interrupt here leaves the links configured; the error names the undo script.
@@ -222,13 +238,12 @@ void plan(const ConfigFlags& flags, hosts::Inquiry& inquiry, Cluster& cluster) {
   cluster.choice = found.choice;
   for (const auto* more : {&found.findings, &found.choice.findings})
     cluster.findings.insert(cluster.findings.end(), more->begin(), more->end());
+  if (flags.dot || flags.svg) return;  // A picture shows no addresses.
   const std::vector<HostFacts> here = {probe::gather_networks(kForOwnNetworks)};
   cluster.links = give_addresses(cluster.facts, cluster.choice.links,
                                  {.others = here, .within = cluster::parse_network(flags.subnet)});
   cluster.steps = setup_steps(cluster.facts, cluster.links);
-  if (!flags.persist) return;
-  const auto more = persist_steps(cluster.facts, cluster.links);
-  cluster.steps.insert(cluster.steps.end(), more.begin(), more.end());
+  if (flags.persist) cluster.keep_them = persist_steps(cluster.facts, cluster.links);
 }
 
 int run_config(const ConfigFlags& flags) {
@@ -252,7 +267,7 @@ int run_config(const ConfigFlags& flags) {
   std::string hostfile;
   const bool joined = cluster.choice.shape != Shape::none;
   if (joined) {
-    bool ready = cluster.steps.empty();
+    bool ready = cluster.steps.empty() && cluster.keep_them.empty();
     std::string undo;
     if (!ready && flags.auto_setup) undo = set_up(flags, reaching, signals, cluster);
     ready = ready || !undo.empty();

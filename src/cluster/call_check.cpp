@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 namespace mccl::cluster {
 namespace {
@@ -65,20 +67,23 @@ std::vector<Finding> check_calls(std::span<const HostFacts> hosts, const Calls& 
     heard.insert(each);
     heard.insert({each.from, each.at});
   }
-  std::set<Heard> told;
+  std::map<End, std::set<End>> hearers;  // By the caller, whose firewall it is.
   for (const Heard& each : calls.unanswered) {
-    const Interface* caller = host_of_end(hosts, each.from).interface(each.from.interface);
-    if (caller == nullptr || host_of_end(hosts, each.at).interface(each.at.interface) == nullptr ||
-        heard.contains(each) || !told.insert(each).second)
-      continue;
+    const bool known = host_of_end(hosts, each.from).interface(each.from.interface) != nullptr &&
+                       host_of_end(hosts, each.at).interface(each.at.interface) != nullptr;
+    if (known && !heard.contains(each)) hearers[each.from].insert(each.at);
+  }
+  for (const auto& [caller, ends] : hearers) {
+    std::vector<std::string> texts;
+    for (const End& end : ends) texts.push_back(text_of_end(hosts, end));
     findings.push_back(
         {"calls-blocked", Severity::warning,
-         fmt::format("{} hears it call, and it does not hear {} answer",
-                     text_of_end(hosts, each.at), host_of_end(hosts, each.at).host),
-         text_of_end(hosts, each.from),
+         fmt::format("calls from it arrive at {}, and it does not hear the answers",
+                     fmt::join(texts, ", ")),
+         text_of_end(hosts, caller),
          fmt::format("a firewall there drops UDP port {}: the cable is taken for missing",
                      kCallPort),
-         how_to_let_in(host_of_end(hosts, each.from), each.from.interface)});
+         how_to_let_in(host_of_end(hosts, caller), caller.interface)});
   }
   return findings;
 }

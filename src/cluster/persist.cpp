@@ -22,46 +22,63 @@ struct Kept {
 /// A command that needs a shell; `script` has no single quotes.
 std::string shell(const std::string& script) { return fmt::format("sh -c '{}'", script); }
 
-/// Makes a profile of NetworkManager that gives the interface its address.
+/// Makes a profile of NetworkManager that gives the interface its address. One that does not last
+/// takes effect when it is brought up, and not by itself.
 std::string profile(const std::string& interface, const Network& address, bool lasting) {
   return fmt::format(
       "nmcli connection add save {0} type ethernet con-name mccl-{1} ifname {1} "
-      "connection.autoconnect-priority 100 ipv4.method manual ipv4.addresses {2} "
+      "connection.autoconnect {0} connection.autoconnect-priority 100 ipv4.method manual "
+      "ipv4.addresses {2} "
       "ipv6.method link-local",
       lasting ? "yes" : "no", interface, text_of(address));
 }
 
-Commands with_netplan(const Kept& kept) {
-  const std::string file = fmt::format("/etc/netplan/90-mccl-{}.yaml", kept.interface.name);
-  // netplan warns of files that others than root may read.
-  const std::string write =
-      fmt::format(R"(umask 077; printf "%s\n" "network:" "  version: 2" "  ethernets:" "    {}:" )"
-                  R"("      optional: true" "      addresses: [{}]" > {})",
-                  kept.interface.name, text_of(kept.address), file);
-  return {shell(fmt::format("{} && netplan generate || {{ rm -f {}; exit 1; }}", write, file)),
-          shell(fmt::format("rm -f {} && netplan generate", file))};
+/// Writes the lines to the file. A file that an earlier set-up has written is kept beside it, under
+/// a name that network managers do not read, and comes back when this is undone. `first` runs
+/// before that.
+Commands with_file(const std::string& file, const std::vector<std::string>& lines,
+                   const std::string& first) {
+  return {fmt::format(R"({1}; [ ! -e {0} ] || cp -p {0} {0}.before; printf "%s\n" "{2}" > {0})",
+                      file, first, fmt::join(lines, R"(" ")")),
+          fmt::format("rm -f {0}; [ ! -e {0}.before ] || mv {0}.before {0}", file)};
 }
 
-/// The profile may be there already: in memory since the set-up, or from an earlier run.
+Commands with_netplan(const Kept& kept) {
+  const std::string& name = kept.interface.name;
+  // netplan warns of files that others than root may read.
+  const Commands file = with_file(
+      fmt::format("/etc/netplan/90-mccl-{}.yaml", name),
+      {"network:", "  version: 2", "  ethernets:", fmt::format("    {}:", name),
+       "      optional: true", fmt::format("      addresses: [{}]", text_of(kept.address))},
+      "umask 077");
+  return {fmt::format("{} && netplan generate || {{ {}; exit 1; }}", file.command, file.undo),
+          file.undo + "; netplan generate"};
+}
+
+/// The profile may be there already: in memory since the set-up, or from an earlier run. Its
+/// autoconnect is noted for the undo.
 Commands with_network_manager(const Kept& kept) {
   const std::string& name = kept.interface.name;
-  return {shell(fmt::format("nmcli connection modify mccl-{} connection.autoconnect yes 2> "
-                            "/dev/null || {}",
-                            name, profile(name, kept.address, true))),
-          // The set-up that gave the address takes the profile away.
-          fmt::format("nmcli connection modify mccl-{} connection.autoconnect no", name)};
+  const std::string before = fmt::format("/var/lib/NetworkManager/mccl-{}.before", name);
+  return {
+      fmt::format("a=$(nmcli -g connection.autoconnect connection show mccl-{0} 2> /dev/null); "
+                  "if [ -n \"$a\" ]; then mkdir -p /var/lib/NetworkManager && echo $a > {1} && "
+                  "nmcli connection modify mccl-{0} connection.autoconnect yes; "
+                  "else rm -f {1}; {2}; fi",
+                  name, before, profile(name, kept.address, true)),
+      fmt::format("if [ -s {1} ]; then nmcli connection modify mccl-{0} connection.autoconnect "
+                  "$(cat {1}); rm -f {1}; else nmcli connection delete mccl-{0} 2> /dev/null; "
+                  "! nmcli connection show mccl-{0} > /dev/null 2>&1; fi",
+                  name, before)};
 }
 
 Commands with_networkd(const Kept& kept) {
+  const std::string& name = kept.interface.name;
   // The first file that fits an interface is taken: 05 comes before those that others write.
-  const std::string file =
-      fmt::format("/etc/systemd/network/05-mccl-{}.network", kept.interface.name);
-  return {
-      shell(fmt::format(
-          R"(mkdir -p /etc/systemd/network && printf "%s\n" "[Match]" "Name={}" "" "[Link]" )"
-          R"("RequiredForOnline=no" "" "[Network]" "LinkLocalAddressing=ipv6" "Address={}" > {})",
-          kept.interface.name, text_of(kept.address), file)),
-      "rm -f " + file};
+  return with_file(fmt::format("/etc/systemd/network/05-mccl-{}.network", name),
+                   {"[Match]", "Name=" + name, "", "[Link]", "RequiredForOnline=no", "",
+                    "[Network]", "LinkLocalAddressing=ipv6", "Address=" + text_of(kept.address)},
+                   "mkdir -p /etc/systemd/network");
 }
 
 Commands with_networksetup(const Kept& kept) {
@@ -70,20 +87,36 @@ Commands with_networksetup(const Kept& kept) {
   const std::string port = fmt::format(
       R"(p=$(networksetup -listallhardwareports | sed -n "/^Hardware Port: /{{s///;h;}}; /^Device: {}$/{{g;p;}}"))",
       kept.interface.name);
-  return {shell(fmt::format(R"({0}; networksetup -removenetworkservice "{1}" > /dev/null 2>&1; )"
-                            R"(networksetup -createnetworkservice "{1}" "$p" && )"
-                            R"(networksetup -setmanual "{1}" {2} {3})",
-                            port, service, text_of(kept.address.address),
-                            text_of(mask_of(kept.address.prefix_bits)))),
+  return {fmt::format(R"({0}; networksetup -removenetworkservice "{1}" > /dev/null 2>&1; )"
+                      R"(networksetup -createnetworkservice "{1}" "$p" && )"
+                      R"(networksetup -setmanual "{1}" {2} {3})",
+                      port, service, text_of(kept.address.address),
+                      text_of(mask_of(kept.address.prefix_bits))),
           fmt::format("networksetup -removenetworkservice \"{}\"", service)};
 }
 
+/// No-op where the configuration of the host names the address already, as for a cable that a
+/// person has set up: another file would replace that one. Fails for a bond and a VLAN, which would
+/// need their whole configuration in the file.
 Commands commands_of(const Kept& kept) {
   const std::string& manager = kept.host.network_manager;
-  if (manager == "netplan") return with_netplan(kept);
-  if (manager == "NetworkManager") return with_network_manager(kept);
-  if (manager == "systemd-networkd") return with_networkd(kept);
-  return with_networksetup(kept);
+  if (manager == "networksetup") {
+    const Commands commands = with_networksetup(kept);
+    return {shell(commands.command), commands.undo};
+  }
+  const Commands commands = manager == "netplan"          ? with_netplan(kept)
+                            : manager == "NetworkManager" ? with_network_manager(kept)
+                                                          : with_networkd(kept);
+  const std::string is_there = fmt::format(
+      "grep -rqswF --exclude=\"*mccl-{}*\" \"{}\" /etc/netplan /etc/systemd/network "
+      "/etc/NetworkManager/system-connections",
+      kept.interface.name, text_of(kept.address));
+  const std::string refusal = fmt::format(
+      "if [ -e /sys/class/net/{0}/bonding ] || [ -e /proc/net/vlan/{0} ]; then echo {0} is a bond "
+      "or a VLAN: make its address permanent by hand; exit 1; fi",
+      kept.interface.name);
+  return {shell(fmt::format("{} || {{ {}; {}; }}", is_there, refusal, commands.command)),
+          shell(fmt::format("{} || {{ {}; }}", is_there, commands.undo))};
 }
 
 /// Throws Error where any end cannot be kept.

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <map>
 #include <optional>
 
 #include "base/value_text.h"
@@ -16,73 +18,83 @@ constexpr int kPrefixBits = 30;
 constexpr std::uint32_t kStep = 4;
 constexpr int kWidest = 8;  ///< Bits of the widest network that there is, 10.0.0.0.
 
-/// A network that some host uses.
-struct Taken {
-  Network network;
-  std::string by;  ///< "10.1.0.3 is a DNS server of a".
-};
-
-class TakenNetworks {
+/// Networks that are used, each with the reason in words: "10.1.0.3 is a DNS server of a". Two
+/// networks overlap only if one lies within the other, so only the widest ones are kept.
+class NetworkSet {
  public:
-  void add(const HostFacts& host) {
-    for (const Interface& interface : host.interfaces)
-      for (const Network& network : interface.addresses)
-        add(network, fmt::format("{} is an address of {}", text_of(network), host.host));
-    for (const Route& route : host.routes)
-      add(route.to, fmt::format("{} has a route to {}", host.host, text_of(route.to)));
-    for (const InUse& each : host.in_use)
-      add(extent_of(each.network, host),
-          fmt::format("{} is {} of {}", text_of(each.network), each.by, host.host));
-  }
+  struct Entry {
+    Network network;
+    std::string by;
+  };
 
+  /// A network wider than all private ones is a way out, not a network: a VPN routes 0.0.0.0/1 and
+  /// 128.0.0.0/1.
   void add(const Network& network, std::string by) {
-    // A wider one is not a network but a default route: a VPN takes 0.0.0.0/1 and 128.0.0.0/1.
-    if (network.prefix_bits >= kWidest) taken_.push_back({network.base(), std::move(by)});
+    const Network base = network.base();
+    if (base.prefix_bits < kWidest || (overlapping(base) && !covers_any_of(base))) return;
+    const auto first = entries_.lower_bound(base.first());
+    entries_.erase(first, entries_.upper_bound(base.last()));
+    entries_.emplace(base.first(), Entry{base, std::move(by)});
   }
 
-  /// The one that overlaps `wanted`, or null.
-  const Taken* overlapping(const Network& wanted) const {
-    for (const Taken& each : taken_)
-      if (each.network.overlaps(wanted)) return &each;
-    return nullptr;
+  /// The first that overlaps `wanted`, or null.
+  const Entry* overlapping(const Network& wanted) const {
+    auto next = entries_.upper_bound(wanted.last());
+    if (next == entries_.begin()) return nullptr;
+    const Entry& last = std::prev(next)->second;
+    return last.network.overlaps(wanted) ? &last : nullptr;
   }
 
  private:
-  /// The host knows how wide a network is if it has an address in it or a route to it. Any other
-  /// address is assumed to lie in a /24.
-  static Network extent_of(const Network& used, const HostFacts& host) {
-    constexpr int kUsualBits = 24;
-    const auto is_known = [&](const Network& network) {
-      return network.prefix_bits >= kWidest && network.holds(used.address);
-    };
-    const bool known =
-        std::ranges::any_of(host.routes, [&](const Route& route) { return is_known(route.to); }) ||
-        std::ranges::any_of(host.interfaces, [&](const Interface& interface) {
-          return std::ranges::any_of(interface.addresses, is_known);
-        });
-    return {used.address, known ? used.prefix_bits : std::min(used.prefix_bits, kUsualBits)};
+  /// True if `base` is wider than what overlaps it.
+  bool covers_any_of(const Network& base) const {
+    return overlapping(base)->network.prefix_bits > base.prefix_bits;
   }
 
-  std::vector<Taken> taken_;
+  std::map<Ipv4, Entry> entries_;  ///< By the first address.
 };
+
+/// Adds all that a host uses.
+void add(NetworkSet& taken, const HostFacts& host) {
+  constexpr int kUsualBits = 24;
+  NetworkSet known;  // The networks that the host has an address in or a route to.
+  for (const Interface& interface : host.interfaces)
+    for (const Network& network : interface.addresses) {
+      known.add(network, "");
+      taken.add(network, fmt::format("{} is an address of {}", text_of(network), host.host));
+    }
+  for (const Route& route : host.routes) {
+    known.add(route.to, "");
+    taken.add(route.to, fmt::format("{} has a route to {}", host.host, text_of(route.to)));
+  }
+  for (const InUse& each : host.in_use) {
+    // An address whose network is not known is assumed to lie in a /24.
+    const Network& used = each.network;
+    const bool is_known = known.overlapping({used.address, 32}) != nullptr;
+    const int bits = is_known ? used.prefix_bits : std::min(used.prefix_bits, kUsualBits);
+    taken.add({used.address, bits},
+              fmt::format("{} is {} of {}", text_of(used), printable(each.by), host.host));
+  }
+}
 
 class FreeNetworks {
  public:
   FreeNetworks(std::span<const HostFacts> hosts, const SubnetChoice& choice)
       : within_(choice.within) {
-    for (const HostFacts& host : hosts) taken_.add(host);
-    for (const HostFacts& host : choice.others) taken_.add(host);
+    for (const HostFacts& host : hosts) add(taken_, host);
+    for (const HostFacts& host : choice.others) add(taken_, host);
+    for (const Network& pool : kPools)
+      if (!within_) pools_.push_back({pool, pool.first().bits});
+    if (within_) pools_.push_back({*within_, within_->first().bits});
   }
 
   Network take() {
-    if (within_) {
-      if (const auto found = take_from(*within_)) return *found;
+    for (Pool& pool : pools_)
+      if (const auto found = take_from(pool)) return *found;
+    if (within_)
       throw Error(fmt::format(
           "no network of four addresses is free in {}: {}; choose another --subnet",
           text_of(*within_), blocked_by_.empty() ? "cables have taken all of it" : blocked_by_));
-    }
-    for (const Network& pool : kPools)
-      if (const auto found = take_from(pool)) return *found;
     throw Error("no private network is free on all hosts; remove addresses that nobody needs");
   }
 
@@ -90,24 +102,28 @@ class FreeNetworks {
   static constexpr std::array<Network, 3> kPools = {
       Network{{0xC0A80000}, 16}, Network{{0xAC100000}, 12}, Network{{0x0A000000}, 8}};
 
-  std::optional<Network> take_from(const Network& pool) {
-    for (std::uint64_t at = pool.first().bits; at + kStep - 1 <= pool.last().bits;) {
-      const Network wanted{{static_cast<std::uint32_t>(at)}, kPrefixBits};
-      const Taken* taken = taken_.overlapping(wanted);
-      if (taken == nullptr) {
-        taken_.add(wanted, "");
-        return wanted;
-      }
-      if (!taken->by.empty()) blocked_by_ = taken->by;
-      // Continues at the first network behind the one that is taken.
-      at = std::max<std::uint64_t>(
-          at + kStep, (std::uint64_t{taken->network.last().bits} + kStep) / kStep * kStep);
+  struct Pool {
+    Network network;
+    std::uint64_t next;  ///< The first address that was not looked at yet.
+  };
+
+  std::optional<Network> take_from(Pool& pool) {
+    while (pool.next + kStep - 1 <= pool.network.last().bits) {
+      const Network wanted{{static_cast<std::uint32_t>(pool.next)}, kPrefixBits};
+      const NetworkSet::Entry* taken = taken_.overlapping(wanted);
+      // A taken network is passed over whole.
+      const std::uint64_t end =
+          std::max(taken ? taken->network.last() : Ipv4{}, wanted.last()).bits;
+      pool.next = (end + kStep) / kStep * kStep;
+      if (taken == nullptr) return wanted;
+      blocked_by_ = taken->by;
     }
     return {};
   }
 
   const std::optional<Network> within_;
-  TakenNetworks taken_;
+  NetworkSet taken_;
+  std::vector<Pool> pools_;
   std::string blocked_by_;  ///< The last network that was in the way, in words.
 };
 
@@ -169,8 +185,8 @@ std::string fault_of_subnet(const std::string& text) {
                        text_of(network->base()));
   if (!is_private(*network))
     return text +
-           " is not private; expected a network in 10.0.0.0/8, 172.16.0.0/12 or "
-           "192.168.0.0/16";
+           " is not private; expected a network in 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, "
+           "100.64.0.0/10 or 198.18.0.0/15";
   if (network->prefix_bits > kPrefixBits)
     return fmt::format("{} is too small; a cable takes four addresses (/{})", text, kPrefixBits);
   return {};

@@ -279,7 +279,7 @@ class Meeting {
     connected[static_cast<std::size_t>(o_.rank)] = true;
     throw TimeoutError(fmt::format(
         "rank {} waited {} s (MCCL_CONNECT_TIMEOUT) for all ranks to connect: {}; are those "
-        "running, and may they reach port {} here (firewall)?",
+        "running, and may they reach port {} here (firewall; MCCL_PORT_BASE fixes the port)?",
         o_.rank, o_.config.connect_timeout, roll_call(connected, "connected"),
         mesh_->endpoint().port));
   }

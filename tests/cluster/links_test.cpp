@@ -172,6 +172,21 @@ TEST(GiveAddresses, LeavesWhatIsInUseAlone) {
               ThrowsMessage<Error>(HasSubstr("10.9.8.3/32 is a DNS server of a")));
 }
 
+TEST(GiveAddresses, PassesOverTensOfThousandsOfRoutes) {
+  constexpr int kHosts = 64;
+  constexpr std::uint32_t kRoutes = 10'000;
+  std::vector<HostFacts> hosts = hosts_of(kHosts);
+  std::vector<Link> links;
+  for (int host = 0; host < kHosts; ++host) {
+    for (std::uint32_t i = 0; i < kRoutes; ++i)
+      hosts[host].routes.push_back({{{0xC0A80000 + 4 * i}, 30}, "e1"});
+    for (int peer = 0; peer < host; ++peer) links.push_back(cable(peer, "e0", host, "e0"));
+  }
+  const std::vector<Addressed> all = give_addresses(hosts, links);
+  EXPECT_EQ(text_of(all.front().a), "192.168.156.65/30");
+  EXPECT_EQ(all[links.size() - 1].a.address.bits, 0xC0A80001 + 4 * (kRoutes + links.size() - 1));
+}
+
 TEST(GiveAddresses, SaysWhenCablesHaveTakenTheWholeSubnet) {
   const std::vector<HostFacts> hosts = hosts_of(2);
   const std::vector<Link> links = {cable(0, "e0", 1, "e0"), cable(0, "e1", 1, "e1")};
@@ -195,10 +210,10 @@ TEST(PersistSteps, TellTheManagerOfEachHost) {
   HostFacts host = hosts_of(1)[0];
   EXPECT_THAT(kept_by("systemd-networkd", host),
               ElementsAre(AllOf(HasSubstr("\"Name=e0\""), HasSubstr("\"Address=192.168.0.1/30\""),
-                                HasSubstr(" / rm -f /etc/systemd/network/05-mccl-e0.network"))));
+                                HasSubstr("{ rm -f /etc/systemd/network/05-mccl-e0.network; "))));
   EXPECT_THAT(kept_by("netplan", host), ElementsAre(HasSubstr("netplan generate")));
   EXPECT_THAT(kept_by("NetworkManager", host),
-              ElementsAre(HasSubstr("connection.autoconnect no")));
+              ElementsAre(HasSubstr("connection.autoconnect $(cat ")));
   host.system = System::macos;
   host.is_root = false;
   host.interfaces[0].bridge = "bridge0";

@@ -234,6 +234,49 @@ def test_addresses_survive_a_restart_with_networkd(pair: CabledHosts, etc: dict,
 
 
 @without_netplan
+def test_undo_brings_back_what_an_earlier_run_kept(pair: CabledHosts, etc: dict, tmp_path: Path):
+    for _ in range(2):
+        done = persisted(pair, tmp_path, "systemd-networkd")
+        assert done.returncode == 0, done.stderr
+    file = etc["a"] / "systemd/network/05-mccl-c0.network"
+    kept = file.read_text()
+    for script, is_kept in (("hosts.json.undo.sh.2", True), ("hosts.json.undo.sh", False)):
+        undone = subprocess.run(
+            pair.on("desk", "sh", tmp_path / script), capture_output=True, text=True
+        )
+        assert undone.returncode == 0, undone
+        assert file.exists() == is_kept and (not is_kept or file.read_text() == kept)
+    assert " 192.168." not in pair.addresses("a")
+
+
+@without_netplan
+def test_addresses_that_a_person_has_kept_are_left_alone(
+    pair: CabledHosts, etc: dict, tmp_path: Path
+):
+    """A file of MCCL's would come before that of the person, and replace its other settings."""
+    pair.mccl("config", *PAIR, "--yes", "--output", tmp_path / "hosts.json")
+    own = etc["a"] / "systemd/network/10-desk.network"
+    own.write_text("[Match]\nName=c0\n[Network]\nAddress=192.168.0.1/30\n[Link]\nMTUBytes=9000\n")
+    done = persisted(pair, tmp_path, "systemd-networkd")
+    assert done.returncode == 0, done.stderr
+    assert not (etc["a"] / "systemd/network/05-mccl-c0.network").exists()
+    assert (etc["b"] / "systemd/network/05-mccl-c0.network").exists()
+
+
+@without_netplan
+def test_addresses_stay_until_a_restart_where_they_cannot_be_kept(
+    pair: CabledHosts, etc: dict, tmp_path: Path
+):
+    (etc["b"] / "systemd/network").rmdir()
+    (etc["b"] / "systemd/network").write_text("not a folder")
+    done = persisted(pair, tmp_path, "systemd-networkd")
+    assert done.returncode == 1
+    assert "lose them when their hosts restart; sh " in done.stderr
+    assert not (etc["a"] / "systemd/network/05-mccl-c0.network").exists()
+    assert " 192.168.0.1/30 " in pair.addresses("a")
+
+
+@without_netplan
 def test_a_host_without_a_network_manager_is_named(pair: CabledHosts, tmp_path: Path):
     before = addresses(pair)
     done = persisted(pair, tmp_path, "none")
@@ -252,7 +295,9 @@ case "$*" in
   *RUNNING*) echo running ;;
   *GENERAL.STATE*) echo "30 (disconnected)" ;;
   *" up "*) exec /sbin/ip addr add "$(cat {tmp_path}/c0.$(readlink /proc/self/ns/net))" dev c0 ;;
-  *"connection add"*) shift 15; echo "$1" > "{tmp_path}/c0.$(readlink /proc/self/ns/net)" ;;
+  *"connection show"*) echo no ;;
+  *"connection add"*) while [ "$1" != ipv4.addresses ]; do shift; done
+                      echo "$2" > "{tmp_path}/c0.$(readlink /proc/self/ns/net)" ;;
 esac
 """
     for name in pair.names:
@@ -266,8 +311,13 @@ esac
     assert "ipv4.addresses 192.168.0.1/30" in said and "connection up mccl-c0" in said
     assert "connection modify mccl-c0 connection.autoconnect yes" in said
     script = (tmp_path / "hosts.json.undo.sh").read_text()
-    assert script.count("nmcli connection delete mccl-c0") == 2
-    assert script.count("nmcli connection modify mccl-c0 connection.autoconnect no") == 2
+    assert script.count("nmcli connection delete mccl-c0") == 4
+    assert script.count("connection.autoconnect $(cat /var/lib/NetworkManager/mccl-c0.before)") == 2
+    noted = Path("/var/lib/NetworkManager/mccl-c0.before")
+    assert noted.read_text() == "no\n"
+    noted.unlink()
+    if not any(noted.parent.iterdir()):
+        noted.parent.rmdir()
 
 
 def test_what_a_host_uses_is_in_the_answer_of_its_probe(pair: CabledHosts):

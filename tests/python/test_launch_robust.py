@@ -1,8 +1,10 @@
 """`mccl launch` on hosts that are noisy, crowded, slow or full, over a real ssh."""
 
+import json
 import os
 import re
 import signal
+import subprocess
 import threading
 import time
 import uuid
@@ -10,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import ssh_hosts
-from launching import PATIENCE, folders, marked, run, start, wait_until
+from launching import PATIENCE, environment, folders, marked, program, run, start, wait_until
 
 pytestmark = pytest.mark.skipif(bool(why := ssh_hosts.missing()), reason=why or "-")
 SH = ("--", "sh", "-c")
@@ -148,6 +150,19 @@ def test_logins_that_are_dropped_are_tried_again(hosts):
     assert len(done.stdout.splitlines()) == 24
 
 
+def test_hosts_are_asked_again_where_their_logins_were_dropped(hosts):
+    with_sshd(hosts, "d", "-o", "MaxStartups=1:50:100")
+    names = through_jump_host(hosts, 3)
+    done = subprocess.run(
+        hosts.on(
+            "desk", program(), "doctor", "--no-measure", "--json", "--ssh-arg=-F",
+            "--ssh-arg", hosts.config, "--hosts", ",".join(names),
+        ),
+        capture_output=True, text=True, timeout=PATIENCE, env=environment(),
+    )  # fmt: skip
+    assert len(json.loads(done.stdout)["hosts"]) == 3, done.stderr
+
+
 def test_a_server_that_drops_all_logins_is_said(hosts):
     with_sshd(hosts, "b", "-o", "MaxStartups=1:100:1")
     held = [hold_a_login(hosts, "b") for _ in range(2)]
@@ -163,8 +178,6 @@ def test_a_server_that_drops_all_logins_is_said(hosts):
 
 def hold_a_login(hosts, name: str):
     """A connection to the host's sshd that never logs in."""
-    import subprocess
-
     command = f"exec 3<>/dev/tcp/{hosts.address(name)}/22; read -r l <&3; echo up; sleep 1000"
     held = subprocess.Popen(
         hosts.on("desk", "bash", "-c", command), stdout=subprocess.PIPE, text=True

@@ -80,8 +80,8 @@ void add_flags(CLI::App& app, ConfigFlags& flags) {
       ->needs(setup)
       ->option_text("S");
   app.add_option("--subnet", flags.subnet,
-                 "Where the networks of cables lie, such as 10.99.0.0/16; default: any\n"
-                 "private network that is free")
+                 "Where the networks of cables that have no addresses yet lie, such as\n"
+                 "10.99.0.0/16; default: any private network that is free")
       ->check(cluster::fault_of_subnet)
       ->option_text("NETWORK");
   CLI::Option* dot =

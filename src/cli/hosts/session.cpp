@@ -30,7 +30,7 @@ constexpr std::size_t kFilesOfSession = 3;
 /// What is opened besides: the other ends of those, for a moment, and files that are written.
 constexpr std::size_t kOtherFiles = 32;
 
-launch::Process start(const Host& host, bool here, const Reaching& reaching) {
+launch::Process start_shell(const Host& host, bool here, const Reaching& reaching) {
   launch::ProcessPlan plan;
   plan.environment = reaching.environment;
   plan.argv = here ? std::vector<std::string>{"sh"}
@@ -53,12 +53,17 @@ void make_room_for_sessions(std::size_t sessions) {
 }
 
 Session::Session(const Host& host, const Reaching& reaching, Hear hear)
-    : host_(host),
-      here_(launch::is_here(host)),
-      hear_(std::move(hear)),
-      process_(start(host, here_, reaching)) {}
+    : host_(host), here_(launch::is_here(host)), hear_(std::move(hear)), reaching_(reaching) {
+  start();
+}
+
+void Session::start() {
+  retry_.begin();
+  process_ = start_shell(host_, here_, reaching_);
+}
 
 Session::~Session() {
+  if (waits_) return;
   process_.input.close();
   ::kill(-process_.id, SIGTERM);
   const Clock::time_point limit = Clock::now() + kForEnd;
@@ -71,6 +76,7 @@ Session::~Session() {
 }
 
 void Session::tell(std::string_view text) {
+  if (!heard_) told_ += text;
   unsent_ += text;
   send();
 }
@@ -81,6 +87,14 @@ void Session::tell_no_more() {
 }
 
 void Session::watch(launch::Watch& watch) {
+  if (waits_ && retry_.is_due()) {
+    waits_ = false;
+    unsent_ = told_;
+    start();
+  } else if (waits_) {
+    watch.at(retry_.next_try());
+    return;
+  }
   if (!ended()) watch.on(process_.output.get(), POLLIN, [this] { read_output(); });
   if (process_.error.get() >= 0) watch.on(process_.error.get(), POLLIN, [this] { read_error(); });
   if (!unsent_.empty() && process_.input.get() >= 0)
@@ -104,12 +118,28 @@ void Session::read_output() {
   if (n < 0) return;
   said_.filled(static_cast<std::size_t>(n));
   std::string_view lines = n == 0 ? said_.take_rest() : said_.take_lines();
+  heard_ = heard_ || !lines.empty();
   if (n == 0) process_.output.close();
   while (!lines.empty()) {
     const std::size_t end = lines.find('\n');
     hear_(lines.substr(0, end));
     lines.remove_prefix(end == lines.npos ? lines.size() : end + 1);
   }
+  if (n == 0 && !heard_ && !here_) end_login();
+}
+
+void Session::end_login() {
+  // ssh has written its complaint before it closed its output.
+  for (std::size_t before = 0; process_.error.get() >= 0; before = complaint_.size()) {
+    read_error();
+    if (complaint_.size() == before) break;
+  }
+  if (!retry_.tries_again(complaint_)) return;
+  ::kill(-process_.id, SIGKILL);
+  ::waitpid(process_.id, nullptr, 0);
+  process_ = {};
+  complaint_.clear();
+  waits_ = true;
 }
 
 void Session::read_error() {

@@ -11,6 +11,7 @@
 #include "cli/launch/host.h"
 #include "cli/launch/lines.h"
 #include "cli/launch/process.h"
+#include "cli/launch/ssh.h"
 #include "cli/launch/watch.h"
 
 namespace mccl::cli::hosts {
@@ -33,7 +34,9 @@ class Session {
  public:
   using Hear = std::function<void(std::string_view line)>;
 
-  /// Begins to connect. `hear` gets each line of standard output, without its end.
+  /// Begins to connect. `hear` gets each line of standard output, without its end. A login that
+  /// the server drops because many came at once is tried again as watch() is called. `reaching`
+  /// outlives the session.
   Session(const Host& host, const Reaching& reaching, Hear hear);
   /// Ends the shell, or ssh, without waiting for what it does.
   ~Session();
@@ -45,23 +48,30 @@ class Session {
   void tell_no_more();
 
   void watch(launch::Watch& watch);
-  /// Its output has ended.
-  bool ended() const { return process_.output.get() < 0; }
+  /// Its output has ended, and no login will be tried again.
+  bool ended() const { return !waits_ && process_.output.get() < 0; }
   /// What ssh, or the shell, says of itself; with the cure, for people.
   std::string complaint() const;
   /// What a program that it has become says on standard error, for people.
   std::string error_text() const;
 
  private:
+  void start();
   void send();
   void read_output();
+  void end_login();
   void read_error();
 
   const Host host_;
   const bool here_;
   Hear hear_;
+  const Reaching& reaching_;
   launch::Process process_;
+  launch::LoginRetry retry_;
+  bool waits_ = false;  ///< For the next login; there is no process.
+  bool heard_ = false;  ///< A line of output, so the login has succeeded.
   launch::Lines said_;
+  std::string told_;  ///< Everything before the first line was heard, for the next login.
   std::string unsent_;
   bool no_more_ = false;
   std::string complaint_;

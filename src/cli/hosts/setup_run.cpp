@@ -40,15 +40,14 @@ struct Job {
   std::string what;  ///< For people.
   std::string script;
   std::size_t step = kNoStep;
+  std::chrono::seconds limit = kForStep;
 };
 
 /// A shell on one host that does one job after the other.
 class Worker {
  public:
-  /// Each job may take `for_job`.
-  Worker(const Host& host, const Reaching& reaching, std::chrono::seconds for_job)
-      : for_job_(for_job),
-        name_(launch::text_of(host)),
+  Worker(const Host& host, const Reaching& reaching)
+      : name_(launch::text_of(host)),
         token_("mccl-" + rendezvous::make_job_key().substr(0, 16)),
         session_(std::make_unique<Session>(host, reaching,
                                            [this](std::string_view line) { hear(line); })) {
@@ -60,7 +59,7 @@ class Worker {
     job_ = job;
     output_.clear();
     status_.reset();
-    limit_ = Clock::now() + for_job_;
+    limit_ = Clock::now() + job_->limit;
     session_->tell(
         fmt::format("( {} ) < /dev/null 2>&1; s=$?; echo; echo {} $s\n", job.script, token_));
   }
@@ -96,7 +95,7 @@ class Worker {
     if (session_->ended())
       return fmt::format("{}: the connection was lost in \"{}\": {}", name_, job_->what,
                          session_->complaint());
-    return fmt::format("{}: \"{}\" did not end in {} s", name_, job_->what, for_job_.count());
+    return fmt::format("{}: \"{}\" did not end in {} s", name_, job_->what, job_->limit.count());
   }
 
  private:
@@ -108,7 +107,6 @@ class Worker {
     }
   }
 
-  const std::chrono::seconds for_job_;
   const std::string name_;
   const std::string token_;
   std::optional<Job> job_;
@@ -200,9 +198,11 @@ class SetupRun {
   }
 
   void send_worker(std::size_t host) {
-    workers_[host] = std::make_unique<Worker>(plan_.hosts[host], reaching_,
-                                              std::min(kForStep, plan_.revert_after));
+    workers_[host] = std::make_unique<Worker>(plan_.hosts[host], reaching_);
   }
+
+  /// The guard undoes a job that takes longer.
+  std::chrono::seconds for_step() const { return std::min(kForStep, plan_.revert_after); }
 
   std::vector<Job> guards() const {
     std::vector<Job> jobs;
@@ -219,14 +219,15 @@ class SetupRun {
     std::vector<Job> jobs;
     for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
       const std::string& command = plan_.steps[i].command;
-      jobs.push_back({host_of(i), command, guard_.guarded(host_of(i), command), i});
+      jobs.push_back({host_of(i), command, guard_.guarded(host_of(i), command), i, for_step()});
     }
     return jobs;
   }
 
   std::vector<Job> checks() const {
     std::vector<Job> jobs;
-    for (const std::size_t host : busy_) jobs.push_back({host, "connect anew", guard_.renew(host)});
+    for (const std::size_t host : busy_)
+      jobs.push_back({host, "connect anew", guard_.renew(host), kNoStep, for_step()});
     return jobs;
   }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <random>
 
 #include "base/value_text.h"
 
@@ -123,9 +124,16 @@ std::vector<std::string> ssh_forward_words(const Host& host, const std::string& 
   return words;
 }
 
-bool was_dropped_in_a_crowd(std::string_view complaint) {
+bool LoginRetry::tries_again(std::string_view complaint) {
+  using namespace std::chrono_literals;
+  constexpr auto kFirstPause = 300ms;
+  static std::minstd_rand random{std::random_device{}()};
   const Complaint* known = known_complaint(complaint);
-  return known != nullptr && known->text == kExchange;
+  if (tries_ >= kMostTries || known == nullptr || known->text != kExchange) return false;
+  const double chance = std::uniform_real_distribution<double>(0.5, 1.5)(random);
+  const auto pause = kFirstPause * (1 << (tries_ - 1)) * chance;
+  next_try_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(pause);
+  return true;
 }
 
 std::string explain_ssh(const Host& host, std::string_view complaint) {

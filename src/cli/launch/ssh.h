@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "cli/launch/host.h"
 
 namespace mccl::cli::launch {
@@ -38,9 +39,26 @@ std::vector<std::string> ssh_forward_words(const Host& host, const std::string& 
                                            const std::vector<std::string>& extra,
                                            const std::string& flag, const std::string& from_and_to);
 
-/// Whether the complaint is that of a login which the server dropped before it had begun, as sshd
-/// does when many come at once.
-bool was_dropped_in_a_crowd(std::string_view complaint);
+/// When to log in again after a server has dropped a login because many came at once. The pauses
+/// double, with some chance in them, so that logins dropped together come back apart.
+class LoginRetry {
+ public:
+  /// True if a login may begin now.
+  bool is_due() const { return Clock::now() >= next_try_; }
+  Clock::time_point next_try() const { return next_try_; }
+  bool has_begun() const { return tries_ > 0; }
+  void begin() { ++tries_; }
+  /// Called after a login that failed with this complaint of ssh's. Returns true, and sets
+  /// `next_try`, if it is to be tried again.
+  bool tries_again(std::string_view complaint);
+  void give_up() { tries_ = kMostTries; }
+
+ private:
+  static constexpr int kMostTries = 6;
+
+  int tries_ = 0;
+  Clock::time_point next_try_ = {};
+};
 
 /// Without its end.
 std::string_view last_line_of(std::string_view text);

@@ -4,9 +4,7 @@
 
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
-#include <random>
 #include <utility>
 
 #include "cli/launch/ssh.h"
@@ -14,19 +12,7 @@
 namespace mccl::cli::launch {
 namespace {
 
-using namespace std::chrono_literals;
-
 constexpr std::size_t kMostComplaint = 8192;
-constexpr int kMostTries = 6;
-constexpr auto kFirstPause = 300ms;
-
-/// Twice as long after each try. Chance keeps those apart that were dropped together.
-Clock::duration pause_after(int tries) {
-  static std::minstd_rand random{std::random_device{}()};
-  const double part = std::uniform_real_distribution<double>(0.5, 1.5)(random);
-  const auto pause = kFirstPause * (1 << (tries - 1));
-  return std::chrono::duration_cast<Clock::duration>(pause * part);
-}
 
 }  // namespace
 
@@ -41,8 +27,8 @@ SshConnection::SshConnection(std::string socket, std::string token, Logins& logi
 
 void SshConnection::watch(Watch& watch, const std::vector<std::string>& machines) {
   if (state_ == State::waiting && !machines.empty()) {
-    if (Clock::now() < next_try_) {
-      watch.at(next_try_);
+    if (!retry_.is_due()) {
+      watch.at(retry_.next_try());
     } else if (logins_.begin(machines)) {
       log_in(machines);
     }
@@ -55,7 +41,7 @@ void SshConnection::watch(Watch& watch, const std::vector<std::string>& machines
 
 void SshConnection::log_in(const std::vector<std::string>& machines) {
   places_ = machines;
-  ++tries_;
+  retry_.begin();
   complaint_.clear();
   said_ = {};
   process_ = start_();
@@ -119,13 +105,9 @@ void SshConnection::end(int signal) {
   if (state_ == State::waiting) {
     state_ = State::ended;
   } else if (!ended()) {
-    tries_ = kMostTries;
+    retry_.give_up();
     ::kill(process_.id, signal);
   }
-}
-
-bool SshConnection::may_try_again() const {
-  return state_ == State::logging_in && tries_ < kMostTries && was_dropped_in_a_crowd(complaint_);
 }
 
 bool SshConnection::collect() {
@@ -136,7 +118,7 @@ bool SshConnection::collect() {
     if (complaint_.size() == before) break;
   }
   read();
-  const bool again = may_try_again();
+  const bool again = state_ == State::logging_in && retry_.tries_again(complaint_);
   if (state_ == State::logging_in) give_place_back();
   process_ = {};
   if (!again) {
@@ -144,7 +126,6 @@ bool SshConnection::collect() {
     return true;
   }
   state_ = State::waiting;
-  next_try_ = Clock::now() + pause_after(tries_);
   return false;
 }
 

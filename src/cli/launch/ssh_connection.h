@@ -10,6 +10,7 @@
 #include "cli/launch/lines.h"
 #include "cli/launch/logins.h"
 #include "cli/launch/process.h"
+#include "cli/launch/ssh.h"
 #include "cli/launch/watch.h"
 
 namespace mccl::cli::launch {
@@ -49,7 +50,7 @@ class SshConnection {
   bool open() const { return state_ == State::open; }
   bool ended() const { return state_ == State::ended; }
   /// Whether it has not begun because others log in.
-  bool waits_for_turn() const { return state_ == State::waiting && tries_ == 0; }
+  bool waits_for_turn() const { return state_ == State::waiting && !retry_.has_begun(); }
   bool has_unsent() const { return !unsent_.empty(); }
   const std::string& socket() const { return socket_; }
   /// What ssh said on standard error, at its last try.
@@ -60,7 +61,6 @@ class SshConnection {
   void give_place_back();
   void read_errors();
   void send();
-  bool may_try_again() const;
 
   const std::string socket_;
   const std::string token_;
@@ -70,8 +70,7 @@ class SshConnection {
   Hear hear_;
   State state_ = State::waiting;
   std::vector<std::string> places_;  ///< Machines at which it takes a place of `logins_`.
-  int tries_ = 0;
-  Clock::time_point next_try_ = {};
+  LoginRetry retry_;
   Process process_;
   Lines said_;
   std::string complaint_;
