@@ -42,12 +42,14 @@ Clock::duration seconds_to_duration(double seconds) {
   return duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-/// Of ranks that have met all the others and are not yet on their own, when rank 0 ends.
+/// How long rank 0, when it ends, waits for ranks that still read from its store.
 constexpr std::chrono::seconds kLastArrival{5};
-/// Looking beside the data takes the longer the more peers there are: it shall not fill the core.
+/// Interval between looks at the control connections and transports. A look takes longer with more
+/// peers, so the interval grows with their number and looks do not fill the core.
 constexpr std::chrono::milliseconds kBetweenLooks{1};
 constexpr std::chrono::microseconds kLookAtAPeer{20};
-/// So many ranks that wait on one host at a time may wake as often as this, to look at the time.
+/// Longest sleep while calls are pending. It grows with the number of ranks, which may all wait on
+/// one host and wake only to read the clock.
 constexpr std::chrono::milliseconds kLongestNap{20};
 constexpr int kRanksOfANap = 16;
 
@@ -55,7 +57,7 @@ Clock::duration silence_before_giving_up(const Config& config, double ranks_per_
   return seconds_to_duration(config.liveness_interval * patience_of(ranks_per_core));
 }
 
-/// As ranks of the job.
+/// Returns the members as ranks of the job. Throws InvalidArgument.
 std::vector<WorldRank> checked_members(const std::string& group, const std::vector<int>& ranks,
                                        int self, int size) {
   std::vector<WorldRank> members;
@@ -154,7 +156,7 @@ Engine::Engine(EngineOptions options)
   for (const auto& [way, ranks] : ways) log_.info("{}: {}", ranks_text(ranks), way);
   if (size() == 1) return;
   rendezvous::take_back_key(options_.config, rank(), *options_.store);
-  // What is told through the store from now on comes from ranks that this one is connected to.
+  // From here on, what the store delivers comes from ranks that this one is connected to.
   met_.store->watch_with([this] { throw_if_a_peer_is_lost(); });
 }
 
@@ -172,7 +174,7 @@ std::shared_ptr<Engine> Engine::create(EngineOptions options) {
   return engine;
 }
 
-/// On the progress thread when a callback there drops what holds the engine last.
+/// Runs on the progress thread if a callback there drops the last reference to the engine.
 Engine::~Engine() {
   shutdown();
   if (!thread_.joinable()) return;
@@ -238,7 +240,8 @@ std::shared_ptr<GroupState> Engine::make_group(const std::string& name,
   schedule::Facts facts = facts_;
   facts.nodes = nodes_of(members);
   facts.cables = cables_of(ranks);
-  // Told apart from groups of that name that came before, which others may still have.
+  // The identity is numbered so that it differs from earlier groups of the same name, which other
+  // ranks may still hold.
   const std::string identity = fmt::format("{}\n{}\n", name, fmt::join(ranks, " "));
   std::uint32_t number = 0;
   {
@@ -267,7 +270,7 @@ std::shared_ptr<GroupState> Engine::make_group(const std::string& name,
   return group;
 }
 
-/// By rank of a group; empty when no two of its members share a node.
+/// Indexed by group rank; empty if no two members share a node.
 std::vector<int> Engine::nodes_of(const std::vector<WorldRank>& members) const {
   if (nodes().empty()) return {};
   std::map<int, int> counts;
@@ -283,7 +286,7 @@ std::vector<int> Engine::nodes_of(const std::vector<WorldRank>& members) const {
   return found;
 }
 
-/// Null on one network that joins all.
+/// Null if one network joins all ranks.
 std::shared_ptr<const schedule::CableMap> Engine::cables_of(const std::vector<int>& members) const {
   if (cabling_.is_one_network()) return nullptr;
   return std::make_shared<schedule::CableMap>(cabling_, members, facts_.latency_s,
@@ -332,7 +335,7 @@ void Engine::submit(std::span<const std::shared_ptr<Operation>> operations) {
     }
   });
   if (driver_.stopping()) {
-    // Nobody drives any more: the calls fail here and now.
+    // No thread drives any more: the calls fail here.
     std::unique_lock lock(driver_.mutex());
     take_in();
     run_callbacks(lock);
@@ -368,7 +371,7 @@ void Engine::shutdown() noexcept {
   std::unique_lock lock(driver_.mutex());
   take_in();
   groups_.end_all();
-  Engine::run_callbacks(lock);  // their calls have ended, whatever becomes of the links
+  Engine::run_callbacks(lock);  // their calls have ended, even if the links now fail
   if (!lock.owns_lock()) lock.lock();
   see_links_off(lock);
   peers_.leave();
@@ -377,15 +380,15 @@ void Engine::shutdown() noexcept {
   Engine::run_callbacks(lock);
   if (lock.owns_lock()) lock.unlock();
   if (!options_.wiring) return;
-  // Who passes on what is for others does so until they have done; this rank's own way to the store
-  // must not keep them.
+  // A relay serves other ranks until they have finished. This rank's own connection to the store
+  // must not delay them.
   met_.store.reset();
   options_.store.reset();
   options_.wiring->leave();
 }
 
-/// Until the peers have received what was sent to them. This rank answers them meanwhile, and gives
-/// up those that are silent.
+/// Waits until the peers have received what was sent to them. Meanwhile this rank answers control
+/// messages and gives up silent peers.
 void Engine::see_links_off(std::unique_lock<std::mutex>& lock) noexcept {
   Departing& departing = groups_.departing();
   const Clock::time_point all_are_here_by = Clock::now() + kLastArrival;
@@ -407,7 +410,8 @@ void Engine::tell_of_arrival() {
   if (!awaits_arrivals_) peers_.send(WorldRank(0), arrived);
 }
 
-/// The store often ends with rank 0's process, and others may still have to read what it told last.
+/// The store often ends with rank 0's process, while other ranks may still have to read its last
+/// values.
 bool Engine::somebody_still_arrives() {
   if (!awaits_arrivals_) return false;
   peers_.receive([](WorldRank, const ControlMessage&) {}, [](WorldRank, const std::string&) {});
@@ -439,7 +443,7 @@ void Engine::after_fork_in_parent() noexcept {
 void Engine::abandon_after_fork() noexcept {
   abandoned_ = true;
   if (forker_.load() != std::this_thread::get_id())
-    return;  // nobody knows in what state the parent's threads left this copy
+    return;  // the state in which the parent's threads left this copy is unknown
   try {
     links_.abandon();
     Sleep beside;
@@ -454,10 +458,10 @@ void Engine::abandon_after_fork() noexcept {
     for (const pollfd& descriptor : open) ::close(descriptor.fd);
     driver_.abandon();
     if (options_.wiring) options_.wiring->abandon_after_fork();
-    // Nothing of it may be destroyed here: its thread belongs to the parent.
+    // Nothing of the engine may be destroyed here: its thread belongs to the parent.
     keep_for_ever(shared_from_this());
   } catch (...) {
-    // Out of memory in a child: its descriptors close when it ends.
+    // The child is out of memory. Its descriptors close when it ends.
   }
   forker_ = std::thread::id();
   inbox_.mutex().unlock();

@@ -1,22 +1,21 @@
-// Executes calls on links: one per process and job.
+// Executes calls on links. One engine per process and job.
 //
-// What the driver does, pass after pass (engine_pass.cpp):
-//   take in what callers have handed over        groups/inbox.h
-//   look beside the data, now and then:          peers/, links/link_maker.h,
-//   groups/group_control.cpp
-//     control messages, links that came, hearts, clocks
-//   move the calls of every group that has some  groups/group_calls.cpp, collectives/, messages/
+// One pass of the driver (engine_pass.cpp):
+//   takes in what callers have submitted          groups/inbox.h
+//   at intervals, looks beside the data:          peers/, links/link_maker.h,
+//     control messages, new links,                groups/group_control.cpp
+//     heartbeats, timeouts
+//   advances the calls of every active group      groups/group_calls.cpp, collectives/, messages/
 //
-// Threads and locks, in the order in which they are taken:
-// - the progress lock (driving/driver.h): whoever holds it drives. It guards everything that moves
-//   bytes: transports, control connections, groups with their channels and executors.
-// - the inbox's lock, and that of the groups' names: what other threads hand to the driver. Held
-// for
-//   a few instructions.
-// - a group's failure lock and a Work's lock: leaves.
-// A thread that forks holds the first two from before_fork() on; whoever drives makes way for it.
-// Callbacks of a Work run without any lock. abort() takes only the inbox's lock and the group's
-// failure lock, which nobody holds while waiting.
+// Threads and locks, in lock order:
+// - The progress lock (driving/driver.h): the thread that holds it drives. It guards everything
+//   that moves bytes: transports, control connections, groups with their channels and executors.
+// - The inbox's lock, which also guards the group names: what other threads submit to the driver.
+//   Held for a few instructions.
+// - A group's failure lock and a Work's lock. No other lock is taken while one of these is held.
+// A thread that forks holds the first two from before_fork() on; the driving thread releases the
+// progress lock for it. Callbacks of a Work run without any lock. abort() takes only the inbox's
+// lock and the group's failure lock, which no thread holds while it waits.
 #pragma once
 
 #include <atomic>
@@ -57,14 +56,16 @@ struct EngineOptions {
   std::shared_ptr<Store> store;
   Config config;
   std::shared_ptr<Metrics> metrics;
-  std::shared_ptr<rendezvous::Wiring> wiring = nullptr;     ///< As ContextOptions.
-  std::shared_ptr<transport::rdma::Verbs> verbs = nullptr;  ///< Null: this machine's.
-  bool has_gpus = false;                                    ///< This rank.
+  std::shared_ptr<rendezvous::Wiring> wiring = nullptr;  ///< From ContextOptions; may be null.
+  /// Null: the verbs library of this machine is loaded.
+  std::shared_ptr<transport::rdma::Verbs> verbs = nullptr;
+  bool has_gpus = false;  ///< Whether this rank has GPUs.
 };
 
 class Engine : public CallDriver, private Driven, public std::enable_shared_from_this<Engine> {
  public:
-  /// Meets all other ranks. Throws InvalidArgument, TimeoutError, PeerError, MismatchError.
+  /// Meets all other ranks. Blocks until that is done. Throws InvalidArgument, TimeoutError,
+  /// PeerError, MismatchError.
   static std::shared_ptr<Engine> create(EngineOptions options);
   ~Engine() override;
   Engine(const Engine&) = delete;
@@ -76,43 +77,45 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   const std::shared_ptr<Metrics>& metrics() const { return options_.metrics; }
   const Log& log() const { return log_; }
   Store& store() const { return *options_.store; }
-  /// Gone once the engine has shut down.
+  /// Does not keep the store alive: shutdown() may release it.
   std::weak_ptr<Store> weak_store() const { return options_.store; }
-  /// As EngineOptions say of each rank; false for a job of one.
+  /// True if every rank set `EngineOptions::has_gpus`; false for a job of one rank.
   bool all_ranks_have_gpus() const { return met_.all_have_gpus; }
 
   /// The node of each rank of the job; empty when no two share memory.
   const std::vector<int>& nodes() const { return memory_->nodes; }
-  /// What the groups that are made from now on know. Learned while only one thread uses the engine.
+  /// The facts that new groups choose their schedules by. learn() is called only while a single
+  /// thread uses the engine.
   const schedule::Facts& facts() const { return facts_; }
   void learn(schedule::Facts facts) { facts_ = std::move(facts); }
-  /// Which ranks cables join; those between all where the settings name neither a hostfile nor a
-  /// table of RDMA devices that leaves some out. What they can do is learned as the facts are.
+  /// The cables between ranks. All ranks are joined unless the settings name a hostfile, or a table
+  /// of RDMA devices that leaves out some pairs. learn() adds the measured latencies and rates.
   const Cabling& cabling() const { return cabling_; }
   void learn(Cabling cabling) { cabling_ = std::move(cabling); }
-  /// Of this machine, where they are most crowded.
+  /// Ranks per core on the part of this machine where they are most crowded.
   double ranks_per_core() const { return ranks_per_core_; }
-  /// The ways to a peer of which only a trial tells the best, for people: more than one only at the
-  /// higher rank, whose links go by the first until another is taken. For links to come.
+  /// Descriptions of the equivalent paths to a peer, between which only a measurement can choose.
+  /// Has more than one element only at the higher rank of the pair, which dials. New links use the
+  /// first path until take_way() selects another.
   std::vector<std::string> equal_ways(int peer);
   void take_way(int peer, std::size_t way);
-  /// What a group's schedules are chosen by, once it has made a call.
+  /// The facts that a group chooses its schedules by. Complete once the group has made a call.
   schedule::Facts facts_of(GroupState& group);
-  /// Whether calls and new links count in the metrics, as they do from the beginning.
+  /// Sets whether calls and new links count in the metrics. True at first.
   void count_calls(bool count) { completions_.count_calls(count); }
 
-  /// `compression`: of sums that say nothing of it. Throws InvalidArgument when a living group has
-  /// the name.
+  /// `compression` applies to sums whose call does not set its own. Throws InvalidArgument if a
+  /// living group has the name.
   std::shared_ptr<GroupState> make_group(const std::string& name, const std::vector<int>& members,
                                          std::chrono::milliseconds timeout,
                                          const Compression& compression = {});
-  /// No more calls come; those that are pending fail.
+  /// Called when no more calls will be submitted. Pending calls fail.
   void close_group(const std::shared_ptr<GroupState>& group) noexcept;
 
-  /// Runs a collective here and now if nothing else is under way, nothing but the node's memory is
-  /// needed, and the neighbours come soon: then the result is empty and `done` true. If it has
-  /// begun and they do not come, the engine goes on with it, and the result is the call. Otherwise
-  /// nothing has happened, and it can be submitted.
+  /// Runs a collective on the calling thread if nothing else is in flight, the schedule needs only
+  /// the node's window, and the neighbours arrive soon. Then `done` is true and `begun` is null. If
+  /// the call has started but the neighbours are late, the driver continues it, and `begun` is the
+  /// call. Otherwise nothing has happened, and the caller must submit the task.
   struct AtOnce {
     bool done = false;
     std::shared_ptr<Operation> begun;
@@ -120,28 +123,31 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   AtOnce run_at_once(const std::shared_ptr<GroupState>& group, Task& task,
                      std::chrono::milliseconds timeout);
 
-  /// This rank has all that was agreed on when the job began; rank 0 does not end before it is told
-  /// so by all that live, or for a few seconds.
+  /// Announces that this rank has read everything from the store that the start of the job needs.
+  /// Rank 0's shutdown waits for this announcement from every living rank, for a few seconds at
+  /// most.
   void tell_of_arrival();
 
   /// Queues calls of one group together, in order.
   void submit(std::span<const std::shared_ptr<Operation>> operations);
 
-  /// Drives until `work` is done or `deadline` has passed, or waits while another thread drives.
+  /// Drives until `work` is done or `deadline` has passed. Sleeps instead while another thread
+  /// drives.
   void help(detail::WorkState& work, Clock::time_point deadline) override;
 
   void abort(const std::shared_ptr<GroupState>& group, const std::string& reason);
 
-  /// Says goodbye, fails what is pending, ends the thread. The second time does nothing. Callbacks
-  /// may call it, on the progress thread too, which then ends when they have returned. Needs no
-  /// memory where there is none.
+  /// Sends goodbye to the peers, fails pending calls and ends the progress thread. No-op the second
+  /// time. A callback may call it, also on the progress thread, which then ends after its callbacks
+  /// have returned. Works even when memory has run out.
   void shutdown() noexcept;
 
-  /// Around fork(), on the thread that forks: nothing is under way while it happens, so that the
-  /// child finds everything whole and no lock held.
+  /// Called around fork() on the thread that forks. No operation is in progress during the fork, so
+  /// the child sees consistent state and no lock held by another thread.
   void before_fork() noexcept;
   void after_fork_in_parent() noexcept;
-  /// Closes the child's copies of the descriptors; the rest belongs to the parent.
+  /// Called in the child. Closes its copies of the descriptors; everything else belongs to the
+  /// parent.
   void abandon_after_fork() noexcept;
 
  private:
@@ -162,7 +168,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   bool spin_until_finished(GroupState& group);
   bool look_beside_safely(Clock::time_point now);
 
-  // engine_pass.cpp: what is driven. Under the progress lock.
+  // engine_pass.cpp: the driver's work, under the progress lock.
   static void progress_loop(const std::weak_ptr<Engine>& engine);
   bool pass() override;
   bool move();
@@ -187,17 +193,17 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
 
   EngineOptions options_;
   const Log log_;
-  /// How often the driver looks beside the data while it is busy with data.
+  /// Interval between calls of hear_and_connect() while the driver moves data.
   const Clock::duration between_looks_;
-  /// How long a sleep with calls pending may be: timeouts are noticed this late at most.
+  /// Longest sleep while calls are pending. Timeouts are noticed at most this late.
   const Clock::duration longest_nap_;
-  schedule::Facts facts_;  ///< Not changed once groups are used by several threads.
-  Cabling cabling_;        ///< Nor is this.
+  schedule::Facts facts_;  ///< Constant once several threads use groups.
+  Cabling cabling_;        ///< Constant once several threads use groups.
   std::atomic<bool> abandoned_{false};
-  std::atomic<std::thread::id> forker_{};  ///< The thread that holds both locks for a fork.
+  std::atomic<std::thread::id> forker_{};  ///< The thread that holds both locks during a fork.
 
   Driver driver_;
-  rendezvous::Met met_;  ///< The others; what follows is made of it.
+  rendezvous::Met met_;  ///< Connections to the other ranks. Later members are made from it.
   const double ranks_per_core_;
   const std::shared_ptr<const node::SharedMemory> memory_;
 
@@ -210,17 +216,17 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   Surroundings surroundings_;
   Groups groups_;
   Clock::time_point next_look_;
-  Clock::time_point links_due_;  ///< As they said before the last sleep.
-  bool unheard_ = false;         ///< A peer has said more than was taken in at the last look.
+  Clock::time_point links_due_;  ///< The transports' next deadline, as of the last sleep.
+  bool unheard_ = false;         ///< The last look left messages of a peer unread.
   bool awaits_arrivals_ = false;
   Clock::time_point next_watch_;
-  Inbox::Content taken_;  ///< From the inbox; empty but for the time in which it is taken in.
+  Inbox::Content taken_;  ///< Taken from the inbox; empty except during take_in().
 
   Inbox inbox_;
-  GroupNames names_;  // guarded by the inbox's lock, so that a fork finds them whole
+  GroupNames names_;  // guarded by the inbox's lock, so that a forked child sees it consistent
 
   std::thread thread_;
-  std::shared_ptr<void> at_termination_;  ///< Closes the devices if SIGTERM comes.
+  std::shared_ptr<void> at_termination_;  ///< Shuts the engine down on SIGTERM.
 };
 
 }  // namespace mccl::engine

@@ -1,5 +1,6 @@
-// A call that goes through the node's window only, on the caller's own thread, without a Work: what
-// small calls of a busy loop take, where every lock and every look at the clock would show.
+// Runs a call that needs only the node's window on the caller's own thread, without a Work. Small
+// calls in a busy loop take this path, where the cost of a lock or of a clock reading is
+// measurable.
 #include <thread>
 
 #include "engine/driving/pause.h"
@@ -9,9 +10,9 @@
 namespace mccl::engine {
 namespace {
 
-/// Looks without a breath between them: it would be as long as what is waited for.
+/// Looks without a pause between them; a pause would take as long as the neighbour's arrival.
 constexpr int kEagerLooks = 128;
-/// Looks between two looks at the clock.
+/// Looks between two readings of the clock.
 constexpr int kLooks = 64;
 constexpr int kCrowdedLooks = 8;
 
@@ -24,10 +25,11 @@ Engine::AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Tas
   if (!lock || has_calls() || driver_.stopping() || !group->may_run_at_once(task)) return {};
   const Clock::time_point now = completions_.begin_at_once();
   if (now != Clock::time_point() && (!look_beside_safely(now) || group->failed())) return {};
-  // After looking beside, which may forget plans that were not used for a while.
+  // Must follow the look, which may clear plans that have not been used for a while.
   const Plan* plan = group->plan_at_once(task);
   if (!plan) return {};
-  // A call that another thread submits meanwhile has no order with this one: its callers gave none.
+  // A call that another thread submits meanwhile is unordered with this one, because its callers
+  // did not order the two.
   task.call.sequence = group->next_sequence();
   group->begin_at_once(task, *plan);
   try {
@@ -36,7 +38,7 @@ Engine::AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Tas
       return {.done = true, .begun = nullptr};
     }
   } catch (const PeerError&) {
-    // The driver meets it again, and waits a moment for the peer's own word of it.
+    // The driver meets this error again, and waits a moment for the peer's own explanation.
   } catch (const std::exception& error) {
     group->fail_at_once(task.call, error);
   }
@@ -47,7 +49,7 @@ Engine::AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Tas
   }
 }
 
-/// To the driver, who goes on with the call.
+/// Hands the started call over to the driver, which continues it.
 std::shared_ptr<Operation> Engine::hand_over(const std::shared_ptr<GroupState>& group, Task& task,
                                              std::chrono::milliseconds timeout) {
   auto begun = std::make_shared<Operation>(std::move(task));
@@ -60,10 +62,11 @@ std::shared_ptr<Operation> Engine::hand_over(const std::shared_ptr<GroupState>& 
   return begun;
 }
 
-/// For as long as a driver would before it sleeps.
+/// Spins as long as a driver does before it sleeps. Returns false if the call has not finished by
+/// then, or if the inbox is not empty.
 bool Engine::spin_until_finished(GroupState& group) {
   const bool crowded = driver_.shares_cores();
-  // Where ranks share cores, whoever is waited for may need this one.
+  // Where ranks share cores, a rank that this call waits for may need this core.
   const int looks_between = crowded ? kCrowdedLooks : kLooks;
   Clock::time_point until;
   for (int looks = 1;; ++looks) {
@@ -74,7 +77,8 @@ bool Engine::spin_until_finished(GroupState& group) {
       pause_core();
     }
     if (looks % looks_between != 0) continue;
-    // Not before: reading the clock takes longer than a neighbour that is on time.
+    // Not read earlier: reading the clock takes longer than waiting for a neighbour that is on
+    // time.
     const Clock::time_point now = Clock::now();
     if (looks == looks_between) until = now + driver_.spin();
     if (now >= until || inbox_.waiting()) return false;
@@ -82,7 +86,8 @@ bool Engine::spin_until_finished(GroupState& group) {
   }
 }
 
-/// For a caller's thread. False when it went wrong, which every group has been told.
+/// Called on a caller's thread. Returns false if an exception occurred; all groups have then
+/// failed.
 bool Engine::look_beside_safely(Clock::time_point now) {
   try {
     look_beside(now);

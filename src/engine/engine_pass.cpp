@@ -1,4 +1,4 @@
-// The part of Engine that is driven: what it does in a pass, and what it sleeps for.
+// The driven part of Engine: what it does in one pass, and the events that end its sleep.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,13 +9,14 @@
 namespace mccl::engine {
 namespace {
 
-/// How often calls are compared with their deadlines.
+/// Interval at which calls are compared with their deadlines.
 constexpr std::chrono::milliseconds kWatch{10};
 
 }  // namespace
 
-/// Of the progress thread. While it drives it holds the engine, which a callback may let go of;
-/// while it sleeps, whoever destroys the engine wakes it and waits for its end.
+/// Body of the progress thread. It owns the engine while it drives, so a callback may drop the last
+/// other reference. It owns nothing while it sleeps: the engine's destructor then wakes the thread
+/// and joins it.
 void Engine::progress_loop(const std::weak_ptr<Engine>& engine) {
   Sleep sleep;
   while (std::shared_ptr<Engine> awake = engine.lock()) {
@@ -27,8 +28,8 @@ void Engine::progress_loop(const std::weak_ptr<Engine>& engine) {
   }
 }
 
-/// Whatever goes wrong on this rank ends its groups, which tell their other members, and not the
-/// process.
+/// An exception on this rank fails its groups, which announce the failure to their other members.
+/// It does not end the process.
 bool Engine::pass() {
   try {
     return move();
@@ -61,14 +62,13 @@ void Engine::take_in() noexcept {
   taken_.clear();
 }
 
-/// What goes wrong with one thing that was handed over, such as memory that ran out, must not lose
-/// the others.
+/// An exception in one submitted item, such as std::bad_alloc, must not lose the others.
 void Engine::attempt(GroupState& group, const std::function<void()>& action,
                      const std::shared_ptr<Operation>& operation) noexcept {
   try {
     action();
   } catch (const std::exception& error) {
-    group.fail(failure_of(error));  // which ends the call too, where the group has it
+    group.fail(failure_of(error));  // this also ends the call, if the group has taken it
     if (!operation) return;
     completions_.finish(operation, error_of(group.failure(), operation->call,
                                             group.membership().rank, "cannot start"));
@@ -85,8 +85,8 @@ void Engine::look_beside(Clock::time_point now) {
   if (now >= next_watch_) keep_time(now);
 }
 
-/// What peers say, and links that come about. What a transport has found out goes before the ends
-/// of links that follow from it.
+/// Handles control messages and new links. Peers that a transport has found unreachable are handled
+/// first, because that reason explains the links that end as a consequence.
 void Engine::hear_and_connect(Clock::time_point now) {
   next_look_ = now + between_looks_;
   for (const auto& [peer, reason] : links_.take_lost()) {
@@ -128,7 +128,7 @@ void Engine::lose(WorldRank peer, const std::string& reason, transport::Loss los
 void Engine::keep_time(Clock::time_point now) {
   next_watch_ = now + kWatch;
   if (size() > 1 && now >= heart_.next_beat()) {
-    hear_and_connect(now);  // who has said something is not silent
+    hear_and_connect(now);  // a peer that has sent something is not silent
     beat(now);
   }
   groups_.watch_time(now);
@@ -155,7 +155,7 @@ void Engine::fail_all(const std::exception& error) noexcept {
 bool Engine::run_callbacks(std::unique_lock<std::mutex>& lock) {
   OperationList calls = completions_.take_callbacks();
   lock.unlock();
-  // All that they hold is let go of without the lock: it may be the last of this engine's users.
+  // Destroyed without the lock: the operations may hold the last references to this engine.
   completions_.run(std::move(calls));
   return lock.try_lock();
 }
@@ -180,7 +180,8 @@ void Engine::prepare(Sleep& sleep) {
   }
 }
 
-/// It looked beside the data before it slept, so nobody need look again at once.
+/// The driver looked at the control connections just before this sleep, so the next look can wait
+/// unless one of them became ready.
 void Engine::has_slept(bool beside, Clock::time_point now) {
   const bool look = beside || unheard_ || now >= links_due_;
   next_look_ = look ? Clock::time_point() : now + between_looks_;

@@ -1,5 +1,5 @@
-// How a Call is written for another process: in frames, in control messages, and beside what a rank
-// publishes to its node.
+// Binary form of a Call for other processes: in frames, in control messages, and in the label of a
+// publication in the node's window.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,14 @@
 
 namespace mccl::engine {
 
-/// Little-endian, without gaps. What concerns point to point alone, peer and tag, is not in it.
+/// Little-endian, without padding. Does not contain the peer and the tag, which only point to point
+/// has.
 struct CallCode {
   std::uint8_t collective = 0;
   std::uint8_t dtype = 0;
   std::uint8_t kind = 0;
   std::uint8_t codec = 0;
-  std::int32_t root = 0;  ///< Where there is a codec, and so no root: Coding::kept.
+  std::int32_t root = 0;  ///< With a codec, which excludes a root: Coding::kept.
   std::uint64_t count = 0;
   std::uint64_t counts_hash = 0;
   std::uint64_t sequence = 0;
@@ -23,10 +24,10 @@ struct CallCode {
 static_assert(sizeof(CallCode) == 32);
 
 CallCode encode(const Call& call);
-/// Nothing for what encode cannot have written.
+/// Returns nullopt for bytes that encode() cannot have written.
 std::optional<Call> decode(const CallCode& code);
 
-/// Differs for calls that differ, but for accidents of 64 bits.
+/// Differs for different calls, except for a collision of 64 bits.
 std::uint64_t fingerprint_of(const Call& call);
 
 }  // namespace mccl::engine

@@ -1,4 +1,4 @@
-// The last collectives of a group, for telling a peer what was called at its place.
+// The last collectives of a group, for comparison with a peer's call of the same sequence number.
 #pragma once
 
 #include <array>
@@ -9,20 +9,20 @@
 
 namespace mccl::engine {
 
-/// Constant memory. Used under the engine's progress lock.
+/// Takes constant memory. Used under the engine's progress lock.
 class CallHistory {
  public:
   void started(const Call& call) {
     calls_[call.sequence % kCalls] = call;
     last_ = call.sequence;
   }
-  /// The call with this sequence number, if it has started and is not too long ago.
+  /// The call with this sequence number, if it is among the last kCalls.
   std::optional<Call> find(std::uint64_t sequence) const {
     const Call& call = calls_[sequence % kCalls];
     if (sequence == 0 || call.sequence != sequence) return std::nullopt;
     return call;
   }
-  /// Sequence 0 when there was none.
+  /// The last call; its sequence is 0 if there was none.
   const Call& last() const { return calls_[last_ % kCalls]; }
 
  private:

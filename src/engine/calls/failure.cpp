@@ -9,7 +9,7 @@
 namespace mccl::engine {
 namespace {
 
-/// As short as a std::string holds without allocating.
+/// Short enough for a std::string to hold it without allocating.
 constexpr const char* kOutOfMemory = "out of memory";
 
 bool is_any_message(const Call& call) {
@@ -20,15 +20,16 @@ std::string name_of_place(const Call& call) {
   return is_any_message(call) ? "a message" : describe(call);
 }
 
-/// Whether `call` is what met it, as far as `rank` can know.
+/// True if `call` is the call that met the failure, as far as this rank can know. `here`: this rank
+/// saw the failure.
 bool is_place(const Failure& failure, const Call& call, bool here) {
   if (!failure.call) return true;
   if (is_any_message(*failure.call)) return here && !is_collective(call);
   return describe(*failure.call) == describe(call);
 }
 
-/// Made while there is memory. The runtime's reserve for exceptions would not do for one of each
-/// call.
+/// Made at load time, while there is memory. The runtime's emergency pool for exceptions could not
+/// hold one exception for each call.
 const std::exception_ptr kWithoutWords = std::make_exception_ptr(std::bad_alloc());
 
 std::string_view advice_for(FailureKind kind) {

@@ -1,4 +1,4 @@
-// Why a group failed, as it travels between ranks.
+// Why a group failed, as ranks announce it to each other.
 #pragma once
 
 #include <cstdint>
@@ -17,38 +17,39 @@ inline constexpr int kFailureKindCount = 5;
 
 struct Failure {
   FailureKind kind = FailureKind::aborted;
-  /// What happened, as a clause that can stand alone and says neither the call nor where it was
-  /// seen, unless those below are empty: "rank 1 is gone: ...".
+  /// The cause, as a clause that can stand alone: "rank 1 is gone: ...". Names the call and the
+  /// rank only if `call` and `seen_by` are empty.
   std::string reason = {};
-  /// The call that met it. Other ranks are not told which message it was: to them it is a_message.
+  /// The call that met the failure. Ranks do not announce which message failed; other ranks receive
+  /// `a_message` instead.
   std::optional<Call> call = {};
-  /// Who met it; not valid where the reason says so.
+  /// The rank that met the failure; invalid if the reason names it.
   GroupRank seen_by = {};
 };
 
-/// Of a Failure: a message, whichever.
+/// Value of Failure::call that stands for any message.
 inline constexpr Call a_message{.collective = Collective::send};
 
-/// The failure that `error` stands for, to announce to the other ranks.
+/// Converts `error` into a failure to announce to the other ranks.
 Failure failure_of(const std::exception& error) noexcept;
 
-/// An abort for this reason; for "out of memory" where there is no memory for the text.
+/// An abort for this reason, or for "out of memory" if there is no memory for the text.
 Failure aborted(std::string_view reason) noexcept;
 
-/// The exception type that belongs to the kind, with this message.
+/// An exception of the type that belongs to the kind, with this message.
 std::exception_ptr exception_of(FailureKind kind, const std::string& message);
 
-/// The error of `call`, which ends because of `failure`: as describe() below words it. Where there
-/// is no memory for the words it is one std::bad_alloc, which all calls share.
+/// The error of `call`, which ends because of `failure`, in the words of describe() below. If there
+/// is no memory for the words, returns one std::bad_alloc, which all calls share.
 std::exception_ptr error_of(const Failure& failure, const Call& call, GroupRank rank,
                             std::string_view verdict) noexcept;
 
-/// How `failure` reads on whichever rank: "all_reduce #2 (sum of 4 f32) failed on rank 0: rank 1 is
-/// gone: ...".
+/// Text of `failure` that is true on any rank: "all_reduce #2 (sum of 4 f32) failed on rank 0: rank
+/// 1 is gone: ...".
 std::string describe(const Failure& failure);
 
-/// What this rank's call has become of it, in one sentence that names nothing twice, with what to
-/// do: "all_reduce #2 (sum of 4 f32) on rank 0 failed: rank 1 is gone: ...". `verdict`: "failed",
+/// One sentence about this rank's call and why it ended, with advice and without repetition:
+/// "all_reduce #2 (sum of 4 f32) on rank 0 failed: rank 1 is gone: ...". `verdict`: "failed" or
 /// "cannot start".
 std::string describe(const Failure& failure, const Call& call, GroupRank rank,
                      std::string_view verdict);

@@ -1,4 +1,5 @@
-// Who is in a group, and as what: the one place where ranks of the job become ranks of a group.
+// The members of a group and their ranks. The only place where ranks of the job become ranks of a
+// group.
 #pragma once
 
 #include <cstdint>
@@ -9,24 +10,24 @@
 
 namespace mccl::engine {
 
-/// Constant.
+/// Immutable.
 struct Membership {
-  /// `members` in the order of their ranks in the group; `self`, this rank of the job, among them.
+  /// `members`: in the order of their ranks in the group, including `self`, this rank of the job.
   Membership(std::string group_name, std::uint64_t group_id, std::vector<WorldRank> group_members,
              WorldRank self);
 
   const std::string name;
   const std::uint64_t id;  ///< Equal on all members, and never 0.
   const ByRank<GroupRank, WorldRank> members;
-  const GroupRank rank;  ///< This one's.
+  const GroupRank rank;  ///< This process's rank in the group.
 
   int size() const { return static_cast<int>(members.size()); }
-  /// None for a stranger.
+  /// Invalid if the rank is not a member.
   GroupRank rank_of(WorldRank world) const;
-  /// "rank 1", with the world's rank where it differs.
+  /// "rank 1", followed by the rank in the job if that differs.
   std::string name_of(GroupRank member) const;
 
-  /// Calls `visit` with the world's rank of every member but this one.
+  /// Calls `visit` with the world rank of every other member.
   template <typename Visit>
   void for_each_other(Visit visit) const {
     for (GroupRank member(0); member < members.end_rank(); ++member) {
@@ -35,7 +36,7 @@ struct Membership {
   }
 };
 
-/// The id that a group's identity stands for on the wire (FNV-1a, 64 bits).
+/// Hash of a group's identity that names the group on the wire (FNV-1a, 64 bits).
 std::uint64_t group_id(const std::string& identity);
 
 }  // namespace mccl::engine

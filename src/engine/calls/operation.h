@@ -1,4 +1,4 @@
-// One call on its way: what was asked, with which memory, until when.
+// One call in flight: the request, its memory and its deadline.
 #pragma once
 
 #include <atomic>
@@ -22,62 +22,65 @@ namespace mccl::engine {
 
 class GroupState;
 
-/// Drives calls along.
+/// Drives calls to their end.
 class CallDriver {
  public:
   virtual ~CallDriver() = default;
-  /// Until `work` is done or `deadline` has passed, or for as long as this thread is needed.
+  /// Drives until `work` is done or `deadline` has passed; may return earlier if another thread
+  /// drives.
   virtual void help(detail::WorkState& work, Clock::time_point deadline) = 0;
 };
 
-/// Never, for a timeout of nothing or of years.
+/// Returns time_point::max() if the timeout is not positive or is a year or more.
 Clock::time_point deadline_after(Clock::time_point start, std::chrono::milliseconds timeout);
 
-/// What is asked of the engine, and what it took.
+/// A request to the engine, and what it cost.
 struct Task {
   Call call;
   ConstBuffer input;
   Buffer output;
   bool in_place = false;
-  bool even = false;    ///< The ranks have equal parts of call.count elements, and no counts.
-  double factor = 1.0;  ///< premul_sum: what to multiply the input by.
-  std::vector<std::size_t> counts;       ///< As schedule::Problem.
-  std::vector<std::size_t> recv_counts;  ///< all_to_all.
+  bool even = false;    ///< The ranks have equal parts, call.count elements in total. No counts.
+  double factor = 1.0;  ///< premul_sum: factor of the input.
+  std::vector<std::size_t> counts;       ///< See schedule::Problem.
+  std::vector<std::size_t> recv_counts;  ///< all_to_all only; see schedule::Problem.
   std::vector<std::byte> multiplied;     ///< premul_sum: the input times the factor.
-  /// As CallOptions::left_out; null where nothing is to be kept.
+  /// See CallOptions::left_out; null if the rest is not wanted.
   std::byte* left_out = nullptr;
-  /// Of memory that fills, and is fetched, while the call runs; null where all of it is there.
+  /// Reports how much of the input is there and takes the output while the call runs. Null if the
+  /// whole memory is available from the start.
   Conveyor* conveyor = nullptr;
-  /// What is asked before the host's own kernels are; null where nothing is.
+  /// Tried for reductions before the host's kernels; null for none.
   std::shared_ptr<kernels::Unit> unit;
 
   Traffic traffic;
   double reduce_s = 0;
 
-  /// What the metrics want to know of it, but for times.
+  /// The metrics of the call, without its times in the queue and in execution.
   CallSample sample() const;
 };
 
-/// How far a message has come; used by Messages alone.
+/// Progress of a message. Used by Messages only.
 struct MessageProgress {
-  std::uint64_t number = 0;         ///< Among the messages of its pair and direction, from 1.
-  std::uint64_t order = 0;          ///< Among all receives of the group, in the order of the calls.
-  std::size_t pieces = 0;           ///< Of a message that the receiver has asked for.
-  std::size_t begun = 0;            ///< Pieces that a lane sends, or has sent.
-  std::size_t ended = 0;            ///< Pieces that have gone, or have come.
-  std::vector<bool> arriving = {};  ///< By piece of a receive: a lane brings it, or has brought it.
+  std::uint64_t number = 0;  ///< Number among the messages of its pair and direction, from 1.
+  std::uint64_t order = 0;   ///< Number among all receives of the group, in call order.
+  std::size_t pieces = 0;    ///< Pieces of a message that the receiver has granted.
+  std::size_t begun = 0;     ///< Pieces that a lane sends or has sent.
+  std::size_t ended = 0;     ///< Pieces that have been sent or received in full.
+  std::vector<bool> arriving = {};  ///< Pieces that lanes receive, or have received.
 };
 
-/// Filled by the caller's thread, then handed to the engine; afterwards only the thread that holds
-/// the progress lock touches it, except for the WorkState part.
+/// Filled by the caller's thread, then submitted to the engine. Afterwards only the thread that
+/// holds the progress lock touches it, except for the WorkState part.
 struct Operation final : detail::WorkState, Task {
   explicit Operation(Task task) : Task(std::move(task)) {}
 
   std::shared_ptr<GroupState> group;
   std::weak_ptr<CallDriver> driver;
-  /// The caller waits at once: nobody else need be woken.
+  /// The caller waits at once, so no other thread needs to be woken.
   bool caller_waits = false;
-  /// Its caller coalesces calls, and has not ended that yet: to wait for it would be for ever.
+  /// The call was made inside begin_coalescing() and has not been submitted yet. A wait for it
+  /// would never end.
   std::atomic<bool> held_back{false};
 
   Clock::time_point submitted;
@@ -85,7 +88,7 @@ struct Operation final : detail::WorkState, Task {
   Clock::time_point deadline = Clock::time_point::max();
 
   MessageProgress message;
-  std::vector<Work::Callback> callbacks;  ///< Once it is done: those that are still to run.
+  std::vector<Work::Callback> callbacks;  ///< Callbacks still to run, once the call is done.
 
   std::string description() const override;
   void received_from(GroupRank rank) { set_source(rank.number()); }

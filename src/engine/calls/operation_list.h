@@ -1,6 +1,6 @@
-// Calls in a row, each holding the next: to add, move or remove one needs no memory and cannot
-// fail. So a call that has been handed over is always somewhere where its end can be told to its
-// waiters.
+// An intrusive list of calls, each of which owns the next. Adding, moving or removing a call needs
+// no memory and cannot fail. So a submitted call is always in some list, from which it can be
+// ended.
 #pragma once
 
 #include <iterator>
@@ -11,7 +11,7 @@
 
 namespace mccl::engine {
 
-/// A call is in one list at a time. Guarded by the owner's lock.
+/// A call is in at most one list at a time. Guarded by the owner's lock.
 class OperationList {
  public:
   class Iterator {
@@ -62,7 +62,7 @@ class OperationList {
     first_ = std::move(operation);
     (first_->next_ ? first_->next_->previous_ : last_) = first_.get();
   }
-  /// Requires that it is in this list.
+  /// The operation must be in this list.
   std::shared_ptr<Operation> remove(Operation& operation) noexcept {
     Operation* const previous = std::exchange(operation.previous_, nullptr);
     std::shared_ptr<Operation>& holder = previous ? previous->next_ : first_;
@@ -80,7 +80,8 @@ class OperationList {
   }
 
  private:
-  /// One by one: a chain that is destroyed as a whole would recurse once for each call.
+  /// Removes the calls one by one: destroying the chain as a whole would recurse once for each
+  /// call.
   void clear() noexcept {
     while (!empty()) pop_front();
   }

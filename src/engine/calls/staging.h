@@ -1,4 +1,4 @@
-// How much memory this rank takes to pass data on, as the metrics tell it.
+// Counts the memory in which this rank stages data for transfers, for the metrics.
 #pragma once
 
 #include <cstdint>
@@ -15,22 +15,22 @@ class Staging {
  public:
   explicit Staging(std::shared_ptr<Metrics> metrics) : metrics_(std::move(metrics)) {}
 
-  /// The memory shared with the node; once.
+  /// Sets the memory shared with the node. Called once.
   void watch(std::shared_ptr<const node::Arena> arena) { arena_ = std::move(arena); }
 
-  /// What somebody takes beside the arena was `before` and is `now`, in bytes.
+  /// Reports that a user of memory outside the arena held `before` bytes and now holds `now` bytes.
   void change(std::int64_t before, std::int64_t now) {
     private_bytes_ += now - before;
     changed_ = true;
   }
-  /// The arena may have changed.
+  /// Reports that the arena's usage may have changed.
   void touch() { changed_ = true; }
-  /// Tells the metrics.
+  /// Updates the metrics if something changed.
   void report() {
     if (closed_ || !std::exchange(changed_, false)) return;
     tell(private_bytes_ + static_cast<std::int64_t>(arena_ ? arena_->taken() : 0));
   }
-  /// All of it has been given back, for good.
+  /// Reports that all memory has been given back. Later reports are no-ops.
   void close() {
     closed_ = true;
     tell(0);
@@ -40,7 +40,7 @@ class Staging {
   void tell(std::int64_t bytes) { metrics_->record_staging(bytes - std::exchange(told_, bytes)); }
 
   const std::shared_ptr<Metrics> metrics_;
-  std::shared_ptr<const node::Arena> arena_;  ///< Null when nothing is shared.
+  std::shared_ptr<const node::Arena> arena_;  ///< Null if no memory is shared.
   std::int64_t private_bytes_ = 0;
   std::int64_t told_ = 0;
   bool changed_ = false;

@@ -1,4 +1,4 @@
-// Bytes and seconds that one call spends on what is between the ranks; summed into the metrics.
+// Bytes and seconds that one call spends on transfers between ranks. Summed into the metrics.
 #pragma once
 
 #include <cstdint>

@@ -8,8 +8,8 @@
 namespace mccl::engine {
 namespace {
 
-/// How long the driver keeps its core to itself while it looks for data; after that it yields the
-/// core between looks, to whom may be the very rank that it waits for.
+/// How long the driver spins without yielding its core. After that it yields between looks,
+/// possibly to the very rank that it waits for.
 constexpr std::chrono::microseconds kPause{3};
 constexpr std::chrono::milliseconds kNapWithoutMemory{5};
 
@@ -32,7 +32,7 @@ int Sleep::timeout_ms() const {
 
 bool Sleep::beside_data() const {
   if (watched.empty()) return false;
-  const auto begin = watched.begin() + 1;  // the pipe, which is rung for data
+  const auto begin = watched.begin() + 1;  // skip the wake-up pipe, which is rung for data
   const auto end =
       watched.begin() + static_cast<std::ptrdiff_t>(std::max<std::size_t>(beside_end, 1));
   return std::any_of(begin, end, [](const pollfd& descriptor) { return descriptor.revents != 0; });
@@ -57,7 +57,7 @@ void Driver::help(detail::WorkState& work, Clock::time_point deadline) {
 
 void Driver::drive(std::unique_lock<std::mutex>& lock, const detail::WorkState* work,
                    Clock::time_point deadline) {
-  driven_.disarm();  // whoever sleeps now need not be woken: this thread looks
+  driven_.disarm();  // this thread looks now, so neighbours need not ring
   Clock::time_point idle_since = Clock::now();
   while (!stopping_) {
     const bool moved = driven_.pass();
@@ -90,14 +90,15 @@ bool Driver::drive_until_idle(Sleep& sleep) {
   return true;
 }
 
-/// Asks neighbours to ring. False when something moved meanwhile, which they did not ring for.
+/// Asks neighbours to ring. Returns false if something moved meanwhile, for which they did not
+/// ring.
 bool Driver::fall_asleep() {
   if (!driven_.arm() || !driven_.pass()) return true;
   driven_.disarm();
   return false;
 }
 
-/// Without memory for all that is to be watched it naps, and looks again.
+/// If there is no memory for the list of descriptors, the driver naps briefly and looks again.
 void Driver::prepare(Sleep& sleep, Clock::time_point deadline) {
   try {
     sleep.beside_end = 1;
@@ -109,7 +110,7 @@ void Driver::prepare(Sleep& sleep, Clock::time_point deadline) {
   }
 }
 
-/// With the lock: whoever else wants something wakes it through the pipe.
+/// Sleeps with the lock held. Other threads wake it through the pipe.
 void Driver::sleep(Clock::time_point deadline) {
   prepare(sleep_, deadline);
   const int ready = ::poll(sleep_.watched.data(), sleep_.watched.size(), sleep_.timeout_ms());

@@ -1,7 +1,8 @@
-// Who drives, and who sleeps. One thread at a time drives the engine, holding its progress lock: a
-// caller that waits for its own call, or else the progress thread, when calls run that nobody waits
-// for and when something arrives while nobody drives. Who drives spins a little while nothing
-// moves, and then sleeps in poll; the progress thread sleeps without the lock.
+// Decides which thread drives, and how it sleeps. One thread at a time drives the engine and holds
+// its progress lock. It is a caller that waits for its own call. Otherwise it is the progress
+// thread, which drives calls without a waiting caller and reacts to what arrives. While nothing
+// moves, the driver spins for a while and then sleeps in poll. The progress thread sleeps without
+// the lock.
 #pragma once
 
 #include <poll.h>
@@ -20,80 +21,87 @@
 
 namespace mccl::engine {
 
-/// What to sleep for.
+/// The events and the time that end a sleep.
 struct Sleep {
   std::vector<pollfd> watched;
-  std::size_t beside_end = 0;  ///< Up to here are descriptors that bring no data.
+  std::size_t beside_end = 0;  ///< End of the descriptors in `watched` that carry no data.
   Clock::time_point until = Clock::time_point::max();
 
-  /// For `events` of a link: to write when the system has memory for it, which poll cannot tell.
+  /// Watches a link for `events`. While the system has no memory for a write, which poll cannot
+  /// report, `until` is set to the link's retry time instead of POLLOUT.
   void watch(const transport::Link& link, short events);
 
-  /// For poll(2).
+  /// Timeout for poll(2): -1 for none, at most 60 000.
   int timeout_ms() const;
-  /// Whether poll found something beside the data.
+  /// True if poll found an event on a descriptor that carries no data.
   bool beside_data() const;
 };
 
-/// What is driven. Used under the progress lock, but for run_callbacks().
+/// The work that a Driver drives. All functions are called under the progress lock, which
+/// run_callbacks() releases.
 class Driven {
  public:
   virtual ~Driven() = default;
 
-  /// Does what can be done now; false if nothing moved.
+  /// Does what can be done now. Returns false if nothing moved.
   virtual bool pass() = 0;
-  /// Whether calls are under way, or have been handed over.
+  /// True if calls are in flight or have been submitted.
   virtual bool has_calls() const = 0;
   virtual bool callbacks_wait() const = 0;
-  /// Takes the lock off while callbacks run. False when it could not be had again at once: another
-  /// thread drives now.
+  /// Releases the lock while callbacks run. Returns false if the lock could not be taken again at
+  /// once, because another thread drives now.
   virtual bool run_callbacks(std::unique_lock<std::mutex>& lock) = 0;
 
-  /// From now on neighbours wake who sleeps; whoever calls it passes once more before. False when
-  /// nothing would come from them.
+  /// From now on, neighbours wake the driver when it sleeps. The caller must make one more pass
+  /// before it sleeps. Returns false if no neighbour can send anything.
   virtual bool arm() = 0;
   virtual void disarm() = 0;
   virtual void prepare(Sleep& sleep) = 0;
-  /// Of the driver with the lock; `beside`: something may be waiting beside the data.
+  /// Called by the driver after a sleep, with the lock. `beside`: something may be waiting beside
+  /// the data.
   virtual void has_slept(bool beside, Clock::time_point now) = 0;
 };
 
 class Driver {
  public:
-  /// `spin`: for how long the driver looks for data before it sleeps. `driven` outlives its use.
+  /// `spin`: how long the driver looks for data before it sleeps. `driven` must outlive all use.
   Driver(Driven& driven, std::chrono::microseconds spin) : driven_(driven), spin_(spin) {}
 
   /// The progress lock.
   std::mutex& mutex() { return mutex_; }
 
-  /// Drives until `work` is done or `deadline` has passed, or sleeps while another thread drives.
+  /// Drives until `work` is done or `deadline` has passed. Sleeps instead while another thread
+  /// drives.
   void help(detail::WorkState& work, Clock::time_point deadline);
-  /// Until `work` is done, or without one until nothing moves any more. May return without the
-  /// lock.
+  /// Drives until `work` is done; if that is null, until nothing moves any more. May return without
+  /// the lock.
   void drive(std::unique_lock<std::mutex>& lock, const detail::WorkState* work,
              Clock::time_point deadline);
-  /// Of the progress thread: until nothing moves, and then what to sleep for without the lock, a
-  /// copy, since others drive meanwhile. False when there is no more to drive.
+  /// Called by the progress thread. Drives until nothing moves and then fills `sleep` for a sleep
+  /// without the lock. `sleep` is separate from the driver's own, since other threads may drive
+  /// meanwhile. Returns false if the driver has been stopped.
   bool drive_until_idle(Sleep& sleep);
 
-  /// From any thread: whoever sleeps looks again.
+  /// Makes a sleeping driver look again. Called from any thread.
   void wake() { wake_pipe_.wake(); }
-  /// What neighbours write to for the same.
+  /// Descriptor that neighbours write to in order to wake this process.
   int bell_pipe() const { return wake_pipe_.writing_end(); }
 
-  /// True the first time.
+  /// Returns true the first time only.
   bool stop() { return !stopping_.exchange(true); }
   bool stopping() const { return stopping_; }
 
   std::chrono::microseconds spin() const { return spin_; }
-  /// Some ranks of this machine share a core: who waits yields it. Before anybody drives.
+  /// Called before anything is driven if some ranks of this machine share a core: then waiting
+  /// threads yield it.
   void share_cores() { crowded_ = true; }
   bool shares_cores() const { return crowded_; }
 
-  /// Around fork(): who drives makes way for the thread that forks, which holds the lock.
+  /// Called around fork(). make_way() makes the driver yield and takes the lock for the thread that
+  /// forks; go_on() releases it.
   void make_way();
   void go_on();
-  /// In the child.
+  /// Called in the child of a fork.
   void abandon() noexcept { wake_pipe_.abandon(); }
 
  private:
@@ -106,7 +114,7 @@ class Driver {
   bool crowded_ = false;
   std::mutex mutex_;
   std::atomic<bool> stopping_{false};
-  std::atomic<int> forking_{0};  ///< Threads that fork.
+  std::atomic<int> forking_{0};  ///< Number of threads in fork().
   WakePipe wake_pipe_;
   Sleep sleep_;  // guarded by mutex_
 };

@@ -1,4 +1,4 @@
-// A breath for a core that looks again and again.
+// Pauses a core that spins.
 #pragma once
 
 namespace mccl::engine {
