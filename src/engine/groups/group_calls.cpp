@@ -5,7 +5,7 @@
 namespace mccl::engine {
 namespace {
 
-/// How long a broken link waits for the peer to say why it closed it.
+/// How long a broken link waits for the peer to announce why it closed it.
 constexpr std::chrono::milliseconds kAnnouncementGrace{250};
 
 }  // namespace
@@ -29,7 +29,7 @@ void GroupState::start(const std::shared_ptr<Operation>& operation) {
     }
   } catch (const std::exception& error) {
     fail(failure_in(operation->call, error));
-    finish(operation, std::current_exception());  // where neither of the two has it
+    finish(operation, std::current_exception());  // no-op if fail() has already ended it
   }
 }
 
@@ -52,7 +52,7 @@ bool GroupState::advance(Clock::time_point now) {
   return true;
 }
 
-/// A peer that is gone may be about to say why; all else fails the group.
+/// If a peer is gone, waits for its possible announcement. Any other error fails the group at once.
 void GroupState::suspect(const std::exception& error) {
   Failure failure = failure_in(call_under_way(), error);
   if (failure.kind != FailureKind::peer) return fail(std::move(failure));
@@ -98,12 +98,13 @@ bool GroupState::advance_messages() {
   }
 }
 
-/// Those whose bytes are there, or have gone, whatever becomes of the group.
+/// Finishes messages whose bytes have arrived or have been sent, whatever happens to the group.
 void GroupState::finish_messages() {
   for (OperationList done = messages_.take_finished(); !done.empty();) finish(done.pop_front());
 }
 
-/// What was on its way when a link ended may still come: then the call goes on, and ends with it.
+/// Data that was in flight when a link ended may still arrive. Then the calls go on, and the
+/// suspicion is dropped.
 bool GroupState::confirm_suspicion() {
   around_.look_beside_soon();
   const Clock::time_point now = Clock::now();
@@ -118,8 +119,7 @@ bool GroupState::confirm_suspicion() {
       suspicion_.reset();
       return true;
     }
-    const bool may_say_why =
-        !gone || around_.peers.connected(membership_.members[gone->member()]);
+    const bool may_say_why = !gone || around_.peers.connected(membership_.members[gone->member()]);
     const Clock::duration grace = may_say_why ? kAnnouncementGrace : kDeathGrace;
     if (!fell_silent_ && now - suspected_at_ < grace) return false;
     fail(std::move(*suspicion_));
@@ -129,7 +129,7 @@ bool GroupState::confirm_suspicion() {
   return true;
 }
 
-/// An idle receiver takes in nothing by itself.
+/// Asks peers to take in messages, because a receiver without calls reads nothing by itself.
 void GroupState::ask_for_room(Clock::time_point now) {
   messages_.ask_for_room(now, [this](GroupRank member, std::uint64_t number) {
     ControlMessage message;
@@ -148,7 +148,7 @@ Failure GroupState::failure_in(const Call& call, const std::exception& error) co
   return failure;
 }
 
-/// What advance_calls was at when it threw.
+/// The call that advance_calls() was working on when it threw.
 Call GroupState::call_under_way() const {
   if (in_messages_ || collectives_.calls().empty()) return a_message;
   return collectives_.calls().front().call;

@@ -1,4 +1,4 @@
-// The part of GroupState that talks with the other members beside the data.
+// The part of GroupState that exchanges control messages with the other members.
 #include <fmt/format.h>
 
 #include <optional>
@@ -10,7 +10,8 @@
 namespace mccl::engine {
 namespace {
 
-/// Whoever met it; along cables it need not be the rank that says so.
+/// The announced failure, attributed to the rank that met it. Along cables the sender may only
+/// forward it.
 Failure announced(const ControlMessage& message, GroupRank end_rank) {
   Failure failure = message.failure;
   if (failure.seen_by.valid() && !(failure.seen_by < end_rank)) {
@@ -27,8 +28,8 @@ void GroupState::hear(WorldRank peer, const ControlMessage& message) {
   const GroupRank member = membership_.rank_of(peer);
   switch (message.kind) {
     case ControlKind::abort:
-      // The peer has told everyone; but along cables its word may have gone by way of a rank that
-      // is dead, so each passes it on before its own links end.
+      // The peer has sent the announcement to all members. But along cables it may have been routed
+      // through a dead rank, so every member forwards it before its own links end.
       failure_announced_ |= !around_.along_cables;
       return fail(announced(message, membership_.members.end_rank()));
     case ControlKind::probe:
@@ -54,22 +55,22 @@ void GroupState::hear(WorldRank peer, const ControlMessage& message) {
   }
 }
 
-/// What is kept of it is used when nobody can be blamed any more.
+/// Checks an offer when it arrives, since an error can be attributed to the peer only now.
 void GroupState::check_window(WorldRank peer, const WindowOffer& offer) const {
   const node::Neighbour* neighbour = around_.memory.neighbour(peer);
   if (neighbour && offer.place.bytes != 0) neighbour->arena.check(offer.place);
 }
 
-/// The peer counts this rank as a reader of its window, and takes the memory back when all have let
-/// go.
+/// The peer counts this rank as a reader of its window, and reclaims the memory only after all
+/// readers have released it.
 void GroupState::refuse_window(WorldRank peer, const WindowOffer& offer) {
   if (const node::Neighbour* neighbour = around_.memory.neighbour(peer)) {
     node::let_go_of(*neighbour, offer.place);
   }
 }
 
-/// A peer is stuck in `call`: either this rank called something else there, or it tells how far it
-/// is.
+/// Answers a peer that is stuck in `call`. Fails the group if this rank called something else in
+/// that place; otherwise reports this rank's last call.
 void GroupState::answer_probe(WorldRank peer, const Call& call) {
   const CallHistory& history = collectives_.history();
   const std::optional<Call> mine = history.find(call.sequence);

@@ -1,4 +1,4 @@
-// The part of GroupState that ends things.
+// The part of GroupState that ends calls and groups.
 #include <fmt/format.h>
 
 #include <new>
@@ -19,18 +19,18 @@ void GroupState::log_failure() const noexcept {
   try {
     around_.log.info("group '{}' failed: {}", membership_.name, describe(failure_));
   } catch (const std::bad_alloc&) {
-    // The errors of its calls say it.
+    // The errors of the calls contain the text as well.
   }
 }
 
-/// Needs no memory where there is none: messages go straight to the links, calls are moved between
-/// lists, and the words of their errors are left out.
+/// Works without memory: messages go straight to the links, calls move between lists, and their
+/// errors omit the words.
 void GroupState::settle_failure() noexcept {
   announce_failure();
   OperationList ended = collectives_.drop_all();
   finish_messages();
   ended.append(messages_.drop_all());
-  channels_.close();  // before callers may use their memory again
+  channels_.close();  // must precede the end of calls, after which callers may reuse their memory
   while (!ended.empty()) {
     std::shared_ptr<Operation> operation = ended.pop_front();
     const std::exception_ptr error =
@@ -39,7 +39,7 @@ void GroupState::settle_failure() noexcept {
   }
 }
 
-/// Once, to all other members.
+/// Announces the failure once to all other members.
 void GroupState::announce_failure() noexcept {
   if (failure_announced_) return;
   ControlMessage message;
@@ -65,8 +65,8 @@ void GroupState::lose(WorldRank peer, const std::string& reason, transport::Loss
   lost_at_ = Clock::now();
 }
 
-/// To each other member: it may have messages of this rank to receive, or wait in a collective that
-/// this rank never calls.
+/// Announces the end to each other member. A member may still have messages of this rank to
+/// receive, or may wait in a collective that this rank never calls.
 void GroupState::announce_end(std::string_view reason) noexcept {
   ControlMessage message;
   message.kind = ControlKind::ending;
@@ -82,8 +82,8 @@ void GroupState::announce_end(std::string_view reason) noexcept {
   });
 }
 
-/// True if the member has destroyed the group in good order: then its messages alone end, and
-/// others that it has sent may still be received.
+/// Returns true if the member has destroyed the group in good order. Then only messages that need
+/// it end, and messages that it has sent may still be received.
 bool GroupState::give_up_messages(const MemberGone& gone) noexcept {
   if (!endings_[gone.member()]) return false;
   std::optional<OperationList> ended = messages_.give_up(gone.member(), gone.whole());
@@ -101,7 +101,7 @@ DepartingLinks GroupState::end(std::string_view reason, std::string_view announc
   announce_end(announced);
   DepartingLinks links = channels_.take_links();
   mark_failed(aborted(reason));
-  failure_announced_ = true;  // the peers may still be using theirs, and are told if not
+  failure_announced_ = true;  // announce_end() has replaced the announcement of a failure
   settle_failure();
   collectives_.release();
   window_.release([this](GroupRank member, const node::RangePlace& place) {
@@ -109,7 +109,8 @@ DepartingLinks GroupState::end(std::string_view reason, std::string_view announc
     try {
       if (neighbour) node::let_go_of(*neighbour, place);
     } catch (const CorruptionError&) {
-      // The place was checked when it was offered; now its owner loses it.
+      // The place was checked when it was offered. The peer has since damaged its own arena and
+      // loses the range.
     }
   });
   around_.links.forget(id());

@@ -31,12 +31,13 @@ void GroupNames::give_up(const std::string& name) {
   const auto living = living_.find(name);
   if (living == living_.end()) return;
   const auto times = times_.find(living->second);
-  // Two names of one hash share it, so the other may have been given up before.
+  // Two identities with the same hash share an entry, so the other name may have been given up
+  // before.
   if (times != times_.end() && times->second.given_up == given_up_.end()) {
     try {
       times->second.given_up = given_up_.insert(given_up_.end(), living->second);
     } catch (const std::bad_alloc&) {
-      // It is remembered for good, which costs less than a name that stays taken.
+      // The entry is kept forever, which is better than a name that stays taken.
     }
   }
   living_.erase(living);

@@ -1,5 +1,5 @@
-// Which names groups have, and how often each was given: what tells a group apart from those of its
-// name that came before, which others may still have.
+// The names that living groups have, and how often each identity was used. The count distinguishes
+// a group from earlier ones of the same name, which other ranks may still hold.
 #pragma once
 
 #include <cstddef>
@@ -12,22 +12,23 @@
 
 namespace mccl::engine {
 
-/// Remembers a bounded number of names beside those of living groups. Guarded by who uses it.
+/// Remembers a bounded number of names besides those of living groups. Guarded by its user's lock.
 class GroupNames {
  public:
-  /// A name that is used again after so many others were given up counts as new. A rank that was in
-  /// those others has then forgotten a group that another rank, which was not, may remember: the
-  /// two give the next group of that name different numbers and do not find each other in it.
+  /// A name that is used again after this many others were given up counts as new. By then, a rank
+  /// that was in those other groups has forgotten the name, while a rank that was not may remember
+  /// it. The two give the next group of that name different numbers, and do not find each other in
+  /// it.
   static constexpr std::size_t kMost = std::size_t{1} << 18;
 
   explicit GroupNames(std::size_t most = kMost) : most_(most) {}
 
-  /// Gives a group the name: how many of this identity, a hash of name and members, there have been
-  /// with it. Nothing when a living group has the name.
+  /// Gives a group the name. Returns how many groups of this identity, a hash of name and members,
+  /// have been made, including this one. Returns nothing if a living group has the name.
   std::optional<std::uint32_t> give(const std::string& name, std::uint64_t identity);
-  /// Undoes the last give() of the name: the group was not made.
+  /// Undoes the last give() of the name because the group could not be made.
   void take_back(const std::string& name) noexcept;
-  /// The group of that name lives no more.
+  /// Called when the group of that name is destroyed.
   void give_up(const std::string& name);
 
   std::size_t size() const { return times_.size(); }
@@ -35,16 +36,17 @@ class GroupNames {
  private:
   struct Times {
     std::uint32_t given = 0;
-    /// Its place among those given up; the end while a group lives.
+    /// Position in given_up_; end() while a group of the identity lives.
     std::list<std::uint64_t>::iterator given_up;
   };
 
   void forget_the_oldest();
 
   const std::size_t most_;
-  std::map<std::string, std::uint64_t> living_;     // identities by name
-  std::unordered_map<std::uint64_t, Times> times_;  // by identity: no text for names that were
-  std::list<std::uint64_t> given_up_;               // identities, the oldest first
+  std::map<std::string, std::uint64_t> living_;  // identities by name
+  // By identity, to store no text of names given up.
+  std::unordered_map<std::uint64_t, Times> times_;
+  std::list<std::uint64_t> given_up_;  // identities, the oldest first
 };
 
 }  // namespace mccl::engine

@@ -6,7 +6,7 @@
 namespace mccl::engine {
 namespace {
 
-/// `nodes`: of each member; empty where no two share one.
+/// `nodes`: the node of each member; empty if no two share one.
 int count_nodes(const std::vector<int>& nodes, std::size_t members) {
   if (nodes.empty()) return static_cast<int>(members);
   return static_cast<int>(std::set<int>(nodes.begin(), nodes.end()).size());
@@ -63,7 +63,7 @@ bool GroupState::failure_is_watched() const {
   return told_failure_ != nullptr;
 }
 
-/// It may take another amount of memory now.
+/// Reports the group's memory to staging, after it may have changed.
 void GroupState::weigh() {
   const auto weight =
       static_cast<std::int64_t>(collectives_.scratch_bytes() + channels_.buffer_bytes());

@@ -1,8 +1,8 @@
-// One group, as the engine has it: its links, its calls, and what becomes of them.
+// The engine's state of one group: its links, its calls and its failure.
 //
-// Its parts: channels (the links), collectives and messages (the calls, each with its own
-// executor), window (memory of the node). What is here says when they move, and how the group
-// fails.
+// It consists of channels (the links), collectives and messages (the calls, each with its own
+// executor) and a window (memory shared in the node). This class decides when they move and how the
+// group fails.
 #pragma once
 
 #include <poll.h>
@@ -34,98 +34,100 @@
 
 namespace mccl::engine {
 
-/// How long after the death of a member a call that does not move waits for what the member may have
-/// sent to others. What it has to say itself has been heard by then.
+/// After a member has died, how long a call that does not move waits for data that the member may
+/// have sent to others. The member's own announcements have been handled by then.
 inline constexpr std::chrono::milliseconds kDeathGrace{10};
 
-/// Used under the engine's progress lock, but for what says otherwise.
+/// Used under the engine's progress lock, except where a comment says otherwise.
 class GroupState {
  public:
-  /// `facts` of the group: its nodes are those of its members.
-  /// `compression`: of sums that say nothing of it.
+  /// `facts`: their nodes are those of the members. `compression` applies to sums whose call does
+  /// not set its own.
   GroupState(Membership membership, std::chrono::milliseconds timeout, schedule::Facts facts,
              const Compression& compression, Surroundings& surroundings);
 
   // From any thread:
   const Membership& membership() const { return membership_; }
   std::uint64_t id() const { return membership_.id; }
-  std::chrono::milliseconds timeout() const { return timeout_; }  ///< Of calls that give none.
+  std::chrono::milliseconds timeout() const { return timeout_; }  ///< Default for calls.
   const Compression& compression() const { return compression_; }
-  /// Of a call, below which its sums are exact unless it says otherwise.
+  /// Smaller sums are exact unless their call says otherwise.
   std::size_t least_coded_bytes() const { return around_.config.compression_min_bytes; }
-  /// The longest message.
+  /// Longest payload of a message, in bytes.
   std::size_t chunk_bytes() const { return around_.config.chunk_bytes; }
-  /// Nothing is made shorter between ranks that share memory.
+  /// If true, nothing is compressed: all ranks share memory.
   bool is_one_node() const { return nodes_ == 1; }
-  /// A rank that shares memory with no other is one by itself.
+  /// Number of nodes. A rank that shares memory with no other is a node of its own.
   int node_count() const { return nodes_; }
-  /// What was known when it was made, with a window as large as most are: alike on all ranks at all
-  /// times.
+  /// The facts known when the group was made, with a window of the usual size. Equal on all ranks
+  /// at all times.
   const schedule::Facts& assumed() const { return assumed_; }
   bool failed() const { return failed_.load(std::memory_order_acquire); }
-  /// Only when failed; constant from then on.
+  /// Valid only after the failure; constant from then on.
   const Failure& failure() const { return failure_; }
-  /// The first reason wins; false for the later ones. What is pending ends in the engine's next
-  /// pass.
+  /// Marks the group failed. Only the first reason counts; returns false for later ones. Pending
+  /// calls end in the engine's next pass.
   bool mark_failed(Failure failure) noexcept;
-  /// `told` runs once, on whichever thread, as soon as the group has failed; it returns soon and
-  /// throws nothing. Such a group fails with the first member that dies, also while no call is
-  /// under way: what runs outside the engine would wait for that member. Before the first call.
+  /// Registers `told`, which runs once, on any thread, when the group fails. It must return soon
+  /// and not throw. A watched group fails with the first member that dies, even while no call is
+  /// pending, because work outside the engine may wait for that member. Call it before the group's
+  /// first call.
   void watch_failure(std::function<void(const Failure&)> told);
   bool failure_is_watched() const;
-  /// The number of the next collective.
+  /// Returns the sequence number of the next collective.
   std::uint64_t next_sequence() { return sequence_.fetch_add(1, std::memory_order_relaxed) + 1; }
 
-  bool listed = false;  ///< By Groups, among those that have calls.
+  bool listed = false;  ///< Whether Groups lists it among the groups with calls.
 
   // group_calls.cpp: calls, and how they move.
-  /// The call begins, or waits for those before it; or ends at once when the group has failed.
+  /// Starts the call, or queues it behind earlier ones. Ends it at once if the group has failed.
   void start(const std::shared_ptr<Operation>& operation);
   bool idle() const { return collectives_.empty() && messages_.idle(); }
-  /// Does what can be done now; false if that was nothing.
+  /// Does what can be done now. Returns false if nothing moved.
   bool advance(Clock::time_point now);
   void watch(Sleep& sleep);
 
-  /// A collective that its caller runs: whether it can be, ...
+  /// True if the caller may run this collective on its own thread, ...
   bool may_run_at_once(const Task& task) const;
-  /// ... by this plan; null when that needs more than the window.
+  /// ... which then uses this plan; null if the plan needs more than the window.
   const Plan* plan_at_once(const Task& task);
   void begin_at_once(Task& task, const Plan& plan);
-  /// The other ranks have begun, or will: what goes wrong here they must hear of. Throws it.
+  /// Fails the group and throws. The other ranks have begun this call, or will, so they must learn
+  /// of the error.
   [[noreturn]] void fail_at_once(const Call& call, const std::exception& error);
-  /// Looks once; true when it has finished. What goes wrong is met again by advance().
+  /// Makes one pass. Returns true once the call has finished. advance() meets any error again.
   bool advance_at_once();
-  /// It goes on as any other call.
+  /// Turns the at-once call into a regular one.
   void go_on_with(const std::shared_ptr<Operation>& operation);
 
-  // group_failure.cpp: the end of it.
-  /// Tells the other members, once, and ends everything pending.
+  // group_failure.cpp: how the group ends.
+  /// Announces the failure to the other members, once, and ends all pending calls.
   void fail(Failure failure) noexcept;
-  /// The same when it has been marked.
+  /// Does the same for a group that has already been marked.
   void settle_failure() noexcept;
-  /// A member is lost. Collectives that do not get on without it end a moment later, whichever
-  /// member they wait for (group_time.cpp): a member that is late would otherwise hide the loss. If
-  /// it left in good order, only the messages that need it fail.
+  /// Handles the loss of a member. Collectives that make no progress without it fail a moment
+  /// later, whichever member they wait for (group_time.cpp); otherwise a late member would hide the
+  /// loss. If the lost member left in good order, only messages that need it fail.
   void lose(WorldRank peer, const std::string& reason, transport::Loss loss);
-  /// No more calls come, and those that are pending fail for `reason`; the other members are told
-  /// the one that is `announced`, a clause about this rank. What the calls have sent still arrives,
-  /// through the links that are returned; everything else is given back here and now: whoever still
-  /// holds the group, or a Work of it, holds nothing of the engine's.
+  /// Ends the group. Pending calls fail for `reason`. The other members receive `announced`, a
+  /// clause about this rank. Returns the links, through which sent data still arrives. Everything
+  /// else is released now, so a holder of the group or of one of its Works holds no resources of
+  /// the engine.
   DepartingLinks end(std::string_view reason, std::string_view announced) noexcept;
 
-  // group_control.cpp: what the members tell each other.
-  /// Throws CorruptionError for what no honest member says.
+  // group_control.cpp: control messages between the members.
+  /// Throws CorruptionError for a message that no honest member sends.
   void hear(WorldRank peer, const ControlMessage& message);
   Channels& channels() { return channels_; }
   const schedule::Facts& facts() const { return collectives_.facts(); }
 
   // group_time.cpp
-  /// Ends calls whose time is over, and asks the others what they do when nothing moves.
+  /// Ends calls whose deadline has passed. Probes the other members when nothing moves.
   void watch_time(Clock::time_point now);
-  /// Gives back what it keeps for its next call, if it has had none for a while.
+  /// Releases memory kept for the next call if there has been none for a while.
   void release_idle(Clock::time_point now);
-  /// Fails the group when its data is lost on the way to a member that `heart` hears all the same.
-  /// At every beat.
+  /// Fails the group if its data to a member gets lost although `heart` hears that member. Called
+  /// at every beat.
   void watch_delivery(Clock::time_point now, const Heart& heart);
 
  private:
@@ -170,34 +172,35 @@ class GroupState {
   mutable std::mutex failure_mutex_;
   Failure failure_;                                   // written once, under failure_mutex_
   std::function<void(const Failure&)> told_failure_;  // guarded by failure_mutex_
-  std::atomic<std::uint64_t> sequence_{0};            // of the last collective submitted
+  std::atomic<std::uint64_t> sequence_{0};            // number of the last collective submitted
 
   Channels channels_;
   GroupWindow window_;
   CollectiveQueue collectives_;
   Messages messages_;
-  bool in_messages_ = false;  // of what advance_calls does
+  bool in_messages_ = false;  // the part that advance_calls() is in
   bool failure_announced_ = false;
   /// A link broke: the peer may have died, or it closed the link because of a failure that it is
-  /// about to announce. The announcement is waited for a moment, because it says more.
+  /// about to announce. This rank waits a moment for the announcement, which says more.
   std::optional<Failure> suspicion_;
   Clock::time_point suspected_at_;
-  GroupRank dead_;  ///< The first member that died; not valid while all live or left in good order.
-  Clock::time_point lost_at_;  ///< When that became known.
-  bool fell_silent_ = false;   ///< It announces nothing any more, and nothing of it is on its way.
-  /// What a member that has destroyed the group said of that.
+  /// The first member that died. Invalid while all members live or have left in good order.
+  GroupRank dead_;
+  Clock::time_point lost_at_;  ///< When this rank learned of that.
+  bool fell_silent_ = false;   ///< Neither announcements nor data of it will arrive.
+  /// A member's message that it has destroyed the group.
   struct Ending {
     std::uint64_t last;  ///< The number of its last collective.
     std::string reason;
   };
   ByRank<GroupRank, std::optional<Ending>> endings_;
-  Clock::time_point collectives_moved_;  ///< When a collective moved, or the first one was called.
-  std::int64_t weight_ = 0;              // as staging knows it
-  std::uint64_t calls_when_idle_ = 0;    // the last call, when that was looked at last
+  Clock::time_point collectives_moved_;  ///< When one last moved, or the first started.
+  std::int64_t weight_ = 0;              // bytes reported to staging
+  std::uint64_t calls_when_idle_ = 0;    // the last call at the previous idle check
   Clock::time_point idle_since_;
   Clock::time_point last_progress_;
   Clock::time_point next_probe_;
-  ByRank<GroupRank, std::string> statuses_;  // what members answered to the last probe
+  ByRank<GroupRank, std::string> statuses_;  // members' answers to the last probe
 };
 
 }  // namespace mccl::engine

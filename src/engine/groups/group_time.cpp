@@ -1,4 +1,4 @@
-// The part of GroupState that looks at the clock.
+// The part of GroupState that acts on time.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,9 +9,9 @@
 namespace mccl::engine {
 namespace {
 
-/// A call that does not move for so long asks the peers what they are doing.
+/// Probes the peers when no call has moved for this long.
 constexpr std::chrono::seconds kProbeAfter{1};
-/// What a group has not used for so long it gives back.
+/// Releases memory that a group has not used for this long.
 constexpr std::chrono::seconds kIdleAfter{10};
 
 }  // namespace
@@ -23,8 +23,8 @@ void GroupState::watch_time(Clock::time_point now) {
   if (now - last_progress_ >= kProbeAfter && now >= next_probe_) probe(now);
 }
 
-/// A receive to which no message came is taken back; another late message ends the group. Returns
-/// true when that has happened.
+/// Takes back a late receive to which no message came. Any other late message fails the group.
+/// Returns true if the group has failed.
 bool GroupState::end_late_messages(Clock::time_point now) {
   while (Operation* const late = messages_.find_late(now)) {
     Failure failure{
@@ -57,7 +57,8 @@ bool GroupState::fail_when_late(Clock::time_point now) {
   return true;
 }
 
-/// A collective that still moves may end with what the dead member has sent.
+/// Fails the group when a collective has stopped moving after a member died. One that still moves
+/// may complete with data that the dead member sent.
 bool GroupState::fail_without_the_dead(Clock::time_point now) {
   if (!dead_.valid() || collectives_.empty()) return false;
   const Clock::duration grace = fell_silent_ ? Clock::duration::zero() : kDeathGrace;
@@ -68,7 +69,8 @@ bool GroupState::fail_without_the_dead(Clock::time_point now) {
   return true;
 }
 
-/// A member that destroyed the group before it came to the call never comes.
+/// Fails the group if a member destroyed it before it reached the current collective: that member
+/// never will.
 bool GroupState::fail_without_the_gone() {
   if (collectives_.empty()) return false;
   const Call& call = collectives_.calls().front().call;
@@ -82,8 +84,7 @@ bool GroupState::fail_without_the_gone() {
   return false;
 }
 
-/// What the others are doing; of one that has destroyed the group it comes out that it will not
-/// come.
+/// Asks the other members what they are doing. A member that has destroyed the group answers so.
 void GroupState::probe(Clock::time_point now) {
   next_probe_ = now + kProbeAfter;
   ControlMessage probe;

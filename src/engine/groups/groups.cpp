@@ -61,7 +61,7 @@ void Groups::for_each(const std::function<void(GroupState&)>& visit) const {
 }
 
 void Groups::start(const std::shared_ptr<Operation>& operation) {
-  active_.reserve(active_.size() + 1);  // before anything has begun: activate() cannot fail then
+  active_.reserve(active_.size() + 1);  // before anything has begun, so that activate() cannot fail
   operation->group->start(operation);
   activate(operation->group);
 }
@@ -123,12 +123,12 @@ void Groups::hear(WorldRank peer, const ControlMessage& message) {
   } catch (const CorruptionError&) {
     throw;
   } catch (const std::exception& error) {
-    // Not the peer's fault, so neither of the two takes the other for dead.
+    // The peer is not at fault, so neither rank may take the other for dead.
     group->fail(cannot_go_on(*group, error.what()));
   }
 }
 
-/// A group that this rank has not made yet, or has closed.
+/// Handles a message about a group that this rank has not made yet, or has closed.
 void Groups::hear_of_unmade(WorldRank peer, const ControlMessage& message) {
   const bool closed = unmade_.is_closed(message.key.group);
   switch (message.kind) {
@@ -141,7 +141,7 @@ void Groups::hear_of_unmade(WorldRank peer, const ControlMessage& message) {
     case ControlKind::ending:
       break;
     default:
-      return;  // an answer that comes too late
+      return;  // an answer that arrives too late
   }
   if (!closed) {
     if (message.kind != ControlKind::probe) unmade_.keep(peer, message);
@@ -159,7 +159,7 @@ void Groups::hear_of_unmade(WorldRank peer, const ControlMessage& message) {
   around_.peers.send(peer, answer);
 }
 
-/// What has been said of a group before this rank made it.
+/// Handles the messages about a group that arrived before this rank made it.
 void Groups::catch_up(GroupState& group) {
   group.membership().for_each_other([&](WorldRank peer) {
     const std::string& lost = around_.peers.lost(peer);
@@ -189,7 +189,7 @@ void Groups::fail_without(WorldRank peer, const std::string& reason) {
 
 void Groups::lose_link(WorldRank peer, std::uint64_t id, const std::string& reason) {
   GroupState* const group = find(id);
-  // For a rank that is gone nothing needs to arrive; whoever waits for it is told of that.
+  // A rank that is gone needs no data, and callers that wait for it fail because of that.
   if (!group || !around_.peers.lost(peer).empty()) return;
   const Membership& membership = group->membership();
   const GroupRank gone = membership.rank_of(peer);

@@ -1,4 +1,4 @@
-// The groups that this rank has made, and those that it has calls for.
+// All groups that this rank has made, and the list of those with pending calls.
 #pragma once
 
 #include <cstdint>
@@ -26,46 +26,46 @@ class Groups {
  public:
   Groups(int ranks, Surroundings& surroundings);
 
-  /// A group is made; what was said of it before is taken up.
+  /// Adds a new group and handles the messages about it that arrived before it was made.
   void add(const std::shared_ptr<GroupState>& group);
-  /// It is destroyed. Needs no memory, as end_all().
+  /// Removes a destroyed group. Like end_all(), it needs no memory.
   void remove(const std::shared_ptr<GroupState>& group) noexcept;
-  /// All of them end, for good: this rank leaves the job.
+  /// Ends all groups for good because this rank leaves the job.
   void end_all() noexcept;
 
-  /// Null when there is none.
+  /// Null if there is no such group.
   GroupState* find(std::uint64_t id) const;
-  /// Whether a group was here once.
+  /// True if this rank made the group and has closed it.
   bool is_closed(std::uint64_t id) const { return unmade_.is_closed(id); }
 
   void start(const std::shared_ptr<Operation>& operation);
-  /// The call was begun at once, and goes on as any other.
+  /// Continues a call that was begun at once as a regular call.
   void go_on_with(const std::shared_ptr<Operation>& operation);
-  /// Whether no group has calls.
+  /// True if no group has calls.
   bool idle() const { return active_.empty(); }
-  /// Moves the calls of all groups; false if nothing moved.
+  /// Advances the calls of all groups. Returns false if nothing moved.
   bool advance(Clock::time_point now);
   void watch(Sleep& sleep) const;
   void watch_time(Clock::time_point now);
   void release_idle(Clock::time_point now);
-  /// Fails the groups whose data is lost on the way to a peer that is heard all the same.
+  /// Fails groups whose data to a peer gets lost although the peer is heard.
   void watch_delivery(Clock::time_point now, const Heart& heart);
 
-  /// What a peer says of a group. Throws CorruptionError.
+  /// Handles a peer's message about a group. Throws CorruptionError.
   void hear(WorldRank peer, const ControlMessage& message);
   void lose(WorldRank peer, const std::string& reason, transport::Loss loss);
-  /// A peer lives that the others cannot talk with any more: groups that it is in end, even where
-  /// their calls get on without it.
+  /// Fails the groups of a peer that lives but cannot reach the other ranks any more, even groups
+  /// whose calls do not need it.
   void fail_without(WorldRank peer, const std::string& reason);
-  /// A group's link to the peer broke, and what was sent by it may not have arrived: the peer may
-  /// wait for that where this rank has no call that would tell of it.
+  /// Handles a group's broken link to a peer. Data sent through it may be lost, so the peer could
+  /// wait for it although this rank has no call that would notice. Fails the group.
   void lose_link(WorldRank peer, std::uint64_t group, const std::string& reason);
-  /// A peer has died: groups that it is in end where somebody asked to be told.
+  /// A peer has died: fails its groups whose failure is watched.
   void fail_watched(WorldRank peer, const std::string& reason);
-  /// Something went wrong on this rank that is no single group's matter.
+  /// Fails all groups because of an error on this rank that concerns no single one.
   void fail_all(const Failure& failure) noexcept;
 
-  /// Links of ended groups that still have bytes on their way.
+  /// Links of ended groups that still have bytes in flight.
   Departing& departing() { return departing_; }
   void for_each(const std::function<void(GroupState&)>& visit) const;
 

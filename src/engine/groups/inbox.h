@@ -1,5 +1,5 @@
-// What other threads hand to the one that drives. Only to make a group needs memory: whoever has a
-// group, or a call, can always hand it over.
+// Groups and calls that other threads submit to the driver. Only making a group needs memory, so an
+// existing group or call can always be handed over.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ class Inbox {
     std::vector<std::shared_ptr<GroupState>> aborted;
     std::vector<std::shared_ptr<GroupState>> closed;
 
-    /// Room for each of so many groups to be created, aborted and closed.
+    /// Makes room for this many groups in each of the lists of created, aborted and closed groups.
     void reserve(std::size_t groups) {
       for (auto* each : {&created, &aborted, &closed}) {
         if (each->capacity() < groups) each->reserve(std::max(groups, 2 * each->capacity()));
@@ -37,7 +37,7 @@ class Inbox {
     }
   };
 
-  /// Throws std::bad_alloc, and then nothing has happened.
+  /// Throws std::bad_alloc, without any effect.
   void create(const std::shared_ptr<GroupState>& group) {
     put([&](Content& content) {
       content.reserve(groups_ + 1);
@@ -46,21 +46,22 @@ class Inbox {
       content.created.push_back(group);
     });
   }
-  /// Once for each group, as close() is.
+  /// At most once for each group, like close().
   void abort(const std::shared_ptr<GroupState>& group) noexcept {
     put([&](Content& content) { content.aborted.push_back(group); });
   }
   void close(const std::shared_ptr<GroupState>& group) noexcept {
     put([&](Content& content) { content.closed.push_back(group); });
   }
-  /// Calls `fill` with what is submitted, under the lock.
+  /// Calls `fill` with the list of submitted calls, under the lock.
   template <typename Fill>
   void submit(Fill fill) {
     put([&](Content& content) { fill(content.submitted); });
   }
 
   bool waiting() const { return waiting_.load(std::memory_order_acquire); }
-  /// Puts what waits into `taken`, which is empty and whose memory is used for what comes next.
+  /// Moves the content into `taken`, which must be empty and whose capacity is reused for what is
+  /// submitted next.
   void take(Content& taken) noexcept {
     const std::lock_guard lock(mutex_);
     if (!taken.has_room_for(groups_)) std::swap(taken, spare_);
@@ -69,7 +70,7 @@ class Inbox {
     std::swap(content_, taken);
   }
 
-  /// For a fork, and for what must be whole at one.
+  /// The inbox's lock. Held across a fork, and by users whose state must be consistent then.
   std::mutex& mutex() { return mutex_; }
 
  private:
@@ -81,9 +82,9 @@ class Inbox {
   }
 
   std::mutex mutex_;
-  Content content_;         // guarded by mutex_, with room for all groups
-  Content spare_;           // guarded by mutex_, as large, for when content_ is taken
-  std::size_t groups_ = 0;  // guarded by mutex_: made and not closed
+  Content content_;  // guarded by mutex_; has room for all groups
+  Content spare_;    // guarded by mutex_; has the same room, for the time when content_ is taken
+  std::size_t groups_ = 0;  // guarded by mutex_; groups made and not closed
   std::atomic<bool> waiting_{false};
 };
 

@@ -1,4 +1,4 @@
-// What a group needs of the engine that it lives in.
+// The parts of the engine that its groups use.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@
 
 namespace mccl::engine {
 
-/// All of it outlives the groups' use by the engine.
+/// Everything must outlive the groups' use by the engine.
 struct Surroundings {
   const Config& config;
   const Log& log;
@@ -25,9 +25,9 @@ struct Surroundings {
   Staging& staging;
   Metrics& metrics;
   const node::SharedMemory& memory;
-  /// Ranks reach others through ranks, of which the one that has failed may be one.
+  /// Some ranks are reached through relays, so a rank that failed may have been a relay.
   bool along_cables;
-  /// The control connections are to be looked at in the next pass.
+  /// Makes the next pass look at the control connections.
   const std::function<void()> look_beside_soon;
 };
 

@@ -1,5 +1,6 @@
-// What peers say of groups that this rank has not made yet, or has made and closed. A rank that is
-// slow to make its groups loses nothing; a rank that speaks of a closed group can be told so.
+// Keeps peers' messages about groups that this rank has not made yet, so that a rank which is slow
+// to make its groups loses nothing. Remembers closed groups, so that messages about them can be
+// answered.
 #pragma once
 
 #include <cstddef>
@@ -18,23 +19,23 @@ namespace mccl::engine {
 /// Used under the engine's progress lock.
 class UnmadeGroups {
  public:
-  /// Of one peer: room for what it says of a hundred thousand groups.
+  /// Most bytes kept per peer: enough for messages about a hundred thousand groups.
   static constexpr std::size_t kMostBytesOfPeer = std::size_t{32} << 20;
-  /// Closed groups that are remembered, the last ones.
+  /// Most closed groups that are remembered; the oldest are forgotten.
   static constexpr std::size_t kMostClosed = std::size_t{1} << 17;
 
   using Said = std::vector<std::pair<WorldRank, ControlMessage>>;
 
   explicit UnmadeGroups(int ranks) : bytes_(static_cast<std::size_t>(ranks), 0) {}
 
-  /// Throws CorruptionError when the peer has said more than any program can mean.
+  /// Throws CorruptionError if the peer has sent more than any correct program would.
   void keep(WorldRank peer, const ControlMessage& message);
-  /// What was kept of the group, in order.
+  /// Removes and returns the messages kept for the group, in order.
   Said take(std::uint64_t group);
 
-  /// This rank makes the group. Throws std::bad_alloc, and then nothing has happened.
+  /// Called when this rank makes the group. Throws std::bad_alloc, without any effect.
   void made(std::uint64_t group);
-  /// It has destroyed the group. No-op for one that it has not made.
+  /// Called when this rank destroys the group. No-op for a group that it has not made.
   void closed(std::uint64_t group) noexcept;
   bool is_closed(std::uint64_t group) const;
 
@@ -44,16 +45,16 @@ class UnmadeGroups {
   }
 
   std::map<std::uint64_t, Said> said_;
-  ByRank<WorldRank, std::size_t> bytes_;  // of what is kept of each peer
-  /// Where a group that this rank has made stands in one of the two lists. Made with the group, so
-  /// that closing it needs no memory.
+  ByRank<WorldRank, std::size_t> bytes_;  // bytes kept per peer
+  /// Position of a group in `open_` or `closed_`. Allocated when the group is made, so that closing
+  /// it needs no memory.
   struct Made {
     std::list<std::uint64_t>::iterator place;
     bool closed = false;
   };
   std::unordered_map<std::uint64_t, Made> made_;
   std::list<std::uint64_t> open_;
-  std::list<std::uint64_t> closed_;  // the last one to be closed at the end
+  std::list<std::uint64_t> closed_;  // in the order of closing
 };
 
 }  // namespace mccl::engine

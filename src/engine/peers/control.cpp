@@ -13,10 +13,10 @@ namespace mccl::engine {
 namespace {
 
 constexpr std::size_t kReasonLimit = 2048;
-/// Room that a connection keeps, for more than the longest message.
+/// Capacity that a connection reserves; larger than the longest message.
 constexpr std::size_t kUsualUnsentBytes = std::size_t{16} << 10;
 
-/// After it come `blob_bytes` bytes, and `reason_bytes` bytes of text.
+/// Followed by `blob_bytes` bytes, and then by `reason_bytes` bytes of text.
 struct ControlLayout {
   std::uint8_t kind;
   std::uint8_t purpose;
@@ -26,7 +26,7 @@ struct ControlLayout {
   std::uint16_t reason_bytes;
   std::uint64_t group;
   std::array<char, transport::kMostNameBytes> transport;  // padded with zeros
-  std::int32_t seen_by;                                   // below 0: the reason says it
+  std::int32_t seen_by;                                   // negative: named in the reason
   std::uint32_t unused;                                   // 0
   CallCode call;
 
@@ -39,13 +39,13 @@ std::string name_in(const ControlLayout& layout) {
   return {layout.transport.begin(), end};
 }
 
-/// Nothing comes after the name.
+/// True if only zeros follow the name.
 bool is_padded(const ControlLayout& layout) {
   const auto end = std::find(layout.transport.begin(), layout.transport.end(), '\0');
   return std::all_of(end, layout.transport.end(), [](char c) { return c == '\0'; });
 }
 
-/// Whatever follows, all numbers are in their ranges.
+/// True if all numbers are in their ranges. Does not look at the bytes that follow.
 bool is_possible(const ControlLayout& layout) {
   return layout.kind < kControlKindCount &&
          layout.purpose <= static_cast<int>(transport::Purpose::point_to_point) &&
@@ -58,7 +58,7 @@ std::span<const std::byte> bytes_of(const std::string& text, std::size_t limit) 
   return std::as_bytes(std::span(text)).first(std::min(text.size(), limit));
 }
 
-/// Adds the message's bytes, or throws and adds nothing.
+/// Appends the message's bytes. Appends nothing if it throws.
 void append(std::vector<std::byte>& bytes, const ControlMessage& message) {
   const std::span<const std::byte> reason = bytes_of(message.failure.reason, kReasonLimit);
   const std::span<const std::byte> name = bytes_of(message.transport, transport::kMostNameBytes);
@@ -148,15 +148,16 @@ void ControlConnection::flush() noexcept {
       sent_ += written;
     }
   } catch (const std::exception&) {
-    sent_ = unsent_.size();  // nobody reads it any more, which receive() reports
+    sent_ = unsent_.size();  // the peer reads no more, which receive() reports
   }
-  if (sent_ < unsent_.size() - sent_) return;  // so that each byte is moved once at most
+  // Erases seldom enough that each byte is moved at most once.
+  if (sent_ < unsent_.size() - sent_) return;
   unsent_.erase(unsent_.begin(), unsent_.begin() + static_cast<std::ptrdiff_t>(sent_));
   sent_ = 0;
   if (unsent_.empty() && unsent_.capacity() > kUsualUnsentBytes) shrink();
 }
 
-/// Gives back the memory that a peer has taken which did not read for a while.
+/// Frees the memory that was taken while the peer did not read.
 void ControlConnection::shrink() noexcept {
   try {
     std::vector<std::byte> usual;

@@ -1,5 +1,5 @@
-// This process's heart, and what it hears of the others': neighbours see each other's beats in the
-// memory that they share, the others are sent a word.
+// Sends this process's heartbeats and observes those of its peers. Neighbours read each other's
+// beats in shared memory; other peers exchange messages.
 #pragma once
 
 #include <memory>
@@ -16,29 +16,31 @@ namespace mccl::engine {
 /// Used under the engine's progress lock.
 class Heart {
  public:
-  /// `silence`: of a peer, until it is given up. `peers` outlives it.
+  /// `silence`: how long a peer may be silent before it is given up. `peers` must outlive this
+  /// object.
   Heart(Peers& peers, std::shared_ptr<const node::SharedMemory> memory, Clock::duration silence);
 
   /// How long a peer may be silent until it is given up.
   Clock::duration silence() const { return silence_; }
-  /// Whether something has come from the peer of late.
+  /// True if something has arrived from the peer recently.
   bool hears(WorldRank peer) const { return liveness_.hears(peer); }
 
   Clock::time_point next_beat() const { return liveness_.next_beat(); }
-  /// Beats. The peers that have been silent for too long, each told once; they are given up, and
-  /// learn it if they still listen. Whatever has come in so far was reported as heard.
+  /// Beats. Returns the peers that have been silent for too long, each once. They are given up, and
+  /// are sent a goodbye in case they still listen. All messages that have arrived must have been
+  /// reported to heard() before.
   struct Silent {
     WorldRank peer;
     std::string reason;
   };
   std::vector<Silent> beat(Clock::time_point now);
 
-  /// Something came from the peer.
+  /// Called when a message arrives from the peer.
   void heard(WorldRank peer) {
     if (!memory_->neighbour(peer)) liveness_.heard(peer);
   }
   void be_patient_with(WorldRank peer) { liveness_.be_patient_with(peer); }
-  /// The peer is lost.
+  /// Called when the peer is lost.
   void forget(WorldRank peer) { liveness_.forget(peer); }
 
  private:
@@ -48,7 +50,7 @@ class Heart {
   const std::shared_ptr<const node::SharedMemory> memory_;
   const Clock::duration silence_;
   Liveness liveness_;
-  ByRank<WorldRank, std::uint64_t> beats_seen_;  // of neighbours
+  ByRank<WorldRank, std::uint64_t> beats_seen_;  // counters of the neighbours, as last seen
 };
 
 }  // namespace mccl::engine

@@ -73,8 +73,8 @@ bool Peers::receive(const OnMessage& on_message, const OnLost& on_lost) {
   return more;
 }
 
-/// Takes a message off the connection only when it has been dealt with, so that none is lost where
-/// memory runs out. True when more may wait.
+/// Consumes a message only after it has been handled, so that none is lost if memory runs out.
+/// Returns true if more messages may be waiting.
 bool Peers::hear(WorldRank rank, Peer& peer, const OnMessage& on_message) {
   for (int heard = 0; heard < kMessagesAtATime; ++heard) {
     const std::optional<ControlMessage> message = peer.control->receive();

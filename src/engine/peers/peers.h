@@ -1,4 +1,4 @@
-// The other processes of the job: a control connection to each, and who has gone.
+// The other processes of the job: a control connection to each, and which of them are gone.
 #pragma once
 
 #include <functional>
@@ -13,38 +13,39 @@
 
 namespace mccl::engine {
 
-/// This rank's own entry stays empty. Used under the engine's progress lock.
+/// This rank's own entry is unused. Used under the engine's progress lock.
 class Peers {
  public:
-  /// Messages of one peer that are taken in before all others are heard and data move again.
+  /// Most messages of one peer handled before the other peers and the data get their turn.
   static constexpr int kMessagesAtATime = 64;
 
   explicit Peers(int size) : peers_(static_cast<std::size_t>(size)) {}
 
   void connect(WorldRank rank, std::unique_ptr<transport::Link> link);
   bool connected(WorldRank rank) const { return peer(rank).control != nullptr; }
-  /// Why the peer is gone; empty while it is there.
+  /// Why the peer is gone; empty while it is connected.
   const std::string& lost(WorldRank rank) const { return peer(rank).lost; }
 
-  /// It is gone, in good order: it goes on passing on what is for others.
+  /// True if the peer left in good order. As a relay it still passes on data of other ranks.
   bool has_left(WorldRank rank) const { return peer(rank).has_left; }
 
-  /// Whether all that are there have said so; of no use but to rank 0.
+  /// True if every connected peer has sent `arrived`. Meaningful on rank 0 only.
   bool have_all_arrived() const;
 
-  /// No-op when the peer is gone. A peer that cannot be told is lost, as receive() reports.
+  /// No-op if the peer is gone. If the message cannot be sent, the peer is lost, which receive()
+  /// reports.
   void send(WorldRank rank, const ControlMessage& message) noexcept;
   int size() const { return static_cast<int>(peers_.size()); }
   void send_to_all(const ControlMessage& message) noexcept;
   void flush() noexcept;
-  /// Says goodbye to everyone and closes.
+  /// Sends goodbye to every peer and closes all connections.
   void leave() noexcept;
-  /// Gives a peer up, which learns why if it still listens.
+  /// Gives a peer up, and sends it the reason in case it still listens.
   void give_up(WorldRank rank, const std::string& reason);
 
-  /// Hears what peers say, up to kMessagesAtATime of each. Returns true when more may wait. A
-  /// CorruptionError of `on_message` is the peer's fault, which is lost then; all other errors are
-  /// passed on, and the message is heard again the next time.
+  /// Handles messages from peers, up to kMessagesAtATime of each. Returns true if more may be
+  /// waiting. If `on_message` throws CorruptionError, the peer is at fault and is lost. All other
+  /// exceptions propagate, and the message is handled again the next time.
   using OnMessage = std::function<void(WorldRank rank, const ControlMessage& message)>;
   using OnLost = std::function<void(WorldRank rank, const std::string& reason)>;
   bool receive(const OnMessage& on_message, const OnLost& on_lost);
@@ -54,11 +55,11 @@ class Peers {
  private:
   struct Peer {
     std::unique_ptr<ControlConnection> control;
-    std::string_view unable;  ///< Why it cannot be told anything more; a literal, else empty.
+    std::string_view unable;  ///< Why sending failed, as a literal; empty while it works.
     std::string lost;
     bool has_left = false;
     bool has_arrived = false;
-    std::string farewell;  ///< What it has said of its end; empty while it stays.
+    std::string farewell;  ///< Reason given in its goodbye; empty until then.
   };
   const Peer& peer(WorldRank rank) const { return peers_[rank]; }
   static bool hear(WorldRank rank, Peer& peer, const OnMessage& on_message);
