@@ -34,7 +34,7 @@ schedule::Problem problem_of(const Membership& group, const Task& task) {
   return problem;
 }
 
-/// Schedules know sums only; the factor of a premul_sum is applied before.
+/// Multiplies the input of a premul_sum by its factor, since schedules know only sums.
 void multiply(Operation& call) {
   if (call.call.kind != ReduceKind::premul_sum || call.input.count == 0) return;
   call.multiplied.resize(call.input.bytes());
@@ -100,7 +100,7 @@ const Plan& CollectiveQueue::plan_for(const Task& task) {
   return by_shape ? plans_.plan(problem, shape) : plans_.plan(problem, shape.element_bytes);
 }
 
-/// Of several calls in a row that go the same way, the first.
+/// Reports the algorithm, once for several calls in a row that use the same plan.
 void CollectiveQueue::tell(const Task& task, const Plan& plan) {
   told_ = true;
   metrics_.record_algorithm(task.call.collective, schedule::name_of(plan.algorithm));

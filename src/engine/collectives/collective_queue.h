@@ -1,4 +1,4 @@
-// The collectives of a group, in the order of their calls: the first one runs, by its plan.
+// The collectives of a group in call order. The first one runs, according to its plan.
 #pragma once
 
 #include <poll.h>
@@ -22,45 +22,46 @@ namespace mccl::engine {
 /// Used under the engine's progress lock.
 class CollectiveQueue {
  public:
-  /// All that is referred to outlives it.
+  /// Everything passed by reference must outlive this object.
   CollectiveQueue(Channels& channels, GroupWindow& window, schedule::Facts facts, const Log& log,
                   Metrics& metrics);
 
   bool empty() const { return calls_.empty(); }
-  /// The first one is under way; the others wait.
+  /// The pending calls. The first one is in flight; the others wait.
   const OperationList& calls() const { return calls_; }
   bool running() const { return executor_.running(); }
 
   void push(std::shared_ptr<Operation> call) { calls_.push_back(std::move(call)); }
-  /// Requires that none runs, and that the group's window is settled.
+  /// Begins the first call. None may be running, and the group's window must be settled.
   void begin_first();
-  /// Does what can be done now for the one that runs. Throws as Executor::advance().
+  /// Advances the running call. Returns false if nothing moved. Throws like Executor::advance().
   bool advance() { return executor_.advance(); }
-  /// The one that ran, when it has ended; else null.
+  /// Removes and returns the running call if it has finished; else null.
   std::shared_ptr<Operation> take_finished();
-  /// All of them, as they are.
+  /// Removes and returns all calls without ending them.
   OperationList drop_all();
 
-  /// A call that is run by its caller, beside an empty queue: until it has finished, the caller
-  /// advances it.
+  /// Begins a call that its caller runs, while the queue is empty. The caller must advance it until
+  /// it has finished.
   void begin(Task& task, const Plan& plan);
   bool finished() const { return executor_.finished(); }
   void end() { executor_.end(); }
-  /// That call goes on as the first one of the queue, from another place in memory.
+  /// Continues that call as the first one of the queue. Its task has moved to another address.
   void adopt(std::shared_ptr<Operation> call);
 
-  /// Lives until another plan is asked for.
+  /// Valid until the next call of plan_for().
   const Plan& plan_for(const Task& task);
   const schedule::Facts& facts() const { return plans_.facts(); }
   void learn(schedule::Facts facts) { plans_.learn(std::move(facts)); }
 
   const CallHistory& history() const { return history_; }
   void watch(Sleep& sleep) { executor_.watch(sleep); }
-  /// The members that the call that runs waits for.
+  /// Members that the running call waits for.
   std::vector<GroupRank> waiting_for() const { return executor_.waiting_for(); }
 
   std::size_t scratch_bytes() const { return executor_.scratch_bytes(); }
-  /// Gives back what it keeps for the next call; while none runs. False when that was nothing.
+  /// Releases memory kept for the next call. No call may be running. Returns false if there was
+  /// none.
   bool release();
 
  private:
@@ -73,7 +74,7 @@ class CollectiveQueue {
   PlanCache plans_;
   Executor executor_;
   OperationList calls_;
-  bool told_ = false;  // which way the last calls went
+  bool told_ = false;  // the algorithm of the last plan has been reported
 };
 
 }  // namespace mccl::engine

@@ -9,7 +9,7 @@
 namespace mccl::engine {
 namespace {
 
-/// avg and premul_sum add; the division and the factor have their own places.
+/// avg and premul_sum add. The division and the factor are applied elsewhere.
 ReduceKind arithmetic(ReduceKind kind) {
   return kind == ReduceKind::avg || kind == ReduceKind::premul_sum ? ReduceKind::sum : kind;
 }

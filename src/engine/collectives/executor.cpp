@@ -18,7 +18,8 @@ using schedule::Space;
 using schedule::Step;
 using schedule::StepKind;
 
-/// What one pass moves one way between a pair at most, by and large: some milliseconds.
+/// Approximate limit of the bytes that one pass moves in one direction between a pair: some
+/// milliseconds of work.
 constexpr std::uint64_t kTurnBytes = std::uint64_t{16} << 20;
 
 }  // namespace
@@ -77,7 +78,8 @@ bool Executor::advance() {
   return moved || awaits_input();
 }
 
-/// Nothing wakes who sleeps when input comes from a device, which is as soon as it copies it.
+/// Input from a device wakes no sleeper, so the driver must keep polling; the input arrives as fast
+/// as the device copies it.
 bool Executor::awaits_input() const {
   if (!memory_.waits()) return false;
   std::this_thread::yield();
@@ -125,7 +127,8 @@ void Executor::push(PeerProgress& peer, Lane& lane) {
   complete(static_cast<std::uint32_t>(lane.token()));
 }
 
-/// Of several links that end, each may have brought what the call still needs.
+/// Reads from all lanes before it throws: even if several links end, each may have delivered data
+/// that the call still needs.
 bool Executor::receive_from(PeerProgress& peer) {
   const std::uint64_t before = task_->traffic.bytes_received;
   std::exception_ptr ended;
@@ -141,7 +144,7 @@ bool Executor::receive_from(PeerProgress& peer) {
   return moved;
 }
 
-/// What has come, up to a pass's share: the engine has more to look after.
+/// Receives what has arrived, up to one pass's share, since the engine has other work as well.
 void Executor::receive_on(Lane& lane, PeerProgress& peer) {
   const std::uint64_t limit = task_->traffic.bytes_received + kTurnBytes;
   while (peer.received < peer.plan->receives.size() && task_->traffic.bytes_received < limit) {
@@ -200,7 +203,7 @@ bool Executor::receive_payload(Lane& lane, const Step& step) {
     const std::size_t at = lane.payload_received();
     const void* local = readable(step.src) + at;
     const void* remote = bytes.data();
-    // The lower rank's operand first, so that every rank computes the same expression.
+    // The lower rank's operand goes first, so that every rank computes the same expression.
     if (GroupRank(step.peer) < channels_.rank()) std::swap(local, remote);
     reduce_pair(*task_, local, remote, writable(step.dst) + at, bytes.size());
     lane.consume_payload(bytes.size(), task_->traffic);
@@ -245,7 +248,7 @@ void Executor::run(const Step& step) {
   fold(step);
 }
 
-/// Of operands_.
+/// Folds operands_.
 void Executor::fold(const Step& step) {
   fold_operands(*task_, operands_, writable(step.dst), step.dst.count, step.completes,
                 channels_.size());
@@ -276,7 +279,7 @@ void Executor::watch(Sleep& sleep) {
     for (const auto& lane : peer.channel->lanes) {
       short events = 0;
       if (lane->sending() || may_send(peer)) events |= POLLOUT;
-      // A lane whose message this rank is not ready for has nothing to be woken by.
+      // A lane whose message this rank cannot use yet need not wake it.
       const Frame* header = lane->header();
       const bool stalled =
           header && (!lane->accepted() || !may_run(peer.plan->receives[header->message]));
@@ -320,7 +323,7 @@ std::byte* Executor::writable(const Region& region) {
       return scratch_.data() + offset;
     case Space::output:
       return static_cast<std::byte*>(task_->output.data) + offset;
-    case Space::input:  // only in place, where the caller gave the same memory as output
+    case Space::input:  // only in place, where the caller passed the same memory as output
       return static_cast<std::byte*>(const_cast<void*>(task_->input.data)) + offset;
     case Space::coded:
       return scratch_.data() + coded_begin_ +

@@ -1,5 +1,5 @@
-// Walks a Schedule over the lanes of a group: every step as soon as its data allow, all peers and
-// both directions at once.
+// Executes a Schedule over the lanes of a group. Each step runs as soon as its data allow, with all
+// peers and in both directions at once.
 #pragma once
 
 #include <cstddef>
@@ -19,52 +19,52 @@
 
 namespace mccl::engine {
 
-/// One collective at a time. Used under the engine's progress lock.
+/// Runs one collective at a time. Used under the engine's progress lock.
 class Executor {
  public:
   Executor(Channels& channels, GroupWindow& group_window, const CallHistory& history)
       : channels_(channels), group_window_(group_window), history_(history) {}
 
-  /// The task and the plan stay alive until it is finished or cancelled.
+  /// The task and the plan must stay alive until the call has finished or was cancelled.
   void begin(Task& task, const Plan& plan);
-  /// Goes on with the same task at another place.
+  /// Continues with the same task at another address.
   void moved_to(Task& task) { task_ = &task; }
   bool running() const { return task_ != nullptr; }
   bool finished() const { return running() && remaining_ == 0; }
   void end();
 
-  /// Does what can be done now without waiting; false if that was nothing. Throws MismatchError,
-  /// PeerError, CorruptionError.
+  /// Does what can be done now, without blocking. Returns false if nothing moved. Throws
+  /// MismatchError, PeerError, CorruptionError.
   bool advance();
 
-  /// Room for sums and for what is passed on, kept from call to call.
+  /// Memory for sums and for forwarded data, kept across calls.
   std::size_t scratch_bytes() const { return scratch_.capacity(); }
-  /// While no call runs.
+  /// No call may be running.
   void release_scratch() { std::vector<std::byte>().swap(scratch_); }  // "= {}" keeps the memory
 
-  /// Adds what to wait for before calling advance again.
+  /// Adds the events to wait for before the next call of advance().
   void watch(Sleep& sleep);
 
-  /// The peers that have not sent everything yet, for messages.
+  /// The peers with outstanding messages or arrivals, for error messages.
   std::vector<GroupRank> waiting_for() const;
 
  private:
   struct PeerProgress {
     const PeerPlan* plan = nullptr;
     Channel* channel = nullptr;
-    std::size_t next_send = 0;  // in plan->sends
-    std::size_t sent = 0;       // messages gone entirely
-    std::size_t received = 0;   // messages in entirely
+    std::size_t next_send = 0;  // index into plan->sends
+    std::size_t sent = 0;       // messages sent in full
+    std::size_t received = 0;   // messages received in full
   };
 
-  /// Asks for the links when there are none; throws PeerError when there will be none.
+  /// Requests the links if necessary. Throws PeerError if there will be none.
   bool connected(PeerProgress& peer);
   bool send_to(PeerProgress& peer);
   void push(PeerProgress& peer, Lane& lane);
   bool receive_from(PeerProgress& peer);
   void receive_on(Lane& lane, PeerProgress& peer);
   bool run_local_steps();
-  // executor_window.cpp: steps through the node's window, one after another.
+  // executor_window.cpp: steps through the node's window, run in order.
   bool advance_in_order();
   bool run_window_steps();
   bool run_window_step(const schedule::Step& step);
@@ -73,7 +73,7 @@ class Executor {
   bool open_window();
   bool is_lost(GroupRank rank);
   [[noreturn]] void throw_lost(GroupRank rank);
-  /// A neighbour is, or was, in another call.
+  /// Throws MismatchError: a neighbour made a different call, now or earlier.
   [[noreturn]] void throw_divergence(GroupRank rank) const;
   void publish(const schedule::Step& step);
   void read(const schedule::Step& step);
@@ -83,7 +83,7 @@ class Executor {
   bool receive_payload(Lane& lane, const schedule::Step& step);
   void run(const schedule::Step& step);
   void fold(const schedule::Step& step);
-  // executor_coded.cpp: steps of sums that travel in a codec.
+  // executor_coded.cpp: steps of sums that are encoded on the wire.
   void run_coded(const schedule::Step& step);
   void list_blocks(const schedule::Step& step);
   GroupRank maker_of(const schedule::Step& fold, int operand) const;
@@ -106,18 +106,18 @@ class Executor {
   std::size_t element_bytes_ = 1;
   std::size_t remaining_ = 0;
   std::vector<std::uint32_t> waits_;
-  std::vector<std::uint8_t> received_;  // by step: this message has been taken
+  std::vector<std::uint8_t> received_;  // by step: this message has started to arrive
   std::vector<PeerProgress> peers_;
-  std::vector<std::uint32_t> local_;  // copies and folds that may run
-  std::vector<std::uint32_t> early_;  // of those, the ones whose input is yet to come
+  std::vector<std::uint32_t> local_;  // copies and folds that are ready to run
+  std::vector<std::uint32_t> early_;  // those of them whose input has not arrived
   RunningMemory memory_;
   std::vector<std::byte> scratch_;
-  std::size_t coded_begin_ = 0;                    // in scratch_: blocks that ranks give
-  std::size_t sums_begin_ = 0;                     // and of sums
-  std::size_t next_window_ = 0;                    // in plan_->window
-  std::vector<const void*> operands_;              // of one fold
-  std::vector<const std::byte*> blocks_;           // of one fold of blocks
-  WriteChoice write_choice_{2 * kUsualCallBytes};  // of publications
+  std::size_t coded_begin_ = 0;                    // in scratch_: where encoded contributions begin
+  std::size_t sums_begin_ = 0;                     // in scratch_: where encoded sums begin
+  std::size_t next_window_ = 0;                    // index into plan_->window
+  std::vector<const void*> operands_;              // operands of one fold
+  std::vector<const std::byte*> blocks_;           // operands of one fold of encoded blocks
+  WriteChoice write_choice_{2 * kUsualCallBytes};  // for publications
 };
 
 }  // namespace mccl::engine

@@ -1,4 +1,4 @@
-// Steps of sums that travel in a codec: from elements to blocks and back.
+// The part of Executor for encoded sums: converts elements to blocks and back.
 #include <fmt/format.h>
 
 #include "base/scoped_timer.h"
@@ -39,7 +39,7 @@ void Executor::run_coded(const Step& step) {
   if (wrong >= 0) throw_undecodable(maker_of(step, wrong));
 }
 
-/// What each rank gives, in rank order.
+/// Lists the encoded contributions in rank order.
 void Executor::list_blocks(const Step& step) {
   const std::size_t bytes = task_->call.coding.bytes(step.dst.count, Coded::contribution);
   const std::byte* const first = readable(step.src);
@@ -47,7 +47,7 @@ void Executor::list_blocks(const Step& step) {
   for (std::size_t i = 0; i < step.operands; ++i) blocks_.push_back(first + i * bytes);
 }
 
-/// Of an operand: who has sent it last, or this rank.
+/// The rank that made this operand: the last one that sent it, or else this rank.
 GroupRank Executor::maker_of(const Step& fold, int operand) const {
   const std::size_t block = task_->call.coding.block();
   const std::size_t stride = (fold.dst.count + block - 1) / block * block;

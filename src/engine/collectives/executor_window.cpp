@@ -1,4 +1,4 @@
-// The half of Executor that goes through the node's window.
+// The part of Executor that uses the node's window.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -15,7 +15,7 @@ using node::Window;
 using schedule::Step;
 using schedule::StepKind;
 
-/// A schedule without messages: nothing but window steps, copies and folds in a row.
+/// Runs a schedule without messages: window steps, copies and folds, one after another.
 bool Executor::advance_in_order() {
   const std::vector<Step>& steps = plan_->schedule.steps;
   const std::size_t before = remaining_;
@@ -48,7 +48,7 @@ bool Executor::run_window_steps() {
   return moved;
 }
 
-/// False when it must wait for a neighbour.
+/// Returns false if it must wait for a neighbour.
 bool Executor::run_window_step(const Step& step) {
   Window& window = *group_window_.window();
   switch (step.kind) {
@@ -73,9 +73,9 @@ bool Executor::run_window_step(const Step& step) {
   }
 }
 
-/// The places that the call publishes in. Throws when it has come out that a neighbour called
-/// something else before: who only publishes, as the root of a broadcast, looks at nobody at the
-/// time.
+/// Opens the call's places in the window. Returns false if it must wait for a neighbour. Throws
+/// MismatchError if a neighbour made a different call earlier: a rank that only publishes, such as
+/// the root of a broadcast, did not look at its neighbours then.
 bool Executor::open_window() {
   Window& window = *group_window_.window();
   if (window.is_open()) return true;

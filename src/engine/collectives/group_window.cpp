@@ -52,7 +52,8 @@ GroupWindow::GroupWindow(GroupRank rank, ByRank<GroupRank, int> nodes)
   }
 }
 
-/// Every rank of a node maps the windows of all: of very many, smaller ones.
+/// Every rank of a node maps the windows of all others, so windows are smaller if there are many
+/// ranks.
 std::size_t GroupWindow::usual() const {
   const std::size_t ranks = neighbours_.size() + 1;
   return ranks <= kFewRanks ? kUsualCallBytes : kUsualCallBytes / std::bit_ceil(ranks / kFewRanks);
@@ -67,7 +68,7 @@ WindowOffer GroupWindow::offer(const std::shared_ptr<node::Arena>& arena) {
                            node::WindowFront::bytes(line_bytes()));
     if (!own_) mine.call_bytes /= 4;
   }
-  // Who has no neighbours needs no memory, and sets no limit.
+  // A rank without neighbours needs no memory, and its offer must not limit the others.
   if (neighbours_.empty()) mine.call_bytes = kUsualCallBytes;
   if (!neighbours_.empty() && !own_) mine.call_bytes = 0;
   if (own_) mine.place = own_.place();
@@ -106,7 +107,7 @@ void GroupWindow::settle(const Find& neighbour) {
     const node::Neighbour& found = neighbour(other);
     node::RangePlace& place = offers_[other]->place;
     mapped.push_back({other.number(), found.arena.map(place), found.bell()});
-    place = {};  // this rank lets go of it once, with the mapping
+    place = {};  // the mapping releases the range, which must happen only once
   }
   window_.emplace(static_cast<int>(nodes_.size()), std::move(own_), std::move(mapped), call_bytes_);
 }

@@ -1,7 +1,7 @@
-// How a group comes to its shared window. Each rank takes memory and tells all members how much;
-// the smallest offer counts everywhere, so that all choose their schedules alike. That happens at
-// the first collective, so that groups without one take nothing; until every offer is there, it
-// does not start.
+// Sets up the shared window of a group. Each rank allocates memory and announces its size to all
+// members. All use the smallest offer, so that they choose the same schedules. The exchange starts
+// with the first collective, so groups without one allocate nothing. That collective waits until
+// every offer has arrived.
 #pragma once
 
 #include <cstddef>
@@ -23,54 +23,55 @@
 
 namespace mccl::engine {
 
-/// What a call can publish, where there is as much memory: several pieces that stay in the
-/// second-level cache together.
+/// Usual capacity of a call's publications: several pieces that fit into the second-level cache
+/// together.
 inline constexpr std::size_t kUsualCallBytes = std::size_t{1} << 20;
 
-/// What a rank offers: room for calls that publish so much, and where that is in its arena (for its
-/// neighbours).
+/// A rank's offer: how many bytes a call may publish, and, for its neighbours, where the window is
+/// in its arena.
 struct WindowOffer {
   std::uint64_t call_bytes = 0;
   node::RangePlace place;
 };
 transport::Blob encode(const WindowOffer& offer);
-/// Throws CorruptionError when the bytes are no offer.
+/// Throws CorruptionError if the bytes are not an offer.
 WindowOffer decode_window_offer(std::span<const std::byte> bytes);
 
 /// Used under the engine's progress lock.
 class GroupWindow {
  public:
-  /// `nodes`: of each rank; empty when no two share one, and then nothing is ever pending.
+  /// `nodes`: the node of each rank. Empty if no two ranks share a node; then nothing is ever
+  /// pending.
   GroupWindow(GroupRank rank, ByRank<GroupRank, int> nodes);
 
-  /// The others of this rank's node, in rank order.
+  /// The other ranks of this rank's node, in rank order.
   const std::vector<GroupRank>& neighbours() const { return neighbours_; }
 
   bool offered() const { return settled_ || offers_[rank_].has_value(); }
-  /// Takes memory for this rank's window, as much as there is up to the usual size, and says what
-  /// to tell the other members.
+  /// Allocates this rank's window, up to the usual size if there is memory, and returns the offer
+  /// for the other members.
   WindowOffer offer(const std::shared_ptr<node::Arena>& arena);
-  /// False where no two ranks share a node, when the member has offered already, and after
-  /// release().
+  /// Records a member's offer. Returns false if no two ranks share a node, if the member has made
+  /// an offer already, or after release().
   bool take(GroupRank member, const WindowOffer& offer);
-  /// Whether offers have not come; from the beginning, where there can be a window.
+  /// True while offers are missing. True at first if some ranks share a node.
   bool pending() const { return missing_ > 0; }
-  /// Whether it is known how large the window is; from the beginning where there is none.
+  /// True once the size of the window is known. True at first if no two ranks share a node.
   bool settled() const { return settled_; }
-  /// The members whose offers have not come.
+  /// The members whose offers have not arrived.
   std::vector<GroupRank> missing_members() const;
 
-  /// Maps the neighbours' windows once every offer is there. `neighbour` finds a rank.
+  /// Maps the neighbours' windows. Every offer must have arrived. `neighbour` returns the neighbour
+  /// with a given rank.
   using Find = std::function<const node::Neighbour&(GroupRank rank)>;
   void settle(const Find& neighbour);
-  /// Bytes that a rank can have published at a time; 0 where there is no window. Equal on all
-  /// ranks.
+  /// Most bytes that a rank can have published at a time; 0 without a window. Equal on all ranks.
   std::size_t call_bytes() const { return call_bytes_; }
-  /// Gives the memory back, for good. Calls `let_go` for each range that a neighbour has offered
-  /// and this rank has not mapped: the neighbour waits for that.
+  /// Releases the memory for good. Calls `let_go` for each range that a neighbour has offered and
+  /// this rank has not mapped, since the neighbour waits for its release.
   using LetGo = std::function<void(GroupRank member, const node::RangePlace& place)>;
   void release(const LetGo& let_go) noexcept;
-  /// Null when this rank has no neighbours, or there is no window.
+  /// Null if this rank has no neighbours, or if there is no window.
   node::Window* window() { return window_ ? &*window_ : nullptr; }
 
  private:
@@ -88,10 +89,10 @@ class GroupWindow {
   std::optional<node::Window> window_;
 };
 
-/// What a rank says of its call in the window.
+/// A rank's description of its call in the window.
 using Label = std::span<std::byte, node::kLabelBytes>;
 void write_label(const Call& call, Label label);
-/// Throws CorruptionError for what write_label cannot have written.
+/// Throws CorruptionError for bytes that write_label() cannot have written.
 Call call_of(std::span<const std::byte, node::kLabelBytes> label);
 
 }  // namespace mccl::engine

@@ -6,10 +6,11 @@
 namespace mccl::engine {
 namespace {
 
-/// Training repeats a few dozen shapes; a program with ever new ones starts over now and then.
+/// Most plans that are cached. Training repeats a few dozen shapes; for a program with ever new
+/// shapes the cache is cleared when it is full.
 constexpr std::size_t kMostPlans = 256;
 
-/// What the plans of a group take at most, but for one that alone takes more.
+/// Most memory for the plans of a group; a single plan may exceed it.
 constexpr std::size_t kMostBytes = std::size_t{8} << 20;
 
 template <typename T>
@@ -34,7 +35,7 @@ PeerPlan& peer_plan(std::vector<PeerPlan>& peers, GroupRank peer) {
   return peers.back();
 }
 
-/// Where steps simply follow each other, nobody looks at what waits for what.
+/// Drops the dependencies of a schedule whose steps run in order, since nothing reads them.
 void forget_edges(schedule::Schedule& schedule) {
   for (auto* edges : {&schedule.waits, &schedule.successor_begin, &schedule.successors}) {
     std::vector<std::uint32_t>().swap(*edges);

@@ -1,4 +1,4 @@
-// Schedules made ready for the executor, kept from call to call.
+// Schedules prepared for the executor, cached across calls.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace mccl::engine {
 
-/// The messages between this rank and one peer, as steps in order.
+/// The messages between this rank and one peer, as indices of steps, in order.
 struct PeerPlan {
   GroupRank peer;
   std::vector<std::uint32_t> sends;
@@ -25,41 +25,42 @@ struct Plan {
   schedule::Algorithm algorithm = schedule::Algorithm::direct;
   schedule::Schedule schedule;
   std::vector<PeerPlan> peers;
-  std::vector<std::uint32_t> first_local;  ///< Steps that compute, and wait for nothing.
+  std::vector<std::uint32_t> first_local;  ///< Local steps that wait for no other step.
   std::vector<std::uint32_t> window;       ///< Steps through the node's window, in order.
 };
 
-/// What tells a call's problem from that of the call before, where there are no counts.
+/// Properties that determine a call's problem if it has no counts. Compared with those of the
+/// previous call.
 struct PlanShape {
   Collective collective = Collective::barrier;
   int root = 0;
   std::size_t count = 0;
-  bool even = false;  ///< As Task.
+  bool even = false;  ///< See Task.
   bool in_place = false;
-  std::size_t element_bytes = 0;  ///< 0: none.
+  std::size_t element_bytes = 0;  ///< 0 only in an empty shape.
   Coding coding = {};
   friend bool operator==(const PlanShape&, const PlanShape&) = default;
 };
 
-/// Remembers the plans of recent problems. Used under the engine's progress lock.
+/// Caches the plans of recent problems. Used under the engine's progress lock.
 class PlanCache {
  public:
   explicit PlanCache(schedule::Facts facts) : facts_(std::move(facts)) {}
 
-  /// Lives until another plan is asked for.
+  /// Valid until the next call of plan().
   const Plan& plan(const schedule::Problem& problem, std::size_t element_bytes);
-  /// The same, where same_as_last may find it by its shape.
+  /// As above, and same_as_last() may find the plan by its shape.
   const Plan& plan(const schedule::Problem& problem, const PlanShape& shape);
 
-  /// The plan that was asked for last, if that was by the same shape; else null.
+  /// The plan requested last, if it was requested with this shape; else null.
   const Plan* same_as_last(const PlanShape& shape) const {
     return shape == last_shape_ ? last_ : nullptr;
   }
 
   const schedule::Facts& facts() const { return facts_; }
-  /// Forgets the plans that were made from other facts.
+  /// Sets new facts and discards all plans, which were made from other facts.
   void learn(schedule::Facts facts);
-  /// Forgets all plans. None may be in use.
+  /// Discards all plans. None may be in use.
   void clear();
   bool empty() const { return plans_.empty(); }
 
@@ -75,9 +76,9 @@ class PlanCache {
 
   schedule::Facts facts_;
   std::unordered_map<Key, Plan, KeyHash> plans_;
-  std::size_t bytes_ = 0;  // that they take
+  std::size_t bytes_ = 0;  // memory of all plans
   PlanShape last_shape_;
-  const Plan* last_ = nullptr;  // in plans_
+  const Plan* last_ = nullptr;  // points into plans_
 };
 
 }  // namespace mccl::engine

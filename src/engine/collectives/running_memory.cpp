@@ -24,7 +24,7 @@ void RunningMemory::begin(const Task& task, const schedule::Schedule& schedule) 
   deliver();
 }
 
-/// In place, input and output are one memory, by either name.
+/// In place, `input` and `output` name the same memory.
 bool RunningMemory::is_input(const Region& region) const {
   return region.count > 0 &&
          (region.space == Space::input || (in_place_ && region.space == Space::output));
@@ -39,7 +39,8 @@ std::size_t RunningMemory::end_of(const Region& region) const {
   return (region.offset + region.count) * element_bytes_;
 }
 
-/// Also of what is only written: in place, what still comes would be written over it.
+/// End of the input that the step touches. Includes memory that it only writes: in place, input
+/// that arrives later would overwrite the result.
 std::size_t RunningMemory::reach(const Step& step) const {
   std::size_t reach = 0;
   for (const Region* const region : {&step.src, &step.dst}) {

@@ -1,5 +1,5 @@
-// How far the memory of a call has come whose input arrives, and whose output leaves, while it
-// runs: which steps may run yet, and which pieces of the output no step will write any more.
+// Tracks a call whose input arrives and whose output leaves while it runs: which steps may run
+// already, and which pieces of the output no step will write any more.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,20 @@
 
 namespace mccl::engine {
 
-/// Of one call at a time. Used under the engine's progress lock.
+/// Tracks one call at a time. Used under the engine's progress lock.
 class RunningMemory {
  public:
-  /// Of `task`, if it has a conveyor; else everything is there.
+  /// Starts to track `task` if it has a conveyor; otherwise all memory is available.
   void begin(const Task& task, const schedule::Schedule& schedule);
   void end() { conveyor_ = nullptr; }
 
-  /// Whether what the step touches has come.
+  /// True if all input that the step touches has arrived.
   bool allows(const schedule::Step& step) const {
     return !conveyor_ || reach(step) <= conveyor_->arrived();
   }
-  /// Whether more is to come.
+  /// True if more input will arrive.
   bool waits() const { return conveyor_ && conveyor_->arrived() < input_bytes_; }
-  /// The step has ended.
+  /// Called when the step has ended.
   void ended(const schedule::Step& step) {
     if (conveyor_) note(step);
   }
@@ -44,8 +44,8 @@ class RunningMemory {
   std::size_t input_bytes_ = 0;
   std::size_t output_bytes_ = 0;
   std::size_t piece_ = 1;
-  std::vector<std::uint32_t> writers_;  // of each piece of the output: steps that have not ended
-  std::size_t done_ = 0;                // pieces at the beginning that nobody writes any more
+  std::vector<std::uint32_t> writers_;  // for each piece of the output: steps still to write it
+  std::size_t done_ = 0;                // pieces at the beginning that are final
 };
 
 }  // namespace mccl::engine

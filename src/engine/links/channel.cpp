@@ -21,7 +21,7 @@ std::optional<std::size_t> Channel::free_rail() const {
   std::size_t least = 0;
   for (std::size_t rail = 0; rail < lanes.size(); ++rail) {
     if (lanes[rail]->sending()) continue;
-    // Asking the kernel is not free, and one way needs no choice.
+    // Asking the kernel costs time, and a single lane needs no choice.
     const std::size_t on_its_way = lanes.size() == 1 ? 0 : lanes[rail]->link().unsent();
     if (best && on_its_way >= least) continue;
     best = rail;
@@ -61,7 +61,7 @@ void Channels::attach(Purpose purpose, GroupRank member, std::uint8_t rail, int 
   channel.requested = true;
   const auto count = static_cast<std::size_t>(rails);
   if (channel.lanes.size() < count) channel.lanes.resize(count);
-  if (rail >= channel.lanes.size() || channel.has(rail)) return;  // a second one is not needed
+  if (rail >= channel.lanes.size() || channel.has(rail)) return;  // the rail already has a link
   if (!channel.lost.empty()) link->lose_peer(transport::Loss::told);
   departures_.push_back({group_.members[member], nullptr});
   channel.lanes[rail] = std::make_unique<Lane>(std::move(link), member, payload_limit_, crc_);

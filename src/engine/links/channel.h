@@ -18,29 +18,29 @@
 
 namespace mccl::engine {
 
-/// The way to one member for one purpose.
+/// The connection to one member for one purpose.
 struct Channel {
-  std::vector<std::unique_ptr<Lane>> lanes;  ///< By rail; null until connected.
+  std::vector<std::unique_ptr<Lane>> lanes;  ///< Indexed by rail; null until connected.
   bool requested = false;
-  std::string lost;  ///< Why there will be no more links; empty while there may be.
+  std::string lost;  ///< Why no more links will be made; empty while they may be.
 
   bool connected() const;
-  /// Whether this rail's lane stands.
+  /// True if this rail's lane is connected.
   bool has(std::size_t rail) const { return rail < lanes.size() && lanes[rail] != nullptr; }
-  /// Where the next message goes: of the lanes that have none to send, the one with least on its
-  /// way, so that each carries what its path can. Nothing when all are busy.
+  /// The rail for the next message: among idle lanes, the one with the fewest bytes in flight, so
+  /// that each rail carries what its path can. Nothing if all lanes are busy.
   std::optional<std::size_t> free_rail() const;
 };
 
 /// Used under the engine's progress lock.
 class Channels {
  public:
-  /// Asks for the links of a channel, once.
+  /// Requests the links of a channel. Called once per channel.
   using Request = std::function<void(transport::Purpose purpose, GroupRank member)>;
-  /// Is told when a link has come.
+  /// Called when a link has been attached.
   using Attached = std::function<void()>;
 
-  /// `group` outlives it.
+  /// `group` must outlive this object.
   Channels(const Membership& group, std::size_t payload_limit, bool crc, Request request,
            Attached attached);
 
@@ -48,26 +48,26 @@ class Channels {
   GroupRank rank() const { return group_.rank; }
   int size() const { return group_.size(); }
 
-  /// The channel, its links asked for. Throws PeerError when the member is lost and it was never
-  /// connected.
+  /// Returns the channel, after requesting its links if necessary. Throws PeerError if the member
+  /// is lost and was never connected.
   Channel& open(transport::Purpose purpose, GroupRank member);
-  /// The same without asking for links.
+  /// As open(), without requesting links.
   Channel& at(transport::Purpose purpose, GroupRank member);
 
-  /// Takes a link of a rail, of which there are `rails`, unless it has one already, or the group
-  /// needs none any more.
+  /// Attaches a link to a rail, of which there are `rails`. Drops the link if the rail has one
+  /// already, or if the group has closed its links.
   void attach(transport::Purpose purpose, GroupRank member, std::uint8_t rail, int rails,
               std::unique_ptr<transport::Link> link);
-  /// No more links to this member.
+  /// Records that the member is lost: no more links to it will be made.
   void lose(GroupRank member, const std::string& reason,
             transport::Loss loss = transport::Loss::told);
-  /// The group has failed: all links end, and it takes none any more.
+  /// Closes all links and accepts no more, because the group has failed.
   void close();
   bool closed() const { return closed_; }
-  /// The same, but the links are returned. Needs no memory.
+  /// Closes the channels and returns their links. Needs no memory.
   DepartingLinks take_links() noexcept;
   void for_each_lane(const std::function<void(Lane&)>& visit) const;
-  /// Memory that the links take of their own.
+  /// Private memory of the links, in bytes.
   std::size_t buffer_bytes() const;
 
  private:
@@ -80,7 +80,7 @@ class Channels {
   const Attached attached_;
   ByMember collective_;
   ByMember point_to_point_;
-  DepartingLinks departures_;  ///< An empty element for each link that has come, for take_links().
+  DepartingLinks departures_;  ///< One empty element for each attached link, for take_links().
   bool closed_ = false;
 };
 

@@ -8,7 +8,7 @@
 namespace mccl::engine {
 namespace {
 
-/// A peer that takes a little now and then is waited for this many times the patience at most.
+/// Longest wait for a peer that accepts bytes slowly, as a multiple of the patience.
 constexpr int kMostPatience = 10;
 
 }  // namespace
@@ -16,7 +16,8 @@ constexpr int kMostPatience = 10;
 void Departing::add(DepartingLinks links, Clock::time_point now) noexcept {
   for (auto each = links.begin(); each != links.end();) {
     const auto departing = each++;
-    // Memory that a link has borrowed is its caller's again.
+    // A link that still borrows memory is destroyed at once, because that memory now belongs to its
+    // caller again.
     if (!departing->link || departing->link->borrowed() > 0 || departing->link->depart()) continue;
     departing->unsent = departing->link->unsent();
     departing->since = departing->moved = now;
@@ -63,7 +64,7 @@ void Departing::warn(const DepartingLink& departing, std::string_view why) const
         "({})",
         departing.peer, why, departing.unsent, departing.link->description());
   } catch (const std::bad_alloc&) {
-    // The link is given up all the same.
+    // The link is given up even without the warning.
   }
 }
 

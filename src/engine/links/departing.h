@@ -1,5 +1,5 @@
-// Links of groups that this rank has destroyed. Each stays until its peer has received what was
-// written, since calls that have completed may depend on that.
+// Links of groups that this rank has destroyed. Each stays open until its peer has received what
+// was written, since completed calls may depend on that.
 #pragma once
 
 #include <poll.h>
@@ -21,24 +21,25 @@ namespace mccl::engine {
 struct DepartingLink {
   WorldRank peer;
   std::unique_ptr<transport::Link> link;
-  std::size_t unsent = 0;        ///< Bytes, when it was looked at last.
-  Clock::time_point since = {};  ///< When it began to depart.
-  Clock::time_point moved = {};  ///< When `unsent` became less.
+  std::size_t unsent = 0;        ///< Unacknowledged bytes at the last look.
+  Clock::time_point since = {};  ///< When it started to depart.
+  Clock::time_point moved = {};  ///< When `unsent` last decreased.
 };
-/// Elements are made with the links, so that a link departs where memory has run out.
+/// Each element is allocated together with its link, so that departing needs no memory.
 using DepartingLinks = std::list<DepartingLink>;
 
 /// Used under the engine's progress lock.
 class Departing {
  public:
-  /// A link is given up once its peer has taken nothing for `patience`, and after ten times that in
-  /// all, with a warning to `log`, which outlives this object.
+  /// Gives a link up, with a warning to `log`, once its peer has accepted nothing for `patience`,
+  /// or after ten times that in total. `log` must outlive this object.
   Departing(Clock::duration patience, const Log& log) : patience_(patience), log_(log) {}
 
   void add(DepartingLinks links, Clock::time_point now) noexcept;
-  /// Destroys the links whose peers have received everything, and gives up those that stand still.
+  /// Destroys links whose peers have received everything. Gives up links that make no progress.
   void sweep(Clock::time_point now) noexcept;
-  /// Gives up the links to a peer that fell silent. A peer whose end is told ends its links itself.
+  /// Gives up the links to a peer that fell silent. No-op for Loss::told: then the links end by
+  /// themselves.
   void lose(WorldRank peer, transport::Loss loss) noexcept;
   void watch(std::vector<pollfd>& descriptors) const;
   bool empty() const { return links_.empty(); }

@@ -25,7 +25,7 @@ struct FrameLayout {
   std::uint32_t message;
   std::uint32_t payload_bytes;
   std::uint32_t crc;
-  std::uint32_t header_crc;  // of all before it
+  std::uint32_t header_crc;  // checksum of all fields before it
 };
 static_assert(sizeof(FrameLayout) == kFrameBytes);
 

@@ -11,7 +11,8 @@
 namespace mccl::engine {
 namespace {
 
-/// Below this, arithmetic on what has arrived would be more bookkeeping than work.
+/// Most payload bytes reduced at a time. With smaller pieces, the overhead would exceed the
+/// arithmetic.
 constexpr std::size_t kReduceGrain = 64 << 10;
 
 }  // namespace
@@ -52,7 +53,7 @@ bool Lane::push(Traffic& traffic) {
     traffic.bytes_sent += written;
   }
   if (link_->borrowed() > 0) {
-    link_->write({});  // a link that has ended will never give it back, and says so
+    link_->write({});  // throws if the link has ended, since it then never returns the memory
     if (link_->borrowed() > 0) return false;
   }
   sending_ = false;

@@ -1,4 +1,4 @@
-// One link with the message that is on its way out and the one that is coming in.
+// One link, with its outgoing and its incoming message.
 #pragma once
 
 #include <cstddef>
@@ -22,41 +22,41 @@ class Lane {
       : link_(std::move(link)), peer_(peer), payload_limit_(payload_limit), crc_(crc) {}
 
   transport::Link& link() { return *link_; }
-  /// Ends the lane's use.
+  /// Returns the link. The lane must not be used afterwards.
   std::unique_ptr<transport::Link> take_link() { return std::move(link_); }
 
-  /// The rank of the group at the other end.
+  /// Group rank of the other end.
   GroupRank peer() const { return peer_; }
-  /// How long what was sent has been lost on the way, though the peer's process is heard elsewhere.
-  /// Asked at every beat, with whether the peer has been `heard` of late.
+  /// How long data has been lost on the way although the peer's process is heard elsewhere. Called
+  /// at every beat; `heard` is true if the peer was heard recently.
   Clock::duration lost_on_the_way(Clock::time_point now, bool heard);
 
   bool sending() const { return sending_; }
-  /// Begins a message. `token` names it to the caller; the payload is borrowed until push says
-  /// done.
+  /// Starts a message. `token` identifies it to the caller. The payload is borrowed until push()
+  /// returns true.
   void start(Frame frame, std::span<const std::byte> payload, std::uint64_t token);
-  /// Writes what the link takes. True when it has taken the whole message and reads no more of it:
-  /// the payload's memory may be used again, and the next message may start.
+  /// Writes what the link takes. Returns true once the link has taken the whole message and no
+  /// longer reads its memory. Then the payload may be reused, and the next message may start.
   bool push(Traffic& traffic);
   std::uint64_t token() const { return token_; }
 
-  /// The header of the message that is coming in, once it is here.
+  /// Header of the incoming message; null until it has arrived in full.
   const Frame* incoming(Traffic& traffic);
-  /// The same without looking for new bytes.
+  /// As incoming(), without reading from the link.
   const Frame* header() const { return incoming_ ? &*incoming_ : nullptr; }
-  /// Whether the caller has checked the incoming header; reset by each new one.
+  /// Whether the caller has accepted the incoming header; false for each new one.
   bool accepted() const { return accepted_; }
   void accept() { accepted_ = true; }
   std::size_t payload_received() const { return received_; }
 
-  /// Moves what is here of the payload to its place in `destination` (the whole payload's memory).
-  /// True when it is complete.
+  /// Moves the available payload into `destination`, which is memory for the whole payload. Returns
+  /// true when the payload is complete.
   bool read_payload(std::span<std::byte> destination, Traffic& traffic);
-  /// What is here of the payload, a whole number of elements; empty when less than one.
+  /// The available payload, rounded down to whole elements; may be empty.
   std::span<const std::byte> peek_payload(std::size_t element_bytes, Traffic& traffic);
-  /// Takes n bytes that peek_payload gave. True when the payload is complete.
+  /// Consumes n bytes returned by peek_payload(). Returns true when the payload is complete.
   bool consume_payload(std::size_t n, Traffic& traffic);
-  /// Ends the incoming message, checking its checksum.
+  /// Ends the incoming message. Throws CorruptionError if its checksum is wrong.
   void finish_incoming();
 
  private:
@@ -67,16 +67,16 @@ class Lane {
 
   bool sending_ = false;
   FrameBytes header_{};
-  std::size_t sent_ = 0;  // header and payload
+  std::size_t sent_ = 0;  // header and payload bytes
   std::span<const std::byte> payload_;
   std::uint64_t token_ = 0;
 
-  bool outstanding_ = false;       ///< What was sent may not have been acknowledged.
-  Clock::time_point delivered_{};  ///< When nothing was lost on the way.
+  bool outstanding_ = false;       ///< Some sent bytes may be unacknowledged.
+  Clock::time_point delivered_{};  ///< Time up to which no loss is known.
 
   std::optional<Frame> incoming_;
   bool accepted_ = false;
-  std::size_t received_ = 0;  // payload only
+  std::size_t received_ = 0;  // payload bytes only
   std::uint32_t incoming_crc_ = 0;
 };
 

@@ -29,7 +29,7 @@ LinkMaker::Place LinkMaker::next(WorldRank peer, Place from) const {
   return from;
 }
 
-/// All transports of a pair have the rails of the first.
+/// All transports of a pair use the number of rails of the first.
 int LinkMaker::rails(WorldRank peer) const {
   const Place first = next(peer, 0);
   return first < transports_.size() ? transports_[first]->rails(peer) : 1;
@@ -86,9 +86,9 @@ void LinkMaker::hear(WorldRank peer, Channels& channels, const ControlMessage& m
   }
 }
 
-/// The peer needs the link.
+/// Handles "open": the peer needs the link.
 void LinkMaker::opened(WorldRank peer, Channels& channels, const LinkKey& key) {
-  if (channels.closed()) return;  // which it is told
+  if (channels.closed()) return;  // the peer learns of that from the announced failure
   const GroupRank member = channels.group().rank_of(peer);
   Channel& channel = channels.at(key.purpose, member);
   if (peer < rank_) {
@@ -108,7 +108,7 @@ const std::string* LinkMaker::declined_ahead(WorldRank peer, const LinkKey& key,
   return found == link->second.end() ? nullptr : &found->second;
 }
 
-/// By the first transport, from a place on, that begins well.
+/// Dials with the first transport, from `from` on, whose dial succeeds.
 void LinkMaker::make(WorldRank peer, Channels& channels, const LinkKey& key, Place from,
                      std::string reason) {
   for (Place place = next(peer, from); place < transports_.size(); place = next(peer, place + 1)) {
@@ -132,7 +132,7 @@ void LinkMaker::make(WorldRank peer, Channels& channels, const LinkKey& key, Pla
   give_up(peer, &channels, key, reason);
 }
 
-/// The peer waits for this link, and does not see why it does not come.
+/// Informs the peer, which waits for this link and cannot see why it is missing.
 void LinkMaker::give_up(WorldRank peer, Channels* channels, const LinkKey& key,
                         const std::string& reason) {
   making_.erase({peer, key});
@@ -145,7 +145,7 @@ void LinkMaker::give_up(WorldRank peer, Channels* channels, const LinkKey& key,
   if (channels) channels->lose(channels->group().rank_of(peer), reason);
 }
 
-/// What the other end's transport tells this one's.
+/// Handles "link": data from the transport at the other end.
 void LinkMaker::go_on(WorldRank peer, Channels& channels, const ControlMessage& message) {
   const bool made_here = peer < rank_;
   const Place place = find_transport(peer, message.transport);
@@ -181,8 +181,9 @@ void LinkMaker::go_on(WorldRank peer, Channels& channels, const ControlMessage& 
   take(peer, channels, message.key, place, std::move(made));
 }
 
-/// The result of a step. The link goes first into its channel: when the peer hears of it, it
-/// stands. No other transport is tried if that fails: the peer may have written into this link.
+/// Handles the result of one step. The link is attached before the peer hears of it, so that it is
+/// ready by then. If attaching fails, no other transport is tried, because the peer may have
+/// written into this link.
 void LinkMaker::take(WorldRank peer, Channels& channels, const LinkKey& key, Place place,
                      Making made) {
   if (made.link) {
@@ -209,7 +210,7 @@ void LinkMaker::declined(WorldRank peer, Channels& channels, const ControlMessag
   }
   const auto found = making_.find({peer, message.key});
   const Place named = find_transport(peer, message.transport);
-  // A peer that lacked descriptors for a while declines what may have ended here meanwhile.
+  // A peer that lacked descriptors for a while may decline a link that has already ended here.
   const Channel& channel = channels.at(message.key.purpose, channels.group().rank_of(peer));
   const bool has_ended =
       channels.closed() || channel.has(message.key.rail) || !channel.lost.empty();
@@ -244,17 +245,18 @@ void LinkMaker::attach(WorldRank peer, Channels& channels, const LinkKey& key, P
 }
 
 void LinkMaker::refuse(WorldRank peer, const ControlMessage& message) {
-  if (peer < rank_) return;  // an answer that comes too late
+  if (peer < rank_) return;  // an answer that arrives too late
   transports_[find_transport(peer, message.transport)]->refuse(peer, message.key, message.blob);
 }
 
-/// The end that dials has gone on to another transport: what this end has begun is in vain.
+/// The dialing end has moved on to another transport: cancels what this end has begun with the
+/// previous one.
 void LinkMaker::leave_other(WorldRank peer, const LinkKey& key, Place place) {
   const auto found = making_.find({peer, key});
   if (found != making_.end() && found->second != place) cancel(peer, key);
 }
 
-/// What has come of the link so far, at this end.
+/// Cancels this end's part of a link in the making.
 void LinkMaker::cancel(WorldRank peer, const LinkKey& key) {
   const auto found = making_.find({peer, key});
   if (found == making_.end()) return;
@@ -262,7 +264,7 @@ void LinkMaker::cancel(WorldRank peer, const LinkKey& key) {
   making_.erase(found);
 }
 
-/// Who waits for one of them hears so.
+/// Peers that wait for one of these links receive `closed`.
 void LinkMaker::forget(std::uint64_t group) {
   std::erase_if(awaited_, [group](const auto& each) { return each.second.group == group; });
   std::erase_if(declined_ahead_,
@@ -292,9 +294,9 @@ void LinkMaker::progress(const std::function<bool(std::uint64_t group)>& closed)
   }
 }
 
-/// Peers that make these links by this transport would wait in vain for this rank to take their
-/// connections. The peers that try another transport first are told as well: this rank cannot know
-/// when they go on to this one.
+/// Declines the awaited links of this transport, because this rank cannot accept the peers'
+/// connections and they would wait in vain. This includes peers that try another transport first:
+/// this rank cannot know when they move on to this one.
 void LinkMaker::decline_awaited(Place place, const std::string& reason) {
   std::erase_if(awaited_, [&](const auto& each) {
     const auto& [peer, key] = each;
@@ -310,12 +312,13 @@ void LinkMaker::decline_awaited(Place place, const std::string& reason) {
   });
 }
 
-/// A link of a transport that connects in its own way, dialled by this rank or by the peer.
+/// Handles the end of a link in the making, dialed by either rank, for a transport that connects by
+/// itself.
 void LinkMaker::handle(Place place, LinkEvent& event, bool closed) {
   const bool made_here = event.peer < rank_;
   const auto found = making_.find({event.peer, event.key});
   const bool begun = found != making_.end() && found->second == place;
-  // It may have been given up meanwhile; and the lower rank is not to dial.
+  // The link may have been given up meanwhile. The lower rank of a pair never dials.
   if (made_here && !begun) return;
   if (begun) making_.erase(found);
   if (!made_here) leave_other(event.peer, event.key, place);

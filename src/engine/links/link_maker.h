@@ -1,8 +1,8 @@
-// Makes the links of groups. Whoever needs a link says so ("open"). The higher rank of the pair
-// makes it, once both have made the group, by the first transport that reaches the other; what the
-// two transports tell each other travels as "link". An end that cannot have it says so
-// ("declined"), and the two go on to the next transport. So no link ever waits for a group, and
-// both ends agree on what it runs through before either uses it.
+// Makes the links of groups. A rank that needs a link sends "open". The higher rank of the pair
+// makes the link once both have made the group, by the first transport that reaches the peer. Data
+// of the two transports travels in "link" messages. An end that cannot have the link sends
+// "declined", and the two try the next transport. So no link ever waits for a group, and both ends
+// agree on the transport before either uses the link.
 #pragma once
 
 #include <poll.h>
@@ -32,50 +32,51 @@ namespace mccl::engine {
 class LinkMaker {
  public:
   using Transports = std::vector<std::unique_ptr<transport::Transport>>;
-  /// The channels of a group that this rank has made; null for others.
+  /// Returns the channels of a group that this rank has made; null for others.
   using Find = std::function<Channels*(std::uint64_t group)>;
-  /// Is told of every link that came about, by the name of its transport.
+  /// Called with the transport's name for every link that was made.
   using Made = std::function<void(std::string_view transport)>;
 
-  /// Of two transports that reach a peer, the first is taken if it can be. `patience`: for a link
-  /// to come about. All that is referred to outlives it.
+  /// `transports`: in order of preference. `patience`: time for a link to be made. Everything
+  /// passed by reference must outlive this object.
   LinkMaker(WorldRank rank, Transports transports, Clock::duration patience, Peers& peers,
             Find find, const Log& log, Made made = {});
 
-  /// How a peer is reached, for people.
+  /// Text for people: how a peer is reached.
   std::string describe(WorldRank peer) const;
 
-  /// As Transport, of the one that reaches the peer first.
+  /// These forward to the preferred transport that reaches the peer; see Transport.
   std::vector<std::string> equal_ways(WorldRank peer) const;
   void take_way(WorldRank peer, std::size_t way);
 
-  /// Asks the peer for the links of a channel; this rank makes them when it is the higher one, and
-  /// hears that the other needs them too.
+  /// Requests the links of a channel. If this rank is the lower one, the message asks the peer to
+  /// make them. If it is the higher one, it makes each link when the peer's own "open" arrives.
   void request(const Membership& group, transport::Purpose purpose, GroupRank member);
-  /// What a peer says of links of a group that is known here. Throws CorruptionError.
+  /// Handles a peer's message about links of a group that this rank has made. Throws
+  /// CorruptionError.
   void hear(WorldRank peer, Channels& channels, const ControlMessage& message);
-  /// A link is offered for a group that is not there any more.
+  /// Refuses a link that was offered for a group that no longer exists.
   void refuse(WorldRank peer, const ControlMessage& message);
-  /// What is not made yet of the group's links is not wanted any more.
+  /// Cancels the links of the group that are still being made.
   void forget(std::uint64_t group);
 
-  /// Lets the transports work, and takes the links that have come about. `closed` says whether a
-  /// group was here once.
+  /// Lets the transports make progress, and attaches finished links. `closed` returns true for a
+  /// group that this rank has closed.
   void progress(const std::function<bool(std::uint64_t group)>& closed);
-  /// As Transport, of all.
+  /// Returns the lost peers that the transports report; see Transport.
   std::vector<transport::Transport::LostPeer> take_lost();
-  /// Links that stood and broke, as progress() has found out since it was asked last.
+  /// Returns the established links that broke, as found by progress() since the last call.
   std::vector<transport::LinkEvent> take_broken() { return std::exchange(broken_, {}); }
   void watch(std::vector<pollfd>& descriptors) const;
   Clock::time_point next_deadline() const;
 
-  /// As Transport.
+  /// As in Transport, for all transports.
   bool arm();
   void disarm() {
     for (const auto& transport : transports_) transport->disarm();
   }
   void abandon() noexcept;
-  /// Ends all of it: no link comes any more.
+  /// Destroys the transports. No more links are made.
   void close();
 
  private:
@@ -85,11 +86,10 @@ class LinkMaker {
   int rails(WorldRank peer) const;
   void tell(WorldRank peer, ControlKind kind, const transport::LinkKey& key);
   void opened(WorldRank peer, Channels& channels, const transport::LinkKey& key);
-  /// `reason`: why those before `from` could not.
+  /// Tries the transports from `from` on. `reason`: why the earlier ones failed.
   void make(WorldRank peer, Channels& channels, const transport::LinkKey& key, Place from,
             std::string reason);
-  /// Why the peer will not have this link by this transport, as it has said before it was tried;
-  /// null when it has not.
+  /// Why the peer declined this link by this transport before it was tried; null if it did not.
   const std::string* declined_ahead(WorldRank peer, const transport::LinkKey& key,
                                     Place place) const;
   void decline_awaited(Place place, const std::string& reason);
@@ -106,7 +106,8 @@ class LinkMaker {
   void handle(Place place, transport::LinkEvent& event, bool closed);
   Place find_transport(WorldRank peer, const std::string& name) const;
   void warn(WorldRank peer, Place place, const std::string& reason) const;
-  /// The next transport from this place on that reaches the peer; their number when there is none.
+  /// The next transport at or after `from` that reaches the peer, or the number of transports if
+  /// none does.
   Place next(WorldRank peer, Place from) const;
 
   const WorldRank rank_;
@@ -116,15 +117,16 @@ class LinkMaker {
   const Find find_;
   const Log& log_;
   const Made told_;
-  /// The links in the making, each at the transport that is tried: all that this rank makes, and of
-  /// those that a peer makes the ones of which this end has begun and does not stand.
+  /// Links in the making, each with the transport that is tried. Contains all links that this rank
+  /// makes, and those made by a peer that this end has begun but not finished.
   std::map<std::pair<WorldRank, transport::LinkKey>, Place> making_;
-  /// The links that this rank has asked for, that the peers are to make and that do not stand.
+  /// Links that this rank has requested, which the peers must make and which are not established
+  /// yet.
   std::set<std::pair<WorldRank, transport::LinkKey>> awaited_;
-  /// What peers have declined of the links in `making_` by transports that come after the one that
-  /// is tried, with their reasons.
+  /// For links in `making_`: transports after the current one that the peer has already declined,
+  /// with its reasons.
   std::map<std::pair<WorldRank, transport::LinkKey>, std::map<Place, std::string>> declined_ahead_;
-  std::uint64_t made_ = 0;  ///< Links that stood.
+  std::uint64_t made_ = 0;  ///< Links established so far.
   std::vector<transport::LinkEvent> broken_;
 };
 
