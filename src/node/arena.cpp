@@ -13,7 +13,7 @@
 namespace mccl::node {
 namespace {
 
-/// The first line of a range: how many readers have not let go of it.
+/// The first line of a range: how many readers have not released it.
 using Readers = std::atomic<std::uint32_t>;
 
 Readers& readers_of(const Mapping& mapping) { return *reinterpret_cast<Readers*>(mapping.data()); }
@@ -67,14 +67,14 @@ void Arena::collect() noexcept {
   });
 }
 
-/// Returns whether the system has taken the memory back.
+/// Returns the memory to the system. Returns false if the system refused.
 bool Arena::discard(const RangePlace& place) noexcept {
   if (!discard_memory(file_, place.offset, place.bytes)) return false;
   give_back(place);
   return true;
 }
 
-/// Returns whether there was one.
+/// Returns true if at least one spare range was released.
 bool Arena::release_spares() noexcept {
   const std::size_t before = spare_.size();
   std::erase_if(spare_, [this](const Retired& spare) {
@@ -85,7 +85,7 @@ bool Arena::release_spares() noexcept {
   return spare_.size() < before;
 }
 
-/// Joins the place with the free ones beside it.
+/// Merges the place with adjacent free places.
 void Arena::give_back(RangePlace place) noexcept {
   --ranges_;
   auto after = std::lower_bound(
@@ -105,8 +105,8 @@ void Arena::give_back(RangePlace place) noexcept {
   free_.insert(after, place);
 }
 
-/// The smallest free place that is large enough, of several the first: what is small fills the
-/// gaps.
+/// Takes the smallest free place that is large enough, the first one of several, so that small
+/// ranges fill the gaps.
 bool Arena::find_place(std::size_t bytes, RangePlace& place) {
   const auto better = [bytes](const RangePlace& one, const RangePlace& other) {
     if (one.bytes < bytes || other.bytes < bytes) return one.bytes >= bytes;
@@ -148,7 +148,7 @@ bool Arena::take_spare(std::size_t bytes, Range& range) {
 
 Range Arena::allocate(std::size_t bytes, std::uint32_t readers, std::size_t cleared) {
   collect();
-  // Each range has a free place beside it at most, and one is left at the end.
+  // At most one free place precedes each range, and one follows the last.
   free_.reserve(ranges_ + 2);
   retired_.reserve(ranges_ + 1);
   spare_.reserve(ranges_ + 1);
@@ -181,7 +181,7 @@ PeerArena::PeerArena(Descriptor file) : file_(std::move(file)), size_(size_of_me
 }
 
 void PeerArena::check(const RangePlace& place) const {
-  // The first page is the arena's own.
+  // The first page belongs to the arena itself.
   if (place.offset % page_bytes() != 0 || place.bytes % page_bytes() != 0 || place.bytes == 0 ||
       place.offset == 0 || place.bytes > size_ || place.offset > size_ - place.bytes) {
     throw CorruptionError(

@@ -1,5 +1,6 @@
-// The memory that a process shares with the others of its node: one file, passed to them once, of
-// which groups and links take ranges. Peers are told a range by its offset and map it themselves.
+// Memory that a process shares with the other processes of its node: one file, passed to them once.
+// Groups and links allocate ranges of it. Peers receive the offset of a range and map it
+// themselves.
 #pragma once
 
 #include <atomic>
@@ -14,29 +15,30 @@
 
 namespace mccl::node {
 
-/// What one side of shared memory writes lies so far from what the other does.
+/// Distance between data written by different sides of shared memory, to avoid false sharing.
 inline constexpr std::size_t kLine = kLongestLine;
 
-/// Where peers find a range.
+/// Location of a range in its arena, as sent to peers.
 struct RangePlace {
   std::uint64_t offset = 0;
-  std::uint64_t bytes = 0;  ///< With the first line, which is not the range's user's.
+  std::uint64_t bytes = 0;  ///< Includes the first line, which is not part of the user's memory.
 };
 
 /// The first page of every arena.
 struct ArenaHeader {
   static constexpr std::uint64_t kMagic = 0x6d63636c2d73686eULL;
   std::uint64_t magic = kMagic;
-  /// Not 0 while the process sleeps and wants its bell rung.
+  /// Nonzero while the process sleeps and wants its bell rung.
   alignas(kLine) std::atomic<std::uint32_t> asleep{0};
-  /// Counts up at every beat of the process's heart: neighbours need no message to see it live.
+  /// Incremented at every heartbeat, so that neighbours need no message to see that the process
+  /// lives.
   alignas(kLine) std::atomic<std::uint64_t> beats{0};
 };
 
 class Arena;
 
-/// A range of this process's own arena. Its memory goes back, to the system where that takes it,
-/// when all of its readers have let go of it too, which a reader that dies never does.
+/// A range of this process's own arena. The memory is reused, or returned to the system where
+/// possible, once all of its readers have released it too. A reader that dies never does.
 class Range {
  public:
   Range() = default;
@@ -55,39 +57,39 @@ class Range {
   Mapping mapping_;
 };
 
-/// Not thread-safe. Capacity, of which the first page is the arena's own, is address space only;
-/// memory is taken range by range. Only allocate() needs memory for its books: it makes room in
-/// them for the range's way back.
+/// Not thread-safe. The capacity is address space only; its first page is the arena's own, and
+/// memory is taken range by range. Only allocate() needs memory for bookkeeping: it also reserves
+/// room for the release of the range.
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
-  /// Throws Error when the system gives no shared memory.
+  /// Throws Error if the system provides no shared memory.
   static std::shared_ptr<Arena> make(std::size_t capacity);
 
-  /// An empty Range when the capacity is used up or the system has no memory left for it. The first
-  /// `cleared` bytes are zero; behind them may be what a range was used for before. Each of the
-  /// `readers` is to map it once.
+  /// Returns an empty Range if the capacity is used up or the system has no memory left. The first
+  /// `cleared` bytes are zero; the rest may contain old data. Each of the `readers` must map the
+  /// range exactly once.
   Range allocate(std::size_t bytes, std::uint32_t readers, std::size_t cleared = 0);
 
-  /// Takes back what no reader holds any more; allocate() does it too.
+  /// Reclaims ranges that all readers have released. allocate() does so as well.
   void collect() noexcept;
 
   int descriptor() const { return file_.get(); }
   const Descriptor& file() const { return file_; }
   ArenaHeader& header() const { return *reinterpret_cast<ArenaHeader*>(first_page_.data()); }
   std::size_t capacity() const { return capacity_; }
-  /// Bytes of memory that are handed out.
+  /// Bytes of memory in use by ranges.
   std::size_t taken() const { return taken_; }
 
  private:
   friend class Range;
-  /// A range that its owner has let go of, still mapped for the count of its readers.
+  /// A range that its owner has released. Still mapped, in order to read the count of its readers.
   struct Retired {
     RangePlace place;
     Mapping mapping;
   };
 
-  /// Of ranges that nobody uses, whose memory is kept for the next ones of their size: a group that
-  /// is made like one before it need not wait for the system.
+  /// Most memory of unused ranges that is kept for new ranges of the same size, so that a group
+  /// like an earlier one need not wait for the system.
   static constexpr std::size_t kSpareBytes = std::size_t{8} << 20;
 
   explicit Arena(std::size_t capacity);
@@ -102,10 +104,10 @@ class Arena : public std::enable_shared_from_this<Arena> {
   Descriptor file_;
   Mapping first_page_;
   std::size_t taken_ = 0;
-  std::size_t ranges_ = 0;        // living ones, retired ones and spare ones
-  std::vector<RangePlace> free_;  // by offset; no two that touch
-  std::vector<Retired> retired_;  // readers may still look at them
-  std::vector<Retired> spare_;    // nobody looks at them
+  std::size_t ranges_ = 0;        // ranges in use, retired and spare
+  std::vector<RangePlace> free_;  // sorted by offset; adjacent places are merged
+  std::vector<Retired> retired_;  // readers may still use them
+  std::vector<Retired> spare_;    // not used by anyone
   std::size_t spare_bytes_ = 0;
 };
 
@@ -126,17 +128,17 @@ class PeerRange {
   Mapping mapping_;
 };
 
-/// What a peer has passed of its arena.
+/// A peer's arena, from the file that the peer has passed.
 class PeerArena {
  public:
   PeerArena() = default;
-  /// Throws Error when it is no arena.
+  /// Throws Error if the file is not an arena.
   explicit PeerArena(Descriptor file);
 
   explicit operator bool() const { return static_cast<bool>(file_); }
-  /// Throws CorruptionError for a place outside of the arena.
+  /// Throws CorruptionError if the place is not inside the arena.
   void check(const RangePlace& place) const;
-  /// The same, and Error when it cannot be mapped.
+  /// Checks the place and maps it. Also throws Error if it cannot be mapped.
   PeerRange map(const RangePlace& place) const;
   ArenaHeader& header() const { return *reinterpret_cast<ArenaHeader*>(first_page_.data()); }
   const Descriptor& file() const { return file_; }

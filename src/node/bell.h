@@ -1,6 +1,6 @@
-// Waking another process of the node. Who is about to sleep says so in its arena and then looks
-// once more for what it waits for; who has done something looks whether the other sleeps. One of
-// the two always sees the other.
+// Wakes another process of the node. A process that is about to sleep sets a flag in its arena, and
+// then looks once more for the event it waits for. A process that has caused an event then checks
+// the flag. At least one of the two sees the other.
 #pragma once
 
 #include <sys/socket.h>
@@ -17,7 +17,7 @@ class Sleeper {
  public:
   explicit Sleeper(ArenaHeader& header) : header_(header) {}
 
-  /// After this, look once more before sleeping.
+  /// The caller must look once more before it sleeps.
   void fall_asleep() {
     header_.asleep.store(1, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -32,18 +32,18 @@ class Sleeper {
   ArenaHeader& header_;
 };
 
-/// The side of whoever wakes it: `socket` is one end of a pair, of which the sleeper polls the
-/// other. Thread-safe.
+/// The waking side. `socket` is one end of a socket pair; the sleeper polls the other end.
+/// Thread-safe.
 class Bell {
  public:
   Bell(ArenaHeader& header, int socket) : header_(&header), socket_(socket) {}
 
-  /// What was stored before it is seen by the sleeper, or the sleeper is woken.
+  /// The sleeper sees what was stored before this call, or is woken.
   void ring() const {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     ring_after_fence();
   }
-  /// For several bells in a row, after one fence of the caller's.
+  /// As ring(), without the fence: the caller has issued one fence for several bells.
   void ring_after_fence() const {
     if (header_->asleep.load(std::memory_order_relaxed) != 0) wake();
   }
@@ -51,10 +51,10 @@ class Bell {
  private:
   void wake() const {
     if (header_->asleep.exchange(0, std::memory_order_relaxed) == 0) return;
-    // A process that died asleep must not take this one along with a SIGPIPE.
+    // Without kNoSignal, a peer that died asleep would end this process by SIGPIPE.
     const char byte = 1;
     static_cast<void>(::send(socket_, &byte, 1, kNoSignal | MSG_DONTWAIT) ==
-                      1);  // a full one wakes as well
+                      1);  // a full socket wakes the sleeper as well
   }
 
   ArenaHeader* header_;

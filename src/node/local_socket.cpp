@@ -23,8 +23,8 @@ namespace {
 /// Most descriptors in one message.
 constexpr std::size_t kMostDescriptors = 4;
 
-/// Names without a file on Linux; elsewhere files in the folder for temporary ones, removed by the
-/// listener.
+/// Linux: an abstract name without a file. Elsewhere: a file in the folder for temporary files,
+/// which the listener removes.
 std::pair<sockaddr_un, socklen_t> address_of(const std::string& name) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
@@ -121,7 +121,7 @@ bool LocalConnection::send(std::span<const std::byte> bytes,
     header->cmsg_len = CMSG_LEN(descriptors.size_bytes());
     std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
   }
-  // Small enough for one piece: the buffers of a fresh local socket hold it.
+  // The message is small enough to be sent in one piece: the buffers of a new local socket hold it.
   const ssize_t sent = ::sendmsg(socket_.get(), &message, kNoSignal);
   if (sent == static_cast<ssize_t>(bytes.size())) return true;
   if (sent < 0 && (errno == ETOOMANYREFS || errno == EINTR || errno == ENOBUFS)) return false;
@@ -160,8 +160,8 @@ std::vector<Descriptor> LocalConnection::receive(std::span<std::byte> bytes,
           fail("cannot take what a process of this machine passes", errno);
       }
     }
-    // The system drops those that there is no room for. More than a message may have are a
-    // stranger's.
+    // The system drops descriptors for which this process has no room, and then MSG_CTRUNC is set.
+    // If kMostDescriptors arrived, the flag means only that the sender passed too many.
     if ((message.msg_flags & MSG_CTRUNC) != 0 && descriptors.size() < kMostDescriptors) {
       fail("cannot take what a process of this machine passes", EMFILE);
     }

@@ -1,4 +1,4 @@
-// Sockets between the processes of one machine, which carry descriptors.
+// Sockets between processes of one machine, which can pass descriptors.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace mccl::node {
 
-/// This process may hold no more descriptors.
+/// Thrown if this process, or the system, has no descriptors left.
 class OutOfDescriptors : public Error {
  public:
   using Error::Error;
@@ -25,17 +25,17 @@ class LocalConnection {
   explicit LocalConnection(Descriptor socket) : socket_(std::move(socket)) {}
 
   struct Dialled;
-  /// Does not wait. Throws Error when there is no socket to be had.
+  /// Connects without waiting. Throws Error if no socket can be made.
   static Dialled dial(const std::string& name);
 
   explicit operator bool() const { return static_cast<bool>(socket_); }
   int descriptor() const { return socket_.get(); }
   /// Whether the other end runs as the same user.
   bool same_user() const;
-  /// Sends all of it or nothing. False when the system passes no more descriptors of this user for
-  /// now: try again when some have arrived. Throws PeerError.
+  /// Sends all bytes or none. Returns false if the system cannot pass more descriptors of this user
+  /// at present; the caller may retry once others have been received. Throws PeerError.
   bool send(std::span<const std::byte> bytes, std::span<const int> descriptors) const;
-  /// As many bytes as there is room for, and the descriptors that come with them. Throws PeerError,
+  /// Fills `bytes` completely, and returns the descriptors that arrive with them. Throws PeerError,
   /// TimeoutError, OutOfDescriptors.
   std::vector<Descriptor> receive(std::span<std::byte> bytes, Clock::time_point deadline) const;
 
@@ -43,8 +43,8 @@ class LocalConnection {
   Descriptor socket_;
 };
 
-/// An empty connection when nobody of the name listens on this machine (or in this container), or
-/// when the listener's queue is full: then it is worth trying again.
+/// The connection is empty if no process of this machine (or container) listens under the name, or
+/// if the listener's queue is full. In the latter case `busy` is true, and a retry may succeed.
 struct LocalConnection::Dialled {
   LocalConnection connection;
   bool busy = false;
@@ -61,7 +61,7 @@ class LocalListener {
 
   const std::string& name() const { return name_; }
   int descriptor() const { return socket_.get(); }
-  /// Throws TimeoutError, OutOfDescriptors, and Error when the system lets no more connections in.
+  /// Throws TimeoutError, OutOfDescriptors, and Error if the system refuses to accept connections.
   LocalConnection accept(Clock::time_point deadline) const;
 
  private:

@@ -71,7 +71,7 @@ Descriptor make_memory_file(std::size_t bytes) {
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) {
     throw Error(fmt::format(
         "shared memory: {} bytes of it count as a file, and files may have {} (see ulimit -f)",
-        bytes, limit.rlim_cur));  // asking all the same would raise a signal
+        bytes, limit.rlim_cur));  // ftruncate would raise SIGXFSZ
   }
 #ifdef __linux__
   Descriptor file(::memfd_create("mccl", MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -101,7 +101,7 @@ bool reserve_memory(const Descriptor& file, std::size_t offset, std::size_t byte
   return result == 0;
 #else
   static_cast<void>(file), static_cast<void>(offset), static_cast<void>(bytes);
-  return true;  // pages come on first use, or the system says no when they are mapped
+  return true;  // pages are allocated on first use; otherwise mmap fails
 #endif
 }
 

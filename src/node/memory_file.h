@@ -1,5 +1,5 @@
-// Memory that processes can share: a file without a name, passed on by its descriptor, so that it
-// is gone with the last process that holds it, however that ends.
+// Memory that processes can share: a file without a name, passed on by its descriptor. It is freed
+// when the last process that holds it ends, however that happens.
 #pragma once
 
 #include <cstddef>
@@ -19,10 +19,10 @@ class Mapping {
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
 
-  /// `bytes` from `offset` of the file, both multiples of page_bytes(); a page of it is there when
-  /// it is first touched, which costs a call less than all of them at once. Throws Error.
+  /// Maps `bytes` from `offset` of the file, both multiples of page_bytes(). Pages are mapped when
+  /// first touched, which delays a call less than mapping all at once. Throws Error.
   static Mapping of(const Descriptor& file, std::size_t offset, std::size_t bytes);
-  /// The same twice, one after the other, so that what runs past the end goes on at the beginning.
+  /// Maps the same bytes twice in a row, so that an access past the end continues at the beginning.
   static Mapping twice(const Descriptor& file, std::size_t offset, std::size_t bytes);
 
   std::byte* data() const { return data_; }
@@ -35,19 +35,20 @@ class Mapping {
   std::size_t size_ = 0;
 };
 
-/// A new file of that size, of which nothing takes memory yet. It never shrinks, so that nobody who
-/// maps it can be hurt. Throws Error.
+/// Makes a file of this size, without allocating memory for it yet. The file can never shrink, so
+/// accesses to a mapping of it never fault. Throws Error.
 Descriptor make_memory_file(std::size_t bytes);
 
-/// Takes the memory for a part of the file now, so that no later access can fail for want of it.
-/// False when there is not enough.
+/// Allocates the memory for a part of the file now, so that no later access can fail. Returns false
+/// if there is not enough.
 bool reserve_memory(const Descriptor& file, std::size_t offset, std::size_t bytes);
 
-/// Gives the memory of a part of the file back to the system, where that can be done in parts.
-/// Nobody may look at it meanwhile. False when the system refused.
+/// Returns the memory for a part of the file to the system, if the system supports that. No process
+/// may access it meanwhile. Returns false if the system refused.
 bool discard_memory(const Descriptor& file, std::size_t offset, std::size_t bytes) noexcept;
 
-/// The size of a file that a peer gave. Throws Error when it is not one of make_memory_file.
+/// The size of a file received from a peer. Throws Error if the file was not made by
+/// make_memory_file().
 std::size_t size_of_memory_file(const Descriptor& file);
 
 }  // namespace mccl::node

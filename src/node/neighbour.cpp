@@ -11,7 +11,7 @@ void let_go_of(const Neighbour& neighbour, const RangePlace& place) {
   } catch (const CorruptionError&) {
     throw;
   } catch (const std::exception&) {
-    // No memory even for that: the neighbour loses a range, and nothing else.
+    // The range cannot be mapped, so the neighbour cannot reuse it.
   }
 }
 

@@ -11,7 +11,7 @@
 
 namespace mccl::node {
 
-/// A rank whose memory this one has mapped, and the other way around.
+/// A rank with which this one shares memory: each has mapped the other's.
 struct Neighbour {
   PeerArena arena;
   Descriptor bell_pipe;
@@ -19,21 +19,22 @@ struct Neighbour {
   Bell bell() const { return {arena.header(), bell_pipe.get()}; }
 };
 
-/// Maps a range of the neighbour's and lets go of it, which it counts on. Throws CorruptionError
-/// for a place that is none. Where it cannot be mapped here, the range stays taken.
+/// Maps a range of the neighbour's and releases it, because the neighbour counts on every reader to
+/// do so. Throws CorruptionError if the place is not a valid range. If the range cannot be mapped
+/// here, it stays in use.
 void let_go_of(const Neighbour& neighbour, const RangePlace& place);
 
 using Neighbours = std::map<WorldRank, Neighbour>;
 
-/// What a rank shares with its node.
+/// The memory that a rank shares with its node.
 struct SharedMemory {
   std::shared_ptr<Arena> arena;  ///< This rank's own; null when nothing is shared.
   Neighbours neighbours;
-  /// By rank of the job, equal on all ranks: ranks of one number share memory, each with each.
-  /// Empty when no two do.
+  /// Node number of each rank of the job, equal on all ranks. Any two ranks with the same number
+  /// share memory. Empty if no two ranks do.
   std::vector<int> nodes;
 
-  /// Null when the rank does not share memory with this one.
+  /// Null if the rank does not share memory with this one.
   const Neighbour* neighbour(WorldRank rank) const {
     const auto found = neighbours.find(rank);
     return found == neighbours.end() ? nullptr : &found->second;

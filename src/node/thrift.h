@@ -1,6 +1,6 @@
-// How much shared memory a group's window or a link takes, by how much this rank has handed out:
-// the first ones get what serves them best, and the more there are the less each takes, so that a
-// thousand groups still meet in memory. What is given back counts no more.
+// Decides the size of a group's window or of a link, depending on how much shared memory this rank
+// has handed out. The first ones get the best size, later ones get less, so that a thousand groups
+// still find shared memory. Memory that has been returned does not count.
 #pragma once
 
 #include <algorithm>
@@ -10,14 +10,15 @@
 
 namespace mccl::node {
 
-/// What a rank hands out before it becomes thrifty: for groups, and for links to each neighbour.
-/// Memory is taken only as it is handed out.
+/// Memory that a rank hands out before it reduces sizes: for all groups, and for links to each
+/// neighbour. It is allocated only when it is handed out.
 inline constexpr std::size_t kGroupBytes = std::size_t{64} << 20;
 inline constexpr std::size_t kBytesPerNeighbour = std::size_t{8} << 20;
-/// Neighbours beyond this share what these have.
+/// Additional neighbours share the memory of these.
 inline constexpr std::size_t kMostNeighbours = 512;
 
-/// Address space for an arena is so many times that: the thrifty sizes have room for thousands.
+/// Address space of an arena as a multiple of that memory: enough for thousands of the reduced
+/// sizes.
 inline constexpr std::size_t kRoomForThrift = 4;
 
 inline std::size_t arena_bytes(std::size_t neighbours) {
@@ -25,8 +26,8 @@ inline std::size_t arena_bytes(std::size_t neighbours) {
          (kGroupBytes + kBytesPerNeighbour * std::min(neighbours, kMostNeighbours));
 }
 
-/// `usual` where less than half of what is usual is handed out; a quarter up to all of it, a
-/// sixteenth up to twice that, a sixty-fourth beyond; never less than `least`.
+/// Returns `usual` while less than half of that memory is handed out, a quarter of it up to all, a
+/// sixteenth up to twice that, and a sixty-fourth beyond. Never returns less than `least`.
 inline std::size_t thrifty(std::size_t usual, std::size_t least, const Arena& arena) {
   const std::size_t taken = arena.taken();
   const std::size_t all = arena.capacity() / kRoomForThrift;

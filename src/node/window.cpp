@@ -70,7 +70,7 @@ void Window::begin(std::uint32_t arrivals, std::size_t published, std::uint64_t 
     offset_ = place.offset;
     if (place.last_use != 0) awaited_ = std::max(awaited_, place.last_use + 1);
   }
-  // An odd factor: a difference never vanishes from what follows.
+  // The factor is odd, so later calls never cancel a difference.
   fingerprint_ = fingerprint_ * 0x9e3779b97f4a7c15ULL + fingerprint;
   own_data_ = data_of(own_view_);
 }
@@ -118,8 +118,8 @@ int Window::find_stray() {
   return -1;
 }
 
-/// The neighbour's trail is whole from the call after `compared` on: it cannot have gone further
-/// than kDepth calls beyond this one's predecessor, nor this rank than that beyond `compared`.
+/// Every trace after `compared` is still in the neighbour's trail. The neighbour is at most kDepth
+/// calls ahead of this rank's previous call, and this rank is at most that far ahead of `compared`.
 Window::Divergence Window::divergence_of(int rank) const {
   const View& view = views_[static_cast<std::size_t>(rank)];
   const auto labels = [](const CallTrace& theirs, const std::byte* ours, bool is_over) {

@@ -84,7 +84,8 @@ void Messages::post_receive(std::shared_ptr<Operation> operation) {
   }
 }
 
-/// The messages of which the oldest is for the receive; the end when there are none.
+/// Finds the list whose oldest message matches the receive and arrived first. Returns the end if
+/// there is none.
 Messages::Matches<Messages::Unexpected>::iterator Messages::find_unexpected(
     const Operation& receive) {
   const std::uint32_t tag = receive.call.tag;
@@ -100,7 +101,8 @@ Messages::Matches<Messages::Unexpected>::iterator Messages::find_unexpected(
   return oldest;
 }
 
-/// Writes before it reads: what waits for room after that makes this rank read from everybody.
+/// Writes before it reads. If frames still wait for room after that, this rank reads from all
+/// peers.
 bool Messages::advance() {
   bool moved = false;
   blocked_ = false;
@@ -135,7 +137,7 @@ Operation* Messages::match(GroupRank source, const Frame& frame) {
   return &receive;
 }
 
-/// False when it was not posted any more.
+/// Returns false if it was not posted.
 bool Messages::unpost(Operation& receive) {
   const auto found = posted_.find({receive.call.peer, receive.call.tag});
   if (found == posted_.end()) return false;
@@ -258,7 +260,8 @@ std::optional<OperationList> Messages::give_up(GroupRank rank, bool whole) noexc
   for (const auto& lane : channels_.at(transport::Purpose::point_to_point, rank).lanes) {
     if (lane && lane->link().borrowed() > 0) return std::nullopt;
   }
-  // The grant of an empty message ends its receive, and nothing follows it.
+  // The grant of an empty message ends its receive, and no data follows. So the receive ends here,
+  // since the grant is dropped.
   const auto end_receive = [this](const Outgoing& outgoing) {
     Operation* const operation = outgoing.operation;
     if (operation && operation->call.collective == Collective::recv) finish(*operation);
@@ -295,7 +298,8 @@ void Messages::watch(Sleep& sleep) {
       sleep.until = std::min(sleep.until, peers_[rank].blocked_since + kAskAfter);
     }
     for (const auto& lane : channel.lanes) {
-      // Whatever a free lane could take, it has been given.
+      // A free lane has already been given any frame that it could take, so only busy lanes wait
+      // for room.
       const short events = (reads ? POLLIN : 0) | (lane->sending() ? POLLOUT : 0);
       sleep.watch(lane->link(), events);
     }

@@ -1,22 +1,23 @@
-// Point to point: matches sends with receives by (source, tag) in order.
+// Point-to-point messages. Matches sends with receives by (source, tag), in order.
 //
-// A small message travels at once (eager) and waits at the receiver when nobody asks for it yet;
-// how much may wait is bounded by credit. A larger one, or one that there is no credit for, is
-// announced (request), and its bytes follow in pieces once the receiver has posted its memory
-// (grant), so that no order of sends and receives can make one message block another.
+// A small message is sent at once (eager), and waits at the receiver if no receive has been posted.
+// Credit bounds how many bytes may wait. A larger message, or one without credit, is announced
+// (request). Its bytes follow in pieces once the receiver has posted its memory (grant). So no
+// order of sends and receives can make one message block another.
 //
-// The order of eager messages and requests is the order of matching, so they go on the first rail,
-// and grants and credit with them. All of these go before pieces, which go on any rail and are so
-// small that nothing waits long behind one; the pieces of several messages to a peer take turns.
+// The order of eager messages and requests is the order of matching, so both use the first rail;
+// grants and credit also use it. All of these precede pieces, which may use any rail. Pieces are
+// small, so nothing waits long behind one. The pieces of several messages to a peer take turns.
 //
-// A rank that has something to write takes in what arrives meanwhile, from every peer: otherwise
-// two ranks that both send before they receive would wait for room in each other's links for ever.
-// A peer that does nothing of the kind reads nothing by itself. It is told when messages wait for
-// room (ask_for_room), and takes them in. So a rank may send kEagerCredit bytes, with
-// kEagerOverhead for each message, that nobody has asked for.
+// A rank that has something to write also reads from every peer. Otherwise two ranks that both send
+// before they receive would wait forever for room in each other's links. A peer without pending
+// messages reads nothing by itself. It is notified when messages wait for room (ask_for_room), and
+// then takes them in. So a rank may send kEagerCredit bytes, counting kEagerOverhead for each
+// message, before any receive is posted.
 //
-// Every message is in pending_ from its call to its end; all else only refers to it. Finding the
-// partner of a message, a grant and a piece takes the same time however many are under way.
+// Every message is in pending_ from its call to its end; all other structures only refer to it.
+// Finding the partner of a message, a grant or a piece takes constant time, however many are
+// pending.
 #pragma once
 
 #include <algorithm>
@@ -42,26 +43,27 @@
 
 namespace mccl::engine {
 
-/// Largest message that travels without a grant, where a frame may be as large.
+/// Largest message sent without a grant, where the frame limit allows it.
 inline constexpr std::size_t kEagerBytes = 32 << 10;
-/// Largest piece of a granted message, where a frame may be as large.
+/// Largest piece of a granted message, where the frame limit allows it.
 inline constexpr std::size_t kPieceBytes = 256 << 10;
-/// Most that the eager messages of one sender may cost that wait at one receiver.
+/// Most credit used by one sender's eager messages that wait at one receiver, in bytes.
 inline constexpr std::size_t kEagerCredit = 4 << 20;
-/// What an eager message costs beside its bytes, so that empty ones are bounded too: about what a
-/// receiver keeps for it.
+/// Cost of an eager message in addition to its bytes, so that empty messages are bounded too. About
+/// the memory that a receiver needs to keep one.
 inline constexpr std::size_t kEagerOverhead = 256;
-/// What one pass may move on one way before it looks at all else, ...
+/// Bytes that one pass moves to a peer, or from a lane, before other work gets its turn, ...
 inline constexpr std::size_t kPassBytes = 512 << 10;
-/// ... where a frame takes as long as so many bytes.
+/// ... where each frame counts as this many additional bytes.
 inline constexpr std::size_t kFrameCost = 2 << 10;
-/// How long a link may be full before its peer is asked to take messages in.
+/// How long a link may be full before its peer is asked to take in messages.
 inline constexpr std::chrono::milliseconds kAskAfter{1};
 
-/// What advance() throws where messages of a member, or for it, can no longer be moved.
+/// Thrown by advance() if messages to or from a member can no longer be transferred.
 class MemberGone : public PeerError {
  public:
-  /// `whole`: all that the member sent has been taken in; else it may only be sent nothing more.
+  /// `whole`: everything that the member sent has been taken in. If false, only sending to it has
+  /// failed.
   MemberGone(GroupRank member, const std::string& reason, bool whole);
 
   GroupRank member() const { return member_; }
@@ -75,66 +77,67 @@ class MemberGone : public PeerError {
 /// Used under the engine's progress lock.
 class Messages {
  public:
-  /// `payload_limit`: of a frame.
+  /// `payload_limit`: of a frame, in bytes.
   Messages(Channels& channels, std::size_t payload_limit);
 
   void post_send(std::shared_ptr<Operation> operation);
   void post_receive(std::shared_ptr<Operation> operation);
-  /// The peer sends no more: what is on its way is taken in without a receive, up to the end of its
-  /// links, so that the peer need not wait until somebody receives it.
+  /// Called when the peer will send no more. Its messages in flight are taken in without a receive,
+  /// until its links end, so that the peer need not wait until they are received.
   void drain(GroupRank rank);
-  /// The peer waits for room: its messages are taken in without a receive, up to this number.
+  /// Called when the peer waits for room. Its messages up to this number are taken in without a
+  /// receive.
   void take_in(GroupRank rank, std::uint64_t number);
   bool idle() const { return pending_.empty() && finished_.empty() && reading_ahead_ == 0; }
 
-  /// Does what can be done now; false if that was nothing. Throws MismatchError, MemberGone,
+  /// Does what can be done now. Returns false if nothing moved. Throws MismatchError, MemberGone,
   /// CorruptionError.
   bool advance();
-  /// Whether something waits for room in a link.
+  /// True if something waits for room in a link.
   bool blocked() const { return blocked_; }
-  /// Calls `ask` for each peer that messages have been kept from for kAskAfter by a full link, with
-  /// the number of the last one; once for each number.
+  /// Calls `ask` for each peer whose link has been too full for pending messages for kAskAfter,
+  /// with the number of the last message. Asks once for each number.
   template <typename Ask>
   void ask_for_room(Clock::time_point now, const Ask& ask);
-  /// What got done since it was asked last, also in a pass that has thrown.
+  /// Operations finished since the last call, including those of a pass that threw.
   OperationList take_finished() { return std::exchange(finished_, {}); }
 
   void watch(Sleep& sleep);
 
-  /// A message whose deadline has passed; null when there is none. Takes no time while no deadline
+  /// An operation whose deadline has passed; null if there is none. Returns at once if no deadline
   /// can have passed.
   Operation* find_late(Clock::time_point now);
-  /// What a late message waits for: a clause for its error.
+  /// A clause for the error of a late operation: what it waits for.
   std::string why_late(const Operation& late) const;
-  /// Takes back a receive to which no message has come; null for any other operation, whose bytes
-  /// may be on the way.
+  /// Takes back a receive to which no message has come. Returns null for any other operation, whose
+  /// bytes may be in flight.
   std::shared_ptr<Operation> cancel(Operation& operation);
 
-  /// After MemberGone: ends what waits for that member, and returns it; of the messages to it all,
-  /// of those from it only if the member is `whole`. Nothing where the link still uses the memory
-  /// of one.
+  /// Called after MemberGone. Ends and returns the operations that need that member: all sends to
+  /// it, and if `whole`, all receives from it. Returns nothing if the link still reads the memory
+  /// of a send.
   std::optional<OperationList> give_up(GroupRank rank, bool whole) noexcept;
-  /// Everything that is pending, dropped from here; not what is finished.
+  /// Drops and returns all pending operations. Finished ones remain.
   OperationList drop_all() noexcept;
   const OperationList& pending() const { return pending_; }
 
  private:
-  /// One frame for a peer.
+  /// One frame to send to a peer.
   struct Outgoing {
     Frame frame;
     std::span<const std::byte> payload;
-    /// Owner of the payload; null for a frame that ends no message. It is done once the frame is
-    /// sent, unless this is one piece of several.
+    /// Owner of the payload; null for a frame that ends no message. It completes once the frame is
+    /// sent, unless the frame is one of several pieces.
     Operation* operation = nullptr;
   };
-  /// A message that nobody has asked for yet: eager bytes, or a request.
+  /// A message without a posted receive: the bytes of an eager message, or a request.
   struct Unexpected {
     GroupRank source;
     Frame frame;
     std::vector<std::byte> payload;
-    std::uint64_t order = 0;  ///< Among all that nobody had asked for.
+    std::uint64_t order = 0;  ///< Number among all unexpected messages, in order of arrival.
   };
-  /// A source, or none for any, and a tag.
+  /// A source, or -1 for any, and a tag.
   struct Match {
     std::int32_t source;
     std::uint32_t tag;
@@ -147,14 +150,14 @@ class Messages {
           0x9e3779b97f4a7c15ULL);
     }
   };
-  /// Items by what they match, of each the oldest first.
+  /// Items by source and tag; each list is in order, oldest first.
   template <typename Item>
   using Matches = std::unordered_map<Match, std::list<Item>, HashMatch>;
   struct ArrivingPiece {
     std::uint64_t message;
     std::size_t piece;
   };
-  /// What a lane is in the midst of, both ways.
+  /// The messages that a lane is sending and receiving.
   struct LaneState {
     std::optional<Outgoing> writing;
     std::variant<std::monostate, Unexpected, ArrivingPiece> reading;
@@ -163,26 +166,26 @@ class Messages {
   };
   struct Peer {
     std::vector<LaneState> lanes;
-    std::deque<Outgoing> announcements;  ///< All but pieces, in order.
-    std::list<Operation*> granted;       ///< Those with pieces to begin; the first is the next.
-    std::unordered_map<std::uint64_t, Operation*> awaiting_grant;  ///< By number.
-    std::unordered_map<std::uint64_t, Operation*> incoming;        ///< Asked for, by number.
-    std::size_t posted = 0;            ///< Receives that only this peer can answer.
-    std::size_t writing = 0;           ///< Frames that lanes hold.
-    std::uint64_t next_number = 1;     ///< Of the message that this rank announces next.
-    std::uint64_t next_announced = 1;  ///< Of the one that the peer does.
-    std::size_t credit_used = 0;       ///< By eager messages to the peer.
-    std::size_t credit_lent = 0;       ///< To eager messages of the peer.
-    std::size_t credit_owed = 0;       ///< Of what is lent: free again, and the peer not told.
-    std::uint64_t taken = 0;           ///< Announcements of the peer, with what they bring.
-    std::uint64_t wanted = 0;          ///< See take_in(): until `taken` is this.
-    bool draining = false;             ///< See drain().
-    bool reads_ahead = false;          ///< Messages are taken in without a receive.
-    std::uint64_t asked = 0;           ///< The last number of ask_for_room().
-    Clock::time_point blocked_since = Clock::time_point::max();  ///< max(): it is not.
+    std::deque<Outgoing> announcements;  ///< All frames except pieces, in order.
+    std::list<Operation*> granted;       ///< Sends with pieces left to start; the first is next.
+    std::unordered_map<std::uint64_t, Operation*> awaiting_grant;  ///< Sends by number.
+    std::unordered_map<std::uint64_t, Operation*> incoming;        ///< Granted receives by number.
+    std::size_t posted = 0;            ///< Receives that only this peer can match.
+    std::size_t writing = 0;           ///< Lanes with a frame being sent.
+    std::uint64_t next_number = 1;     ///< Number of this rank's next message.
+    std::uint64_t next_announced = 1;  ///< Number of the peer's next message.
+    std::size_t credit_used = 0;       ///< Used by eager messages to the peer.
+    std::size_t credit_lent = 0;       ///< Used by eager messages of the peer.
+    std::size_t credit_owed = 0;       ///< Part of credit_lent that is free but not returned yet.
+    std::uint64_t taken = 0;   ///< Messages of the peer taken in, eager ones with their bytes.
+    std::uint64_t wanted = 0;  ///< take_in() runs until `taken` reaches this.
+    bool draining = false;     ///< Set by drain().
+    bool reads_ahead = false;  ///< Messages are taken in without a receive.
+    std::uint64_t asked = 0;   ///< Last number passed to `ask` in ask_for_room().
+    Clock::time_point blocked_since = Clock::time_point::max();  ///< max() if not blocked.
 
     bool has_to_write() const { return !announcements.empty() || !granted.empty() || writing > 0; }
-    /// Drops everything, and needs no memory.
+    /// Drops everything. Needs no memory.
     void clear() noexcept;
   };
 
@@ -214,7 +217,7 @@ class Messages {
   bool take_eager(GroupRank rank, Peer& peer, LaneState& state, Lane& lane);
   bool take_piece(Peer& peer, LaneState& state, Lane& lane);
 
-  /// The oldest posted receive for it, which is posted no more; null when there is none.
+  /// Finds and unposts the oldest posted receive that matches the frame; null if there is none.
   Operation* match(GroupRank source, const Frame& frame);
   Matches<Unexpected>::iterator find_unexpected(const Operation& receive);
   void keep(Unexpected message);
@@ -226,23 +229,24 @@ class Messages {
   void announce(GroupRank rank, const Outgoing& outgoing);
   void finish(Operation& operation) noexcept;
   std::size_t pieces_of(std::size_t bytes) const;
-  /// Bytes of a piece of a message of so many bytes; the piece is one of its pieces.
+  /// Size in bytes of piece number `piece` of a message of `bytes` bytes. The message must have
+  /// that piece.
   std::size_t piece_size(std::size_t piece, std::size_t bytes) const;
 
   Channels& channels_;
   const std::size_t eager_bytes_;
   const std::size_t piece_bytes_;
   ByRank<GroupRank, Peer> peers_;
-  Matches<Operation*> posted_;      ///< Receives that nobody has answered yet.
-  Matches<Unexpected> unexpected_;  ///< By the source that they have.
-  std::size_t posted_for_any_ = 0;  ///< Receives that any peer can answer.
-  std::size_t reading_ahead_ = 0;   ///< Peers whose messages are taken in without a receive.
+  Matches<Operation*> posted_;      ///< Receives that no message has matched yet.
+  Matches<Unexpected> unexpected_;  ///< By actual source and tag.
+  std::size_t posted_for_any_ = 0;  ///< Receives that match any source.
+  std::size_t reading_ahead_ = 0;   ///< Peers whose `reads_ahead` is set.
   bool blocked_ = false;            ///< Something waits for room in a link.
-  std::uint64_t receives_ = 0;      ///< Posted ever.
-  std::uint64_t arrivals_ = 0;      ///< Unexpected messages ever.
-  OperationList pending_;           ///< All that are posted and not finished.
-  OperationList finished_;          ///< And not yet taken.
-  /// No deadline of a pending operation is before it.
+  std::uint64_t receives_ = 0;      ///< Number of receives posted so far.
+  std::uint64_t arrivals_ = 0;      ///< Number of unexpected messages so far.
+  OperationList pending_;           ///< Operations posted and not finished.
+  OperationList finished_;          ///< Operations finished and not taken.
+  /// No pending operation has an earlier deadline.
   Clock::time_point next_deadline_ = Clock::time_point::max();
 };
 

@@ -1,5 +1,5 @@
-// The half of Messages that reads. What a peer states is checked before it is used: each number
-// against what this rank has said or posted itself.
+// The part of Messages that reads. Every number from a peer is checked, before it is used, against
+// what this rank itself has announced or posted.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using transport::Purpose;
 
 }  // namespace
 
-/// Whether something is pending that only this peer can end.
+/// True if a pending operation can be ended only by this peer.
 bool Messages::needs(const Peer& peer) const {
   return peer.posted > 0 || !peer.awaiting_grant.empty() || !peer.incoming.empty();
 }
@@ -52,7 +52,8 @@ void Messages::end_reading_ahead(Peer& peer) noexcept {
   note_ahead(peer);
 }
 
-/// Of several links that end, each may have brought what is still needed.
+/// Reads from all lanes before it throws: even if several links end, each may have delivered data
+/// that is still needed.
 bool Messages::read_from(GroupRank rank, Peer& peer) {
   Channel& channel = channels_.at(Purpose::point_to_point, rank);
   std::string ended;
@@ -100,7 +101,7 @@ bool Messages::read_lane(GroupRank rank, Peer& peer, LaneState& state, Lane& lan
   return moved;
 }
 
-/// Leaves the lane between messages where the header is all there is.
+/// Handles a header. Leaves the lane between messages if no payload follows.
 void Messages::take_header(GroupRank rank, Peer& peer, LaneState& state, Lane& lane) {
   const Frame frame = *lane.header();
   check_form(rank, peer, state, frame);
@@ -121,7 +122,7 @@ void Messages::take_header(GroupRank rank, Peer& peer, LaneState& state, Lane& l
   }
 }
 
-/// What can be said of a frame by itself.
+/// Checks the properties of a frame that do not depend on pending messages.
 void Messages::check_form(GroupRank rank, const Peer& peer, const LaneState& state,
                           const Frame& frame) const {
   const bool is_announcement = frame.kind == FrameKind::eager || frame.kind == FrameKind::request;
@@ -220,7 +221,7 @@ void Messages::begin_piece(GroupRank rank, Peer& peer, LaneState& state, const F
   state.reading = ArrivingPiece{frame.call.sequence, piece};
 }
 
-/// True when it is complete.
+/// Returns true if the payload is complete.
 bool Messages::take_payload(GroupRank rank, Peer& peer, LaneState& state, Lane& lane) {
   return std::holds_alternative<Unexpected>(state.reading) ? take_eager(rank, peer, state, lane)
                                                            : take_piece(peer, state, lane);

@@ -1,4 +1,4 @@
-// The half of Messages that writes: what goes next, and where.
+// The part of Messages that writes: which frame is next, and on which lane.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,8 +25,8 @@ bool Messages::write_to(GroupRank rank, Peer& peer) {
   return true;
 }
 
-/// What the peer sent before it left may still be read; an answer that only it could use is of no
-/// use.
+/// Throws MemberGone if a pending send needs the peer. Otherwise drops what is queued for it: only
+/// the peer could use returned credit. Messages that it sent before it left may still be read.
 void Messages::give_up_writing(GroupRank rank, Peer& peer, const std::string& reason) {
   const auto matters = [](const Outgoing& outgoing) {
     return outgoing.frame.kind != FrameKind::credit;
@@ -57,7 +57,8 @@ bool Messages::write_lanes(Peer& peer, const Channel& channel) {
   return moved;
 }
 
-/// Gives a free lane the next frame for it, and says which lane.
+/// Assigns the next frame to a free lane, and returns the lane. Returns nothing if there is no
+/// frame or no free lane.
 std::optional<std::size_t> Messages::load(Peer& peer, const Channel& channel) {
   std::optional<std::size_t> chosen;
   std::optional<Outgoing> next;
@@ -96,7 +97,7 @@ Messages::Outgoing Messages::next_piece(Peer& peer) {
   return outgoing;
 }
 
-/// True when bytes went.
+/// Returns true if bytes were sent.
 bool Messages::push(Peer& peer, LaneState& state, Lane& lane) {
   Traffic aside;
   Traffic& traffic = state.writing->operation ? state.writing->operation->traffic : aside;
