@@ -1,5 +1,5 @@
-// Cabling: which ranks are joined directly, and the ways between those that are not. A cable is
-// whatever joins two ranks directly: a wire, a switch between them, loopback.
+// Cabling: which ranks are joined directly, and the paths between those that are not. A cable is
+// any direct connection of two ranks: a wire, a switch between them, loopback.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace mccl {
 struct Cable {
   int a = 0;  ///< The lower rank.
   int b = 0;
-  /// The addresses of the two ends, for people and to connect to.
+  /// Addresses of the two ends, for connecting and for messages.
   std::string at_a;
   std::string at_b;
   double latency_s = 0;    ///< One way; 0: not measured.
@@ -22,34 +22,35 @@ struct Cable {
 /// "the cable between rank 1 (10.0.12.1) and rank 2 (10.0.12.2)".
 std::string text_of(const Cable& cable);
 
-/// Equal on all ranks of a job, and so are the ways that follow from it.
+/// Equal on all ranks of a job. So are the paths derived from it.
 class Cabling {
  public:
-  /// Every rank reaches every other.
+  /// Every rank is joined with every other.
   Cabling() = default;
-  /// Throws InvalidArgument for a cable whose ends are no two different ranks of `size`.
+  /// Throws InvalidArgument if a cable does not join two different ranks below `size`.
   Cabling(int size, std::vector<Cable> cables);
 
   int size() const { return size_; }
   const std::vector<Cable>& cables() const { return cables_; }
-  /// The cables of a pair, in the order that both ends see.
+  /// The cables of a pair, in an order that is equal at both ends.
   std::vector<Cable> between(int a, int b) const;
 
   bool joins(int a, int b) const { return a != b && distance(a, b) == 1; }
-  /// Whether every pair is joined directly.
+  /// True if every pair is joined directly.
   bool is_complete() const { return complete_; }
-  /// Whether besides some rank has cables to several others at one address: then they share what
-  /// lies behind it, as on a switch, and no cable is any rank's own.
+  /// True if every pair is joined and some rank has cables to several others at one address. Such
+  /// cables share the hardware behind the address, as on a switch, so none is exclusive to a pair.
+  /// With fewer than 3 ranks, true if every pair is joined.
   bool is_one_network() const { return complete_ && (size_ < 3 || shares_an_end()); }
-  /// Cables on the shortest way; -1 when there is none.
+  /// Number of cables on a shortest path; -1 if there is no path.
   int distance(int from, int to) const;
-  /// The rank after `from` on the way to `to`: of the shortest ways one that all ranks agree on.
-  /// -1 when there is none.
+  /// The rank after `from` on the path to `to`. If several paths are shortest, all ranks choose the
+  /// same one. -1 if there is no path.
   int next(int from, int to) const;
-  /// All ranks of the way, both ends included; empty when there is none.
+  /// All ranks of the path, including both ends; empty if there is no path.
   std::vector<int> way(int from, int to) const;
 
-  /// The ranks that can reach each other, largest part first. One part when all can.
+  /// Sets of ranks that can reach each other, the largest first. A single set if all can.
   std::vector<std::vector<int>> parts() const;
 
  private:
@@ -59,7 +60,7 @@ class Cabling {
   int size_ = 0;
   bool complete_ = true;
   std::vector<Cable> cables_;
-  std::vector<int> distances_;  ///< By pair.
+  std::vector<int> distances_;  ///< Indexed by from * size + to.
 };
 
 }  // namespace mccl

@@ -11,10 +11,10 @@ namespace {
 constexpr std::size_t kBlock = 128;
 constexpr std::size_t kBlockOfTopk = 4096;
 constexpr std::size_t kScaleBytes = sizeof(float);
-/// Of a sum's elements so many are kept at most, unless one rank gives more: the sums of many ranks
-/// would be longer than what they are made of.
+/// Most elements kept in a block of a sum, unless one contribution keeps more. Otherwise a block of
+/// the sum of many ranks would be longer than the elements it encodes.
 constexpr std::size_t kMostKeptOfSums = kBlockOfTopk / 4;
-/// Its place in the block, and the element.
+/// Bytes of one kept element: its index in the block, and its value.
 constexpr std::size_t kKeptBytes = sizeof(std::uint16_t) + sizeof(float);
 
 }  // namespace

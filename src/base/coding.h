@@ -1,5 +1,5 @@
-// What a Compression comes to in blocks and bytes, which all ranks must share. A block always takes
-// the same number of bytes, whatever it holds, so that everybody knows how long a message is.
+// Sizes in blocks and bytes of data encoded by a Compression, equal on all ranks. A block always
+// takes the same number of bytes, whatever its content, so every rank knows how long a message is.
 #pragma once
 
 #include <cstddef>
@@ -11,34 +11,36 @@
 
 namespace mccl {
 
-/// Blocks come in two forms: what one rank gives, and the sum of all ranks. They differ for topk
-/// alone, where a sum has a place for every element that any of the ranks gave.
+/// A block has one of two forms: one rank's contribution, or the sum of all ranks. They differ only
+/// for topk, where a sum can hold elements that different ranks contributed.
 enum class Coded : std::uint8_t { contribution, sum };
 
 struct Coding {
   Codec codec = Codec::none;
-  std::uint16_t kept = 0;         ///< topk: elements of a contribution's block.
-  std::uint16_t kept_of_sum = 0;  ///< topk: of a sum's.
+  std::uint16_t kept = 0;         ///< topk: elements kept in a contribution's block.
+  std::uint16_t kept_of_sum = 0;  ///< topk: elements kept in a sum's block.
 
-  /// Elements; 1 for none. The last block of a buffer may hold fewer, and takes as many bytes.
+  /// Elements per block; 1 without a codec. The last block of a buffer may be partial, but takes
+  /// the full number of bytes.
   std::size_t block() const;
   std::size_t block_bytes(Coded form) const;
-  /// Of so many elements that begin a block.
+  /// Bytes of `count` elements that start at a block boundary.
   std::size_t bytes(std::size_t count, Coded form) const;
 
   explicit operator bool() const { return codec != Codec::none; }
   friend bool operator==(const Coding&, const Coding&) = default;
 };
 
-/// Among so many ranks.
+/// The coding for a group of `ranks` ranks.
 Coding coding_of(const Compression& compression, int ranks);
 
 /// "int8", "topk of 41 in 4096".
 std::string describe(const Coding& coding);
 
-/// Whether sums of this kind may be rounded: sums and averages of floats.
+/// True if the call's result may be rounded: sums and averages of floats, in all_reduce and
+/// reduce_scatter.
 bool may_be_coded(Collective collective, DType dtype, ReduceKind kind);
-/// Whether it makes them shorter.
+/// True if encoded blocks are shorter than their elements.
 bool shortens(const Coding& coding, DType dtype);
 
 }  // namespace mccl

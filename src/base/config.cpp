@@ -25,7 +25,7 @@ bool in_range(const Setting& setting, double value) {
   return value >= setting.minimum && value <= setting.maximum;
 }
 
-/// Of a list that commas separate.
+/// Splits a list at ", ".
 std::vector<std::string_view> words_of(std::string_view list) {
   std::vector<std::string_view> words;
   while (!list.empty()) {
@@ -35,7 +35,7 @@ std::vector<std::string_view> words_of(std::string_view list) {
   return words;
 }
 
-/// The word of the list that `text` is, in the list's spelling.
+/// The word of the list that equals `text` except for case, in the list's spelling.
 std::optional<std::string> word_of(std::string_view list, std::string_view text) {
   for (const std::string_view word : words_of(list)) {
     if (equal_ignoring_case(word, text)) return std::string(word);
@@ -43,7 +43,7 @@ std::optional<std::string> word_of(std::string_view list, std::string_view text)
   return {};
 }
 
-// One overload per type of field; nothing when the text is no valid value.
+// One overload per field type. Each returns nothing if the text is not a valid value.
 
 std::optional<std::string> parse(const Setting& setting, std::string_view text, std::string*) {
   if (text.size() > kLongestText || has_control_characters(text)) return {};

@@ -20,7 +20,7 @@ constexpr std::string_view kExpected =
 
 json parse_settings(const std::string& text, const std::string& origin) {
   std::set<std::string_view> seen;
-  // A key given twice would otherwise keep its last value in silence.
+  // A duplicate key would otherwise silently keep its last value.
   const auto see_key = [&](const std::string& key) {
     try {
       const std::string_view name = find_setting(key).info.name;
@@ -39,7 +39,7 @@ json parse_settings(const std::string& text, const std::string& origin) {
   return parsed;
 }
 
-/// The value as text, where its JSON type can stand for the setting's type.
+/// The value as text. Throws InvalidArgument if its JSON type does not suit the setting.
 std::string text_of_json(const json& value, const Setting& setting, std::string_view label) {
   if (value.is_string()) return value.get<std::string>();
   const bool numeric = setting.kind == SettingKind::integer ||
@@ -57,7 +57,7 @@ std::string text_of_json(const json& value, const Setting& setting, std::string_
 
 void Config::merge_json(const std::string& text, const std::string& origin) {
   const json object = parse_settings(text, origin);
-  Config merged = *this;  // so that a file with a fault changes nothing
+  Config merged = *this;  // so that a faulty file changes nothing
   for (const auto& [key, value] : object.items()) {
     const Setting& setting = find_setting(key);
     const std::string label = fmt::format("{}: {}", origin, key);

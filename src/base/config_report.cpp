@@ -1,4 +1,4 @@
-// The settings as people and other ranks see them.
+// The settings in the forms shown to people and compared between ranks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ bool is_default(const Config& config, const Setting& setting) {
   return text_of(config, setting) == setting.info.default_value;
 }
 
-/// What an untouched setting is shown as: -1 stands for "not set" where the range says so.
+/// The text for an unchanged setting. "(not set)" stands for an empty default, and for -1.
 std::string shown_default(const SettingInfo& info) {
   const bool stands_for_none = info.default_value.empty() || info.default_value == "-1";
   return std::string(stands_for_none ? kNotSet : std::string_view(info.default_value));
@@ -34,7 +34,7 @@ std::string meaning_with_caveat(const Setting& setting) {
   return text;
 }
 
-/// Whether `config` has what a setting says nothing without.
+/// True if the setting has an effect: the setting that it depends on has the required value.
 bool is_heard(const Config& config, const Setting& setting) {
   const std::string_view other = setting.info.only_with;
   const std::size_t equals = other.find('=');
@@ -43,7 +43,7 @@ bool is_heard(const Config& config, const Setting& setting) {
 
 using Environment = std::map<std::string, std::string>;
 
-/// The settings of the file that MCCL_CONFIG names; none where it cannot be read.
+/// The settings of the file that MCCL_CONFIG names; nothing if it cannot be read.
 std::optional<Config> config_of_file(const Environment& environment) {
   const auto path = environment.find(std::string(kConfigFileVariable));
   if (path == environment.end()) return {};

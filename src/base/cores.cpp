@@ -29,8 +29,8 @@ struct Quota {
   std::string folder;
 };
 
-/// The tightest quota of a group and those that it lies in; a group that is not to be seen from
-/// here, as in a container, has one that is.
+/// The tightest quota of a control group and its ancestors. A group that is not visible, as in a
+/// container, has a visible ancestor.
 template <typename Read>
 Quota tightest(const std::string& root, std::string path, Read read) {
   Quota found;

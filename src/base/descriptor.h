@@ -1,14 +1,15 @@
-// Descriptors 0, 1 and 2 belong to the program, also while they are closed: what anybody prints
-// goes to them.
+// Descriptors 0, 1 and 2 belong to the program even while they are closed, because its output goes
+// to them.
 #pragma once
 
 #include <utility>
 
 namespace mccl {
 
-/// Every owner of a descriptor passes a new one through this function. Returns the descriptor, or,
-/// in place of one below 3, a copy that is 3 or above and that exec closes. Returns -1 and sets
-/// errno where the process may have no more; a negative descriptor stays as it is, with errno.
+/// Every owner of a descriptor must pass a new one through this function. Returns a descriptor of 3
+/// or above unchanged. Closes a lower one, and returns a copy that is 3 or above and close-on-exec.
+/// Returns -1 and sets errno if the process may have no more descriptors. Returns a negative
+/// descriptor unchanged, and keeps errno.
 int own_descriptor(int descriptor) noexcept;
 
 /// Owns a descriptor and closes it.

@@ -38,14 +38,14 @@ std::uint64_t environment_fingerprint(std::span<const std::string_view> prefixes
   constexpr std::uint64_t kPrime = 1099511628211U;  // FNV-1a
   std::uint64_t hash = 14695981039346656037U;
   for (char** entry = entries_of_process(); entry != nullptr && *entry != nullptr; ++entry) {
-    // Values may be long, so nothing is read of a variable that is not one of these.
+    // Values may be long, so variables without a matching prefix are not read to their end.
     const auto begins = [&](std::string_view prefix) {
       return **entry == prefix.front() && std::strncmp(*entry, prefix.data(), prefix.size()) == 0;
     };
     if (std::ranges::none_of(prefixes, begins)) continue;
     for (const char* c = *entry; *c != '\0'; ++c)
       hash = (hash ^ static_cast<unsigned char>(*c)) * kPrime;
-    hash *= kPrime;  // the end of one is not the beginning of the next
+    hash *= kPrime;  // separates entries, so that text moved between two of them changes the hash
   }
   return hash;
 }

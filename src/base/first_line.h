@@ -1,4 +1,4 @@
-// Files of the system that hold one value, such as those of /sys.
+// Reads system files that hold one value, such as those in /sys.
 #pragma once
 
 #include <filesystem>
@@ -7,7 +7,7 @@
 
 namespace mccl {
 
-/// The first line of a file. Empty where there is no such file, or the system refuses to tell.
+/// The first line of a file; empty if the file does not exist or cannot be read.
 inline std::string first_line(const std::filesystem::path& file) {
   std::ifstream stream(file);
   std::string line;

@@ -1,4 +1,4 @@
-// What a process that forks must see to, so that its child runs.
+// Precautions around fork(), so that the child can run.
 #pragma once
 
 #include <pthread.h>
@@ -7,10 +7,10 @@
 
 namespace mccl {
 
-/// From now on whoever forks waits for the mutex that `of` tells of, and has it meanwhile: a child
-/// has only the thread that forked, and would find for ever locked what another thread was in.
-/// The mutex lives as long as the process. Once
-/// for each. Where there is no memory for it, forks are as dangerous as before.
+/// From now on, a thread that forks holds the mutex returned by `of` during the fork. A child has
+/// only the thread that forked, so a mutex held by another thread would stay locked there forever.
+/// The mutex must live as long as the process. Called once for each mutex. If there is no memory,
+/// forks stay as dangerous as before.
 template <std::mutex& (*of)()>
 void hold_while_forking() {
   static_cast<void>(

@@ -1,8 +1,8 @@
-// fmt's own code, compiled here and nowhere else. As headers alone it takes longer to compile than
-// all the rest of most sources; the system's library of it would be needed wherever a program runs.
+// fmt's own code, compiled only here. As a header-only library it would take longer to compile than
+// the rest of most sources. The system's library of it would be needed wherever a program runs.
 #include <fmt/format-inl.h>
 
-// What fmt's headers leave to one source of each program.
+// Instantiations that fmt's headers leave to one source of each program.
 FMT_BEGIN_NAMESPACE
 namespace detail {
 template FMT_API auto dragonbox::to_decimal(float) noexcept -> dragonbox::decimal_fp<float>;

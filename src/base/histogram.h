@@ -1,4 +1,4 @@
-// Durations counted in bins whose bounds grow by a constant factor, so that the relative error of a
+// Counts durations in bins whose bounds grow by a constant factor, so that the relative error of a
 // quantile is the same for microseconds and for minutes.
 #pragma once
 
@@ -8,14 +8,15 @@
 
 namespace mccl {
 
-/// Not thread-safe. add() and the memory are constant.
+/// Not thread-safe. The time of add() and the memory are constant.
 class Histogram {
  public:
-  /// Negative, infinite or NaN counts as the nearest end of what bins can tell apart.
+  /// Counts a duration `times` times. Negative values and NaN count as 0, and values above 1e9 s as
+  /// 1e9 s.
   void add(double seconds, std::uint64_t times = 1);
 
-  /// The smallest duration that at least `share` (0 to 1) of all do not exceed, within 2.3 % for
-  /// durations from 10 ns to 10,000 s; 0 when there are none.
+  /// The smallest duration that at least `share` (0 to 1) of all durations do not exceed, within
+  /// 2.3 % for durations from 10 ns to 10,000 s; 0 if there are none.
   double quantile(double share) const;
 
   std::uint64_t count() const { return count_; }

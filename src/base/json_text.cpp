@@ -22,7 +22,7 @@ using nlohmann::json;
 
 constexpr std::size_t kMostNesting = 64;
 
-/// Walks over text and tells how far the parser has come: not all of its complaints do.
+/// Iterates over text and records how far the parser has read, which some of its errors omit.
 class Walk {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -58,14 +58,15 @@ std::string position_in(std::string_view text, std::size_t bytes_read) {
   return fmt::format("line {}, column {}", line, before.size() - line_start + 1);
 }
 
-/// Sees every part of a text and keeps none. nlohmann's own parser with a callback takes time that
-/// grows with the square of a list's length.
+/// Checks a text while it is parsed, and stores no values. nlohmann's own parser with a callback
+/// would take time quadratic in the length of a list.
 class Checker : public nlohmann::json_sax<json> {
  public:
-  /// Complains of what was found before this byte.
+  /// Called with what was found before this byte. Throws InvalidArgument.
   using Refuse = std::function<void(std::size_t bytes_read, const std::string& found)>;
 
-  /// `reached` is where the parser is, as bytes read; `text_size` is where it ends.
+  /// `reached` returns the number of bytes that the parser has read. `text_size` is the length of
+  /// the text.
   Checker(const std::function<std::size_t()>& reached, std::size_t text_size, Refuse refuse,
           const SeeKey& see_key)
       : reached_(reached), text_size_(text_size), refuse_(std::move(refuse)), see_key_(see_key) {}
@@ -85,7 +86,7 @@ class Checker : public nlohmann::json_sax<json> {
   bool key(std::string& key) override {
     value();
     if (keys_.size() == 1 && see_key_) see_key_(key);
-    // Most readers of JSON take the last of several and say nothing.
+    // Most JSON readers silently take the last of several values.
     if (!keys_.back().insert(key).second)
       refuse_(reached_(), fmt::format("the key {} for the second time", in_quotes(key)));
     return true;

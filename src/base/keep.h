@@ -1,5 +1,5 @@
-// What is never let go of, since a device, or a thread that hangs in another library, may still use
-// it.
+// Keeps objects alive until the process ends, because a device, or a thread that hangs in another
+// library, may still use them.
 #pragma once
 
 #include <atomic>
@@ -7,8 +7,9 @@
 
 namespace mccl {
 
-/// Thread-safe. Throws std::bad_alloc; in a destructor the process ends then, rather than have a
-/// device write where somebody else is. Debuggers and checkers of leaks find it from here.
+/// Thread-safe. Throws std::bad_alloc. In a destructor that ends the process, which is better than
+/// a device that writes into reused memory. Debuggers and leak checkers find the objects through
+/// `first`.
 template <typename T>
 void keep_for_ever(T thing) {
   struct Kept {

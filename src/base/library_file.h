@@ -5,8 +5,8 @@
 
 namespace mccl {
 
-/// Where the library lies that dlopen gave, as the dynamic linker found it. Where the system does
-/// not tell, as on macOS: `asked`, the name that dlopen was given.
+/// The path of a library whose handle dlopen() returned, as the dynamic linker found it. Returns
+/// `asked`, the name passed to dlopen(), if the system does not report the path, as on macOS.
 std::string library_file(void* library, const std::string& asked);
 
 }  // namespace mccl

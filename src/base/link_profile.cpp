@@ -4,7 +4,7 @@ namespace mccl {
 namespace {
 
 constexpr std::size_t kThunderboltBufferBytes = std::size_t{4} << 20;
-/// The faster the cable, the more a message must carry until what it costs by itself is lost in it.
+/// On a faster cable, messages must be larger for their fixed cost to be negligible.
 constexpr std::size_t kThunderboltChunkBytes = std::size_t{8} << 20;
 
 bool is_thunderbolt(const Config& config) { return config.link_profile == "thunderbolt"; }
@@ -12,7 +12,7 @@ bool is_thunderbolt(const Config& config) { return config.link_profile == "thund
 }  // namespace
 
 std::size_t chunk_bytes_of(const Config& config) {
-  // A C++ program may give it without set().
+  // A C++ program may assign the field directly, without set().
   const bool given = config.chunk_bytes_given.yes || config.chunk_bytes != Config{}.chunk_bytes;
   return is_thunderbolt(config) && !given ? kThunderboltChunkBytes : config.chunk_bytes;
 }

@@ -1,4 +1,4 @@
-// What the kind of cable decides, where nothing else was set.
+// Values that depend on the kind of cable unless they are set explicitly.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,10 @@
 
 namespace mccl {
 
-/// The largest message on the wire.
+/// Largest message on the wire, in bytes.
 std::size_t chunk_bytes_of(const Config& config);
 
-/// What sockets are asked for; 0 for what the kernel thinks best.
+/// Buffer size to request for sockets, in bytes; 0 for the kernel's default.
 std::size_t socket_buffer_bytes_of(const Config& config);
 
 }  // namespace mccl

@@ -43,12 +43,13 @@ LogLevel log_level_of(std::string_view name) {
                   in_quotes(name)));
 }
 
-/// A standard error that is closed stays unused: what takes its number later belongs to another.
+/// A log made while standard error is closed stays off, because a descriptor that gets its number
+/// later is used for something else.
 Log::Log(int rank, LogLevel level)
     : level_(::fcntl(STDERR_FILENO, F_GETFD) < 0 ? LogLevel::off : level) {
   const std::string who = rank < 0 ? "mccl" : fmt::format("mccl rank {}", rank);
-  // Made by hand rather than by spdlog's factories, which would enter it in a process-wide
-  // registry: contexts come and go, and several may have the same rank.
+  // Not made by spdlog's factories, which would enter it in a process-wide registry: contexts are
+  // made and destroyed, and several may have the same rank.
   logger_ =
       std::make_shared<spdlog::logger>(who, std::make_shared<spdlog::sinks::stderr_sink_mt>());
   logger_->set_pattern("%Y-%m-%d %H:%M:%S.%e %v");

@@ -15,11 +15,11 @@ namespace mccl {
 
 enum class LogLevel { trace, debug, info, warn, error, fatal, off };
 
-/// Throws InvalidArgument for a name that is none.
+/// Throws InvalidArgument for an unknown name.
 LogLevel log_level_of(std::string_view name);
 
-/// Cheap to copy, thread-safe. Two contexts of one process log independently. Nothing is thrown: a
-/// line for which there is no memory is dropped, and so is every line of a log that was made while
+/// Cheap to copy. Thread-safe. Two contexts of one process log independently. Never throws: a line
+/// for which there is no memory is dropped. All lines are dropped if the log was made while
 /// standard error was closed.
 class Log {
  public:

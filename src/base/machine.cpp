@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kShortestLine = 64;
 
-/// 0 where the system does not say, as the Linux of some ARM machines.
+/// Returns 0 if the system does not report it, such as Linux on some ARM machines.
 std::size_t line_said() {
 #ifdef __APPLE__
   std::size_t bytes = 0;

@@ -1,18 +1,18 @@
-// What the processor's memory is made of.
+// Sizes of the units of this machine's memory.
 #pragma once
 
 #include <cstddef>
 
 namespace mccl {
 
-/// What the system hands memory out in: 4 KiB mostly, 16 KiB on Macs with Apple's chips.
+/// Page size in bytes: usually 4 KiB, 16 KiB on Macs with Apple's chips.
 std::size_t page_bytes();
 
-/// What caches move: 64 bytes mostly, 128 on Apple's chips.
+/// Cache line size in bytes: usually 64, 128 on Apple's chips.
 std::size_t line_bytes();
 
-/// The longest line of any processor that MCCL is built for. What different processes or threads
-/// write lies so far apart where that costs nothing.
+/// The longest cache line of any processor that MCCL is built for, in bytes. Where it costs
+/// nothing, data that different processes or threads write is placed this far apart.
 inline constexpr std::size_t kLongestLine = 128;
 
 }  // namespace mccl

@@ -30,7 +30,8 @@ std::string with_unit(std::uint64_t bytes) {
 
 }  // namespace
 
-/// Times are of calls that succeeded: one that ran into its timeout says nothing of the network.
+/// Times cover only calls that succeeded: the time of a call that timed out says nothing about the
+/// network.
 struct Metrics::State {
   struct Totals {
     std::uint64_t calls = 0;
@@ -57,9 +58,9 @@ struct Metrics::State {
     Histogram latencies;
   };
 
-  mutable std::mutex mutex;  // guards all that follows; held for a few additions
+  mutable std::mutex mutex;  // guards the members below; held briefly
   Counters counters;
-  std::array<std::string_view, kCollectiveCount> algorithms;  // by collective
+  std::array<std::string_view, kCollectiveCount> algorithms;  // indexed by collective
   std::uint64_t shm_links = 0;
   std::uint64_t rdma_links = 0;
   std::uint64_t tcp_links = 0;
@@ -67,9 +68,9 @@ struct Metrics::State {
   std::int64_t peak_staging_bytes = 0;
   Totals counted;
   std::vector<std::shared_ptr<Tally>> tallies;
-  Totals before_reset;  // of counted and tallies
+  Totals before_reset;  // totals() at the last reset
 
-  /// Keeps what tallies have counted that nobody writes to any more, and not the tallies.
+  /// Adds the counts of tallies that nothing else refers to any more, and drops these tallies.
   void settle_tallies() {
     std::erase_if(tallies, [this](const std::shared_ptr<Tally>& tally) {
       if (tally.use_count() > 1) return false;
@@ -78,7 +79,7 @@ struct Metrics::State {
     });
   }
 
-  /// Since the beginning.
+  /// Counts since construction, regardless of resets.
   Totals totals() const {
     Totals sum = counted;
     for (const std::shared_ptr<Tally>& tally : tallies) {

@@ -24,7 +24,7 @@ std::string sorted_letters(std::string_view word) {
   return letters;
 }
 
-/// What a slip of the same size most likely was; the likelier one is less.
+/// Kinds of typing errors at the same edit distance, the most likely first.
 enum class Slip { swapped, dropped_or_added, replaced };
 
 Slip slip_of(std::string_view name, std::string_view candidate) {
@@ -36,7 +36,7 @@ std::string_view without_dashes(std::string_view word) {
   return word.substr(std::min(word.find_first_not_of('-'), word.size()));
 }
 
-/// Whether `part` is one or more of the words that - and _ separate in `whole`.
+/// True if `part` is one or more whole words of `whole`, whose words are separated by - and _.
 bool is_word_of(std::string_view part, std::string_view whole) {
   const auto ends_word = [](char c) { return c == '_' || c == '-'; };
   const auto found =
@@ -48,7 +48,7 @@ bool is_word_of(std::string_view part, std::string_view whole) {
          (end == whole.end() || ends_word(*end));
 }
 
-/// At least one letter must be right.
+/// True if the distance is small enough. At least one letter must match.
 bool is_near(std::size_t distance, std::string_view name, std::string_view candidate) {
   const bool few = distance <= 1 || 2 * distance < name.size();
   return few && distance < std::max(name.size(), candidate.size());

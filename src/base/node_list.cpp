@@ -12,14 +12,14 @@ namespace {
 
 constexpr std::size_t kLongestList = std::size_t{1} << 20;
 constexpr std::size_t kLongestNumber = 9;
-constexpr int kMostBrackets = 16;  ///< Of one name: racks, shelves, nodes.
+constexpr int kMostBrackets = 16;  ///< In one name, such as racks, shelves, nodes.
 
 [[noreturn]] void refuse(std::string_view text, std::string_view why) {
   throw InvalidArgument(fmt::format(
       "{} is no list of nodes: {}; expected names such as a,b or n[1-3]", in_quotes(text), why));
 }
 
-/// Commas outside brackets separate.
+/// Splits the text at commas outside brackets.
 std::vector<std::string_view> items_of(std::string_view text, std::string_view whole) {
   std::vector<std::string_view> items;
   int depth = 0;
@@ -37,7 +37,7 @@ std::vector<std::string_view> items_of(std::string_view text, std::string_view w
   return items;
 }
 
-/// "01-03" or "7", as the numbers are written.
+/// Expands "01-03" or "7" and keeps leading zeros.
 std::vector<std::string> range_of(std::string_view text, std::string_view whole, std::size_t most) {
   const std::size_t dash = text.find('-');
   const std::string_view first = text.substr(0, dash);
@@ -57,7 +57,7 @@ std::vector<std::string> range_of(std::string_view text, std::string_view whole,
   return numbers;
 }
 
-/// All names of one item, whose brackets may be several: "rack[1-2]n[1-4]".
+/// Expands one item, which may have several brackets: "rack[1-2]n[1-4]".
 std::vector<std::string> expand(std::string_view item, std::string_view whole, std::size_t most,
                                 int brackets_before = 0) {
   const std::size_t open = item.find('[');

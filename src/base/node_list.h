@@ -1,4 +1,4 @@
-// Lists of hosts as Slurm writes them: "desk[01-03,7],big".
+// Lists of hosts in Slurm's notation: "desk[01-03,7],big".
 #pragma once
 
 #include <string>
@@ -7,7 +7,8 @@
 
 namespace mccl {
 
-/// In order. Throws InvalidArgument for text that is no such list, or more than `most` hosts.
+/// Returns the hosts in order. Throws InvalidArgument if the text is not such a list, or names more
+/// than `most` hosts.
 std::vector<std::string> expand_node_list(std::string_view text, std::size_t most = 65536);
 
 }  // namespace mccl

@@ -16,17 +16,17 @@
 namespace mccl {
 
 void raise_open_files_limit() {
-  static std::atomic<pid_t> raised_in{-1};  // the child of a fork begins anew
+  static std::atomic<pid_t> raised_in{-1};  // a forked child starts over
   if (raised_in.exchange(::getpid()) == ::getpid()) return;
   rlimit limit = {};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   rlim_t most = limit.rlim_max;
 #if defined(__APPLE__) && defined(OPEN_MAX)
-  most = std::min<rlim_t>(most, OPEN_MAX);  // more is refused there, whatever the limit says
+  most = std::min<rlim_t>(most, OPEN_MAX);  // macOS refuses more, whatever the limit says
 #endif
   if (limit.rlim_cur >= most) return;
   limit.rlim_cur = most;
-  static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit) == 0);  // else it stays as it was
+  static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit) == 0);  // on failure the limit is unchanged
 }
 
 std::size_t open_files_limit() {

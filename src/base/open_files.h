@@ -1,4 +1,4 @@
-// How many files, connections among them, this process may hold open.
+// How many files, including connections, this process may hold open.
 #pragma once
 
 #include <chrono>
@@ -7,27 +7,29 @@
 
 namespace mccl {
 
-/// Lets this process open as many files as the system lets it; does so once, so that a program
-/// which sets another limit later keeps it. Every peer takes a few descriptors, and most systems
-/// begin with a limit of 256 or 1024: that low for programs that use select(2), as MCCL does not.
+/// Raises this process's limit of open files to the most that the system allows. Acts once per
+/// process, so that a program may set another limit later. Every peer needs a few descriptors. Most
+/// systems start with a limit of 256 or 1024 for the sake of programs that use select(2), which
+/// MCCL does not.
 void raise_open_files_limit();
 
 std::size_t open_files_limit();
 
-/// How many are open now; 0 where the system does not tell.
+/// The number of files open now; 0 if the system does not report it.
 std::size_t open_files();
 
-/// " (this process may have 1024; raise the limit with ulimit -n)" for an error that means that no
-/// more can be opened; empty for every other.
+/// " (this process may have 1024; raise the limit with ulimit -n)" for an errno which means that no
+/// more files can be opened; empty for every other.
 std::string open_files_advice(int error);
 
-/// Whether the errno means that no more files can be opened.
+/// True if the errno means that no more files can be opened.
 bool lacks_files(int error);
 
 /// "rank 1 has no file descriptors left: too many open files (this process may have 1024; ...)".
 std::string without_files(int rank, int error);
 
-/// How long a rank without descriptors waits for some to be closed before it says so to its peers.
+/// How long a rank without descriptors waits for some to be closed before it reports that to its
+/// peers.
 inline constexpr std::chrono::seconds kPatienceWithoutFiles{2};
 
 }  // namespace mccl

@@ -1,4 +1,4 @@
-// Pinned host memory of this process: what calls on GPU memory are staged through.
+// Pinned host memory of this process, through which calls on GPU memory are staged.
 #pragma once
 
 #include <atomic>
@@ -6,10 +6,10 @@
 
 namespace mccl {
 
-/// Belongs to the process, as GPUs do, and not to a group. Thread-safe.
+/// One object per process, since GPUs also belong to the process and not to a group. Thread-safe.
 class PinnedMemory {
  public:
-  /// Records memory that was allocated, or freed when negative.
+  /// Records allocated memory, or freed memory if `bytes` is negative.
   void record(std::int64_t bytes) {
     const std::int64_t now = held_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
     std::int64_t peak = peak_.load(std::memory_order_relaxed);
@@ -30,7 +30,7 @@ class PinnedMemory {
   std::atomic<std::uint64_t> limit_{std::uint64_t{1} << 30};
 };
 
-/// The one of this process.
+/// The object of this process.
 PinnedMemory& pinned_memory();
 
 }  // namespace mccl

@@ -20,7 +20,7 @@ constexpr int kMostRanks = 1 << 20;
 constexpr int kFirstDerivedPort = 20000;
 constexpr std::uint64_t kDerivedPorts = 8192;
 
-/// Variables of one launcher; those that are missing are gathered for the message.
+/// Reads the variables of one launcher, and collects the names of missing ones for the message.
 class Reader {
  public:
   Reader(const Environment& environment, std::string_view launcher)
@@ -53,7 +53,7 @@ class Reader {
   }
 
   bool complete() const { return missing_.empty(); }
-  /// What was found and what was not; empty when nothing was.
+  /// Text about the variables found and those missing; empty if none was found or none is missing.
   std::string half() const {
     if (found_.empty() || complete()) return {};
     return fmt::format("{} ({}) without {}", fmt::join(found_, ", "), launcher_,
@@ -67,7 +67,7 @@ class Reader {
   std::vector<std::string> missing_;
 };
 
-/// What one launcher told: a placement, or part of one.
+/// Information from one launcher: a placement, or the text about an incomplete one.
 struct Told {
   std::optional<Placement> placement;
   std::string half;
@@ -87,7 +87,7 @@ Told told(const Reader& reader, Placement placement, std::string_view by) {
   return {std::move(placement), {}};
 }
 
-/// torch serves its own store at MASTER_PORT, so ours has another port.
+/// torch serves its own store at MASTER_PORT, so MCCL's store uses another port.
 Told ask_torchrun(const Environment& environment, bool has_root) {
   Reader reader(environment, "torchrun");
   if (!reader.has("RANK") && !reader.has("WORLD_SIZE")) return {};
@@ -125,7 +125,7 @@ Told ask_open_mpi(const Environment& environment, bool has_root) {
   return told(reader, placement, "Open MPI");
 }
 
-/// MPI_LOCALNRANKS tells hydra from Slurm, which speaks PMI too.
+/// MPI_LOCALNRANKS distinguishes hydra from Slurm, which also sets PMI variables.
 Told ask_mpich(const Environment& environment, bool has_root) {
   Reader reader(environment, "MPICH");
   if (!reader.has("MPI_LOCALNRANKS") || !reader.has("PMI_RANK")) return {};
@@ -138,7 +138,7 @@ Told ask_mpich(const Environment& environment, bool has_root) {
   return told(reader, placement, "MPICH");
 }
 
-/// Of a step, which is what srun starts; the script of a batch job is no rank.
+/// Reads the variables of a step, which srun starts. The script of a batch job is not a rank.
 Told ask_slurm(const Environment& environment, bool has_root) {
   Reader reader(environment, "Slurm");
   if (!reader.has("SLURM_PROCID") || !reader.has("SLURM_STEP_ID")) return {};
@@ -158,8 +158,8 @@ Told ask_slurm(const Environment& environment, bool has_root) {
   return told(reader, placement, "Slurm");
 }
 
-/// What mlx.launch sets for its nccl, all of it or nothing: MLX_RANK alone is of its other
-/// backends.
+/// Reads the variables that mlx.launch sets for its nccl backend; all of them must be set. MLX_RANK
+/// alone belongs to another of its backends.
 Told ask_mlx(const Environment& environment, bool has_root) {
   Reader reader(environment, "mlx.launch");
   for (const char* name : {"MLX_RANK", "MLX_WORLD_SIZE", "NCCL_HOST_IP", "NCCL_PORT"}) {
@@ -200,7 +200,7 @@ std::optional<Placement> ask_settings(const Config& config) {
   return placement;
 }
 
-/// The variables that tell a rank and the number of ranks.
+/// Names of the variables for a rank and the number of ranks.
 struct Names {
   std::string_view found_by;
   std::string_view rank;
@@ -224,8 +224,8 @@ Placement checked(Placement placement) {
       names.size, placement.size));
 }
 
-/// Who sets a meeting point means to meet somebody. To the processes that MLX's own launcher starts
-/// MLX tells the rest.
+/// Throws if MCCL_ROOT is the only information: a process with a meeting point expects other ranks.
+/// Processes started by MLX's own launcher are exempt, since MLX provides the rest.
 void refuse_root_alone(const Config& config, const Environment& environment) {
   if (config.root.empty() || meets_by_mpi(config) || environment.contains("MLX_RANK")) return;
   throw InvalidArgument(

@@ -1,5 +1,5 @@
-// Ranks of two kinds, which must not be taken for each other: a process's rank in the whole job,
-// and its rank in one group.
+// Two types of ranks, which must not be confused: a process's rank in the whole job, and its rank
+// in one group.
 #pragma once
 
 #include <fmt/format.h>
@@ -9,7 +9,7 @@
 
 namespace mccl {
 
-/// A rank among `Of`; below 0 for none.
+/// A rank within the set that `Of` identifies; negative for none.
 template <typename Of>
 class Rank {
  public:
@@ -31,12 +31,12 @@ class Rank {
   int number_ = -1;
 };
 
-/// Of the job.
+/// Rank in the job.
 using WorldRank = Rank<struct World>;
-/// Of a group.
+/// Rank in a group.
 using GroupRank = Rank<struct Members>;
 
-/// One T of each rank, from 0 on.
+/// One T for each rank, from 0 on.
 template <typename R, typename T>
 class ByRank {
  public:

@@ -1,4 +1,4 @@
-// Adds the seconds of a scope to a sum.
+// Adds the duration of a scope, in seconds, to a sum.
 #pragma once
 
 #include "base/clock.h"

@@ -43,7 +43,7 @@ std::string_view type_name(SettingKind kind) {
   return "text";
 }
 
-/// Setting, without what follows from the rest.
+/// A Setting without the members that are derived from the others.
 struct Row {
   std::string_view name = {};
   std::string_view variable = {};
@@ -60,7 +60,7 @@ struct Row {
   bool (*accepts)(std::string_view text) = nullptr;
 };
 
-/// A kind of GID, or one as a device has it: an IPv4 or IPv6 address.
+/// True for a kind of GID, and for the text of a GID: an IPv4 or IPv6 address.
 bool is_gid(std::string_view text) {
   constexpr std::string_view kKinds[] = {"roce_v2", "roce_v1", "infiniband", "ipv4", "ipv6"};
   if (std::ranges::find(kKinds, text) != std::end(kKinds)) return true;
@@ -470,7 +470,7 @@ const Setting& find_setting(std::string_view name) {
   for (const Setting& setting : table)
     candidates.push_back(prefix.empty() ? setting.info.name
                                         : setting.info.variable.substr(prefix.size()));
-  // What all variables begin with says nothing of which one was meant.
+  // All variables have the prefix, so it would only blur the comparison.
   const auto nearest = nearest_of(name.substr(prefix.size()), candidates);
   const std::string advice = nearest ? fmt::format("did you mean {}{}?", prefix, *nearest)
                                      : "leave it out; README.md has a table of all";

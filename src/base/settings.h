@@ -1,4 +1,4 @@
-// The table of settings with what the library needs to know of each beyond SettingInfo.
+// The table of settings, including internal data that SettingInfo does not have.
 #pragma once
 
 #include <cstddef>
@@ -22,44 +22,45 @@ struct Setting {
   SettingInfo info = {};
   SettingKind kind = SettingKind::text;
   SettingField field = {};
-  /// For integer, number and bytes. The default is always valid, also outside these.
+  /// Range for integer, number and bytes. The default is always valid, even outside the range.
   double minimum = 0;
   double maximum = 0;
-  /// Set with the field, for one whose default may give way to what suits better; else null.
+  /// Flag that is set together with the field; null for most settings. Used where an explicit value
+  /// must be distinguished from the default, which may be replaced by a better one.
   Given Config::*given = nullptr;
-  /// For text that must be something in particular, or empty; else null.
+  /// Returns whether a text is valid; empty text always is. Null if any text is.
   bool (*accepts)(std::string_view text) = nullptr;
 };
 
-/// Variables of the environment that are no field of Config: the first names the JSON file of
-/// settings, and the second has Python programs of MLX run on MCCL.
+/// Environment variables that are not fields of Config. The first names the JSON file of settings;
+/// the second makes Python programs that use MLX run on MCCL.
 inline constexpr std::string_view kConfigFileVariable = "MCCL_CONFIG";
 inline constexpr std::string_view kMlxVariable = "MCCL_MLX";
 inline constexpr std::string_view kVariablePrefix = "MCCL_";
 
 std::span<const Setting> setting_table();
 
-/// By name or variable. Throws InvalidArgument with the nearest name.
+/// Finds a setting by name or variable. Throws InvalidArgument with the nearest name.
 const Setting& find_setting(std::string_view name);
 
-/// Checks `text` and stores it. `label` is what the message calls the setting, such as the variable
-/// or the file and key it came from. Throws InvalidArgument.
+/// Checks `text` and stores its value. `label` is the setting's name in messages, such as the
+/// variable, or the file and key, that the text was read from. Throws InvalidArgument.
 void assign(Config& config, const Setting& setting, std::string_view text, std::string_view label);
 
-/// Who gives a secret means to have one: an empty one is a script's slip. Throws InvalidArgument.
+/// Throws InvalidArgument if the text of a secret is empty, which is usually a mistake in a script.
 void refuse_empty_secret(const Setting& setting, std::string_view text, std::string_view label);
 
-/// The value as text that `assign` understands.
+/// The value as text that assign() accepts.
 std::string text_of(const Config& config, const Setting& setting);
 
-/// "name=value (origin)" of each setting that differs from its default, separated by commas; empty
-/// where none does. The origin is the variable of `environment`, the file that MCCL_CONFIG names
-/// there, or "program" for a value that neither has. A setting that has no effect without another
-/// says so.
+/// "name=value (origin)" for each setting that differs from its default, separated by commas; empty
+/// if none does. The origin is the variable in `environment`, the file that MCCL_CONFIG names
+/// there, or "program" if neither has the value. The text mentions if a setting has no effect
+/// without another.
 std::string changed_settings(const Config& config,
                              const std::map<std::string, std::string>& environment);
 
-/// What a person may be shown: escaped and cut to a line; "(set)" or "(not set)" for a secret.
+/// The value for display: escaped and truncated to one line; "(set)" or "(not set)" for a secret.
 std::string shown_value(const Config& config, const Setting& setting);
 
 }  // namespace mccl

@@ -1,4 +1,4 @@
-// The cache that the cores of this machine share.
+// The size of the cache that the cores of this machine share.
 #pragma once
 
 #include <cstddef>
@@ -6,11 +6,10 @@
 
 namespace mccl {
 
-/// Bytes of the caches of the last level, all of them together. A guess where the system does not
-/// tell.
+/// Total bytes of all last-level caches. A guess if the system does not report them.
 std::size_t shared_cache_bytes();
 
-/// The same from a folder like /sys/devices/system/cpu; 0 where it does not tell.
+/// The same from a folder like /sys/devices/system/cpu; 0 if it has no such information.
 std::size_t shared_cache_bytes_in(const std::string& cpus);
 
 }  // namespace mccl

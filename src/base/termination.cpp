@@ -25,14 +25,15 @@ namespace {
 /// Launchers send SIGKILL some seconds after SIGTERM.
 constexpr std::chrono::seconds kPatience{3};
 
-/// For the handler, which may do little: where to write, in which process, and how many threads
-/// are in it.
+/// State for the signal handler, which may use only async-signal-safe functions: the descriptor to
+/// write to, the process that listens, the number of threads in the handler, and whether the signal
+/// has arrived.
 std::atomic<int> told_at{-1};
 std::atomic<pid_t> listener{0};
 std::atomic<int> handling{0};
 std::atomic<bool> ending{false};
 
-/// Safe in a handler.
+/// Async-signal-safe.
 [[noreturn]] void die_of_it() {
   ::signal(SIGTERM, SIG_DFL);
   sigset_t only;
@@ -46,7 +47,7 @@ std::atomic<bool> ending{false};
 void on_signal(int) {
   const int error = errno;
   handling.fetch_add(1);
-  // Nobody listens in the child of a fork, nor once there is nothing to close any more.
+  // No thread listens in a forked child, or once nothing is left to close.
   if (listener.load() != ::getpid()) die_of_it();
   ending.store(true);
   const char byte = 1;
@@ -55,7 +56,8 @@ void on_signal(int) {
   errno = error;
 }
 
-/// An exit that SIGTERM's errors have brought about waits for its end.
+/// Runs at exit. If the program exits because of errors that SIGTERM's shutdown has caused, waits
+/// until the signal ends the process.
 void wait_for_the_end() {
   if (!ending.load() || listener.load() != ::getpid()) return;
   for (int left = 2 * static_cast<int>(kPatience.count()); left > 0; --left) ::sleep(1);
@@ -63,7 +65,7 @@ void wait_for_the_end() {
 
 class Termination {
  public:
-  /// False where the program sees to SIGTERM itself.
+  /// Returns false if the program handles or ignores SIGTERM, or if no thread can be started.
   bool add(const void* name, std::function<void()> end) {
     const std::lock_guard lock(mutex_);
     if (!listen()) return false;
@@ -74,7 +76,7 @@ class Termination {
   std::mutex& mutex() { return mutex_; }
 
   void remove(const void* name) {
-    if (listener.load() != ::getpid()) return;  // the child of a fork: it was the parent's
+    if (listener.load() != ::getpid()) return;  // in a forked child: the parent's entry
     const std::lock_guard lock(mutex_);
     std::erase_if(endings_, [name](const Ending& each) { return each.name == name; });
     if (endings_.empty()) stop_listening();
@@ -86,14 +88,14 @@ class Termination {
     std::function<void()> end;
   };
 
-  /// Whether it does, once for each process.
+  /// Installs the handler and starts the thread, once per process. Returns false as add() does.
   bool listen() {
     if (listener.load() == ::getpid()) return true;
     struct sigaction before = {};
     if (::sigaction(SIGTERM, nullptr, &before) != 0) return false;
     const bool inherited = before.sa_handler == &on_signal;
     if (before.sa_handler != SIG_DFL && !inherited) return false;
-    // After a fork: the parent's thread is not here to be waited for.
+    // After a fork, the parent's thread does not exist here and cannot be joined.
     static_cast<void>(thread_.release());
     endings_.clear();
     handling.store(0);
@@ -103,7 +105,7 @@ class Termination {
       thread_ = std::make_unique<std::thread>(
           start_thread("mccl term", [this, end = pipe_->descriptor()] { wait(end); }));
     } catch (const Error&) {
-      return false;  // the process dies of it as others do
+      return false;  // SIGTERM then ends the process at once
     }
     listener.store(::getpid());
     [[maybe_unused]] static const int registered = std::atexit(&wait_for_the_end);
@@ -113,7 +115,8 @@ class Termination {
     return ::sigaction(SIGTERM, &ours, nullptr) == 0;
   }
 
-  /// Unless the signal has come before: then the process is about to die of it.
+  /// Restores SIGTERM and ends the thread. No-op if the signal has arrived: then the process is
+  /// about to die of it.
   void stop_listening() {
     listener.store(0);
     while (handling.load() > 0) std::this_thread::yield();
@@ -165,7 +168,7 @@ class Termination {
 
 std::mutex& mutex_of_termination();
 
-/// Never destroyed: a signal may come until the last moment.
+/// Never destroyed, because a signal may arrive until the process ends.
 Termination& the_termination() {
   static auto* const termination = [] {
     hold_while_forking<mutex_of_termination>();

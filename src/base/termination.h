@@ -1,8 +1,9 @@
-// What must be closed in order before SIGTERM ends the process, where nobody else sees to that.
+// Closes devices in order before SIGTERM ends the process, if the program itself does not.
 //
-// Devices that the kernel has to tidy up after keep queue pairs and pages for a while, and Apple's
-// until the next boot. A program that leaves SIGTERM as it was gets a handler here once there is
-// something to close; one that handles it itself ends as it likes.
+// Otherwise the kernel cleans up after devices, and they keep queue pairs and pages for a while,
+// Apple's until the next boot. If the program left SIGTERM at its default, this installs a handler
+// as long as there is something to close. A program that handles SIGTERM itself keeps its own
+// handler.
 #pragma once
 
 #include <functional>
@@ -10,10 +11,11 @@
 
 namespace mccl {
 
-/// Until what it returns is gone, `end` is called when SIGTERM comes, on a thread of its own. When
-/// all have ended, or after some seconds, the process dies of the signal as it would have. Empty
-/// where the program handles or ignores SIGTERM. When the last is gone, SIGTERM is as it was, and
-/// no thread stays. `end` may still run while that which was returned goes.
+/// Calls `end` when SIGTERM arrives, on a separate thread, as long as the returned object exists.
+/// Once all such functions have returned, or after some seconds, the process dies of the signal.
+/// Returns null if the program handles or ignores SIGTERM. When the last object is destroyed,
+/// SIGTERM is reset to its default and no thread remains. `end` may still be running while its
+/// object is destroyed.
 [[nodiscard]] std::shared_ptr<void> at_termination(std::function<void()> end);
 
 }  // namespace mccl

@@ -14,14 +14,15 @@ namespace mccl {
 
 namespace {
 
-/// While it lives, threads that this one starts have all signals blocked that another may take.
+/// While it exists, threads started by this thread block all signals that another thread can
+/// handle.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
     sigset_t blocked;
     sigfillset(&blocked);
-    // A fault is the faulting thread's: blocked there, it would kill without the report of a
-    // handler.
+    // A fault's signal goes to the faulting thread. If blocked there, it would end the process
+    // without the report of a signal handler.
     for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP})
       sigdelset(&blocked, fault);
     pthread_sigmask(SIG_BLOCK, &blocked, &before_);

@@ -1,4 +1,4 @@
-// Threads of the library's own.
+// Threads that the library starts.
 #pragma once
 
 #include <functional>
@@ -7,10 +7,10 @@
 
 namespace mccl {
 
-/// A thread that runs `body`, named `name` (at most 15 characters, as systems keep no more) in
-/// debuggers and in `top -H`. Signals are for the program's own threads: here all are blocked but
-/// those that a fault of the thread itself raises. Throws Error, which names the limits in force,
-/// where the system gives no thread.
+/// Starts a thread that runs `body`. `name`, at most 15 characters because systems keep no more,
+/// appears in debuggers and in `top -H`. The thread blocks all signals, which are for the program's
+/// own threads, except those raised by its own faults. Throws Error, which names the limits in
+/// force, if the system provides no thread.
 std::thread start_thread(const std::string& name, std::function<void()> body);
 
 }  // namespace mccl

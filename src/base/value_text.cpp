@@ -44,7 +44,7 @@ std::optional<Integer> whole_integer(std::string_view text) {
   return value;
 }
 
-/// The power of two that a unit stands for. Whoever writes 1MB of a buffer means what 1M is.
+/// The exponent of two for a unit. 1MB of a buffer is meant to be the same as 1M.
 std::optional<int> unit_shift(std::string_view unit) {
   constexpr std::array<std::pair<std::string_view, int>, 4> kUnits = {
       {{"", 0}, {"k", 10}, {"m", 20}, {"g", 30}}};
@@ -66,7 +66,7 @@ std::optional<double> parse_number(std::string_view text) {
   text = trimmed(text);
   if (text.empty() || text.find_first_not_of("0123456789+-.eE") != std::string_view::npos)
     return {};
-  // std::from_chars has no floating-point form in every standard library this builds with.
+  // Does not use std::from_chars: some supported standard libraries lack it for floating point.
   static const locale_t classic = ::newlocale(LC_ALL_MASK, "C", nullptr);
   const std::string terminated(text);
   char* stop = nullptr;
@@ -120,7 +120,7 @@ std::string printable(std::string_view text) {
       result += c;
   }
   if (text.size() > kLongestShown) {
-    // A cut through a character of several bytes would leave text that is not UTF-8.
+    // A cut inside a multi-byte character would leave text that is not UTF-8.
     while (!result.empty() && (static_cast<unsigned char>(result.back()) & 0xc0) == 0x80)
       result.pop_back();
     if (!result.empty() && static_cast<unsigned char>(result.back()) >= 0xc0) result.pop_back();

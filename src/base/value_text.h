@@ -1,4 +1,4 @@
-// Values as people write them, and text as people may be shown it.
+// Values in the forms that people write, and text in a form that is safe to show.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace mccl {
 
-/// Each gives nothing unless all of `text` is one value; blanks around it are allowed.
+/// Each parser returns nothing unless all of `text` is one value. Blanks around it are allowed.
 std::optional<std::int64_t> parse_integer(std::string_view text);
-/// Decimal, with or without exponent, whatever the locale; never infinite or NaN.
+/// Decimal, with or without an exponent, whatever the locale. Never infinite or NaN.
 std::optional<double> parse_number(std::string_view text);
-/// All numbers of a text that separates them by blanks; empty if there are none.
+/// Numbers separated by blanks; an empty list if there are none.
 std::optional<std::vector<double>> parse_numbers(std::string_view text);
 /// An integer, or one with a unit. Units are powers of 1024 in every spelling and case: "4M", "4MB"
 /// and "4mib" are the same, and so are "256k" and "262144B".
@@ -21,7 +21,7 @@ std::optional<std::uint64_t> parse_bytes(std::string_view text);
 /// 0, 1, true, false, yes, no, on, off, in any case.
 std::optional<bool> parse_boolean(std::string_view text);
 
-/// Of ASCII alone, whatever the locale.
+/// Converts only ASCII letters, whatever the locale.
 constexpr char lower_case_letter(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
 }
@@ -29,9 +29,9 @@ bool equal_ignoring_case(std::string_view a, std::string_view b);
 
 bool has_control_characters(std::string_view text);
 
-/// Control characters as \xNN, and no more than fits a line.
+/// Replaces control characters by \xNN, and truncates the text to what fits a line.
 std::string printable(std::string_view text);
-/// The same in double quotes.
+/// printable() in double quotes.
 std::string in_quotes(std::string_view text);
 
 }  // namespace mccl

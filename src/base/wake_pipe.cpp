@@ -37,7 +37,7 @@ WakePipe::WakePipe() {
 void WakePipe::wake() {
   if (pending_.exchange(true, std::memory_order_acq_rel)) return;
   const char byte = 1;
-  // A full pipe wakes as well as one byte more would.
+  // If the pipe is full, the poller wakes anyway.
   static_cast<void>(::write(writing_end(), &byte, 1) == 1);
 }
 
@@ -45,8 +45,9 @@ void WakePipe::drain() {
   char bytes[64];
   while (::read(descriptor(), bytes, sizeof bytes) == static_cast<ssize_t>(sizeof bytes)) {
   }
-  // Not before: a byte written in between would be read here, and nobody would write another. Who
-  // calls wake() before this line writes none, and is seen by what follows.
+  // Must follow the reads. If it came first, a concurrent wake() could set the flag and write a
+  // byte that is read here. The flag would stay set, and no later wake() would write. A wake() just
+  // before this line writes no byte, but the caller looks for work after drain().
   pending_.exchange(false, std::memory_order_acq_rel);
 }
 

@@ -1,5 +1,5 @@
-// Ends a poll(2) of another thread, or of this one by another process that has the writing end. A
-// pair of sockets, because writing to a pipe that nobody reads any more raises a signal.
+// Ends a poll(2) of another thread. A different process that has the writing end can do so too.
+// Uses a pair of sockets, because writing to a pipe without a reader raises a signal.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,7 @@
 
 namespace mccl {
 
-/// wake() from any thread; drain() from the one that was woken.
+/// wake() may be called on any thread, drain() on the thread that was woken.
 class WakePipe {
  public:
   WakePipe();
@@ -17,13 +17,14 @@ class WakePipe {
   void drain();
   int descriptor() const { return read_end_.get(); }
   int writing_end() const { return write_end_.get(); }
-  /// For the child of a fork.
+  /// Closes both ends, in the child of a fork.
   void abandon() noexcept;
 
  private:
   Descriptor read_end_;
   Descriptor write_end_;
-  std::atomic<bool> pending_{false};  ///< Of this process's own.
+  /// This process's wake() has written a byte since the last drain().
+  std::atomic<bool> pending_{false};
 };
 
 }  // namespace mccl

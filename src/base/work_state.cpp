@@ -12,7 +12,7 @@ namespace mccl {
 namespace detail {
 namespace {
 
-/// Made while there is memory: copies of it need none.
+/// Made while there is memory; copying it needs none.
 const TimeoutError kNotDone(
     "the call is not done yet; it goes on until its own timeout (and this rank is out of memory)");
 
@@ -31,7 +31,7 @@ void WorkState::wait(std::optional<std::chrono::milliseconds> timeout) {
   if (std::exception_ptr failure = error()) std::rethrow_exception(failure);
 }
 
-/// Never std::bad_alloc, which a caller would take for the end of the call.
+/// Never throws std::bad_alloc, which a caller would take for the end of the call.
 void WorkState::throw_not_done_after(std::chrono::milliseconds timeout) const {
   std::optional<TimeoutError> error;
   try {
@@ -75,7 +75,7 @@ void WorkState::sleep_until_done(Clock::time_point deadline) {
 
 namespace {
 
-/// Done when all parts are.
+/// Done when all of its parts are done.
 class CombinedState final : public WorkState {
  public:
   explicit CombinedState(std::vector<Work> parts)
@@ -107,7 +107,7 @@ class CombinedState final : public WorkState {
       try {
         part.wait(left);
       } catch (const std::exception&) {
-        // The combined call tells the error of a part once all parts have ended.
+        // The combined call reports the error of a part once all parts have ended.
         if (!part.done()) return;
       }
     }
@@ -157,7 +157,7 @@ void Work::wait_in_slices(std::optional<std::chrono::milliseconds> timeout,
     try {
       return state_->wait(std::clamp(left, std::chrono::milliseconds(1), slice));
     } catch (const TimeoutError&) {
-      // The slice has ended, or the call, whose error the next look throws.
+      // Either the slice is over, or the call has ended, and the next wait throws its error.
       if (done()) return state_->wait({});
     }
   }

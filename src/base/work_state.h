@@ -14,7 +14,8 @@
 
 namespace mccl::detail {
 
-/// done_ is set last, with release order: whoever sees it sees everything the call wrote.
+/// done_ is set last, with release order, so a thread that sees it set also sees everything the
+/// call wrote.
 class WorkState : public std::enable_shared_from_this<WorkState> {
  public:
   virtual ~WorkState() = default;
@@ -22,23 +23,23 @@ class WorkState : public std::enable_shared_from_this<WorkState> {
   bool done() const { return done_.load(std::memory_order_acquire); }
   std::exception_ptr error() const;
   int source() const { return done() ? source_ : -1; }
-  /// For messages.
+  /// Text for error messages.
   virtual std::string description() const = 0;
 
   void wait(std::optional<std::chrono::milliseconds> timeout);
   [[noreturn]] void throw_not_done_after(std::chrono::milliseconds timeout) const;
   void on_done(Work::Callback callback);
-  /// As Work::wait_on_stream; false where only the host can wait.
+  /// See Work::wait_on_stream. Returns false if only the host can wait.
   virtual bool wait_on_stream(void* /*stream*/) { return false; }
 
-  /// Ends the call and wakes its waiters; the second and later times do nothing. The callbacks that
-  /// are left to run are returned, so that nobody runs them under a lock.
+  /// Ends the call and wakes its waiters. No-op if it has ended already. Returns the callbacks
+  /// still to run, so that the caller can run them without a lock.
   [[nodiscard]] std::vector<Work::Callback> finish(std::exception_ptr error);
-  /// Sleeps until it is done or the deadline has passed.
+  /// Sleeps until the call is done or the deadline has passed.
   void sleep_until_done(Clock::time_point deadline);
 
  protected:
-  /// Drives the call along on this thread until it is done or the deadline has passed.
+  /// Drives the call on this thread until it is done or the deadline has passed.
   virtual void help(Clock::time_point deadline) = 0;
   void set_source(int rank) { source_ = rank; }
 

@@ -1,4 +1,4 @@
-// What a socket that does not wait says when it would have to.
+// Error codes of a non-blocking socket for calls that would have to wait.
 #pragma once
 
 #include <cerrno>
@@ -7,16 +7,18 @@
 
 namespace mccl {
 
-/// Whether the call is to be made again once poll(2) says so, or a little later.
+/// True if the call must be repeated once poll(2) reports the socket ready, or after a short while.
 constexpr bool would_block(int error) {
   return error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == ENOBUFS;
 }
 
-/// What macOS says of an interface whose queue is full, though it calls the socket writable.
+/// True for the error of macOS for a network interface whose queue is full. poll(2) still reports
+/// the socket writable.
 constexpr bool lacks_memory(int error) { return error == ENOBUFS; }
 
-/// Before the call is made again: a loop that trusts poll(2) would take a core until the queue has
-/// room. Links, which carry more, wait without holding up their thread (transport/tcp/shortage.h).
+/// Called before the call is repeated: a loop that relies on poll(2) would occupy a core until the
+/// queue has room. Links, which carry more data, wait without blocking their thread
+/// (transport/tcp/shortage.h).
 inline void nap_if_memory_is_short(int error) {
   if (lacks_memory(error)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }

@@ -43,7 +43,7 @@ class Bell {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     ring_after_fence();
   }
-  /// As ring(), without the fence: the caller has issued one fence for several bells.
+  /// Rings without the fence: the caller has issued one fence for several bells.
   void ring_after_fence() const {
     if (header_->asleep.load(std::memory_order_relaxed) != 0) wake();
   }

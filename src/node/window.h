@@ -121,7 +121,7 @@ class Window {
   /// least one block. Throws CorruptionError if a neighbour's range is too small for it.
   Window(int group_size, Range own, std::vector<Neighbour> neighbours, std::size_t call_bytes,
          std::size_t line = line_bytes());
-  /// As above, for own memory that the caller keeps and that must be zero at first.
+  /// The caller keeps this rank's own memory, which must be zero at first.
   Window(int group_size, std::span<std::byte> own, std::vector<Neighbour> neighbours,
          std::size_t call_bytes, std::size_t line = line_bytes());
 

@@ -51,7 +51,7 @@ std::uint64_t hash_of(std::span<const std::size_t> counts);
 
 /// "all_reduce #12 (sum of 1000 f32)", "recv from rank 2 (tag 7, 1000 f32)".
 std::string describe(const Call& call);
-/// As describe(), for a `call` that differs from `expected`. Mentions the counts per rank if
+/// Like describe(), for a `call` that differs from `expected`. Mentions the counts per rank if
 /// nothing else in the text differs.
 std::string describe_unlike(const Call& call, const Call& expected);
 

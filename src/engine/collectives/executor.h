@@ -106,7 +106,7 @@ class Executor {
   std::size_t element_bytes_ = 1;
   std::size_t remaining_ = 0;
   std::vector<std::uint32_t> waits_;
-  std::vector<std::uint8_t> received_;  // by step: this message has started to arrive
+  std::vector<std::uint8_t> received_;  // per step: its message has started to arrive
   std::vector<PeerProgress> peers_;
   std::vector<std::uint32_t> local_;  // copies and folds that are ready to run
   std::vector<std::uint32_t> early_;  // those of them whose input has not arrived
@@ -117,7 +117,7 @@ class Executor {
   std::size_t next_window_ = 0;                    // index into plan_->window
   std::vector<const void*> operands_;              // operands of one fold
   std::vector<const std::byte*> blocks_;           // operands of one fold of encoded blocks
-  WriteChoice write_choice_{2 * kUsualCallBytes};  // for publications
+  WriteChoice write_choice_{2 * kUsualCallBytes};  // used for publications
 };
 
 }  // namespace mccl::engine

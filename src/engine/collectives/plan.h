@@ -49,7 +49,7 @@ class PlanCache {
 
   /// Valid until the next call of plan().
   const Plan& plan(const schedule::Problem& problem, std::size_t element_bytes);
-  /// As above, and same_as_last() may find the plan by its shape.
+  /// Does the same, and same_as_last() may find the plan by its shape.
   const Plan& plan(const schedule::Problem& problem, const PlanShape& shape);
 
   /// The plan requested last, if it was requested with this shape; else null.

@@ -76,7 +76,7 @@ class WriteChoice {
   double usual_ = 0;  // seconds per byte of the current way
   int slow_writes_ = 0;
   std::size_t fresh_left_;
-  std::array<Samples, 2> samples_;  // of the trial in progress
+  std::array<Samples, 2> samples_;  // writes of the trial in progress
 };
 
 }  // namespace mccl::engine

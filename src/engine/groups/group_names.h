@@ -44,7 +44,7 @@ class GroupNames {
 
   const std::size_t most_;
   std::map<std::string, std::uint64_t> living_;  // identities by name
-  // By identity, to store no text of names given up.
+  // Keyed by identity, to store no text of names given up.
   std::unordered_map<std::uint64_t, Times> times_;
   std::list<std::uint64_t> given_up_;  // identities, the oldest first
 };

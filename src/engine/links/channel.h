@@ -51,7 +51,7 @@ class Channels {
   /// Returns the channel, after requesting its links if necessary. Throws PeerError if the member
   /// is lost and was never connected.
   Channel& open(transport::Purpose purpose, GroupRank member);
-  /// As open(), without requesting links.
+  /// Returns the channel without requesting links.
   Channel& at(transport::Purpose purpose, GroupRank member);
 
   /// Attaches a link to a rail, of which there are `rails`. Drops the link if the rail has one

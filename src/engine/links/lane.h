@@ -42,7 +42,7 @@ class Lane {
 
   /// Header of the incoming message; null until it has arrived in full.
   const Frame* incoming(Traffic& traffic);
-  /// As incoming(), without reading from the link.
+  /// Does the same, without reading from the link.
   const Frame* header() const { return incoming_ ? &*incoming_ : nullptr; }
   /// Whether the caller has accepted the incoming header; false for each new one.
   bool accepted() const { return accepted_; }

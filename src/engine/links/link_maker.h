@@ -123,8 +123,8 @@ class LinkMaker {
   /// Links that this rank has requested, which the peers must make and which are not established
   /// yet.
   std::set<std::pair<WorldRank, transport::LinkKey>> awaited_;
-  /// For links in `making_`: transports after the current one that the peer has already declined,
-  /// with its reasons.
+  /// Transports after the current one that the peer has already declined, with its reasons, for
+  /// links in `making_`.
   std::map<std::pair<WorldRank, transport::LinkKey>, std::map<Place, std::string>> declined_ahead_;
   std::uint64_t made_ = 0;  ///< Links established so far.
   std::vector<transport::LinkEvent> broken_;

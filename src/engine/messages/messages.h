@@ -238,7 +238,7 @@ class Messages {
   const std::size_t piece_bytes_;
   ByRank<GroupRank, Peer> peers_;
   Matches<Operation*> posted_;      ///< Receives that no message has matched yet.
-  Matches<Unexpected> unexpected_;  ///< By actual source and tag.
+  Matches<Unexpected> unexpected_;  ///< Keyed by actual source and tag.
   std::size_t posted_for_any_ = 0;  ///< Receives that match any source.
   std::size_t reading_ahead_ = 0;   ///< Peers whose `reads_ahead` is set.
   bool blocked_ = false;            ///< Something waits for room in a link.
