@@ -10,7 +10,7 @@ namespace mccl {
 /// From now on, a thread that forks holds the mutex returned by `of` during the fork. A child has
 /// only the thread that forked, so a mutex held by another thread would stay locked there forever.
 /// The mutex must live as long as the process. Called once for each mutex. If there is no memory,
-/// forks stay as dangerous as before.
+/// the call has no effect.
 template <std::mutex& (*of)()>
 void hold_while_forking() {
   static_cast<void>(

@@ -1,4 +1,4 @@
-// Sizes of the units of this machine's memory.
+// Page and cache line sizes of this machine.
 #pragma once
 
 #include <cstddef>

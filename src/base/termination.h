@@ -1,9 +1,8 @@
 // Closes devices in order before SIGTERM ends the process, if the program itself does not.
 //
-// Otherwise the kernel cleans up after devices, and they keep queue pairs and pages for a while,
-// Apple's until the next boot. If the program left SIGTERM at its default, this installs a handler
-// as long as there is something to close. A program that handles SIGTERM itself keeps its own
-// handler.
+// Devices that the kernel must clean up keep queue pairs and pages for a while, Apple's until the
+// next boot. If the program left SIGTERM at its default, this installs a handler as long as there
+// is something to close. A program that handles SIGTERM itself keeps its own handler.
 #pragma once
 
 #include <functional>

@@ -157,7 +157,7 @@ void Work::wait_in_slices(std::optional<std::chrono::milliseconds> timeout,
     try {
       return state_->wait(std::clamp(left, std::chrono::milliseconds(1), slice));
     } catch (const TimeoutError&) {
-      // Either the slice is over, or the call has ended, and the next wait throws its error.
+      // The slice has elapsed, or the call itself has ended; then wait() throws its error, if any.
       if (done()) return state_->wait({});
     }
   }

@@ -12,8 +12,8 @@ constexpr bool would_block(int error) {
   return error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == ENOBUFS;
 }
 
-/// True for the error of macOS for a network interface whose queue is full. poll(2) still reports
-/// the socket writable.
+/// True for the error that macOS returns if a network interface's queue is full, although poll(2)
+/// reports the socket writable.
 constexpr bool lacks_memory(int error) { return error == ENOBUFS; }
 
 /// Called before the call is repeated: a loop that relies on poll(2) would occupy a core until the

@@ -44,8 +44,8 @@ Clock::duration seconds_to_duration(double seconds) {
 
 /// How long rank 0, when it ends, waits for ranks that still read from its store.
 constexpr std::chrono::seconds kLastArrival{5};
-/// Interval between looks at the control connections and transports. A look takes longer with more
-/// peers, so the interval grows with their number and looks do not fill the core.
+/// Interval between checks of the control connections and transports. A check takes longer with
+/// more peers, so the interval grows with their number and checks do not fill the core.
 constexpr std::chrono::milliseconds kBetweenLooks{1};
 constexpr std::chrono::microseconds kLookAtAPeer{20};
 /// Longest sleep while calls are pending. It grows with the number of ranks, which may all wait on

@@ -203,7 +203,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   std::atomic<std::thread::id> forker_{};  ///< The thread that holds both locks during a fork.
 
   Driver driver_;
-  rendezvous::Met met_;  ///< Connections to the other ranks. Later members are made from it.
+  rendezvous::Met met_;  ///< Result of meeting the other ranks; initializes later members.
   const double ranks_per_core_;
   const std::shared_ptr<const node::SharedMemory> memory_;
 

@@ -10,9 +10,9 @@
 namespace mccl::engine {
 namespace {
 
-/// Looks without a pause between them; a pause would take as long as the neighbour's arrival.
+/// Checks without a pause between them. A pause would take as long as the neighbour's arrival.
 constexpr int kEagerLooks = 128;
-/// Looks between two readings of the clock.
+/// Checks between two readings of the clock.
 constexpr int kLooks = 64;
 constexpr int kCrowdedLooks = 8;
 
@@ -25,7 +25,7 @@ Engine::AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Tas
   if (!lock || has_calls() || driver_.stopping() || !group->may_run_at_once(task)) return {};
   const Clock::time_point now = completions_.begin_at_once();
   if (now != Clock::time_point() && (!look_beside_safely(now) || group->failed())) return {};
-  // Must follow the look, which may clear plans that have not been used for a while.
+  // Must follow look_beside_safely(), which may clear plans that have not been used for a while.
   const Plan* plan = group->plan_at_once(task);
   if (!plan) return {};
   // A call that another thread submits meanwhile is unordered with this one, because its callers

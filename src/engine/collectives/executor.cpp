@@ -78,8 +78,8 @@ bool Executor::advance() {
   return moved || awaits_input();
 }
 
-/// Input from a device wakes no sleeper, so the driver must keep polling; the input arrives as fast
-/// as the device copies it.
+/// Returns true to keep the driver polling until all input has arrived, because input from a device
+/// does not wake a sleeping driver. Yields the core.
 bool Executor::awaits_input() const {
   if (!memory_.waits()) return false;
   std::this_thread::yield();

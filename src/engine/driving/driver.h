@@ -1,8 +1,8 @@
 // Decides which thread drives, and how it sleeps. One thread at a time drives the engine and holds
-// its progress lock. It is a caller that waits for its own call. Otherwise it is the progress
-// thread, which drives calls without a waiting caller and reacts to what arrives. While nothing
-// moves, the driver spins for a while and then sleeps in poll. The progress thread sleeps without
-// the lock.
+// its progress lock. If a caller waits for its own call, it drives. Otherwise the progress thread
+// does; it drives calls without a waiting caller and reacts to what arrives. While nothing moves,
+// the driver spins for a while and then sleeps in poll. The progress thread sleeps without the
+// lock.
 #pragma once
 
 #include <poll.h>

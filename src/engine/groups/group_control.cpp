@@ -102,7 +102,8 @@ void GroupState::offer_window() {
   around_.peers.flush();
 }
 
-/// Whether collectives can be planned: all know how large the window is.
+/// Returns true if collectives can be planned, because the size of the window is known. Otherwise
+/// makes this rank's offer, if necessary, and waits for the others in later passes.
 bool GroupState::window_ready() {
   if (window_.settled()) return true;
   if (!window_.offered()) offer_window();

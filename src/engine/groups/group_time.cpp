@@ -23,8 +23,8 @@ void GroupState::watch_time(Clock::time_point now) {
   if (now - last_progress_ >= kProbeAfter && now >= next_probe_) probe(now);
 }
 
-/// Takes back a late receive to which no message came. Any other late message fails the group.
-/// Returns true if the group has failed.
+/// Takes back a late receive for which no message has arrived. Any other late message fails the
+/// group. Returns true if the group has failed.
 bool GroupState::end_late_messages(Clock::time_point now) {
   while (Operation* const late = messages_.find_late(now)) {
     Failure failure{

@@ -11,8 +11,8 @@
 namespace mccl::engine {
 namespace {
 
-/// Most payload bytes reduced at a time. With smaller pieces, the overhead would exceed the
-/// arithmetic.
+/// Least payload bytes reduced at a time, unless fewer are left. With fewer, the overhead would
+/// exceed the arithmetic.
 constexpr std::size_t kReduceGrain = 64 << 10;
 
 }  // namespace

@@ -249,7 +249,7 @@ void LinkMaker::refuse(WorldRank peer, const ControlMessage& message) {
   transports_[find_transport(peer, message.transport)]->refuse(peer, message.key, message.blob);
 }
 
-/// The dialing end has moved on to another transport: cancels what this end has begun with the
+/// The dialling end has moved on to another transport: cancels what this end has begun with the
 /// previous one.
 void LinkMaker::leave_other(WorldRank peer, const LinkKey& key, Place place) {
   const auto found = making_.find({peer, key});
@@ -312,8 +312,8 @@ void LinkMaker::decline_awaited(Place place, const std::string& reason) {
   });
 }
 
-/// Handles the end of a link in the making, dialed by either rank, for a transport that connects by
-/// itself.
+/// Handles the outcome of a link in the making, dialled by either rank, for a transport that
+/// connects by itself.
 void LinkMaker::handle(Place place, LinkEvent& event, bool closed) {
   const bool made_here = event.peer < rank_;
   const auto found = making_.find({event.peer, event.key});

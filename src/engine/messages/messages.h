@@ -109,13 +109,13 @@ class Messages {
   Operation* find_late(Clock::time_point now);
   /// A clause for the error of a late operation: what it waits for.
   std::string why_late(const Operation& late) const;
-  /// Takes back a receive to which no message has come. Returns null for any other operation, whose
-  /// bytes may be in flight.
+  /// Takes back a receive for which no message has arrived. Returns null for any other operation,
+  /// whose bytes may be in flight.
   std::shared_ptr<Operation> cancel(Operation& operation);
 
-  /// Called after MemberGone. Ends and returns the operations that need that member: all sends to
-  /// it, and if `whole`, all receives from it. Returns nothing if the link still reads the memory
-  /// of a send.
+  /// Called after MemberGone. Removes and returns the operations that need that member: all sends
+  /// to it, and if `whole`, all receives from it. Returns nothing if the link still reads the
+  /// memory of a send.
   std::optional<OperationList> give_up(GroupRank rank, bool whole) noexcept;
   /// Drops and returns all pending operations. Finished ones remain.
   OperationList drop_all() noexcept;

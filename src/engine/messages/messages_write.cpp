@@ -25,8 +25,9 @@ bool Messages::write_to(GroupRank rank, Peer& peer) {
   return true;
 }
 
-/// Throws MemberGone if a pending send needs the peer. Otherwise drops what is queued for it: only
-/// the peer could use returned credit. Messages that it sent before it left may still be read.
+/// Throws MemberGone if a pending operation has to write to the peer. Otherwise drops what is
+/// queued, which is only returned credit that no other rank could use. Messages that the peer sent
+/// before it left may still be read.
 void Messages::give_up_writing(GroupRank rank, Peer& peer, const std::string& reason) {
   const auto matters = [](const Outgoing& outgoing) {
     return outgoing.frame.kind != FrameKind::credit;
