@@ -142,9 +142,9 @@ constexpr Row kRows[] = {
     {.name = "log_level",
      .variable = "MCCL_LOG_LEVEL",
      .range = "TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF",
-     .meaning =
-         "Least severe lines that are logged; INFO shows at start what was set and where, at which address "
-         "each rank listens and how it reaches the others; DEBUG shows every setting",
+     .meaning = "Least severe lines that are logged; INFO shows at start what was set and where, "
+                "at which address "
+                "each rank listens and how it reaches the others; DEBUG shows every setting",
      .kind = choice,
      .field = &Config::log_level},
     {.name = "listen_addr",

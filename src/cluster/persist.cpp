@@ -60,16 +60,15 @@ Commands with_netplan(const Kept& kept) {
 Commands with_network_manager(const Kept& kept) {
   const std::string& name = kept.interface.name;
   const std::string before = fmt::format("/var/lib/NetworkManager/mccl-{}.before", name);
-  return {
-      fmt::format("a=$(nmcli -g connection.autoconnect connection show mccl-{0} 2> /dev/null); "
-                  "if [ -n \"$a\" ]; then mkdir -p /var/lib/NetworkManager && echo $a > {1} && "
-                  "nmcli connection modify mccl-{0} connection.autoconnect yes; "
-                  "else rm -f {1}; {2}; fi",
-                  name, before, profile(name, kept.address, true)),
-      fmt::format("if [ -s {1} ]; then nmcli connection modify mccl-{0} connection.autoconnect "
-                  "$(cat {1}); rm -f {1}; else nmcli connection delete mccl-{0} 2> /dev/null; "
-                  "! nmcli connection show mccl-{0} > /dev/null 2>&1; fi",
-                  name, before)};
+  return {fmt::format("a=$(nmcli -g connection.autoconnect connection show mccl-{0} 2> /dev/null); "
+                      "if [ -n \"$a\" ]; then mkdir -p /var/lib/NetworkManager && echo $a > {1} && "
+                      "nmcli connection modify mccl-{0} connection.autoconnect yes; "
+                      "else rm -f {1}; {2}; fi",
+                      name, before, profile(name, kept.address, true)),
+          fmt::format("if [ -s {1} ]; then nmcli connection modify mccl-{0} connection.autoconnect "
+                      "$(cat {1}); rm -f {1}; else nmcli connection delete mccl-{0} 2> /dev/null; "
+                      "! nmcli connection show mccl-{0} > /dev/null 2>&1; fi",
+                      name, before)};
 }
 
 Commands with_networkd(const Kept& kept) {
