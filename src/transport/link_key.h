@@ -1,4 +1,4 @@
-// What a connection is for.
+// Identifies the purpose of a connection.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,10 @@ enum class Purpose : std::uint8_t {
   collective,
   point_to_point,
   store,
-  cable,  ///< Two that a cable joins tell each other of all cables (rendezvous/cabling/).
-  relay,  ///< What follows is for another rank: `group` says for which, `rail` for what there.
+  cable,  ///< Exchange of the job's cables between two ranks that one cable joins
+          ///< (rendezvous/cabling/).
+  relay,  ///< Connection to pass on to another rank: `group` is that rank, `rail` the destination
+          ///< there.
 };
 inline constexpr int kPurposeCount = 6;
 

@@ -1,6 +1,6 @@
-// A Link through shared memory: a ring each way, in a range of one side's arena.
+// A Link through shared memory: one ring per direction, in a range of one side's arena.
 //
-// It has no descriptor of its own: a side that waits falls asleep as bell.h says.
+// It has no descriptor: a side that waits uses the sleep and wake-up protocol of node/bell.h.
 #pragma once
 
 #include <memory>
@@ -17,16 +17,17 @@ namespace mccl::transport::shm {
 
 class ShmLink final : public Link {
  public:
-  /// Of each ring, at best: large enough that a writer seldom waits, small enough for the cache.
+  /// Preferred size of each ring: large enough that a writer seldom waits, small enough for the
+  /// cache.
   static constexpr std::size_t kUsualRingBytes = std::size_t{256} << 10;
   static constexpr std::size_t kLeastRingBytes = std::size_t{16} << 10;
 
-  /// Makes the range, whose place the other side must be told, with rings of a power of two of
-  /// bytes, or smaller ones where memory runs out; null when not even those fit. `bell` is the
-  /// peer's; `peer` names it in messages: "rank 3".
+  /// Allocates the range, whose place must be sent to the other side. `ring_bytes` is a power of
+  /// two; the rings are smaller if memory runs out. Returns null if even rings of kLeastRingBytes
+  /// do not fit. `bell` is the peer's; `peer` names it in messages: "rank 3".
   static std::unique_ptr<ShmLink> make(node::Arena& arena, std::size_t ring_bytes, node::Bell bell,
                                        std::string peer);
-  /// Takes the other end of a range that the peer has made. Throws CorruptionError.
+  /// Attaches to a range that the peer has made. Throws CorruptionError.
   static std::unique_ptr<ShmLink> join(const node::PeerArena& arena, const node::RangePlace& place,
                                        node::Bell bell, std::string peer);
   ~ShmLink() override;
@@ -40,7 +41,9 @@ class ShmLink final : public Link {
   std::size_t peek_capacity() const override;
   std::size_t read(std::span<std::byte> destination) override;
   int descriptor() const override { return -1; }
-  std::size_t unsent() const override { return 0; }  // it stays for the peer to read
+  std::size_t unsent() const override {
+    return 0;
+  }  // Written bytes stay in the range for the peer to read.
   void lose_peer(Loss) override { peer_gone_ = true; }
   std::string description() const override;
 
@@ -49,15 +52,15 @@ class ShmLink final : public Link {
 
   ShmLink(Memory memory, node::RangePlace place, const Descriptor& file, bool maker,
           node::Bell bell, std::string peer);
-  /// What may be read, if it is at least so much; else nothing, or LinkClosed when no more can
-  /// come.
+  /// Returns the readable bytes if there are at least `at_least`; else an empty span. Throws
+  /// LinkClosed if no more can arrive.
   std::span<const std::byte> arrived(std::size_t at_least);
   [[noreturn]] void fail() const;
 
   Memory memory_;
   const node::RangePlace place_;
   const std::size_t ring_bytes_;
-  const node::Mapping first_ring_;  // maker to joiner
+  const node::Mapping first_ring_;  // Carries bytes from the maker of the range to the joiner.
   const node::Mapping second_ring_;
   RingWriter out_;
   RingReader in_;

@@ -8,7 +8,8 @@
 namespace mccl::transport::shm {
 namespace {
 
-/// The counts come from another process: a difference that cannot be is not used as a length.
+/// Returns how many bytes of the ring are full. The counts are written by another process, so an
+/// impossible difference throws CorruptionError instead of being used as a length.
 std::size_t filled(std::uint64_t written, std::uint64_t taken, std::size_t capacity) {
   const std::uint64_t between = written - taken;
   if (between > capacity) throw CorruptionError("shared memory: a peer's ring counts are broken");

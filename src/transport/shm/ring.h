@@ -1,4 +1,4 @@
-// A ring of bytes between one writer and one reader, each of which may be another process.
+// A ring of bytes between one writer and one reader, which may be different processes.
 #pragma once
 
 #include <atomic>
@@ -10,8 +10,8 @@
 
 namespace mccl::transport::shm {
 
-/// What both sides share, in the range's memory. The counts only grow; what lies between them is
-/// full.
+/// State that both sides share, in the range's memory. Both counts only grow; the bytes between
+/// them are full.
 struct RingState {
   alignas(node::kLine) std::atomic<std::uint64_t> written{0};
   alignas(node::kLine) std::atomic<std::uint64_t> taken{0};
@@ -19,13 +19,13 @@ struct RingState {
   std::atomic<std::uint32_t> reader_left{0};
 };
 
-/// `bytes` is the ring's memory mapped twice in a row, so that nothing is ever cut in two.
+/// `bytes` is the ring's memory mapped twice in a row, so that a wrapped piece is still contiguous.
 class RingWriter {
  public:
   RingWriter(RingState& state, std::byte* bytes, std::size_t capacity)
       : state_(&state), bytes_(bytes), capacity_(capacity) {}
 
-  /// As much of both as there is room for; how much.
+  /// Copies as much of `first` followed by `second` as fits; returns the number of bytes.
   std::size_t write(std::span<const std::byte> first, std::span<const std::byte> second);
   bool reader_left() const { return state_->reader_left.load(std::memory_order_acquire) != 0; }
   void leave() { state_->writer_left.store(1, std::memory_order_release); }
@@ -34,8 +34,8 @@ class RingWriter {
   RingState* state_;
   std::byte* bytes_;
   std::size_t capacity_;
-  std::uint64_t written_ = 0;  // the writer's own copy
-  std::uint64_t taken_ = 0;    // as last seen
+  std::uint64_t written_ = 0;  // Local copy; the reader's process cannot change it.
+  std::uint64_t taken_ = 0;    // Last value read from the shared state.
 };
 
 class RingReader {
@@ -43,13 +43,13 @@ class RingReader {
   RingReader(RingState& state, const std::byte* bytes, std::size_t capacity)
       : state_(&state), bytes_(bytes), capacity_(capacity) {}
 
-  /// Everything that is there, in one piece.
+  /// Returns all bytes that are available, in one piece.
   std::span<const std::byte> peek() const;
-  /// What the last peek() gave and consume() has left of it.
+  /// Bytes of the last peek() that have not been consumed.
   std::size_t seen() const { return static_cast<std::size_t>(seen_ - taken_); }
-  /// At most seen().
+  /// `n` is at most seen().
   void consume(std::size_t n);
-  /// Whether the writer has left. What it wrote before is in the next peek().
+  /// True if the writer has left. Everything that it wrote before is in the next peek().
   bool writer_left() const { return state_->writer_left.load(std::memory_order_acquire) != 0; }
   void leave() { state_->reader_left.store(1, std::memory_order_release); }
 

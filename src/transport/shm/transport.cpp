@@ -10,7 +10,7 @@
 namespace mccl::transport::shm {
 namespace {
 
-/// What an offer tells.
+/// Content of an offer: offset and size of the range.
 using PlaceOnWire = std::array<std::uint64_t, 2>;
 
 Blob told_of(const node::RangePlace& place) {
@@ -47,7 +47,7 @@ Making ShmTransport::dial(WorldRank peer, const LinkKey& key, Clock::time_point)
   return offer;
 }
 
-/// Either the other end's offer, or its answer to this one's.
+/// `told` is the other end's offer, or, if it is empty, the answer to an offer of this end.
 Making ShmTransport::hear(WorldRank peer, const LinkKey& key, std::span<const std::byte> told) {
   const bool is_answer = told.empty();
   if (is_answer != offered_.contains({peer, key})) {
@@ -74,7 +74,8 @@ Making ShmTransport::join(WorldRank peer, std::span<const std::byte> told) {
   return made;
 }
 
-/// The peer counts this rank as a reader of the range, which it uses again when all have let go.
+/// The peer counts this rank as a reader of the range and reuses the range only when all readers
+/// have let go of it. So a refused range must be released as well.
 void ShmTransport::refuse(WorldRank peer, const LinkKey&, std::span<const std::byte> told) {
   if (const node::Neighbour* neighbour = memory_->neighbour(peer); neighbour && !told.empty()) {
     node::let_go_of(*neighbour, place_in(peer, told));

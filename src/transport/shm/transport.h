@@ -1,5 +1,5 @@
-// Links through the memory that the ranks of a node share. The end that dials offers a range of its
-// arena, which the other maps.
+// Links through memory that the ranks of a node share. The dialing end offers a range of its arena,
+// and the other end maps it.
 #pragma once
 
 #include <map>
@@ -15,7 +15,7 @@ namespace mccl::transport::shm {
 
 class ShmTransport final : public Transport {
  public:
-  /// `memory` has an arena.
+  /// `memory` must have an arena.
   explicit ShmTransport(std::shared_ptr<const node::SharedMemory> memory);
 
   std::string_view name() const override { return "shm"; }
@@ -38,7 +38,7 @@ class ShmTransport final : public Transport {
 
   const std::shared_ptr<const node::SharedMemory> memory_;
   node::Sleeper sleeper_;
-  /// What this end has offered, and the other has not mapped yet.
+  /// Links offered by this end that the other end has not mapped yet.
   std::map<std::pair<WorldRank, LinkKey>, std::unique_ptr<ShmLink>> offered_;
 };
 

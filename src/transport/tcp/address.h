@@ -13,16 +13,17 @@
 
 namespace mccl::transport::tcp {
 
-/// An IPv4 or IPv6 address with a port. IPv4-mapped IPv6 addresses become IPv4.
+/// An IPv4 or IPv6 address with a port. IPv4-mapped IPv6 addresses are converted to IPv4.
 class Address {
  public:
   Address() = default;
 
-  /// Empty for a family that is neither IPv4 nor IPv6, or a length that does not fit it.
+  /// Returns empty if the family is neither IPv4 nor IPv6, or if `length` is too short for it.
   static std::optional<Address> from(const sockaddr* raw, socklen_t length);
-  /// "10.0.0.1", "fd00::1", "fe80::1%eth0". Empty for anything else, host names included.
+  /// Parses "10.0.0.1", "fd00::1" or "fe80::1%eth0". Returns empty for anything else, host names
+  /// included.
   static std::optional<Address> parse_numeric(std::string_view host, std::uint16_t port);
-  /// [::] or 0.0.0.0.
+  /// Returns [::] or 0.0.0.0.
   static Address wildcard(int family, std::uint16_t port);
 
   const sockaddr* data() const { return reinterpret_cast<const sockaddr*>(&storage_); }
@@ -33,7 +34,7 @@ class Address {
 
   /// Without the port: "10.0.0.1", "fe80::1%eth0".
   std::string host() const;
-  /// With it: "10.0.0.1:29600", "[fd00::1]:29600".
+  /// With the port: "10.0.0.1:29600", "[fd00::1]:29600".
   std::string text() const;
 
   bool is_loopback() const;
@@ -44,7 +45,7 @@ class Address {
   std::span<const unsigned char> raw() const;
 
   friend bool operator==(const Address& a, const Address& b);
-  /// Equal but for the port.
+  /// True if both are equal apart from the port.
   bool same_host(const Address& other) const;
 
  private:
@@ -60,11 +61,11 @@ struct HostPort {
   std::uint16_t port = 0;
 };
 
-/// "host:port", "10.0.0.1:80" or "[fd00::1]:80". Throws InvalidArgument.
+/// Parses "host:port", "10.0.0.1:80" or "[fd00::1]:80". Throws InvalidArgument.
 HostPort parse_host_port(std::string_view text);
 
-/// All addresses of a numeric address or a host name, in the resolver's order. Blocks. Throws
-/// InvalidArgument that names the host.
+/// Returns all addresses of a numeric address or a host name, in the resolver's order. Blocks.
+/// Throws InvalidArgument that names the host.
 std::vector<Address> resolve(const std::string& host, std::uint16_t port);
 
 }  // namespace mccl::transport::tcp

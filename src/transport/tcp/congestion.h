@@ -1,4 +1,4 @@
-// How the system finds out how fast it may send.
+// Choice of the TCP congestion control.
 #pragma once
 
 #include <string>
@@ -10,11 +10,12 @@ namespace mccl::transport::tcp {
 inline constexpr const char* kChosenForLinks = "auto";
 inline constexpr const char* kOfTheSystem = "system";
 
-/// Takes the congestion control of that name for a connection. kChosenForLinks leaves the system's,
-/// unless that is a bbr: it stops a connection for 200 ms every few seconds, and whenever it has
-/// been idle, to see how short the way is (draft-ietf-ccwg-bbr, ProbeRTT), for which all ranks of a
-/// collective wait. Then cubic, or else reno, takes its place, where the system lets it. False when
-/// the system has none of that name, or does not let this process take it.
+/// Selects the congestion control `name` for a connection. kOfTheSystem leaves the system's
+/// default. kChosenForLinks also leaves it unless it is a version of BBR, and then selects cubic,
+/// or else reno, if the system allows it. BBR almost stops a connection for 200 ms every few
+/// seconds, and after idle times, to measure the round-trip time (draft-ietf-ccwg-bbr, ProbeRTT);
+/// all ranks of a collective would wait meanwhile. Returns false if the system does not have `name`
+/// or does not allow this process to use it.
 bool use_congestion_control(const Socket& socket, const std::string& name);
 
 }  // namespace mccl::transport::tcp

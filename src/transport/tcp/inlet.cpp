@@ -18,7 +18,8 @@ constexpr int kReceiveFlags = MSG_CMSG_CLOEXEC;
 constexpr int kReceiveFlags = 0;
 #endif
 
-/// A message of one byte that carries one descriptor: so the system closes it when nobody takes it.
+/// A message of one byte that carries one descriptor. If the message is never received, the system
+/// closes the descriptor.
 struct Carrier {
   Carrier() {
     message.msg_iov = &part;
@@ -62,7 +63,8 @@ Accepted take_handed_over(const Socket& reading_end) {
   if (::recvmsg(reading_end.descriptor(), &carrier.message, kReceiveFlags) < 0) return accepted;
   const cmsghdr* const header = CMSG_FIRSTHDR(&carrier.message);
   if (header == nullptr || header->cmsg_type != SCM_RIGHTS) {
-    accepted.error = EMFILE;  // the system had no room for it
+    accepted.error =
+        EMFILE;  // The process had no descriptor left, so the kernel dropped the connection's.
     return accepted;
   }
   int descriptor = -1;

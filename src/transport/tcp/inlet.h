@@ -1,5 +1,5 @@
-// Where connections come in that another part of this process has accepted: what is handed over
-// comes out of a listener, in order, like what a listener accepts itself.
+// Passes on connections that another part of this process has accepted. They are returned by a
+// listener, in order, as if it had accepted them itself.
 #pragma once
 
 #include <utility>
@@ -8,15 +8,15 @@
 
 namespace mccl::transport::tcp {
 
-/// hand_over() and listener() by different threads; each by one at a time.
+/// hand_over() and listener() may be called by different threads, but each by one thread at a time.
 class Inlet {
  public:
   /// Throws Error.
   Inlet();
 
-  /// Once.
+  /// May be called only once.
   Listener listener() { return Listener(std::move(reading_end_)); }
-  /// Never blocks. The connection is closed where the listener has closed or too many wait in it.
+  /// Never blocks. The connection is closed if the listener has closed or its queue is full.
   void hand_over(Socket socket);
 
  private:
@@ -24,7 +24,7 @@ class Inlet {
   Socket writing_end_;
 };
 
-/// The next one; of the listener.
+/// Receives the next connection from the reading end of an Inlet. Called by Listener.
 Accepted take_handed_over(const Socket& reading_end);
 
 }  // namespace mccl::transport::tcp

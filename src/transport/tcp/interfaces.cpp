@@ -39,8 +39,8 @@ int prefix_bits_of(const sockaddr* mask, int family) {
   return bits;
 }
 
-/// 0 where the system does not say. Asked of the network namespace that this process is in, which
-/// a file system may not show.
+/// Returns 0 if the system does not report it. Uses ioctl because it queries the network namespace
+/// of this process, which a mounted /sys may not show.
 int mtu_of(const char* interface_name) {
   const Socket probe(::socket(AF_INET, SOCK_DGRAM, 0));
   ifreq request = {};
@@ -87,7 +87,7 @@ std::vector<Interface> list_interfaces() {
   }
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(found, freeifaddrs);
   std::vector<Interface> interfaces;
-  std::map<std::string, Medium> media;  // an interface has several addresses
+  std::map<std::string, Medium> media;  // An interface may have several addresses.
   for (const ifaddrs* entry = found; entry != nullptr; entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr) continue;
     const int family = entry->ifa_addr->sa_family;

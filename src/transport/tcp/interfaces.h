@@ -1,4 +1,4 @@
-// What this host looks like to the network: its interfaces, its routes, its identity.
+// The host as the network sees it: its interfaces, its routes, its identity.
 #pragma once
 
 #include <optional>
@@ -17,31 +17,32 @@ struct Interface {
   int prefix_bits = 0;
   bool up = false;
   bool loopback = false;
-  /// Its cable leads somewhere. A system may tell so only a second after it came up.
+  /// True if a cable is connected. A system may report this up to a second after the interface came
+  /// up.
   bool carrier = true;
   Medium medium = {};
 
-  /// Whether `other` is in the subnet of this address.
+  /// True if `other` is in the subnet of this address.
   bool reaches(const Address& other) const;
-  /// For people: "en0 10 Gbit/s MTU 1500".
+  /// Human-readable: "en0 10 Gbit/s MTU 1500".
   std::string text() const;
 };
 
-/// In the kernel's order. Throws Error.
+/// Returns the interfaces in the kernel's order. Throws Error.
 std::vector<Interface> list_interfaces();
 
-/// The one that has the address; null when none has.
+/// Returns the interface that has the address; null if none has.
 const Interface* find_interface(const std::vector<Interface>& interfaces, const Address& address);
 
-/// The local address that packets to `destination` leave from; empty when there is no route.
+/// Returns the local address from which packets to `destination` leave; empty if there is no route.
 /// Sends nothing.
 std::optional<Address> route_source(const Address& destination);
 
-/// Equal for two processes exactly when they share a kernel and a network namespace, so that
-/// loopback joins them. Printable, without spaces.
+/// Equal for two processes exactly if they share a kernel and a network namespace, and so can
+/// connect over loopback. Printable, without spaces.
 std::string host_identity();
 
-/// Its name, of printable characters; "unknown" where it has none.
+/// Host name, reduced to printable characters; "unknown" if gethostname fails.
 std::string host_name();
 
 }  // namespace mccl::transport::tcp

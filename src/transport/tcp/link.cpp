@@ -19,16 +19,16 @@ namespace mccl::transport::tcp {
 namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{256} << 10;
-/// Whoever asks for no more than this waits for something small, such as a header. What follows it
-/// may have a place of its own, so only a little is received ahead.
+/// A request of at most this size is for something small, such as a header. The bytes that follow
+/// it may have a destination of their own, so only kSmallReceive bytes are received at once.
 constexpr std::size_t kSmallRequest = 4 << 10;
 constexpr std::size_t kSmallReceive = 16 << 10;
-/// Receives of one depart(), before other links have their turn.
+/// Maximum number of receives in one depart() call, so that other links get their turn.
 constexpr int kMostDiscards = 64;
-/// macOS refuses single calls beyond 2 GiB.
+/// macOS rejects single calls beyond 2 GiB.
 constexpr std::size_t kMaxCallBytes = std::size_t{1} << 30;
 
-/// Without ENOBUFS, the full queue of an interface, which is told of.
+/// Excludes ENOBUFS (the queue of an interface is full), which is reported to the user.
 bool is_for_later(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
 iovec piece(std::span<const std::byte> bytes) {
@@ -56,7 +56,8 @@ TcpLink::TcpLink(Socket socket, std::string peer, TcpLinkOptions options)
       description_(fmt::format("tcp {} -> {}", socket_.local().text(), socket_.remote().text())),
       options_(std::move(options)) {}
 
-/// An end that is not told yet would end every sleep.
+/// Returns -1 between an end and the time at which it is reported: poll(2) would otherwise return
+/// at once each time.
 int TcpLink::descriptor() const {
   const bool ended = !ended_.empty() || !writing_ended_.empty();
   return ended && Clock::now() < told_at_ ? -1 : socket_.descriptor();
@@ -79,7 +80,7 @@ std::size_t TcpLink::write(std::span<const std::byte> first, std::span<const std
   iovec pieces[2] = {piece(first), piece(second)};
   msghdr message = {};
   message.msg_iov = pieces;
-  // A shortened first piece must not be followed by the second.
+  // The second piece must not follow a shortened first piece.
   message.msg_iovlen = second.empty() || pieces[0].iov_len + second.size() > kMaxCallBytes ? 1 : 2;
   if (shortage_.lasts() && Clock::now() < shortage_.retry_at()) return 0;
   for (;;) {
@@ -115,7 +116,7 @@ void TcpLink::run_short() {
                   "MCCL_SOCKET_BUFFER_BYTES say how much a connection may take: smaller ones, or "
                   "fewer connections, leave more to each",
                   peer_, description_));
-  options_.warn = nullptr;  // once for each connection
+  options_.warn = nullptr;  // Warn only once per connection.
 }
 
 std::size_t TcpLink::receive(std::byte* to, std::size_t limit) {
@@ -134,9 +135,9 @@ std::size_t TcpLink::receive(std::byte* to, std::size_t limit) {
   }
 }
 
-/// A socket that is closed with bytes unread, or that gets some later, resets the connection, and
-/// the system then discards what the peer's host has not acknowledged. So the socket stays until
-/// the peer has ended too, or its host has everything.
+/// If a socket is closed with unread bytes, or receives some later, it resets the connection. The
+/// system then discards bytes that the peer's host has not acknowledged. So the socket stays open
+/// until the peer has also ended, or its host has acknowledged everything.
 bool TcpLink::depart() noexcept {
   if (!std::exchange(departing_, true)) (void)::shutdown(socket_.descriptor(), SHUT_WR);
   std::array<std::byte, kSmallReceive> discarded;
@@ -145,7 +146,8 @@ bool TcpLink::depart() noexcept {
     }
     return !ended_.empty() || unsent() == 0;
   } catch (const std::exception&) {
-    return false;  // there is no memory for the words of an end, which the next look finds again
+    return false;  // Out of memory for the error text; the next call finds the end of the
+                   // connection again.
   }
 }
 
@@ -186,14 +188,14 @@ void TcpLink::consume(std::size_t n) {
 
 std::size_t TcpLink::unsent() const { return socket_.unacknowledged(); }
 
-/// The time since the last acknowledgement says nothing of a connection that was idle before: the
-/// caller looks again.
+/// The time since the last acknowledgement means nothing if the connection was idle before, so the
+/// caller checks again later.
 std::optional<Clock::duration> TcpLink::unacknowledged_for() const {
 #ifdef __linux__
   tcp_info info = {};
   socklen_t length = sizeof info;
   if (::getsockopt(socket_.descriptor(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return {};
-  // A full window at the other end is probed, which is no retransmission.
+  // The probes of a full receive window are not retransmissions.
   if (info.tcpi_unacked == 0 || info.tcpi_retransmits == 0) return {};
   return std::chrono::milliseconds(info.tcpi_last_ack_recv);
 #else
@@ -204,8 +206,9 @@ std::optional<Clock::duration> TcpLink::unacknowledged_for() const {
 void TcpLink::lose_peer(Loss loss) {
   options_.told_late = {};
   told_at_ = {};
-  if (loss == Loss::told) return;  // the system tells what ended, after all that has arrived
-  // What the system holds of received bytes stays readable; a socket that is gone is cut already.
+  if (loss == Loss::told) return;  // The system reports the end after all bytes that have arrived.
+  // Received bytes in the kernel stay readable. The call may fail if the connection has already
+  // ended.
   (void)::shutdown(socket_.descriptor(), SHUT_RDWR);
 }
 

@@ -15,17 +15,17 @@
 namespace mccl::transport::tcp {
 
 struct TcpLinkOptions {
-  /// When the connection ends, that is told so much later: on a connection that others pass on,
-  /// what has ended it is known better by then, from elsewhere.
+  /// Delay between the end of the connection and the LinkClosed that reports it. On a relayed
+  /// connection, the real cause has arrived from elsewhere by then.
   Clock::duration told_late{};
-  /// Learns what a user should know of the connection, a sentence each.
+  /// Receives warnings for the user about this connection, one sentence each.
   std::function<void(const std::string& text)> warn;
   ssize_t (*send)(int socket, const msghdr* message, int flags) = ::sendmsg;
 };
 
 class TcpLink final : public Link {
  public:
-  /// Takes a connected, non-blocking socket. `peer` names the other end in messages: "rank 3".
+  /// Takes over a connected, non-blocking socket. `peer` names the other end in messages: "rank 3".
   TcpLink(Socket socket, std::string peer, TcpLinkOptions options = {});
 
   std::size_t write(std::span<const std::byte> first,
@@ -44,13 +44,13 @@ class TcpLink final : public Link {
   std::string description() const override { return description_; }
 
  private:
-  /// Receives up to `limit` bytes at `to`; 0 when none are there or the path ended, which
-  /// ended_ then tells.
+  /// Receives up to `limit` bytes into `to`. Returns 0 if none have arrived or the path ended;
+  /// ended_ is set in the latter case.
   std::size_t receive(std::byte* to, std::size_t limit);
-  /// The system has no memory for what is sent.
+  /// Handles ENOBUFS: the system has no memory for sending.
   void run_short();
   void end(std::string why);
-  /// Whether the end is to be told.
+  /// True if the path has ended and the time to report it has come.
   bool has_ended();
   [[noreturn]] void fail(const std::string& what) const;
   void make_room(std::size_t bytes);
@@ -60,15 +60,16 @@ class TcpLink final : public Link {
   Socket socket_;
   std::string peer_;
   std::string description_;
-  /// Why no more bytes will come; empty while they may.
+  /// Why no more bytes will be received; empty while they may be.
   std::string ended_;
-  /// Why no more bytes can be written; empty while they can. What the peer wrote is still received.
+  /// Why no more bytes can be written; empty while they can. Bytes that the peer wrote are still
+  /// received.
   std::string writing_ended_;
   bool departing_ = false;
   TcpLinkOptions options_;
   Shortage shortage_;
-  Clock::time_point told_at_{};  ///< Set once either way has ended.
-  /// What is buffered is buffer_[begin_, end_).
+  Clock::time_point told_at_{};  ///< When to report the end; set once either direction has ended.
+  /// The buffered bytes are buffer_[begin_, end_).
   std::unique_ptr<std::byte[]> buffer_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;

@@ -22,7 +22,8 @@ void set_flag(const Socket& socket, int level, int name, int value, const Addres
                                      describe_errno(error)));
 }
 
-// Where accept4 exists, no child of a fork in between can inherit the descriptor.
+// accept4 sets close-on-exec atomically, so that no child forked in between inherits the
+// descriptor.
 int accept_from(int listener, sockaddr* from, socklen_t* length) {
 #ifdef __linux__
   return ::accept4(listener, from, length, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -46,7 +47,8 @@ bool means_try_the_next(int error) {
   }
 }
 
-/// Linux looks for a descriptor first, and for a connection only then.
+/// True if a connection is waiting. Linux allocates a descriptor before it looks for a connection,
+/// so accept can fail for lack of descriptors even if no connection is waiting.
 bool somebody_waits(const Socket& listener) {
   pollfd entry = {listener.descriptor(), POLLIN, 0};
   return ::poll(&entry, 1, 0) > 0;
@@ -62,7 +64,8 @@ Listener::Listener(const Address& address, std::size_t buffer_bytes) {
   }
   if (address.family() == AF_INET6)
     set_flag(socket_, IPPROTO_IPV6, IPV6_V6ONLY, address.is_wildcard() ? 0 : 1, address);
-  // A port of the kernel's choice must be nobody else's, so it does without the reuse.
+  // A port chosen by the kernel must not be shared with another socket, so SO_REUSEADDR is not set
+  // for it.
   if (address.port() != 0) set_flag(socket_, SOL_SOCKET, SO_REUSEADDR, 1, address);
   set_buffer_bytes(socket_, buffer_bytes);
   if (::bind(socket_.descriptor(), address.data(), address.size()) != 0 ||

@@ -15,23 +15,23 @@ class BindError : public SocketError {
 };
 
 struct Accepted {
-  Socket socket;  ///< Empty when nobody waits, or when `error` is set.
+  Socket socket;  ///< Empty if no connection waits, or if `error` is set.
   Address from;
-  int error = 0;  ///< The system is out of descriptors or memory: come back later.
+  int error = 0;  ///< The system is out of descriptors or memory: retry later.
 };
 
 class Listener {
  public:
-  /// Binds `address` and listens; [::] listens to IPv4 as well. Throws BindError.
+  /// Binds `address` and listens; [::] also accepts IPv4 connections. Throws BindError.
   Listener(const Address& address, std::size_t buffer_bytes);
-  /// What is handed over within this process: Inlet::listener().
+  /// Listens to connections handed over within this process; used by Inlet::listener().
   explicit Listener(Socket inlet);
 
   const Address& address() const { return address_; }
   int descriptor() const { return socket_.descriptor(); }
   void close() noexcept { socket_.close(); }
 
-  /// The next waiting connection; never blocks.
+  /// Returns the next waiting connection; never blocks.
   Accepted accept();
 
  private:

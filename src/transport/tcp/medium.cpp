@@ -49,13 +49,14 @@ bool is_better(const Medium& a, const Medium& b) {
 
 namespace {
 
-/// Interfaces that no cable and no antenna belongs to, or that carry a neighbourhood's gossip.
+/// True for interfaces without a cable or antenna, and for Apple's peer-to-peer wireless
+/// interfaces.
 bool is_software(std::string_view name) {
   for (const std::string_view prefix :
        {"utun", "awdl", "llw", "vmenet", "gif", "stf", "ap", "anpi"}) {
     if (name.starts_with(prefix)) return true;
   }
-  // bridge0 is that of the Thunderbolt ports; those of virtual machines count from 100.
+  // bridge0 joins the Thunderbolt ports; the bridges of virtual machines are numbered from 100.
   constexpr std::string_view kBridge = "bridge";
   return name.starts_with(kBridge) && name.size() >= kBridge.size() + 3;
 }
@@ -70,7 +71,8 @@ bool is_wireless(const std::string& name) {
 
 }  // namespace
 
-/// From the list of interfaces in 64 bits: the older one ends at 4 Gbit/s.
+/// Uses the 64-bit interface list (NET_RT_IFLIST2): the older list cannot represent more than 4
+/// Gbit/s.
 Medium medium_of(const std::string& name, const std::string&) {
   Medium medium;
   if (is_software(name)) medium.kind = Medium::Kind::software;
@@ -96,7 +98,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A bond of bridges of cables is as deep as people go.
+/// Deepest nesting of bonds and bridges that is followed.
 constexpr int kMostLayers = 4;
 
 int number_of(const fs::path& path) {
@@ -108,7 +110,8 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-/// Of the interface itself, or of those that it bundles, bridges or tags.
+/// Returns the best kind of the interface itself and of the interfaces that it bonds, bridges or
+/// tags.
 Medium::Kind kind_of(const fs::path& interface, int layers) {
   if (is_there(interface / "wireless") || is_there(interface / "phy80211"))
     return Medium::Kind::wireless;
@@ -123,8 +126,8 @@ Medium::Kind kind_of(const fs::path& interface, int layers) {
   return best;
 }
 
-/// The driver of networks over Thunderbolt tells no speed, but the port does, lane by lane:
-/// "20.0 Gb/s".
+/// The driver for networks over Thunderbolt reports no speed, but its port does, per lane: "20.0
+/// Gb/s".
 int thunderbolt_mbit(const fs::path& interface) {
   std::error_code failure;
   const fs::path device = fs::canonical(interface / "device", failure);

@@ -1,5 +1,4 @@
-// What an interface sends through, as far as the system tells: a cable or the air, how fast, and in
-// packets of what size.
+// The medium of an interface as the system reports it: cable or wireless, speed and packet size.
 #pragma once
 
 #include <string>
@@ -7,24 +6,24 @@
 namespace mccl::transport::tcp {
 
 struct Medium {
-  /// The better first. Software: a bridge of containers, a tunnel; what it says of its speed is
-  /// made up.
+  /// Ordered from best to worst. `software` is a bridge of containers or a tunnel; the speed that
+  /// it reports is meaningless.
   enum class Kind { cable, wireless, software };
   Kind kind = Kind::cable;
-  int mbit_per_s = 0;  ///< 0: not known.
-  int mtu = 0;         ///< 0: not known.
+  int mbit_per_s = 0;  ///< 0 if unknown.
+  int mtu = 0;         ///< 0 if unknown.
 
-  /// "10 Gbit/s MTU 1500", "wireless 866 Mbit/s MTU 1500"; empty when nothing is known.
+  /// "10 Gbit/s MTU 1500", "wireless 866 Mbit/s MTU 1500"; empty if nothing is known.
   std::string text() const;
 
   friend bool operator==(const Medium&, const Medium&) = default;
 };
 
-/// A cable before the air, then the faster one; one of unknown speed after those that are known.
+/// Orders first by Kind, then by speed; an unknown speed is last.
 bool is_better(const Medium& a, const Medium& b);
 
-/// All but the size of packets. `system` is the folder in which Linux tells of its interfaces;
-/// other systems have none.
+/// Returns everything but the MTU. `system` is the folder in which Linux describes its interfaces;
+/// unused on other systems.
 Medium medium_of(const std::string& interface_name, const std::string& system = "/sys/class/net");
 
 }  // namespace mccl::transport::tcp

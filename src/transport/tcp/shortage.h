@@ -1,5 +1,6 @@
-// A system that has no memory left for what is sent: macOS says so (ENOBUFS) instead of letting the
-// sender wait, and still calls the socket writable. Who waited for that would spin.
+// Handles a system that has no memory left for sending. macOS reports this as ENOBUFS instead of
+// letting the sender wait, and still reports the socket as writable. A sender that polls for
+// writability would spin.
 #pragma once
 
 #include <algorithm>
@@ -9,10 +10,10 @@
 
 namespace mccl::transport::tcp {
 
-/// What one socket does about it: nothing for a while, and then it tries again.
+/// Backoff of one socket: pauses writes for 1 to 16 ms, then retries.
 class Shortage {
  public:
-  /// A write was refused. True the first time since writes went through.
+  /// Records that a write was refused. Returns true if the previous write was not.
   bool refused(Clock::time_point now) {
     const bool is_new = !lasts();
     pause_ = is_new ? kFirstPause : std::min(2 * pause_, kLongestPause);
@@ -20,13 +21,13 @@ class Shortage {
     return is_new;
   }
 
-  /// A write went through, or the socket is full, which poll can tell.
+  /// Records that a write succeeded, or that the socket is full, which poll can report.
   void over() {
     pause_ = {};
     until_ = Clock::time_point::max();
   }
 
-  /// When to try again; the end of time where nothing is short.
+  /// When to retry; Clock::time_point::max() if there is no shortage.
   Clock::time_point retry_at() const { return until_; }
   bool lasts() const { return pause_ != Clock::duration::zero(); }
 

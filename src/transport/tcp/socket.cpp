@@ -26,13 +26,13 @@ constexpr std::size_t kLeastBufferBytes = 4096;
 constexpr int kKeepAliveIdleSeconds = 5;
 constexpr int kKeepAliveIntervalSeconds = 2;
 constexpr int kKeepAliveProbes = 3;
-/// What waits in the kernel for the network to take it: enough that the network never waits, and no
-/// more, since what is written next waits behind it.
+/// Limit of unsent bytes in the kernel (TCP_NOTSENT_LOWAT): enough to keep the network busy, and no
+/// more, since later writes queue behind them.
 [[maybe_unused]] constexpr int kMostNotSent = 512 << 10;
-[[maybe_unused]] constexpr int kMostProbes = 127;  ///< As many as Linux takes.
+[[maybe_unused]] constexpr int kMostProbes = 127;  ///< Maximum that Linux accepts.
 [[maybe_unused]] constexpr int kLongestSilence = 1'000'000;
 
-// Best effort by intent: a system without one of these options still moves bytes.
+// Best effort: a system without one of these options still moves bytes.
 void set_option(const Socket& socket, int level, int name, int value) {
   (void)::setsockopt(socket.descriptor(), level, name, &value, sizeof value);
 }
@@ -42,7 +42,7 @@ std::size_t granted(const Socket& socket, int name) {
   socklen_t length = sizeof value;
   if (::getsockopt(socket.descriptor(), SOL_SOCKET, name, &value, &length) != 0) return 0;
 #ifdef __linux__
-  value /= 2;  // Linux doubles what it is asked for, for its own bookkeeping.
+  value /= 2;  // Linux doubles the requested size for its own bookkeeping.
 #endif
   return static_cast<std::size_t>(std::max(value, 0));
 }
@@ -174,7 +174,7 @@ int start_connect(const Socket& socket, const Address& destination, const Addres
     if (::bind(socket.descriptor(), any_port.data(), any_port.size()) != 0) return errno;
   }
   if (::connect(socket.descriptor(), destination.data(), destination.size()) == 0) return 0;
-  // An interrupted connect goes on by itself.
+  // An interrupted connect continues asynchronously.
   return errno == EINTR ? EINPROGRESS : errno;
 }
 

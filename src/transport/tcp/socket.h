@@ -1,4 +1,4 @@
-// A TCP socket that closes itself.
+// A TCP socket that closes its descriptor when destroyed.
 #pragma once
 
 #include <chrono>
@@ -12,8 +12,8 @@
 
 namespace mccl::transport::tcp {
 
-/// The system refused what was asked of a socket; `code` is the errno. By the time that it is
-/// caught, errno itself may be another call's.
+/// The system refused an operation on a socket; `code` is the errno. It is kept here because errno
+/// may be overwritten before the exception is caught.
 class SocketError : public Error {
  public:
   SocketError(int error, const std::string& message) : Error(message), code(error) {}
@@ -23,64 +23,66 @@ class SocketError : public Error {
 class Socket {
  public:
   Socket() = default;
-  /// Takes the descriptor over; a negative one makes an empty Socket.
+  /// Takes ownership of the descriptor; a negative one makes an empty Socket.
   explicit Socket(int descriptor) : descriptor_(descriptor) {}
 
-  /// A new non-blocking stream socket that a child's exec does not inherit. Throws SocketError.
+  /// Returns a new non-blocking stream socket that is closed on exec. Throws SocketError.
   static Socket stream(int family);
 
   explicit operator bool() const { return bool(descriptor_); }
   int descriptor() const { return descriptor_.get(); }
   void close() noexcept { descriptor_.close(); }
 
-  /// Addresses of both ends; an empty Address when the socket has none.
+  /// Addresses of the two ends; an empty Address if the socket has none.
   Address local() const;
   Address remote() const;
 
-  /// What a non-blocking connect ended with: 0 or an errno.
+  /// Returns and clears the result of a non-blocking connect: 0 or an errno.
   int take_error() const;
 
   /// Bytes written that the other host has not acknowledged; on Linux the end of the stream counts
-  /// as one. 0 where the system cannot tell.
+  /// as one. 0 if the system cannot report it.
   std::size_t unacknowledged() const;
 
  private:
   Descriptor descriptor_;
 };
 
-/// "Connection refused".
+/// Returns the system's text for an errno: "Connection refused".
 std::string describe_errno(int error);
 
-/// Non-blocking, closed on exec, no SIGPIPE. Throws SocketError.
+/// Makes the socket non-blocking, closed on exec and free of SIGPIPE. Throws SocketError.
 void make_non_blocking(const Socket& socket);
 
-/// The largest size that `ask` takes of `wanted`, half of it, half of that and so on; 0 when it
-/// takes none. macOS refuses a buffer above its limit where Linux grants what it may.
+/// Returns the largest of `wanted`, half of it, a quarter and so on that `ask` accepts; 0 if it
+/// accepts none. macOS rejects a buffer above its limit, whereas Linux reduces the size to its
+/// limit.
 std::size_t largest_taken(std::size_t wanted, const std::function<bool(std::size_t)>& ask);
 
-/// Buffers of the kernel, to be set before connect or listen so that the window can grow with them;
-/// 0 leaves them to the kernel. Returns what the kernel granted of the smaller of the two.
+/// Sets the kernel's send and receive buffers; 0 leaves them to the kernel. Must be called before
+/// connect or listen so that the TCP window can grow with them. Returns the smaller of the two
+/// granted sizes.
 std::size_t set_buffer_bytes(const Socket& socket, std::size_t bytes);
 
-/// For a connected socket: no delay for small writes, and probes that notice within about 11 s when
-/// the other host of an idle connection has vanished.
+/// Configures a connected socket: no delay for small writes, and keepalive probes that detect
+/// within about 11 s that the other host of an idle connection has vanished.
 void tune_stream(const Socket& socket);
 
-/// The system shall not give an idle connection up before the other host has been silent for so
-/// long: for connections whose peers are watched by other means.
+/// Makes the system keep an idle connection until the other host has been silent for `silence`.
+/// Used for connections whose peers are monitored by other means.
 void bear_silence(const Socket& socket, std::chrono::seconds silence);
 
-/// Break the connection when sent bytes stay unacknowledged for so long. Only for connections whose
-/// reader never pauses: Linux counts a reader that lets its window fill up as silent, however alive
-/// it is.
+/// Makes the system break the connection when sent bytes stay unacknowledged for `silence`. Only
+/// for connections whose reader never pauses: Linux also counts a live reader with a full window as
+/// silent.
 void limit_silence(const Socket& socket, std::chrono::seconds silence = std::chrono::seconds(10));
 
-/// Starts to connect, from `source` if it is not null: 0 when connected at once, EINPROGRESS, or
-/// another errno.
+/// Starts to connect, from `source` if it is not null. Returns 0 if connected at once, EINPROGRESS,
+/// or another errno.
 int start_connect(const Socket& socket, const Address& destination, const Address* source);
 
-/// A socket connected to itself: on loopback a connect to a free ephemeral port may pick that very
-/// port as its own.
+/// True if the socket is connected to itself. On loopback, a connect to a free ephemeral port may
+/// pick that same port as its source.
 bool is_self_connected(const Socket& socket);
 
 }  // namespace mccl::transport::tcp

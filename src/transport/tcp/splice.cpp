@@ -13,7 +13,7 @@
 namespace mccl::transport::tcp {
 namespace {
 
-/// Of one way, before others have their turn.
+/// Maximum number of moves in one direction per advance(), so that others get their turn.
 constexpr int kMostMoves = 8;
 constexpr std::chrono::milliseconds kAcknowledgementNap{10};
 
@@ -35,7 +35,7 @@ bool Splice::is_over() const {
   return awaits_acknowledgement() && (forth_.ended ? other_ : one_).unacknowledged() == 0;
 }
 
-/// False when `from` has broken.
+/// Returns false if `from` has broken.
 bool Splice::move(const Socket& from, const Socket& to, Way& way) {
   bool more = true;
   for (int i = 0; more && i < kMostMoves; ++i) {
@@ -98,7 +98,8 @@ void Splice::watch(std::vector<pollfd>& descriptors) const {
     int events = 0;
     if (from_it.wants()) events |= POLLIN;
     if (to_it.has() && !to_it.shortage.lasts()) events |= POLLOUT;
-    // One that is waited for in no way would end every sleep by having ended itself.
+    // If no events are wanted, the descriptor must be -1: poll always reports the end of a
+    // connection, so a closed one would end every sleep.
     descriptors.push_back({events != 0 ? socket.descriptor() : -1, static_cast<short>(events), 0});
   };
   add(one_, forth_, back_);
@@ -109,7 +110,7 @@ Clock::time_point Splice::retry_at() const {
   Clock::time_point retry = std::min(forth_.shortage.retry_at(), back_.shortage.retry_at());
   if (gone_since_ && patience_ != Clock::duration::max())
     retry = std::min(retry, *gone_since_ + patience_);
-  // Poll does not tell of an acknowledgement.
+  // poll does not report acknowledgements, so they are checked periodically.
   return awaits_acknowledgement() ? std::min(retry, Clock::now() + kAcknowledgementNap) : retry;
 }
 

@@ -1,7 +1,7 @@
-// Two connections joined into one: what comes from either goes to the other, in the order and at
-// the pace at which it is taken. A rank that relays between two that no cable joins has one for
-// each connection of theirs. It holds at most kHeldBytes each way, so an end that does not read
-// holds up only the end that writes to it.
+// Joins two connections into one: bytes received from either are sent to the other, in order and at
+// the receiver's pace. A rank that relays between two ranks without a common cable has one Splice
+// for each of their connections. A Splice holds at most kHeldBytes per direction, so an end that
+// does not read delays only the end that writes to it.
 #pragma once
 
 #include <poll.h>
@@ -22,34 +22,36 @@ class Splice {
  public:
   static constexpr std::size_t kHeldBytes = std::size_t{256} << 10;
 
-  /// Takes two connected, non-blocking sockets. Where one end has gone, the other end has
-  /// `patience` to take what that one wrote.
+  /// Takes over two connected, non-blocking sockets. After one end has closed, the other has
+  /// `patience` to receive the bytes that the closed end wrote.
   Splice(Socket one, Socket other, Clock::duration patience = Clock::duration::max());
 
-  /// Moves what can be moved now. False once both ways have ended, either has broken, or the
-  /// patience is over: then both are to be closed. Where one end has gone, this is after the other
-  /// end's host has what that one wrote.
+  /// Moves all bytes that can be moved now. Returns false if both directions have ended, either
+  /// socket is broken, or the patience has expired; the caller must then close both. If one end has
+  /// closed, it returns false only once the other end's host has acknowledged everything that the
+  /// closed end wrote.
   bool advance(Clock::time_point now = Clock::now());
-  /// The patience was over, and bytes may be lost.
+  /// True if the patience expired; bytes may be lost.
   bool gave_up() const { return gave_up_; }
   void watch(std::vector<pollfd>& descriptors) const;
-  /// When to advance whatever poll says; the end of time for most.
+  /// When to call advance() even if poll reports nothing; usually Clock::time_point::max().
   Clock::time_point retry_at() const;
 
-  /// Its two connections.
+  /// The two connections.
   const Socket& one() const { return one_; }
   const Socket& other() const { return other_; }
 
  private:
-  /// Bytes on their way are held[begin, end).
+  /// One direction. The bytes in transit are held[begin, end).
   struct Way {
     std::unique_ptr<std::byte[]> held;
     std::size_t begin = 0;
     std::size_t end = 0;
-    bool no_more = false;   ///< The source has ended.
-    bool ended = false;     ///< And the sink knows.
-    bool discards = false;  ///< The sink takes no more; what it wrote may still be on its way.
-    Shortage shortage;      ///< Of memory for what is sent to the sink.
+    bool no_more = false;  ///< The source has sent its last byte.
+    bool ended = false;    ///< The end has also been passed on to the sink.
+    bool discards =
+        false;  ///< The sink accepts no more bytes. Bytes that it wrote may still be in flight.
+    Shortage shortage;  ///< Shortage of system memory for sending to the sink.
 
     bool wants() const { return !no_more && (end < kHeldBytes || begin >= kHeldBytes / 2); }
     bool has() const { return begin < end; }
@@ -59,9 +61,11 @@ class Splice {
   static bool take(const Socket& from, Way& way, bool& more);
   static void give(const Socket& to, Way& way, bool& more);
   bool is_over() const;
-  /// One end takes no more, so its process has closed it. What it wrote may be on its way still.
+  /// True if one end accepts no more bytes, because its process has closed it. Bytes that it wrote
+  /// may still be in flight.
   bool an_end_has_gone() const { return forth_.discards || back_.discards; }
-  /// An end has gone, and the other end's system has all that it wrote, but may not have sent it.
+  /// True if an end has closed and all its bytes have been handed to the system for the other end,
+  /// which may not have sent them yet.
   bool awaits_acknowledgement() const {
     return (forth_.ended && back_.discards) || (back_.ended && forth_.discards);
   }
@@ -69,9 +73,9 @@ class Splice {
   Socket one_;
   Socket other_;
   Clock::duration patience_;
-  std::optional<Clock::time_point> gone_since_;  ///< Since when an end has gone.
+  std::optional<Clock::time_point> gone_since_;  ///< When the first end closed.
   bool gave_up_ = false;
-  Way forth_;  ///< From one to the other.
+  Way forth_;  ///< From one_ to other_.
   Way back_;
 };
 
