@@ -1,9 +1,10 @@
 // The part of the verbs' binary interface that MCCL uses, so that a build needs none of their
-// headers. It is that of rdma-core's libibverbs (infiniband/verbs.h, IBVERBS_1.1 and later), whose
-// layouts do not change: what is added there goes behind. Apple's librdma.dylib has the same.
-// tests/transport/abi/verbs.cpp compares it with the header of the machine that it is built on.
+// headers. It is the interface of rdma-core's libibverbs (infiniband/verbs.h, IBVERBS_1.1 and
+// later). Its layouts are stable: new fields are only appended. Apple's librdma.dylib has the same
+// interface. tests/transport/abi/verbs.cpp compares it with the header of the build machine.
 //
-// Names are the header's, in a namespace of their own. What MCCL does not look at has no name.
+// Names are those of the header, in a separate namespace. Fields that MCCL does not use are unnamed
+// padding.
 #pragma once
 
 #include <pthread.h>
@@ -63,7 +64,7 @@ inline constexpr int kSend = 2;
 inline constexpr unsigned kSignaled = 1 << 1;
 inline constexpr unsigned kInline = 1 << 3;
 
-/// The functions that the header calls through the context; the others are called by name.
+/// The functions that the header calls through the context; all others are looked up by name.
 struct Ops {
   void* before_poll[11];
   int (*poll_cq)(Queue*, int, Wc*);
@@ -268,7 +269,8 @@ inline constexpr int kEventCqErr = 0, kEventQpFatal = 1, kEventQpReqErr = 2, kEv
 
 inline constexpr int kAccessNone = 0;
 inline constexpr int kAccessLocalWrite = 1;
-/// What ibv_is_fork_initialized() says of a kernel that needs no help.
+/// Return value of ibv_is_fork_initialized() on a kernel that needs no fork support
+/// (IBV_FORK_UNNEEDED).
 inline constexpr int kForkUnneeded = 2;
 
 }  // namespace mccl::transport::rdma::abi

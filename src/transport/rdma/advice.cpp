@@ -9,7 +9,7 @@
 namespace mccl::transport::rdma {
 namespace {
 
-/// The network interface that a device belongs to; empty where the system does not say.
+/// Returns the network interface of a device; empty if the system does not report it.
 std::string interface_of(const std::string& device, int port) {
   if (device.starts_with("rdma_")) return device.substr(5);
   if (device.find('/') != device.npos) return {};
@@ -28,7 +28,7 @@ constexpr std::string_view kUp = "ip link set {} up";
 constexpr std::string_view kAddress = "ip addr add ADDRESS/24 dev {}";
 #endif
 
-/// With the name of the interface, or IF where nobody knows it.
+/// Fills in the name of the interface, or IF if it is unknown.
 std::string command(std::string_view form, const std::string& interface) {
   const std::string name = interface.empty() ? "IF" : interface;
   return "sudo " + fmt::format(fmt::runtime(form), name);

@@ -1,4 +1,4 @@
-// What a device of this host lacks, in words that end with the command that gives it.
+// Error texts about a device of this host. Each ends with a command that fixes the problem.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace mccl::transport::rdma {
 
 std::string not_there(const std::string& device, const std::vector<std::string>& there);
 std::string port_down(const std::string& device, const Port& port);
-/// Of the kind that MCCL_RDMA_GID names, where it does.
+/// `kind` is the value of MCCL_RDMA_GID; may be empty.
 std::string without_address(const std::string& device, int port, const std::string& kind);
 
 }  // namespace mccl::transport::rdma

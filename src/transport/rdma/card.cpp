@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Of what a peer says.
+/// Maximum number of address kinds accepted from a peer.
 constexpr std::size_t kMostKinds = 16;
 
 std::string kinds_of(const Card& card) {
@@ -39,7 +39,8 @@ std::vector<std::size_t> leading_to(const Card& card, WorldRank rank) {
   return all;
 }
 
-/// Of a peer, with so many devices: places that are none would be looked at.
+/// Parses a peer's `leads_to`. Rejects indices beyond its `devices`, which would be used to index
+/// the devices.
 std::vector<std::vector<std::size_t>> places_in(const json& said, std::size_t devices) {
   std::vector<std::vector<std::size_t>> leads_to;
   for (const json& row : said.get_ref<const json::array_t&>()) {

@@ -1,5 +1,5 @@
-// What each rank says of its RDMA devices while the ranks meet, so that both ends of a pair know
-// alike whether they can have links, and all know what is missing where.
+// Description of a rank's RDMA devices, exchanged while the ranks meet. It lets both ends of a pair
+// decide alike whether they can have links, and lets all ranks report what is missing where.
 #pragma once
 
 #include <string>
@@ -12,47 +12,49 @@
 
 namespace mccl::transport::rdma {
 
-/// A rank tells others of so many.
+/// Maximum number of devices that a rank describes.
 inline constexpr std::size_t kMostDevices = 64;
 
 struct DeviceCard {
   std::string name;
-  std::vector<std::string> kinds;  ///< Of its addresses: "RoCE v2 over IPv4", each once.
-  /// What it lacks, with what to do; empty where it can be used.
+  std::vector<std::string> kinds;  ///< Kinds of its addresses, unique: "RoCE v2 over IPv4".
+  /// Why the device cannot be used, with advice; empty if it can.
   std::string why = {};
 };
 
 struct Card {
   std::string host;
-  std::string why;  ///< No device can be used, and why; empty where `devices` can.
+  std::string why;  ///< Why no device can be used; empty if `devices` can be.
   std::vector<Service> services;
   std::vector<DeviceCard> devices;
-  /// Where each device leads to some ranks only, as cables do: for each rank, the places of those
-  /// that lead to it. Empty where every device leads to all.
+  /// Used if each device reaches only some ranks, as with cables: for each rank, the indices of the
+  /// devices that lead to it. Empty if every device reaches all ranks.
   std::vector<std::vector<std::size_t>> leads_to;
 };
 
-/// One line.
+/// Returns one line of JSON.
 std::string serialise(const Card& card);
-/// Of a peer; its texts are made fit to be shown, and cut where they are long. Throws
+/// Parses a peer's card. Its texts are made printable, and long ones are cut. Throws
 /// CorruptionError.
 Card parse_card(WorldRank rank, std::string_view text);
 
-/// What the two both have, rc before uc. Throws Error, saying what is missing, when there is none.
+/// Returns the best service that both have; rc is preferred to uc. Throws Error, saying what is
+/// missing, if there is none.
 Service common_service(const Card& here, const Card& there);
-/// Whether two devices have addresses that fit.
+/// True if both devices have an address of the same kind.
 bool fit(const DeviceCard& here, const DeviceCard& there);
-/// A rail for each device that both have, as the places of the devices of `here`: the first of one
-/// with the first of the other, and so on, where both can be used and fit. The two are ranks `self`
-/// and `peer`.
-/// Throws Error, saying what is missing, when there is none.
+/// Returns one rail per pair of usable devices, as indices of the devices of `here`. The first
+/// device of one side is paired with the first of the other, and so on; a rail needs both to be
+/// usable and to fit. `here` is the card of rank `self`, `there` that of `peer`. Throws Error,
+/// saying what is missing, if there is no rail.
 std::vector<std::size_t> common_rails(const Card& here, WorldRank self, const Card& there,
                                       WorldRank peer);
-/// The tables of both say that no cable joins them, so that nothing is missing.
+/// True if the device tables of both say that no cable joins them, in which case nothing is
+/// missing.
 bool is_uncabled(const Card& here, WorldRank self, const Card& there, WorldRank peer);
 
-/// Of all ranks, in their order: which device of whom leads to whom, where one is missing, and what
-/// to do on which host. Several lines.
+/// Draws, for the cards of all ranks in rank order, which device leads from each rank to each other
+/// and where one is missing. Lines below it say what to do on which host.
 std::string picture_of(const std::vector<Card>& cards);
 
 }  // namespace mccl::transport::rdma

@@ -14,13 +14,13 @@
 namespace mccl::transport::rdma {
 namespace {
 
-/// The devices of this process that are open, or about to close. One that the parent of a fork has
-/// is not the child's.
+/// The devices of this process that are open or closing. The key contains the process id because a
+/// child of a fork must not use its parent's devices.
 struct Open {
   using Key = std::tuple<const Verbs*, std::string, pid_t>;
   struct Entry {
     const Device* device = nullptr;
-    std::weak_ptr<Device> used;  ///< Gone while it closes.
+    std::weak_ptr<Device> used;  ///< Expired while the device closes.
   };
   std::mutex mutex;
   std::map<Key, Entry> devices;  // guarded by mutex
@@ -28,7 +28,7 @@ struct Open {
 
 std::mutex& mutex_of_open_devices();
 
-/// Never ends: devices may outlive what is static.
+/// Never destroyed, because devices may outlive static objects.
 Open& open_devices() {
   static Open* const open = [] {
     hold_while_forking<mutex_of_open_devices>();
@@ -39,7 +39,8 @@ Open& open_devices() {
 
 std::mutex& mutex_of_open_devices() { return open_devices().mutex; }
 
-/// What the last user of a device does. Its entry goes when it has closed, and not before.
+/// Deleter that runs with the last user of a device. It removes the entry only after the device has
+/// closed.
 struct Close {
   Open::Key key;
   void operator()(Device* device) const {
@@ -65,7 +66,7 @@ std::shared_ptr<Device> Device::open(const std::shared_ptr<Verbs>& verbs, const 
   Open& open = open_devices();
   const Open::Key key{verbs.get(), name, ::getpid()};
   for (;; std::this_thread::sleep_for(kWhileItCloses)) {
-    std::shared_ptr<Device> known;  // closes behind the lock, where it is its last user's
+    std::shared_ptr<Device> known;  // Before the lock, so that it is released after it.
     const std::lock_guard lock(open.mutex);
     if (const auto entry = open.devices.find(key); entry != open.devices.end()) {
       known = entry->second.used.lock();

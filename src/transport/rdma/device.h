@@ -1,6 +1,6 @@
-// One device of this process: one context and one protection domain, shared by all that use it,
-// since devices have few of them. It closes with its last user. One that has failed does so too,
-// and whoever comes after that opens it anew.
+// One device of this process: one context and one protection domain, shared by all users because
+// devices support few of them. It closes with its last user. A failed device also stays open for
+// its users, while new users open a new instance.
 #pragma once
 
 #include <atomic>
@@ -18,12 +18,12 @@ namespace mccl::transport::rdma {
 
 class Device {
  public:
-  /// At most so many regions of a device are used, whatever it could have.
+  /// Maximum number of regions used, even if the device supports more.
   static constexpr std::size_t kMostRegions = 24;
-  /// Of these, for memory of callers, where the device has so many.
+  /// Number of these regions used for callers' memory, if the device supports enough.
   static constexpr std::size_t kMostLoans = 8;
 
-  /// The device that the process has open already, or a new one. Throws VerbsError.
+  /// Returns the device that the process has already open, or opens it. Throws VerbsError.
   static std::shared_ptr<Device> open(const std::shared_ptr<Verbs>& verbs, const std::string& name);
   Device(std::shared_ptr<Verbs> verbs, std::string name);
   ~Device();
@@ -37,21 +37,21 @@ class Device {
   Loans& loans() { return *loans_; }
   const Limits& limits() const { return limits_; }
 
-  /// What befalls this port befalls the device.
+  /// Marks a port as used: if it goes down, the device counts as failed.
   void use_port(int port) { ports_.fetch_or(bit_of(port)); }
-  /// Whether it can still be used: a failed one is called no more.
+  /// True if the device can no longer be used; its driver is then not called any more.
   bool failed() const { return failed_.load(std::memory_order_acquire); }
-  /// Why not.
+  /// Why the device failed.
   std::string trouble() const;
-  /// Takes what the device has reported since.
+  /// Processes the events that the device has reported since the last call.
   void look();
-  /// What it has reported of a queue pair, which need not have a completion to tell of it; empty
-  /// when nothing.
+  /// Returns the error that the device reported for a queue pair, which may have no failed
+  /// completion; empty if there is none.
   std::string trouble_of_pair(std::uint32_t number) const;
-  /// A new queue pair has the number; what was reported is of another one that had it.
+  /// Called for a new queue pair: discards errors reported for an earlier one with the same number.
   void forget_pair(std::uint32_t number);
 
-  /// In the child of a fork: what it has open is the parent's.
+  /// Called in the child of a fork, where the open context belongs to the parent.
   void abandon() noexcept {
     if (!abandoned_.exchange(true)) context_->abandon();
   }
@@ -69,11 +69,11 @@ class Device {
   std::unique_ptr<Loans> loans_;
   std::atomic<bool> failed_{false};
   std::atomic<bool> abandoned_{false};
-  std::atomic<std::uint64_t> ports_{0};  ///< In use, a bit each.
+  std::atomic<std::uint64_t> ports_{0};  ///< One bit per port in use.
   mutable std::mutex mutex_;
   std::string trouble_;                                // guarded by mutex_
   std::map<std::uint32_t, std::string> failed_pairs_;  // guarded by mutex_
-  std::atomic<bool> any_pair_failed_{false};           ///< Spares its pairs the lock.
+  std::atomic<bool> any_pair_failed_{false};  ///< Lets pairs skip the lock while it is false.
 };
 
 }  // namespace mccl::transport::rdma

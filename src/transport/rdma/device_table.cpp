@@ -17,15 +17,16 @@ namespace {
 
 using nlohmann::json;
 
-/// Of one pair.
+/// Maximum number of names per pair.
 constexpr std::size_t kMostNames = 64;
 constexpr std::size_t kMostShown = 120;
-/// More than a job's largest table takes.
+/// More than the table of the largest job needs.
 constexpr std::uintmax_t kMostTableBytes = std::uintmax_t{64} << 20;
-/// A table is three deep; what is deeper is dropped, since to show it would take as deep a stack.
+/// A table has three levels. Deeper values are dropped while parsing, because printing them in an
+/// error would recurse as deeply.
 constexpr int kMostNesting = 8;
 
-/// For messages: to a line.
+/// Returns the value as one printable line for messages.
 std::string shown(const json& found) {
   std::string text = printable(found.dump());
   if (text.size() > kMostShown) text = text.substr(0, kMostShown) + "...";
@@ -40,7 +41,7 @@ std::string names_of(const std::vector<std::string>& names) {
   throw InvalidArgument(fmt::format("the table of RDMA devices {}: {}", printable(path), what));
 }
 
-/// How many ranks it is for, as its first stage is.
+/// Returns the number of ranks; throws unless the table is square and matches `size`.
 std::size_t rows_of(const json& found, const std::string& path, std::optional<int> size) {
   const std::size_t ranks = size ? static_cast<std::size_t>(*size) : found.size();
   const auto is_row = [&](const json& row) { return row.is_array() && row.size() == ranks; };
@@ -52,7 +53,7 @@ std::size_t rows_of(const json& found, const std::string& path, std::optional<in
                            size ? fmt::format("of {} ranks", ranks) : "rank", shown(found)));
 }
 
-/// Null, a name, or a list of names. Nothing where it is none of these.
+/// Accepts null, a name, or a list of names. Returns nothing for any other value.
 std::optional<std::vector<std::string>> names_in(const json& entry) {
   std::vector<std::string> names;
   const json list = entry.is_null()    ? json::array()
@@ -66,7 +67,7 @@ std::optional<std::vector<std::string>> names_in(const json& entry) {
   return names;
 }
 
-/// Every cable has two, and they are at different ranks.
+/// Checks that every cable has two ends, at different ranks.
 void check_ends(const DeviceTable& table, const std::string& path) {
   for (std::size_t a = 0; a < table.size(); ++a) {
     if (!table[a][a].empty()) {
@@ -112,7 +113,7 @@ DeviceTable read_device_table(const std::string& path, std::optional<int> size) 
   struct stat status = {};
   if (::stat(path.c_str(), &status) != 0)
     refuse(path, fmt::format("cannot be read: {}", std::strerror(errno)));
-  // A directory has no text, and others may never come to their end.
+  // A directory has no text, and reading a pipe or device might never end.
   if (!S_ISREG(status.st_mode)) refuse(path, "expected a file");
   const auto bytes = static_cast<std::uintmax_t>(status.st_size);
   if (bytes > kMostTableBytes)

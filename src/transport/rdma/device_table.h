@@ -1,5 +1,5 @@
-// The table of devices by which ranks reach each other, as MLX's jaccl reads it: for each rank a
-// list that has for each rank null, the name of a device, or a list of names.
+// Table of the devices by which ranks reach each other, in the format of MLX's jaccl. It has a list
+// per rank with an entry per peer: null, the name of a device, or a list of names.
 #pragma once
 
 #include <optional>
@@ -8,14 +8,15 @@
 
 namespace mccl::transport::rdma {
 
-/// By rank, and by peer: the names of the devices.
+/// Names of the devices, by rank and peer.
 using DeviceTable = std::vector<std::vector<std::vector<std::string>>>;
 
-/// For a job of so many ranks, or of as many as the table has. Throws InvalidArgument, naming the
-/// file, rank and peer, for what is malformed, for a device to oneself, and for one that leads
-/// there while none leads back. Pairs without any are pairs without a cable.
+/// Reads the table of a job of `size` ranks, or of any number of ranks if `size` is not given.
+/// Throws InvalidArgument, naming the file, rank and peer, for a malformed table, for a device from
+/// a rank to itself, and for a pair whose two directions have different numbers of devices. A pair
+/// without devices has no cable.
 DeviceTable read_device_table(const std::string& path, std::optional<int> size = {});
-/// The same of a text; `path` is for messages.
+/// Parses the text of a table; `path` is used in messages.
 DeviceTable parse_device_table(const std::string& text, const std::string& path,
                                std::optional<int> size = {});
 

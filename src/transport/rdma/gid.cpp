@@ -80,7 +80,7 @@ std::optional<std::pair<std::size_t, std::size_t>> choose_gids(std::span<const G
     for (std::size_t b = 0; b < there.size(); ++b) {
       const Family family = family_of(here[a].bytes);
       if (here[a].type != there[b].type || family != family_of(there[b].bytes)) continue;
-      // The lower of the two first, so that both ends find the same one.
+      // Orders the two addresses, so that both ends compute the same merit.
       const auto [low, high] = std::minmax(here[a].bytes, there[b].bytes);
       const Merit merit{rank_of(here[a].type), rank_of(family),
                         common_bits(here[a].bytes, there[b].bytes), low, high};

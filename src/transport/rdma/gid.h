@@ -1,4 +1,4 @@
-// The addresses of ports, and the choice of a pair that can reach each other.
+// Addresses of ports (GIDs), and the choice of two that can reach each other.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,21 @@
 
 namespace mccl::transport::rdma {
 
-/// What a GID is made of.
+/// The kind of IP address that a GID contains.
 enum class Family : std::uint8_t { ipv4, ipv6, link_local };
 Family family_of(const GidBytes& gid);
 
-/// "RoCE v2 10.9.0.1", "InfiniBand fe80::1".
+/// Returns "RoCE v2 10.9.0.1" or "InfiniBand fe80::1".
 std::string text_of(const Gid& gid);
 std::string text_of(const GidBytes& gid);
 std::string_view name_of(GidType type);
-/// "RoCE v2 over IPv4", the same at both ends of a pair that fits.
+/// Returns "RoCE v2 over IPv4". Two addresses can reach each other only if their kinds are equal.
 std::string kind_of(const Gid& gid);
 
-/// The best of the pairs of the same type and family: RoCE v2 before v1, IPv4 before IPv6 before
-/// link-local, and of several the two that have most in common from the left, as addresses of one
-/// cable have. Alike at both ends, and independent of the order of either list. Places in the
-/// lists.
+/// Returns the indices of the best two addresses of equal type and family. RoCE v2 is preferred to
+/// RoCE v1; IPv4 to IPv6, and IPv6 to link-local. Among equals, the two with the longest common
+/// prefix win, as the addresses of one cable have. Both ends get the same result, whatever the
+/// order of either list.
 std::optional<std::pair<std::size_t, std::size_t>> choose_gids(std::span<const Gid> here,
                                                                std::span<const Gid> there);
 

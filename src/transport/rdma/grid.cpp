@@ -7,7 +7,7 @@
 namespace mccl::transport::rdma {
 namespace {
 
-/// What a terminal has room for.
+/// Ranks, and characters per cell, that fit on a terminal.
 constexpr std::size_t kMostDrawn = 12;
 constexpr std::size_t kMostWide = 24;
 

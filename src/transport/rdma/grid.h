@@ -1,5 +1,5 @@
-// A table of ranks drawn in text: from whom, to whom, and by what. For errors about pairs, which
-// say more at a glance than in a list.
+// Draws a table of ranks as text: from which rank, to which rank, over which devices. Used in
+// errors about pairs, where it is easier to read than a list.
 #pragma once
 
 #include <string>
@@ -7,15 +7,16 @@
 
 namespace mccl::transport::rdma {
 
-/// What stands in place of devices.
+/// Texts of cells without devices.
 inline constexpr const char* kSelf = ".";
 inline constexpr const char* kNoCable = "-";
 inline constexpr const char* kMissing = "MISSING";
 
-/// By row and column. Of more ranks than fit on a screen, the first.
+/// Cells by row and column. Only the first ranks are drawn if not all fit on a screen.
 using Grid = std::vector<std::vector<std::string>>;
 
-/// Begins on a line of its own. `names`: of the rows, "rank 0"; columns have the rank alone.
+/// The result begins with a line break. `names` labels the rows: "rank 0". Columns are labelled
+/// with the rank only.
 std::string draw(const Grid& cells, const std::vector<std::string>& names);
 
 }  // namespace mccl::transport::rdma

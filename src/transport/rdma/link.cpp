@@ -9,8 +9,8 @@
 namespace mccl::transport::rdma {
 namespace {
 
-/// What a peer that has ended sent before is still on its way, and may be slower than the word of
-/// its end.
+/// Delay before the end of a peer takes effect. Its last bytes may still be in flight and arrive
+/// after the notice of its end.
 constexpr std::chrono::milliseconds kLastWords{250};
 
 }  // namespace
@@ -18,8 +18,9 @@ constexpr std::chrono::milliseconds kLastWords{250};
 RdmaLink::RdmaLink(std::shared_ptr<Station> station, PairAtStation pair, std::string path)
     : station_(std::move(station)), pair_(std::move(pair)), path_(std::move(path)) {}
 
-/// Memory that is lent is its owner's again: the device must not read it any more. And a peer that
-/// is gone takes nothing that is on its way.
+/// Lent memory returns to its owner, so the device must stop reading it: the pair is destroyed at
+/// once. The same holds if the peer is lost, because it receives nothing more. Otherwise the
+/// station sends the last messages.
 RdmaLink::~RdmaLink() {
   if (loan_ || lost_at_ != Clock::time_point::max()) {
     pair_.reset();
@@ -47,7 +48,8 @@ std::size_t RdmaLink::write(std::span<const std::byte> first, std::span<const st
   pair_->poll();
   fail_if_over();
   settle_loan();
-  // What is not written now may be somebody else's memory by the next time.
+  // A loan begins only if a slot is free. If nothing were written now, the caller could reuse the
+  // memory before the next call.
   const bool in_place = !pair_->free_slot().empty() && borrow(second.empty() ? first : second);
   if (in_place && second.empty()) std::swap(first, second);
   std::size_t written = 0;
@@ -75,7 +77,7 @@ std::size_t RdmaLink::write(std::span<const std::byte> first, std::span<const st
   return written;
 }
 
-/// While it lasts, what is written beside it is copied.
+/// While a loan lasts, other written bytes are copied.
 bool RdmaLink::borrow(std::span<const std::byte> bytes) {
   if (loan_ && !loan_->goes_on_with(bytes) && pair_->lent() == 0) loan_.reset();
   if (!loan_) loan_ = station_->device().loans().take(bytes);
@@ -86,7 +88,7 @@ void RdmaLink::settle_loan() const {
   if (loan_ && loan_->rest().empty() && pair_->lent() == 0) loan_.reset();
 }
 
-/// Not over before the region is: what is registered is never somebody else's memory by now.
+/// The loan ends only after deregistration, so memory is never reused while registered.
 std::size_t RdmaLink::borrowed() const {
   if (!loan_) return 0;
   pair_->poll();
@@ -110,7 +112,7 @@ std::span<const std::byte> RdmaLink::peek(std::size_t at_least) {
   return {seam_.data() + seam_begin_, seam_end_ - seam_begin_};
 }
 
-/// No more than is asked for, so that what follows is handed out where it lies.
+/// Copies no more than `at_least` bytes, so that the following bytes are returned in place.
 void RdmaLink::join_ends(std::size_t at_least) {
   std::memmove(seam_.data(), seam_.data() + seam_begin_, seam_end_ - seam_begin_);
   seam_end_ -= std::exchange(seam_begin_, 0);
@@ -135,7 +137,7 @@ void RdmaLink::consume(std::size_t n) {
   drop(n);
 }
 
-/// Of what peek gave last.
+/// Drops bytes of those that peek() returned last.
 void RdmaLink::drop(std::size_t n) {
   if (seam_begin_ != seam_end_) {
     seam_begin_ += n;

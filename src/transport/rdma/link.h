@@ -1,8 +1,8 @@
-// A Link over a queue pair: what is written is copied into slots that the device sends, or, where
-// it is much and the device allows it, read by the device where it lies; what arrives is handed out
-// where the device has put it.
+// A Link over a queue pair. Written bytes are copied into slots that the device sends. Large writes
+// are read by the device in place if the device allows it. Received bytes are returned in the slots
+// that the device has filled.
 //
-// It has no descriptor: a side that waits is woken by its station's channel.
+// It has no descriptor: its station's channel ends a sleep.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ namespace mccl::transport::rdma {
 
 class RdmaLink final : public Link {
  public:
-  /// Takes a pair that is connected. `path` is for messages: "RoCE v2 10.9.0.1 -> 10.9.0.2".
+  /// Takes a connected pair. `path` is used in messages: "RoCE v2 10.9.0.1 -> 10.9.0.2".
   RdmaLink(std::shared_ptr<Station> station, PairAtStation pair, std::string path);
   ~RdmaLink() override;
 
@@ -36,42 +36,44 @@ class RdmaLink final : public Link {
   void lose_peer(Loss loss) override;
   std::string description() const override;
 
-  /// What has become of the bytes of this end, for tests and figures.
+  /// Byte counts of this end, for tests and statistics.
   struct Moved {
     std::uint64_t sent_by_copy = 0;
     std::uint64_t sent_in_place = 0;
-    std::uint64_t read_by_copy = 0;    ///< By read(), to where it wants them.
-    std::uint64_t taken_in_place = 0;  ///< From peek() of one slot.
-    std::uint64_t joined = 0;          ///< Copied so that peek() had them in one piece.
+    std::uint64_t read_by_copy = 0;    ///< Copied by read() into its destination.
+    std::uint64_t taken_in_place = 0;  ///< Consumed from a single slot after peek().
+    std::uint64_t joined = 0;          ///< Copied so that peek() could return them in one piece.
   };
   const Moved& moved() const { return moved_; }
 
  private:
-  /// What peek can put together of two messages; what lies in one is handed out in one piece.
+  /// Maximum number of bytes that peek() joins from several messages. Bytes of one message are
+  /// returned in place.
   static constexpr std::size_t kPeekBytes = 8 << 10;
 
   std::size_t here() const { return seam_end_ - seam_begin_ + pair_->arrived(); }
   void drop(std::size_t n);
   void join_ends(std::size_t at_least);
-  /// Begins or goes on with a loan of what is written; false where it is to be copied.
+  /// Begins or continues a loan of `bytes`. Returns false if they must be copied.
   bool borrow(std::span<const std::byte> bytes);
-  /// The loan ends once the device has read all of it.
+  /// Ends the loan once the device has read all of it.
   void settle_loan() const;
-  /// Throws when no more can come, or be sent.
+  /// Throws if no more bytes can be received or sent.
   void fail_if_over() const;
   [[noreturn]] void fail(const std::string& what) const;
 
   const std::shared_ptr<Station> station_;
-  /// Goes after the pair, which reads of it; and when somebody asks whether it is over.
+  /// Declared before pair_ so that it is destroyed later, because the device reads from it. Mutable
+  /// because borrowed() may end it.
   mutable std::unique_ptr<Loan> loan_;
   PairAtStation pair_;
   const std::string path_;
-  /// The end of one message and the beginning of the next, where somebody wants them in one piece:
-  /// they go before what the pair has.
+  /// Joined bytes of consecutive messages, for peek() of one piece. They precede the bytes in
+  /// pair_.
   std::array<std::byte, kPeekBytes> seam_{};
   std::size_t seam_begin_ = 0;
   std::size_t seam_end_ = 0;
-  Clock::time_point lost_at_ = Clock::time_point::max();  ///< When the peer's loss counts.
+  Clock::time_point lost_at_ = Clock::time_point::max();  ///< When the loss takes effect.
   Moved moved_;
 };
 

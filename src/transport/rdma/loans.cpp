@@ -7,7 +7,7 @@
 namespace mccl::transport::rdma {
 namespace {
 
-/// Of what this process may lock, the half that slots do not need.
+/// Half of the memory that this process may lock; the other half is left for slots.
 std::size_t lockable_bytes() {
   rlimit limit = {};
   if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
@@ -31,7 +31,7 @@ std::unique_ptr<Loan> Loans::take(std::span<const std::byte> memory) {
     try {
       return std::make_unique<Loan>(*this, domain_.register_to_send(memory), memory);
     } catch (const VerbsError&) {
-      ++refusals_;  // as for memory that cannot be locked
+      ++refusals_;  // For example, memory that cannot be locked.
     }
   }
   give_back(memory.size());

@@ -1,9 +1,9 @@
-// Memory of a caller that a device reads where it lies, instead of a copy in a slot.
+// Caller-owned memory that a device reads in place, instead of a copy in a slot.
 //
-// It is registered when a message begins and no longer when the device has read it all, which is
-// before the caller may touch it again (Link::borrowed). Nothing that is registered outlives the
-// call that lent it, so that memory which is freed, mapped anew or forked is never mistaken for
-// what was there before: a cache by address would have to hear of every munmap to be as sure.
+// It is registered when a message begins and deregistered as soon as the device has read all of it,
+// before the caller may modify it again (Link::borrowed). No registration outlives the call that
+// lent the memory. So memory that is later freed, remapped or forked is never mistaken for the old
+// memory. A cache keyed by address would need to observe every munmap to be equally safe.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@ namespace mccl::transport::rdma {
 
 class Loans;
 
-/// Registered while it lives.
+/// A registration that ends when the Loan is destroyed.
 class Loan {
  public:
   Loan(Loans& owner, std::unique_ptr<Region> region, std::span<const std::byte> memory)
@@ -29,7 +29,7 @@ class Loan {
   Loan& operator=(const Loan&) = delete;
 
   std::uint32_t key() const { return region_->key(); }
-  /// What was not sent yet. A caller goes on with that and nothing else.
+  /// Bytes not sent yet. The caller must continue with exactly these.
   std::span<const std::byte> rest() const { return rest_; }
   bool goes_on_with(std::span<const std::byte> bytes) const {
     return !rest_.empty() && bytes.data() == rest_.data() && bytes.size() <= rest_.size();
@@ -43,17 +43,17 @@ class Loan {
   const std::size_t bytes_;
 };
 
-/// Of a device. Thread-safe; outlives its loans, and the domain outlives it.
+/// The loans of one device. Thread-safe. Must outlive its loans; the domain must outlive it.
 class Loans {
  public:
-  /// Below this a copy is cheaper than to have the pages registered.
+  /// Below this size a copy is cheaper than registering the pages.
   static constexpr std::size_t kLeast = std::size_t{256} << 10;
 
-  /// At most so many at a time; none where the device may not.
+  /// Allows at most `most` loans at a time; 0 if the device must not lend.
   Loans(Domain& domain, std::size_t most) : domain_(domain), most_(most) {}
 
-  /// Null where the bytes are few, too many are lent already, or the device takes no more: then
-  /// they are copied.
+  /// Returns null if the memory is small, too much is lent already, or the device accepts no more.
+  /// The caller must then copy the bytes.
   std::unique_ptr<Loan> take(std::span<const std::byte> memory);
 
   std::size_t in_use() const { return count_.load(std::memory_order_relaxed); }
@@ -62,7 +62,7 @@ class Loans {
   friend class Loan;
   void give_back(std::size_t bytes);
 
-  /// So often a device may refuse before it is asked no more.
+  /// Number of refusals after which the device is not asked again.
   static constexpr int kMostRefusals = 8;
 
   Domain& domain_;

@@ -1,5 +1,5 @@
-// What stands at the head of every message between two queue pairs, and how it is checked. Both
-// ends are little-endian, as the rest of what ranks tell each other is.
+// The header of every message between two queue pairs, and its validation. Both ends are
+// little-endian, as in all data that ranks exchange.
 #pragma once
 
 #include <cstddef>
@@ -10,31 +10,30 @@
 namespace mccl::transport::rdma {
 
 enum class MessageKind : std::uint16_t {
-  hello,  ///< "I can be heard": the first, from both ends.
-  ready,  ///< The end that dialled has heard the other.
+  hello,  ///< First message of each end; tests the path.
+  ready,  ///< The dialing end has received the other's hello.
   data,
-  credit,  ///< Nothing but the count of what has been returned.
-  probe,   ///< Shows the number of what was sent before, where nothing sends it again.
-  close,   ///< No more will come.
-  answer,  ///< To a probe: what was sent before it has arrived.
+  credit,  ///< Carries only the count of returned receives.
+  probe,  ///< Asks whether everything sent before has arrived; used where nothing is retransmitted.
+  close,  ///< No more messages follow.
+  answer,  ///< Answers a probe: all earlier messages have arrived.
 };
 inline constexpr int kMessageKinds = 7;
 
 struct MessageHeader {
-  std::uint64_t token = 0;     ///< The receiver's: a stranger does not know it.
+  std::uint64_t token = 0;     ///< The receiver's token, unknown to outsiders.
   std::uint32_t sequence = 0;  ///< Counts all messages of one direction.
-  std::uint32_t bytes = 0;     ///< That follow the header.
-  std::uint32_t returned = 0;  ///< Receives that the sender of this has posted again, in all.
+  std::uint32_t bytes = 0;     ///< Payload bytes after the header.
+  std::uint32_t returned = 0;  ///< Receives that the sender has posted again, in total.
   std::uint16_t kind = 0;
-  std::uint16_t question = 0;  ///< Of a probe: which; of an answer: to which; else 0.
+  std::uint16_t question = 0;  ///< Probe: its number. Answer: the number of the probe. Else 0.
 };
 inline constexpr std::size_t kHeaderBytes = sizeof(MessageHeader);
 static_assert(kHeaderBytes == 24);
 
 void encode(const MessageHeader& header, std::span<std::byte> into);
 
-/// Of a message that has arrived, as the device says in so many bytes; `most` may follow a header.
-/// What is wrong with it, or nothing.
+/// Result of decode(). `fault` says what is wrong with the message; empty if it is valid.
 struct Decoded {
   MessageHeader header;
   std::string fault;

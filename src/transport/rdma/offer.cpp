@@ -9,7 +9,7 @@ namespace mccl::transport::rdma {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x6d726431;     // "mrd1"
-constexpr std::uint32_t kMostNumber = 0xffffff;  // of queue pairs and packets
+constexpr std::uint32_t kMostNumber = 0xffffff;  // Largest number of a queue pair or packet.
 
 struct OnWire {
   std::uint32_t magic = kMagic;

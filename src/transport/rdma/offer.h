@@ -1,6 +1,6 @@
-// What the two ends of a link to be tell each other, by their control connection: the end that
-// dials offers its queue pair and all its addresses, the other answers with its own and the two
-// addresses that it has chosen.
+// Messages that the two ends exchange over their control connection while they make a link. The
+// dialing end offers its queue pair and all its addresses. The other end answers with its own queue
+// pair and the two addresses that it has chosen.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +23,14 @@ struct Offer {
   FarEnd end;
   int mtu_bytes = 1024;
   std::uint16_t lid = 0;
-  /// Of an answer, the one that it has chosen. The index is its owner's.
+  /// Offer: all addresses of the sender. Answer: only the chosen one of the sender. The indices are
+  /// the sender's.
   std::vector<Gid> gids;
-  /// Of an answer: which of the offered addresses it has chosen.
+  /// Answer: index of the chosen one among the offered addresses.
   std::uint8_t chosen = 0;
 };
 
-/// At most so many addresses are offered.
+/// Maximum number of addresses in an offer.
 inline constexpr std::size_t kMostOffered = 32;
 
 Blob encode(const Offer& offer);

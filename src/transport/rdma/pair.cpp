@@ -9,15 +9,15 @@
 namespace mccl::transport::rdma {
 namespace {
 
-/// Of the ids of requests: the rest is a slot, or the number of what was sent.
+/// Marks a request id as a receive. The other bits are the slot, or for a send the message number.
 constexpr std::uint64_t kIsReceive = std::uint64_t{1} << 63;
 constexpr std::uint32_t kPacketMask = 0xffffff;
-/// Wanted: enough for a small message with its head.
+/// Requested inline size: enough for a small message with its header.
 constexpr std::uint32_t kInlineBytes = 256;
 constexpr std::chrono::milliseconds kHelloAgain{100};
-/// Data that are sent and not returned for so long may be lost, where nothing sends them again: the
-/// peer is asked, and asked again three times as late each time, as the credit that is kept for
-/// that allows.
+/// On uc, data sent and not returned for this long may be lost, so the peer is asked. The question
+/// is repeated at intervals that grow by kAskLaterBy, as far as the credit reserved for probes
+/// allows.
 constexpr std::chrono::milliseconds kAskAfter{200};
 constexpr int kAskLaterBy = 3;
 constexpr Clock::duration kLongestAskAfter = std::chrono::seconds(2);
@@ -92,7 +92,8 @@ void Pair::post_receive(std::uint32_t slot) {
   }
 }
 
-/// A slot whose message is done with. A pair that carries nothing any more needs none.
+/// Posts a slot again after its message has been processed. No-op if the pair has ended or the peer
+/// has closed.
 void Pair::give_back(std::uint32_t slot) {
   if (!ended_.empty() || close_heard_) return;
   if (device_->failed()) return end(device_->trouble());
@@ -148,7 +149,8 @@ bool Pair::post_control(MessageKind kind, bool credit) {
   return ended_.empty();
 }
 
-/// What it owes, as far as there is room. Each message tells what has been returned.
+/// Sends the owed messages as far as slots and credit allow. Each message also carries the returned
+/// count.
 void Pair::flush() {
   if (phase_ == Phase::made || close_heard_ || !ended_.empty()) return;
   if (hello_owed_ && post_control(MessageKind::hello, credits_.may_send_credit())) {
@@ -185,7 +187,7 @@ void Pair::poll() {
 void Pair::settle(const Completion& completion) {
   const bool is_receive = (completion.id & kIsReceive) != 0;
   if (completion.status != 0) {
-    if (close_heard_) return;  // the other end is gone, as it said
+    if (close_heard_) return;  // The other end has announced its close.
     return end(fmt::format("{} a message failed: {} (device {})",
                            is_receive ? "receiving" : "sending", describe_status(completion.status),
                            device_->name()));
@@ -226,13 +228,14 @@ void Pair::received(std::uint32_t slot, std::uint32_t bytes) {
   hear(found.header, slot);
 }
 
-/// What came before this message is here, and so is this one: no device owes its sender that.
+/// True if this message, like all before `expected_`, has arrived already. The device has delivered
+/// it twice.
 bool Pair::is_repeat(const MessageHeader& header) const {
   return static_cast<std::int32_t>(header.sequence - expected_) < 0;
 }
 
-/// Its sender has not sent it twice, and counts on no receive for it. Nor does what it says hold
-/// any more, since later messages have said it anew.
+/// The peer sent the message only once and counts no receive for the repetition, so returned_ must
+/// not change. The header is ignored because later messages carry newer values.
 void Pair::drop_repeat(std::uint32_t slot) {
   ++repeats_;
   if (close_heard_) return;
@@ -240,7 +243,7 @@ void Pair::drop_repeat(std::uint32_t slot) {
   post_receive(slot);
 }
 
-/// On uc a message that is damaged or finds no way is dropped, and no one is told.
+/// On uc, a message that is damaged or cannot be routed is dropped silently.
 bool Pair::in_order(const MessageHeader& header) {
   const std::uint32_t lost = header.sequence - expected_;
   if (lost != 0 && (is_open() || service_ == Service::rc || lost >= kReceiveSlots)) {
@@ -263,8 +266,8 @@ void Pair::hear(const MessageHeader& header, std::uint32_t slot) {
   switch (static_cast<MessageKind>(header.kind)) {
     case MessageKind::hello:
       if (dialled_) {
-        // Also where it has said so: that was lost. But with data behind it that may be lost, too,
-        // and must not be passed over.
+        // A repeated hello means that this end's ready was lost. If data were sent after it, they
+        // may be lost too, and a second ready would hide that.
         ready_owed_ = data_sent_ == 0;
       } else if (!is_open()) {
         hello_owed_ = true;
@@ -276,7 +279,8 @@ void Pair::hear(const MessageHeader& header, std::uint32_t slot) {
       break;
     case MessageKind::data: {
       if (!is_open()) {
-        phase_ = Phase::open;  // as it is there: what goes wrong now is no reason for another link
+        phase_ = Phase::open;  // The dialing end considers the pair open, so this error must not
+                               // make the engine try another transport.
         return end("it sends data, but what goes before them was lost on the way");
       }
       Arrived& last = arrived_[(first_arrived_ + arrived_count_++) % kReceiveSlots];
@@ -292,7 +296,7 @@ void Pair::hear(const MessageHeader& header, std::uint32_t slot) {
       hello_owed_ |= may_be_open_there() && !is_open();
       break;
     case MessageKind::answer:
-      if (header.question != question_) break;  // one of those before, asked twice
+      if (header.question != question_) break;  // An answer to an earlier probe.
       data_proved_ = data_asked_;
       asked_since_ = Clock::time_point::max();
       break;
@@ -331,13 +335,13 @@ bool Pair::owes() const {
          credits_.owes_credit();
 }
 
-/// Whether data are on their way of which nobody knows whether they will arrive.
+/// True if data are in flight that may be lost unnoticed.
 bool Pair::is_unproved() const {
   return service_ == Service::uc && is_open() && data_sent_ != data_proved_ &&
          credits_.outstanding() != 0;
 }
 
-/// Where nothing is sent again by itself.
+/// Repeats greetings and sends probes on uc, where nothing is retransmitted.
 void Pair::remind(Clock::time_point now) {
   next_tending_ = Clock::time_point::max();
   if (service_ == Service::rc || !ended_.empty() || close_heard_) return;
@@ -352,8 +356,8 @@ void Pair::remind(Clock::time_point now) {
     ask_again_ *= kAskLaterBy;
     next_tending_ = std::min(now + ask_again_, asked_since_ + answer_patience_);
   } else if (is_unproved() || has_no_credit()) {
-    // What was sent a moment ago is not late. Who takes long over what has arrived is asked less
-    // and less often.
+    // Data sent since the last check are not late yet. A peer that is slow to process its data is
+    // asked less and less often.
     if (std::exchange(seen_at_, data_sent_) != data_sent_) {
       ask_after_ = kAskAfter;
     } else if (now >= next_question_) {
@@ -365,7 +369,7 @@ void Pair::remind(Clock::time_point now) {
   }
 }
 
-/// What has returned it may be lost.
+/// Without credit, probes are needed because the message that returned credit may be lost.
 bool Pair::has_no_credit() const { return is_open() && !credits_.may_send_data(); }
 
 void Pair::ask(Clock::time_point now) {

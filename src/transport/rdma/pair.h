@@ -1,9 +1,10 @@
-// A queue pair with its slots: it sends messages as far as credit goes, takes those that arrive in
-// their order, checks each, and looks at how every request has ended.
+// A queue pair with its slots. It sends messages as far as credit allows, receives messages in
+// order, validates each, and checks the result of every request.
 //
-// Before it carries data the two ends greet each other through it, so that a path on which nothing
-// arrives is found out while there is another: the end that dialled says hello until it hears
-// hello, and then ready. An end is open when it has heard that.
+// Before the pair carries data, the two ends greet each other through it. A path on which nothing
+// arrives is thus detected while another transport can still be tried. The dialing end sends hello,
+// repeatedly on uc, until it receives a hello; it then sends ready and is open. The other end is
+// open when it receives ready.
 #pragma once
 
 #include <array>
@@ -22,7 +23,7 @@
 
 namespace mccl::transport::rdma {
 
-/// What an end must know of the other, beside the way to it.
+/// The values that an end must know about the other, besides the route to it.
 struct FarEnd {
   std::uint64_t token = 0;
   Shape shape;
@@ -30,12 +31,12 @@ struct FarEnd {
 
 class Pair {
  public:
-  /// By then a peer that lives has answered. A process that has nothing to do looks at its pairs at
-  /// each beat of the engine's.
+  /// Time within which a live peer has answered. An idle process checks its pairs at each beat of
+  /// the engine.
   static constexpr std::chrono::seconds kAnswerPatience{15};
 
-  /// Posts its receives. `channel` is told of completions, and may be null. `peer` names the other
-  /// end: "rank 3". Throws VerbsError, Error.
+  /// Posts the receives. `channel` is notified of completions and may be null. `peer` names the
+  /// other end: "rank 3". Throws VerbsError or Error.
   Pair(std::shared_ptr<Device> device, Channel* channel, Service service, int port,
        std::string peer);
   ~Pair();
@@ -52,57 +53,62 @@ class Pair {
   /// Throws VerbsError.
   void connect(const Route& route, const FarEnd& far, bool dialled);
   bool is_open() const { return phase_ == Phase::open; }
-  /// How long the peer may leave a question whether data have arrived without an answer, on uc.
+  /// Sets how long the peer may leave a probe unanswered; uc only.
   void answer_within(Clock::duration patience) { answer_patience_ = patience; }
 
-  /// Looks at what has ended and arrived, and sends what it owes. Throws nothing: see ended().
+  /// Processes completions and arrived messages, and sends owed messages. Never throws; errors are
+  /// reported by ended().
   void poll();
-  /// Does what only time calls for, and what it owes; next_tending() says when to call it again.
+  /// Does the work that depends on time, and sends owed messages. next_tending() says when to call
+  /// it again.
   void tend(Clock::time_point now);
   Clock::time_point next_tending() const { return next_tending_; }
-  /// The channel is told of the next completion.
+  /// Requests a notification on the channel for the next completion.
   void notify();
 
-  /// Memory for the next data message, of which `send` sends the first bytes; empty while there is
-  /// no slot or no credit.
+  /// Returns memory for the next data message, of which send() sends the first bytes. Empty while
+  /// there is no slot or no credit.
   std::span<std::byte> free_slot();
   void send(std::size_t bytes) { send(bytes, {}, 0); }
-  /// The same, and behind it memory of somebody else's region, which must stay as it is until the
-  /// device has said that it is sent; together no more than the slot has room for.
+  /// Sends the first `bytes` of the free slot followed by `lent`, memory of another region with key
+  /// `key`. That memory must stay unchanged until the device has completed the send. Together they
+  /// must not exceed the slot.
   void send(std::size_t bytes, std::span<const std::byte> lent, std::uint32_t key);
-  /// Of data that the device has not said to have sent.
+  /// Data bytes posted whose completion has not been seen.
   std::size_t unsent() const { return unsent_; }
-  /// Of these, what lies in memory of others.
+  /// The part of unsent() that lies in lent memory.
   std::size_t lent() const { return lent_; }
 
-  /// Messages that the device has not said to have sent.
+  /// Messages posted whose completion has not been seen.
   std::uint32_t in_flight() const { return static_cast<std::uint32_t>(send_end_ - send_begin_); }
 
-  /// The oldest message that has arrived, what is left of it; empty when none is here.
+  /// Returns the unread rest of the oldest arrived message; empty if there is none.
   std::span<const std::byte> front() const;
-  /// Drops bytes of the oldest; its slot is posted again when nothing is left.
+  /// Drops bytes of the oldest message. Its slot is posted again once all are dropped.
   void take(std::size_t bytes);
-  /// Bytes that have arrived and were not taken.
+  /// Bytes that have arrived and have not been taken.
   std::size_t arrived() const { return arrived_bytes_; }
 
-  /// Says that no more comes.
+  /// Sends close: no more messages follow.
   void close();
-  /// Nothing that matters to the peer is on its way any more.
+  /// True if no message that matters to the peer is still in flight.
   bool departed() const;
-  /// The other end has said that no more comes.
+  /// True if the other end has sent close.
   bool closed_by_peer() const { return close_heard_; }
-  /// Why it carries nothing any more; empty while it does. What has arrived is here still.
+  /// Why the pair no longer carries messages; empty while it does. Bytes that have arrived remain
+  /// readable.
   const std::string& ended() const { return ended_; }
-  /// Whether it ended while data of its own may not have arrived.
+  /// True if the pair ended while data sent by this end may not have arrived.
   bool lost_data() const { return lost_data_; }
-  /// Whether the other end may take it for open: it did not dial, and has said hello.
+  /// True if the other end may consider the pair open: that end dialed, and this end has sent its
+  /// hello.
   bool may_be_open_there() const { return !dialled_ && said_hello_; }
-  /// Gives it up, as `why` says.
+  /// Ends the pair for the reason `why`.
   void give_up(std::string why) { end(std::move(why)); }
-  /// Messages that the device has handed out a second time, and that were dropped. Some devices
-  /// do so when they send packets again (docs/RDMA.md).
+  /// Messages that the device delivered a second time and that were dropped. Some devices do so
+  /// when they retransmit packets (docs/RDMA.md).
   std::uint64_t repeats() const { return repeats_; }
-  /// What ended it came from the peer and is none of what an honest one sends.
+  /// True if the pair ended because of a message that no correct peer sends.
   bool corrupted() const { return corrupted_; }
 
  private:
@@ -151,10 +157,10 @@ class Pair {
   bool dialled_ = false;
   FarEnd far_;
   Credits credits_{0};
-  std::uint32_t expected_ = 0;  ///< Number of the next message.
+  std::uint32_t expected_ = 0;  ///< Sequence number of the next message.
   std::uint64_t repeats_ = 0;
   std::uint64_t send_begin_ = 0, send_end_ = 0;
-  /// By slot.
+  /// Payload sizes of posted messages, by send slot.
   struct Sending {
     std::uint32_t bytes = 0;
     std::uint32_t lent = 0;
@@ -162,20 +168,20 @@ class Pair {
   std::array<Sending, kSendSlots> sending_{};
   std::size_t unsent_ = 0, lent_ = 0;
 
-  std::array<Arrived, kReceiveSlots> arrived_{};  ///< A ring.
+  std::array<Arrived, kReceiveSlots> arrived_{};  ///< A ring buffer.
   std::uint32_t first_arrived_ = 0, arrived_count_ = 0;
   std::size_t arrived_bytes_ = 0;
 
   bool hello_owed_ = false, ready_owed_ = false, probe_owed_ = false, answer_owed_ = false;
   bool close_owed_ = false, close_heard_ = false, said_hello_ = false, lost_data_ = false;
-  /// Of its data messages, on uc: how many there were, how many have surely arrived, and how many
-  /// there were when the peer was asked first, of questions that wait for their answer.
+  /// Counters of this end's data messages, used on uc: messages sent, messages known to have
+  /// arrived, and messages sent when the pending probe was first sent.
   std::uint64_t data_sent_ = 0, data_proved_ = 0, data_asked_ = 0;
-  std::uint64_t seen_at_ = 0;  ///< How many of them there were when it was looked at last.
+  std::uint64_t seen_at_ = 0;  ///< Value of data_sent_ at the last check.
   Clock::time_point asked_since_ = Clock::time_point::max();
   Clock::duration ask_again_{}, ask_after_{}, answer_patience_ = kAnswerPatience;
   Clock::time_point next_question_{};
-  std::uint16_t question_ = 0, question_heard_ = 0;  ///< The latest of its own, and of the peer's.
+  std::uint16_t question_ = 0, question_heard_ = 0;  ///< Latest probe of each end.
   Clock::time_point next_tending_ = Clock::time_point::max();
   std::string ended_;
   bool corrupted_ = false;

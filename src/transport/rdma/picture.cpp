@@ -1,4 +1,4 @@
-// picture_of() of card.h.
+// Implements picture_of() of card.h.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,10 +11,11 @@
 namespace mccl::transport::rdma {
 namespace {
 
-/// Of the lines below the table.
+/// Maximum number of lines below the table.
 constexpr std::size_t kMostTold = 12;
 
-/// "rdma_en2", "rdma_en2 (MISSING),rdma_en3", and MISSING where a rank has none at all.
+/// Returns "rdma_en2" or "MISSING rdma_en2,rdma_en3"; MISSING alone if the rank has no device to
+/// the peer.
 std::string devices_to(const Card& card, std::size_t peer) {
   if (card.devices.empty()) return kMissing;
   std::vector<std::string> names;
@@ -30,7 +31,7 @@ std::string devices_to(const Card& card, std::size_t peer) {
   return names.empty() ? kMissing : fmt::format("{}", fmt::join(names, ","));
 }
 
-/// What each rank lacks, once for each host.
+/// Returns a line for each thing that a rank lacks, without duplicates per host.
 std::vector<std::string> lacking(const std::vector<Card>& cards) {
   std::vector<std::string> lines;
   std::set<std::string> told;

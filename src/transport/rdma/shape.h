@@ -1,5 +1,5 @@
-// How much memory a link has: slots for what it sends, and slots that are posted to receive into.
-// The two ends tell each other theirs, so that builds may differ.
+// The memory of a link: slots for sending, and slots posted for receiving. The two ends exchange
+// their values, so different builds may use different ones.
 #pragma once
 
 #include <cstddef>
@@ -10,23 +10,23 @@
 
 namespace mccl::transport::rdma {
 
-/// With the head: large enough that the cost of a message does not matter, small enough for the
-/// cache, and a whole number of pages.
+/// Size with the header: large enough that the cost per message is negligible, small enough for the
+/// cache, and a multiple of the page size.
 inline constexpr std::uint32_t kSlotBytes = 32 << 10;
 inline constexpr std::uint32_t kReceiveSlots = 16;
 inline constexpr std::uint32_t kSendSlots = 8;
-/// Of those, what data may not use: what returns credit must not wait for them.
+/// Send slots that data may not use: messages that return credit must not wait for a free slot.
 inline constexpr std::uint32_t kSendReserved = 2;
 inline constexpr std::size_t kBerthBytes = std::size_t{kSlotBytes} * (kReceiveSlots + kSendSlots);
 
 static_assert(kReceiveSlots >= Credits::kLeastDepth);
 
-/// What one end tells of its receives.
+/// The receives of one end, as sent to the other.
 struct Shape {
   std::uint32_t depth = kReceiveSlots;
   std::uint32_t slot_bytes = kSlotBytes;
 };
-/// What a peer may say of them.
+/// Bounds for the values that a peer may send.
 inline constexpr std::uint32_t kMostDepth = 1 << 16;
 inline constexpr std::uint32_t kLeastSlotBytes = 4 << 10;
 inline constexpr std::uint32_t kMostSlotBytes = 64 << 20;

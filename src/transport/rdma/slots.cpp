@@ -9,8 +9,8 @@
 namespace mccl::transport::rdma {
 namespace {
 
-/// The first region holds as many berths; each further one twice as many as the last, up to a
-/// limit, or what may be locked yet.
+/// The first region holds kFirstBerths berths. Each further one holds twice as many as the last, up
+/// to kMostBerths or what the process may still lock.
 constexpr std::size_t kFirstBerths = 2;
 constexpr std::size_t kMostBerths = 64;
 
@@ -19,7 +19,8 @@ std::byte* map_memory(std::size_t bytes) {
   if (memory == MAP_FAILED)
     throw Error(fmt::format("no memory for {} bytes of slots: {}", bytes, describe_code(errno)));
 #ifdef MADV_DONTFORK
-  // A fork must not make the parent's pages others than those that the device writes to.
+  // Excludes the memory from a fork: copy-on-write could otherwise give the parent new pages while
+  // the device still writes to the old ones.
   (void)::madvise(memory, bytes, MADV_DONTFORK);
 #endif
   return static_cast<std::byte*>(memory);

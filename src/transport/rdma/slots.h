@@ -1,5 +1,5 @@
-// Registered memory. A device takes few regions, and registering is slow, so a region holds the
-// slots of several links, and is used again when they have gone.
+// Registered memory for links. A device supports few regions, and registration is slow. So one
+// region holds the slots of several links, and it is reused after they are gone.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace mccl::transport::rdma {
 
 class SlotMemory;
 
-/// The memory of one link, given back when it goes.
+/// The registered memory of one link, given back on destruction.
 class Berth {
  public:
   Berth() = default;
@@ -45,13 +45,14 @@ class Berth {
   std::uint32_t key_ = 0;
 };
 
-/// Thread-safe: the ranks of a process share a device. Outlives its berths; the domain outlives it.
+/// Thread-safe, because the ranks of a process share a device. Must outlive its berths; the domain
+/// must outlive it.
 class SlotMemory {
  public:
-  /// Of one size each, at most so many regions.
+  /// Berths all have `berth_bytes`. At most `most_regions` regions are registered.
   SlotMemory(Domain& domain, std::size_t berth_bytes, std::size_t most_regions);
 
-  /// Throws VerbsError or Error, saying what to do, when the device takes no more.
+  /// Throws VerbsError, or Error with advice, if the device accepts no more memory.
   Berth take();
 
   std::size_t regions() const;
@@ -65,8 +66,8 @@ class SlotMemory {
   };
   struct Slab {
     std::unique_ptr<std::byte, Unmap> memory;
-    std::unique_ptr<Region> region;  // gone before its memory
-    std::vector<std::size_t> free;   ///< Offsets.
+    std::unique_ptr<Region> region;  // Destroyed before `memory`.
+    std::vector<std::size_t> free;   ///< Offsets of free berths.
     std::size_t used = 0;
   };
 

@@ -12,15 +12,16 @@
 namespace mccl::transport::rdma {
 namespace {
 
-/// What a peer has not taken by then it is not going to.
+/// Time after which a departing pair is destroyed even if the peer has not received everything.
 constexpr std::chrono::seconds kPatience{2};
-/// The same when everything ends: a queue pair may send what was lost twice more (kTimeout).
+/// The same, for all pairs together, when the station is destroyed. Long enough for two
+/// retransmissions of a queue pair (kTimeout).
 constexpr std::chrono::milliseconds kLastPatience{1200};
-/// Where no notice comes.
+/// Poll interval where there are no notifications.
 constexpr std::chrono::milliseconds kBlindNap{1};
-/// Between looks at pairs that nobody uses, while a process is awake.
+/// Interval between polls of pairs that are not in use, while the process is awake.
 constexpr std::chrono::milliseconds kPollAgain{50};
-/// Until what was sent last, by whoever has gone to sleep since, is looked after.
+/// Maximum delay until a sleeping process checks the completion of its last sends.
 constexpr std::chrono::milliseconds kAfterTheLast{20};
 
 }  // namespace
@@ -36,7 +37,7 @@ Station::Station(const std::shared_ptr<Verbs>& verbs, const std::string& device,
   }
 }
 
-/// What was sent last may decide whether the others end well.
+/// Waits for the last messages, because the peers may depend on them.
 Station::~Station() {
   const Clock::time_point limit = Clock::now() + kLastPatience;
   for (sweep(Clock::now()); !departing_.empty() && Clock::now() < limit; sweep(Clock::now())) {
@@ -112,8 +113,7 @@ bool Station::arm() {
   return true;
 }
 
-/// A device that has failed is asked nothing any more, so nothing that it has to say may wake
-/// anybody.
+/// A failed device is not called any more, so its descriptors must not end a sleep.
 void Station::watch(std::vector<pollfd>& descriptors, bool always) const {
   if (device_->failed()) return;
   descriptors.push_back({device_->context().event_descriptor(), POLLIN, 0});

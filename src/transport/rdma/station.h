@@ -1,5 +1,5 @@
-// What one rank has of one device: the channel that wakes it, its queue pairs, and those that only
-// wait until what they have sent last is on its way.
+// One rank's use of one device: the channel that wakes the rank, its queue pairs, and those pairs
+// that only wait for their last messages to be sent.
 #pragma once
 
 #include <poll.h>
@@ -20,23 +20,23 @@ namespace mccl::transport::rdma {
 
 class Station;
 
-/// A pair leaves its station when it goes.
+/// Deleter that removes a pair from its station.
 struct Leaving {
   Station* station = nullptr;
   void operator()(Pair* pair) const;
 };
 using PairAtStation = std::unique_ptr<Pair, Leaving>;
 
-/// The link that a pair is for.
+/// The link that a pair belongs to.
 struct LinkOf {
   WorldRank peer;
   LinkKey key;
 };
 
-/// Not thread-safe: used under the engine's progress lock. Outlives its pairs.
+/// Not thread-safe: used with the engine's progress lock held. Must outlive its pairs.
 class Station {
  public:
-  /// Throws VerbsError, and Error when the port is not active.
+  /// Throws VerbsError, or Error if the port is not active.
   Station(const std::shared_ptr<Verbs>& verbs, const std::string& device, int port);
   ~Station();
   Station(const Station&) = delete;
@@ -45,29 +45,30 @@ class Station {
   Device& device() { return *device_; }
   const Device& device() const { return *device_; }
   const Port& port() const { return port_; }
-  /// As they are now: addresses come and go.
+  /// The current addresses of the port, which may change at any time.
   std::vector<Gid> gids() const { return device_->context().gids(port_.number); }
 
-  /// Throws VerbsError, Error.
+  /// Throws VerbsError or Error.
   PairAtStation make_pair(Service service, const LinkOf& link);
-  /// No longer used by a link: it goes when the peer has what was sent last.
+  /// Takes a pair that its link no longer uses. Destroys it once its last messages have been sent.
   void retire(PairAtStation pair);
 
-  /// What the device reports, and what time calls for. Now and then, also what has come on pairs
-  /// that nobody uses: a peer may wait for an answer, or what was sent last has failed.
+  /// Processes device events and timers. Every kPollAgain, also polls all pairs: on pairs that are
+  /// not in use, a peer may wait for an answer, or the last send may have failed.
   void look(Clock::time_point now);
-  /// Links that have ended while what was sent by them may not have arrived, and why; each once.
+  /// Returns the links that ended while data that they sent may not have arrived, with the reason;
+  /// each link once.
   std::vector<std::pair<LinkOf, std::string>> take_broken();
   Clock::time_point next_look() const;
-  /// From now on completions make the descriptor readable, once. True when there may be any.
+  /// Makes the next completion mark the descriptor as readable. Returns true if there are pairs
+  /// that may have completions.
   bool arm();
   void disarm() { armed_ = false; }
-  /// For poll(2): what the device reports, and completions where they were asked for, which is so
-  /// once arm() was called and as long as nobody disarmed, or `always`.
+  /// Appends descriptors for poll(2): device events, and completions if armed or `always`.
   void watch(std::vector<pollfd>& descriptors, bool always = false) const;
 
   std::size_t pairs() const { return pairs_.size(); }
-  /// In the child of a fork.
+  /// Called in the child of a fork.
   void abandon() noexcept;
 
  private:
@@ -81,11 +82,11 @@ class Station {
 
   const std::shared_ptr<Device> device_;
   Port port_;
-  std::unique_ptr<Channel> channel_;  ///< Null where the device has none: who waits looks often.
+  std::unique_ptr<Channel> channel_;  ///< Null if not supported; then polled often.
   struct Place {
     Pair* pair;
     LinkOf link;
-    bool told = false;  ///< That it is broken.
+    bool told = false;  ///< The broken link has been reported.
   };
   std::vector<Place> pairs_;
   std::vector<Departing> departing_;

@@ -34,7 +34,7 @@ struct Wanted {
   std::vector<std::vector<std::size_t>> leads_to;
 };
 
-/// Names, or the path of a table as MLX's jaccl has it.
+/// The setting is a list of names, or the path of a table in the format of MLX's jaccl.
 Wanted wanted_devices(const Config& config, WorldRank rank, int size) {
   const std::string& setting = config.rdma_device;
   if (setting.find('/') == setting.npos) {
@@ -67,7 +67,7 @@ void require_few(const Wanted& wanted, WorldRank rank) {
                   kMostDevices, wanted.names.size(), rank));
 }
 
-/// Apple's devices have uc only: there is nothing to be tried.
+/// Apple's devices support only uc, so nothing else is tried.
 std::vector<Service> services_of(const std::string& wanted) {
   if (wanted == "rc") return {Service::rc};
 #ifdef __APPLE__
@@ -137,7 +137,7 @@ Survey survey(const Config& config, WorldRank rank, int size, const std::shared_
       found.stations.push_back(std::move(station));
     } catch (const Error& error) {
       missing.emplace_back(error.what());
-      // One of several that nobody named is not missed.
+      // A device that no setting names is optional.
       if (!by_name) continue;
       found.card.devices.push_back({name, {}, error.what()});
       found.stations.emplace_back();

@@ -1,4 +1,4 @@
-// Which devices this process uses, and what it tells the others of them.
+// Selection of the devices that this process uses, and their description for the other ranks.
 #pragma once
 
 #include <memory>
@@ -14,22 +14,22 @@ namespace mccl::transport::rdma {
 
 struct Survey {
   Card card;
-  bool has_devices = false;  ///< Of any state, or named by a setting.
-  /// In the order of the card's devices; null for one that cannot be used.
+  bool has_devices = false;  ///< A device exists, in any state, or a setting names one.
+  /// In the order of the card's devices; null for a device that cannot be used.
   std::vector<std::shared_ptr<Station>> stations;
 };
 
-/// Opens the devices that the settings name, or all whose port is active, for this rank of a job of
-/// so many. `verbs` may be null, with the reason in `why`. Never throws for what is missing: the
-/// card says it, of the device; where `rdma` is a must and a named device is missing, of all.
-/// Throws InvalidArgument for settings that cannot be.
+/// Opens the devices that the settings name, or all with an active port, for `rank` of a job of
+/// `size` ranks. `verbs` may be null, with the reason in `why`. Missing devices do not throw: the
+/// card reports them per device. If the transport must be rdma and a named device is missing, the
+/// card reports that no device can be used. Throws InvalidArgument for invalid settings.
 Survey survey(const Config& config, WorldRank rank, int size, const std::shared_ptr<Verbs>& verbs,
               const std::string& why);
-/// Of a rank that uses none, for a reason of its own.
+/// Returns the card of a rank that uses no device, for the reason `why`.
 Card card_without(const std::string& why);
 
-/// The addresses that the settings allow: all, those of a kind (roce_v2, roce_v1, infiniband, ipv4,
-/// ipv6), or the one that is named.
+/// Returns the addresses that the setting allows: all if it is empty, those of a kind (roce_v2,
+/// roce_v1, infiniband, ipv4, ipv6), or the one that it names.
 std::vector<Gid> wanted_gids(std::vector<Gid> gids, const std::string& wanted);
 
 }  // namespace mccl::transport::rdma

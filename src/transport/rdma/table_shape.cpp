@@ -15,7 +15,8 @@ bool are_neighbours(std::size_t a, std::size_t b, std::size_t size) {
   return (a + 1) % size == b || (b + 1) % size == a;
 }
 
-/// Ranks that should have a device to each other and have none, the lower one first.
+/// Returns the pairs of ranks that should have a device to each other and have none, with the lower
+/// rank first.
 std::vector<std::string> missing_in(const DeviceTable& table, bool ring) {
   std::vector<std::string> missing;
   for (std::size_t a = 0; a < table.size(); ++a) {

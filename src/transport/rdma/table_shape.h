@@ -1,5 +1,5 @@
-// What a table of devices joins: every rank with every other (a mesh), or each with the next around
-// a ring. MLX's jaccl takes these two and nothing else.
+// Shape of a device table: a mesh joins every rank with every other, a ring joins each rank with
+// the next. MLX's jaccl accepts only these two.
 #pragma once
 
 #include <string>
@@ -10,17 +10,17 @@
 namespace mccl::transport::rdma {
 
 bool is_mesh(const DeviceTable& table);
-/// Each rank has a device to the one after it, and the last to the first.
+/// True if each rank has a device to the next one, and the last to the first.
 bool is_ring(const DeviceTable& table);
-/// Without the devices between ranks that are no neighbours in the ring.
+/// Returns the table without the devices between ranks that are not neighbours in the ring.
 DeviceTable ring_of(DeviceTable table);
 
-/// Throws InvalidArgument, with a picture of what is missing and what to do, where the table of
-/// this path is no ring and `ring` asks for one, or it is neither a ring nor a mesh.
+/// Throws InvalidArgument, with a picture of what is missing and advice, if the table is not a ring
+/// and `ring` is set, or if it is neither a ring nor a mesh.
 void require_shape(const std::string& path, const DeviceTable& table, bool ring);
 
-/// For whoever starts jobs: reads a table for however many ranks it has and requires its shape.
-/// How many there are. Throws InvalidArgument.
+/// Used by programs that start jobs: reads a table of any number of ranks and checks its shape.
+/// Returns the number of ranks. Throws InvalidArgument.
 int check_device_table(const std::string& path, bool ring);
 
 }  // namespace mccl::transport::rdma

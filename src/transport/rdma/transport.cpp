@@ -9,11 +9,12 @@
 namespace mccl::transport::rdma {
 namespace {
 
-/// Until a path on which nothing comes through is given up.
+/// Time after which the dialing end gives up a connected path on which nothing arrives.
 constexpr std::chrono::seconds kGreeting{3};
-/// The end that did not dial hears of that end's failure otherwise, and only tidies up.
+/// Time after which the other end discards a pair that was not opened. The dialing end reports the
+/// failure, so this end only cleans up.
 constexpr std::chrono::seconds kTidying{6};
-/// Between looks at links in the making, where no notice comes.
+/// Interval between checks of links that are being made, where there are no notifications.
 constexpr std::chrono::milliseconds kLook{20};
 
 }  // namespace
@@ -155,7 +156,7 @@ void RdmaTransport::connect(Begun& begun, const Offer& far, const Gid& own, cons
   route.our_first = begun.pair->first_packet();
   route.mtu_bytes = std::min(port.mtu_bytes, far.mtu_bytes);
   route.lid = far.lid;
-  // Of one InfiniBand subnet, the short address does.
+  // Within one InfiniBand subnet, the LID suffices.
   const bool same_subnet =
       std::equal(own.bytes.begin(), own.bytes.begin() + 8, theirs.bytes.begin());
   route.by_gid = port.layer != LinkLayer::infiniband || !same_subnet || far.lid == 0;
@@ -181,15 +182,15 @@ void RdmaTransport::progress(std::vector<LinkEvent>& events) {
   }
 }
 
-/// Whether the link stands, or never will. Where the other end may take it for standing, and does
-/// not say that it has gone on to another, it stands here too, though broken: so whoever uses it is
-/// told, at both ends.
+/// Returns true if the link is complete or has failed; appends an event then. If the other end may
+/// consider the link open and does not say that it uses another transport, it also becomes a link
+/// here, though a broken one. Its users at both ends then see the error.
 bool RdmaTransport::settle(const Place& place, Begun& begun, Clock::time_point now,
                            std::vector<LinkEvent>& events) {
   if (begun.connected) begun.pair->poll();
   LinkEvent event{place.first, place.second, nullptr, {}};
   const bool in_doubt = !begun.pair->is_open() && begun.pair->may_be_open_there();
-  // The other end has as long from here on to say that it has gone on to another.
+  // From now on, the other end has kTidying to say that it uses another transport.
   if (in_doubt && !std::exchange(begun.in_doubt, true))
     begun.deadline = std::max(begun.deadline, now + kTidying);
   if (in_doubt && now < begun.deadline) return false;

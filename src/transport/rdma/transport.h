@@ -1,6 +1,6 @@
-// Links over RDMA devices. The end that dials offers a queue pair, the other connects one of its
-// own to it and answers, and the first connects too. Then the two greet each other through the
-// devices: only a path on which that has come through becomes a link.
+// Links over RDMA devices. The dialing end offers a queue pair. The other end connects one of its
+// own to it and answers, and the dialing end connects too. Then the two ends greet each other
+// through the devices: only a path on which the greeting has arrived becomes a link.
 #pragma once
 
 #include <map>
@@ -18,16 +18,17 @@ namespace mccl::transport::rdma {
 
 class RdmaTransport final : public Transport {
  public:
-  /// `cards` are those of all ranks, in their order. `gid` is the setting. `answer_patience`: as
-  /// Pair's.
+  /// `cards` holds the cards of all ranks in rank order. `gid` is the setting MCCL_RDMA_GID.
+  /// `answer_patience` is passed to Pair::answer_within().
   RdmaTransport(WorldRank rank, Survey survey, const std::vector<Card>& cards, std::string gid,
                 Clock::duration answer_patience = Pair::kAnswerPatience);
 
   std::string_view name() const override { return "rdma"; }
   bool reaches(WorldRank peer) const override { return !ways_[peer.index()].rails.empty(); }
-  /// Why not.
+  /// Why the peer is not reached.
   const std::string& missing(WorldRank peer) const { return ways_[peer.index()].missing; }
-  /// By the table of devices no cable joins the two, so that nothing is amiss.
+  /// True if the device tables say that no cable joins the two ranks, so that a missing link is no
+  /// fault.
   bool uncabled(WorldRank peer) const { return ways_[peer.index()].uncabled; }
   std::string describe(WorldRank peer) const override;
   int rails(WorldRank peer) const override;
@@ -44,14 +45,14 @@ class RdmaTransport final : public Transport {
   void abandon() noexcept override;
 
  private:
-  /// To a peer.
+  /// The devices and service that this rank and a peer have in common.
   struct Way {
-    std::vector<std::size_t> rails;  ///< Places of stations.
+    std::vector<std::size_t> rails;  ///< Indices into `survey_.stations`.
     Service service = Service::rc;
     std::string missing;
     bool uncabled = false;
   };
-  /// A link in the making.
+  /// A link that is being made.
   struct Begun {
     std::shared_ptr<Station> station;
     PairAtStation pair;
@@ -60,7 +61,7 @@ class RdmaTransport final : public Transport {
     bool connected = false;
     std::string path;
     Clock::time_point deadline;
-    bool in_doubt = false;  ///< The other end may take it for open.
+    bool in_doubt = false;  ///< The other end may consider the pair open.
   };
   using Place = std::pair<WorldRank, LinkKey>;
 
@@ -75,10 +76,10 @@ class RdmaTransport final : public Transport {
 
   const WorldRank rank_;
   const Survey survey_;
-  std::vector<Station*> stations_;  ///< Of the survey's, those that can be used.
+  std::vector<Station*> stations_;  ///< The usable stations of survey_.
   const std::string gid_;
   const Clock::duration answer_patience_;
-  std::vector<Way> ways_;  ///< By rank.
+  std::vector<Way> ways_;  ///< Indexed by rank.
   std::map<Place, Begun> begun_;
 };
 

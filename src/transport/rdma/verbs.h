@@ -1,10 +1,11 @@
-// What the transport asks of an RDMA device, in terms of its own: verbs_library.h is the real
-// thing, loaded at run time, and tests/support/verbs_double.h one in memory that can fail in every
-// way.
+// The operations that the transport needs from an RDMA device. verbs_library.h implements them with
+// the real library, loaded at run time; tests/support/verbs_double.h implements them in memory and
+// can inject every failure.
 //
-// Every object outlives what was made of it: a queue pair goes first, then its completion queue and
-// the memory it names, then the domain, the channel and the context. All of them throw VerbsError
-// where they are made; what is called for every message returns an errno, or 0.
+// Every object must outlive the objects that were made from it: a queue pair is destroyed first,
+// then its completion queue and the memory that it names, then the domain, the channel and the
+// context. Functions that make objects throw VerbsError; functions that are called for every
+// message return an errno, or 0.
 #pragma once
 
 #include <array>
@@ -31,10 +32,11 @@ class VerbsError : public Error {
   int code_;
 };
 
-/// "Invalid argument (errno 22)".
+/// Returns "Invalid argument (errno 22)".
 std::string describe_code(int code);
 
-/// How a queue pair treats what is lost: rc sends it again, uc does not.
+/// Handling of lost packets by a queue pair: rc (reliable connection) retransmits, uc (unreliable
+/// connection) does not.
 enum class Service : std::uint8_t { uc, rc };
 std::string_view name_of(Service service);
 
@@ -45,7 +47,7 @@ using GidBytes = std::array<std::uint8_t, 16>;
 
 /// One of the addresses of a port.
 struct Gid {
-  int index = 0;  ///< In the port's table; it means nothing to others.
+  int index = 0;  ///< Index in the port's table; meaningless to other hosts.
   GidType type = GidType::unknown;
   GidBytes bytes{};
 };
@@ -57,60 +59,61 @@ struct Port {
   LinkLayer layer = LinkLayer::unknown;
   int mtu_bytes = 1024;
   std::uint16_t lid = 0;
-  std::size_t message_bytes = 0;  ///< The longest message.
+  std::size_t message_bytes = 0;  ///< Maximum length of a message.
 };
 
 struct Limits {
   int regions = 0;
   int queue_pairs = 0;
-  int requests = 0;  ///< Of a queue pair, in each direction.
+  int requests = 0;  ///< Per queue pair and direction.
   int completions = 0;
   int ports = 1;
-  /// Memory of others may be registered for a time: a fork meanwhile does it no harm.
+  /// True if memory of callers may be registered for a limited time, because a fork during that
+  /// time does no harm.
   bool lends = false;
 };
 
-/// How a request has ended. `id` is the caller's; nothing else holds where the status is not 0.
+/// Result of a request. `id` is the caller's; `bytes` is valid only if the status is 0.
 struct Completion {
   std::uint64_t id = 0;
-  int status = 0;           ///< As the verbs number them.
-  std::uint32_t bytes = 0;  ///< Of a message received.
+  int status = 0;           ///< Status code of the verbs (ibv_wc_status).
+  std::uint32_t bytes = 0;  ///< Length of a received message.
 };
 
-/// "transport retry counter exceeded (12)".
+/// Returns a text such as "the other end does not answer (completion status 12)".
 std::string describe_status(int status);
 inline constexpr int kFlushed = 5;
 
-/// What a device reports beside completions.
+/// An event that a device reports asynchronously, not as a completion.
 struct DeviceEvent {
   enum class Kind { device_gone, port_down, pair_failed, other } kind = Kind::other;
-  int port = 0;  ///< Of port_down.
+  int port = 0;  ///< Set for port_down.
   std::string text;
-  std::uint32_t pair = 0;  ///< Of pair_failed: the number of the queue pair.
+  std::uint32_t pair = 0;  ///< Number of the queue pair; set for pair_failed.
 };
 
-/// Memory that a device may read and write. The memory outlives it.
+/// Registered memory, which a device may access. The memory must outlive the Region.
 class Region {
  public:
   virtual ~Region() = default;
   virtual std::uint32_t key() const = 0;
 };
 
-/// Where notices of completions arrive: readable while there are any.
+/// Receives notifications of completions; its descriptor is readable while there are any.
 class Channel {
  public:
   virtual ~Channel() = default;
   virtual int descriptor() const = 0;
-  /// Takes all that are there.
+  /// Removes all pending notifications.
   virtual void drain() = 0;
 };
 
 class CompletionQueue {
  public:
   virtual ~CompletionQueue() = default;
-  /// Fills a part of `into`; how many, or a negative errno.
+  /// Fills the beginning of `into`; returns how many completions, or a negative errno.
   virtual int poll(std::span<Completion> into) = 0;
-  /// The next completion is told to the channel, once.
+  /// Requests one notification on the channel, for the next completion.
   virtual int notify() = 0;
 };
 
@@ -119,36 +122,36 @@ struct QueuePairOptions {
   int port = 1;
   std::uint32_t sends = 1;
   std::uint32_t receives = 1;
-  std::uint32_t inline_bytes = 0;  ///< Wanted.
-  std::uint32_t pieces = 1;        ///< Of a message to be sent, at most.
+  std::uint32_t inline_bytes = 0;  ///< Requested; see QueuePair::inline_bytes().
+  std::uint32_t pieces = 1;        ///< Maximum number of pieces per sent message.
 };
 
-/// The way to another queue pair.
+/// Connection parameters for another queue pair.
 struct Route {
   std::uint32_t queue_pair = 0;
-  std::uint32_t their_first = 0;  ///< Number of the first packet from there (PSN).
+  std::uint32_t their_first = 0;  ///< Packet sequence number (PSN) of the peer's first packet.
   std::uint32_t our_first = 0;
   int mtu_bytes = 1024;
   std::uint16_t lid = 0;
   bool by_gid = true;
-  int own_gid = 0;  ///< Index.
+  int own_gid = 0;  ///< Index in the port's table.
   GidBytes gid{};
 };
 
-/// Of a message to be sent.
+/// One contiguous part of a message.
 struct Piece {
   const std::byte* data = nullptr;
   std::uint32_t bytes = 0;
-  std::uint32_t key = 0;  ///< Of its region; not looked at where it goes inline.
+  std::uint32_t key = 0;  ///< Key of its region; ignored for inline data.
 };
 
 class QueuePair {
  public:
   virtual ~QueuePair() = default;
   virtual std::uint32_t number() const = 0;
-  /// What goes inline at most: the device reads it while it is posted.
+  /// Maximum bytes of an inline message, which the device copies while it is posted.
   virtual std::uint32_t inline_bytes() const = 0;
-  /// From now on it receives and sends. Receives may be posted before.
+  /// Afterwards the queue pair can receive and send. Receives may be posted before.
   virtual void connect(const Route& route) = 0;
   virtual int post_send(std::uint64_t id, std::span<const Piece> pieces, bool is_inline) = 0;
   virtual int post_receive(std::uint64_t id, const Piece& into) = 0;
@@ -158,7 +161,7 @@ class Domain {
  public:
   virtual ~Domain() = default;
   virtual std::unique_ptr<Region> register_memory(std::span<std::byte> memory) = 0;
-  /// Of which the device only reads.
+  /// Registers memory that the device only reads.
   virtual std::unique_ptr<Region> register_to_send(std::span<const std::byte> memory) = 0;
   virtual std::unique_ptr<QueuePair> make_queue_pair(const QueuePairOptions& options,
                                                      CompletionQueue& completions) = 0;
@@ -172,17 +175,18 @@ class Context {
   virtual std::vector<Gid> gids(int port) = 0;
   virtual std::unique_ptr<Domain> make_domain() = 0;
   virtual std::unique_ptr<Channel> make_channel() = 0;
-  /// `channel` may be null: nothing tells of its completions then.
+  /// `channel` may be null; the queue then sends no notifications.
   virtual std::unique_ptr<CompletionQueue> make_queue(int entries, Channel* channel) = 0;
-  /// Readable while there are events.
+  /// Descriptor that is readable while there are events.
   virtual int event_descriptor() const = 0;
   virtual std::optional<DeviceEvent> next_event() = 0;
-  /// In the child of a fork: closes its copies of descriptors, and calls the driver no more.
+  /// Called in the child of a fork: closes the child's copies of descriptors. The driver is not
+  /// called afterwards.
   virtual void abandon() noexcept {}
 };
 
-/// The driver of all devices of this machine. Thread-safe, as is Context; the rest is used by one
-/// thread at a time.
+/// The driver of all devices of this machine. Verbs and Context are thread-safe; all other objects
+/// may be used by only one thread at a time.
 class Verbs {
  public:
   virtual ~Verbs() = default;

@@ -15,19 +15,20 @@
 namespace mccl::transport::rdma {
 namespace {
 
-/// Of rc: 4.096 us << 17 is 0.54 s, seven times, is 4 s until a device gives up. Not sooner: who is
-/// dead is told by TCP, an interruption of a second is no reason to end a job, and a device in
-/// software errs when it sends again what was only late (docs/RDMA.md).
+/// Retransmission on rc: 4.096 us << 17 is 0.54 s; after seven retries, about 4 s, the device gives
+/// up. A shorter time has no use: TCP already reports dead peers, an interruption of a second must
+/// not end a job, and software devices make errors when they retransmit packets that were only late
+/// (docs/RDMA.md).
 constexpr std::uint8_t kTimeout = 17;
 constexpr std::uint8_t kRetries = 7;
-/// For ever. Credit sees to it that a receive is posted, but for the moment in which a repeated
-/// message lies in it.
+/// 7 means retry forever. Credits ensure that a receive is posted, except briefly while a repeated
+/// message occupies it.
 constexpr std::uint8_t kRnrRetries = 7;
 constexpr std::uint8_t kRnrTimer = 12;
 constexpr std::uint8_t kHops = 64;
 constexpr int kMostGids = 64;
 
-/// A call that gives null has set errno, if it is a good one.
+/// A call that returns null should have set errno, but not every library does.
 int code_of_null() { return errno != 0 ? errno : ENOMEM; }
 int code_of(int result) { return result < 0 ? (errno != 0 ? errno : EIO) : result; }
 
@@ -242,7 +243,7 @@ class LibraryDomain final : public Domain {
     return std::make_unique<LibraryRegion>(shared_, domain_, memory, abi::kAccessLocalWrite);
   }
   std::unique_ptr<Region> register_to_send(std::span<const std::byte> memory) override {
-    // Without the right to write, pages that the process may not write to will do too.
+    // Without write access, pages that the process may not write to can be registered too.
     const std::span<std::byte> read_only{const_cast<std::byte*>(memory.data()), memory.size()};
     return std::make_unique<LibraryRegion>(shared_, domain_, read_only, abi::kAccessNone);
   }
@@ -323,7 +324,8 @@ class LibraryContext final : public Context {
                                  : fmt::format("event {}", event.event_type);
     const int type = event.event_type;
     if (type == abi::kEventDeviceFatal || type == abi::kEventCqErr) {
-      // A completion queue that has failed tells nothing any more, and is not told from others.
+      // A failed completion queue reports nothing more, and the event does not say which queue
+      // failed.
       told.kind = DeviceEvent::Kind::device_gone;
     } else if (type == abi::kEventQpFatal || type == abi::kEventQpReqErr ||
                type == abi::kEventQpAccessErr) {
@@ -344,7 +346,7 @@ class LibraryContext final : public Context {
   }
 
  private:
-  /// A kernel that copies what is registered, rather than having it shared with a child.
+  /// True if the kernel copies registered pages on fork instead of sharing them with the child.
   bool fork_does_no_harm() const {
     const Symbols& s = *shared_.symbols;
     return s.is_fork_initialized && s.is_fork_initialized() == abi::kForkUnneeded;
@@ -399,7 +401,8 @@ class LibraryContext final : public Context {
 class VerbsLibrary final : public Verbs {
  public:
   explicit VerbsLibrary(std::unique_ptr<Symbols> symbols) : symbols_(std::move(symbols)) {
-    // Without it, a fork gives the parent other pages than those that its devices know.
+    // Without it, copy-on-write after a fork could give the parent different pages than its devices
+    // use.
     if (symbols_->fork_init) (void)symbols_->fork_init();
   }
 
@@ -425,7 +428,7 @@ class VerbsLibrary final : public Verbs {
   }
 
  private:
-  /// Until `visit` says that it has what it wants.
+  /// Visits the devices until `visit` returns true.
   template <typename Visit>
   bool for_each(Visit visit) {
     int count = 0;

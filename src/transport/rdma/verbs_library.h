@@ -8,8 +8,8 @@
 
 namespace mccl::transport::rdma {
 
-/// Loaded once, and for as long as the process lives. Null where the library is missing, or lacks
-/// what MCCL needs: `why` then says which.
+/// Loads the library once, for the lifetime of the process. Returns null if the library is missing
+/// or lacks a function that MCCL needs, with the reason in `why`.
 std::shared_ptr<Verbs> load_verbs(std::string& why);
 
 }  // namespace mccl::transport::rdma

@@ -23,7 +23,7 @@ bool find(void* library, const char* name, F*& function) {
   return function != nullptr;
 }
 
-/// The name of one that is missing; null when all are there.
+/// Returns the name of a missing required function; null if all were found.
 const char* fill(void* library, Symbols& s) {
 #define MCCL_FIND(field, name) \
   if (!find(library, name, s.field)) return name
@@ -45,7 +45,8 @@ const char* fill(void* library, Symbols& s) {
   MCCL_FIND(modify_qp, "ibv_modify_qp");
   MCCL_FIND(destroy_qp, "ibv_destroy_qp");
 #undef MCCL_FIND
-  // Without these, nobody is woken and nothing is reported, which is told where it matters.
+  // These are optional. Code that uses them works without wake-ups and device events if they are
+  // null.
   find(library, "ibv_create_comp_channel", s.create_comp_channel);
   find(library, "ibv_destroy_comp_channel", s.destroy_comp_channel);
   find(library, "ibv_get_cq_event", s.get_cq_event);

@@ -1,4 +1,4 @@
-// The functions of the verbs' library that are called by name.
+// Functions of the verbs library that are looked up by name.
 #pragma once
 
 #include <sys/types.h>
@@ -35,14 +35,14 @@ struct Symbols {
   int (*get_async_event)(abi::Context*, abi::AsyncEvent*);
   void (*ack_async_event)(abi::AsyncEvent*);
   const char* (*event_type_str)(int);
-  /// Null where the library is older, or another's.
+  /// Null if the library is too old or lacks it.
   ssize_t (*query_gid_table)(abi::Context*, abi::GidEntry*, std::size_t, std::uint32_t,
                              std::size_t);
   int (*fork_init)();
   int (*is_fork_initialized)();
 };
 
-/// Null, with the reason in `why`, where the library or one of its functions is missing.
+/// Returns null, with the reason in `why`, if the library or a required function is missing.
 std::unique_ptr<Symbols> load_symbols(std::string& why);
 
 }  // namespace mccl::transport::rdma

@@ -63,8 +63,7 @@ Accepted take_handed_over(const Socket& reading_end) {
   if (::recvmsg(reading_end.descriptor(), &carrier.message, kReceiveFlags) < 0) return accepted;
   const cmsghdr* const header = CMSG_FIRSTHDR(&carrier.message);
   if (header == nullptr || header->cmsg_type != SCM_RIGHTS) {
-    accepted.error =
-        EMFILE;  // The process had no descriptor left, so the kernel dropped the connection's.
+    accepted.error = EMFILE;  // The kernel had no descriptor left.
     return accepted;
   }
   int descriptor = -1;

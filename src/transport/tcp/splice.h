@@ -47,11 +47,10 @@ class Splice {
     std::unique_ptr<std::byte[]> held;
     std::size_t begin = 0;
     std::size_t end = 0;
-    bool no_more = false;  ///< The source has sent its last byte.
-    bool ended = false;    ///< The end has also been passed on to the sink.
-    bool discards =
-        false;  ///< The sink accepts no more bytes. Bytes that it wrote may still be in flight.
-    Shortage shortage;  ///< Shortage of system memory for sending to the sink.
+    bool no_more = false;   ///< The source has sent its last byte.
+    bool ended = false;     ///< The end has also been passed on to the sink.
+    bool discards = false;  ///< The sink accepts no more bytes; its own may still be in flight.
+    Shortage shortage;      ///< Shortage of system memory for sending to the sink.
 
     bool wants() const { return !no_more && (end < kHeldBytes || begin >= kHeldBytes / 2); }
     bool has() const { return begin < end; }
