@@ -1,5 +1,5 @@
-// The listener's side of a handshake. A connection that waits to prove that it belongs to the job
-// is a guest.
+// The listener's side of a handshake. A guest is a connection that has not yet proved that it
+// belongs to the job.
 #pragma once
 
 #include <poll.h>
@@ -21,8 +21,8 @@
 
 namespace mccl::rendezvous {
 
-/// A member of the job that has connected. Its settings may keep it out: then `reason` is set and
-/// `socket` is not.
+/// A member of the job that has connected. If its settings do not match, `reason` is set and
+/// `socket` is empty.
 struct Newcomer {
   int peer = -1;
   transport::LinkKey key;
@@ -30,34 +30,34 @@ struct Newcomer {
   std::string reason;
 };
 
-/// Holds a bounded number of guests, each for a bounded time. When one more connects than there is
-/// room for, one guest leaves. These leave first, in this order:
+/// Holds a bounded number of guests, each for a bounded time. When a connection arrives and there
+/// is no room, one guest leaves. Guests leave in this order:
 ///
 /// 1. Guests that have not proved the job's key. A flood without the key never does.
-/// 2. Once all ranks have met: guests from addresses that are no peer's. Together they may have
-///    many addresses, so each must not count for itself.
+/// 2. Once all ranks have met: guests from addresses that are not a peer's. A flood may use many
+///    addresses, so the limit per address (4) does not stop it.
 /// 3. Guests that have not sent their hello, which peers send at once.
-/// 4. Guests of an address that has more than its share of the room: the one that has most.
+/// 4. Guests of an address that has more than its share of the room: the address with most guests.
 ///
-/// Among equals chance decides. So a flood that does all that a peer can do without the key delays
-/// a peer, but keeps none out for ever.
+/// Among equals, one is chosen at random. So a flood that does everything a peer can do without the
+/// key delays peers, but cannot keep one out forever.
 class Acceptor {
  public:
   Acceptor(std::vector<transport::tcp::Listener> listeners, Party self, Log log,
            std::function<void()> on_refused);
 
-  /// All ranks have met, and `peers` are the addresses that they are known to have. Those that
-  /// proven connections come from count as peers' too, before this call and after it. From now on
+  /// Called when all ranks have met; `peers` are their known addresses. Addresses from which proven
+  /// connections come also count as peers' addresses, before this call and after it. From now on
   /// connections are accepted at a limited rate, so that a flood takes a bounded share of the
   /// engine's time.
   void everyone_is_here(const std::vector<transport::tcp::Address>& peers, Clock::time_point now);
 
   void listen_also(transport::tcp::Listener listener) { listeners_.push_back(std::move(listener)); }
 
-  /// Does what can be done now.
+  /// Does all work that is possible without blocking; appends the members that have connected.
   void advance(Clock::time_point now, std::vector<Newcomer>& newcomers);
 
-  /// Why this rank has accepted no connections for a while; empty when it accepts them.
+  /// Why this rank has accepted no connections for a while; empty while it accepts them.
   std::string trouble(Clock::time_point now) const;
 
   void watch(std::vector<pollfd>& descriptors) const;
@@ -81,7 +81,7 @@ class Acceptor {
   Guests::iterator end_visit(Guests::iterator guest);
   std::vector<bool> ready_guests() const;
   void watch_guests(std::vector<pollfd>& descriptors) const;
-  /// False once the visit has ended.
+  /// Returns false once the guest must leave.
   bool advance(Guest& guest, Clock::time_point now, std::vector<Newcomer>& newcomers);
   void arrived(Guest& guest, std::vector<Newcomer>& newcomers);
   void turn_away(const Guest& guest, LogLevel level, const std::string& why, Clock::time_point now);
@@ -92,7 +92,7 @@ class Acceptor {
   Log log_;
   Turnstile turnstile_;
   Guests guests_;                                 ///< Oldest first.
-  std::map<std::string, std::size_t> guests_of_;  ///< By host.
+  std::map<std::string, std::size_t> guests_of_;  ///< Number of guests by host.
   std::set<std::string> hosts_of_peers_;
   bool all_have_met_ = false;
   std::minstd_rand chance_{std::random_device{}()};

@@ -12,8 +12,8 @@ struct Settings {
   std::string_view text;
 };
 
-/// Empty when the texts are equal; otherwise each setting that differs, with both ranks and both
-/// values. Printable, whatever the other rank sent.
+/// Returns an empty string if the texts are equal; otherwise each setting that differs, with both
+/// ranks and both values. The result is printable, whatever the other rank sent.
 std::string difference(const Settings& here, const Settings& there);
 
 }  // namespace mccl::rendezvous

@@ -1,4 +1,4 @@
-// Memory that several share, none of whom may take more than is left.
+// An amount of memory that several users share.
 #pragma once
 
 #include <cstddef>
@@ -6,14 +6,14 @@
 
 namespace mccl::rendezvous {
 
-/// Outlives its loans. Not thread-safe.
+/// Must outlive its loans. Not thread-safe.
 class Allowance {
  public:
   explicit Allowance(std::size_t bytes) : left_(bytes) {}
   Allowance(const Allowance&) = delete;
   Allowance& operator=(const Allowance&) = delete;
 
-  /// Some of the bytes, until it is given back or destroyed.
+  /// A part of the bytes, held until it is given back or destroyed.
   class Loan {
    public:
     Loan() = default;
@@ -21,7 +21,8 @@ class Allowance {
     Loan& operator=(const Loan&) = delete;
     ~Loan() { give_back(); }
 
-    /// Takes so many bytes in place of what it has. False when there are not so many.
+    /// Replaces the bytes that it holds with `bytes`. Returns false, holding none, if too few are
+    /// left.
     bool take(Allowance& from, std::size_t bytes) {
       give_back();
       if (bytes > from.left_) return false;
@@ -43,7 +44,7 @@ class Allowance {
   };
 
   std::size_t left() const { return left_; }
-  /// Whether anything was given back since the last call: then who waits may ask again.
+  /// True if bytes were given back since the last call, so that waiting users may try again.
   bool was_given_back() { return std::exchange(given_back_, false); }
 
  private:

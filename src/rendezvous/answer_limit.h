@@ -1,5 +1,4 @@
-// Limits how long the answers of a store on another host are awaited while ranks meet: to the time
-// that they have for it.
+// Bounds the wait for answers of a store on another host while the ranks meet.
 #pragma once
 
 #include <atomic>
@@ -9,10 +8,10 @@
 
 namespace mccl::rendezvous {
 
-/// A store whose server may fall silent.
+/// A store whose server may stop responding.
 class RemoteAnswers : public Store {
  public:
-  /// Thread-safe.
+  /// Answers must arrive by `limit`. Thread-safe.
   void answer_by(Clock::time_point limit) { limit_ = limit; }
 
  protected:
@@ -22,7 +21,8 @@ class RemoteAnswers : public Store {
   std::atomic<Clock::time_point> limit_{Clock::time_point::max()};
 };
 
-/// Limits the answers of a store while it lives. No-op for a store of this process.
+/// Limits the answers of a store for the lifetime of this object. No-op for a store of this
+/// process.
 class AnswerLimit {
  public:
   /// The store must outlive it.

@@ -1,4 +1,4 @@
-// Where a rank listens, and which addresses it publishes.
+// The addresses at which a rank listens, and those that it publishes.
 #pragma once
 
 #include <cstddef>
@@ -17,12 +17,12 @@ struct Binding {
   Endpoint endpoint;
 };
 
-/// Where the other ranks are.
+/// Location of the other ranks.
 enum class Reach { any_host, this_host };
 
-/// Listens as the settings say (port_base, listen_addr, ifname) among the host's `interfaces`;
-/// where they say nothing, at all addresses, or, when nobody comes from another host, at loopback's
-/// alone. Blocks while names are resolved. Throws InvalidArgument with what to set.
+/// Listens as the settings say (port_base, listen_addr, ifname) on the host's `interfaces`. Without
+/// such settings it listens on all addresses, or only on loopback if all ranks are on this host.
+/// Blocks while names are resolved. Throws InvalidArgument that says what to set.
 Binding bind_listeners(const Config& config, int rank, Reach reach,
                        const std::vector<transport::tcp::Interface>& interfaces, const Log& log);
 

@@ -1,4 +1,4 @@
-// A handshake on a connection.
+// Runs a handshake on a connection.
 #pragma once
 
 #include <string>
@@ -9,14 +9,16 @@
 
 namespace mccl::rendezvous {
 
-/// Carries a handshake's bytes over a connected, non-blocking socket, and none beyond them.
+/// Carries a handshake's bytes over a connected, non-blocking socket. Reads no bytes beyond the
+/// handshake.
 class Conversation {
  public:
   enum class State { waiting, done, refused, broken };
 
   Conversation(transport::tcp::Socket socket, Handshake handshake);
 
-  /// Does what can be done without blocking. A refusal is reported once its last message is sent.
+  /// Does all work that is possible without blocking. A refusal is reported once its last message
+  /// is sent.
   State advance();
 
   const Handshake& handshake() const { return handshake_; }
@@ -40,8 +42,8 @@ class Conversation {
   bool broken_ = false;
 };
 
-/// Blocks until the handshake ends or the deadline passes. False when it is not done; `trouble`
-/// says why.
+/// Blocks until the handshake ends or the deadline passes. Returns false if it did not succeed,
+/// with the reason in `trouble`.
 bool converse(Conversation& conversation, Clock::time_point deadline, std::string& trouble);
 
 }  // namespace mccl::rendezvous

@@ -1,7 +1,7 @@
-// Connects to one peer. Tries all its addresses, repeatedly, until a connection proves to be it.
+// Connects to one peer. Tries all its addresses repeatedly until a connection is proven.
 //
-// An established connection is kept until the deadline, however late its answer is. A busy peer
-// answers late, and may take the connection for agreed before its answer is read here.
+// An established connection is kept until the deadline, even if its answer is late. A busy peer
+// answers late, and may consider the connection proven before its answer is read here.
 #pragma once
 
 #include <poll.h>
@@ -19,15 +19,15 @@
 
 namespace mccl::rendezvous {
 
-/// The first relay on the way to a peer that no cable leads to, and the handshake with it.
+/// The first relay on the way to a peer without a common cable, and the handshake with that relay.
 struct FirstHop {
   Party self;
   int rank = -1;
   transport::LinkKey key;
 };
 
-/// How long an address must refuse connections until its process is taken for dead. Only for
-/// processes that listen for as long as they live.
+/// How long an address must refuse connections until its process counts as dead. Only for processes
+/// that listen for their whole lifetime.
 inline constexpr Clock::duration kRefusedFor = std::chrono::milliseconds(200);
 
 struct DialRequest {
@@ -36,14 +36,15 @@ struct DialRequest {
   transport::LinkKey key;
   Clock::time_point deadline;
   std::vector<Candidate> candidates;
-  /// How long a candidate may hang before the next one is tried beside it.
+  /// How long a candidate may hang before the next one is tried in parallel.
   Clock::duration stagger = std::chrono::milliseconds(250);
   std::size_t buffer_bytes = 0;
-  /// The dial ends when all candidates refuse for so long; never when it is 0.
+  /// The dial fails once all candidates have refused connections for this long; 0 disables this.
   Clock::duration refused_for{};
-  /// A relay. The candidates are its addresses, and it passes the connection on to the peer.
+  /// If set, the candidates are the addresses of this relay, which passes the connection on to the
+  /// peer.
   std::optional<FirstHop> through = {};
-  /// The first attempt begins no earlier.
+  /// Earliest time of the first attempt.
   Clock::time_point not_before{};
 };
 
@@ -51,20 +52,21 @@ class Dial {
  public:
   explicit Dial(DialRequest request);
 
-  /// Does what can be done now. True once it has ended: see socket() and reason().
+  /// Does all work that is possible without blocking. Returns true once the dial has ended: see
+  /// take_socket() and reason().
   bool advance(Clock::time_point now);
 
-  /// The proven connection; empty when the dial failed.
+  /// Returns the proven connection; empty if the dial failed.
   transport::tcp::Socket take_socket() { return std::move(socket_); }
   const std::string& reason() const { return reason_; }
-  /// The candidate whose connection was proven. Differs from first_choice() when that failed.
+  /// The candidate whose connection was proven. It differs from first_choice() if that one failed.
   const Candidate& winner() const { return request_.candidates[winner_]; }
   const Candidate& first_choice() const { return request_.candidates.front(); }
 
   int peer() const { return request_.peer; }
   const transport::LinkKey& key() const { return request_.key; }
-  /// The errno of the last attempt that the system could not connect, 0 when there is none; and
-  /// when that attempt began.
+  /// The errno of the last attempt that failed to connect, 0 if there is none, and the time at
+  /// which that attempt began.
   int last_error() const { return last_error_; }
   Clock::time_point last_tried() const { return last_tried_; }
 
@@ -75,10 +77,10 @@ class Dial {
   struct Attempt {
     std::size_t candidate = 0;
     Clock::time_point begun;
-    Clock::time_point deadline;         ///< Of the attempt to connect; then the dial's.
-    transport::tcp::Socket connecting;  ///< Until the connection stands, then:
+    Clock::time_point deadline;  ///< First for connecting; once connected, the dial's deadline.
+    transport::tcp::Socket connecting;  ///< Moved into `conversation` once connected.
     std::optional<Conversation> conversation;
-    bool with_first_hop = false;  ///< And not yet with the peer.
+    bool with_first_hop = false;  ///< The conversation is still with the first hop.
   };
   enum class Progress { waiting, failed, done, refused };
 
@@ -102,14 +104,14 @@ class Dial {
   std::size_t next_candidate_ = 0;
   Clock::time_point next_start_;
   Clock::duration back_off_;
-  bool all_refused_ = true;  ///< In this round.
+  bool all_refused_ = true;  ///< All attempts of this round were refused.
   int last_error_ = 0;
   Clock::time_point last_tried_{};
   std::optional<Clock::time_point> refused_since_;
-  int lacks_files_ = 0;  ///< The errno when no descriptor was left for an attempt; else 0.
+  int lacks_files_ = 0;  ///< The errno if an attempt found no free descriptor; else 0.
   Clock::time_point lacks_files_since_;
-  /// One attempt has reached the peer, and the others were given up. No other may start beside it,
-  /// since the peer could accept both.
+  /// One attempt has reached the peer, and the others were given up. No attempt may start in
+  /// parallel, because the peer could accept both.
   bool proven_ = false;
   std::size_t winner_ = 0;
   transport::tcp::Socket socket_;

@@ -1,4 +1,4 @@
-// Where a rank can be reached, as published through the store.
+// The addresses at which a rank can be reached, as published through the store.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,19 @@ namespace mccl::rendezvous {
 
 struct Endpoint {
   int rank = -1;
-  /// Ranks with the same host string share a kernel and a network namespace: loopback reaches them.
+  /// Ranks with equal host strings share a kernel and a network namespace, so loopback joins them.
   std::string host;
   std::uint16_t port = 0;
   /// Numeric addresses, best first.
   std::vector<std::string> addresses;
-  /// The addresses were listed by the user: each is a rail of its own.
+  /// The user listed the addresses explicitly; each is then a separate rail.
   bool listed = false;
 
   friend bool operator==(const Endpoint&, const Endpoint&) = default;
 };
 
-/// Text of at most a few KiB; parse throws InvalidArgument for anything that serialise cannot have
-/// written.
+/// Text of at most a few KiB. parse_endpoint throws InvalidArgument for text that serialise cannot
+/// have written.
 std::string serialise(const Endpoint& endpoint);
 Endpoint parse_endpoint(std::string_view text);
 

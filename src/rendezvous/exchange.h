@@ -1,5 +1,5 @@
 // Exchanges data between all ranks through the store, in stages. In each stage every rank publishes
-// one card, rank 0 makes one text of all cards, and every rank reads that text.
+// one card, rank 0 combines all cards into one text, and every rank reads that text.
 #pragma once
 
 #include <chrono>
@@ -16,15 +16,15 @@ namespace mccl::rendezvous {
 class Exchange {
  public:
   /// The store must outlive it. Rank 0 waits until the deadline. The others wait for `grace`
-  /// longer, so that they hear from rank 0 what it has waited for in vain.
+  /// longer, so that they receive rank 0's report of the missing ranks.
   Exchange(Store& store, int rank, int size, Clock::time_point deadline,
            std::chrono::milliseconds grace = std::chrono::seconds(1))
       : store_(store), rank_(rank), size_(size), deadline_(deadline), grace_(grace) {}
 
-  /// The cards of all ranks, in their order.
+  /// Returns the cards of all ranks, in rank order.
   std::vector<std::string> all_gather(std::string_view stage, const std::string& card) const;
 
-  /// What rank 0 makes of the cards.
+  /// Function by which rank 0 combines the cards.
   using Decide = std::function<std::string(const std::vector<std::string>& cards)>;
   std::string decide(std::string_view stage, const std::string& card, const Decide& decide) const;
 

@@ -1,6 +1,6 @@
-// How two processes prove to each other that they belong to one job, and which ranks they are,
-// before either trusts a byte of the other. A state machine without sockets: whoever owns the
-// connection carries the bytes.
+// The handshake by which two processes prove to each other that they belong to one job, and which
+// ranks they are, before either trusts any byte of the other. It is a state machine without
+// sockets: the owner of the connection carries the bytes.
 //
 //   dialer                                                acceptor
 //   hello: version, key of the link, ranks, size, nonce ->
@@ -10,10 +10,11 @@
 //   settings, sealed                                  ->
 //                                                     <-  verdict and settings, sealed
 //
-// Every proof and seal is an HMAC under the job key over a label that names its role, all earlier
-// messages (both nonces among them) and its own content, so that none can be altered, replayed,
-// reflected or moved to another pair of ranks. The dialer proves itself first: a stranger who
-// connects learns a protocol version and a random number, nothing that the job key went into.
+// Every proof and seal is an HMAC under the job key. It covers a label that names its role, all
+// earlier messages (both nonces among them) and its own content. So no message can be altered,
+// replayed, reflected or moved to another pair of ranks. The dialer proves itself first: an
+// outsider who connects learns only a protocol version and a random number, and nothing derived
+// from the job key.
 #pragma once
 
 #include <cstddef>
@@ -27,64 +28,65 @@
 
 namespace mccl::rendezvous {
 
-/// Of all that ranks tell each other, and of what those of a host share in memory.
+/// Version of all messages between ranks, and of the memory that the ranks of a host share.
 inline constexpr std::uint16_t kProtocolVersion = 8;
 inline constexpr std::size_t kMaxAgreementBytes = std::size_t{16} << 10;
 
-/// This end.
+/// This end of a handshake.
 struct Party {
   int rank = 0;
-  int size = 0;  ///< Ranks of the job; 0 where it is not known (the store), on both ends then.
+  int size = 0;  ///< Number of ranks of the job; 0 at both ends if unknown (the store).
   std::string job_key;
   std::string agreement;  ///< "name=value" lines; at most kMaxAgreementBytes.
 };
 
 enum class Refusal : std::uint8_t {
   none,
-  noise,     ///< What came is not this protocol.
-  version,   ///< Another version of it.
-  proof,     ///< The peer does not know the job key, or somebody altered the bytes.
-  rank,      ///< A member of the job, but not the one that was meant.
-  settings,  ///< The right rank, with other settings: final.
+  noise,     ///< The bytes are not this protocol.
+  version,   ///< The peer uses another protocol version.
+  proof,     ///< The peer does not know the job key, or the bytes were altered.
+  rank,      ///< A member of the job, but not the rank that the dialer meant.
+  settings,  ///< The right rank, but its settings differ. Retrying is useless.
 };
 
 class Handshake {
  public:
   enum class State : std::uint8_t { in_progress, done, refused };
 
-  /// Connects to `peer`. Throws InvalidArgument when the agreement is too long.
+  /// Creates the side that connects to `peer`. Throws InvalidArgument if the agreement is too long.
   static Handshake dialer(Party self, int peer, transport::LinkKey key);
-  /// Answers whoever connected.
+  /// Creates the side that answers a connection.
   static Handshake acceptor(Party self);
 
   State state() const { return state_; }
-  /// How many bytes it waits for: read no more than this, what follows belongs to the link. 0 when
-  /// it waits for none.
+  /// Number of bytes that it waits for; 0 if none. Read no more than this: later bytes belong to
+  /// the link.
   std::size_t wanted() const;
-  /// Takes what arrived; at most wanted() bytes, else it throws InvalidArgument.
+  /// Processes received bytes. Throws InvalidArgument for more than wanted() bytes.
   void feed(std::span<const std::byte> bytes);
 
-  /// Bytes to send, even after the end: a refusal may have something to say.
+  /// Bytes to send. There may be some after the end as well: the last message of a refusal.
   std::span<const std::byte> output() const { return std::span(output_).subspan(sent_); }
   void sent(std::size_t bytes);
 
-  /// The acceptor has read a whole hello, which anybody can write.
+  /// True if the acceptor has read a whole hello. A hello proves nothing.
   bool has_begun() const { return step_ == Step::dialer_proof || step_ == Step::dialer_settings; }
-  /// The peer has proved that it knows the job key.
+  /// True if the peer has proved that it knows the job key.
   bool proven() const { return proven_; }
   Refusal refusal() const { return refusal_; }
   const std::string& reason() const { return reason_; }
-  /// What it means when the peer closes the connection now.
+  /// Explains a connection that the peer closes in the current step.
   std::string explain_close() const;
 
-  /// The other rank, and what the link is for. For the acceptor they are claims until proven().
+  /// The other rank, and the purpose of the link. For the acceptor they are unproven claims until
+  /// proven().
   int peer() const { return peer_; }
   const transport::LinkKey& key() const { return key_; }
 
  private:
-  /// The message that comes next.
+  /// The message expected next.
   enum class Step : std::uint8_t {
-    hello_prefix,  ///< Magic and version, so that noise is told from its first bytes.
+    hello_prefix,  ///< Magic and version; other protocols are recognised by the first bytes.
     hello,
     dialer_proof,
     dialer_settings,
@@ -121,11 +123,11 @@ class Handshake {
   Refusal refusal_ = Refusal::none;
   bool proven_ = false;
   std::string reason_;
-  std::size_t agreement_bytes_ = 0;  ///< Of the peer.
+  std::size_t agreement_bytes_ = 0;  ///< Size of the peer's agreement.
   Bytes input_;
   Bytes output_;
   std::size_t sent_ = 0;
-  Bytes transcript_;  ///< All messages so far, both ways.
+  Bytes transcript_;  ///< All messages so far, in both directions.
 };
 
 }  // namespace mccl::rendezvous

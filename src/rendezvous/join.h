@@ -1,4 +1,4 @@
-// From a process's place in a job to the store at which its ranks meet.
+// Opens the store through which the ranks of a job meet, given a process's place in the job.
 #pragma once
 
 #include <chrono>
@@ -14,24 +14,26 @@ namespace mccl::rendezvous {
 
 class Wiring;
 
-/// What a process meets the others through.
+/// The means by which a process meets the others.
 struct Joined {
   std::shared_ptr<Store> store;    ///< Null when the job has one rank.
-  std::shared_ptr<Wiring> wiring;  ///< Null where every rank reaches every other.
+  std::shared_ptr<Wiring> wiring;  ///< Null if every rank reaches every other directly.
 };
 
-/// Waits as long as the settings let it. Strangers are counted in `metrics`, unless it is null.
+/// Waits as long as the settings allow. Refused connections are counted in `metrics`, unless it is
+/// null.
 Joined join(const Placement& placement, const Config& config,
             const std::shared_ptr<Metrics>& metrics = nullptr);
 
-/// host:port at which rank 0 serves the store, as the placement has it or as rank 0 tells through
-/// MPICH's launcher, which answers once in the life of a process. Blocks until all ranks ask. Empty
-/// where ranks need none (MPI, a single rank) or no launcher tells one (a hostfile). Throws Error.
+/// Returns host:port at which rank 0 serves the store, from the placement or from rank 0 through
+/// MPICH's launcher. The launcher answers only once in the lifetime of a process. Blocks until all
+/// ranks have called it. Empty if no store is needed (MPI, a single rank) or no launcher provides
+/// the address (a hostfile). Throws Error.
 std::string meeting_point(const Placement& placement, const Config& config);
 
-/// Tells `root` of rank 0 to all ranks through MPICH's launcher (PMI 1, at `descriptor`), which
-/// answers nobody afterwards: a program that calls MPI too gives MCCL_ROOT instead. Returns rank
-/// 0's. Throws Error.
+/// Passes rank 0's `root` to all ranks through MPICH's launcher (PMI 1, at `descriptor`) and
+/// returns it. The launcher answers nothing afterwards, so a program that also uses MPI must set
+/// MCCL_ROOT instead. Throws Error.
 std::string exchange_root(int descriptor, int rank, const std::string& root,
                           std::chrono::milliseconds timeout);
 

@@ -1,14 +1,14 @@
-// How a job that was given no key gets one.
+// Provides a key for a job that was given none.
 //
-// Rank 0 makes a random key, writes it to a file that only its user may open, and says in the store
-// where that is. Each other rank tries to read it and answers in the store whether it could. When
-// all could, they have a key that never was in the store, and the file is removed. When one could
-// not (it runs on another machine, as another user or in another container), rank 0 publishes a
-// second key in the store until all have met: whoever reads the store then has it too, and every
-// rank warns of that.
+// Rank 0 makes a random key, writes it to a file that only its user may open, and publishes the
+// path in the store. Each other rank tries to read the file and reports the result in the store. If
+// all succeed, the key was never in the store, and the file is removed. If one fails (it runs on
+// another machine, as another user or in another container), rank 0 publishes a second key in the
+// store until all ranks have met. Every reader of the store then knows that key as well, and every
+// rank warns about it.
 //
-// Rank 0's words cannot be changed by others, as the server of the store sees to (kServersOwn); who
-// answers in the place of a rank that could read the file is found out by that rank.
+// Other processes cannot change what rank 0 publishes: the store's server enforces it
+// (kServersOwn). If an outsider answers for a rank that could read the file, that rank detects it.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@
 
 namespace mccl::rendezvous {
 
-/// Throws InvalidArgument where `require_key` is set and no key is.
+/// Throws InvalidArgument if `require_key` is set and no key is set.
 void check_required_key(const Config& config, int rank, int size);
 
 struct KeyAgreement {
@@ -32,14 +32,16 @@ struct KeyAgreement {
   Store& store;
   const Log& log;
   Clock::time_point deadline;
-  std::vector<std::string> folders = private_folders();  ///< For rank 0's file.
+  std::vector<std::string> folders = private_folders();  ///< Candidate folders for rank 0's file.
 };
 
-/// The job's key: the one that was set, or one agreed on by all ranks. Every rank asks the store
-/// three times, rank 0 as often as there are ranks. Throws TimeoutError when a rank is missing.
+/// Returns the job's key: the configured one, or one that all ranks agree on. Every rank makes
+/// three requests to the store, rank 0 as many as there are ranks. Throws TimeoutError if a rank is
+/// missing.
 std::string agree_on_key(const KeyAgreement& agreement);
 
-/// All ranks have met, so nobody need read a published key any more: rank 0 takes it back.
+/// Called when all ranks have met, so that no rank needs a published key any more: rank 0
+/// overwrites it.
 void take_back_key(const Config& config, int rank, Store& store);
 
 }  // namespace mccl::rendezvous

@@ -1,5 +1,5 @@
-// A key that goes from one process of a user to others of the same user and machine, past all the
-// rest: through a file that nobody else may open.
+// Passes a key to other processes of the same user and machine, through a file that no other user
+// may open.
 #pragma once
 
 #include <optional>
@@ -8,11 +8,12 @@
 
 namespace mccl::rendezvous {
 
-/// The file; gone with the object.
+/// Removes the file when destroyed.
 class KeyFile {
  public:
   KeyFile() = default;
-  /// In the first of the folders that takes it. Where none does, the path is empty.
+  /// Writes the file in the first of the folders where that succeeds. The path is empty if none
+  /// does.
   KeyFile(std::span<const std::string> folders, const std::string& key);
   ~KeyFile();
   KeyFile(const KeyFile&) = delete;
@@ -24,8 +25,8 @@ class KeyFile {
   std::string path_;
 };
 
-/// What is in a file that a KeyFile of this user made; nothing for any other file. The path may
-/// come from a stranger.
+/// Returns the content of a file that a KeyFile of this user made; nothing for any other file. The
+/// path may come from an untrusted process.
 std::optional<std::string> read_key_file(const std::string& path);
 
 }  // namespace mccl::rendezvous

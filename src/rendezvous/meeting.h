@@ -1,16 +1,16 @@
-// How the ranks of a job come together, from a store to connections of all with all:
+// The meeting of the ranks of a job: from a store to connections between all pairs.
 //
-// 1. They find out who belongs to this start of the job (incarnation.h). What they prove to each
-//    other from then on they prove with a key that is made of the job's key and the start's name.
-// 2. They say which host they are on and which cores they may use; so each knows whether it has to
+// 1. The ranks find out which processes belong to this start of the job (incarnation.h). All later
+//    proofs use a key derived from the job's key and the start's name.
+// 2. They publish their host and the cores that they may use. So each rank knows whether it must
 //    listen to other hosts, and how many files it will open.
-// 3. They listen, and say where, and which RDMA devices they have.
+// 3. They listen, and publish their addresses and RDMA devices.
 // 4. The higher rank of a pair dials the lower one, for the pair's control connection.
 // 5. Those that can share memory do (neighbours.h).
 //
-// The last word is rank 0's in every stage (exchange.h): when it comes, all ranks have got so far.
-// A rank that fails says why, and then all fail; one that dies is noticed by the store's server, at
-// its control connections, or because its address refuses.
+// Rank 0 ends every stage (exchange.h): its text means that all ranks have completed the stage. If
+// a rank fails, it publishes the reason, and all ranks fail. The death of a rank is detected by the
+// store's server, at its control connections, or because its address refuses connections.
 #pragma once
 
 #include <functional>
@@ -39,26 +39,27 @@ struct MeetingOptions {
   std::shared_ptr<Store> store;
   Config config;
   Log log;
-  std::function<void()> on_refused;  ///< Called for every stranger dropped.
-  int bell_pipe = -1;                ///< What neighbours ring.
-  std::shared_ptr<Wiring> wiring;    ///< Where not all ranks reach each other; else null.
-  std::shared_ptr<transport::rdma::Verbs> verbs;  ///< Null: this machine's.
-  bool has_gpus = false;                          ///< This rank; for Met::all_have_gpus.
-  /// The key of the job, through a store of this start's own.
+  std::function<void()> on_refused;  ///< Called for every refused connection.
+  int bell_pipe = -1;                ///< Descriptor by which neighbours wake this rank.
+  std::shared_ptr<Wiring> wiring;    ///< Set if not all ranks reach each other; else null.
+  std::shared_ptr<transport::rdma::Verbs> verbs;  ///< If null, the verbs of this machine are used.
+  bool has_gpus = false;                          ///< This rank's value; see Met::all_have_gpus.
+  /// Returns the job's key, using a store that only this start sees.
   std::function<std::string(std::shared_ptr<Store> store, Clock::time_point deadline)> agree_on_key;
 };
 
-/// What a rank has when all have met.
+/// Result of the meeting for one rank.
 struct Met {
   std::shared_ptr<Incarnation> store;
   std::vector<std::unique_ptr<transport::Link>> controls;  ///< By rank; null for this one.
-  /// What links can be made through; of two that reach a peer, the better one first.
+  /// Transports for links, better ones first.
   std::vector<std::unique_ptr<transport::Transport>> transports;
   std::shared_ptr<const node::SharedMemory> shared_memory;
-  double ranks_per_core = 1;  ///< Of this host, where they are most crowded.
-  /// The ranks that no cable leads to from here, with the one that connections to each go through.
+  double ranks_per_core = 1;  ///< Maximum number of ranks that share one core of this host.
+  /// Ranks without a direct cable to this rank, each with the relay that connections to it go
+  /// through.
   std::map<int, int> relayed;
-  /// Which ranks cables of RDMA devices join, where collectives are to keep to them.
+  /// Ranks that RDMA devices join by cables, if collectives must be restricted to those cables.
   std::optional<Cabling> rdma_cabling;
   bool uses_rdma = false;
   bool all_have_gpus = false;

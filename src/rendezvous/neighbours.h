@@ -1,10 +1,11 @@
-// Which ranks share memory with this one: found by trying, and agreed on by all.
+// Finds the ranks that share memory with this one by trying, and makes all ranks agree on the
+// result.
 //
-// Of a pair the higher rank dials the lower one's local listener and introduces itself: with what
-// proves that it knows the key, its arena, and its bell's pipe. The lower one answers in kind. When
-// the higher one has its answer, or knows that none will come, it says so by one byte on their
-// control connection: so the lower one knows when nobody has to come any more. A rank dials few
-// others at a time, and a pair's local connection ends with its answer.
+// The higher rank of a pair dials the lower one's local listener and introduces itself: with a
+// proof that it knows the key, its arena, and its bell's pipe. The lower one answers with the same.
+// When the higher one has its answer, or knows that none will arrive, it sends one byte on their
+// control connection. So the lower one knows when no more introductions are due. A rank dials few
+// others at a time, and a pair's local connection ends with the answer.
 #pragma once
 
 #include <poll.h>
@@ -23,39 +24,39 @@ namespace mccl::rendezvous {
 
 struct Neighbourhood {
   node::Neighbours neighbours;
-  std::vector<int> nodes;  ///< As node::SharedMemory.
+  std::vector<int> nodes;  ///< See node::SharedMemory.
 };
 
-/// The name of a rank that has no memory to share.
+/// Name published by a rank that has no memory to share.
 inline constexpr const char* kNoMemory = "-";
 
 struct NeighbourOptions {
   int rank = 0;
-  std::string key;                 ///< Of this start of the job.
-  std::vector<std::string> names;  ///< Of the ranks' local listeners, or kNoMemory.
-  /// With memory to share; null without.
+  std::string key;                 ///< Key of this start of the job.
+  std::vector<std::string> names;  ///< Names of the ranks' local listeners, or kNoMemory.
+  /// Null if this rank has no memory to share.
   const node::LocalListener* listener = nullptr;
   node::Arena* arena = nullptr;
   int bell_pipe = -1;
-  std::vector<transport::Link*> controls;  ///< By rank; a neighbour reads none of them further.
+  std::vector<transport::Link*> controls;  ///< By rank. The search reads one byte of each.
   Clock::time_point deadline;
-  /// What goes on meanwhile: its descriptors, and what it does now and then. It throws what makes
-  /// the search vain.
+  /// Concurrent work: appends descriptors to poll, and is called repeatedly. It throws to end the
+  /// search.
   std::function<void(std::vector<pollfd>&)> watch_beside;
   std::function<void()> advance_beside;
 };
 
-/// All ranks call it. Whoever can be reached through a local socket, is the same user, proves the
-/// key and can map this rank's memory and have its own mapped is a neighbour; that somebody is none
-/// is no error. Throws PeerError, TimeoutError, OutOfDescriptors.
+/// Must be called by all ranks. A rank is a neighbour if it can be reached through a local socket,
+/// runs as the same user, proves the key, and both ranks can map each other's memory. A rank that
+/// is not a neighbour is no error. Throws PeerError, TimeoutError, OutOfDescriptors.
 node::Neighbours find_neighbours(const NeighbourOptions& options);
 
-/// All ranks call it, and drop the neighbours that are not of their node.
+/// Must be called by all ranks. Drops the neighbours that are not of this rank's node.
 Neighbourhood agree_on_nodes(const Exchange& exchange, int rank, int size, node::Neighbours found);
 
-/// Nodes from what each rank says of whom it has mapped: on a node, everyone has mapped everyone.
-/// Ranks are taken in order, each into the node of the first rank that it fits. `mapped[a]` need
-/// not be sorted.
+/// Computes nodes from the ranks that each rank has mapped; all ranks of a node must have mapped
+/// each other. Ranks are processed in order, and each joins the node of the first rank that it
+/// fits. `mapped[a]` need not be sorted.
 std::vector<int> nodes_from(const std::vector<std::vector<int>>& mapped);
 
 }  // namespace mccl::rendezvous

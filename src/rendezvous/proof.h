@@ -1,4 +1,4 @@
-// The two cryptographic tools of the handshake: nonces and keyed proofs.
+// The two cryptographic primitives of the handshake: nonces and keyed proofs.
 #pragma once
 
 #include <array>
@@ -15,14 +15,14 @@ inline constexpr std::size_t kProofBytes = 32;
 using Nonce = std::array<std::byte, kNonceBytes>;
 using Proof = std::array<std::byte, kProofBytes>;
 
-/// Unpredictable. Throws Error when the system has no randomness to give.
+/// Returns unpredictable bytes. Throws Error if the system has no randomness.
 Nonce make_nonce();
 
-/// HMAC-SHA256 under `key` over `label`, a zero byte, and `data`. The label says whose proof of
-/// what this is, so that no proof can be used as another.
+/// Returns HMAC-SHA256 under `key` over `label`, a zero byte, and `data`. The label names the
+/// prover's role and the message, so that no proof can be used as another.
 Proof prove(std::string_view key, std::string_view label, std::span<const std::byte> data);
 
-/// In time that does not depend on where they differ.
+/// Compares in constant time.
 bool same_proof(std::span<const std::byte> a, std::span<const std::byte> b);
 
 }  // namespace mccl::rendezvous

@@ -1,5 +1,5 @@
-// The part of a meeting that is about RDMA: whether this rank looks for devices, and what comes of
-// what all ranks have found.
+// The RDMA part of a meeting: whether this rank looks for devices, and the transport that results
+// from the devices of all ranks.
 #pragma once
 
 #include <memory>
@@ -16,14 +16,15 @@
 
 namespace mccl::rendezvous {
 
-/// For this rank of a job of so many. `one_host`: all ranks are on this one. `verbs`: null for this
-/// machine's.
+/// Surveys the devices for `rank` of a job of `size` ranks. `one_host`: all ranks are on this host.
+/// If `verbs` is null, the verbs of this machine are used.
 transport::rdma::Survey find_rdma(const Config& config, WorldRank rank, int size, bool one_host,
                                   std::shared_ptr<transport::rdma::Verbs> verbs);
 
-/// Which ranks the tables of devices join, where they leave some pairs without a cable and the
-/// others join all ranks, so that collectives can keep to the cables. Alike on all ranks. `nodes`:
-/// as a meeting agrees on them; where ranks share memory, cables are not all there is.
+/// Returns the ranks that the device tables join, so that collectives can keep to the cables. Empty
+/// unless some pairs have no cable and the cables still join all ranks. Also empty if ranks share
+/// memory, as then they have other paths than cables. All ranks get the same result. `nodes` is the
+/// result of agree_on_nodes().
 std::optional<Cabling> cabling_of(const Config& config, const std::vector<int>& nodes,
                                   const std::vector<transport::rdma::Card>& cards);
 
@@ -31,14 +32,15 @@ struct RdmaOptions {
   int rank = 0;
   const Config& config;
   const Log& log;
-  const std::string& host;                 ///< Of this rank, as endpoints have it.
-  const std::vector<Endpoint>& endpoints;  ///< By rank.
+  const std::string& host;                 ///< Host of this rank, as in endpoints.
+  const std::vector<Endpoint>& endpoints;  ///< Indexed by rank.
   const std::vector<transport::rdma::Card>& cards;
-  double ranks_per_core = 1;  ///< Of this host.
+  double ranks_per_core = 1;  ///< Ranks per core on this host.
 };
 
-/// Null where no peer is reached by it. A peer that could be, but for something that is missing, is
-/// told of at WARN; with MCCL_TRANSPORT=rdma it is a PeerError that draws what is missing where.
+/// Returns null if no peer is reached by RDMA. If a peer is not reached because something is
+/// missing, logs a WARN; with MCCL_TRANSPORT=rdma it throws PeerError with a picture of what is
+/// missing.
 std::unique_ptr<transport::rdma::RdmaTransport> make_rdma(const RdmaOptions& options,
                                                           transport::rdma::Survey found);
 

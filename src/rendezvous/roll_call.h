@@ -1,4 +1,4 @@
-// Who has come, and who has not, for those who waited in vain.
+// Lists the ranks that have arrived and those that have not, for errors about waits.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace mccl::rendezvous {
 
-/// "ranks 1 and 3 have not come; 0 and 2 have". `present` is by rank; `done` is what the others
-/// have done.
+/// Returns "ranks 1 and 3 have not come; 0 and 2 have". `present` is indexed by rank; `done` is the
+/// verb for the event.
 std::string roll_call(const std::vector<bool>& present, std::string_view done = "come");
 
-/// Under this key of a start's store stands who came last with a rank that was taken, and was
-/// turned away: it may be the one that is missing.
+/// Store key, within a start, of the last process that was turned away because its rank was taken.
+/// It may be the missing rank, misconfigured.
 inline constexpr const char* kCameTwice = "twice";
 
 }  // namespace mccl::rendezvous

@@ -1,6 +1,6 @@
 // Rank 0's side of the TCP store: one thread that serves a MemoryStore to proven connections.
 //
-// Locks: the table has its own. Everything else belongs to the thread, but for the stop flag and
+// Locks: the table has its own. All other members belong to the thread, except the stop flag and
 // the wake-up pipe.
 #pragma once
 
@@ -25,16 +25,16 @@ namespace mccl::rendezvous {
 
 class StoreServer {
  public:
-  /// The table must outlive the server. `on_refused` is called, by the server's thread, for every
-  /// stranger turned away; it may be null.
+  /// The table must outlive the server. `on_refused` is called by the server's thread for every
+  /// refused connection; it may be null.
   StoreServer(MemoryStore& table, std::vector<transport::tcp::Listener> listeners,
               std::string job_key, const Log& log, std::function<void()> on_refused);
-  /// Ends the thread; clients see their connections close.
+  /// Ends the thread; the clients' connections are closed.
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
 
-  /// After a change of the table from outside: somebody may wait for it.
+  /// Must be called after a change of the table from outside, because a client may wait for it.
   void wake();
 
  private:
@@ -46,25 +46,26 @@ class StoreServer {
     explicit Client(Conversation unproven, transport::tcp::Address address, Clock::time_point limit)
         : conversation(std::move(unproven)), from(address), deadline(limit) {}
     bool unproven() const { return conversation.has_value(); }
-    /// Whether the rest of a request, or of an answer, is still to be moved.
+    /// True if a request has been received or an answer sent only in part.
     bool in_transfer() const { return !output.empty() || (!input.empty() && !wait); }
 
-    std::optional<Conversation> conversation;  ///< Until it is proven.
+    std::optional<Conversation> conversation;  ///< Set until the client is proven.
     transport::tcp::Address from;
-    /// To prove itself; then to send the rest of a request, or to take an answer.
+    /// Limit for the proof; later for the rest of a request, or for the client to receive an
+    /// answer.
     Clock::time_point deadline;
     transport::tcp::Socket socket;
     Allowance::Loan large_input;
     Allowance::Loan large_output;
     Bytes input;
-    std::size_t input_limit = 0;  ///< How large `input` may become now.
+    std::size_t input_limit = 0;  ///< Maximum size of `input` at present.
     Bytes output;
     std::size_t sent = 0;
     std::optional<Wait> wait;
-    int rank = -1;  ///< Once it is proven.
+    int rank = -1;  ///< Set once the client is proven.
     bool has_asked = false;
-    std::string start;      ///< Of the job, of which its last requests were; empty before.
-    bool has_left = false;  ///< In good order.
+    std::string start;      ///< Name of the start that its requests are for; may be empty.
+    bool has_left = false;  ///< The client has sent `leave`.
   };
 
   void run();
@@ -72,7 +73,7 @@ class StoreServer {
   void admit(Clock::time_point now);
   void make_room(Clock::time_point now);
   bool make_room_for_input(Client& client);
-  /// These return false once the client is no more.
+  /// These return false if the client must be removed.
   bool serve(Client& client, Clock::time_point now);
   bool prove(Client& client, Clock::time_point now);
   bool receive(Client& client);

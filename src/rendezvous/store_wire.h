@@ -1,5 +1,5 @@
 // Requests to the TCP store and their answers: a header of fixed size, then the key and the value.
-// One request is under way per connection.
+// Each connection has at most one request in flight.
 #pragma once
 
 #include <chrono>
@@ -14,20 +14,21 @@
 
 namespace mccl::rendezvous {
 
-/// `leave` has no answer: the client closes its connections in good order.
+/// `leave` has no answer: the client is about to close its connections.
 enum class StoreCall : std::uint8_t { set, get, add, leave };
-/// For a key that nobody may ever set.
+/// Bounds the wait for a key that may never be set.
 inline constexpr std::chrono::milliseconds kLongestWait = std::chrono::hours(24 * 365);
-/// The server counts the deaths of clients here; under kDeath and the count is the rank that died,
-/// and after a blank the name of the start of the job that it belonged to, if it got so far.
+/// kDeaths counts the deaths of clients. The key kDeath plus that count holds the rank that died, a
+/// space, and the name of the start of the job that it belonged to, if known.
 inline constexpr const char* kDeaths = "mccl/deaths";
 inline constexpr const char* kDeath = "mccl/death/";
 
-/// Keys of one start of a job begin with this, the start's name of so many letters, and a slash.
+/// Keys of one start of a job begin with this prefix, the start's name of kStartLetters letters,
+/// and a slash.
 inline constexpr std::string_view kStartPrefix = "mccl/";
 inline constexpr std::size_t kStartLetters = 32;
 
-/// The name of the start that a key belongs to; empty when to none.
+/// Returns the name of the start that a key belongs to; empty if it belongs to none.
 inline std::string_view start_in(std::string_view key) {
   if (!key.starts_with(kStartPrefix)) return {};
   key.remove_prefix(kStartPrefix.size());
@@ -44,7 +45,7 @@ struct RequestHeader {
   StoreCall call = StoreCall::set;
   std::size_t key_bytes = 0;
   std::size_t value_bytes = 0;
-  std::int64_t number = 0;  ///< What to add, or how many milliseconds to wait.
+  std::int64_t number = 0;  ///< The number to add, or the milliseconds to wait.
 
   std::size_t total_bytes() const { return kRequestHeaderBytes + key_bytes + value_bytes; }
 };
@@ -76,7 +77,7 @@ inline Bytes encode_answer(StoreAnswer answer, std::string_view value, std::int6
   return bytes;
 }
 
-/// Of kRequestHeaderBytes bytes; empty when a member of the job cannot have written them.
+/// Decodes kRequestHeaderBytes bytes. Returns empty for a header that no correct client sends.
 inline std::optional<RequestHeader> decode_request(std::span<const std::byte> bytes) {
   Reader reader(bytes);
   RequestHeader header;
@@ -92,7 +93,7 @@ inline std::optional<RequestHeader> decode_request(std::span<const std::byte> by
   return header;
 }
 
-/// Of kAnswerHeaderBytes bytes.
+/// Decodes kAnswerHeaderBytes bytes. Returns empty for a header that no correct server sends.
 inline std::optional<AnswerHeader> decode_answer(std::span<const std::byte> bytes) {
   Reader reader(bytes);
   AnswerHeader header;

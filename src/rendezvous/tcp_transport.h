@@ -1,5 +1,5 @@
-// Links over tcp. They come from the mesh, because each connection must prove itself to the
-// listener that the process has for all of them.
+// Links over TCP. The mesh makes them, because each connection must be proven at the process's only
+// listener.
 #pragma once
 
 #include <memory>

@@ -12,36 +12,36 @@
 
 namespace mccl::rendezvous {
 
-/// The level at which a refusal is logged: WARN for a wrong key or version, which is a mistake to
-/// correct; INFO for noise, which any reachable port gets.
+/// Returns the level at which a refusal is logged: WARN for a wrong key or version, which the user
+/// must correct; INFO for noise, which any reachable port receives.
 LogLevel level_of(Refusal refusal);
 
-/// A token bucket: `at_once` connections after a pause, and `per_second` in the long run.
+/// A token bucket: at most `at_once` connections in a burst, and `per_second` on average.
 struct AdmissionRate {
   double at_once = 0;
   double per_second = 0;
 };
 
-/// Takes the time from its caller. Not thread-safe.
+/// The caller passes the current time. Not thread-safe.
 class Turnstile {
  public:
   /// `on_refused` is called for every refused connection; it may be null.
   Turnstile(Log log, std::function<void()> on_refused);
 
-  /// Limits the rate from now on. Without this call there is no limit.
+  /// Limits the rate from now on. There is no limit before this call.
   void limit(AdmissionRate rate, Clock::time_point now);
 
-  /// True when the next connection may be accepted. While it is false the listener need not be
+  /// True if the next connection may be accepted. While it is false the listener need not be
   /// polled.
   bool open(Clock::time_point now);
   void admitted();
-  /// When the pause ends that open() has found; max() when there is none.
+  /// End of the pause found by open(); max() if there is none.
   Clock::time_point opens_at() const { return opens_at_; }
 
-  /// accept() has returned `error` (an errno, or 0). Each error starts a pause. The first error of
-  /// a row is logged, with advice.
+  /// Records the result of accept(): an errno, or 0. Each error starts a pause. The first of
+  /// consecutive errors is logged, with advice.
   void accept_gave(int error, Clock::time_point now);
-  /// The errno, once accept() has lacked descriptors for kPatienceWithoutFiles; else 0.
+  /// Returns the errno once accept() has lacked descriptors for kPatienceWithoutFiles; else 0.
   int lacks_files(Clock::time_point now) const;
 
   /// Counts a refused connection and logs it. For a minute after that, refusals of the same level

@@ -1,4 +1,4 @@
-// Numbers on the wire: little-endian, whatever the machine.
+// Encoding of numbers on the wire: always little-endian.
 #pragma once
 
 #include <concepts>
@@ -30,7 +30,7 @@ inline std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// Walks over bytes whose number was checked before.
+/// Reads consecutive values from bytes. The caller must have checked that there are enough.
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes) : rest_(bytes) {}

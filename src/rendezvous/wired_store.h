@@ -10,7 +10,7 @@
 
 namespace mccl::rendezvous {
 
-/// As make_tcp_store, along the cables that the ranks have agreed on.
+/// Like make_tcp_store, but connects along the cables that the ranks have agreed on.
 std::shared_ptr<Store> make_wired_store(const std::shared_ptr<Wiring>& wiring, int rank,
                                         const std::string& job_key,
                                         std::chrono::milliseconds timeout,

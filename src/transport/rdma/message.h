@@ -14,8 +14,8 @@ enum class MessageKind : std::uint16_t {
   ready,  ///< The dialing end has received the other's hello.
   data,
   credit,  ///< Carries only the count of returned receives.
-  probe,  ///< Asks whether everything sent before has arrived; used where nothing is retransmitted.
-  close,  ///< No more messages follow.
+  probe,   ///< Asks whether all earlier messages have arrived; used on uc.
+  close,   ///< No more messages follow.
   answer,  ///< Answers a probe: all earlier messages have arrived.
 };
 inline constexpr int kMessageKinds = 7;
