@@ -15,18 +15,18 @@ using transport::tcp::Address;
 using transport::tcp::Listener;
 
 constexpr std::size_t kMaxGuests = 128;
-/// Guests that one address may have before it gives way to others. The ranks of one host share an
-/// address, and several of them connect at a time.
+/// Guests that one address may have before it must give way to others. The ranks of one host share
+/// an address, and several of them connect at a time.
 constexpr std::size_t kShare = 16;
-/// Connections that are admitted before the guests are looked at again. Less than there is room
-/// for, so that a guest has time for its next message.
+/// Connections accepted before the guests are served again. Smaller than kMaxGuests, so that a
+/// guest has time for its next message.
 constexpr int kMaxAcceptedAtOnce = 64;
 constexpr Clock::duration kGuestLimit = 5s;
-/// As many as the system's queue of a listener holds. All addresses share the queue, so a peer's
-/// connection waits behind all that came before it.
+/// Size of the system's queue of a listener. All addresses share the queue, so a peer's connection
+/// waits behind all earlier ones.
 constexpr int kLeastAtOnce = 1024;
 constexpr int kAtOncePerRank = 2;
-/// Each takes some ten microseconds of the engine's time.
+/// Each accepted connection takes about 10 us of the engine's time.
 constexpr double kPerSecond = 20'000;
 
 std::string host_of(const Address& address) {
@@ -36,12 +36,12 @@ std::string host_of(const Address& address) {
 
 }  // namespace
 
-/// How little a guest can claim its place: of two, the greater one leaves first.
+/// Ranks guests for removal: the guest with the greatest Claim leaves first.
 struct Acceptor::Claim {
   bool is_unproven;
-  bool is_stranger;  ///< Its address is no peer's.
+  bool is_stranger;  ///< Its address is not a peer's.
   bool is_silent;
-  std::size_t crowd;  ///< Guests of its address, where those are more than its share.
+  std::size_t crowd;  ///< Number of guests of its address if that exceeds kShare; else 0.
 
   friend auto operator<=>(const Claim&, const Claim&) = default;
 };
@@ -60,7 +60,8 @@ void Acceptor::everyone_is_here(const std::vector<Address>& peers, Clock::time_p
       {static_cast<double>(std::max(kLeastAtOnce, kAtOncePerRank * self_.size)), kPerSecond}, now);
 }
 
-/// Guests come first, so that none leaves while a proof that has arrived is unread.
+/// Serves guests before it accepts others, so that no guest leaves while its proof has arrived but
+/// is unread.
 void Acceptor::advance(Clock::time_point now, std::vector<Newcomer>& newcomers) {
   advance_guests(now, newcomers);
   admit(now, newcomers);
@@ -75,7 +76,7 @@ void Acceptor::advance_guests(Clock::time_point now, std::vector<Newcomer>& newc
   }
 }
 
-/// Asks the system once for all guests, since there may be many that say nothing.
+/// Polls all guests in one system call, because many of them may be silent.
 std::vector<bool> Acceptor::ready_guests() const {
   std::vector<pollfd> entries;
   watch_guests(entries);
@@ -98,7 +99,8 @@ void Acceptor::admit(Clock::time_point now, std::vector<Newcomer>& newcomers) {
       guests_.push_back({Conversation(std::move(accepted.socket), Handshake::acceptor(self_)),
                          accepted.from, host_of(accepted.from), now + kGuestLimit});
       ++guests_of_[guests_.back().host];
-      // Its hello may have come with it, which lets it stay longer than one that is silent.
+      // Its hello may have arrived with the connection. A guest that has sent it is kept longer
+      // than a silent one.
       const auto guest = std::prev(guests_.end());
       if (!advance(*guest, now, newcomers)) end_visit(guest);
     }
@@ -114,7 +116,7 @@ void Acceptor::make_room(Clock::time_point now) {
     if (claim < least) continue;
     equals = claim == least ? equals + 1 : 1;
     least = claim;
-    // Each of n equals is left standing with a chance of one in n.
+    // Reservoir sampling: each of n equals is chosen with probability 1/n.
     if (chance_() % equals == 0) leaving = guest;
   }
   turn_away(*leaving, LogLevel::info, "too many others wait to prove themselves", now);
@@ -186,7 +188,7 @@ void Acceptor::refused(const Guest& guest, Clock::time_point now,
          fmt::format("rank {} at {}: {}", handshake.peer(), guest.from.text(), why)});
     return;
   }
-  // It is a member that meant another rank, or that has found a better address.
+  // A member of the job that meant another rank, or that has found a better address.
   log_.debug("closed the connection of rank {} at {}: {}", handshake.peer(), guest.from.text(),
              why);
 }

@@ -23,9 +23,9 @@ using transport::tcp::Medium;
 constexpr std::size_t kMaxPublished = 32;
 constexpr int kEphemeralTries = 16;
 
-/// What is bound, and what is told to the others.
+/// The addresses to bind and those to publish.
 struct OwnAddresses {
-  std::vector<Address> bound;  ///< Empty: the wildcard.
+  std::vector<Address> bound;  ///< If empty, the wildcard is bound.
   std::vector<std::string> published;
   bool listed = false;
 };
@@ -58,7 +58,8 @@ bool is_ipv6_link_local(const Address& address) {
   return address.family() == AF_INET6 && address.is_link_local();
 }
 
-/// Better to be told to others: plugged in, then the faster cable, then a configured address.
+/// True if `a` should be published before `b`: plugged in, then the better medium, then a
+/// configured address rather than a link-local one.
 bool is_likelier(const Interface* a, const Interface* b) {
   if (a->carrier != b->carrier) return a->carrier;
   if (is_better(a->medium, b->medium)) return true;
@@ -66,8 +67,9 @@ bool is_likelier(const Interface* a, const Interface* b) {
   return a->address.is_link_local() < b->address.is_link_local();
 }
 
-/// Every interface has a link-local address of IPv6. It is used where nothing else leads through a
-/// cable, or the interface was named.
+/// True if the link-local IPv6 address of an interface must be published. Every interface has such
+/// an address. It is used only if the interface has no other one, and is a plugged-in cable or was
+/// named.
 bool is_needed(const Interface& each, const std::vector<Interface>& interfaces, bool named) {
   const bool has_another =
       std::any_of(interfaces.begin(), interfaces.end(), [&](const Interface& other) {
@@ -77,8 +79,8 @@ bool is_needed(const Interface& each, const std::vector<Interface>& interfaces, 
   return !has_another && !each.loopback && (named || is_cable);
 }
 
-/// The addresses under which others may find a listener on all of `interfaces`, the likeliest
-/// first.
+/// Returns the addresses under which other ranks may reach a listener on all of `interfaces`, the
+/// likeliest first.
 std::vector<Address> reachable(const std::vector<Interface>& interfaces, int family,
                                bool named = false) {
   std::vector<const Interface*> others;
@@ -137,7 +139,7 @@ OwnAddresses own_addresses_on_interfaces(const Config& config,
       throw InvalidArgument(fmt::format("MCCL_IFNAME names \"{}\", which is down; this host has {}",
                                         name, names_of(interfaces)));
     }
-    // Of several interfaces each is a path of its own, and one address stands for it.
+    // If several interfaces are named, each is a rail and is represented by one address.
     if (names.size() > 1) addresses.resize(1);
     own.bound.insert(own.bound.end(), addresses.begin(), addresses.end());
   }
@@ -146,7 +148,7 @@ OwnAddresses own_addresses_on_interfaces(const Config& config,
   return own;
 }
 
-/// Those behind an item of MCCL_LISTEN_ADDR.
+/// Returns the addresses of one item of MCCL_LISTEN_ADDR.
 std::vector<Address> resolve_item(const std::string& item,
                                   const std::vector<Interface>& interfaces) {
   try {
@@ -160,7 +162,7 @@ std::vector<Address> resolve_item(const std::string& item,
   }
 }
 
-/// The first address of the item that this host has.
+/// Returns the first address of the item that this host has.
 Address local_address_of(const std::string& item) {
   const std::vector<Interface> interfaces = transport::tcp::list_interfaces();
   if (std::any_of(interfaces.begin(), interfaces.end(),
@@ -201,7 +203,7 @@ OwnAddresses own_addresses_as_listed(const Config& config, const std::vector<Int
     }
     const auto same = [&](const Address& other) { return other.same_host(address); };
     rails.push_back(address);
-    if (std::any_of(own.bound.begin(), own.bound.end(), same)) continue;  // several links over one
+    if (std::any_of(own.bound.begin(), own.bound.end(), same)) continue;  // rails may share it
     if (!config.ifname.empty()) {
       const std::vector<Interface> allowed = named(config.ifname, interfaces);
       if (std::none_of(allowed.begin(), allowed.end(),
@@ -219,7 +221,7 @@ OwnAddresses own_addresses_as_listed(const Config& config, const std::vector<Int
   return own;
 }
 
-/// One address, which every rank of this host tries first.
+/// Returns one address, which every rank of this host tries first.
 std::vector<Address> loopback_of(const std::vector<Interface>& interfaces) {
   for (const char* text : {"127.0.0.1", "::1"}) {
     const Address address = *Address::parse_numeric(text, 0);
@@ -263,7 +265,7 @@ int port_for(const Config& config, int rank) {
   return port;
 }
 
-/// A C++ program may give it without set().
+/// A C++ program may set port_base directly, without set().
 bool is_port_given(const Config& config) {
   return config.port_base_given.yes || config.port_base != Config{}.port_base;
 }
@@ -285,7 +287,7 @@ std::vector<Listener> listen_on(const std::vector<Address>& addresses, int port,
   std::vector<Listener> listeners;
   if (!addresses.empty()) {
     for (const Address& address : addresses) {
-      // The first one finds a free port, the others follow it.
+      // The first listener chooses the port if `port` is 0; the others use the same one.
       const int at = listeners.empty() ? port : listeners.front().address().port();
       listeners.emplace_back(address.with_port(static_cast<std::uint16_t>(at)), buffer_bytes);
     }
@@ -296,14 +298,14 @@ std::vector<Listener> listen_on(const std::vector<Address>& addresses, int port,
                            buffer_bytes);
   } catch (const BindError& error) {
     if (error.code == EADDRINUSE || error.code == EACCES) throw;
-    // No IPv6 here.
+    // This host has no IPv6.
     listeners.emplace_back(Address::wildcard(AF_INET, static_cast<std::uint16_t>(port)),
                            buffer_bytes);
   }
   return listeners;
 }
 
-/// What the others are told, and what is known of it.
+/// Describes the published addresses and their interfaces, for the log.
 std::string told_of(const Binding& binding, const std::vector<Interface>& interfaces) {
   std::string told;
   for (const std::string& text : binding.endpoint.addresses) {
@@ -342,7 +344,7 @@ Binding bind_listeners(const Config& config, int rank, Reach reach,
         port = 0;
         continue;
       }
-      // A port that is free on one address may be taken on the next.
+      // The chosen port may be taken on another of the addresses.
       if (port != 0 || error.code != EADDRINUSE || tries == kEphemeralTries)
         explain(error, rank, port, config);
       continue;

@@ -16,7 +16,7 @@ using transport::tcp::Medium;
 
 enum class Distance { same_subnet, routed, doubtful, unreachable };
 
-/// What leads to an address.
+/// An address of the peer and the interface that leads to it.
 struct Way {
   Address to;
   Distance distance = Distance::unreachable;
@@ -25,8 +25,9 @@ struct Way {
   bool link_local = false;
 };
 
-/// Nearest first. An address that is this host's own, or loopback, is doubtful for a peer on
-/// another host: many hosts have the same bridge addresses.
+/// Finds the interface and distance of an address. If the peer is on another host, an address that
+/// this host also has, or a loopback address, is doubtful: many hosts have the same bridge
+/// addresses.
 Way way_to(const Address& address, bool same_host, const std::vector<Interface>& interfaces,
            const RouteSource& route) {
   Way way;
@@ -47,7 +48,7 @@ Way way_to(const Address& address, bool same_host, const std::vector<Interface>&
   return way;
 }
 
-/// Between equals an address that was configured comes before one that was not.
+/// Orders ways, nearest first. Between equals, a configured address precedes a link-local one.
 bool is_before(const Way& a, const Way& b) {
   if (a.distance != b.distance) return a.distance < b.distance;
   if (is_better(a.through, b.through)) return true;
@@ -55,7 +56,8 @@ bool is_before(const Way& a, const Way& b) {
   return a.link_local < b.link_local;
 }
 
-/// A link-local address names an interface of the peer's; here any cable may lead to it.
+/// Parses a published address. A link-local address names an interface of the peer, but any cable
+/// of this host may lead to it. So it is appended once per interface.
 void append_parsed(std::vector<Address>& to, const std::string& text, std::uint16_t port,
                    const std::vector<Interface>& interfaces) {
   const std::size_t percent = std::min(text.find('%'), text.size());
@@ -69,7 +71,7 @@ void append_parsed(std::vector<Address>& to, const std::string& text, std::uint1
   }
   for (const Interface& each : interfaces) {
     if (!each.up || each.address.family() != AF_INET6 || !each.address.is_link_local()) continue;
-    // A host of containers has one of these for each.
+    // A host with containers has one such interface per container.
     if (each.medium.kind == Medium::Kind::software && each.name != scope) continue;
     if (const auto scoped = Address::parse_numeric(number + "%" + each.name, port))
       to.push_back(*scoped);
@@ -99,7 +101,7 @@ std::vector<Way> best_first(const std::vector<Address>& addresses, bool same_hos
   return ways;
 }
 
-/// Both lead there for certain, through two interfaces, and neither is better.
+/// True if both ways lead to the peer through different interfaces, and neither is better.
 bool are_equal(const Way& a, const Way& b) {
   return !a.interface.empty() && !b.interface.empty() && a.interface != b.interface &&
          a.distance < Distance::doubtful && !is_before(a, b) && !is_before(b, a);

@@ -17,7 +17,7 @@ struct Candidate {
   std::string outcome;  ///< Result of the last attempt; empty before the first.
   /// Interface of this host that leads there; empty if unknown.
   std::string interface = {};
-  /// As good as the first candidate by all that the system reports, through another interface.
+  /// Equals the first candidate by all that the system reports, but uses another interface.
   bool equals_first = false;
   /// A connection to this address has been accepted.
   bool met = false;

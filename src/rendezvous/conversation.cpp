@@ -18,7 +18,7 @@ Conversation::Conversation(transport::tcp::Socket socket, Handshake handshake)
     : socket_(std::move(socket)), handshake_(std::move(handshake)) {}
 
 Conversation::State Conversation::advance() {
-  // Output is sent even to a peer that has closed its side, since it may still read.
+  // Output is sent even if the peer has closed its side, because it may still read.
   while (!broken_ && flush() && handshake_.wanted() > 0 && receive()) {
   }
   if (broken_) return State::broken;
@@ -36,8 +36,8 @@ Conversation::State Conversation::advance() {
   return State::waiting;
 }
 
-/// A socket closed with bytes unread resets the connection, and some systems then drop the last
-/// words on their way to the peer.
+/// A socket that is closed with unread bytes resets the connection, and some systems then drop the
+/// last message to the peer.
 void Conversation::discard_input() {
   std::array<std::byte, 4096> buffer;
   (void)::recv(socket_.descriptor(), buffer.data(), buffer.size(), 0);
@@ -49,7 +49,7 @@ short Conversation::events() const {
   return static_cast<short>(events);
 }
 
-/// True once all output is sent.
+/// Returns true once all output is sent.
 bool Conversation::flush() {
   while (!handshake_.output().empty()) {
     const auto bytes = handshake_.output();
@@ -67,7 +67,7 @@ bool Conversation::flush() {
   return true;
 }
 
-/// True when bytes were read.
+/// Returns true if bytes were read.
 bool Conversation::receive() {
   std::array<std::byte, 4096> buffer;
   const std::size_t limit = std::min(handshake_.wanted(), buffer.size());

@@ -24,7 +24,7 @@ bool is_word(std::string_view text) {
                      [](unsigned char c) { return std::isgraph(c) != 0; });
 }
 
-/// A scope id is the other host's, so only the number before it can be checked here.
+/// A scope id is only valid on the other host, so only the number before it is checked here.
 bool is_numeric_address(std::string_view text) {
   if (!is_word(text)) return false;
   const std::size_t percent = text.find('%');
@@ -34,7 +34,7 @@ bool is_numeric_address(std::string_view text) {
   return percent == std::string_view::npos && inet_pton(AF_INET, number.c_str(), raw) == 1;
 }
 
-/// The first thing wrong with an endpoint; empty when nothing is.
+/// Returns the first fault of an endpoint; empty if there is none.
 std::string fault_of(const Endpoint& endpoint) {
   if (endpoint.rank < 0) return fmt::format("rank {} is negative", endpoint.rank);
   if (!is_word(endpoint.host)) return "the host identity is no printable word";
@@ -55,7 +55,7 @@ std::string fault_of(const Endpoint& endpoint) {
       why));
 }
 
-/// Takes the line "name=value" off `text` and returns the value.
+/// Removes the line "name=value" from `text` and returns the value.
 std::string_view take_field(std::string_view& text, std::string_view name) {
   const std::size_t end = text.find('\n');
   const std::string_view line = text.substr(0, end);
@@ -102,7 +102,7 @@ Endpoint parse_endpoint(std::string_view text) {
   while (!rest.empty() && endpoint.addresses.size() <= kMaxAddresses)
     endpoint.addresses.emplace_back(take_field(rest, "address"));
   if (const std::string fault = fault_of(endpoint); !fault.empty()) refuse(fault);
-  // Numbers have several spellings; only the one that serialise writes is taken.
+  // Numbers have several spellings; only the one that serialise writes is accepted.
   if (serialise(endpoint) != text) refuse("it is not in the form in which endpoints are written");
   return endpoint;
 }

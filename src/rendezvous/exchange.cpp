@@ -14,7 +14,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// A longer text is published in parts, since a store's values are bounded.
+/// A longer text is published in parts, because the values of a store are limited in size.
 constexpr std::size_t kPartBytes = kMaxValueBytes / 2;
 constexpr milliseconds kNow{1};
 
@@ -23,7 +23,7 @@ std::string part_key(std::string_view stage, std::size_t part) {
   return fmt::format("{}/all/{}", stage, part);
 }
 
-/// What the cards of a stage tell, for messages.
+/// Describes the content of a stage's cards, for messages.
 std::string_view content_of(std::string_view stage) {
   if (stage == "places") return "where they listen";
   if (stage == "neighbours") return "with whom they share memory";
@@ -37,7 +37,7 @@ std::string_view content_of(std::string_view stage) {
                   content_of(stage)));
 }
 
-/// Takes "number:" off the text.
+/// Removes "number:" from the text and returns the number.
 std::size_t take_number(std::string_view& text, std::string_view stage) {
   std::size_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -100,7 +100,7 @@ std::vector<std::string> Exchange::collect(std::string_view stage, const std::st
   return cards;
 }
 
-/// By rank. Rank 0 counts as having said it.
+/// Indexed by rank. Rank 0 is always true.
 std::vector<bool> Exchange::who_has_said(std::string_view stage) const {
   std::vector<bool> has_said(static_cast<std::size_t>(size_), true);
   for (int peer = 1; peer < size_; ++peer) {
@@ -127,7 +127,8 @@ void Exchange::publish(std::string_view stage, std::string_view text) const {
   for (std::size_t part = parts - 1; part > 0; --part) {
     store_.set(part_key(stage, part), text.substr(part * kPartBytes, kPartBytes));
   }
-  // The first part says how many there are, so it comes last.
+  // The first part contains the number of parts and is written last, so that a reader which sees it
+  // finds all parts.
   store_.set(part_key(stage, 0), fmt::format("{}:{}", parts, text.substr(0, kPartBytes)));
 }
 

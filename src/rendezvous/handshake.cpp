@@ -17,7 +17,7 @@ constexpr std::string_view kMagic = "MCCL";
 constexpr std::uint8_t kDialerRole = 1;
 constexpr std::uint8_t kAcceptorRole = 2;
 
-constexpr std::size_t kPrefixBytes = 6;  ///< Magic and version: the same in every version.
+constexpr std::size_t kPrefixBytes = 6;  ///< Magic and version; all versions share this layout.
 constexpr std::size_t kHelloBytes = 1 + 1 + 1 + 8 + 4 + 4 + 4 + kNonceBytes;
 constexpr std::size_t kChallengeBytes = 1 + kNonceBytes;
 constexpr std::size_t kDialerProofBytes = 4 + kProofBytes;
@@ -97,7 +97,8 @@ void Handshake::feed(std::span<const std::byte> bytes) {
         fmt::format("handshake with {}: fed {} bytes, it wants {}", who(), bytes.size(), wanted()));
   }
   append(input_, bytes);
-  // The magic is compared as it comes: noise is not owed a wait for the rest of a prefix.
+  // Compare the magic as its bytes arrive, so that noise is refused without waiting for a whole
+  // prefix.
   if (step_ == Step::hello_prefix || step_ == Step::challenge_prefix) {
     const std::size_t n = std::min(input_.size(), kMagic.size());
     if (text_of(std::span(input_).first(n)) != kMagic.substr(0, n))
@@ -140,7 +141,8 @@ void Handshake::take_prefix(std::span<const std::byte> message, Step next) {
   Reader reader(message.subspan(kMagic.size()));
   const auto version = reader.number<std::uint16_t>();
   if (version != kProtocolVersion) {
-    // The other version reads at least the prefix, so that it can name both versions as well.
+    // The peer reads at least the prefix, whatever its version, so that it can name both versions
+    // in its error.
     if (step_ == Step::hello_prefix) output_ = prefix();
     return refuse(Refusal::version,
                   fmt::format("it speaks version {} of MCCL's protocol, rank {} speaks version "
@@ -160,7 +162,7 @@ void Handshake::take_hello(std::span<const std::byte> message) {
   if (role != kDialerRole || purpose >= transport::kPurposeCount)
     return refuse(Refusal::noise, "its hello is malformed");
   key_.purpose = static_cast<transport::Purpose>(purpose);
-  // Rank, wanted rank and size are read from the transcript once they are proven.
+  // The ranks and the size are read from the transcript once they are proven.
   append(transcript_, message);
   Bytes challenge = prefix();
   append(challenge, kAcceptorRole);

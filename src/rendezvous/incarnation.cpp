@@ -26,20 +26,21 @@ constexpr const char* kFailures = "failures";
 constexpr const char* kFailure = "failure";
 constexpr const char* kTold = "told";
 
-/// Rank 0 looks more often: all others wait for it.
+/// Rank 0 checks more often, because all others wait for it.
 constexpr milliseconds kSliceOfRank0 = 100ms;
 constexpr milliseconds kSlice = 250ms;
-/// The more ranks look, the more rank 0's store has to do.
+/// Additional interval per rank, because each check is a request to rank 0's store.
 constexpr milliseconds kSliceOfEach = 2ms;
-/// What is there, or is about to be: its count was seen.
+/// Wait for an entry that exists or will exist soon, because its counter has been incremented.
 constexpr milliseconds kMoment = 1s;
-/// What a rank that has left in good order had waited for is there already.
+/// Wait for one last look. If the peer that ended left regularly, its entries are already in the
+/// store.
 constexpr milliseconds kLastLook = 100ms;
-/// How long rank 0 stays for the others when the ranks cannot meet, and how much longer for each,
-/// since many ranks may share few cores.
+/// How long rank 0 stays for the other ranks if the meeting fails, and the additional time per
+/// rank, because many ranks may share few cores.
 constexpr milliseconds kLastWords = 500ms;
 constexpr milliseconds kLastWordsToEach = 5ms;
-/// The same where some have not come yet, and would find nobody.
+/// The same if some ranks have not arrived yet and would find no store.
 constexpr milliseconds kLastWordsToAbsent = 5s;
 
 std::string arrival_key(std::int64_t n) { return fmt::format("mccl/arrival/{}", n); }
@@ -54,7 +55,7 @@ std::string make_name() {
   return name;
 }
 
-/// The part of `text` before the next line break, which is taken off.
+/// Removes the first line from `text` and returns it.
 std::string take_line(std::string& text) {
   const std::size_t end = std::min(text.find('\n'), text.size());
   std::string line = text.substr(0, end);
@@ -62,7 +63,7 @@ std::string take_line(std::string& text) {
   return line;
 }
 
-/// Without the words with which the others begin when they pass it on.
+/// Returns the error text without the prefix that other ranks add when they report it.
 std::string_view reason_of(const std::exception& error, int rank) {
   std::string_view text = error.what();
   const std::string prefix = fmt::format("rank {} cannot join the job: ", rank);
@@ -110,10 +111,11 @@ Incarnation::Incarnation(std::shared_ptr<Store> store, Arrival self, millisecond
   }
 }
 
-/// Rank 0: everyone is answered as soon as it comes. Of as many as are missing some may be dead, or
-/// come twice; then look() answers those that come after them.
+/// Rank 0's part: answers every process as soon as it arrives, until as many as there are other
+/// ranks have arrived. Some of those may be dead or duplicates; look() then answers the processes
+/// that arrive later.
 void Incarnation::reign(Clock::time_point deadline) {
-  deaths_before_ = store_->add(kDeaths, 0);  // first: who sees this reign and dies is counted
+  deaths_before_ = store_->add(kDeaths, 0);  // first, so that deaths in this reign are counted
   reign_ = store_->add(kReigns, 1);
   answered_ = answered_before_ = store_->add(kAnswered, 0);
   name_ = make_name();
@@ -145,13 +147,13 @@ void Incarnation::answer(std::int64_t arrival) {
   answered_ = store_->add(kAnswered, arrival - answered_);
 }
 
-/// The other ranks.
+/// The part of the other ranks.
 void Incarnation::join(Clock::time_point deadline) {
   std::int64_t arrival = 0;
   try {
     arrival = store_->add(kArrivals, 1);
   } catch (const PeerError&) {
-    // The rank 0 of an earlier start has ended; that of this one may be about to come.
+    // The rank 0 of an earlier start has ended; that of this start may be about to begin.
     if (Clock::now() >= deadline) throw;
     arrival = store_->add(kArrivals, 1);
   }
@@ -187,14 +189,15 @@ void Incarnation::register_self() {
   if (add(fmt::format("present/{}", self_.rank), 1) == 1) return set(who, this_process());
   const std::string first = store_->get(own(who), kMoment);
   set(kCameTwice, fmt::format("{} came as rank {}, too", this_process(), self_.rank));
-  name_.clear();  // the others go on without this process
+  name_.clear();  // Keeps fail() from reporting to the other ranks, which continue without this
+                  // process.
   throw InvalidArgument(
       fmt::format("rank {} is there already: {}, and this is {}; give every process a rank of its "
                   "own (MCCL_RANK), and end what is left of an earlier run",
                   self_.rank, first, this_process()));
 }
 
-/// This rank, and those of the arrivals after one and up to another.
+/// Returns, by rank, this rank and those of the arrivals in (after, last].
 std::vector<bool> Incarnation::who_has_come(std::int64_t after, std::int64_t last) const {
   std::vector<bool> present(static_cast<std::size_t>(self_.size), false);
   const auto note = [&](int rank) {
@@ -211,7 +214,7 @@ std::vector<bool> Incarnation::who_has_come(std::int64_t after, std::int64_t las
   return present;
 }
 
-/// While there was no rank 0 to answer.
+/// Lists the ranks that arrived while there was no rank 0 to answer.
 std::string Incarnation::who_came_in_vain() const {
   const std::int64_t last = store_->add(kArrivals, 0);
   return roll_call(who_has_come(store_->add(kAnswered, 0), last));
@@ -286,7 +289,7 @@ void Incarnation::close() {
               fmt::format("{} ranks have met here, with {} as rank 0", self_.size, this_process()));
 }
 
-/// For who came too late, or too many.
+/// Reports an earlier meeting, for a process that arrived too late or is one too many.
 std::string Incarnation::who_has_met() const {
   try {
     return fmt::format(" Before it came, {}.", store_->get(kMet, 1ms));
@@ -315,22 +318,22 @@ void Incarnation::throw_failure() {
   throw PeerError(text);
 }
 
-/// Rank 0 tells the others.
+/// Called on rank 0 only, which then reports the death to the other ranks.
 void Incarnation::throw_death() {
   for (const std::int64_t deaths = store_->add(kDeaths, 0); deaths_before_ < deaths;) {
     ++deaths_before_;
     std::string who = store_->get(kDeath + std::to_string(deaths_before_), kMoment);
     const std::size_t blank = std::min(who.find(' '), who.size());
     const std::string start = who.substr(std::min(blank + 1, who.size()));
-    // What is left of another start may end when it likes.
+    // A process of another start may end at any time.
     if (!start.empty() && start != name_) continue;
-    add(kTold, 1);  // the dead
+    add(kTold, 1);  // Counts the dead rank, so that fail() does not wait for it.
     throw PeerError(fmt::format("rank {} died while the ranks met", who.substr(0, blank)));
   }
 }
 
 void Incarnation::fail(const std::exception& error) noexcept {
-  if (name_.empty() || store_ended_) return;  // it never belonged to them; nobody can be told
+  if (name_.empty() || store_ended_) return;  // not part of this start, or no store to report to
   try {
     if (!was_told_ && add(kFailures, 1) == 1) {
       const bool mismatch = dynamic_cast<const MismatchError*>(&error) != nullptr;
@@ -350,7 +353,7 @@ void Incarnation::fail(const std::exception& error) noexcept {
       told = add(kTold, 0);
     }
   } catch (const std::exception&) {
-    return;  // without the store nobody can be told
+    return;  // Without the store no rank can be told.
   }
 }
 

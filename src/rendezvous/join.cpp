@@ -24,13 +24,14 @@ namespace {
 
 constexpr std::size_t kLongestAnswer = 4096;
 
-/// One question and one answer at a time, each a line of name=value pairs.
+/// Client of MPICH's process manager (PMI 1). It sends one request at a time and reads one answer;
+/// each is a line of name=value pairs.
 class Pmi {
  public:
   Pmi(int descriptor, std::chrono::milliseconds timeout)
       : descriptor_(descriptor), limit_(Clock::now() + timeout) {}
 
-  /// Returns the value of `wanted` in the answer; empty when it has none.
+  /// Returns the value of `wanted` in the answer; empty if the answer has none.
   std::string ask(const std::string& question, std::string_view expected, std::string_view wanted) {
     const std::string line = question + "\n";
     if (::send(descriptor_, line.data(), line.size(), kNoSignal) !=
@@ -90,7 +91,8 @@ std::string own_root(const Placement& placement) {
   return fmt::format("{}:{}", placement.one_host ? "127.0.0.1" : name.data(), port);
 }
 
-/// The store where the ranks meet. Of an address that MCCL_ROOT gave, that is what to correct.
+/// Opens the store where the ranks meet. An error about an address from MCCL_ROOT names that
+/// setting.
 std::shared_ptr<Store> store_at(const std::string& root, int rank, const Config& config,
                                 std::chrono::milliseconds timeout, const StoreReport& report) {
   try {

@@ -23,7 +23,7 @@ using std::chrono::milliseconds;
 
 constexpr std::string_view kYes = "yes";
 constexpr std::string_view kNo = "no";
-/// The first word of a verdict that publishes a key.
+/// First word of a verdict that publishes a key.
 constexpr std::string_view kPublished = "published";
 constexpr std::string_view kInTheFile = "in the file";
 constexpr std::string_view kTakenBack = "taken back";
@@ -38,7 +38,7 @@ milliseconds time_left(Clock::time_point deadline) {
                   std::chrono::duration_cast<milliseconds>(deadline - Clock::now()));
 }
 
-/// Tells the right key from another, and nothing else about it.
+/// Returns a digest that identifies the right key and reveals nothing else about it.
 std::string digest_of(const std::string& key) {
   std::string text;
   for (const std::byte byte : prove(key, "MCCL key file", {}))
@@ -46,7 +46,7 @@ std::string digest_of(const std::string& key) {
   return text;
 }
 
-/// Up to the separator; `text` keeps what follows it.
+/// Returns the part before the separator; `text` keeps what follows it.
 std::string_view next_part(std::string_view& text, char separator) {
   const std::string_view part = text.substr(0, text.find(separator));
   text.remove_prefix(std::min(text.size(), part.size() + 1));
@@ -68,7 +68,7 @@ std::string names_of(std::span<const int> ranks) {
                   rank, how));
 }
 
-/// The words of another rank, with an error that says more than the store's.
+/// Reads an entry of another rank. The error is more specific than the store's.
 std::string hear(const KeyAgreement& agreement, const std::string& name, std::string_view of) {
   try {
     return agreement.store.get(name, time_left(agreement.deadline));
@@ -89,7 +89,7 @@ void warn_of_published_key(const KeyAgreement& agreement, std::string_view who) 
       printable(who));
 }
 
-/// Rank 0's part.
+/// Rank 0's part: makes the key and publishes the verdict.
 std::string decide(const KeyAgreement& agreement) {
   std::string key = make_job_key();
   const KeyFile file(agreement.folders, key);
@@ -110,7 +110,7 @@ std::string decide(const KeyAgreement& agreement) {
   return key;
 }
 
-/// What is in rank 0's file, where this process may read it.
+/// Returns the key in rank 0's file if this process can read it and the digest matches.
 std::optional<std::string> read_offer(std::string_view offer) {
   const std::string_view digest = next_part(offer, '\n');
   std::optional<std::string> key = read_key_file(std::string(offer));
@@ -118,7 +118,7 @@ std::optional<std::string> read_offer(std::string_view offer) {
   return key;
 }
 
-/// Another rank's part.
+/// The part of the other ranks: reads the file and follows the verdict.
 std::string take(const KeyAgreement& agreement) {
   const std::optional<std::string> own = read_offer(hear(agreement, offer_name(), "rank 0"));
   agreement.store.set(answer_name(agreement.rank), own ? kYes : kNo);

@@ -30,7 +30,8 @@ bool write_all(const File& file, std::string_view text) {
   return true;
 }
 
-/// A file of this user's own, with one name, that holds a key and that nobody else may open.
+/// True if the file belongs to this user, has one name and the size of a key, and no other user may
+/// open it.
 bool is_key_file(const File& file) {
   struct stat facts = {};
   if (::fstat(file.descriptor(), &facts) != 0) return false;
@@ -49,12 +50,12 @@ bool is_named_like_one(std::string_view path) {
 
 KeyFile::KeyFile(std::span<const std::string> folders, const std::string& key) {
   for (const std::string& folder : folders) {
-    // Nobody can guess the name, and so be there first.
+    // The name cannot be guessed, so no other process can create the file first.
     const std::string path = folder + "/" + std::string(kName) + make_job_key().substr(0, 32);
     const File file(
         ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kPrivate));
     if (!file) continue;
-    // The user's mask may have taken away what the owner needs.
+    // The umask may have removed the owner's permissions.
     if (::fchmod(file.descriptor(), kPrivate) == 0 && write_all(file, key)) {
       path_ = path;
       return;
@@ -69,7 +70,7 @@ KeyFile::~KeyFile() {
 
 std::optional<std::string> read_key_file(const std::string& path) {
   if (!is_named_like_one(path)) return {};
-  // Should it be a pipe or a terminal after all, opening it must neither wait nor do anything.
+  // If the path is a pipe or a terminal, open must neither block nor have side effects.
   const File file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   if (!file || !is_key_file(file)) return {};
   std::string key(kJobKeyLetters, '\0');

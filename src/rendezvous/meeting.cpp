@@ -34,36 +34,38 @@ using node::LocalListener;
 using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 
-/// Room in the queue of the local listener for connections of other programs.
+/// Room in the queue of the local listener for connections from other programs.
 constexpr int kLocalQueue = 64;
-/// Control connections that are begun at a time; more at once would only wait for the same cores.
+/// Control connections dialed at a time; more would only compete for the same cores.
 constexpr std::size_t kMostDials = 16;
 constexpr milliseconds kLongestWaitForMesh{100};
-/// A rank of this host that has not connected by then is dialled, only to learn whether it lives. A
-/// few are dialled at a time.
+/// A rank of this host that has not connected by then is dialed, only to learn whether it is alive.
+/// At most kMostProbes are dialed at a time.
 constexpr milliseconds kProbeAfter{250};
 constexpr std::size_t kMostProbes = 4;
 constexpr transport::LinkKey kProbe{
     .group = 0, .purpose = transport::Purpose::control, .rail = 255};
-/// Between two looks at the store for failures of other ranks. Longer in a large job, where more
-/// ranks look.
+/// Interval between checks of the store for failures of other ranks. Longer in a large job, where
+/// more ranks check.
 constexpr Clock::duration kBetweenLooksAtStore = milliseconds(200);
 constexpr Clock::duration kBetweenLooksOfEach = milliseconds(2);
-/// The end of the time to connect, which is kept for what the store is asked when a wait has been
-/// in vain: who is missing, and why another rank has failed. A short time keeps a part of itself.
+/// Time reserved at the end of MCCL_CONNECT_TIMEOUT for questions to the store after a wait has
+/// failed: which ranks are missing, and why another rank has failed. If the timeout is short, a
+/// quarter of it is reserved.
 constexpr Clock::duration kLastAnswers = milliseconds(1500);
 constexpr int kPartForLastAnswers = 4;
-/// Descriptors beside those of connections: listeners, and what is open only while ranks meet.
+/// Descriptors besides those of connections: listeners, and those that are open only while the
+/// ranks meet.
 constexpr std::size_t kPassingFiles = 16;
 
-/// The key of this start of the job. A rank of an earlier start knows only the job's key, so it can
-/// prove nothing.
+/// Returns the key of this start of the job. A rank of an earlier start knows only the job's key,
+/// so its proofs are not accepted.
 std::string key_of(const std::string& job_key, const std::string& incarnation) {
   const Proof key = prove(job_key, "mccl incarnation", bytes_of(incarnation));
   return std::string(text_of(key));
 }
 
-/// The first card of a rank: "host\ncores", and "\ngpus" where it has any.
+/// The first card of a rank: "host\ncores", followed by "\ngpus" if it has GPUs.
 struct Place {
   std::string host;
   Cores cores;
@@ -174,7 +176,7 @@ class Meeting {
     mesh_->set_endpoints(endpoints_);
   }
 
-  /// "local listener\nRDMA devices\nendpoint".
+  /// Reads a card "local listener\nRDMA devices\nendpoint".
   void read_card(std::string_view card) {
     const auto next_line = [&card] {
       const std::string_view line = card.substr(0, card.find('\n'));
@@ -187,7 +189,8 @@ class Meeting {
     endpoints_.push_back(parse_endpoint(card));
   }
 
-  /// A rank that shares no memory publishes that, since the settings of others may differ.
+  /// Makes the arena and the local listener. If it fails, this rank publishes that it shares no
+  /// memory, because other ranks may have other settings.
   void make_arena() {
     if (!shares_memory()) return;
     try {
@@ -234,7 +237,7 @@ class Meeting {
     }
   }
 
-  /// Dials ranks that have not dialled this one. One that has died would be waited for in vain.
+  /// Dials ranks of this host that have not dialed this one, to detect those that have died.
   void probe() {
     if (Clock::now() < next_probe_) return;
     next_probe_ = Clock::now() + kProbeAfter;
@@ -257,7 +260,7 @@ class Meeting {
     mesh_->progress(events);
     for (MeshEvent& event : events) {
       if (!event.link) {
-        met_.store->look();  // who failed and has said why says more
+        met_.store->look();  // throws the failure of another rank if there is one, as it says more
         throw PeerError(fmt::format("rank {} cannot join the job: {}", o_.rank, event.reason));
       }
       if (event.key == kProbe) {
@@ -265,7 +268,7 @@ class Meeting {
         continue;
       }
       if (event.key.purpose != transport::Purpose::control)
-        continue;  // no group is there to have links
+        continue;  // No group exists yet that could have links.
       auto& control = met_.controls[static_cast<std::size_t>(event.peer)];
       if (!control) --missing_;
       if (!control && event.peer < o_.rank) --dials_;
@@ -335,7 +338,7 @@ class Meeting {
     return options;
   }
 
-  /// Throws PeerError when one has ended. A rank that lives keeps them until all have met.
+  /// Throws PeerError if a control connection has ended. A live rank keeps them until all have met.
   void check_controls() const {
 #ifdef POLLRDHUP
     constexpr short kEnd = POLLRDHUP;
@@ -379,7 +382,7 @@ class Meeting {
     met_.transports.push_back(std::make_unique<TcpTransport>(std::move(mesh_)));
   }
 
-  /// Ranks that say they are on this machine, but share no memory with this one.
+  /// Warns about ranks that are on this machine but share no memory with this one.
   void tell_of_missing_neighbours() const {
     std::string missing;
     for (const Endpoint& other : endpoints_) {
@@ -399,20 +402,20 @@ class Meeting {
   const MeetingOptions& o_;
   const Clock::time_point begun_;
   const Clock::duration time_;          ///< MCCL_CONNECT_TIMEOUT.
-  const Clock::duration last_answers_;  ///< The part of it that no wait takes.
-  const Clock::time_point deadline_;    ///< Of every wait.
+  const Clock::duration last_answers_;  ///< The reserved part of time_.
+  const Clock::time_point deadline_;    ///< Deadline of every wait.
   std::string host_;
-  std::size_t here_ = 1;  ///< Ranks of this host.
+  std::size_t here_ = 1;  ///< Number of ranks on this host.
   std::string key_;
   std::unique_ptr<Mesh> mesh_;
-  std::vector<Endpoint> endpoints_;     ///< By rank.
-  std::shared_ptr<node::Arena> arena_;  ///< Null when nothing is shared.
+  std::vector<Endpoint> endpoints_;     ///< Indexed by rank.
+  std::shared_ptr<node::Arena> arena_;  ///< Null if no memory is shared.
   Neighbourhood found_;
   std::optional<LocalListener> listener_;
-  std::vector<std::string> names_;  ///< Of local listeners, by rank.
+  std::vector<std::string> names_;  ///< Names of local listeners, by rank.
   transport::rdma::Survey rdma_;
-  std::vector<transport::rdma::Card> rdma_cards_;  ///< By rank.
-  int missing_ = 0;                                ///< Control connections.
+  std::vector<transport::rdma::Card> rdma_cards_;  ///< Indexed by rank.
+  int missing_ = 0;                                ///< Number of missing control connections.
   int next_to_dial_ = -1;
   std::size_t dials_ = 0;
   std::set<int> probed_;

@@ -51,7 +51,7 @@ struct MeetingOptions {
 /// Result of the meeting for one rank.
 struct Met {
   std::shared_ptr<Incarnation> store;
-  std::vector<std::unique_ptr<transport::Link>> controls;  ///< By rank; null for this one.
+  std::vector<std::unique_ptr<transport::Link>> controls;  ///< Indexed by rank; null for this one.
   /// Transports for links, better ones first.
   std::vector<std::unique_ptr<transport::Transport>> transports;
   std::shared_ptr<const node::SharedMemory> shared_memory;

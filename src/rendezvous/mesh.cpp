@@ -28,16 +28,18 @@ using transport::tcp::Socket;
 using transport::tcp::TcpLink;
 
 constexpr Clock::duration kStagger = 250ms;
-/// A rail's own path is preferred by more than a slow start of the peer.
+/// Longer stagger with several rails, so that a slow start of the peer does not move a rail to
+/// another path.
 constexpr Clock::duration kRailStagger = 2s;
 
-/// The most rails of a pair, however many cables it has.
+/// Maximum number of rails of a pair, however many cables it has.
 constexpr int kMostRails = 64;
-/// How long after the end of a relayed connection the rank next to its cause may take to tell it.
+/// Time after the end of a relayed connection within which its cause is reported by the rank that
+/// saw it.
 constexpr Clock::duration kNewsOnTheWay = 500ms;
 
-/// The engine watches peers, judges after one liveness interval, and says more than the system can.
-/// So the system's own limit is longer, and only a fallback.
+/// The engine monitors peers itself, decides after one liveness interval, and gives better reasons
+/// than the system. So the system's own limit is longer, and only a fallback.
 constexpr double kIntervalsOfSystem = 2;
 
 std::unique_ptr<transport::Link> make_link(Socket socket, const std::string& peer, bool is_relayed,
@@ -47,7 +49,8 @@ std::unique_ptr<transport::Link> make_link(Socket socket, const std::string& pee
   const auto silence = std::chrono::ceil<std::chrono::seconds>(
       std::chrono::duration<double>(kIntervalsOfSystem * config.liveness_interval));
   transport::tcp::bear_silence(socket, silence);
-  // The control connection is read at all times, so silence on it means that the host is gone.
+  // The control connection is always read, so unacknowledged bytes on it mean that the host is
+  // gone.
   if (key.purpose == transport::Purpose::control) transport::tcp::limit_silence(socket, silence);
   return std::make_unique<TcpLink>(
       std::move(socket), peer,
@@ -60,7 +63,7 @@ int listed_count(const Endpoint& endpoint) {
   return endpoint.listed ? static_cast<int>(endpoint.addresses.size()) : 1;
 }
 
-/// "control", "collectives, rail 1, group 1f2e".
+/// Returns a name such as "control" or "collectives, rail 1, group 1f2e".
 std::string purpose_of(const transport::LinkKey& key) {
   switch (key.purpose) {
     case transport::Purpose::control:
@@ -106,7 +109,7 @@ struct Mesh::State {
   Party self() const { return {options.rank, options.size, options.job_key, options.agreement}; }
   const Endpoint& endpoint_of(int peer) const;
   int rails_of(int peer) const;
-  /// The rank that connections to the peer go through; -1 when they need none.
+  /// Returns the relay that connections to the peer go through; -1 if they are direct.
   int relay_to(int peer) const;
   std::string name_of(int peer) const;
   bool goes_along(const Cable& cable, int peer) const;
@@ -120,20 +123,20 @@ struct Mesh::State {
 
   MeshOptions options;
   std::vector<Interface> interfaces;
-  std::vector<Endpoint> endpoints;  ///< In rank order, once they are set.
+  std::vector<Endpoint> endpoints;  ///< In rank order; set by set_endpoints().
   Endpoint endpoint;
   std::optional<Acceptor> acceptor;
   std::list<Dial> dials;
-  std::map<int, Address> own_ends;   ///< Of control connections, by peer.
-  std::map<int, std::size_t> taken;  ///< Of equal ways, by peer; the first of the others.
-  std::vector<Address> listed;       ///< Of this rank, which are its ends of rails; else empty.
-  std::uint64_t connections = 0;     ///< That stood.
+  std::map<int, Address> own_ends;   ///< Local ends of control connections, by peer.
+  std::map<int, std::size_t> taken;  ///< Selected index into equal_ways(), by peer.
+  std::vector<Address> listed;       ///< This rank's listed addresses, used as rails; else empty.
+  std::uint64_t connections = 0;     ///< Number of established connections.
 };
 
 Mesh::State::State(MeshOptions given)
     : options(std::move(given)), interfaces(transport::tcp::list_interfaces()) {
   if (options
-          .wiring) {  // at its ends of cables, since the hostfile need not list all that are used
+          .wiring) {  // It listens at its ends of cables; the hostfile need not list all of them.
     options.config.listen_addr = fmt::format("{}", fmt::join(options.wiring->own_ends(), ","));
     options.config.ifname.clear();
     options.config.port_base = 0;
@@ -142,7 +145,7 @@ Mesh::State::State(MeshOptions given)
   Binding binding =
       bind_listeners(options.config, options.rank, options.reach, interfaces, options.log);
   endpoint = std::move(binding.endpoint);
-  if (options.wiring) endpoint.listed = false;  // the cables tell which addresses belong together
+  if (options.wiring) endpoint.listed = false;  // rails are determined by the cables instead
   for (const std::string& text : endpoint.listed ? endpoint.addresses : std::vector<std::string>())
     listed.push_back(Address::parse_numeric(text, 0).value_or(Address()));
   warn_of_small_buffers(socket_buffer_bytes_of(options.config), options.log);
@@ -177,8 +180,8 @@ std::string Mesh::State::name_of(int peer) const {
                    : fmt::format("rank {} (through rank {})", peer, relay);
 }
 
-/// For a neighbour: the rail's cable first, then the pair's other cables. Else the way through a
-/// relay.
+/// Fills in the candidates of a dial along cables. For a neighbour: the rail's cable first, then
+/// the pair's other cables. Otherwise the way through a relay.
 void Mesh::State::fill_in_wired(DialRequest& request) const {
   const Wiring& wiring = *options.wiring;
   if (relay_to(request.peer) >= 0) {
@@ -206,8 +209,8 @@ void Mesh::State::note(const MeshEvent& event, bool dialled_here) {
                     event.link->description());
 }
 
-/// This rank's end of a rail: its cable, the listed address in turn, or else the end of the control
-/// connection.
+/// Returns this rank's end of a rail: the rail's cable, else the rail's listed address, else the
+/// end of the control connection.
 const Address* Mesh::State::own_end(int peer, int rail) const {
   if (options.wiring && relay_to(peer) < 0) {
     const std::vector<CableEnds>& ends = options.wiring->ends(peer);
@@ -218,13 +221,13 @@ const Address* Mesh::State::own_end(int peer, int rail) const {
   return found == own_ends.end() ? nullptr : &found->second;
 }
 
-/// Those that are published, and the other ends of this rank's cables.
+/// Returns the published addresses of the peers, and the other ends of this rank's cables.
 std::vector<Address> Mesh::State::addresses_of_peers() const {
   std::vector<Address> found;
   for (const Endpoint& each : endpoints) {
     if (each.rank == options.rank) continue;
     for (const std::string& text : each.addresses) {
-      // The scope of a link-local address has a meaning on its own host only.
+      // The scope of a link-local address is meaningful only on its own host.
       const std::string host = text.substr(0, text.find('%'));
       if (const auto address = Address::parse_numeric(host, 0)) found.push_back(*address);
     }
@@ -301,8 +304,8 @@ std::map<int, int> Mesh::relayed() const {
   return found;
 }
 
-/// A connection that is passed on takes the first cable of each pair on the way that its dialer,
-/// the higher rank, begins.
+/// True if connections to the peer use the cable. A relayed connection uses the first cable of each
+/// pair on the way that its dialer, the higher rank, takes.
 bool Mesh::State::goes_along(const Cable& cable, int peer) const {
   const Cabling& cabling = options.wiring->cabling();
   const auto joins = [&cable](int x, int y) {

@@ -26,20 +26,20 @@ constexpr std::uint64_t kNeighbourMagic = 0x6d63636c2d6e6272ULL;
 constexpr std::string_view kProofLabel = "mccl neighbour";
 constexpr std::byte kSettled{1};
 
-/// Ranks that are dialled at a time: what a rank passes and has open while it meets the others does
-/// not grow with their number.
+/// Ranks dialed at a time. It bounds the descriptors that a rank passes and has open, whatever the
+/// number of ranks.
 constexpr std::size_t kMostDialled = 4;
-/// Connections that have not introduced themselves; the oldest goes first.
+/// Maximum number of connections that have not introduced themselves; the oldest is closed first.
 constexpr std::size_t kMostStrangers = 64;
-/// Who is hung up on before it was answered dials again, so often: strangers may have pushed it
-/// out.
+/// Dials per peer. A dial whose connection is closed before the answer is repeated, because other
+/// connections may have displaced it.
 constexpr int kMostTries = 5;
-/// Until what the system did not take is tried again.
+/// Pause before a retry of what the system refused.
 constexpr milliseconds kPauseAfterRefusal{10};
 constexpr milliseconds kLongestSleep{100};
 
-/// What a rank says of itself; the arena and the bell's pipe come with it. The proof covers the
-/// rank and both names, so that it is good for this pair and direction only.
+/// Introduction of a rank, sent together with its arena and its bell's pipe. The proof covers both
+/// ranks and both names, so it is valid for this pair and direction only.
 struct Introduction {
   std::uint64_t magic = kNeighbourMagic;
   std::int32_t rank = -1;
@@ -49,7 +49,7 @@ struct Introduction {
 
 std::string join(const std::vector<int>& ranks) { return fmt::format("{}", fmt::join(ranks, " ")); }
 
-/// Numbers from another rank: those outside of the job are left out.
+/// Parses ranks from another rank. Numbers outside the job are ignored.
 std::vector<int> parse_ranks(const std::string& text, int size) {
   std::vector<int> ranks;
   for (const double rank : parse_numbers(text).value_or(std::vector<double>())) {
@@ -91,7 +91,7 @@ class Search {
     bool introduced = false;
   };
   struct Introduced {
-    int rank = -1;  // of a stranger
+    int rank = -1;  // -1 if not proven
     std::vector<Descriptor> passed;
   };
 
@@ -106,7 +106,7 @@ class Search {
     return prove(o_.key, kProofLabel, std::as_bytes(std::span(said)));
   }
 
-  /// False when it must be tried again later.
+  /// Returns false if it must be tried again later.
   bool introduce(const LocalConnection& connection, int peer) {
     Introduction mine;
     mine.rank = o_.rank;
@@ -118,7 +118,8 @@ class Search {
     return sent;
   }
 
-  /// Of who has sent everything in one piece.
+  /// Receives an introduction, which must arrive in one piece. The rank is -1 if the proof is
+  /// invalid.
   Introduced take_introduction(const LocalConnection& connection) const {
     Introduction theirs;
     Introduced introduced;
@@ -132,7 +133,7 @@ class Search {
     return introduced;
   }
 
-  /// Throws Error when its memory cannot be mapped.
+  /// Throws Error if the rank's memory cannot be mapped.
   void remember(Introduced introduced) {
     node::Neighbour neighbour{node::PeerArena(std::move(introduced.passed[0])),
                               std::move(introduced.passed[1])};
@@ -157,7 +158,7 @@ class Search {
     }
   }
 
-  /// A peer that has gone shows itself to whoever reads its answer.
+  /// A closed connection counts as introduced here; reading its answer then reports the error.
   bool try_introduce(int peer, Dialled& dialled) {
     try {
       dialled.introduced = introduce(dialled.connection, peer);
@@ -177,11 +178,12 @@ class Search {
     try {
       return introduce(connection, peer);
     } catch (const PeerError&) {
-      return true;  // it has hung up
+      return true;  // The peer has closed the connection.
     }
   }
 
-  /// The descriptors of each kind lie in a row.
+  /// Polls all descriptors, with those of each kind in consecutive entries, and serves those that
+  /// are ready.
   void sleep_and_serve() {
     std::vector<pollfd> entries{{o_.listener->descriptor(), POLLIN, 0}};
     for (const LocalConnection& each : unknown_) entries.push_back({each.descriptor(), POLLIN, 0});
@@ -230,7 +232,7 @@ class Search {
     } catch (const OutOfDescriptors&) {
       throw;
     } catch (const Error&) {
-      return;  // a stranger, or a rank whose memory cannot be mapped here
+      return;  // An unproven connection, or a rank whose memory cannot be mapped here.
     }
   }
 
@@ -242,7 +244,8 @@ class Search {
     } catch (const OutOfDescriptors&) {
       throw;
     } catch (const PeerError&) {
-      // It could not map this rank's memory, or it never got to hear of it.
+      // The peer could not map this rank's memory, or it closed the connection before it read the
+      // introduction.
       if (++tries_[peer] < kMostTries) {
         dialled_.erase(dialled);
         to_dial_.push_back(peer);
@@ -286,17 +289,17 @@ class Search {
   }
 
   const NeighbourOptions& o_;
-  std::deque<int> to_dial_;  ///< The nearest first, so that not all ranks begin with one.
+  std::deque<int> to_dial_;  ///< Nearest first, so that not all ranks begin with the same one.
   std::map<int, Dialled> dialled_;
-  std::map<int, int> tries_;  ///< That ended without an answer, by rank.
-  std::set<int> expected_;    ///< Higher ranks that have not said yet that they are done.
+  std::map<int, int> tries_;  ///< Dials that ended without an answer, by rank.
+  std::set<int> expected_;    ///< Higher ranks that have not yet reported that they are done.
   std::deque<LocalConnection> unknown_;
   std::deque<std::pair<int, LocalConnection>> unanswered_;
   Clock::time_point paused_until_ = Clock::time_point::min();
   node::Neighbours found_;
 };
 
-/// Each number appears first after all below it, and some ranks share one.
+/// True if each number first appears after all smaller ones, and at least two ranks share one.
 bool numbered_in_order(const std::vector<int>& nodes) {
   int known = 0;
   for (const int node : nodes) {

@@ -38,7 +38,7 @@ struct NeighbourOptions {
   const node::LocalListener* listener = nullptr;
   node::Arena* arena = nullptr;
   int bell_pipe = -1;
-  std::vector<transport::Link*> controls;  ///< By rank. The search reads one byte of each.
+  std::vector<transport::Link*> controls;  ///< Indexed by rank. The search reads one byte of each.
   Clock::time_point deadline;
   /// Concurrent work: appends descriptors to poll, and is called repeatedly. It throws to end the
   /// search.

@@ -27,7 +27,7 @@ Proof prove(std::string_view key, std::string_view label, std::span<const std::b
   append(message, data);
   Proof proof;
   unsigned int length = 0;
-  // A null key means something else to OpenSSL than an empty one.
+  // OpenSSL treats a null key differently from an empty one.
   const char* secret = key.empty() ? "" : key.data();
   if (HMAC(EVP_sha256(), secret, static_cast<int>(key.size()),
            reinterpret_cast<const unsigned char*>(message.data()), message.size(),

@@ -17,10 +17,11 @@ using transport::rdma::Survey;
 
 namespace {
 
-/// Who has been silent for so many intervals is told of by other means first.
+/// Factor on the liveness interval, large enough that other means report a silent peer first.
 constexpr double kAnswerAfterSilences = 1.5;
 
-/// One for each device that joins the two, named as at its ends.
+/// Appends a cable for each pair of devices that joins the two ranks, named after the devices at
+/// its ends.
 void add_cables(const std::vector<Card>& cards, WorldRank a, WorldRank b,
                 std::vector<Cable>& cables) {
   const Card& of_a = cards[a.index()];
@@ -35,7 +36,7 @@ void add_cables(const std::vector<Card>& cards, WorldRank a, WorldRank b,
                         .at_b = fmt::format("{} on {}", of_b.devices[at_b[rail]].name, of_b.host)});
     }
   } catch (const Error&) {
-    // None joins them, which make_rdma() tells of.
+    // No devices join them; make_rdma() reports it.
   }
 }
 
@@ -43,7 +44,7 @@ void add_to(std::string& list, WorldRank rank) {
   list += fmt::format("{}{}", list.empty() ? "" : ", ", rank);
 }
 
-/// That the host has others may hide it.
+/// Warns about unusable devices, which would go unnoticed if the host's other devices work.
 void warn_of_unused(const Log& log, const Card& card) {
   for (const auto& device : card.devices) {
     if (!device.why.empty())
@@ -61,7 +62,7 @@ void warn_of_unused(const Log& log, const Card& card) {
                   rank, peer, why, transport::rdma::picture_of(o.cards)));
 }
 
-/// Of all ranks, so that all refuse, and say the same.
+/// Checks all pairs of ranks, so that all ranks fail with the same error.
 void require_everywhere(const RdmaOptions& o) {
   const WorldRank end(static_cast<int>(o.cards.size()));
   for (WorldRank rank(0); rank < end; ++rank) {

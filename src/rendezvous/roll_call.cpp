@@ -7,7 +7,7 @@
 namespace mccl::rendezvous {
 namespace {
 
-/// Of a run of so many ranks the ends are named.
+/// Length from which a run of ranks is written as its two ends.
 constexpr std::size_t kLongRun = 3;
 
 struct Ranks {

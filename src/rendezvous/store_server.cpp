@@ -26,20 +26,20 @@ using transport::tcp::Listener;
 using transport::tcp::Socket;
 
 constexpr std::size_t kMaxUnproven = 256;
-/// Several for each rank of a large job.
+/// Allows several per rank of a large job.
 constexpr std::size_t kMaxClients = std::size_t{1} << 14;
-/// What any client may have here of a request or an answer; what is larger comes out of an
-/// allowance that all share, and waits while that is used up.
+/// Buffer that each client has for a request or an answer. Larger ones use a shared allowance, and
+/// wait while it is used up.
 constexpr std::size_t kSmallBytes = std::size_t{4} << 10;
 constexpr std::size_t kSharedBytes = std::size_t{32} << 20;
-/// All ranks of a large job may start at once.
+/// All ranks of a large job may start at the same time.
 constexpr AdmissionRate kAdmission = {4096, 1000};
 constexpr Clock::duration kProofLimit = 5s;
-/// For a client to send the rest of a request, or to take an answer.
+/// Limit for a client to send the rest of a request, or to receive an answer.
 constexpr Clock::duration kTransferLimit = 30s;
 constexpr Clock::duration kPauseForRoom = 100ms;
 
-/// Throws InvalidArgument for what only rank 0 writes.
+/// Throws InvalidArgument for keys that only rank 0 may write.
 void check_writer(const std::string& key) {
   if (key.find(kServersOwn) == key.npos) return;
   throw InvalidArgument(fmt::format("the store key \"{}\" is rank 0's alone to write", key));
@@ -74,7 +74,7 @@ StoreServer::~StoreServer() {
 }
 
 void StoreServer::wake() {
-  // A full pipe wakes the thread just as well.
+  // A full pipe also wakes the thread.
   const char byte = 0;
   [[maybe_unused]] const ssize_t written = ::write(wake_writer_.descriptor(), &byte, 1);
 }
@@ -88,9 +88,10 @@ void StoreServer::run() {
       if (!stays) count_death(*client);
       client = stays ? std::next(client) : clients_.erase(client);
     }
-    // A value that one client set may be what another, served before it, waits for.
+    // A value that one client has set may be awaited by a client that was served earlier in this
+    // pass.
     for (Client& client : clients_) look_again(client, now);
-    // Somebody may wait for what was given back.
+    // If memory was given back, a client may be waiting for it, so serve all again at once.
     if (!shared_.was_given_back()) sleep();
   }
   clients_.clear();
@@ -137,8 +138,8 @@ void StoreServer::admit(Clock::time_point now) {
   }
 }
 
-/// For one more: the oldest of too many who have not proved themselves goes, or else the newest of
-/// too many clients.
+/// Makes room for one client: closes the oldest unproven one if there are too many of those, else
+/// the newest client if there are too many in all.
 void StoreServer::make_room(Clock::time_point now) {
   const auto unproven = std::count_if(clients_.begin(), clients_.end(),
                                       [](const Client& client) { return client.unproven(); });
@@ -163,7 +164,7 @@ bool StoreServer::serve(Client& client, Clock::time_point now) {
     return receive(client) && answer_next(client, now) && flush(client) &&
            (!client.in_transfer() || now < client.deadline);
   } catch (const Error&) {
-    // Without randomness or HMAC nobody can be proven; the client sees its connection close.
+    // Without randomness or HMAC no client can be proven. The client sees its connection close.
     return false;
   }
 }
@@ -206,13 +207,14 @@ bool StoreServer::receive(Client& client) {
   return true;
 }
 
-/// Whether more of a request may be read. A large one is, once its header has said how large.
+/// Returns true if more of a request may be read. A large request needs the shared allowance, once
+/// its header has given its size.
 bool StoreServer::make_room_for_input(Client& client) {
   client.input_limit = kSmallBytes + client.large_input.bytes();
   if (client.input.size() < client.input_limit) return true;
   if (client.large_input.bytes() > 0) return false;
   const auto header = decode_request(std::span(client.input).first(kRequestHeaderBytes));
-  // What cannot be a request is closed by whoever reads it next.
+  // answer_next() removes a client whose header is invalid.
   if (!header || header->total_bytes() <= kSmallBytes) return false;
   if (!client.large_input.take(shared_, header->total_bytes() - kSmallBytes)) return false;
   client.input_limit = header->total_bytes();
@@ -282,8 +284,8 @@ void StoreServer::perform(Client& client, StoreCall call, const std::string& key
   }
 }
 
-/// A rank whose last connection ends without a word has died; whoever waits for it looks here.
-/// A rank has several connections, of which each may be the last to end.
+/// Records the start of the job for which the client's requests are. All connections of the rank
+/// get it, because any of them may be the last to end; count_death() then reports it.
 void StoreServer::note(Client& client, const std::string& key) {
   client.has_asked = true;
   const std::string_view start = start_in(key);
@@ -294,10 +296,11 @@ void StoreServer::note(Client& client, const std::string& key) {
 }
 
 void StoreServer::count_death(const Client& client) {
-  // Who was given up before it knew that it was proven has asked nothing, and dials again.
+  // A client that gave up before it learned that it was proven has sent no request, and dials
+  // again.
   if (client.rank < 0 || client.has_left || !client.has_asked) return;
   if (client.input.size() >= kRequestHeaderBytes) {
-    // Its word may have come together with the end.
+    // Its `leave` may have arrived together with the end of the connection.
     const auto last = decode_request(std::span(client.input).first(kRequestHeaderBytes));
     if (last && last->call == StoreCall::leave) return;
   }

@@ -39,13 +39,13 @@ using transport::tcp::HostPort;
 using transport::tcp::Listener;
 using transport::tcp::Socket;
 
-/// The limit of a handshake. Rank 0 may have few cores and many callers, and take it for done
-/// already.
+/// Limit of a handshake. Rank 0 may have few cores and many clients, and may consider the handshake
+/// complete before its answer is read here.
 constexpr Clock::duration kHandshakeLimit = 20s;
-/// What a healthy server takes at most beyond the wait that a get asks for.
+/// Maximum time that a healthy server needs beyond the wait requested by a get.
 constexpr std::chrono::milliseconds kAnswerLimit = 30s;
 
-/// Whether a connection on which no answer is due is still open.
+/// True if a connection on which no answer is due is still open.
 bool is_open(const Socket& socket) {
   char byte = 0;
   const ssize_t got = ::recv(socket.descriptor(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
@@ -53,7 +53,7 @@ bool is_open(const Socket& socket) {
 }
 
 /// Listens at those addresses of a name that this host has: "localhost" may have an address of a
-/// family that is switched off. Throws BindError when there is none, or one is taken.
+/// disabled family. Throws BindError if there is none, or if one is taken.
 std::vector<Listener> listen_at_each(const std::vector<Address>& addresses) {
   std::vector<Listener> listeners;
   for (std::size_t i = 0; i < addresses.size(); ++i) {
@@ -68,8 +68,8 @@ std::vector<Listener> listen_at_each(const std::vector<Address>& addresses) {
   return listeners;
 }
 
-/// Listens at a numeric address or "localhost" as given, and for another name at all addresses: a
-/// host's own name often means something else there (Debian maps it to 127.0.1.1).
+/// Listens at a numeric address or "localhost" as given. For any other name it listens at all
+/// addresses: a host's own name often maps to another address there (Debian maps it to 127.0.1.1).
 std::vector<Listener> listen_at(const std::string& address) {
   const HostPort where = transport::tcp::parse_host_port(address);
   std::vector<Listener> listeners;
@@ -100,15 +100,15 @@ std::vector<Listener> listen_at(const std::string& address) {
   }
 }
 
-/// How the other ranks connect to it.
+/// How the other ranks connect to the store.
 struct Entrance {
-  std::string name;             ///< For messages.
-  std::string advice;           ///< Where nobody answers.
-  std::string advice_when_met;  ///< Where somebody does, and is not let in or lets nobody in.
-  /// Asked at every attempt, since names may come to mean something else. Throws Error; PeerError
-  /// where no further attempt can do better.
+  std::string name;             ///< Used in messages.
+  std::string advice;           ///< Advice if no attempt was answered.
+  std::string advice_when_met;  ///< Advice if a connection was accepted but not proven.
+  /// Called at every attempt, because names may resolve differently later. Throws Error, or
+  /// PeerError if further attempts are useless.
   std::function<std::vector<Candidate>()> ways;
-  /// Who leads on from there; else it is there.
+  /// The relay to go through; empty if the candidates are the store's own addresses.
   std::optional<FirstHop> through = {};
 };
 
@@ -145,7 +145,7 @@ Entrance entrance_of(const std::shared_ptr<Wiring>& wiring) {
           .through = std::move(way.first)};
 }
 
-/// Rank 0's.
+/// Rank 0's store.
 class ServedStore final : public Store {
  public:
   ServedStore(std::vector<Listener> listeners, const std::string& job_key,
@@ -173,8 +173,8 @@ class ServedStore final : public Store {
   StoreServer server_;
 };
 
-/// The other ranks'. Every call under way has a connection of its own, so that a get that waits
-/// holds nobody up. That rank 0 has ended is the error of one call; the next one waits for it to
+/// The store of the other ranks. Every call in flight has its own connection, so that a waiting get
+/// does not delay other calls. If rank 0 has ended, one call fails; the next one waits for it to
 /// start again.
 class RemoteStore final : public RemoteAnswers {
  public:
@@ -185,7 +185,7 @@ class RemoteStore final : public RemoteAnswers {
         timeout_(std::clamp(timeout, 0ms, kLongestWait)) {
     idle_.push_back(connect());
   }
-  /// What ends without this has died, to the server.
+  /// Sends `leave`. The server counts a client that ends without it as dead.
   ~RemoteStore() override {
     try {
       const Bytes leave = encode_request(StoreCall::leave, {}, {}, 0);
@@ -193,7 +193,7 @@ class RemoteStore final : public RemoteAnswers {
         static_cast<void>(::send(socket.descriptor(), leave.data(), leave.size(), kNoSignal) < 0);
       }
     } catch (const std::bad_alloc&) {
-      // The server sees the connections end, and takes this process for dead.
+      // The server sees the connections end and counts this process as dead.
     }
   }
 
@@ -221,7 +221,7 @@ class RemoteStore final : public RemoteAnswers {
   Socket connect();
   struct Outcome {
     std::string trouble;
-    bool met = false;  ///< Somebody took the connection.
+    bool met = false;  ///< The connection was accepted.
   };
   Socket try_connect(const Candidate& way, Clock::time_point deadline, Outcome& outcome);
   Answer call(const Bytes& request, const std::string& key, std::chrono::milliseconds wait);
@@ -234,7 +234,7 @@ class RemoteStore final : public RemoteAnswers {
   const std::string job_key_;
   const std::chrono::milliseconds timeout_;
   std::mutex mutex_;
-  std::vector<Socket> idle_;  ///< Under mutex_.
+  std::vector<Socket> idle_;  ///< Guarded by mutex_.
 };
 
 Socket RemoteStore::connect() {
@@ -247,7 +247,8 @@ Socket RemoteStore::connect() {
       for (const Candidate& way : entrance_.ways()) {
         Outcome outcome;
         if (Socket socket = try_connect(way, deadline, outcome)) return socket;
-        // An attempt that the deadline cuts short tells less than the whole attempt before it.
+        // Keep the outcome of an earlier, complete attempt: it says more than one that the deadline
+        // cuts short.
         if (last.trouble.empty() || Clock::now() < deadline)
           last = {fmt::format("{}: {}", way.text(), outcome.trouble), outcome.met};
       }
@@ -269,7 +270,7 @@ Socket RemoteStore::connect() {
   }
 }
 
-/// Empty, with the trouble, when it fails.
+/// Returns an empty socket, with the reason in `outcome`, if it fails.
 Socket RemoteStore::try_connect(const Candidate& way, Clock::time_point deadline,
                                 Outcome& outcome) {
   std::string& trouble = outcome.trouble;
@@ -320,7 +321,7 @@ RemoteStore::Answer RemoteStore::call(const Bytes& request, const std::string& k
       if (is_open(idle_.back())) socket = std::move(idle_.back());
       idle_.pop_back();
     }
-    // Rank 0 may start again, but without what it held, so the caller must learn of it first.
+    // Rank 0 may start again, but without its former data, so the caller must see an error first.
     if (was_connected && !socket) lost("it closed the connection");
   }
   if (!socket) socket = connect();
