@@ -17,35 +17,37 @@ using transport::Purpose;
 using transport::tcp::Address;
 using transport::tcp::Socket;
 
-/// How long an address may take to answer when its rank is known to run, and how long the two ends
+/// How long an address may take to answer once its rank is known to run, and how long the two ends
 /// of a cable may take to report it.
 constexpr Clock::duration kPatience = 1s;
-/// Changes are collected for this long and told together, since trunks come by the dozen.
+/// Changes are collected for this long and sent together, because many trunks are established at
+/// once.
 constexpr Clock::duration kBetweenLooks = 10ms;
-/// The pause between the end of a trunk and the next attempt: a rank that has agreed with others
-/// closes at once what a rank that starts anew has opened. Less than the patience, so that a rank
-/// is tried while it may answer.
+/// Pause between the end of a trunk and the next attempt. A rank that has agreed with others closes
+/// at once the connections of a rank that starts anew. Less than kPatience, so that a rank is tried
+/// while it may still answer.
 constexpr Clock::duration kBetweenTrunks = 500ms;
-/// How long after the end of the last trunk to a rank its process is taken for dead, once all ranks
-/// have been heard of. A process that is started again comes sooner.
+/// Once all ranks have been heard of, a process counts as dead this long after the end of the last
+/// trunk to it. A restarted process reconnects sooner.
 constexpr Clock::duration kGoneForGood = 1s;
 /// How long a neighbour whose trunk has ended may take to answer a probe. Its process may have to
 /// wait for a core.
 constexpr Clock::duration kToAnswerProbe = 3s;
 constexpr const char* kGoneBefore = "it was gone when all ranks had agreed on it";
-/// How long neighbours may take to read of a death.
+/// Time for neighbours to read the report of a death.
 constexpr Clock::duration kToTellOfDeath = 200ms;
-/// How long neighbours may take to answer that they know of a fault.
+/// Time for neighbours to confirm that they know of a fault.
 constexpr Clock::duration kToTellOfFault = 1s;
 
-/// True for the errors of an address that no cable leads to. A rank listens at all addresses that
-/// the hostfile lists for it, so one that refuses is another machine's.
+/// True for errors of an address to which no cable leads. A rank listens at all addresses that the
+/// hostfile lists for it, so an address that refuses connections belongs to another machine.
 bool leads_nowhere(int error) {
   return error == ENETUNREACH || error == EHOSTUNREACH || error == ECONNREFUSED ||
          error == EADDRNOTAVAIL || error == EACCES || error == EPERM;
 }
 
-/// Empty for a name that cannot be resolved here. Ranks that reach its host may be able to.
+/// Returns no address for a name that cannot be resolved here. Ranks that reach its host may be
+/// able to resolve it.
 std::vector<Address> resolved(const std::string& host, std::uint16_t port, const Log& log) {
   try {
     return transport::tcp::resolve(host, port);
@@ -55,7 +57,7 @@ std::vector<Address> resolved(const std::string& host, std::uint16_t port, const
   }
 }
 
-/// Has no deadline: dials end when the ranks have agreed or the caller gives up.
+/// The dial has no deadline: it ends when the ranks have agreed or the caller gives up.
 DialRequest request_for(const Party& self, int peer, std::size_t index, Address to,
                         Clock::time_point not_before = {}) {
   DialRequest request;
@@ -127,7 +129,7 @@ void Discovery::advance_trunks(Clock::time_point now) {
       open = trunk->advance(now, news);
       for (const CableNews& each : news) take(each, *trunk, now);
     } catch (const Error& error) {
-      open = !trunk->given_up;  // once more, so that its rank is told too
+      open = !trunk->given_up;  // Keep it for one more pass, so that its rank is told too.
       misbehaves(*trunk, error.what(), now);
       trunk->given_up = true;
     }
@@ -151,8 +153,8 @@ void Discovery::misbehaves(Trunk& trunk, const std::string& how, Clock::time_poi
   fail({CableNews::Kind::fault, {}, why}, now);
 }
 
-/// Tells all neighbours, also those that come a moment later. The neighbour that told of the fault
-/// is told as well, which acknowledges it.
+/// Reports the fault to all neighbours, including those that connect later. The neighbour that
+/// reported the fault also gets the report, as an acknowledgement.
 void Discovery::fail(const CableNews& fault, Clock::time_point now) {
   if (!link_state_.hear(fault)) return;
   fault_told_ = now + kToTellOfFault;
@@ -166,8 +168,8 @@ std::string Discovery::fault(Clock::time_point now) const {
   return now >= fault_told_ || all_know ? link_state_.fault() : "";
 }
 
-/// The rank has died, or the cable was pulled; either may come again. When no trunk is left to the
-/// rank, what is known of it is forgotten, since a new process may take its place.
+/// Called when the rank has died or the cable was unplugged; either may return. When the last trunk
+/// to the rank is gone, its state is forgotten, because a new process may take its place.
 void Discovery::lost(const Trunk& trunk, Clock::time_point now) {
   if (!is_joined_to(trunk.peer()))
     known_since_[static_cast<std::size_t>(trunk.peer())] = Clock::time_point::max();
@@ -181,9 +183,9 @@ bool Discovery::is_joined_to(int peer) const {
   return std::ranges::any_of(trunks_, [peer](const Trunk& each) { return each.peer() == peer; });
 }
 
-/// Before all have come, a rank that goes may come again, as ranks do that are started anew. Once
-/// the ranks have agreed, it may be only its trunk that has ended: no trunk is made again then, so
-/// the rank is asked.
+/// Before all ranks have been heard of, a rank that ends may be restarted, so it does not count as
+/// dead. Once the ranks have agreed, no new trunk is made. The end of a trunk alone then proves
+/// nothing, so the rank is probed.
 void Discovery::look_for_deaths(Clock::time_point now) {
   if (!are_meeting_ || has_failed() || !link_state_.death().empty()) return;
   if (!cabling() && !link_state_.unheard().empty()) return;
@@ -204,7 +206,7 @@ void Discovery::probe(int peer, Clock::time_point now) {
   request.candidates.clear();
   for (const CableEnds& end : ends(peer))
     request.candidates.push_back({end.there.with_port(port_of(peer)), end.here, {}});
-  if (request.candidates.empty()) {  // its cables were gone before the ranks had agreed on them
+  if (request.candidates.empty()) {  // The cables were gone before the ranks had agreed on them.
     for (const auto& [rank, address] : tried_) {
       if (rank == peer) request.candidates.push_back({address, {}, {}});
     }
@@ -214,7 +216,8 @@ void Discovery::probe(int peer, Clock::time_point now) {
   probes_.emplace_back(std::move(request));
 }
 
-/// A rank that has agreed with the others closes a probe at once, but proves itself first.
+/// A rank that has agreed with the others closes a probe at once, but completes the handshake
+/// first.
 void Discovery::advance_probes(Clock::time_point now) {
   for (auto probe = probes_.begin(); probe != probes_.end();) {
     if (!probe->advance(now)) {
@@ -258,14 +261,15 @@ std::string Discovery::death(Clock::time_point now) const {
 void Discovery::take(const CableNews& news, Trunk& from, Clock::time_point now) {
   if (news.kind == CableNews::Kind::fault) {
     from.given_up = true;
-    // Its rank has had no decision, and is about to end.
+    // The sender had no decision before the fault, and is about to end.
     return cabling() ? give_up(from.cable(), news.why) : fail(news, now);
   }
   if (has_failed()) return;
   const int rank = news.sighting.rank;
   const bool is_sighting = news.kind == CableNews::Kind::sighting;
   if (!link_state_.hear(news)) {
-    // What a process said that was this rank before: the new one outbids it, once it knows.
+    // The sighting is from an earlier process with the sender's rank. The reply lets the new
+    // process choose a higher version.
     const Sighting* const known =
         is_sighting && rank == from.peer() ? link_state_.sighting_of(rank) : nullptr;
     if (known && known->version > news.sighting.version)
@@ -292,7 +296,7 @@ bool Discovery::is_first(const Trunk& trunk) const {
   return &*first == &trunk;
 }
 
-/// Neighbours of rank 0 hear the decision from rank 0 alone.
+/// Neighbours of rank 0 receive the decision from rank 0 only.
 void Discovery::tell_neighbours(const CableNews& news, const Trunk* but) {
   for (Trunk& trunk : trunks_) {
     const bool knows = news.kind == CableNews::Kind::decision && self_.rank != 0 &&
@@ -301,7 +305,7 @@ void Discovery::tell_neighbours(const CableNews& news, const Trunk* but) {
   }
 }
 
-/// Tells each neighbour the sightings of ranks that are not its own neighbours.
+/// Sends each neighbour the sightings of ranks that are not its own neighbours.
 void Discovery::spread_sightings() {
   for (Trunk& trunk : trunks_) {
     if (!is_first(trunk)) continue;
@@ -313,7 +317,7 @@ void Discovery::spread_sightings() {
   }
 }
 
-/// Updates what this rank sees. Rank 0 decides once all ranks look for no more cables.
+/// Updates the cables that this rank sees. Rank 0 decides once all ranks look for no more cables.
 void Discovery::look_around(Clock::time_point now) {
   if (!cabling()) {
     const bool settled =
@@ -327,7 +331,8 @@ void Discovery::look_around(Clock::time_point now) {
     if (cable.a != self_.rank && cable.b != self_.rank) continue;
     const auto trunk = std::ranges::find(trunks_, cable, &Trunk::cable);
     if (trunk == trunks_.end()) {
-      // If it was the last one to that rank, look_for_deaths() asks first whether the rank lives.
+      // If this was the last trunk to that rank, look_for_deaths() first checks whether the rank is
+      // alive.
       const int peer = cable.a == self_.rank ? cable.b : cable.a;
       const bool is_asked =
           are_meeting_ && gone_since_[static_cast<std::size_t>(peer)] != Clock::time_point::max();
@@ -338,7 +343,8 @@ void Discovery::look_around(Clock::time_point now) {
   }
 }
 
-/// Waits a while for cables that only one end has reported: the other end may have settled before.
+/// Waits up to kPatience for cables that only one end has reported, because the other end may have
+/// settled before it saw them.
 bool Discovery::decide(Clock::time_point now) {
   settled_since_ =
       link_state_.all_settled() ? std::min(settled_since_, now) : Clock::time_point::max();
@@ -386,7 +392,7 @@ std::vector<CutCable> Discovery::cut(Clock::time_point now, Clock::duration sile
     const bool heard = std::ranges::any_of(trunks_, [&](const Trunk& trunk) {
       return trunk.cable() == known.cable && now - trunk.heard_at() < silence;
     });
-    // A trunk that has ended is no cut cable: its process has ended, or is asked (advance_probes).
+    // The end of a trunk is not a cut: its process has ended, or is being probed (advance_probes).
     const bool stands = std::ranges::any_of(
         trunks_, [&](const Trunk& trunk) { return trunk.cable() == known.cable; });
     if (heard || !stands) continue;
@@ -445,7 +451,7 @@ void Discovery::watch(std::vector<pollfd>& descriptors) const {
 }
 
 Clock::time_point Discovery::next_deadline() const {
-  // While there is something to find out, what has come is looked at a moment later.
+  // Until the ranks have agreed, changes are processed at the next look.
   Clock::time_point next = cabling() ? Clock::time_point::max() : next_look_;
   if (has_failed()) next = fault_told_;
   if (!cabling()) next = std::min(next, death_told_);

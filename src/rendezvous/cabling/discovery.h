@@ -1,7 +1,8 @@
 // Finds the cables that end at this rank, and learns of all others.
 //
-// Every rank tries every address of every other, all at once. What connects and proves to be that
-// rank is a cable. An address is ruled out when it fails although its rank is known to be there.
+// Every rank tries every address of every other rank in parallel. A connection that is proven to
+// lead to that rank is a cable. An address is ruled out if it fails although its rank is known to
+// run.
 #pragma once
 
 #include <poll.h>
@@ -27,51 +28,53 @@ struct CableEnds {
   transport::tcp::Address there;
 };
 
-/// Not thread-safe. No call blocks but the constructor (name resolution).
+/// Not thread-safe. Only the constructor may block (name resolution).
 class Discovery {
  public:
-  /// `port`: at which all others reach this rank's listener, whatever the cable.
+  /// `port` is the port at which all other ranks reach this rank's listener, on every cable.
   Discovery(Party self, const AddressTable& table, std::uint16_t port, Log log);
 
-  /// A neighbour has connected.
+  /// Called when a neighbour has connected.
   void connected(int peer, transport::tcp::Socket socket, Clock::time_point now);
-  /// Does what can be done now. A neighbour that tells nonsense is a fault, of which all ranks
-  /// hear; once the ranks have agreed, its cable counts as cut instead.
+  /// Does all work that is possible without blocking. A neighbour that sends invalid messages
+  /// causes a fault, which is reported to all ranks. Once the ranks have agreed, its cable counts
+  /// as cut instead.
   void advance(Clock::time_point now);
   void watch(std::vector<pollfd>& descriptors) const;
   Clock::time_point next_deadline() const;
 
-  /// Nothing until all ranks have agreed on it.
+  /// Empty until all ranks have agreed.
   const std::optional<Cabling>& cabling() const { return link_state_.decided(); }
-  /// Why there will never be one: the neighbours have been told. Empty while there may be.
+  /// Why there will never be a cabling; empty while there may be one. Returned only after the
+  /// neighbours have been told.
   std::string fault(Clock::time_point now) const;
-  /// Of a rank that has died while the ranks meet: the neighbours have been told. Empty while none
-  /// has.
+  /// Describes a rank that died while the ranks met; empty if none has. Returned only after the
+  /// neighbours have been told.
   std::string death(Clock::time_point now) const;
-  /// From now on ranks may leave.
+  /// Called when all ranks have met: from now on ranks may leave.
   void everyone_is_here() {
     are_meeting_ = false;
     probes_.clear();
   }
-  /// This rank's addresses on the cables that stand.
+  /// Returns this rank's addresses on its established cables.
   std::vector<transport::tcp::Address> own_ends() const;
-  /// By cable of Cabling::between.
+  /// Returns the ends of the cables to a peer, in the order of Cabling::between.
   std::vector<CableEnds> ends(int peer) const;
   std::uint16_t port_of(int rank) const { return link_state_.port_of(rank); }
 
-  /// Tells the neighbours that this rank is there. Once the ranks have agreed.
+  /// Shows the neighbours that this rank is alive. Called once the ranks have agreed.
   void beat();
-  /// The cables along which nothing has come for so long, or nothing that makes sense, here or as
-  /// others tell; each is told once.
+  /// Returns the cables that have been cut, each once: those on which nothing, or nothing valid,
+  /// has been received for `silence`, and those that other ranks report.
   std::vector<CutCable> cut(Clock::time_point now, Clock::duration silence);
 
   void close() noexcept;
 
-  /// Who is not there yet, and what was tried, for people.
+  /// Names the ranks that are missing and the addresses tried, for messages.
   std::string trouble() const;
 
  private:
-  /// A cable may have a trunk from either end.
+  /// An agreed cable that ends here. Either end may have made its trunk.
   struct Known {
     Cable cable;
     CableEnds ends;
@@ -91,7 +94,7 @@ class Discovery {
   void advance_dials(Clock::time_point now);
   void take(const CableNews& news, Trunk& from, Clock::time_point now);
   void give_up(const Cable& cable, std::string why);
-  /// To each neighbour on one of its trunks.
+  /// Sends to each neighbour on one of its trunks, except to that of `but`.
   void tell_neighbours(const CableNews& news, const Trunk* but);
   void spread_sightings();
   bool has_failed() const { return !link_state_.fault().empty(); }
@@ -105,22 +108,22 @@ class Discovery {
   Log log_;
   std::vector<std::pair<int, transport::tcp::Address>> tried_;  ///< Peers and their addresses.
   LinkState link_state_;
-  std::vector<Clock::time_point> known_since_;  ///< By rank; max() before.
-  /// By rank: since when no trunk joins it to this rank any more. max() for a rank that has one,
-  /// had none, or is being probed.
+  std::vector<Clock::time_point> known_since_;  ///< Indexed by rank; max() until it is heard of.
+  /// For each rank: when its last trunk to this rank ended. max() for a rank that has a trunk,
+  /// never had one, or is being probed.
   std::vector<Clock::time_point> gone_since_;
-  Clock::time_point death_told_ = Clock::time_point::max();  ///< After a death: by then.
+  Clock::time_point death_told_ = Clock::time_point::max();  ///< After a death: when all know.
   bool are_meeting_ = true;
   std::list<Dial> dials_;
-  /// Once the ranks have agreed: to neighbours whose last trunk has ended, to learn whether they
-  /// live.
+  /// Dials, once the ranks have agreed, to neighbours whose last trunk has ended, to learn whether
+  /// they are alive.
   std::list<Dial> probes_;
   std::list<Trunk> trunks_;
   Clock::time_point next_look_{};
-  /// Rank 0's: since when all ranks look for no more cables; max() while some do.
+  /// On rank 0: since when all ranks have looked for no more cables; max() while some still look.
   Clock::time_point settled_since_ = Clock::time_point::max();
-  Clock::time_point fault_told_ = Clock::time_point::max();  ///< After a fault: by then, or never.
-  std::vector<Known> known_;  ///< Of the cables that were agreed on, those that end here.
+  Clock::time_point fault_told_ = Clock::time_point::max();  ///< After a fault: when all know.
+  std::vector<Known> known_;                                 ///< The agreed cables that end here.
 };
 
 }  // namespace mccl::rendezvous

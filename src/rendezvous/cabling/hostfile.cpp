@@ -33,12 +33,12 @@ HostPort address_of(const json& item, std::size_t rank, std::string_view origin)
   try {
     return transport::tcp::parse_host_port(item.get<std::string>());
   } catch (const InvalidArgument&) {
-    // told below
+    // The error is reported below.
   }
   refuse(origin, fmt::format("rank {} has the address {}", rank, item.dump()));
 }
 
-/// Each host once, in order.
+/// Returns each host once, in order.
 std::vector<std::string> hosts_of(const std::vector<HostPort>& addresses) {
   std::vector<std::string> hosts;
   for (const HostPort& each : addresses)
@@ -46,8 +46,8 @@ std::vector<std::string> hosts_of(const std::vector<HostPort>& addresses) {
   return hosts;
 }
 
-/// True when two addresses lie in one of the smallest networks that cables have: a /30, or a /64 of
-/// IPv6. A name tells no network and counts as a neighbour of every address.
+/// True if two addresses lie in one of the smallest networks that cables have: a /30, or a /64 of
+/// IPv6. The network of a name is unknown, so a name counts as a neighbour of every address.
 bool are_neighbours(const std::string& a, const std::string& b) {
   const auto bits = [](const std::string& text) -> std::vector<std::uint8_t> {
     std::array<std::uint8_t, 16> raw = {};
@@ -62,8 +62,8 @@ bool are_neighbours(const std::string& a, const std::string& b) {
   return of_a.empty() || of_b.empty() || of_a == of_b;
 }
 
-/// True when the first address of one rank belongs to the first of the other, and so on: then there
-/// is no other cable to look for.
+/// True if the first address of one rank is a neighbour of the first of the other, and so on. There
+/// is no other cable to look for then.
 bool are_pairs(const std::vector<std::string>& a, const std::vector<std::string>& b) {
   return std::ranges::equal(a, b, are_neighbours);
 }

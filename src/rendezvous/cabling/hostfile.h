@@ -1,5 +1,5 @@
-// The addresses of all ranks, told to each beforehand: how ranks find each other where no network
-// joins all of them.
+// Reads the hostfile: the addresses of all ranks, given to every rank in advance. With it, ranks
+// find each other where no network joins all of them.
 #pragma once
 
 #include <string>
@@ -10,22 +10,22 @@
 
 namespace mccl::rendezvous {
 
-/// By rank; each has one or more, the best first. A host may be a name.
+/// Addresses by rank; each rank has at least one, the best first. A host may be a name.
 using AddressTable = std::vector<std::vector<transport::tcp::HostPort>>;
 
-/// JSON, one list of "host:port" for each rank, which is what MLX's ring calls a hostfile too:
+/// Parses JSON with one list of "host:port" per rank, the format of the hostfile of MLX's ring:
 /// [["10.0.41.2:5000", "10.0.12.1:5000"], ["10.0.12.2:5000"], …]. Throws InvalidArgument that names
 /// `origin` for anything else, and for an address that two ranks have.
 AddressTable parse_hostfile(std::string_view text, std::string_view origin);
-/// The same of a file. Throws InvalidArgument.
+/// Parses the content of a file in the same way. Throws InvalidArgument.
 AddressTable read_hostfile(const std::string& path);
 
 /// "host:port", with brackets around an IPv6 address.
 std::string text_of(const transport::tcp::HostPort& address);
 
-/// True when ranks must look for the cables between them: not all may reach each other, or two
-/// ranks may be joined by several cables of which each rank lists another end. False where all have
-/// one host in common, and for two ranks whose addresses lie pair by pair in one small network.
+/// True if ranks must look for the cables between them: some may not reach each other, or several
+/// cables may join two ranks, each listing other ends. False if all ranks have a host in common, or
+/// for two ranks whose addresses lie pair by pair in one small network.
 bool may_be_sparse(const AddressTable& table);
 
 }  // namespace mccl::rendezvous

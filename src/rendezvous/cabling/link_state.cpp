@@ -12,7 +12,7 @@
 namespace mccl::rendezvous {
 namespace {
 
-/// Of as many ranks as may have a cable each to each.
+/// Enough for a full mesh of 512 ranks.
 constexpr std::size_t kMostCables = std::size_t{1} << 17;
 constexpr std::size_t kMostTextBytes = 64;
 constexpr std::size_t kMostWhyBytes = 255;
@@ -22,7 +22,7 @@ void append_text(Bytes& to, const std::string& text) {
   append(to, bytes_of(text));
 }
 
-/// Reads what may be cut short or nonsense.
+/// Reads input that may be truncated or invalid. Throws CorruptionError then.
 class CarefulReader {
  public:
   explicit CarefulReader(std::span<const std::byte> bytes) : left_(bytes.size()), reader_(bytes) {}
@@ -69,9 +69,9 @@ class CarefulReader {
   Reader reader_;
 };
 
-/// Of the cables of a pair no two may end at one address: where a network joins hosts of several
-/// addresses each, every address reaches every other, but there are no more cables than addresses.
-/// The most that can be taken, by augmenting paths.
+/// Selects the largest set of a pair's cables in which no two end at one address, by augmenting
+/// paths. Where a network joins hosts with several addresses each, every address reaches every
+/// other, but there are no more cables than addresses.
 class Matching {
  public:
   explicit Matching(const std::vector<Cable>& pair) : pair_(pair) {}
@@ -106,7 +106,7 @@ class Matching {
 
   const std::vector<Cable>& pair_;
   std::map<std::string, std::size_t>
-      by_end_;  ///< The cable taken at each address of the higher rank.
+      by_end_;  ///< Cable chosen for each address of the higher rank.
 };
 
 std::vector<Cable> without_shared_ends(const std::vector<Cable>& cables) {
@@ -256,8 +256,10 @@ bool LinkState::hear(const CableNews& news) {
   return true;
 }
 
-/// An echo; or what a process said that was this rank before, which others would take for newer
-/// than what this one says. Then this one's is news, to all.
+/// Handles a sighting of this rank from another one. It is an echo, or a report of an earlier
+/// process with this rank, which other ranks would consider newer than this process's. In the
+/// latter case the own version is raised above it, and true is returned so that own() is sent to
+/// all.
 bool LinkState::hear_of_itself(const Sighting& told) {
   Sighting& own = *known_[static_cast<std::size_t>(rank_)];
   const bool is_echo = told.version < own.version || (told.version == own.version && told == own);
@@ -265,7 +267,7 @@ bool LinkState::hear_of_itself(const Sighting& told) {
   return !is_echo;
 }
 
-/// Of cables that were never agreed on nothing is to be told.
+/// Ignores cables outside the agreed cabling.
 bool LinkState::hear_of_cut(const CableNews& news) {
   if (!decided_) return false;
   bool is_new = false;

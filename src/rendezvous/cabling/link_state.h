@@ -1,6 +1,7 @@
-// What every rank comes to know of all cables while the ranks meet: each tells its neighbours what
-// it sees, they pass it on, and when everybody has seen all there is rank 0 decides. So all have
-// the same picture, whatever arrived when. Without sockets: see cabling/switchboard.h.
+// Distributes the knowledge of all cables while the ranks meet. Each rank tells its neighbours
+// which cables it sees, and they pass it on. When every rank has finished looking, rank 0 decides.
+// So all ranks get the same cabling, whatever the order of messages. This part has no sockets: see
+// cabling/discovery.h.
 #pragma once
 
 #include <cstddef>
@@ -16,31 +17,31 @@
 
 namespace mccl::rendezvous {
 
-/// What one rank sees: the cables that end at it.
+/// The cables that end at one rank, as that rank sees them.
 struct Sighting {
   int rank = 0;
-  std::uint32_t version = 0;  ///< The higher is the newer one.
-  bool settled = false;       ///< It looks for no more.
-  std::uint16_t port = 0;     ///< At which it listens behind each of its cables.
+  std::uint32_t version = 0;  ///< A higher version replaces a lower one.
+  bool settled = false;       ///< The rank looks for no more cables.
+  std::uint16_t port = 0;     ///< Port at which the rank listens at its end of each cable.
   std::vector<Cable> cables;
 
   friend bool operator==(const Sighting&, const Sighting&) = default;
 };
 
-/// What neighbours tell each other.
+/// A message between neighbours.
 struct CableNews {
   enum class Kind : std::uint8_t {
     sighting,
-    decision,  ///< Rank 0's: `cables` are all that there are.
-    cut,       ///< Nothing good comes along `cables` any more, as one of their ends has found.
-    fault,     ///< The ranks cannot agree, since one of them misbehaves: `why` names it.
+    decision,  ///< From rank 0: `cables` is the whole cabling.
+    cut,       ///< An end of `cables` has found that they carry nothing valid any more.
+    fault,     ///< The ranks cannot agree because one misbehaves: `why` names it.
     alive,
-    death,  ///< A rank's process has ended while the ranks met: `why` names it.
+    death,  ///< A rank's process ended while the ranks met: `why` names it.
   };
   Kind kind = Kind::alive;
-  Sighting sighting;     ///< Of anything but a sighting, only its cables count.
-  std::string why = {};  ///< Of a cut, a fault or a death, for people; at most 255 bytes.
-  std::vector<std::uint16_t> ports = {};  ///< Of a decision: at which each rank listens.
+  Sighting sighting;     ///< For all kinds but `sighting`, only its cables are used.
+  std::string why = {};  ///< Text of a cut, a fault or a death; at most 255 bytes.
+  std::vector<std::uint16_t> ports = {};  ///< In a decision: the port of each rank.
 };
 
 struct CutCable {
@@ -51,59 +52,61 @@ struct CutCable {
 inline constexpr std::size_t kNewsHeaderBytes = 4;
 inline constexpr std::size_t kMostNewsBytes = std::size_t{1} << 24;
 
-/// With its length in front.
+/// Returns the message with its length in front.
 Bytes encode(const CableNews& news);
-/// How many bytes come after the header; throws CorruptionError for more than there may be.
+/// Returns the number of bytes after the header. Throws CorruptionError if it exceeds the limit.
 std::size_t news_bytes(std::span<const std::byte> header);
-/// Throws CorruptionError for what no rank of `size` can have told.
+/// Throws CorruptionError for a message that no correct rank of a job of `size` sends.
 CableNews decode_news(std::span<const std::byte> bytes, int size);
 
 class LinkState {
  public:
   LinkState(int rank, int size, std::uint16_t port);
 
-  /// What this rank sees now. True when that is news.
+  /// Sets the cables that this rank sees. Returns true if they have changed.
   bool see(std::vector<Cable> cables, bool settled);
-  /// What a neighbour tells. True when that is news, to be passed on to the others; where it is a
-  /// sighting of this rank's, own() is. Throws CorruptionError where ranks contradict each other.
+  /// Processes a message from a neighbour. Returns true if it is news that must be passed on; for a
+  /// sighting of this rank itself, own() must be sent instead. Throws CorruptionError if ranks
+  /// contradict each other.
   bool hear(const CableNews& news);
 
   const Sighting& own() const { return *known_[static_cast<std::size_t>(rank_)]; }
   bool knows(int rank) const { return known_[static_cast<std::size_t>(rank)].has_value(); }
-  /// Null before it was heard of.
+  /// Null if the rank has not been heard of.
   const Sighting* sighting_of(int rank) const {
     const auto& known = known_[static_cast<std::size_t>(rank)];
     return known ? &*known : nullptr;
   }
-  /// Whether `rank` has said that a cable joins it to `peer`.
+  /// True if `rank` has reported a cable to `peer`.
   bool joins(int rank, int peer) const {
     return joined_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(peer)];
   }
   CableNews decision() const;
-  /// Once there is a decision, whether its rank was heard of here or not.
+  /// Valid once there is a decision, even for ranks that have not been heard of here.
   std::uint16_t port_of(int rank) const { return ports_[static_cast<std::size_t>(rank)]; }
 
-  /// Rank 0: whether all have been heard and look for no more; then decide() makes a decision of
-  /// the cables that both ends see.
+  /// Used on rank 0: true if all ranks have been heard of and look for no more cables. decide() may
+  /// then decide on the cables that both ends see.
   bool all_settled() const;
-  /// Whether all cables that one end sees are seen by the other: if not, a word is on its way,
-  /// unless something on the cable changes addresses.
+  /// True if every cable that one end sees is also seen by the other. If not, a message is still in
+  /// flight, or something on the cable translates addresses.
   bool both_ends_see_all() const;
-  /// False where those do not join all ranks.
+  /// Returns false, without deciding, if the cables do not join all ranks.
   bool decide();
-  /// Nothing before the decision.
+  /// Empty before the decision.
   const std::optional<Cabling>& decided() const { return decided_; }
-  /// Why there will be none; empty while there may be one. After it a fault is nothing.
+  /// Why there will be no decision; empty while there may be one. A fault after the decision is
+  /// ignored.
   const std::string& fault() const { return fault_; }
-  /// Of the first rank that has died, as news have it; empty while none has.
+  /// Describes the first rank that has died, as reported; empty while none has.
   const std::string& death() const { return death_; }
   CableNews fault_news() const { return {CableNews::Kind::fault, {}, fault_, {}}; }
 
-  /// The ranks that nothing was heard of, and those that still look for cables.
+  /// The ranks that have not been heard of, and those that still look for cables.
   std::vector<int> unheard() const;
   std::vector<int> unsettled() const;
 
-  /// The cables that were cut, since it was asked last.
+  /// Returns the cables that have been cut since the last call.
   std::vector<CutCable> take_cut() { return std::exchange(new_cut_, {}); }
 
  private:
@@ -114,8 +117,8 @@ class LinkState {
 
   int rank_;
   int size_;
-  std::vector<std::optional<Sighting>> known_;  ///< By rank.
-  std::vector<std::vector<bool>> joined_;       ///< By rank, and by the one it is joined to.
+  std::vector<std::optional<Sighting>> known_;  ///< Indexed by rank.
+  std::vector<std::vector<bool>> joined_;       ///< Indexed by rank and peer; see joins().
   std::optional<Cabling> decided_;
   std::vector<std::uint16_t> ports_;
   std::string fault_;

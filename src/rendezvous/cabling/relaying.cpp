@@ -21,7 +21,7 @@ void Relaying::advance(Clock::time_point now) {
   }
 }
 
-/// False once it has ended.
+/// Returns false once the passage has ended.
 bool Relaying::advance(Passage& passage, Clock::time_point now) {
   if (!passage.splice) {
     if (!passage.onwards.advance(now)) return true;

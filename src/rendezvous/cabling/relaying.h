@@ -1,5 +1,5 @@
-// What this rank passes on between others: connections that came here for another rank. Each is led
-// one step further along the way that all ranks know.
+// Relays connections between other ranks. A connection that arrives here for another rank is passed
+// on to the next rank of the way, which all ranks know.
 #pragma once
 
 #include <poll.h>
@@ -22,32 +22,33 @@ namespace mccl::rendezvous {
 /// Not thread-safe. No call blocks.
 class Relaying {
  public:
-  /// `congestion_control`: of what is passed on. `patience`: how long a rank may take to receive
-  /// what another one has written that has gone.
+  /// `congestion_control` is used for relayed connections. `patience` is the time that a rank has
+  /// to receive the last bytes of a rank whose connection has ended.
   Relaying(std::string congestion_control, Clock::duration patience, Log log)
       : congestion_control_(std::move(congestion_control)),
         patience_(patience),
         log_(std::move(log)) {}
 
-  /// Between `from`, whose socket it is, and `to`, the way to which begins with `onwards`.
+  /// Relays `socket`, a connection of rank `from`, to rank `to`. `onwards` dials the next rank of
+  /// the way.
   void pass_on(int from, int to, transport::tcp::Socket socket, DialRequest onwards);
   void advance(Clock::time_point now);
   void watch(std::vector<pollfd>& descriptors) const;
   Clock::time_point next_deadline() const;
 
   void close() noexcept { passages_.clear(); }
-  /// Closes what goes along a cable that is gone.
+  /// Closes the connections that use a cable which is gone.
   void drop(const Cable& cable);
 
-  /// The ranks whose connections pass through here. Connections whose way on does not stand yet do
-  /// not count.
+  /// Returns the ranks whose connections pass through here. Connections whose way onwards is not
+  /// established yet do not count.
   std::set<int> users() const;
 
  private:
   struct Passage {
     int from;
     int to;
-    transport::tcp::Socket waiting;  ///< Until the way on stands; then:
+    transport::tcp::Socket waiting;  ///< The incoming socket, until `splice` owns both.
     Dial onwards;
     std::optional<transport::tcp::Splice> splice;
   };

@@ -64,7 +64,7 @@ bool Trunk::advance(Clock::time_point now, std::vector<CableNews>& news) {
   return open;
 }
 
-/// False once it has ended.
+/// Returns false once the connection has ended.
 bool Trunk::flush() {
   std::size_t sent = 0;
   while (sent < output_.size()) {
@@ -83,7 +83,7 @@ bool Trunk::flush() {
   return true;
 }
 
-/// False once it has ended. Not more than one piece of news at a time stays unread.
+/// Returns false once the connection has ended. Buffers at most one message of the maximum size.
 bool Trunk::receive() {
   std::array<std::byte, 16384> piece;
   while (input_.size() < kMostNewsBytes + kNewsHeaderBytes) {

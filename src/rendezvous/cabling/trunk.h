@@ -1,5 +1,5 @@
-// A proven connection along one cable, on which neighbours tell each other of all cables, and from
-// then on that they are there.
+// A proven connection along one cable. Neighbours use it to exchange what they know of all cables,
+// and afterwards to show that they are alive.
 #pragma once
 
 #include <poll.h>
@@ -15,30 +15,32 @@
 
 namespace mccl::rendezvous {
 
-/// Of an address, the same at both ends of a cable: scopes are names of each host's own.
+/// Returns the host without its scope, which has a meaning only on its own host. So both ends of a
+/// cable get the same text.
 std::string bare_host(const transport::tcp::Address& address);
 
 /// Not thread-safe. No call blocks.
 class Trunk {
  public:
-  /// Between `self` and `peer`.
+  /// `socket` connects `self` and `peer`.
   Trunk(transport::tcp::Socket socket, int self, int peer, int size, Clock::time_point now);
 
   int peer() const { return peer_; }
-  /// As seen from here; equal at both ends.
+  /// The cable; equal at both ends.
   const Cable& cable() const { return cable_; }
-  /// The two ends as they are here, with their scopes and ports.
+  /// The two ends as this host names them, with scopes and ports.
   const transport::tcp::Address& here() const { return here_; }
   const transport::tcp::Address& there() const { return there_; }
 
   void tell(const CableNews& news);
-  /// A rank's sighting, unless this or a newer one has been told already.
+  /// Queues a rank's sighting, unless this version or a newer one has been sent already.
   void tell_once(const Sighting& sighting);
-  /// What has come since. Throws CorruptionError. False once the connection has ended.
+  /// Sends queued messages and appends those received. Throws CorruptionError. Returns false once
+  /// the connection has ended.
   bool advance(Clock::time_point now, std::vector<CableNews>& news);
   Clock::time_point heard_at() const { return heard_at_; }
 
-  /// Nothing more is expected of its rank: it misbehaves, or knows of a fault.
+  /// No more messages are expected from the rank: it misbehaves, or knows of a fault.
   bool given_up = false;
 
   void watch(std::vector<pollfd>& descriptors) const;
@@ -54,7 +56,7 @@ class Trunk {
   transport::tcp::Address there_;
   Cable cable_;
   Clock::time_point heard_at_;
-  std::map<int, std::uint32_t> told_;  ///< Of each rank, the version of its sighting.
+  std::map<int, std::uint32_t> told_;  ///< Last version sent of each rank's sighting.
   Bytes input_;
   Bytes output_;
 };

@@ -24,14 +24,14 @@ using transport::tcp::Address;
 using transport::tcp::BindError;
 using transport::tcp::Listener;
 
-/// The most connections along one cable.
+/// Maximum number of connections along one cable.
 constexpr std::ptrdiff_t kMostTimes = 16;
-/// How long a rank that leaves waits for others before it logs that it does.
+/// How long a rank that leaves waits for others before it logs that it waits.
 constexpr Clock::duration kQuietlyStays = 2s;
-/// The time to connect to the next rank on a way.
+/// Time limit for connecting to the next rank of a way.
 constexpr Clock::duration kOnwardsLimit = 20s;
 
-/// True when another rank listens at that port too. It may be on this host, at another address.
+/// True if another rank listens at that port too. It may be on this host, at another address.
 bool is_shared(const WiringOptions& options, int port) {
   for (std::size_t rank = 0; rank < options.table.size(); ++rank) {
     if (static_cast<int>(rank) == options.rank) continue;
@@ -42,8 +42,8 @@ bool is_shared(const WiringOptions& options, int port) {
   return false;
 }
 
-/// The addresses of this host that the hostfile's `host` means. Empty for a name that means none,
-/// or loopback only, as a host's own name does on Debian (127.0.1.1).
+/// Returns the addresses of this host that `host` of the hostfile denotes. Empty for a name that
+/// denotes none, or only loopback, as a host's own name does on Debian (127.0.1.1).
 std::vector<Address> own_addresses_of(const std::string& host, std::uint16_t port) {
   const std::string number = host == "localhost" ? "127.0.0.1" : host;
   if (const auto numeric = Address::parse_numeric(number, port)) return {*numeric};
@@ -51,7 +51,7 @@ std::vector<Address> own_addresses_of(const std::string& host, std::uint16_t por
   try {
     addresses = transport::tcp::resolve(host, port);
   } catch (const Error&) {
-    return {};  // the others may know the name
+    return {};  // The other ranks may be able to resolve the name.
   }
   const auto interfaces = transport::tcp::list_interfaces();
   std::erase_if(addresses, [&](const Address& each) {
@@ -60,8 +60,8 @@ std::vector<Address> own_addresses_of(const std::string& host, std::uint16_t por
   return addresses;
 }
 
-/// Each address that the hostfile lists for this rank once. A name that tells none stands for all
-/// addresses, and then its port needs no other.
+/// Returns each address that the hostfile lists for this rank once. A name without an address here
+/// stands for the wildcard, which replaces all other addresses with its port.
 std::vector<Address> listed_addresses(const WiringOptions& options) {
   std::vector<Address> everywhere;
   std::vector<Address> listed;
@@ -107,8 +107,8 @@ void listen_as_listed(const WiringOptions& options, std::vector<Listener>& liste
   }
 }
 
-/// The port at which this rank is reached along any of its cables: one that the hostfile gives to
-/// it alone, or a free one.
+/// Returns the port at which this rank is reached along any of its cables: one that the hostfile
+/// gives only to this rank, or a free one.
 std::uint16_t common_port(const WiringOptions& options, std::vector<Listener>& listeners) {
   const std::uint16_t listed = listeners.front().address().port();
   if (!is_shared(options, listed)) return listed;
@@ -157,7 +157,7 @@ Wiring::Wiring(WiringOptions options, Listening listening)
 
 Wiring::~Wiring() {
   if (abandoned_) {
-    thread_.detach();  // it is the parent's
+    thread_.detach();  // The thread exists only in the parent.
   } else {
     leave();
   }
@@ -178,7 +178,7 @@ void Wiring::leave() {
   wake_.wake();
   lock.unlock();
   thread_.join();
-  // Its place is free again, whoever still holds this.
+  // Frees the addresses now, even if this object is still referenced.
   acceptor_.close();
   discovery_.close();
   relaying_.close();
@@ -240,7 +240,8 @@ void Wiring::serve(Clock::time_point now) {
   if (leaves_) changed_.notify_all();
 }
 
-/// The hostfile need not list both ends of a cable, and connections are made in either direction.
+/// Listens at this rank's ends of cables too, because the hostfile need not list both ends of a
+/// cable, and either end may connect.
 void Wiring::listen_at_own_ends() {
   for (const Address& end : discovery_.own_ends()) {
     const Address wanted = end.with_port(port_);
@@ -261,8 +262,8 @@ void Wiring::take(Newcomer& newcomer) {
   switch (newcomer.key.purpose) {
     case Purpose::cable:
       if (options_.may_reach && !options_.may_reach(newcomer.peer)) return;
-      // A rank that looks for cables after all have agreed is a new process, which must not hear
-      // what its predecessor had agreed on; or it only asks whether this rank lives.
+      // After the agreement, a rank that looks for cables is a new process, which must not learn
+      // what its predecessor had agreed on; or it only probes whether this rank is alive.
       if (has_agreed_) return;
       discovery_.connected(newcomer.peer, std::move(newcomer.socket), Clock::now());
       return;
@@ -328,10 +329,11 @@ void Wiring::agreed() {
   for (Newcomer& newcomer : std::exchange(early_, {})) hand_over_or_pass_on(newcomer);
 }
 
-/// A cable counts as often as its address stands in the hostfile, with ports of its own: some
+/// Repeats a cable as often as the hostfile lists its address with different ports, because some
 /// networks are faster with several connections.
 std::vector<CableEnds> Wiring::rails_over(const std::vector<CableEnds>& cables, int peer) const {
-  // Both ends count alike: the scope of a link-local address is another one at each.
+  // Compares hosts without scopes, which differ at the two ends, so that both ends get the same
+  // count.
   const auto times_of = [this](int rank, const Address& address) {
     const std::string host = bare_host(address);
     return std::ranges::count_if(
@@ -421,8 +423,8 @@ void Wiring::abandon_after_fork() noexcept {
 
 namespace {
 
-/// True for two ranks whose addresses lie pair by pair in networks that this host is in. They reach
-/// each other there, and listen where the settings say.
+/// True for two ranks whose addresses lie pair by pair in networks of this host. They reach each
+/// other there, and listen as the settings say.
 bool share_networks(const AddressTable& table, int rank) {
   if (table.size() != 2) return false;
   const auto& own = table[static_cast<std::size_t>(rank)];

@@ -1,10 +1,10 @@
-// Lets ranks reach each other where no network joins all of them. They find the cables that exist
-// and agree on them before they meet (discovery.h). From then on each rank passes on connections of
+// Lets ranks reach each other where no network joins all of them. Before they meet, they find the
+// cables that exist and agree on them (discovery.h). From then on each rank relays connections of
 // others (relaying.h), so that every rank can connect and prove itself to every other, end to end.
 //
-// A rank has one listener for all this, and a thread that serves it whatever else the process does.
+// A rank has one listener for this, and a thread that serves it whatever else the process does.
 //
-// Locks: one, for everything. The thread holds it except while it sleeps.
+// Locks: one mutex for everything. The thread holds it except while it sleeps.
 #pragma once
 
 #include <condition_variable>
@@ -33,7 +33,7 @@
 
 namespace mccl::rendezvous {
 
-/// What a connection is for at the rank that it leads to.
+/// Purpose of a connection at its final rank.
 enum class Destination : std::uint8_t { links, store };
 
 struct WiringOptions {
@@ -43,64 +43,65 @@ struct WiringOptions {
   Log log;
   Clock::time_point deadline;
   Clock::duration liveness{};
-  /// How long a rank may take to receive what another one has written that has gone, where both are
-  /// joined through this one.
+  /// The time that a rank has to receive the last bytes of a rank that has gone, if their
+  /// connection is relayed by this one.
   Clock::duration patience = std::chrono::seconds(60);
   std::size_t buffer_bytes = 0;
   std::string congestion_control = {};
   std::function<void()> on_refused = {};  ///< Called for every refused connection.
-  /// Which ranks count as reachable; null for all. For tests on one machine, where all ranks reach
-  /// each other.
+  /// Tells which ranks count as reachable; null for all. Used by tests on one machine, where all
+  /// ranks reach each other.
   std::function<bool(int rank)> may_reach = {};
 };
 
 /// Thread-safe.
 class Wiring {
  public:
-  /// Listens and begins to look for the others. Throws InvalidArgument.
+  /// Starts to listen and to look for the other ranks. Throws InvalidArgument.
   explicit Wiring(const WiringOptions& options);
-  /// Leaves.
+  /// Calls leave(), except in the child of a fork.
   ~Wiring();
   Wiring(const Wiring&) = delete;
   Wiring& operator=(const Wiring&) = delete;
 
   /// Blocks until all ranks have agreed on the cables. Throws TimeoutError, which names the ranks
-  /// that cannot be reached, PeerError and CorruptionError.
+  /// that cannot be reached, PeerError or CorruptionError.
   void wait();
 
-  // Once they have:
+  // The following are valid once wait() has returned:
   const Cabling& cabling() const { return cabling_; }
-  /// Of each rail to a neighbour: the cables in the order of Cabling::between, and again those that
-  /// are to have several.
+  /// One entry per rail to a neighbour: the cables in the order of Cabling::between, followed by
+  /// repetitions of those that get several connections.
   const std::vector<CableEnds>& ends(int peer) const {
     return ends_[static_cast<std::size_t>(peer)];
   }
   /// The addresses of this rank's ends of its cables, without ports.
   std::vector<std::string> own_ends() const;
-  /// How to connect to what is at another rank, whether a cable leads there or not: the addresses
-  /// of the first rank on the way, and what that is told.
+  /// How to connect to another rank, with or without a direct cable: the addresses of the first
+  /// rank on the way, and the handshake with that rank.
   struct Way {
     std::vector<Candidate> candidates;
     FirstHop first;
   };
   Way way_to(int rank, Destination destination) const;
 
-  /// The listener for connections to this rank. May be called once for each destination.
+  /// Returns the listener for connections to this rank. May be called once per destination.
   transport::tcp::Listener inlet(Destination destination);
 
   /// The cables of the job that have been cut since the last call.
   std::vector<CutCable> take_cut();
-  /// While the ranks meet: throws PeerError once there has been one, or a rank has died.
+  /// Called while the ranks meet: throws PeerError if a cable has been cut or a rank has died.
   void check() const;
-  /// All ranks have met: from now on they may leave.
+  /// Called when all ranks have met: from now on ranks may leave.
   void everyone_is_here();
 
-  /// Waits until no other rank's connections pass through here, and ends. Those end when either of
-  /// their ranks leaves or dies, and within WiringOptions::patience from then on. This rank must
-  /// hold no connection of its own any more.
+  /// Blocks until no connection of other ranks passes through here, and ends. Such a connection
+  /// ends when one of its ranks leaves or dies, at most WiringOptions::patience later. This rank
+  /// must hold no connection of its own any more.
   void leave();
 
-  /// As Backend's.
+  /// Called around a fork. The mutex is held during the fork, so that the child gets a consistent
+  /// state.
   void before_fork() noexcept { mutex_.lock(); }
   void after_fork_in_parent() noexcept { mutex_.unlock(); }
   void abandon_after_fork() noexcept;
@@ -116,12 +117,12 @@ class Wiring {
   void take(Newcomer& newcomer);
   void agreed();
   std::vector<CableEnds> rails_over(const std::vector<CableEnds>& cables, int peer) const;
-  /// Until a cable is given up: less than an interval of liveness, so that what a cut cable brings
-  /// about is told after it.
+  /// Time without messages until a cable is given up. It is less than a liveness interval, so that
+  /// the cut is reported before its consequences.
   Clock::duration silence() const { return options_.liveness * (kBeats - 1) / kBeats; }
   Clock::time_point sleep_until(std::vector<pollfd>& descriptors) const;
 
-  /// In an interval of liveness.
+  /// Messages to neighbours per liveness interval.
   static constexpr int kBeats = 5;
 
   const WiringOptions options_;
@@ -130,13 +131,13 @@ class Wiring {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  const std::uint16_t port_;                       ///< At every end of a cable.
-  std::vector<transport::tcp::Address> heard_at_;  ///< Where `acceptor_` listens.
+  const std::uint16_t port_;                       ///< Port at this rank's end of every cable.
+  std::vector<transport::tcp::Address> heard_at_;  ///< Addresses at which `acceptor_` listens.
   Acceptor acceptor_;
   Discovery discovery_;
   Relaying relaying_;
   std::map<Destination, transport::tcp::Inlet> inlets_;
-  std::vector<Newcomer> early_;  ///< For others, before the ranks have agreed.
+  std::vector<Newcomer> early_;  ///< Connections to relay, until the ranks agree.
   std::vector<CutCable> cut_;
   std::optional<CutCable> first_cut_;
   Clock::time_point next_beat_{};
@@ -146,16 +147,16 @@ class Wiring {
   bool leaves_ = false;
   bool is_over_ = false;
   bool abandoned_ = false;
-  // Not changed once it has agreed:
+  // Constant once has_agreed_ is set:
   Cabling cabling_;
-  std::vector<std::vector<CableEnds>> ends_;  ///< By rank.
-  std::vector<std::uint16_t> ports_;          ///< By rank.
+  std::vector<std::vector<CableEnds>> ends_;  ///< Indexed by rank.
+  std::vector<std::uint16_t> ports_;          ///< Indexed by rank.
 
   std::thread thread_;
 };
 
-/// Null where the settings name no hostfile, or all ranks reach each other anyway.
-/// Waits as long as the settings let it, and throws as Wiring::wait. Strangers are counted in
+/// Returns null if the settings name no hostfile, or all ranks reach each other anyway. Waits as
+/// long as the settings allow, and throws like Wiring::wait. Refused connections are counted in
 /// `metrics`.
 std::shared_ptr<Wiring> wire(int rank, int size, const Config& config,
                              const std::shared_ptr<Metrics>& metrics);
