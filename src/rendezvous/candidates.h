@@ -13,7 +13,7 @@ namespace mccl::rendezvous {
 
 struct Candidate {
   transport::tcp::Address to;
-  std::optional<transport::tcp::Address> from;  ///< Local address to bind; else the route's.
+  std::optional<transport::tcp::Address> from;  ///< Local address to bind; the route's if empty.
   std::string outcome;  ///< Result of the last attempt; empty before the first.
   /// Interface of this host that leads there; empty if unknown.
   std::string interface = {};

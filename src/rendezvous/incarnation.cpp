@@ -189,8 +189,7 @@ void Incarnation::register_self() {
   if (add(fmt::format("present/{}", self_.rank), 1) == 1) return set(who, this_process());
   const std::string first = store_->get(own(who), kMoment);
   set(kCameTwice, fmt::format("{} came as rank {}, too", this_process(), self_.rank));
-  name_.clear();  // Keeps fail() from reporting to the other ranks, which continue without this
-                  // process.
+  name_.clear();  // prevents a report by fail(): the other ranks continue without this process
   throw InvalidArgument(
       fmt::format("rank {} is there already: {}, and this is {}; give every process a rank of its "
                   "own (MCCL_RANK), and end what is left of an earlier run",
@@ -353,7 +352,7 @@ void Incarnation::fail(const std::exception& error) noexcept {
       told = add(kTold, 0);
     }
   } catch (const std::exception&) {
-    return;  // Without the store no rank can be told.
+    return;  // Without the store, the failure cannot be reported.
   }
 }
 

@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t kLongRun = 3;
 
 struct Ranks {
-  std::string text;  ///< "0, 2 and 5 to 7"
+  std::string text;  ///< Text such as "0, 2 and 5 to 7".
   std::size_t count = 0;
 };
 

@@ -66,8 +66,8 @@ class Turnstile {
   Clock::time_point pause_ends_ = Clock::time_point::min();
   int out_of_room_ = 0;  ///< The errno of the last accept(); 0 when it succeeded.
   Clock::time_point out_of_room_since_;
-  Lines quiet_lines_;  ///< At INFO.
-  Lines loud_lines_;   ///< At WARN.
+  Lines quiet_lines_;  ///< Lines at INFO.
+  Lines loud_lines_;   ///< Lines at WARN.
 };
 
 }  // namespace mccl::rendezvous

@@ -1,4 +1,4 @@
-// poll(2) against a deadline.
+// Helpers for poll(2) with a deadline.
 #pragma once
 
 #include <poll.h>

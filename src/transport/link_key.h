@@ -11,10 +11,8 @@ enum class Purpose : std::uint8_t {
   collective,
   point_to_point,
   store,
-  cable,  ///< Exchange of the job's cables between two ranks that one cable joins
-          ///< (rendezvous/cabling/).
-  relay,  ///< Connection to pass on to another rank: `group` is that rank, `rail` the destination
-          ///< there.
+  cable,  ///< A trunk: neighbours exchange what they know of cables (rendezvous/cabling/).
+  relay,  ///< Connection to relay: to rank `group`, for destination `rail` there.
 };
 inline constexpr int kPurposeCount = 6;
 

@@ -129,7 +129,7 @@ void Discovery::advance_trunks(Clock::time_point now) {
       open = trunk->advance(now, news);
       for (const CableNews& each : news) take(each, *trunk, now);
     } catch (const Error& error) {
-      open = !trunk->given_up;  // Keep it for one more pass, so that its rank is told too.
+      open = !trunk->given_up;  // Keep it for one more pass, to send the report to its rank too.
       misbehaves(*trunk, error.what(), now);
       trunk->given_up = true;
     }

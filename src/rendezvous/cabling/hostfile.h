@@ -20,7 +20,7 @@ AddressTable parse_hostfile(std::string_view text, std::string_view origin);
 /// Parses the content of a file in the same way. Throws InvalidArgument.
 AddressTable read_hostfile(const std::string& path);
 
-/// "host:port", with brackets around an IPv6 address.
+/// Returns "host:port", with brackets around an IPv6 address.
 std::string text_of(const transport::tcp::HostPort& address);
 
 /// True if ranks must look for the cables between them: some may not reach each other, or several

@@ -1,7 +1,7 @@
-// Distributes the knowledge of all cables while the ranks meet. Each rank tells its neighbours
-// which cables it sees, and they pass it on. When every rank has finished looking, rank 0 decides.
-// So all ranks get the same cabling, whatever the order of messages. This part has no sockets: see
-// cabling/discovery.h.
+// Distributes the knowledge of all cables while the ranks meet. Each rank reports the
+// cables that it sees to its neighbours, which pass the report on. When every rank has finished
+// looking, rank 0 decides. So all ranks get the same cabling, whatever the order of messages. This
+// part has no sockets: see cabling/discovery.h.
 #pragma once
 
 #include <cstddef>

@@ -49,8 +49,8 @@ struct WiringOptions {
   std::size_t buffer_bytes = 0;
   std::string congestion_control = {};
   std::function<void()> on_refused = {};  ///< Called for every refused connection.
-  /// Tells which ranks count as reachable; null for all. Used by tests on one machine, where all
-  /// ranks reach each other.
+  /// Selects the ranks that count as reachable; null for all. Used by tests on one machine, where
+  /// all ranks reach each other.
   std::function<bool(int rank)> may_reach = {};
 };
 

@@ -20,10 +20,11 @@ class Device {
  public:
   /// Maximum number of regions used, even if the device supports more.
   static constexpr std::size_t kMostRegions = 24;
-  /// Number of these regions used for callers' memory, if the device supports enough.
+  /// Number of these regions that are used for loans of callers' memory, if the device supports
+  /// enough.
   static constexpr std::size_t kMostLoans = 8;
 
-  /// Returns the device that the process has already open, or opens it. Throws VerbsError.
+  /// Returns the device if the process has it open already, else opens it. Throws VerbsError.
   static std::shared_ptr<Device> open(const std::shared_ptr<Verbs>& verbs, const std::string& name);
   Device(std::shared_ptr<Verbs> verbs, std::string name);
   ~Device();

@@ -279,8 +279,7 @@ void Pair::hear(const MessageHeader& header, std::uint32_t slot) {
       break;
     case MessageKind::data: {
       if (!is_open()) {
-        phase_ = Phase::open;  // The dialing end considers the pair open, so this error must not
-                               // make the engine try another transport.
+        phase_ = Phase::open;  // open at the other end too, so no other transport may be tried
         return end("it sends data, but what goes before them was lost on the way");
       }
       Arrived& last = arrived_[(first_arrived_ + arrived_count_++) % kReceiveSlots];

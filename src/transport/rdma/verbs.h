@@ -55,7 +55,7 @@ struct Gid {
 struct Port {
   int number = 1;
   bool active = false;
-  std::string state;  ///< "PORT_DOWN".
+  std::string state;  ///< A name such as "PORT_DOWN".
   LinkLayer layer = LinkLayer::unknown;
   int mtu_bytes = 1024;
   std::uint16_t lid = 0;

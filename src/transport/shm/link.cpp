@@ -111,8 +111,7 @@ std::size_t ShmLink::write(std::span<const std::byte> first, std::span<const std
 }
 
 std::span<const std::byte> ShmLink::arrived(std::size_t at_least) {
-  const bool last = peer_gone_ || in_.writer_left();  // Must be read before peek(), so that no
-                                                      // bytes written before the end are missed.
+  const bool last = peer_gone_ || in_.writer_left();  // before peek(), so that no bytes are missed
   const std::span<const std::byte> bytes = in_.peek();
   if (bytes.size() >= at_least) return bytes;
   if (last) fail();

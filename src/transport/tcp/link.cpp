@@ -146,8 +146,7 @@ bool TcpLink::depart() noexcept {
     }
     return !ended_.empty() || unsent() == 0;
   } catch (const std::exception&) {
-    return false;  // Out of memory for the error text; the next call finds the end of the
-                   // connection again.
+    return false;  // no memory for the error text; the next call finds the end again
   }
 }
 
