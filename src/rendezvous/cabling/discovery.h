@@ -112,7 +112,7 @@ class Discovery {
   /// For each rank: when its last trunk to this rank ended. max() for a rank that has a trunk,
   /// never had one, or is being probed.
   std::vector<Clock::time_point> gone_since_;
-  Clock::time_point death_told_ = Clock::time_point::max();  ///< After a death: when all know.
+  Clock::time_point death_told_ = Clock::time_point::max();  ///< End of kToTellOfDeath.
   bool are_meeting_ = true;
   std::list<Dial> dials_;
   /// Dials, once the ranks have agreed, to neighbours whose last trunk has ended, to learn whether
@@ -122,7 +122,7 @@ class Discovery {
   Clock::time_point next_look_{};
   /// On rank 0: since when all ranks have looked for no more cables; max() while some still look.
   Clock::time_point settled_since_ = Clock::time_point::max();
-  Clock::time_point fault_told_ = Clock::time_point::max();  ///< After a fault: when all know.
+  Clock::time_point fault_told_ = Clock::time_point::max();  ///< End of kToTellOfFault.
   std::vector<Known> known_;                                 ///< The agreed cables that end here.
 };
 
