@@ -22,11 +22,10 @@ import torch.distributed as dist
 import torch.distributed._symmetric_memory as symmetric
 
 sys.path.insert(0, str(Path(__file__).parent))
-from timing import Timer, calls_in_a_row
+from timing import KIB, MIB, Timer, bytes_of, calls_in_a_row
 
 from kernels import Kernels, Variant
 
-KIB, MIB = 1 << 10, 1 << 20
 SIZES = [KIB, 8 * KIB, 32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB, 512 * KIB, MIB, 2 * MIB]
 SIZES += [4 * MIB, 8 * MIB, 16 * MIB, 64 * MIB, 256 * MIB, 512 * MIB]
 KERNELS = ["flagged_sum", "packed_sum", "flagged_parts", "packed_parts", "all_reduce"]
@@ -126,11 +125,6 @@ def limits(winners: dict[int, str], ranks: int) -> str:
         f".flagged_part = {last['flagged_parts'] // ranks}, "
         f".packed_part = {last['packed_parts'] // ranks}}}"
     )
-
-
-def bytes_of(text: str) -> int:
-    units = {"K": KIB, "M": MIB}
-    return int(text[:-1]) * units[text[-1]] if text[-1] in units else int(text)
 
 
 def main() -> None:

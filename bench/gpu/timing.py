@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping
 
 import torch
 import torch.distributed as dist
+
+Acts = Mapping[str, Callable[[], object]]
+
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+def bytes_of(text: str) -> int:
+    """Reads a size such as "512", "64K" or "8M"."""
+    units = {"K": KIB, "M": MIB}
+    return int(text[:-1]) * units[text[-1]] if text[-1] in units else int(text)
 
 
 def median(times: list[float]) -> float:
@@ -28,7 +40,10 @@ def capture(call: Callable[[], object], calls: int, before: int = 3) -> torch.cu
 
 
 class Timer:
-    """Of all ranks the slowest one's median; `host` is a group on host memory."""
+    """Medians of the slowest rank; `host` is a group on host memory.
+
+    Several acts take turns, so that a machine whose speed drifts does so for all of them.
+    """
 
     def __init__(self, host: dist.ProcessGroup, repeats: int = 15) -> None:
         self.host = host
@@ -36,23 +51,41 @@ class Timer:
 
     def in_graph(self, call: Callable[[], object], calls: int) -> float:
         """Microseconds of one of `calls` calls in a graph."""
-        return self.on_gpu(capture(call, calls).replay) / calls
+        return self.in_graphs({"": call}, calls)[""]
 
-    def on_gpu(self, act: Callable[[], object]) -> float:
-        """Microseconds between the beginning and the end of `act` on the GPU."""
-        times = []
+    def in_graphs(self, acts: Acts, calls: int) -> dict[str, float]:
+        """Microseconds of one of `calls` calls of each act, in a graph for each."""
+        graphs = {name: capture(act, calls).replay for name, act in acts.items()}
+        return {name: time / calls for name, time in self.on_gpu(graphs).items()}
+
+    def eager(self, acts: Acts, calls: int) -> dict[str, float]:
+        """Microseconds of one of `calls` calls of each act, which are enqueued one by one."""
+
+        def row(act: Callable[[], object]) -> None:
+            for _ in range(calls):
+                act()
+
+        rows = {name: functools.partial(row, act) for name, act in acts.items()}
+        for each in rows.values():
+            each()
+        return {name: time / calls for name, time in self.on_gpu(rows).items()}
+
+    def on_gpu(self, acts: Acts) -> dict[str, float]:
+        """Microseconds between the beginning and the end of each act on the GPU."""
+        times: dict[str, list[float]] = {name: [] for name in acts}
         for _ in range(self.repeats):
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            torch.cuda.synchronize()
-            dist.barrier(self.host)
-            begin.record()
-            act()
-            end.record()
-            end.synchronize()
-            times.append(begin.elapsed_time(end) * 1000)
-        slowest = torch.tensor([median(times)])
+            for name, act in acts.items():
+                begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                torch.cuda.synchronize()
+                dist.barrier(self.host)
+                begin.record()
+                act()
+                end.record()
+                end.synchronize()
+                times[name].append(begin.elapsed_time(end) * 1000)
+        slowest = torch.tensor([median(each) for each in times.values()])
         dist.all_reduce(slowest, op=dist.ReduceOp.MAX, group=self.host)
-        return slowest.item()
+        return dict(zip(times, slowest.tolist(), strict=True))
 
 
 def calls_in_a_row(size: int) -> int:

@@ -1,9 +1,9 @@
-"""A DDP step and a tensor-parallel forward of a small transformer, by MCCL and by NCCL in one run.
+"""Steps of DDP and FSDP2 and tensor-parallel forwards of a transformer, by MCCL and by NCCL.
 
     torchrun --nproc_per_node=2 --standalone bench/gpu/transformer.py [--backend auto]
 
 Milliseconds, medians, the slowest rank's; the last column is MCCL's over NCCL's. The results of
-both are compared first. --backend: MCCL's way, see docs/CUDA.md.
+both are compared first, and they take turns. --backend: MCCL's way, see docs/CUDA.md.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -20,9 +21,20 @@ import torch.nn.functional as functional
 from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parent))
-from timing import Timer, capture
+from timing import Timer
 
-WIDTH, HEADS, LAYERS, WORDS = 1024, 16, 8, 4096
+HEADS, WORDS = 16, 4096
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Of a transformer: 12 times width squared weights a layer."""
+
+    width: int
+    layers: int
+
+
+SMALL, LARGE = Shape(1024, 8), Shape(2048, 20)
 
 
 class Layer(nn.Module):
@@ -31,16 +43,16 @@ class Layer(nn.Module):
     With a group of one rank it is the whole. Two sums over the ranks, as Megatron makes them.
     """
 
-    def __init__(self, group: dist.ProcessGroup | None) -> None:
+    def __init__(self, width: int, group: dist.ProcessGroup | None) -> None:
         super().__init__()
         self.group = group
         self.parts = dist.get_world_size(group) if group else 1
-        own = WIDTH // self.parts
-        self.first, self.second = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.heads = nn.Linear(WIDTH, 3 * own, bias=False)
-        self.joined = nn.Linear(own, WIDTH, bias=False)
-        self.inner = nn.Linear(WIDTH, 4 * own, bias=False)
-        self.outer = nn.Linear(4 * own, WIDTH, bias=False)
+        own = width // self.parts
+        self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.heads = nn.Linear(width, 3 * own, bias=False)
+        self.joined = nn.Linear(own, width, bias=False)
+        self.inner = nn.Linear(width, 4 * own, bias=False)
+        self.outer = nn.Linear(4 * own, width, bias=False)
 
     def summed(self, part: torch.Tensor) -> torch.Tensor:
         """Over all ranks."""
@@ -60,21 +72,23 @@ class Layer(nn.Module):
         return x + self.summed(self.outer(functional.gelu(self.inner(self.second(x)))))
 
 
-def layers(where: torch.device, group: dist.ProcessGroup | None, seed: int) -> nn.Sequential:
+def layers(
+    where: torch.device, shape: Shape, group: dist.ProcessGroup | None, seed: int
+) -> nn.Sequential:
     torch.manual_seed(seed)
     with where:
-        return nn.Sequential(*(Layer(group) for _ in range(LAYERS))).bfloat16()
+        return nn.Sequential(*(Layer(shape.width, group) for _ in range(shape.layers))).bfloat16()
 
 
 class Language(nn.Module):
     """Guesses the next word."""
 
-    def __init__(self, where: torch.device) -> None:
+    def __init__(self, where: torch.device, shape: Shape) -> None:
         super().__init__()
-        self.layers = layers(where, None, seed=1)
+        self.layers = layers(where, shape, None, seed=1)
         with where:
-            self.words = nn.Embedding(WORDS, WIDTH).bfloat16()
-            self.scores = nn.Linear(WIDTH, WORDS, bias=False).bfloat16()
+            self.words = nn.Embedding(WORDS, shape.width).bfloat16()
+            self.scores = nn.Linear(shape.width, WORDS, bias=False).bfloat16()
 
     def forward(self, text: torch.Tensor) -> torch.Tensor:
         """The loss."""
@@ -82,15 +96,28 @@ class Language(nn.Module):
         return functional.cross_entropy(scores.flatten(0, 1), text[:, 1:].flatten())
 
 
+def with_ddp(model: nn.Module, where: torch.device, group: dist.ProcessGroup) -> nn.Module:
+    from torch.nn.parallel import DistributedDataParallel
+
+    return DistributedDataParallel(model, device_ids=[where.index], process_group=group)
+
+
+def with_fsdp(model: Language, _where: torch.device, group: dist.ProcessGroup) -> nn.Module:
+    """Each layer gathers its weights when it runs and scatters its gradients."""
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = DeviceMesh.from_group(group, "cuda")
+    for layer in model.layers:
+        fully_shard(layer, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
 class Step:
-    """A step of training by DDP, always of the same text."""
+    """A step of training, always of the same text."""
 
-    def __init__(self, where: torch.device, group: dist.ProcessGroup, text: torch.Tensor) -> None:
-        from torch.nn.parallel import DistributedDataParallel
-
-        self.model = DistributedDataParallel(
-            Language(where), device_ids=[where.index], process_group=group
-        )
+    def __init__(self, model: nn.Module, text: torch.Tensor) -> None:
+        self.model = model
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3, fused=True)
         self.text = text
 
@@ -111,27 +138,32 @@ def tell(name: str, times: dict[str, float]) -> None:
 
 
 def training(where: torch.device, groups: dict[str, dist.ProcessGroup], timer: Timer) -> None:
-    for batch, length in ((1, 128), (8, 512)):
+    for shape, batch, length in ((SMALL, 1, 128), (SMALL, 8, 512), (LARGE, 8, 512)):
+        count = sum(p.numel() for p in Language(torch.device("meta"), shape).parameters())
         generator = torch.Generator(where).manual_seed(dist.get_rank())
         text = torch.randint(WORDS, (batch, length + 1), generator=generator, device=where)
-        steps = {name: Step(where, group, text) for name, group in groups.items()}
-        for _ in range(5):
-            for step in steps.values():
-                step()
-        losses = {name: step.loss.item() for name, step in steps.items()}
-        if abs(losses["mccl"] - losses["nccl"]) > 0.02 * losses["nccl"]:
-            raise SystemExit(f"after five steps the losses differ: {losses}")
-        times = {name: timer.on_gpu(step) for name, step in steps.items()}
-        count = sum(p.numel() for p in steps["nccl"].model.parameters())
-        tell(f"DDP step, {count / 1e6:.0f}M weights, {batch} x {length} words", times)
+        for wrap in (with_ddp, with_fsdp):
+            steps = {
+                name: Step(wrap(Language(where, shape), where, group), text)
+                for name, group in groups.items()
+            }
+            for _ in range(5):
+                for step in steps.values():
+                    step()
+            losses = {name: step.loss.item() for name, step in steps.items()}
+            if abs(losses["mccl"] - losses["nccl"]) > 0.02 * losses["nccl"]:
+                raise SystemExit(f"after five steps the losses differ: {losses}")
+            kind = "DDP" if wrap is with_ddp else "FSDP2"
+            name = f"{kind} step, {count / 1e6:.0f}M weights, {batch} x {length} words"
+            tell(name, timer.on_gpu(steps))
 
 
 @torch.no_grad()
 def parallel(where: torch.device, groups: dict[str, dist.ProcessGroup], timer: Timer) -> None:
-    models = {name: layers(where, group, dist.get_rank()) for name, group in groups.items()}
+    models = {name: layers(where, SMALL, group, dist.get_rank()) for name, group in groups.items()}
     for words in (1, 16, 128, 1024, 4096):
         generator = torch.Generator(where).manual_seed(words)
-        x = torch.randn(1, words, WIDTH, generator=generator, device=where).bfloat16()
+        x = torch.randn(1, words, SMALL.width, generator=generator, device=where).bfloat16()
         forwards = {name: partial(model, x) for name, model in models.items()}
         results = {name: forward() for name, forward in forwards.items()}
         torch.testing.assert_close(results["mccl"], results["nccl"], rtol=0.1, atol=0.1)
@@ -139,11 +171,9 @@ def parallel(where: torch.device, groups: dict[str, dist.ProcessGroup], timer: T
         for _ in range(3):
             for forward in forwards.values():
                 forward()
-        times = {name: timer.on_gpu(forward) for name, forward in forwards.items()}
+        times = timer.on_gpu(forwards)
         tell(f"forward of {words} words ({size})", times)
-        graphs = {name: capture(forward, 1) for name, forward in forwards.items()}
-        times = {name: timer.on_gpu(graph.replay) for name, graph in graphs.items()}
-        tell("  in a CUDA graph", times)
+        tell("  in a CUDA graph", timer.in_graphs(forwards, 1))
 
 
 def main() -> None:

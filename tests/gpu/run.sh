@@ -31,11 +31,12 @@ fi
 launch examples/ddp_digits.py --device cuda --epochs 10 | grep -E '^(ok|FAIL)' | tee "$logs/digits"
 [ "${PIPESTATUS[0]}" -eq 0 ] || failed=1
 if [ "$gpus" -gt 1 ]; then
-  figures graphs '^(torch| +[0-9b])' tests/gpu/figures.py graphs
+  figures graphs '^(torch|all_reduce| +[0-9b])' bench/gpu/collectives.py --calls all_reduce --dtypes bf16 --ways graph
+  figures calls '^(torch|[a-z_]+ of| +[0-9b])' bench/gpu/collectives.py
   figures host_time '^host' bench/gpu/host_time.py
-  figures transformer '^(ms|DDP|forward|  in)' bench/gpu/transformer.py
+  figures transformer '^(ms|DDP|FSDP2|forward|  in)' bench/gpu/transformer.py
 fi
-figures host '^ +[0-9b]' tests/gpu/figures.py host
+figures host '^ +[0-9b]' bench/gpu/through_host.py
 {
   echo "# On GPUs"
   echo
@@ -56,11 +57,14 @@ figures host '^ +[0-9b]' tests/gpu/figures.py host
     echo "NCCL, torch's symmetric memory; the last column is the first over the second):"
     printf '\n```\n%s\n```\n' "$(cat "$logs/graphs")"
     echo
+    echo "Every call that the kernels do, in CUDA graphs and enqueued one by one (\`bench/gpu/collectives.py\`):"
+    printf '\n```\n%s\n```\n' "$(cat "$logs/calls")"
+    echo
     echo "What a call costs the host, from Python (\`bench/gpu/host_time.py\`). Torch alone is a group of its"
     echo "\`fake\` backend, whose calls return at once; a call of nothing launches no kernel:"
     printf '\n```\n%s\n```\n' "$(cat "$logs/host_time")"
     echo
-    echo "A transformer (\`bench/gpu/transformer.py\`): a step of training by DistributedDataParallel, and a"
+    echo "A transformer (\`bench/gpu/transformer.py\`): a step of training by DDP and FSDP2, and a"
     echo "tensor-parallel forward with two sums a layer, by MCCL (\`auto\`) and NCCL; the last column is the"
     echo "first over the second:"
     printf '\n```\n%s\n```\n' "$(cat "$logs/transformer")"

@@ -1,4 +1,4 @@
-"""A rank that is killed while others wait for it on their GPUs: what waits ends, and says who."""
+"""A rank that dies or stops while others wait for it on their GPUs: their calls end and name it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ TIMEOUT_S = 300
 LIMIT_S = 60
 
 
-def rank_main(rank: int, store: str, backend: str, waits: bool) -> None:
-    """One of two ranks. Rank 1 kills itself when both have met on their GPUs."""
+def rank_main(rank: int, size: int, store: str, backend: str, waits: bool, ends_by: int) -> None:
+    """One of `size` ranks. The last one sends itself a signal once all have met on their GPUs."""
     from datetime import timedelta
 
     import torch.distributed as dist
@@ -30,19 +30,19 @@ def rank_main(rank: int, store: str, backend: str, waits: bool) -> None:
         "mccl",
         init_method=f"file://{store}",
         rank=rank,
-        world_size=2,
+        world_size=size,
         timeout=timedelta(seconds=TIMEOUT_S),
     )
     data = torch.ones(1 << 20, device="cuda")
     for _ in range(3):
         dist.all_reduce(data)
     torch.cuda.synchronize()
-    signals = dist.FileStore(f"{store}.signals", 2)
-    if rank == 1:
-        signals.wait(["the other waits"])
-        os.kill(os.getpid(), signal.SIGKILL)
+    signals = dist.FileStore(f"{store}.signals", size)
+    if rank == size - 1:
+        signals.wait([f"{other} waits" for other in range(size - 1)])
+        os.kill(os.getpid(), ends_by)
     work = dist.all_reduce(data, async_op=not waits)
-    signals.set("the other waits", "1")
+    signals.set(f"{rank} waits", "1")
     if not waits:
         try:
             work.wait(timedelta(seconds=TIMEOUT_S))
@@ -58,33 +58,50 @@ def rank_main(rank: int, store: str, backend: str, waits: bool) -> None:
         print(f"the next call: {error}", flush=True)
 
 
+def use_gpus() -> None:
+    """A new process multiplies on each GPU."""
+    script = (
+        "import torch\nfor i in range(torch.cuda.device_count()):\n"
+        "    x = torch.ones(256, 256, device=i)\n    assert (x @ x).sum().item() == 256.0**3"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=LIMIT_S)
+
+
+@pytest.mark.parametrize("size", [2, *range(4, torch.cuda.device_count() + 1, 4)])
+@pytest.mark.parametrize("ends_by", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "stops"])
 @pytest.mark.parametrize("waits", [True, False], ids=["sync", "async"])
 @pytest.mark.parametrize("backend", sharing.WAYS)
-def test_a_death_ends_what_waits_for_it(backend, waits):
+def test_a_rank_that_ends_is_named(backend, waits, ends_by, size):
     sharing.skip_what_needs_two_gpus(backend)
+    last = size - 1
     with tempfile.TemporaryDirectory() as folder:
+        common = [str(size), f"{folder}/store", backend, str(int(waits)), str(int(ends_by))]
         ranks = [
             subprocess.Popen(
-                [sys.executable, __file__, str(rank), f"{folder}/store", backend, str(int(waits))],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
+                [sys.executable, __file__, str(rank), *common],
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                env=os.environ | {"MCCL_LIVENESS_INTERVAL": "5"},
             )
-            for rank in range(2)
-        ]
+            for rank in range(size)
+        ]  # fmt: skip
         try:
-            said, _ = ranks[0].communicate(timeout=LIMIT_S)
+            all_said = [rank.communicate(timeout=LIMIT_S)[0] for rank in ranks[:-1]]
         finally:
             for rank in ranks:
                 rank.kill()
                 rank.wait()
-    assert "the GPU is free" in said, said
-    assert "the next call: " in said, said
-    assert "rank 1 is gone" in said.split("the next call: ")[1], said
-    if not waits:
-        assert "rank 1 is gone" in said.split("the GPU is free")[0], said
+    for said in all_said:
+        assert "the GPU is free" in said, said
+        assert "the next call: " in said, said
+        assert f"rank {last} " in said.split("the next call: ")[1], said
+        if not waits:
+            assert f"rank {last} " in said.split("the GPU is free")[0], said
+    use_gpus()
 
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
-    rank_main(int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4] == "1")
+    rank_main(
+        int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4], sys.argv[5] == "1",
+        int(sys.argv[6]),
+    )  # fmt: skip
