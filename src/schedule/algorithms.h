@@ -1,5 +1,5 @@
 // The algorithms, one file each. A function writes the schedule of every collective that its
-// algorithm can do; which those are stands in registry.cpp.
+// algorithm can perform; registry.cpp lists which these are.
 #pragma once
 
 #include "schedule/schedule.h"
@@ -17,7 +17,7 @@ Schedule build_dissemination(const Problem& problem);
 Schedule build_one_shot(const Problem& problem);
 Schedule build_two_shot(const Problem& problem);
 Schedule build_hierarchical(const Problem& problem);
-Schedule build_hierarchical_scatter(const Problem& problem);  ///< Of sums in blocks.
+Schedule build_hierarchical_scatter(const Problem& problem);  ///< Used for coded sums.
 Schedule build_cable_tree(const Problem& problem);
 Schedule build_coded(const Problem& problem);
 

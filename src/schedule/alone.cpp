@@ -1,4 +1,4 @@
-// A group of one: everything is a copy, and nothing is left of it in place.
+// A group of one: every collective is a copy, and a collective in place does nothing.
 #include "schedule/algorithms.h"
 #include "schedule/builder.h"
 

@@ -1,5 +1,6 @@
-// The binomial tree: the rank at place v, counted from the root, leads the places [v, v + 2^k),
-// where 2^k is the lowest bit of v, and its children lead those at v + 1, v + 2, v + 4 and so on.
+// The binomial tree. The rank at place v, counted from the root, leads the places [v, v + 2^k),
+// where 2^k is the lowest set bit of v. Its children lead the subtrees at v + 1, v + 2, v + 4 and
+// so on.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -46,9 +47,9 @@ class BinomialTree {
   int place_;
 };
 
-/// gather and scatter: what a subtree gives or gets travels as one, in the order of places. In the
-/// root's memory parts lie in the order of ranks, so a subtree in which ranks wrap around is two
-/// spans there, and is cut between them on both sides.
+/// Builds gather and scatter. The data of a subtree travels together, in the order of places. In
+/// the root's memory, parts are in rank order. A subtree whose ranks wrap around therefore has two
+/// ranges there, and both sides cut its transfer at that boundary.
 class Subtrees {
  public:
   explicit Subtrees(const Problem& problem)
@@ -94,7 +95,7 @@ class Subtrees {
   }
 
  private:
-  /// The memory, here, of what the subtree at `place` gives or gets.
+  /// The regions of this rank's memory that hold the data of the subtree at `place`.
   std::vector<Region> where(int place) {
     const int end = tree_.end_of(place);
     const int seam = std::clamp(p_.size - p_.root, place, end);  // the place of rank 0
@@ -112,7 +113,7 @@ class Subtrees {
     return p_.collective == Collective::gather ? output(region) : input(region);
   }
 
-  /// Scratch of the places [first, last) of this rank's subtree.
+  /// Scratch for the places [first, last) of this rank's subtree.
   Region kept(int first, int last) {
     if (!has_scratch_) {
       scratch_ = builder_.reserve_scratch(count_of(tree_.place(), tree_.end_of(tree_.place())));

@@ -12,61 +12,65 @@
 
 namespace mccl::schedule {
 
-/// Append steps in program order, one message each, then finish() once. Steps over no elements are
-/// dropped, and so are copies of memory onto itself; only barrier and all_to_all send messages of
-/// nothing.
+/// The caller appends steps in program order, with one message per step, and then calls finish()
+/// once. Steps over no elements are dropped, and so are copies of memory onto itself. Only barrier
+/// and all_to_all send empty messages.
 class ScheduleBuilder {
  public:
   explicit ScheduleBuilder(const Problem& problem);
 
-  /// Problem::chunk, but no more than there is data.
+  /// Problem::chunk, or the problem's element count if that is smaller.
   std::size_t chunk() const { return chunk_; }
   std::size_t pieces(std::size_t count) const { return divide_up(count, chunk_); }
   /// The index-th piece of a transfer; empty past the end.
   Region piece(const Region& whole, std::size_t index) const { return nth(whole, index, chunk_); }
 
-  /// Scratch memory that belongs to the caller for the whole schedule.
+  /// Reserves scratch memory, which the caller owns for the whole schedule.
   Extent reserve_scratch(std::size_t count);
 
-  /// The same of blocks, of which the count is a multiple; returns the offset.
+  /// Reserve memory for blocks of contributions and of sums. `count` is in elements and must be a
+  /// multiple of the block. Returns the offset.
   std::size_t reserve_coded(std::size_t count);
   std::size_t reserve_sums(std::size_t count);
 
-  /// The index of the step, for after().
+  /// send() and recv() return the index of the step, for use with after().
   std::uint32_t send(int peer, const Region& src);
   std::uint32_t recv(int peer, const Region& dst);
   void recv_reduce(int peer, const Region& src, const Region& dst, bool completes = false);
-  /// One step; the caller cuts it.
+  /// Appends one step; the caller must cut long copies itself.
   void copy(const Region& src, const Region& dst, bool completes = false);
-  /// As many steps as there are pieces.
+  /// Appends one step per piece.
   void copy_pieces(const Region& src, const Region& dst, bool completes = false);
-  /// `dst.count` elements from each of `operands` regions that begin at `src_offset` of scratch.
+  /// Folds `operands` adjacent regions of scratch into `dst`. Each has `dst.count` elements; the
+  /// first starts at `src_offset`.
   void fold(std::size_t src_offset, int operands, const Region& dst, bool completes);
 
-  /// `element`: of the call's input, the first one in src.
+  /// `element`: index in the call's input of the first element of src.
   void encode(const Region& src, const Region& dst, std::size_t element);
-  /// `maker`: the rank that has encoded it.
+  /// `maker`: the rank that encoded src.
   void decode(int maker, const Region& src, const Region& dst);
-  /// The whole reduction, of what every rank (or node) has encoded, from `src_offset` of those
-  /// blocks on; of the call's input from `element` on.
+  /// Sums the contributions that every rank (or node) encoded, which completes the reduction. The
+  /// blocks start at `src_offset` of the coded memory. `element` is the index of the first one in
+  /// the call's input.
   void fold_coded(std::size_t src_offset, int operands, const Region& dst, std::size_t element);
 
-  /// Steps through the window, which is divided in slots that the algorithm counts from 0.
+  /// Steps through the window. `count` and the `window` offsets are in elements; the algorithm
+  /// divides the window into slots.
   void use_window(std::size_t count) { schedule_.window_count = count; }
   void publish(const Region& src, std::size_t window);
-  /// The mark to wait for.
+  /// Returns the mark that peers pass to await().
   std::uint32_t arrive();
   void await(int peer, std::uint32_t mark);
   void read(int peer, std::size_t window, const Region& dst);
   void read_fold(const Region& src, std::size_t window, const Region& dst, bool completes);
 
-  /// Any step, as it is.
+  /// Appends the step unchanged. Returns its index.
   std::uint32_t append(const Step& step);
 
-  /// Makes a step wait for an earlier one with which it shares no data.
+  /// Makes step `later` wait for step `earlier`, with which it shares no data.
   void after(std::uint32_t earlier, std::uint32_t later);
 
-  /// Works out which steps wait for which.
+  /// Computes which steps wait for which, and returns the schedule.
   Schedule finish();
 
  private:

@@ -9,12 +9,12 @@
 namespace mccl::schedule {
 namespace {
 
-/// Steps of the search for a ring; a ring that is hard to find is no loss, since a tree is there.
+/// Limit on the steps of the search for a ring. If the search gives up, the tree serves instead.
 constexpr int kMostSteps = 200'000;
-/// Cables whose rates differ by less count as equally fast: they were measured.
+/// Rates within this ratio count as equal, because measured rates vary.
 constexpr double kAlike = 0.75;
 
-/// Looks for a ring over ranks that `joined` says are joined.
+/// Searches for a ring in which `joined` holds for each pair of neighbours.
 class RingSearch {
  public:
   RingSearch(int size, std::function<bool(int, int)> joined)
@@ -27,7 +27,7 @@ class RingSearch {
   }
 
  private:
-  /// Ranks in their order first, so that a ring of cables in that order is found at once.
+  /// Tries the next higher rank first, so that a ring of cables in rank order is found at once.
   bool extend() {
     if (static_cast<int>(ring_.size()) == size_) return joined_(ring_.back(), 0);
     for (int step = 1; step < size_ && steps_ < kMostSteps; ++step, ++steps_) {
@@ -54,7 +54,7 @@ class RingSearch {
 CableMap::CableMap(const Cabling& cabling, std::vector<int> members, double latency_s,
                    double bytes_per_s)
     : cabling_(cabling), members_(std::move(members)) {
-  // Ranks of one host share its cables.
+  // Ranks of one host share its cables, so a cable is identified by the addresses of its two ends.
   std::map<std::pair<std::string, std::string>, std::size_t> known;
   for (const Cable& cable : cabling.cables()) {
     const auto ends = std::minmax(cable.at_a, cable.at_b);
@@ -84,7 +84,8 @@ double CableMap::rate(int a, int b) const {
   return joint == joints_.end() ? 0 : joint->second.bytes_per_s;
 }
 
-/// Of the joints between members, the fastest first, those that count as alike once.
+/// Thresholds for the rates of joints between members, the fastest first. Rates that count as equal
+/// give one threshold.
 std::vector<double> CableMap::rates() const {
   std::vector<double> found;
   for (int a = 0; a < size(); ++a) {
@@ -120,7 +121,7 @@ void CableMap::find_tree() {
   if (size() == 1) tree_ = {-1};
 }
 
-/// Breadth first from every rank; the one from which all are nearest becomes the root.
+/// Searches breadth first from every rank. The rank with the smallest depth becomes the root.
 std::vector<int> CableMap::tree_over(double least_rate) const {
   std::vector<int> best;
   int fewest = 0;
@@ -154,7 +155,8 @@ double CableMap::latency_s(int from, int to) const {
   return sum;
 }
 
-/// The connection of a pair takes the way that the higher rank, which makes it, begins.
+/// The higher rank of a pair makes its connection, so both directions follow the route from that
+/// rank.
 double CableMap::seconds(const Traffic& traffic) const {
   std::map<std::pair<std::size_t, bool>, double> load;
   for (const auto& [pair, bytes] : traffic) {

@@ -1,5 +1,5 @@
-// What the cabling of a job means for one group: along which ranks its data can go so that each
-// message takes one cable, and how busy the cables get where it cannot.
+// Describes the cabling of a job for one group: the orders of ranks in which each message takes one
+// cable, and the load of the cables for other traffic.
 #pragma once
 
 #include <cstddef>
@@ -11,38 +11,40 @@
 
 namespace mccl::schedule {
 
-/// Bytes by (sender, receiver).
+/// Maps (sender, receiver) to bytes.
 using Traffic = std::map<std::pair<int, int>, double>;
 
-/// Ranks are the group's. Equal on all of them.
+/// Methods take ranks of the group. All ranks of the group compute the same map.
 class CableMap {
  public:
-  /// `members`: the job's rank of each of the group's. A cable without figures counts as one of the
+  /// `members`: the job's rank of each rank of the group. A cable that was not measured gets the
   /// given latency and rate.
   CableMap(const Cabling& cabling, std::vector<int> members, double latency_s, double bytes_per_s);
 
   int size() const { return static_cast<int>(members_.size()); }
   bool joins(int a, int b) const { return cabling_.joins(member(a), member(b)); }
 
-  /// An order in which each rank is joined to the next, and the last to the first: the one whose
-  /// slowest cable is fastest, of those that were found. Empty when there is none.
+  /// An order of the ranks in which a cable joins each rank to the next, and the last to the first.
+  /// Of the rings found, it is the one whose slowest cable is fastest. Empty if none was found.
   const std::vector<int>& ring() const { return ring_; }
-  /// Of each rank the one above it, -1 for one: a tree of as fast cables as join all members, and
-  /// among those one of few levels. Empty when the members' own cables do not join them.
+  /// The parent of each rank in a tree of cables, or -1 for the root. The tree uses the fastest
+  /// cables that connect all members and, among those, has the fewest levels. Empty if the members'
+  /// own cables do not connect them.
   const std::vector<int>& tree() const { return tree_; }
 
-  /// Of the messages of a pair: one way, and the cables that one takes.
+  /// Latency of a message in one direction: the sum over the cables on its route.
   double latency_s(int from, int to) const;
-  /// Until the busiest cable has carried its part, all at once.
+  /// Seconds that the busiest cable needs for its share, if all traffic starts at once.
   double seconds(const Traffic& traffic) const;
   double fastest_bytes_per_s() const { return fastest_; }
 
  private:
-  /// What joins two ranks directly: all their cables together.
+  /// All cables that join one pair of ranks directly.
   struct Joint {
     double latency_s = 0;
     double bytes_per_s = 0;
-    std::vector<std::pair<std::size_t, double>> cables;  ///< And the part of a message on each.
+    /// Index into `cable_rates_`, and the fraction of a message that this cable carries.
+    std::vector<std::pair<std::size_t, double>> cables;
   };
 
   int member(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
@@ -54,8 +56,9 @@ class CableMap {
 
   Cabling cabling_;
   std::vector<int> members_;
-  std::map<std::pair<int, int>, Joint> joints_;  ///< By ranks of the job, the lower one first.
-  std::vector<double> cable_rates_;              ///< Of each different cable.
+  /// Keyed by two ranks of the job, the lower one first.
+  std::map<std::pair<int, int>, Joint> joints_;
+  std::vector<double> cable_rates_;  ///< Bytes per second of each distinct cable.
   double fastest_ = 0;
   std::vector<int> ring_;
   std::vector<int> tree_;

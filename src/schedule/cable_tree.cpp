@@ -1,6 +1,6 @@
-// The tree along the cables. Whatever the collective, a cable carries each element once in a
-// direction: sums climb to where they are wanted, and parts go from where they are to where they
-// are not.
+// Schedules along a tree of cables. For every collective, a cable carries each element at most once
+// per direction: sums climb towards the ranks that need them, and parts flow away from their
+// owners.
 #include "schedule/cable_tree.h"
 
 #include <algorithm>
@@ -134,7 +134,8 @@ class AlongCables {
     return builder_.finish();
   }
 
-  /// Up when all below are there, down when all are.
+  /// A rank signals its parent when all ranks below it have arrived, and its children when all
+  /// ranks have.
   Schedule barrier() {
     const Tree tree = tree_.view(p_.rank, 0);
     std::vector<std::uint32_t> before;
@@ -154,7 +155,7 @@ class AlongCables {
  private:
   static constexpr std::size_t kSlotsOfEach = 2;
 
-  /// A piece of every rank's part in turn, so that all cables are busy.
+  /// Visits one piece of every rank's part in turn, so that all cables stay busy.
   template <typename Visit>
   void for_each_piece(const Parts& parts, const Visit& visit) {
     for (std::size_t c = 0; c < builder_.pieces(parts.largest()); ++c) {
@@ -185,7 +186,7 @@ class AlongCables {
   const Problem& p_;
   const CableTree tree_;
   ScheduleBuilder builder_;
-  std::vector<int> towards_;  ///< The neighbour on the way to each rank.
+  std::vector<int> towards_;  ///< The next hop towards each rank.
   Extent scratch_;
   std::size_t slots_ = 1;
   std::size_t turn_ = 0;

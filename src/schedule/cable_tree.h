@@ -1,4 +1,4 @@
-// A tree of ranks that a cable each joins, seen from any of them as its root.
+// A tree whose edges are cables, viewed with any rank as the root.
 #pragma once
 
 #include <vector>
@@ -9,14 +9,14 @@ namespace mccl::schedule {
 
 class CableTree {
  public:
-  /// Of each rank the one above it; -1 for one rank. Requires that they are a tree.
+  /// `parents`: the parent of each rank, or -1 for the root. Requires that they form a tree.
   explicit CableTree(const std::vector<int>& parents);
 
-  /// What `rank` sees of the tree when `root` is its root.
+  /// The view that `rank` has of the tree if `root` is the root.
   Tree view(int rank, int root) const;
-  /// The rank after `from` on the way to `to`.
+  /// The rank that follows `from` on the route to `to`; -1 if `to` equals `from`.
   int next(int from, int to) const;
-  /// The ranks behind `child`, itself among them, seen from `parent`, which it is joined to; in
+  /// The ranks of the subtree of `child`, including itself, as seen from its neighbour `parent`. In
   /// rank order.
   std::vector<int> behind(int child, int parent) const;
   const std::vector<int>& neighbours(int rank) const {
@@ -24,7 +24,7 @@ class CableTree {
   }
 
  private:
-  std::vector<std::vector<int>> neighbours_;  ///< By rank.
+  std::vector<std::vector<int>> neighbours_;  ///< Indexed by rank.
 };
 
 }  // namespace mccl::schedule

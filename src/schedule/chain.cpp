@@ -1,4 +1,5 @@
-// A tree of one branch: each rank talks to two, and pieces follow each other along it.
+// A tree with a single branch: each rank exchanges with its two neighbours, and pieces follow each
+// other along it.
 #include <algorithm>
 
 #include "schedule/algorithms.h"
@@ -9,7 +10,7 @@ namespace mccl::schedule {
 
 Schedule build_chain(const Problem& p) {
   const int root = p.collective == Collective::all_reduce ? 0 : p.root;
-  // In the order of the cables, where there is one.
+  // Follows the ring of cables, if there is one.
   const auto seat_of = [&](int rank) {
     return p.ring.empty() ? rank
                           : static_cast<int>(std::ranges::find(p.ring, rank) - p.ring.begin());

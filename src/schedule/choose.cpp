@@ -11,23 +11,25 @@ namespace mccl::schedule {
 namespace {
 
 constexpr std::size_t kSmallestChunkBytes = std::size_t{64} << 10;
-/// Pieces through a window. A one-shot all_reduce looks at its operands twice, when it publishes
-/// and when it adds: where no cache holds them all, pieces are to be in the core's own when they
-/// are added.
+/// Sizes of pieces through a window. A one-shot all_reduce reads its operands twice: when it
+/// publishes them and when it adds them. If no cache holds all operands, smaller pieces are still
+/// in the core's own cache when they are added.
 constexpr std::size_t kWindowPieceBytes = std::size_t{128} << 10;
 constexpr std::size_t kWindowPieceOfLargeSums = std::size_t{64} << 10;
 constexpr std::size_t kLargeSum = std::size_t{8} << 20;
-/// A schedule of more steps costs more to make and keep than finer pieces bring.
+/// Limit on the steps of a schedule. Beyond it, the cost of making and keeping the schedule exceeds
+/// the gain of finer pieces.
 constexpr double kMostSteps = 4096;
-/// The same through a window, where the steps of a rank grow with the number of ranks: 60 MB.
+/// The same limit for schedules through a window, whose steps per rank grow with the number of
+/// ranks. Such a schedule takes 60 MB.
 constexpr double kMostWindowSteps = 5e5;
-/// Between equals the first stands.
+/// A later candidate must beat the best by this factor, so among equals the first one wins.
 constexpr double kBetter = 0.999;
-/// What is gained by less is not worth a rounding.
+/// Rounding must reduce the time to below this fraction to be worthwhile.
 constexpr double kWorthRounding = 0.9;
-/// Groups in which everyone may send to everyone at once.
+/// Largest group in which all ranks may send to all others at once.
 constexpr int kSmallGroup = 8;
-/// all_to_all does not know how much there is to move, on the other ranks.
+/// Chunk of an uneven all_to_all, whose ranks do not know how much the others have to move.
 constexpr std::size_t kExchangeChunkBytes = std::size_t{1} << 20;
 
 std::vector<std::size_t> chunks_to_consider(std::size_t element_bytes, const Facts& facts) {
@@ -67,18 +69,19 @@ Choice choose_exchange(Problem problem, std::size_t element_bytes, const Facts& 
   const std::size_t bytes = std::min(facts.chunk_bytes, kExchangeChunkBytes);
   choice.chunk = std::max<std::size_t>(1, bytes / std::max<std::size_t>(1, element_bytes));
   problem.chunk = choice.chunk;
-  // The counts may be new in every call, and along cables an estimate takes as long as many plans.
+  // The estimate leaves out the cables: the counts may change with every call, and an estimate
+  // along cables takes as long as making many plans.
   Facts without_ways = facts;
   without_ways.cables = nullptr;
   choice.predicted_s = cost(choice.algorithm, problem, element_bytes, without_ways);
   return choice;
 }
 
-/// The one algorithm to consider, if there is only one.
+/// Returns the algorithm if only one needs to be considered.
 std::optional<Algorithm> settled(const Problem& problem, std::size_t element_bytes,
                                  const Facts& facts) {
   if (facts.forced && can(*facts.forced, problem)) return facts.forced;
-  // What may be summed without rounding is not rounded.
+  // The hierarchical algorithm sums exactly inside the nodes and rounds only between them.
   if (problem.coding && can(Algorithm::hierarchical, problem)) return Algorithm::hierarchical;
   if (!problem.nodes.empty() || facts.cables) return {};
   if (problem.collective == Collective::all_reduce && problem.size <= kSmallGroup &&
@@ -88,7 +91,7 @@ std::optional<Algorithm> settled(const Problem& problem, std::size_t element_byt
   return {};
 }
 
-/// False where even the longest pieces make too many steps.
+/// False if even the largest pieces make too many steps.
 bool fits_through_window(Problem problem, std::size_t element_bytes, const Facts& facts) {
   problem.chunk =
       std::max<std::size_t>(1, facts.chunk_bytes / std::max<std::size_t>(1, element_bytes));
@@ -97,18 +100,18 @@ bool fits_through_window(Problem problem, std::size_t element_bytes, const Facts
   return estimate(longest, problem, element_bytes, facts).steps <= kMostWindowSteps;
 }
 
-/// An algorithm, and what the cables add to its cost where they do not join all ranks.
+/// An algorithm and, if cables do not join every pair, the cost that the cables add.
 struct Candidate {
   Algorithm algorithm;
   std::optional<CableCost> cables;
 };
 
-/// Where there are algorithms whose messages take one cable each, only those: to be passed on takes
-/// other ranks' time, and a thread that wakes.
+/// If some algorithms send every message over a single cable, only those are candidates. A relayed
+/// message takes time of other ranks and wakes one of their threads.
 std::vector<Candidate> candidates_for(const Problem& problem, std::size_t element_bytes,
                                       const Facts& facts) {
   const std::optional<Algorithm> only = settled(problem, element_bytes, facts);
-  // Where all share a window, links through the same memory only add copies.
+  // If all ranks share a window, links through the same memory would only add copies.
   const bool window_only = !only && can(Algorithm::one_shot, problem) &&
                            fits_through_window(problem, element_bytes, facts);
   std::vector<Candidate> candidates;
@@ -144,8 +147,8 @@ Problem placed(Problem problem, std::size_t element_bytes, const Facts& facts) {
 bool is_faster_coded(const Problem& problem, std::size_t element_bytes, const Facts& facts) {
   Problem exact = problem;
   exact.coding = {};
-  // The arithmetic of exact sums is assumed, and cautiously. That of codecs is measured, and would
-  // look the cheaper for it where the wire is fast.
+  // The rate of exact sums is a cautious assumption, while that of codecs is measured. Without this
+  // cap, coded sums would look cheaper on a fast wire only for that reason.
   Facts cautious = facts;
   cautious.coding_bytes_per_s = std::min(facts.coding_bytes_per_s, facts.reduce_bytes_per_s);
   return choose(problem, element_bytes, cautious).predicted_s <
@@ -154,7 +157,8 @@ bool is_faster_coded(const Problem& problem, std::size_t element_bytes, const Fa
 
 Choice choose(const Problem& asked, std::size_t element_bytes, const Facts& facts) {
   Problem problem = placed(asked, element_bytes, facts);
-  problem.in_place = false;  // each rank decides that for itself
+  // Ranks may differ in in_place, so the choice must not depend on it.
+  problem.in_place = false;
   if (asked.collective == Collective::all_to_all && !asked.even) {
     return choose_exchange(problem, element_bytes, facts);
   }

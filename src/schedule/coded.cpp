@@ -1,8 +1,10 @@
-// Sums that travel in blocks of a codec. Every rank encodes what it gives of each part, its own
-// too, and sends it to the part's rank, which adds up all of them in rank order; of an all_reduce
-// it encodes the sum, and all ranks, it too, decode those same bytes. So nothing is rounded twice,
-// or on two ranks, and the result does not depend on who adds what up, or in which pieces.
-// Where ranks share nodes, "rank" is a node here, and what it gives the sum of its ranks'
+// Sums that travel in blocks of a codec. Every rank encodes its contribution to each part,
+// including its own, and sends it to the part's owner. The owner adds all contributions in rank
+// order. In an all_reduce it then encodes the sum, and all ranks, including the owner, decode the
+// same bytes. So no step rounds twice or differs between ranks, and the result does not depend on
+// which rank adds a part or on the size of pieces.
+//
+// Where ranks share nodes, "rank" here means a node, and its contribution is the sum over its ranks
 // (hierarchical.cpp, hierarchical_scatter.cpp).
 #include <algorithm>
 
@@ -12,7 +14,8 @@
 namespace mccl::schedule {
 namespace {
 
-/// Pieces that are on their way to be added up while one is: their ranks wait for the slowest.
+/// Pieces whose contributions may be in flight while one is summed. Every piece waits for the
+/// slowest rank.
 constexpr std::size_t kLead = 2;
 
 class CodedSums {
@@ -59,8 +62,8 @@ class CodedSums {
   Extent piece(Extent whole, std::size_t index) const { return nth(whole, index, chunk_); }
   std::size_t slot(std::size_t index) const { return index % slots_ * room_; }
 
-  /// Rooms for a piece, used in turn: what goes to each rank, what comes from each, this rank's sum
-  /// and the others'.
+  /// Reserves memory for pieces, used in turn: outgoing contributions to each rank, incoming ones
+  /// from each rank, this rank's sum and the other ranks' sums.
   void reserve(std::size_t longest, std::size_t pieces) {
     room_ = divide_up(longest, block_) * block_;
     slots_ = std::min(kSlots, pieces);
@@ -79,7 +82,8 @@ class CodedSums {
     return {Space::sums, sums_ + static_cast<std::size_t>(rank) * slots_ * room_ + slot(c), count};
   }
 
-  /// What this rank gives of every part's c-th piece, and what the others give of its own.
+  /// Sends this rank's contribution to the c-th piece of every part, and receives the other ranks'
+  /// contributions to its own.
   template <typename Part>
   void contribute(const Part& part, std::size_t c) {
     for (int d = 1; d < p_.size; ++d) {
@@ -96,7 +100,7 @@ class CodedSums {
     for (int d = 1; d < p_.size; ++d) builder_.recv(down(d), operand(c, down(d), own.count));
   }
 
-  /// The sum of the c-th piece of this rank's part to all, and theirs to it.
+  /// Sends the sum of the c-th piece of this rank's part to all ranks, and receives theirs.
   template <typename Part>
   void share(const Part& part, std::size_t c) {
     const Extent own = piece(part(p_.rank), c);
@@ -117,7 +121,7 @@ class CodedSums {
   ScheduleBuilder builder_;
   const std::size_t block_;
   const std::size_t chunk_;  // a multiple of the block
-  std::size_t room_ = 0;     // of one piece
+  std::size_t room_ = 0;     // elements reserved for one piece
   std::size_t slots_ = 1;
   std::size_t outgoing_ = 0;
   std::size_t operands_ = 0;

@@ -1,5 +1,6 @@
-// Everyone sends to everyone concerned. A rank that reduces gathers all operands of a piece in
-// scratch and folds them in rank order, so that 16-bit sums round once.
+// Every rank sends directly to each rank that needs its data. A rank that reduces gathers all
+// operands of a piece in scratch and folds them in rank order, so that 16-bit sums are rounded only
+// once.
 #include <algorithm>
 
 #include "schedule/algorithms.h"
@@ -101,8 +102,8 @@ class Direct {
     return builder_.finish();
   }
 
-  /// Every ordered pair exchanges at least one message, maybe of nothing, so that counts that
-  /// disagree are found out.
+  /// Every ordered pair exchanges at least one message, which may be empty, so that mismatched
+  /// counts are detected.
   Schedule all_to_all() {
     const Parts sent(p_.counts);
     const Parts received(p_.recv_counts);
@@ -127,7 +128,8 @@ class Direct {
   }
 
  private:
-  /// Rooms for the operands of a few pieces, used in turn.
+  /// Scratch for the operands of a few pieces: `rooms` areas of `room.count` elements each, used in
+  /// turn.
   struct Operands {
     Extent room;
     std::size_t rooms = 0;

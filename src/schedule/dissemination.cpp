@@ -1,5 +1,5 @@
-// A barrier in log2(size) rounds: in round k a rank tells the one 2^k above it that it, and all
-// that it has heard of, have arrived.
+// A barrier in log2(size) rounds. In round k a rank sends to the rank 2^k above it. The message
+// means that the sender, and every rank that it has heard from, has arrived.
 #include <optional>
 
 #include "schedule/algorithms.h"
@@ -10,7 +10,7 @@ namespace mccl::schedule {
 Schedule build_dissemination(const Problem& p) {
   ScheduleBuilder builder(p);
   const Region nothing = output({});
-  std::optional<std::uint32_t> heard;  // the last receive, which ends after those before it
+  std::optional<std::uint32_t> heard;  // the last receive, which ends after all receives before it
   for (int distance = 1; distance < p.size; distance *= 2) {
     const std::uint32_t told = builder.send((p.rank + distance) % p.size, nothing);
     const std::uint32_t hears = builder.recv(wrap(p.rank - distance, p.size), nothing);

@@ -32,7 +32,7 @@ class HazardFinder {
  private:
   struct Interval {
     std::uint32_t writer = kNone;
-    std::uint32_t readers = kNone;  // head of a list in readers_
+    std::uint32_t readers = kNone;  // Head of a list in `readers_`.
   };
   struct Reader {
     std::uint32_t step;
@@ -77,7 +77,7 @@ class HazardFinder {
 
   void wait_to_write(std::size_t at, std::uint32_t step) {
     const Interval& interval = intervals_[at];
-    // Readers have waited for the writer themselves.
+    // The readers have already waited for the writer, so waiting for them is enough.
     if (interval.readers == kNone) wait(interval.writer, step);
     for (std::uint32_t r = interval.readers; r != kNone; r = readers_[r].next) {
       wait(readers_[r].step, step);

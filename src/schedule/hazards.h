@@ -1,4 +1,4 @@
-// Which steps must wait for which, from the memory that they touch.
+// Finds which steps must wait for which, based on the memory that they touch.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@
 
 namespace mccl::schedule {
 
-/// Of input, output and scratch; windows have rules of their own.
+/// These two concern input, output, scratch and blocks. The order of window accesses has its own
+/// rules.
 constexpr bool reads_memory(StepKind kind) {
   return kind != StepKind::recv && kind != StepKind::arrive && kind != StepKind::await &&
          kind != StepKind::read;
@@ -21,13 +22,14 @@ constexpr bool writes_memory(StepKind kind) {
          kind != StepKind::publish;
 }
 
-/// Adds to `waits` an (earlier, later) pair for each hazard that others do not imply. The memory is
-/// divided where any region begins or ends; each interval remembers who wrote it last and who has
-/// read it since. The time is that of all regions' intervals together.
+/// Adds an (earlier, later) pair to `waits` for each hazard that the others do not imply. The
+/// memory is divided wherever a region begins or ends. Each interval records its last writer and
+/// the readers since then. The time is proportional to the number of intervals in all regions
+/// together.
 void find_hazards(const Layout& layout, std::span<const Step> steps,
                   std::vector<std::pair<std::uint32_t, std::uint32_t>>& waits);
 
-/// Fills in the schedule's waits and successors; a pair counts once.
+/// Fills in the schedule's waits and successors. Duplicate pairs count once.
 void link_waits(std::vector<std::pair<std::uint32_t, std::uint32_t>>& waits, Schedule& schedule);
 
 }  // namespace mccl::schedule

@@ -1,14 +1,15 @@
-// For groups that span several nodes: what can be done inside a node is done there, through its
-// window, so that as little as possible travels between nodes.
+// The algorithm for groups that span several nodes. As much as possible is done inside each node,
+// through its window, so that little data travels between nodes.
 //
-// An all_reduce goes in three phases: the ranks of a node reduce a part each; the ranks that have
-// the same place in different nodes, a column, hold the same part and reduce it among themselves,
-// in blocks where sums travel in a codec: what is rounded then is the sum of a node;
-// and every rank reads the parts of its neighbours. There are as many columns as the smallest node
-// has ranks. Large buffers go in segments, the phases of several at once: while one is between the
-// nodes, the next is reduced.
-// A broadcast goes from the root to one rank of every other node, and inside all nodes from there.
-// A reduce_scatter is in hierarchical_scatter.cpp.
+// An all_reduce has three phases. First, each rank of a node reduces one part. Second, the ranks
+// with the same place in different nodes, called a column, hold the same part and reduce it among
+// themselves. If sums travel in a codec, the sum of each node is rounded here. Third, every rank
+// reads the parts of its neighbours. There are as many columns as the smallest node has ranks.
+// Large buffers are cut into segments whose phases overlap: while one segment is between the nodes,
+// the next is reduced.
+//
+// A broadcast goes from the root to one rank of every other node, and from these ranks to the rest
+// of each node. A reduce_scatter is in hierarchical_scatter.cpp.
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -20,11 +21,12 @@
 namespace mccl::schedule {
 namespace {
 
-/// Segments that are between nodes while the next ones are reduced.
+/// Segments that may be between nodes while the next one is reduced.
 constexpr std::size_t kSegmentsInFlight = 2;
-/// A segment is this many chunks for each column, so that rings inside of it are pipelined.
+/// Chunks of a segment for each column. Several are needed so that rings inside a segment are
+/// pipelined.
 constexpr std::size_t kChunksPerSegment = 4;
-/// Below this many elements of a part, latency counts and not bandwidth.
+/// A part of at most this many elements is bound by latency, not by bandwidth.
 constexpr std::size_t kSmallPart = 8192;
 
 class Hierarchical {
@@ -84,7 +86,8 @@ class Hierarchical {
     return 0;
   }
 
-  /// The root of a broadcast for its own node, the first rank for the others.
+  /// The rank of each node that exchanges data with other nodes: the root of the broadcast in its
+  /// own node, the first rank in the others.
   std::vector<int> heads_of_nodes() const {
     std::vector<int> heads;
     for (const std::vector<int>& node : nodes_) heads.push_back(node[0]);
@@ -98,7 +101,7 @@ class Hierarchical {
     if (!alone()) builder_.use_window(piece_ * parts);
   }
 
-  /// What of a segment a column reduces.
+  /// The part of a segment that a column reduces.
   Extent part(Extent segment, std::size_t column) const { return part(segment, column, columns_); }
   Extent part(Extent segment, std::size_t index, std::size_t parts) const {
     if (!p_.coding) return Divider(p_.chunk).part(segment, parts, index);
@@ -112,7 +115,8 @@ class Hierarchical {
     return nth(part(segment, column), round, piece_);
   }
 
-  /// One round through the window: everyone is done with the round before, publishes, waits, reads.
+  /// Performs one round through the window: waits until all ranks have ended the round before,
+  /// publishes, waits for all ranks to publish, and reads.
   template <typename Publish, typename Read>
   void round(Publish publish, Read read) {
     if (last_mark_ > 0) builder_.await(kAllPeers, last_mark_);
@@ -194,14 +198,15 @@ class Hierarchical {
           ranks, part);
   }
 
-  /// Appends the schedule of a smaller group, whose output is `place` of this one's.
+  /// Appends the schedule of a smaller group. Its output is the range `place` of this output.
   void embed(const Problem& problem, Algorithm algorithm, const std::vector<int>& ranks,
              Extent place) {
     const Schedule inner = build(algorithm, problem);
     const Room& room = room_for(inner);
     const auto moved = [&](Region region) {
       region.offset += offset_of(region.space, room, place);
-      if (region.space == Space::input) region.space = Space::output;  // it is in place
+      // The smaller problem is in place.
+      if (region.space == Space::input) region.space = Space::output;
       return region;
     };
     std::vector<std::uint32_t> numbers;
@@ -220,7 +225,7 @@ class Hierarchical {
     }
   }
 
-  /// Memory of a segment that is between the nodes.
+  /// Memory for a segment that is between the nodes.
   struct Room {
     Extent scratch, coded, sums;
   };
@@ -255,12 +260,12 @@ class Hierarchical {
   ScheduleBuilder builder_;
   const std::vector<std::vector<int>> nodes_;
   const std::size_t chunk_;
-  std::size_t node_ = 0;   // this rank's
-  std::size_t local_ = 0;  // its place there
+  std::size_t node_ = 0;   // the node of this rank
+  std::size_t local_ = 0;  // this rank's index in its node
   std::size_t columns_ = 1;
   std::size_t piece_ = 1;
   std::uint32_t last_mark_ = 0;
-  std::array<Room, kSegmentsInFlight + 1> rooms_{};  // of the segments, in turn
+  std::array<Room, kSegmentsInFlight + 1> rooms_{};  // used by the segments in turn
   std::size_t embedded_ = 0;
 };
 

@@ -1,13 +1,14 @@
-// A reduce_scatter over several nodes whose sums travel in blocks of a codec: what the ranks of a
-// node give is added up in its window, exactly, and only what goes between nodes is rounded.
+// A reduce_scatter over several nodes whose sums travel in blocks of a codec. The inputs of a
+// node's ranks are summed exactly in its window. Only data that travels between nodes is rounded.
 //
-// A rank's place is its number within its node. The parts of the ranks of one node are summed in
-// another together, the part of place j by the rank of place j there (with fewer places, they go
-// around), which encodes what its node gives and sends it to the part's rank. That adds up what all
-// nodes give, its own too, in the order of the nodes, so an element is rounded once on each node.
+// A rank's place is its index in its node. For each destination node, the ranks of a source node
+// sum the parts of that node's ranks. The rank at place j sums the part of the rank at place j
+// there; if it has fewer places, places wrap around. It encodes the sum of its node and sends it to
+// the part's owner. The owner adds the sums of all nodes, including its own, in node order. So each
+// element is rounded once per node.
 //
-// The window has two halves, used in turn. One arrival a round is enough: whoever has seen that of
-// a round knows that everybody has read the round before, whose half is the next to be used.
+// The window has two halves, used in turn. One arrival per round is enough: once a rank has seen
+// all arrivals of a round, all ranks have read the round before, whose half is used next.
 #include <algorithm>
 #include <span>
 #include <vector>
@@ -19,7 +20,7 @@
 namespace mccl::schedule {
 namespace {
 
-/// Sums of a node that wait to be encoded while the next is added up.
+/// Sums of a node that may wait for encoding while the next one is computed.
 constexpr std::size_t kSums = 2;
 
 class HierarchicalScatter {
@@ -41,7 +42,8 @@ class HierarchicalScatter {
     reserve(pieces);
     for (std::size_t c = 0; c < pieces; ++c) {
       std::size_t sent = 0;
-      for (std::size_t d = 1; d <= nodes_.size(); ++d) {  // its own last: nobody waits for that
+      // Its own node is last, because no other rank waits for that sum.
+      for (std::size_t d = 1; d <= nodes_.size(); ++d) {
         const std::vector<int>& to = nodes_[(node_ + d) % nodes_.size()];
         for (std::size_t first = 0; first < to.size(); first += places())
           give(c, std::span(to).subspan(first, std::min(places(), to.size() - first)), sent);
@@ -77,7 +79,8 @@ class HierarchicalScatter {
     sums_ = builder_.reserve_scratch(kSums * room_);
   }
 
-  /// What this node gives of the c-th piece of some ranks' parts: no more of them than places.
+  /// Computes this node's sum of the c-th piece of the parts of the ranks `to`, and sends or keeps
+  /// it. `to` has at most places() ranks.
   void give(std::size_t c, std::span<const int> to, std::size_t& sent) {
     const Extent given = place_ < to.size() ? piece(to[place_], c) : Extent{};
     const Region sum = alone() ? input(given) : sum_of_node(c, to, given);
@@ -91,7 +94,7 @@ class HierarchicalScatter {
     builder_.send(to[place_], out);
   }
 
-  /// Everybody publishes what the others add up, and adds up its own.
+  /// Every rank publishes the inputs that the others sum, and sums its own.
   Region sum_of_node(std::size_t c, std::span<const int> to, Extent given) {
     const Region sum = scratch({sums_.offset + folds_++ % kSums * room_, given.count});
     std::size_t longest = 0;
@@ -109,7 +112,7 @@ class HierarchicalScatter {
     return sum;
   }
 
-  /// What all nodes give of the c-th piece of this rank's part.
+  /// Adds the sums of all nodes for the c-th piece of this rank's part.
   void add_up(std::size_t c) {
     const Extent own = piece(p_.rank, c);
     for (std::size_t d = 1; d < nodes_.size(); ++d) {
@@ -135,9 +138,9 @@ class HierarchicalScatter {
   const std::size_t chunk_;  // a multiple of the block
   std::size_t node_ = 0;
   std::size_t place_ = 0;
-  std::size_t room_ = 0;   // of one piece
-  std::size_t slots_ = 1;  // pieces on their way
-  std::size_t width_ = 1;  // of a place in half a window
+  std::size_t room_ = 0;   // elements reserved for one piece
+  std::size_t slots_ = 1;  // pieces in flight
+  std::size_t width_ = 1;  // elements of one place in half of the window
   std::size_t outgoing_ = 0;
   std::size_t operands_ = 0;
   Extent sums_;

@@ -23,7 +23,7 @@ bool has_counts(Collective collective) {
   }
 }
 
-/// Input and output apart, or the smaller one inside the larger at `displacement`.
+/// Lays input and output apart or, if aliased, the smaller one inside the larger at `displacement`.
 Layout lay(std::size_t input, std::size_t output, bool aliased, std::size_t displacement = 0) {
   Layout layout;
   layout.input_count = input;

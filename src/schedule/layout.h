@@ -1,5 +1,6 @@
-// The memories that a problem gives a rank, laid on one line of addresses: where input and output
-// are the same memory they have the same addresses, so that overlap is a comparison of numbers.
+// Places the memories of a rank's problem on one line of addresses. Input and output share
+// addresses where they are the same memory, so overlap is a comparison of numbers. All values are
+// in elements.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,7 @@ struct Layout {
   bool aliased = false;
   std::size_t input_base = 0;
   std::size_t output_base = 0;
-  /// Scratch and blocks come last; their sizes are the schedule's affair.
+  /// Scratch and blocks lie last, because their sizes depend on the schedule.
   std::size_t scratch_base = 0;
   static constexpr std::size_t kCodedBase = std::size_t{1} << 60;
   static constexpr std::size_t kSumsBase = std::size_t{1} << 61;
@@ -40,13 +41,13 @@ struct Layout {
 
 Layout layout_of(const Problem& problem);
 
-/// Whether the ranks reduce rather than move.
+/// True for all_reduce, reduce and reduce_scatter.
 bool is_reduction(Collective collective);
 
 std::size_t total(const std::vector<std::size_t>& counts);
 
-/// Throws InvalidArgument for a problem that makes no sense: a rank or root outside of the group,
-/// counts of the wrong number, a chunk of 0.
+/// Throws InvalidArgument if the problem is inconsistent: a rank or root outside the group, a list
+/// of the wrong length, a chunk of 0, or unequal counts of a rank's all_to_all part to itself.
 void check(const Problem& problem);
 
 }  // namespace mccl::schedule

@@ -13,7 +13,7 @@ double log2_everywhere(double x) {
     fraction *= 2;
     --exponent;
   }
-  // ln f = 2 artanh z; z lies within 0.172, so that the terms after these are below the last place.
+  // ln f = 2 artanh z. Since |z| < 0.172, the omitted terms are below the last place.
   const double z = (fraction - 1) / (fraction + 1);
   const double square = z * z;
   double sum = 0;

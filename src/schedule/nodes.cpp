@@ -15,7 +15,7 @@ std::vector<int> node_members(const Problem& p, int rank) {
 
 std::vector<std::vector<int>> all_nodes(const Problem& p) {
   std::vector<std::vector<int>> nodes;
-  std::vector<int> place_of;  // by node number
+  std::vector<int> place_of;  // indexed by node number
   for (int r = 0; r < p.size; ++r) {
     if (p.nodes.empty()) {
       nodes.push_back({r});

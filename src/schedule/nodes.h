@@ -1,4 +1,4 @@
-// Which ranks of a group share a node.
+// Finds which ranks of a group share a node.
 #pragma once
 
 #include <vector>
@@ -7,13 +7,13 @@
 
 namespace mccl::schedule {
 
-/// The ranks of the node of `rank`, in rank order, `rank` among them.
+/// The ranks of the node of `rank`, in rank order and including `rank`.
 std::vector<int> node_members(const Problem& problem, int rank);
 
-/// The nodes of a group, each the list of its ranks, ordered by their first rank.
+/// The nodes of a group, ordered by their first rank. Each is the list of its ranks.
 std::vector<std::vector<int>> all_nodes(const Problem& problem);
 
-/// Whether all ranks are on one node and its window has room for every algorithm.
+/// True if all ranks are on one node and its window is large enough for every algorithm.
 bool shares_window(const Problem& problem);
 
 }  // namespace mccl::schedule

@@ -1,12 +1,12 @@
-// Through the window in one step: everyone publishes what others need of it and reads what it needs
-// of them.
+// Works through the window in one step: every rank publishes the data that others need and reads
+// the data that it needs.
 //
-// The window is a row of slots, one piece each. Where everyone publishes, pieces go in batches of
-// at most half of the slots: one is published and then read while other slots still hold the batch
-// before. When a rank has seen a peer's first arrival of a batch it knows that the peer has read
-// the batch before the last one, whose slots come next at the earliest. Where data flow from or to
-// a root there is no such proof in passing: the ranks that read arrive once per piece, and whoever
-// publishes waits for that.
+// The window is a row of slots, one piece each. Where all ranks publish, pieces are handled in
+// batches of at most half of the slots. A batch is published and then read, while the other slots
+// still hold the batch before. After a rank has seen a peer's first arrival of a batch, it knows
+// that the peer has read the batch before the last. Only the slots of that batch are reused next.
+// Where data flow from or to a root, no such proof arises, so the ranks that read arrive once per
+// piece, and the ranks that publish wait for that.
 #include <algorithm>
 
 #include "schedule/algorithms.h"
@@ -44,7 +44,7 @@ class OneShot {
     return builder_.finish();
   }
 
-  /// Where all know how much there is.
+  /// Requires an even exchange, in which all ranks know all counts.
   Schedule all_to_all() {
     const Parts parts(p_.counts);
     lay_slots(p_.size, parts.largest(), kHalves);
@@ -118,11 +118,11 @@ class OneShot {
   }
 
  private:
-  static constexpr std::size_t kRow = 1;     ///< Slots are used in turn, one by one.
-  static constexpr std::size_t kHalves = 2;  ///< … or half of them at a time.
+  static constexpr std::size_t kRow = 1;     ///< Slots are used one at a time, in turn.
+  static constexpr std::size_t kHalves = 2;  ///< Half of the slots are used at a time.
 
-  /// A slot holds a piece for each of `readers`; one piece is at most Problem::chunk for all of
-  /// them together.
+  /// Divides the window into slots, each with a piece for every one of `readers`. The pieces of one
+  /// slot have at most Problem::chunk elements together.
   void lay_slots(int readers, std::size_t longest, std::size_t division) {
     const auto width = static_cast<std::size_t>(readers);
     const std::size_t room = p_.window / (division * width);
@@ -145,12 +145,12 @@ class OneShot {
     for (int d = 1; d < p_.size; ++d) visit(wrap(p_.rank + d, p_.size));
   }
 
-  /// A piece of what each of the others gets.
+  /// Publishes one piece of the part of each other rank.
   void publish_parts(const Parts& parts, std::size_t index) {
     for_others([&](int r) { builder_.publish(input(piece(parts[r], index)), slot(index, r)); });
   }
 
-  /// A piece of what each gave, this rank's own among them.
+  /// Gathers one piece of the part of every rank, this rank included.
   void gather_parts(Extent own, const Parts& parts, std::size_t index) {
     builder_.copy(input(piece(own, index)), output(piece(parts[p_.rank], index)));
     for_others([&](int r) { builder_.read(r, slot(index), output(piece(parts[r], index))); });
@@ -202,7 +202,8 @@ class OneShot {
     }
   }
 
-  /// So that calls that differ are found out even where there is nothing to move.
+  /// Arrivals carry the call's fingerprint, so mismatched calls are detected even if there is no
+  /// data.
   void arrive_for_nothing() { builder_.await(kAllPeers, builder_.arrive()); }
 
   static std::uint32_t mark(std::size_t index) { return static_cast<std::uint32_t>(index + 1); }

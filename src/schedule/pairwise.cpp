@@ -1,5 +1,6 @@
-// size - 1 exchanges: in exchange d a rank sends to the one d above it and receives from the one d
-// below it. Reductions need no scratch: each operand is added to the rank's own part as it comes.
+// Performs size - 1 exchanges. In exchange d, a rank sends to the rank d above it and receives from
+// the rank d below it. Reductions need no scratch: each operand is added to the rank's own part as
+// it arrives.
 #include <algorithm>
 #include <vector>
 
@@ -40,8 +41,8 @@ class Pairwise {
     return builder_.finish();
   }
 
-  /// An exchange starts when the one before the last has arrived, so that no rank is sent to by
-  /// many at once.
+  /// The sends of an exchange start when the exchange two before it has been received, so that no
+  /// rank receives from many senders at once.
   Schedule all_to_all() {
     const Parts sent(p_.counts);
     const Parts received(p_.recv_counts);
@@ -70,7 +71,7 @@ class Pairwise {
     return std::max(std::size_t{1}, builder_.pieces(count));
   }
 
-  /// Exchange d of a reduction: only the first reads the rank's own operand.
+  /// Appends exchange d of a reduction. Only the first exchange reads the rank's own operand.
   void reduce(int d, const Region& sent, const Region& own, const Region& sum) {
     const Region& local = d == 1 ? own : sum;
     for (std::size_t c = 0; c < builder_.pieces(std::max(sent.count, sum.count)); ++c) {
@@ -89,7 +90,7 @@ class Pairwise {
 
   const Problem& p_;
   ScheduleBuilder builder_;
-  const std::size_t phase_count_;  // elements of a part that one segment takes
+  const std::size_t phase_count_;  // elements of a part that one segment covers
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
-// How data is divided. A part is one rank's share; a chunk is the most that one message carries; a
-// piece is what one message carries; a segment is what a pipeline takes through its phases at a
-// time, before or while it begins the next, so that what it touches stays in cache.
+// Defines how data is divided. A part is one rank's share. A chunk is the largest message; a piece
+// is the data of one message. A segment is the amount that a pipeline takes through its phases at a
+// time. It is bounded so that the data of a segment stay in cache.
 #pragma once
 
 #include <algorithm>
@@ -11,21 +11,21 @@
 
 namespace mccl::schedule {
 
-/// Pieces of each part in a segment. While one is on its way the others keep the links busy:
-/// several links of unlike speed too, on the slowest of which a piece takes as long as many on the
-/// others.
+/// Pieces of each part in a segment. While one piece is in flight, the others keep the links busy.
+/// This includes links of unequal speed: a piece takes as long on the slowest link as many pieces
+/// on the others.
 inline constexpr std::size_t kPiecesPerPhase = 16;
 
-/// Slots of a window, in pieces: of one-shot schedules, of which a batch is published before any of
-/// it is read; and of two-shot schedules, which use all of theirs at a time.
+/// Slots of a window; each holds one piece. One-shot schedules have 16, and publish a batch of at
+/// most 4 before they read any of it. Two-shot schedules use all 8 at a time.
 inline constexpr std::size_t kOneShotSlots = 16;
 inline constexpr std::size_t kOneShotBatch = 4;
 inline constexpr std::size_t kTwoShotSlots = 8;
 
-/// Chunks of scratch through which a stream of pieces goes around.
+/// Chunks of scratch that a stream of pieces uses in turn.
 inline constexpr std::size_t kSlots = 4;
 
-/// A stretch of one of the memories, in elements.
+/// A range of one memory, in elements.
 struct Extent {
   std::size_t offset = 0;
   std::size_t count = 0;
@@ -37,12 +37,13 @@ inline Region scratch(Extent s) { return {Space::scratch, s.offset, s.count}; }
 
 constexpr std::size_t divide_up(std::size_t a, std::size_t b) { return a / b + (a % b != 0); }
 
-/// The most of `count` that ends a block, and at least one block.
+/// `count` rounded down to whole blocks, but at least one block.
 constexpr std::size_t whole_blocks(std::size_t count, std::size_t block) {
   return std::max(block, count / block * block);
 }
 
-/// The index-th `length` elements of an extent; the last may be shorter, those after it are empty.
+/// The index-th run of `length` elements of an extent. The last run may be shorter; runs past the
+/// end are empty.
 inline Extent nth(Extent whole, std::size_t index, std::size_t length) {
   const std::size_t begin = std::min(whole.count, index * length);
   return {whole.offset + begin, std::min(length, whole.count - begin)};
@@ -53,8 +54,8 @@ inline Region nth(Region whole, std::size_t index, std::size_t length) {
   return {whole.space, extent.offset, extent.count};
 }
 
-/// Divides extents evenly; large ones at multiples of `kGranule` elements, where chunks are such
-/// multiples too, which spares the arithmetic split cache lines.
+/// Divides extents evenly. If the chunk is a multiple of `kGranule` elements, large extents are
+/// divided at such multiples too, which keeps operands aligned to cache lines.
 class Divider {
  public:
   explicit Divider(std::size_t chunk) : aligned_(chunk % kGranule == 0) {}
@@ -70,7 +71,7 @@ class Divider {
   bool aligned_;
 };
 
-/// The ranks' parts, one after another.
+/// The ranks' parts, adjacent and in rank order.
 class Parts {
  public:
   explicit Parts(const std::vector<std::size_t>& counts) : begins_(counts.size() + 1) {
@@ -97,7 +98,7 @@ class Parts {
   std::vector<std::size_t> begins_;
 };
 
-/// `value` modulo `size`, for values from -size on.
+/// `value` modulo `size`, for values of at least -size.
 constexpr int wrap(int value, int size) { return (value + size) % size; }
 
 }  // namespace mccl::schedule

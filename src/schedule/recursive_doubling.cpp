@@ -1,4 +1,4 @@
-// log2(size) exchanges, each with the rank whose number differs in one bit.
+// Performs log2(size) exchanges, each with the rank whose number differs in one bit.
 #include <algorithm>
 #include <bit>
 
@@ -8,8 +8,8 @@
 namespace mccl::schedule {
 namespace {
 
-/// Groups that are no power of two: among the first 2 * extra ranks, each even one adds its data
-/// to that of the odd one above it, sits out, and gets the result back.
+/// Handles group sizes that are not a power of two. Among the first 2 * extra ranks, each even rank
+/// adds its data to the odd rank above it, sits out, and receives the result.
 class Doubling {
  public:
   explicit Doubling(const Problem& p)
@@ -31,8 +31,8 @@ class Doubling {
   int extra_;
 };
 
-/// One piece. Sums go to and fro between scratch and output, since what is being sent must not be
-/// overwritten, and end in output.
+/// Reduces one piece. Sums alternate between scratch and output, because data that is being sent
+/// must not be overwritten. The last sum is in output.
 void reduce_piece(ScheduleBuilder& builder, const Problem& p, const Doubling& doubling, Region own,
                   const Region& result, const Region& spare) {
   if (doubling.sits_out()) {
@@ -75,7 +75,8 @@ Schedule all_reduce(const Problem& p) {
   return builder.finish();
 }
 
-/// For powers of two: after round k a rank holds the parts of its aligned group of 2^(k + 1).
+/// Requires a power of two. After round k, a rank holds the parts of its aligned group of 2^(k + 1)
+/// ranks.
 Schedule all_gather(const Problem& p) {
   ScheduleBuilder builder(p);
   const Parts parts(p.counts);

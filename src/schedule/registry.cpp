@@ -62,7 +62,7 @@ bool can(Algorithm algorithm, const Problem& p) {
       return true;
     case Algorithm::ring:
       return one_of(c, all_reduce, all_gather, reduce_scatter);
-    case Algorithm::ring_both:  // with two ranks both ways are the same
+    case Algorithm::ring_both:  // with two ranks both directions are the same
       return p.size > 2 && one_of(c, all_reduce, all_gather, reduce_scatter);
     case Algorithm::recursive_doubling:
       return c == all_reduce ||

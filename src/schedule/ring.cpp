@@ -1,6 +1,6 @@
-// Each rank sends to one neighbour and receives from the other, in the order of the ranks or in
-// that of the cables. Parts go around: once to be reduced, once to be handed out. Going both ways,
-// half of each part takes the other direction.
+// Each rank sends to one neighbour and receives from the other, in rank order or in the order of
+// the cables. Parts travel around the ring twice: first to be reduced, then to be distributed. With
+// both directions, half of each part travels each way.
 #include <algorithm>
 #include <array>
 #include <span>
@@ -11,12 +11,13 @@
 namespace mccl::schedule {
 namespace {
 
-/// One direction around the ring. In phase k a rank sends what it received in phase k - 1; phase 0
-/// sends, when reducing, the part of the rank before it and ends with its own part reduced; when
-/// gathering it sends its own part.
+/// One direction around the ring. In phase k a rank sends the part that it received in phase k - 1.
+/// When reducing, phase 0 sends the part of the rank before it, and the last phase completes the
+/// rank's own part. When gathering, phase 0 sends the rank's own part.
 class Way {
  public:
-  /// Around Problem::ring, if there is one; `direction` is 1 or -1. The problem outlives it.
+  /// Follows Problem::ring if it is set. `direction` is 1 or -1. The problem must outlive this
+  /// object.
   Way(const Problem& p, int direction)
       : order_(p.ring), size_(p.size), direction_(direction), place_(p.rank) {
     if (!order_.empty())
@@ -31,7 +32,7 @@ class Way {
   int received_gathering(int phase) const { return behind(phase + 1); }
 
  private:
-  /// The rank so many places behind this one.
+  /// The rank that is `places` places behind this one.
   int behind(int places) const {
     const int place = wrap(place_ - direction_ * places, size_);
     return order_.empty() ? place : order_[static_cast<std::size_t>(place)];
@@ -43,12 +44,12 @@ class Way {
   int place_;
 };
 
-/// What one phase does in one direction, over one segment.
+/// The work of one phase in one direction, for one segment.
 struct Hop {
   Region sent;
   bool reduces = false;
   bool completes = false;
-  Region local = {};  // what is reduced with what comes
+  Region local = {};  // Reduced with the received data.
   Region received = {};
 };
 
@@ -90,7 +91,7 @@ class Ring {
     return builder_.finish();
   }
 
-  /// Sums on their way stay in scratch: input is not ours to write.
+  /// Partial sums are kept in scratch, because input must not be written.
   Schedule reduce_scatter() {
     const Parts parts(p_.counts);
     const std::size_t segments = segments_of(parts);
@@ -144,19 +145,19 @@ class Ring {
   }
 
  private:
-  /// Sums of one phase leave while those of the next arrive.
+  /// Two, because the sums of one phase are sent while those of the next arrive.
   static constexpr std::size_t kRooms = 2;
 
   std::size_t segments_of(const Parts& parts) const {
     return divide_up(divider_.part({0, parts.largest()}, lanes_, 0).count, phase_count_);
   }
 
-  /// What of a rank's part goes this way in segment s.
+  /// The share of a rank's part that travels in this direction in segment s.
   Extent share(Extent part, std::size_t lane, std::size_t s) const {
     return nth(divider_.part(part, lanes_, lane), s, phase_count_);
   }
 
-  /// All pieces of a phase, both ways in turn.
+  /// Appends all pieces of a phase, alternating between the directions.
   template <typename Describe>
   void hop(const Describe& describe) {
     const Hop first = describe(0);

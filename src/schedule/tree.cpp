@@ -7,8 +7,8 @@
 namespace mccl::schedule {
 namespace {
 
-/// Reduces a piece over the children and hands it to the parent; at the root, `sum` becomes the
-/// result. Elsewhere it is where a rank with children keeps its part of the sum.
+/// Reduces a piece over the children and sends it to the parent. `sum` receives the partial sum of
+/// a rank with children; at the root it becomes the result.
 void climb(ScheduleBuilder& builder, const Tree& tree, Region own, const Region& sum) {
   const bool root = tree.parent < 0;
   for (const int child : tree.children) {
@@ -18,7 +18,7 @@ void climb(ScheduleBuilder& builder, const Tree& tree, Region own, const Region&
   if (!root) builder.send(tree.parent, own);
 }
 
-/// The largest subtree first: it has the longest way to go.
+/// Sends to the largest subtree first, because it is the deepest.
 void descend(ScheduleBuilder& builder, const Tree& tree, const Region& data) {
   if (tree.parent >= 0) builder.recv(tree.parent, data);
   for (auto child = tree.children.rbegin(); child != tree.children.rend(); ++child) {

@@ -1,4 +1,5 @@
-// Trees that data climbs and descends piece by piece: the binomial tree and the chain.
+// Schedules on trees that data climbs and descends piece by piece: the binomial tree, the chain and
+// the tree of cables.
 #pragma once
 
 #include <vector>
@@ -8,11 +9,11 @@
 namespace mccl::schedule {
 
 struct Tree {
-  int parent = -1;            ///< None for the root.
-  std::vector<int> children;  ///< In the order in which they are ready to be reduced.
+  int parent = -1;            ///< -1 for the root.
+  std::vector<int> children;  ///< In the order in which their data is ready to be reduced.
 };
 
-/// all_reduce, broadcast and reduce over the tree of which `tree` is this rank's view.
+/// Builds all_reduce, broadcast or reduce. `tree` is this rank's view of the tree.
 Schedule build_on_tree(const Problem& problem, const Tree& tree);
 
 }  // namespace mccl::schedule

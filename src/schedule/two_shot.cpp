@@ -1,11 +1,11 @@
-// Through the window in two steps: every rank reduces its part of all operands and publishes the
-// result, which the others read.
+// Works through the window in two steps: every rank reduces its part of all operands and publishes
+// the result, which the others read.
 //
-// A piece is published without the rank's own part; the room of that part then takes the result.
-// Each phase runs for a batch of pieces before the next phase, so that ranks seldom wait. One set
-// of slots is enough: whoever has read a peer's results of a batch knows that the peer is done with
-// everybody's operands of it, and a rank publishes the next operands only after it has read the
-// results.
+// A piece is published without the rank's own part, so the space of that part is free for the
+// result. Each phase runs for a batch of pieces before the next phase, so that ranks seldom wait.
+// One set of slots is enough. A rank that has read a peer's results of a batch knows that the peer
+// has read all operands of the batch, and a rank publishes the next operands only after it has read
+// the results.
 #include <algorithm>
 #include <vector>
 
@@ -38,7 +38,8 @@ class TwoShot {
 
   static std::size_t ranks(const Problem& p) { return static_cast<std::size_t>(p.size); }
 
-  /// As long as a chunk, if a slot with room for as many equal parts as there are ranks fits.
+  /// Returns a chunk's length if a slot can hold that many elements in equal parts, one per rank.
+  /// Otherwise returns the largest length for which a slot can.
   static std::size_t piece_for(const Problem& p) {
     const std::size_t wanted = std::max<std::size_t>(1, std::min(p.chunk, p.count));
     const std::size_t part = Divider(p.chunk).part({0, wanted}, ranks(p), 0).count;
@@ -77,8 +78,8 @@ class TwoShot {
   Extent part(std::size_t index, int rank) const {
     return divider_.part(piece(index), ranks(p_), static_cast<std::size_t>(rank));
   }
-  /// A rank's part has the same place in every slot, even where a short piece has shorter parts:
-  /// results are replaced by results only.
+  /// A rank's part has the same offset in every slot, even if a short piece has shorter parts. So
+  /// results only ever overwrite results.
   std::size_t place(std::size_t index, int rank) const {
     return index % slots_ * slot_ + static_cast<std::size_t>(rank) * part_;
   }
@@ -92,7 +93,7 @@ class TwoShot {
 
   void reduce_own_part(std::size_t index) {
     const Extent own = part(index, p_.rank);
-    // Ranks other than the root of a reduce have no output.
+    // In a reduce, only the root has an output.
     const bool has_output = p_.collective == Collective::all_reduce || p_.rank == p_.root;
     const Region result = has_output ? output(own) : scratch(scratch_for(own.count));
     builder_.read_fold(input(own), place(index, p_.rank), result, true);
@@ -117,7 +118,7 @@ class TwoShot {
   ScheduleBuilder builder_;
   const Divider divider_;
   const std::size_t piece_;
-  const std::size_t part_;  // the most of a piece that one rank reduces
+  const std::size_t part_;  // largest part of a piece that one rank reduces
   const std::size_t slot_;
   const std::size_t pieces_;
   const std::size_t slots_;
