@@ -1,5 +1,5 @@
-// What makes the groups of a context: one kind of engine under all faces. native/ runs schedules
-// over links; others drive a library that the machine has.
+// Interface of the backends, which make the groups of a context. native/ runs schedules over links;
+// mpi/ drives an MPI library that is installed on the machine.
 #pragma once
 
 #include <chrono>
@@ -13,20 +13,20 @@
 
 namespace mccl {
 
-/// Thread-safe. What it made may outlive it, and fails then.
+/// Thread-safe. Groups may outlive their backend; their calls fail from then on.
 class Backend {
  public:
   virtual ~Backend() = default;
 
-  /// This process's place in the job.
+  /// This process's rank in the job.
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// As Context::group. Throws InvalidArgument.
+  /// Same as Context::group. Throws InvalidArgument.
   virtual std::shared_ptr<Group> make_group(const std::string& name,
                                             const std::vector<int>& members,
                                             std::chrono::milliseconds timeout,
                                             const std::optional<Compression>& compression = {}) = 0;
-  /// As Context.
+  /// These behave as the functions of the same name in Context.
   virtual Costs costs() const = 0;
   virtual void shutdown() = 0;
   virtual void before_fork() noexcept = 0;
@@ -34,12 +34,12 @@ class Backend {
   virtual void abandon_after_fork() noexcept = 0;
 };
 
-/// Meets all other ranks, by the backend that the settings name. `options` have metrics. Throws as
-/// Context::create.
+/// Makes the backend that the settings name, and blocks until it has met all other ranks.
+/// `options.metrics` must be set. Throws the same errors as Context::create.
 std::unique_ptr<Backend> make_backend(const ContextOptions& options);
 
-/// For Group::split, by any backend: a collective of `parent`. The ranks of `color` there, in the
-/// order of their keys and then of their ranks; none for a negative color.
+/// Used by Group::split in every backend; a collective of `parent`. Returns the ranks of `parent`
+/// with this color, ordered by key and then by rank. Empty for a negative color.
 std::vector<int> ranks_of_color(Group& parent, int color, int key);
 
 }  // namespace mccl

@@ -1,5 +1,5 @@
-// What a call's arguments must fulfil. Each function throws InvalidArgument that names the call,
-// the argument, what was expected and what was found.
+// Checks of a call's arguments. Each function throws InvalidArgument; the message names the call,
+// the argument, the expected and the actual value.
 #pragma once
 
 #include <cstddef>
@@ -13,31 +13,32 @@
 
 namespace mccl {
 
-/// Of the host or of a device that is there, not null unless empty, and not too long for this
-/// machine.
+/// Memory must lie on the host or on an available device, must not be null unless it is empty, and
+/// must fit the address space.
 void check_memory(Collective call, const char* argument, const ConstBuffer& buffer);
 void check_same_type(Collective call, const ConstBuffer& in, const ConstBuffer& out);
 void check_count(Collective call, const char* argument, std::size_t found, std::size_t expected);
-/// One of each rank.
+/// There must be one count per rank.
 void check_counts(Collective call, std::span<const std::size_t> counts, int size);
-/// What all ranks give or get together is not too long for this machine, so that sums of it are
-/// what they seem. `argument` is what the caller gave it by.
+/// The shares of all ranks together must fit the address space, so that their sums do not overflow.
+/// `argument` is the name of the argument that the shares come from.
 void check_shares(Collective call, const char* argument, const Shares& shares, DType dtype);
 void check_reduction(Collective call, DType dtype, const ReduceOp& op);
 void check_root(Collective call, int root, int size);
 void check_peer(Collective call, int peer, int rank, int size, bool any_allowed);
 
-/// What one call asks for, or a group's. Whatever asks for none is right.
+/// check_codec() checks a call's codec, check_ratio() a group's. A compression without a codec
+/// passes.
 void check_codec(Collective call, DType dtype, const ReduceOp& op, const Compression& compression);
 void check_ratio(const Compression& compression);
-/// What rounding leaves out has memory of its own, as much as the input.
+/// left_out must have the type and count of the input, and must not overlap input or output.
 void check_left_out(Collective call, const ConstBuffer& in, const ConstBuffer& out,
                     const ConstBuffer& left);
-/// For a backend whose sums are exact.
+/// Called by a backend whose sums are exact. Throws if a codec is asked for.
 void refuse_codec(const std::optional<Compression>& compression);
 
-/// Whether a call is in place: whether element `in_offset` of `in` is element `out_offset` of
-/// `out`. Throws when the two overlap otherwise.
+/// Returns true if a call is in place: element `in_offset` of `in` is element `out_offset` of
+/// `out`. Throws if the two overlap in any other way.
 bool check_overlap(Collective call, const ConstBuffer& in, const ConstBuffer& out,
                    std::size_t in_offset, std::size_t out_offset);
 

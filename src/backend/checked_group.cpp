@@ -20,7 +20,7 @@ Request request_of(Collective collective, DType dtype) {
   return request;
 }
 
-/// For a group that has failed: a call learns the reason, and its memory is not touched.
+/// Used in a group that has failed. The call reports the reason and does not touch its memory.
 Request without_devices(const Request& request) {
   Request told = request;
   told.in.device = told.out.device = Device{};
@@ -48,8 +48,8 @@ Work CheckedGroup::begin(const Request& request, const CallOptions& options) {
   return line().enqueue(request, options);
 }
 
-/// Ranks meet by calls of the host, by allocating and by measuring. A graph can record none of
-/// that.
+/// The ranks' devices meet by calls on host memory, allocations and measurements. A graph can
+/// record none of these.
 void CheckedGroup::refuse_capture(const Request& request, const CallOptions& options) const {
   const bool by_input = request.in.device.kind != DeviceKind::cpu;
   const Device device = by_input ? request.in.device : request.out.device;
@@ -60,8 +60,9 @@ void CheckedGroup::refuse_capture(const Request& request, const CallOptions& opt
       name_of(request.collective), name()));
 }
 
-/// The first time the ranks may meet, and fail where one has gone. From then on kernels may wait
-/// for a rank, and nobody but the engine sees it go.
+/// The first call may make the ranks meet, which fails if one has left. From then on kernels may
+/// wait for a rank, and only the engine notices that it has left, so its failures must abort the
+/// path.
 bool CheckedGroup::goes_directly(const Request& request, const CallOptions& options) {
   if (!path_ || options.fence || options.compression || batch_is_open()) return false;
   if (staged::lies_on(DeviceKind::metal, request)) return false;
@@ -79,8 +80,8 @@ void CheckedGroup::split_path(CheckedGroup* child, int color, int key) {
   if (part && child && !(child->path_ && child->path_->inherits(part))) child->use(std::move(part));
 }
 
-/// In a stream that is being captured, a call whose caller does not wait runs as one whose caller
-/// does: a graph repeats neither the lane's own queue nor the number of the call.
+/// In a stream that is being captured, every call runs as if the caller waited. A graph can repeat
+/// neither the lane's own queue nor the number of the call.
 Work CheckedGroup::begin_directly(const Request& request, const CallOptions& options) {
   if (notices_ && coding_of(request, options)) {
     notices_->warn(
@@ -148,7 +149,7 @@ Work CheckedGroup::all_reduce(ConstBuffer in, Buffer out, ReduceOp op, const Cal
   return begin_sum(request, options);
 }
 
-/// What is left out is zero until the engine says otherwise.
+/// left_out holds zeros until the engine writes it.
 Work CheckedGroup::begin_sum(const Request& request, const CallOptions& options) {
   const Buffer& left = options.left_out;
   if (left.data) {
@@ -159,7 +160,7 @@ Work CheckedGroup::begin_sum(const Request& request, const CallOptions& options)
           name_of(request.collective)));
     }
     check_left_out(request.collective, request.in, request.out, left);
-    // Behind a fence it is not the host's yet; Call has that done when it is.
+    // Before its fence has passed, the memory must not be touched; Call clears it afterwards.
     if (left.count > 0 && !options.fence) std::memset(left.data, 0, left.bytes());
   }
   return begin(request, options);

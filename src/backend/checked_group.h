@@ -1,5 +1,5 @@
-// What every backend's group does first: it checks the arguments of a call and makes a request of
-// them.
+// The common base of every backend's groups: it checks the arguments of a call and turns them into
+// a request.
 #pragma once
 
 #include <atomic>
@@ -20,8 +20,8 @@
 
 namespace mccl {
 
-/// Calls on a device's memory go through its line, which brings them to the host; all others begin
-/// at once, unless they come behind such a call.
+/// Calls on device memory go through the group's line, which stages them in host memory. All other
+/// calls start at once, unless a call before them is still in the line.
 class CheckedGroup : public Group, private staged::HostCalls {
  public:
   Work all_reduce(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions&) final;
@@ -53,41 +53,42 @@ class CheckedGroup : public Group, private staged::HostCalls {
   void begin_coalescing() final;
   Work end_coalescing() final;
 
-  /// Of all ranks together, when groups become of parts of this one, such as `child`; null where
-  /// this rank is in none. What devices have of this group serves the parts, too.
+  /// A collective of all ranks, called when this group is split. `child` is this rank's part, or
+  /// null if it is in none. Devices that have met in this group serve the parts too.
   void split_path(CheckedGroup* child, int color, int key);
 
-  /// Collectives that `path` takes go by it, but in batches. Before the first call.
+  /// Collectives that `path` takes use it, except in batches. Must be called before the first call.
   void use(std::shared_ptr<direct::Path> path) { path_ = std::move(path); }
-  /// Where it says what it cannot use. Before the first call.
+  /// Receives warnings about options that the group cannot use. Must be called before the first
+  /// call.
   void use(std::shared_ptr<direct::Notices> notices) { notices_ = std::move(notices); }
 
-  /// Of the calls so far that devices carry out by themselves: the number by which has_come_to()
-  /// knows that they are over; none where there was no such call.
+  /// Number of the last call so far that a device carries out without the host. has_come_to()
+  /// returns true for it once all these calls have ended. Empty if there was no such call.
   std::optional<device::Word> last_on_device() const;
   bool has_come_to(device::Word number) const;
 
-  /// Memory that a Mac's GPU shares with the host is copied there all the same. Before the first
-  /// call.
+  /// Stages calls even on memory that a Mac's GPU shares with the host. Must be called before the
+  /// first call.
   void stage_always() { stages_always_ = true; }
 
  protected:
-  /// Begins what was asked, of host memory.
+  /// Starts a call on host memory.
   Work start(const Request& request, const CallOptions& options) override = 0;
   void begin_batch() override = 0;
   Work end_batch() override = 0;
   bool batch_is_open() const override = 0;
   bool has_failed() const override = 0;
   std::chrono::milliseconds timeout_of(const CallOptions& options) const override = 0;
-  /// How it travels.
+  /// The codec that the call uses on the wire.
   virtual Coding coding_of(const Request& request, const CallOptions& options) const = 0;
   bool stages_always() const { return stages_always_; }
   bool begins_early(const Request& /*request*/) const override { return false; }
-  /// Has `told` run as soon as the group has failed, also where no call of the host is under way.
+  /// Runs `told` as soon as the group has failed, even if no call on host memory is in flight.
   virtual void watch_failure(const std::function<void()>& /*told*/) {}
-  /// First in the destructor of every group: from then on nothing is started here.
+  /// Must be called first in the destructor of every group. The line starts no call afterwards.
   void close_line();
-  /// With what aborts the group: what runs on a device ends too.
+  /// Called when the group is aborted. Also ends calls that run on a device.
   void abort_path() {
     if (path_) path_->abort();
   }
@@ -101,7 +102,7 @@ class CheckedGroup : public Group, private staged::HostCalls {
   Work begin_directly(const Request& request, const CallOptions& options);
   staged::Line& line();
   Work begin_sum(const Request& request, const CallOptions& options);
-  // The requests of calls that have an even and an uneven form.
+  // These build the requests of calls that have an even and an uneven form.
   Request gather_to_all(ConstBuffer in, Buffer out, const Shares& shares) const;
   Request gather_to(ConstBuffer in, Buffer out, const Shares& shares, int root) const;
   Request scatter_from(ConstBuffer in, Buffer out, const Shares& shares, int root) const;
@@ -113,8 +114,9 @@ class CheckedGroup : public Group, private staged::HostCalls {
   std::shared_ptr<direct::Notices> notices_;
   std::once_flag path_is_watched_;
   std::mutex line_mutex_;
-  std::shared_ptr<staged::Line> line_;               // guarded by line_mutex_
-  std::atomic<staged::Line*> line_if_any_{nullptr};  ///< The same, for a look without the lock.
+  std::shared_ptr<staged::Line> line_;  // guarded by line_mutex_
+  /// Copy of `line_` that can be read without the lock.
+  std::atomic<staged::Line*> line_if_any_{nullptr};
 };
 
 }  // namespace mccl

@@ -29,7 +29,7 @@ class JobContext final : public Context {
     world_ = backend_->make_group("world", everyone, milliseconds_of(config_.timeout));
   }
 
-  /// Before the world's group ends: what is pending says that the rank has shut down.
+  /// Shuts down before the world group is destroyed, so that pending calls report the shutdown.
   ~JobContext() override { backend_->shutdown(); }
 
   int rank() const override { return backend_->rank(); }

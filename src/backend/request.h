@@ -1,4 +1,4 @@
-// What was asked of a group, checked: who gives how much of what to whom.
+// The checked arguments of a call.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace mccl {
 
-/// Speaks of the caller's memory, also for the counts: whoever keeps it longer than the call that
-/// asks copies those.
+/// Refers to the caller's memory, including the counts. Code that keeps a request beyond the call
+/// must copy the counts.
 struct Request {
   Collective collective = Collective::barrier;
   DType dtype = DType::u8;
@@ -21,22 +21,25 @@ struct Request {
   int root = -1;
   int peer = -1;
   std::uint32_t tag = 0;
-  /// In elements, what all ranks must agree on: of gathers and scatters, all parts together; of a
-  /// message, its length; of an all_to_all with counts, nothing.
+  /// The count that all ranks must agree on, in elements. Gathers and scatters: all parts together.
+  /// A message: its length. An all_to_all with counts: unused.
   std::size_t count = 0;
   ConstBuffer in;
   Buffer out;
-  /// The input is the output, or its own slot of it, or the output its own slot of the input.
+  /// True if input and output are the same memory, or one of them is the rank's own slot of the
+  /// other.
   bool in_place = false;
-  /// The data are in parts, one of each rank: of `part` elements where they are equal, and else of
-  /// as many as `counts` has.
+  /// True if the data consist of one part per rank. Parts have `part` elements if they are equal;
+  /// otherwise `counts` has their lengths.
   bool in_parts = false;
   std::size_t part = 0;
   std::span<const std::size_t> counts = {};
-  /// Of an all_to_all with counts, which are this rank's own: what it gets of each rank.
+  /// all_to_all with counts only: elements that this rank receives from each rank. `counts` then
+  /// holds this rank's own counts, and `own_counts` is set.
   std::span<const std::size_t> out_counts = {};
   bool own_counts = false;
-  /// Of memory that fills, and is fetched, while the call runs; null where all of it is there.
+  /// Set if the input still arrives and the output is fetched while the call runs. Null if the
+  /// whole input is present.
   Conveyor* conveyor = nullptr;
 
   void tell(const Shares& shares) {

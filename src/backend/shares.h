@@ -1,4 +1,4 @@
-// How the data of a call is divided among the ranks: in equal parts, or by counts.
+// Describes how the data of a call is divided among the ranks: in equal parts, or by counts.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,13 @@
 
 namespace mccl {
 
-/// In elements. Equal parts need no list, so that small calls make none.
+/// All values are in elements. Equal parts need no list, so small calls allocate none.
 class Shares {
  public:
   static Shares equal(int ranks, std::size_t each) {
     return Shares(static_cast<std::size_t>(ranks), each, {});
   }
-  /// `counts`, one of each rank, live as long as this.
+  /// `counts` has one entry per rank and must outlive this object.
   static Shares of(std::span<const std::size_t> counts) { return Shares(counts.size(), 0, counts); }
 
   std::size_t at(int rank) const {
@@ -27,10 +27,10 @@ class Shares {
   std::size_t total() const { return counts_.empty() ? ranks_ * each_ : sum(counts_); }
 
   std::size_t ranks() const { return ranks_; }
-  /// Empty when all parts are equal.
+  /// Empty if all parts are equal.
   std::span<const std::size_t> counts() const { return counts_; }
 
-  /// Whether all parts together fit an address space. Before this is known, no sum means anything.
+  /// True if all parts together fit the address space. Other sums may overflow unless this holds.
   bool fit(std::size_t element_bytes) const {
     std::size_t bytes = 0;
     if (counts_.empty()) {

@@ -24,14 +24,14 @@ constexpr unsigned kLazyPeerAccess = 1;  // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 constexpr int kMultiprocessors = 16;     // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
 constexpr int kNativeAtomics = 3;        // CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED
 
-/// What each rank tells the others of its GPU.
+/// Each rank's description of its GPU for the other ranks.
 struct Offer {
   direct::Card card;
   IpcHandle memory;
   int processors;
 };
 
-/// Of the smallest GPU; ranks that share one share its multiprocessors.
+/// Multiprocessors per rank on the smallest GPU. Ranks that share a GPU divide its multiprocessors.
 unsigned processors_for_each(const std::vector<Offer>& offers) {
   unsigned fewest = ~0U;
   for (const Offer& offer : offers) {
@@ -44,10 +44,10 @@ unsigned processors_for_each(const std::vector<Offer>& offers) {
 
 }  // namespace
 
-/// What a rank tells the others of a window.
+/// A rank's description of a window for the other ranks.
 struct WindowOffer {
   IpcHandle memory;
-  std::uint8_t is_there;  ///< What has gone keeps its number.
+  std::uint8_t is_there;  ///< 0 if it has been freed; its number is not reused.
 };
 
 Area::Area(Group& group, Device device, std::chrono::milliseconds patience, SharedGpu shared)
@@ -72,7 +72,7 @@ Area::Area(Group& group, Device device, std::chrono::milliseconds patience, Shar
   if (objection_.empty()) objection_ = direct::first_objection(group, open(group));
 }
 
-/// Why this rank has no memory that others could reach; empty when it has.
+/// Returns the reason if this rank cannot allocate memory that others reach; otherwise empty.
 std::string Area::allocate() {
   try {
     cu_.check(cu_.MemAlloc(&memory_, fabric_.layout.bytes), "cuMemAlloc");
@@ -92,7 +92,7 @@ std::string Area::allocate() {
   return {};
 }
 
-/// Why this rank does not reach all others; empty when it does.
+/// Returns the reason if this rank does not reach all others; otherwise empty.
 std::string Area::open(Group& group) {
   Offer own{};
   std::string objection;
@@ -189,7 +189,7 @@ std::string Area::exchange_windows(Group& group) {
   return {};
 }
 
-/// Why those of `peer` cannot be reached; empty where they can.
+/// Returns the reason if the windows of `peer` cannot be opened; otherwise empty.
 std::string Area::open_windows(int peer, std::span<const WindowOffer> offers) {
   if (peer == fabric_.rank) return {};
   std::byte** const row = &windows_[static_cast<std::size_t>(peer) * kMostWindows + known_[peer]];
@@ -208,7 +208,7 @@ std::string Area::open_windows(int peer, std::span<const WindowOffer> offers) {
   return {};
 }
 
-/// In a stream of its own, as the others wait meanwhile.
+/// Copies in a stream of its own, because other ranks wait for this copy.
 std::string Area::write_table() {
   try {
     const auto queue = device::depot_of(device_)->accelerator().make_queue();
@@ -231,8 +231,8 @@ std::uint64_t Area::place_of(const void* memory, std::size_t bytes) const {
                     : kernels::cuda::kNowhere;
 }
 
-/// By atomic operations, which PCIe does not pass on. False for a GPU that this process may not
-/// see.
+/// Detects NVLink by native atomic operations, which PCIe does not support. False for a GPU that
+/// this process cannot see.
 bool Area::is_by_nvlink(const direct::Card& own_card, const direct::Card& peer_card) const {
   if (direct::is_one_device(own_card, peer_card)) return shared_ == SharedGpu::nvlink;
   int own = 0, peer = 0, atomics = 0;

@@ -1,4 +1,4 @@
-// The staging area of a rank's GPU, which the kernels of all ranks of a group write.
+// The staging area on a rank's GPU, which the kernels of all ranks of a group write.
 #pragma once
 
 #include <chrono>
@@ -20,27 +20,28 @@ namespace mccl::cuda {
 
 struct WindowOffer;
 
-/// A rank's area and its view of the others'. What others can reach stays until the process ends,
-/// since nobody knows when the last of them has left it.
+/// A rank's area and its view of the others'. Memory that other ranks can reach is never freed
+/// before the process ends, because no rank knows when the last peer has stopped using it.
 class Area {
  public:
-  /// Of `group`, which makes calls on host memory here; all ranks do it together. Where they cannot
-  /// reach each other, all are told why by `objection()`.
+  /// A collective of all ranks, which makes calls of `group` on host memory. If the ranks cannot
+  /// reach each other, `objection()` has the reason on all of them.
   Area(Group& group, Device device, std::chrono::milliseconds patience, SharedGpu shared);
 
   const std::string& objection() const { return objection_; }
   const kernels::cuda::Fabric& fabric() const { return fabric_; }
-  /// Whether all ranks' GPUs are joined by NVLink, through which lines of 128 bytes come whole. The
+  /// True if all ranks' GPUs are joined by NVLink, which delivers lines of 128 bytes whole. The
   /// same on all ranks.
   bool all_by_nvlink() const { return all_by_nvlink_; }
   /// Multiprocessors that the kernels of each rank may fill; the same on all ranks.
   unsigned processors() const { return processors_; }
-  /// Tells the others of the windows of this GPU that are new, and learns of theirs; all ranks do
-  /// it together. Where some rank cannot, none reaches what is new, and all are told why.
+  /// Announces new windows of this GPU to the other ranks and opens theirs; a collective of all
+  /// ranks. If some rank cannot, none uses the new windows, and all get the reason. Returns it, or
+  /// an empty string.
   std::string exchange_windows(Group& group);
-  /// Whether there are windows that all reach; the same on all ranks.
+  /// True if there are windows that all ranks reach; the same on all ranks.
   bool has_windows() const { return has_windows_; }
-  /// For the others, where they reach it.
+  /// The place of `memory` for other ranks' kernels, or kNowhere if they do not reach it.
   std::uint64_t place_of(const void* memory, std::size_t bytes) const;
 
   kernels::cuda::Alarm& alarm() const {
@@ -66,10 +67,11 @@ class Area {
   unsigned processors_ = 1;
 
   const std::shared_ptr<device::Pool> pool_;
-  device::cuda::Address table_ = 0;  ///< Of all ranks' windows, for the kernels.
-  std::vector<std::byte*> windows_;  ///< The same, here.
-  std::size_t told_ = 0;             ///< Windows of this GPU that all others reach.
-  std::vector<std::size_t> known_;   ///< Of each rank, how many this one has heard of.
+  /// Table of all ranks' windows in device memory, for the kernels.
+  device::cuda::Address table_ = 0;
+  std::vector<std::byte*> windows_;  ///< Copy of that table on the host.
+  std::size_t told_ = 0;             ///< Windows of this GPU that all other ranks reach.
+  std::vector<std::size_t> known_;   ///< Number of known windows of each rank.
   bool has_windows_ = false;
 };
 

@@ -17,12 +17,13 @@ constexpr const char* kKernelNames[kKernels] = {
 constexpr const char* kSuffixes[kSummed] = {"_f32", "_f16", "_bf16"};
 
 constexpr std::size_t kLeastThreads = 128;
-/// Lines of 16 bytes, of a part, for which each thread of a block on each multiprocessor takes one.
+/// Largest part, in lines of 16 bytes, for which every thread moves one line with one block per
+/// multiprocessor.
 constexpr std::size_t kMostOfOneEach = std::size_t{64} << 10;
 
 struct Way {
   Kernel kernel;
-  std::size_t part;  ///< Bytes that a rank gives another.
+  std::size_t part;  ///< Bytes that a rank sends to each other rank.
 };
 
 Way way_of_all_reduce(std::size_t whole, std::size_t ranks, const Limits& limits) {
@@ -58,8 +59,8 @@ Way way_of(const Request& r, std::size_t ranks, const Limits& limits) {
   }
 }
 
-/// Of 16 bytes, one of which a thread moves at a time. Of eight that are packed, the flag takes
-/// half of one.
+/// Lines of 16 bytes; a thread moves one at a time. In packed kernels, the flag takes half of one
+/// line in eight.
 std::size_t lines_of(const Way& way) {
   const bool packed = way.kernel == Kernel::packed_sum || way.kernel == Kernel::packed_parts;
   return packed ? (way.part + 119) / 120 * 8 : (way.part + 15) / 16;
@@ -113,8 +114,9 @@ Launch launch_of(const Request& r, int ranks, const Limits& limits, unsigned pro
                  of_parts ? way.part : r.in.bytes(),
                  r.op.kind == ReduceKind::avg ? static_cast<float>(ranks) : 1.0F, r.root};
   const std::size_t lines = std::max<std::size_t>(1, lines_of(way));
-  // All blocks that may be before any has many threads: what waits is spread over the GPU. What is
-  // long has two blocks on each multiprocessor, of which one moves data while the other meets.
+  // Uses as many blocks as possible before it gives any block many threads, which spreads waiting
+  // loads over the GPU. Long calls have two blocks per multiprocessor: one moves data while the
+  // other waits for its peers.
   const bool is_long = lines > kMostOfOneEach;
   const std::size_t usable = std::min(processors, kMostProcessors);
   const std::size_t most_blocks = is_long ? 2 * usable : usable;

@@ -1,4 +1,5 @@
-// Which kernel does a call, with how many threads: a pure function, alike on all ranks.
+// Chooses the kernel and the number of threads for a call: a pure function with the same result on
+// all ranks.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +21,7 @@ enum class Kernel {
   reduce_scatter,
   pooled_all_reduce,
   pooled_reduce_scatter,
-  flagged_gather,  // from here on data are only moved
+  flagged_gather,  // kernels from here on only move data
   all_gather,
   all_to_all,
   broadcast,
@@ -31,22 +32,24 @@ enum class Kernel {
 inline constexpr int kKernels = 16;
 constexpr bool sums(Kernel kernel) { return kernel < Kernel::flagged_gather; }
 
-/// Types that are summed, in the order of their kernels: f32, f16, bf16. -1 for others.
+/// Number of element types that are summed. place_of() returns the type's index: f32, f16, bf16; -1
+/// for all other types.
 inline constexpr int kSummed = 3;
 int place_of(DType dtype);
 
-/// As the image has it: "mccl_flagged_sum_bf16".
+/// Name in the kernel image, such as "mccl_flagged_sum_bf16".
 std::string name_of(Kernel kernel, int place);
 
-/// Where one way becomes faster than another, in bytes; `to_all` of what a rank sends altogether,
-/// `part` of what it sends each. As bench/gpu/sweep.py finds between two H200s (docs/gpu.md).
+/// Sizes in bytes up to which a kernel is the fastest. `to_all` limits the total that a rank sends,
+/// `part` the bytes that it sends to each rank. Measured by bench/gpu/sweep.py between two H200s
+/// (docs/gpu.md).
 struct Limits {
   std::size_t flagged_to_all = std::size_t{128} << 10;
   std::size_t packed_to_all = std::size_t{512} << 10;
   std::size_t flagged_part = std::size_t{256} << 10;
   std::size_t packed_part = std::size_t{1} << 20;
 
-  /// For GPUs whose lines may come in pieces.
+  /// Limits for GPUs on which a line of 128 bytes may arrive in pieces.
   Limits without_packed() const {
     Limits limits = *this;
     limits.packed_to_all = limits.packed_part = 0;
@@ -61,16 +64,16 @@ struct Launch {
   kernels::cuda::Task task{};
 };
 
-/// The kernel that does the same, where all ranks' data lie where the others reach them; itself
-/// where there is none such.
+/// Returns the equivalent kernel for data in memory that all ranks reach. Returns `kernel` itself
+/// if there is none.
 Kernel pooled(Kernel kernel);
 
 /// Multiprocessors that a full grid needs.
 inline constexpr unsigned kMostProcessors = kernels::cuda::kMostBlocks / 2;
 
-/// Of a call that the kernels know. `processors`, 1 or more: multiprocessors that every rank has to
-/// itself, and the same number on all ranks. All blocks of a launch fit them at once, because a
-/// block that waits for another rank must not keep the block that this rank waits for from
+/// Requires a call that the kernels support. `processors`: multiprocessors that every rank has for
+/// itself, at least 1 and the same on all ranks. All blocks of a launch fit on them at once.
+/// Otherwise a block that waits for another rank could keep the block that this rank needs from
 /// starting.
 Launch launch_of(const Request& request, int ranks, const Limits& limits = {},
                  unsigned processors = kMostProcessors);

@@ -59,7 +59,7 @@ class KernelPath final : public direct::Path {
   Device device_;
   std::optional<Area> area_;
   Limits limits_;
-  Function functions_[kKernels][kSummed] = {};  ///< What only moves data has one.
+  Function functions_[kKernels][kSummed] = {};  ///< Kernels that only move data use one entry.
   std::unique_ptr<device::Lane> lane_;
 };
 
@@ -169,7 +169,7 @@ std::string KernelPath::failure() {
         "the call, or not with data on a GPU",
         group_.rank(), group_.name(), late - 1, timeout_.count());
   }
-  std::string reason = group_.failure();  // a rank has gone, or has ended the group
+  std::string reason = group_.failure();  // a rank has died, left, or aborted the group
   if (reason.empty() && __atomic_load_n(&alarm.stop, __ATOMIC_RELAXED) != 0) {
     reason = "the group was ended";
   }

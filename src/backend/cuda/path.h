@@ -1,4 +1,4 @@
-// Collectives on GPU memory by kernels of our own, between the GPUs of one host.
+// Runs collectives on GPU memory with MCCL's own kernels, between the GPUs of one host.
 #pragma once
 
 #include <chrono>
@@ -11,21 +11,21 @@
 
 namespace mccl::cuda {
 
-/// What GPUs count as between ranks that share one.
+/// How ranks that share one GPU are treated.
 enum class SharedGpu {
   refused,  ///< The ranks go through the host.
-  nvlink,   ///< As two GPUs joined by NVLink. For tests only, as is the next.
+  nvlink,   ///< Treated as two GPUs joined by NVLink. For tests only.
   pcie,
 };
 
-/// Of the setting `test_only_shared_gpu`.
+/// Parses the setting `test_only_shared_gpu`.
 SharedGpu shared_gpu_named(std::string_view name);
 
-/// A group of one GPU for each rank, which they are the first time that a call takes this path: the
-/// ranks then meet by calls of `group` on host memory, and agree whether they reach each other's
-/// GPUs. Where they do not, all go through the host, and say why once. Throws InvalidArgument where
+/// Makes the path of `group`, which needs one GPU per rank. The GPU of a rank is that of the first
+/// call that takes this path. The ranks then meet through calls of `group` on host memory, and
+/// agree on whether they reach each other's GPUs. If they do not, all go through the host, and the
+/// reason is logged once through `notices`, which belong to the job. Throws InvalidArgument if
 /// there is no CUDA.
-/// `notices`: of the job.
 std::shared_ptr<direct::Path> make_path(Group& group, std::chrono::milliseconds timeout, Log log,
                                         std::shared_ptr<direct::Notices> notices,
                                         SharedGpu shared = SharedGpu::refused);

@@ -1,4 +1,4 @@
-// What the ranks of a group tell each other before their devices work together.
+// Exchanges between the ranks of a group before their devices work together.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace mccl::direct {
 
-/// Of every rank, by a call of `group` on host memory.
+/// Returns the value of every rank, in rank order. A collective of `group` on host memory.
 template <typename T>
 std::vector<T> gather(Group& group, const T& own) {
   std::vector<T> all(static_cast<std::size_t>(group.size()));
@@ -20,15 +20,15 @@ std::vector<T> gather(Group& group, const T& own) {
   return all;
 }
 
-/// The first objection that any rank has, with the rank; empty where none has. The same on all
-/// ranks.
+/// Returns the objection of the lowest rank that has one, with its rank; empty if no rank has. The
+/// result is the same on all ranks.
 std::string first_objection(Group& group, const std::string& own);
 
-/// The device of a rank, by which others tell whether it is theirs.
+/// Identifies the device of a rank, so that other ranks can find out whether it is theirs.
 struct Card {
-  char boot[64];         ///< Of the kernel that runs: the host.
-  char bus[16];          ///< Where the device is plugged in.
-  std::int64_t process;  ///< No other process has it.
+  char boot[64];         ///< Boot id of the running kernel, which identifies the host.
+  char bus[16];          ///< Bus address of the device.
+  std::int64_t process;  ///< Unique to the process.
 };
 
 Card card_of(const std::string& bus);

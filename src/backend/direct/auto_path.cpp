@@ -16,10 +16,10 @@
 namespace mccl::direct {
 namespace {
 
-/// What a rank answers of its call.
+/// The answers that a rank can give about its call.
 constexpr std::byte kOnHost{0};
-constexpr std::byte kMeets{1};     ///< On a device, and it can wait for the others.
-constexpr std::byte kOnDevice{2};  ///< It cannot.
+constexpr std::byte kMeets{1};     ///< On device memory, and can wait for the other ranks.
+constexpr std::byte kOnDevice{2};  ///< On device memory, but cannot wait.
 
 bool lies_on_device(const ConstBuffer& buffer) { return buffer.device.kind != DeviceKind::cpu; }
 
@@ -27,7 +27,7 @@ bool on_device(const Request& request) {
   return lies_on_device(request.in) || lies_on_device(request.out);
 }
 
-/// Whether all that this rank gives or takes lies on a device.
+/// True if all data of this rank's call lie on a device.
 bool only_on_device(const Request& request) {
   return on_device(request) && (lies_on_device(request.in) || request.in.count == 0) &&
          (lies_on_device(request.out) || request.out.count == 0);
@@ -39,7 +39,7 @@ Device device_of(const Request& request) {
 
 }  // namespace
 
-/// One question: what each rank says of its call.
+/// One report: the answer of each rank about its call.
 struct AutoPath::Asked {
   std::byte own{};
   std::vector<std::byte> all;
@@ -60,7 +60,7 @@ void AutoPath::comes(const Request& request, std::chrono::milliseconds timeout, 
   ask(!only_on_device(request) ? kOnHost : may_meet ? kMeets : kOnDevice, timeout);
 }
 
-/// The answers are looked at when a call comes that can wait for them: nobody does before.
+/// Does not wait. The answers are read by a later call that may wait for them.
 void AutoPath::ask(std::byte answer, std::chrono::milliseconds timeout) {
   const State before = state_.exchange(State::asks);
   auto asked = std::make_shared<Asked>();
@@ -69,7 +69,7 @@ void AutoPath::ask(std::byte answer, std::chrono::milliseconds timeout) {
   asked->work =
       group_.all_gather({&asked->own, 1, DType::u8},
                         {asked->all.data(), asked->all.size(), DType::u8}, {.timeout = timeout});
-  // The memory stays as long as the call.
+  // The callback keeps the memory alive as long as the call.
   asked->work.on_done([asked](const std::exception_ptr&) {});
   if (before == State::open) asked_.push_back(std::move(asked));
   state_ = before;
@@ -82,7 +82,7 @@ bool AutoPath::takes(const Request& request) {
     try {
       decide(device_of(request));
     } catch (const Error& error) {
-      // The call goes on through the host, and fails there with what the group has failed with.
+      // The call continues through the host, and fails there with the group's error.
       if (group_.failure().empty()) group_.abort(error.what());
       stay_on_host(error.what());
     }
@@ -110,7 +110,7 @@ void AutoPath::stay_on_host(const std::string& reason) {
   state_ = State::through_host;
 }
 
-/// Together with all other ranks. What fails here fails the call.
+/// A collective of all ranks. An error here fails the call.
 void AutoPath::meet(Device device) {
   state_ = State::meets;
   std::vector<std::string> names;
@@ -146,8 +146,8 @@ void AutoPath::meet(Device device) {
   state_ = State::direct;
 }
 
-/// By figures of the slowest rank, which all ranks have alike; by the order of the candidates where
-/// a rank has no memory to measure in.
+/// Chooses by the figures of the slowest rank, which are the same on all ranks. Uses the order of
+/// the candidates if a rank has no memory for measurements.
 void AutoPath::choose(Device device, const std::vector<std::string>& names) {
   const auto all_ways = ways();
   figures_.assign(all_ways.size(), {});
@@ -182,7 +182,7 @@ Path* AutoPath::way_for(const Request& request) {
     last_call_ = request.collective;
     last_bytes_ = bytes;
   }
-  // They do not change any more, so that no lock is needed to look at them.
+  // `ways_` no longer changes in this state, so reading it needs no lock.
   for (const int way : order_) {
     if (ways_[static_cast<std::size_t>(way)]->takes(request)) {
       return ways_[static_cast<std::size_t>(way)].get();

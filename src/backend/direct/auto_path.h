@@ -1,4 +1,5 @@
-// The fastest of several ways, where all ranks are on devices; the host's way where some are not.
+// Chooses the fastest of several paths if all ranks use device memory, and the path through the
+// host otherwise.
 #pragma once
 
 #include <atomic>
@@ -16,24 +17,26 @@
 
 namespace mccl::direct {
 
-/// A way that a group may have. `make` makes it here, without asking anybody, and throws what keeps
-/// this machine from it.
+/// A path that a group may use. `make` creates it on this rank without contacting others, and
+/// throws if this machine cannot use it.
 struct Candidate {
   std::string name;
   std::function<std::shared_ptr<Path>()> make;
 };
 
-/// Nobody knows beforehand where the others' memory will lie. So with its first collective, the
-/// second, the fourth and so on, each rank tells the others where its own does, by a small call
-/// beside that one. With the first such in which all lie on devices, and all callers can wait for
-/// the others, the ranks make the candidates that all of them have, measure them where there are
-/// several, and agree on the figures; from then on their devices work by themselves. If some lie on
-/// devices and others do not, the group goes through the host for good; its ranks go on asking,
-/// since one that was on the host has not looked at the answers. As long as all lie on the host, it
-/// stays open.
+/// No rank knows in advance where the other ranks' memory lies. So along with collective 1, 2, 4, 8
+/// and so on, each rank reports where its own memory lies, in a small asynchronous all_gather.
+///
+/// The ranks meet at the first such report in which all of them use device memory and can wait.
+/// They make the candidates that all ranks support, measure them if there are several, and agree on
+/// the figures. From then on their devices work without the host.
+///
+/// If a report mixes host and device memory, the group goes through the host from then on. Its
+/// ranks continue to report, because a rank on host memory has not read the answers. As long as all
+/// ranks use host memory, the choice stays open.
 class AutoPath final : public Path {
  public:
-  /// `group` outlives it.
+  /// `group` must outlive this object.
   AutoPath(Group& group, std::vector<Candidate> candidates, std::chrono::milliseconds timeout,
            Log log);
   ~AutoPath() override;
@@ -43,7 +46,8 @@ class AutoPath final : public Path {
   bool has_to_meet() const override { return state_ == State::open; }
   void enqueue(const Request& request, void* stream) override;
   device::Lane* lane() override { return lane_.get(); }
-  /// All ranks say by it that they are on devices: they meet where they have not.
+  /// A collective call, which shows that all ranks use devices. Makes them meet if they have not
+  /// yet.
   void reach_memory(Device device) override;
   std::shared_ptr<Path> split(Group* child, int color, int key) override;
   bool inherits(const std::shared_ptr<Path>& given) override;
@@ -55,7 +59,7 @@ class AutoPath final : public Path {
   struct Asked;
 
   void ask(std::byte answer, std::chrono::milliseconds timeout);
-  /// What has been answered, of a call on a device.
+  /// Reads the answers to the reports so far. Called for a call on `device`.
   void decide(Device device);
   void meet(Device device);
   void choose(Device device, const std::vector<std::string>& names);
@@ -69,17 +73,17 @@ class AutoPath final : public Path {
   const Log log_;
 
   std::atomic<State> state_{State::open};
-  // By whoever calls collectives, one at a time:
+  // Used only by the thread that calls collectives; these calls do not overlap.
   std::uint64_t calls_ = 0;
-  bool may_meet_ = false;                      ///< The call that comes.
-  std::vector<std::shared_ptr<Asked>> asked_;  ///< What has not been looked at yet.
+  bool may_meet_ = false;                      ///< Applies to the call that comes next.
+  std::vector<std::shared_ptr<Asked>> asked_;  ///< Reports whose answers have not been read.
   std::unique_ptr<device::Lane> lane_;
-  std::vector<Figures> figures_;  ///< Of each way.
-  std::vector<int> order_;        ///< Of the ways, for the call that came last.
+  std::vector<Figures> figures_;  ///< One entry per path.
+  std::vector<int> order_;        ///< Paths for the last call, the fastest first.
   Collective last_call_ = Collective::barrier;
   std::size_t last_bytes_ = 0;
 
-  std::shared_ptr<Path> inherited_;  ///< Of the path that this group's parent goes by.
+  std::shared_ptr<Path> inherited_;  ///< Made by the path of this group's parent.
 
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<Path>> ways_;  // guarded by mutex_; complete when direct

@@ -23,7 +23,8 @@ std::string Call::description() const {
                      lane_.accelerator().name());
 }
 
-/// Null while it may still end well.
+/// Returns null unless the path has failed or the deadline has passed. Aborts the path in both
+/// cases.
 std::exception_ptr Call::failure() {
   if (const std::string reason = path_->failure(); !reason.empty()) {
     path_->abort();

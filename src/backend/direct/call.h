@@ -1,4 +1,4 @@
-// One call that a device carries out by itself, beside the caller's stream.
+// One call that a device carries out without the host, on a queue beside the caller's stream.
 #pragma once
 
 #include <memory>

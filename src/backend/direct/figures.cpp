@@ -7,7 +7,7 @@
 namespace mccl::direct {
 namespace {
 
-/// What has no figures of its own moves as this does.
+/// Returns the measured collective whose data movement is most like that of `call`.
 Collective like(Collective call) {
   switch (call) {
     case Collective::reduce:
@@ -21,7 +21,8 @@ Collective like(Collective call) {
   }
 }
 
-/// Between two lengths on a line, beyond them as at the nearest.
+/// Interpolates linearly between measured lengths, and takes the nearest figure outside their
+/// range.
 float seconds_of(const Figures& figures, std::size_t call, std::size_t bytes) {
   const auto& row = figures.seconds[call];
   if (std::ranges::find(row, 0.0F) != row.end()) return std::numeric_limits<float>::infinity();

@@ -1,4 +1,4 @@
-// How long the ways of a group take, as measured, and which is the fastest.
+// Measured times of a group's paths, and the choice of the fastest one.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace mccl::direct {
 
-/// What is measured: calls that move data in ways of their own.
+/// The collectives that are measured; each has its own pattern of data movement.
 inline constexpr std::array kMeasuredCalls{Collective::all_reduce, Collective::reduce_scatter,
                                            Collective::all_gather, Collective::all_to_all,
                                            Collective::broadcast};
@@ -18,16 +18,16 @@ inline constexpr std::array kMeasuredCalls{Collective::all_reduce, Collective::r
 inline constexpr std::array<std::size_t, 3> kMeasuredBytes{
     std::size_t{64} << 10, std::size_t{2} << 20, std::size_t{64} << 20};
 
-/// Seconds of each measured call and length by one way; 0 where it does not do that.
+/// Seconds that one path takes for each measured call and length; 0 if it does not take the call.
 struct Figures {
   std::array<std::array<float, kMeasuredBytes.size()>, kMeasuredCalls.size()> seconds{};
 
-  /// As that of the slowest rank.
+  /// Takes the larger of each pair of times, so that the slowest rank counts.
   void take_slower(const Figures& other);
 };
 
-/// The ways by which a call may go, the fastest first, by the measured call most like it: of like
-/// ways the earlier one. Who has no figure comes last.
+/// Returns all paths ordered by the time of the most similar measured call, the fastest first.
+/// Equal paths keep their order. A path without figures is last.
 std::vector<int> fastest_first(std::span<const Figures> ways, const Request& request);
 
 }  // namespace mccl::direct

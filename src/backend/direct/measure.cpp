@@ -14,11 +14,13 @@ namespace mccl::direct {
 namespace {
 
 constexpr int kBatches = 3;
-/// Calls in a row, for each of kMeasuredBytes: what is short is lost in the start of the first.
+/// Consecutive calls for each entry of kMeasuredBytes. Short calls need more, so that the start of
+/// the first one does not dominate.
 constexpr std::array kCalls{10, 5, 2};
 static_assert(kCalls.size() == kMeasuredBytes.size());
 
-/// Of `bytes` in its longer buffer, in 16-bit floats, as most that is summed on GPUs.
+/// Makes a call with `bytes` in its longer buffer. It uses 16-bit floats, the most common type of
+/// sums on GPUs.
 Request request_of(Collective call, std::size_t bytes, int ranks, void* in, void* out,
                    Device device) {
   constexpr DType kType = DType::bf16;
@@ -36,7 +38,7 @@ Request request_of(Collective call, std::size_t bytes, int ranks, void* in, void
   request.in_place = call == Collective::broadcast;
   request.in_parts = call != Collective::all_reduce && call != Collective::broadcast;
   request.part = request.in_parts ? part : 0;
-  // What all ranks divide evenly.
+  // Rounds the counts down to a multiple of the number of ranks.
   if (request.in_parts) {
     request.count = part * static_cast<std::size_t>(ranks);
     if (call != Collective::all_gather) request.in.count = request.count;
@@ -101,7 +103,7 @@ Figures measure(Path& path, device::Lane& lane, const Scratch& scratch, Device d
       const Request request = request_of(kMeasuredCalls[call], kMeasuredBytes[i], ranks,
                                          scratch.in.get(), scratch.out.get(), device);
       if (!path.takes(request)) continue;
-      // At least a nanosecond: none is "not done".
+      // At least a nanosecond, because 0 means that the path does not take the call.
       figures.seconds[call][i] = std::max(1e-9F, stopwatch.time(request, kCalls[i]));
     }
   }

@@ -1,4 +1,4 @@
-// How long a way takes for the calls that are chosen by.
+// Measures how long a path takes for the calls in Figures.
 #pragma once
 
 #include <chrono>
@@ -9,16 +9,16 @@
 
 namespace mccl::direct {
 
-/// Memory of a device to measure in.
+/// Device memory for the measurements.
 struct Scratch {
   std::shared_ptr<void> in;
   std::shared_ptr<void> out;
 };
-/// Throws Error where there is none.
+/// Throws Error if it cannot be allocated.
 Scratch scratch_on(device::Accelerator& accelerator);
 
-/// On this rank, while all others measure the same: some milliseconds. Throws TimeoutError when the
-/// others do not come within `patience`, PeerError when the way fails.
+/// Measures `path` on this rank while all other ranks do the same; takes some milliseconds. Throws
+/// TimeoutError if a rank does not join within `patience`, and PeerError if the path fails.
 Figures measure(Path& path, device::Lane& lane, const Scratch& scratch, Device device, int ranks,
                 std::chrono::milliseconds patience);
 

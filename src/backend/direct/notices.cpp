@@ -5,7 +5,7 @@
 namespace mccl::direct {
 namespace {
 
-/// A store takes keys of at most 1 KiB.
+/// A store accepts keys of up to 1 KiB.
 constexpr std::size_t kLongestKey = 900;
 
 }  // namespace
@@ -21,7 +21,7 @@ bool Notices::is_first(const Group& group, const std::string& text) {
   try {
     return store->add("mccl/notice/" + text.substr(0, kLongestKey), 1) == 1;
   } catch (const Error&) {
-    return true;  // A text that two processes log is better than one that none does.
+    return true;  // Logging a text twice is better than not logging it.
   }
 }
 

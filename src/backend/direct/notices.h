@@ -1,4 +1,4 @@
-// What a job's groups cannot use, logged once.
+// Logs once per job what its groups cannot use.
 #pragma once
 
 #include <memory>
@@ -15,11 +15,12 @@ namespace mccl::direct {
 /// Shared by all groups of a job in this process. Thread-safe.
 class Notices {
  public:
-  /// `store` is the job's. Once it has gone, each process logs for itself.
+  /// `store` is the job's. After it has been destroyed, each process logs on its own.
   Notices(Log log, std::weak_ptr<Store> store) : log_(std::move(log)), store_(std::move(store)) {}
 
-  /// Logs `text` at WARN once per job: on rank 0 of the first group that comes to it, since the
-  /// ranks of a group agree on it. Logs it at INFO on the other ranks and for all later groups.
+  /// Logs `text` at WARN once per job, on rank 0 of the first group that reports it. Logs it at
+  /// INFO on all other ranks, and for all later groups. Requires that all ranks of a group report
+  /// the same text.
   void warn(const Group& group, const std::string& text);
 
  private:

@@ -1,4 +1,4 @@
-// What carries out a group's collectives on its device's memory without the host.
+// Interface of a path, which carries out a group's collectives on device memory without the host.
 #pragma once
 
 #include <chrono>
@@ -11,39 +11,39 @@
 
 namespace mccl::direct {
 
-/// All ranks of a group have the same kind of path and ask it the same things in the same order.
-/// Thread-safe as far as the group is.
+/// All ranks of a group have the same kind of path and call its functions in the same order.
+/// Thread-safe to the same degree as the group.
 class Path {
  public:
   virtual ~Path() = default;
 
-  /// Before each collective of the group that is in no batch, of whatever memory, with the call's
-  /// timeout, and whether it may wait for the other ranks.
+  /// Called before every unbatched collective of the group, on host or device memory. `timeout` is
+  /// the call's; `may_meet` is true if the call may wait for the other ranks.
   virtual void comes(const Request& /*request*/, std::chrono::milliseconds /*timeout*/,
                      bool /*may_meet*/) {}
-  /// Whether it carries out such a call; the same on all ranks. The first that it takes may meet
-  /// the others, by calls of the group's on host memory.
+  /// True if the path carries out such a call; the same on all ranks. The first call that it takes
+  /// may make the ranks meet, through calls of the group on host memory.
   virtual bool takes(const Request& request) = 0;
-  /// Whether its ranks have yet to meet, which no call in a stream that is being captured can do.
+  /// True if the ranks have not met yet. They cannot meet in a stream that is being captured.
   virtual bool has_to_meet() const { return false; }
-  /// Has `stream` do the call. Throws what keeps it from that.
+  /// Enqueues the call on `stream`. Throws if it cannot.
   virtual void enqueue(const Request& request, void* stream) = 0;
-  /// The order of its calls on the device; null while it has taken none.
+  /// The lane that orders its calls on the device; null until it has taken a call.
   virtual device::Lane* lane() = 0;
-  /// A collective of the host: memory of device::Pool is used where it lies from now on, if it can
-  /// be.
+  /// A collective on the host. From then on, memory of device::Pool is used in place where the
+  /// devices reach it.
   virtual void reach_memory(Device /*device*/) {}
-  /// Of all ranks together, when groups become of parts of this one: what `child`, this rank's, is
-  /// to go by, if this path has something to give. Null: `child` makes its own, or this rank has
-  /// none.
+  /// A collective of all ranks, called when the group is split. Returns the path for `child`, this
+  /// rank's part. Returns null if `child` must make its own path, or if this rank is in no part.
   virtual std::shared_ptr<Path> split(Group* /*child*/, int /*color*/, int /*key*/) { return {}; }
-  /// Whether it keeps what its parent's gave for when it is needed.
+  /// Offers the path that the parent's split() returned. Returns true if this path keeps it for
+  /// later use.
   virtual bool inherits(const std::shared_ptr<Path>& /*given*/) { return false; }
-  /// As candidates are named.
+  /// Name of the path among the candidates of AutoPath; empty if it cannot be inherited.
   virtual std::string name() const { return {}; }
-  /// Why it has failed; empty while it has not.
+  /// The reason for which the path has failed; empty if it has not.
   virtual std::string failure() = 0;
-  /// Ends what runs, so that no stream waits for ever.
+  /// Ends running calls, so that no stream waits forever.
   virtual void abort() noexcept = 0;
 };
 

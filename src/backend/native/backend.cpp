@@ -22,7 +22,7 @@ NativeBackend::NativeBackend(const ContextOptions& options)
       by_(options.config.backend),
       units_(units_of(options.config)),
       force_staging_(options.config.force_staging),
-      // Without loading a driver: a job that never touches a GPU need not.
+      // Detects GPUs without loading a driver, which a job that never uses a GPU does not need.
       engine_(engine::Engine::create(
           {.rank = options.rank,
            .size = options.size,

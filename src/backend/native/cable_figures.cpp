@@ -16,7 +16,7 @@
 namespace mccl::native {
 namespace {
 
-/// "a b latency rate" for each pair.
+/// Parses a card, which holds "a b latency rate" for each pair whose lower rank is `rank`.
 std::map<Pair, PairFigures> parse(const std::string& card, int rank, int size) {
   constexpr std::size_t kFields = 4;
   const auto numbers = parse_numbers(card);

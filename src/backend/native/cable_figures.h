@@ -1,4 +1,4 @@
-// What each cable of a job can do, measured when the job starts.
+// Measures the cables of a job when it starts.
 #pragma once
 
 #include <memory>
@@ -7,8 +7,9 @@
 
 namespace mccl::native {
 
-/// Latency and rate of every pair that cables join, by exchanges along them: all ranks call it, and
-/// know the same figures afterwards. Nothing where every rank reaches every other.
+/// Measures latency and rate of every pair that cables join, by exchanges along them. A collective
+/// of all ranks, after which all have the same figures. No-op if every rank reaches every other
+/// directly.
 void measure_cables(const std::shared_ptr<engine::Engine>& engine);
 
 }  // namespace mccl::native

@@ -28,31 +28,33 @@ namespace {
 
 using schedule::Facts;
 
-/// Sizes of all_reduce at which the model of a window is fitted: a line, and one whose bytes count
-/// for more than its meetings but stay in cache. Before that is timed, as many calls as go once
-/// around the window and through a trial of how to write (engine/write_choice.h).
+/// Sizes in bytes of the all_reduces that fit the model of a window. The small one takes a cache
+/// line. In the other one, the time for bytes exceeds that for meetings, but the data stay in
+/// cache. Its warm-up calls go once around the window and complete a trial of how to write
+/// (write_choice.h).
 constexpr std::size_t kSmall = 8;
 constexpr int kSmallCalls = 20;
 constexpr std::size_t kCached = std::size_t{256} << 10;
 constexpr int kCachedCalls = 4;
 constexpr int kCachedWarmup = 24;
-/// Written past the cache, by all ranks at once, for the rate of memory. Where that is read and
-/// written in turn it moves less: passes over 64 MiB moved 17 to 21 GB/s where this gave 26 to 29.
+/// The rate of memory is measured by writes past the cache on all ranks at once. Alternating reads
+/// and writes move less: passes over 64 MiB reached 17 to 21 GB/s where this measured 26 to 29.
 constexpr double kOfWriting = 0.65;
 constexpr std::size_t kWritten = std::size_t{2} << 20;
 constexpr int kWrites = 5;
-/// A row of small messages of one schedule: what each after the first adds is a rank's own work.
+/// A row of small messages in one schedule. The time that each message after the first adds is the
+/// rank's own work.
 constexpr std::size_t kRow = 17;
 constexpr std::size_t kRowPiece = 64;
 constexpr int kRowTimes = 8;
-/// Floats that are rounded to bf16 and back, well inside a core's cache.
+/// Number of floats converted to bf16 and back; they fit easily into a core's cache.
 constexpr std::size_t kCoded = std::size_t{16} << 10;
 constexpr int kCodedTimes = 4;
-/// Of a link: small messages, and one that shows the rate even of a slow network in a few
-/// milliseconds.
+/// Bytes of the large message for the rate of a link. Even a slow network takes only some
+/// milliseconds for it.
 constexpr std::size_t kStream = std::size_t{256} << 10;
 
-/// One rank's measurements; 0 where it measured nothing.
+/// One rank's measurements; 0 if it did not measure the value.
 struct Measured {
   double link_latency_s = 0;
   double link_bytes_per_s = 0;
@@ -64,7 +66,7 @@ struct Measured {
   double memory_bytes_per_s = 0;
   double shared_cache_bytes = 0;
   double coding_bytes_per_s = 0;
-  double ranks_per_core = 1;  ///< Of this rank's host.
+  double ranks_per_core = 1;  ///< On this rank's host.
 };
 constexpr double Measured::*kFields[] = {
     &Measured::link_latency_s,     &Measured::link_bytes_per_s,   &Measured::message_work_s,
@@ -79,8 +81,8 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// Seconds of a call: the median of batches of `times` calls in a row, since reading the clock
-/// takes as long as a small one. `warmup` calls come before.
+/// Returns the seconds of a call: the median over batches of `times` consecutive calls. Batches are
+/// needed because reading the clock takes as long as a small call. `warmup` calls are made before.
 template <typename Call>
 double time_of(int times, int warmup, Call call) {
   constexpr int kBatches = 5;
@@ -94,8 +96,8 @@ double time_of(int times, int warmup, Call call) {
   return median(std::move(taken));
 }
 
-/// Seconds of one call, not counting the first, where a difference of two is wanted that waits for
-/// other processes would hide.
+/// Returns the seconds of the fastest call, not counting the first. Used for differences of two
+/// times, which waits for other processes would hide.
 template <typename Call>
 double quickest_of(int times, Call call) {
   call();
@@ -131,7 +133,7 @@ class Calibration {
   }
 
  private:
-  /// Of what was measured, and nothing else.
+  /// Logs the measured figures only.
   void tell(const Measured& agreed) const {
     std::vector<std::string> figures;
     const auto add = [&](double found, double scale, std::string_view unit) {
@@ -144,7 +146,7 @@ class Calibration {
     add(agreed.cached_bytes_per_s, 1e-9, "GB/s in cache");
     add(agreed.memory_bytes_per_s, 1e-9, "GB/s beyond it");
     add(agreed.coding_bytes_per_s, 1e-9, "GB/s to bf16 and back");
-    // All ranks have agreed on them.
+    // The figures are the same on all ranks, so rank 0 logs them.
     if (!figures.empty() && engine_->rank() == 0)
       engine_->log().info("measured: {}", fmt::join(figures, ", "));
   }
@@ -156,8 +158,9 @@ class Calibration {
 
   double ranks_per_core() const { return std::max(1.0, engine_->ranks_per_core()); }
 
-  /// Pairs that lie on different nodes where there are several: ranks in the order of their places
-  /// on their nodes, two by two. The one without a partner measures nothing.
+  /// Returns this rank's pair, whose ranks lie on different nodes if there are several. Ranks are
+  /// ordered by their index in their nodes, and two successive ones form a pair. Empty for a rank
+  /// without a partner, which measures nothing.
   std::vector<int> my_pair() const {
     std::vector<int> order(static_cast<std::size_t>(engine_->size()));
     std::iota(order.begin(), order.end(), 0);
@@ -198,7 +201,8 @@ class Calibration {
            nodes_[static_cast<std::size_t>(pair[0])] == nodes_[static_cast<std::size_t>(pair[1])];
   }
 
-  /// A pair of whose collectives each goes through its link as a row of small messages.
+  /// Makes a group of the pair whose collectives send each call through the link as a row of small
+  /// messages.
   NativeGroup group_of_rows(const std::vector<int>& pair) const {
     const Facts facts = engine_->facts();
     Facts in_rows = facts;
@@ -211,8 +215,8 @@ class Calibration {
     return NativeGroup(engine_, std::move(state));
   }
 
-  /// 0 where waits hide it. Not asked of ranks that share a node: there nothing is chosen by it,
-  /// and the group would first lay out a window.
+  /// Returns 0 if waits hide the work. Not called for ranks that share a node: no choice depends on
+  /// the value there, and the group would first set up a window.
   double message_work(const std::vector<int>& pair) const {
     NativeGroup group = group_of_rows(pair);
     std::vector<std::byte> data(kRow * kRowPiece);
@@ -237,7 +241,7 @@ class Calibration {
     return members;
   }
 
-  /// The facts of the window, so that the model predicts what was measured.
+  /// Fits the facts of the window so that the model predicts the measured times.
   void measure_window(Measured& measured) {
     const std::vector<int> members = members_of_my_node();
     if (members.size() < 2) return;
@@ -259,7 +263,7 @@ class Calibration {
         time_of(kSmallCalls, kSmallCalls, [&] { group.broadcast(part(kSmall), 0, now).wait(); });
     const double cached = all_reduce(kCached, kCachedCalls, kCachedWarmup);
     const Facts facts = engine_->facts_of(*state);
-    if (facts.window_bytes == 0) return;  // there was no memory for one
+    if (facts.window_bytes == 0) return;  // there was no memory for a window
     const WindowFit fit(facts, group.size(), ranks_per_core(), kSmall);
     if (ranks_per_core() > 1) {
       measured.switch_s = fit.switch_s(small);
@@ -272,7 +276,7 @@ class Calibration {
     measured.memory_bytes_per_s = memory_rate(group);
   }
 
-  /// What `auto` is decided by, where something is sent that could be rounded.
+  /// Measures the rate of bf16, on which the compression `auto` is decided.
   static double coding_rate() {
     const Coding coding = mccl::coding_of({Codec::bf16}, 2);
     const std::vector<float> from(kCoded, 1.5F);
@@ -285,7 +289,7 @@ class Calibration {
     return 2 * kCoded * sizeof(float) / std::max(1e-9, taken);
   }
 
-  /// While the others write too.
+  /// Measures the rate of writes to memory while the other ranks write too.
   static double memory_rate(NativeGroup& group) {
     std::vector<std::byte> from(kCached);
     std::vector<std::byte> to(kWritten);
@@ -301,7 +305,8 @@ class Calibration {
     return kOfWriting * static_cast<double>(kWritten) / median(std::move(taken));
   }
 
-  /// The medians over all ranks that measured.
+  /// Returns the median of each value over the ranks that measured it, and the maximum of
+  /// ranks_per_core.
   Measured agree(const Measured& mine) const {
     std::string text;
     for (const auto field : kFields) text += fmt::format("{:.4g} ", mine.*field);

@@ -1,5 +1,5 @@
-// What the job's links and windows can do, measured when it starts by a few calls of the kind that
-// will be made, in some milliseconds.
+// Measures the job's links and windows when it starts, by a few calls of the kind that the job will
+// make. Takes some milliseconds.
 #pragma once
 
 #include <memory>
@@ -8,9 +8,9 @@
 
 namespace mccl::native {
 
-/// All ranks call it, before they make groups. Measures what the settings do not give, agrees with
-/// the other ranks on the medians, and tells the engine. Throws the errors of the calls and of the
-/// store.
+/// A collective of all ranks, before they make groups. Measures the facts that the settings do not
+/// give, agrees with the other ranks on medians, and passes them to the engine. Throws errors of
+/// the calls and of the store.
 void calibrate(const std::shared_ptr<engine::Engine>& engine);
 
 }  // namespace mccl::native

@@ -17,27 +17,29 @@
 namespace mccl::native {
 namespace {
 
-/// What a way must take less of the time than the first, so that chance changes nothing.
+/// Another route must take less than this fraction of the first route's time, so that noise changes
+/// nothing.
 constexpr double kClearly = 0.8;
-/// Of a message for which ways are compared.
+/// Size in bytes of the message by which routes are compared.
 constexpr double kBytes = 256 << 10;
-/// More than any host has network interfaces that lead to one peer.
+/// More network interfaces to one peer than any host has.
 constexpr int kMostWays = 16;
-/// A trial takes up to some tenths of a second, and a job is not to start much later for them.
+/// Limits the pairs that are tried, because a trial takes up to some tenths of a second and would
+/// delay the start of the job.
 constexpr std::size_t kMostPairs = 64;
 
 double seconds_of(const PairFigures& figures) {
   return figures.latency_s + kBytes / std::max(1.0, figures.bytes_per_s);
 }
 
-/// All share memory.
+/// True if all ranks share memory.
 bool is_one_node(const std::vector<int>& nodes) {
   return !nodes.empty() &&
          std::ranges::all_of(nodes, [&](int node) { return node == nodes.front(); });
 }
 
-/// How many ways there are, by pair: the dialling rank, which is the higher one, first. "peer
-/// count" of each rank's, alike on all.
+/// Returns the number of routes of each pair. The first rank of a key is the higher one, which
+/// dials. Each rank's card holds "peer count" for its peers. The result is the same on all ranks.
 std::map<Pair, int> counts_of(const std::vector<std::string>& cards) {
   std::map<Pair, int> counts;
   for (int rank = 0; rank < static_cast<int>(cards.size()); ++rank) {
@@ -64,7 +66,7 @@ std::string text_of(const std::string& way, const PairFigures& figures) {
                      figures.bytes_per_s * 8e-9);
 }
 
-/// By the rank that dials; the other answers.
+/// Tries the routes of one pair. The rank that dials measures, the other one answers.
 void try_ways(const std::shared_ptr<engine::Engine>& engine, const Pair& pair, int count) {
   const bool dials = pair.first == engine->rank();
   const std::vector<std::string> ways =

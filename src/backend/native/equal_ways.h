@@ -1,4 +1,5 @@
-// Of ways to a peer that nothing tells apart by what the systems say of them, the better by trial.
+// Chooses among the routes to a peer that look equally fast to the operating system, by trying
+// them.
 #pragma once
 
 #include <memory>
@@ -7,8 +8,9 @@
 
 namespace mccl::native {
 
-/// Tries each way of each pair that has several, and has the links to come take the best. All ranks
-/// call it; those that have nothing to try wait for nobody. INFO tells what was found.
+/// Measures each route of each pair that has several, and makes later links use the best one. A
+/// collective of all ranks; a rank with nothing to try waits for no other. Logs the figures at
+/// INFO.
 void try_equal_ways(const std::shared_ptr<engine::Engine>& engine);
 
 }  // namespace mccl::native

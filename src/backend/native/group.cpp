@@ -13,7 +13,7 @@
 namespace mccl::native {
 namespace {
 
-/// More shapes of calls than a program that trains has.
+/// More shapes of calls than a training program uses.
 constexpr std::size_t kMostRemembered = 256;
 
 engine::Task task_of(const Request& request) {
@@ -82,12 +82,13 @@ void NativeGroup::watch_failure(const std::function<void()>& told) {
       });
 }
 
-/// Schedules know which memory each of their steps needs. A factor is applied before they begin.
+/// True for collectives, whose schedules know which memory each step needs. False for premul_sum,
+/// whose factor is applied to the whole input before the schedule starts.
 bool NativeGroup::begins_early(const Request& request) const {
   return is_collective(request.collective) && request.op.kind != ReduceKind::premul_sum;
 }
 
-/// What is small takes as long to be rounded as to be sent.
+/// Returns no codec for small data, for which rounding takes as long as sending.
 Coding NativeGroup::coding_of(const Request& request, const CallOptions& options) const {
   if (options.compression)
     check_codec(request.collective, request.dtype, request.op, *options.compression);
@@ -102,8 +103,8 @@ Coding NativeGroup::coding_of(const Request& request, const CallOptions& options
   return wanted.if_faster && !is_faster(request, coding) ? Coding() : coding;
 }
 
-/// By what all ranks know, so that all decide alike. Of f32 only: longer types are there for their
-/// precision.
+/// Decides by facts that all ranks share, so that all decide alike. True only for f32, because
+/// longer types are used for their precision.
 bool NativeGroup::is_faster(const Request& request, const Coding& coding) const {
   if (request.dtype != DType::f32) return false;
   const std::lock_guard lock(mutex_);
@@ -125,7 +126,7 @@ bool NativeGroup::is_faster(const Request& request, const Coding& coding) const 
              schedule::is_faster_coded(problem, size_of(request.dtype), state_->assumed());
 }
 
-/// Codecs that round every element leave little out; topk drops nearly all.
+/// Warns only for topk, which drops most of the data. Codecs that round every element lose little.
 void NativeGroup::warn_of_loss(const Coding& coding, const CallOptions& options) {
   if (coding.codec != Codec::topk || options.left_out.data || rank() != 0) return;
   if (warned_.exchange(true)) return;
@@ -192,7 +193,7 @@ Work NativeGroup::end_batch() {
   try {
     all = Work::all_of(std::vector<Work>(operations.begin(), operations.end()));
   } catch (const std::bad_alloc&) {
-    // None of them starts, and each ends for whoever holds its Work.
+    // No operation starts. Each one ends with the error for the owners of its Work.
     const std::exception_ptr error = std::current_exception();
     for (const OperationPtr& each : operations) {
       for (const Work::Callback& callback : each->finish(error)) callback(error);
@@ -203,8 +204,8 @@ Work NativeGroup::end_batch() {
   return all;
 }
 
-/// Every member has made its part when the call returns on one: the calls on a part that a rank
-/// lacks would wait for it until they time out.
+/// Ends with a barrier, so that every member has made its part when the call returns. Otherwise
+/// calls on a part that one rank lacks would wait until they time out.
 std::shared_ptr<Group> NativeGroup::split(int color, int key) {
   std::vector<int> chosen = ranks_of_color(*this, color, key);
   std::shared_ptr<NativeGroup> part;
@@ -218,7 +219,7 @@ std::shared_ptr<Group> NativeGroup::split(int color, int key) {
   return part;
 }
 
-/// Null for a negative color. `chosen` are ranks of this group.
+/// Returns null for a negative color. `chosen` are ranks of this group.
 std::shared_ptr<NativeGroup> NativeGroup::make_part(int color, std::vector<int> chosen) {
   int number = 0;
   {

@@ -1,4 +1,4 @@
-// The native backend: schedules over links.
+// The groups of the native backend, which run schedules over links.
 #pragma once
 
 #include <atomic>
@@ -18,23 +18,27 @@
 namespace mccl::native {
 
 class NativeGroup;
-/// Gives a group what does its collectives on GPU memory, with the group's timeout.
+/// Gives a group the path for its collectives on GPU memory. The second argument is the group's
+/// timeout.
 using GivePath = std::function<void(NativeGroup&, std::chrono::milliseconds)>;
 
-/// Hands operations to the engine. Thread-safe.
+/// Passes operations to the engine. Thread-safe.
 class NativeGroup final : public CheckedGroup {
  public:
   NativeGroup(std::shared_ptr<engine::Engine> engine, std::shared_ptr<engine::GroupState> state);
-  /// Makes the group as Engine::make_group does. Made by std::make_shared, both exist or neither.
+  /// Makes the group with Engine::make_group. If allocated by std::make_shared, either both this
+  /// object and the engine's group exist, or neither does.
   NativeGroup(const std::shared_ptr<engine::Engine>& engine, const std::string& name,
               const std::vector<int>& members, std::chrono::milliseconds timeout,
               const Compression& compression)
       : NativeGroup(engine, engine->make_group(name, members, timeout, compression)) {}
   ~NativeGroup() override;
 
-  /// Also of the groups that this one is split into. Before the first call.
+  /// Sets the path, also for groups that this one is split into. Must be called before the first
+  /// call.
   void get_path(const GivePath& give_path);
-  /// What is asked before the host's kernels are; the same of groups that this one is split into.
+  /// Sets the units that do arithmetic in place of the host's kernels, also for groups that this
+  /// one is split into.
   void get_units(std::shared_ptr<kernels::Unit> units) { units_ = std::move(units); }
 
   const std::shared_ptr<engine::GroupState>& state() const { return state_; }
@@ -75,7 +79,7 @@ class NativeGroup final : public CheckedGroup {
   std::atomic<int> coalescing_threads_{0};
   std::atomic<bool> warned_{false};
   mutable std::mutex mutex_;
-  /// Of calls that are rounded if that is faster, by collective and count; guarded by mutex_.
+  /// Cached decisions of is_faster(), by collective and count. Guarded by mutex_.
   mutable std::map<std::pair<Collective, std::size_t>, bool> faster_;
   std::map<std::thread::id, std::vector<OperationPtr>> coalescing_;  // guarded by mutex_
   int splits_ = 0;                                                   // guarded by mutex_

@@ -11,21 +11,22 @@
 namespace mccl::native {
 namespace {
 
-/// Enough to see the rate of a slow cable and not the room of its buffers; then as much as takes
-/// this long, so that a fast one shows itself too.
+/// Message sizes. The first is large enough to show the rate of a slow cable and not that of its
+/// buffers. Sizes then grow until a message takes kLongEnough seconds, so that a fast cable shows
+/// its rate as well.
 constexpr std::size_t kFirst = std::size_t{256} << 10;
 constexpr std::size_t kMost = std::size_t{16} << 20;
 constexpr double kLongEnough = 0.02;
 constexpr int kSmallTimes = 10;
-/// What took long goes again, as it may have been the processor that was slow to come, and not the
-/// cable; but not for longer than this: other ranks wait meanwhile.
+/// Limits on repeating a slow trial, which may have been caused by the processor and not the cable:
+/// the number of trials of a size, and their total seconds, since other ranks wait meanwhile.
 constexpr int kLargeTimes = 3;
 constexpr double kLongestOfSize = 0.2;
 
-/// What comes after a trial.
+/// The action after a trial.
 enum class Next : unsigned char { done, larger, again };
 
-/// Of a pair, by its first rank; the second answers.
+/// Measures one pair: the first rank sends and takes the time, the second answers.
 class Measurement {
  public:
   Measurement(const std::shared_ptr<engine::Engine>& engine, const Pair& pair,
@@ -58,7 +59,7 @@ class Measurement {
   }
 
  private:
-  /// Bytes there, a word back.
+  /// Sends `bytes` to the second rank, which returns one byte. Returns the seconds taken.
   double there_and_back(std::size_t bytes) {
     const CallOptions now{.caller_waits = true};
     const bool first = group_.rank() == 0;
@@ -70,7 +71,7 @@ class Measurement {
     return seconds_between(begin, Clock::now());
   }
 
-  /// The first rank decides for both.
+  /// Sends the first rank's decision to the second. Returns it on both.
   Next agree(Next next) {
     const CallOptions now{.caller_waits = true};
     const Buffer told{reinterpret_cast<std::byte*>(&next), 1, DType::u8};

@@ -1,4 +1,4 @@
-// What the links of two ranks can do, measured by the two.
+// Measures the links between two ranks.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace mccl::native {
 
-/// Of what is measured before the first call, for a peer that takes its time.
+/// Time limit of measurements at the start of a job; generous, since a peer may be slow.
 inline constexpr std::chrono::seconds kPatience{30};
 
 using Pair = std::pair<int, int>;
@@ -21,12 +21,13 @@ struct PairFigures {
   double bytes_per_s = 0;
 };
 
-/// The pairs in an order in which no two ranks wait for each other, and in which those that have no
-/// rank in common measure at once. The same on all ranks.
+/// Orders the pairs so that measuring them in turn cannot deadlock, and pairs without a common rank
+/// can be measured at the same time. The result is the same on all ranks.
 std::vector<Pair> in_rounds(std::set<Pair> pairs);
 
-/// By exchanges between the two, which both call it, with links of their own. The first has the
-/// figures; the other gets none. `what` tells trials of one pair apart, on both alike.
+/// Measures by exchanges between the two ranks, which both must call it. Uses links of its own.
+/// Only the first rank's result is meaningful. `what` distinguishes trials of one pair, and must be
+/// the same on both ranks.
 PairFigures measure_pair(const std::shared_ptr<engine::Engine>& engine, const Pair& pair,
                          std::string_view what);
 

@@ -17,7 +17,7 @@
 namespace mccl::native {
 namespace {
 
-/// The first that takes it.
+/// Passes each call to the first unit that takes it.
 class Several final : public kernels::Unit {
  public:
   explicit Several(std::vector<std::shared_ptr<kernels::Unit>> units) : units_(std::move(units)) {}
@@ -35,7 +35,7 @@ class Several final : public kernels::Unit {
 }  // namespace
 
 std::shared_ptr<kernels::Unit> units_of(const Config& config) {
-  // Checked even when it is not used: a file that is named must exist.
+  // The path is checked even if it is not used, because a file that a setting names must exist.
   if (!config.shader_path.empty() && ::access(config.shader_path.c_str(), R_OK) != 0) {
     throw InvalidArgument(fmt::format(
         "MCCL_SHADER_PATH: expected a file of Metal shaders that can be read; {}: {}; correct it, "

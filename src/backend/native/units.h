@@ -1,4 +1,4 @@
-// What a job's settings have do arithmetic in place of the host's kernels.
+// Makes the units that do arithmetic in place of the host's kernels, if the settings ask for any.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace mccl::native {
 
-/// Null where that is nothing. Throws InvalidArgument where the settings ask for what this machine
-/// has not.
+/// Returns null if the settings ask for none. Throws InvalidArgument if they ask for a unit that
+/// this machine lacks.
 std::shared_ptr<kernels::Unit> units_of(const Config& config);
 
 }  // namespace mccl::native

@@ -8,7 +8,7 @@ using schedule::Facts;
 
 namespace {
 
-/// Whatever disturbed a measurement: a fact is above 0, and no cache is so many times as fast as
+/// Bounds for disturbed measurements: times are above 0, and a cache is at most 20 times as fast as
 /// assumed.
 constexpr double kLeastSeconds = 1e-9;
 constexpr double kLeastTimesAsLong = 0.05;
@@ -42,7 +42,7 @@ double WindowFit::cached_bytes_per_s(std::size_t bytes, double longer) const {
   return facts_.cached_bytes_per_s / std::max(kLeastTimesAsLong, longer / expected);
 }
 
-/// The value of the fact at which a small call is predicted to take so long.
+/// Returns the value of the fact at which a small call is predicted to take `seconds`.
 double WindowFit::solve(double Facts::*fact, Collective collective, double seconds) const {
   Facts facts = facts_;
   facts.*fact = 0;
@@ -53,7 +53,7 @@ double WindowFit::solve(double Facts::*fact, Collective collective, double secon
   return std::max(kLeastSeconds, (seconds - rest) / slope);
 }
 
-/// By the algorithm that the calls took.
+/// Predicts with the algorithm that the measured calls used.
 double WindowFit::predicted(Collective collective, std::size_t bytes, const Facts& facts) const {
   schedule::Problem problem;
   problem.collective = collective;

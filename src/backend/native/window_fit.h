@@ -1,4 +1,4 @@
-// The cost model of a node's window, turned around: the facts that predict what was measured.
+// Inverts the cost model of a node's window: computes the facts that predict the measured times.
 #pragma once
 
 #include <cstddef>
@@ -7,22 +7,23 @@
 
 namespace mccl::native {
 
-/// Predictions grow evenly with each of the times that are fitted. Where ranks take turns on cores,
-/// how soon an arrival is seen does not show in the time of a switch, and stays as assumed;
-/// elsewhere nobody switches. Each is 0 where the calls, forced through links, do not tell.
+/// Predictions grow linearly with each fitted time. If ranks share cores, the time of a switch
+/// hides the latency of an arrival, so the latency keeps its assumed value. Otherwise there are no
+/// switches to measure. Each function returns 0 if the measured calls were forced through links and
+/// show nothing of the window.
 class WindowFit {
  public:
-  /// `at_calls`: by what the measured calls were chosen. They are all_reduces in place and
-  /// broadcasts, of f32; the small ones of so many bytes.
+  /// `at_calls`: the facts by which the measured calls were chosen. The calls are all_reduces in
+  /// place and broadcasts, of f32; the small ones have `small_bytes` bytes.
   WindowFit(const schedule::Facts& at_calls, int ranks, double ranks_per_core,
             std::size_t small_bytes);
 
-  /// From the seconds of a small all_reduce, where every rank has a core.
+  /// Takes the seconds of a small all_reduce. Used if every rank has a core of its own.
   double window_latency_s(double small) const;
-  /// From the seconds of a small all_reduce and of a small broadcast, where ranks share cores.
+  /// Take the seconds of a small all_reduce and of a small broadcast. Used if ranks share cores.
   double switch_s(double small) const;
   double turn_s(double flow) const;
-  /// From the seconds by which an all_reduce of `bytes` takes longer than a small one.
+  /// Takes the seconds by which an all_reduce of `bytes` is slower than a small one.
   double cached_bytes_per_s(std::size_t bytes, double longer) const;
 
  private:

@@ -43,7 +43,8 @@ std::string find_functions(void* handle, Library& nccl) {
   return missing;
 }
 
-/// Why there is none; empty when there is. It stays loaded as long as the process lives.
+/// Returns the reason if NCCL cannot be loaded; otherwise empty. NCCL stays loaded until the
+/// process ends.
 std::string load(Library& nccl) {
   void* handle = ::dlopen(kFile, RTLD_NOW | RTLD_NOLOAD);
   if (!handle) handle = ::dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
@@ -103,7 +104,8 @@ int type_of(DType dtype) {
 
 int op_of(DType dtype, ReduceKind kind) {
   if (dtype == DType::boolean) {
-    // Sum is "or" and product "and": of bytes that are 0 or 1, the larger and the smaller.
+    // Booleans are bytes of 0 or 1. Their sum is "or", which is the maximum; their product is
+    // "and", which is the minimum.
     if (kind == ReduceKind::sum || kind == ReduceKind::max || kind == ReduceKind::bor) return 2;
     if (kind == ReduceKind::product || kind == ReduceKind::min || kind == ReduceKind::band)
       return 3;
@@ -114,8 +116,8 @@ int op_of(DType dtype, ReduceKind kind) {
       return 0;
     case ReduceKind::product:
       return 1;
-    // NCCL's largest and smallest of floats let go of NaN, and its mean of integers rounds in its
-    // own way; a group's must not depend on who carries out its calls.
+    // NCCL's max and min of floats ignore NaN, and its mean of integers rounds differently. The
+    // results of a group must not depend on the path that a call takes.
     case ReduceKind::max:
       return is_integer(dtype) ? 2 : -1;
     case ReduceKind::min:

@@ -1,4 +1,5 @@
-// NCCL, loaded at run time. What is used of it is declared here; nccl.h need not be there to build.
+// NCCL, loaded at run time. This file declares the parts that are used, so building needs no
+// nccl.h.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +13,13 @@ using Result = int;
 using Comm = struct CommOfNccl*;
 inline constexpr Result kSuccess = 0;
 inline constexpr Result kInProgress = 7;
-inline constexpr int kNoColor = -1;  ///< Of a rank that is in no part.
+inline constexpr int kNoColor = -1;  ///< Color of a rank that is in no part.
 
 struct UniqueId {
   char bytes[128];
 };
 
-/// ncclConfig_t as NCCL 2.18 has it, which newer ones take too.
+/// ncclConfig_t of NCCL 2.18; newer versions accept it too.
 struct CommConfig {
   std::size_t size;
   unsigned magic;
@@ -54,18 +55,18 @@ struct Library {
   Result (*GroupStart)();
   Result (*GroupEnd)();
 
-  int version = 0;   ///< Such as 22809.
-  std::string path;  ///< Of the file, where the loader tells.
+  int version = 0;   ///< For example, 22809.
+  std::string path;  ///< Path of the file, if the loader reports it.
 
   /// "2.28.9 (/usr/lib/…/libnccl.so.2)".
   std::string described() const;
 };
 
-/// The one that the process has already, as torch brings one, else the system's. Throws
-/// InvalidArgument that says in one sentence why there is none.
+/// Returns the NCCL that the process has already loaded, for example through torch, or else the
+/// system's. Throws InvalidArgument with the reason if there is none.
 const Library& library();
 
-/// NCCL's numbers of types and operations; -1 for what it has not.
+/// NCCL's numbers for types and operations; -1 if it has no equivalent.
 int type_of(DType dtype);
 int op_of(DType dtype, ReduceKind kind);
 

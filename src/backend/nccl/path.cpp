@@ -29,7 +29,7 @@ Device device_of(const Request& request) {
   return request.in.device.kind == DeviceKind::cuda ? request.in.device : request.out.device;
 }
 
-/// How elements travel that are only moved: where NCCL has no such type, as bytes.
+/// NCCL type for elements that are only moved; they travel as bytes if NCCL lacks the type.
 struct Moved {
   int type;
   std::size_t per_element;
@@ -39,7 +39,7 @@ Moved moved(DType dtype) {
   return type >= 0 ? Moved{type, 1} : Moved{type_of(DType::u8), size_of(dtype)};
 }
 
-/// All else as NCCL likes.
+/// All other values are NCCL's defaults.
 CommConfig non_blocking() {
   return {
       sizeof(CommConfig), kMagic, kConfigVersion, 0, INT_MIN, INT_MIN, INT_MIN, nullptr, INT_MIN};
@@ -69,7 +69,7 @@ class NcclPath final : public direct::Path {
   void abort() noexcept override;
 
  private:
-  /// Of a part of another's group, once NCCL has filled in `comm_`.
+  /// Starts a path made by split(), after NCCL has filled in `comm_`.
   void begin_as_part(Device device);
   void meet(Device device);
   std::string objection(const device::Accelerator& accelerator);
@@ -89,13 +89,14 @@ class NcclPath final : public direct::Path {
   const std::chrono::milliseconds timeout_;
   const Log log_;
   const std::shared_ptr<direct::Notices> notices_;
-  std::mutex mutex_;     ///< NCCL's calls of one communicator come from one thread at a time.
+  /// Serialises NCCL's calls on the communicator, which must not run concurrently.
+  std::mutex mutex_;
   Comm comm_ = nullptr;  // guarded by mutex_
   std::string failure_;  // guarded by mutex_
-  std::thread ending_;   // guarded by mutex_; ends the communicator, which may take long
+  std::thread ending_;   // guarded by mutex_; destroys the communicator, which may take long
   std::atomic<bool> ends_{false};
   bool met_ = false;
-  std::unique_ptr<device::Lane> lane_;  ///< Made when the ranks meet; null where they cannot.
+  std::unique_ptr<device::Lane> lane_;  ///< Made when the ranks meet; null if they cannot.
   Device device_;
 };
 
@@ -111,7 +112,7 @@ bool NcclPath::takes(const Request& request) {
   return lane_ != nullptr;
 }
 
-/// Why the ranks cannot go by NCCL; the same on all of them.
+/// Returns the reason if the ranks cannot use NCCL; otherwise empty. The same on all ranks.
 std::string NcclPath::objection(const device::Accelerator& accelerator) {
   struct Offer {
     direct::Card card;
@@ -134,7 +135,7 @@ std::string NcclPath::objection(const device::Accelerator& accelerator) {
   return {};
 }
 
-/// Rank 0 makes the name by which NCCL's ranks find each other; the group carries it.
+/// Rank 0 makes the id through which NCCL's ranks find each other, and the group broadcasts it.
 void NcclPath::meet(Device device) {
   met_ = true;
   const auto depot = device::depot_of(device);
@@ -159,10 +160,10 @@ void NcclPath::meet(Device device) {
             lane_->accelerator().name(), nccl_.described());
 }
 
-/// By a communicator of the one that there is, whose ranks know each other already. NCCL says at
-/// once that all is well, and has a thread of its own fill in the part's; until then its parent is
-/// busy, and refuses whatever else it is asked for. So the parent is asked until it is done, and
-/// the place for the part's is the part's own, or one that stays where this rank is in none.
+/// Splits the existing communicator, whose ranks know each other already. NCCL returns success at
+/// once and fills in the part's communicator on a thread of its own. Until then the parent is busy
+/// and refuses other calls, so the parent is polled until it is done. The part's communicator is
+/// written to the part's own member, or to a static variable if this rank is in no part.
 std::shared_ptr<direct::Path> NcclPath::split(Group* child, int color, int key) {
   const std::lock_guard lock(mutex_);
   if (!comm_) return {};
@@ -177,7 +178,7 @@ std::shared_ptr<direct::Path> NcclPath::split(Group* child, int color, int key) 
     settle(begun == kSuccess ? kInProgress : begun, "ncclCommSplit");
     if (path) path->begin_as_part(device_);
   } catch (const Error&) {
-    // NCCL may still write there.
+    // NCCL may still write to the part's member.
     keep_for_ever(path);
     throw;
   }
@@ -197,7 +198,7 @@ void NcclPath::begin_as_part(Device device) {
             group_.name(), lane_->accelerator().name(), nccl_.described());
 }
 
-/// Waits until a call that goes on by itself has been taken in. Throws what NCCL says.
+/// Waits until NCCL has completed an asynchronous call. Throws NCCL's error.
 void NcclPath::settle(Result result, const char* call) {
   const Clock::time_point deadline =
       timeout_.count() > 0 ? Clock::now() + timeout_ : Clock::time_point::max();
@@ -268,7 +269,8 @@ void NcclPath::begin(const Request& r, void* stream) {
   settle(nccl_.GroupEnd(), "ncclGroupEnd");
 }
 
-/// What NCCL has no call for: messages, or a reduction for each rank, that start together.
+/// Builds collectives that NCCL lacks from messages, or from one reduction per rank, that start
+/// together.
 void NcclPath::exchange(const Request& r, void* stream) {
   const Moved move = moved(r.dtype);
   const auto shares = [&](std::span<const std::size_t> counts) {
@@ -315,11 +317,11 @@ void NcclPath::exchange(const Request& r, void* stream) {
 
 std::string NcclPath::failure() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock) return {};  // whoever holds it finds out
+  if (!lock) return {};  // the thread that holds the lock detects a failure itself
   return why_failed();
 }
 
-/// With the lock. That a rank has gone says more than what NCCL makes of it.
+/// Called with the lock held. The group's failure is preferred, since it names the lost rank.
 std::string NcclPath::why_failed() {
   if (std::string reason = group_.failure(); !reason.empty()) return reason;
   Result state = kSuccess;
@@ -330,9 +332,10 @@ std::string NcclPath::why_failed() {
   return failure_;
 }
 
-/// Beside the caller, who may be the engine: the communicator's threads and kernels end first.
+/// Runs on another thread, because the caller may be the engine and NCCL first ends the
+/// communicator's threads and kernels.
 void NcclPath::abort() noexcept {
-  ends_ = true;  // whoever waits inside of NCCL with the lock lets go of it
+  ends_ = true;  // makes a thread that polls NCCL in settle() release the lock
   const std::lock_guard lock(mutex_);
   if (!comm_) return;
   if (failure_.empty()) failure_ = "the group was ended";
@@ -340,7 +343,7 @@ void NcclPath::abort() noexcept {
   try {
     ending_ = start_thread("mccl-nccl-end", end);
   } catch (const std::exception&) {
-    end();  // there is no thread to be had
+    end();  // no thread could be started
   }
 }
 

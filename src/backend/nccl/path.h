@@ -1,4 +1,4 @@
-// Collectives on GPU memory by NCCL.
+// Runs collectives on GPU memory through NCCL.
 #pragma once
 
 #include <chrono>
@@ -11,10 +11,10 @@
 
 namespace mccl::nccl {
 
-/// A group of one GPU for each rank, which they are the first time that a call takes this path: the
-/// ranks then meet by a broadcast of `group`. Messages, and what NCCL has no type or operation for,
-/// go the other way. Throws InvalidArgument where there is no NCCL.
-/// `notices`: of the job.
+/// Makes the path of `group`, which needs one GPU per rank. The GPU of a rank is that of the first
+/// call that takes this path. The ranks then meet through a broadcast of `group`. Messages, and
+/// types and operations that NCCL lacks, go through the host. `notices` belong to the job. Throws
+/// InvalidArgument if there is no NCCL.
 std::shared_ptr<direct::Path> make_path(Group& group, std::chrono::milliseconds timeout, Log log,
                                         std::shared_ptr<direct::Notices> notices);
 

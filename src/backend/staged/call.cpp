@@ -13,7 +13,7 @@
 namespace mccl::staged {
 namespace {
 
-/// How long a call that has failed waits for a device that may never get there.
+/// Time that a failed call waits for its device, which may never finish.
 constexpr std::chrono::seconds kLastWait{5};
 
 }  // namespace
@@ -45,7 +45,7 @@ std::exception_ptr Call::failure() const {
   return stage_ ? stage_->failure() : nullptr;
 }
 
-/// What is left of its time. The thread that starts it waits for nothing.
+/// Leaves the call its remaining time. The thread that starts it does not wait for it.
 CallOptions Call::options_now() const {
   CallOptions options = options_;
   options.caller_waits = false;
@@ -161,7 +161,7 @@ void Call::help(Clock::time_point deadline) {
                                                          deadline - Clock::now())))
                             : std::nullopt);
       } catch (const Error&) {
-        // returned() has it, unless it is this wait that has ended.
+        // Either this wait has timed out, or the call has failed and returned() has the error.
       }
       over = inner->done();
       patience = Patience();
@@ -169,7 +169,7 @@ void Call::help(Clock::time_point deadline) {
     }
     if (!try_finish()) patience.pause();
   }
-  // Whoever has made it over may not have told so yet.
+  // The thread that ended the call may not have marked it done yet.
   if (!done() && over && deadline == Clock::time_point::max()) sleep_until_done(deadline);
 }
 

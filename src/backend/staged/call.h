@@ -1,4 +1,4 @@
-// One call of a line: on a device's memory, or behind one that is.
+// One call of a line: a call on device memory, or one on host memory that must wait behind it.
 #pragma once
 
 #include <memory>
@@ -18,31 +18,31 @@ namespace mccl::staged {
 
 class Line;
 
-/// waiting: for its fence or input, or for a call before it. started: the host's call runs.
-/// returning: the device has yet to take the output. over: done. Thread-safe.
+/// Thread-safe. Phases: waiting, for its fence or input or for a call before it; started, while the
+/// host's call runs; returning, while the device takes the output; over.
 class Call final : public detail::WorkState, public Returning {
  public:
-  /// Has the device begin, where `request` needs it. Throws InvalidArgument.
-  /// `early`: the host's call heeds its conveyor.
+  /// Starts the device's side if `request` needs it. Throws InvalidArgument. `early`: the host's
+  /// call uses its conveyor.
   Call(std::shared_ptr<Line> line, const Request& request, const CallOptions& options, int rank,
        Clock::time_point deadline, bool early);
 
-  /// Whether the host's call may start.
+  /// True if the host's call may start.
   bool arrived() const;
-  /// What keeps it from starting, when it has arrived.
+  /// The error that prevents an arrived call from starting; null if there is none.
   std::exception_ptr failure() const;
   bool expired(Clock::time_point now) const { return now >= deadline_; }
-  /// Until the end of the batch that it belongs to.
+  /// Set while the call belongs to an open batch. Waiting for it then throws.
   void hold_back(bool held) { held_back_.store(held, std::memory_order_release); }
 
-  /// The host's call, and how it is to be made now.
+  /// The host's call, and the options for starting it now.
   const Request& request() const { return request_; }
   CallOptions options_now() const;
-  /// Behind its fence, when that has passed: see CallOptions::left_out.
+  /// Zeroes left_out for a call whose fence has passed; see CallOptions::left_out.
   void clear_left_out() const;
 
   void set_inner(const Work& inner);
-  /// The host's call is over.
+  /// Must be called when the host's call has ended.
   void returned(std::exception_ptr error);
   bool try_finish() override;
 

@@ -13,7 +13,7 @@
 namespace mccl::staged {
 namespace {
 
-/// A group that makes no call for so long lets go of pinned memory that no other uses.
+/// After this time without a call, a group releases pinned memory that no other group uses.
 constexpr std::chrono::seconds kIdle{30};
 
 /// A Work that has failed already.
@@ -54,7 +54,7 @@ Work Line::enqueue(const Request& request, const CallOptions& options) {
     const std::lock_guard lock(mutex_);
     group = group_;
   }
-  // Outside the lock: it may allocate, and so wait for the device.
+  // Constructed outside the lock, because it may allocate memory and so wait for the device.
   const auto call =
       std::make_shared<Call>(shared_from_this(), request, options, group->own_rank(),
                              deadline_of(group->timeout_of(options)), group->begins_early(request));
@@ -85,14 +85,14 @@ Work Line::end_batch(Work others) {
       call->hold_back(false);
       works.emplace_back(call);
     }
-    waiting_.push_back(std::move(batch));  // the attention of the open batch is its now
+    waiting_.push_back(std::move(batch));  // it takes over the open batch's count in attention_
     begin_watching();
   }
   changed_.notify_one();
   return Work::all_of(std::move(works));
 }
 
-/// The other ranks wait for what this one cannot do.
+/// Fails the whole group, because the other ranks wait for a call that this rank cannot make.
 void Line::fail_group(const Call& call, const std::exception_ptr& error) {
   std::string what;
   try {
@@ -123,9 +123,10 @@ void Line::start(const Batch& batch, Starts& started) {
   if (together) group_->end_batch();
 }
 
-/// Starts what may start, in order; a call that has waited too long for its device comes back. In a
-/// group that has failed nobody waits for a device: to start is to be told so. What a thread starts
-/// inside a batch of its own would be held back until the end of that.
+/// Starts the calls that are ready, in order. Returns a call whose device took too long, if there
+/// is one. In a failed group, calls start at once, which reports the failure. Does nothing on a
+/// thread with an open batch of its own, since calls started there would be held back until the
+/// batch ends.
 Line::CallPtr Line::start_ready(Starts& started) {
   const std::lock_guard lock(mutex_);
   if (group_ && group_->batch_is_open()) return nullptr;
@@ -202,7 +203,8 @@ bool Line::finish_returning() {
   return !ended.empty();
 }
 
-/// A caller of a GPU's seldom waits on the host, and an engine that nobody helps sleeps sooner.
+/// Helps the engine, because callers with GPU memory seldom wait on the host, and an engine without
+/// help goes to sleep sooner.
 void Line::help_running() {
   constexpr std::chrono::milliseconds kSlice{1};
   Work work;
@@ -215,7 +217,7 @@ void Line::help_running() {
   try {
     work.wait(kSlice);
   } catch (const Error&) {
-    // Its call is told, unless it is the slice that has ended.
+    // Either the slice has ended, or the call has failed and reports the error itself.
   }
 }
 

@@ -1,5 +1,5 @@
-// The order of a group's calls where some wait for a device. Ranks match calls by their order, so
-// whatever is called after one whose input is still on its way waits behind it.
+// Keeps the order of a group's calls if some of them wait for a device. Ranks match calls by their
+// order, so a call that follows one whose input has not arrived yet must wait behind it.
 #pragma once
 
 #include <atomic>
@@ -17,26 +17,27 @@
 
 namespace mccl::staged {
 
-/// Thread-safe. A thread of its own looks after what a device has to do; a caller that waits looks
-/// too. Locks: the line's, then those of a call; none is held while callbacks run.
+/// Thread-safe. The line's own thread polls the devices; a caller that waits polls too. Lock order:
+/// the line's lock, then the lock of a call. No lock is held while callbacks run.
 class Line : public std::enable_shared_from_this<Line> {
  public:
   explicit Line(HostCalls& group) : group_(&group) {}
   ~Line();
 
-  /// Whether a call of host memory must come here, too.
+  /// True if a call on host memory must go through the line too.
   bool is_busy() const { return attention_.load(std::memory_order_acquire) != 0; }
 
   Work enqueue(const Request& request, const CallOptions& options);
-  /// The calls of this thread's batch that came here, and `others`, which did not.
+  /// Ends this thread's batch. Returns a Work of its calls in the line together with `others`,
+  /// which started outside it.
   Work end_batch(Work others);
 
-  /// Starts the calls that may.
+  /// Starts all calls that are ready.
   void advance();
-  /// Until the device has taken a call's output; false when the line is closed.
+  /// Polls `call` until the device has taken its output. Returns false if the line is closed.
   bool look_after(std::shared_ptr<Returning> call);
 
-  /// The group goes: what has not started fails.
+  /// Called when the group is destroyed. Calls that have not started fail.
   void close();
 
  private:
@@ -55,15 +56,16 @@ class Line : public std::enable_shared_from_this<Line> {
   [[noreturn]] void fail_group(const Call& call, const std::exception_ptr& error);
   void give_up(const CallPtr& call);
 
-  std::atomic<int> attention_{0};  ///< Calls that wait, and batches that are open.
+  std::atomic<int> attention_{0};  ///< Number of waiting calls and open batches.
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  HostCalls* group_;                                   // guarded by mutex_; null when closed
+  HostCalls* group_;                                   // guarded by mutex_; null once closed
   std::deque<Batch> waiting_;                          // guarded by mutex_
   std::map<std::thread::id, Batch> open_;              // guarded by mutex_
   std::vector<std::shared_ptr<Returning>> returning_;  // guarded by mutex_
-  std::deque<Work> running_;  // guarded by mutex_; of the watcher's thread alone to help along
-  std::thread watcher_;       // guarded by mutex_
+  // Guarded by mutex_. Only the watcher thread helps these calls along.
+  std::deque<Work> running_;
+  std::thread watcher_;  // guarded by mutex_
 };
 
 }  // namespace mccl::staged

@@ -1,4 +1,4 @@
-// How to wait for a word that a device writes, of which nothing wakes the host.
+// Paces the polling of a word that a device writes, since nothing wakes the host.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace mccl::staged {
 
-/// Looks again at once for a while; then it naps for a sixteenth of the time that it has waited, so
-/// that what takes long costs little, and is seen late by little.
+/// Polls without a pause for 100 us, and then sleeps for a sixteenth of the time waited so far. So
+/// long waits cost little CPU time and are noticed with little delay.
 class Patience {
  public:
   bool naps() const { return Clock::now() - since_ >= kAtOnce; }

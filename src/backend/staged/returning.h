@@ -1,4 +1,4 @@
-// A call whose host's side is over, and of which a device has yet to tell that its own is.
+// Interface of a call whose host side has ended while its device may still be working.
 #pragma once
 
 #include "backend/staged/patience.h"
@@ -9,9 +9,9 @@ class Returning {
  public:
   virtual ~Returning() = default;
 
-  /// Ends the call if the device's side is over; whether it has ended.
+  /// Ends the call if the device's side has ended. Returns true if the call has ended.
   virtual bool try_finish() = 0;
-  /// The same, where nobody else looks any more.
+  /// Polls until the call has ended. Used if no other thread polls it.
   void finish_alone() {
     for (const Patience patience; !try_finish();) patience.pause();
   }

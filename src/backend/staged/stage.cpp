@@ -14,7 +14,7 @@
 namespace mccl::staged {
 namespace {
 
-/// Each costs the device a few microseconds beside its copy.
+/// Limits the pieces, since each costs the device a few microseconds besides its copy.
 constexpr std::size_t kMostPieces = 32;
 
 bool lies_on_device(const ConstBuffer& buffer) { return buffer.device.kind != DeviceKind::cpu; }
@@ -38,14 +38,14 @@ void require_there(const device::Accelerator& accelerator, const Request& reques
   throw InvalidArgument(fmt::format("{}: {} {}", name_of(request.collective), argument, objection));
 }
 
-/// Whether this rank's input has anything to say: it is the output, too, for a rank that a
-/// broadcast goes to.
+/// True if this rank contributes data. In a broadcast, only the root does: on the other ranks, `in`
+/// is the output.
 bool gives(const Request& request, int rank) {
   return request.in.count > 0 &&
          (request.collective != Collective::broadcast || request.root == rank);
 }
 
-/// Sums may be made where their input is, if nobody else sees that.
+/// True if the sum may overwrite the staged copy of its input, which nothing else sees.
 bool fold_in_place(const Request& request) {
   return (request.collective == Collective::all_reduce ||
           request.collective == Collective::reduce) &&
@@ -110,7 +110,7 @@ bool Stage::may_start() {
 }
 
 std::size_t Stage::arrived() const {
-  // What this rank does not give is there.
+  // Without input there is nothing to wait for.
   return trip_.input_bytes == 0 ? std::numeric_limits<std::size_t>::max() : passage_->arrived();
 }
 
@@ -141,15 +141,15 @@ Stage::~Stage() {
     depot_->take_back(std::move(passage_));
     return;
   }
-  // The device may still write there.
+  // The device may still write to this memory.
   keep_for_ever(std::move(passage_));
   keep_for_ever(std::move(input_));
   keep_for_ever(std::move(output_));
 }
 
-/// What is long goes in pieces, so that the wire is at work while it is copied. Where input and
-/// output are one memory and begin at different places of it, it takes more to know what may be
-/// touched when, and all goes at once.
+/// Cuts long data into pieces, so that copies overlap with the transfer between ranks. Data go in
+/// one piece if input and output are the same memory at different offsets, since the order of
+/// accesses would be harder to track.
 bool Stage::cut(const Request& request, bool early) {
   const std::size_t longest = std::max(trip_.input_bytes, trip_.output_bytes);
   const std::size_t least = depot_->accelerator().least_piece();
@@ -175,7 +175,8 @@ device::Passage::Trip Stage::stand_in(Request& request, int rank) {
   trip.input_bytes = lies_on_device(in) && gives(request, rank) ? in.bytes() : 0;
   trip.output_bytes = takes ? out.bytes() : 0;
   if (both && (request.in_place || fold_in_place(request))) {
-    // One block for both, in which they lie as they do on the device, or the sum over its input.
+    // Input and output share one block. In place, they keep their relative offsets; otherwise the
+    // sum overwrites its input.
     const auto* const from = static_cast<const std::byte*>(in.data);
     const auto* const to = static_cast<const std::byte*>(out.data);
     const std::byte* const first = request.in_place ? std::min(from, to) : from;
