@@ -12,11 +12,11 @@
 namespace mccl::c_api {
 namespace {
 
-/// Shown where there is no memory to say more.
+/// The text of the last error if there is no memory for a longer one.
 constexpr const char* kOutOfMemory = "out of memory";
 
 thread_local std::string last_error;
-thread_local const char* last_error_shown = "";  // last_error's text, or kOutOfMemory
+thread_local const char* last_error_shown = "";  // either last_error's text or kOutOfMemory
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// The boundary between C++ and C: nothing thrown passes it, and what comes from outside is checked
-// before it is believed.
+// The boundary between C++ and C: no exception crosses it, and all values from outside are checked
+// before they are used.
 #pragma once
 
 #include <cstddef>
@@ -12,20 +12,20 @@
 
 namespace mccl::c_api {
 
-/// The status that belongs to an error, and what it says.
+/// The status and text of an error.
 struct Told {
   mccl_status status = MCCL_OK;
   std::string text;
 };
 
-/// Null is success. Throws bad_alloc when there is no memory for the text.
+/// A null `error` gives MCCL_OK. Throws bad_alloc if there is no memory for the text.
 Told told_of(const std::exception_ptr& error);
 
-/// Keeps the error that is being handled as this thread's last, and returns its status. For catch
-/// blocks.
+/// Stores the exception that is being handled as this thread's last error, and returns its status.
+/// Must be called in a catch block.
 mccl_status keep_error() noexcept;
 
-/// Runs the body of a C function. Everything that it throws becomes a status.
+/// Runs the body of a C function, and turns every exception into a status.
 template <typename Body>
 mccl_status guarded(Body&& body) noexcept {
   try {
@@ -36,27 +36,28 @@ mccl_status guarded(Body&& body) noexcept {
   }
 }
 
-/// The text of the caller, who must not pass null.
+/// Returns the caller's text. Throws InvalidArgument if it is null.
 const char* text_of(const char* call, const char* argument, const char* text);
 
-/// Throws InvalidArgument that names the argument when it is null.
+/// Throws InvalidArgument, which names the argument, if the pointer is null.
 void require(const char* call, const char* argument, const void* pointer);
 
-/// Refuses null, and makes what lies there null, so that a failure leaves nothing to be used.
+/// Throws InvalidArgument if `out` is null. Sets `*out` to null, so that a call that fails returns
+/// no handle.
 template <typename Handle>
 void clear(const char* call, const char* argument, Handle** out) {
   require(call, argument, out);
   *out = nullptr;
 }
 
-/// Copies text out, as "Text out" of mccl/c.h says; throws NoRoom.
+/// Copies text to the caller as described under "Text out" in mccl/c.h. Throws NoRoom.
 void copy_text(const char* call, std::string_view from, char* text, std::size_t capacity,
                std::size_t* length);
-/// The same of bytes, without a NUL.
+/// Copies bytes in the same way, without a NUL.
 void copy_bytes(const char* call, std::string_view from, void* value, std::size_t capacity,
                 std::size_t* bytes);
 
-/// What the caller gave no room for.
+/// Thrown if the caller's memory is too small for a value.
 class NoRoom : public std::exception {
  public:
   explicit NoRoom(std::string text) : text_(std::move(text)) {}

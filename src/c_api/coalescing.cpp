@@ -1,4 +1,4 @@
-// Calls that start together.
+// Batches of calls that start together.
 #include <algorithm>
 #include <atomic>
 #include <memory>
@@ -14,11 +14,11 @@ namespace mccl::c_api {
 namespace {
 
 struct Begun {
-  std::weak_ptr<Group> group;  ///< One that was destroyed without an end is expired.
+  std::weak_ptr<Group> group;  ///< Expired if the group was destroyed before the batch ended.
   std::shared_ptr<std::atomic<bool>> started;
 };
 
-/// Where this thread has begun: the group knows, but does not tell.
+/// The open batches of this thread, which the groups do not report.
 thread_local std::vector<Begun> begun;
 
 auto found(const std::shared_ptr<Group>& group) {
@@ -40,7 +40,7 @@ mccl_status mccl_begin_coalescing(mccl_group* group) noexcept {
   return guarded([&] {
     mccl::Group& target = group_of("mccl_begin_coalescing", group);
     std::erase_if(begun, [](const Begun& one) { return one.group.expired(); });
-    // Made first, so that nothing fails once the group has begun.
+    // Allocated first, so that nothing can fail after the group has begun.
     Begun entry{group->group, std::make_shared<std::atomic<bool>>(false)};
     begun.reserve(begun.size() + 1);
     target.begin_coalescing();

@@ -1,4 +1,4 @@
-// Each function makes buffers of its pointers and counts; the group checks everything else.
+// Each function makes buffers from its pointers and counts; the group checks all other arguments.
 #include "c_api/options.h"
 #include "c_api/submit.h"
 #include "mccl/c.h"

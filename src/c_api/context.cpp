@@ -26,13 +26,14 @@ mccl::Config settings_of(const char* call, const mccl_config* config) {
   return checked(call, "config", config).config;
 }
 
-/// The default that a context's groups have.
+/// The default time limit of the context's groups.
 std::chrono::milliseconds timeout_of(const mccl::Context& context) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::duration<double>(context.config().timeout));
 }
 
-/// More members than ranks are refused anyway; a wild count must not be read first.
+/// Throws InvalidArgument if there are more members than ranks, before a wrong count makes it read
+/// beyond the caller's memory.
 std::vector<int> members_of(const char* call, const mccl::Context& context, const int32_t* members,
                             std::size_t count) {
   if (count <= static_cast<std::size_t>(context.size())) return {members, members + count};
@@ -151,7 +152,7 @@ mccl_status mccl_after_fork_in_parent(mccl_context* context) noexcept {
 mccl_status mccl_after_fork_in_child(mccl_context* context) noexcept {
   return guarded([&] {
     mccl_context& handle = checked("mccl_after_fork_in_child", "context", context);
-    // Never destroyed: its thread and its locks are the parent's.
+    // Never destroyed, because its thread and its locks belong to the parent process.
     static_cast<void>(std::make_unique<std::shared_ptr<mccl::Context>>(handle.context).release());
     handle.context->abandon_after_fork();
   });

@@ -1,4 +1,4 @@
-// What lies behind the opaque types of mccl/c.h, and how a function gets at it.
+// Defines the opaque types of mccl/c.h, and checks handles.
 #pragma once
 
 #include <atomic>
@@ -16,8 +16,8 @@
 
 namespace mccl::c_api {
 
-/// The first word of every handle. Languages that know only `void*` swap handles easily, and that
-/// must be an error.
+/// The first word of every handle. Callers in languages that know only `void*` easily mix up
+/// handles, which must cause an error.
 enum class Kind : std::uint32_t {
   config = 0x4343'0001,
   store = 0x4343'0002,
@@ -26,7 +26,7 @@ enum class Kind : std::uint32_t {
   work = 0x4343'0005,
 };
 
-/// Throws InvalidArgument that names what was expected and what was found.
+/// Throws InvalidArgument if the kinds differ. The message names both.
 void check_kind(const char* call, const char* argument, Kind found, Kind expected);
 
 }  // namespace mccl::c_api
@@ -59,17 +59,17 @@ struct mccl_work {
   static constexpr mccl::c_api::Kind kKind = mccl::c_api::Kind::work;
   mccl::c_api::Kind kind = kKind;
   mccl::Work work;
-  /// Whose call it is: a language that collects garbage may let go of a group before its works, and
-  /// the end of a group ends its calls.
+  /// The groups of the call, kept alive by the handle. Destroying a group ends its calls, and a
+  /// garbage-collected language may drop a group before its works.
   std::vector<std::shared_ptr<mccl::Group>> groups;
-  /// For a call that starts at mccl_end_coalescing: whether it has. Null for one that started at
-  /// once.
+  /// True once a call of a batch has started, which mccl_end_coalescing does. Null for a call that
+  /// started at once.
   std::shared_ptr<const std::atomic<bool>> started;
 };
 
 namespace mccl::c_api {
 
-/// The handle, checked.
+/// Returns the handle. Throws InvalidArgument if it is null or of another kind.
 template <typename Handle>
 Handle& checked(const char* call, const char* argument, Handle* handle) {
   require(call, argument, handle);
@@ -77,8 +77,8 @@ Handle& checked(const char* call, const char* argument, Handle* handle) {
   return *handle;
 }
 
-/// Ends a handle. There is no status to return, so a handle of another kind is left alone, and said
-/// to be in mccl_last_error().
+/// Destroys a handle. There is no status to return, so a handle of another kind is left alone, and
+/// the error is available from mccl_last_error().
 template <typename Handle>
 void destroy(const char* call, Handle* handle) noexcept {
   if (!handle) return;

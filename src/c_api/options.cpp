@@ -13,14 +13,14 @@
 namespace mccl::c_api {
 namespace {
 
-// Where the structs of the first version of the header end, which stay readable for ever.
+// Sizes of the structs in the first version of the header, which must stay readable.
 constexpr std::size_t kFirstContextOptions = offsetof(mccl_context_options, config) + sizeof(void*);
 constexpr std::size_t kFirstCallOptions = offsetof(mccl_call_options, factor) + sizeof(void*);
 
 constexpr std::size_t kFirstGroupOptions =
     offsetof(mccl_group_options, topk_ratio) + sizeof(double);
 
-/// Longer than anybody waits, and short enough to be added to the time.
+/// Longest time limit, short enough to be added to a clock's time without overflow.
 constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365);
 
 void refuse_flags(const char* call, std::uint32_t flags, std::uint32_t known) {
@@ -37,7 +37,7 @@ void read_struct(const char* call, const void* from, std::size_t first_size, voi
                  std::size_t size) {
   std::uint32_t stated = 0;
   std::memcpy(&stated, from, sizeof stated);
-  // A page is far more than any version will have, and a number that was never set is mostly more.
+  // 4096 is far more than any version will have; an uninitialised number is usually larger.
   constexpr std::uint32_t kTooLarge = 4096;
   if (stated < first_size || stated > kTooLarge) {
     throw InvalidArgument(fmt::format(

@@ -1,4 +1,4 @@
-// What a context counts and knows, as JSON.
+// Reports a context's metrics and costs as JSON.
 #include <nlohmann/json.hpp>
 #include <string>
 

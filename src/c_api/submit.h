@@ -1,4 +1,4 @@
-// How a C function becomes a call of a group.
+// Turns a C function into a call of a group.
 #pragma once
 
 #include <atomic>
@@ -18,18 +18,18 @@ inline Group& group_of(const char* call, const mccl_group* group) {
   return *checked(call, "group", group).group;
 }
 
-/// Between mccl_begin_coalescing and mccl_end_coalescing of the group on this thread: what becomes
-/// true at the end, when the calls start, and not before may anybody wait for them. Else null.
+/// If this thread has an open batch of the group, returns the flag that becomes true when the batch
+/// ends and its calls start; no thread may wait for them before. Otherwise returns null.
 std::shared_ptr<const std::atomic<bool>> coalescing_on(const std::shared_ptr<Group>& group);
 
-/// The handle of a call that is yet to be made.
+/// Makes the handle of a call that has not started.
 inline std::unique_ptr<mccl_work> new_work(const std::shared_ptr<Group>& group) {
   auto handle = std::make_unique<mccl_work>();
   handle->groups.push_back(group);
   return handle;
 }
 
-/// Runs `start(group, options)`, which gives a Work: waits for it where the caller wants none.
+/// Runs `start(group, options)`, which returns a Work. Waits for it if the caller wants no handle.
 template <typename Start>
 mccl_status submit(const char* call, mccl_group* group, const mccl_call_options* options,
                    mccl_work** work, Start&& start) noexcept {
@@ -40,7 +40,7 @@ mccl_status submit(const char* call, mccl_group* group, const mccl_call_options*
     auto coalescing = coalescing_on(group->group);
     const bool waits = !work && !coalescing;
     read.call.caller_waits = !coalescing && (waits || read.call.caller_waits);
-    // Made first: once the call has started, nothing may fail.
+    // Allocated first, because nothing may fail after the call has started.
     std::unique_ptr<mccl_work> handle = work ? new_work(group->group) : nullptr;
     Work started = start(target, std::as_const(read));
     if (waits) started.wait();
@@ -51,7 +51,7 @@ mccl_status submit(const char* call, mccl_group* group, const mccl_call_options*
   });
 }
 
-/// For calls that reduce nothing.
+/// Called for calls that reduce nothing.
 inline void refuse_options_of_sums(const char* call, const Options& options) {
   refuse_factor(call, options);
   refuse_left_out(call, options);

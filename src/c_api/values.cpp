@@ -1,4 +1,4 @@
-// Versions, and the names and sizes of values.
+// Versions, and the names and sizes of enum values.
 #include <array>
 #include <string_view>
 
@@ -10,7 +10,7 @@
 namespace mccl::c_api {
 namespace {
 
-// The numbers of the C interface are those of the C++ one: nothing is looked up on the way.
+// The C and C++ interfaces use the same numbers, so no conversion is needed.
 template <typename Value>
 constexpr bool same(Value value, std::int32_t number) {
   return static_cast<std::int32_t>(value) == number;
@@ -67,7 +67,7 @@ size_t mccl_dtype_size(mccl_dtype dtype) noexcept {
   return known_dtype(dtype) ? mccl::size_of(static_cast<mccl::DType>(dtype)) : 0;
 }
 
-// The names are literals, so what follows them is a NUL.
+// Names are string literals, so they end with a NUL.
 const char* mccl_dtype_name(mccl_dtype dtype) noexcept {
   if (!known_dtype(dtype)) return "unknown dtype";
   return mccl::name_of(static_cast<mccl::DType>(dtype)).data();

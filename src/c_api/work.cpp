@@ -17,7 +17,8 @@ const Work& work_of(const char* call, const mccl_work* work) {
   return checked(call, "work", work).work;
 }
 
-/// Nobody may wait for a call that has not started, and for which nothing would ever wake him.
+/// Returns the work if its call has started. Otherwise throws InvalidArgument, because a wait for
+/// it would never end.
 const mccl_work& started(const char* call, const char* argument, const mccl_work* work) {
   const mccl_work& handle = checked(call, argument, work);
   if (!handle.started || *handle.started) return handle;
@@ -27,8 +28,8 @@ const mccl_work& started(const char* call, const char* argument, const mccl_work
       call, argument));
 }
 
-/// Tells C what became of a call. Nothing may be thrown on the thread that finishes calls, not even
-/// for want of memory to say more.
+/// Reports the result of a call to C. Must not throw on the thread that completes calls, not even
+/// if there is no memory for the text.
 void tell(mccl_callback callback, void* user, const std::exception_ptr& error) noexcept {
   Told told;
   const char* text = nullptr;
@@ -82,7 +83,8 @@ int32_t mccl_work_source(const mccl_work* work) noexcept {
 mccl_status mccl_work_on_done(const mccl_work* work, mccl_callback callback, void* user) noexcept {
   constexpr const char* kCall = "mccl_work_on_done";
   return guarded([&] {
-    const mccl::Work call = work_of(kCall, work);  // a copy: the callback may destroy the handle
+    // a copy, because the callback may destroy the handle
+    const mccl::Work call = work_of(kCall, work);
     if (!callback) throw mccl::InvalidArgument("mccl_work_on_done: callback is NULL");
     call.on_done(
         [callback, user](const std::exception_ptr& error) { tell(callback, user, error); });

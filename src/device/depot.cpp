@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::size_t kLeastBlock = 4096;
 
-/// To an eighth of a power of two, so that calls of like sizes share blocks.
+/// Rounds up to a multiple of an eighth of a power of two, so that calls of similar sizes share
+/// blocks.
 std::size_t rounded(std::size_t bytes) {
   const std::size_t step = std::max(std::bit_floor(bytes) / 8, kLeastBlock);
   return std::max<std::size_t>(1, (bytes + step - 1) / step) * step;
@@ -53,7 +54,7 @@ void Depot::free(std::byte* data, std::size_t bytes) {
   pinned_memory().record(-static_cast<std::int64_t>(bytes));
 }
 
-/// An unused one may be longer by a quarter.
+/// Reuses an unused block that is up to a quarter larger.
 Block Depot::block(std::size_t bytes) {
   const std::size_t size = rounded(bytes);
   {
@@ -84,7 +85,7 @@ std::size_t Depot::unused_bytes() const {
   return unused_bytes_;
 }
 
-/// Frees the blocks first that were not used for longest.
+/// Frees the least recently used blocks first.
 void Depot::release_unused(Clock::duration time) {
   std::vector<std::pair<std::byte*, std::size_t>> given_back;
   {

@@ -1,5 +1,5 @@
-// What is kept for the calls of one device: pinned memory and passages. To make either takes long,
-// and may wait for all that the device has to do; so what a call has used is kept for the next.
+// Keeps pinned memory and passages of one device between calls. Making either takes long, and may
+// wait for all work of the device, so they are reused.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace mccl::device {
 
 class Depot;
 
-/// Pinned memory of a call, for the next one when it is let go of.
+/// Pinned memory of one call. Its destructor returns it to the depot for reuse.
 class Block {
  public:
   Block() = default;
@@ -34,7 +34,7 @@ class Block {
   std::size_t bytes_ = 0;
 };
 
-/// Thread-safe. Lives as long as what it has given.
+/// Thread-safe. Blocks keep their depot alive.
 class Depot : public std::enable_shared_from_this<Depot> {
  public:
   explicit Depot(std::shared_ptr<Accelerator> accelerator);
@@ -43,13 +43,14 @@ class Depot : public std::enable_shared_from_this<Depot> {
   Accelerator& accelerator() const { return *accelerator_; }
   std::shared_ptr<Accelerator> shared_accelerator() const { return accelerator_; }
 
-  /// Unused blocks together take at most pinned_memory().limit() bytes once no call has a passage.
+  /// Returns a block of at least `bytes`. Unused blocks together hold at most
+  /// pinned_memory().limit() bytes once no call has a passage.
   Block block(std::size_t bytes);
   std::unique_ptr<Passage> passage();
   /// Takes back a passage that has ended.
   void take_back(std::unique_ptr<Passage> passage);
-  /// Gives the blocks that were not used for `time` back to the system. That may wait for all that
-  /// the device has to do, so nothing is given back while a call has a passage.
+  /// Frees the blocks that were not used for `time`. Freeing may wait for all work of the device,
+  /// so nothing is freed while a call has a passage.
   void release_unused(Clock::duration time);
   std::size_t unused_bytes() const;
 
@@ -65,7 +66,7 @@ class Depot : public std::enable_shared_from_this<Depot> {
 
   const std::shared_ptr<Accelerator> accelerator_;
   mutable std::mutex mutex_;
-  std::multimap<std::size_t, Unused> unused_;       // guarded by mutex_; by size
+  std::multimap<std::size_t, Unused> unused_;       // guarded by mutex_; keyed by size
   std::size_t unused_bytes_ = 0;                    // guarded by mutex_
   std::vector<std::unique_ptr<Passage>> passages_;  // guarded by mutex_
   int passages_in_use_ = 0;                         // guarded by mutex_

@@ -25,7 +25,7 @@ Word Lane::run_beside(void* stream, const Act& act) {
 
 void Lane::run_on(void* stream, bool may_go, const Act& act) {
   const std::lock_guard lock(mutex_);
-  // Behind a call of the same stream it is anyway, and the driver need not be asked anything.
+  // A call on the same stream as the last is in order already, without a driver call.
   const bool elsewhere = !used_ || own_queue_is_last_ || last_stream_ != stream;
   if (elsewhere && accelerator().is_capturing(stream)) return act(stream);
   if (used_ && elsewhere) {

@@ -1,4 +1,4 @@
-// The order in which a device carries out the calls of one group by itself.
+// Orders the calls of one group that a device carries out without the host.
 #pragma once
 
 #include <functional>
@@ -9,8 +9,8 @@
 
 namespace mccl::device {
 
-/// Calls run one after another, whatever streams they come from: each rank's in the same order, so
-/// that none waits for a call that its peer has behind another. Thread-safe.
+/// Runs calls one after another, whichever streams they use. Each rank uses the same order, so no
+/// call waits for one that its peer has queued behind another. Thread-safe.
 class Lane {
  public:
   /// Enqueues a call on the stream that it is given.
@@ -18,20 +18,22 @@ class Lane {
 
   explicit Lane(std::shared_ptr<Depot> depot);
 
-  /// On a queue of the lane's own, behind what `stream` has been given; the number of the call.
+  /// Runs the call on the lane's own queue, after the work that `stream` has been given. Returns
+  /// the number of the call.
   Word run_beside(void* stream, const Act& act);
-  /// On the caller's own stream. Nothing tells the host of its end. Where the stream is being
-  /// captured, its order among the calls that are not is the caller's to keep.
-  /// `may_go`: the stream may be destroyed afterwards and is not touched again, so its end is noted
-  /// at once. Any other stream is asked for its end when a call comes on another one; calls on one
-  /// stream ask the driver for nothing.
+  /// Runs the call on the caller's stream. The host cannot find out when it ends. If the stream is
+  /// being captured, the caller must order it relative to calls that are not.
+  ///
+  /// `may_go`: the stream may be destroyed afterwards and is not used again, so the lane marks the
+  /// end of the call at once. The end on any other stream is only looked up when a call on a
+  /// different stream follows, so consecutive calls on one stream make no driver calls.
   void run_on(void* stream, bool may_go, const Act& act);
 
-  /// The number by which ended() knows that all calls so far are over.
+  /// Returns a number for which ended() is true once all calls so far have ended.
   Word end();
-  /// Whether a call that runs beside its stream is over, and all before it.
+  /// True if the call with this number, and all calls before it, have ended.
   bool ended(Word number) const { return reached(ended_, number); }
-  /// What `stream` is given from now on runs after the calls so far.
+  /// Work that `stream` is given from now on runs after the calls so far.
   void lead(void* stream);
 
   Accelerator& accelerator() const { return depot_->accelerator(); }
@@ -45,7 +47,7 @@ class Lane {
   Word number_ = 0;                 // guarded by mutex_
   bool own_queue_is_last_ = false;  // guarded by mutex_
   bool used_ = false;               // guarded by mutex_
-  void* last_stream_ = nullptr;     // guarded by mutex_; may be gone where the own queue is last
+  void* last_stream_ = nullptr;     // guarded by mutex_; invalid if own_queue_is_last_
 };
 
 }  // namespace mccl::device

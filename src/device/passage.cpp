@@ -27,7 +27,7 @@ void QueuePassage::begin(const Trip& trip) {
   queue_->mark();
 }
 
-/// What a word says when the first `bytes` of `whole` are through.
+/// Value of a word once the first `bytes` of `whole` have been copied.
 Word QueuePassage::word_at(std::size_t bytes, std::size_t whole) const {
   return bytes >= whole ? number_ : before_ + static_cast<Word>(bytes / piece_);
 }

@@ -1,4 +1,4 @@
-// The way of one call between a device's memory and the host's.
+// Moves the data of one call between device memory and host memory.
 #pragma once
 
 #include <cstddef>
@@ -8,59 +8,60 @@
 
 namespace mccl::device {
 
-/// One call at a time. No call but begin() waits for anything. Used by one thread after another.
+/// Serves one call at a time. Only begin() may block. Threads may use it in turn, but not
+/// concurrently.
 class Passage {
  public:
   virtual ~Passage() = default;
 
-  /// What a call has the device do. Copies of nothing are left out.
+  /// The copies of one call. Empty copies are omitted.
   struct Trip {
-    void* stream;  ///< Of the caller, whose data it is.
+    void* stream;  ///< Stream of the caller, which owns the data.
     const void* from;
     std::byte* staged_input;
     std::size_t input_bytes;
     void* to;
     const std::byte* staged_output;
     std::size_t output_bytes;
-    /// What goes at a time, so that host and device are at work at once; 0: all of it.
+    /// Bytes copied at a time, so that host and device work concurrently; 0 for all bytes at once.
     std::size_t piece = 0;
-    void* from_allocation = nullptr;  ///< As Buffer::allocation.
+    void* from_allocation = nullptr;  ///< Same as Buffer::allocation.
     void* to_allocation = nullptr;
   };
   virtual void begin(const Trip& trip) = 0;
 
-  /// Bytes of the input that have come to the host, from its beginning on. Throws Error where no
-  /// more will, as ended() does.
+  /// Bytes of the input that have arrived on the host, counted from its start. Throws Error if no
+  /// more will arrive. ended() throws likewise.
   virtual std::size_t arrived() = 0;
-  /// The first `bytes` of the output may go to the device: whole pieces of it.
+  /// Allows the first `bytes` of the output, in whole pieces, to be copied to the device.
   virtual void release(std::size_t bytes) = 0;
-  /// The host's side is over, and what it has written may go; of a call that has failed that is of
-  /// no use.
+  /// Must be called when the host's side has ended. All output may then be copied to the device.
+  /// The output of a failed call has no use.
   virtual void finish(bool failed) = 0;
-  /// Whether the device's side is over.
+  /// True if the device's side has ended.
   virtual bool ended() = 0;
 
-  /// Whether streams can wait for the call's end, by lead().
+  /// True if lead() can make streams wait for the end of the call.
   virtual bool leads() const = 0;
-  /// What `stream` is given from now on runs after the call.
+  /// Work that `stream` is given from now on runs after the call.
   virtual void lead(void* stream) = 0;
 };
 
-/// By a queue that waits for the host, and words by which device and host tell each other how far
-/// they are.
+/// A passage through a queue that waits for the host. Device and host report their progress to each
+/// other in words of pinned memory.
 class QueuePassage final : public Passage {
  public:
-  /// `words`: three words of pinned memory, on a cache line of their own.
+  /// `words`: three words of pinned memory on a cache line of their own.
   QueuePassage(std::unique_ptr<Queue> queue, Word* words)
       : queue_(std::move(queue)), words_(words) {}
 
-  /// Enqueues all of it, so that nobody needs to ask the device for anything afterwards: who does
-  /// while the device waits for the host may be made to wait for the device.
+  /// Enqueues the whole call at once, so that no driver call is needed later. A driver call while
+  /// the device waits for the host could block on the device.
   void begin(const Trip& trip) override;
 
   std::size_t arrived() override;
   void release(std::size_t bytes) override;
-  /// What has failed is copied too: the queue is about to.
+  /// The output of a failed call is copied too, because the queue already holds the copy.
   void finish(bool /*failed*/) override { release(output_bytes_); }
   bool ended() override { return reached(&words_[kEnded], number_); }
   bool leads() const override { return true; }
@@ -72,8 +73,8 @@ class QueuePassage final : public Passage {
 
   const std::unique_ptr<Queue> queue_;
   Word* const words_;
-  Word before_ = 0;  ///< What the words had come to before the call: they count its pieces.
-  Word number_ = 0;  ///< What they come to at its end.
+  Word before_ = 0;  ///< Value of the words before the call. They count its pieces.
+  Word number_ = 0;  ///< Value of the words at the end of the call.
   std::size_t piece_ = 1;
   std::size_t input_bytes_ = 0;
   std::size_t output_bytes_ = 0;

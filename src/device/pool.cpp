@@ -10,7 +10,8 @@
 namespace mccl::device {
 namespace {
 
-/// What a device gives in a piece of its own, so that nobody reaches more than was meant.
+/// Smallest unit that the device allocates separately, so that peers reach no other memory through
+/// it.
 constexpr std::size_t kLeastWindow = std::size_t{2} << 20;
 
 std::size_t rounded(std::size_t bytes) {
@@ -19,7 +20,7 @@ std::size_t rounded(std::size_t bytes) {
 
 }  // namespace
 
-/// A window that others know serves what needs half of it or more.
+/// Reuses a window that other ranks know if at least about half of it is needed.
 void* Pool::take(std::size_t bytes) {
   const std::size_t size = rounded(bytes);
   const std::lock_guard lock(mutex_);
@@ -42,8 +43,8 @@ void* Pool::take(std::size_t bytes) {
   return best->memory.get();
 }
 
-/// What is given out again must not be in use on the device any more. To free memory waits for
-/// that, too; so neither is done with the lock.
+/// Memory must not be in use on the device when it is handed out again. Freeing memory waits for
+/// that too. Both waits happen without the lock.
 void Pool::give_back(void* memory) {
   if (is_told(memory)) accelerator_->finish();
   std::shared_ptr<void> gone;
@@ -61,7 +62,7 @@ bool Pool::is_told(const void* memory) {
   return taken(memory).told;
 }
 
-/// With the lock.
+/// Called with the lock held.
 Pool::Kept& Pool::taken(const void* memory) {
   const auto found = begin_.find(static_cast<const std::byte*>(memory));
   if (found != begin_.end() && windows_[found->second].in_use) return windows_[found->second];

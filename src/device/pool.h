@@ -1,4 +1,4 @@
-// Memory of a device that other processes may come to reach.
+// Device memory that other processes can reach.
 #pragma once
 
 #include <cstddef>
@@ -13,34 +13,34 @@
 
 namespace mccl::device {
 
-/// Where something lies: in which window, and how far in.
+/// A position: the number of the window, and the offset in bytes.
 struct InWindow {
   std::size_t window;
   std::size_t offset;
 };
 
-/// A window is memory that was taken from the device in one piece; windows are numbered as they are
-/// taken. A number that nobody was told of is used again when its window is gone. What others have
-/// been told of stays until the process ends, since nobody knows when the last of them has left it,
-/// and is given out again. Thread-safe.
+/// Hands out device memory in windows. A window is one allocation of the device; windows are
+/// numbered in the order of allocation. The number of a freed window is reused if other ranks were
+/// never told of it. A window that they were told of is never freed, because no rank knows when the
+/// last peer has stopped using it; its memory is handed out again. Thread-safe.
 class Pool {
  public:
   explicit Pool(std::shared_ptr<Accelerator> accelerator) : accelerator_(std::move(accelerator)) {}
 
-  /// Throws Error where the device has no more.
+  /// Throws Error if the device is out of memory.
   void* take(std::size_t bytes);
-  /// What take() gave; anything else throws InvalidArgument. Waits for all that the device has been
-  /// given.
+  /// Takes back memory from take(). Throws InvalidArgument for any other pointer. Blocks until the
+  /// device has finished all work that it has been given.
   void give_back(void* memory);
 
   struct Window {
-    void* memory;  ///< Null where it is gone.
+    void* memory;  ///< Null if it has been freed.
     std::size_t bytes;
   };
-  /// All windows from number `first` on, which from now on stay.
+  /// Returns all windows from number `first` on. From then on, they are never freed.
   std::vector<Window> tell(std::size_t first);
 
-  /// Where `bytes` at `memory` lie, if all of them are of one window.
+  /// Finds the window that contains all `bytes` at `memory`. Empty if there is none.
   std::optional<InWindow> find(const void* memory, std::size_t bytes) const;
 
  private:
@@ -57,7 +57,7 @@ class Pool {
   const std::shared_ptr<Accelerator> accelerator_;
   mutable std::mutex mutex_;
   std::vector<Kept> windows_;                      // guarded by mutex_
-  std::map<const std::byte*, std::size_t> begin_;  // guarded by mutex_; numbers by address
+  std::map<const std::byte*, std::size_t> begin_;  // guarded by mutex_; maps addresses to numbers
 };
 
 }  // namespace mccl::device

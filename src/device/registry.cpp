@@ -23,13 +23,13 @@ struct Registry {
   std::map<DeviceKind, Maker> makers;                                   // guarded by mutex
 };
 
-/// Never destroyed: a device's driver may have gone by the time that statics are.
+/// Never destroyed, because a device's driver may be unloaded before statics are destroyed.
 Registry& registry() {
   static Registry* const instance = new Registry;
   return *instance;
 }
 
-/// CUDA takes the devices of the list up to the first entry that names none, such as -1.
+/// CUDA uses the listed devices up to the first invalid entry, such as -1.
 bool hides_all_gpus() {
   const auto environment = process_environment();
   const auto list = environment.find("CUDA_VISIBLE_DEVICES");

@@ -1,4 +1,4 @@
-// Which devices this machine has.
+// Finds and keeps the devices of this machine.
 #pragma once
 
 #include <functional>
@@ -10,23 +10,24 @@
 
 namespace mccl::device {
 
-/// Makes a device of one kind, by its index. Throws InvalidArgument that says why there is none.
+/// Makes the device of one kind that has this index. Throws InvalidArgument with the reason if
+/// there is none.
 using Maker = std::function<std::shared_ptr<Accelerator>(int index)>;
 
-/// A device with what is kept for it, made when first asked for and kept as long as the process
-/// lives. Throws InvalidArgument, in one sentence, where this machine has none such.
+/// Returns the depot of a device. It is made at the first call and kept until the process ends.
+/// Throws InvalidArgument with a one-sentence reason if this machine has no such device.
 std::shared_ptr<Depot> depot_of(Device device);
 
-/// The device's memory that others may reach, kept and made likewise.
+/// Returns the pool of device memory that other processes may reach. Made and kept like the depot.
 std::shared_ptr<Pool> pool_of(Device device);
 
-/// Gives pinned memory that was not used for `time` back to the system, of all devices.
+/// Frees pinned memory that was not used for `time`, for all devices.
 void release_unused(Clock::duration time);
 
-/// Whether this process seems to see devices of a kind, by what is known without loading a driver.
+/// True if this process appears to see devices of a kind. Decides without loading a driver.
 bool sees_any(DeviceKind kind);
 
-/// Puts `maker` in the place of a kind's own one; null gives that back. For tests.
+/// For tests: replaces the maker of a kind. Null restores the original one.
 void replace_maker(DeviceKind kind, Maker maker);
 
 }  // namespace mccl::device

@@ -91,7 +91,8 @@ std::string said_by(const Driver& cu, Result result) {
                      text ? text : "of which the driver says nothing");
 }
 
-/// Why there is none; empty when there is. The library stays loaded as long as the process lives.
+/// Returns the reason if the driver cannot be loaded; otherwise empty. The library stays loaded
+/// until the process ends.
 std::string load(Driver& cu) {
   void* const library = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
   if (!library) {

@@ -1,5 +1,5 @@
-// CUDA's driver, loaded at run time, so that one build serves machines with and without a GPU. What
-// is used of it is declared here; cuda.h need not be there to build.
+// CUDA's driver, loaded at run time, so that one build serves machines with and without a GPU. This
+// file declares the functions that are used, so building needs no cuda.h.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ struct IpcHandle {
   char bytes[64];
 };
 
-/// Names as cuda.h has them, without "cu"; each is the newest version that CUDA 12 has too.
+/// Function names are those of cuda.h without "cu". Each is the newest version that CUDA 12 has.
 struct Driver {
   Result (*Init)(unsigned flags);
   Result (*DriverGetVersion)(int* version);
@@ -73,13 +73,14 @@ struct Driver {
                          unsigned shared_bytes, Stream, void** arguments, void** extra);
 
   int devices = 0;
-  int version = 0;  ///< Of CUDA, such as 13000.
+  int version = 0;  ///< CUDA version, such as 13000.
 
-  /// Throws Error that names the call and what the driver says, where `result` is none of success.
+  /// Throws Error unless `result` is success. The message names the call and has the driver's text.
   void check(Result result, const char* call) const;
 };
 
-/// Loaded once. Throws InvalidArgument that says in one sentence why there is none.
+/// Loads the driver at the first call. Throws InvalidArgument with a one-sentence reason if there
+/// is none.
 const Driver& driver();
 
 }  // namespace mccl::device::cuda

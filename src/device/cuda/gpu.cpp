@@ -7,7 +7,7 @@
 namespace mccl::device::cuda {
 namespace {
 
-// As cuda.h has them.
+// Values of constants in cuda.h.
 constexpr unsigned kNonBlocking = 1;         // CU_STREAM_NON_BLOCKING
 constexpr unsigned kWithoutTiming = 2;       // CU_EVENT_DISABLE_TIMING
 constexpr unsigned kPortableMapped = 1 | 2;  // CU_MEMHOSTALLOC_PORTABLE, _DEVICEMAP

@@ -8,8 +8,8 @@
 
 namespace mccl::device::cuda {
 
-/// Makes a GPU's context, the one that CUDA's runtime uses too, the thread's while it lives. Mostly
-/// it is so already, and to look costs less than to push and pop.
+/// Makes a GPU's primary context, which CUDA's runtime uses too, current on this thread during its
+/// lifetime. Usually it is current already, and checking that costs less than a push and a pop.
 class Current {
  public:
   Current(const Driver& cu, Context context) : cu_(cu) {
@@ -30,10 +30,10 @@ class Current {
   bool pushed_ = false;
 };
 
-/// Throws InvalidArgument where the machine has no such GPU.
+/// Throws InvalidArgument if the machine has no such GPU.
 std::shared_ptr<Accelerator> open_gpu(int index);
 
-/// The GPU's context, which stays for as long as the process lives.
+/// The GPU's primary context, which is kept until the process ends.
 Context context_of(int index);
 
 }  // namespace mccl::device::cuda

@@ -1,4 +1,4 @@
-// What is asked of Metal. macos.cpp asks the system; tests put a device of their own in its place.
+// The functions that are used of Metal. macos.cpp implements them on macOS; tests replace them.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,13 @@
 
 namespace mccl::device::metal {
 
-/// What a kernel of ours does: out[i] = a[i] op b[i].
+/// One run of an MCCL kernel: out[i] = a[i] op b[i].
 struct KernelCall {
   std::string name;
   MetalPlace a;
   MetalPlace b;
   MetalPlace out;
-  std::uint32_t count;  ///< Elements.
+  std::uint32_t count;  ///< In elements.
 };
 
 /// Thread-safe.
@@ -26,14 +26,14 @@ class Kernels {
  public:
   virtual ~Kernels() = default;
 
-  /// Gives the kernel to the GPU and returns at once; the fence passes when it has been run. Throws
+  /// Submits the kernel and returns at once. The fence passes when the kernel has run. Throws
   /// Error.
   virtual std::shared_ptr<Fence> run(const KernelCall& call) = 0;
 };
 
 struct KernelOptions {
-  std::string path;    ///< Of a .metallib, or of text; empty: `source`.
-  std::string source;  ///< In Metal's language.
+  std::string path;    ///< A .metallib or a source file. If empty, `source` is used.
+  std::string source;  ///< Source text in Metal's language.
   bool fast_math = true;
 };
 
@@ -42,35 +42,36 @@ class Driver {
  public:
   virtual ~Driver() = default;
 
-  /// Such as "Apple M3 Ultra".
+  /// For example "Apple M3 Ultra".
   virtual const std::string& name() const = 0;
 
-  /// Where the host sees a buffer of shared storage; null of any other.
+  /// Host address of a buffer in shared storage; null for any other storage.
   virtual std::byte* contents(void* buffer) = 0;
-  /// Where the GPU sees it, which tells memory of one buffer from that of another.
+  /// GPU address of a buffer, which distinguishes it from other buffers.
   virtual std::uintptr_t address(void* buffer) = 0;
   virtual std::size_t length(void* buffer) = 0;
 
-  /// A buffer of shared storage; null without memory.
+  /// Allocates a buffer in shared storage. Returns null if there is no memory.
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void free(void* buffer) noexcept = 0;
 
-  /// What is worth a copy of its own: less takes no longer than the copy's command buffer.
+  /// Smallest size in bytes that is worth a copy of its own. A smaller copy takes less time than
+  /// its command buffer.
   virtual std::size_t least_piece() const { return std::size_t{1} << 20; }
-  /// Gives copies to a queue of its own, where nothing else is, and returns at once. The fence
-  /// passes when all are done.
+  /// Submits copies to a queue that is used for nothing else, and returns at once. The fence passes
+  /// when all copies are done.
   virtual std::shared_ptr<Fence> copy(std::span<const MetalCopy> copies) = 0;
-  /// Throws InvalidArgument where they cannot be had.
+  /// Throws InvalidArgument if the kernels cannot be loaded.
   virtual std::shared_ptr<Kernels> load_kernels(const KernelOptions& options) = 0;
 };
 
-/// The one that there is. Throws InvalidArgument that says in one sentence why there is none.
+/// Returns the current driver. Throws InvalidArgument with a one-sentence reason if there is none.
 std::shared_ptr<Driver> driver();
 
-/// Puts another in its place, or with null the system's again. For tests.
+/// For tests: replaces the driver. Null restores the system's.
 void replace_driver(std::shared_ptr<Driver> other);
 
-/// The system's. Throws as driver().
+/// Opens the system's Metal. Throws like driver().
 std::shared_ptr<Driver> open_driver();
 
 }  // namespace mccl::device::metal

@@ -20,7 +20,7 @@ MetalPlace operator+(MetalPlace place, std::size_t bytes) {
   return {place.buffer, place.offset + bytes};
 }
 
-/// Buffers of shared storage, by where the host sees them.
+/// Buffers in shared storage, found by their host address.
 class Pinned {
  public:
   explicit Pinned(std::shared_ptr<Driver> driver) : driver_(std::move(driver)) {}
@@ -59,8 +59,8 @@ class Pinned {
   std::map<const std::byte*, void*> buffers_;  // guarded by mutex_
 };
 
-/// The host gives each copy to the GPU when it may begin: a GPU that waited for the host would keep
-/// others waiting, and macOS ends what waits for seconds.
+/// The host submits each copy when it may begin. A GPU that waited for the host would block other
+/// programs, and macOS ends work that waits for seconds.
 class BlitPassage final : public Passage {
  public:
   BlitPassage(std::shared_ptr<Driver> driver, std::shared_ptr<Pinned> pinned)
@@ -106,7 +106,7 @@ class BlitPassage final : public Passage {
   void lead(void* /*stream*/) override {}
 
  private:
-  /// A copy that goes as far as byte `end`.
+  /// A copy of the data up to byte `end`.
   struct Leg {
     std::size_t end;
     std::shared_ptr<Fence> fence;
@@ -140,7 +140,7 @@ class Gpu final : public Accelerator {
   const std::string& name() const override { return name_; }
   std::string bus() const override { return "metal"; }
   std::size_t least_piece() const override { return driver_->least_piece(); }
-  void finish() override {}  // make_memory() gives nothing that could be in use
+  void finish() override {}  // make_memory() always throws, so no memory can be in use
   std::shared_ptr<void> make_memory(std::size_t /*bytes*/) override {
     throw Error(fmt::format("{} has no calls by kernels, which would need its memory", name_));
   }

@@ -7,10 +7,10 @@
 
 namespace mccl::device::metal {
 
-/// Throws InvalidArgument where the machine has none such.
+/// Throws InvalidArgument if the machine has no such GPU.
 std::shared_ptr<Accelerator> open_gpu(int index);
 
-/// Of memory that the GPU shares with the host: where the GPU sees it.
+/// Returns the GPU address of memory that the GPU shares with the host.
 void* address_of(const ConstBuffer& shared);
 
 }  // namespace mccl::device::metal

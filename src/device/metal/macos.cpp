@@ -1,5 +1,5 @@
-// Metal by the C interface of the Objective-C runtime. Compiled and linked for Macs; not yet run on
-// one.
+// Implements the driver with the C interface of the Objective-C runtime. Compiled and linked for
+// Macs, but not yet run on one.
 #include <fmt/format.h>
 
 #include <memory>
@@ -18,7 +18,7 @@ void* MTLCopyAllDevices();
 namespace mccl::device::metal {
 namespace {
 
-// As Metal's headers have it.
+// Value of a constant in Metal's headers.
 constexpr Unsigned kShared = 0;  // MTLStorageModeShared, MTLResourceStorageModeShared
 
 class Metal final : public Driver {
@@ -71,8 +71,8 @@ class Metal final : public Driver {
   std::string name_;
 };
 
-/// The caller's. There is a default one for programs that CoreGraphics is linked to, which says
-/// nothing to the others; a Mac with Apple's chip has one GPU all the same.
+/// Returns a device that the caller owns. Only programs linked with CoreGraphics have a default
+/// device. Others take the first one, which is the only GPU of a Mac with Apple's chip.
 void* first_device() {
   if (void* const device = MTLCreateSystemDefaultDevice()) return device;
   const Owned all(MTLCopyAllDevices());

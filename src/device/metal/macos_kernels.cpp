@@ -1,4 +1,4 @@
-// Compiled and linked for Macs; not yet run on one.
+// Compiled and linked for Macs, but not yet run on one.
 #include "device/metal/macos_kernels.h"
 
 #include <dlfcn.h>
@@ -19,7 +19,7 @@
 namespace mccl::device::metal {
 namespace {
 
-// As Metal's headers have them.
+// Values of constants in Metal's headers.
 constexpr Unsigned kCompleted = 4;  // MTLCommandBufferStatusCompleted
 constexpr Unsigned kFailed = 5;     // MTLCommandBufferStatusError
 
@@ -56,7 +56,8 @@ std::string text_in(const std::string& path) {
   return text.str();
 }
 
-/// Beside this library, for either arithmetic, where who built it had Metal's compiler; else empty.
+/// Returns the path of the compiled kernels beside this library, for fast or strict arithmetic.
+/// Empty if the build had no Metal compiler.
 std::string compiled_before(bool fast_math) {
   Dl_info here = {};
   if (::dladdr(reinterpret_cast<const void*>(&load_kernels), &here) == 0) return {};
@@ -66,7 +67,7 @@ std::string compiled_before(bool fast_math) {
   return std::filesystem::exists(file, nothing) ? file.string() : std::string();
 }
 
-/// Compiled already: fast arithmetic was the compiler's choice.
+/// Loads a compiled library. Its arithmetic was chosen when it was compiled.
 void* library_in(void* device, const std::string& path, void** error) {
   void* const url = send<void*>(class_named("NSURL"), "fileURLWithPath:", string_of(path));
   return send<void*>(device, "newLibraryWithURL:error:", url, error);
@@ -79,7 +80,7 @@ void* library_of(void* device, const std::string& source, bool fast_math, void**
                      options.get(), error);
 }
 
-/// An id<MTLLibrary>, which the caller owns.
+/// Returns an id<MTLLibrary>, which the caller owns.
 void* load_library(void* device, const KernelOptions& options) {
   const Pool pool;
   void* error = nullptr;
@@ -128,7 +129,7 @@ class KernelsOfMetal final : public Kernels {
   }
 
  private:
-  /// Made once. A pipeline takes milliseconds to make.
+  /// Caches pipelines, because making one takes milliseconds.
   void* pipeline_for(const std::string& name) {
     const std::lock_guard lock(mutex_);
     const auto found = pipelines_.find(name);

@@ -1,4 +1,4 @@
-// MCCL's kernels on a Mac's GPU, by the system's Metal.
+// Runs MCCL's kernels on a Mac's GPU through the system's Metal.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,8 @@ namespace mccl::device::metal {
 /// `device`: an id<MTLDevice>; `queue`: an id<MTLCommandQueue> of it. Throws InvalidArgument.
 std::shared_ptr<Kernels> load_kernels(void* device, void* queue, const KernelOptions& options);
 
-/// Passes when the command buffer has been run. Of `what`, for messages.
+/// The fence passes when the command buffer has run. `what` names it in messages and must outlive
+/// the fence.
 std::shared_ptr<Fence> fence_of(void* command_buffer, const char* what);
 
 }  // namespace mccl::device::metal

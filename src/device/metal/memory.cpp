@@ -21,7 +21,7 @@ struct Place {
   std::shared_ptr<Driver> driver;  // guarded by mutex
 };
 
-/// Never destroyed: calls may end after statics have.
+/// Never destroyed, because calls may end after statics have been destroyed.
 Place& place() {
   static Place* const instance = new Place;
   return *instance;
@@ -42,7 +42,7 @@ void replace_driver(std::shared_ptr<Driver> other) {
     const std::lock_guard lock(here.mutex);
     here.driver = std::move(other);
   }
-  // What is kept for the calls of the one before goes with it.
+  // This also drops the pinned memory and passages of the previous driver.
   replace_maker(DeviceKind::metal, nullptr);
 }
 

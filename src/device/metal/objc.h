@@ -1,4 +1,4 @@
-// The Objective-C runtime by its C interface, so that none of this needs the language.
+// Wraps the C interface of the Objective-C runtime, so that no other file needs the language.
 #pragma once
 
 #include <objc/message.h>
@@ -7,7 +7,7 @@
 #include <string>
 
 extern "C" {
-// Of the runtime, though no header of C has them.
+// Functions of the runtime that no C header declares.
 void* objc_autoreleasePoolPush();
 void objc_autoreleasePoolPop(void* pool);
 void* objc_retain(void* object);
@@ -18,7 +18,8 @@ namespace mccl::device::metal {
 
 using Unsigned = unsigned long;  // NSUInteger
 
-/// [object selector: arguments...]. On arm64 every result comes back in the same way.
+/// Sends a message: [object selector: arguments...]. On arm64 every kind of result is returned in
+/// the same way, so one function serves all.
 template <typename Result = void, typename... Arguments>
 Result send(void* object, const char* selector, Arguments... arguments) {
   const auto call = reinterpret_cast<Result (*)(void*, SEL, Arguments...)>(&objc_msgSend);
@@ -27,7 +28,7 @@ Result send(void* object, const char* selector, Arguments... arguments) {
 
 inline void* class_named(const char* name) { return reinterpret_cast<void*>(objc_getClass(name)); }
 
-/// Lets go, when it ends, of what Metal has handed out meanwhile.
+/// An autorelease pool. Its destructor releases the objects that Metal has returned meanwhile.
 class Pool {
  public:
   Pool() : pool_(objc_autoreleasePoolPush()) {}
@@ -39,7 +40,7 @@ class Pool {
   void* const pool_;
 };
 
-/// An object that somebody else may let go of.
+/// A retained reference to an object that another owner may release.
 class Kept {
  public:
   explicit Kept(void* object) : object_(objc_retain(object)) {}
@@ -53,7 +54,7 @@ class Kept {
   void* const object_;
 };
 
-/// An object that its maker has given away, as those of new… and copy….
+/// Owns an object whose maker has passed on its reference, as new… and copy… methods do.
 class Owned {
  public:
   explicit Owned(void* object) : object_(object) {}
@@ -72,12 +73,12 @@ inline std::string text_of(void* string) {
   return text ? text : "no reason given";
 }
 
-/// What an NSError says.
+/// The description of an NSError.
 inline std::string reason_of(void* error) {
   return text_of(error ? send<void*>(error, "localizedDescription") : nullptr);
 }
 
-/// An NSString, until the pool around it ends.
+/// An NSString that lives until the enclosing pool ends.
 inline void* string_of(const std::string& text) {
   return send<void*>(class_named("NSString"), "stringWithUTF8String:", text.c_str());
 }
