@@ -15,7 +15,8 @@ namespace mccl::kernels {
 
 namespace {
 
-/// While it lives, every NaN that this thread computes is the same one, as everywhere in MCCL.
+/// During its lifetime, every NaN that this thread computes is the default NaN, as everywhere in
+/// MCCL.
 class OneNan {
  public:
   OneNan() {
@@ -50,7 +51,7 @@ class Accelerate final : public Unit {
   }
 
  private:
-  /// What is small takes longer to be handed over.
+  /// Smallest sum in elements that is passed on; smaller ones are faster in the host's kernels.
   static constexpr std::size_t kLeast = 1024;
 };
 

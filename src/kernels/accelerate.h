@@ -1,4 +1,4 @@
-// Sums of f32 by Accelerate, the library of macOS for arithmetic.
+// Sums f32 with Accelerate, the arithmetic library of macOS.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace mccl::kernels {
 
-/// Throws InvalidArgument where this system has none.
+/// Throws InvalidArgument if this system has no Accelerate.
 std::shared_ptr<Unit> make_accelerate();
 
 }  // namespace mccl::kernels

@@ -7,7 +7,7 @@
 namespace mccl::kernels {
 namespace {
 
-// kTables[k][b]: what byte b contributes when k more bytes follow it within its group of eight.
+// kTables[k][b]: the contribution of byte b if k more bytes follow it within its group of eight.
 using Tables = std::array<std::array<std::uint32_t, 256>, 8>;
 
 constexpr Tables make_tables() {

@@ -1,7 +1,9 @@
-// CRC-32C by the processor's instruction. It takes 8 bytes at a time but several cycles each, so
-// three parts of the data go side by side; their CRCs are then joined.
+// Computes CRC-32C with the processor's instruction. It takes 8 bytes at a time but has a latency
+// of several cycles. So three parts of the data are processed at the same time, and their CRCs are
+// joined.
 //
-// Joining: a CRC is a polynomial modulo P, and to append n bytes is to multiply it by x^(8n).
+// A CRC is a polynomial modulo P. Appending n bytes multiplies it by x^(8n), which is how CRCs are
+// joined.
 #include <cstring>
 
 #include "kernels/checksum_paths.h"
@@ -41,8 +43,8 @@ MCCL_CRC_TARGET inline std::uint32_t step8(std::uint32_t crc, std::uint64_t byte
   return static_cast<std::uint32_t>(_mm_crc32_u64(crc, bytes));
 }
 
-// The instruction multiplies its 64-bit operand by x^32 on the way, and a carry-less product of two
-// bit-reversed numbers comes out multiplied by x: both are taken off beforehand.
+// The instruction multiplies its 64-bit operand by x^32, and a carry-less product of two
+// bit-reversed numbers is multiplied by x. The factor compensates for both.
 constexpr std::uint32_t factor_to_append(std::size_t bytes) { return power_of_x(8 * bytes - 33); }
 
 MCCL_CRC_TARGET inline std::uint32_t multiply(std::uint32_t crc, std::uint32_t factor) {
@@ -74,7 +76,7 @@ MCCL_CRC_TARGET inline std::uint64_t word_at(const std::byte* at) {
   return word;
 }
 
-/// Takes three parts of `Part` bytes at a time, as many as there are.
+/// Processes groups of three parts of `Part` bytes, as many as `data` holds.
 template <std::size_t Part>
 MCCL_CRC_TARGET std::uint32_t take_threes(std::uint32_t crc, std::span<const std::byte>& data) {
   constexpr std::uint32_t kAppendOne = factor_to_append(Part);

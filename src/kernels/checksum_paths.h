@@ -1,4 +1,5 @@
-// The ways to compute CRC-32C, apart, so that tests can compare them. As crc32c() of checksum.h.
+// The implementations of crc32c() in checksum.h, declared separately so that tests can compare
+// them.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,7 @@ inline constexpr std::uint32_t kCrc32cPolynomial = 0x82F63B78;
 
 std::uint32_t crc32c_by_table(std::uint32_t crc, std::span<const std::byte> data);
 
-/// Whether this machine computes CRC-32C in hardware and this build knows how.
+/// True if this machine computes CRC-32C in hardware and this build supports it.
 bool crc32c_in_hardware();
 
 /// Requires crc32c_in_hardware().

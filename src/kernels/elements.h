@@ -1,5 +1,5 @@
-// Floats of 16 and 32 bits by their bits: how they become floats, and elements again, rounded once.
-// One text for the host, CUDA and Metal.
+// Converts the bits of 16-bit and 32-bit floats to f32 and back, rounding once. The host, CUDA and
+// Metal share this file.
 #pragma once
 
 #ifdef __METAL_VERSION__
@@ -48,7 +48,7 @@ struct F32 {
 struct Bf16 {
   using Bits = Bits16;
   static MCCL_BOTH float widen(Bits bits) { return float_of_bits(static_cast<Bits32>(bits) << 16); }
-  /// To the nearest, ties to even; NaN stays NaN.
+  /// Rounds to nearest, ties to even. NaN stays NaN.
   static MCCL_BOTH Bits narrow(float value) {
     const Bits32 bits = bits_of(value);
     if ((bits & 0x7fffffffU) > 0x7f800000U) return static_cast<Bits>((bits >> 16) | 0x40U);
@@ -63,13 +63,13 @@ struct F16 {
     const Bits32 rest = bits & 0x7fffU;
     if (rest >= 0x7c00U) return float_of_bits(sign | 0x7f800000U | (rest & 0x3ffU) << 13);
 #ifdef __METAL_VERSION__
-    // What is subnormal in 16 bits must not pass through a subnormal of 32, which Apple's GPUs take
-    // for 0.
+    // A 16-bit subnormal must not become a 32-bit subnormal on the way, because Apple's GPUs treat
+    // those as 0.
     if (rest < 0x400U)
       return float_of_bits(sign | bits_of(static_cast<float>(rest) * 5.9604644775390625e-8F));
     return float_of_bits(sign | ((rest << 13) + 0x38000000U));
 #else
-    // The exponent's bias is put right by a product, which is exact for subnormals too.
+    // The product corrects the bias of the exponent; it is exact for subnormals too.
     return float_of_bits(sign | bits_of(float_of_bits(rest << 13) * float_of_bits(0x77800000U)));
 #endif
   }
@@ -80,7 +80,7 @@ struct F16 {
     if (rest > 0x7f800000U) return static_cast<Bits>(sign | 0x7e00U | (rest >> 13 & 0x3ffU));
     if (rest >= 0x477ff000U) return static_cast<Bits>(sign | 0x7c00U);
     if (rest < 0x38800000U) {
-      // Subnormal: adding a half lines its bits up, rounded as floats are.
+      // Subnormal: adding 0.5 aligns its bits, and rounds as f32 addition does.
       return static_cast<Bits>(sign | (bits_of(float_of_bits(rest) + 0.5F) - 0x3f000000U));
     }
     return static_cast<Bits>(sign | (rest - 0x38000000U + 0xfffU + (rest >> 13 & 1U)) >> 13);

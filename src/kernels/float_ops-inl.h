@@ -1,7 +1,7 @@
 // Operations on vectors of f32 and f64, compiled once per instruction set.
 //
-// Every NaN result is the same positive quiet NaN: which NaN hardware yields depends on the machine
-// and on the order of the operands, and ranks must agree to the bit.
+// Every NaN result is the same positive quiet NaN. The NaN that hardware returns depends on the
+// machine and on the order of the operands, but ranks must agree on every bit.
 
 #if defined(MCCL_KERNELS_FLOAT_OPS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MCCL_KERNELS_FLOAT_OPS_INL_H_
@@ -65,8 +65,8 @@ struct ProductFloat : FloatOp {
   }
 };
 
-// Numbers that compare equal have equal bits, or are +0 and -0: `or` then gives the smaller, `and`
-// the larger, in either order of the operands.
+// Numbers that compare equal have equal bits, or are +0 and -0. For these, `or` gives the minimum
+// and `and` the maximum, in either order of the operands.
 struct MinFloat : FloatOp {
   template <class V>
   HWY_INLINE V combine(V a, V b) const {
@@ -85,7 +85,7 @@ struct MaxFloat : FloatOp {
   }
 };
 
-/// Runs the operation of `kind` for floats that are computed as T.
+/// Runs the operation of `kind` on floats that are computed as T.
 template <class T, class Lanes>
 HWY_INLINE void fold_floats(Lanes lanes, ReduceKind kind, const FoldArguments& arguments,
                             std::size_t element_bytes) {

@@ -1,5 +1,5 @@
-// The one shape behind every reduction: dst = finish(operands[0] op operands[1] op …). Between
-// reduce.cpp, which knows the public functions, and the files that hold the vector code.
+// The common form of every reduction: dst = finish(operands[0] op operands[1] op …). reduce.cpp,
+// which has the public functions, calls the vector code through this interface.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace mccl::kernels {
 struct FoldArguments {
   std::span<const void* const> operands;  ///< At least one.
   void* dst;
-  std::size_t n;  ///< Elements.
+  std::size_t n;  ///< In elements.
   int divisor =
       1;  ///< With kind avg, floats and complex numbers: divides the sum, before rounding.
 };
@@ -20,12 +20,12 @@ struct FoldArguments {
 void fold_float(DType dtype, ReduceKind kind, const FoldArguments& arguments);    // f32, f64
 void fold_complex(DType dtype, ReduceKind kind, const FoldArguments& arguments);  // c64, c128
 void fold_half(DType dtype, ReduceKind kind, const FoldArguments& arguments);     // f16, bf16
-void fold_integer(DType dtype, ReduceKind kind, const FoldArguments& arguments);  // the rest
+void fold_integer(DType dtype, ReduceKind kind, const FoldArguments& arguments);  // all other types
 
 void scale_float(DType dtype, const void* src, void* dst, std::size_t n, double factor);
 void scale_half(DType dtype, const void* src, void* dst, std::size_t n, double factor);
 
-/// data[i] /= divisor, toward zero.
+/// data[i] /= divisor, truncating toward zero.
 void divide_integer(DType dtype, void* data, std::size_t n, int divisor);
 
 }  // namespace mccl::kernels

@@ -1,4 +1,4 @@
-// Integers and bool. Sums and products wrap, so they are computed unsigned whatever the sign.
+// Integers and bool. Sums and products wrap, so they are computed unsigned for signed types too.
 #include "kernels/fold.h"
 #include "kernels/vector_targets.h"
 
@@ -34,13 +34,13 @@ MCCL_INTEGER_OP(BitAnd, hn::And(a, b));
 MCCL_INTEGER_OP(BitOr, hn::Or(a, b));
 MCCL_INTEGER_OP(BitXor, hn::Xor(a, b));
 
-// No instruction set multiplies bytes: two bytes at a time, as u16.
+// No instruction set multiplies bytes, so two bytes are multiplied at a time, as u16.
 MCCL_INTEGER_OP(MultiplyBytes,
                 hn::Or(hn::And(hn::Mul(a, b), hn::Set(hn::DFromV<V>(), 0xFF)),
                        hn::ShiftLeft<8>(hn::Mul(hn::ShiftRight<8>(a), hn::ShiftRight<8>(b)))));
 #undef MCCL_INTEGER_OP
 
-/// bool: bytes that are 0 or, for true, anything else; they become 0 and 1 when loaded.
+/// bool: bytes that are 0 for false or any other value for true. They become 0 and 1 when loaded.
 struct BoolLanes : PlainLanes<std::uint8_t> {
   HWY_INLINE Values load(const std::uint8_t* from) const {
     return hn::Min(load_at(D(), from), hn::Set(D(), 1));

@@ -1,12 +1,13 @@
-// The loop that every fold runs, compiled once per instruction set.
+// The loop of every fold, compiled once per instruction set.
 //
-// `Lanes` says how a step of bytes becomes values and back:
-//   Values load(const std::uint8_t*), void store(Values, std::uint8_t*), std::size_t step();
-//   combine(op, Values, Values) and finish(op, Values) apply an operation to them;
-//   Values load_one(const std::uint8_t*), void store_one(Values, std::uint8_t*), kOne, where there
-//   are such: a lane's kOne bytes in every lane, and those of the first lane.
-// The last bytes, fewer than a step, go one by one or through a zero-padded buffer, and through the
-// same vector code, so that a result does not depend on where in an array an element stands.
+// `Lanes` converts between a step of bytes and values:
+// - Values load(const std::uint8_t*), void store(Values, std::uint8_t*), std::size_t step().
+// - combine(op, Values, Values) and finish(op, Values) apply an operation.
+// - Optional: Values load_one(const std::uint8_t*) loads one element of kOne bytes into every lane,
+//   and void store_one(Values, std::uint8_t*) stores the element of the first lane.
+//
+// The remaining bytes, fewer than a step, are processed element by element or through a zero-padded
+// buffer. They use the same vector code, so a result does not depend on an element's position.
 
 #if defined(MCCL_KERNELS_FOLD_LOOP_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MCCL_KERNELS_FOLD_LOOP_INL_H_
@@ -26,7 +27,8 @@ HWY_BEFORE_NAMESPACE();
 namespace mccl::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Highway's scalar target reads through a T*, which must then be aligned; the others need not.
+// Highway's scalar target reads through a T*, which must be aligned. The other targets have no such
+// requirement.
 template <class D>
 HWY_INLINE hn::Vec<D> load_at(D d, const std::uint8_t* from) {
 #if HWY_TARGET == HWY_SCALAR
@@ -49,7 +51,7 @@ HWY_INLINE void store_at(hn::Vec<D> v, D d, std::uint8_t* to) {
 #endif
 }
 
-/// One vector of T at a time.
+/// Processes one vector of T at a time.
 template <class T>
 struct PlainLanes {
   using D = hn::ScalableTag<T>;
@@ -68,7 +70,7 @@ struct PlainLanes {
   }
 };
 
-/// The same for elements of 4 or 8 bytes, of which a few may also go one by one.
+/// Adds element-by-element access for elements of 4 or 8 bytes.
 template <class T>
 struct WordLanes : PlainLanes<T> {
   using typename PlainLanes<T>::D;
@@ -110,15 +112,15 @@ class FoldLoop {
  private:
   using Values = typename Lanes::Values;
 
-  /// So many elements are done sooner one by one: what has just been written in pieces to a buffer
-  /// takes long to be read from it as a whole.
+  /// Up to this many elements are faster one by one. A buffer that was just written in small pieces
+  /// is slow to read as one vector.
   static constexpr std::size_t kFew = 4;
 
   HWY_INLINE const std::uint8_t* input(std::size_t operand, std::size_t at) const {
     return static_cast<const std::uint8_t*>(in_[operand]) + at;
   }
 
-  // All loads of a round come before its stores: dst may be an operand.
+  // All loads of a round precede its stores, because dst may be an operand.
   HWY_INLINE std::size_t run_two() const {
     const std::size_t step = lanes_.step();
     const std::uint8_t* const a = input(0, 0);

@@ -1,5 +1,5 @@
-// 16-bit floats as two f32 vectors and back, compiled once per instruction set. Rounding is to
-// nearest even; a NaN to be narrowed is already the one NaN of float_ops-inl.h.
+// Converts 16-bit floats to two f32 vectors and back, compiled once per instruction set. Rounds to
+// nearest even. Requires that every NaN to be narrowed is the one NaN of float_ops-inl.h.
 
 #if defined(MCCL_KERNELS_HALF_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MCCL_KERNELS_HALF_INL_H_
@@ -26,7 +26,7 @@ using F32 = hn::ScalableTag<float>;
 using U32 = hn::ScalableTag<std::uint32_t>;
 using I32 = hn::ScalableTag<std::int32_t>;
 
-/// A step of 16-bit floats, widened: the even and odd elements, or the first and second half.
+/// A widened step of 16-bit floats: the even and odd elements, or the first and second half.
 struct Widened {
   hn::Vec<F32> first;
   hn::Vec<F32> second;
@@ -60,8 +60,9 @@ struct Bf16Lanes : HalfLanes {
   }
 
  private:
-  // Adds just under half of the last place that stays, or exactly half where that place is odd, so
-  // that the carry rounds; the lower half is then dropped. Infinity has no bits there to carry.
+  // Adds just under half of the last place that is kept, or exactly half if that place is odd, so
+  // that the carry rounds. The lower half is then dropped. Infinity has no bits there that could
+  // carry.
   HWY_INLINE hn::Vec<U32> rounded(hn::Vec<F32> v) const {
     const auto bits = hn::BitCast(U32(), v);
     const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(U32(), 1));
@@ -86,7 +87,7 @@ struct F16Lanes : HalfLanes {
 
 #else
 
-// Not inlined: the loop would hold a dozen copies of each, for machines that are rare.
+// These are not inlined. The loop would contain a dozen copies of each, for machines that are rare.
 struct F16Lanes : HalfLanes {
   HWY_INLINE Values load(const std::uint8_t* from) const {
     const auto both = load_at(U32(), from);
@@ -102,7 +103,8 @@ struct F16Lanes : HalfLanes {
     const auto sign = hn::ShiftLeft<16>(hn::Xor(half, magnitude));
     const auto order = hn::BitCast(I32(), magnitude);
     const auto shifted = hn::ShiftLeft<13>(magnitude);
-    // The exponent's bias is 15 there and 127 here; infinity and NaN have the largest in both.
+    // The exponent's bias is 15 in f16 and 127 in f32. Infinity and NaN have the largest exponent
+    // in both.
     const auto normal = hn::Add(shifted, hn::Set(U32(), (127u - 15u) << 23));
     const auto special = hn::Or(shifted, hn::Set(U32(), 0x7F800000u));
     // A subnormal m * 2^-24 is (1 + m / 2^10) * 2^-14, less 2^-14.
@@ -121,12 +123,12 @@ struct F16Lanes : HalfLanes {
     const auto magnitude = hn::And(bits, hn::Set(U32(), 0x7FFFFFFFu));
     const auto sign = hn::ShiftRight<16>(hn::Xor(bits, magnitude));
     const auto order = hn::BitCast(I32(), magnitude);
-    // As in Bf16Lanes::rounded, after the change of the exponent's bias.
+    // Rounds as Bf16Lanes::rounded does, after the bias of the exponent is changed.
     const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(U32(), 1));
     const auto rounding = hn::Add(odd, hn::Set(U32(), 0xFFF));
     const auto rebiased = hn::Sub(magnitude, hn::Set(U32(), (127u - 15u) << 23));
     const auto normal = hn::ShiftRight<13>(hn::Add(rebiased, rounding));
-    // The last place of 0.5f is 2^-24, that of a subnormal: the addition rounds.
+    // The last place of 0.5f is 2^-24, as in an f16 subnormal, so the addition rounds to it.
     const auto half = hn::Set(F32(), 0.5f);
     const auto sum = hn::Add(hn::BitCast(F32(), magnitude), half);
     const auto subnormal = hn::Sub(hn::BitCast(U32(), sum), hn::BitCast(U32(), half));

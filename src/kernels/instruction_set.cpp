@@ -6,7 +6,7 @@
 #include <string>
 
 #include "kernels/vector_targets.h"
-// Highway's header comes after the choice of targets.
+// Highway's header must follow the choice of targets.
 #include "hwy/highway.h"
 #include "mccl/error.h"
 

@@ -1,4 +1,4 @@
-// Which instruction set the kernels run on.
+// Selects the instruction set that the kernels use.
 #pragma once
 
 #include <string_view>
@@ -6,15 +6,14 @@
 
 namespace mccl::kernels {
 
-/// Highway's name of the one in use: "AVX2", "AVX3" (AVX-512), "NEON", "SCALAR", …
+/// Highway's name of the instruction set in use: "AVX2", "AVX3" (AVX-512), "NEON", "SCALAR", …
 std::string_view instruction_set();
 
-/// All that this build holds and this machine can run, best first.
+/// All instruction sets that this build contains and this machine can run, the best first.
 std::vector<std::string_view> instruction_sets();
 
-/// For tests and measurements: uses one of instruction_sets() from now on; an empty name goes back
-/// to the best. The results are the same bits on every set. Throws InvalidArgument for a name that
-/// is not available.
+/// For tests and measurements: switches to one of instruction_sets(). An empty name restores the
+/// best. Every set gives the same bits. Throws InvalidArgument if the name is not available.
 void use_instruction_set(std::string_view name);
 
 }  // namespace mccl::kernels

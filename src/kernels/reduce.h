@@ -1,6 +1,6 @@
 // Arithmetic on host memory. Pointers may have any alignment; `n` counts elements and may be 0.
-// Thread-safe. Each function picks the best instruction set of the machine at run time; the results
-// are the same bits on all of them, and in either order of two operands. reference.h defines them.
+// Thread-safe. Each function uses the best instruction set of the machine, selected at run time.
+// All sets, and both orders of two operands, give the same bits. reference.h defines the results.
 #pragma once
 
 #include <cstddef>
@@ -10,18 +10,18 @@
 
 namespace mccl::kernels {
 
-/// dst[i] = a[i] op b[i]. dst may be a or b, but not overlap them otherwise. avg and premul_sum
-/// add. Integer sums and products wrap; NaN propagates in min and max; 16-bit floats are computed
-/// in f32 and rounded once (to nearest even). Requires supports(dtype, kind).
+/// dst[i] = a[i] op b[i]. dst may be a or b, but must not overlap them otherwise. avg and
+/// premul_sum add. Integer sums and products wrap. NaN propagates in min and max. 16-bit floats are
+/// computed in f32 and rounded once, to nearest even. Requires supports(dtype, kind).
 void reduce(DType dtype, ReduceKind kind, const void* a, const void* b, void* dst, std::size_t n);
 
-/// dst = operands[0] op operands[1] op … in that order; 16-bit floats accumulate in f32 and round
-/// once at the end. With kind avg the result is divided by the number of operands before rounding.
-/// dst may be one of the operands.
+/// dst = operands[0] op operands[1] op …, in that order. 16-bit floats accumulate in f32 and are
+/// rounded once at the end. With kind avg, the result is divided by the number of operands before
+/// it is rounded. dst may be one of the operands.
 void fold(DType dtype, ReduceKind kind, std::span<const void* const> operands, void* dst,
           std::size_t n);
 
-/// data[i] /= divisor: the end of an average. Integers truncate toward zero.
+/// data[i] /= divisor, the last step of an average. Integers truncate toward zero.
 void divide(DType dtype, void* data, std::size_t n, int divisor);
 
 /// dst[i] = src[i] * factor, for floats and complex numbers; dst may be src.

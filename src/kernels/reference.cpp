@@ -9,11 +9,11 @@
 namespace mccl::kernels::reference {
 namespace {
 
-// ---- 16-bit formats, by their definition ----
+// ---- 16-bit formats, computed from their definition ----
 
 struct Format {
   int mantissa_bits;
-  int least_exponent;  // of a normal number
+  int least_exponent;  // smallest exponent of a normal number
 };
 constexpr Format kF16 = {10, -14};
 constexpr Format kBf16 = {7, -126};
@@ -46,9 +46,10 @@ std::uint16_t narrow(Format format, float value) {
   if (std::isinf(magnitude)) return static_cast<std::uint16_t>(sign | infinity);
   int exponent = magnitude == 0 ? format.least_exponent : std::ilogb(magnitude);
   if (exponent < format.least_exponent) exponent = format.least_exponent;
-  // How many of the format's last places: rounded to even by the current mode, then exact.
+  // The magnitude in units of the format's last place. It is rounded to even by the current mode,
+  // and then exact.
   const double places = std::nearbyint(std::ldexp(magnitude, format.mantissa_bits - exponent));
-  // A carry out of the mantissa moves into the exponent by itself, as far as infinity.
+  // A carry out of the mantissa increments the exponent, up to infinity.
   const auto bits = static_cast<long>(places) +
                     (static_cast<long>(exponent - format.least_exponent) << format.mantissa_bits);
   return static_cast<std::uint16_t>(sign | (bits < infinity ? bits : infinity));
@@ -109,8 +110,7 @@ T combine_floats(ReduceKind kind, T a, T b) {
 
 template <class T>
 T combine_integers(ReduceKind kind, T a, T b) {
-  // Signs extend on purpose: the low bits of the result are those of T.
-  // NOLINTBEGIN(bugprone-signed-char-misuse)
+  // Sign extension is intended: only the low bits, those of T, are kept.
   const auto wide_a = static_cast<std::uint64_t>(a);
   const auto wide_b = static_cast<std::uint64_t>(b);
   // NOLINTEND(bugprone-signed-char-misuse)
@@ -224,7 +224,7 @@ void each_element(ReduceKind kind, std::span<const void* const> operands, void* 
   }
 }
 
-/// Calls visit with the Element that describes `dtype`, when it is a float or complex number.
+/// Calls `visit` with the Element that describes `dtype` if it is a float or complex type.
 template <class Visit>
 void visit_float(DType dtype, const Visit& visit) {
   switch (dtype) {
@@ -245,7 +245,7 @@ void visit_float(DType dtype, const Visit& visit) {
   }
 }
 
-/// The same for every type.
+/// Calls `visit` with the Element that describes `dtype`, for every type.
 template <class Visit>
 void visit(DType dtype, const Visit& visit) {
   switch (dtype) {

@@ -1,10 +1,10 @@
-// The kernels' results, defined by loops over single elements. Tests hold the vector code to these,
-// bit for bit; read them to know what a reduction yields.
+// Defines the kernels' results by loops over single elements. Tests compare the vector code with
+// these functions bit for bit.
 //
 // 16-bit floats are computed in f32 and rounded to nearest even, once. Every NaN result is the
-// positive quiet NaN with no payload. min(-0, +0) is -0 and max(-0, +0) is +0, in either order.
-// A complex product is the plain formula; it does not recover infinities as C's operator does.
-// Integers wrap. bool takes any byte but 0 as true and gives 0 or 1.
+// positive quiet NaN with no payload. min(-0, +0) is -0 and max(-0, +0) is +0, in either order. A
+// complex product is the plain formula; it does not recover infinities as C's operator does.
+// Integers wrap. bool treats every byte except 0 as true, and results are 0 or 1.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace mccl::kernels::reference {
 
-/// As the functions of reduce.h.
+/// These behave as the functions of reduce.h.
 void reduce(DType dtype, ReduceKind kind, const void* a, const void* b, void* dst, std::size_t n);
 void fold(DType dtype, ReduceKind kind, std::span<const void* const> operands, void* dst,
           std::size_t n);

@@ -1,4 +1,4 @@
-// What may do arithmetic in place of the host's kernels: a library of the system's, or a GPU.
+// Interface of units that do arithmetic in place of the host's kernels: a system library or a GPU.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,8 @@ class Unit {
  public:
   virtual ~Unit() = default;
 
-  /// As kernels::reduce; false, and nothing done, where it leaves that to others. Throws Error.
+  /// Does the same as kernels::reduce and returns true. Returns false, without effect, if it leaves
+  /// the call to other units. Throws Error.
   virtual bool reduce(DType dtype, ReduceKind kind, const void* a, const void* b, void* dst,
                       std::size_t n) = 0;
 };

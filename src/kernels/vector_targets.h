@@ -1,6 +1,7 @@
-// Which instruction sets the kernels are compiled for. Include before any Highway header.
+// Selects the instruction sets that the kernels are compiled for. Must be included before any
+// Highway header.
 //
-// Each set costs compile time, so those that no machine of interest needs are left out: x86 without
+// Each set costs compile time, so sets that no relevant machine needs are left out. x86 without
 // SSE4 runs the scalar code, and SVE machines run NEON.
 #pragma once
 

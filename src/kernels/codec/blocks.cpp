@@ -1,8 +1,8 @@
-// fp16, bf16, int8, fp8 and int4, a block of 128 elements at a time.
+// The codecs fp16, bf16, int8, fp8 and int4, in blocks of 128 elements.
 //
-// The scale of a block is its largest magnitude over the largest number of the format. A block with
-// an infinity or a NaN has a NaN for its scale, and is NaN throughout; one whose largest magnitude
-// is below 2^-100 is zero throughout.
+// The scale of a block is its largest magnitude divided by the largest number of the format. A
+// block with an infinity or a NaN has a NaN as its scale, and decodes to NaN. A block whose largest
+// magnitude is below 2^-100 decodes to zero.
 #include "kernels/codec/blocks.h"
 
 #include <cstring>
@@ -39,12 +39,13 @@ HWY_INLINE void put(hn::Vec<D> v, D, std::byte* to) {
   store_at(v, D(), reinterpret_cast<std::uint8_t*>(to));
 }
 
-/// values[i .. ] += v, or = v.
+/// Adds v to values, or assigns it if `first` is set.
 HWY_INLINE void give(Floats v, float* values, bool first) {
   hn::StoreU(first ? v : hn::Add(floats_at(values), v), F32(), values);
 }
 
-/// The largest magnitude of a block as bits, which are in the order of the magnitudes, NaN last.
+/// Returns the bits of the largest magnitude in a block. The order of the bits is that of the
+/// magnitudes, with NaN last.
 HWY_INLINE std::uint32_t largest_of(const float* block) {
   const I32 i32;
   const auto magnitude = hn::Set(i32, 0x7FFFFFFF);
@@ -55,8 +56,8 @@ HWY_INLINE std::uint32_t largest_of(const float* block) {
 }
 
 struct Scaling {
-  float scale;    ///< To be sent.
-  float inverse;  ///< What elements are multiplied by.
+  float scale;    ///< Sent with the block.
+  float inverse;  ///< Factor by which elements are multiplied.
 };
 
 HWY_INLINE Scaling scaling_of(const float* block, float most_of_format) {
@@ -72,7 +73,7 @@ HWY_INLINE Scaling scaling_of(const float* block, float most_of_format) {
   return {largest / most_of_format, most_of_format / largest};
 }
 
-/// False for what scaling_of cannot have made.
+/// Reads the scale. Returns false if scaling_of cannot have made it.
 HWY_INLINE bool take_scale(const std::byte* block, float& scale) {
   std::uint32_t bits = 0;
   std::memcpy(&bits, block, sizeof bits);
@@ -80,7 +81,7 @@ HWY_INLINE bool take_scale(const std::byte* block, float& scale) {
   return bits < 0x7F800000u || bits == 0x7FC00000u;
 }
 
-/// Of a block that is NaN throughout it does not matter what the elements are.
+/// The elements of a NaN block do not matter.
 HWY_INLINE Floats scaled(Floats v, float inverse) { return hn::Mul(v, hn::Set(F32(), inverse)); }
 
 struct Int8 {
@@ -100,8 +101,8 @@ struct Int8 {
   }
 };
 
-/// Byte i holds element i in its lower half, and element i + 64 in its upper one, each 8 more than
-/// it is.
+/// Byte i holds element i in its lower four bits and element i + 64 in its upper four, each with an
+/// offset of 8.
 struct Int4 {
   static constexpr float kMost = 7;
   static constexpr std::size_t kBytes = kElements / 2;
@@ -130,12 +131,12 @@ struct Int4 {
   }
 };
 
-/// A float of 8 bits: `kPlaces` of fraction, an exponent with the bias `kBias`, a sign.
+/// An 8-bit float: `kPlaces` bits of fraction, an exponent with the bias `kBias`, and a sign.
 template <int kPlaces, unsigned kBias, unsigned kLargest>
 struct Fp8 {
   static constexpr std::size_t kBytes = kElements;
   static constexpr int kDropped = 23 - kPlaces;
-  static constexpr unsigned kLeastNormal = (127 - kBias + 1) << 23;  // as bits of f32
+  static constexpr unsigned kLeastNormal = (127 - kBias + 1) << 23;  // bits of an f32
   static constexpr float kMost = kLargest;
 
   static HWY_INLINE void encode(const float* block, float inverse, std::byte* dst) {
@@ -157,7 +158,7 @@ struct Fp8 {
   }
 
  private:
-  /// Of magnitudes up to the largest.
+  /// Requires magnitudes up to the largest of the format.
   static HWY_INLINE Bits rounded(Bits magnitude) {
     const U32 u32;
     const F32 f32;
@@ -165,7 +166,8 @@ struct Fp8 {
     const auto carried = hn::Add(magnitude, hn::Add(odd, hn::Set(u32, (1u << (kDropped - 1)) - 1)));
     const auto normal =
         hn::ShiftRight<kDropped>(hn::Sub(carried, hn::Set(u32, (127 - kBias) << 23)));
-    // A number whose last place is that of the format's subnormals: the addition rounds.
+    // The last place of this number is that of the format's subnormals, so the addition rounds to
+    // it.
     const auto coarse = hn::Set(f32, subnormal_rounder());
     const auto sum = hn::Add(hn::BitCast(f32, magnitude), coarse);
     const auto subnormal = hn::Sub(hn::BitCast(u32, sum), hn::BitCast(u32, coarse));
@@ -185,7 +187,7 @@ struct Fp8 {
     const auto sign = hn::ShiftLeft<24>(hn::Xor(code, magnitude));
     const auto shifted = hn::ShiftLeft<kDropped>(magnitude);
     const auto normal = hn::Add(shifted, hn::Set(u32, (127 - kBias) << 23));
-    // As widened() of half-inl.h.
+    // Uses the method of widened() in half-inl.h.
     const auto least = hn::Set(u32, kLeastNormal);
     const auto subnormal = hn::BitCast(
         u32, hn::Sub(hn::BitCast(f32, hn::Or(shifted, least)), hn::BitCast(f32, least)));
@@ -197,7 +199,7 @@ struct Fp8 {
 using Fp8E4M3 = Fp8<3, 7, 448>;
 using Fp8E5M2 = Fp8<2, 15, 57344>;
 
-/// The scales of some blocks before their elements: one block's would wait for its division.
+/// Computes the scales of several blocks before their elements, so that divisions overlap.
 template <class Format>
 void encode_scaled(const float* src, std::size_t blocks, std::byte* dst) {
   constexpr std::size_t kAhead = 16;
@@ -362,7 +364,7 @@ void narrow_vectors(DType dtype, const float* src, std::size_t n, void* dst) {
   }
 }
 
-/// Of whole blocks.
+/// Requires whole vectors, as whole blocks are.
 void finish_vectors(float* values, std::size_t n, float divisor) {
   const auto by = hn::Set(F32(), divisor);
   for (std::size_t i = 0; i < n; i += hn::Lanes(F32()))

@@ -1,4 +1,4 @@
-// The vector code of codecs, between whole blocks and f32.
+// The vector code of the codecs, which converts between whole blocks and f32.
 #pragma once
 
 #include <cstddef>
@@ -9,22 +9,23 @@
 
 namespace mccl::kernels {
 
-/// What encode_topk leaves of places that no element has.
+/// Written by encode_topk in unused places.
 inline constexpr std::uint16_t kNoPlace = 0xFFFF;
 
-/// Of any codec but none and topk: `blocks` whole ones.
+/// Encodes `blocks` whole blocks. Supports every codec except none and topk.
 void encode_blocks(Codec codec, const float* src, std::size_t blocks, std::byte* dst);
-/// values += what the blocks hold, or = where it is the `first`. False as in codec.h.
+/// Adds the decoded blocks to values, or assigns them if `first` is set. Returns false if encode
+/// cannot have made the blocks.
 bool add_blocks(Codec codec, const std::byte* src, std::size_t blocks, float* values, bool first);
 
-/// One block of topk, of which `kept` elements are kept.
+/// Encode or add one block of topk with `kept` elements.
 void encode_topk(const float* src, std::size_t kept, std::byte* dst);
 bool add_topk(const std::byte* src, std::size_t kept, float* values, bool first);
 
-/// Elements of any float type as f32 and back, rounded to nearest even.
+/// Convert elements of any float type to f32 and back, rounding to nearest even.
 void widen(DType dtype, const void* src, std::size_t n, float* dst);
 void narrow(DType dtype, const float* src, std::size_t n, void* dst);
-/// The end of a sum: values[i] /= divisor, and every NaN becomes the one that results have.
+/// The last step of a sum: values[i] /= divisor, and every NaN becomes the one NaN of all results.
 void finish_values(float* values, std::size_t n, float divisor);
 
 }  // namespace mccl::kernels

@@ -13,10 +13,10 @@ namespace {
 
 constexpr std::size_t kLongestBlock = 4096;
 
-/// A few blocks as f32, in the core's first cache.
+/// A few blocks as f32, small enough for the core's first-level cache.
 using Values = std::array<float, kLongestBlock>;
 
-/// How many elements of whole blocks are taken at a time.
+/// Number of elements processed at a time: the largest number of whole blocks that fits.
 std::size_t stride_of(const Coding& coding) {
   return kLongestBlock / coding.block() * coding.block();
 }
@@ -44,14 +44,15 @@ bool add_whole(const Coding& coding, Coded form, const std::byte* src, std::size
   return add_blocks(coding.codec, src, blocks, values, first);
 }
 
-/// What blocks leave out of the values that they were made of.
+/// Computes the difference between values and the blocks that were made from them.
 class Remainder {
  public:
-  /// Of `dtype` from `left` on; nothing is done where that is null.
+  /// Writes elements of `dtype` to `left`. All calls are no-ops if it is null.
   Remainder(DType dtype, void* left) : dtype_(dtype), left_(left) {}
 
-  /// left[at ...] = (added to it, or not) factor * (values - what `blocks` of `form` hold).
-  /// `source`: the values as they were given, of `dtype`, where they were rounded to make `values`.
+  /// Computes factor * (values - the decoded blocks). Adds the result to left[at ...] if `add` is
+  /// set, and assigns it otherwise. `source`: the original values of type `dtype`, if `values` were
+  /// rounded from them.
   void take(const Coding& coding, Coded form, const float* values, const std::byte* encoded,
             std::size_t at, std::size_t count, std::size_t blocks, float factor, bool add,
             const std::byte* source = nullptr) {
@@ -71,7 +72,7 @@ class Remainder {
   }
 
  private:
-  /// f64 has more digits than the values that were encoded. They are left out too.
+  /// f64 has more digits than the encoded values, so the lost digits are included.
   void take_from_doubles(const std::byte* source, std::size_t at, std::size_t count) {
     std::byte* const to = bytes_at(left_, dtype_, at);
     for (std::size_t i = 0; i < count; ++i) {
@@ -89,7 +90,8 @@ class Remainder {
   alignas(64) Values before_;
 };
 
-/// Calls step(first element, elements, blocks, where the blocks begin) for each stride.
+/// Calls step(first element, element count, block count, byte offset of the blocks) for each
+/// stride.
 template <typename Step>
 void for_each_stride(const Coding& coding, Coded form, std::size_t n, const Step& step) {
   const std::size_t stride = stride_of(coding);
@@ -100,7 +102,7 @@ void for_each_stride(const Coding& coding, Coded form, std::size_t n, const Step
   }
 }
 
-/// Calls finish(values, first element, elements, blocks) for the sums of each stride.
+/// Calls finish(values, first element, element count, block count) for the sums of each stride.
 template <typename Finish>
 int fold_strides(const Coding& coding, std::span<const std::byte* const> operands, std::size_t n,
                  int divisor, const Finish& finish) {
@@ -165,7 +167,7 @@ int fold_to_sum(const Coding& coding, std::span<const std::byte* const> operands
   Remainder remainder(dtype, left);
   return fold_strides(coding, operands, n, divisor,
                       [&](float* values, std::size_t at, std::size_t count, std::size_t blocks) {
-                        // What no rank gave is zero, whatever was decoded after the last element.
+                        // Clears the padding after the last element, whatever was decoded there.
                         std::fill(values + count, values + blocks * coding.block(), 0.0F);
                         std::byte* const to =
                             dst + at / coding.block() * coding.block_bytes(Coded::sum);

@@ -1,6 +1,7 @@
-// Floats to blocks of fewer bytes and back. Pointers may have any alignment; `n` counts elements
-// and may be 0; the last block may hold fewer than the others, and is encoded as if zeros followed.
-// Thread-safe. The results are the same bits with every instruction set; reference.h defines them.
+// Converts floats to smaller blocks and back. Pointers may have any alignment; `n` counts elements
+// and may be 0. The last block may hold fewer elements than the others, and is encoded as if zeros
+// followed. Thread-safe. Every instruction set gives the same bits; tests/kernels/codec/reference.h
+// defines them.
 #pragma once
 
 #include <cstddef>
@@ -11,23 +12,25 @@
 
 namespace mccl::kernels {
 
-/// dst = the blocks of src, Coding::bytes(n, form) bytes. Requires is_floating(dtype). `left`,
-/// where it is given, becomes what the blocks leave out of src, of the same type; zero where that
-/// is not finite.
+/// Encodes src into blocks of Coding::bytes(n, form) bytes in total. Requires is_floating(dtype).
+/// If `left` is given, it receives the difference between src and the blocks, with the type
+/// `dtype`; zero where the difference is not finite.
 void encode(const Coding& coding, Coded form, DType dtype, const void* src, std::size_t n,
             std::byte* dst, void* left = nullptr);
 
-/// dst = what the blocks hold. False where no encode can have made them; then dst holds anything.
+/// Decodes blocks into dst. Returns false if encode cannot have made them; dst is then undefined.
 bool decode(const Coding& coding, Coded form, DType dtype, const std::byte* src, std::size_t n,
             void* dst);
 
-/// Sums of contributions: block by block, in f32 and in the order of the operands, divided by
-/// `divisor` at the end. Either returns -1, or the index of an operand that no encode can have
-/// made. Rounded to blocks that are encoded anew; to `left`, of the type `dtype`, is added what
-/// they leave out, times the divisor: as an operand would have to give it.
+/// Sums contributions block by block, in f32 and in the order of the operands, and divides by
+/// `divisor` at the end. Both functions return -1, or the index of an operand that encode cannot
+/// have made.
+///
+/// fold_to_sum encodes the sum into blocks again. It adds their rounding error, times the divisor,
+/// to `left`, which has the type `dtype`. So `left` can be added to an operand of the next sum.
 int fold_to_sum(const Coding& coding, std::span<const std::byte* const> operands, std::size_t n,
                 int divisor, std::byte* dst, DType dtype = DType::f32, void* left = nullptr);
-/// Or to plain elements:
+/// fold_to_elements writes the sum as plain elements.
 int fold_to_elements(const Coding& coding, std::span<const std::byte* const> operands,
                      std::size_t n, int divisor, DType dtype, void* dst);
 

@@ -1,6 +1,7 @@
-// The largest elements of a block, with their places. A block on the wire is the places in rising
-// order, then the elements; places that no element has, kNoPlace, come last, with zeros. Zeros are
-// never sent; of equal magnitudes the first are. Infinities and NaN are larger than all else.
+// Encodes the largest elements of a block together with their places. On the wire, a block has the
+// places in ascending order, followed by the elements. Unused places, kNoPlace, are last and have
+// zero elements. Zeros are never sent. Among equal magnitudes, the first ones are sent. Infinities
+// and NaN are larger than all other values.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -20,7 +21,7 @@ namespace mccl::kernels::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Magnitudes as bits are in the order of the magnitudes, as signed numbers too.
+/// Signed integers: the bits of magnitudes compare in the order of the magnitudes.
 using I32 = hn::ScalableTag<std::int32_t>;
 
 constexpr std::size_t kElements = 4096;
@@ -31,7 +32,7 @@ HWY_INLINE hn::Vec<I32> magnitudes_at(const float* from) {
   return hn::And(bits, hn::Set(i32, 0x7FFFFFFF));
 }
 
-/// most[g] = the largest magnitude of the g-th `length` elements.
+/// most[g] = the bits of the largest magnitude among the g-th run of `length` elements.
 void largest_of_groups(const float* block, std::size_t length, std::int32_t* most) {
   const I32 i32;
   for (std::size_t g = 0; g * length < kElements; ++g) {
@@ -42,7 +43,8 @@ void largest_of_groups(const float* block, std::size_t length, std::int32_t* mos
   }
 }
 
-/// The places of the elements whose magnitude is above `limit`, in rising order.
+/// Writes the places of elements whose magnitude is above `limit`, in ascending order. Returns
+/// their number.
 std::size_t places_of_large(const float* block, std::int32_t limit, std::uint16_t* places) {
   const I32 i32;
   const auto bound = hn::Set(i32, limit);
@@ -81,8 +83,9 @@ HWY_EXPORT(places_of_large);
 
 namespace {
 
-/// A magnitude that at least `kept` elements reach, unless fewer are not zero; and not many more
-/// do. There are at least as many large elements as groups whose largest is as large.
+/// Returns a limit that at least `kept` elements exceed, unless fewer are non-zero, and that not
+/// many more exceed. The largest element of each group suffices for this: at least as many elements
+/// exceed a limit as groups have a largest element above it.
 std::int32_t bound_of(const float* block, std::size_t kept) {
   std::size_t length = 64;
   while (length > kShortestGroup && kElements / length < 2 * kept) length /= 2;
@@ -96,7 +99,7 @@ std::int32_t bound_of(const float* block, std::size_t kept) {
   return std::max(*place - 1, 0);
 }
 
-/// Keeps the `kept` places of largest magnitude, the first of equals, in rising order.
+/// Keeps the `kept` places with the largest magnitudes, the first among equals, in ascending order.
 std::size_t select(const float* block, std::size_t kept, Places& places, std::size_t count) {
   if (count <= kept) return count;
   const auto before = [&](std::uint16_t a, std::uint16_t b) {

@@ -1,4 +1,4 @@
-// The arithmetic of the kernels, for the host's tests too: how elements become floats, are summed
+// The arithmetic of the kernels, shared with the host's tests. Elements become floats, are summed
 // in rank order, and become elements again, rounded once.
 #pragma once
 
@@ -19,7 +19,7 @@ struct Wide {
   float lanes[kCount];
 };
 
-/// The first of a sum.
+/// Starts a sum with its first operand.
 template <typename T>
 MCCL_BOTH void set(Wide<T>& sum, const typename T::Bits* elements) {
   for (int i = 0; i < Wide<T>::kCount; ++i) sum.lanes[i] = T::widen(elements[i]);
@@ -30,7 +30,7 @@ MCCL_BOTH void add(Wide<T>& sum, const typename T::Bits* elements) {
   for (int i = 0; i < Wide<T>::kCount; ++i) sum.lanes[i] += T::widen(elements[i]);
 }
 
-/// A mean is the sum over `divisor`; of a sum it is 1.
+/// Divides by `divisor` for a mean; for a sum it is 1.
 template <typename T>
 MCCL_BOTH void round_to(typename T::Bits* elements, const Wide<T>& sum, float divisor) {
   for (int i = 0; i < Wide<T>::kCount; ++i) {

@@ -1,10 +1,11 @@
-// What all kernels are made of: lines of 16 bytes, sums, patience, and the barrier.
+// Building blocks of all kernels: lines of 16 bytes, sums, timeouts and the barrier.
 //
-// meet: the barrier. A block's threads come together; then thread r writes the number of the
-// meeting into rank r's word for (block, this rank), with a release that covers what the block has
-// written, and waits with acquires until rank r has written as much here. Numbers only grow, and
-// are compared as distances, so that they may go around. Who waits too long, or is told to stop,
-// goes on: the host then says that the results are of no use.
+// The barrier is meet(). The threads of a block synchronise. Then thread r writes the number of the
+// meeting to rank r's word for (block, this rank). This is a release, which covers all writes of
+// the block. The thread then waits, with acquire loads, until rank r has written that number to the
+// word here. Numbers only grow, and are compared by their difference, so they may wrap around. A
+// thread that times out or is told to stop continues, and the host reports that the results are
+// invalid.
 #pragma once
 
 #include "kernels/cuda/arithmetic.h"
@@ -23,7 +24,8 @@ __device__ __forceinline__ std::uint64_t now_ns() {
   return time;
 }
 
-/// Whether to wait on for `rank`; looks at the clock and the alarm now and then.
+/// Decides whether to continue waiting for `rank`. Checks the clock and the alarm once every 4096
+/// calls.
 class Patience {
  public:
   __device__ __forceinline__ explicit Patience(const Fabric& fabric, int rank)
@@ -69,8 +71,9 @@ __device__ __forceinline__ void meet(const Fabric& fabric, std::uint32_t meeting
   __syncthreads();
 }
 
-/// Each block has counters of its own, so that none waits for another to know where they stand; in
-/// the end it brings on those of blocks that this kernel has not, as a later one may.
+/// Stores the final count. Each block has counters of its own, so no block waits for another to
+/// learn the count. Blocks that this kernel did not launch are updated too, since a later kernel
+/// may use them.
 template <typename Counter>
 __device__ __forceinline__ void leave(Counter& counter, std::uint32_t count) {
   __syncthreads();  // all threads have read it
@@ -85,7 +88,8 @@ __device__ __forceinline__ std::uint32_t count_of(const Counter& counter) {
   return *const_cast<const volatile std::uint32_t*>(&counter[blockIdx.x]);
 }
 
-/// Sixteen bytes at `at` of `bytes`, wherever they lie; zeros beyond the end.
+/// Loads 16 bytes at offset `at` of a buffer of `bytes`, with any alignment. Bytes past the end are
+/// zero.
 __device__ __forceinline__ Line load(const std::byte* from, std::size_t at, std::size_t bytes) {
   Line line{};
   const std::byte* const place = from + at;
@@ -110,7 +114,7 @@ __device__ __forceinline__ void store(std::byte* to, std::size_t at, std::size_t
     reinterpret_cast<unsigned char*>(place)[i] = from[i];
 }
 
-/// Lines of one thread, `stride` apart, that are on their way at once.
+/// Lines of one thread, `stride` bytes apart, whose loads or stores are in flight together.
 template <int kLines>
 struct Batch {
   Line lines[kLines];
@@ -151,7 +155,7 @@ struct Batch {
   }
 };
 
-/// Sums for types that have some; the rest only move.
+/// Sums lines whose elements have type T. Kernels that only move data do not use it.
 template <typename T>
 struct Sum {
   Wide<T> wide;

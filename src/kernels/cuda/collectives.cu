@@ -1,5 +1,5 @@
-// Collectives by kernels that write into each other's GPU: what each kernel is told by in its
-// header.
+// Kernels for collectives that write into each other's GPU. The headers describe how the kernels of
+// different ranks synchronise.
 #include "kernels/cuda/flagged.cuh"
 #include "kernels/cuda/packed.cuh"
 #include "kernels/cuda/pooled.cuh"

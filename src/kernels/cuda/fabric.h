@@ -1,6 +1,6 @@
-// What a kernel knows of the ranks whose memory it reaches, as the host fills it in. Each rank has
-// a staging area that all others write; who writes where, and when it may, is told in
-// collectives.cu.
+// The data that the host passes to kernels about the ranks whose memory they reach. Each rank has a
+// staging area that all other ranks write. The kernels' headers describe the layout and the timing
+// of these writes.
 #pragma once
 
 #include <cstddef>
@@ -14,22 +14,22 @@ inline constexpr int kMostRanks = 8;
 inline constexpr int kMostBlocks = 256;
 inline constexpr int kThreads = 512;
 
-/// Of a call that travels with its flags, bytes of data that a rank gives another. Of one that has
-/// sums to send back, half of that, so that these have the other half.
+/// Largest part in bytes that a rank sends to each other rank in a flagged call. If the call sends
+/// sums back, half of it, because the sums take the other half.
 inline constexpr std::size_t kMostFlagged = std::size_t{2} << 20;
-/// The same of one whose flags are one for each line: data and flags.
+/// Size in bytes of the area for packed calls, which have one flag per line: data and flags.
 inline constexpr std::size_t kPackedArea = std::size_t{4} << 20;
-/// Data of a packed call; of one that has sums to send back, half of that.
+/// Largest data of a packed call in bytes. If the call sends sums back, half of it.
 inline constexpr std::size_t kMostPacked = kPackedArea / 128 * 120;
-/// Bytes that each rank gives another in one round of any other call.
+/// Bytes that each rank sends to each other rank in one round of any other call.
 inline constexpr std::size_t kRound = std::size_t{8} << 20;
 
-/// Words that blocks tell each other by, a line for each block and rank.
+/// Size in bytes of the words through which blocks meet: one line of 64 bytes per block and rank.
 inline constexpr std::size_t kFlagBytes = kMostBlocks * kMostRanks * 64;
 
-/// Windows of a rank that others reach: memory that they read and write by themselves.
+/// Largest number of windows of a rank: memory that other ranks read and write directly.
 inline constexpr std::uint32_t kMostWindows = 1024;
-/// What a rank tells of where its data lie: in which of its windows, and how far in.
+/// A place tells other ranks where data lie: the number of the window, and the offset in it.
 inline constexpr std::uint64_t kNowhere = ~std::uint64_t{0};
 MCCL_BOTH std::uint64_t place_in(std::uint64_t window, std::uint64_t offset) {
   return window << 48 | offset;
@@ -39,12 +39,12 @@ MCCL_BOTH std::uint64_t offset_of(std::uint64_t place) {
   return place & ((std::uint64_t{1} << 48) - 1);
 }
 
-/// Where things lie in a rank's staging area.
+/// Offsets in bytes within a rank's staging area.
 struct Layout {
-  std::size_t flagged;   ///< Two halves, used in turn, of a part for each rank: data and flags.
-  std::size_t packed;    ///< The same, of lines that have a flag each.
-  std::size_t received;  ///< Two halves of a part for each rank: what they give.
-  std::size_t results;   ///< The same for sums.
+  std::size_t flagged;   ///< Two halves, used in turn, with a part per rank: data and flags.
+  std::size_t packed;    ///< Likewise, for lines that have one flag each.
+  std::size_t received;  ///< Two halves with a part per rank: received data.
+  std::size_t results;   ///< Likewise, for sums.
   std::size_t bytes;
 };
 
@@ -56,42 +56,44 @@ inline Layout layout_of(int ranks) {
   return {kFlagBytes, kFlagBytes + flagged, received, received + round, received + 2 * round};
 }
 
-/// Counters of each block in the device's own memory: kernels count, so that a graph may run one
-/// again. Between kernels those of all blocks are alike.
+/// Per-block counters in device memory. Kernels do the counting, so that a graph can run a kernel
+/// again. Between kernels, the counters of all blocks are equal.
 struct Counters {
-  std::uint32_t meetings[kMostBlocks];  ///< With its like of other ranks, so far.
-  std::uint32_t rounds[kMostBlocks];    ///< Of calls in rounds, so far.
-  std::uint32_t flagged[kMostBlocks];   ///< Calls that travelled with flags, so far.
+  std::uint32_t meetings[kMostBlocks];  ///< Meetings so far with the same block of other ranks.
+  std::uint32_t rounds[kMostBlocks];    ///< Rounds of staged calls so far.
+  std::uint32_t flagged[kMostBlocks];   ///< Flagged and packed calls so far.
 };
 
-/// In pinned memory. What waits looks there now and then.
+/// Lies in pinned memory. Waiting threads check it regularly.
 struct Alarm {
-  std::uint32_t stop;  ///< The host ends what runs.
-  std::uint32_t late;  ///< One more than the rank that a kernel has waited for in vain.
+  std::uint32_t stop;  ///< Set by the host to end running kernels.
+  std::uint32_t late;  ///< Set by a kernel that timed out: 1 plus the rank that it waited for.
 };
 
 struct Fabric {
   int rank;
   int ranks;
-  std::byte* areas[kMostRanks];  ///< As this rank reaches them.
+  std::byte* areas[kMostRanks];  ///< Addresses that are valid on this rank.
   Layout layout;
   Counters* counters;
   volatile Alarm* alarm;
   std::uint64_t patience_ns;
-  /// In the device's own memory: kMostWindows of each rank, as this one reaches them.
+  /// Table in device memory with kMostWindows addresses per rank, which are valid on this rank.
   std::byte* const* windows;
 };
 
 enum class Shape : int { all_reduce, reduce_scatter, all_gather, all_to_all, broadcast };
 
-/// Of bytes: `part` is what a rank gives another, or sums.
+/// The arguments of one call.
 struct Task {
   const std::byte* in;
   std::byte* out;
-  std::size_t bytes;  ///< Of the whole: what a sum, or a part of each rank, is.
+  /// all_reduce and broadcast: bytes of the whole buffer. Other calls: bytes of one part.
+  std::size_t bytes;
   float divisor;
   int root;
-  std::uint64_t in_place = kNowhere;  ///< Of `in` and `out`, for the others, where they reach it.
+  /// Places of `in` and `out` for other ranks; kNowhere if they do not reach it.
+  std::uint64_t in_place = kNowhere;
   std::uint64_t out_place = kNowhere;
 };
 

@@ -1,9 +1,12 @@
-// Calls that travel with their flags: each rank writes its data to all others, in 16 bytes of which
-// every other word is the number of the call: who reads data and number together needs no other
-// word that they are there. The least time, twice the bytes. Halves of the area are used in turn: a
-// rank writes a half again two calls later, and has heard in the call between from every other, so
-// that they have left the first. Small sums are made by every rank of everything. Larger ones are
-// made by one rank for each part, which sends them back in the same way.
+// In flagged calls, each rank writes its data to all others in lines of 16 bytes. Every other word
+// of a line is the number of the call. A reader that loads data and number together needs no
+// further signal. This takes the least time, but twice the bytes.
+//
+// The halves of the area are used in turn. A rank writes a half again two calls later. In the call
+// between, it has received data from every other rank, so all have finished reading the first half.
+//
+// Small sums are computed completely by every rank. For larger ones, each rank computes one part
+// and sends it back in the same way.
 #pragma once
 
 #include "kernels/cuda/block.cuh"
@@ -11,7 +14,7 @@
 namespace mccl::kernels::cuda {
 namespace {
 
-/// Eight bytes of data with the call's number beside each word.
+/// Stores eight bytes of data, with the call's number after each word.
 __device__ __forceinline__ void put_flagged(std::byte* to, std::uint32_t a, std::uint32_t b,
                                             std::uint32_t number) {
   asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(a), "r"(number),
@@ -29,7 +32,7 @@ __device__ __forceinline__ bool get_flagged(const std::byte* from, std::uint32_t
   return first == number && second == number;
 }
 
-/// `at`: of the data, counted from the beginning of what the rank sends in this call.
+/// `at`: offset in the data that the peer sends in this call.
 __device__ __forceinline__ Line take_flagged(const Fabric& fabric, int peer, std::uint32_t half,
                                              std::size_t at, std::uint32_t number) {
   Line line;
@@ -52,7 +55,7 @@ __device__ __forceinline__ void give_flagged(const Fabric& fabric, int peer, std
   put_flagged(to + 16, line.words[2], line.words[3], number);
 }
 
-/// Of what all ranks have sent at one place, `own` among them.
+/// Sums the data of all ranks at one offset, including this rank's `own`.
 template <typename T>
 __device__ __forceinline__ Line sum_flagged(const Fabric& fabric, std::uint32_t half,
                                             std::size_t at, const Line& own, std::uint32_t number,
@@ -65,7 +68,7 @@ __device__ __forceinline__ Line sum_flagged(const Fabric& fabric, std::uint32_t 
   return sum.round(divisor);
 }
 
-/// Every rank's data to every rank: summed, or side by side.
+/// Sends every rank's data to every rank, which sums it or stores it side by side.
 template <typename T, bool kSums>
 __device__ __forceinline__ void flagged(const Fabric& fabric, const Task& task) {
   const std::uint32_t number = count_of(fabric.counters->flagged) + 1;
@@ -89,7 +92,7 @@ __device__ __forceinline__ void flagged(const Fabric& fabric, const Task& task) 
   leave(fabric.counters->flagged, number);
 }
 
-/// Sums of a part for each rank, which an all_reduce sends back.
+/// Computes one part of the sum on each rank. An all_reduce sends the parts back.
 template <typename T, bool kSendsBack>
 __device__ __forceinline__ void flagged_parts(const Fabric& fabric, const Task& task) {
   const std::uint32_t number = count_of(fabric.counters->flagged) + 1;

@@ -1,7 +1,7 @@
 #include "kernels/cuda/image.h"
 
 #ifdef MCCL_CUDA_IMAGE
-// MCCL_CUDA_IMAGE is the file that nvcc has written.
+// MCCL_CUDA_IMAGE is the path of the file that nvcc has written.
 __asm__(
     ".section .rodata\n"
     ".balign 64\n"

@@ -1,4 +1,4 @@
-// The kernels as the library carries them.
+// The compiled kernels that the library contains.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace mccl::kernels::cuda {
 
-/// A fatbin, which CUDA's driver loads; empty where the build had no nvcc.
+/// A fatbin, which CUDA's driver loads. Empty if the build had no nvcc.
 std::span<const std::byte> image();
 
 }  // namespace mccl::kernels::cuda

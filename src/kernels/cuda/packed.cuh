@@ -1,9 +1,12 @@
-// Calls that travel with one flag for each line of 128 bytes, 120 of which are data: nearly the
-// bytes of the data, and no barrier. A warp writes whole lines at a time, each by eight lanes side
-// by side, which the memory takes as one: whoever reads the flag with the rest of a line has all of
-// it. That holds inside a GPU and through NVLink, where NCCL builds on it as well (its LL128), and
-// is not promised through PCIe. The halves of the area are used in turn, as flagged.cuh tells, with
-// the same numbers.
+// Packed calls send lines of 128 bytes with one flag each and 120 bytes of data. They need little
+// more than the bytes of the data, and no barrier.
+//
+// A warp writes whole lines at a time. Eight adjacent lanes write each line, which the memory
+// treats as one write. So a reader that sees the flag of a line has read all of it. This holds
+// inside a GPU and through NVLink, where NCCL relies on it as well (its LL128). PCIe does not
+// guarantee it.
+//
+// The halves of the area are used in turn, with the same numbers as in flagged.cuh.
 #pragma once
 
 #include "kernels/cuda/block.cuh"
@@ -21,7 +24,7 @@ constexpr unsigned kAllLanes = 0xffffffffU;
 
 __device__ __forceinline__ int lane_of_thread() { return static_cast<int>(threadIdx.x % kLanes); }
 
-/// Both words that a lane needs, from where they lie in the warp.
+/// Collects the two words that a lane needs from the lanes that hold them.
 __device__ __forceinline__ Words gather_words(const Words& own, WordPlace a, WordPlace b) {
   const std::uint64_t a_first = __shfl_sync(kAllLanes, own.first, a.lane);
   const std::uint64_t a_second = __shfl_sync(kAllLanes, own.second, a.lane);
@@ -45,7 +48,8 @@ __device__ __forceinline__ std::uint64_t flag_of(std::uint32_t number) {
   return number | static_cast<std::uint64_t>(number) << 32;
 }
 
-/// Of the whole warp: its 480 bytes of data, as `piece` of what it sends `peer` in this call.
+/// Called by a whole warp. Sends its 480 bytes of data as piece number `piece` for `peer` in this
+/// call.
 __device__ __forceinline__ void give_packed(const Fabric& fabric, int peer, std::uint32_t half,
                                             std::size_t piece, const Line& line,
                                             std::uint32_t number) {
@@ -60,7 +64,7 @@ __device__ __forceinline__ void give_packed(const Fabric& fabric, int peer, std:
                : "memory");
 }
 
-/// Of the whole warp.
+/// Called by a whole warp. Waits for a piece from `peer`.
 __device__ __forceinline__ Line take_packed(const Fabric& fabric, int peer, std::uint32_t half,
                                             std::size_t piece, std::uint32_t number) {
   const int lane = lane_of_thread();
@@ -81,7 +85,7 @@ __device__ __forceinline__ Line take_packed(const Fabric& fabric, int peer, std:
   return line_of(gather_words(words, in_lines(lane, false), in_lines(lane, true)));
 }
 
-/// What a warp of the grid takes: pieces of 480 bytes of `bytes`.
+/// The pieces of 480 bytes, out of `bytes`, that a warp of the grid handles.
 struct Pieces {
   __device__ __forceinline__ explicit Pieces(std::size_t bytes)
       : first((blockIdx.x * blockDim.x + threadIdx.x) / kLanes),
@@ -93,7 +97,7 @@ struct Pieces {
   std::size_t end;
 };
 
-/// What this lane has of a piece: nothing, beyond the data lanes.
+/// Loads this lane's share of a piece: 16 bytes on the data lanes, and nothing on the others.
 __device__ __forceinline__ Line load_piece(const std::byte* from, std::size_t piece,
                                            std::size_t bytes) {
   const int lane = lane_of_thread();
@@ -107,7 +111,7 @@ __device__ __forceinline__ void store_piece(std::byte* to, std::size_t piece, st
   if (lane < kDataLanes) store(to, piece * kDataOfWarp + lane * 16, bytes, line);
 }
 
-/// Of what all ranks have sent as one piece, `own` among them.
+/// Sums one piece of all ranks, including this rank's `own`.
 template <typename T>
 __device__ __forceinline__ Line sum_packed(const Fabric& fabric, std::uint32_t half,
                                            std::size_t piece, const Line& own, std::uint32_t number,
@@ -120,7 +124,7 @@ __device__ __forceinline__ Line sum_packed(const Fabric& fabric, std::uint32_t h
   return sum.round(divisor);
 }
 
-/// Sums, of which every rank makes all.
+/// A sum that every rank computes completely.
 template <typename T>
 __device__ __forceinline__ void packed(const Fabric& fabric, const Task& task) {
   const std::uint32_t number = count_of(fabric.counters->flagged) + 1;
@@ -140,10 +144,11 @@ __device__ __forceinline__ void packed(const Fabric& fabric, const Task& task) {
   leave(fabric.counters->flagged, number);
 }
 
-/// Sums, of which each rank makes its part and sends it back.
+/// A sum of which each rank computes one part and sends it back.
 template <typename T>
 __device__ __forceinline__ void packed_parts(const Fabric& fabric, const Task& task) {
-  constexpr std::size_t kResults = kPackedArea / kBytesOfWarp / 2;  // pieces before those of sums
+  // pieces reserved before those of sums
+  constexpr std::size_t kResults = kPackedArea / kBytesOfWarp / 2;
   const std::uint32_t number = count_of(fabric.counters->flagged) + 1;
   const std::uint32_t half = number & 1U;
   const int own = fabric.rank;

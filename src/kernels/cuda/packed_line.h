@@ -1,6 +1,7 @@
-// How data lie in lines that have one flag each, for the host's tests too: of the 512 bytes that a
-// warp writes at a time, 480 are data, and the last eight bytes of each 128 are the flag. A lane
-// holds 16 bytes, in words of eight: of data in their order, and of lines as they are written.
+// The layout of lines that have one flag each, shared with the host's tests. A warp writes 512
+// bytes at a time, 480 of which are data. The last eight bytes of each 128 are the flag. A lane
+// holds 16 bytes, in words of eight. Data are in their original order before they are packed, and
+// in the order of the lines afterwards.
 #pragma once
 
 #include "kernels/cuda/arithmetic.h"
@@ -8,28 +9,28 @@
 namespace mccl::kernels::cuda {
 
 inline constexpr int kLanes = 32;
-inline constexpr int kDataLanes = 30;    ///< That hold data before they are packed.
-inline constexpr int kWordsOfLine = 15;  ///< Of data.
-inline constexpr int kDataOfWarp = 480;  ///< Bytes.
+inline constexpr int kDataLanes = 30;    ///< Lanes that hold data before packing.
+inline constexpr int kWordsOfLine = 15;  ///< Data words per line.
+inline constexpr int kDataOfWarp = 480;  ///< In bytes.
 inline constexpr int kBytesOfWarp = 512;
 
 MCCL_BOTH bool has_flag(int lane) { return lane % 8 == 7; }
 
-/// Where a word of data is taken from: of a lane its first or its second.
+/// The position of a word: the lane, and whether it is the lane's second word.
 struct WordPlace {
   int lane;
   bool second;
 };
 
-/// Of the words that `lane` writes, the first or the second: where it lies in the data. The second
-/// one of a lane with a flag is none.
+/// Returns the position in the data of the first or second word that `lane` writes. Meaningless for
+/// the second word of a lane with a flag.
 MCCL_BOTH WordPlace in_data(int lane, bool second) {
   const int word = lane / 8 * kWordsOfLine + lane % 8 * 2 + (second ? 1 : 0);
   return {word / 2 % kLanes, word % 2 == 1};
 }
 
-/// Of the words of data that `lane` has, the first or the second: where it lies in the lines. Only
-/// of the first kDataLanes.
+/// Returns the position in the lines of the first or second data word of `lane`. Valid for the
+/// first kDataLanes lanes only.
 MCCL_BOTH WordPlace in_lines(int lane, bool second) {
   const int word = lane * 2 + (second ? 1 : 0);
   const int of_line = word % kWordsOfLine;

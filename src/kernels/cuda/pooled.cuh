@@ -1,10 +1,12 @@
-// Calls of data that all ranks reach where they lie, in windows that they have told each other of:
-// nothing is staged. What comes in is read there; of an all_reduce, each rank sums a part of what
-// all have, and writes it to all at once.
-//   meet     each tells the others where its data lie, with the word by which they meet;
-//   do it    unless some rank's data lie where others do not reach: then all of them, who all know
-//            that now, go on as staged.cuh does;
-//   meet     nobody leaves before all have read and written what is its own.
+// Pooled calls work on data that all ranks reach in place, in windows that they have announced to
+// each other. Nothing is staged. Inputs are read from the peers' memory. In an all_reduce, each
+// rank sums one part and writes the result to all ranks.
+//
+// A call has three phases:
+// - meet: each rank announces the places of its data, next to the word of the meeting.
+// - work: reads and writes. If some rank's data cannot be reached, all ranks know this now, and
+//   continue as in staged.cuh.
+// - meet: no rank leaves before all ranks have finished reading and writing its data.
 #pragma once
 
 #include "kernels/cuda/block.cuh"
@@ -13,7 +15,7 @@
 namespace mccl::kernels::cuda {
 namespace {
 
-/// Beside the word by which a block and its like of another rank meet, in the same line.
+/// Stored in the same line as the word through which a block meets its counterpart on another rank.
 struct Places {
   std::uint64_t in;
   std::uint64_t out;
@@ -23,19 +25,19 @@ __device__ __forceinline__ volatile Places* places_of(const Fabric& fabric, int 
   return reinterpret_cast<volatile Places*>(word_of(fabric, area, blockIdx.x, rank) + 4);
 }
 
-/// Of all ranks, as this one reaches them.
+/// The data of all ranks, at addresses that are valid on this rank.
 struct Reached {
   std::byte* in[kMostRanks];
   std::byte* out[kMostRanks];
-  int nowhere;  ///< Some rank's data lie where others do not reach.
-  int late;     ///< Some rank has not come.
+  int nowhere;  ///< True if other ranks cannot reach some rank's data.
+  int late;     ///< True if some rank has not arrived.
 };
 
 __device__ __forceinline__ std::byte* reach(const Fabric& fabric, int rank, std::uint64_t place) {
   return fabric.windows[rank * kMostWindows + window_of(place)] + offset_of(place);
 }
 
-/// The meeting at which all tell, and hear, where their data lie.
+/// Meets the other ranks, and exchanges the places of all data.
 template <bool kWrites>
 __device__ __forceinline__ void find_all(const Fabric& fabric, const Task& task, Reached& reached,
                                          std::uint32_t meeting) {
@@ -67,7 +69,7 @@ __device__ __forceinline__ void find_all(const Fabric& fabric, const Task& task,
   __syncthreads();
 }
 
-/// Copies what lies at `from`, of this rank's share of threads.
+/// Copies this thread's share of the data at `from`.
 __device__ __forceinline__ void fetch(const std::byte* from, std::byte* to, std::size_t bytes) {
   constexpr int kLines = 4;
   const std::size_t stride = std::size_t{16} * gridDim.x * blockDim.x;

@@ -1,13 +1,15 @@
-// Calls of any length, in rounds, and each block by itself for its share of them:
-//   give     what another needs of this rank goes into its `received`;
-//   meet     the blocks of that number, of all ranks, wait for each other;
-//   take     what has come is summed, or copied out;
-//   and for an all_reduce: sums go into the others' `results`, meet, copy them out.
-// A half is given into again two rounds later. By then the block has met its like in the round
-// between, after which nobody reads the first round's data; and from one kernel to the next, who
-// has met a block of the next kernel knows that the whole one before is over, as kernels of a
-// stream are. So the halves take turns from kernel to kernel, too: a call of one round that follows
-// another must not give into what a peer may still be taking.
+// Staged calls handle any length, in rounds. Each block works independently on its share:
+// - give: copies the data that others need from this rank into their `received` area.
+// - meet: waits for the blocks with the same number on all ranks.
+// - take: sums or copies out the received data.
+//
+// An all_reduce then writes sums to the others' `results`, meets again, and copies them out.
+//
+// A half is written again two rounds later. By then, the block has met its counterparts in the
+// round between, after which no rank reads the data of the first round. Kernels of a stream run in
+// order. So a block that has met a block of the next kernel knows that the kernel before has ended
+// on that rank. The halves therefore alternate across kernels too. Otherwise a call of one round
+// that follows another could overwrite data that a peer is still reading.
 #pragma once
 
 #include "kernels/cuda/block.cuh"
@@ -15,7 +17,7 @@
 namespace mccl::kernels::cuda {
 namespace {
 
-/// Copies lines from `begin` on, several on their way at a time.
+/// Copies lines from `begin` on, with several in flight at a time.
 template <typename Load, typename Store>
 __device__ __forceinline__ void move_lines(std::size_t begin, std::size_t end, std::size_t stride,
                                            const Load& load, const Store& store) {
@@ -31,15 +33,15 @@ __device__ __forceinline__ void move_lines(std::size_t begin, std::size_t end, s
   for (; at < end; at += stride) store(at, load(at));
 }
 
-/// `meeting`: the last one so far.
+/// `meeting`: number of the last meeting so far.
 template <typename T, Shape kShape>
 __device__ __forceinline__ void staged_after(const Fabric& fabric, const Task& task,
                                              std::uint32_t meeting) {
   constexpr bool kSums = kShape == Shape::all_reduce || kShape == Shape::reduce_scatter;
   constexpr bool kDivided = kSums || kShape == Shape::all_to_all;
   const int own = fabric.rank;
-  // Of an all_reduce the whole is cut into a part for each rank, at lines; of all others `bytes` is
-  // the part.
+  // An all_reduce is cut at line boundaries into one part per rank. For all other calls, `bytes` is
+  // the size of a part.
   const std::size_t lines = (task.bytes + 15) / 16;
   const std::size_t part =
       kShape == Shape::all_reduce ? (lines + fabric.ranks - 1) / fabric.ranks * 16 : task.bytes;

@@ -1,12 +1,12 @@
 // Sums, products, minima and maxima of two arrays of 16-bit floats on a Mac's GPU: out[i] = a[i] op
-// b[i], computed in f32 and rounded once, as reduce.h says. `out` may be `a` or `b`. The host's
-// tests run this text too.
+// b[i], computed in f32 and rounded once, as in reduce.h. `out` may be `a` or `b`. The host's tests
+// run this text too.
 #include "kernels/elements.h"
 
 namespace mccl {
 namespace kernels {
 
-/// Every NaN is the same one; fast arithmetic may not know one when it sees it.
+/// Returns the one NaN for every NaN. Fast arithmetic may not recognise a NaN.
 template <typename T>
 MCCL_BOTH Bits16 finished(float value) {
   return T::narrow(value != value ? float_of_bits(0x7fc00000U) : value);
@@ -20,8 +20,8 @@ struct Product {
   static MCCL_BOTH float combine(float a, float b) { return a * b; }
 };
 
-/// Numbers are in the order of these, -0 before +0 and subnormals in their places, which a GPU that
-/// takes them for 0 would not know apart.
+/// Maps numbers to integers in the same order, with -0 before +0. Subnormals keep their order too,
+/// although a GPU may treat them as 0 in comparisons of floats.
 MCCL_BOTH Bits32 place_of(float value) {
   const Bits32 bits = bits_of(value);
   return (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;

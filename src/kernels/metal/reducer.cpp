@@ -56,15 +56,15 @@ class Reducer final : public Unit {
   }
 
  private:
-  /// The host's memory is not the GPU's: what is to be reduced goes by way of buffers that both
-  /// see, of which so much is worth keeping.
+  /// Elements per kernel. Host memory is not accessible to the GPU, so data are copied through
+  /// shared buffers, which are kept; this limits their size.
   static constexpr std::size_t kAtOnce = std::size_t{8} << 20;
   static constexpr std::size_t kLeastBytes = std::size_t{64} << 10;
 
   struct Buffers {
     void* first = nullptr;
     void* second = nullptr;
-    std::size_t bytes = 0;  ///< Of each.
+    std::size_t bytes = 0;  ///< Size of each buffer.
   };
 
   void reduce_some(const std::string& name, const std::byte* a, const std::byte* b, std::byte* dst,
@@ -73,7 +73,7 @@ class Reducer final : public Unit {
     std::byte* const first = driver_->contents(buffers.first);
     std::memcpy(first, a, bytes);
     std::memcpy(driver_->contents(buffers.second), b, bytes);
-    // Where this throws the GPU may be at work on the buffers, so that they are not used again.
+    // If this throws, the GPU may still use the buffers, so they are not reused.
     const auto fence =
         kernels_->run({name, {buffers.first, 0}, {buffers.second, 0}, {buffers.first, 0}, count});
     while (!fence->passed()) std::this_thread::yield();

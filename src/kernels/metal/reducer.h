@@ -1,4 +1,4 @@
-// Reductions of 16-bit floats by a Mac's GPU.
+// Reduces 16-bit floats on a Mac's GPU.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,12 @@ namespace mccl::kernels::metal {
 
 struct ReducerOptions {
   bool fast_math = true;
-  std::string path;           ///< Of kernels, compiled or as text; empty: MCCL's own text.
-  std::size_t threshold = 1;  ///< Elements below which the reducer takes nothing.
+  /// File of the kernels, compiled or as text. If empty, MCCL's own text is used.
+  std::string path;
+  std::size_t threshold = 1;  ///< The reducer leaves calls with fewer elements to other units.
 };
 
-/// Throws InvalidArgument where this machine has no Metal, or the kernels cannot be had.
+/// Throws InvalidArgument if this machine has no Metal or the kernels cannot be loaded.
 std::shared_ptr<Unit> make_reducer(const ReducerOptions& options);
 
 }  // namespace mccl::kernels::metal

@@ -1,4 +1,4 @@
-// The text of the kernels for Macs' GPUs, which Metal compiles when a process first needs it.
+// The source text of the kernels for Macs' GPUs. Metal compiles it when a process first needs it.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace mccl::kernels::metal {
 
-/// Whole: without includes of files of ours.
+/// Complete: it includes no file of MCCL.
 std::string_view source();
 
-/// The kernel that reduces two arrays of `dtype` by `kind`; empty where there is none. avg and
-/// premul_sum add, as in reduce.h.
+/// Returns the name of the kernel that reduces two arrays of `dtype` by `kind`; empty if there is
+/// none. avg and premul_sum add, as in reduce.h.
 std::string kernel_for(DType dtype, ReduceKind kind);
 
 }  // namespace mccl::kernels::metal
