@@ -32,8 +32,8 @@ std::chrono::milliseconds timeout_of(const mccl::Context& context) {
       std::chrono::duration<double>(context.config().timeout));
 }
 
-/// Throws InvalidArgument if there are more members than ranks, before a wrong count makes it read
-/// beyond the caller's memory.
+/// Throws InvalidArgument if there are more members than ranks. This is checked first, because a
+/// wrong count would make it read beyond the caller's memory.
 std::vector<int> members_of(const char* call, const mccl::Context& context, const int32_t* members,
                             std::size_t count) {
   if (count <= static_cast<std::size_t>(context.size())) return {members, members + count};

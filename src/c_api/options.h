@@ -40,7 +40,8 @@ Options read_options(const char* call, const mccl_call_options* options);
 void refuse_factor(const char* call, const Options& options);
 void refuse_left_out(const char* call, const Options& options);
 
-/// Parses a compression's name. Empty if `name` is null.
+/// Parses a compression's name. Empty if `name` is null. Throws InvalidArgument if the name is
+/// unknown or `topk_ratio` does not belong to it.
 std::optional<Compression> compression_of(const char* call, const char* name, double topk_ratio);
 
 DType dtype_of(const char* call, mccl_dtype dtype);

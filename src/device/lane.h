@@ -25,8 +25,8 @@ class Lane {
   /// being captured, the caller must order it relative to calls that are not.
   ///
   /// `may_go`: the stream may be destroyed afterwards and is not used again, so the lane marks the
-  /// end of the call at once. The end on any other stream is only looked up when a call on a
-  /// different stream follows, so consecutive calls on one stream make no driver calls.
+  /// end of the call at once. On any other stream, the end is only looked up when a call on a
+  /// different stream follows. So consecutive calls on one stream make no driver calls.
   void run_on(void* stream, bool may_go, const Act& act);
 
   /// Returns a number for which ended() is true once all calls so far have ended.

@@ -10,7 +10,7 @@
 
 namespace mccl::cuda {
 
-/// In the order of kKernelNames.
+/// The kernels, in the order of kKernelNames.
 enum class Kernel {
   flagged_sum,
   flagged_parts,

@@ -25,8 +25,8 @@ std::string first_objection(Group& group, const std::string& own) {
 
 namespace {
 
-/// A process number alone is not unique: containers may reuse it. A random number alone is not
-/// either: a fork inherits it.
+/// Combines a process number with a random number. Containers may reuse process numbers, and a fork
+/// inherits the random number.
 std::int64_t own_process() {
   static const std::int64_t by_chance =
       static_cast<std::int64_t>(std::random_device()()) << 32 ^ std::random_device()();

@@ -75,15 +75,15 @@ class AutoPath final : public Path {
   std::atomic<State> state_{State::open};
   // Used only by the thread that calls collectives; these calls do not overlap.
   std::uint64_t calls_ = 0;
-  bool may_meet_ = false;                      ///< Applies to the call that comes next.
-  std::vector<std::shared_ptr<Asked>> asked_;  ///< Reports whose answers have not been read.
+  bool may_meet_ = false;  ///< True if the current call may wait for the other ranks.
+  std::vector<std::shared_ptr<Asked>> asked_;  ///< The reports that have not been read.
   std::unique_ptr<device::Lane> lane_;
   std::vector<Figures> figures_;  ///< One entry per path.
   std::vector<int> order_;        ///< Paths for the last call, the fastest first.
   Collective last_call_ = Collective::barrier;
   std::size_t last_bytes_ = 0;
 
-  std::shared_ptr<Path> inherited_;  ///< Made by the path of this group's parent.
+  std::shared_ptr<Path> inherited_;  ///< Path made by the path of this group's parent.
 
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<Path>> ways_;  // guarded by mutex_; complete when direct

@@ -29,7 +29,7 @@ class NativeBackend final : public Backend {
  private:
   const int rank_;
   const int size_;
-  const Compression compression_;  ///< The default for groups.
+  const Compression compression_;  ///< Default of groups that set none.
   const std::string by_;  ///< The setting `backend`, which selects the path for GPU memory.
   const std::shared_ptr<kernels::Unit> units_;
   const bool force_staging_;

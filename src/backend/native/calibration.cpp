@@ -28,9 +28,9 @@ namespace {
 
 using schedule::Facts;
 
-/// Sizes in bytes of the all_reduces that fit the model of a window. The small one takes a cache
-/// line. In the other one, the time for bytes exceeds that for meetings, but the data stay in
-/// cache. Its warm-up calls go once around the window and complete a trial of how to write
+/// Sizes in bytes of the all_reduces to which the model of a window is fitted. The small one takes
+/// a cache line. In the other one, the time for bytes exceeds that for meetings, but the data stay
+/// in cache. Its warm-up calls go once around the window and complete a trial of how to write
 /// (write_choice.h).
 constexpr std::size_t kSmall = 8;
 constexpr int kSmallCalls = 20;
@@ -289,7 +289,7 @@ class Calibration {
     return 2 * kCoded * sizeof(float) / std::max(1e-9, taken);
   }
 
-  /// Measures the rate of writes to memory while the other ranks write too.
+  /// Estimates the rate of memory from writes that all ranks make at the same time.
   static double memory_rate(NativeGroup& group) {
     std::vector<std::byte> from(kCached);
     std::vector<std::byte> to(kWritten);

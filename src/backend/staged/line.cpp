@@ -85,7 +85,7 @@ Work Line::end_batch(Work others) {
       call->hold_back(false);
       works.emplace_back(call);
     }
-    waiting_.push_back(std::move(batch));  // it takes over the open batch's count in attention_
+    waiting_.push_back(std::move(batch));  // attention_ counts this batch already
     begin_watching();
   }
   changed_.notify_one();

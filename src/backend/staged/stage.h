@@ -38,8 +38,8 @@ class Stage final : public Conveyor {
   /// If the device has not finished, the memory and the passage that it uses are never reused.
   ~Stage() override;
 
-  /// True if the host's call may start: its input has arrived or, if it goes by pieces, the first
-  /// piece of it. Also true if the stage has failed.
+  /// True if the host's call may start: its input has arrived or, if it is cut into pieces, the
+  /// first piece has. Also true if the stage has failed.
   bool may_start();
   std::size_t arrived() const override;
   std::size_t piece_of_output() const override { return piece_; }

@@ -1,4 +1,4 @@
-// The functions that are used of Metal. macos.cpp implements them on macOS; tests replace them.
+// The functions of Metal that MCCL uses. macos.cpp implements them on macOS; tests replace them.
 #pragma once
 
 #include <cstddef>

@@ -29,7 +29,7 @@ inline constexpr std::size_t kFlagBytes = kMostBlocks * kMostRanks * 64;
 
 /// Largest number of windows of a rank: memory that other ranks read and write directly.
 inline constexpr std::uint32_t kMostWindows = 1024;
-/// A place tells other ranks where data lie: the number of the window, and the offset in it.
+/// A place is a position for other ranks: the number of the window, and the offset in it.
 inline constexpr std::uint64_t kNowhere = ~std::uint64_t{0};
 MCCL_BOTH std::uint64_t place_in(std::uint64_t window, std::uint64_t offset) {
   return window << 48 | offset;
