@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks style: clang-format and ruff everywhere, clang-tidy over the library.
+# Checks style and wording: clang-format, ruff, codespell and prose.py everywhere, clang-tidy over the library.
 #   lint.sh BUILD_FOLDER [JOBS [--all]]   checks; the folder holds compile_commands.json. clang-tidy
 #                                         passes over what was clean and has not changed, but --all
 #   lint.sh --fix                         lets clang-format and ruff rewrite what they can
@@ -33,6 +33,10 @@ clang-format --dry-run --Werror "${cxx[@]}" || failed=1
 echo "lint: ruff"
 ruff check . || failed=1
 ruff format --check . || failed=1
+
+echo "lint: codespell and the wording of comments and documents"
+codespell "${folders[@]}" python scripts docs ./*.md || failed=1
+scripts/prose.py || failed=1
 
 scripts/clang_tidy.py "$build" "$jobs" "$@" || failed=1
 

@@ -118,7 +118,7 @@ class Step:
 
     def __init__(self, model: nn.Module, text: torch.Tensor) -> None:
         self.model = model
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3, fused=True)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3)
         self.text = text
 
     def __call__(self) -> None:

@@ -454,13 +454,16 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::alltoall_base(at::Tensor& output, at
   const ElementType type = movable_type(input.scalar_type());
   const Counts in_counts = split_counts(call, "input", input_splits, input, ranks(), type);
   const Counts out_counts = split_counts(call, "output", output_splits, output, ranks(), type);
+  // Without splits the parts are equal on every rank, which the kernels for GPUs need to know.
+  const bool equal = input_splits.empty() && output_splits.empty();
   Staging staging(call);
   const Buffer out = staging.output(output, type);
   const ConstBuffer in = staging.apart_from(staging.input(input, type), out);
   return issue({OpType::ALLTOALL_BASE, "mccl:all_to_all"}, std::move(staging), {input}, {output},
                call_options(opts.timeout, opts.asyncOp),
                [&](Group& group, const CallOptions& options) {
-                 return group.all_to_allv(in, in_counts, out, out_counts, options);
+                 return equal ? group.all_to_all(in, out, options)
+                              : group.all_to_allv(in, in_counts, out, out_counts, options);
                });
 }
 

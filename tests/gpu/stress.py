@@ -148,18 +148,28 @@ def make(call: Call, memory: Memory, rank: int, size: int, waits: bool) -> torch
 
 
 def require_kernels(where: torch.device) -> None:
-    """Fails where the group goes through the host, which refuses to be captured in a graph."""
-    data = torch.ones(8, device=where)
-    dist.all_reduce(data)
+    """Fails where a call goes through the host, which refuses to be captured in a graph."""
+    size = dist.get_world_size()
+    part, whole = torch.ones(8, device=where), torch.ones(8 * size, device=where)
+    moved = torch.zeros_like(whole)
+
+    def calls() -> None:
+        dist.all_reduce(part)
+        dist.all_gather_into_tensor(whole, part)
+        dist.all_to_all_single(moved, whole)
+        dist.reduce_scatter_tensor(part, moved)
+        dist.broadcast(part, 0)
+
+    calls()
     torch.cuda.synchronize()
     if os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING"):
         return  # torch captures nothing without its allocator
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        dist.all_reduce(data)
+        calls()
     graph.replay()
     torch.cuda.synchronize()
-    assert data.eq(dist.get_world_size() ** 2).all()
+    assert part.eq(size**4).all(), part
 
 
 def check(calls: int, seed: int, pooled: bool) -> None:

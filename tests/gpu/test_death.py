@@ -68,8 +68,11 @@ def use_gpus() -> None:
 
 
 @pytest.mark.parametrize("size", [2, *range(4, torch.cuda.device_count() + 1, 4)])
-@pytest.mark.parametrize("ends_by", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "stops"])
-@pytest.mark.parametrize("waits", [True, False], ids=["sync", "async"])
+@pytest.mark.parametrize(
+    ("ends_by", "waits"),
+    [(signal.SIGKILL, True), (signal.SIGKILL, False), (signal.SIGSTOP, False)],
+    ids=["dies-sync", "dies-async", "stops-async"],
+)
 @pytest.mark.parametrize("backend", sharing.WAYS)
 def test_a_rank_that_ends_is_named(backend, waits, ends_by, size):
     sharing.skip_what_needs_two_gpus(backend)
