@@ -1,4 +1,4 @@
-// Typed views of memory. They own nothing: the caller keeps the memory alive until the Work is
+// Typed views of memory. A view owns nothing: the caller keeps the memory valid until the Work is
 // done.
 #pragma once
 
@@ -11,25 +11,29 @@ namespace mccl {
 
 enum class DeviceKind : std::uint8_t { cpu, cuda, metal };
 
+/// A processor and its memory. `index` numbers the devices of one kind from 0.
 struct Device {
   DeviceKind kind = DeviceKind::cpu;
   int index = 0;
   friend bool operator==(const Device&, const Device&) = default;
 };
 
-/// `count` elements of `dtype` at `data`, at any alignment. `data` may be null when `count` is 0.
+/// `count` elements of `dtype` at `data`, which may have any alignment. `data` may be null if
+/// `count` is 0.
 struct Buffer {
   void* data = nullptr;
   std::size_t count = 0;
   DType dtype = DType::f32;
   Device device = {};
-  /// Of metal, where `data` is an address of the GPU's, and of memory that a Mac's GPU shares with
-  /// the host: the id<MTLBuffer> that it lies in; see metal.h.
+  /// The id<MTLBuffer> that contains the memory; see metal.h. Set if `device` is metal (`data` is
+  /// then a GPU address) or if a Mac's GPU shares the memory with the host. Null otherwise.
   void* allocation = nullptr;
 
+  /// Length of the view in bytes.
   std::size_t bytes() const { return count * size_of(dtype); }
 };
 
+/// A Buffer that is only read.
 struct ConstBuffer {
   const void* data = nullptr;
   std::size_t count = 0;

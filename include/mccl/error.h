@@ -1,5 +1,5 @@
-// What can go wrong. Every message names the rank, the peer and the call where they are known, what
-// was expected and found, and what to do next.
+// Exceptions of the library. Every message names the rank, the peer and the call if they are known,
+// what was expected and found, and what to do next.
 #pragma once
 
 #include <stdexcept>
@@ -7,6 +7,7 @@
 
 namespace mccl {
 
+/// Base class of all errors of the library; thrown itself if none of the classes below applies.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

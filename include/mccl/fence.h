@@ -1,16 +1,16 @@
-// What a device will have done: who is to touch memory after that asks a fence.
+// A point in the work of a device. Code that must touch memory after that work polls the fence.
 #pragma once
 
 namespace mccl {
 
-/// A place in what a device has been given to do. It is made by whoever gives the device its work,
-/// on that thread; whether it has passed is asked on any thread, and asking must neither wait nor
-/// give the device anything.
+/// A point in the work that a device was given. The thread that gives the device its work creates
+/// the fence. Any thread may poll it. A poll must neither block nor give work to the device.
 class Fence {
  public:
   virtual ~Fence() = default;
 
-  /// Whether the device has come past it; true from then on. Throws Error where it never will.
+  /// True once the device has passed the point, and from then on. Throws Error if the device will
+  /// never pass it.
   virtual bool passed() = 0;
 };
 

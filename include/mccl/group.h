@@ -1,4 +1,4 @@
-// The ranks that communicate together, and what they can call.
+// The group interface: ranks that communicate together, and the calls they make.
 #pragma once
 
 #include <chrono>
@@ -17,52 +17,60 @@
 
 namespace mccl {
 
+/// Options of one call. The default is a call with the group's timeout and codec.
 struct CallOptions {
-  /// Default: the group's timeout. Zero or negative means none.
+  /// Timeout of the call; by default the group's. Zero or negative means no timeout.
   std::optional<std::chrono::milliseconds> timeout = {};
-  /// The caller promises to wait on the Work at once; the call then runs on the caller's thread and
-  /// crosses none. Of a collective that a device carries out by itself, the call runs on `stream`
-  /// itself, in whose order its end is; the Work is done at once. So it is where `stream` is being
-  /// captured, whoever waits.
+  /// The caller promises to wait on the Work at once. The call then runs on the caller's thread. A
+  /// collective that the device carries out by itself is enqueued on `stream` instead: it ends in
+  /// stream order, and the Work is done at once. The same happens while `stream` is being captured,
+  /// whatever this flag says.
   bool caller_waits = false;
-  /// Of a call on a device's memory: this one may wait until all ranks have come to it, if it is by
-  /// it that their devices find each other. A caller that waits allows that anyway.
+  /// Device memory only: the call may block until every rank makes it, in order to set up the
+  /// direct device path. Implied by `caller_waits`.
   bool may_meet = false;
-  /// Of an all_reduce or reduce_scatter: how it is rounded, the same on all ranks, whatever the
-  /// group's usual way. InvalidArgument where it cannot be: but for sums and averages of floats.
-  /// Between ranks that share memory it is exact.
+  /// all_reduce and reduce_scatter: the codec of this call instead of the group's, the same on all
+  /// ranks. Throws InvalidArgument unless the call is a sum or average of floats. If all ranks of
+  /// the group share memory the sum is exact.
   std::optional<Compression> compression = {};
-  /// Of a call on a device's memory: the caller's stream (of CUDA, a CUstream), null for the
-  /// device's default. The call begins when the stream has done what it has been given until now;
-  /// what it is given afterwards runs beside the call, see Work::wait_on_stream. It must stay until
-  /// the group has gone, or else say so:
+  /// Device memory only: the caller's stream (a CUstream on CUDA); null means the device's default
+  /// stream. The call begins after all work that the stream has now. Later work in the stream runs
+  /// concurrently with the call; see Work::wait_on_stream. The stream must outlive the group unless
+  /// `stream_may_go` is set.
   void* stream = nullptr;
-  /// `stream` may be destroyed before the group has gone. Where a device carries out the call by
-  /// itself, the group then notes its end at once, which takes some more calls of the driver.
+  /// `stream` may be destroyed before the group. If the device carries out the call by itself, the
+  /// group then records the end of the call at once, which costs a few more driver calls.
   bool stream_may_go = false;
-  /// What must have passed before the call touches its memory; nothing when null. Of a call on
-  /// Metal's memory: a fence behind all that the GPU has been given to do with the input and the
-  /// output. The call, and every later one, begins after it; nobody but the call waits for it.
+  /// The call touches its memory only after this fence has passed; null means at once. Calls on
+  /// Metal memory need a fence behind all GPU work on the input and the output. Later calls of the
+  /// group begin after the fence too; nothing else waits for it.
   std::shared_ptr<Fence> fence = {};
-  /// Of an all_reduce or reduce_scatter: memory of the input's type and length, apart from it and
-  /// the output, that becomes what rounding on this rank leaves out of the sum, zeros where nothing
-  /// is. Added to this rank's input of the next such call it is not lost (error feedback): of all
-  /// ranks together it is all that was left out, of what they gave and of the sum.
+  /// all_reduce and reduce_scatter, host memory only: receives the part of the sum that rounding on
+  /// this rank drops; zeros if nothing is dropped. It needs the type and length of the input and
+  /// must not overlap the input or the output. Adding it to this rank's input of the next such call
+  /// loses nothing (error feedback). Over all ranks it holds everything that was dropped, from the
+  /// inputs and from the sum. Not wanted if `data` is null.
   Buffer left_out = {};
 };
 
+/// Group::recv() takes a message from any rank.
 inline constexpr int kAnySource = -1;
 
-/// Collectives match across ranks by order of call; point to point by (source, tag), independently
-/// of the collectives. All counts are in elements. Every call checks its arguments before anything
-/// is sent and throws InvalidArgument; whatever goes wrong later surfaces in Work::wait().
+/// A group of ranks, numbered from 0 to size() - 1. Collectives match across ranks by order of
+/// call. Messages match by (source, tag), independently of the collectives. All counts are in
+/// elements.
 ///
-/// Input and output may be the same memory (in place) where a call takes both: for gathers the
-/// input may be its own slot of the output, for scatters the output its own slot of the input. They
+/// Every call checks its arguments before anything is sent. It throws InvalidArgument if types or
+/// counts do not match, if a root or peer is not a rank of the group, if memory overlaps where it
+/// must not, or if the reduction is not defined for the type. Work::wait() throws all later errors.
+///
+/// Input and output may be the same memory (in place) if a call takes both. The input of a gather
+/// may be its own slot of the output, and the output of a scatter its own slot of the input. They
 /// must not overlap otherwise. After a failure other than InvalidArgument the group stays failed:
 /// every later call fails with the first reason.
 ///
-/// Thread-safe; ranks whose threads issue collectives of one group concurrently must order them.
+/// Thread-safe. If several threads issue collectives of one group, the program must give them the
+/// same order on all ranks.
 class Group {
  public:
   virtual ~Group() = default;
@@ -73,64 +81,75 @@ class Group {
 
   /// out = op over all ranks' in. in.count == out.count.
   virtual Work all_reduce(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions& = {}) = 0;
-  /// The bytes in which a rank's `count` elements travel to be summed by such an all_reduce.
+  /// Payload bytes that carry one rank's `count` elements in an all_reduce with these arguments.
   virtual std::size_t bytes_to_sum(std::size_t count, DType dtype, ReduceOp op,
                                    const CallOptions& = {}) const = 0;
-  /// Everyone's `data` becomes root's.
+  /// Copies root's `data` into `data` of every other rank.
   virtual Work broadcast(Buffer data, int root, const CallOptions& = {}) = 0;
-  /// As all_reduce, but only root's `out` is written; others may pass an empty `out`.
+  /// Like all_reduce, but only root's `out` is written; other ranks may pass an empty `out`.
   virtual Work reduce(ConstBuffer in, Buffer out, ReduceOp op, int root,
                       const CallOptions& = {}) = 0;
-  /// out = every rank's in, packed in rank order. out.count == size * in.count.
+  /// out = the inputs of all ranks, packed in rank order. out.count == size * in.count.
   virtual Work all_gather(ConstBuffer in, Buffer out, const CallOptions& = {}) = 0;
-  /// The same where rank i gives counts[i] elements; all ranks pass the same counts.
+  /// Like all_gather, but rank i contributes counts[i] elements. All ranks pass the same counts,
+  /// one per rank; out.count is their sum.
   virtual Work all_gatherv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts,
                            const CallOptions& = {}) = 0;
-  /// As all_gather, on root only; others may pass an empty `out`.
+  /// Like all_gather, but only root's `out` is written; other ranks may pass an empty `out`.
   virtual Work gather(ConstBuffer in, Buffer out, int root, const CallOptions& = {}) = 0;
+  /// Like gather, but rank i contributes counts[i] elements. All ranks pass the same counts.
   virtual Work gatherv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts, int root,
                        const CallOptions& = {}) = 0;
-  /// out = this rank's part of root's in; others may pass an empty `in`.
+  /// out = this rank's part of root's in, of which rank i receives part i. On root in.count == size
+  /// * out.count; other ranks may pass an empty `in`.
   virtual Work scatter(ConstBuffer in, Buffer out, int root, const CallOptions& = {}) = 0;
+  /// Like scatter, but rank i receives counts[i] elements. All ranks pass the same counts.
   virtual Work scatterv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts, int root,
                         const CallOptions& = {}) = 0;
-  /// out = this rank's part of the reduction. in.count == size * out.count.
+  /// out = this rank's part of the reduction of all inputs. in.count == size * out.count.
   virtual Work reduce_scatter(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions& = {}) = 0;
+  /// Like reduce_scatter, but rank i receives counts[i] elements. All ranks pass the same counts.
   virtual Work reduce_scatterv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts,
                                ReduceOp op, const CallOptions& = {}) = 0;
-  /// Part j of in goes to rank j; part i of out comes from rank i. Out of place only.
+  /// Sends part j of `in` to rank j and receives part i of `out` from rank i. All parts have
+  /// in.count / size elements. Out of place only.
   virtual Work all_to_all(ConstBuffer in, Buffer out, const CallOptions& = {}) = 0;
+  /// Like all_to_all, but part j of `in` has in_counts[j] elements and part i of `out` has
+  /// out_counts[i]. A rank sends another exactly as many elements as that one expects from it.
   virtual Work all_to_allv(ConstBuffer in, std::span<const std::size_t> in_counts, Buffer out,
                            std::span<const std::size_t> out_counts, const CallOptions& = {}) = 0;
-  /// Done when every rank has called it.
+  /// Completes once every rank has called it.
   virtual Work barrier(const CallOptions& = {}) = 0;
 
-  /// A message to `peer`; done when `data` may be reused. Messages of at most 32 KiB are done
-  /// without a receive for as long as those to one peer that await theirs take at most 4 MiB
-  /// together, counting 256 bytes more for each; any other is done once its receive has been
-  /// posted.
+  /// Sends a message to `peer`; completes once `data` may be reused. A message of at most 32 KiB
+  /// completes before it is received, as long as the unreceived messages to that peer take at most
+  /// 4 MiB, 256 bytes of overhead each included. Any other message completes after its receive is
+  /// posted. `peer` must not be this rank.
   virtual Work send(ConstBuffer data, int peer, std::uint32_t tag, const CallOptions& = {}) = 0;
-  /// The oldest message from `peer` (or kAnySource) with this tag; its size must match.
+  /// Receives the oldest message from `peer` (or kAnySource) with this tag; its size in bytes must
+  /// match. Work::source() returns the sender.
   virtual Work recv(Buffer data, int peer, std::uint32_t tag, const CallOptions& = {}) = 0;
 
-  /// A collective of the host, of ranks that are on devices of one kind: collectives on memory that
-  /// allocate_device_memory() has given until now use it where it lies, where they would copy it to
-  /// memory that the other ranks' devices reach. It changes nothing else, and nothing where the
+  /// Lets later collectives use memory from allocate_device_memory() in place, instead of copying
+  /// it to memory that the other ranks' devices reach. A collective call on the host; all ranks
+  /// must call it with devices of one kind. It may block until all ranks call it. No-op if the
   /// devices do not reach each other.
   virtual void reach_device_memory(Device /*device*/) {}
 
-  /// Calls made between begin and end on this thread start together when end is called, as one
-  /// Work. Pairs do not nest. To wait for one of them before is InvalidArgument, since it would be
-  /// for ever.
+  /// Calls between begin_coalescing and end_coalescing on this thread start together at the end, as
+  /// one Work. Pairs do not nest: a second begin, or an end without a begin, throws
+  /// InvalidArgument. To wait for one of the calls before the end throws InvalidArgument too, as it
+  /// would never return.
   virtual void begin_coalescing() = 0;
   virtual Work end_coalescing() = 0;
 
-  /// A collective: ranks of one color form a group, ordered by (key, rank). A negative color gives
-  /// null.
+  /// Splits the group: ranks of one color form a new group, ordered by (key, rank). Returns null
+  /// for a negative color. A collective call that blocks until every rank has made its part. The
+  /// new group has this group's timeout and codec.
   virtual std::shared_ptr<Group> split(int color, int key) = 0;
 
-  /// Fails everything pending and to come, here and on the other ranks, with `reason`. Returns at
-  /// once and needs no lock that a stuck call holds.
+  /// Fails all pending and later calls with `reason`, here and on the other ranks. Returns at once
+  /// and needs no lock that a stuck call holds.
   virtual void abort(const std::string& reason) = 0;
 
   /// The reason why the group failed; empty while it is healthy.

@@ -1,4 +1,4 @@
-// Everything a program needs.
+// The whole C++ interface.
 #pragma once
 
 #include "mccl/buffer.h"

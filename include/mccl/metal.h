@@ -1,4 +1,4 @@
-// Memory of Metal's buffers, as the engine takes it.
+// Buffers and copies of Metal memory.
 #pragma once
 
 #include <cstddef>
@@ -9,28 +9,30 @@
 
 namespace mccl {
 
-/// A place in an id<MTLBuffer>.
+/// An offset, in bytes, in an id<MTLBuffer>.
 struct MetalPlace {
   void* buffer = nullptr;
   std::size_t offset = 0;
 };
 
-/// The memory of a call that begins at `place`. The buffer is asked for its storage mode: what is
-/// shared the host reads and writes where it lies, as host memory, and what is private is brought
-/// to the host and back. Either way CallOptions::fence tells when the GPU has done what it has been
-/// given to do with it. Throws InvalidArgument where this machine has no Metal, or the buffer ends
-/// before the memory does.
+/// A Buffer of `count` elements that begins at `place`. The storage mode of the MTLBuffer decides
+/// how calls use it. Shared memory is read and written in place, as host memory. Private memory is
+/// copied to the host and back. Either way, CallOptions::fence must signal when the GPU has
+/// finished its work on the memory. Throws InvalidArgument if this machine has no Metal, or if the
+/// MTLBuffer ends before the memory does.
 Buffer metal_buffer(MetalPlace place, std::size_t count, DType dtype);
 
+/// One copy of `bytes` bytes.
 struct MetalCopy {
   MetalPlace from;
   MetalPlace to;
   std::size_t bytes = 0;
 };
 
-/// Copies, one after another, and returns when all is done. The GPU must be over with the memory.
-/// Nothing is given to a queue of the caller's: shared buffers are copied by the host, private ones
-/// on a queue of the library's own. Throws Error.
+/// Makes the copies one after another and blocks until all are done. The GPU must have finished its
+/// work on the memory. Does not use a queue of the caller: the host copies between shared buffers,
+/// a queue of the library copies all others. Throws InvalidArgument if this machine has no Metal or
+/// a buffer is too short, Error if a copy fails.
 void metal_copy(std::span<const MetalCopy> copies);
 
 }  // namespace mccl

@@ -1,4 +1,4 @@
-// A small key-value store that all ranks of a job can reach; how they find each other.
+// A small key-value store that all ranks of a job can reach, used to find each other.
 #pragma once
 
 #include <chrono>
@@ -11,30 +11,36 @@ namespace mccl {
 
 class Metrics;
 
-/// Thread-safe. Values are bytes. A store is for what ranks need to meet: keys of at most 1 KiB,
-/// values of at most 1 MiB, 64 MiB in all; what is beyond throws InvalidArgument.
+/// Key-value store with values of arbitrary bytes. Thread-safe. A store holds only what ranks need
+/// to find each other: keys of at most 1 KiB, values of at most 1 MiB, 64 MiB in all. Beyond these
+/// limits calls throw InvalidArgument. A TCP store throws PeerError if the connection to rank 0 is
+/// lost.
 class Store {
  public:
   virtual ~Store() = default;
+  /// Sets the value of `key`, and replaces an older one.
   virtual void set(const std::string& key, std::string_view value) = 0;
-  /// Waits until the key exists. Throws TimeoutError that names the key.
+  /// Blocks until the key exists and returns its value. Throws TimeoutError, which names the key,
+  /// after `timeout`.
   virtual std::string get(const std::string& key, std::chrono::milliseconds timeout) = 0;
-  /// Adds to a counter that starts at 0; returns the new value.
+  /// Adds `amount` to a counter that starts at 0, and returns the new value. Throws InvalidArgument
+  /// if the key holds no counter, or if the sum overflows.
   virtual std::int64_t add(const std::string& key, std::int64_t amount) = 0;
 };
 
-/// For ranks that are threads of one process.
+/// Makes a store for ranks that are threads of one process; all of them use this one object.
 std::shared_ptr<Store> make_memory_store();
 
-/// What rank 0 says and counts of strangers that it turns away from the store.
+/// How rank 0 logs and counts the connections that its store refuses.
 struct StoreReport {
   std::string log_level = "WARN";
   std::shared_ptr<Metrics> metrics;  ///< May be null.
 };
 
-/// Served by rank 0 at `address` ("host:port"); other ranks connect to it, retrying until
-/// `timeout`. Every connection proves the job key (see Config::job_key); without a key anyone who
-/// can reach the address may read and write the store.
+/// Makes a store on TCP. Rank 0 serves it at `address` ("host:port"). Other ranks connect to it and
+/// retry until `timeout`. Every connection proves the job key (see Config::job_key); without a key,
+/// anyone who can reach the address may read and write the store. Throws InvalidArgument if `rank`
+/// is negative.
 std::shared_ptr<Store> make_tcp_store(const std::string& address, int rank,
                                       const std::string& job_key, std::chrono::milliseconds timeout,
                                       const StoreReport& report = {});

@@ -1,4 +1,5 @@
-// The values every layer speaks of: element types, reductions, collectives.
+// Value types that every layer uses: element types, reductions, collectives. Plain values and pure
+// functions: no I/O, and safe to use on any thread.
 #pragma once
 
 #include <cstddef>
@@ -41,8 +42,8 @@ enum class ReduceKind : std::uint8_t {
 };
 inline constexpr int kReduceKindCount = 9;
 
-/// A reduction. `factor` is used by `premul_sum` only: each rank multiplies its own input by its
-/// own factor before the sum.
+/// A reduction. Only `premul_sum` uses `factor`: each rank multiplies its input by its own factor
+/// before the sum.
 struct ReduceOp {
   ReduceKind kind = ReduceKind::sum;
   double factor = 1.0;
@@ -52,6 +53,7 @@ struct ReduceOp {
   friend bool operator==(const ReduceOp&, const ReduceOp&) = default;
 };
 
+/// The operations of a Group, point-to-point messages included.
 enum class Collective : std::uint8_t {
   all_reduce,
   broadcast,
@@ -67,7 +69,7 @@ enum class Collective : std::uint8_t {
 };
 inline constexpr int kCollectiveCount = 11;
 
-/// Bytes of one element.
+/// Bytes of one element; 0 for a value outside the enum.
 constexpr std::size_t size_of(DType dtype) {
   switch (dtype) {
     case DType::boolean:
@@ -102,9 +104,9 @@ constexpr bool is_integer(DType t) {
   return !is_floating(t) && !is_complex(t) && t != DType::boolean;
 }
 
-/// Whether a reduction makes sense for a type. bool: sum and max are "or", product and min are
-/// "and", and the bitwise three; integers: all but premul_sum; floats: all but the bitwise three;
-/// complex: sum, avg, product, premul_sum.
+/// True if a reduction is defined for a type. bool: sum and max mean "or", product and min mean
+/// "and", and the three bitwise kinds apply. Integers: all but premul_sum. Floats: all but the
+/// three bitwise kinds. Complex: sum, avg, product and premul_sum.
 constexpr bool supports(DType dtype, ReduceKind kind) {
   const bool bitwise =
       kind == ReduceKind::band || kind == ReduceKind::bor || kind == ReduceKind::bxor;
@@ -115,6 +117,8 @@ constexpr bool supports(DType dtype, ReduceKind kind) {
   return !bitwise;
 }
 
+/// The lower-case name of the value, such as "f32", "premul_sum" or "all_reduce". `dtype`, `kind`
+/// and `collective` must be values of the enum. The text is static.
 std::string_view name_of(DType dtype);
 std::string_view name_of(ReduceKind kind);
 std::string_view name_of(Collective collective);

@@ -1,4 +1,4 @@
-// The handle of one call.
+// Work, the handle of one call.
 #pragma once
 
 #include <chrono>
@@ -14,45 +14,52 @@ namespace detail {
 class WorkState;
 }
 
-/// Cheap to copy; all copies speak of the same call. Thread-safe. Dropping every handle does not
-/// cancel the call: the caller's memory must stay valid until it is done.
+/// Handle of one call. Cheap to copy; all copies refer to the same call. Thread-safe. Dropping
+/// every handle does not cancel the call: the caller's memory must stay valid until it is done.
 class Work {
  public:
+  /// Receives the error of the call, or null if it succeeded.
   using Callback = std::function<void(std::exception_ptr)>;
 
-  /// An already finished Work.
+  /// Constructs a Work that is already done.
   Work();
   explicit Work(std::shared_ptr<detail::WorkState> state);
 
-  /// Blocks until the call is done, and helps it along. Throws what the call failed with. With a
-  /// timeout, throws TimeoutError when it passes first; the call itself goes on until its own.
+  /// Blocks until the call is done, and drives it meanwhile. Throws the error that the call failed
+  /// with. With a positive timeout, throws TimeoutError if that passes first; the call itself
+  /// continues until its own timeout.
   void wait(std::optional<std::chrono::milliseconds> timeout = {}) const;
 
-  /// As wait(), and runs `between` after each `slice` of the time in which the call was not done:
-  /// for a thread that must look after something else, too. What `between` throws ends the wait.
+  /// Like wait(), but runs `between` after each `slice` of time until the call is done, for a
+  /// thread that must also do something else, such as handle signals. An exception of `between`
+  /// ends the wait; the call continues.
   void wait_in_slices(std::optional<std::chrono::milliseconds> timeout,
                       std::chrono::milliseconds slice, const std::function<void()>& between) const;
 
-  /// What `stream`, of the device that the call's memory lies on, is given from now on runs after
-  /// the call; the host goes on at once. What fails then is told by wait(), error() and every later
-  /// call of the group, and the memory holds nothing of use. For calls of host memory as wait().
+  /// Makes `stream` wait for the call: its later work runs after the call. `stream` belongs to the
+  /// device of the call's memory. The host does not block. If the call fails, wait(), error() and
+  /// all later calls of the group report it, and the contents of the memory are undefined. Calls on
+  /// host memory block as wait() does.
   void wait_on_stream(void* stream) const;
 
+  /// True once the call has ended, with success or not.
   bool done() const;
 
-  /// What the call failed with; null while it runs and when it succeeded.
+  /// The error that the call failed with; null while it runs and if it succeeded.
   std::exception_ptr error() const;
 
-  /// The rank that a receive got its message from; -1 until done, and for other calls.
+  /// Sender of the message that a receive took; -1 until the call is done, and for other calls.
   int source() const;
 
-  /// Runs `callback` once the call is done (at once if it is), on the thread that finishes it. It
-  /// must not block on another call of the same context, nor throw. It should return soon: on the
-  /// engine's own thread nothing else moves meanwhile, and when it lasts longer than the liveness
-  /// interval (Config::liveness_interval) the other ranks give this one up.
+  /// Runs `callback` once the call is done, on the thread that finishes it; at once on this thread
+  /// if the call is already done. `callback` must not block on another call of the same context,
+  /// must not throw, and should return soon. On the engine's own thread all other calls stall
+  /// meanwhile. If it takes longer than the liveness interval (Config::liveness_interval), the
+  /// other ranks treat this one as dead.
   void on_done(Callback callback) const;
 
-  /// A Work that is done when all of `parts` are, and fails with the first error among them.
+  /// Makes a Work that is done once all of `parts` are, and that fails with the first error among
+  /// them.
   static Work all_of(std::vector<Work> parts);
 
  private:
