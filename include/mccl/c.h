@@ -1,27 +1,28 @@
-/* The C interface: everything that the C++ one has, in plain types, for C and for languages that
- * bind C functions. It needs C99. docs/C.md has an example, and how to build, link and bind.
+/* The C interface: the whole C++ interface in plain types, for C and for languages that bind C
+ * functions. It needs C99. docs/C.md has an example, and explains how to build, link and bind.
  *
- * Errors. A function that can fail returns a mccl_status; what went wrong is then in
- * mccl_last_error() of the same thread. No exception leaves the library, and null pointers, unknown
- * enum values and handles of another kind are MCCL_ERROR_INVALID_ARGUMENT. What a function gives
- * through a pointer is NULL or 0 when it fails.
+ * Errors. A function that can fail returns a mccl_status; mccl_last_error() on the same thread then
+ * describes the failure. No exception leaves the library. Null pointers, unknown enum values and
+ * handles of another kind are MCCL_ERROR_INVALID_ARGUMENT. On failure every output pointer receives
+ * NULL or 0.
  *
- * Handles. A handle that a function gives through a pointer belongs to the caller, who ends it with
- * the mccl_..._destroy of its type, once; NULL is allowed there. A handle keeps what it needs: a
- * group outlives its context's handle (its calls then fail with MCCL_ERROR_ABORTED), a context its
- * store's and its configuration's. All functions are thread-safe, on the same handle too, but
- * for a mccl_config that is being changed, and for a handle that is being destroyed.
+ * Handles. The caller owns each handle that a function returns through a pointer, and ends it
+ * once, with the mccl_..._destroy of its type; that function accepts NULL. A handle keeps alive
+ * what it depends on. A group outlives its context's handle, but its calls then fail with
+ * MCCL_ERROR_ABORTED. A context outlives the handles of its store and its configuration. All
+ * functions are thread-safe, also on the same handle. Exceptions are a mccl_config that is being
+ * changed and a handle that is being destroyed.
  *
- * Memory. Counts are in elements, and a buffer may lie at any alignment. It must stay valid until
- * the call is done, not only until its mccl_work is destroyed. It may be NULL where its count is 0,
- * and where a call says so. Everything else that is passed in (text, counts, options, members) is
+ * Memory. Counts are in elements, and a buffer may have any alignment. It must stay valid until the
+ * call is done, even if its mccl_work is destroyed earlier. It may be NULL if its count is 0, and
+ * where the description of a call says so. All other inputs (text, counts, options, members) are
  * read before the function returns. Text is UTF-8 and ends with a NUL.
  *
- * Text out. `text` has room for `capacity` bytes with the NUL; *length (which may be NULL) is set
- * to the whole length without it. With capacity 0, `text` may be NULL and only the length is told.
- * Where there is too little room, the status is MCCL_ERROR_NO_ROOM and the text is empty.
+ * Text out. `text` has room for `capacity` bytes including the NUL. *length (may be NULL) receives
+ * the full length without the NUL. With capacity 0, `text` may be NULL and only the length is
+ * returned. If there is too little room, the status is MCCL_ERROR_NO_ROOM and the text is empty.
  *
- * Times are in milliseconds: 0 means the default that is named, a negative number no limit.
+ * Times are in milliseconds: 0 means the default named there, a negative number means no limit.
  */
 #ifndef MCCL_C_H
 #define MCCL_C_H
@@ -39,25 +40,26 @@ extern "C" {
 
 /* ---- Version ------------------------------------------------------------------------------- */
 
-/* Grows when something is added. A program that was built against an older number runs with a newer
- * library: functions keep their names, arguments and meaning, and values their numbers. */
+/* Grows when something is added. A program built against an older number runs with a newer library:
+ * functions keep their names, arguments and meaning, and values keep their numbers. */
 #define MCCL_C_VERSION 2
 
-/* MCCL_C_VERSION of the library that runs. Less than the header's: the library lacks something. */
+/* MCCL_C_VERSION of the loaded library. If it is less than the header's, the library lacks
+ * something that the header declares. */
 MCCL_API uint32_t mccl_c_version(void) MCCL_NOEXCEPT;
-/* The release, such as "0.1.0". */
+/* The release, such as "0.1.0". Static text. */
 MCCL_API const char* mccl_version(void) MCCL_NOEXCEPT;
 
 /* ---- Status -------------------------------------------------------------------------------- */
 
-/* Values may be added: take an unknown one for MCCL_ERROR_OTHER. (Types of a fixed width hold the
- * enums, whose own width is the compiler's choice.) */
+/* Later versions may add values: treat an unknown one as MCCL_ERROR_OTHER. Types of a fixed width
+ * hold the enums, because a compiler chooses the width of an enum. */
 typedef int32_t mccl_status;
 enum {
   MCCL_OK = 0,
   /* An argument, setting, file or variable is wrong. Nothing was sent; the group goes on. */
   MCCL_ERROR_INVALID_ARGUMENT = 1,
-  /* A call, or a wait, outlived its time. */
+  /* A call, or a wait, exceeded its timeout. */
   MCCL_ERROR_TIMEOUT = 2,
   /* A peer died, left, or cannot be reached. */
   MCCL_ERROR_PEER = 3,
@@ -67,23 +69,24 @@ enum {
   MCCL_ERROR_ABORTED = 5,
   /* Bytes from a peer failed a check: the network or a peer is broken. */
   MCCL_ERROR_CORRUPTION = 6,
-  /* Something else of this library, such as what the system refuses. */
+  /* Another failure of this library, such as a system call that fails. */
   MCCL_ERROR_OTHER = 7,
   MCCL_ERROR_OUT_OF_MEMORY = 8,
   /* The caller's text buffer is too short. */
   MCCL_ERROR_NO_ROOM = 9,
-  /* A fault of the library itself: please report it. */
+  /* A bug in the library: please report it. */
   MCCL_ERROR_INTERNAL = 10
 };
 
-/* Such as "MCCL_ERROR_TIMEOUT"; "unknown status" for any other number. Never NULL. */
+/* The name of a status, such as "MCCL_ERROR_TIMEOUT"; "unknown status" for any other number. Never
+ * NULL. */
 MCCL_API const char* mccl_status_name(mccl_status status) MCCL_NOEXCEPT;
 
-/* What the last call of this thread that failed says: rank, peer, call, what was expected and
- * found, what to do. Never NULL; "" before the first failure. It stays until the next failure on
- * this thread, so success costs nothing and threads cannot take each other's texts. Where tasks
- * move between threads (goroutines, Julia tasks), read it before the task may move, or ask
- * mccl_work_error() and mccl_group_failure(), which go by handle. */
+/* The message of this thread's last failed call: rank, peer, call, what was expected and found,
+ * what to do. Never NULL; "" before the first failure. It stays valid until the next failure on
+ * this thread, so successful calls cost nothing and threads never overwrite each other's text. If
+ * tasks move between threads (goroutines, Julia tasks), read it before the task may move.
+ * Alternatively use mccl_work_error() and mccl_group_failure(), which take a handle. */
 MCCL_API const char* mccl_last_error(void) MCCL_NOEXCEPT;
 
 /* ---- Values -------------------------------------------------------------------------------- */
@@ -108,9 +111,9 @@ enum {
   MCCL_C128 = 14 /* complex: two f64 */
 };
 
-/* bool: sum and max are "or", product and min are "and", and the bitwise three; integers: all but
- * premul_sum; floats: all but the bitwise three; complex: sum, avg, product, premul_sum. Integer
- * sums wrap; an integer average truncates toward zero. */
+/* bool: sum and max mean "or", product and min mean "and", and the three bitwise kinds apply.
+ * Integers: all but premul_sum. Floats: all but the three bitwise kinds. Complex: sum, avg, product
+ * and premul_sum. Integer sums wrap; an integer average truncates toward zero. */
 typedef int32_t mccl_reduce_op;
 enum {
   MCCL_SUM = 0,
@@ -126,11 +129,12 @@ enum {
 
 /* Bytes of one element; 0 for an unknown type. */
 MCCL_API size_t mccl_dtype_size(mccl_dtype dtype) MCCL_NOEXCEPT;
-/* Such as "f32"; "unknown dtype". Never NULL. */
+/* The name of a type, such as "f32"; "unknown dtype" for an unknown type. Never NULL. */
 MCCL_API const char* mccl_dtype_name(mccl_dtype dtype) MCCL_NOEXCEPT;
-/* Such as "premul_sum"; "unknown reduction". Never NULL. */
+/* The name of a reduction, such as "premul_sum"; "unknown reduction" for an unknown one. Never
+ * NULL. */
 MCCL_API const char* mccl_reduce_op_name(mccl_reduce_op op) MCCL_NOEXCEPT;
-/* 1 when the reduction is defined for the type, else 0; 0 for unknown ones. */
+/* 1 if the reduction is defined for the type; 0 if not, or if either is unknown. */
 MCCL_API int32_t mccl_supports(mccl_dtype dtype, mccl_reduce_op op) MCCL_NOEXCEPT;
 
 /* ---- Handles and options ------------------------------------------------------------------- */
@@ -141,71 +145,78 @@ typedef struct mccl_context mccl_context; /* this process's membership in a job 
 typedef struct mccl_group mccl_group;     /* ranks that communicate together */
 typedef struct mccl_work mccl_work;       /* one call */
 
-/* Zero an options struct, then set struct_size to its sizeof and the fields that matter: later
- * versions add fields at the end, for which zero means what it was before. Fields that the
- * library does not know must be zero, or the call fails rather than pass over them. */
+/* Zero an options struct, set struct_size to its sizeof, then set the fields that you need. Later
+ * versions add fields at the end; zero in a new field keeps the old behaviour. Fields that the
+ * library does not know must be zero, or the call fails instead of ignoring them. */
 typedef struct mccl_context_options {
   uint32_t struct_size;
   int32_t rank;              /* 0 to size - 1 */
   int32_t size;              /* number of ranks, at least 1 */
-  uint32_t flags;            /* none yet: 0 */
+  uint32_t flags;            /* must be 0: no flag is defined */
   mccl_store* store;         /* may be NULL when size is 1 */
-  const mccl_config* config; /* NULL: mccl_config_from_environment() */
+  const mccl_config* config; /* NULL: as mccl_config_from_environment() returns */
 } mccl_context_options;
 
-/* In mccl_call_options.flags: the caller promises to wait for the work at once, and the call then
- * runs on the caller's thread. Calls without a mccl_work imply it. */
+/* Flag of mccl_call_options.flags: the caller promises to wait for the work at once, and the call
+ * then runs on the caller's thread. Calls without a mccl_work imply it. */
 #define MCCL_CALLER_WAITS 1u
 
 typedef struct mccl_call_options {
   uint32_t struct_size;
-  uint32_t flags;       /* MCCL_CALLER_WAITS */
-  int64_t timeout_ms;   /* of the call; 0: the group's */
-  const double* factor; /* for MCCL_PREMUL_SUM, which needs it; NULL for every other call */
-  /* Since version 2, of all_reduce and reduce_scatter; docs/COMPRESSION.md has more.
+  uint32_t flags;       /* 0 or MCCL_CALLER_WAITS */
+  int64_t timeout_ms;   /* timeout of the call; 0: the group's; negative: none */
+  const double* factor; /* required for MCCL_PREMUL_SUM; must be NULL for every other call */
+  /* The remaining fields exist since version 2, for all_reduce and reduce_scatter; see
+   * docs/COMPRESSION.md.
    *
-   * How the sum is rounded between machines, the same on all ranks: the name of a codec, as the
-   * setting `compression` takes it, or "none"; NULL: as the group does it. A codec for what is no
-   * sum or average of floats is refused. topk_ratio goes with "topk": above 0, at most 1; 0 is
-   * 0.01. */
+   * Name of the codec that rounds the sum between machines, the same on all ranks: a value of the
+   * setting `compression`, or "none". NULL: the group's codec. A codec for anything but a sum or
+   * average of floats is MCCL_ERROR_INVALID_ARGUMENT. topk_ratio is the share of elements that
+   * "topk" sends: above 0, at most 1; 0 means 0.01. It must be 0 with any other codec. */
   const char* compression;
   double topk_ratio;
-  /* As many elements as the call's input, apart from it and from the output, that become what
-   * rounding on this rank leaves out of the sum, zeros where nothing is; NULL: not wanted. Added to
-   * this rank's next input it is not lost (error feedback). */
+  /* Receives the part of the sum that rounding on this rank drops, zeros if nothing is dropped;
+   * NULL: not wanted. It has as many elements as the input, and overlaps neither the input nor the
+   * output. Adding it to this rank's next input loses nothing (error feedback). */
   void* left_out;
 } mccl_call_options;
 
-/* Since version 2. */
+/* Options of mccl_context_group_with(). Since version 2. */
 typedef struct mccl_group_options {
   uint32_t struct_size;
-  uint32_t flags;         /* none yet: 0 */
-  const char* name;       /* that no other living group of the context has */
+  uint32_t flags;         /* must be 0: no flag is defined */
+  const char* name;       /* unique among the living groups of the context */
   const int32_t* members; /* ranks of the context, in the order of their new ranks */
-  size_t count;           /* of members */
-  int64_t timeout_ms;     /* of its calls; 0: the setting timeout */
-  /* Of its sums that say nothing of it, the same on all members, as in mccl_call_options; NULL: as
-   * the settings say. */
+  size_t count;           /* number of members */
+  int64_t timeout_ms;     /* timeout of its calls; 0: the setting timeout; negative: none */
+  /* Codec of sums that name none themselves, as in mccl_call_options; the same on all members.
+   * NULL: as the settings say. */
   const char* compression;
   double topk_ratio;
 } mccl_group_options;
 
 /* ---- Settings ------------------------------------------------------------------------------ */
 
-/* Settings go by the names and values of the table in the README: "timeout" or "MCCL_TIMEOUT". */
+/* Settings have the names and values of the README's table; "timeout" and "MCCL_TIMEOUT" name the
+ * same one. */
 
-/* Every setting at its default. */
+/* Creates a configuration in which every setting has its default. */
 MCCL_API mccl_status mccl_config_defaults(mccl_config** config) MCCL_NOEXCEPT;
-/* Defaults, then the file that MCCL_CONFIG names, then MCCL_* variables. An unknown variable or a
- * wrong value is an error that names the nearest right one. */
+/* Creates a configuration from the defaults, then the file that MCCL_CONFIG names, then MCCL_*
+ * variables. An unknown variable or a wrong value is an error that names the nearest valid one. */
 MCCL_API mccl_status mccl_config_from_environment(mccl_config** config) MCCL_NOEXCEPT;
+/* Sets one setting from text; an unknown name or a value out of range is an error. Not thread-safe
+ * with other uses of the same configuration. */
 MCCL_API mccl_status mccl_config_set(mccl_config* config, const char* name,
                                      const char* value) MCCL_NOEXCEPT;
+/* Copies the value of one setting out; see "Text out" above. The job key is not masked. */
 MCCL_API mccl_status mccl_config_get(const mccl_config* config, const char* name, char* text,
                                      size_t capacity, size_t* length) MCCL_NOEXCEPT;
-/* Reads a JSON object of settings over what is there; `origin` names it in errors. */
+/* Applies a JSON object of settings over the current values. `origin` names the object in error
+ * messages. On failure nothing changes. */
 MCCL_API mccl_status mccl_config_merge_json(mccl_config* config, const char* json,
                                             const char* origin) MCCL_NOEXCEPT;
+/* Frees the handle; NULL is allowed. */
 MCCL_API void mccl_config_destroy(mccl_config* config) MCCL_NOEXCEPT;
 
 /* ---- Stores -------------------------------------------------------------------------------- */
@@ -213,79 +224,87 @@ MCCL_API void mccl_config_destroy(mccl_config* config) MCCL_NOEXCEPT;
 /* A small key-value store that all ranks of a job can reach: keys of at most 1 KiB, values of at
  * most 1 MiB, 64 MiB in all. */
 
-/* For ranks that are threads of one process: all use this one. */
+/* Creates a store for ranks that are threads of one process; all of them must use this one. */
 MCCL_API mccl_status mccl_store_memory(mccl_store** store) MCCL_NOEXCEPT;
-/* Served by rank 0 at `address` ("host:port") for as long as its handle or context lives; other
- * ranks connect to it and retry until timeout_ms (0: 60 s). Every connection proves `job_key`;
- * without one (NULL or "") whoever can reach the address may read and write the store. */
+/* Creates a store on TCP. Rank 0 serves it at `address` ("host:port") as long as its handle or its
+ * context lives. Other ranks connect to it and retry until timeout_ms (0: 60 s). Every connection
+ * proves `job_key`. Without one (NULL or ""), anyone who can reach the address may read and write
+ * the store. */
 MCCL_API mccl_status mccl_store_tcp(const char* address, int32_t rank, const char* job_key,
                                     int64_t timeout_ms, mccl_store** store) MCCL_NOEXCEPT;
-/* `value` is any `bytes` bytes. */
+/* Sets the value of `key` to the `bytes` bytes at `value`, and replaces an older one. */
 MCCL_API mccl_status mccl_store_set(mccl_store* store, const char* key, const void* value,
                                     size_t bytes) MCCL_NOEXCEPT;
-/* Waits until the key exists (0: 60 s), then copies its value into `value`, without a NUL;
- * `*bytes`, which may be NULL, is how many it has. With capacity 0 only that is told. */
+/* Blocks until the key exists (timeout 0: 60 s), then copies its value into `value`, without a NUL.
+ * `*bytes`, which may be NULL, receives the length of the value. With capacity 0 only the length is
+ * returned. If `capacity` is too small, the status is MCCL_ERROR_NO_ROOM. */
 MCCL_API mccl_status mccl_store_get(mccl_store* store, const char* key, int64_t timeout_ms,
                                     void* value, size_t capacity, size_t* bytes) MCCL_NOEXCEPT;
-/* Adds to a counter that starts at 0; `*sum`, which may be NULL, is its new value. */
+/* Adds `amount` to a counter that starts at 0; `*sum`, which may be NULL, receives the new value.
+ * Overflow, or a key that holds no counter, is MCCL_ERROR_INVALID_ARGUMENT. */
 MCCL_API mccl_status mccl_store_add(mccl_store* store, const char* key, int64_t amount,
                                     int64_t* sum) MCCL_NOEXCEPT;
+/* Frees the handle; NULL is allowed. */
 MCCL_API void mccl_store_destroy(mccl_store* store) MCCL_NOEXCEPT;
 
 /* ---- Contexts ------------------------------------------------------------------------------ */
 
 /* A context owns one progress thread and shares nothing with other contexts of the process. */
 
-/* Meets all other ranks: blocks until every pair has proved itself to each other, as long as the
- * setting connect_timeout lets it. */
+/* Connects to all other ranks. Blocks until every pair of ranks has authenticated each other, at
+ * most for the setting connect_timeout. */
 MCCL_API mccl_status mccl_context_create(const mccl_context_options* options,
                                          mccl_context** context) MCCL_NOEXCEPT;
-/* The same where the environment tells rank, size and meeting point: `mccl launch`, torchrun,
- * mpirun, srun, or MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT. `config` may be NULL: the
- * environment's. */
+/* Like mccl_context_create(), with rank, size and meeting point from the environment: `mccl
+ * launch`, torchrun, mpirun, srun, or MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT. With NULL for
+ * `config`, the settings are those of the environment. */
 MCCL_API mccl_status mccl_context_from_environment(const mccl_config* config,
                                                    mccl_context** context) MCCL_NOEXCEPT;
-/* Says goodbye to the peers and ends the progress thread; pending calls fail with
+/* Announces the departure to the peers and ends the progress thread; pending calls fail with
  * MCCL_ERROR_ABORTED. */
 MCCL_API mccl_status mccl_context_shutdown(mccl_context* context) MCCL_NOEXCEPT;
-/* Shuts down, then frees the handle. */
+/* Shuts down, then frees the handle; NULL is allowed. */
 MCCL_API void mccl_context_destroy(mccl_context* context) MCCL_NOEXCEPT;
 
-/* -1 for NULL or a handle of another kind, as for mccl_group_rank() and mccl_group_size(). */
+/* Rank of this process in the context, and the number of ranks. Both return -1 for NULL or a handle
+ * of another kind, as do mccl_group_rank() and mccl_group_size(). */
 MCCL_API int32_t mccl_context_rank(const mccl_context* context) MCCL_NOEXCEPT;
 MCCL_API int32_t mccl_context_size(const mccl_context* context) MCCL_NOEXCEPT;
-/* A setting that the context runs with. */
+/* Copies out the value of a setting with which the context runs; see "Text out" above. */
 MCCL_API mccl_status mccl_context_setting(const mccl_context* context, const char* name, char* text,
                                           size_t capacity, size_t* length) MCCL_NOEXCEPT;
 
-/* A handle of the group of all ranks. */
+/* Returns a new handle of the group of all ranks. */
 MCCL_API mccl_status mccl_context_world(mccl_context* context, mccl_group** group) MCCL_NOEXCEPT;
-/* The group of `count` members (ranks of the context, in the order of their new ranks; this rank
- * among them). All members pass the same members and the same `name`, which no other living group
- * of the context has. timeout_ms 0: the setting timeout. */
+/* Creates the group of `count` members: ranks of the context in the order of their new ranks, with
+ * this rank among them. All members pass the same members and the same `name`, which no other
+ * living group of the context has. timeout_ms is the timeout of its calls; 0 means the setting
+ * timeout. */
 MCCL_API mccl_status mccl_context_group(mccl_context* context, const char* name,
                                         const int32_t* members, size_t count, int64_t timeout_ms,
                                         mccl_group** group) MCCL_NOEXCEPT;
-/* The same, with all that may be said of a group. Since version 2. */
+/* Like mccl_context_group(), with all options of a group. Since version 2. */
 MCCL_API mccl_status mccl_context_group_with(mccl_context* context,
                                              const mccl_group_options* options,
                                              mccl_group** group) MCCL_NOEXCEPT;
 
-/* Counters and latencies of the context's calls as a JSON object; its names and what they mean are
- * MetricsSummary's, in include/mccl/metrics.h. */
+/* Copies out counters and latencies of the context's calls as a JSON object. Its fields are those
+ * of MetricsSummary in include/mccl/metrics.h. */
 MCCL_API mccl_status mccl_context_metrics_json(const mccl_context* context, char* text,
                                                size_t capacity, size_t* length) MCCL_NOEXCEPT;
+/* Resets the counters, as Metrics::reset() in include/mccl/metrics.h does. */
 MCCL_API mccl_status mccl_context_reset_metrics(mccl_context* context) MCCL_NOEXCEPT;
-/* What the choice of algorithms assumes links and memory to cost, as {"numbers": {"latency_s":
- * ...}, "nodes": [the node of each rank; empty when no two share memory]}. */
+/* Copies out the costs of links and memory that the choice of algorithms assumes, as {"numbers":
+ * {"latency_s": ...}, "nodes": [...]}. "nodes" lists the node of each rank; it is empty if no two
+ * ranks share memory. */
 MCCL_API mccl_status mccl_context_costs_json(const mccl_context* context, char* text,
                                              size_t capacity, size_t* length) MCCL_NOEXCEPT;
 
-/* Around fork(), on the thread that forks, such as by pthread_atfork(). mccl_before_fork() waits
- * until nothing is under way, which takes as long as the step that runs; calls stay pending. Every
- * later use in the child fails with MCCL_ERROR_INVALID_ARGUMENT; handles may be destroyed there,
- * without a word to the peers. Without mccl_before_fork() the child's copies of the sockets stay
- * open until it ends. */
+/* Call these around fork(), on the thread that forks, such as from pthread_atfork().
+ * mccl_before_fork() blocks until no step is running, at most for the length of one step; calls
+ * stay pending. In the child every later use fails with MCCL_ERROR_INVALID_ARGUMENT. Handles may be
+ * destroyed there, and the peers do not notice. Without mccl_before_fork() the child's copies of
+ * the sockets stay open until the child ends. */
 MCCL_API mccl_status mccl_before_fork(mccl_context* context) MCCL_NOEXCEPT;
 MCCL_API mccl_status mccl_after_fork_in_parent(mccl_context* context) MCCL_NOEXCEPT;
 MCCL_API mccl_status mccl_after_fork_in_child(mccl_context* context) MCCL_NOEXCEPT;
