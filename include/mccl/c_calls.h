@@ -122,7 +122,7 @@ MCCL_API mccl_status mccl_barrier(mccl_group* group, const mccl_call_options* op
 
 /* ---- Messages ------------------------------------------------------------------------------ */
 
-/* For mccl_recv(): takes a message from any rank. */
+/* Source of a mccl_recv() that takes a message from any rank. */
 #define MCCL_ANY_SOURCE (-1)
 
 /* Sends a message to `peer`, another rank of the group; completes once `data` may be reused. */

@@ -1,5 +1,5 @@
-// Settings. One typed table (src/base/settings.cpp) drives parsing, validation, the dump at
-// start-up and the table in the README; nothing else in the library reads the environment.
+// Settings. One typed table (src/base/settings.cpp) drives parsing, validation, the dump at startup
+// and the README's table. Nothing else in the library reads the environment.
 #pragma once
 
 #include <chrono>
@@ -13,93 +13,101 @@
 
 namespace mccl {
 
-/// Whether a value was given, which may be the default too. It makes no two Configs differ: what
-/// counts is the value.
+/// Records that a value was set explicitly, even if to the default. All Givens compare equal, so
+/// that only values make two Configs differ.
 struct Given {
   bool yes = false;
   friend bool operator==(const Given&, const Given&) { return true; }
 };
 
+/// The settings of one process. A plain value: not thread-safe while it is being changed. The
+/// ranges are in the table of src/base/settings.cpp and in the README.
 struct Config {
-  std::string backend = "auto";    ///< auto, native, mpi, nccl
+  std::string backend = "auto";    ///< auto, native, mpi, nccl, cuda
   std::string transport = "auto";  ///< auto, tcp, shm, rdma
-  std::string rdma_device;         ///< Names, comma-separated; empty: all whose port is active.
+  std::string rdma_device;         ///< Names or a table's path; empty: all with an active port.
   int rdma_port = 1;
-  std::string rdma_gid;               ///< An address or a kind of them; empty: what both ends have.
+  std::string rdma_gid;  ///< An address or a kind of it; empty: the best kind of both ends.
   std::string rdma_service = "auto";  ///< auto, rc, uc
-  bool rdma_ring = false;             ///< Of a table of devices, only those of neighbours.
-  std::string rdma_uncabled = "relay";  ///< relay, tcp: pairs to which a table names no device.
+  bool rdma_ring = false;  ///< Use only devices of the table that join each rank to the next.
+  std::string rdma_uncabled = "relay";  ///< relay, tcp: for pairs without a device in the table.
   std::string log_level = "WARN";       ///< TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF
   std::string listen_addr;   ///< Addresses or host names, comma-separated; empty: found by routing
   std::string link_profile;  ///< empty, ethernet, thunderbolt
   int port_base = 29600;     ///< Rank r listens on port_base + r; 0: any free port
-  std::string hostfile;      ///< JSON file with every rank's addresses; empty: a network joins all
+  std::string hostfile;      ///< JSON file of all ranks' addresses; empty: all reach each other
   std::string ifname;        ///< Interfaces to use, comma-separated; empty: all
   std::size_t chunk_bytes = std::size_t{4} << 20;  ///< Largest message on the wire
-  std::size_t small_msg_threshold = 65536;         ///< Bytes below which all_reduce goes direct
+  std::size_t small_msg_threshold = 65536;  ///< all_reduce below this size in bytes uses direct
   bool transport_crc = false;
   bool fast_math = true;
   std::size_t gpu_threshold = 4096;
-  std::string reduce_on = "auto";  ///< auto, cpu, gpu: of floats of 16 bits, on Macs
-  bool accelerate = false;         ///< Sums of f32 by macOS's library
-  bool force_staging = false;      ///< Also of memory that a Mac's GPU shares with the host
+  std::string reduce_on = "auto";  ///< auto, cpu, gpu: where Macs reduce 16-bit floats
+  bool accelerate = false;         ///< Sum f32 with macOS's Accelerate
+  bool force_staging = false;      ///< Copy memory to the host even if a Mac's GPU shares it
   std::string test_only_shared_gpu = "no";  ///< no, nvlink, pcie: for tests of the GPU kernels
-  std::string compression = "none";         ///< A codec (compression.h)
+  std::string compression = "none";         ///< Name of a codec (compression.h), or "auto"
   double topk_ratio = 0.01;
-  std::size_t compression_min_bytes = 65536;  ///< Of a call, below which it is exact
+  std::size_t compression_min_bytes = 65536;  ///< Calls below this size in bytes are exact
   std::string shader_path;
-  std::string algorithm = "auto";  ///< auto, or the name of an algorithm for whatever it can do
-  std::size_t pinned_limit_bytes = std::size_t{1} << 30;  ///< Kept per GPU when no call uses it.
-  std::size_t socket_buffer_bytes = 0;                    ///< 0: by link profile
-  std::string congestion_control = "auto";  ///< auto, system, or a name that the system knows
+  std::string algorithm = "auto";  ///< auto, or the algorithm to use wherever it applies
+  std::size_t pinned_limit_bytes = std::size_t{1} << 30;  ///< Kept per GPU while no call uses it
+  std::size_t socket_buffer_bytes = 0;                    ///< 0: as the link profile says
+  std::string congestion_control = "auto";  ///< auto, system, or a name known to the system
   double timeout = 1800;                    ///< Seconds; default timeout of a call
-  double connect_timeout = 60;              ///< Seconds to meet the others, and to wait at the end
-  double liveness_interval = 10;            ///< Seconds of silence after which a rank is dead
-  int spin_us = 50;                         ///< Microseconds to look for data before sleeping
-  bool calibrate = true;                    ///< Measure links and memory when a job starts
-  double link_latency_us = 0;               ///< Of a link between machines; 0: measured
-  double link_gbit = 0;                     ///< Gbit/s of a link between machines; 0: measured
-  std::string job_key;                      ///< Secret that every rank of the job shares
-  bool require_key = false;                 ///< Do not start several ranks without a job_key
-  int rank = -1;                            ///< For Context::from_environment
+  double connect_timeout = 60;    ///< Seconds to connect to all ranks, and to wait at the end
+  double liveness_interval = 10;  ///< Seconds of silence after which a rank counts as dead
+  int spin_us = 50;               ///< Microseconds to poll for data before sleeping
+  bool calibrate = true;          ///< Measure links and memory when a job starts
+  double link_latency_us = 0;     ///< Latency of a link between machines; 0: measured
+  double link_gbit = 0;           ///< Gbit/s of a link between machines; 0: measured
+  std::string job_key;            ///< Secret that every rank of the job shares
+  bool require_key = false;       ///< Refuse to start several ranks without a job_key
+  int rank = -1;                  ///< Used by Context::from_environment
   int world_size = -1;
   std::string root;  ///< host:port where rank 0 serves the store
-  /// Not a setting of ours: MASTER_PORT, which the listener must leave to torch; 0 when not set.
+  /// MASTER_PORT, which the listener must leave to torch; 0 if not set. Not a setting of this
+  /// library.
   int master_port = 0;
-  // By set(), the environment or a file. A default that nobody has asked for may give way.
-  Given port_base_given;    ///< Else another port does where that one is taken.
-  Given chunk_bytes_given;  ///< Else link_profile says.
+  // True if set by set(), the environment or a file. Otherwise another value may replace the
+  // default.
+  Given port_base_given;    ///< If false, any free port replaces one that is in use.
+  Given chunk_bytes_given;  ///< If false, link_profile may choose the value.
 
-  /// Defaults, then the file named by MCCL_CONFIG, then MCCL_* variables. Throws InvalidArgument
-  /// for an unknown variable (with the nearest name), a value out of range, or a file that is not a
-  /// JSON object of known settings.
+  /// Reads the defaults, then the file named by MCCL_CONFIG, then MCCL_* variables. Throws
+  /// InvalidArgument for an unknown variable (with the nearest valid name), a value out of range,
+  /// or a file that is not a JSON object of known settings.
   static Config from_environment();
-  /// The same from a given environment; for tests and launchers.
+  /// Like from_environment(), with the given environment; for tests and launchers.
   static Config from_environment(const std::map<std::string, std::string>& environment);
 
-  /// Sets one setting from text, by its name or its environment variable. Throws InvalidArgument.
+  /// Sets one setting from text, by its name or its environment variable. Throws InvalidArgument if
+  /// the name is unknown or the value is invalid.
   void set(std::string_view name, std::string_view value);
+  /// The value of one setting as text; secrets are not masked. Throws InvalidArgument if the name
+  /// is unknown.
   std::string get(std::string_view name) const;
-  /// Reads a JSON object of settings over what is there. Throws InvalidArgument that names the
-  /// file.
+  /// Applies a JSON object of settings over the current values. `origin`, such as the name of the
+  /// file, appears in errors. Throws InvalidArgument, and then changes nothing.
   void merge_json(const std::string& text, const std::string& origin);
 
   friend bool operator==(const Config&, const Config&) = default;
 };
 
+/// One row of the table of settings.
 struct SettingInfo {
   std::string_view name;      ///< Config field and Python keyword.
   std::string_view variable;  ///< Environment variable.
   std::string_view type;      ///< text, integer, number, bytes, boolean, choice
   std::string default_value;
-  std::string_view range;  ///< For people: "0 to 65535", "auto, tcp, shm, rdma".
+  std::string_view range;  ///< Shown to users: "0 to 65535", "auto, tcp, shm, rdma".
   std::string_view meaning;
-  bool must_agree = false;     ///< Ranks that differ refuse each other.
+  bool must_agree = false;     ///< Ranks with different values refuse each other.
   bool secret = false;         ///< Never printed.
-  std::string_view only_with;  ///< "name=value" of what it says nothing without; else empty.
+  std::string_view only_with;  ///< "name=value" without which it has no effect; else empty.
 };
 
-/// The table, in the order in which it is shown.
+/// The table of settings, in display order. Valid for the life of the process.
 std::span<const SettingInfo> settings();
 
 /// "name=value" lines of the settings that must agree across ranks.
@@ -108,8 +116,7 @@ std::string agreement_of(const Config& config);
 /// Every setting as "name = value (variable; meaning)" lines; secrets are masked.
 std::string to_table(const Config& config);
 
-/// A warning for each setting that endangers the job: for a job_key that is short enough to be
-/// guessed.
+/// Warnings for settings that endanger the job, such as a job_key short enough to be guessed.
 std::vector<std::string> warnings_for(const Config& config);
 
 /// The README's table of settings, in Markdown.

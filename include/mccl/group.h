@@ -53,7 +53,7 @@ struct CallOptions {
   Buffer left_out = {};
 };
 
-/// Group::recv() takes a message from any rank.
+/// Source of a recv() that takes a message from any rank.
 inline constexpr int kAnySource = -1;
 
 /// A group of ranks, numbered from 0 to size() - 1. Collectives match across ranks by order of

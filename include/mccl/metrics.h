@@ -11,40 +11,42 @@
 
 namespace mccl {
 
-/// Times are averages in milliseconds unless named otherwise, over calls that succeeded; of calls
-/// of a microsecond or less, one in a few is timed and stands for the others. For one call: queue
-/// wait = submitted until started; execution = started until done; network = time spent moving
-/// bytes; reduce = time spent in arithmetic; sync = the rest of execution, waiting for peers.
+/// Summary of a process's calls. Times are averages in milliseconds unless noted, over calls that
+/// succeeded. Of calls that take a microsecond or less, only one in a few is timed and counts for
+/// the others. Times of one call: queue wait = from submission to start; execution = from start to
+/// end; network = time spent moving bytes; reduce = time spent in arithmetic; sync = the rest of
+/// execution, spent waiting for peers.
 struct MetricsSummary {
   std::uint64_t total_ops = 0;
   std::uint64_t total_bytes_sent = 0;
   std::uint64_t total_bytes_recv = 0;
   std::uint64_t total_errors = 0;
-  std::uint64_t refused_connections = 0;  ///< Strangers dropped, at rank 0's store too.
-  double avg_latency_ms = 0;              ///< Submitted until done.
-  double p50_latency_ms = 0;              ///< From a histogram: within 5 %.
+  std::uint64_t refused_connections = 0;  ///< Unauthenticated ones, rank 0's store included.
+  double avg_latency_ms = 0;              ///< From submission to end.
+  double p50_latency_ms = 0;              ///< From a histogram, accurate to 5 %.
   double p99_latency_ms = 0;
-  double peak_throughput_gbps = 0;  ///< Highest payload gigabits per second of one timed call.
+  double peak_throughput_gbps = 0;  ///< Highest payload rate of one timed call, in Gbit/s.
   double avg_sync_ms = 0;
   double avg_network_ms = 0;
   double avg_reduce_ms = 0;
   double avg_queue_wait_ms = 0;
   double avg_execution_ms = 0;
-  /// Memory that the process holds to pass data on, now and at most: what it shares with the other
-  /// ranks of its node, receive buffers, and room for sums under way. Not reset, but for the most.
+  /// Bytes that the process holds to pass data on, now and at peak: memory shared with the other
+  /// ranks of its node, receive buffers, and scratch space for sums in progress. A reset changes
+  /// only the peak.
   std::uint64_t staging_bytes = 0;
   std::uint64_t peak_staging_bytes = 0;
-  /// Pinned host memory of the process, now and at most, which calls on GPU memory are staged
-  /// through. At most MCCL_PINNED_LIMIT_BYTES of it per GPU stays when no call uses it.
+  /// Bytes of pinned host memory of the process, now and at peak; calls on GPU memory are staged
+  /// through it. At most MCCL_PINNED_LIMIT_BYTES per GPU stay allocated while no call uses them.
   std::uint64_t pinned_bytes = 0;
   std::uint64_t peak_pinned_bytes = 0;
-  /// Links to other ranks that came about, by what they run through. Not reset.
+  /// Links to other ranks that were established, by transport. Not reset.
   std::uint64_t shm_links = 0;
   std::uint64_t rdma_links = 0;
   std::uint64_t tcp_links = 0;
 };
 
-/// One finished call.
+/// Measurements of one finished call, in seconds and bytes.
 struct CallSample {
   double queue_wait_s = 0;
   double execution_s = 0;
@@ -56,8 +58,8 @@ struct CallSample {
   bool failed = false;
 };
 
-/// Counts calls that are so short that even an atomic addition would show. One thread at a time
-/// counts, others may read.
+/// Counter for calls so short that even an atomic addition would be noticeable. One thread at a
+/// time may count; other threads may read.
 class Tally {
  public:
   void count(std::uint64_t bytes_sent, std::uint64_t bytes_received) {
@@ -80,7 +82,8 @@ class Tally {
   Counter received_{0};
 };
 
-/// Thread-safe; constant cost and memory per call.
+/// Collects the measurements of a context's calls. Thread-safe. Every call costs constant time and
+/// no further memory.
 class Metrics {
  public:
   Metrics();
@@ -88,21 +91,26 @@ class Metrics {
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  /// A call; its times count for `weight` calls, of which others are only counted.
+  /// Records one call. Its times count for `weight` calls; the other calls are counted by a Tally.
   void record(const CallSample& call, std::uint32_t weight = 1);
-  /// A new tally of calls that succeed and are not timed. What it has counted stays counted.
+  /// Returns a new Tally for calls that succeed without being timed. Its counts stay in the summary
+  /// after the Tally is released.
   std::shared_ptr<Tally> tally();
+  /// Counts one unauthenticated connection that was dropped.
   void record_refused_connection();
-  /// A link came about, by "shm", "rdma" or "tcp".
+  /// Counts one established link. `transport` is "shm", "rdma" or "tcp"; any other value is
+  /// ignored.
   void record_link(std::string_view transport);
-  /// Memory for passing data on that was taken, or given back when negative.
+  /// Adds `bytes` to the memory held to pass data on; negative when memory is returned.
   void record_staging(std::int64_t bytes);
   /// Records the algorithm that calls of the collective use from now on. `algorithm` must refer to
   /// text that is never freed.
   void record_algorithm(Collective collective, std::string_view algorithm);
   /// Algorithm of the last call of the collective, over all groups; empty before the first call.
   std::string_view algorithm_of(Collective collective) const;
+  /// The current values. Locks out record() for a few additions.
   MetricsSummary summary() const;
+  /// Starts counters, times and peaks anew. Numbers of links and current memory stay.
   void reset();
 
  private:
