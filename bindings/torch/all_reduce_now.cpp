@@ -1,4 +1,4 @@
-// A sum of which nothing is left but what it does: what a loop of small calls costs least.
+// all_reduce without a Work: the cheapest form for a loop of small calls.
 #include "backend.h"
 #include "callbacks.h"
 
@@ -41,9 +41,9 @@ void ProcessGroupMCCL::all_reduce_now(const at::Tensor& tensor, const c10d::Redu
     const mccl::Work work = group->all_reduce(data, data, op, options);
     raise_if_failed(*group, work);
     if (work.done())
-      return;  // it lies in the stream, which keeps the memory as long as it needs it
-    // Through the host: the tensor stays until that is over, and goes where no lock of torch's is
-    // in the way.
+      return;  // enqueued in the stream, which keeps the memory as long as it needs it
+    // The call goes through the host. Keep the tensor until it is over, and free it on a thread on
+    // which it cannot block on a lock of torch.
     auto noted = std::make_shared<WorkLedger::DeviceCall>(WorkLedger::DeviceCall{kTitle});
     ledger_->opened();
     ledger_->awaited(*noted);

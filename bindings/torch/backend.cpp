@@ -34,7 +34,7 @@ ProcessGroupMCCL::~ProcessGroupMCCL() {
   try {
     shutdown();
   } catch (const std::exception& error) {
-    TORCH_WARN("mccl: group \"", name_, "\": ", error.what());  // Control-C
+    TORCH_WARN("mccl: group \"", name_, "\": ", error.what());  // Control-C during shutdown
   }
 }
 
@@ -99,12 +99,12 @@ void ProcessGroupMCCL::note_device(c10::Device device) {
     if (std::find(devices_.begin(), devices_.end(), device) != devices_.end()) return;
     devices_.push_back(device);
   }
-  // To make a stream may wait for what the device has to do; and what a call has it do waits for
-  // other ranks.
+  // Create the stream now: creating it may block until the device has finished its work, and a call
+  // gives it work that waits for other ranks.
   end_streams_.in_order(device);
 }
 
-/// What the caller's streams were given before a barrier is done before it.
+/// Waits for the current streams, so that a barrier starts after all their earlier work.
 void ProcessGroupMCCL::finish_streams() {
   std::vector<c10::Device> devices;
   {
@@ -114,8 +114,8 @@ void ProcessGroupMCCL::finish_streams() {
   for (const c10::Device device : devices) finish_current_stream(device);
 }
 
-/// Streams that a caller has made may be gone, and are not asked: of what was called in them the
-/// ledger and the lane know.
+/// Does not query streams that a caller created, because they may have been destroyed. The ledger
+/// and the lane know the calls that ran in them.
 const char* ProcessGroupMCCL::unfinished(const mccl::CheckedGroup* group,
                                          std::optional<mccl::device::Word> last) {
   if (const char* const title = ledger_->awaited_title()) return title;
@@ -125,8 +125,8 @@ const char* ProcessGroupMCCL::unfinished(const mccl::CheckedGroup* group,
   return over ? nullptr : "the current stream";
 }
 
-/// A group that goes ends what runs of it; what was called while it was healthy is to come to its
-/// end before, in whatever stream.
+/// Waits until all calls on devices have ended, in any stream, because destroying the group would
+/// abort them. Gives up after the group's timeout, with a warning.
 void ProcessGroupMCCL::finish_calls_on_devices() {
   if (was_forked()) return;
   std::shared_ptr<Group> group;
@@ -193,7 +193,8 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::all_of(CallName name, const std::vec
 
 namespace {
 
-/// torch's tags are int; the upper half of the engine's is for calls of our own.
+/// Converts torch's tag, which must not be negative. The upper half of the engine's tags is
+/// reserved for internal calls.
 std::uint32_t checked_tag(const char* call, int tag) {
   if (tag < 0) invalid_argument(call, c10::str("Tag must be nonnegative (got ", tag, ")"));
   return static_cast<std::uint32_t>(tag);
@@ -247,7 +248,7 @@ bool ProcessGroupMCCL::in_batch() {
 }
 
 void ProcessGroupMCCL::startCoalescing() {
-  // torch leaves a batch open when the block inside raised; what it recorded starts now.
+  // torch leaves a batch open if the block inside it raised. Start the calls that it recorded.
   if (open_batches_ > 0 && in_batch()) endCoalescing();
   group_for("mccl:coalesced")->begin_coalescing();
   const std::lock_guard lock(batches_mutex_);
@@ -295,7 +296,8 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::endCoalescing() {
   return work;
 }
 
-/// What devices have of this group serves its parts, if all ranks say so.
+/// Lets the parts of the group reuse the group's device path, if all ranks agree. All ranks must
+/// call it; a rank in no part passes null.
 void ProcessGroupMCCL::split_on_devices(mccl::Group* child, int color, int key) {
   const auto own = std::dynamic_pointer_cast<mccl::CheckedGroup>(group_for("split"));
   if (own) own->split_path(dynamic_cast<mccl::CheckedGroup*>(child), color, key);
@@ -305,7 +307,7 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupMCCL::split(
     const c10::intrusive_ptr<c10d::Store>& /*store*/, const std::vector<int>& ranks,
     const c10::intrusive_ptr<c10d::Backend::Options>& opts) {
   group_for("split");
-  // Every rank of the group counts every split, a member or not, so that names agree.
+  // Every rank counts every split, even of groups that it is not in, so that names agree.
   const std::uint64_t number = splits_++;
   Membership child;
   for (const int rank : ranks) {
@@ -379,7 +381,8 @@ void ProcessGroupMCCL::let_go() {
     std::swap(last.group, membership_.group);
     std::swap(last.context, membership_.context);
   }
-  // In a child of fork() the connections belong to the parent: forget them, but tear down nothing.
+  // In a forked child the connections belong to the parent: leak the handles, and tear down
+  // nothing.
   if (was_forked()) new Membership(std::move(last));
 }
 
@@ -398,7 +401,7 @@ void ProcessGroupMCCL::registerOnCompletionHook(
   TORCH_CHECK(!ledger_->hook, "ProcessGroupMCCL OnCompletion hook already registered");
   ledger_->hook = std::make_shared<WorkLedger::Hook>(std::move(hook));
   ledger_->watched = true;
-  // hasHooks() of the base class asks for this one, which nobody calls.
+  // hasHooks() of the base class checks this member, which is never called.
   onCompletionHook_ = [](const std::shared_ptr<c10d::WorkInfo>&) {};
 }
 

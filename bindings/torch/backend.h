@@ -27,17 +27,18 @@ namespace mccl_torch {
 
 inline constexpr const char* kBackendName = "mccl";
 
-/// What a backend is made of. `members` are the group's ranks as the context numbers them, and
-/// `global_ranks` the same as torch numbers them.
+/// Everything a backend is constructed from. `members` are the group's ranks in the context's
+/// numbering, `global_ranks` the same ranks in torch's numbering.
 struct Membership {
   std::shared_ptr<mccl::Context> context;
   std::shared_ptr<mccl::Group> group;
   std::vector<int> members;
   std::vector<std::uint64_t> global_ranks;
   std::chrono::milliseconds timeout;
-  std::optional<mccl::Compression> compression = {};  ///< Else as the context's settings say.
+  std::optional<mccl::Compression> compression = {};  ///< If empty, as the context's settings say.
 };
 
+/// The compression that a ratio asks for; none without a ratio.
 inline std::optional<mccl::Compression> topk_of(std::optional<double> ratio) {
   if (!ratio) return std::nullopt;
   return mccl::Compression{mccl::Codec::topk, *ratio};
@@ -48,7 +49,7 @@ class ProcessGroupMCCL final : public c10d::Backend {
   struct Options final : c10d::Backend::Options {
     explicit Options(std::chrono::milliseconds timeout = kBackendDefaultTimeout)
         : c10d::Backend::Options(kBackendName, timeout) {}
-    /// As the settings of those names; theirs where nothing is given.
+    /// Overrides of the settings with the same names; empty means the setting's value.
     std::optional<std::string> compression;
     std::optional<double> topk_ratio;
   };
@@ -64,26 +65,26 @@ class ProcessGroupMCCL final : public c10d::Backend {
   const std::string getBackendName() const override { return kBackendName; }
   c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override;
   void setTimeout(std::chrono::milliseconds timeout) override;
-  /// As allreduce and _reduce_scatter_base, with what rounding leaves out in a tensor like the
-  /// input: see mccl::CallOptions::left_out. With a ratio they sum in topk of that ratio, whatever
-  /// the group's codec is.
+  /// Like allreduce and _reduce_scatter_base, but write the part that rounding drops to `left_out`,
+  /// a tensor like the input; see mccl::CallOptions::left_out. With a ratio, the sum uses topk of
+  /// that ratio, whatever the group's codec is.
   using TopkRatio = std::optional<double>;
   WorkPtr all_reduce_keeping(const at::Tensor& tensor, const at::Tensor& left_out,
                              const c10d::ReduceOp& op, TopkRatio topk_ratio);
   WorkPtr reduce_scatter_keeping(const at::Tensor& output, const at::Tensor& input,
                                  const at::Tensor& left_out, const c10d::ReduceOp& op,
                                  TopkRatio topk_ratio);
-  /// An all_reduce in place of which nothing is left but what it does: on a GPU it lies in the
-  /// order of the caller's stream when this returns, and there is no Work to wait for. Elsewhere it
-  /// is done.
+  /// all_reduce without a Work. On a GPU, the result is ready in the order of the caller's stream
+  /// when this returns. Elsewhere the call is done.
   void all_reduce_now(const at::Tensor& tensor, const c10d::ReduceOp& op);
-  /// In which all_reduce would send what this rank gives.
+  /// Payload bytes of this rank's contribution to an all_reduce of the tensor.
   std::size_t bytes_to_sum(const at::Tensor& tensor, TopkRatio topk_ratio) const;
-  /// A collective of the host: from now on calls use memory of the engine's allocator on this GPU
-  /// where it lies.
+  /// Lets later calls use memory of the engine's allocator on this GPU in place. A collective call
+  /// on the host.
   void reach_memory(c10::DeviceIndex index);
   bool supportsTensorAlloc(c10::DeviceIndex index) override;
-  /// A tensor in such memory, which is reached once reach_memory() was called behind it.
+  /// Allocates a tensor of `size` elements in such memory. Other GPUs reach it after a later
+  /// reach_memory().
   at::Tensor allocateTensor(long size, at::TensorOptions options) override;
   bool supportsSplitting() const override { return true; }
   bool supportsCoalescing() const override { return true; }
@@ -136,15 +137,17 @@ class ProcessGroupMCCL final : public c10d::Backend {
   void registerOnCompletionHook(
       std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) override;
   void waitForPendingWorks() override;
-  /// Every Work knows its duration anyway.
+  /// No-op: every Work records its duration anyway.
   void enableCollectivesTiming() override {}
 
  private:
   using Batch = std::vector<c10::intrusive_ptr<WorkMCCL>>;
 
   bool was_forked() const { return forks_so_far() != forks_; }
+  /// The group; throws DistBackendError if it was shut down or if this process is a forked child.
   std::shared_ptr<mccl::Group> open_group(const char* call) const;
-  /// The same; throws where an earlier call on a device has failed when its caller had gone on.
+  /// Like open_group(), but first throws the failure of an earlier call on a device whose caller
+  /// had already continued.
   std::shared_ptr<mccl::Group> group_for(const char* call) const {
     ledger_->raise_missed();
     return open_group(call);
@@ -153,37 +156,39 @@ class ProcessGroupMCCL final : public c10d::Backend {
   std::size_t ranks() const { return static_cast<std::size_t>(size_); }
   void require_root(const char* call, std::int64_t root) const;
 
-  /// Makes the Work, then calls `submit(group, options)`, which returns the engine's.
+  /// Creates the Work, then calls `submit(group, options)`, which returns the engine's Work.
   template <typename Submit>
   WorkPtr issue(CallName name, Staging staging, const Tensors& inputs, Tensors outputs,
                 mccl::CallOptions options, Submit&& submit);
 
-  /// A Work that is done when all parts are; runs `finish` then, if they succeeded.
+  /// Creates a Work that is done once all parts are. On success it then runs `finish`.
   WorkPtr all_of(CallName name, const std::vector<WorkPtr>& parts, Tensors outputs,
                  std::function<void()> finish = {});
   WorkPtr sum_when_gathered(const std::vector<WorkPtr>& parts, const at::Tensor& tensor,
                             const at::Tensor& indices, const at::Tensor& values);
+  /// True if this thread has an open batch.
   bool in_batch();
-  /// Of a call that is about to begin.
+  /// Notes that a call is about to begin on `device`, and creates the group's stream there.
   void note_device(c10::Device device);
-  /// Gives calls on GPUs an end that streams can wait for: in the caller's own stream, where that
-  /// waits at once, else in one of ours.
+  /// Gives a call on a GPU an end that streams can wait for: in the caller's stream if that waits
+  /// at once, else in a stream of MCCL.
   void end_on_device(WorkMCCL& work, bool caller_waits,
                      const std::vector<const WorkMCCL*>& parts = {});
   void split_on_devices(mccl::Group* child, int color, int key);
   void finish_streams();
-  /// A stream learns nothing of a failure: in a group that has failed the call itself throws.
+  /// Throws if the group has failed. A stream does not learn of a failure, so the call itself must
+  /// throw.
   static void raise_if_failed(const mccl::Group& group, const mccl::Work& begun) {
     if (!group.failure().empty()) begun.wait();
   }
-  /// Names what devices still do for the group; null where that is nothing.
+  /// Names the work that devices still do for the group; null if there is none.
   const char* unfinished(const mccl::CheckedGroup* group, std::optional<mccl::device::Word> last);
   void finish_calls_on_devices();
   void let_go();
   void monitor_members(mccl::Group& group, std::chrono::milliseconds timeout, bool wait_all_ranks);
   void report_to_root(mccl::Group& group, std::chrono::milliseconds timeout);
 
-  mutable std::mutex mutex_;  ///< Guards membership_ against shutdown; held for no call.
+  mutable std::mutex mutex_;  ///< Guards membership_ against shutdown; not held during calls.
   Membership membership_;
   const std::string name_;
   const std::uint32_t forks_;  ///< A child of fork() must not touch the connections.
@@ -192,7 +197,7 @@ class ProcessGroupMCCL final : public c10d::Backend {
   std::atomic<std::uint64_t> splits_{0};
   EndStreams end_streams_;
   std::mutex devices_mutex_;
-  std::vector<c10::Device> devices_;  ///< That calls were on. Guarded by devices_mutex_.
+  std::vector<c10::Device> devices_;  ///< Devices that calls have used. Guarded by devices_mutex_.
   std::shared_ptr<WorkLedger> ledger_ = std::make_shared<WorkLedger>();
   c10::intrusive_ptr<Options> options_;
 
@@ -218,7 +223,8 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::issue(CallName name, Staging staging
     options.stream = handle_of(*stream);
     options.stream_may_go = may_go(*stream);
   }
-  // What may be over for the host when it returns, and nobody watches, needs no more than an end.
+  // True if the host has nothing left to do when the call returns and nothing observes the call. A
+  // StreamWork then suffices.
   const bool may_be_over = stream && options.caller_waits && !staging.has_copies() &&
                            !ledger_->watched && !is_recorded();
   const auto started = std::chrono::steady_clock::now();
@@ -241,7 +247,8 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::issue(CallName name, Staging staging
     }
     if (!work) make_work();
     work->start(begun);
-    // A call that is over lies in the caller's stream, as all do that are captured.
+    // A call that is already done ends in the caller's stream. This includes all calls that are
+    // captured.
     if (!batched) end_on_device(*work, options.caller_waits || begun.done());
   } catch (const std::exception&) {
     if (counts) --sequence_;

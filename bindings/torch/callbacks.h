@@ -1,4 +1,4 @@
-// Threads for callbacks of the user's.
+// Threads that run the user's callbacks.
 #pragma once
 
 #include <chrono>
@@ -10,14 +10,14 @@
 
 namespace mccl_torch {
 
-/// Runs tasks that may block on another collective, as a communication hook does that chains one to
-/// the end of another: never the engine's progress thread, which that collective needs. A task
-/// starts at once, on an idle thread or on a new one; a thread that stays idle ends.
+/// Runs tasks that may block on another collective, such as a communication hook that chains
+/// collectives. They must not run on the engine's progress thread, which that collective needs. A
+/// task starts at once, on an idle thread or a new one. A thread that stays idle for 10 s ends.
 class CallbackThreads {
  public:
   void run(std::function<void()> task);
 
-  /// Whether everything that was started is over within `timeout`.
+  /// Blocks until all tasks are done, for at most `timeout`; true if they are.
   bool drain(std::chrono::milliseconds timeout);
 
  private:
@@ -31,7 +31,8 @@ class CallbackThreads {
   std::size_t running_ = 0;
 };
 
-/// Lives until the process ends: threads that are detached may outlast static destructors.
+/// The process-wide instance. Never destroyed, because detached threads may outlast static
+/// destructors.
 CallbackThreads& callback_threads();
 
 }  // namespace mccl_torch

@@ -23,7 +23,7 @@ void require_elements(const char* call, const char* what, std::int64_t expected,
                                   " elements, got ", found, ")"));
 }
 
-/// One list of one tensor per rank.
+/// Returns the only list, which must hold one tensor per rank. Throws ValueError otherwise.
 std::vector<at::Tensor>& require_list(const char* call, std::vector<std::vector<at::Tensor>>& lists,
                                       std::size_t expected, const char* role) {
   if (lists.size() != 1) {
@@ -51,7 +51,7 @@ void require_pairs(const char* call, std::size_t outputs, std::size_t inputs) {
                                   outputs, " outputs and ", inputs, " inputs)"));
 }
 
-/// `in`, or a copy of it where `out` overlaps it other than as this rank's slot.
+/// Returns `in`, or a copy of it if `out` overlaps it anywhere but exactly at this rank's slot.
 ConstBuffer readable_beside(Staging& staging, ConstBuffer in, Buffer out, std::size_t slot) {
   const bool own_slot =
       out.data == static_cast<const char*>(in.data) + slot * mccl::size_of(in.dtype);
@@ -62,8 +62,7 @@ std::size_t sum_before(const Counts& counts, int rank) {
   return std::accumulate(counts.begin(), counts.begin() + rank, std::size_t{0});
 }
 
-/// Elements that go to or come from each rank when dimension 0 is cut at `splits`; empty splits
-/// mean equal parts.
+/// Elements for each rank if dimension 0 is cut at `splits`. Empty splits mean equal parts.
 Counts split_counts(const char* call, const char* role, const std::vector<std::int64_t>& splits,
                     const at::Tensor& tensor, std::size_t ranks, ElementType type) {
   const auto elements = static_cast<std::size_t>(tensor.numel()) * type.units;
@@ -169,7 +168,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::allreduce_coalesced(
   const char* call = "allreduce_coalesced";
   if (tensors.empty()) invalid_argument(call, "requires non-empty tensor list");
   const mccl::ReduceOp op = reduce_op_of(call, opts.reduceOp);
-  // One call per element type, in order of first appearance, which is the same on every rank.
+  // Make one call per element type, in order of first appearance, which is the same on every rank.
   std::vector<std::pair<at::ScalarType, Tensors>> parts;
   for (const auto& tensor : tensors) {
     require_dense(call, tensor);
@@ -442,8 +441,8 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::reduce_scatter_tensor_coalesced(
   return all_of({OpType::COALESCED, "mccl:reduce_scatter_tensor_coalesced"}, works, outputs);
 }
 
-// A rank whose splits are empty may meet one that lists equal ones, so every call takes the form
-// with counts.
+// Always takes the form with counts: one rank may leave its splits empty while another lists equal
+// ones.
 ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::alltoall_base(at::Tensor& output, at::Tensor& input,
                                                           Splits& output_splits,
                                                           Splits& input_splits,

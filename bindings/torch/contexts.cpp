@@ -18,7 +18,7 @@
 namespace mccl_torch {
 namespace {
 
-/// torch's store, which torch has given a prefix for the group.
+/// torch's store, to which torch has added a prefix for the group.
 class TorchStore final : public mccl::Store {
  public:
   explicit TorchStore(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
@@ -28,8 +28,8 @@ class TorchStore final : public mccl::Store {
             [&] { store_->set(key, std::vector<std::uint8_t>(value.begin(), value.end())); });
   }
 
-  /// Asks again and again: a wait of torch's that ends in vain is a warning in everybody's log, and
-  /// ranks that meet look beside the store many times a second.
+  /// Polls the store: a wait of torch that fails logs a warning on every rank, and ranks that meet
+  /// query the store many times a second.
   std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
     const Clock::time_point deadline = Clock::now() + timeout;
     std::string text;
@@ -81,12 +81,12 @@ class TorchStore final : public mccl::Store {
   c10::intrusive_ptr<c10d::Store> store_;
 };
 
-/// The only state that the process has one of.
+/// The only global state of the extension.
 struct Registry {
   mccl::python::ContextRegistry contexts;
   std::mutex mutex;
-  std::weak_ptr<mccl::Context> world;  ///< Of torch's default group; guarded by mutex.
-  std::map<std::string, int> made;     ///< How many groups of a name the world had; likewise.
+  std::weak_ptr<mccl::Context> world;  ///< Context of torch's default group; guarded by mutex.
+  std::map<std::string, int> made;     ///< Groups made so far, by name; guarded by mutex.
 };
 
 Registry& registry() {
@@ -108,7 +108,8 @@ void remember(const std::shared_ptr<mccl::Context>& context, bool is_default) {
   registry().made.clear();
 }
 
-/// torch gives names again. Every member of a group has made as many of its name before.
+/// Makes a unique name, because torch reuses names. Every member of a group has made the same
+/// number of groups of that name before.
 std::string unused_name(const std::string& name) {
   const std::lock_guard lock(registry().mutex);
   return c10::str(name, "#", registry().made[name]++);
@@ -123,7 +124,7 @@ std::shared_ptr<mccl::Context> make_context(const GroupRequest& request, bool is
   options.metrics = request.metrics;
   if (!is_default && options.config.port_base != 0) {
     if (registry().contexts.empty()) {
-      // A process keeps its port whichever group it makes first.
+      // A process keeps its port regardless of which group it makes first.
       options.config.port_base +=
           static_cast<int>(request.global_ranks[static_cast<std::size_t>(request.rank)]) -
           request.rank;
@@ -151,14 +152,14 @@ std::shared_ptr<mccl::Context> meet_elsewhere(const GroupRequest& request) {
     options.metrics = request.metrics;
     options.wiring = job->joined().wiring;
     context = mccl::Context::create(options);
-  } else {  // alone, or by MPI, which needs no store
+  } else {  // a single rank, or MPI, which needs no store
     context = mccl::Context::from_environment(settings_of(request), request.metrics);
   }
   remember(context, true);
   return context;
 }
 
-/// The default group's context, when the group's ranks are ranks of it.
+/// The default group's context if all ranks of the requested group are in it; else null.
 std::shared_ptr<mccl::Context> world_for(const GroupRequest& request) {
   std::shared_ptr<mccl::Context> world;
   {
@@ -173,7 +174,7 @@ std::shared_ptr<mccl::Context> world_for(const GroupRequest& request) {
   return inside && mine ? world : nullptr;
 }
 
-/// Of a group that has settings of its own.
+/// Compression of the request if it differs from the context's; else none.
 std::optional<mccl::Compression> compression_in(const GroupRequest& request,
                                                 const mccl::Context& context) {
   const mccl::Config wanted = settings_of(request);
@@ -229,7 +230,8 @@ void shutdown_contexts() {
   registry().contexts.shutdown_all();
 }
 
-/// Another thread that forks may hold these locks, and need the GIL to let go of them.
+/// Releases the GIL: another thread that forks may hold these locks and need the GIL to release
+/// them.
 void before_fork() {
   const WithoutGil without_gil;
   registry().mutex.lock();

@@ -14,7 +14,7 @@
 
 namespace mccl_torch {
 
-/// What torch tells about a process group that is to be made.
+/// Description of a process group to create, as torch gives it.
 struct GroupRequest {
   c10::intrusive_ptr<c10d::Store> store;
   int rank = 0;
@@ -24,26 +24,26 @@ struct GroupRequest {
   std::vector<std::int64_t> global_ranks;  ///< Empty for the default group.
   std::map<std::string, std::string> settings;
   std::shared_ptr<mccl::Metrics> metrics;
-  /// The default group meets where the environment says, with ranks that may not be torch's; then
-  /// `store` is of no use.
+  /// The default group meets where the environment says, with ranks that may differ from torch's;
+  /// `store` is then unused.
   bool elsewhere = false;
 };
 
-/// A collective of the group's ranks. The default group makes a context; the others are groups of
-/// that context, or make their own when the default group belongs to another backend. A context
-/// ends with its last group.
-/// Of a group that is given a ratio of its own: throws InvalidArgument where no topk uses it.
+/// Checks a group that has its own topk ratio. Throws InvalidArgument unless its codec is topk.
 void require_topk(const mccl::Compression& compression);
 
+/// Creates or joins the group of a request; all of its ranks must call it. The default group makes
+/// a context. Other groups belong to that context, or make their own if the default group has
+/// another backend. A context ends with its last group. Throws torch's errors.
 Membership join(const GroupRequest& request);
 
-/// Whether a process group of this backend is there, whose settings stand.
+/// True if a process group of this backend exists, so that its settings are fixed.
 bool has_contexts();
 
-/// Ends every context of this process: says goodbye to the peers.
+/// Shuts down every context of this process and notifies the peers.
 void shutdown_contexts();
 
-/// Around fork(): the child forgets the contexts without a word to the peers.
+/// Called around fork(). The child forgets the contexts; the peers do not notice.
 void before_fork();
 void after_fork_in_parent();
 void after_fork_in_child();

@@ -1,13 +1,13 @@
-// Python's lock, from code that may or may not hold it.
+// Release of the GIL from code that may or may not hold it.
 #pragma once
 
 #include <Python.h>
 
 namespace mccl_torch {
 
-/// Gives up the interpreter lock for its lifetime if this thread holds it. Whatever may wait for
-/// the engine's progress thread runs under one: that thread may itself need the lock, to drop a
-/// tensor that Python knows or to run a future's callback.
+/// Releases the GIL for its lifetime if this thread holds it. Needed around any wait for the
+/// engine's progress thread. That thread may need the GIL to free a tensor that Python references
+/// or to run a future's callback.
 class WithoutGil {
  public:
   WithoutGil() {

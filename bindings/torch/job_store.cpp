@@ -21,7 +21,7 @@ constexpr const char* kPrefix = "torch/";
 constexpr const char* kRanks = "torch ranks";
 constexpr std::chrono::milliseconds kNow{1};
 
-/// torch catches its own errors only.
+/// Converts errors to torch's own, the only ones that torch catches.
 template <typename Action>
 auto as_torch_does(const std::string& what, Action&& action) {
   try {

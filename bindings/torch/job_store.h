@@ -1,5 +1,5 @@
-// The store of a job that meets as MLX's, NumPy's and C++'s do, for torch: so that process groups
-// can be made in it, also where no store of torch's own reaches all ranks.
+// torch's view of the store of a job that MLX, NumPy or C++ ranks share. Process groups can use it
+// even if no store of torch reaches all ranks.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +13,25 @@
 
 namespace mccl_torch {
 
-/// Thread-safe. Keys of torch's lie under a prefix of their own.
+/// Thread-safe. torch's keys have their own prefix.
 class JobStore final : public c10d::Store {
  public:
-  /// `joined` has a store.
+  /// `joined` must have a store.
   explicit JobStore(mccl::rendezvous::Joined joined);
   ~JobStore() override;
 
   const mccl::rendezvous::Joined& joined() const { return *joined_; }
-  /// How many ranks of the job are torch's. All have been counted once the ranks have met.
+  /// Number of the job's ranks that use torch. Final once the ranks have met.
   std::int64_t torch_ranks();
 
   c10::intrusive_ptr<c10d::Store> clone() override;
   void set(const std::string& key, const std::vector<std::uint8_t>& value) override;
   std::vector<std::uint8_t> get(const std::string& key) override;
   std::int64_t add(const std::string& key, std::int64_t value) override;
-  /// Nothing is ever taken back: false.
+  /// Returns false: the store cannot delete keys.
   bool deleteKey(const std::string& key) override;
   bool check(const std::vector<std::string>& keys) override;
-  /// Throws: nobody counts.
+  /// Throws NotImplementedError: the store does not count its keys.
   std::int64_t getNumKeys() override;
   void wait(const std::vector<std::string>& keys) override;
   void wait(const std::vector<std::string>& keys,
@@ -40,15 +40,15 @@ class JobStore final : public c10d::Store {
  private:
   std::string find(const std::string& key, std::chrono::milliseconds timeout);
 
-  mccl::rendezvous::Joined* joined_;  ///< Owned, but never destroyed by the child of a fork.
+  mccl::rendezvous::Joined* joined_;  ///< Owned; a forked child does not destroy it.
   const int process_;
 };
 
-/// Joins the job that the settings and the environment tell of. Throws torch's errors. Called with
-/// the GIL, which it lets go of while it waits.
+/// Joins the job that the settings and the environment describe. Throws torch's errors. Called with
+/// the GIL held; releases it while it waits.
 c10::intrusive_ptr<c10d::Store> open_job_store(const std::map<std::string, std::string>& settings);
 
-/// The job store behind torch's prefixes; null when it is another store.
+/// The job store behind torch's prefixes; null if it is another kind of store.
 JobStore* job_store_in(const c10::intrusive_ptr<c10d::Store>& store);
 
 }  // namespace mccl_torch

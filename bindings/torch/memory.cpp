@@ -19,7 +19,7 @@ namespace {
 
 mccl::Device gpu(int index) { return {mccl::DeviceKind::cuda, index}; }
 
-/// Null says to torch that there is no more, so that it frees what it keeps and tries again.
+/// Returns null if the device is out of memory, so that torch frees its cached memory and retries.
 void* take(std::ptrdiff_t bytes, int device, void* /*stream*/) {
   try {
     return mccl::allocate_device_memory(gpu(device), static_cast<std::size_t>(bytes));
@@ -56,7 +56,7 @@ bool has_gpu(c10::DeviceIndex index) {
 
 bool ProcessGroupMCCL::supportsTensorAlloc(c10::DeviceIndex index) { return has_gpu(index); }
 
-/// By torch's own pools, which Python makes.
+/// Allocates from torch's own pools, which Python creates.
 at::Tensor ProcessGroupMCCL::allocateTensor(long size, at::TensorOptions options) {
   const char* call = "allocate_tensor";
   if (!options.has_device() || !options.device().is_cuda()) {

@@ -1,4 +1,4 @@
-// GPU memory of the engine's for torch, which the other ranks' GPUs can come to reach.
+// GPU memory from the engine's allocator for torch, which other ranks' GPUs can reach.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -8,10 +8,10 @@
 
 namespace mccl_torch {
 
-/// The functions by which a torch.cuda.MemPool takes and gives back its memory, as addresses.
+/// Addresses of the functions with which a torch.cuda.MemPool allocates and frees its memory.
 std::pair<std::uint64_t, std::uint64_t> memory_functions();
 
-/// Whether this process has the GPU.
+/// True if this process sees the GPU with this index.
 bool has_gpu(c10::DeviceIndex index);
 
 }  // namespace mccl_torch

@@ -1,4 +1,4 @@
-// mccl._torch: what Python makes process groups with.
+// mccl._torch: functions with which Python creates process groups.
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
@@ -48,7 +48,7 @@ PYBIND11_MODULE(_torch, module) {
   module.doc() = "The torch.distributed backend of libmccl.";
   mccl_torch::find_main_thread();
   mccl_torch::register_mps_operators();
-  // The base classes are bound by torch.
+  // torch binds the base classes.
   py::module_::import("torch.distributed.distributed_c10d");
 
   py::class_<ProcessGroupMCCL, c10d::Backend, c10::intrusive_ptr<ProcessGroupMCCL>> backend(
@@ -109,7 +109,7 @@ PYBIND11_MODULE(_torch, module) {
       .def("get_error", &ProcessGroupMCCL::getError,
            "Why the group failed: an ErrorType, SUCCESS while it is healthy.")
       .def("_set_default_timeout", &ProcessGroupMCCL::setTimeout, py::arg("timeout"))
-      // torch binds this for each backend of its own; split_group asks for it.
+      // torch binds this property for each of its own backends, and split_group reads it.
       .def_property_readonly("options", [](ProcessGroupMCCL& self) {
         return c10::static_intrusive_pointer_cast<ProcessGroupMCCL::Options>(
             self.getBackendOptions());

@@ -14,11 +14,12 @@ using mccl::CallOptions;
 using mccl::Group;
 using std::chrono::milliseconds;
 
-// Above every tag that torch can give.
+// Tags above all that torch can use.
 constexpr std::uint32_t kArrivedTag = 0xFFFF0000U;
 constexpr std::uint32_t kReleasedTag = 0xFFFF0001U;
 
-/// A byte that lives as long as the message, even when nobody waits for it any more.
+/// A message of one byte, which is kept alive until the message completes, even if the wait for it
+/// was abandoned.
 struct Token {
   std::shared_ptr<std::uint8_t> byte = std::make_shared<std::uint8_t>(1);
   mccl::Work work;
@@ -28,7 +29,7 @@ struct Token {
     work = std::move(started);
     work.on_done([byte = byte](const std::exception_ptr&) {});
   }
-  /// Whether it arrived by then. Throws only what a signal handler raised.
+  /// True if the message arrived before the deadline. Throws only an exception of a signal handler.
   bool arrived_before(std::chrono::steady_clock::time_point deadline) const {
     const auto left =
         std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now());
@@ -61,8 +62,8 @@ void ProcessGroupMCCL::monitoredBarrier(const c10d::BarrierOptions& opts, bool w
   }
 }
 
-/// Rank 0 hears from everyone, then lets everyone go. Who is missing fails the group, so that the
-/// ranks that did arrive learn it at once.
+/// Rank 0 waits for a message from every rank, then releases them all. A missing rank fails the
+/// group, so that the ranks that arrived learn of it at once.
 void ProcessGroupMCCL::monitor_members(Group& group, milliseconds timeout, bool wait_all_ranks) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   if (timeout.count() <= 0) {

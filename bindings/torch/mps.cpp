@@ -14,7 +14,7 @@
 namespace mccl_torch {
 namespace {
 
-/// An event of torch's. Whether it has passed is a look at a counter; its stream is not asked.
+/// An event of torch. A query reads a counter and does not touch the stream.
 class EventOfTorch final : public mccl::Fence {
  public:
   EventOfTorch() : hooks_(at::detail::getMPSHooks()), event_(hooks_.acquireEvent(false)) {
@@ -40,8 +40,8 @@ class EventOfTorch final : public mccl::Fence {
   std::atomic<bool> passed_{false};
 };
 
-/// Elements that lie one after another in `tensor`, in its order: how many, and the dimensions,
-/// outermost first, in which such runs follow one another.
+/// Division of a tensor into runs of elements that are consecutive in memory: the length of a run,
+/// and the dimensions, outermost first, over which runs repeat.
 struct Runs {
   explicit Runs(const at::Tensor& tensor) {
     for (std::int64_t d = 0; d < tensor.dim(); ++d) {
@@ -56,7 +56,7 @@ struct Runs {
   std::vector<std::int64_t> dimensions;
 };
 
-/// By the GPU, run after run.
+/// Copies on the GPU, run by run.
 void copy_runs(const at::Tensor& to, const at::Tensor& from) {
   constexpr std::size_t kAtOnce = 4096;
   const Runs runs(to);
@@ -84,7 +84,7 @@ void copy_runs(const at::Tensor& to, const at::Tensor& from) {
   }
 }
 
-/// The tensor as one of the CPU's, which a fence must have opened; none where it is private.
+/// The tensor as a CPU tensor, valid once a fence has passed; none if its memory is private.
 std::optional<at::Tensor> seen_by_host(const at::Tensor& tensor) {
   const mccl::Buffer first = mccl::metal_buffer(metal_place_of(tensor), 1, mccl::DType::u8);
   if (first.device.kind != mccl::DeviceKind::cpu) return std::nullopt;
@@ -114,7 +114,7 @@ bool mps_is_used() {
   return is_used;
 }
 
-/// The storage's pointer is the buffer itself.
+/// The storage's data pointer is the MTLBuffer itself.
 mccl::MetalPlace metal_place_of(const at::Tensor& tensor) {
   return {tensor.storage().mutable_data(), static_cast<std::size_t>(tensor.storage_offset()) *
                                                static_cast<std::size_t>(tensor.itemsize())};

@@ -1,6 +1,6 @@
-// Tensors of MPS: where they lie, when they may be touched, and how results get there. Torch's own
-// stream is given nothing here but on the thread of the caller; what continuations of futures give
-// it, those of mccl.hooks too, they do on the thread that runs them.
+// MPS tensors: where they are, when they may be accessed, and how results reach them. These
+// functions give torch's stream work only on the caller's thread. Continuations of futures,
+// including those of mccl.hooks, use the stream on the thread that runs them.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -12,31 +12,31 @@
 
 namespace mccl_torch {
 
-/// A fence behind all that torch's stream has been given until now, on this thread. It is given to
-/// the stream, which begins with what is before it; nobody waits. Throws mccl::InvalidArgument
-/// where the thread's stream is not the default one, for which torch has no events.
+/// Creates a fence behind all work that torch's stream has received so far from this thread. The
+/// fence is enqueued in the stream, which starts its pending work; nothing blocks. Throws
+/// mccl::InvalidArgument if the thread's stream is not the default one, because torch has events
+/// only for that one.
 std::shared_ptr<mccl::Fence> fence_of_mps();
 
-/// Whether this process has had memory of MPS, as far as anybody has looked, and so may have work
-/// on its stream.
+/// True if this process was seen to hold MPS memory, and so may have work on the MPS stream.
 bool mps_is_used();
 
-/// Of its first element.
+/// Place of the tensor's first element.
 mccl::MetalPlace metal_place_of(const at::Tensor& tensor);
 
-/// Throws for a tensor of MPS whose elements are not what lies in its memory, as those of a
-/// conjugate's view: torch's stream alone could write them.
+/// Throws ValueError for an MPS tensor whose memory does not hold its elements as they are, such as
+/// a view of a conjugate. Only torch's stream could write those.
 void require_written_as_it_lies(const char* call, const at::Tensor& tensor);
 
-/// `to`, of MPS, becomes what `from`, contiguous, of the same shape and type, holds. On any thread,
-/// beside torch's stream, when both are over with.
+/// Copies `from` to `to`. `to` is on MPS; `from` is contiguous with the same shape and type.
+/// Callable on any thread and independent of torch's stream, once nothing else uses either tensor.
 void copy_beside_torch(const at::Tensor& to, const at::Tensor& from);
 
-/// As UntypedStorage.resize_, which torch has not for MPS: what fits of the data stays.
+/// Like UntypedStorage.resize_, which torch lacks for MPS. Keeps the data that fits; `bytes` must
+/// not be negative.
 void resize_storage(c10::Storage storage, std::int64_t bytes);
 
-/// Has torch's operators of collectives take tensors of MPS, where this torch has none that do.
-/// Once.
+/// Registers MPS kernels for those of torch's collective operators that have none. Called once.
 void register_mps_operators();
 
 }  // namespace mccl_torch

@@ -1,5 +1,5 @@
-// torch's operators of collectives (c10d::allreduce_ and so on) for tensors of MPS, of which torch
-// has no kernels.
+// MPS kernels for torch's collective operators (c10d::allreduce_ and so on), for which torch has
+// none.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
@@ -11,22 +11,22 @@
 namespace mccl_torch {
 namespace {
 
-/// In Python it is for gloo alone, on tensors of the CPU.
+/// Excluded: Python offers it for gloo on CPU tensors only.
 constexpr const char* kOfTheCpuAlone = "c10d::monitored_barrier_";
 
-/// A process group whose backend for the CPU is `group`'s for MPS.
+/// Returns a process group whose CPU backend is the MPS backend of `group`.
 c10::intrusive_ptr<c10d::ProcessGroup> seen_from_the_cpu(
     const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
   auto seen = c10::make_intrusive<c10d::ProcessGroup>(group->getRank(), group->getSize());
   const auto backend = group->getBackend(c10::DeviceType::MPS);
-  // To be a backend of it changes no more than this of the backend.
+  // setBackend() overwrites the backend's bound device with the group's and changes nothing else.
   if (const auto bound = backend->getBoundDeviceId()) seen->setBoundDeviceId(*bound);
   seen->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::CUSTOM, backend);
   return seen;
 }
 
-/// What torch does for tensors of the CPU: to ask the group's backend for them. No kernel of
-/// torch's looks at the tensors, so all of them, of any version, serve for MPS.
+/// Redispatches to torch's CPU kernel, which only forwards to the group's backend. No such kernel
+/// reads the tensors, in any version, so all of them work for MPS.
 void as_on_the_cpu(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/,
                    torch::jit::Stack* stack) {
   const auto& arguments = op.schema().arguments();

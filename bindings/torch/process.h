@@ -1,12 +1,12 @@
-// Which process this is.
+// Detection of fork().
 #pragma once
 
 #include <cstdint>
 
 namespace mccl_torch {
 
-/// How often this process was forked, as its parents were: it tells a child of fork() from the
-/// process that made a group, and does not ask the system, as getpid() does.
+/// Number of forks between the first process and this one. It distinguishes a forked child from the
+/// process that made a group. Unlike getpid(), it needs no system call.
 std::uint32_t forks_so_far();
 
 }  // namespace mccl_torch

@@ -1,4 +1,4 @@
-// Waits that Control-C ends.
+// Waits that Control-C interrupts.
 #pragma once
 
 #include <chrono>
@@ -8,18 +8,18 @@
 
 namespace mccl_torch {
 
-/// How late a signal is seen at most.
+/// Longest delay before a signal is handled.
 inline constexpr std::chrono::milliseconds kSignalInterval{50};
 
-/// Remembers which thread runs signal handlers. With the GIL, once.
+/// Finds the thread that runs signal handlers. Called once, with the GIL held.
 void find_main_thread();
 
-/// Runs the handlers of signals that have come, where this is the thread for it; takes the GIL for
-/// that. Throws what one raised: pybind11::error_already_set.
+/// Runs the handlers of pending signals if this is the main thread; takes the GIL to do so. Throws
+/// pybind11::error_already_set if a handler raised.
 void check_signals();
 
-/// As work.wait(timeout), running signal handlers meanwhile. When one raises, nobody waits any more
-/// and the call goes on.
+/// Like work.wait(timeout), but runs signal handlers meanwhile. If one raises, the wait ends and
+/// the call continues.
 void wait_with_signals(const mccl::Work& work,
                        std::optional<std::chrono::milliseconds> timeout = {});
 

@@ -17,7 +17,7 @@ using mccl::CallOptions;
 using mccl::Group;
 
 constexpr std::size_t kMaxDims = 12;
-/// nnz, sparse dims, dense dims, element type, then the sizes.
+/// Leading fields: nnz, sparse dims, dense dims and element type; the sizes follow.
 constexpr std::size_t kHeader = 4;
 using Description = std::array<std::int64_t, kHeader + kMaxDims>;
 
@@ -33,7 +33,8 @@ Description describe(const at::Tensor& coalesced) {
   return text;
 }
 
-/// Same shape on every rank; only the number of entries may differ.
+/// Throws ValueError unless all ranks have the same shape and type; only the number of entries may
+/// differ.
 void require_alike(const std::vector<Description>& all, int rank) {
   const Description& mine = all[static_cast<std::size_t>(rank)];
   for (std::size_t r = 0; r < all.size(); ++r) {
@@ -48,8 +49,8 @@ void require_alike(const std::vector<Description>& all, int rank) {
 
 }  // namespace
 
-/// Entries differ in number from rank to rank: the ranks first tell each other how many, then
-/// gather indices and values, and each adds up all of them in rank order.
+/// The number of entries differs between ranks. The ranks first exchange their counts, then gather
+/// indices and values. Each then adds up all entries in rank order.
 ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::allreduce_sparse(Tensors& tensors,
                                                              const c10d::AllreduceOptions& opts) {
   const char* call = "allreduce_sparse";
@@ -70,7 +71,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::allreduce_sparse(Tensors& tensors,
   const at::Tensor mine = tensor.coalesce();
 
   const CallOptions wait = call_options(opts.timeout, false);
-  // They live as long as the call, which a signal may leave behind.
+  // Both live as long as the call, which continues if a signal interrupts the wait.
   const auto kept = std::make_shared<std::vector<Description>>(ranks());
   std::vector<Description>& all = *kept;
   const auto own = std::make_shared<Description>(describe(mine));
@@ -87,7 +88,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::allreduce_sparse(Tensors& tensors,
   }
   require_alike(all, rank_);
 
-  // Transposed, so that the entries of a rank lie together.
+  // Transposed, so that the entries of one rank are contiguous.
   const at::Tensor indices = mine._indices().t().contiguous();
   const at::Tensor values = mine._values().contiguous();
   std::int64_t entries = 0;

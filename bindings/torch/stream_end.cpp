@@ -15,11 +15,12 @@ const c10::impl::DeviceGuardImplInterface& device_calls(c10::Device device) {
   return *c10::impl::getDeviceGuardImpl(device.type());
 }
 
-/// Streams that no caller can hold. torch's pool has 32, and `torch.cuda.Stream()` hands out the
-/// same ones: a stream of it that waits for a peer may be one that the caller works on.
+/// Pool of streams that no caller can hold. torch's pool has 32 streams, and `torch.cuda.Stream()`
+/// returns the same ones. A stream from it that waits for a peer might be one that the caller works
+/// on.
 class OwnStreams {
  public:
-  /// An unused one; a new one where all are in use.
+  /// Returns an unused stream; creates one if all are in use.
   c10::Stream take(c10::Device device) {
     {
       const std::lock_guard lock(mutex_);
@@ -41,8 +42,8 @@ class OwnStreams {
   }
 
  private:
-  /// Never destroyed: torch's allocator records events on the streams that a tensor was used in
-  /// when the tensor is freed. An external stream's id is its handle.
+  /// Creates a stream that is never destroyed: when a tensor is freed, torch's allocator records
+  /// events on the streams that used it. The id of an external stream is its handle.
   static c10::Stream make(c10::Device device) {
     auto queue = mccl::device::depot_of({mccl::DeviceKind::cuda, device.index()})
                      ->accelerator()
@@ -70,7 +71,7 @@ void* handle_of(const c10::Stream& stream) {
   return device_calls(stream.device()).getStreamNativeHandle(stream);
 }
 
-/// torch numbers such a stream by its handle. The default stream has 0 for both.
+/// torch uses the handle as the id of an external stream. The default stream has 0 for both.
 bool may_go(const c10::Stream& stream) {
   return stream.id() != 0 && handle_of(stream) == reinterpret_cast<void*>(stream.id());
 }
@@ -90,7 +91,7 @@ EndStreams::~EndStreams() {
     try {
       if (device_calls(stream.device()).queryStream(stream)) own_streams().give_back(stream);
     } catch (const std::exception&) {
-      // The driver has gone, or the stream still waits: it is not used again.
+      // The driver has shut down, or the stream still waits: do not reuse it.
     }
   }
 }
@@ -117,7 +118,8 @@ void StreamEnd::follow(const mccl::Work& work, const std::vector<const StreamEnd
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     for (const auto& [to, from] : copies) {
       to.copy_(from);
-      // Their memory is of another stream, which may get it back before this one has come so far.
+      // The tensors' memory belongs to another stream, which might reuse it before this stream has
+      // finished the copy.
       for (const at::Tensor& tensor : {to, from}) {
         calls.recordDataPtrOnStream(tensor.storage().data_ptr(), stream_);
       }

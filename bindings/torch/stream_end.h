@@ -1,5 +1,5 @@
-// The end of a call on a device's memory as streams see it. Written for torch's devices at large,
-// by its interface for them, so that the extension needs no headers of CUDA.
+// The end of a call on device memory, as streams see it. Uses torch's generic device interface, so
+// that the extension needs no CUDA headers.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -15,22 +15,23 @@
 
 namespace mccl_torch {
 
-/// Of the caller, on `device`: what it runs kernels on.
+/// The stream on `device` in which the caller currently runs kernels.
 c10::Stream current_stream(c10::Device device);
-/// As the engine takes it.
+/// The native handle that the engine takes.
 void* handle_of(const c10::Stream& stream);
-/// Whether the stream's owner may destroy it. Streams of torch stay.
+/// True if the stream's owner may destroy it. torch's own streams are never destroyed.
 bool may_go(const c10::Stream& stream);
-/// Until all is done that the caller's stream on `device` was given.
+/// Blocks until the caller's current stream on `device` has finished its work.
 void finish_current_stream(c10::Device device);
-/// Whether it is.
+/// True if the caller's current stream on `device` has finished its work.
 bool current_stream_is_done(c10::Device device);
 
-/// The streams of a group on which its collectives end, one for each device, so that they end in
-/// their order. They are MCCL's own.
+/// Streams in which the collectives of a group end, one per device, so that they end in order. They
+/// belong to MCCL.
 class EndStreams {
  public:
   ~EndStreams();
+  /// The group's stream on `device`, created on first use. Thread-safe.
   c10::Stream in_order(c10::Device device);
 
  private:
@@ -38,31 +39,32 @@ class EndStreams {
   std::vector<c10::Stream> streams_;  // guarded by mutex_
 };
 
-/// A place in a stream behind the call and the copies that its results need. In a stream of ours an
-/// event marks it. In the caller's own it is marked when somebody else first waits for it: mostly
-/// nobody does, and what the stream was given meanwhile is waited for, too.
+/// A point in a stream after a call and the copies of its results. In a stream of MCCL an event
+/// marks the point. In the caller's stream the point is marked only when another stream first waits
+/// for it, which is rare. That stream then also waits for work that the caller's stream was given
+/// meanwhile.
 class StreamEnd {
  public:
-  using Copies = std::vector<std::pair<at::Tensor, at::Tensor>>;  ///< To, from.
-  /// Whose stream it is: the caller's, the group's for its collectives, or this end's alone.
+  using Copies = std::vector<std::pair<at::Tensor, at::Tensor>>;  ///< Destination, source.
+  /// Owner of the stream: the caller, the group (for its collectives), or this end alone.
   enum class Place { callers, in_order, alone };
 
   StreamEnd(c10::Stream stream, Place place)
       : stream_(stream), place_(place), event_(stream.device_type()) {}
-  /// In a stream that no other call ends in, so that messages do not wait for each other.
+  /// Takes a stream in which no other call ends, so that messages do not wait for each other.
   explicit StreamEnd(c10::Device device);
 
-  /// Has the stream wait for the call, and for `parts` of it, and make the copies. The host goes
-  /// on.
+  /// Makes the stream wait for the call and its `parts`, and then make the copies. The host does
+  /// not wait.
   void follow(const mccl::Work& work, const std::vector<const StreamEnd*>& parts,
               const Copies& copies);
-  /// What the caller's stream is given from now on runs after the call.
+  /// Makes the caller's current stream run its later work after the call.
   void hold_current_stream() const;
 
   c10::Stream stream() const { return stream_; }
-  /// The call is over, and has not failed: another may end in a stream that was this end's alone.
+  /// Called when the call is over without failure: releases a stream that was this end's alone.
   void let_go();
-  /// Marks the place now where its stream may not be there later.
+  /// Marks the point now if the stream may be destroyed later.
   void mark_if_stream_may_go() const;
 
  private:

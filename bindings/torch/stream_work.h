@@ -1,4 +1,4 @@
-// A call on a device's memory that lies in its caller's stream when it returns.
+// A call on device memory that is complete in its caller's stream when it returns.
 #pragma once
 
 #include <chrono>
@@ -10,8 +10,8 @@
 
 namespace mccl_torch {
 
-/// Of a call whose caller waits at once, and on whose behalf the host has nothing left to do. Most
-/// callers never look at it, so it holds little and does nothing until it is asked.
+/// Work of a call whose caller waits at once and for which the host has nothing left to do. Most
+/// callers never use it, so it holds little and does nothing until it is used.
 class StreamWork final : public c10d::Work {
  public:
   StreamWork(int rank, c10d::OpType type, std::uint64_t sequence, c10::Stream stream,
@@ -19,7 +19,7 @@ class StreamWork final : public c10d::Work {
 
   bool isCompleted() override { return true; }
   std::vector<at::Tensor> result() override { return outputs_; }
-  /// Another stream than the call's waits for it; the host does not.
+  /// Makes the current stream wait if it is not the call's stream; the host does not wait.
   void synchronize() override { end_.hold_current_stream(); }
   bool wait(std::chrono::milliseconds timeout) override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;

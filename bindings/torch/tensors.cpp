@@ -49,7 +49,7 @@ std::optional<mccl::DType> dtype_of(at::ScalarType type) {
   }
 }
 
-/// Whether the engine may use the tensor's own memory.
+/// True if the engine can use the tensor's own memory.
 bool is_plain(const at::Tensor& tensor) {
   return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
 }
@@ -63,7 +63,7 @@ at::Tensor contiguous_like(const at::Tensor& tensor) {
   return at::empty(tensor.sizes(), tensor.options().memory_format(at::MemoryFormat::Contiguous));
 }
 
-/// Whether the tensors lie one after another in one storage.
+/// True if the tensors are consecutive in one storage.
 bool is_consecutive(const std::vector<at::Tensor>& tensors) {
   const char* next = nullptr;
   for (const auto& tensor : tensors) {
@@ -82,7 +82,7 @@ std::size_t total_bytes(const std::vector<at::Tensor>& tensors) {
   return bytes;
 }
 
-/// Views of consecutive pieces of `flat` in the shapes of `tensors`.
+/// Views of consecutive pieces of `flat` with the shapes of `tensors`.
 std::vector<at::Tensor> pieces_of(const at::Tensor& flat, const std::vector<at::Tensor>& tensors) {
   std::vector<at::Tensor> pieces;
   pieces.reserve(tensors.size());
@@ -105,7 +105,7 @@ at::TensorOptions bytes_beside(const at::Tensor& tensor) {
 
 constexpr ElementType kBytes{mccl::DType::u8, 1};
 
-/// Bytes of a tensor inside a buffer of several types, so that the next one starts aligned.
+/// Bytes that a tensor takes in a buffer of several types, padded so that the next one is aligned.
 std::size_t padded_bytes(const at::Tensor& tensor) {
   constexpr std::size_t kAlignment = 16;
   return (tensor.nbytes() + kAlignment - 1) / kAlignment * kAlignment;

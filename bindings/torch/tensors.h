@@ -1,5 +1,5 @@
-// Tensors as the engine takes them: contiguous memory of a known element type, of the host, a CUDA
-// GPU or a Mac's.
+// Tensors in the form that the engine takes: contiguous memory of a known element type, on the
+// host, a CUDA GPU or a Mac's GPU.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -19,31 +19,34 @@ namespace mccl_torch {
 /// Throws ValueError in Python: "ProcessGroupMCCL::<call>: <what>".
 [[noreturn]] void invalid_argument(const char* call, const std::string& what);
 
-/// How elements of a tensor travel: `units` elements of `dtype` each.
+/// Representation of one tensor element: `units` elements of `dtype`.
 struct ElementType {
   mccl::DType dtype = mccl::DType::u8;
   std::size_t units = 1;
 };
 
-/// For calls that only move data: types that the engine has no name for travel as bytes.
+/// Type for calls that only move data. A type that the engine does not know is sent as bytes.
 ElementType movable_type(at::ScalarType type);
-/// For calls that compute. Throws when the engine cannot reduce `type` by `op`.
+/// Type for calls that compute. Throws ValueError if the engine cannot reduce `type` by `op`.
 mccl::DType reducible_type(const char* call, at::ScalarType type, const mccl::ReduceOp& op);
 
+/// The engine's reduction for torch's. Throws ValueError for an unknown one, or for PREMUL_SUM
+/// without its factor.
 mccl::ReduceOp reduce_op_of(const char* call, const c10d::ReduceOp& op);
 
-/// Throws for a tensor that is not in host memory.
+/// Throws ValueError unless the tensor is in host memory.
 void require_host_memory(const char* call, const at::Tensor& tensor);
-/// Strided, in host memory or a GPU's.
+/// Throws ValueError unless the tensor is strided and in memory of the host, a CUDA GPU or MPS.
 void require_dense(const char* call, const at::Tensor& tensor);
-/// A list of exactly one dense tensor.
+/// Returns the only tensor of the list. Throws ValueError unless it is dense and there is exactly
+/// one.
 at::Tensor& require_single(const char* call, std::vector<at::Tensor>& tensors, const char* role);
-/// All dense, of the type of `like` and on its device.
+/// Throws ValueError unless all tensors are dense, with the type and device of `like`.
 void require_same_type(const char* call, const at::Tensor& like,
                        const std::vector<at::Tensor>& tensors);
 
-/// Everything that a call needs besides its arguments: it keeps tensors alive, holds the contiguous
-/// temporaries, and copies them back.
+/// The memory of one call: keeps its tensors alive, holds contiguous temporaries, and copies
+/// results back from them.
 class Staging {
  public:
   explicit Staging(const char* call) : call_(call) {}
@@ -55,40 +58,41 @@ class Staging {
   /// Memory to read and write.
   mccl::Buffer in_place(const at::Tensor& tensor, ElementType type);
 
-  /// The tensors one after another: their own memory where they lie so, else a flat copy.
+  /// The tensors one after another: their own memory if they are consecutive, else a flat copy.
   mccl::ConstBuffer input(const std::vector<at::Tensor>& tensors, ElementType type);
   mccl::Buffer output(const std::vector<at::Tensor>& tensors, ElementType type);
   mccl::Buffer in_place(const std::vector<at::Tensor>& tensors, ElementType type);
 
-  /// Tensors of several types one after another, as bytes.
+  /// Tensors of several types one after another, as bytes. Each is padded to 16 bytes.
   mccl::ConstBuffer input_bytes(const std::vector<at::Tensor>& tensors);
   mccl::Buffer output_bytes(const std::vector<at::Tensor>& tensors);
 
-  /// Copies `in` when it overlaps `out` other than by starting at byte `slot` of it.
+  /// Copies `in` if it overlaps `out`, unless it starts at byte `slot` of `out`.
   mccl::ConstBuffer apart_from(mccl::ConstBuffer in, mccl::ConstBuffer out, std::size_t slot);
-  /// Copies `in` when it overlaps `out` at all.
+  /// Copies `in` if it overlaps `out` at all.
   mccl::ConstBuffer apart_from(mccl::ConstBuffer in, mccl::ConstBuffer out);
 
+  /// Keeps `tensor` alive until release(), and notes its device.
   void keep(const at::Tensor& tensor);
-  /// Runs after the copies back.
+  /// Sets an action that runs after the copies back.
   void then(std::function<void()> action) { then_ = std::move(action); }
 
-  /// Where the tensors lie, where that is a device whose streams can wait for the call.
+  /// Device of the tensors, if streams of that device can wait for the call.
   std::optional<c10::Device> device() const { return device_; }
-  /// Whether tensors of MPS are among them, which a fence is to be behind, and whose results are
-  /// there when the call is over.
+  /// True if a tensor is on MPS. The call then needs a fence before it, and its results are ready
+  /// when the call is over.
   bool on_mps() const { return on_mps_; }
-  /// What is behind a call of which this is a part.
+  /// Sets the device for a call that has this staging's call as a part.
   void lie_on_mps() { on_mps_ = true; }
   void lie_on(c10::Device device) { device_ = device; }
   bool has_copies() const { return !copies_.empty() || then_ != nullptr; }
-  /// What brings results into the caller's tensors, for whoever has a stream do it instead of
-  /// finish().
+  /// Removes and returns the copies to the caller's tensors, as (destination, source). The caller
+  /// then makes them in a stream, and finish() does not.
   std::vector<std::pair<at::Tensor, at::Tensor>> take_copies();
 
-  /// After success, once: results become visible in the caller's tensors.
+  /// Copies results to the caller's tensors. Called once, after success.
   void finish();
-  /// Forgets everything.
+  /// Drops all tensors, temporaries and actions.
   void release();
 
  private:
@@ -96,7 +100,7 @@ class Staging {
     at::Tensor destination;
     at::Tensor source;
   };
-  /// Memory that the engine was given, and the tensor that it is the beginning of.
+  /// Memory that the engine received, and the tensor that starts there.
   struct Given {
     const void* data;
     at::Tensor tensor;
@@ -116,7 +120,7 @@ class Staging {
   std::function<void()> then_;
 };
 
-/// Elements of each tensor, in units of `type`.
+/// Element count of each tensor, in units of `type`.
 std::vector<std::size_t> counts_of(const std::vector<at::Tensor>& tensors, ElementType type);
 bool all_equal(const std::vector<std::size_t>& counts);
 

@@ -18,7 +18,7 @@
 namespace mccl_torch {
 namespace {
 
-/// Of every CallName::title.
+/// Prefix of every CallName::title.
 constexpr std::string_view kTitlePrefix = "mccl:";
 
 void settle(c10::ivalue::Future& future, const std::vector<at::Tensor>& outputs,
@@ -177,32 +177,33 @@ WorkMCCL::WorkMCCL(int rank, CallName name, std::uint64_t sequence, Staging stag
       outputs_(std::move(outputs)),
       ledger_(std::move(ledger)),
       call_{name.title} {
-  // A stream makes them; the thread on which the call ends must wait for no device.
+  // Copies back run in a stream, because the thread on which the call ends must not wait for a
+  // device.
   if (device_) copies_ = staging_.take_copies();
 }
 
 void WorkMCCL::start(const mccl::Work& work) {
   work_ = work;
   ledger_->opened();
-  // Nothing waits for some messages, and they may never come.
+  // A receive or a coalesced call is not awaited: it may never end.
   const bool is_message = c10d::isP2POp(opType_) && opType_ != c10d::OpType::SEND;
   if (device_ && !is_message && opType_ != c10d::OpType::COALESCED) ledger_->awaited(call_);
-  // A caller whose stream waits may end the profiler before the call is over: it is told of the
-  // time that the call took its caller, here, and of no more, as with NCCL.
+  // A caller whose stream waits may end the profiler before the call is over. Report only the time
+  // that the call took its caller, as NCCL does.
   if (device_ && recordFunctionEndCallback_) std::exchange(recordFunctionEndCallback_, nullptr)();
   if (device_ && work_.done()) {
-    complete();  // what is left of it lies in the caller's stream
+    complete();  // the rest runs in the caller's stream
     return;
   }
-  // The engine holds this object, and with it the tensors, until the call is over: dropping the
-  // handle does not free memory that a peer still writes.
+  // The engine holds this object, and with it the tensors, until the call is over. Dropping the
+  // handle therefore does not free memory that a peer still writes.
   auto self = c10::intrusive_ptr<WorkMCCL>::unsafe_reclaim_from_nonowning(this);
   if (!device_ && !on_mps_) {
     work_.on_done([self = std::move(self)](const std::exception_ptr&) { self->complete(); });
     return;
   }
-  // To let go of a GPU's memory may take a lock of torch's that is held by who waits for a stream,
-  // and with it for this thread; results of MPS may have to be copied by the GPU.
+  // Run complete() on another thread. Freeing GPU memory may take a lock of torch whose holder
+  // waits for a stream, and thereby for this thread. Results on MPS may need a copy by the GPU.
   work_.on_done([self = std::move(self)](const std::exception_ptr&) mutable {
     callback_threads().run([self = std::move(self)] { self->complete(); });
   });
@@ -223,7 +224,7 @@ void WorkMCCL::end_in(std::unique_ptr<StreamEnd> end, const std::vector<const Wo
     if (future_ && !future_->completed()) future = future_;
   }
   if (!future) return;
-  // It was asked for inside a batch, before the call had an end.
+  // The future was requested inside a batch, before the call had an end.
   const c10::StreamGuard guard(end_->stream());
   settle_and_report(*future, outputs_, nullptr);
 }
@@ -249,7 +250,7 @@ void WorkMCCL::finish_with(std::exception_ptr error) {
   if (error) {
     ledger_->last_error = static_cast<int>(kind_of(error));
     error = to_call_error(error, rank_, title_);
-    // Nobody may ever wait for it on the host.
+    // The host may never wait for the call, so record the failure here.
     if (device_) {
       warn_of(error);
       ledger_->missed(call_, error);
@@ -273,7 +274,7 @@ void WorkMCCL::announce(const std::exception_ptr& error) {
   {
     const std::lock_guard lock(future_mutex_);
     future_due_ = true;
-    // With an end, streams wait for the call, and the future is complete already.
+    // With an end, streams wait for the call, and the future is already complete.
     if (!device_ || (error && !end_)) future = future_;
     if (end_ && !error) end_->let_go();
   }
@@ -324,7 +325,7 @@ void WorkMCCL::throw_exception() const {
   std::rethrow_exception(exception_);
 }
 
-/// With a time limit the host waits too, as it is for the host that time passes.
+/// With a time limit the host waits too, because only the host can time out.
 bool WorkMCCL::wait_on_device(std::chrono::milliseconds timeout) {
   if (timeout.count() > 0) wait_on_host(timeout);
   if (phase_.load() == Phase::finished && exception_) throw_exception();
@@ -340,7 +341,7 @@ void WorkMCCL::wait_on_host(std::chrono::milliseconds timeout) {
   } catch (const pybind11::error_already_set&) {
     throw;
   } catch (...) {
-    // It is this wait that has ended; the text names the call.
+    // The wait failed, not the call. The engine's text names the call.
     if (!work_.done()) throw_torch_error(std::current_exception(), rank_, "");
   }
   complete();
@@ -359,7 +360,7 @@ c10::intrusive_ptr<c10::ivalue::Future> WorkMCCL::getFuture() {
   if (future_) return future_;
   const auto type = c10::ListType::create(c10::TensorType::get());
   if (device_ && end_) {
-    // Complete for the host at once: who takes its value has a stream wait.
+    // The future is complete for the host at once. Reading its value makes a stream wait.
     future_ = c10::make_intrusive<c10::ivalue::Future>(type, std::vector<c10::Device>{*device_});
     if (future_due_) {
       end_->hold_current_stream();

@@ -20,17 +20,18 @@
 
 namespace mccl_torch {
 
-/// What torch raises for a failure of the engine: ValueError for wrong arguments, else
-/// DistBackendError whose text says " Timed out " when a timeout passed.
+/// Converts a failure of the engine to the exception that torch raises: ValueError for wrong
+/// arguments, else DistBackendError. On a timeout its text contains " Timed out ".
 std::exception_ptr to_torch_error(const std::exception_ptr& error, int rank, const char* title);
 [[noreturn]] void throw_torch_error(const std::exception_ptr& error, int rank, const char* title);
 
-/// The same for a call that failed, whose own words name it and the rank; of a timeout they say
-/// that a longer " timeout " may help. Wrong arguments do not name the rank.
+/// Like to_torch_error(), for a call that failed. The engine's message already names the call and
+/// the rank, and after a timeout suggests a longer " timeout ". For wrong arguments, the rank is
+/// added.
 std::exception_ptr to_call_error(const std::exception_ptr& error, int rank, const char* title);
 [[noreturn]] void throw_call_error(const std::exception_ptr& error, int rank, const char* title);
 
-/// What the works of one backend share with it; outlives it while works are pending.
+/// State that the works of one backend share with it. Outlives the backend while works are pending.
 struct WorkLedger {
   using Hook = std::function<void(std::shared_ptr<c10d::WorkInfo>)>;
 
@@ -40,20 +41,24 @@ struct WorkLedger {
     bool over = false;  ///< Guarded by mutex.
   };
 
+  /// Counts a pending work.
   void opened();
-  /// A stream waits for the call, or its result is to be there when the group goes.
+  /// Records that a stream waits for the call, or that it must end before the group is destroyed.
+  /// No-op if it is over.
   void awaited(const DeviceCall& call);
+  /// Records that `call` is over, and counts its work as done.
   void closed(DeviceCall& call);
-  /// Until every work is done and its hook has run; running signal handlers, as wait() does. Throws
-  /// as raise_missed().
+  /// Blocks until every work is done and its hook has run. Runs signal handlers meanwhile, as
+  /// wait() does. Throws like raise_missed().
   void wait_until_idle();
-  /// Title of a call that is awaited and not over; null where there is none.
+  /// Title of a call that is awaited and not over; null if there is none.
   const char* awaited_title();
-  /// `call` has failed; where it is awaited, its caller may have gone on with what is no result.
+  /// Records that `call` has failed. If it is awaited, its caller may have continued with an
+  /// invalid result.
   void missed(const DeviceCall& call, const std::exception_ptr& error);
-  /// A wait has thrown such a failure.
+  /// Forgets the recorded failure, because a wait has thrown it.
   void seen();
-  /// Throws the first failure since then that was missed, once.
+  /// Throws the first failure recorded since the last seen() or raise_missed(), once.
   void raise_missed();
 
   std::mutex mutex;
@@ -62,8 +67,8 @@ struct WorkLedger {
   std::set<const DeviceCall*> awaited_calls;  ///< Guarded by mutex.
   std::exception_ptr first_missed;            ///< Guarded by mutex.
   std::atomic<bool> has_missed{false};
-  std::shared_ptr<Hook> hook;        ///< Guarded by mutex; shared since a copy would touch Python.
-  std::atomic<bool> watched{false};  ///< Whether there is a hook.
+  std::shared_ptr<Hook> hook;  ///< Guarded by mutex; shared, because copying it would need the GIL.
+  std::atomic<bool> watched{false};  ///< True if there is a hook.
   std::atomic<int> last_error{0};    ///< A c10d::ErrorType.
 };
 
@@ -73,32 +78,33 @@ struct CallName {
   const char* title;
 };
 
-/// Whether a profiler records calls here.
+/// True if a profiler records calls on this thread.
 bool is_recorded();
 
-/// On CUDA memory a call is over for streams when its end is, which wait() has the caller's stream
-/// wait for, while the host goes on; and for the host when all of it is done. On MPS memory it is
-/// over as on the host's, and the results are there for whatever the GPU is given afterwards.
+/// Work of one call. On CUDA memory, streams wait for the call's end: wait() makes the caller's
+/// stream wait while the host continues. The host sees the call as done once all of it is done. On
+/// MPS memory the call ends as on host memory, and work given to the GPU afterwards sees the
+/// results.
 class WorkMCCL final : public c10d::Work {
  public:
   WorkMCCL(int rank, CallName name, std::uint64_t sequence, Staging staging,
            const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs,
            std::shared_ptr<WorkLedger> ledger);
 
-  /// Ties the engine's handle to this. Call once, before anyone else sees the object.
+  /// Attaches the engine's handle. Called once, before any other code sees the object.
   void start(const mccl::Work& work);
-  /// Of a call on a device's memory, once it has started, which in a batch is when that ends; its
-  /// results lie behind those of `parts`.
+  /// Device memory only: sets the end of the call once it has started, in a batch when that ends.
+  /// The results are ready after those of `parts`.
   void end_in(std::unique_ptr<StreamEnd> end, const std::vector<const WorkMCCL*>& parts = {});
 
-  /// Where its memory lies, where that is a device whose streams wait.
+  /// Device of its memory, if that is a device with streams.
   std::optional<c10::Device> device() const { return device_; }
-  /// Whether a fence must be before it.
+  /// True if the call needs a fence before it.
   bool on_mps() const { return on_mps_; }
-  /// Has `staging`, of a call that this is a part of, lie there too.
+  /// Makes `staging`, of a call that contains this one, use the same device.
   void keep_in(Staging& staging) const;
 
-  /// Marks a call inside an open batch: wait() on it returns at once, since only the end of the
+  /// Marks a call inside an open batch. wait() on it returns at once, because only the end of the
   /// batch starts it.
   void set_batched(bool batched) { batched_ = batched; }
 
@@ -108,14 +114,15 @@ class WorkMCCL final : public c10d::Work {
   int sourceRank() const override;
   std::vector<at::Tensor> result() override;
   void synchronize() override;
-  /// Runs signal handlers meanwhile, and throws what one raised; the call goes on then.
+  /// Runs signal handlers while it waits, and throws an exception that one raises; the call then
+  /// continues.
   bool wait(std::chrono::milliseconds timeout) override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   float getDuration() const override;
   std::uint64_t getSequencenumber() const override { return sequence_; }
 
-  /// Copies results back and tells everyone, once; returns when that is over. The engine's work
-  /// must be done.
+  /// Copies results back and notifies futures and hooks, once; returns when that is done. The
+  /// engine's work must be done.
   void complete();
 
  private:
@@ -133,7 +140,7 @@ class WorkMCCL final : public c10d::Work {
   Staging staging_;
   const std::optional<c10::Device> device_;
   const bool on_mps_;
-  StreamEnd::Copies copies_;        ///< Of a device's memory, until the call has its end.
+  StreamEnd::Copies copies_;        ///< Device memory only, until the call has its end.
   std::unique_ptr<StreamEnd> end_;  ///< Set before the caller sees the object, or by its batch.
   std::vector<at::Tensor> outputs_;
   std::shared_ptr<WorkLedger> ledger_;
@@ -142,8 +149,8 @@ class WorkMCCL final : public c10d::Work {
   std::atomic<Phase> phase_{Phase::running};
   std::atomic<bool> batched_{false};
   std::mutex future_mutex_;
-  bool future_due_ = false;  ///< A future asked for from now on is complete at once, and `end_`
-                             ///< may have let go of its stream.
+  bool future_due_ = false;  ///< If true, a new future completes at once, and `end_` may have
+                             ///< released its stream.
   c10::intrusive_ptr<c10::ivalue::Future> future_;
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point ended_{};
