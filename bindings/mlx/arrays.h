@@ -1,4 +1,4 @@
-// MLX's arrays as the engine sees them.
+// MLX arrays in the form that the engine takes.
 #pragma once
 
 #include <mlx/array.h>
@@ -42,11 +42,11 @@ inline mccl::DType dtype_of(mx::Dtype dtype) {
     case Val::complex64:
       return mccl::DType::c64;
   }
-  return mccl::DType::u8;  // no other exists
+  return mccl::DType::u8;  // unreachable: MLX has no other type
 }
 
-/// The memory of an array that is row-contiguous and has been given some. Valid as long as the
-/// array's data lives.
+/// The memory of an array, which must be row-contiguous and have data. Valid as long as the array's
+/// data lives.
 inline mccl::Buffer buffer_of(mx::array& array) {
   return {array.size() == 0 ? nullptr : array.data<char>(), array.size(), dtype_of(array.dtype())};
 }

@@ -1,4 +1,4 @@
-// What MLX itself can ask of a group.
+// The collectives of MLX's GroupImpl interface.
 #include <algorithm>
 #include <complex>
 #include <utility>
@@ -11,12 +11,13 @@ namespace {
 
 using Complex = std::complex<float>;
 
-/// MLX orders complex numbers by their real parts, then by their imaginary ones.
+/// MLX orders complex numbers by real part, then by imaginary part.
 bool less(const Complex& a, const Complex& b) {
   return a.real() < b.real() || (a.real() == b.real() && a.imag() < b.imag());
 }
 
-/// The engine knows no order of complex numbers, so every rank looks at everyone's.
+/// Minimum or maximum of complex numbers. The engine defines no order for them, so every rank
+/// gathers and compares all inputs.
 mccl::Work complex_extreme(mccl::Group& group, mccl::ConstBuffer in, mccl::Buffer out, bool largest,
                            const mccl::CallOptions& options) {
   const auto ranks = static_cast<std::size_t>(group.size());

@@ -52,7 +52,7 @@ void check_rows(std::string_view name, std::string_view what, const std::vector<
   }
 }
 
-/// How many rows this rank must give; -1 where any number will do.
+/// Number of rows that this rank must give; -1 if any number is valid.
 int rows_wanted(const Exchange& exchange, int rank) {
   switch (exchange.kind) {
     case all_gather:
@@ -68,7 +68,7 @@ int rows_wanted(const Exchange& exchange, int rank) {
   }
 }
 
-/// Root reads its input only, and the others have no use for theirs.
+/// Broadcasts root's input, which is only read. The inputs of the other ranks are unused.
 mccl::Work start_broadcast(const Exchange& exchange, mccl::Group& group, mccl::ConstBuffer in,
                            mccl::Buffer out, const mccl::CallOptions& options) {
   mccl::Buffer data = out;

@@ -1,4 +1,4 @@
-// What moves between the ranks of a group, as a value: shapes, gradients, and the engine's call.
+// An exchange between the ranks of a group, as a value: shapes, gradients, and the engine's call.
 #pragma once
 
 #include <mlx/array.h>
@@ -10,44 +10,47 @@
 
 namespace mccl_mlx {
 
-/// Each is linear in its input, so that a tangent goes through the exchange itself and a cotangent
-/// through its adjoint, seen over all ranks: gradients are those of the sum of all ranks' losses.
+/// Kinds of exchange. Each is linear in its input. A tangent therefore passes through the exchange
+/// itself, and a cotangent through its adjoint over all ranks. Gradients are those of the sum of
+/// all ranks' losses.
 enum class ExchangeKind {
   all_sum,
   all_mean,
-  broadcast,    ///< Everyone gets root's array.
+  broadcast,    ///< Every rank gets root's array.
   reduce,       ///< Root gets the sum, the others zeros.
-  all_gather,   ///< Everyone gets all rows, in rank order.
+  all_gather,   ///< Every rank gets all rows, in rank order.
   sum_scatter,  ///< Each rank gets its rows of the sum.
-  gather,       ///< Root gets all rows; each of the others gets `idle_rows` of zeros.
+  gather,       ///< Root gets all rows; every other rank gets `idle_rows` rows of zeros.
   scatter,      ///< Each rank gets its rows of root's array.
   all_to_all,
 };
 
-/// Rows are slices along axis 0. Calls that move rows need an axis; the others take any shape.
+/// One exchange. Rows are slices along axis 0. Kinds that move rows need at least one axis; the
+/// others take any shape.
 struct Exchange {
   ExchangeKind kind = ExchangeKind::all_sum;
-  int root = 0;                ///< Of broadcast, reduce, gather, scatter.
-  std::vector<int> rows = {};  ///< By rank: what it gives or gets; of all_to_all: what goes to it.
-  std::vector<int> from = {};  ///< Of all_to_all, by rank: what comes from it.
-  int idle_rows = 0;           ///< Of gather.
+  int root = 0;                ///< Used by broadcast, reduce, gather and scatter.
+  std::vector<int> rows = {};  ///< Rows per rank: given or received; all_to_all: sent to it.
+  std::vector<int> from = {};  ///< all_to_all only: rows received from each rank.
+  int idle_rows = 0;           ///< gather only: rows of the output on other ranks.
 };
 
-/// Whether it moves rows.
+/// True if the kind moves rows.
 bool has_rows(ExchangeKind kind);
 
-/// Throws InvalidArgument where the root is no rank, or rows do not fit the ranks or the array.
+/// Throws InvalidArgument if the root is not a rank, or if the rows do not match the ranks or the
+/// array.
 void check(const Exchange& exchange, const mx::Shape& input, int rank, int size);
 
-/// What this rank gets.
+/// Shape of this rank's output.
 mx::Shape output_shape(const Exchange& exchange, const mx::Shape& input, int rank);
 
-/// What takes a cotangent of the output to one of the input.
+/// The exchange that maps a cotangent of the output to a cotangent of the input.
 Exchange adjoint(const Exchange& exchange, const mx::Shape& input);
 
-/// Whether this rank's output is its input, bit by bit, so that the two may share memory.
+/// True if this rank's output equals its input bit by bit, so that the two may share memory.
 bool gives_own_input(const Exchange& exchange, int rank);
-/// Whether the output may take the place of the input.
+/// True if the output may reuse the memory of the input.
 bool works_in_place(const Exchange& exchange);
 
 /// Starts the engine's call. `row` is the number of elements in a row.

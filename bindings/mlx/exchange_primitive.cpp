@@ -36,7 +36,7 @@ class ExchangePrimitive final : public mx::UnaryPrimitive {
     return {record(cotangents[0], adjoint(exchange_, primals[0].shape()), group_, stream())};
   }
 
-  /// Rows stay on axis 0, so what is mapped over becomes part of a row.
+  /// Rows stay on axis 0, so the mapped axis becomes part of a row.
   std::pair<std::vector<mx::array>, std::vector<int>> vmap(const std::vector<mx::array>& inputs,
                                                            const std::vector<int>& axes) override {
     mx::array x = inputs[0];
@@ -91,7 +91,8 @@ class ExchangePrimitive final : public mx::UnaryPrimitive {
   const Exchange exchange_;
 };
 
-/// Exchanges in which one rank has another part than the others copy and clear memory of the host.
+/// True if the kind runs on the GPU. Kinds in which root has another role than the other ranks copy
+/// and clear host memory.
 bool runs_on_gpu(ExchangeKind kind) {
   return kind == ExchangeKind::all_sum || kind == ExchangeKind::all_mean ||
          kind == ExchangeKind::all_gather || kind == ExchangeKind::sum_scatter ||

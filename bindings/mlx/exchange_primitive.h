@@ -9,12 +9,12 @@
 
 namespace mccl_mlx {
 
-/// The group as one of the engine's; null for a process that is alone. Throws InvalidArgument for a
-/// group that MLX made.
+/// The engine's group behind an MLX group; null for a group of one process. Throws InvalidArgument
+/// if one of MLX's own backends made the group.
 std::shared_ptr<Group> group_in(const mx::distributed::Group& group);
 
 /// Records an exchange over a group of several ranks; it runs when the result is evaluated. Throws
-/// InvalidArgument where `x` does not fit.
+/// InvalidArgument if the shape of `x` does not fit.
 mx::array record(const mx::array& x, const Exchange& exchange, const std::shared_ptr<Group>& group,
                  mx::StreamOrDevice stream);
 

@@ -1,4 +1,4 @@
-// Arrays on the GPU, of an MLX that is built for CUDA.
+// GPU arrays of an MLX that is built for CUDA.
 #pragma once
 
 #include <mlx/array.h>
@@ -13,16 +13,16 @@ namespace mccl_mlx::gpu {
 
 namespace mx = mlx::core;
 
-/// True when this build can communicate arrays of MLX's GPU, and there is one.
+/// True if this build can communicate arrays of MLX's GPU, and there is a GPU.
 bool is_available();
 
-/// The memory of an array that is row-contiguous and has been given some, on the GPU of `stream`.
-/// Valid as long as the array's data lives.
+/// The memory, on the GPU of `stream`, of an array that must be row-contiguous and have data. Valid
+/// as long as the array's data lives.
 mccl::Buffer buffer_of(const mx::array& array, mx::Stream stream);
 
-/// Calls `start` with the CUDA stream of `stream`, behind all that MLX has given it so far. MLX
-/// records operations in graphs, which can hold no call that goes through the host: what is
-/// recorded is launched before. Called where MLX evaluates an operation of that stream.
+/// Calls `start` with the CUDA stream of `stream`, after all work that MLX has given it so far. MLX
+/// records operations in CUDA graphs, which cannot contain a call through the host. Therefore this
+/// first launches the recorded operations. Called where MLX evaluates an operation of that stream.
 mccl::Work run(mx::Stream stream, const std::function<mccl::Work(void* cuda_stream)>& start);
 
 }  // namespace mccl_mlx::gpu

@@ -11,10 +11,12 @@ namespace {
 
 namespace cuda = mccl::device::cuda;
 
-/// A mode of cuStreamBeginCapture that neither records nor refuses what other threads do.
+/// Value of CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: the capture neither records nor forbids the work
+/// of other threads.
 constexpr int kThreadLocal = 1;
 
-/// Interrupts the recording of a stream, which MLX ends after its operation.
+/// Interrupts the capture of a stream during its lifetime. MLX ends the capture after its
+/// operation.
 class Interruption {
  public:
   explicit Interruption(cuda::Stream stream) : cu_(cuda::driver()), stream_(stream) {
@@ -24,7 +26,7 @@ class Interruption {
     if (!interrupted_) return;
     cuda::Graph graph = nullptr;
     cu_.check(cu_.StreamEndCapture(stream_, &graph), "cuStreamEndCapture");
-    // Nothing of the operation was recorded yet.
+    // The operation has not recorded anything yet.
     if (graph) cu_.GraphDestroy(graph);
   }
   ~Interruption() {

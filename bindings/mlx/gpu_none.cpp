@@ -1,4 +1,4 @@
-// Stands in for gpu_cuda.cpp where MLX is not built for CUDA, or CUDA's headers are missing.
+// Replaces gpu_cuda.cpp if MLX is not built for CUDA, or if CUDA's headers are missing.
 #include "gpu.h"
 #include "mccl/error.h"
 

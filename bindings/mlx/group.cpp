@@ -20,7 +20,7 @@ namespace nb = nanobind;
 
 namespace {
 
-/// Says which rank a wrong argument was given on; all other errors of the engine do so themselves.
+/// Adds this rank to the text of InvalidArgument; all other errors of the engine already name it.
 template <typename Action>
 auto naming_rank(int rank, Action&& action) {
   try {
@@ -30,8 +30,8 @@ auto naming_rank(int rank, Action&& action) {
   }
 }
 
-/// Whoever waits for other threads must not hold Python's lock: they may need it to drop memory
-/// that Python owns.
+/// Releases the GIL while this thread waits for other threads, which may need the GIL to free
+/// memory that Python owns.
 class WithoutPython {
  public:
   WithoutPython() {
@@ -74,7 +74,7 @@ void Group::run_on(mx::Stream stream, const mx::array& input, mx::array& output,
   });
 }
 
-/// Collectives of the GPU are started by the thread that evaluates, so they take their turn there.
+/// Starts a GPU collective on the thread that evaluates, so it takes its turn on that thread.
 void Group::run_on_gpu(mx::Stream stream, const mx::array& input, mx::array& output,
                        const CallOnArrays& call) {
   const WithoutPython without_python;
@@ -91,7 +91,7 @@ void Group::run_on_gpu(mx::Stream stream, const mx::array& input, mx::array& out
       started.wait_on_stream(cuda_stream);
       return started;
     });
-    // A call that is over has a Work as well: it may have failed.
+    // Keep the Work even if the call is over: it may have failed.
     on_their_way_.push_back(std::move(work));
   });
 }
@@ -177,7 +177,7 @@ std::shared_ptr<mx::distributed::detail::GroupImpl> Group::split(int color, int 
         "a color of 0 or more",
         color, rank()));
   }
-  // The context of the job lives as long as the group that it was made with.
+  // The job's context lives as long as the group with which it was made.
   using Family = std::pair<std::shared_ptr<mccl::Group>, std::shared_ptr<mccl::Group>>;
   const auto family = std::make_shared<Family>(group_, std::move(part));
   return std::make_shared<Group>(std::shared_ptr<mccl::Group>(family, family->second.get()),

@@ -21,25 +21,26 @@ using Call = std::function<mccl::Work(mccl::Group&, const mccl::CallOptions&)>;
 using CallOnArrays = std::function<mccl::Work(mccl::Group&, mccl::ConstBuffer in, mccl::Buffer out,
                                               const mccl::CallOptions&)>;
 
-/// Thread-safe. Collectives match across ranks in the order in which they are evaluated, whatever
-/// stream they run on; of several threads that evaluate at once, the program must decide the order.
-/// Sends to each rank have an order of their own, and receives are posted as soon as they are
-/// evaluated, so that ranks which all send first meet nevertheless.
+/// A group of several ranks. Thread-safe. Collectives match across ranks in the order in which they
+/// are evaluated, on any stream. If several threads evaluate at once, the program must decide the
+/// order. Sends to each rank have their own order. Receives are posted as soon as they are
+/// evaluated, so that ranks which all send first do not deadlock.
 class Group final : public mx::distributed::detail::GroupImpl,
                     public std::enable_shared_from_this<Group> {
  public:
-  /// `on_gpu`: collectives take streams of MLX's GPU where the caller names none.
+  /// `on_gpu`: collectives run on streams of MLX's GPU if the caller names no stream.
   Group(std::shared_ptr<mccl::Group> group, bool on_gpu);
 
-  /// The caller's stream. Where there is none: one of the GPU for a group on the GPU, else of the
-  /// CPU. Throws for a stream of a GPU in a group that is not on the GPU.
+  /// The caller's stream if there is one; else a GPU stream for a group on the GPU, else a CPU
+  /// stream. Throws InvalidArgument for a GPU stream if the group is not on the GPU.
   mx::Stream communication_stream(mx::StreamOrDevice stream) override;
-  /// The caller's stream, or one of the CPU. Throws for a stream of a GPU.
+  /// The caller's stream, or a CPU stream. Throws InvalidArgument for a GPU stream.
   static mx::Stream stream_of_cpu(mx::StreamOrDevice stream);
 
   int rank() override { return group_->rank(); }
   int size() override { return group_->size(); }
-  /// A collective, and not lazy. A negative key keeps the order of this group.
+  /// A collective that runs at once, not lazily. A negative key keeps the order of this group.
+  /// Throws InvalidArgument for a negative color.
   std::shared_ptr<GroupImpl> split(int color, int key) override;
 
   void all_sum(const mx::array& input, mx::array& output, mx::Stream stream) override;
@@ -50,13 +51,13 @@ class Group final : public mx::distributed::detail::GroupImpl,
   void all_min(const mx::array& input, mx::array& output, mx::Stream stream) override;
   void sum_scatter(const mx::array& input, mx::array& output, mx::Stream stream) override;
 
-  /// Runs a collective on the stream's thread when its turn comes; what it throws surfaces where
-  /// MLX waits for the stream.
+  /// Runs a collective on the stream's thread when its turn comes. An exception surfaces where MLX
+  /// waits for the stream.
   void run_on(mx::Stream stream, Call call);
-  /// The same of arrays. On a stream of the GPU the call is enqueued now, in its turn, and throws
-  /// what keeps it from that; what fails later is thrown by the next call.
+  /// Like run_on(), for arrays. On a GPU stream the call is enqueued now, in its turn, and throws
+  /// an error that prevents that. The next call throws a later failure.
   void run_on(mx::Stream stream, const mx::array& input, mx::array& output, CallOnArrays call);
-  /// Runs a collective now, in its turn, on this thread. Gives Python's lock up meanwhile.
+  /// Runs a collective now, in its turn, on this thread. Releases the GIL meanwhile.
   void run_now(const Call& call);
 
  private:
@@ -68,13 +69,13 @@ class Group final : public mx::distributed::detail::GroupImpl,
 
   const std::shared_ptr<mccl::Group> group_;
   const bool on_gpu_;
-  std::vector<mccl::Work> on_their_way_;  ///< GPU calls, guarded by order_.
+  std::vector<mccl::Work> on_their_way_;  ///< GPU calls in flight; guarded by order_.
   const std::shared_ptr<Line> collectives_ = std::make_shared<Line>();
-  std::vector<std::shared_ptr<Line>> sends_;  ///< By destination.
+  std::vector<std::shared_ptr<Line>> sends_;  ///< Indexed by destination.
   std::mutex order_;  ///< Held while a turn is taken and its operation enqueued.
 };
 
-/// A process on its own. MLX communicates nothing in a group of one, and this one cannot be split.
+/// A group of one process. MLX communicates nothing in it, and it cannot be split.
 class Alone final : public mx::distributed::detail::GroupImpl {
  public:
   mx::Stream communication_stream(mx::StreamOrDevice stream) override;

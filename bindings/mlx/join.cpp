@@ -1,5 +1,5 @@
 #include "python/errors.h"
-// The errors come first.
+// errors.h must be included first.
 #include <chrono>
 #include <memory>
 #include <utility>
@@ -17,7 +17,7 @@ namespace nb = nanobind;
 
 namespace {
 
-/// The only state that the process has one of.
+/// The only global state of the extension.
 mccl::python::ContextRegistry& registry() {
   static auto* instance = new mccl::python::ContextRegistry;
   return *instance;
@@ -33,7 +33,7 @@ nb::capsule join(const std::map<std::string, std::string>& settings) {
   mccl::numpy::run_interruptibly(
       [config, metrics] { return mccl::Context::from_environment(config, metrics); }, context);
   registry().add(context);
-  // It shares ownership of the context.
+  // The group pointer shares ownership of the context.
   auto held = std::make_unique<std::shared_ptr<mccl::Group>>(context, context->world().get());
   nb::capsule capsule(held.get(), kGroupCapsule, [](void* group) noexcept {
     delete static_cast<std::shared_ptr<mccl::Group>*>(group);
@@ -48,8 +48,8 @@ std::shared_ptr<mccl::Group> native_group_in(const nb::capsule& capsule) {
   return *static_cast<const std::shared_ptr<mccl::Group>*>(pointer);
 }
 
-/// What has been asked of MLX is still computed: others may need what this rank sends last, such as
-/// the token that a generator computes ahead.
+/// Waits for calls that MLX was given, because other ranks may need the last send of this one, such
+/// as the token that a generator computes ahead.
 void leave_all() {
   constexpr std::chrono::seconds kForTheLastCalls{2};
   PendingCalls::of_process().wait_until_none(kForTheLastCalls);
@@ -57,7 +57,7 @@ void leave_all() {
 }
 
 void before_fork() {
-  const nb::gil_scoped_release without_gil;  // another thread that forks may need it to go on
+  const nb::gil_scoped_release without_gil;  // another forking thread may need the GIL
   registry().before_fork();
 }
 

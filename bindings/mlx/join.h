@@ -1,5 +1,5 @@
-// Jobs beside the one of mccl.distributed, and how groups come from one extension module to
-// another.
+// Jobs separate from that of mccl.distributed, and the capsule that passes groups from one
+// extension module to another.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -12,20 +12,22 @@
 
 namespace mccl_mlx {
 
-/// The capsule holds a `std::shared_ptr<mccl::Group>*` that it owns.
+/// Name of the capsules, which own the `std::shared_ptr<mccl::Group>*` that they hold.
 inline constexpr const char* kGroupCapsule = "mccl.group";
 
-/// Meets the other ranks of the job that the settings tell of (rank, world_size, root), and returns
-/// the group of all as a capsule. The group keeps its context. Throws what Context::create throws.
+/// Connects to the other ranks of the job that the settings describe (rank, world_size, root).
+/// Returns a capsule of the group of all ranks, which keeps its context alive. Throws like
+/// Context::create.
 nanobind::capsule join(const std::map<std::string, std::string>& settings);
 
-/// The group in a capsule of that name.
+/// The group in such a capsule. Throws a Python error for any other capsule.
 std::shared_ptr<mccl::Group> native_group_in(const nanobind::capsule& capsule);
 
-/// Ends every context that was made here and lives: says goodbye to the peers.
+/// Shuts down every living context that was made here, and notifies the peers. Pending calls of MLX
+/// get up to 2 s to end first.
 void leave_all();
 
-/// Around fork(): the child forgets the contexts without a word to the peers.
+/// Called around fork(). The child forgets the contexts; the peers do not notice.
 void before_fork();
 void after_fork_in_parent();
 void after_fork_in_child();

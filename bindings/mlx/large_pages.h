@@ -1,6 +1,5 @@
-// Memory that MLX has just allocated costs a page fault per page at its first touch, which for
-// large results takes longer than the call. Systems that give large pages to whoever asks are
-// asked.
+// Large pages for results. The first access to memory that MLX has just allocated costs one page
+// fault per page. For large results that takes longer than the call.
 #pragma once
 
 #ifdef __linux__
@@ -14,7 +13,7 @@
 
 namespace mccl_mlx {
 
-/// A hint: where the system does not take it, nothing changes.
+/// Requests large pages. A hint: no-op for less than 4 MiB, or if the system does not support it.
 inline void ask_for_large_pages([[maybe_unused]] const mccl::Buffer& memory) {
 #ifdef MADV_HUGEPAGE
   constexpr std::size_t kWorthwhile = std::size_t{4} << 20;

@@ -1,6 +1,6 @@
 // mccl._mlx: groups of the engine for mx.distributed. Import mlx.core first.
 #include "python/errors.h"
-// The errors come first.
+// errors.h must be included first.
 #include <mlx/mlx.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
@@ -32,7 +32,7 @@ bool is_ours(const mx::distributed::Group& group) {
 
 mx::distributed::Group alone() { return mx::distributed::Group(std::make_shared<Alone>()); }
 
-/// In a group of one, everything that can be exchanged is what there is.
+/// Records an exchange. In a group of one process the result is the input.
 mx::array exchange(const mx::array& x, const mx::distributed::Group& group, ExchangeKind kind,
                    int root, std::vector<int> rows, std::vector<int> from,
                    mx::StreamOrDevice stream) {

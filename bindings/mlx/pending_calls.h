@@ -1,5 +1,4 @@
-// The calls that MLX's streams have been given and have not ended: a program may end before they
-// do.
+// The unfinished calls of MLX's streams. A program may end before they do.
 #pragma once
 
 #include <chrono>
@@ -10,16 +9,17 @@
 
 namespace mccl_mlx {
 
-/// Thread-safe. A process has one, which is never destroyed: streams may outlive everything.
+/// Counter of pending calls. Thread-safe. A process has one, which is never destroyed because
+/// streams may outlive static destructors.
 class PendingCalls {
  public:
   static PendingCalls& of_process();
 
-  /// A call is pending for as long as a copy of this lives.
+  /// A call is pending as long as a copy of its ticket lives.
   using Ticket = std::shared_ptr<PendingCalls>;
   Ticket begin();
 
-  /// False where that takes longer.
+  /// Blocks until no call is pending, for at most `patience`; false if some still are.
   bool wait_until_none(std::chrono::milliseconds patience);
 
  private:

@@ -1,4 +1,4 @@
-// The mean of arrays that travel rounded, and what rounding left out of this rank's.
+// The mean of arrays that are sent rounded, and the part that rounding dropped on this rank.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace mccl_mlx {
 
-/// Records both over a group of several ranks; they are made when either is evaluated. They have no
-/// gradients. Throws InvalidArgument where `x` is not of floats.
+/// Records the mean and the dropped part over a group of several ranks; evaluating either computes
+/// both. They have no gradients. Throws InvalidArgument unless `x` holds floats.
 std::pair<mx::array, mx::array> record_rounded_mean(const mx::array& x,
                                                     const mccl::Compression& compression,
                                                     const std::shared_ptr<Group>& group,

@@ -1,7 +1,7 @@
-// Who goes next. MLX runs the operations of each stream on a thread of its own, and the engine
-// matches collectives across ranks by the order in which they are called; so every operation of a
-// group takes a turn while the graph is evaluated, in an order that the program decides, and the
-// threads of the streams start what they have in the order of the turns.
+// Order of a group's operations. MLX runs the operations of each stream on a separate thread, but
+// the engine matches collectives across ranks by order of call. Every operation of a group
+// therefore takes a turn while the graph is evaluated, in an order that the program decides. The
+// streams' threads start their operations in the order of these turns.
 #pragma once
 
 #include <condition_variable>
@@ -14,17 +14,18 @@ namespace mccl_mlx {
 
 /// A queue of turns. Thread-safe.
 ///
-/// It cannot deadlock if whoever takes a turn also enqueues its operation before anybody takes the
-/// next one: all that an operation waits for, in its stream or in the line, was enqueued earlier.
+/// It cannot deadlock if each operation is enqueued in its stream before the next turn is taken.
+/// Everything that an operation waits for, in its stream or in the line, was then enqueued earlier.
 class Line {
  public:
   /// Number of a turn.
   using Number = std::uint64_t;
 
+  /// Takes the next turn.
   Number take();
   /// Blocks until all earlier turns have ended.
   void await(Number number);
-  /// May come before the turn does, when what was to be done was dropped.
+  /// Ends a turn. Allowed before the turn has come, for an operation that was dropped.
   void end(Number number);
 
  private:
@@ -35,8 +36,8 @@ class Line {
   std::set<Number> ended_early_;
 };
 
-/// One turn in a line; it ends when told or destroyed, so that an operation that never runs holds
-/// up nobody.
+/// One turn in a line. It ends when end() is called or the object is destroyed, so that an
+/// operation that never runs does not block others.
 class Turn {
  public:
   explicit Turn(std::shared_ptr<Line> line) : line_(std::move(line)), number_(line_->take()) {}
