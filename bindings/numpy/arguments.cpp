@@ -1,5 +1,5 @@
 #include "python/errors.h"
-// The errors come first.
+// errors.h must be included first.
 #include <fmt/format.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
 #include "python/errors.h"
-// The errors come first.
+// errors.h must be included first.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nanobind/ndarray.h>
@@ -16,7 +16,7 @@
 namespace mccl::numpy {
 namespace {
 
-/// What NumPy's `__array_struct__` points to:
+/// Struct that NumPy's `__array_struct__` points to; see
 /// https://numpy.org/doc/stable/reference/arrays.interface.html
 struct ArrayInterface {
   int two;
@@ -39,20 +39,20 @@ constexpr const char* kExpectedTypes =
     "bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32, float64, complex64 or "
     "complex128, in this machine's byte order";
 
-/// Looked up once, and never destroyed: the interpreter ends first.
+/// NumPy's objects, looked up once. Never destroyed, because the interpreter ends first.
 struct NumPy {
   PyObject* array_type = nullptr;
   PyObject* generic_type = nullptr;
   PyObject* empty = nullptr;
   PyObject* asarray = nullptr;
   PyObject* ascontiguousarray = nullptr;
-  PyObject* array_struct = nullptr;  ///< "__array_struct__", interned.
+  PyObject* array_struct = nullptr;  ///< The interned string "__array_struct__".
   std::array<PyObject*, kDTypeCount> types{};
 };
 
 NumPy numpy;
 
-/// NumPy's names of DType's values, in their order; bfloat16 is of another package.
+/// NumPy's names of the values of DType, in their order. bfloat16 belongs to another package.
 constexpr std::array<const char*, kDTypeCount> kTypeNames = {
     "bool",  "uint8",   "int8",     "uint16",  "int16",   "uint32",    "int32",     "uint64",
     "int64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"};
@@ -122,12 +122,13 @@ bool is_array(nb::handle x) {
   return PyObject_TypeCheck(x.ptr(), reinterpret_cast<PyTypeObject*>(numpy.array_type));
 }
 
-/// One of NumPy's scalars, which lends a copy of itself.
+/// True for a NumPy scalar, whose memory is a copy of its value.
 bool is_scalar(nb::handle x) {
   return PyObject_TypeCheck(x.ptr(), reinterpret_cast<PyTypeObject*>(numpy.generic_type));
 }
 
-/// The type of an array whose kind and size do not tell; bfloat16 is such.
+/// The type of an array whose kind and item size do not determine it, such as bfloat16. Throws
+/// InvalidArgument for an unsupported type.
 DType unusual_dtype(const char* call, nb::handle array, const ArrayInterface& found) {
   const nb::object dtype = array.attr("dtype");
   const std::string name = nb::str(nb::handle(dtype)).c_str();
@@ -137,7 +138,7 @@ DType unusual_dtype(const char* call, nb::handle array, const ArrayInterface& fo
       fmt::format("{}: an array of dtype {}; expected {}", call, name, kExpectedTypes));
 }
 
-/// A NumPy array as it lies.
+/// A view of a NumPy array's memory, whatever its strides. Sets `contiguous`.
 Array numpy_view(const char* call, nb::handle array, bool& contiguous) {
   Array view;
   view.object = nb::borrow(array);
@@ -156,7 +157,7 @@ Array numpy_view(const char* call, nb::handle array, bool& contiguous) {
   return view;
 }
 
-/// Copies what lies with strides (in elements) to a memory in C order.
+/// Copies strided elements to memory in C order, and advances `to`. Strides are in elements.
 void copy_strided(std::byte*& to, const std::byte* from, Shape shape, Shape strides,
                   std::size_t item_bytes) {
   if (shape.empty()) {
@@ -180,12 +181,13 @@ bool in_c_order(Shape shape, Shape strides) {
   return true;
 }
 
-/// What another library lends through DLPack. `Tensor` says whether it must be writable.
+/// A view of memory that another library shares through DLPack. `Tensor` determines whether it must
+/// be writable.
 template <typename Tensor>
 Array dlpack_view(const char* call, nb::handle x, Shape& strides) {
   Tensor tensor;
   if (!nb::try_cast(x, tensor)) {
-    x.attr("__dlpack__")();  // raises where the other library refuses, and it knows why
+    x.attr("__dlpack__")();  // raises the other library's own error, if it refuses
     throw InvalidArgument(
         fmt::format("{}: the memory of this {} cannot be used: it is not in host memory, or not "
                     "writable; copy it to a NumPy array",
@@ -201,7 +203,7 @@ Array dlpack_view(const char* call, nb::handle x, Shape& strides) {
   Array view;
   view.object = nb::borrow(x);
   view.dtype = *dtype;
-  // What is lent to be read is only read: see `writable`.
+  // Memory shared read-only is only read; see `writable`.
   view.data = const_cast<void*>(static_cast<const void*>(kept->data()));
   view.shape = {reinterpret_cast<const Py_ssize_t*>(kept->shape_ptr()), kept->ndim()};
   strides = {reinterpret_cast<const Py_ssize_t*>(kept->stride_ptr()), kept->ndim()};
@@ -213,7 +215,7 @@ Array dlpack_view(const char* call, nb::handle x, Shape& strides) {
 
 bool lends_dlpack(nb::handle x) { return nb::hasattr(x, "__dlpack__"); }
 
-/// The memory of something with the buffer protocol, such as a bytearray, as a NumPy array.
+/// A NumPy array over an object with the buffer protocol, such as a bytearray.
 nb::object array_of_buffer(nb::handle x) {
   return nb::borrow(numpy.asarray)(nb::steal(PyMemoryView_FromObject(x.ptr())));
 }

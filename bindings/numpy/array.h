@@ -1,4 +1,4 @@
-// Arrays as the library needs them: memory, its shape and its type.
+// Arrays in the form that the library needs: memory, shape and type. All functions need the GIL.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -15,40 +15,43 @@ namespace nb = nanobind;
 
 using Shape = std::span<const Py_ssize_t>;
 
-/// Memory in C order that a Python object owns.
+/// Memory in C order, owned by a Python object.
 struct Array {
-  nb::object object;  ///< What the caller gave, or a NumPy array that was made here.
+  nb::object object;  ///< The caller's object, or a NumPy array that was made here.
   nb::object memory;  ///< Keeps `data` and `shape` alive.
   void* data = nullptr;
   Shape shape;
   DType dtype = DType::f32;
   bool writable = false;
 
+  /// Number of elements.
   std::size_t count() const;
-  /// Elements of one index of the first axis; 1 for no axis.
+  /// Elements per index of the first axis; 1 without axes.
   std::size_t row() const;
   Buffer buffer() const { return {data, count(), dtype, {}}; }
 };
 
-/// Loads NumPy; throws what importing it throws. Once, before anything else here.
+/// Loads NumPy; throws the error of the import. Called once, before all other functions here.
 void load_numpy();
 
-/// Any array in host memory (NumPy, DLPack, buffer protocol), or what numpy.asarray takes. Copied
-/// where it is not in C order. Throws InvalidArgument that begins with `call`.
+/// Accepts any array in host memory (NumPy, DLPack, buffer protocol), or an object that
+/// numpy.asarray accepts. Copies it if it is not in C order. Throws InvalidArgument with a text
+/// that begins with `call`.
 Array input_array(const char* call, nb::handle x);
 
-/// An array that can be written: no copy of it would do.
+/// Accepts an array to write to: it must be writable and in C order, because a copy would not reach
+/// the caller. Throws InvalidArgument otherwise.
 Array output_array(const char* call, nb::handle out);
-/// The same, of a type and shape.
+/// Like output_array(), and requires a type and shape.
 Array output_array(const char* call, nb::handle out, DType dtype, Shape shape);
 
-/// A NumPy array of its own memory, with nothing in it.
+/// A new NumPy array with uninitialised memory. bfloat16 needs the package ml_dtypes.
 Array new_array(DType dtype, Shape shape);
 
-/// `out` where it is given, else a new array.
+/// `out` if given, else a new array.
 Array result_array(const char* call, nb::handle out, DType dtype, Shape shape);
 
-/// The shape with another number of rows.
+/// `shape` with `rows` as the length of the first axis; (rows,) for a scalar's shape.
 std::vector<Py_ssize_t> with_rows(Shape shape, std::size_t rows);
 
 }  // namespace mccl::numpy

@@ -1,4 +1,4 @@
-// What Python sees of a Group; the docstrings define the calls.
+// The Python interface of a Group; the docstrings document the calls.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 

@@ -10,7 +10,7 @@
 namespace mccl::numpy {
 namespace {
 
-/// Never destroyed: the thread may outlive the statics of this module.
+/// Never destroyed: the thread may outlive this module's static objects.
 std::atomic<CallbackThread*> instance{new CallbackThread};
 
 }  // namespace

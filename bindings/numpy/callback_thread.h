@@ -1,4 +1,4 @@
-// Runs Python code on behalf of the engine, whose own threads must never wait for the GIL.
+// A thread that runs Python code for the engine, whose own threads must never wait for the GIL.
 #pragma once
 
 #include <condition_variable>
@@ -14,10 +14,12 @@ class CallbackThread {
  public:
   using Task = std::function<void()>;
 
-  /// Runs `task` soon, with the GIL, in the order of the calls. It must not throw. Needs no GIL.
+  /// Runs `task` soon, with the GIL, in the order of the calls. `task` must not throw. May be
+  /// called without the GIL.
   void post(Task task);
 
-  /// Runs what was posted and ends the thread; a later post() starts it again. Without the GIL.
+  /// Runs all posted tasks and ends the thread; a later post() starts it again. Call it without the
+  /// GIL.
   void stop();
 
  private:
@@ -30,7 +32,8 @@ class CallbackThread {
   bool stopping_ = false;   // guarded by mutex_
 };
 
-/// The process's one. In a child of fork() it is another, as the thread stayed with the parent.
+/// The process's instance. A forked child gets a new one, because the thread exists only in the
+/// parent.
 CallbackThread& callback_thread();
 void forget_callback_thread_after_fork();
 

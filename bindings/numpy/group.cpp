@@ -1,5 +1,5 @@
 #include "python/errors.h"
-// The errors come first.
+// errors.h must be included first.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -11,9 +11,9 @@
 namespace mccl::numpy {
 namespace {
 
-/// Where the values of `x` come to lie in `out` before a call in place.
+/// Copy of the values of `x` into `out` before an in-place call.
 struct Placed {
-  const void* from = nullptr;  ///< Null: they are there.
+  const void* from = nullptr;  ///< Null if nothing must be copied.
   void* to = nullptr;
   std::size_t bytes = 0;
 
@@ -30,7 +30,7 @@ ArrayGroup::ArrayGroup(std::shared_ptr<Group> group)
 ArrayGroup::~ArrayGroup() {
   if (!group_) return;
   if (process_ != ::getpid()) {
-    // Its locks may be held by threads that only the parent has.
+    // In a forked child, leak the group: threads that exist only in the parent may hold its locks.
     static_cast<void>(new auto(std::move(group_)));
     return;
   }

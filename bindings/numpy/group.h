@@ -1,4 +1,4 @@
-// A group whose calls take arrays.
+// A group whose calls take Python arrays.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -18,17 +18,17 @@ namespace mccl::numpy {
 
 namespace nb = nanobind;
 
-/// Of the PyCapsule that Group.capsule is: it owns a `std::shared_ptr<mccl::Group>*`.
+/// Name of the PyCapsule that Group.capsule returns. It owns a `std::shared_ptr<mccl::Group>*`.
 inline constexpr const char* kGroupCapsule = "mccl.group";
 
-/// How a call is made, as opposed to what it does.
+/// Options that all calls share.
 struct Manner {
   bool wait = true;
   Timeout timeout = {};
   std::optional<Compression> compression = {};
 };
 
-/// Python's Group. What each call means is in bind_group.
+/// Python's Group. bind_group.cpp documents the calls.
 class ArrayGroup {
  public:
   explicit ArrayGroup(std::shared_ptr<Group> group);
@@ -52,7 +52,7 @@ class ArrayGroup {
   nb::object recv(nb::handle out, std::optional<int> peer, std::int64_t tag, bool wait,
                   nb::handle timeout);
 
-  // In rows, which are the elements of one index of the first axis (group_rows.cpp).
+  // Calls on rows (group_rows.cpp). A row is the elements of one index of the first axis.
   nb::object all_gather(nb::handle x, nb::handle out, nb::handle counts, bool wait,
                         nb::handle timeout);
   nb::object gather(nb::handle x, int root, nb::handle out, nb::handle counts, bool wait,
@@ -68,15 +68,15 @@ class ArrayGroup {
   void abort(const std::string& reason) { group_->abort(reason); }
 
  private:
-  /// `start(group, options)` makes the call and gives its Work; it runs without the GIL. The answer
-  /// is `kept.result`, or a Work that gives it.
+  /// Makes a call. `start(group, options)` starts it and returns its Work; it runs without the GIL.
+  /// Returns `kept.result` if the manner is to wait, else a Work with that result.
   template <typename Start>
   nb::object run(const char* call, const Manner& manner, Kept kept, Start&& start);
 
   void check_root(const char* call, int root) const;
 
   std::shared_ptr<Group> group_;
-  int process_;  ///< That made it; a child of fork() has a copy.
+  int process_;  ///< Process that made it; a forked child has a copy.
 };
 
 template <typename Start>

@@ -1,6 +1,6 @@
-// The calls that put parts together or take them apart, along the first axis.
+// Calls that concatenate or divide arrays along the first axis.
 #include "python/errors.h"
-// The errors come first.
+// errors.h must be included first.
 #include <fmt/format.h>
 
 #include <optional>
@@ -28,7 +28,7 @@ void check_rows(const char* call, std::size_t found, std::size_t expected, const
                                     found, expected, why));
 }
 
-/// Rows per rank of something that is taken apart.
+/// Rows per rank of an array that is divided. Throws InvalidArgument if `counts` does not match it.
 Counts parts_of(const char* call, nb::handle counts, const Array& whole, int size) {
   check_axis(call, whole);
   const std::size_t rows = rows_of(whole);
@@ -47,7 +47,7 @@ Counts parts_of(const char* call, nb::handle counts, const Array& whole, int siz
   return Counts(ranks, rows / ranks);
 }
 
-/// Rows per rank of something that is put together from parts such as this rank's `part`.
+/// Rows per rank of a concatenation, to which this rank contributes `part`.
 Counts all_parts(const char* call, nb::handle counts, const Array& part, int rank, int size) {
   if (counts.is_none()) return Counts(static_cast<std::size_t>(size), rows_of(part));
   Counts given = counts_of(call, "counts", counts, size);
@@ -55,7 +55,7 @@ Counts all_parts(const char* call, nb::handle counts, const Array& part, int ran
   return given;
 }
 
-/// `out`, or a new array, of the type and row of `like`.
+/// `out`, or a new array, with `rows` rows and otherwise the type and shape of `like`.
 Array rows_like(const char* call, nb::handle out, const Array& like, std::size_t rows) {
   return result_array(call, out, like.dtype, with_rows(like.shape, rows));
 }

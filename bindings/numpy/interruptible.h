@@ -1,4 +1,4 @@
-// Long calls that know nothing of signals, and that Control-C must end all the same.
+// Lets Control-C interrupt long calls that do not handle signals.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -12,10 +12,10 @@
 
 namespace mccl::numpy {
 
-/// result = action(), on a thread of its own, running signal handlers meanwhile. Call it with the
-/// GIL, which it gives up while it waits; `action` runs without. Throws what `action` throws, or
-/// what a handler raised (KeyboardInterrupt): then nobody waits for `action` any more, so it must
-/// own what it uses.
+/// Runs result = action() on a new thread, and signal handlers meanwhile. Call it with the GIL
+/// held; it releases the GIL while it waits, and `action` runs without it. Throws the exception of
+/// `action`, or that of a handler (KeyboardInterrupt). In the latter case `action` continues
+/// unattended, so it must own everything that it uses.
 template <typename Action, typename Result>
 void run_interruptibly(Action&& action, Result& result) {
   constexpr std::chrono::milliseconds kSignalInterval{50};

@@ -1,6 +1,6 @@
 // mccl._distributed: the compiled part of mccl.distributed.
 #include "python/errors.h"
-// The errors come first.
+// errors.h must be included first.
 #include "numpy/array.h"
 #include "numpy/group.h"
 #include "numpy/work.h"

@@ -1,5 +1,5 @@
 #include "python/errors.h"
-// The errors come first.
+// errors.h must be included first.
 #include <fmt/format.h>
 #include <nanobind/stl/string.h>
 
@@ -15,7 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// How late a signal is seen at most.
+/// Longest delay before a signal is handled.
 constexpr std::chrono::milliseconds kSignalInterval{50};
 
 bool wait_for(const Work& work, std::chrono::milliseconds limit) {
@@ -24,7 +24,7 @@ bool wait_for(const Work& work, std::chrono::milliseconds limit) {
     return true;
   } catch (const TimeoutError&) {
     if (!work.done()) return false;
-    // Done meanwhile: what counts is how the call ended, not that this wait did.
+    // The call has ended meanwhile: return its outcome instead of the timeout of this wait.
     if (const std::exception_ptr error = work.error()) std::rethrow_exception(error);
     return true;
   }
@@ -58,7 +58,7 @@ void wait_with_signals(const Work& work, Timeout timeout) {
 }
 
 void keep_until_done(const Work& work, Kept kept) {
-  // The engine holds a plain pointer: it must not touch Python's counts.
+  // The engine holds a plain pointer, because its threads must not touch Python's reference counts.
   auto* held = new Kept(std::move(kept));
   work.on_done(
       [held](const std::exception_ptr&) { callback_thread().post([held] { delete held; }); });

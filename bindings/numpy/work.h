@@ -1,4 +1,4 @@
-// One call as Python sees it.
+// The Python handle of one call.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -14,26 +14,27 @@ namespace mccl::numpy {
 
 namespace nb = nanobind;
 
-/// What a call needs of Python's until it is done, and what it gives then.
+/// Python objects that a call needs until it is done, and its result.
 struct Kept {
   nb::object input;   ///< Memory that is read.
   nb::object output;  ///< Memory that is written.
   nb::object result;
 };
 
-/// Waits for a short while, helping the call along, so that signals are seen in between. Without
-/// the GIL. False: the call goes on.
+/// Waits for at most 50 ms and drives the call meanwhile, so that signals can be handled in
+/// between. Call it without the GIL. False if the call is not done. Throws the call's error.
 bool wait_a_while(const Work& work);
 
-/// Waits until the call is done, running signal handlers meanwhile; with the GIL, which it gives up
-/// while it waits. Throws what the call failed with, what a handler raised (KeyboardInterrupt), and
-/// TimeoutError when `timeout` passes; after the latter two the call goes on.
+/// Waits until the call is done, and runs signal handlers meanwhile. Call it with the GIL held; it
+/// releases the GIL while it waits. Throws the call's error, the exception of a handler
+/// (KeyboardInterrupt), or TimeoutError when `timeout` passes. In the last two cases the call
+/// continues.
 void wait_with_signals(const Work& work, Timeout timeout);
 
-/// Lets go of `kept` once the call is done, whoever has forgotten it.
+/// Releases `kept` once the call is done, on the callback thread.
 void keep_until_done(const Work& work, Kept kept);
 
-/// Python's Work.
+/// Python's Work. Its functions need the GIL.
 class ArrayWork {
  public:
   ArrayWork(const char* call, Work work, Kept kept);
@@ -45,7 +46,7 @@ class ArrayWork {
   nb::object result();
   nb::object error() const;
   nb::object source() const;
-  /// Calls `callback` without arguments on the callback thread.
+  /// Calls `callback` without arguments, on the callback thread, once the call is done.
   void on_done(nb::callable callback) const;
   std::string repr() const;
 

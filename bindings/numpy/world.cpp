@@ -1,5 +1,5 @@
 #include "python/errors.h"
-// The errors come first.
+// errors.h must be included first.
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
 
@@ -24,16 +24,17 @@ namespace {
 
 using Settings = std::map<std::string, std::string>;
 
-/// The only state that the process has one of. Touched with the GIL held, and what waits is called
-/// under the lock of mccl.distributed.
+/// The only global state of the module. Accessed with the GIL held; blocking functions also hold
+/// the lock of mccl.distributed.
 struct Registry {
   std::shared_ptr<Context> context;
-  nb::object world;  ///< Its Group.
-  /// By address (empty where a launcher tells it to rank 0), and kept for as long as the process
-  /// lives, but for those that are reached along cables, which end with their world: a rank that
-  /// starts again early must find the store that rank 0 serves, not one that is about to close.
+  nb::object world;  ///< The Group of all ranks.
+  /// Stores by address; the address is empty if rank 0 publishes it through the launcher. Kept as
+  /// long as the process lives: a rank that restarts early must find the store that rank 0 serves,
+  /// not one that is about to close. Stores reached along cables are not kept, because they end
+  /// with their world.
   std::map<std::string, std::shared_ptr<Store>> stores;
-  std::vector<std::shared_ptr<Context>> abandoned;  ///< What a child must never destroy.
+  std::vector<std::shared_ptr<Context>> abandoned;  ///< Never destroyed by a forked child.
 };
 
 Registry& registry() {
@@ -46,7 +47,7 @@ nb::object start(const Settings& settings) {
   if (process.context) throw InvalidArgument("start: the world exists");
   ContextOptions options;
   for (const auto& [name, value] : settings) options.config.set(name, value);
-  // A process that nobody tells anything is a job of one.
+  // Without a placement the process is a job of one.
   const Placement place =
       find_placement(options.config, process_environment()).value_or(Placement());
   options.rank = place.rank;
@@ -88,7 +89,8 @@ void shutdown() {
   callback_thread().stop();
 }
 
-/// Another thread that forks may hold the engine's locks, and need the GIL to let go of them.
+/// Releases the GIL: another thread that forks may hold the engine's locks and need the GIL to
+/// release them.
 void before_fork() {
   const std::shared_ptr<Context> context = registry().context;
   const nb::gil_scoped_release without_gil;
@@ -102,12 +104,12 @@ void after_fork_in_parent() {
 void after_fork_in_child() {
   Registry& process = registry();
   forget_callback_thread_after_fork();
-  nb::set_leak_warnings(false);  // what is left here on purpose would be reported
+  nb::set_leak_warnings(false);  // the child leaks objects on purpose
   if (process.context) {
     process.context->abandon_after_fork();
     process.abandoned.push_back(std::move(process.context));
   }
-  process.world.release();  // neither it nor a store may be destroyed here
+  process.world.release();  // a child must not destroy the group or a store
   static_cast<void>(new auto(std::exchange(process.stores, {})));
 }
 

@@ -1,4 +1,4 @@
-// This process's membership in a job, as Python sees it: one at most.
+// This process's membership in a job, as Python sees it. A process has at most one.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -39,7 +39,8 @@ Config config_of(const TextMap& values) {
   return config;
 }
 
-/// But for the defaults that may give way, which are left out: in the text they would be given.
+/// The text of every setting. A default that another value may replace is left out, because its
+/// text would mark it as explicitly set.
 TextMap texts_of(const Config& config) {
   TextMap values;
   for (const Setting& setting : setting_table()) {
@@ -80,14 +81,14 @@ TextMap config_from_dict(const TextMap& base, const TextMap& changes) {
   return texts_of(config);
 }
 
-/// By which a process is told of a job, by us, by MLX or by launchers.
+/// Prefixes of the variables that may describe a job: those of MCCL, of MLX and of launchers.
 constexpr std::string_view kOfJobs[] = {"MCCL_",  "MLX_",        "JACCL_",      "NCCL_",   "RANK=",
                                         "SLURM_", "WORLD_SIZE=", "LOCAL_RANK=", "MASTER_", "OMPI_",
                                         "PMIX_",  "PMI_",        "MPI_"};
 
 std::uint64_t job_fingerprint() { return environment_fingerprint(kOfJobs); }
 
-/// What started this process has told it, or None.
+/// The place that a launcher or the settings give this process; None if there is none.
 nb::object placement(const TextMap& values, const TextMap& environment) {
   const auto found = find_placement(config_of(values), environment);
   if (!found) return nb::none();
@@ -99,7 +100,7 @@ nb::object placement(const TextMap& values, const TextMap& environment) {
   return fields;
 }
 
-/// Where the ranks meet, host:port of rank 0; empty where there is no such place.
+/// Meeting point of the ranks, as host:port of rank 0; empty if there is none.
 std::string meeting_point(const TextMap& values, const TextMap& environment) {
   const Config config = config_of(values);
   const auto found = find_placement(config, environment);
@@ -112,7 +113,7 @@ void log_info(const TextMap& values, int rank, std::string_view text) {
   Log(rank, log_level_of(config_of(values).log_level)).write(LogLevel::info, text);
 }
 
-/// True when an RDMA device of this machine has an active port.
+/// True if an RDMA device of this machine has an active port.
 bool has_active_rdma(const TextMap& values) {
   using namespace transport::rdma;
   Config config;
@@ -123,7 +124,7 @@ bool has_active_rdma(const TextMap& values) {
   return !survey(config, WorldRank(0), 1, verbs, why).stations.empty();
 }
 
-/// True when an MPI library can be loaded that suits what has started this process.
+/// True if an MPI library can be loaded that matches the launcher of this process.
 bool has_mpi(const TextMap& environment) {
   try {
     return mpi::find_library(environment) != nullptr;
@@ -132,7 +133,7 @@ bool has_mpi(const TextMap& environment) {
   }
 }
 
-/// Those of interfaces that are up, loopback's last.
+/// Addresses of the interfaces that are up; those of loopback are last.
 std::vector<std::string> own_addresses() {
   std::vector<std::string> addresses;
   std::vector<std::string> of_loopback;

@@ -1,4 +1,4 @@
-// Settings as Python sees them: dictionaries of text, checked by the one table in the library.
+// Settings as Python sees them: dictionaries of text, which the library's table of settings checks.
 #pragma once
 
 #include <nanobind/nanobind.h>

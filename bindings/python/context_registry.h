@@ -1,5 +1,5 @@
-// The contexts that an extension module has made: what must end with the process, and what a child
-// of fork() must leave alone.
+// The contexts that an extension module has made. They must shut down with the process, and a
+// forked child must not use them.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace mccl::python {
 
-/// One per module, never destroyed. Thread-safe; nothing here needs the GIL.
+/// List of a module's living contexts. One per module, never destroyed. Thread-safe; needs no GIL.
 class ContextRegistry {
  public:
   void add(const std::shared_ptr<Context>& context) {
@@ -25,7 +25,7 @@ class ContextRegistry {
     return living().empty();
   }
 
-  /// Says goodbye to the peers of every context. Blocks: call it without the GIL.
+  /// Shuts down every context and notifies its peers. Blocks: call it without the GIL.
   void shutdown_all() {
     std::vector<std::shared_ptr<Context>> contexts;
     {
@@ -35,7 +35,8 @@ class ContextRegistry {
     for (const auto& context : contexts) context->shutdown();
   }
 
-  // Around fork(): the child forgets the contexts without a word to the peers.
+  // Called around fork(), on the forking thread. The child forgets the contexts; the peers do not
+  // notice.
   void before_fork() {
     mutex_.lock();
     forking_ = living();
@@ -44,7 +45,7 @@ class ContextRegistry {
   void after_fork_in_parent() {
     for (const auto& context : forking_) context->after_fork_in_parent();
     auto contexts = std::exchange(forking_, {});
-    mutex_.unlock();  // before a context that nobody else holds any more is destroyed
+    mutex_.unlock();  // before a context is destroyed that has no other owner left
   }
   void after_fork_in_child() {
     for (const auto& context : forking_) context->abandon_after_fork();
@@ -64,8 +65,8 @@ class ContextRegistry {
 
   std::mutex mutex_;
   std::vector<std::weak_ptr<Context>> contexts_;     // guarded by mutex_
-  std::vector<std::shared_ptr<Context>> forking_;    // guarded by mutex_, held during a fork()
-  std::vector<std::shared_ptr<Context>> abandoned_;  // in a child: never to be destroyed
+  std::vector<std::shared_ptr<Context>> forking_;    // guarded by mutex_, which fork() keeps locked
+  std::vector<std::shared_ptr<Context>> abandoned_;  // in a forked child: never destroyed
 };
 
 }  // namespace mccl::python

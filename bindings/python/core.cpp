@@ -1,6 +1,6 @@
-// mccl._core: what the Python package needs of the library without a framework.
+// mccl._core: the parts of the library that the Python package needs without a framework.
 #include "python/errors.h"
-// The errors come first.
+// errors.h must be included first.
 #include "python/configuration.h"
 #include "python/process_metrics.h"
 

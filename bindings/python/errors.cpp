@@ -20,12 +20,13 @@ constexpr std::array kClassNames = {
     "MismatchError", "AbortedError",    "CorruptionError",
 };
 
-/// Never destroyed: an error may be translated for as long as the interpreter lives.
+/// Never destroyed: errors may be translated as long as the interpreter lives.
 std::array<PyObject*, kClassNames.size()> classes{};
 
 PyObject* class_of(Kind kind) { return classes[static_cast<std::size_t>(kind)]; }
 
-/// What to raise and with which text; rethrows what is not the library's.
+/// Calls `raise` with the class and the text of an error of the library; rethrows any other
+/// exception.
 template <typename Raise>
 void with_error_of(const std::exception_ptr& thrown, Raise&& raise) {
   try {

@@ -1,10 +1,10 @@
-// The library's errors as classes of mccl.errors. Include it before anything that includes
+// The library's errors as classes of mccl.errors. Include this file before any that includes
 // mccl/error.h.
 #pragma once
 
 #include <nanobind/nanobind.h>
 
-// A module's symbols are hidden, and where the system compares exception types by address (macOS) a
+// A module's symbols are hidden. On systems that compare exception types by address (macOS), a
 // hidden type would not match the one that the library throws.
 #pragma GCC visibility push(default)
 #include "mccl/error.h"
@@ -16,11 +16,11 @@ namespace mccl::python {
 
 namespace nb = nanobind;
 
-/// Teaches nanobind the errors; the classes come from mccl.errors.
+/// Registers the errors with nanobind; their classes are those of mccl.errors.
 void bind_errors();
 
-/// The Python exception for an error of the library; any other becomes a RuntimeError. With the
-/// GIL.
+/// The Python exception for an error of the library; any other exception becomes a RuntimeError.
+/// Called with the GIL held.
 nb::object python_error_of(const std::exception_ptr& error);
 
 }  // namespace mccl::python

@@ -15,11 +15,11 @@ namespace nb = nanobind;
 
 namespace {
 
-/// Touched with the GIL held only; the Metrics itself is thread-safe.
+/// The metrics of the process. Accessed with the GIL held; the Metrics itself is thread-safe.
 struct ProcessMetrics {
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
-  bool shared = false;  ///< A group was made.
-  int rank = -1;        ///< Of the group made last.
+  bool shared = false;  ///< True once a group was made.
+  int rank = -1;        ///< Rank in the group made last.
 };
 
 ProcessMetrics& process_metrics() {
@@ -84,7 +84,7 @@ std::string metrics_table(const nb::dict& fields) {
 void log_metrics() {
   const ProcessMetrics& process = process_metrics();
   const MetricsSummary summary = process.metrics->summary();
-  // Asked for in so many words, so the log level does not hide it.
+  // The user asked for the table explicitly, so the log level does not hide it.
   const Log log(process.rank, LogLevel::info);
   if (!process.shared && summary.total_ops == 0) {
     return log.write(LogLevel::info,

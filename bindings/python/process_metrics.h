@@ -1,4 +1,4 @@
-// The metrics of this process: the one Metrics that all its groups count into, as Python sees it.
+// The metrics of this process for Python: the one Metrics in which all its groups are counted.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -1,6 +1,5 @@
-// How the extension modules of a process share one Metrics, so that metrics speak of all its groups
-// whichever framework made them. `mccl._core` owns it; this is how another module, of whatever
-// binding library, gets at it.
+// Sharing of one Metrics between the extension modules of a process, so that it covers the groups
+// of every framework. `mccl._core` owns it. These functions work with any binding library.
 #pragma once
 
 #include <Python.h>
@@ -12,11 +11,12 @@
 
 namespace mccl::python {
 
-/// The capsule holds a `std::shared_ptr<Metrics>*` that it owns.
+/// Name of the capsule, which owns the `std::shared_ptr<Metrics>*` that it holds.
 inline constexpr const char* kMetricsCapsule = "mccl.metrics";
 
-/// For ContextOptions::metrics, when a group is made: from then on get_metrics() has an answer.
-/// `rank` marks the lines of log_metrics(). Call it with the GIL held. Throws Error.
+/// Returns the Metrics to pass in ContextOptions::metrics when a group is made; get_metrics() has
+/// an answer from then on. `rank` marks the lines of log_metrics(). Call it with the GIL held.
+/// Throws Error if the extensions do not match.
 inline std::shared_ptr<Metrics> shared_metrics(int rank) {
   struct Release {
     void operator()(PyObject* object) const { Py_DECREF(object); }
