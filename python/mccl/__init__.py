@@ -1,8 +1,8 @@
 """MCCL: collective communication for the machines people really have.
 
 ``import mccl`` is cheap: it loads neither a framework nor the library. It registers the backend
-"mccl" with ``torch.distributed`` where torch is imported, now or later. ``mccl.distributed``,
-``mccl.hooks`` and ``mccl.mlx`` are imported when they are first used.
+"mccl" with ``torch.distributed`` if torch is imported, now or later. ``mccl.distributed``,
+``mccl.hooks`` and ``mccl.mlx`` are imported on first use.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _HOMES = {
     "reset_metrics": "metrics",
 }
 
-#: What needs NumPy, torch or MLX.
+#: Modules that need NumPy, torch or MLX.
 _FACES = ("distributed", "hooks", "mlx")
 
 _C10D = "torch.distributed.distributed_c10d"
@@ -60,7 +60,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What a program may use, without what this file needs for itself."""
+    """Lists the public names, without those that only this file uses."""
     modules = [name for name in globals() if f"{__name__}.{name}" in sys.modules]
     return sorted({*__all__, *(name for name in modules if not name.startswith("_"))})
 

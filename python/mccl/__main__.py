@@ -1,4 +1,4 @@
-"""`python -m mccl` is the program `mccl`."""
+"""`python -m mccl` runs the program `mccl`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import mccl_engine
 
 
 def find_program() -> Path | None:
-    """The program of this installation; None where there is none."""
+    """The program of this installation; None if it is not installed."""
     try:
         files = distribution(mccl_engine.DISTRIBUTION).files or []
     except PackageNotFoundError:
@@ -25,7 +25,7 @@ def find_program() -> Path | None:
 
 
 def main() -> None:
-    """Becomes the program."""
+    """Replaces this process by the program."""
     program = find_program()
     if program is None:
         sys.exit(

@@ -1,4 +1,4 @@
-# The types of mccl._distributed; what the calls do is in their docstrings.
+# Types of mccl._distributed; the docstrings of the module document the calls.
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, Generic, Literal, Protocol, SupportsIndex, overload
 
@@ -8,7 +8,7 @@ from typing_extensions import Buffer, TypeVar
 class _LendsDLPack(Protocol):
     def __dlpack__(self, /, *args: Any, **kwargs: Any) -> Any: ...
 
-# What can be read, and the type of what is written: of `out`, or a NumPy array where none is given.
+# Types of inputs, and the type of the result: that of `out`, or a NumPy array without `out`.
 _Readable = ArrayLike | _LendsDLPack | Buffer
 _Out = TypeVar("_Out", bound=NDArray[Any] | _LendsDLPack | Buffer, default=NDArray[Any])
 _Result = TypeVar("_Result", covariant=True)

@@ -1,7 +1,7 @@
-"""Settings: MCCLConfig, and what this process has set with init().
+"""Settings: MCCLConfig, and the settings that this process has made with init().
 
-Names, types, ranges and defaults come from the table in the C++ library, which also checks every
-value, so that Python, C++ and the environment cannot disagree.
+The table in the C++ library defines names, types, ranges and defaults, and checks every value.
+Python, C++ and the environment therefore always agree.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def _type_of(name: str) -> type:
 
 
 def _is_secret(name: str) -> bool:
-    """Empty, it is none: who gives it means to have one."""
+    """True for a secret setting. An empty secret counts as not given."""
     return _ROWS[name]["secret"]
 
 
 def _to_text(name: str, value: object) -> str:
-    """The value as the library reads it; ValueError for what no setting of this type can be."""
+    """The value as text for the library; ValueError if its type does not fit the setting."""
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
     if isinstance(value, str):
@@ -63,7 +63,7 @@ def _to_text(name: str, value: object) -> str:
 
 
 def _utf8(label: str, text: str) -> str:
-    """`text`, unless it has bytes that Python could not decode."""
+    """Returns `text`; ValueError if it holds bytes that Python could not decode."""
     try:
         (label + text).encode()
     except UnicodeEncodeError:
@@ -77,22 +77,22 @@ def _from_text(name: str, text: str) -> SettingValue:
 
 
 def _check_name(name: object) -> str:
-    """`name` where it is that of a setting; otherwise ValueError with the nearest."""
+    """Returns `name` if it is a setting; otherwise raises ValueError with the nearest name."""
     if not isinstance(name, str):
         raise ValueError(f"expected the name of a setting; found {name!r:.60}")
     if name not in _ROWS:
         for row in _ROWS.values():
             if row["variable"] == name:
                 raise ValueError(f"{name} is a variable; its Python name is {row['name']}")
-        _core.config_from_dict({}, {name: ""})  # raises, and knows the nearest name
+        _core.config_from_dict({}, {name: ""})  # raises, and names the nearest setting
     return name
 
 
 class _FieldsForDataclasses:
-    """What the functions of the module dataclasses ask for: of the class, its fields.
+    """The fields that the functions of the module dataclasses read from the class or an instance.
 
-    Of a configuration, those that were given: replace() gives the new one whatever it finds here,
-    and what was left to the environment must stay so.
+    For an instance, only the fields that were given: replace() copies all fields found here, and
+    settings that were left to the environment must stay so.
     """
 
     def __init__(self, fields: dict[str, dataclasses.Field[Any]]) -> None:
@@ -105,7 +105,7 @@ class _FieldsForDataclasses:
 
 
 class _Field:
-    """One setting as an attribute: checked when set, the default until then."""
+    """One setting as an attribute: checked when it is set, the default until then."""
 
     def __init__(self, row: dict[str, Any]) -> None:
         self.name: str = row["name"]
@@ -129,14 +129,14 @@ class _Field:
 class MCCLConfig:
     """Settings, some of them given and the others at their defaults.
 
-    Every setting is an attribute and a keyword, under the name it has in the README's table.
-    init() overrides what was given and leaves the rest to the environment. None means not given.
-    Two configurations are equal when all their values are, given or not. dataclasses.replace()
-    and copy.replace() keep apart what was given and what was not; dataclasses.asdict() has what
-    was given.
+    Every setting is an attribute and a keyword, under its name in the README's table. init()
+    applies the given settings and takes the others from the environment. None means not given. Two
+    configurations are equal if all their values are equal, given or not. dataclasses.replace() and
+    copy.replace() preserve which settings were given; dataclasses.asdict() returns the given ones.
 
     Raises:
-        ValueError: a name is no setting (the message has the nearest one), or a value is not valid.
+        ValueError: a name is not a setting (the message has the nearest one), or a value is
+            invalid.
     """
 
     _given: dict[str, SettingValue]
@@ -160,20 +160,20 @@ class MCCLConfig:
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] | None = None) -> MCCLConfig:
-        """All settings as an environment has them.
+        """All settings of an environment.
 
         Args:
-            env: The environment; default: this process's.
+            env: The environment; by default, that of this process.
 
         Returns:
-            The defaults, the file that MCCL_CONFIG names over them, and the MCCL_* variables over
-            both. All of it counts as given, but for a job key that there is not.
+            The defaults, overridden by the file that MCCL_CONFIG names, overridden by the MCCL_*
+            variables. All settings count as given, except for a job key that is not set.
         """
         return cls._of_texts(_core.config_from_environment(_mccl_variables(env)))
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> MCCLConfig:
-        """The configuration with the settings of a dictionary given."""
+        """A configuration in which the settings of a dictionary are given."""
         return cls(**{_check_name(name): value for name, value in settings.items()})
 
     @classmethod
@@ -190,23 +190,23 @@ class MCCLConfig:
 
     @property
     def given(self) -> dict[str, SettingValue]:
-        """A copy of the settings that were given, by name."""
+        """A copy of the given settings, by name."""
         return dict(self._given)
 
     def to_dict(self) -> dict[str, SettingValue]:
-        """Every setting with its value, given or not, the job key included where there is one."""
+        """Every setting with its value, given or not. Includes the job key if there is one."""
         values = {name: getattr(self, name) for name in _ROWS}
         return {name: value for name, value in values.items() if value or not _is_secret(name)}
 
     def to_env(self) -> dict[str, str]:
-        """The settings that were given as MCCL_* variables, the job key included.
+        """The given settings as MCCL_* variables, including the job key.
 
-        Adding them to an environment changes no other setting in it.
+        Adding them to an environment does not change its other settings.
         """
         return {_ROWS[name]["variable"]: text for name, text in self._texts().items()}
 
     def _texts(self) -> dict[str, str]:
-        """What was given, as the library reads it."""
+        """The given settings, as text for the library."""
         return {name: _to_text(name, value) for name, value in self._given.items()}
 
     def __eq__(self, other: object) -> bool:
@@ -217,7 +217,7 @@ class MCCLConfig:
     __hash__ = None  # type: ignore[assignment]  # mutable
 
     def __repr__(self) -> str:
-        """Only what differs from the defaults; the job key is masked."""
+        """Shows only values that differ from the defaults; the job key is masked."""
         fields = ", ".join(
             f"{name}={'(set)' if _ROWS[name]['secret'] else repr(value)}"
             for name, value in self.to_dict().items()
@@ -226,7 +226,7 @@ class MCCLConfig:
         return f"MCCLConfig({fields})"
 
     def __replace__(self, /, **settings: SettingValue | os.PathLike[str] | None) -> MCCLConfig:
-        """For copy.replace()."""
+        """Implements copy.replace()."""
         return MCCLConfig(**{**self.given, **settings})
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -262,17 +262,18 @@ MCCLConfig.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # f
 _overrides = MCCLConfig()
 _revision = 0
 
-#: What of each framework keeps the settings that it was made with, and whether it is there.
+#: Functions that report whether a framework holds groups, which keep the settings of their
+#: creation. Indexed by a description for the warning.
 _keepers: dict[str, Callable[[], bool]] = {}
 
 
 def warn_while(exists: Callable[[], bool], what: str) -> None:
-    """Has init() warn that it comes too late while `what` exists."""
+    """Makes init() warn that it is too late while `exists()` is true; `what` describes it."""
     _keepers[what] = exists
 
 
 def _mccl_variables(env: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What the library reads of an environment."""
+    """The variables of an environment that the library reads."""
     environment = os.environ if env is None else env
     variables = {name: value for name, value in environment.items() if name.startswith("MCCL_")}
     if "MASTER_PORT" in environment:
@@ -290,18 +291,18 @@ def init(
     /,
     **settings: SettingValue | os.PathLike[str] | None,
 ) -> None:
-    """Sets this process's settings over those of its environment, which stays as it is.
+    """Sets settings of this process over those of the environment, which does not change.
 
-    Call it before the first group is made: groups keep the settings that they were made with, so
-    while there are some it warns. A second call replaces what the first one set.
+    Call it before the first group is made. Groups keep the settings of their creation, so init()
+    warns if any exist. A second call replaces the settings of the first.
 
     Args:
-        config: A MCCLConfig, of which what was given counts, or a dictionary of settings.
-        **settings: Settings by name; they win over `config`. None means not given.
+        config: A MCCLConfig, of which only given settings count, or a dictionary of settings.
+        **settings: Settings by name; they override `config`. None means not given.
 
     Raises:
-        ValueError: a setting here or in the environment is not valid; nothing has changed.
-        TypeError: `config` is neither.
+        ValueError: a setting here or in the environment is invalid; nothing has changed.
+        TypeError: `config` is neither a MCCLConfig nor a mapping.
     """
     global _overrides, _revision
     if config is None:
@@ -328,37 +329,39 @@ def init(
 
 
 def get_config() -> MCCLConfig:
-    """The settings that a group made now would have.
+    """The settings that a group created now would have.
 
-    Defaults, the file of MCCL_CONFIG, the MCCL_* variables and init(), each over the one before.
+    These are the defaults, overridden by the file of MCCL_CONFIG, the MCCL_* variables and init(),
+    in this order.
     """
     return MCCLConfig._of_texts(resolved_settings())
 
 
 def resolved_settings() -> dict[str, str]:
-    """get_config() as text by name, for an extension module to hand to Config::set.
+    """get_config() as text by name, which an extension module passes to Config::set.
 
-    What nobody has set, and gives way to what suits better (the port where another job has it, and
-    the size of messages that a kind of cable likes), is not there: as text it would be given.
+    Defaults that another value may replace are left out unless they were set: the port, if another
+    job uses it, and the message size, which depends on the kind of cable. As text they would count
+    as given.
     """
     return _resolve(_overrides)
 
 
 def revision() -> int:
-    """Another number after each init(): for who keeps what followed from the settings."""
+    """A number that changes with each init(), to invalidate caches derived from the settings."""
     return _revision
 
 
 def default_text(name: str) -> str:
-    """The default of a setting as text, in the form that resolved_settings() has."""
+    """The default of a setting, as text in the form of resolved_settings()."""
     return _ROWS[name]["default"]
 
 
 def texts_of(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Some settings as text by name, in the form that resolved_settings() has.
+    """The given settings, as text by name in the form of resolved_settings().
 
     Raises:
-        ValueError: a name is no setting, or a value is not valid.
+        ValueError: a name is not a setting, or a value is invalid.
     """
     texts = _core.config_from_dict({}, MCCLConfig.from_dict(settings)._texts())
     return {name: texts[name] for name in settings}

@@ -6,8 +6,9 @@
     world = dist.init()
     total = world.all_reduce(np.ones(4))
 
-Arrays are NumPy's, what ``__dlpack__`` or the buffer protocol lends, or what ``numpy.asarray``
-takes. ``help(dist.Group)`` has the calls, and docs/NUMPY.md shows their use.
+Arrays may be NumPy arrays, objects with ``__dlpack__`` or the buffer protocol, or anything that
+``numpy.asarray`` accepts. ``help(dist.Group)`` documents the calls, and docs/NUMPY.md shows
+examples.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ __all__ = [
 ]
 
 _lock = threading.Lock()
-#: The settings that the world was made with, by name.
+#: Settings with which the world was made, by name.
 _settings: dict[str, str] = {}
 
 
@@ -70,25 +71,25 @@ def init(
     backend: str | None = None,
     **settings: SettingValue | os.PathLike[str] | None,
 ) -> Group:
-    """Joins the job; returns the group of all its ranks.
+    """Joins the job, and returns the group of all its ranks.
 
-    Whatever is not given comes from mccl.init() and the environment, where a launcher has put it.
-    A process that is told neither rank nor size is a world of one, in which every call works. A
-    second call returns the same group. Blocks until all ranks have met.
+    Arguments that are not given come from mccl.init() and the environment, where a launcher sets
+    them. A process with neither rank nor size is a world of one, in which every call works. A
+    second call returns the same group. Blocks until all ranks have met. Thread-safe.
 
     Args:
-        rank: This process's, from 0. Setting `rank`.
-        size: How many ranks there are. Setting `world_size`.
-        root: "host:port" of rank 0, any free port there. Setting `root`.
-        backend: "jaccl": the job that MLX_RANK, MLX_JACCL_COORDINATOR and MLX_IBV_DEVICES tell of,
-            over the RDMA devices of that table (docs/RDMA.md); what is given here goes before what
-            they say. Else setting `backend`.
+        rank: This process's rank, from 0 to size - 1. Setting `rank`.
+        size: Number of ranks. Setting `world_size`.
+        root: "host:port" of rank 0, with any free port there. Setting `root`.
+        backend: "jaccl" joins the job that MLX_RANK, MLX_JACCL_COORDINATOR and MLX_IBV_DEVICES
+            describe, over the RDMA devices of that table (docs/RDMA.md); arguments given here
+            override these variables. Any other value is the setting `backend`.
         **settings: Other settings of mccl.config by name. None means not given.
 
     Raises:
-        InvalidArgument: A value is wrong, rank or size is missing, jaccl's variables tell of no
-            job, or the world exists and what is given differs from how it was made.
-        TimeoutError: Other ranks did not come within the setting `connect_timeout`.
+        InvalidArgument: A value is wrong, rank or size is missing, jaccl's variables describe no
+            job, or the world exists and was made with other settings than those given.
+        TimeoutError: Other ranks did not arrive within the setting `connect_timeout`, in seconds.
         MismatchError: The ranks' settings differ where they must agree.
         PeerError: Another rank cannot be reached, or has left.
     """
@@ -116,7 +117,7 @@ def init(
 
 
 def is_initialized() -> bool:
-    """Whether init() has made a world that has not been shut down."""
+    """True if init() has made a world that has not been shut down."""
     return _distributed.world() is not None
 
 
@@ -124,16 +125,16 @@ config.warn_while(is_initialized, "the world of mccl.distributed")
 
 
 def shutdown() -> None:
-    """Leaves the job: says goodbye to the other ranks, and fails what is pending.
+    """Leaves the job: notifies the other ranks, and fails pending calls.
 
-    The end of the process does it too. A world that was not made is no error.
+    Also runs when the process ends. No-op without a world.
     """
     with _lock:
         _distributed.shutdown()
 
 
 def _checked(settings: dict[str, Any]) -> dict[str, str]:
-    """The settings as the library writes them."""
+    """The settings as text for the library."""
     try:
         return config.texts_of(settings)
     except ValueError as error:
@@ -141,7 +142,7 @@ def _checked(settings: dict[str, Any]) -> dict[str, str]:
 
 
 def _settings_of_jaccl(given: dict[str, str]) -> dict[str, str]:
-    """What MLX's variables say of the job; settings stand in for those that are not set."""
+    """The job that MLX's variables describe; settings replace variables that are not set."""
     try:
         return jaccl(os.environ, {**config.resolved_settings(), **given}).settings
     except Refusal as refusal:
@@ -149,7 +150,7 @@ def _settings_of_jaccl(given: dict[str, str]) -> dict[str, str]:
 
 
 async def _finish(work: Work[Any]) -> Any:
-    """What awaiting a Work does."""
+    """Implements ``await work``."""
     if not work.done():
         loop = asyncio.get_running_loop()
         over = loop.create_future()
@@ -159,7 +160,7 @@ async def _finish(work: Work[Any]) -> Any:
                 over.set_result(None)
 
         def notify() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed, so nothing waits any more
                 loop.call_soon_threadsafe(settle)
 
         work.on_done(notify)

@@ -1,7 +1,7 @@
-"""What the calls of mccl.distributed and of its groups raise.
+"""Exceptions of mccl.distributed and of its groups.
 
-Every message names the rank, the peer and the call where they are known, what was expected and
-found, and what to do next.
+Every message names the rank, the peer and the call if they are known, what was expected and found,
+and what to do next.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import builtins
 
 
 class Error(RuntimeError):
-    """What every error of the library is."""
+    """Base class of all errors of the library."""
 
 
-class InvalidArgument(ValueError, Error):  # noqa: N818  # the name that it has in C++
+class InvalidArgument(ValueError, Error):  # noqa: N818  # has the same name in C++
     """An argument, setting, file or variable is wrong. Nothing was sent; the group goes on."""
 
 
 class TimeoutError(builtins.TimeoutError, Error):
-    """A call outlived its timeout, or a wait for it ended first."""
+    """A call exceeded its timeout, or a wait for it ended first."""
 
 
 class PeerError(ConnectionError, Error):

@@ -1,4 +1,4 @@
-"""The job that MLX's jaccl would be, for mccl.mlx and mccl.distributed."""
+"""The job that MLX's jaccl backend would join, for mccl.mlx and mccl.distributed."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from mccl.jobs import (
     split_address,
 )
 
-#: Finds out, together with the other ranks, with which settings this rank meets them.
+#: Function of rank and size that agrees with the other ranks on a meeting point; returns settings.
 Meet = Callable[[int, int], dict[str, str]]
 
-#: What tells of a job, by MLX's names; front ends set JACCL_* over MLX_JACCL_* and MLX_*.
+#: Variables that describe a job, by MLX's names. Front ends set JACCL_*, which override MLX_JACCL_*
+#: and MLX_*.
 _RANK, _COORDINATOR, _DEVICES = "MLX_RANK", "MLX_JACCL_COORDINATOR", "MLX_IBV_DEVICES"
 _OTHER_NAMES = {
     _RANK: "JACCL_RANK",
@@ -30,17 +31,21 @@ _OTHER_NAMES = {
 
 
 def jaccl(environment: Environment, settings: Mapping[str, str], meet: Meet | None = None) -> Job:
-    """From MLX_RANK, MLX_JACCL_COORDINATOR, MLX_IBV_DEVICES and MLX_JACCL_RING.
+    """The job of MLX_RANK, MLX_JACCL_COORDINATOR, MLX_IBV_DEVICES and MLX_JACCL_RING.
 
-    JACCL_* names go first. MCCL's own twins are MCCL_RANK, MCCL_ROOT, MCCL_RDMA_DEVICE (the path of
-    the table) and MCCL_RDMA_RING, which stand in for what is not set; alone they ask for it only
-    together, since each means something without jaccl too.
+    JACCL_* names take precedence. MCCL's counterparts replace variables that are not set:
+    MCCL_RANK, MCCL_ROOT, MCCL_RDMA_DEVICE (the path of the table) and MCCL_RDMA_RING. Since each of
+    these also has a meaning without jaccl, they select jaccl on their own only if the first three
+    are all set.
 
-    The ranks meet at the coordinator's address, which is rank 0's, or where `meet` says, and then
-    no coordinator is needed. The table says by which devices
-    each pair reaches each other: a mesh or a ring, and with MLX_JACCL_RING only the devices between
-    neighbours are used. Where ranks cannot use theirs they take shared memory or TCP, as a warning
-    says; what becomes of pairs without one, the setting `rdma_uncabled` says.
+    The ranks meet at the coordinator's address, which belongs to rank 0. With `meet` they meet
+    where that says, and need no coordinator. The table lists the devices that connect each pair: a
+    mesh or a ring. With MLX_JACCL_RING, only the devices between neighbours are used. Pairs that
+    cannot use their devices take shared memory or TCP, with a warning. The setting `rdma_uncabled`
+    decides how pairs without devices communicate.
+
+    Raises:
+        Refusal: The variables describe no job, or a wrong one.
     """
     twins = _twins(settings)
     told = {name: environment.get(_OTHER_NAMES[name]) or environment.get(name) for name in twins}
@@ -87,7 +92,7 @@ def _root_of(coordinator: str) -> str:
 
 
 def _twins(settings: Mapping[str, str]) -> dict[str, str]:
-    """What MCCL's settings tell, by MLX's names; empty where they tell nothing."""
+    """The values of MCCL's settings, by MLX's names; empty where a setting is not set."""
     rank, device = settings.get("rank", ""), settings.get("rdma_device", "")
     return {
         _RANK: "" if rank == "-1" else rank,

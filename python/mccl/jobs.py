@@ -1,7 +1,7 @@
-"""Which job a process belongs to, by variables of other programs: what all readers of them share.
+"""The job of a process, from variables of other programs: code that all readers of them share.
 
-Each reader is a function from the environment to the settings that the job is joined with; it
-raises Refusal with a sentence when that cannot be.
+A reader is a function from the environment to the settings for joining the job. It raises Refusal
+with a sentence if the process cannot join.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 Environment = Mapping[str, str]
 
 
-class Refusal(Exception):  # noqa: N818  (it is an answer; whether it is an error depends on strict)
-    """Why a backend cannot be used.
+class Refusal(Exception):  # noqa: N818  (an answer; `strict` decides whether it is an error)
+    """The reason why a backend cannot be used.
 
     Attributes:
-        absent: Nothing in the environment asks for this backend, so that passing over it is right.
+        absent: True if nothing in the environment selects this backend, so that it can be skipped.
     """
 
     def __init__(self, sentence: str, *, absent: bool = False) -> None:
@@ -27,12 +27,12 @@ class Refusal(Exception):  # noqa: N818  (it is an answer; whether it is an erro
 
 @dataclass(frozen=True)
 class Job:
-    """How to join: a backend's name, and the settings that its environment stands for.
+    """How to join a job: a backend's name, and the settings that the environment implies.
 
     Attributes:
-        alone: It is a job of this process only.
-        slower: What users should know where MLX's own backend has a faster way; or empty.
-        on_gpu: Collectives take streams of MLX's GPU where the caller names none.
+        alone: True for a job of this process only.
+        slower: Advice for users if MLX's own backend is faster; else empty.
+        on_gpu: Collectives run on streams of MLX's GPU if the caller names no stream.
     """
 
     backend: str
@@ -44,7 +44,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Address:
-    """Of a rank that listens."""
+    """The address at which a rank listens."""
 
     host: str
     port: int
@@ -54,19 +54,19 @@ class Address:
 
 
 def split_address(text: str) -> tuple[str, int]:
-    """Host and port, or 0 where there is none."""
+    """Host and port of "host:port"; port 0 if it is missing or not from 1 to 65535."""
     host, _, port = text.strip().rpartition(":")
     good = port.isdecimal() and 1 <= int(port) <= 65535
     return host.removeprefix("[").removesuffix("]"), int(port) if good else 0
 
 
 def is_on(environment: Environment, variable: str) -> bool:
-    """Whether a switch of MLX's is set; to any value, since MLX looks only whether it is there."""
+    """True if a switch of MLX is set, to any value: MLX only checks its presence."""
     return variable in environment
 
 
 def rank_of(backend: str, text: str, size: int, source: str) -> int:
-    """The rank that a variable tells, of so many as `source` has."""
+    """The rank that a variable holds; Refusal unless it is below `size`, which `source` defines."""
     if not text.strip().isdecimal():
         raise Refusal(f"{backend}: MLX_RANK is '{text}'; a rank is an integer from 0")
     rank = int(text)
@@ -79,7 +79,7 @@ def rank_of(backend: str, text: str, size: int, source: str) -> int:
 
 
 def require_all(backend: str, given: Mapping[str, str | None]) -> None:
-    """Refuses where some of what belongs together is not given."""
+    """Raises Refusal if only some of the variables that belong together are given."""
     missing = [name for name, text in given.items() if not text]
     if missing:
         found = next(name for name, text in given.items() if text)
@@ -88,7 +88,7 @@ def require_all(backend: str, given: Mapping[str, str | None]) -> None:
 
 
 def shape_of(value: object) -> str:
-    """A value of a file, as messages show it."""
+    """A value of a JSON file as messages show it, at most 61 characters."""
     if isinstance(value, (list, dict)) and not value:
         return "an empty list" if isinstance(value, list) else "an empty object"
     text = json.dumps(value)

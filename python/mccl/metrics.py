@@ -1,4 +1,4 @@
-"""What the collective calls of this process took, over all its groups."""
+"""Counters and latencies of the collective calls of this process, over all its groups."""
 
 from __future__ import annotations
 
@@ -11,35 +11,36 @@ from mccl import _core
 class MetricsSummary:
     """Counters since the first group was made, or since reset_metrics().
 
-    Times are in milliseconds, of the calls that succeeded. For one call: queue wait is the time
-    from submitted until started; execution from started until done; network is the part of it
-    spent moving bytes, reduce the part spent in arithmetic, and sync the rest, waiting for peers.
+    Times are averages in milliseconds unless noted, over calls that succeeded. Times of one call:
+    queue wait is from submission to start, and execution from start to end. Network is the part of
+    execution spent moving bytes, reduce the part spent in arithmetic, and sync the rest, spent
+    waiting for peers.
 
     Attributes:
-        total_ops: Calls that ended, failed ones included.
+        total_ops: Calls that ended, including failed ones.
         total_bytes_sent: Bytes sent to peers.
         total_bytes_recv: Bytes received from peers.
         total_errors: Calls that failed.
-        refused_connections: Connections of strangers that the listener dropped.
-        avg_latency_ms: From submitted until done.
-        p50_latency_ms: The median, within 5 %.
-        p99_latency_ms: What 99 of 100 calls do not exceed, within 5 %.
-        peak_throughput_gbps: Most payload gigabits per second of one call, however small.
+        refused_connections: Unauthenticated connections that were dropped.
+        avg_latency_ms: From submission to end.
+        p50_latency_ms: The median, accurate to 5 %.
+        p99_latency_ms: Value that 99 of 100 calls do not exceed, accurate to 5 %.
+        peak_throughput_gbps: Highest payload rate of one timed call of any size, in Gbit/s.
         avg_sync_ms: Waiting for peers.
         avg_network_ms: Moving bytes.
         avg_reduce_ms: Arithmetic.
         avg_queue_wait_ms: Waiting for earlier calls.
-        avg_execution_ms: From started until done.
-        staging_bytes: Memory held now to pass data on: shared with other ranks of the machine,
-            receive buffers, and room for sums under way.
-        peak_staging_bytes: The most of it that was ever held at a time.
-        pinned_bytes: Pinned host memory held now, which calls on GPU tensors are staged through.
-            At most MCCL_PINNED_LIMIT_BYTES of it per GPU stays when no call uses it.
-        peak_pinned_bytes: The most of it that was ever held at a time.
-        shm_links: Links of groups that came about through shared memory. Those that measure the
+        avg_execution_ms: From start to end.
+        staging_bytes: Bytes held now to pass data on: memory shared with other ranks of the
+            machine, receive buffers, and scratch space for sums in progress.
+        peak_staging_bytes: Largest value of staging_bytes.
+        pinned_bytes: Bytes of pinned host memory held now; calls on GPU tensors are staged through
+            it. At most MCCL_PINNED_LIMIT_BYTES per GPU stay allocated while no call uses them.
+        peak_pinned_bytes: Largest value of pinned_bytes.
+        shm_links: Links of groups established through shared memory. Links that only measure the
             job at its start do not count.
-        rdma_links: Through RDMA devices.
-        tcp_links: Through TCP.
+        rdma_links: Links established through RDMA devices.
+        tcp_links: Links established through TCP.
     """
 
     total_ops: int = 0
@@ -76,13 +77,13 @@ def get_metrics() -> MetricsSummary | None:
 
 
 def log_metrics() -> None:
-    """Writes the metrics to stderr as a table, whatever the log level is.
+    """Writes the metrics to stderr as a table, regardless of the log level.
 
-    Before this process has made a group it says so instead.
+    Before this process has made a group, writes a line that says so.
     """
     _core.log_metrics()
 
 
 def reset_metrics() -> None:
-    """Zeroes every counter."""
+    """Starts all counters anew. Numbers of links and memory held now stay."""
     _core.reset_metrics()

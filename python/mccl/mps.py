@@ -1,8 +1,8 @@
-"""What torch's FSDP asks of a device and torch has not for MPS.
+"""Parts that torch's FSDP needs from a device and that torch lacks for MPS.
 
-All that FSDP2 does on MPS keeps its order on torch's default stream, and a call of MCCL's is over
-when it has been waited for: streams and what waits for them come down to nothing, as for the CPU.
-Torch has streams for MPS from 2.15 on, but no events for any but the default one.
+All work of FSDP2 on MPS is ordered by torch's default stream, and a call of MCCL is over once it
+has been waited for. Streams and waits between them are therefore no-ops, as on the CPU. Torch has
+streams for MPS from 2.15 on, but events only for the default stream.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from typing import Any
 
 
 class Stream:
-    """The default one, whatever is asked for."""
+    """Stands for torch's default MPS stream, whatever is requested."""
 
-    # As torch.Stream has them; the type is c10::DeviceType::MPS.
+    # Attributes of torch.Stream; the type is c10::DeviceType::MPS.
     stream_id = 0
     device_index = 0
     device_type = 13
 
     def __init__(self, device: Any = None, priority: int = 0) -> None:
-        """Which device and priority is all the same."""
+        """Ignores the device and the priority."""
 
     def wait_stream(self, stream: Stream) -> None:
-        """Nothing: what the stream is given runs in its order."""
+        """No-op: all work is in one stream and runs in order."""
 
     def wait_event(self, event: Any) -> None:
-        """Nothing: the event is of this stream."""
+        """No-op: the event belongs to this stream."""
 
     def record_event(self, event: Any = None) -> Any:
-        """An event behind what the stream has been given."""
+        """Records an event behind all work that the stream has received."""
         import torch
 
         event = torch.mps.Event() if event is None else event
@@ -39,7 +39,7 @@ class Stream:
         return event
 
     def synchronize(self) -> None:
-        """Until all is done that it has been given."""
+        """Blocks until the stream has finished its work."""
         import torch
 
         torch.mps.synchronize()
@@ -49,39 +49,39 @@ _stream = Stream()
 
 
 def current_stream(device: Any = None) -> Stream:
-    """The stream."""
+    """The only stream."""
     return _stream
 
 
 @contextlib.contextmanager
 def stream(stream: Stream | None) -> Iterator[None]:
-    """What is called inside goes to the stream, as it does outside."""
+    """No-op context: calls inside use the only stream, as they do outside."""
     yield
 
 
 def current_device() -> int:
-    """The device: a Mac has one."""
+    """Returns 0: a Mac has one device."""
     return 0
 
 
 def set_device(device: Any) -> None:
-    """Nothing: a Mac has one device."""
+    """No-op: a Mac has one device."""
 
 
 def is_initialized() -> bool:
-    """Whether a device has been chosen."""
+    """Returns True: no initialisation is needed."""
     return True
 
 
-#: Of these torch has some from 2.15 on: FSDP2 alone is given them.
+#: Replacements for FSDP2 only, because torch has some of these itself from 2.15 on.
 _STREAMS = (Stream, current_stream, stream)
 
-#: Given to torch.mps where it has none of that name: meshes of devices ask for them.
+#: Functions that device meshes call; added to torch.mps if it lacks them.
 _DEVICES = (current_device, set_device, is_initialized)
 
 
 class _Device:
-    """What FSDP2 takes for torch.mps: with streams of this module."""
+    """torch.mps as FSDP2 sees it: with the streams of this module."""
 
     def __getattr__(self, name: str) -> Any:
         import torch
@@ -92,14 +92,14 @@ class _Device:
 for _thing in _STREAMS:
     setattr(_Device, _thing.__name__, staticmethod(_thing))
 
-#: Operators of FSDP2, which have kernels for named devices; MPS is not among them.
+#: Operators of FSDP2 that have kernels for some devices, but not for MPS.
 _OF_FSDP = ("all_gather_copy_in", "split_with_sizes_copy", "chunk_cat", "copy_")
 
 _kept: list[Any] = []
 
 
 def complete(shim: Any) -> None:
-    """Gives torch what is missing; nothing where there is no MPS. Doing so twice is harmless."""
+    """Adds the missing parts to torch; no-op without MPS, or on a second call."""
     if _kept or not _available():
         return
     _complete_device()
@@ -114,7 +114,7 @@ def _available() -> bool:
 
 
 def _complete_device() -> None:
-    """Each module of FSDP2 asks for a device by a name of its own."""
+    """Replaces the function by which each module of FSDP2 finds its device."""
     import torch
     import torch.distributed.fsdp._fully_shard as package
 
@@ -135,7 +135,7 @@ def _complete_device() -> None:
 
 
 def _complete_storages(shim: Any) -> None:
-    """FSDP2 frees what it has gathered by making storages empty."""
+    """Makes storages on MPS resizable: FSDP2 frees gathered tensors by emptying their storages."""
     import torch
 
     resize = torch.UntypedStorage.resize_
@@ -150,9 +150,9 @@ def _complete_storages(shim: Any) -> None:
 
 
 def _complete_fsdp() -> Any:
-    """They are made of torch's own operators, and do for MPS what they do for the CPU."""
+    """Registers the CPU kernels for MPS: they are composed of torch's own operators."""
     import torch
-    import torch.distributed.fsdp  # makes them
+    import torch.distributed.fsdp  # registers the operators
 
     library = torch.library.Library("fsdp", "IMPL")
     on_the_cpu = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)

@@ -1,13 +1,13 @@
-"""The share of the elements that topk sends while it comes down to what was asked for."""
+"""The share of the elements that topk sends during a ramp, which lowers it to the given ratio."""
 
 from __future__ import annotations
 
-#: Of the first steps; each further stage sends a quarter of the one before.
+#: Share in the first stage; each further stage sends a quarter of the one before.
 FIRST = 0.25
 
 
 def check_ramp(ramp: int, codec: str) -> None:
-    """Raises ValueError for a ramp of another codec, or of fewer than no steps."""
+    """Raises ValueError for a ramp with another codec than topk, or a negative number of steps."""
     if ramp < 0:
         raise ValueError(f"ramp counts steps; found {ramp}")
     if ramp and codec != "topk":
@@ -15,10 +15,11 @@ def check_ramp(ramp: int, codec: str) -> None:
 
 
 def ratio_at(step: int, ratio: float, ramp: int) -> float:
-    """In the step-th of `ramp` steps, which are divided evenly among the stages.
+    """The share of elements to send in step `step` of a ramp of `ramp` steps.
 
-    For a ratio of 0.01 those are 0.25, 0.0625 and 0.015625 (Lin et al., Deep Gradient Compression,
-    2018); after them, and where the ratio is as large as the first, it is the ratio itself.
+    The steps are divided evenly among the stages. For a ratio of 0.01 the stages send 0.25, 0.0625
+    and 0.015625 (Lin et al., Deep Gradient Compression, 2018). After the ramp, or if the ratio is
+    at least that of the first stage, the share is the ratio itself.
     """
     stages = []
     share = FIRST

@@ -1,4 +1,4 @@
-"""The backend "mccl" of torch.distributed, seen from Python."""
+"""The backend "mccl" of torch.distributed: its Python side."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ from . import torch_meeting, torch_names
 if TYPE_CHECKING:
     from types import ModuleType
 
-#: How long the end of the process waits for callbacks of futures.
+#: Longest time that the end of the process waits for callbacks of futures.
 _PATIENCE = timedelta(seconds=5)
 
 _shim: ModuleType | None = None
 
 
 def register() -> None:
-    """Makes this backend known to torch.distributed, by its names and as a way to meet ("mccl://").
+    """Registers this backend with torch.distributed under its names, and the method "mccl://".
 
-    "env://" then finds what mpirun, srun and MCCL's own variables tell, too. Doing so twice is
-    harmless.
+    "env://" then also reads the variables of mpirun, of srun and of MCCL. A second call is a no-op.
     """
     if torch_names.is_registered():
         return
@@ -39,8 +38,8 @@ def load() -> ModuleType:
     """The compiled shim.
 
     Raises:
-        ImportError: It is missing, or was built for another torch or Python. Said before the
-            library is loaded, since an incompatible one would crash instead.
+        ImportError: It is missing, or was built for another torch or Python. Checked before the
+            library is loaded, because an incompatible one would crash.
     """
     global _shim
     if _shim is None:
@@ -59,7 +58,7 @@ def load() -> ModuleType:
 
 
 def create(options: Any, group_options: Any) -> Any:
-    """What torch calls to make a process group; see ``Backend.register_backend``."""
+    """Makes a process group when torch asks for one; see ``Backend.register_backend``."""
     import torch.distributed as dist
 
     shim = load()
@@ -109,7 +108,7 @@ def _has_groups() -> bool:
 
 
 def _timeout_of(given: timedelta, settings: dict[str, str]) -> timedelta:
-    """torch's timeout, unless that is its default, which a setting of ours may replace."""
+    """The given timeout; if that is torch's default and the setting is set, the setting's value."""
     from torch.distributed.constants import default_pg_timeout
 
     if given == default_pg_timeout and "timeout" in settings:

@@ -1,4 +1,4 @@
-"""How ranks of torch meet: "mccl://", and "env://" under launchers that torch does not know.
+"""Rendezvous for torch: "mccl://", and "env://" under launchers that torch does not know.
 
 torch's own handler of ``env://``, the default of ``init_process_group``, reads RANK, WORLD_SIZE,
 MASTER_ADDR and MASTER_PORT. mpirun and srun set none of them.
@@ -21,14 +21,15 @@ if TYPE_CHECKING:
 
 SCHEME = "mccl"
 
-#: The store of a process that is alone in a job that meets elsewhere holds this key: see meet().
+#: Key in the store of a process that is its only user because the job meets elsewhere; see meet().
 _ELSEWHERE = "mccl/elsewhere"
 
-#: What torch's handler must be told, by the URL's query or by variables.
+#: Inputs of torch's handler: those that the URL's query may hold, and those that only variables
+#: hold.
 _IN_QUERY = {"RANK": "rank", "WORLD_SIZE": "world_size"}
 _ADDRESS = ("MASTER_ADDR", "MASTER_PORT")
 
-#: Variables that this module has set, which tell of no launcher.
+#: Variables that this module has set. They are not evidence of a launcher.
 _set_here: dict[str, str] = {}
 
 _Meeting = Iterator[tuple["dist.Store", int, int]]
@@ -36,7 +37,7 @@ _Meeting = Iterator[tuple["dist.Store", int, int]]
 
 def install() -> None:
     """Registers "mccl://" and takes over "env://"."""
-    # The package has a function of that name too, which hides the module.
+    # The package also has a function of that name, which hides the module.
     rendezvous = importlib.import_module("torch.distributed.rendezvous")
     torchs = rendezvous._rendezvous_handlers["env"]
 
@@ -51,14 +52,14 @@ def install() -> None:
 
 
 def meet(url: str, timeout: timedelta | None = None, **_: object) -> _Meeting:
-    """The way to meet of ``init_process_group("mccl", init_method="mccl://")``.
+    """Handler of ``init_process_group("mccl", init_method="mccl://")``.
 
-    The ranks meet as those of MLX, NumPy and C++ do: where MCCL_ROOT or the launcher says, or along
-    the cables of MCCL_HOSTFILE. So they may be of one job. torch is given the job's own store;
-    where ranks of the job are not torch's, it has no further process groups of torch.
+    The ranks meet like those of MLX, NumPy and C++, and may belong to the same job: at the address
+    of MCCL_ROOT or the launcher, or along the cables of MCCL_HOSTFILE. torch uses the job's own
+    store. If some ranks of the job do not use torch, no further process groups can be made.
 
     Raises:
-        ValueError: Nothing tells this process its rank, or not the one that the caller gives.
+        ValueError: The process has no rank, or a rank or size that differs from the caller's.
     """
     from torch.distributed import HashStore
 
@@ -86,7 +87,7 @@ def meet(url: str, timeout: timedelta | None = None, **_: object) -> _Meeting:
 
 
 def meets_elsewhere(store: dist.Store) -> bool:
-    """Whether the store of a group is the one of a process that is alone in it, as meet() gives."""
+    """True if the store of a group is the private one that meet() makes."""
     from torch.distributed import HashStore, PrefixStore
 
     while isinstance(store, PrefixStore):
@@ -95,16 +96,17 @@ def meets_elsewhere(store: dist.Store) -> bool:
 
 
 def _complete_environment(url: str) -> bool:
-    """Sets those of torch's variables that are missing, as another launcher than torchrun tells.
+    """Sets those of torch's variables that are missing, from a launcher other than torchrun.
 
-    Variables that are set, and what the URL gives, stay as they are. Where they disagree with the
-    launcher nothing is set, so that torch names the variable that is missing.
+    Variables that are set, and values in the URL, stay as they are. If they disagree with the
+    launcher, nothing is set, and torch names the missing variable.
 
     Returns:
-        Whether the ranks must meet by meet() instead, since no address leads all of them to rank 0.
+        True if the ranks must meet by meet() instead, because rank 0 has no address for all of
+        them.
 
     Raises:
-        ValueError: The launcher tells only part, or a setting is not valid.
+        ValueError: The launcher gives only part of the values, or a setting is invalid.
     """
     told = _told(url)
     missing = [name for name in (*_IN_QUERY, *_ADDRESS) if name not in told]
@@ -137,7 +139,7 @@ def _complete_environment(url: str) -> bool:
 
 
 def _told(url: str) -> dict[str, str]:
-    """What torch's handler would find, by the names of its variables. It ignores empty ones."""
+    """The values that torch's handler would find, by variable. It ignores empty variables."""
     names = (*_IN_QUERY, *_ADDRESS)
     told = {name: os.environ[name] for name in names if os.environ.get(name)}
     query = parse_qs(urlparse(url).query)
@@ -145,7 +147,7 @@ def _told(url: str) -> dict[str, str]:
 
 
 def _place(settings: Mapping[str, str]) -> dict[str, Any] | None:
-    """This process's place, as another launcher than torchrun tells it; None if there is none."""
+    """This process's place from a launcher other than torchrun; None if there is none."""
     from . import _core
 
     told = {name: text for name, text in os.environ.items() if _set_here.get(name) != text}
@@ -164,12 +166,12 @@ def _place(settings: Mapping[str, str]) -> dict[str, Any] | None:
 
 
 def _has_no_address(place: Mapping[str, Any], settings: Mapping[str, str]) -> bool:
-    """MPI has a way of its own to meet; the ranks of a hostfile meet along cables."""
+    """True if rank 0 has no address: MPI meets by itself, and ranks of a hostfile along cables."""
     return settings.get("backend") == "mpi" or bool(place["size"] > 1 and settings.get("hostfile"))
 
 
 def _address_of_store(place: Mapping[str, Any], settings: Mapping[str, str]) -> tuple[str, str]:
-    """Host and port at which rank 0 is to serve torch's store."""
+    """Host and port at which rank 0 must serve torch's store."""
     from . import _core, jobs
 
     if place["size"] == 1:
@@ -178,8 +180,9 @@ def _address_of_store(place: Mapping[str, Any], settings: Mapping[str, str]) -> 
             return "127.0.0.1", str(free.getsockname()[1])
     root = _core.meeting_point(settings, dict(os.environ))
     host, port = jobs.split_address(root)
-    # MPICH's launcher carries an address made for this call. All others tell where MCCL's own store
-    # is, which the process may serve too; torch's is one port up, as mccl launch has it.
+    # MPICH's launcher carries an address made for this call. The other launchers give the address
+    # of MCCL's own store, which this process may serve too; torch's store then uses the next port,
+    # as in mccl launch.
     made_now = place["found_by"] == "MPICH" and not settings.get("root")
     if port == 65535 and not made_now:
         raise ValueError(

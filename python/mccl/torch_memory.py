@@ -1,4 +1,4 @@
-"""GPU memory for torch that collectives use where it lies, instead of a copy of it.
+"""GPU memory for torch that collectives use in place, instead of copying it.
 
     group = dist.group.WORLD
     backend = group._get_backend(device)
@@ -7,7 +7,7 @@
         data = torch.empty(1 << 24, device=device)
     backend.register_mem_pool(pool)  # on all ranks
 
-What is allocated later is used where it lies from the next register_mem_pool() on.
+Memory allocated later is used in place after the next register_mem_pool().
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @functools.cache
 def allocator() -> Any:
-    """What ``torch.cuda.MemPool`` takes."""
+    """The allocator for ``torch.cuda.MemPool``."""
     import torch
 
     return torch._C._cuda_customAllocator(*load().memory_functions())
@@ -31,7 +31,7 @@ def allocator() -> Any:
 
 @functools.cache
 def _pool(index: int) -> torch.cuda.MemPool:
-    """Of what torch asks a process group for: one pool for each GPU."""
+    """The pool of a GPU, for tensors that torch requests from a process group."""
     import torch
 
     with torch.cuda.device(index):
@@ -39,7 +39,7 @@ def _pool(index: int) -> torch.cuda.MemPool:
 
 
 def empty(size: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """A tensor of one dimension in such memory."""
+    """A tensor of one dimension in such memory, with uninitialised elements."""
     import torch
 
     index = torch.cuda.current_device() if device.index is None else device.index

@@ -1,4 +1,4 @@
-"""What torch finds by name: the backend, and functions that ask for the names of torch's own."""
+"""Names in torch: those of the backend, and functions that check for torch's own backends."""
 
 from __future__ import annotations
 
@@ -13,29 +13,30 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch.distributed as dist
 
-#: The name that people use. Others have it too: Moore Threads' backend for their GPUs is one.
+#: The usual name. Other packages use it too, such as Moore Threads' backend for their GPUs.
 BACKEND = "mccl"
 
-#: The name that nobody else has.
+#: A name that only this package uses.
 OWN_BACKEND = "mccl_engine"
 
-#: In the order in which torch should think of them; it looks the group's backend up by device.
+#: Devices of the backend, in torch's order of preference; torch finds a group's backend by device.
 DEVICES = ["cpu", "cuda", "mps"]
 
 _warned = False
 
 
 def is_registered() -> bool:
-    """Whether register() was called before."""
+    """True if register() was called before."""
     from torch.distributed.distributed_c10d import Backend
 
     return OWN_BACKEND.upper() in Backend._plugins
 
 
 def register(create: Callable[..., Any]) -> None:
-    """Makes the backend known under both names, unless another package has the first one.
+    """Registers the backend under both names, unless another package has the first one.
 
-    Where one takes it later, torch gives it the name. Either is said in one warning.
+    If another package takes the first name later, torch gives it the name. Either case issues one
+    warning.
     """
     from torch.distributed.distributed_c10d import Backend
 
@@ -56,7 +57,7 @@ def register(create: Callable[..., Any]) -> None:
 
 
 def _warn_of(creator: Any) -> None:
-    """Says once who has the name."""
+    """Warns once that another package has the name."""
     global _warned
     if _warned:
         return
@@ -74,29 +75,30 @@ def _warn_of(creator: Any) -> None:
 
 
 def wrap_calls(own_type: Callable[[], type | None]) -> None:
-    """Has functions of torch that ask for Gloo's or NCCL's name take this backend's groups too.
+    """Makes functions of torch that check for Gloo or NCCL accept groups of this backend.
 
     Args:
-        own_type: The type of this backend's part of a group; None while there can be no such group.
+        own_type: Returns the type of this backend's part of a group; None if no such group can
+            exist yet.
     """
     import torch.distributed as dist
     from torch.distributed import distributed_c10d as c10d
 
     def own_parts(group: dist.ProcessGroup | None) -> tuple[list[Any], bool]:
-        """This backend's parts of a group, and whether the group has no others."""
+        """This backend's parts of a group, and whether the group has no other parts."""
         kind = own_type()
         if kind is None or c10d._rank_not_in_group(group):
             return [], False
         group = c10d._get_default_group() if group is None else group
         parts = [group._get_backend(device) for device in group._device_types]
-        # TORCH_DISTRIBUTED_DEBUG=DETAIL wraps each.
+        # With TORCH_DISTRIBUTED_DEBUG=DETAIL, torch wraps each part.
         parts = [getattr(part, "wrapped_pg", part) for part in parts]
         own = [part for part in parts if isinstance(part, kind)]
         return own, len(own) == len(parts)
 
     c10d.monitored_barrier = _monitored_barrier(c10d.monitored_barrier, own_parts)
     c10d._set_pg_timeout = _set_pg_timeout(c10d._set_pg_timeout, own_parts)
-    if hasattr(dist, "monitored_barrier"):  # else torch has yet to copy it from there
+    if hasattr(dist, "monitored_barrier"):  # otherwise torch copies it from c10d later
         dist.monitored_barrier = c10d.monitored_barrier
 
 
@@ -123,7 +125,7 @@ def _set_pg_timeout(torchs: Callable[..., None], own_parts: Callable[..., Any]) 
     @functools.wraps(torchs)
     def _set_pg_timeout(timeout: timedelta, group: dist.ProcessGroup | None = None) -> None:
         own, whole = own_parts(group)
-        if not whole:  # torch checks the group, and sets the parts that it knows
+        if not whole:  # torch checks the group, and sets the parts of its own backends
             torchs(timeout, group)
         for part in own:
             part._set_default_timeout(timeout)
