@@ -1,8 +1,8 @@
-"""What MCCL's distribution can say of itself, under a name that no other distribution has.
+"""Facts about MCCL's distribution, in a package whose name no other distribution has.
 
-Another distribution, called mccl, has a package of the name `mccl` too: whichever was installed
-last has overwritten files of the other. So what notices that lies here, and costs little, as
-`import mccl` comes by.
+Another distribution, called mccl, also has a package `mccl`. Whichever was installed last has
+overwritten files of the other. The code that detects this is therefore here. It costs little,
+because every `import mccl` runs it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ DISTRIBUTION = "mccl-engine"
 
 
 def require_alone() -> None:
-    """Does nothing unless the other distribution is installed beside this one.
+    """No-op unless the other distribution is installed beside this one.
 
     Raises:
-        ImportError: It is.
+        ImportError: Both are installed.
     """
     other = _other_distribution()
     if other is not None:
@@ -41,15 +41,15 @@ def require_alone() -> None:
 
 
 def install_command(*options: str) -> str:
-    """What to type so that MCCL is built again for the torch and the MLX that are installed now."""
+    """The command that builds MCCL again for the torch and the MLX that are installed now."""
     return " ".join([_pip("install"), "--force-reinstall", "--no-deps", *options, _source()])
 
 
 def autoload() -> None:
-    """Registers the backend with torch, which calls it while it is imported. Never raises.
+    """Registers the backend with torch, which calls this while it is imported. Never raises.
 
-    Beside the other distribution it warns, and whoever then imports mccl is told by an error: a
-    program that only wants torch goes on.
+    If the other distribution is installed, it warns, and a later import of mccl raises ImportError.
+    A program that only uses torch continues.
     """
     try:
         require_alone()
@@ -70,9 +70,9 @@ def autoload() -> None:
 
 
 def after_import(name: str, action: Callable[[], object]) -> None:
-    """Has `action` called at the end of the import of a module that is not imported yet.
+    """Registers `action` to run at the end of the import of a module that is not imported yet.
 
-    What it raises, the import raises. One action per module; later ones are ignored.
+    The import raises any exception of `action`. One action per module; later ones are ignored.
     """
     if not any(
         isinstance(finder, _AfterImport) and finder.name == name for finder in sys.meta_path
@@ -81,7 +81,7 @@ def after_import(name: str, action: Callable[[], object]) -> None:
 
 
 class _AfterImport:
-    """Finds one module as Python does, and extends its execution by an action."""
+    """Finder of one module, which it loads as Python does; then runs an action."""
 
     def __init__(self, name: str, action: Callable[[], object]) -> None:
         self.name = name
@@ -106,7 +106,7 @@ class _AfterImport:
 
 
 class _Refusal:
-    """Lets nobody import mccl."""
+    """Finder that makes every import of mccl fail."""
 
     def __init__(self, reason: str) -> None:
         self._reason = reason
@@ -122,7 +122,7 @@ class _Refusal:
 def _other_distribution() -> str | None:
     """Name, version and folder of an installed distribution "mccl"; None if there is none.
 
-    importlib.metadata would know, but takes longer to import than all the rest of MCCL.
+    Does not use importlib.metadata, which takes longer to import than all the rest of MCCL.
     """
     for folder in sys.path:
         try:
@@ -144,8 +144,8 @@ def _pip(command: str) -> str:
 
 
 def _source() -> str:
-    """Where MCCL was installed from, as an argument of pip."""
-    # Only who is to be told something comes here.
+    """The place MCCL was installed from, as an argument of pip."""
+    # Imported here because only error messages need it.
     from importlib.metadata import PackageNotFoundError, distribution
 
     try:

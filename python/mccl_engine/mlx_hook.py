@@ -1,7 +1,7 @@
-"""Runs a Python program of MLX on MCCL, whatever has started the program.
+"""Runs a Python program of MLX on MCCL, whatever started the program.
 
-`mccl_engine_mlx.pth` in site-packages has Python import this module as it starts, where the
-variable MCCL_MLX is set. Nothing of MLX or MCCL is imported before the program imports MLX.
+If the variable MCCL_MLX is set, `mccl_engine_mlx.pth` in site-packages makes Python import this
+module at startup. Nothing of MLX or MCCL is imported before the program imports MLX.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def _install() -> None:
 
 
 def _tell_launcher() -> None:
-    """Leaves a file for `mccl launch`, which warns where --mlx has reached no program."""
+    """Creates a file for `mccl launch`, which warns if --mlx reached no program."""
     folder = os.environ.get("_MCCL_LAUNCH")
     if folder:
-        # It may be the folder of a job that has ended.
+        # The folder may belong to a job that has ended.
         with contextlib.suppress(OSError):
             os.close(os.open(f"{folder}on-mccl", os.O_CREAT | os.O_WRONLY, 0o600))
 

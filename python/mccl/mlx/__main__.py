@@ -17,7 +17,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Installs MCCL, then runs what the command line names as if python had been told to."""
+    """Installs MCCL, then runs the program of the command line as python would."""
     parser = argparse.ArgumentParser(
         prog="python -m mccl.mlx",
         usage="%(prog)s [-h] (script.py | -m module) [arguments …]",

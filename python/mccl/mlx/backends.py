@@ -1,7 +1,7 @@
-"""Which job a process belongs to, by the environment: decisions, without doing anything.
+"""The job that a process belongs to, from the environment: decisions without side effects.
 
 A backend is a name that MLX's users know. Each has one function here, from the environment to the
-settings that the job is joined with; it raises Refusal with a sentence when that cannot be.
+settings for joining the job. It raises Refusal with a sentence if the process cannot join.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from .loader import load
 
 
 def ring(environment: Environment, settings: Mapping[str, str]) -> Job:
-    """From MLX_RANK and MLX_HOSTFILE, as `mlx.launch` sets them.
+    """The job of MLX_RANK and MLX_HOSTFILE, as `mlx.launch` sets them.
 
-    The ranks meet at rank 0's first address. Each rank listens at its own addresses, several of
-    which make several links per pair (an address that stands there twice makes two), at the port of
-    the first; rank 0, whose first port is where the ranks meet, at the port of a later one or else
-    at any free port.
+    The ranks meet at rank 0's first address. Each rank listens at its own addresses, at the port of
+    the first. Several addresses make several links per pair; an address listed twice makes two.
+    Rank 0's first port is taken by the meeting point. It listens at the first other port among its
+    addresses, or else at any free port.
     """
     rank_text, path = environment.get("MLX_RANK"), environment.get("MLX_HOSTFILE")
     if not rank_text and not path:
         raise Refusal("ring: neither MLX_RANK nor MLX_HOSTFILE is set", absent=True)
     if not rank_text or not path:
         missing, other = ("MLX_HOSTFILE", "MLX_RANK") if rank_text else ("MLX_RANK", "MLX_HOSTFILE")
-        # MLX's other backends use MLX_RANK too.
+        # MLX_RANK alone may belong to another of MLX's backends.
         elsewhere = bool(rank_text) and bool(_asks_for_others(environment))
         raise Refusal(f"ring: {other} is set, but {missing} is not", absent=elsewhere)
     if rank_text.strip() == "0" and _is_blank(path):
-        return Job("ring", alone=True)  # as `mlx.launch -n 1` has it
+        return Job("ring", alone=True)  # the form that `mlx.launch -n 1` uses
     ranks = _read_hostfile(path)
     rank = rank_of("ring", rank_text, len(ranks), path)
     own = ranks[rank]
@@ -59,7 +59,7 @@ def ring(environment: Environment, settings: Mapping[str, str]) -> Job:
             "rank": str(rank),
             "world_size": str(len(ranks)),
             "root": str(ranks[0][0]),
-            # Where no network joins all ranks, they meet along the cables instead.
+            # If no network joins all ranks, they meet along the cables instead.
             "hostfile": path,
             "listen_addr": ",".join(address.host for address in own),
             # Rank r listens on port_base + r.
@@ -70,7 +70,7 @@ def ring(environment: Environment, settings: Mapping[str, str]) -> Job:
 
 
 def _verbosity(environment: Environment, settings: Mapping[str, str]) -> dict[str, str]:
-    """More is logged for MLX_RING_VERBOSE, unless MCCL's own setting says how much."""
+    """Raises the log level for MLX_RING_VERBOSE, unless MCCL's own setting is set."""
     usual = default_text("log_level")
     is_given = settings.get("log_level", usual) != usual
     return {"log_level": "INFO"} if is_on(environment, "MLX_RING_VERBOSE") and not is_given else {}
@@ -121,10 +121,10 @@ def _address_of(item: object, rank: int, path: str) -> Address:
 
 
 def mccl(environment: Environment, settings: Mapping[str, str]) -> Job:
-    """From MCCL's own settings, or a launcher.
+    """The job of MCCL's own settings, or of a launcher.
 
     The settings are MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT, in the environment or given to
-    mccl.init(); the launchers torchrun, Open MPI's and MPICH's mpirun, and srun.
+    mccl.init(). The launchers are torchrun, Open MPI's and MPICH's mpirun, and srun.
     """
     try:
         place = _core.placement(dict(settings), _readable(environment))
@@ -140,7 +140,7 @@ def mccl(environment: Environment, settings: Mapping[str, str]) -> Job:
 
 
 def _readable(environment: Environment) -> dict[str, str]:
-    """The variables whose values are text; no launcher sets others."""
+    """The variables whose values are UTF-8 text; no launcher sets others."""
     return {name: text for name, text in environment.items() if _is_utf8(name + text)}
 
 
@@ -159,7 +159,7 @@ _NO_GPU = (
 
 
 def _why_not_on_gpu() -> str:
-    """Why MLX's arrays cannot be communicated from GPU to GPU; empty where they can."""
+    """The reason why MLX's arrays cannot be sent from GPU to GPU; empty if they can."""
     if load().has_gpu():
         return ""
     if not mx.cuda.is_available():
@@ -168,9 +168,9 @@ def _why_not_on_gpu() -> str:
 
 
 def nccl(environment: Environment, settings: Mapping[str, str]) -> Job:
-    """From MLX_RANK, MLX_WORLD_SIZE, NCCL_HOST_IP, NCCL_PORT and MLX_NCCL_TIMEOUT.
+    """The job of MLX_RANK, MLX_WORLD_SIZE, NCCL_HOST_IP, NCCL_PORT and MLX_NCCL_TIMEOUT.
 
-    Arrays on the GPU go by kernels or NCCL where each rank has a GPU, else through pinned memory.
+    GPU arrays are sent by kernels or NCCL if each rank has a GPU, else through pinned memory.
     """
     names = ("MLX_RANK", "MLX_WORLD_SIZE", "NCCL_HOST_IP", "NCCL_PORT")
     given = {name: environment.get(name) for name in names}
@@ -205,13 +205,13 @@ def _seconds(variable: str, milliseconds: str) -> str:
     return f"{int(text) / 1000:g}"
 
 
-#: What the launchers of MPI set; srun does where it speaks PMI or PMIx.
+#: Variables that MPI's launchers set; srun sets them if it uses PMI or PMIx.
 _MPI_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "PMIX_RANK", "PMI_RANK")
 _MPI_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
 
 
 def mpi(environment: Environment, settings: Mapping[str, str]) -> Job:
-    """The job that MPI's launcher has started: its ranks are MPI's, and so are the calls."""
+    """The job that MPI's launcher has started. Its ranks are MPI's, and MPI makes the calls."""
     started = any(environment.get(variable) for variable in _MPI_VARIABLES)
     sizes = [environment[name].strip() for name in _MPI_SIZES if environment.get(name)]
     if started and sizes and sizes[0] == "1":
@@ -228,7 +228,7 @@ def mpi(environment: Environment, settings: Mapping[str, str]) -> Job:
     return Job("mpi", {"backend": "mpi"})
 
 
-#: What asks for a backend that MLX_RANK alone does not ask for.
+#: Variables that select a backend other than `ring`, which MLX_RANK alone does not.
 _ASKING = ("MLX_JACCL_COORDINATOR", "MLX_IBV_DEVICES", "NCCL_HOST_IP", "MLX_WORLD_SIZE")
 
 
@@ -246,7 +246,7 @@ BACKENDS: dict[str, Callable[[Environment, Mapping[str, str]], Job]] = {
 
 ANY = "any"
 
-#: Whether this machine has what each backend needs, by name.
+#: Functions that check whether this machine has what a backend needs, by name.
 NEEDS: dict[str, Callable[[], bool]] = {
     "ring": lambda: True,
     "jaccl": lambda: _core.has_active_rdma(resolved_settings()),
@@ -259,15 +259,15 @@ NEEDS: dict[str, Callable[[], bool]] = {
 def order_of_any(settings: Mapping[str, str]) -> list[str]:
     """The backends in the order in which `any` tries them.
 
-    Who sets MCCL_RANK means MCCL_RANK. Otherwise what is set for MLX goes first: a program that
-    `mlx.launch` starts may find what another launcher left in the environment.
+    If MCCL's rank or size is set, `mccl` is first. Otherwise MLX's variables are: a program that
+    `mlx.launch` starts may inherit the variables of another launcher.
     """
     first = "mccl" if settings["rank"] != "-1" or settings["world_size"] != "-1" else "ring"
     return [first, *(name for name in BACKENDS if name != first)]
 
 
 def require_known(name: object) -> str:
-    """`name` where it is that of a backend, or `any`; ValueError otherwise."""
+    """Returns `name` if it is a backend or `any`; raises ValueError otherwise."""
     if name == ANY or name in BACKENDS:
         return str(name)
     raise ValueError(f"backend {name!r}: expected one of {', '.join([ANY, *BACKENDS])}")

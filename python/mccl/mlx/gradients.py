@@ -1,4 +1,4 @@
-"""Averaging gradients over ranks, in buckets, while later buckets are still computed."""
+"""Averages gradients over ranks, in buckets, while later buckets are still being computed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .registry import group_of_call
 if TYPE_CHECKING:
     Stream = mx.Stream | mx.ThreadLocalStream
 
-#: Bytes of a bucket.
+#: Default size of a bucket in bytes.
 BUCKET = 32 * 1024**2
 
 
@@ -32,28 +32,28 @@ def average_gradients(
 ) -> Any:
     """The mean of every rank's gradients, as a tree of the same structure.
 
-    It takes what `mlx.nn.average_gradients` takes. Gradients go in buckets, one per type of element
-    at a time, from the end of the tree to its start, which is the order in which a backward pass
-    has them. With `overlap`, each bucket starts to be computed and communicated right away, so that
-    one travels while the next is computed; inside `mx.compile` and other transformations nothing
-    can start early, and all is left to the graph.
+    Accepts the arguments of `mlx.nn.average_gradients`. Gradients are packed into buckets, each of
+    one element type, from the end of the tree to its start: the order in which a backward pass
+    produces them. With `overlap`, the evaluation of each bucket starts at once, so that one bucket
+    is sent while the next is computed. Inside `mx.compile` and other transformations nothing can
+    start early, and the graph decides the order.
 
     Args:
         gradients: A tree of arrays, of the same structure, shapes and types on every rank.
-        group: Whose mean; None: the default group.
-        all_reduce_size: Bytes after which a bucket is full; 0 or less: each array on its own.
-        communication_stream: Where communication runs; None: a stream of its own on the CPU.
-        overlap: Whether evaluation starts here.
-        compression: How gradients travel between machines: a `Compression`, which keeps what
-            rounding leaves out for the next step, or the name of a codec, and then that is lost.
-            None: as the setting `compression` says.
+        group: The ranks to average over; None: the default group.
+        all_reduce_size: Bytes after which a bucket is full; 0 or less: one array per bucket.
+        communication_stream: The stream for communication; None: a separate stream on the CPU.
+        overlap: Whether evaluation starts in this call.
+        compression: Rounding of gradients between machines. A `Compression` keeps the part that
+            rounding drops for the next step. With the name of a codec, that part is lost. None: as
+            the setting `compression` says.
 
     Raises:
-        TypeError: A leaf of the tree is no array; the message names it.
-        ValueError: An unknown codec (with the nearest name); a `Compression` inside of `mx.compile`
-            or another transformation, where nothing can be kept; the stream is one of a GPU, or the
-            group not one of mccl.mlx.
-        RuntimeError: At evaluation: ranks passed different trees, or a rank is gone.
+        TypeError: A leaf of the tree is not an array; the message names it.
+        ValueError: An unknown codec (with the nearest name); a `Compression` inside `mx.compile` or
+            another transformation, where it cannot keep anything; a GPU stream where none is
+            possible; or a group that is not of mccl.mlx.
+        RuntimeError: At evaluation: ranks passed different trees, or a rank has died.
     """
     group = group_of_call("average_gradients", group)
     flat: list[tuple[str, mx.array]] = tree_flatten(gradients)
@@ -93,9 +93,9 @@ def average_gradients(
 
 
 def buckets_of(arrays: Sequence[mx.array], size: int) -> Iterator[list[int]]:
-    """Indices of arrays that travel together: of one type, from the last to the first.
+    """Yields the indices of arrays that are sent together: of one type, from the last to the first.
 
-    A bucket is full when it has at least `size` bytes.
+    A bucket is full once it has at least `size` bytes.
     """
     filling: dict[mx.Dtype, list[int]] = {}
     bytes_in: dict[mx.Dtype, int] = {}
@@ -117,7 +117,7 @@ def _rounded_means(
     compression: Compression,
     keeps: bool,
 ) -> dict[int, mx.array]:
-    """Returns the means of the gradients that are rounded, by index; the others are left out."""
+    """The means of the gradients that are rounded, by index; other gradients are not included."""
     chosen = [i for i, (name, gradient) in gradients.items() if compression.rounds(name, gradient)]
     share = compression.share
     compression.step += 1
@@ -134,14 +134,14 @@ def _rounded_means(
             name, gradient = gradients[i]
             averaged[i] = average.astype(gradient.dtype)
             if keeps:
-                # A sum is finite unless an element is not; it is formed in 32 bits at least.
+                # A sum is finite only if all elements are. It is computed in at least 32 bits.
                 wide = averaged[i].astype(average.dtype)
                 finite = finite & mx.isfinite(mx.sum(wide))
             left_out[name] = rest
     if not averaged or not keeps:
         return averaged
     compression.keep(left_out, finite)
-    # The residuals are evaluated with the means, whose memory they would keep otherwise.
+    # Evaluate the residuals together with the means; otherwise they would keep the means' memory.
     means = mx.depends(list(averaged.values()), [compression.residuals[n] for n in left_out])
     return dict(zip(averaged, means, strict=True))
 
@@ -158,9 +158,9 @@ def _mean_of(
     stream: Stream,
     compression: Compression | str | None,
 ) -> mx.array:
-    """The mean of all ranks' arrays, one after another in one array.
+    """The mean of all ranks' arrays, concatenated in one array.
 
-    Exact, unless nothing was asked for and the settings say otherwise.
+    Exact if `compression` is given. Without it, the settings decide.
     """
     together = _together(arrays)
     floats = mx.issubdtype(together.dtype, mx.floating)
@@ -184,5 +184,5 @@ def _apart(mean: mx.array, like: Sequence[mx.array]) -> list[mx.array]:
 
 @cache
 def _own_stream() -> Stream:
-    """One for each thread that asks, kept apart from those that compute."""
+    """A stream for communication, one per calling thread."""
     return mx.new_thread_local_stream(mx.cpu)

@@ -1,4 +1,4 @@
-"""Putting MCCL in the place of MLX's own backends, for programs that know nothing of it."""
+"""Replaces MLX's own backends by MCCL, for programs that do not know MCCL."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import mlx.core as mx
 from . import registry
 from .loader import load
 
-#: The operations of mx.distributed, all of which take a group.
+#: The operations of mx.distributed; all take a group.
 _OPERATIONS = (
     "all_sum",
     "all_max",
@@ -23,16 +23,16 @@ _OPERATIONS = (
     "recv_like",
 )
 
-#: What was there before; empty while nothing is installed.
+#: The replaced functions, by name; empty while nothing is installed.
 _originals: dict[str, Any] = {}
 
 
 def install() -> None:
-    """Makes `mx.distributed.init` that of MCCL, and its default group that of the operations.
+    """Replaces `mx.distributed.init` by MCCL's, and makes its group the operations' default.
 
     Programs and libraries that call `mx.distributed`, `mlx.nn` and `mlx_lm` then run on MCCL
-    unchanged. A name that a module imported earlier (`from mlx.core.distributed import init`) stays
-    what it was. Doing it twice is harmless; `uninstall()` undoes it.
+    unchanged. A name that a module imported earlier (`from mlx.core.distributed import init`) keeps
+    its old meaning. A second call is a no-op; `uninstall()` reverses it.
 
     Raises:
         ImportError: MLX and this package do not match.
@@ -48,14 +48,14 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Gives `mx.distributed` back to MLX. Groups that were made go on."""
+    """Restores MLX's functions in `mx.distributed`. Existing groups stay usable."""
     for name, original in _originals.items():
         setattr(mx.distributed, name, original)
     _originals.clear()
 
 
 def is_installed() -> bool:
-    """Whether `mx.distributed` is MCCL's now."""
+    """True if `mx.distributed` currently uses MCCL."""
     return bool(_originals)
 
 

@@ -1,4 +1,4 @@
-"""MLX's own launcher, for programs that run on MCCL: it starts their ranks by `mccl launch`."""
+"""Replaces MLX's own launcher for programs that run on MCCL: `mccl launch` starts their ranks."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from mccl.__main__ import find_program
 
 
 def replace_launchers() -> None:
-    """Has `mlx.launch`, and what calls its functions (`mlx_lm.share`), start ranks on MCCL.
+    """Makes `mlx.launch`, and callers of its functions (`mlx_lm.share`), start ranks on MCCL.
 
-    Ranks on other machines then find MCCL too, and share a key with the others.
+    Ranks on other machines then use MCCL too, and share a key with the others.
     """
     from mlx._distributed_utils import launch
 
@@ -29,7 +29,7 @@ def replace_launchers() -> None:
 def _launch(
     backend: str, parser: object, hosts: Sequence[Any], args: Any, command: Sequence[str]
 ) -> None:
-    """Takes what MLX's launch_ring, launch_jaccl and launch_nccl take."""
+    """Takes the arguments of MLX's launch_ring, launch_jaccl and launch_nccl."""
     program = find_program()
     if program is None:
         sys.exit(
@@ -47,7 +47,7 @@ def _launch(
 
 
 def _run(words: list[str]) -> int:
-    """Runs a program, which gets the signals that would end this one."""
+    """Runs a program, forwards to it signals that would end this one, and returns its status."""
     process: subprocess.Popen | None = None
     early: list[int] = []
 
@@ -57,11 +57,11 @@ def _run(words: list[str]) -> int:
         else:
             process.send_signal(number)
 
-    # The terminal sends SIGINT to both.
+    # The terminal sends SIGINT to both processes.
     handlers = {signal.SIGINT: signal.SIG_IGN, signal.SIGTERM: forward, signal.SIGHUP: forward}
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
-        # The program would inherit that SIGINT is ignored.
+        # Without this, the program would inherit that SIGINT is ignored.
         process = subprocess.Popen(
             words, preexec_fn=lambda: signal.signal(signal.SIGINT, before[signal.SIGINT])
         )
@@ -86,7 +86,7 @@ def _hostfile(backend: str, hosts: Sequence[Any], variables: Sequence[str]) -> d
 
 
 def _flags(args: Any) -> list[str]:
-    """The flags of `mccl launch` for those that MLX's launcher was given."""
+    """The flags of `mccl launch` that correspond to those given to MLX's launcher."""
     usual = {"starting_port": 32323, "connections_per_ip": 1, "nccl_port": 12345}
     words = []
     for name in ("starting_port", "connections_per_ip", "nccl_port", "cwd", "python"):

@@ -1,4 +1,4 @@
-"""The compiled part of mccl.mlx, and whether it fits the MLX that is installed."""
+"""The compiled part of mccl.mlx, and the check that it matches the installed MLX."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def load() -> ModuleType:
 
     Raises:
         ImportError: MLX or the extension is missing, or the extension was built for another MLX,
-            nanobind or Python. Said before anything of MLX's is called, since what does not match
-            would crash.
+            nanobind or Python. Checked before anything of MLX is called, because a mismatch would
+            crash.
     """
-    # Outside of what happens once: with MCCL_MLX set, importing MLX calls this function.
+    # Not cached as a whole: with MCCL_MLX set, importing MLX calls this function.
     return _extension_for(_import_mlx())
 
 
@@ -40,7 +40,7 @@ def _extension_for(core: ModuleType) -> ModuleType:
             "the nanobind that this MLX was built with, and build again: "
             f"{mccl_engine.install_command('--no-build-isolation')}"
         ) from None
-    # Not before it is known to fit.
+    # Only after the extension is known to match.
     from .messages import separate
 
     separate(shim.is_ours)
@@ -82,12 +82,12 @@ def _require_matching_build(mlx: str) -> ModuleType:
 
 
 def _release(version: str) -> tuple[str, ...]:
-    """Major, minor and patch: MLX promises no more than that they are the same code."""
+    """Major, minor and patch: builds that agree in these have the same code."""
     return tuple(version.split("+")[0].split(".")[:3])
 
 
 def leave_first() -> None:
-    """When the process ends, before whatever was to be done then up to now."""
+    """Moves the shutdown before everything that is registered with atexit so far."""
     atexit.unregister(_leave)
     atexit.register(_leave, os.getpid())
 

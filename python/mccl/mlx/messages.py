@@ -1,7 +1,7 @@
-"""Streams of their own for messages, so that in one evaluation none waits for another in vain.
+"""Separate streams for messages, so that in one evaluation no operation blocks another forever.
 
 A stream of MLX runs one operation after the other. On one stream, a receive that is evaluated first
-keeps the send behind it from leaving, and a peer that does the same never gets what it waits for.
+holds back the send behind it. If the peer does the same, both wait forever.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 
 import mlx.core as mx
 
-#: Of the operations with a peer: the position of that argument, and its name.
+#: Position and name of the peer argument of each operation.
 _PEERS = {"send": (1, "dst"), "recv": (2, "src"), "recv_like": (1, "src")}
 
 
 def separate(is_ours: Callable[[mx.distributed.Group], bool]) -> None:
     """Makes `send`, `recv` and `recv_like` of `mx.distributed` choose a stream by peer.
 
-    Only in groups for which `is_ours`, and where the caller names no stream.
+    Applies only to groups for which `is_ours` is true, and if the caller names no stream.
     """
     for name, (position, keyword) in _PEERS.items():
         operation = getattr(mx.distributed, name)
@@ -48,5 +48,5 @@ def _separated(
 
 @functools.cache
 def _stream(sends: bool, peer: int) -> mx.ThreadLocalStream:
-    """One for each thread that asks."""
+    """The stream for a peer and a direction, one per calling thread."""
     return mx.new_thread_local_stream(mx.cpu)

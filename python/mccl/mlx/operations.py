@@ -1,21 +1,23 @@
-"""What MLX has no function for, over groups of mccl.mlx.
+"""Operations that MLX lacks, over groups of mccl.mlx.
 
-All are lazy: they communicate when their result is evaluated, in the order of evaluation, which
-must be the same on every rank. *Rows* are slices along axis 0. All but `barrier` can be
-differentiated (`mx.grad`, `mx.vjp`, `mx.jvp`) and mapped over (`mx.vmap`; the mapped axis becomes
-part of each row).
+All except `barrier` are lazy: they communicate when their result is evaluated. The order of
+evaluation must be the same on every rank. *Rows* are slices along axis 0. All except `barrier` can
+be differentiated (`mx.grad`, `mx.vjp`, `mx.jvp`) and mapped over (`mx.vmap`; the mapped axis
+becomes part of each row).
 
-Gradients are those of the sum of all ranks' losses: what a rank gets for its input is how that sum
-changes with it, whichever rank's loss it reaches. `mx.distributed.all_sum` and `all_gather` follow
-another rule: each rank's gradient is that of its own loss, as if every rank computed the same one.
+Gradients are those of the sum of all ranks' losses: the gradient of a rank's input is the
+derivative of that sum, including the losses of other ranks. `mx.distributed.all_sum` and
+`all_gather` follow another rule: each rank's gradient is that of its own loss, as if every rank
+computed the same one.
 
 Arguments that all have in common:
-    group: One that `mccl.mlx.init()` or its `split` made; None: the default group.
-    stream: Where it runs, a stream of the CPU; None: this thread's default stream of the CPU.
+    group: A group from `mccl.mlx.init()` or its `split`; None: the default group.
+    stream: The stream to run on, of the CPU or, for collectives without a root in a group on the
+        GPU, of the GPU; None: this thread's default stream of that device.
 
 In a group of one, each returns `x`. A wrong argument raises ValueError when the call is made, or
-TypeError where it is of another type; ranks whose calls do not fit each other, and ranks that are
-gone, raise RuntimeError on every rank when the result is evaluated.
+TypeError if it has the wrong type. If the calls of ranks do not match, or a rank has died, every
+rank raises RuntimeError when the result is evaluated.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ def all_sum(x: mx.array, *, group: Group | None = None, stream: StreamOrDevice =
 
 
 def all_mean(x: mx.array, *, group: Group | None = None, stream: StreamOrDevice = None) -> mx.array:
-    """The mean of every rank's `x`, of any one shape; of integers, truncated toward zero."""
+    """The mean of every rank's `x`, of any one shape; integers are truncated toward zero."""
     return _exchange("all_mean", x, group, stream)
 
 
@@ -51,8 +53,8 @@ def broadcast(
     """Root's `x` on every rank.
 
     Args:
-        x: On the other ranks, an array of the same shape and type, whose values do not matter.
-        root: Whose array it is.
+        x: On other ranks, an array of the same shape and type, whose values are ignored.
+        root: The rank whose array is sent.
         group: See this module.
         stream: See this module.
     """
@@ -62,7 +64,7 @@ def broadcast(
 def reduce(
     x: mx.array, root: int = 0, *, group: Group | None = None, stream: StreamOrDevice = None
 ) -> mx.array:
-    """The sum of every rank's `x` on root, and zeros on the others."""
+    """The sum of every rank's `x` on root, and zeros on the other ranks."""
     return _exchange("reduce", x, group, stream, root=root)
 
 
@@ -73,11 +75,11 @@ def all_gather(
     group: Group | None = None,
     stream: StreamOrDevice = None,
 ) -> mx.array:
-    """Every rank's rows, in rank order, on every rank.
+    """The rows of all ranks, in rank order, on every rank.
 
     Args:
         x: This rank's rows; a scalar counts as one row.
-        rows: How many rows each rank has, the same on all ranks; None: as many as this one.
+        rows: Number of rows of each rank, the same on all ranks; None: as many as this rank has.
         group: See this module.
         stream: See this module.
     """
@@ -96,8 +98,8 @@ def sum_scatter(
     """This rank's rows of the sum of every rank's `x`.
 
     Args:
-        x: As many rows as all ranks get together.
-        rows: How many rows each rank gets, the same on all ranks; None: equal shares.
+        x: An array with as many rows as all ranks receive together.
+        rows: Number of rows that each rank receives, the same on all ranks; None: equal shares.
         group: See this module.
         stream: See this module.
     """
@@ -113,12 +115,12 @@ def gather(
     group: Group | None = None,
     stream: StreamOrDevice = None,
 ) -> mx.array:
-    """Every rank's rows on root, in rank order; an array of no rows on the others.
+    """The rows of all ranks on root, in rank order; an array without rows on the other ranks.
 
     Args:
         x: This rank's rows; a scalar counts as one row.
-        root: Who gets them.
-        rows: How many rows each rank has, the same on all ranks; None: as many as this one.
+        root: The rank that receives them.
+        rows: Number of rows of each rank, the same on all ranks; None: as many as this rank has.
         group: See this module.
         stream: See this module.
     """
@@ -138,10 +140,10 @@ def scatter(
     """This rank's rows of root's `x`.
 
     Args:
-        x: On the other ranks, an array of the same type and shape, whose values do not matter; with
-            `rows` it may have any number of rows there, such as none.
-        root: Whose array it is.
-        rows: How many rows each rank gets, the same on all ranks; None: equal shares.
+        x: On other ranks, an array of the same type and shape, whose values are ignored. With
+            `rows`, it may have any number of rows there, also none.
+        root: The rank whose array is sent.
+        rows: Number of rows that each rank receives, the same on all ranks; None: equal shares.
         group: See this module.
         stream: See this module.
     """
@@ -158,13 +160,13 @@ def all_to_all(
     group: Group | None = None,
     stream: StreamOrDevice = None,
 ) -> mx.array:
-    """Rows for every rank out, rows from every rank in, both in rank order.
+    """Sends rows to every rank, and returns the rows received from all ranks in rank order.
 
     Args:
         x: The rows for rank 0, then those for rank 1, and so on.
-        rows_to: How many of them go to each rank; None: equal shares.
-        rows_from: How many come from each rank: what that rank has in its `rows_to` for this one.
-            Give both or neither.
+        rows_to: Number of rows for each rank; None: equal shares.
+        rows_from: Number of rows from each rank, equal to that rank's `rows_to` for this one. Give
+            both or neither.
         group: See this module.
         stream: See this module.
     """
@@ -176,10 +178,10 @@ def all_to_all(
 
 
 def barrier(group: Group | None = None) -> None:
-    """Returns when every rank has called it.
+    """Blocks until every rank has called it.
 
-    It is not lazy. What was evaluated before, on whatever stream, has communicated by then; what
-    was only recorded has not.
+    It is not lazy. Operations that were evaluated before, on any stream, have communicated by then.
+    Operations that were only recorded have not.
     """
     load().barrier(group_of_call("barrier", group))
 
@@ -210,7 +212,7 @@ def _exchange(
 
 
 def _group_for(call: str, x: object, group: object) -> Group:
-    """The group of a call on an array."""
+    """The group of a call on an array; TypeError if `x` is not an array."""
     if not isinstance(x, mx.array):
         raise TypeError(f"{call}: x: expected an mlx.core.array; found {type(x).__name__}")
     return group_of_call(call, group)

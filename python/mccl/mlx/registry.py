@@ -23,17 +23,17 @@ Factory = side_channel.Factory
 
 
 class _Registry:
-    """The one of this process. Its lock is held while a job is joined."""
+    """The groups of this process. The lock is held while a job is joined."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.groups: dict[str, mx.distributed.Group] = {}
         self.default: mx.distributed.Group | None = None
         self.alone: mx.distributed.Group | None = None
-        #: What was so when the environment was last found to ask for nothing; helpers that ask for
-        #: the group at every step need not have it read each time.
+        #: The state (see _state) in which the environment last asked for no group. Helpers that ask
+        #: for the group at every step then do not read the environment each time.
         self.alone_since: object = None
-        #: What has been said; nobody needs to hear it at every step.
+        #: Messages already logged, so that none repeats at every step.
         self.said: set[str] = set()
 
 
@@ -49,31 +49,31 @@ def init(
 ) -> mx.distributed.Group:
     """The group of all processes of this job, which every function of `mx.distributed` takes.
 
-    A backend that has succeeded is kept: asking again returns the same group. The first that
-    succeeds, named or not, is what `any` returns from then on and what functions use that are given
-    no group. Blocks until all ranks have come, up to MCCL_CONNECT_TIMEOUT (60 s).
+    A backend that has succeeded is kept: a second call returns the same group. The first backend
+    that succeeds, named or not, is what `any` returns from then on, and its group is the default of
+    all functions. Blocks until all ranks have met, at most for MCCL_CONNECT_TIMEOUT (60 s).
 
     Args:
-        strict: Raise also where nothing asks for a group. Otherwise the answer then is a group of
+        strict: Raise also if nothing asks for a group. Without it the result then is a group of
             this process alone, in which every operation is a no-op.
-        backend: Whose variables tell of the job: `ring` (MLX_RANK and MLX_HOSTFILE), `jaccl`
-            (MLX_RANK, MLX_JACCL_COORDINATOR and MLX_IBV_DEVICES), `nccl` (MLX_RANK,
+        backend: Selects the variables that describe the job: `ring` (MLX_RANK and MLX_HOSTFILE),
+            `jaccl` (MLX_RANK, MLX_JACCL_COORDINATOR and MLX_IBV_DEVICES), `nccl` (MLX_RANK,
             MLX_WORLD_SIZE, NCCL_HOST_IP and NCCL_PORT), `mccl` (the job of mccl.distributed:
             MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT, or torchrun, mpirun or srun), `mpi` (the job
-            of mpirun or srun, by calls of its MPI library), or `any`: the first of them that the
-            environment asks for. A name in the place of `strict` is taken too.
-        all_gather_factory: For `jaccl` only: a function of rank and size that returns one of bytes
-            and their number, which gathers the bytes of all ranks in the order of ranks. The ranks
-            then agree by it where to meet, and need no MLX_JACCL_COORDINATOR.
+            of mpirun or srun, with calls of its MPI library), or `any`: the first of them that the
+            environment asks for. A name in the place of `strict` is accepted too.
+        all_gather_factory: `jaccl` only: a function of rank and size. It returns a function of
+            bytes and their number, which gathers the bytes of all ranks in the order of ranks. The
+            ranks use it to agree on a meeting point, and need no MLX_JACCL_COORDINATOR.
 
     Raises:
-        ValueError: No backend has this name, or a setting of MCCL has no such value or name.
+        ValueError: No backend has this name, or a setting of MCCL is unknown or invalid.
         TypeError: `all_gather_factory` cannot be called.
-        RuntimeError: A group was asked for, by the environment or with `strict`, and cannot be
-            made; the message has the reason for each backend. A later call tries again.
+        RuntimeError: The environment or `strict` asks for a group, and it cannot be made; the
+            message has the reason for each backend. A later call tries again.
         ImportError: MLX and this package do not match; see mccl.mlx.loader.
     """
-    if isinstance(strict, str):  # as an earlier version had them
+    if isinstance(strict, str):  # the order of arguments in an earlier version
         strict, backend = (backend if isinstance(backend, bool) else False), strict
     if all_gather_factory is not None:
         _check_factory(all_gather_factory, backend)
@@ -89,12 +89,12 @@ def init(
 
 
 def default_group() -> mx.distributed.Group:
-    """What functions use that are given no group."""
+    """The group that functions use if they are given none."""
     return init()
 
 
 def group_of_call(call: str, group: object) -> mx.distributed.Group:
-    """The group that a call was given; the default group for None."""
+    """The group passed to a call; the default group for None."""
     if group is None:
         return default_group()
     if not isinstance(group, mx.distributed.Group):
@@ -106,11 +106,11 @@ def group_of_call(call: str, group: object) -> mx.distributed.Group:
 
 
 def is_available(backend: str = backends.ANY) -> bool:
-    """Whether this machine has what a backend needs, whatever the environment says of a job.
+    """True if this machine has what a backend needs, regardless of the environment.
 
-    `ring`, `mccl` and `any` need nothing, `mpi` a library of MPI that can be loaded here, `jaccl`
-    an RDMA device whose port is active, and `nccl` a GPU and an MLX that is built for CUDA. False
-    for every other name.
+    `ring`, `mccl` and `any` need nothing, `mpi` an MPI library that can be loaded here, `jaccl` an
+    RDMA device with an active port, and `nccl` a GPU and an MLX that is built for CUDA. False for
+    every other name.
     """
     has = backends.NEEDS.get(backend)
     return backend == backends.ANY or (has is not None and has())
@@ -130,7 +130,7 @@ def _check_factory(factory: object, backend: str) -> None:
 
 
 def _state() -> object:
-    """Changes with whatever may ask for a group."""
+    """A value that changes with everything that may ask for a group."""
     return _core.job_fingerprint(), config.revision()
 
 
@@ -145,7 +145,7 @@ def _make(backend: str, strict: bool, factory: Factory | None) -> mx.distributed
         except backends.Refusal as refusal:
             refusals.append(refusal)
             if not refusal.absent:
-                break  # it was asked for; another one would be a surprise
+                break  # the user asked for it; another backend would be a surprise
     asked = [refusal for refusal in refusals if not refusal.absent]
     reasons = "; ".join(map(str, asked or refusals))
     if asked or strict:
@@ -180,19 +180,19 @@ def _join(name: str, settings: dict[str, str], factory: Factory | None) -> mx.di
 
 
 def _group_of(shim: Any, job: backends.Job, settings: dict[str, str]) -> mx.distributed.Group:
-    """The group of all ranks of a job. `mccl` and `mpi` are the job of mccl.distributed."""
+    """The group of all ranks of a job. `mccl` and `mpi` use the job of mccl.distributed."""
     if job.backend not in ("mccl", "mpi"):
         return shim.group_of(shim.join(_merged(settings, job.settings)), job.on_gpu)
     world = shim.group_of(_world_of(job).capsule, job.on_gpu)
-    # Groups must not share the order of their calls, so each name has one of its own.
+    # Groups must not share the order of their calls, so each name has its own group.
     return world.split(0) if job.backend == "mpi" else world
 
 
 def _world_of(job: backends.Job) -> Any:
-    """The world of mccl.distributed, carried by what the job asks for."""
+    """The world of mccl.distributed, on the backend that the job asks for."""
     from mccl import distributed
 
-    # Whose job ends when the process does: not before what MLX still has to send to others.
+    # The job ends when the process does, but MLX's pending sends must finish first.
     leave_first()
     exists = distributed.is_initialized()
     settings = dict(job.settings)
@@ -214,7 +214,7 @@ def _world_of(job: backends.Job) -> Any:
 
 
 def _merged(settings: dict[str, str], of_job: dict[str, str]) -> dict[str, str]:
-    """Settings that were given win over what is derived from variables of MLX and a hostfile."""
+    """Explicit settings override those derived from variables of MLX and a hostfile."""
     given = {
         name: settings[name]
         for name in ("listen_addr", "port_base", "log_level", "connect_timeout", "job_key")

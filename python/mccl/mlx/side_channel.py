@@ -1,7 +1,7 @@
-"""Where the ranks of a job meet, agreed on by an all-gather of the program's own.
+"""The meeting point of a job's ranks, agreed on through an all-gather that the program provides.
 
-Rank 0 opens a port and tells all its addresses and a key; the others find out which address leads
-to it from where they are. This is what MLX's jaccl has its `all_gather_factory` for.
+Rank 0 opens a port and sends all its addresses and a key. Each other rank finds an address that
+reaches rank 0 from its machine. This is the purpose of `all_gather_factory` in MLX's jaccl.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from typing import Any
 from mccl import _core
 from mccl.jobs import Address
 
-#: Gathers the bytes of all ranks, all of one length, in the order of ranks.
+#: Gathers the bytes of all ranks in the order of ranks. All ranks pass the same number of bytes.
 AllGather = Callable[[bytes, int], bytes]
 Factory = Callable[[int, int], AllGather]
 
-#: Bytes of a rank's message.
+#: Length of a rank's message in bytes.
 _LENGTH = 4096
 #: Seconds until an address that does not answer is given up.
 _PATIENCE = 5.0
-#: Seconds after which the listener looks whether it is needed still.
+#: Interval, in seconds, at which the listener checks whether it is still needed.
 _LOOK = 0.05
-#: Most addresses of rank 0 that are told.
+#: Largest number of rank 0's addresses to send.
 _MOST_ADDRESSES = 32
 _GREETING = b"mccl meets here"
 
@@ -39,7 +39,7 @@ def meet(factory: Factory, rank: int, size: int) -> dict[str, str]:
     """The settings `root` and `job_key` with which this rank meets the others.
 
     Raises:
-        ValueError: What the factory made is no such function, or answers with something else.
+        ValueError: The factory did not return such a function, or that returned something else.
         RuntimeError: A rank reaches none of rank 0's addresses; all ranks raise it.
     """
     gather = factory(rank, size)
@@ -68,7 +68,7 @@ def meet(factory: Factory, rank: int, size: int) -> dict[str, str]:
 
 
 def _told_addresses() -> list[str]:
-    """Rank 0's own addresses, without those that mean something on their own link alone."""
+    """Rank 0's own addresses, without link-local ones, which are valid only on one link."""
     told = [each for each in _core.own_addresses() if not each.lower().startswith("fe80:")]
     return told[:_MOST_ADDRESSES]
 
@@ -76,7 +76,7 @@ def _told_addresses() -> list[str]:
 def _gathered(
     gather: AllGather, mine: dict[str, Any], size: int, keys: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """The messages of all ranks, of which the first has all of `keys`."""
+    """The messages of all ranks; ValueError unless the first has all of `keys`."""
     text = json.dumps(mine).encode().ljust(_LENGTH)
     answer = gather(text, _LENGTH)
     expected = size * _LENGTH
@@ -104,13 +104,13 @@ def _everywhere() -> str:
 
 
 def _greeting(key: str) -> bytes:
-    """Proves that the listener is rank 0 of this job: many hosts have the same addresses."""
+    """Proof that the listener is rank 0 of this job: many hosts have the same addresses."""
     return hmac.new(key.encode(), _GREETING, hashlib.sha256).digest()
 
 
 @contextlib.contextmanager
 def _listening(key: str) -> Iterator[int]:
-    """Sends a greeting to every connection; yields the port."""
+    """Listens, and sends a greeting to every connection; yields the port."""
     dual = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if dual else socket.AF_INET
     with socket.create_server((_everywhere(), 0), family=family, dualstack_ipv6=dual) as server:
@@ -118,9 +118,9 @@ def _listening(key: str) -> Iterator[int]:
         ended = threading.Event()
 
         def greet() -> None:
-            # macOS wakes no accept() when another thread shuts the socket down.
+            # On macOS, accept() does not return when another thread shuts the socket down.
             while not ended.is_set():
-                with contextlib.suppress(OSError):  # no connection came, or it has ended
+                with contextlib.suppress(OSError):  # no connection arrived, or it was closed
                     connection, _ = server.accept()
                     with connection:
                         connection.settimeout(_PATIENCE)
@@ -136,7 +136,7 @@ def _listening(key: str) -> Iterator[int]:
 
 
 def _reached(first: dict[str, Any]) -> Address | None:
-    """The first of rank 0's addresses that leads to it; all are tried at once."""
+    """The first of rank 0's addresses that reaches it, or None. All are tried at once."""
     addresses: Sequence[str] = first["addresses"]
     wanted = _greeting(first["key"])
     outcomes: queue.SimpleQueue[str | None] = queue.SimpleQueue()
