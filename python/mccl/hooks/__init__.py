@@ -1,4 +1,4 @@
-"""Sends gradients of DDP and FSDP2 in fewer bytes, and loses none of what rounding leaves out.
+"""Sends gradients of DDP and FSDP2 in fewer bytes, and loses nothing that rounding drops.
 
     model = DistributedDataParallel(net)
     state = mccl.hooks.compress(model, "int8")
@@ -6,15 +6,16 @@
     fully_shard(model)
     state = mccl.hooks.compress(model, "int8")
 
-Every rank keeps, for each parameter, what rounding its gradients has left out so far (the
-residual), and adds it to the next gradients before it rounds those (error feedback: Seide et al.,
-1-Bit Stochastic Gradient Descent, 2014; Karimireddy et al., Error Feedback Fixes SignSGD, 2019). So
-codecs that drop nearly everything, such as topk, train nearly as well as exact sums do. What
-rounding the sum leaves out is kept too, by the rank that rounds it (Tang et al., DoubleSqueeze,
-2019). Where ranks share a machine, one of them rounds the machine's sum, and keeps that residual.
+For each parameter, every rank keeps the residual: the part that rounding of its gradients has
+dropped so far. It adds the residual to the next gradients before it rounds those (error feedback:
+Seide et al., 1-Bit Stochastic Gradient Descent, 2014; Karimireddy et al., Error Feedback Fixes
+SignSGD, 2019). Codecs that drop nearly everything, such as topk, therefore train nearly as well as
+exact sums. The rank that rounds the sum keeps the part dropped from it too (Tang et al.,
+DoubleSqueeze, 2019). If ranks share a machine, one of them rounds the machine's sum and keeps that
+residual.
 
-Residuals are float32 whatever the type of the gradients, and float64 for those of float64. A step
-whose gradients are not finite, which a loss scaler skips, leaves them as they were.
+Residuals are float32 for all types of gradients except float64, whose residuals are float64. A step
+whose gradients are not finite, which a loss scaler skips, does not change them.
 """
 
 from __future__ import annotations
@@ -51,27 +52,28 @@ def compress(
     exact: Callable[[str, torch.nn.Parameter], bool] = biases_and_norms,
     report_every: int = 0,
 ) -> State:
-    """Has a model of DistributedDataParallel or fully_shard send its gradients in fewer bytes.
+    """Makes a model of DistributedDataParallel or fully_shard send its gradients in fewer bytes.
 
-    A collective: all ranks of the model's process group call it, with the same arguments, before
-    the first step. Complex gradients are compressed as their real and imaginary parts. Sparse
-    gradients are exact. The logger "mccl" says once, on rank 0, what cannot be compressed, how many
-    bytes that is, and why.
+    A collective: all ranks of the model's process group must call it, with the same arguments,
+    before the first step. Complex gradients are compressed as their real and imaginary parts.
+    Sparse gradients are exact. On rank 0 the logger "mccl" reports once which gradients cannot be
+    compressed, how many bytes they have, and why.
 
     Args:
-        model: A model that has no hook yet. Its process group has the backend "mccl" for host
-            memory. For fully_shard, the module that it was called on last; powersgd is then not
-            available, and a rank keeps as much as the whole gradients take, not its share of them.
+        model: A model without a hook. Its process group must have the backend "mccl" for host
+            memory. For fully_shard, the module on which it was called last; powersgd is then not
+            available, and a rank keeps as many residuals as the whole gradients have elements, not
+            only its share.
         codec: fp16, bf16, int8, fp8, fp8_e5m2, int4, topk or powersgd.
-        ratio: topk: the share of the elements that each rank sends; by default the setting
-            topk_ratio.
-        rank: powersgd: the number of columns of each of the two matrices that stand for one.
+        ratio: topk: the share of the elements that each rank sends, above 0 and at most 1; by
+            default the setting topk_ratio.
+        rank: powersgd: the number of columns of each of the two matrices that replace a gradient.
         warm_up: The number of exact steps at the start, while gradients still change much.
         ramp: topk: the number of steps after the warm-up that send more: a quarter of the elements,
             then a quarter of that, and so on, down to the ratio.
         momentum: DistributedDataParallel and the codecs: each rank takes the momentum of its own
-            gradients before it rounds them, and clears it where topk has sent an element. The
-            optimizer must then have none: torch.optim.SGD(parameters, rate).
+            gradients before it rounds them, and clears it where topk has sent an element. At least
+            0 and below 1. The optimizer must then have none: torch.optim.SGD(parameters, rate).
         exact: Returns whether a parameter, given its name, is never rounded; by default those of
             one dimension.
         report_every: Rank 0 prints a line of statistics every so many steps; 0: never.
@@ -82,7 +84,7 @@ def compress(
 
     Raises:
         ValueError: An unknown codec (with the nearest name), a ratio, rank or count out of range,
-            or a ramp or momentum where there is none.
+            or a ramp or momentum that does not apply.
         RuntimeError: The model has a hook already.
     """
     rest: dict[str, Any] = {"warm_up": warm_up, "exact": exact, "report_every": report_every}

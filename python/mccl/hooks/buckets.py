@@ -20,7 +20,7 @@ TensorFuture = torch.futures.Future[torch.Tensor]
 
 
 class Filled(NamedTuple):
-    """A gradient that was packed to be rounded."""
+    """A gradient that was packed for rounding."""
 
     name: str
     shape: torch.Size
@@ -90,7 +90,7 @@ class BucketState(State, ABC):
         return work.get_future().then(lambda done: done.value()[0])
 
     def _average_sparse(self, given: torch.Tensor) -> TensorFuture:
-        """Averages a sparse gradient exactly. The engine adds those up in host memory."""
+        """Averages a sparse gradient exactly. The engine sums sparse tensors in host memory."""
         if self.step >= self.warm_up:
             nbytes = given._values().nbytes
             self._note(nbytes, nbytes)
@@ -154,7 +154,7 @@ class Rounded(BucketState):
         return after(work, flat.device, end)
 
     def _average_with_residuals(self, flat: torch.Tensor, parts: list[Part]) -> TensorFuture:
-        """Averages a bucket that the engine would not shorten, and sends what had been left out."""
+        """Averages a bucket that the engine would not shorten, and sends the residuals with it."""
         for name, part in parts:
             self._momentum.accelerate(name, part)
             residual = None if name in self._exact else self._residuals.get(name)
@@ -168,10 +168,10 @@ class Rounded(BucketState):
         return self._averaged(flat)
 
     def _fill(self, packed: torch.Tensor, flat: torch.Tensor, parts: list[Part]) -> list[Filled]:
-        """Fills `packed` with gradients and residuals of all that is not exact.
+        """Fills `packed` with the gradients and residuals that are to be rounded.
 
-        If no rank used a parameter, DDP drops its average, so a rank that did not use it lets its
-        residual wait.
+        If no rank used a parameter, DDP drops its average. A rank that did not use it therefore
+        keeps its residual for a later step.
         """
         pieces = flat.cpu().split([part.numel() for _, part in parts])
         filled: list[Filled] = []
@@ -192,7 +192,7 @@ class Rounded(BucketState):
         return filled
 
     def _keep(self, left: torch.Tensor, filled: list[Filled]) -> None:
-        """Keeps what rounding on this rank has left out, of its own gradients or of the sum."""
+        """Keeps the part that rounding on this rank dropped, of its own gradients or of the sum."""
         pieces = left.split([each.shape.numel() for each in filled])
         for each, piece in zip(filled, pieces, strict=True):
             residual = piece.view(each.shape)

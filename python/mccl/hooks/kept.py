@@ -6,17 +6,17 @@ import torch
 
 
 class Kept:
-    """Tensors by parameter name, replaced as a whole when a step ends.
+    """Tensors by parameter name, all replaced together when a step ends.
 
-    A step puts new tensors beside the old ones. They take their place when the step ends, unless
-    its gradients were not finite: then the optimizer skips the step, and nothing of it may last.
+    A step stores new tensors beside the old ones, and they replace the old ones when it ends. If
+    its gradients were not finite, the optimizer skips the step, and its tensors are dropped.
     """
 
     def __init__(self, noun: str, shaped_as_gradient: bool = True) -> None:
-        #: What a message calls one of the tensors.
+        #: Name of one of the tensors in messages.
         self.noun = noun
         self.shaped_as_gradient = shaped_as_gradient
-        #: As of the last step that counted.
+        #: Tensors as of the last step that counted.
         self.tensors: dict[str, torch.Tensor] = {}
         self._next: dict[str, torch.Tensor] = {}
 
@@ -26,11 +26,11 @@ class Kept:
         return None if tensor is None else on_current_stream(tensor)
 
     def put(self, name: str, tensor: torch.Tensor) -> None:
-        """Replaces a tensor from the end of this step on."""
+        """Stores the tensor that replaces the one of this name when the step ends."""
         self._next[name] = tensor
 
     def end_step(self, counts: bool) -> None:
-        """Makes the step's changes last, or drops them where the step does not count."""
+        """Makes the step's changes permanent, or drops them if the step does not count."""
         if counts:
             # Buckets end in any order, but the order of names is the same on all ranks.
             self.tensors.update(sorted(self._next.items()))
@@ -42,7 +42,7 @@ class Kept:
 
 
 def on_current_stream(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns the tensor; its memory is not reused before the current stream has done its work."""
-    if tensor.is_cuda:  # perhaps allocated on another stream
+    """Returns the tensor; its memory is not reused before the current stream's work has ended."""
+    if tensor.is_cuda:  # it may have been allocated on another stream
         tensor.record_stream(torch.cuda.current_stream(tensor.device))
     return tensor

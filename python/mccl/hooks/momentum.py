@@ -12,10 +12,10 @@ class Momentum:
     """The momentum of this rank's gradients, by name, in host memory.
 
     A gradient that waits in a residual for many steps reaches the optimizer late, and all at once.
-    Momentum taken after that carries it on for as long again. Taken before the residual, it is what
-    the steps in between would have made of it (momentum correction: Lin et al., Deep Gradient
-    Compression, 2018). As long as everything is sent, the average of the ranks' momenta is the
-    momentum of the average.
+    Momentum taken after that prolongs it once more. Taken before the residual, it is what the steps
+    in between would have made of the gradient (momentum correction: Lin et al., Deep Gradient
+    Compression, 2018). If everything is sent, the average of the ranks' momenta is the momentum of
+    the average.
     """
 
     def __init__(self, factor: float) -> None:
@@ -36,7 +36,7 @@ class Momentum:
         self.velocities.put(name, velocity)
 
     def stop_sent(self, name: str, left: torch.Tensor) -> None:
-        """Clears the velocity of elements that were sent whole: it would carry them too far."""
+        """Clears the velocity of elements that were sent whole; it would overshoot."""
         velocity = self.velocities.get(name)
         if velocity is not None:
             velocity.mul_(left != 0)

@@ -17,13 +17,13 @@ from .tensors import completed, energy, is_used, pack, unpack, wide
 
 @dataclass
 class Approximation:
-    """A gradient, and the two matrices whose product stands for it."""
+    """A gradient, and the two matrices whose product approximates it."""
 
     name: str
     part: torch.Tensor
     #: The gradient with its residual, in the wide type.
     matrix: torch.Tensor
-    #: What waits, as this rank did not use the parameter.
+    #: The residual, if this rank did not use the parameter and so did not add it to the gradient.
     waiting: torch.Tensor | None
     right: torch.Tensor
     left: torch.Tensor
@@ -32,8 +32,8 @@ class Approximation:
 class PowerSgd(BucketState):
     """Approximates each matrix by one of low rank, on the device of the gradients.
 
-    A step does one iteration of the power method, from where the last step ended. Tensors that are
-    no matrices, or smaller than the two that would stand for them, are exact.
+    Each step does one iteration of the power method, starting from the result of the last step.
+    Gradients that are not matrices, or are smaller than the two replacing matrices, are exact.
     """
 
     def __init__(self, model: DistributedDataParallel, rank: int, **rest: Any) -> None:
@@ -41,7 +41,7 @@ class PowerSgd(BucketState):
         if rank < 1:
             raise ValueError(f"powersgd approximates by a rank of at least 1; found {rank}")
         self.rank = rank
-        #: The matrices that the next step begins with.
+        #: The matrices with which the next step starts.
         self._rights = Kept("matrix", shaped_as_gradient=False)
         self._kept["right"] = self._rights
 
@@ -49,7 +49,7 @@ class PowerSgd(BucketState):
         return self._parameters[name].device
 
     def _is_thin(self, name: str, part: torch.Tensor) -> bool:
-        """Tells whether the two matrices together are smaller than the gradient."""
+        """Returns True if the two matrices together are smaller than the gradient."""
         if name in self._exact or self._parameters[name].dim() < 2 or part.numel() == 0:
             return False
         rows = part.shape[0]
@@ -66,7 +66,8 @@ class PowerSgd(BucketState):
         right = self._rights.get(name)
         if right is None or right.shape != (matrix.shape[1], self.rank):
             right = self._first_right(name, matrix)
-        # The matrices travel in the type of the gradients, whose range columns of length 1 respect.
+        # The matrices are sent in the type of the gradients. Columns of length 1 stay within its
+        # range.
         right = torch.nn.functional.normalize(right, dim=0)
         return Approximation(name, part, matrix, waiting, right, (matrix @ right).to(part.dtype))
 
@@ -102,7 +103,7 @@ class PowerSgd(BucketState):
         residual = each.matrix.view(each.part.shape) - product
         kept = residual if each.waiting is None else residual + each.waiting
         self._residuals.put(each.name, kept)
-        each.part.copy_(product)  # which `matrix` may be a view of
+        each.part.copy_(product)  # only now, because `matrix` may be a view of `part`
         return energy(residual)
 
     def _average_all(self, tensors: list[torch.Tensor]) -> int:

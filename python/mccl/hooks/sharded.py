@@ -16,22 +16,22 @@ from .tensors import add_residual, energy, is_finite, real, real_shape, wide
 
 @dataclass
 class Column:
-    """Where a parameter lies in the rows that are reduced, one for each rank."""
+    """Place of a parameter in the rows that are reduced, one row per rank."""
 
     name: str
-    #: Of the real view of the whole gradient.
+    #: Shape of the real view of the whole gradient.
     shape: torch.Size
-    #: The axis along which fully_shard divides it.
+    #: The axis along which fully_shard divides the gradient.
     dim: int
     place: slice
 
     @property
     def width(self) -> int:
-        """Returns the elements in each row."""
+        """Returns the number of elements in each row."""
         return self.place.stop - self.place.start
 
     def rows(self, whole: torch.Tensor, ranks: int) -> torch.Tensor:
-        """Divides a tensor as fully_shard does, with zeros after its end."""
+        """Divides a tensor as fully_shard does, padded with zeros at its end."""
         if self.dim:
             return torch.cat(whole.chunk(ranks, self.dim)).view(ranks, self.width)
         rows = whole.new_zeros(ranks * self.width)
@@ -39,7 +39,7 @@ class Column:
         return rows.view(ranks, self.width)
 
     def whole(self, rows: torch.Tensor) -> torch.Tensor:
-        """Undoes rows()."""
+        """Reverses rows()."""
         if not self.dim:
             return rows.reshape(-1)[: self.shape.numel()].view(self.shape)
         shape = list(self.shape)
@@ -57,7 +57,7 @@ class Unit:
     def allocate(
         self, size: Iterable[int], *, dtype: torch.dtype, device: torch.device
     ) -> torch.Tensor:
-        """Allocates memory for the gradients, and for the result."""
+        """Allocates the memory of the gradients or of the result."""
         return torch.empty(*size, dtype=dtype, device=device)
 
     def __call__(
@@ -68,15 +68,15 @@ class Unit:
         op: Any,
         async_op: bool = False,
     ) -> dist.Work | None:
-        """Reduces on the current stream, and returns no work to wait for."""
+        """Reduces on the current stream, and returns None: there is no work to wait for."""
         self.state.reduce_scatter(self, output_tensor, input_tensor, op)
         return None
 
     def columns(self, numel: int, ranks: int) -> list[Column] | None:
-        """Returns where the gradients lie in rows of `numel` real elements together.
+        """Returns the places of the gradients in rows with `numel` real elements in total.
 
-        torch does not say which parameters have a gradient. Frozen ones have none. If the others
-        do not add up to `numel`, the step did not use all of them, and the answer is None.
+        torch does not say which parameters have a gradient. Frozen ones have none. If the others do
+        not add up to `numel`, the step did not use all of them, and the result is None.
         """
         found: list[Column] = []
         at = 0
@@ -92,7 +92,7 @@ class Unit:
 
 
 class Sharded(State):
-    """Rounds what the modules of fully_shard reduce, in host memory."""
+    """Rounds the gradients that modules of fully_shard reduce, in host memory."""
 
     def __init__(self, model: torch.nn.Module, codec: str, share: Share, **rest: Any) -> None:
         groups = [
@@ -106,7 +106,7 @@ class Sharded(State):
                 "compress takes a DistributedDataParallel, or a module after fully_shard; found "
                 f"{type(model).__name__}"
             )
-        # What the first hook has left out would never be sent.
+        # A second hook would never send the residuals of the first.
         if any(isinstance(hook_of(parameters), Unit) for _, parameters in groups):
             raise RuntimeError("this model has a hook already; compress can only be called once")
         meshes = {parameters._reduce_scatter_process_group for _, parameters in groups}
@@ -147,19 +147,20 @@ class Sharded(State):
         self._is_finite &= is_finite(real(output))
 
     def _begin_step(self) -> None:
-        """Has the step end when the backward pass does, behind all that reduces gradients."""
+        """Makes the step end when the backward pass does, after all reductions of gradients."""
         if self._in_step:
             return
         self._in_step = True
         queue = torch.autograd.Variable._execution_engine.queue_callback
-        # At its end fully_shard may reduce gradients too, in callbacks that this one goes behind.
+        # fully_shard may also reduce gradients at the end of the pass, in callbacks queued before
+        # this one.
         queue(lambda: queue(self._end_backward))
 
     def _end_backward(self) -> None:
         self._in_step = False
         counts = True
         if self.step >= self.warm_up:
-            # Each rank has seen its own share of the result.
+            # Each rank has seen only its own share of the result.
             flag = torch.tensor([self._is_finite], dtype=torch.uint8)
             dist.all_reduce(flag, dist.ReduceOp.MIN, group=self.group)
             counts = bool(flag)
@@ -167,7 +168,7 @@ class Sharded(State):
         self._end_step(counts)
 
     def _columns(self, unit: Unit, given: torch.Tensor, op: Any) -> list[Column]:
-        """Returns the columns of a reduction that can be compressed; else none, with the reason."""
+        """Returns the columns of a reduction that can be compressed; records why if none can."""
         columns = unit.columns(real(given).numel(), self.size)
         if op not in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
             why = "set_gradient_divide_factor makes them a sum that no codec takes"
@@ -181,7 +182,7 @@ class Sharded(State):
     def _reduce_rounded(
         self, output: torch.Tensor, rows: torch.Tensor, columns: list[Column], op: Any
     ) -> bool:
-        """Reduces some columns in fewer bytes. False, and nothing is done, where that cannot be."""
+        """Reduces some columns in fewer bytes. Returns False, and does nothing, if impossible."""
         width = sum(column.width for column in columns)
         packed = torch.empty(self.size, width, dtype=wide(rows.dtype))
         ratio = self._share.at(self.step - self.warm_up)
@@ -207,7 +208,7 @@ class Sharded(State):
     def _reduce_exactly(
         self, output: torch.Tensor, given: torch.Tensor, columns: list[Column], op: Any
     ) -> None:
-        """Reduces a whole module in its own type, and sends what had been left out."""
+        """Reduces a whole module in its own type, and sends the residuals with it."""
         rows = real(given).view(self.size, -1)
         for column in columns:
             residual = self._residuals.get(column.name)
@@ -233,7 +234,7 @@ class Sharded(State):
 
 
 def write_columns(output: torch.Tensor, part: torch.Tensor, columns: list[Column]) -> None:
-    """Writes this rank's row of some columns to where they lie in `output`."""
+    """Writes this rank's row of some columns to their places in `output`."""
     row = real(output).view(-1)
     part = part.to(row.device)
     pieces = part.split([column.width for column in columns])
@@ -242,5 +243,5 @@ def write_columns(output: torch.Tensor, part: torch.Tensor, columns: list[Column
 
 
 def hook_of(parameters: Any) -> object:
-    """Returns what reduces the gradients of one of torch's FSDPParamGroup."""
+    """Returns the object that reduces the gradients of one FSDPParamGroup of torch."""
     return getattr(parameters, "_reduce_scatter_comm", None)

@@ -19,10 +19,10 @@ from .tensors import real_shape, wide
 
 _log = logging.getLogger("mccl")
 
-#: For names of the groups that hooks make.
+#: Numbers for the names of groups that hooks make.
 _numbers = itertools.count()
 
-#: Reasons to send gradients exact. Small ones beside large ones are usual.
+#: Reasons to send gradients exact. Both are usual for small gradients beside large ones.
 UNCODED = (
     "the engine would not send them in fewer bytes (the ranks share memory, the call is below "
     "compression_min_bytes, or the codec is as wide as the gradients)"
@@ -63,7 +63,7 @@ class State:
             raise ValueError(
                 f"warm_up and report_every count steps; found {warm_up} and {report_every}"
             )
-        #: For exact sums, whatever the settings say of other groups.
+        #: Group for exact sums, whatever the settings say for other groups.
         self.group: dist.ProcessGroup = group_like(group, "none")
         self.size = dist.get_world_size(self.group)
         self.warm_up = warm_up
@@ -72,19 +72,19 @@ class State:
         #: Steps that have ended.
         self.step = 0
         self._residuals = Kept("residual")
-        #: All that lasts, by its key in the saved state.
+        #: State that lasts across steps, by its key in the saved state.
         self._kept = {"residuals": self._residuals}
         self._parameters = dict(model.named_parameters())
         self._names = {parameter: name for name, parameter in self._parameters.items()}
         self._exact = {name for name, each in self._parameters.items() if exact(name, each)}
-        #: Bytes that this step has sent exact, by reason, and the reasons that were logged.
+        #: Bytes of this step that were sent exact, by reason.
         self._exact_bytes: dict[str, int] = {}
         self._said: set[str] = set()
         self._lock = threading.Lock()  # callbacks of several buckets run at once
 
     @property
     def residuals(self) -> dict[str, torch.Tensor]:
-        """Returns, by parameter name, what has been left out of the gradients so far.
+        """Returns, by parameter name, the part that was dropped from the gradients so far.
 
         The residual of a complex parameter is a real tensor, as torch.view_as_real makes it.
         """
@@ -97,10 +97,10 @@ class State:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Loads the state of a job whose model has the same names, with any number of ranks.
 
-        The tensors may lie on any device, and are moved to where the hook uses them.
+        The tensors may be on any device, and are moved to the device that the hook uses.
 
         Raises:
-            ValueError: A name or shape is not the model's.
+            ValueError: A name or shape does not match the model.
         """
         for key, kept in self._kept.items():
             self._check(kept, state.get(key, {}))
@@ -111,11 +111,11 @@ class State:
             }
 
     def _home(self, name: str) -> torch.device:
-        """Returns where tensors of this parameter are kept: in host memory, as the codecs are."""
+        """Returns the device of this parameter's tensors: the host, where the codecs run."""
         return torch.device("cpu")
 
     def _at_home(self, name: str, saved: torch.Tensor) -> torch.Tensor:
-        """Returns a copy of the device and type that this hook uses for the parameter."""
+        """Returns a copy with the device and type that this hook uses for the parameter."""
         dtype = wide(self._parameters[name].dtype)
         return saved.to(self._home(name), dtype, copy=True)
 
@@ -134,12 +134,12 @@ class State:
                 )
 
     def _say_if_nothing_is_gained(self, backend: Any, codec: str) -> None:
-        """Says on rank 0, once, if the group's ranks share memory: the engine rounds nothing there.
+        """Logs once, on rank 0, if all ranks share memory: the engine rounds nothing there.
 
-        `backend` is that of a group with the codec.
+        `backend` belongs to a group with the codec.
         """
         count = config.get_config().compression_min_bytes // 4 + 4096
-        large = torch.empty(count, dtype=torch.float32)  # never touched
+        large = torch.empty(count, dtype=torch.float32)  # its memory is never accessed
         if backend.bytes_to_sum(large, 1e-3 if codec == "topk" else None) < large.nbytes:
             return
         self._said.add(UNCODED)
@@ -154,12 +154,12 @@ class State:
             self.statistics.add(given, sent, left, wanted)
 
     def _note_reason(self, nbytes: int, why: str) -> None:
-        """Notes why bytes of this step are exact though nobody has asked for that."""
+        """Records why bytes of this step are exact although nobody asked for that."""
         with self._lock:
             self._exact_bytes[why] = self._exact_bytes.get(why, 0) + nbytes
 
     def _end_step(self, counts: bool) -> None:
-        """Ends a step. It does not count where a reduced gradient was not finite."""
+        """Ends a step. `counts` is false if a reduced gradient was not finite."""
         for kept in self._kept.values():
             kept.end_step(counts)
         self.step += 1
@@ -170,12 +170,12 @@ class State:
         self._say_exact(compressed)
 
     def _say_exact(self, compressed: bool) -> None:
-        """Logs once for each reason, on rank 0, how much of the gradients was not compressed."""
+        """Logs once per reason, on rank 0, how many bytes of gradients were not compressed."""
         for why, nbytes in self._exact_bytes.items():
             if why in self._said or dist.get_rank(self.group) != 0:
                 continue
             self._said.add(why)
-            # A step in which nothing is compressed is not usual.
+            # A step in which nothing is compressed is unusual.
             level = logging.INFO if why in _USUAL and compressed else logging.WARNING
             _log.log(level, "mccl.hooks: %d bytes of a step's gradients are exact: %s", nbytes, why)
         self._exact_bytes = {}

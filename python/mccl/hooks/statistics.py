@@ -17,8 +17,8 @@ class Statistics:
     #: Bytes of gradients after the warm-up, in their own type, and bytes of these on the wire.
     given: int = 0
     sent: int = 0
-    #: Norm of what the last step left out, over the norm of what it was to send. A step whose
-    #: gradients were not finite leaves it as it was.
+    #: Norm of the part that the last step dropped, divided by the norm of its gradients with
+    #: residuals. A step whose gradients were not finite does not change it.
     error: float = 0.0
     _left: float = field(default=0.0, repr=False)
     _wanted: float = field(default=0.0, repr=False)
@@ -26,11 +26,11 @@ class Statistics:
 
     @property
     def ratio(self) -> float:
-        """Returns bytes given per byte sent."""
+        """Returns the number of bytes given per byte sent."""
         return self.given / self.sent if self.sent else 1.0
 
     def reset(self) -> None:
-        """Starts all counts at zero again."""
+        """Resets all counts to zero."""
         self.steps = self.given = self.sent = 0
         self.error = 0.0
 
@@ -65,7 +65,7 @@ class Share:
     Args:
         codec: The codec's name.
         ratio: The share after the ramp; None: the setting topk_ratio.
-        ramp: Steps in which it falls to that.
+        ramp: Number of steps in which the share falls to `ratio`.
     """
 
     def __init__(self, codec: str, ratio: float | None, ramp: int) -> None:
@@ -79,7 +79,7 @@ class Share:
         self._last = get_config().topk_ratio if ratio is None else ratio
 
     def at(self, step: int) -> float | None:
-        """Returns the ratio of a step, counted from the first that rounds; None: the group's."""
+        """Returns the ratio of a step, counted from the first rounded step; None: the group's."""
         if step >= self.ramp:
             return None
         return ratio_at(step, self._last, self.ramp)

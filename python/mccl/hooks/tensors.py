@@ -24,7 +24,7 @@ def wide(dtype: torch.dtype) -> torch.dtype:
 
 
 def energy(tensor: torch.Tensor) -> float:
-    """Returns the sum of squares, which a 16-bit float may not hold."""
+    """Returns the sum of squares, in float32 or float64 because it may exceed a 16-bit float."""
     return float(torch.linalg.vector_norm(tensor, dtype=wide(tensor.dtype))) ** 2
 
 
@@ -34,17 +34,17 @@ def extremes(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def is_finite(tensor: torch.Tensor) -> bool:
-    """Tells whether a real tensor, dense or sparse, holds neither infinities nor NaN."""
+    """Returns True if a real tensor, dense or sparse, holds neither infinities nor NaN."""
     return bool(extremes(tensor._values() if tensor.is_sparse else tensor).isfinite().all())
 
 
 def is_used(gradient: torch.Tensor) -> bool:
-    """Tells whether a step used the parameter of this gradient on this rank: it is not all zero."""
+    """Returns True if a step used this gradient's parameter on this rank: it is not all zero."""
     return bool(extremes(gradient).any())
 
 
 def add_residual(part: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
-    """Adds a residual to a gradient, and returns what rounding the sum to its type leaves out."""
+    """Adds a residual to a gradient; returns the part that rounding to its type dropped."""
     wanted = part.to(residual) + residual
     part.copy_(wanted)
     return wanted - part.to(residual)
@@ -67,8 +67,8 @@ def after(
 ) -> torch.futures.Future[torch.Tensor]:
     """Runs `end` once a call on host memory is done, in order with the streams of `device`.
 
-    The future of such a call knows no device: its callbacks would run on the default stream, and
-    no stream would wait for them. A future with the device gives them a stream of their own, and
+    The future of such a call has no device: its callbacks would run on the default stream, and no
+    stream would wait for them. A future with the device gives its callbacks a separate stream, and
     makes every stream that takes the result wait for that one.
     """
     done = work.get_future()
