@@ -2,10 +2,10 @@
 
     python examples/benchmark_throughput.py --baseline baseline.json --ddp ddp.json -o compared
 
-Prints the throughput of both sides and writes compared.npz (the arrays) and, where matplotlib is
-installed, compared.png (every step) and compared_bars.png (the medians). Throughput is the global
-batch divided by the median of the steps' seconds, as ddp_dummy_train.py prints it. Files of
-different models, global batches or devices are refused: their ratio would mean nothing.
+Prints the throughput of both sides and writes compared.npz (the arrays). If matplotlib is
+installed, it also writes compared.png (every step) and compared_bars.png (the medians). Throughput
+is the global batch divided by the median of the steps' seconds, as ddp_dummy_train.py prints it.
+Files of different models, global batches or devices are rejected: their ratio would mean nothing.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 
-# Two runs compare only if these are equal.
+# Two runs are comparable only if these are equal.
 COMMON = ("global_batch", "parameters", "image_size", "device", "warmup_steps")
 KINDS = {"baseline": "of one process (--baseline)", "ddp": "of a torchrun"}
 
 
 def load(option: str, path: Path) -> dict[str, Any]:
-    """Reads the stats file of --baseline or --ddp; exits with a reason when it is none."""
+    """Reads the stats file of --baseline or --ddp; exits with a reason if it is invalid."""
     try:
         stats = json.loads(path.read_text())
     except (OSError, ValueError) as error:
@@ -45,7 +45,7 @@ def load(option: str, path: Path) -> dict[str, Any]:
 
 
 def check_comparable(baseline: dict[str, Any], ddp: dict[str, Any]) -> None:
-    """Exits when the two sides did not do the same work."""
+    """Exits if the two sides did not do the same work."""
     differing = [name for name in COMMON if baseline[name] != ddp[name]]
     if differing:
         found = ", ".join(f"{name} {baseline[name]} and {ddp[name]}" for name in differing)
@@ -53,7 +53,7 @@ def check_comparable(baseline: dict[str, Any], ddp: dict[str, Any]) -> None:
 
 
 def check_folder(prefix: Path) -> None:
-    """Exits when nothing can be written there."""
+    """Exits if no file can be written there."""
     folder = prefix.parent
     if prefix.name in ("", "..") or prefix.is_dir():
         sys.exit(f"--output {prefix}: expected a prefix of file names; add one, such as compared")
@@ -64,7 +64,7 @@ def check_folder(prefix: Path) -> None:
 
 
 def label_of(stats: dict[str, Any]) -> str:
-    """A short name for a legend."""
+    """A short name for the legend."""
     if stats["kind"] == "baseline":
         return "1 process"
     ranks = stats["world_size"]
@@ -72,12 +72,12 @@ def label_of(stats: dict[str, Any]) -> str:
 
 
 def median_throughput(stats: dict[str, Any]) -> float:
-    """Samples per second of the median step, as ddp_dummy_train.py has it."""
+    """Samples per second of the median step, as ddp_dummy_train.py prints it."""
     return stats["global_batch"] / statistics.median(stats["step_seconds"])
 
 
 def title_of(baseline: dict[str, Any], ddp: dict[str, Any]) -> str:
-    """What was run, on what, and what came out, for the head of a plot."""
+    """The title of a plot: the work, the machine and the result."""
     machines = list(dict.fromkeys(s.get("machine", "unknown machine") for s in (baseline, ddp)))
     ratio = median_throughput(ddp) / median_throughput(baseline)
     return (
@@ -131,7 +131,7 @@ def draw_bars(sides: list[dict[str, Any]], target: Path) -> None:
 
 
 def main() -> int:
-    """Runs what the command line asks for."""
+    """Runs what the command line requests."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

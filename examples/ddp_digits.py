@@ -1,11 +1,11 @@
-"""Trains a classifier of handwritten digits with DistributedDataParallel, and proves it right.
+"""Trains a classifier of handwritten digits with DistributedDataParallel, and checks the result.
 
 On two processes of this machine:
 
     torchrun --nproc_per_node=2 --standalone examples/ddp_digits.py
 
-Every epoch prints the loss and the accuracy on digits that the model has not seen. Then come three
-checks: that accuracy is at least 95 %; all ranks hold the same weights, bit for bit; and a single
+Every epoch prints the loss and the accuracy on digits that the model has not seen. Three checks
+follow: the accuracy is at least 95 %; all ranks hold the same weights, bit for bit; and a single
 process that trains on the same global batches ends with the same weights to 1e-5.
 """
 
@@ -78,17 +78,17 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def is_there(device: str) -> bool:
-    """Whether torch can compute on a device of this kind."""
+    """True if torch can compute on a device of this kind."""
     if device == "cuda":
         return torch.cuda.is_available()
     return device != "mps" or torch.backends.mps.is_available()
 
 
 def device_of_rank(kind: str) -> torch.device:
-    """The CPU, or a GPU for each rank of this machine in turn."""
+    """The CPU, or one of this machine's GPUs, assigned to its ranks in turn."""
     if kind != "cuda":
         return torch.device(kind)
-    # Sums must not depend on how a library feels: a single process is to end with the same weights.
+    # Sums must be deterministic: a single process must end with the same weights.
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.deterministic = True
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count())
@@ -107,7 +107,7 @@ def load_data(device: torch.device) -> Digits:
 
 
 def make_model(seed: int) -> nn.Module:
-    """A small convolutional network; the seed decides its first weights."""
+    """A small convolutional network; the seed determines its initial weights."""
     torch.manual_seed(seed)
     return nn.Sequential(
         nn.Conv2d(1, 32, 3, padding=1),
@@ -124,8 +124,8 @@ def train(
 ) -> Iterator[float]:
     """Yields the loss that this rank saw in each epoch, summed over its images.
 
-    The order of the images depends on the seed and the epoch alone, so any number of ranks walks
-    through the same global batches; each takes its share of every batch.
+    The order of the images depends only on the seed and the epoch, so any number of ranks uses the
+    same global batches. Each rank takes its share of every batch.
     """
     optimizer = torch.optim.SGD(model.parameters(), lr=arguments.lr, momentum=0.9)
     for epoch in range(arguments.epochs):
@@ -137,8 +137,8 @@ def train(
             logits = model(data.train_images[mine])
             loss = nn.functional.cross_entropy(logits, data.train_labels[mine], reduction="sum")
             optimizer.zero_grad()
-            # DDP averages gradients over ranks. Scaled so, the average is the gradient of the mean
-            # loss of the global batch even where the shares differ in size.
+            # DDP averages gradients over ranks. With this scale, the average is the gradient of the
+            # mean loss of the global batch, even if the shares differ in size.
             (loss * (size / len(batch))).backward()
             optimizer.step()
             loss_of_epoch += loss.item()
@@ -147,19 +147,19 @@ def train(
 
 @torch.no_grad()
 def count_correct(model: nn.Module, data: Digits, rank: int, size: int) -> int:
-    """How many of this rank's share of the test images the model reads rightly."""
+    """The number of test images in this rank's share that the model classifies correctly."""
     images = data.test_images.tensor_split(size)[rank]
     labels = data.test_labels.tensor_split(size)[rank]
     return int((model(images).argmax(dim=1) == labels).sum())
 
 
 def weights_of(model: nn.Module) -> torch.Tensor:
-    """All parameters, one after another, on the CPU."""
+    """All parameters, concatenated, on the CPU."""
     return torch.cat([p.detach().reshape(-1) for p in model.parameters()]).cpu()
 
 
 def all_ranks_equal(weights: torch.Tensor) -> bool:
-    """Whether every rank holds these very bits."""
+    """True if every rank holds the same bits."""
     digest = hashlib.sha256(weights.numpy().tobytes()).digest()
     mine = torch.frombuffer(bytearray(digest), dtype=torch.uint8)
     gathered = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
@@ -169,7 +169,7 @@ def all_ranks_equal(weights: torch.Tensor) -> bool:
 
 @contextmanager
 def progress_over(epochs: int, console: Console, shown: bool) -> Iterator[Progress | None]:
-    """A progress bar where there is a terminal; nothing elsewhere, as the lines say it all."""
+    """A progress bar on a terminal; None elsewhere, because the printed lines suffice."""
     if not (shown and console.is_terminal):
         yield None
         return
@@ -182,7 +182,7 @@ def progress_over(epochs: int, console: Console, shown: bool) -> Iterator[Progre
 def run_epochs(
     model: nn.Module, data: Digits, arguments: argparse.Namespace, rank: int, size: int
 ) -> float:
-    """Trains, reporting on rank 0; returns the last accuracy."""
+    """Trains, and reports on rank 0; returns the last accuracy."""
     console = Console(highlight=False)
     accuracy = 0.0
     with progress_over(arguments.epochs, console, rank == 0) as progress:
@@ -205,7 +205,7 @@ def run_epochs(
 
 
 def train_alone(data: Digits, arguments: argparse.Namespace) -> torch.Tensor:
-    """The weights that one process reaches on the same global batches."""
+    """The weights that a single process reaches on the same global batches."""
     model = make_model(arguments.seed).to(data.train_images.device)
     for _ in train(model, data, arguments, rank=0, size=1):
         pass
@@ -239,7 +239,7 @@ def check(model: nn.Module, data: Digits, arguments: argparse.Namespace) -> bool
 
 
 def show_metrics() -> None:
-    """Prints what MCCL counted in this process."""
+    """Prints the metrics that MCCL counted in this process."""
     import mccl
 
     summary = mccl.get_metrics()
@@ -277,9 +277,9 @@ def join_group(backend: str) -> None:
 
 
 def main() -> int:
-    """Runs what the command line asks for; 0 when every check passed."""
+    """Runs what the command line requests; 0 if every check passed."""
     arguments = parse_arguments()
-    # The model is tiny: more threads would cost more than they bring, and reorder sums.
+    # The model is tiny: more threads would cost time and change the order of sums.
     torch.set_num_threads(1)
     device = device_of_rank(arguments.device)
     data = load_data(device)
@@ -309,7 +309,7 @@ def main() -> int:
 
 
 def accuracy_is_enough(accuracy: float) -> bool:
-    """Reports the final accuracy against what the model can be expected to reach."""
+    """Reports whether the final accuracy reaches the required one."""
     return report(
         "test accuracy",
         accuracy >= ACCURACY_WANTED,

@@ -6,11 +6,11 @@ One process, no communication, then two processes on MCCL with the same global b
     torchrun --nproc_per_node=2 --standalone examples/ddp_dummy_train.py --save-stats ddp.json
     python examples/benchmark_throughput.py --baseline baseline.json --ddp ddp.json -o compared
 
-Both sides are timed alike: a step is everything from taking its batch to the end of the
-optimizer's update, and lasts as long as it does on the slowest rank. The default model has about
-96 million parameters; --dim, --depth and --image-size make it smaller.
+Both runs are timed alike: a step lasts from taking its batch to the end of the optimizer's update,
+on the slowest rank. The default model has about 96 million parameters; --dim, --depth and
+--image-size make it smaller.
 
-Variables that the example of the earlier MCCL read stand for options that are not given:
+These variables, from the example of an earlier MCCL, replace options that are not given:
 
     SINGLE_GPU=1          --baseline
     TRAIN_STEPS           --steps
@@ -40,13 +40,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 CLASSES = 1000
 
-# Of the earlier example's model, which this is not.
+# Variables of the earlier example's model, which differs from this one.
 FOREIGN_VARIABLES = ("INPUT_DIM", "NUM_CLASSES", "TRAIN_AUTOCAST_FP16")
 
 
 @dataclass
 class Stats:
-    """What --save-stats writes and benchmark_throughput.py reads."""
+    """Measurements of one run, which --save-stats writes and benchmark_throughput.py reads."""
 
     kind: str
     """baseline or ddp."""
@@ -83,7 +83,7 @@ class Attention(nn.Module):
 
 
 class ConvAttention(nn.Module):
-    """Convolutions shrink the image eightfold; attention mixes what they leave."""
+    """Convolutions shrink the image eightfold; attention blocks process the result."""
 
     def __init__(self, dim: int, depth: int, heads: int) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ class ConvAttention(nn.Module):
 
 
 def variable(name: str, default: int) -> int:
-    """A whole number from the environment; exits when it is set to something else."""
+    """An integer from the environment; exits if the variable is set to something else."""
     text = os.environ.get(name, "")
     if not text:
         return default
@@ -116,7 +116,7 @@ def variable(name: str, default: int) -> int:
 
 
 def default_global_batch(baseline: bool) -> int:
-    """What BATCH_SIZE, of each rank, and BASELINE_BATCH_SIZE, of one process, come to."""
+    """The default of --global-batch, from BATCH_SIZE (per rank) or BASELINE_BATCH_SIZE."""
     if baseline:
         return variable("BASELINE_BATCH_SIZE", variable("BATCH_SIZE", 8))
     per_rank = variable("BATCH_SIZE", 0)
@@ -171,7 +171,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Reads the command line, and refuses before any work what could only fail after it."""
+    """Reads the command line, and reports before any work what could only fail after it."""
     parser = make_parser()
     arguments = parser.parse_args()
     if arguments.global_batch is None:
@@ -198,12 +198,12 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def is_first_rank() -> bool:
-    """Whether this process prints and writes what is said once."""
+    """True for the process that prints and writes output that is needed only once."""
     return os.environ.get("RANK", "0") == "0"
 
 
 def why_not_writable(target: Path) -> str:
-    """Why a file cannot be written there, or nothing where it can. Leaves no file behind."""
+    """The reason why a file cannot be written there; empty if it can. Leaves no file behind."""
     existed = target.exists()
     try:
         with target.open("a"):
@@ -216,7 +216,7 @@ def why_not_writable(target: Path) -> str:
 
 
 def synchronize(device: str) -> None:
-    """Waits until the device has done what it was given, so that the clock tells the truth."""
+    """Blocks until the device has finished its work, so that times are correct."""
     if device.startswith("cuda"):
         torch.cuda.synchronize()
     elif device.startswith("mps"):
@@ -224,7 +224,7 @@ def synchronize(device: str) -> None:
 
 
 def run(arguments: argparse.Namespace, rank: int, size: int) -> Stats:
-    """Trains and times; the same code for one process and for many."""
+    """Trains and measures; the same code for one process and for several."""
     if arguments.global_batch < size:
         sys.exit(
             f"--global-batch {arguments.global_batch} leaves some of {size} ranks without work"
@@ -288,7 +288,7 @@ def run(arguments: argparse.Namespace, rank: int, size: int) -> Stats:
 
 
 def report(stats: Stats, target: Path | None) -> None:
-    """Prints the throughput and writes the file asked for."""
+    """Prints the throughput, and writes the file if one was requested."""
     median = statistics.median(stats.step_seconds)
     print(f"median step {median * 1e3:.1f} ms, {stats.global_batch / median:.2f} samples/s")
     if target is not None:
@@ -307,7 +307,7 @@ def join_group(backend: str) -> None:
 
 
 def main() -> int:
-    """Runs what the command line asks for."""
+    """Runs what the command line requests."""
     arguments = parse_arguments()
     if arguments.threads > 0:
         torch.set_num_threads(arguments.threads)

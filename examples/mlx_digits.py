@@ -1,11 +1,11 @@
-"""Trains a classifier of handwritten digits with MLX and MCCL, and proves it right.
+"""Trains a classifier of handwritten digits with MLX and MCCL, and checks the result.
 
 On two processes of this machine:
 
     mccl launch -n 2 examples/mlx_digits.py
 
-Every epoch prints the loss and the accuracy on digits that the model has not seen. Then come three
-checks: that accuracy is at least 95 %; all ranks hold the same weights, bit for bit; and a single
+Every epoch prints the loss and the accuracy on digits that the model has not seen. Three checks
+follow: the accuracy is at least 95 %; all ranks hold the same weights, bit for bit; and a single
 process that trains on the same global batches ends with the same weights to 1e-5.
 """
 
@@ -80,13 +80,13 @@ def load_data() -> Digits:
 
 
 def make_model(seed: int) -> nn.Module:
-    """A perceptron with one hidden layer; the seed decides its first weights."""
+    """A perceptron with one hidden layer; the seed determines its initial weights."""
     mx.random.seed(seed)
     return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
 
 
 def batches_of(images: int, global_batch: int) -> int:
-    """How many batches an epoch has; their sizes differ by one image at most."""
+    """Number of batches in an epoch. Their sizes differ by at most one image."""
     return -(-images // global_batch)
 
 
@@ -100,8 +100,8 @@ def train(
 ) -> Iterator[float]:
     """Yields the loss that this rank saw in each epoch, summed over its images.
 
-    The order of the images depends on the seed and the epoch alone, so any number of ranks walks
-    through the same global batches; each takes its share of every batch.
+    The order of the images depends only on the seed and the epoch, so any number of ranks uses the
+    same global batches. Each rank takes its share of every batch.
     """
     optimizer = optim.SGD(arguments.lr, momentum=0.9)
 
@@ -115,8 +115,8 @@ def train(
         for batch in np.array_split(order, batches_of(len(order), arguments.global_batch)):
             mine = mx.array(np.array_split(batch, size)[rank])
             loss, gradients = step(data.train_images[mine], data.train_labels[mine])
-            # The mean over ranks of gradients of sums, scaled so, is the gradient of the mean loss
-            # of the global batch even where the shares differ in size.
+            # With this scale, the mean over ranks of the gradients of sums is the gradient of the
+            # mean loss of the global batch, even if the shares differ in size.
             scale = size / len(batch)
             scaled = tree_map(lambda g, scale=scale: g * scale, gradients)
             optimizer.update(model, average(scaled))
@@ -126,21 +126,21 @@ def train(
 
 
 def count_correct(model: nn.Module, data: Digits, rank: int, size: int) -> int:
-    """How many of this rank's share of the test images the model reads rightly."""
+    """The number of test images in this rank's share that the model classifies correctly."""
     mine = mx.array(np.array_split(np.arange(len(data.test_labels)), size)[rank])
     found = model(data.test_images[mine]).argmax(axis=1)
     return int((found == data.test_labels[mine]).sum().item())
 
 
 def weights_of(model: nn.Module) -> mx.array:
-    """All parameters, one after another."""
+    """All parameters, concatenated."""
     return mx.concatenate([p.reshape(-1) for _, p in tree_flatten(model.parameters())])
 
 
 def run_epochs(
     model: nn.Module, data: Digits, arguments: argparse.Namespace, group: Group
 ) -> float:
-    """Trains, reporting on rank 0; returns the last accuracy."""
+    """Trains, and reports on rank 0; returns the last accuracy."""
     rank, size = group.rank(), group.size()
     epochs = train(model, data, arguments, rank, size, mccl.mlx.average_gradients)
     accuracy = 0.0
@@ -193,7 +193,7 @@ def check(model: nn.Module, data: Digits, arguments: argparse.Namespace, group: 
 
 
 def show_metrics() -> None:
-    """Prints what MCCL counted in this process."""
+    """Prints the metrics that MCCL counted in this process."""
     summary = mccl.get_metrics()
     if summary is None:
         return
@@ -204,7 +204,7 @@ def show_metrics() -> None:
 
 
 def main() -> int:
-    """Trains and checks; 0 when every check passed."""
+    """Trains and checks; 0 if every check passed."""
     arguments = parse_arguments()
     data = load_data()
     model = make_model(arguments.seed)

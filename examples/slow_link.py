@@ -1,12 +1,12 @@
-"""What codecs bring on a slow link: two models, trained exact and beside it in every codec.
+"""Benefit of codecs on a slow link: two models, trained exactly and with every codec.
 
     sudo python examples/slow_link.py --rate 100mbit --picture slow_link.svg
 
-Makes two network namespaces with a link of that rate between them, and trains in both, by DDP: a
-classifier of scikit-learn's digits, and a byte-level transformer on the text that Python's own help
-comes with. Prints time, bytes and loss for each codec, and draws them. Needs root, ip and tc; the
-namespaces are gone afterwards. With --rate none the ranks are on one host, and nothing is needed:
-the losses are the same. --peers trains with PyTorch's own hooks, over Gloo, as well.
+Creates two network namespaces with a link of that rate between them, and trains in both by DDP. One
+model classifies scikit-learn's digits; the other is a byte-level transformer on the text of
+Python's own help. Prints time, bytes and loss for each codec, and draws them. Needs root, ip and
+tc; the namespaces are removed afterwards. With --rate none both ranks run on one host, and none of
+these is needed: the losses are the same. --peers also trains with PyTorch's own hooks over Gloo.
 """
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ from typing import Any
 from small_tasks import TASKS, Task
 
 CODECS = ["exact", "fp16", "bf16", "int8", "fp8", "int4", "topk", "topk, no feedback", "powersgd"]
-#: PyTorch's own hooks, on the same link in the same run.
+#: PyTorch's own hooks, compared on the same link in the same run.
 PEERS = ["gloo exact", "gloo fp16", "gloo powersgd"]
-RANK = 4  # of powersgd
+RANK = 4  # rank of powersgd's matrices
 ADDRESSES = ["10.83.0.1", "10.83.0.2"]
 PORT = 29517
 
 
-# What each rank does.
+# The part that each rank runs.
 
 
 def train(task: Task, codec: str, options: argparse.Namespace) -> dict:
-    """One model from its beginning; what it took, and where it ended.
+    """Trains one model from its initial weights; returns its cost and its final loss.
 
-    All with the same optimizer, whose rate falls as a cosine, and the same steps.
+    All models use the same number of steps and the same optimizer, with a cosine schedule of the
+    learning rate.
     """
     import torch
     import torch.distributed as dist
@@ -49,7 +50,8 @@ def train(task: Task, codec: str, options: argparse.Namespace) -> dict:
     steps = options.steps
     torch.manual_seed(0)
     group = options.gloo if codec.startswith("gloo") else None
-    # One bucket: of several, torch's PowerSGD begins calls in an order that ranks do not share.
+    # One bucket: with several, torch's PowerSGD issues calls in an order that differs between
+    # ranks.
     model = DistributedDataParallel(task.model(), process_group=group, bucket_cap_mb=25)
     state = add_hook(model, codec, group, steps)
     optimizer = torch.optim.SGD(model.parameters(), task.rate, momentum=0.9)
@@ -82,7 +84,7 @@ def train(task: Task, codec: str, options: argparse.Namespace) -> dict:
 
 
 def add_hook(model: Any, codec: str, group: Any, steps: int) -> Any:
-    """The codec, the first steps exact; None where there is no state of MCCL's."""
+    """Adds the codec's hook, with exact first steps; returns MCCL's state, or None without one."""
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
     from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power_sgd
 
@@ -106,14 +108,14 @@ def add_hook(model: Any, codec: str, group: Any, steps: int) -> Any:
 
 
 class Forgetful(dict):
-    """Residuals that nobody remembers."""
+    """Residuals that are never kept."""
 
     def __setitem__(self, name: str, value: object) -> None:
-        """Drops it."""
+        """Discards the value."""
 
 
 def run_rank(options: argparse.Namespace) -> None:
-    """Everything, as one of the two ranks; rank 0 prints a line of JSON for each result."""
+    """Runs all trainings as one of the two ranks; rank 0 prints one line of JSON per result."""
     import torch
     import torch.distributed as dist
 
@@ -132,11 +134,11 @@ def run_rank(options: argparse.Namespace) -> None:
     dist.destroy_process_group()
 
 
-# Two hosts and the link between them.
+# Two hosts, and the link between them.
 
 
 class SlowLink:
-    """Two namespaces; each end of the link sends at `rate`, in tc's words."""
+    """Two namespaces joined by a link; each end sends at `rate`, in the syntax of tc."""
 
     def __init__(self, rate: str) -> None:
         self.names = [f"mccl-slow-{os.getpid()}-{i}" for i in range(2)]
@@ -170,13 +172,13 @@ class SlowLink:
         subprocess.run(["ip", *words], check=True)
 
     def start(self, rank: int, *command: str, output: object = None) -> subprocess.Popen:
-        """A command on one of the hosts."""
+        """Starts a command on one of the hosts."""
         inside = ["ip", "netns", "exec", self.names[rank]]
         return start_rank(rank, [*inside, *command], ADDRESSES[0], self.devices[rank], output)
 
 
 class Loopback:
-    """One host and no link to speak of."""
+    """One host for both ranks, without a slow link."""
 
     def __enter__(self) -> Loopback:
         return self
@@ -185,14 +187,14 @@ class Loopback:
         pass
 
     def start(self, rank: int, *command: str, output: object = None) -> subprocess.Popen:
-        """A command, as if on a host of its own."""
+        """Starts a command as if it had a host of its own."""
         return start_rank(rank, list(command), "127.0.0.1", "lo", output)
 
 
 def start_rank(
     rank: int, command: list[str], root: str, device: str, output: object
 ) -> subprocess.Popen:
-    """One of the two, which meet at `root`."""
+    """Starts one of the two ranks, which meet at `root`."""
     variables = {
         "RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": root, "MASTER_PORT": str(PORT),
         "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": device,
@@ -201,7 +203,7 @@ def start_rank(
 
 
 def measure(options: argparse.Namespace) -> list[dict]:
-    """Trains on both hosts, and prints each result as it comes."""
+    """Trains on both hosts, and prints each result when it arrives."""
     results: list[dict] = []
     here = [sys.executable, str(Path(__file__).resolve()), "--as-rank"]
     hosts = Loopback() if options.rate == "none" else SlowLink(options.rate)
@@ -226,11 +228,11 @@ def measure(options: argparse.Namespace) -> list[dict]:
     return results
 
 
-# What people see.
+# Output for users.
 
 
 def row(results: list[dict]) -> str:
-    """The last result as a line of a table, with the table's head before the first of a task."""
+    """The last result as a line of a table, with a header before the first result of a task."""
     last = results[-1]
     exact = next(each for each in results if each["task"] == last["task"])
     title = ""
@@ -247,7 +249,7 @@ def row(results: list[dict]) -> str:
 
 
 def picture(results: list[dict], rate: str) -> str:
-    """Bars of time, with the loss beside them, as SVG."""
+    """An SVG with bars of time, and the loss beside them."""
     line, left, width = 22, 170, 420
     parts, y = [], 34
     for task in dict.fromkeys(each["task"] for each in results):
@@ -281,7 +283,7 @@ def picture(results: list[dict], rate: str) -> str:
 
 
 def rate_for_tc(text: str) -> str:
-    """A rate above nothing as tc reads it, or none."""
+    """Returns a rate above zero in tc's syntax, or "none"; argparse's error for anything else."""
     rate = re.fullmatch(r"(\d+(?:\.\d+)?)((?:[kmgt]i?)?(?:bit|bps))?", text, re.IGNORECASE)
     if text != "none" and (rate is None or float(rate[1]) == 0):
         raise argparse.ArgumentTypeError(
@@ -291,7 +293,7 @@ def rate_for_tc(text: str) -> str:
 
 
 def main() -> None:
-    """Measures as the arguments say, or is one of the ranks."""
+    """Measures as the arguments say, or runs as one of the ranks."""
     parser = argparse.ArgumentParser(
         description=__doc__.split("\n\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""Two models that train in minutes, for examples: of digits, and of bytes of text."""
+"""Two models for examples that train in minutes: one on digits, one on bytes of text."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ if TYPE_CHECKING:
 
 Batch = tuple["Tensor", "Tensor"]
 
-CONTEXT = 64  # bytes that the text's model looks at
+CONTEXT = 64  # bytes of context of the text model
 HELD_OUT_BYTES = 20_000
 HELD_OUT_DIGITS = 300
 
 
 @dataclass(frozen=True)
 class Task:
-    """A model, and what it learns."""
+    """A model and its data."""
 
     name: str
     model: Callable[[], nn.Module]
-    #: Of a rank and a number of steps: inputs and targets for each.
+    #: Returns inputs and targets for a number of steps, given the rank and that number.
     batches: Callable[[int, int], Iterator[Batch]]
-    #: What no batch shows; the same on every rank.
+    #: Data that no batch contains; the same on every rank.
     held_out: Callable[[], Batch]
     #: Learning rate of SGD with momentum 0.9.
     rate: float
 
 
 def digits_model() -> nn.Module:
-    """300,000 parameters."""
+    """A perceptron of 300,000 parameters."""
     from torch import nn
 
     return nn.Sequential(
@@ -40,7 +40,7 @@ def digits_model() -> nn.Module:
 
 
 def digits() -> Batch:
-    """All of scikit-learn's."""
+    """All of scikit-learn's digits: images scaled to 0 to 1, and labels."""
     import torch
     from sklearn.datasets import load_digits
 
@@ -49,7 +49,7 @@ def digits() -> Batch:
 
 
 def digits_batches(rank: int, steps: int) -> Iterator[Batch]:
-    """64 digits each."""
+    """Batches of 64 digits each."""
     import torch
 
     inputs, targets = digits()
@@ -61,13 +61,13 @@ def digits_batches(rank: int, steps: int) -> Iterator[Batch]:
 
 
 def digits_held_out() -> Batch:
-    """The first of them."""
+    """The first digits, which no batch contains."""
     inputs, targets = digits()
     return inputs[:HELD_OUT_DIGITS], targets[:HELD_OUT_DIGITS]
 
 
 def text_model() -> nn.Module:
-    """140,000 parameters: a transformer of two layers, on bytes."""
+    """A transformer of two layers on bytes, with 140,000 parameters."""
     import torch
     from torch import nn
 
@@ -91,7 +91,7 @@ def text_model() -> nn.Module:
 
 
 def text() -> Tensor:
-    """What Python's own help comes with, as bytes."""
+    """The text of Python's own help, as bytes."""
     import pydoc_data.topics
 
     import torch
@@ -101,7 +101,7 @@ def text() -> Tensor:
 
 
 def rows_at(data: Tensor, starts: Tensor) -> Batch:
-    """Bytes from each of the starts on, and those that follow them."""
+    """Rows of bytes from each start on, and the byte that follows each of them."""
     import torch
 
     rows = torch.stack([data[start : start + CONTEXT + 1] for start in starts])
@@ -109,7 +109,7 @@ def rows_at(data: Tensor, starts: Tensor) -> Batch:
 
 
 def text_batches(rank: int, steps: int) -> Iterator[Batch]:
-    """16 rows each."""
+    """Batches of 16 rows each."""
     import torch
 
     data = text()[:-HELD_OUT_BYTES]
@@ -119,7 +119,7 @@ def text_batches(rank: int, steps: int) -> Iterator[Batch]:
 
 
 def text_held_out() -> Batch:
-    """Its end, once over."""
+    """The end of the text, each byte once."""
     import torch
 
     data = text()[-HELD_OUT_BYTES:]

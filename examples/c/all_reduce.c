@@ -1,4 +1,4 @@
-/* Sums a vector over all processes, and tells what goes wrong. Build it as docs/C.md says, then
+/* Sums a vector over all processes, and prints errors. Build it as docs/C.md describes, then run
  *   mccl launch -n 2 ./all_reduce
  * or start one process per rank, in two terminals:
  *   MCCL_RANK=0 MCCL_WORLD_SIZE=2 MCCL_ROOT=127.0.0.1:29700 ./all_reduce
@@ -10,8 +10,8 @@
 
 enum { COUNT = 1000 };
 
-/* Every call that can fail goes through here. A rank that ends is noticed by the others, whose
- * calls fail and name it, so ending is enough. */
+/* Checks every call that can fail. Exiting is enough to stop the job: the other ranks notice the
+ * exit, and their calls fail with a message that names this rank. */
 static void check(mccl_status status) {
   if (status == MCCL_OK) return;
   fprintf(stderr, "%s: %s\n", mccl_status_name(status), mccl_last_error());
@@ -30,10 +30,11 @@ int main(void) {
   check(mccl_context_world(context, &world));
   for (i = 0; i < COUNT; ++i) values[i] = (float)(mccl_group_rank(world) + 1);
 
-  /* Without a work the call blocks. */
+  /* Without a work, the call blocks. */
   check(mccl_all_reduce(world, values, values, COUNT, MCCL_F32, MCCL_SUM, NULL, NULL));
 
-  /* With one it goes on beside the program, which must leave the memory alone until it is done. */
+  /* With a work, the call runs in the background. The program must not touch the memory until it is
+   * done. */
   check(mccl_all_reduce(world, values, &largest, 1, MCCL_F32, MCCL_MAX, NULL, &work));
   check(mccl_work_wait(work, 0));
   mccl_work_destroy(work);

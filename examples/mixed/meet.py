@@ -3,8 +3,9 @@
     mccl launch -n 3 examples/mixed/meet.py
     mccl launch -n 4 examples/mixed/meet.py --frameworks torch,mlx,numpy,cpp --cpp build/mixed/meet
 
-Rank r is of the r-th framework. Each sums [1, 2, 3, 4] times its rank plus one, takes what rank 0
-sends, and gathers all ranks' numbers. All print the same.
+Rank r uses the r-th framework. Each rank sums [1, 2, 3, 4] times its rank plus one, receives the
+values that rank 0 broadcasts, and gathers the numbers of all ranks. All ranks print the same
+results.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ RAMP = [1.0, 2.0, 3.0, 4.0]
 
 
 def as_torch() -> tuple[int, list[float], list[float], list[float]]:
-    """Rank, sum, broadcast and gather."""
+    """Returns rank, sum, broadcast and gather, computed with torch."""
     import torch
     import torch.distributed as dist
 
-    import mccl  # noqa: F401  (makes the backend known)
+    import mccl  # noqa: F401  (registers the backend)
 
     dist.init_process_group("mccl", init_method="mccl://")
     rank = dist.get_rank()
@@ -36,7 +37,7 @@ def as_torch() -> tuple[int, list[float], list[float], list[float]]:
 
 
 def as_mlx() -> tuple[int, list[float], list[float], list[float]]:
-    """The same."""
+    """Like as_torch(), with MLX."""
     import mlx.core as mx
 
     import mccl.mlx
@@ -54,7 +55,7 @@ def as_mlx() -> tuple[int, list[float], list[float], list[float]]:
 
 
 def as_numpy() -> tuple[int, list[float], list[float], list[float]]:
-    """The same."""
+    """Like as_torch(), with NumPy."""
     import numpy as np
 
     import mccl.distributed as dist
@@ -71,7 +72,7 @@ FRAMEWORKS = {"torch": as_torch, "mlx": as_mlx, "numpy": as_numpy}
 
 
 def main() -> None:
-    """Runs this rank's part."""
+    """Runs this rank's part of the job."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

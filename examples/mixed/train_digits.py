@@ -3,10 +3,11 @@
     mccl launch -n 2 examples/mixed/train_digits.py
     mccl launch -n 3 examples/mixed/train_digits.py --frameworks torch,mlx,numpy
 
-Rank r is of the r-th framework. All begin with the same weights; each computes the gradient of its
-share of every batch in its own framework, and one all-reduce sums them. In the end each tells the
-accuracy on digits that the model has not seen, and how far its weights are from rank 0's: the sum
-has the same bits everywhere, so only the frameworks' own arithmetic could part them.
+Rank r uses the r-th framework. All ranks start with the same weights. Each computes the gradient of
+its share of every batch in its own framework, and one all-reduce sums the gradients. At the end
+each rank prints the accuracy on digits that the model has not seen, and how far its weights are
+from rank 0's. The sum has the same bits on every rank, so only the frameworks' own arithmetic could
+cause a difference.
 """
 
 from __future__ import annotations
@@ -28,29 +29,29 @@ TOLERANCE = 1e-5
 
 
 class Learner(Protocol):
-    """A rank: its place in the job, and its framework's way to the gradient."""
+    """A rank: its place in the job, and its framework's operations."""
 
     rank: int
     size: int
 
     def gradient(self, weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> object:
-        """Of the summed loss, flat, in the framework's own array."""
+        """The gradient of the summed loss, flat, in the framework's own array."""
 
     def sum(self, gradient: object) -> np.ndarray:
-        """Over all ranks."""
+        """The sum of the gradients of all ranks."""
 
     def from_first(self, weights: np.ndarray) -> np.ndarray:
-        """Rank 0's."""
+        """Rank 0's weights."""
 
 
 class TorchLearner:
-    """With torch.autograd and torch.distributed."""
+    """Learner with torch.autograd and torch.distributed."""
 
     def __init__(self) -> None:
         import torch
         import torch.distributed as dist
 
-        import mccl  # noqa: F401  (makes the backend known)
+        import mccl  # noqa: F401  (registers the backend)
 
         dist.init_process_group("mccl", init_method="mccl://")
         torch.set_num_threads(1)
@@ -83,7 +84,7 @@ class TorchLearner:
 
 
 class MlxLearner:
-    """With mx.grad and mx.distributed."""
+    """Learner with mx.grad and mx.distributed."""
 
     def __init__(self) -> None:
         import mlx.core as mx
@@ -120,7 +121,7 @@ class MlxLearner:
 
 
 class NumpyLearner:
-    """By hand, with mccl.distributed."""
+    """Learner with gradients by hand, with mccl.distributed."""
 
     def __init__(self) -> None:
         import mccl.distributed as dist
@@ -151,7 +152,7 @@ LEARNERS = {"torch": TorchLearner, "mlx": MlxLearner, "numpy": NumpyLearner}
 
 
 def parts_of(weights: np.ndarray) -> list[np.ndarray]:
-    """The matrices and vectors that lie one after another in `weights`."""
+    """The matrices and vectors that `weights` holds, one after another."""
     ends = np.cumsum([np.prod(shape) for shape in SHAPES])[:-1]
     return [
         part.reshape(shape) for part, shape in zip(np.split(weights, ends), SHAPES, strict=True)
@@ -159,13 +160,13 @@ def parts_of(weights: np.ndarray) -> list[np.ndarray]:
 
 
 def probabilities(logits: np.ndarray) -> np.ndarray:
-    """Softmax by rows."""
+    """Softmax of each row."""
     powers = np.exp(logits - logits.max(1, keepdims=True))
     return powers / powers.sum(1, keepdims=True)
 
 
 def train(learner: Learner, epochs: int, batch: int, rate: float) -> tuple[np.ndarray, float]:
-    """The weights, and their accuracy on the digits that were kept apart."""
+    """Returns the weights, and their accuracy on the digits that were not trained on."""
     digits = load_digits()
     images = (digits.data / 16).astype(np.float32)
     order = np.random.default_rng(2024).permutation(len(images))
@@ -189,7 +190,7 @@ def train(learner: Learner, epochs: int, batch: int, rate: float) -> tuple[np.nd
 
 
 def report(accuracy: float, distance: float) -> bool:
-    """Prints which check has failed; whether none has."""
+    """Prints the checks that failed; True if none did."""
     if accuracy < ACCURACY_WANTED:
         print(f"FAIL  accuracy: {accuracy:.2%}, wanted {ACCURACY_WANTED:.0%}", flush=True)
     if not distance <= TOLERANCE:
