@@ -171,7 +171,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Reads the command line, and reports before any work what could only fail after it."""
+    """Reads the command line; rejects options that would otherwise fail only after the run."""
     parser = make_parser()
     arguments = parser.parse_args()
     if arguments.global_batch is None:

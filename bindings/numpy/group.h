@@ -69,7 +69,7 @@ class ArrayGroup {
 
  private:
   /// Makes a call. `start(group, options)` starts it and returns its Work; it runs without the GIL.
-  /// Returns `kept.result` if the manner is to wait, else a Work with that result.
+  /// Returns `kept.result` if `manner.wait` is set, else a Work with that result.
   template <typename Start>
   nb::object run(const char* call, const Manner& manner, Kept kept, Start&& start);
 

@@ -99,8 +99,8 @@ void ProcessGroupMCCL::note_device(c10::Device device) {
     if (std::find(devices_.begin(), devices_.end(), device) != devices_.end()) return;
     devices_.push_back(device);
   }
-  // Create the stream now: creating it may block until the device has finished its work, and a call
-  // gives it work that waits for other ranks.
+  // Create the stream before the call. Creation may block until the device is idle, and the work of
+  // a call keeps the device busy until other ranks make the call too.
   end_streams_.in_order(device);
 }
 

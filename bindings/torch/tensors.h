@@ -53,7 +53,7 @@ class Staging {
 
   /// Memory to read from.
   mccl::ConstBuffer input(const at::Tensor& tensor, ElementType type);
-  /// Memory to write to; what it held before is not needed.
+  /// Memory to write to; its old contents are not needed.
   mccl::Buffer output(const at::Tensor& tensor, ElementType type);
   /// Memory to read and write.
   mccl::Buffer in_place(const at::Tensor& tensor, ElementType type);

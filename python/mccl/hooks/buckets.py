@@ -73,7 +73,7 @@ class BucketState(State, ABC):
     def _parts(self, bucket: dist.GradBucket) -> list[Part]:
         """Returns names and gradients, which are views of the bucket's buffer.
 
-        The buffer of complex parameters is real. bucket.gradients() takes it for complex.
+        The buffer of complex parameters is real, but bucket.gradients() treats it as complex.
         """
         parameters = bucket.parameters()
         pieces = bucket.buffer().split([real(each).numel() for each in parameters])
@@ -168,7 +168,7 @@ class Rounded(BucketState):
         return self._averaged(flat)
 
     def _fill(self, packed: torch.Tensor, flat: torch.Tensor, parts: list[Part]) -> list[Filled]:
-        """Fills `packed` with the gradients and residuals that are to be rounded.
+        """Fills `packed` with the gradients and residuals that the codec rounds.
 
         If no rank used a parameter, DDP drops its average. A rank that did not use it therefore
         keeps its residual for a later step.

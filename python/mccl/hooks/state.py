@@ -154,7 +154,7 @@ class State:
             self.statistics.add(given, sent, left, wanted)
 
     def _note_reason(self, nbytes: int, why: str) -> None:
-        """Records why bytes of this step are exact although nobody asked for that."""
+        """Records why bytes of this step are exact although the caller did not request it."""
         with self._lock:
             self._exact_bytes[why] = self._exact_bytes.get(why, 0) + nbytes
 
