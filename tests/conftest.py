@@ -1,11 +1,12 @@
-"""The order of the files, and what is left out where nobody asks for it.
+"""Sets the order of the test files and deselects the tests of a campaign.
 
-What takes long begins first, so that nobody waits for it at the end.
+The longest files start first, so that none of them is still running alone at the end.
 """
 
 import pytest
 
-#: From the longest on, as seen on two quiet cores; the others come after them as they are found.
+#: The slowest files, longest first, as measured on two idle cores. All other files follow in the
+#: order in which pytest finds them.
 LONGEST = (
     "test_mpi.py",
     "test_doctor.py",
@@ -32,7 +33,7 @@ LONGEST = (
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list) -> None:
-    """Tests of a campaign run with `-m`, as the goals of their own do."""
+    """Keeps tests of a campaign only if `-m` is given, and sorts the files."""
     if not config.option.markexpr:
         items[:] = [item for item in items if not item.get_closest_marker("campaign")]
     places = {name: place for place, name in enumerate(LONGEST)}

@@ -1,8 +1,8 @@
 """Random clusters with random faults, from `mccl config` to a step of torch and a sum of MLX.
 
-Each trial makes hosts, cables between them and a fault from its seed alone, runs config, doctor and
-launch, and compares what they say with what the trial made. A finding that nothing calls for is
-wrong; one that is not there is missed; a command that passes its bound hangs.
+Each trial derives hosts, cables between them and a fault from its seed alone. It runs config,
+doctor and launch, and compares their output with the trial. A finding without a cause is wrong, an
+expected finding that is absent is missed, and a command that exceeds its time limit hangs.
 """
 
 import argparse
@@ -32,7 +32,7 @@ class Result:
 
 
 def run(seed: int) -> Result:
-    """The trial of this seed, from making its hosts to removing them."""
+    """Runs the trial of this seed, from making its hosts to removing them."""
     began = time.monotonic()
     trial = draw(seed)
     with World(trial) as world:
@@ -46,7 +46,7 @@ def complaints(verdict: Verdict) -> list[str]:
 
 
 def table(results: list[Result]) -> str:
-    """Trials by cabling and fault, and what was not as it should be."""
+    """Returns a table of the number of trials by fault and cabling."""
     cablings = sorted({each.trial.cabling.value for each in results})
     faults = sorted({each.trial.fault.value for each in results})
     counts = Counter((each.trial.fault.value, each.trial.cabling.value) for each in results)
@@ -61,7 +61,7 @@ def table(results: list[Result]) -> str:
 
 
 def totals(results: list[Result]) -> tuple[int, int, int]:
-    """Wrong findings, missed ones, and hangs."""
+    """Returns the numbers of wrong findings, missed findings and hangs."""
     verdicts = [each.verdict for each in results]
     return (
         sum(len(each.wrong) for each in verdicts),
@@ -71,7 +71,7 @@ def totals(results: list[Result]) -> tuple[int, int, int]:
 
 
 def show(result: Result) -> None:
-    """Every command of the trial with all that it said."""
+    """Prints every command of the trial with all its output."""
     for ran in result.said.commands:
         print(f"\n--- {ran.name}: status {ran.status}, {ran.seconds:.1f} s", file=sys.stderr)
         print(ran.stdout + ran.stderr, file=sys.stderr)
@@ -118,7 +118,7 @@ def main(words: list[str] | None = None) -> int:
 
 
 def end() -> None:
-    # Whatever ends the campaign, the hosts of its trial go.
+    # SystemExit unwinds the stack, so that the World of the current trial removes its hosts.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: sys.exit("campaign.py: a signal ended it"))
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""What mccl should say in a trial, worked out from what the trial made alone."""
+"""The expected output of mccl in a trial, derived only from the hosts, cables and fault it made."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -7,16 +7,16 @@ from enum import Enum, auto
 from graph import has_ring, joined
 from trial import FATAL, UNASKABLE, Fault, Trial
 
-#: A host and one of its interfaces, or "" for the host as a whole.
+#: A host and one of its interfaces. "" stands for the host as a whole.
 Place = tuple[str, str]
 
-#: `mccl doctor` compares rates where it has measured so many of a kind.
+#: Fewest measured rates of one kind that `mccl doctor` compares.
 FEWEST_RATES = 4
 
 
 @dataclass(frozen=True, order=True)
 class Finding:
-    """The id of a finding, and the hosts that it names, the first of a direction first."""
+    """The id of a finding and the hosts it names. The source of a direction is named first."""
 
     id: str
     places: tuple[Place, ...]
@@ -31,13 +31,17 @@ def at(id: str, *places: str | Place) -> Finding:
 
 @dataclass(frozen=True)
 class Way:
-    """One direction between two hosts that have addresses of one network."""
+    """One direction between two hosts that have addresses in a common network."""
 
     source: Place
     target: str
 
     def finding(self, id: str, ends: int = 1) -> Finding:
-        """With the interfaces of both ends, of the source alone, or of none."""
+        """Returns a finding on this direction.
+
+        `ends` is the number of ends whose interface it names: 2 for both, 1 for the source, 0 for
+        none.
+        """
         interface = self.source[1]
         return Finding(
             id,
@@ -50,17 +54,21 @@ class Way:
 
 @dataclass
 class Expected:
-    """Findings: all of `must`, one of `any_of` where there are some; those of `may` are right."""
+    """The findings that a command should report.
+
+    It must report all of `must` and, unless `any_of` is empty, at least one of `any_of`. It may
+    report those of `may`. Any other finding is wrong.
+    """
 
     must: set[Finding] = field(default_factory=set)
     any_of: set[Finding] = field(default_factory=set)
     may: set[Finding] = field(default_factory=set)
-    #: Of `mccl config`: whether it writes a hostfile. None where either is right.
+    #: Whether `mccl config` should write a hostfile. None if both are correct. Unused for doctor.
     hostfile: bool | None = None
 
 
 class Shape(Enum):
-    """What joins the hosts of a hostfile."""
+    """The kind of connection between the hosts of a hostfile."""
 
     RING = auto()
     CABLES = auto()
@@ -71,7 +79,7 @@ class Shape(Enum):
 class Job(Enum):
     GOOD = auto()
     REFUSED = auto()
-    #: A firewall lets ranks connect in one direction: that may do, and may not.
+    #: A firewall lets ranks connect in one direction, so the job may succeed or fail.
     EITHER = auto()
 
 
@@ -88,7 +96,7 @@ def of_job(trial: Trial, names: Iterable[str]) -> Job:
 
 
 def shape_of(trial: Trial, names: Iterable[str]) -> Shape:
-    """The choice that docs/CLUSTER.md describes, for hosts that all answer."""
+    """Returns the choice that docs/CLUSTER.md describes for hosts that all answer."""
     names, cables = list(names), trial.cables
     if len(names) == 1:
         return Shape.RING
@@ -101,11 +109,14 @@ def shape_of(trial: Trial, names: Iterable[str]) -> Shape:
 
 
 def of_config(trial: Trial, names: Iterable[str], planted: bool) -> Expected:
-    """For these hosts, with the fault `planted` or not yet there."""
+    """Returns the expectations for `mccl config` on these hosts.
+
+    `planted` tells whether the fault is already present.
+    """
     names = sorted(names)
     fault = trial.fault if planted and trial.victim in names else Fault.NONE
     if fault in UNASKABLE:
-        return Expected(hostfile=False)  # it refuses, and says so in its error
+        return Expected(hostfile=False)  # config refuses and gives the reason in its error
     shape = shape_of(trial, names)
     expected = Expected(hostfile=shape != Shape.NOTHING)
     if shape == Shape.CABLES:
@@ -114,14 +125,14 @@ def of_config(trial: Trial, names: Iterable[str], planted: bool) -> Expected:
         expected.must.add(at("no-network" if trial.over == "ethernet" else "no-ring", *names))
     looks = shape in (Shape.CABLES, Shape.NOTHING) and trial.over != "ethernet"
     if looks and (ends := _ends_elsewhere(trial, names)):
-        # It cannot know that these cables lead to a host that nobody asked for.
+        # config cannot know that these cables lead to hosts that were not asked about.
         expected.may.add(at("calls-silent", *ends))
     every_way = ways(trial, names, range(len(trial.cables)))
     if fault == Fault.CLOSED_PORTS and expected.hostfile:
         dead = {w.finding("link-dead", ends=0) for w in every_way if w.target == trial.victim}
         expected.any_of = dead
     if fault == Fault.CLOSED_CALLS:
-        # Whether what leads to the host is found all the same depends on addresses.
+        # Whether the cables to the victim are found nevertheless depends on their addresses.
         expected.hostfile = None
         expected.must, expected.any_of = set(), _blocked_calls(trial)
         expected.may |= {at("no-ring", *names), at("no-network", *names)}
@@ -129,7 +140,10 @@ def of_config(trial: Trial, names: Iterable[str], planted: bool) -> Expected:
 
 
 def of_doctor(trial: Trial, names: Iterable[str], addressed: Iterable[int]) -> Expected:
-    """For hosts of which these cables have addresses, with the fault planted."""
+    """Returns the expectations for `mccl doctor` on these hosts, with the fault planted.
+
+    `addressed` holds the cables that have addresses.
+    """
     victim, fault = trial.victim, trial.fault
     reached = sorted(set(names) - unaskable(trial))
     must = {at(_id_of_unaskable(fault), name) for name in unaskable(trial) & set(names)}
@@ -156,7 +170,7 @@ def of_doctor(trial: Trial, names: Iterable[str], addressed: Iterable[int]) -> E
 
 
 def ways(trial: Trial, names: Iterable[str], addressed: Iterable[int]) -> list[Way]:
-    """All among these hosts, none of which is down."""
+    """Returns all directions between these hosts. None of the hosts may be down."""
     names = set(names)
     found = []
     if not trial.apart:
@@ -169,7 +183,7 @@ def ways(trial: Trial, names: Iterable[str], addressed: Iterable[int]) -> list[W
 
 
 def _ends_elsewhere(trial: Trial, names: Iterable[str]) -> list[Place]:
-    """Ends of cables to hosts that are none of these, and not down."""
+    """Returns the ends, at these hosts, of cables to other hosts that are not down."""
     names = set(names)
     off = {trial.victim} if trial.fault == Fault.DOWN else set()
     return [
@@ -187,7 +201,9 @@ def _id_of_unaskable(fault: Fault) -> str:
 def _cables_without_addresses(
     trial: Trial, reached: list[str], addressed: set[int]
 ) -> set[Finding]:
-    """Those whose ends hear each other."""
+    """Returns a finding for each cable that has no addresses and whose ends receive each other's
+    calls.
+    """
     deaf = {trial.victim} if trial.fault == Fault.CLOSED_CALLS else set()
     return {
         at("cable-without-address", (a, f"c{k}"), (b, f"c{k}"))
@@ -197,7 +213,7 @@ def _cables_without_addresses(
 
 
 def _blocked_calls(trial: Trial) -> set[Finding]:
-    """A finding for each interface of the victim's at which others hear it."""
+    """Returns a finding for each interface that connects the victim to other hosts."""
     own = [f"c{k}" for k, ends in enumerate(trial.cables) if trial.victim in ends]
     own += [] if trial.apart else ["cable"]
     return {at("calls-blocked", (trial.victim, each)) for each in own}

@@ -1,4 +1,4 @@
-"""What can be said of cables by looking at all of them: parts, and rings."""
+"""Properties of a set of cables: connected parts and rings."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from trial import Cable
 
 
 def parts(names: Iterable[str], cables: Iterable[Cable]) -> list[list[str]]:
-    """The hosts that cables join with each other; cables to other hosts are left out."""
+    """Returns the connected parts of these hosts. Cables to other hosts are ignored."""
     names = list(names)
     part = {name: {name} for name in names}
     for a, b in cables:
@@ -22,7 +22,7 @@ def joined(names: Iterable[str], cables: Iterable[Cable]) -> bool:
 
 
 def has_ring(names: Iterable[str], cables: Iterable[Cable]) -> bool:
-    """Whether a ring of cables goes through all hosts; two hosts need one cable."""
+    """Returns whether a ring of cables passes through all hosts. Two hosts need only one cable."""
     names = list(names)
     near: dict[str, set[str]] = {name: set() for name in names}
     for a, b in cables:
@@ -38,7 +38,7 @@ def has_ring(names: Iterable[str], cables: Iterable[Cable]) -> bool:
         if len(path) == len(names):
             return path[0] in near[path[-1]]
         left = set(names) - set(path)
-        # A host that is left needs two neighbours that are left or at an end of the path.
+        # A remaining host needs two neighbours that also remain or are an end of the path.
         open_ends = left | {path[0], path[-1]}
         if any(len(near[name] & open_ends) < 2 for name in left):
             return False

@@ -1,4 +1,4 @@
-"""Compares what mccl said in a trial with what it should have said."""
+"""Compares the output of mccl in a trial with the expected output."""
 
 import re
 from collections.abc import Iterable
@@ -9,14 +9,14 @@ from graph import joined
 from said import Config, Doctor, Ran, Run, Said
 from trial import Fault, Trial
 
-#: Notes on how busy the cores of this machine are, which no trial decides.
+#: Notes on how busy this machine's cores are. They do not depend on the trial.
 ABOUT_THE_MACHINE = frozenset({"load-high", "cores-asleep", "path-late"})
 STATUS_OF_WORST = {"problem": 1, "warning": 3, "note": 0}
 
 
 @dataclass
 class Verdict:
-    """One line for each thing that was not as it should be."""
+    """The result of a trial: one line for each deviation from what was expected."""
 
     wrong: list[str] = field(default_factory=list)
     missed: list[str] = field(default_factory=list)
@@ -47,7 +47,7 @@ def _ended(steps: list) -> list:
 
 
 def findings_of(ran: Ran) -> set[Finding]:
-    """All but the notes on this machine itself."""
+    """Returns all findings except the notes on this machine itself."""
     return {
         Finding(each["id"], places_of(each["where"]))
         for each in ran.answer.get("findings", [])
@@ -56,7 +56,7 @@ def findings_of(ran: Ran) -> set[Finding]:
 
 
 def places_of(where: str) -> tuple:
-    """Hosts and interfaces of the `where` of a finding, as docs/CLUSTER.md shows them."""
+    """Parses the `where` of a finding, as docs/CLUSTER.md shows it, into hosts and interfaces."""
     direction = where.split(" to ")
     parts = direction if len(direction) == 2 else re.split(r", | \| ", where)
     places = []
@@ -126,7 +126,7 @@ def _judge_job(trial: Trial, job: Run, verdict: Verdict) -> None:
         if not behind_firewall(trial, job.names) & unreached_ranks(job):
             verdict.missed.append(f"{name}: no error says that {trial.victim} is not reached")
     elif job.kind == "mlx" and trial.fault == Fault.NO_MCCL:
-        # MLX waits there by itself. The others give up first, and are named too.
+        # Plain MLX runs there and waits. The other ranks give up first, so errors name them too.
         if f"--mlx had reached no program on {trial.victim}:" not in job.ran.stderr:
             verdict.missed.append(f"{name}: nothing says that {trial.victim} has no mccl")
     else:
@@ -134,7 +134,7 @@ def _judge_job(trial: Trial, job: Run, verdict: Verdict) -> None:
 
 
 def _judge_result(name: str, job: Run, verdict: Verdict) -> None:
-    """Every rank prints its line, and all have the same result."""
+    """Checks that every rank printed its line and that all have the same, correct result."""
     size = len(job.names)
     lines = [re.fullmatch(r"rank (\d+) of (\d+): (\w+)", line) for line in job.lines]
     if not all(lines) or sorted(int(line[1]) for line in lines) != list(range(size)):
@@ -147,11 +147,11 @@ def _judge_result(name: str, job: Run, verdict: Verdict) -> None:
 
 
 def unreached_ranks(job: Run) -> set[str]:
-    """The hosts whose ranks others did not reach, as errors of the ranks say."""
+    """Returns the hosts that other ranks did not reach, according to the ranks' errors."""
     text = job.ran.stderr
     ranks = re.findall(r"connect to rank (\d+)\b", text)
     ranks += re.findall(r"could not reach the store of rank (\d+)\b", text)
-    # This rank asks whether its own host's firewall is in the way.
+    # This error suspects the firewall of its own host.
     ranks += re.findall(r"\brank (\d+) waited .*reach port \d+ here \(firewall\)", text)
     for several in re.findall(r"\branks? ([\d, and]+) ha(?:s|ve) not", text):
         ranks += re.findall(r"\d+", several)
@@ -159,14 +159,17 @@ def unreached_ranks(job: Run) -> set[str]:
 
 
 def behind_firewall(trial: Trial, names: Iterable[str]) -> set[str]:
-    """The host with the firewall; all hosts where the others reach each other through it alone."""
+    """Returns the hosts that the firewall may cut off.
+
+    These are the victim, or all hosts if the others reach each other through the victim only.
+    """
     others = [name for name in names if name != trial.victim]
     splits = trial.cables and not joined(others, trial.cables)
     return set(names) if splits else {trial.victim}
 
 
 def names_in_error(text: str, names: Iterable[str]) -> set[str]:
-    """The hosts that an error of launch or config names."""
+    """Returns the hosts that an error of launch or config names."""
     found = set(re.findall(r"^(?:mccl \w+: |  )(\w+): ", text, re.MULTILINE))
     found |= set(re.findall(r"\bon (\w+) (?:exited|was)", text))
     return found & set(names)

@@ -1,4 +1,4 @@
-"""What the commands of a trial said, as values."""
+"""The output of a trial's commands, as values."""
 
 import json
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from trial import UNASKABLE, Trial
 
 @dataclass(frozen=True)
 class Ran:
-    """A command that was run; its status is None where it passed its bound."""
+    """A command that was run. Its status is None if it exceeded its time limit."""
 
     name: str
     status: int | None
@@ -18,7 +18,7 @@ class Ran:
 
     @property
     def answer(self) -> dict:
-        """The JSON that it printed; empty where it printed something else."""
+        """The JSON object that the command printed; empty if it printed anything else."""
         try:
             answer = json.loads(self.stdout)
         except ValueError:
@@ -28,12 +28,12 @@ class Ran:
 
 @dataclass(frozen=True)
 class Config:
-    """`mccl config` for these hosts, and whether the fault was there already."""
+    """One run of `mccl config` for these hosts, and whether the fault was already planted."""
 
     ran: Ran
     names: tuple[str, ...]
     planted: bool
-    wrote: bool  # a hostfile
+    wrote: bool  # whether it wrote a hostfile
 
     def names_unaskable(self, trial: Trial) -> bool:
         return trial.fault in UNASKABLE and trial.victim in self.names
@@ -41,7 +41,7 @@ class Config:
 
 @dataclass(frozen=True)
 class Doctor:
-    """`mccl doctor` for these hosts, and the cables that had addresses then."""
+    """One run of `mccl doctor` for these hosts, and the cables that had addresses then."""
 
     ran: Ran
     names: tuple[str, ...]
@@ -50,7 +50,7 @@ class Doctor:
 
 @dataclass(frozen=True)
 class Run:
-    """`mccl launch` of a program of `torch` or `mlx`; the names are in the order of the ranks."""
+    """One run of `mccl launch` with a `torch` or `mlx` program. `names` is in rank order."""
 
     ran: Ran
     names: tuple[str, ...]
@@ -63,7 +63,7 @@ class Run:
 
 @dataclass
 class Said:
-    """Everything that mccl said in a trial."""
+    """All output of mccl in a trial."""
 
     configs: list[Config] = field(default_factory=list)
     doctors: list[Doctor] = field(default_factory=list)

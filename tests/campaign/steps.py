@@ -1,4 +1,4 @@
-"""The commands of a trial, from `mccl config` to jobs, each with a bound on its time."""
+"""The commands of a trial, from `mccl config` to jobs, each with a time limit."""
 
 import json
 import os
@@ -14,15 +14,16 @@ from trial import FATAL, UNASKABLE, Fault
 from world import World
 
 PROGRAMS = Path(__file__).parent / "programs"
-#: Seconds that a host may take to tell of itself, or to be ready for a job.
+#: Seconds that a host may take to describe itself, or to be ready for a job.
 PATIENCE = 8
-#: Jobs of more ranks train on some of them only: each import of torch takes two seconds of a core.
+#: Jobs with more ranks train on FEW_TORCH_RANKS of them only, because each import of torch takes
+#: two seconds of a core.
 MOST_TORCH_RANKS = 4
 FEW_TORCH_RANKS = 3
-#: Seconds after which what a command leaves behind is there to stay.
+#: Seconds that a job's processes and files get to disappear before they count as left behind.
 GRACE = 20
 SETTINGS = (
-    "MCCL_TRANSPORT=tcp",  # the hosts share a kernel, and with it memory
+    "MCCL_TRANSPORT=tcp",  # the hosts share a kernel, so ranks could otherwise use shared memory
     "MCCL_CONNECT_TIMEOUT=12",
     "OMP_NUM_THREADS=1",
 )
@@ -33,7 +34,7 @@ def run_trial(world: World) -> Said:
 
 
 class Steps:
-    """The commands of one trial, at the desk of its world."""
+    """The commands of one trial, which run on the desk host of its world."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -54,7 +55,7 @@ class Steps:
             self.launch("torch", names, "--hostfile", file)
             names, file = trial.healthy, self.configure(trial.healthy)
         elif trial.fault in FATAL and not (trial.apart and trial.fault == Fault.NO_MCCL):
-            # Ranks that share no network need a hostfile to meet.
+            # Ranks without a common network need a hostfile to meet.
             self.launch("mlx", trial.names, "--hosts", ",".join(trial.names))
         if file:
             self.run_jobs(names, file)
@@ -67,7 +68,10 @@ class Steps:
         self.planted = True
 
     def configure(self, names: tuple[str, ...], without: str = "") -> Path | None:
-        """The hostfile, where one is written. `without` is asked too, and may not answer."""
+        """Runs `mccl config` and returns the hostfile, or None if it wrote none.
+
+        The host `without` is asked as well, and may fail to answer.
+        """
         file = self.world.folder / f"hosts{len(self.said.configs)}.json"
         asked = sorted({*names, without} - {""})
         words = ["--hosts", ",".join(asked), "--output", file, "--json", "--auto-setup", "--yes"]
@@ -78,7 +82,7 @@ class Steps:
         return file if file.exists() else None
 
     def examine(self, file: Path | None) -> None:
-        """Asks `mccl doctor` about all hosts, those of the hostfile where there is one."""
+        """Runs `mccl doctor` on the hosts of the hostfile, or on all hosts if there is none."""
         names = self.trial.names
         which = ("--hostfile", file) if file else ("--hosts", ",".join(names))
         bound = 40 + 8 * len(names)
@@ -87,7 +91,7 @@ class Steps:
         self.said.doctors.append(Doctor(ran, names, addressed))
 
     def run_jobs(self, names: tuple[str, ...], file: Path) -> None:
-        """A step of torch's DDP and a sum of MLX's."""
+        """Launches a sum with MLX and a training step with torch's DDP."""
         self.launch("mlx", names, "--hostfile", file)
         if len(names) > MOST_TORCH_RANKS:
             names = self._some_neighbours(names)
@@ -96,7 +100,7 @@ class Steps:
             self.launch("torch", names, "--hostfile", file)
 
     def _some_neighbours(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """A few hosts that cables join with each other, where there are cables."""
+        """Returns a few hosts that cables join with each other, as far as there are cables."""
         chosen = {names[0]}
         while len(chosen) < FEW_TORCH_RANKS:
             ends = {name for cable in self.trial.cables if chosen & set(cable) for name in cable}
@@ -134,7 +138,7 @@ class Steps:
         return Ran(command, status, stdout, stderr, time.monotonic() - began)
 
     def _left_behind(self) -> list[str]:
-        """What remains when all that ends by itself has had time to."""
+        """Returns what is left behind after the grace period."""
         deadline = time.monotonic() + GRACE
         while (left := self.world.left_behind()) and time.monotonic() < deadline:
             time.sleep(0.1)

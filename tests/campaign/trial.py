@@ -9,9 +9,10 @@ from typing import Any
 
 Cable = tuple[str, str]
 
-#: How many of 50 trials have so many hosts; most must be small to end in a quarter hour.
+#: Number of trials out of 50 by number of hosts. Most trials must be small so that 50 trials end
+#: within a quarter of an hour.
 SIZES = {2: 12, 3: 14, 4: 11, 5: 5, 6: 4, 8: 2, 12: 1, 16: 1}
-#: A mesh of more hosts has more cables than it is worth laying.
+#: A mesh of more hosts would have too many cables.
 LARGEST_MESH = 6
 
 
@@ -38,13 +39,13 @@ class Fault(StrEnum):
     NOISY = "noisy shell"
 
 
-#: A host with such a fault tells nothing of itself.
+#: A host with one of these faults does not answer mccl's questions.
 UNASKABLE = frozenset({Fault.DOWN, Fault.NO_MCCL, Fault.OTHER_BUILD, Fault.HANGING})
-#: No job can run with such a host.
+#: No job can run on a host with one of these faults.
 FATAL = frozenset({Fault.DOWN, Fault.NO_MCCL, Fault.HANGING})
 
 
-#: A third of all trials.
+#: Number of cards without a fault among those dealt: a third of all trials have no fault.
 NO_FAULTS = len(Fault) // 2
 
 
@@ -55,18 +56,18 @@ class Trial:
     cabling: Cabling
     #: Cable k is interface `c<k>` at both ends.
     cables: tuple[Cable, ...]
-    #: The hosts share no network: cables alone join them.
+    #: The hosts share no network: only cables join them.
     apart: bool
-    #: The cables have addresses before `mccl config` runs; otherwise it gives them some.
+    #: The cables have addresses before `mccl config` runs. Otherwise config assigns addresses.
     addressed: bool
-    #: The value of `--over`; empty for none.
+    #: The value of `--over`; empty if the option is not given.
     over: str
     fault: Fault
-    #: The host with the fault; empty where there is no fault.
+    #: The host with the fault; empty if there is no fault.
     victim: str
     #: The interface of a slow link; empty for other faults.
     interface: str
-    #: The fault is there before `mccl config` runs; otherwise it comes after.
+    #: True if the fault is present before `mccl config` runs. Otherwise it is planted afterwards.
     early: bool
 
     @property
@@ -86,9 +87,10 @@ class Trial:
 
 
 def draw(seed: int) -> Trial:
-    """The trial of this seed, the same each time.
+    """Returns the trial of this seed, the same on every call.
 
-    Seeds in a row share out sizes, cablings and faults, so that few trials have all of them.
+    Sizes, cablings and faults are dealt out over consecutive seeds, so that a few trials already
+    cover all of them.
     """
     rng = random.Random(seed)
     size = _dealt(seed, [size for size, times in SIZES.items() for _ in range(times)])
@@ -111,13 +113,17 @@ def draw(seed: int) -> Trial:
 
 
 def _dealt(seed: int, cards: list) -> Any:
-    """A card of a shuffled pack; as many seeds in a row as there are cards get one each."""
+    """Returns the seed's card from a shuffled pack.
+
+    Each run of len(cards) consecutive seeds, starting at a multiple of len(cards), gets every card
+    once.
+    """
     pack, place = divmod(seed, len(cards))
     return random.Random(pack).sample(cards, len(cards))[place]
 
 
 def _cables(rng: random.Random, cabling: Cabling, names: list[str]) -> list[Cable]:
-    """The cables in random order, among hosts in random order."""
+    """Returns the cables in random order, among hosts in random order."""
     rng.shuffle(names)
     chain = list(itertools.pairwise(names))
     pairs = [(a, b) for i, a in enumerate(names) for b in names[:i]]
@@ -134,12 +140,12 @@ def _cables(rng: random.Random, cabling: Cabling, names: list[str]) -> list[Cabl
 
 
 def _sparse(rng: random.Random, names: list[str], pairs: list[Cable]) -> list[Cable]:
-    """A random tree and a few more cables; a pair may have two."""
+    """Returns a random tree and a few more cables. A pair of hosts may have two cables."""
     tree = [(name, rng.choice(names[:i])) for i, name in enumerate(names) if i > 0]
     return tree + rng.choices(pairs, k=rng.randint(0, max(1, len(names) // 2)))
 
 
 def _interface(rng: random.Random, victim: str, cables: Iterable[Cable], apart: bool) -> str:
-    """An interface of the victim's that leads to other hosts."""
+    """Returns an interface of the victim that leads to other hosts."""
     own = [f"c{k}" for k, ends in enumerate(cables) if victim in ends]
     return rng.choice(own if apart else [*own, "cable"])

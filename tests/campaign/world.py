@@ -9,9 +9,9 @@ from launching import ROOT, program
 from ssh_hosts import shell
 from trial import Fault, Trial
 
-#: The ports of a job, as docs/MULTINODE.md and docs/LAUNCH.md name them.
+#: The ports of a job, as docs/MULTINODE.md and docs/LAUNCH.md list them.
 JOB_PORTS = 'iifname != "lo" tcp dport { 29500, 29600-29700, 32321-32400 }'
-#: torch makes this where temporary files go, and leaves it there.
+#: torch creates this in the folder of temporary files and never removes it.
 FILES_OF_TORCH = frozenset({"torchinductor_root"})
 CALL_PORT = "udp dport 29599"
 OTHER_BUILD = """
@@ -33,7 +33,7 @@ def asked(request):
 
 
 class World(CabledHosts):
-    """Each host has a home and a folder for temporary files of its own, below `folder`."""
+    """The hosts of a trial. Each has its own home and temporary folder below `folder`."""
 
     def __init__(self, trial: Trial) -> None:
         self.trial = trial
@@ -61,7 +61,7 @@ class World(CabledHosts):
         super().serve(name)
 
     def plant(self) -> None:
-        """From now on the trial's fault is there."""
+        """Makes the victim faulty from now on."""
         victim = self.trial.victim
         match self.trial.fault:
             case Fault.NONE:
@@ -98,7 +98,7 @@ class World(CabledHosts):
                 self.ip(name, "link", "set", f"c{number}", "down")
 
     def _hide_mccl(self, name: str) -> None:
-        """The host has neither the program nor the package for Python."""
+        """Hides both the program and the Python package from the host."""
         empty = self.folder / "empty"
         empty.mkdir()
         programs = {program().resolve(), Path(sys.executable).parent / "mccl"}
@@ -125,7 +125,7 @@ class World(CabledHosts):
         self._must(*self.on(name, "nft", f"{rules}{rule}\n}}\n}}"))
 
     def addressed_cables(self) -> set[int]:
-        """The cables whose two ends have addresses now."""
+        """Returns the cables that currently have addresses at both ends."""
         return {
             number
             for number, ends in enumerate(self.cables)
@@ -133,24 +133,26 @@ class World(CabledHosts):
         }
 
     def left_behind(self) -> list[str]:
-        """Files of jobs that remain, and processes but the hosts' own sshd."""
+        """Returns leftover files of jobs, and leftover processes other than the hosts' sshd."""
         found = []
         for name in (*self.names, "desk"):
             files = {path.name for path in self.temporary(name).iterdir()} - FILES_OF_TORCH
             commands = {_command_of(pid) for pid in self._strangers(name)} - {""}
             if name == self.trial.victim and self.trial.fault == Fault.HANGING:
-                commands = set()  # a login that hangs stays, whoever began it
+                commands = set()  # a login that hangs stays, whichever command started it
             found += [f"{each} at {name}" for each in sorted(files | commands)]
         return found
 
     def _strangers(self, name: str) -> list[str]:
-        """Processes of a host that are not its own sshd."""
+        """Returns the processes of a host other than its sshd."""
         own = {str(server.pid) for server in self.servers.values()}
         pids = shell("ip", "netns", "pids", self.space(name)).stdout.split()
         return [pid for pid in pids if pid not in own]
 
     def close(self) -> None:
-        """Nothing of the trial remains, whatever mccl has left behind."""
+        """Kills all remaining processes, including those that mccl left behind, and removes the
+        hosts.
+        """
         for name in (*self.names, "desk"):
             for pid in self._strangers(name):
                 shell("kill", "-9", pid)

@@ -1,4 +1,4 @@
-"""Tests that need GPUs. `make test-gpu` runs them; elsewhere they say that they cannot."""
+"""Tests that need GPUs. `make test-gpu` runs them; without a GPU they are skipped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if importlib.util.find_spec("torch") is None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips all of this folder where no GPU is."""
+    """Skips all tests of this folder if there is no GPU."""
     import torch
 
     if torch.cuda.is_available():
@@ -27,7 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter) -> None:
-    """Says how much of this folder ran, and why the rest did not."""
+    """Prints how many tests of this folder ran, and why the others were skipped."""
     here = str(Path(__file__).parent.relative_to(terminalreporter.config.rootpath))
     stats = terminalreporter.stats
     ran = [r for name in ("passed", "failed") for r in stats.get(name, []) if r.when == "call"]
@@ -47,7 +47,7 @@ def pytest_terminal_summary(terminalreporter) -> None:
 
 @pytest.fixture(scope="session")
 def pool():
-    """Four ranks, which share the GPUs there are, and go through the host."""
+    """Four ranks that share the available GPUs and communicate through the host."""
     from rank_pool import RankPool
     from test_torch_cuda import through_host
 

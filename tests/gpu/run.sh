@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs everything that needs GPUs and writes docs/gpu.md: what passed, versions, figures.
-# PYTHON names the interpreter that has mccl and a torch with CUDA.
+# Runs everything that needs GPUs and writes docs/gpu.md: test results, versions, figures. PYTHON
+# names the interpreter that has mccl and a torch with CUDA.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 python=${PYTHON:-.venv/bin/python}
@@ -11,7 +11,7 @@ fi
 gpus=$("$python" -c 'import torch; print(torch.cuda.device_count())')
 launch() { "$python" -m torch.distributed.run --nproc_per_node="$gpus" --standalone "$@" 2>&1; }
 logs=$(mktemp -d)
-# What a program prints that looks like PATTERN goes into the record; if it fails, so does the run.
+# Runs PROGRAM and records the lines of its output that match PATTERN. If it fails, so does the run.
 figures() { # NAME PATTERN PROGRAM...
   local name=$1 pattern=$2
   shift 2

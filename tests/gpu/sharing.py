@@ -1,4 +1,4 @@
-"""Two ranks per test, on a GPU each or, on a machine with one GPU, both on that one."""
+"""Settings of tests with two ranks, which use one GPU each, or share a machine's only GPU."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import torch
 
 ONE_GPU = torch.cuda.device_count() < 2
 
-#: Ways for GPU memory. On one GPU the kernels run twice: as between GPUs joined by NVLink, and as
-#: between GPUs on PCIe, which gives 16 bytes each a flag of their own.
+#: Ways to communicate on GPU memory. On one GPU the kernels run in two modes: as between GPUs
+#: joined by NVLink, and as between GPUs on PCIe, where every 16 bytes carry their own flag.
 WAYS = ["cuda", "auto", "nccl", *(["cuda-pcie"] if ONE_GPU else [])]
 
 
@@ -18,7 +18,7 @@ def skip_what_needs_two_gpus(way: str) -> None:
 
 
 def choose(way: str) -> None:
-    """Sets the way; runs on every rank before its group is made."""
+    """Selects the way. Runs on every rank before its group is made."""
     import mccl
 
     backend, _, joined = way.partition("-")

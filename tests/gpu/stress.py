@@ -2,10 +2,10 @@
 
     torchrun --nproc_per_node=2 --standalone tests/gpu/stress.py [calls] [seed] [pooled]
 
-The kernels order their accesses by flags in global memory, which no race checker follows. Here
-ranks arrive early and late, on the host and in the stream. Every rank computes what every other
-gives, and so knows each result. Sentinels around each result find writes beyond its ends. Ranks
-share a GPU where there are fewer GPUs than ranks.
+The kernels order their accesses by flags in global memory, which no race checker follows. Random
+delays on the host and in the stream make ranks arrive early or late. Every rank computes the inputs
+of all ranks and therefore knows each result. Sentinels around each result detect writes beyond its
+ends. Ranks share GPUs if there are fewer GPUs than ranks.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ import torch.distributed as dist
 SUMS = ("all_reduce", "reduce_scatter")
 MOVES = ("all_gather", "all_to_all", "broadcast")
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-MOST_BYTES = 24 << 20  #: of a call: beyond one round of the staging area for two ranks
-GUARD = 64  #: bytes of sentinels on either side of a result
+MOST_BYTES = 24 << 20  #: of one call; needs more than one round of the staging area for two ranks
+GUARD = 64  #: bytes of sentinels on each side of a result
 SENTINEL = 0xA5
-CALLS_AT_ONCE = 16  #: without a look at the results
+CALLS_AT_ONCE = 16  #: calls between two checks of the results
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Call:
     number: int
     kind: str
     dtype: torch.dtype
-    count: int  #: elements that one rank gives, or one part of a call in parts
+    count: int  #: elements of one rank's input, or of one part if the input has several
     average: bool
     root: int
     seed: int
@@ -78,20 +78,20 @@ class Call:
         total = every[0].float()
         for one in every[1:]:
             total = total + one.float()
-        if self.average:  # by a tensor: torch multiplies by the reciprocal of a plain number
+        if self.average:  # torch multiplies by the reciprocal if the divisor is a number
             total = total / torch.full_like(total, size)
         return total.to(self.dtype)
 
 
 class Memory:
-    """Where tensors of calls lie: at changing alignments, and in a pool if there is one."""
+    """Memory for the tensors of calls, at varying alignments and partly in a pool if given."""
 
     def __init__(self, where: torch.device, chance: random.Random, pool: torch.Tensor | None):
         self.where, self.chance, self.pool = where, chance, pool
         self.used = 0
 
     def take(self, count: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-        """A tensor, and the bytes around it, which hold sentinels."""
+        """Returns a tensor, and the bytes of it and of the sentinels around it."""
         offset = self.chance.choice((0, 0, 0, 1, 8)) * dtype.itemsize
         length = count * dtype.itemsize
         whole = 2 * GUARD + offset + length
@@ -109,7 +109,7 @@ class Memory:
 
 
 def wrong_bytes(space: torch.Tensor, result: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
-    """Bytes of the result and of the sentinels that are not what they must be; stays on the GPU."""
+    """Returns the number of wrong bytes in the result and the sentinels. It stays on the GPU."""
     begin = result.data_ptr() - space.data_ptr()
     end = begin + result.numel() * result.element_size()
     wrong = (space[begin:end] != expected.view(torch.uint8)).sum()
@@ -117,7 +117,7 @@ def wrong_bytes(space: torch.Tensor, result: torch.Tensor, expected: torch.Tenso
 
 
 def make(call: Call, memory: Memory, rank: int, size: int, waits: bool) -> torch.Tensor:
-    """Makes one call; returns how many bytes are wrong, on the GPU."""
+    """Makes one call and returns the number of wrong bytes, as a tensor on the GPU."""
     given = call.input_of(rank, size, memory.where)
     op = dist.ReduceOp.AVG if call.average else dist.ReduceOp.SUM
     expected = call.expected(rank, size, memory.where)
@@ -129,7 +129,7 @@ def make(call: Call, memory: Memory, rank: int, size: int, waits: bool) -> torch
         source, _ = memory.take(given.numel(), call.dtype)
         source.copy_(given)
     if memory.chance.random() < 0.3:
-        torch.cuda._sleep(memory.chance.randrange(2_000_000))  # about a millisecond at most
+        torch.cuda._sleep(memory.chance.randrange(2_000_000))  # at most about a millisecond
     if memory.chance.random() < 0.3:
         time.sleep(memory.chance.random() * 3e-3)
     if call.kind == "all_reduce":
@@ -163,7 +163,7 @@ def require_kernels(where: torch.device) -> None:
     calls()
     torch.cuda.synchronize()
     if os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING"):
-        return  # torch captures nothing without its allocator
+        return  # torch cannot capture without its caching allocator
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         calls()
@@ -173,7 +173,7 @@ def require_kernels(where: torch.device) -> None:
 
 
 def check(calls: int, seed: int, pooled: bool) -> None:
-    """Runs on every rank of a group that goes by the kernels."""
+    """Makes and checks random calls. Runs on every rank of a group that uses the kernels."""
     rank, size = dist.get_rank(), dist.get_world_size()
     where = torch.device("cuda", rank % torch.cuda.device_count())
     torch.cuda.set_device(where)

@@ -13,7 +13,7 @@ import pytest
 import sharing
 import torch
 
-#: Long enough that only the death can have ended what it ends.
+#: Far above LIMIT_S, so that only the death, not the timeout, can end a wait.
 TIMEOUT_S = 300
 LIMIT_S = 60
 

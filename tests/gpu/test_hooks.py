@@ -1,4 +1,4 @@
-"""Compressed gradients of models on a GPU: two ranks, which may share one."""
+"""Compressed gradients of models on a GPU: two ranks, which may share one GPU."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ def pair():
 
 
 def in_job(path: str, rank: int, size: int, check, arguments) -> None:
-    """Runs a check between ranks that share no memory, where the engine rounds sums."""
+    """Runs a check on ranks that use TCP.
+
+    Between ranks that share memory the engine never compresses.
+    """
     import mccl
 
     mccl.init(port_base=0, backend="native", transport="tcp", compression_min_bytes=1024)
@@ -44,7 +47,7 @@ def run(pair, check, *arguments) -> None:
 
 
 class Slopes(nn.Module):
-    """Parameters whose gradients are what it is called with."""
+    """A module whose gradients are the tensors that it is called with."""
 
     def __init__(self, shapes: list[tuple[int, ...]], dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
@@ -59,13 +62,16 @@ class Slopes(nn.Module):
 
 
 def keep_default_stream_busy() -> None:
-    """What runs there by mistake comes too late to be seen."""
+    """Delays the default stream.
+
+    Work queued there by mistake then finishes too late for the check.
+    """
     with torch.cuda.stream(torch.cuda.default_stream(WHERE)):
         torch.cuda._sleep(100_000_000)
 
 
 def backward(module: nn.Module, gradients: list[torch.Tensor], side: torch.cuda.Stream) -> list:
-    """Runs a backward pass on a stream, and returns the gradients as that stream sees them."""
+    """Runs a backward pass on a stream and returns the gradients as that stream sees them."""
     keep_default_stream_busy()
     with torch.cuda.stream(side):
         module.zero_grad()
@@ -81,7 +87,7 @@ def backward(module: nn.Module, gradients: list[torch.Tensor], side: torch.cuda.
 def whole_numbers(
     shapes: list[tuple[int, ...]], rank: int, step: int, dtype: torch.dtype = torch.float32
 ) -> list[torch.Tensor]:
-    """Gradients whose averages over two ranks every codec of 16 bits sends as they are."""
+    """Returns gradients whose averages over two ranks are exact in every 16-bit codec."""
     return [
         ((torch.arange(torch.Size(shape).numel()) + rank + step + place) % 7).view(shape).to(dtype)
         for place, shape in enumerate(shapes)
@@ -105,7 +111,7 @@ def check_side_stream(rank: int, size: int, codec: str, built_on_side: bool) -> 
         wrong = [
             place
             for place, mine in enumerate(seen)
-            # powersgd approximates what has two dimensions
+            # powersgd approximates gradients with two or more dimensions
             if (codec != "powersgd" or mine.dim() < 2)
             and not torch.equal(mine, sum(each[place] for each in ranks) / size)
         ]
@@ -143,7 +149,7 @@ def test_a_sharded_backward_on_a_side_stream_sees_its_gradients(pair):
 
 
 def check_same_as_host(rank: int, size: int, codec: str, options: dict, dtype: torch.dtype) -> None:
-    """Streams change from step to step, and with them what allocates and reads residuals."""
+    """Uses a new stream in each step, so residuals are allocated and read on different streams."""
     import mccl.hooks
 
     shapes = [(128, 64), (100,)]
@@ -172,7 +178,7 @@ def test_a_gpu_sends_what_the_host_would(pair, codec, options, dtype):
 
 
 def check_powersgd_streams(rank: int, size: int) -> None:
-    """Residuals lie on the GPU, and are used on another stream each step."""
+    """Residuals lie on the GPU and are used on another stream in each step."""
     import mccl.hooks
 
     shapes = [(128, 64), (256, 256)]
@@ -297,7 +303,7 @@ def check_overflow(rank: int, size: int, codec: str) -> None:
     backward(ddp, random_gradients(shapes, rank, 0), side)
     before = {name: each.clone() for name, each in state.residuals.items()}
     gradients = random_gradients(shapes, rank, 1)
-    gradients[2][3] = torch.inf if rank == 1 else 0.0  # of a parameter that is exact
+    gradients[2][3] = torch.inf if rank == 1 else 0.0  # this parameter is sent uncompressed
     seen = backward(ddp, gradients, side)
     assert not seen[2].isfinite().all()
     assert all(torch.equal(state.residuals[name], each) for name, each in before.items())

@@ -1,4 +1,4 @@
-"""The streams of calls that go through the host: two ranks, which may share a GPU."""
+"""Streams and calls that go through the host, on two ranks, which may share a GPU."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch.distributed as dist
 from test_torch_cuda import place, through_host
 
 TIMEOUT = timedelta(seconds=20)
-#: More than torch's pool has.
+#: More streams than torch's pool has.
 STREAMS = 40
 
 
@@ -22,7 +22,7 @@ def by_nccl() -> None:
 
 @pytest.fixture(scope="module")
 def each():
-    """Two ranks whose calls go by NCCL, each in a group of its own: they may share a GPU."""
+    """Two ranks that use NCCL, each in a group of its own, so that they may share a GPU."""
     from rank_pool import RankPool
 
     ranks = RankPool(2)
@@ -50,8 +50,8 @@ def check_receives(on_default_stream: bool) -> None:
     other, where = 1 - dist.get_rank(), place("cuda")
     torch.cuda.set_device(where)
     own = torch.cuda.default_stream() if on_default_stream else torch.cuda.Stream()
-    # To load a kernel, which its first launch does, CUDA may wait for all streams, and one waits
-    # for a message then.
+    # The first launch of a kernel loads it, for which CUDA may wait for all streams. This launch
+    # therefore precedes the receives, for which a stream waits.
     assert torch.full((100,), 2.0, device=where).eq(2).all()
     dist.all_reduce(torch.ones(1000, device=where))
     for tag in range(STREAMS):
@@ -72,7 +72,7 @@ def test_a_receive_holds_up_no_other_stream(pair, on_default_stream):
 
 
 def check_several_receives() -> None:
-    """They come in the opposite order, and each is there when it has come."""
+    """Messages arrive in the reverse order of their receives. Each receive completes on its own."""
     other, where = 1 - dist.get_rank(), place("cuda")
     torch.cuda.set_device(where)
     for _ in range(STREAMS):
@@ -91,12 +91,12 @@ def test_receives_do_not_wait_for_each_other(pair):
     pair.run(check_several_receives)
 
 
-#: Of the GPU's clock: a second or so.
+#: About one second in cycles of the GPU's clock.
 SECOND = 2_000_000_000
 
 
 def check_timeout() -> None:
-    """The stream of rank 0 comes to the call too late, and its caller has gone on."""
+    """The stream of rank 0 reaches the call too late, after the caller has returned."""
     where = place("cuda")
     torch.cuda.set_device(where)
     data = torch.ones(1000, device=where)
@@ -141,7 +141,7 @@ def test_destroy_waits_for_calls_of_other_streams(pair, async_op):
 
 
 def check_destroy_is_bounded() -> None:
-    """A receive that a stream waits for, and that never comes."""
+    """One receive is awaited by a stream, and its message never arrives."""
     where = place("cuda")
     torch.cuda.set_device(where)
     data = torch.ones(1000, device=where)
@@ -149,7 +149,7 @@ def check_destroy_is_bounded() -> None:
     torch.cuda.synchronize()
     with torch.cuda.stream(torch.cuda.Stream()):
         dist.irecv(data, 1 - dist.get_rank()).wait()
-    dist.irecv(data, 1 - dist.get_rank(), tag=1)  # nobody waits for it
+    dist.irecv(data, 1 - dist.get_rank(), tag=1)  # no wait() for this one
     dist.destroy_process_group()
     torch.cuda.synchronize()
 
@@ -189,7 +189,7 @@ def test_a_stream_that_its_owner_destroyed_is_left_alone(each):
 
 
 def check_captured() -> None:
-    """Calls of functional collectives are async, and so those of torch.compile."""
+    """Functional collectives make async calls, and so does torch.compile."""
     import torch.distributed._functional_collectives as functional
 
     where = place("cuda")
@@ -216,7 +216,7 @@ def check_captured() -> None:
         torch.cuda.synchronize()
         assert data.eq(1 + count).all()
         assert total.eq(3 * (1 + count) + 1).all()
-        dist.all_reduce(data, group=alone)  # between replays
+        dist.all_reduce(data, group=alone)  # a call outside the graph, between replays
     dist.destroy_process_group(alone)
 
 

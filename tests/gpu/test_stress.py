@@ -1,4 +1,4 @@
-"""The kernels' protocol under random delays (stress.py), by the kernels alone."""
+"""Runs stress.py, random calls with random delays, on the `cuda` kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""torch.distributed on CUDA tensors, and on those of both kinds in one call."""
+"""torch.distributed on CUDA tensors, and on CUDA and CPU tensors in the same call."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ SIZES = [0, 1, 7, 1000, 1_000_003]
 
 
 def through_host(pinned_limit_bytes: int = 1 << 30) -> None:
-    """As by `auto` where ranks share a GPU, on a machine with a GPU for each, too."""
+    """Selects the path through the host, which `auto` takes only if ranks share a GPU."""
     import mccl
 
     mccl.init(backend="native", pinned_limit_bytes=pinned_limit_bytes)
 
 
 def place(kind: str) -> torch.device:
-    """Where this rank's tensors lie; of mixed ranks every other one is on the CPU."""
+    """Returns the device of this rank's tensors. For "mixed", odd ranks use the CPU."""
     rank = dist.get_rank()
     if kind == "mixed" and rank % 2 == 1:
         return torch.device("cpu")
@@ -41,7 +41,7 @@ def place(kind: str) -> torch.device:
 
 
 def numbers(rank: int, count: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Small whole numbers, whose sums are exact in every type."""
+    """Returns small whole numbers, whose sums are exact in every type."""
     return ((torch.arange(count, device=device) + rank) % 5).to(dtype)
 
 
@@ -167,12 +167,12 @@ def test_messages(pool, kind):
 def check_host_goes_on() -> None:
     where = place("cuda")
     data = torch.zeros(1000, device=where)
-    dist.all_reduce(data)  # so that everything is there that a call needs
-    torch.cuda._sleep(1_000_000_000)  # half a second of the GPU's
+    dist.all_reduce(data)  # the first call sets up everything that later calls need
+    torch.cuda._sleep(1_000_000_000)  # about half a second of GPU time
     data.fill_(1)
     work = dist.all_reduce(data, async_op=True)
     work.wait()
-    result = data * 2  # behind the call, on the GPU
+    result = data * 2  # queued after the call, on the GPU
     assert not work.is_completed(), "the host has waited for the GPU"
     assert result.eq(2 * dist.get_world_size()).all()
     other = torch.cuda.Stream()
@@ -194,7 +194,7 @@ def check_future() -> None:
     future = dist.all_reduce(data, async_op=True).get_future()
     halved = future.then(lambda done: done.value()[0] / 2)
     assert halved.wait().eq(size / 2).all()
-    for _ in range(200):  # tensors that nobody keeps are safe until the call is over
+    for _ in range(200):  # dropped tensors stay valid until their calls are over
         dist.all_reduce(torch.ones(10_000, device=where), async_op=True)
     torch.cuda.synchronize()
     dist.barrier()
@@ -205,7 +205,11 @@ def test_futures_and_tensors_that_are_dropped(pool):
 
 
 def check_profiler_ends_first() -> None:
-    """Nothing is told to a profiler that has gone: wait() does not wait for what the GPU does."""
+    """A profiler ends while the GPU is still busy with the call, because wait() does not block the
+    host.
+
+    The call must not report to the profiler after that.
+    """
     where = place("cuda")
     busy = torch.ones(4096, 4096, device=where)
     for _ in range(40):
@@ -310,7 +314,7 @@ def test_functional_and_object_collectives(pool):
 
 
 def check_pinned_memory(limit: int) -> None:
-    """What was pinned for a long call goes back when the call is over, down to the limit."""
+    """Pinned memory of a large call is released after the call, down to the limit."""
     import mccl
 
     size, where = dist.get_world_size(), place("cuda")

@@ -1,4 +1,4 @@
-"""Collectives on GPU memory by NCCL and by kernels of our own, between two ranks."""
+"""Collectives on GPU memory through NCCL and through MCCL's own kernels, between two ranks."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def check_graph() -> None:
 
 
 def check_first_call_in_a_graph() -> None:
-    """A group of its own, whose ranks have not met on their GPUs."""
+    """Uses a new group, whose ranks have not met on their GPUs yet."""
     where = checks.place("cuda")
     torch.cuda.set_device(where)
     group = dist.new_group()
@@ -108,7 +108,7 @@ def check_sizes() -> None:
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         for count in (1, 3, 8, 63, 513, 70_001, 131_073, 1_000_003, 9_000_001, 20_000_000):
             whole = torch.randn(count + 3, generator=generator, device=where).to(dtype)
-            for offset in (0, 1):  # at and off the 16 bytes that a thread takes at a time
+            for offset in (0, 1):  # aligned to the 16 bytes that a thread reads, and not
                 data = (
                     whole[offset : offset + count].clone() if offset == 0 else whole[1 : count + 1]
                 )
@@ -122,7 +122,7 @@ def check_sizes() -> None:
                     assert torch.equal(again, expected), (dtype, count, offset)
                 dist.all_reduce(out, op=dist.ReduceOp.AVG)
                 mean = (sum(one.float() for one in every) / size).to(dtype)
-                # NCCL divides before it adds, which rounds what is tiny.
+                # NCCL divides before it adds, which rounds tiny values.
                 torch.testing.assert_close(out, mean, rtol=1e-2, atol=1e-6)
 
 
@@ -145,7 +145,7 @@ def check_graph_of_sizes() -> None:
         one.fill_(1)
     for step in range(1, 6):
         graph.replay()
-        if step % 2 == 0:  # between replays, calls that are not of the graph
+        if step % 2 == 0:  # between replays, calls outside the graph
             dist.all_reduce(torch.ones(7, device=where))
     torch.cuda.synchronize()
     assert all(one.eq(size**5).all() for one in tensors)
@@ -197,7 +197,7 @@ def test_two_ranks_of_a_gpu_go_through_the_host():
 
 
 def check_lengths_of_rounds() -> None:
-    """Calls of one round, back to back: none may give into what a peer still takes."""
+    """Makes calls of one round back to back. None may overwrite data that a peer still reads."""
     rank, size, where = dist.get_rank(), dist.get_world_size(), checks.place("cuda")
     count = 300_000
     mine = torch.empty(count, device=where, dtype=torch.int32)
@@ -241,7 +241,10 @@ def test_calls_without_a_work(pair):
 
 
 def check_other_stream() -> None:
-    """A call in the caller's stream, waited for in another: its end is marked when that comes."""
+    """A call runs on the caller's stream, and another stream waits for it.
+
+    The event that marks the call's end is recorded only for that wait.
+    """
     size, where = dist.get_world_size(), checks.place("cuda")
     torch.cuda.set_device(where)
     data = torch.ones(1_000_000, device=where)
@@ -264,7 +267,7 @@ def test_a_call_of_one_stream_is_waited_for_in_another(pair):
 
 
 def check_split() -> None:
-    """A group of both ranks, and one of a single rank, split off one that has met."""
+    """Splits groups of two ranks and of one off a group whose ranks have met on their GPUs."""
     rank, size, where = dist.get_rank(), dist.get_world_size(), checks.place("cuda")
     torch.cuda.set_device(where)
     for count in (1000, 3_000_000):
@@ -292,7 +295,7 @@ def check_abort() -> None:
     data = torch.ones(1000, device=checks.place("cuda"))
     dist.all_reduce(data)
     torch.cuda.synchronize()
-    with contextlib.suppress(RuntimeError):  # of the rank that the abort finds here
+    with contextlib.suppress(RuntimeError):  # the abort may reach this rank within the barrier
         dist.barrier()
     if dist.get_rank() == 0:
         work = dist.all_reduce(data, async_op=True)

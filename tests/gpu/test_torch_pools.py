@@ -1,4 +1,4 @@
-"""Tensors in memory that the other ranks' GPUs reach: read and written where they lie."""
+"""Tensors in pool memory that the other ranks' GPUs read and write directly."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import test_torch_cuda as checks
 import torch
 import torch.distributed as dist
 
-#: Bytes beyond those that travel with flags, of one round and of several.
+#: Element counts too large for the kernels that send data together with flags. The staging kernels
+#: need one round for some of them and several rounds for others.
 COUNTS = [700_001, 3_000_000, 9_000_003]
 
 
@@ -43,7 +44,7 @@ def numbers(count: int, rank: int, like: torch.Tensor) -> torch.Tensor:
 def check_sums(whole: torch.Tensor, in_pool: str) -> None:
     rank, size = dist.get_rank(), dist.get_world_size()
     for count in COUNTS:
-        for offset in (0, 8, 1):  # of 16 bytes, and of fewer
+        for offset in (0, 8, 1):  # aligned to 16 bytes, and not
             data = whole[offset : offset + count]
             fill(data, rank)
             expected = sum(numbers(count, r, data) for r in range(size))
@@ -61,7 +62,7 @@ def check_all_reduce() -> None:
         check_sums(whole, "not yet reached")
         backend.register_mem_pool(pool)
         check_sums(whole, "reached")
-        if dist.get_rank() == 0:  # one rank's tensor lies elsewhere: it is staged on all
+        if dist.get_rank() == 0:  # rank 0's tensor lies outside the pool, so all ranks use staging
             whole = torch.empty_like(whole)
         check_sums(whole, "of one rank")
 
@@ -105,7 +106,10 @@ def test_calls_that_move_data(pair):
 
 
 def check_one_behind_another() -> None:
-    """Of changing lengths and kinds, never waited for: none may disturb what a peer still does."""
+    """Calls of changing lengths follow each other without a wait.
+
+    No call may overwrite data that a peer still uses.
+    """
     rank, size = dist.get_rank(), dist.get_world_size()
     where, backend, pool = start()
     with torch.cuda.use_mem_pool(pool):
@@ -150,7 +154,7 @@ def test_a_captured_call_runs_again(pair, request):
 
 
 def check_dropped() -> None:
-    """Tensors that nobody keeps, in memory that goes back and is given again."""
+    """Tensors are dropped during their calls; their memory is freed and allocated again."""
     rank, size = dist.get_rank(), dist.get_world_size()
     where, backend, pool = start()
     for turn in range(20):

@@ -1,4 +1,4 @@
-"""Fresh environments that MCCL is installed into."""
+"""Fresh virtual environments into which MCCL is installed."""
 
 import os
 import re
@@ -11,12 +11,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(sysconfig.get_path("purelib"))
 
-#: For pip: the kernels for GPUs, which no compiler cache keeps, are compiled by `make build` alone.
+#: An option for pip that leaves out the GPU kernels. No compiler cache keeps them, so only
+#: `make build` compiles them.
 WITHOUT_CUDA = ("--config-settings=cmake.define.MCCL_NVCC=",)
 
 
 def run(*command: object) -> str:
-    """Runs a command that must succeed and returns all it printed."""
+    """Runs a command, fails unless it succeeds, and returns all its output."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("MCCL_")}
     done = subprocess.run(
         [str(c) for c in command],
@@ -31,7 +32,7 @@ def run(*command: object) -> str:
 
 
 def readme_training(folder: Path) -> Path:
-    """The README's program that trains with torch, as a file."""
+    """Writes the README's torch training program into a file."""
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     example = next(b for b in blocks if "init_process_group" in b and "import torch\n" in b)
     script = folder / "train.py"
@@ -40,7 +41,7 @@ def readme_training(folder: Path) -> Path:
 
 
 class Environment:
-    """A virtual environment that mccl is installed into."""
+    """A virtual environment into which mccl is installed."""
 
     def __init__(self, folder: Path) -> None:
         run(sys.executable, "-m", "venv", "--without-pip", folder)
@@ -53,14 +54,14 @@ class Environment:
         return run(self.python, "-P", "-c", code).strip()
 
     def installed(self) -> set[str]:
-        """Names of the files of the package's top folder, endings of the interpreter cut off."""
+        """Returns the names in the package's top folder, without the interpreter's suffix."""
         return {path.name.split(".cpython")[0] for path in (self.packages / "mccl").iterdir()}
 
     def link(self, names: Iterable[str]) -> None:
-        """Makes files and folders of this environment's site-packages visible there."""
+        """Links files and folders of the running environment's site-packages into this one."""
         for name in names:
             (self.packages / name).symlink_to(HERE / name)
 
     def link_all(self) -> None:
-        """Makes everything of this environment visible there, but mccl as it is installed here."""
+        """Links all packages of the running environment except mccl."""
         self.link(path.name for path in HERE.iterdir() if "mccl" not in path.name)

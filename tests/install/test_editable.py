@@ -1,6 +1,6 @@
-"""The first minutes of one who works on MCCL: the README's `pip install -e .`, then torchrun.
+"""A developer's first steps: the README's `pip install -e .`, then torchrun.
 
-With the network, from which pip takes what the build requires.
+Needs the network, from which pip downloads the build requirements.
 """
 
 import re
@@ -16,7 +16,7 @@ from environments import ROOT, WITHOUT_CUDA, Environment, readme_training, run
 
 @pytest.fixture(scope="module", autouse=True)
 def network(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What the build requires can be had."""
+    """Skips the tests if the build requirements cannot be downloaded."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     folder = tmp_path_factory.mktemp("required")
     done = subprocess.run(
@@ -34,9 +34,9 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> tuple[Environment, str]:
-    """Sees the packages of this environment; and what pip said of mccl's.
+    """An environment that sees the running one's packages, with mccl installed; and pip's output.
 
-    What is compiled is kept, so that the next run compiles only what has changed.
+    The build folder is kept, so that the next run compiles only what has changed.
     """
     made = Environment(tmp_path_factory.mktemp("editable") / "venv")
     made.link_all()

@@ -1,4 +1,4 @@
-"""Installs the library into a prefix, builds programs in C++ and C against it, and runs them."""
+"""Installs the library into a prefix, builds C++ and C programs against it, and runs them."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ BUILD = ROOT / os.environ.get("BUILD_FOLDER", "build/release")
 
 
 def run(*command: object) -> str:
-    """Runs a command that must succeed."""
+    """Runs a command, fails unless it succeeds, and returns its standard output."""
     done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -20,7 +20,7 @@ def run(*command: object) -> str:
 
 @pytest.fixture(scope="module")
 def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the library was installed."""
+    """The prefix into which the library is installed."""
     assert (BUILD / "CMakeCache.txt").is_file(), f"nothing is built in {BUILD}: run `make build`"
     target = tmp_path_factory.mktemp("prefix")
     run("cmake", "--install", BUILD, "--prefix", target)
@@ -28,7 +28,7 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def built(example: str, prefix: Path, build: Path) -> Path:
-    """An example, built against the prefix by CMake."""
+    """Builds an example with CMake against the prefix and returns its program."""
     run(
         "cmake", "-S", ROOT / "examples" / example, "-B", build, "-G", "Ninja",
         f"-DCMAKE_PREFIX_PATH={prefix}",
@@ -39,7 +39,7 @@ def built(example: str, prefix: Path, build: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def program(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The C++ example."""
+    """The program of the C++ example."""
     return built("cpp", prefix, tmp_path_factory.mktemp("example"))
 
 
@@ -68,7 +68,7 @@ def test_the_program_finds_the_library_of_its_prefix(prefix: Path, tmp_path: Pat
 
 
 def outputs_of_two(program: Path) -> list[str]:
-    """What two ranks say, which both must end well."""
+    """Runs the program as two ranks, both of which must succeed, and returns their outputs."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("MCCL_")}
     environment |= {
         "MCCL_WORLD_SIZE": "2",

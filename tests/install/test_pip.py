@@ -1,7 +1,7 @@
-"""`pip install .` into fresh environments: beside the installed torch and MLX, and without.
+"""`pip install .` into fresh environments: with the installed torch and MLX, and with neither.
 
-Just that command, but for the network: what the build requires comes from wheels made of what is
-installed here, so that pip isolates the build as it does for everyone.
+The command runs without the network. The build requirements are wheels made from the installed
+packages, so that pip isolates the build as usual.
 """
 
 import importlib.metadata
@@ -17,9 +17,9 @@ BUILD_TOOLS = ("scikit-build-core", "nanobind", "packaging", "pathspec")
 
 
 def install(environment: Environment, tools: Path, name: str) -> str:
-    """Installs the project with the build tools of a folder; returns pip's words.
+    """Installs the project with the build tools from a folder, and returns pip's output.
 
-    What is compiled is kept, so that the next run compiles only what has changed.
+    The build folder is kept, so that the next run compiles only what has changed.
     """
     return run(
         sys.executable, "-m", "pip", "--python", environment.python, "install", "--verbose",
@@ -30,7 +30,7 @@ def install(environment: Environment, tools: Path, name: str) -> str:
 
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a wheel of each build tool, made of its installed files."""
+    """A folder with a wheel of each build tool, made from its installed files."""
     folder = tmp_path_factory.mktemp("tools")
     for tool in BUILD_TOOLS:
         distribution = importlib.metadata.distribution(tool)
@@ -44,7 +44,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def with_torch(tmp_path_factory: pytest.TempPathFactory, tools: Path) -> tuple[Environment, str]:
-    """Sees every package of this environment, but not mccl as it is installed here."""
+    """An environment that sees all packages of the running one, with mccl newly installed."""
     environment = Environment(tmp_path_factory.mktemp("with_torch") / "venv")
     environment.link_all()
     return environment, install(environment, tools, "with-torch")
@@ -52,7 +52,7 @@ def with_torch(tmp_path_factory: pytest.TempPathFactory, tools: Path) -> tuple[E
 
 @pytest.fixture(scope="module")
 def without_torch(tmp_path_factory: pytest.TempPathFactory, tools: Path) -> tuple[Environment, str]:
-    """Sees nothing."""
+    """An environment that sees no other packages, with mccl newly installed."""
     environment = Environment(tmp_path_factory.mktemp("without_torch") / "venv")
     return environment, install(environment, tools, "without-torch")
 

@@ -1,4 +1,4 @@
-"""The wheel of `make wheel`, in an environment where nothing could be compiled."""
+"""The wheel of `make wheel`, in an environment without a compiler."""
 
 import os
 import re
@@ -17,7 +17,7 @@ BUILD = ROOT / os.environ.get("BUILD_FOLDER", "build/release")
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, made of what is built."""
+    """The wheel, made from the existing build."""
     if sys.platform != "linux":
         pytest.skip("auditwheel is for Linux")
     for tool in ("auditwheel", "patchelf"):
@@ -31,7 +31,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """Sees the packages of this environment, and holds mccl from the wheel."""
+    """An environment that sees the packages of the running one, with mccl from the wheel."""
     made = Environment(tmp_path_factory.mktemp("from_wheel") / "venv")
     made.link_all()
     run(
@@ -42,7 +42,7 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Enviro
 
 
 def run_without_a_compiler(environment: Environment, *command: object) -> str:
-    """Runs a command that sees no program but those of the environment, and no settings."""
+    """Runs a command without MCCL settings, whose PATH has only the environment's programs."""
     kept = {"HOME", "TMPDIR"}
     seen = {name: value for name, value in os.environ.items() if name in kept}
     done = subprocess.run(
@@ -72,7 +72,7 @@ def test_what_it_needs_of_the_system_is_inside_and_frameworks_are_not(wheel: Pat
 
 
 def test_shells_and_man_find_what_they_look_for(wheel: Path):
-    """Below the prefix into which a wheel's data goes."""
+    """The wheel has completions and manual pages in the data that pip installs below the prefix."""
     names = zipfile.ZipFile(wheel).namelist()
     data = {name.split(".data/data/", 1)[1] for name in names if ".data/data/" in name}
     assert data >= {

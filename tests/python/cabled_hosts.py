@@ -1,4 +1,4 @@
-"""Hosts with a network for ssh, and cables between them that have no addresses yet."""
+"""Hosts with a network for ssh, joined by cables that have no addresses yet."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 from launching import PATIENCE, environment, heed_signals, program
 from ssh_hosts import SshHosts, shell
 
-# A program that passes requests and answers of the true `mccl probe` on, changed.
+# A program that relays the requests and answers of the real `mccl probe`, with changes applied.
 ODD_PROBE = """#!{python}
 import json, os, subprocess, sys, threading, time
 real = "{program}"
@@ -38,16 +38,16 @@ for line in probe.stdout:
 
 
 def write_odd_probe(folder: Path, changes: str) -> None:
-    """A program `mccl` in the folder, whose `mccl probe` answers as `changes` makes it."""
+    """Writes a program `mccl` into the folder. `changes` alters the answers of its `mccl probe`."""
     odd = folder / "mccl"
     odd.write_text(ODD_PROBE.format(python=sys.executable, program=program(), changes=changes))
     odd.chmod(0o755)
 
 
 class CabledHosts(SshHosts):
-    """Cable k, `c<k>` at both ends, joins the two hosts `cables[k]`.
+    """Hosts joined by cables: cable k, named `c<k>` at both ends, joins the two hosts `cables[k]`.
 
-    The network for ssh is `cable` on each host, which the tests call its side network.
+    The network for ssh is `cable` on each host; the tests call it the side network.
     """
 
     def __init__(self, count: int, cables: list[tuple[str, str]], apart: bool = False) -> None:
@@ -75,28 +75,31 @@ class CabledHosts(SshHosts):
             self.ip(name, "link", "set", f"c{number}", "up")
 
     def ip(self, name: str, *words: object) -> None:
-        """`ip` on a host; it must succeed."""
+        """Runs `ip` on a host and fails the test unless it succeeds."""
         self._must("ip", "-n", self.space(name), *words)
 
     def addresses(self, name: str) -> str:
-        """All IPv4 addresses of the host, as `ip` lists them."""
+        """Returns all IPv4 addresses of the host, as `ip` lists them."""
         return shell("ip", "-n", self.space(name), "-o", "-4", "addr", "show").stdout
 
     def give_addresses(self) -> None:
-        """A /30 for each cable: 10.81.k.1 for its first host, 10.81.k.2 for the other."""
+        """Gives each cable k a /30: 10.81.k.1 for its first host, 10.81.k.2 for the other."""
         for number, ends in enumerate(self.cables):
             for i, name in enumerate(ends):
                 self.ip(name, "addr", "add", f"10.81.{number}.{i + 1}/30", "dev", f"c{number}")
 
     def with_programs(self, name: str, folder: Path) -> None:
-        """The host finds the programs of this folder before all others."""
+        """Puts the folder first in the PATH of the host's ssh sessions."""
         self.sshd_options[name] = ("-o", f"SetEnv=PATH={folder}:{os.environ['PATH']}")
         self.serve_again(name)
 
     @contextmanager
     def with_odd_probe(self, name: str, folder: Path, changes: str) -> Iterator[None]:
-        """The host's mccl answers as `changes` makes it: Python that defines `asked`, what becomes
-        of a request, or `answered`, what is said in the place of an answer.
+        """Makes the host's `mccl probe` answer as `changes` says.
+
+        `changes` is Python code. It may define `asked`, which returns the request to pass on (None
+        drops it), or `answered`, which returns the list of answers to send instead of a given
+        answer.
         """
         write_odd_probe(folder, changes)
         self.with_programs(name, folder)
@@ -109,14 +112,15 @@ class CabledHosts(SshHosts):
     def mccl(
         self, command: str, *words: object, status: int | None = 0, **options: object
     ) -> subprocess.CompletedProcess[str]:
-        """`mccl COMMAND` at the desk; any status is good for None."""
+        """Runs `mccl COMMAND` on the desk host and checks its exit status; None accepts any."""
         done = subprocess.run(
             [*self.on("desk", program(), command, "--ssh-arg=-F", "--ssh-arg", self.config),
              *map(str, words)],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=2 * PATIENCE,
             env=environment(), preexec_fn=heed_signals, **options,
         )  # fmt: skip
-        # Of doctor a test asks for faults, and the status is that of the worst.
+        # `doctor` exits with the status of its most severe finding. Callers give the status for
+        # faults (1), so expect 3 if there are warnings but no faults.
         if command == "doctor" and status == 1 and done.stdout.startswith("{"):
             found = {f["severity"] for f in json.loads(done.stdout).get("findings", [])}
             status = 3 if found <= {"note", "warning"} and "warning" in found else 1

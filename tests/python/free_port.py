@@ -1,18 +1,19 @@
-"""Ports for what tests start."""
+"""Free TCP ports for tests."""
 
 import random
 import socket
 
-#: Below those that Linux and macOS give to sockets that ask for none (32768 and 49152 on), so that
-#: nothing takes the port between this and its use; clear of MCCL's own, 29500 and 29600 on, and of
-#: those of the tests in C++ (tests/support/free_places.h).
+#: Range of ports that tests use. It lies below the ephemeral ports of Linux (from 32768) and macOS
+#: (from 49152), so that no other socket is assigned the port before the test uses it. It also
+#: avoids MCCL's default ports (from 29500 and from 29600) and the ports of the C++ tests
+#: (tests/support/free_places.h).
 PORTS = range(20000, 29000)
 
 _given: set[int] = set()
 
 
 def free_port() -> int:
-    """A TCP port of this host that nobody listens on now; another one each time."""
+    """Returns a TCP port of this host on which nothing listens, a different one on each call."""
     while True:
         port = random.SystemRandom().choice(PORTS)
         if port in _given:

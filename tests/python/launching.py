@@ -1,4 +1,4 @@
-"""What the tests of `mccl launch` share: the program, and what must not remain after a job."""
+"""Helpers of the `mccl launch` tests: they start jobs and find what a job leaves behind."""
 
 import os
 import signal
@@ -16,7 +16,10 @@ PATIENCE = 60
 
 
 def program() -> Path:
-    """The program of the build folder, where one is given; else the installed one."""
+    """Returns the path of the `mccl` program.
+
+    Prefers the build folder's program if BUILD_FOLDER is set, and the installed one otherwise.
+    """
     places = [Path(sysconfig.get_path("scripts")) / "mccl", BUILD / "src/cli/mccl"]
     if "BUILD_FOLDER" in os.environ:
         places.reverse()
@@ -26,22 +29,24 @@ def program() -> Path:
 
 
 def environment(**settings: str) -> dict[str, str]:
-    """This environment, with these settings and no others."""
+    """Returns this process's environment with `settings` in place of all MCCL_ variables."""
     return {k: v for k, v in os.environ.items() if not k.startswith("MCCL_")} | settings
 
 
 def heed_signals() -> None:
-    """Between fork and exec.
+    """Restores the default signal handlers. Called between fork and exec.
 
-    The tests may run where signals are ignored, as under nohup or behind a shell's `&`, and would
-    pass that on.
+    The tests may run where these signals are ignored, for example under nohup or in a shell's
+    background job. Children would inherit that.
     """
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
 
 
 def start(*arguments: object, before: tuple = (), **options: object) -> subprocess.Popen:
-    """Starts a job; `before` are words before the program's name."""
+    """Starts a job. `before` holds words that precede the program's name, such as a wrapper
+    command.
+    """
     defaults = {
         "stdin": subprocess.DEVNULL,
         "stdout": subprocess.PIPE,
@@ -55,7 +60,7 @@ def start(*arguments: object, before: tuple = (), **options: object) -> subproce
 
 
 def run(*arguments: object, status: int = 0, text_in: str | None = None, **options: object):
-    """Runs a job to its end."""
+    """Runs a job until it exits, and checks its exit status."""
     if text_in is not None:
         options["stdin"] = subprocess.PIPE
     job = start(*arguments, **options)
@@ -65,7 +70,9 @@ def run(*arguments: object, status: int = 0, text_in: str | None = None, **optio
 
 
 def wait_until(condition, what: object = "") -> None:
-    """Looks until it is so, and leaves the cores to what it waits for between looks."""
+    """Polls `condition` until it is true, sleeping between polls. Fails with `what` after PATIENCE
+    s.
+    """
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, what
@@ -77,7 +84,7 @@ def folders() -> set[str]:
 
 
 def marked(mark: str) -> list[psutil.Process]:
-    """Running processes with these words in their command line."""
+    """Returns the running processes that have `mark` as an argument of their command line."""
     found = []
     for process in psutil.process_iter():
         try:

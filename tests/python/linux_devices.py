@@ -1,6 +1,6 @@
-"""Devices that no test machine has: folders in the place of a host's /sys/class.
+"""Devices that no test machine has: folders that replace a host's /sys/class.
 
-The shapes are those that Linux documents and that such machines were seen to have.
+The files follow Linux's documentation and machines that have such devices.
 """
 
 from pathlib import Path
@@ -9,11 +9,11 @@ from cabled_hosts import CabledHosts
 
 UP = "0x1003"
 ETHERNET = 1
-NO_LINK_LAYER = 65534  # of tunnels such as WireGuard
+NO_LINK_LAYER = 65534  # the type of tunnels such as WireGuard
 
 
 class Devices:
-    """What a host's /sys/class is to say: nothing but what is added here."""
+    """A replacement for a host's /sys/class: the loopback interface and what a test adds."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -32,7 +32,7 @@ class Devices:
         self, name: str, driver: str = "e1000e", speed: int = 10_000, wifi: bool = False,
         kind: int = ETHERNET, device: Path | None = None,
     ) -> None:  # fmt: skip
-        """One that is up; a kind of its own has no device."""
+        """Adds an interface that is up. An interface whose `kind` is not ETHERNET has no device."""
         place = self.folder / "net" / name
         mac = "52:54:00:" + ":".join(f"{ord(c):02x}" for c in f"{name}000"[:3])
         self._write(place, operstate="up", carrier=1, mtu=1500, address=mac, type=kind, flags=UP)
@@ -55,7 +55,9 @@ class Devices:
                                       "1": "0000:0000:0000:0000:0000:0000:0000:0000"})  # fmt: skip
 
     def thunderbolt(self, interface: str, own: str, peer: str, number: int = 1) -> None:
-        """A cable to a computer, two lanes of 20 Gb/s each way."""
+        """Adds a Thunderbolt cable to another computer, with two lanes of 20 Gb/s in each
+        direction.
+        """
         router = self.folder / "devices/domain0/0-0"
         self._write(router, unique_id=own)
         there = router / f"0-{number}"
@@ -63,7 +65,7 @@ class Devices:
         self.interface(interface, "thunderbolt-net", -1, device=there / f"0-{number}.0")
 
     def show_to(self, hosts: CabledHosts, name: str) -> None:
-        """From now on the host's own /sys/class is this."""
+        """Makes this folder the /sys/class of the host's ssh sessions from now on."""
         hosts.before_sshd[name] = (
             "unshare", "--mount", "sh", "-c",
             f'mount --bind {self.folder} /sys/class; exec "$@"', "-",

@@ -1,6 +1,6 @@
-"""Hosts that answer like Macs: their programs replay what Macs were seen to say.
+"""Hosts that answer like Macs: their system programs replay recorded output of Macs.
 
-No Mac is here. The shapes are those of recordings; the names and addresses are the tests' own.
+No Mac is needed. The output has the form of recordings, with names and addresses of the tests.
 """
 
 import json
@@ -33,12 +33,12 @@ echo "route $*" >> "$here/log"
 
 
 def uuid(host: str, port: int) -> str:
-    """The name of a port, as Thunderbolt has them."""
+    """Returns the UUID of a port, in Thunderbolt's format."""
     return f"{ord(host):08X}-0000-4000-8000-{port:012X}"
 
 
 class Mac:
-    """What one Mac says. Port p is the interface en<p+1>."""
+    """The output of one Mac's system programs. Port p is the interface en<p+1>."""
 
     def __init__(self, name: str, ports: int, idle: str) -> None:
         self.name = name
@@ -106,7 +106,7 @@ class Mac:
         return text
 
     def write(self, folder: Path, address: str) -> None:
-        """The programs, in a folder for PATH."""
+        """Writes the programs into a folder that will be in PATH."""
         files = {
             "system_profiler": self.system_profiler(),
             "networksetup": self.networksetup(),
@@ -134,7 +134,7 @@ class Mac:
 
 
 class MacHosts(CabledHosts):
-    """Macs, and Thunderbolt cables as ("a", port, "b", port, speed, through a dock)."""
+    """Macs joined by Thunderbolt cables: ("a", port, "b", port, speed, whether through a dock)."""
 
     def __init__(self, count: int, cables: list[tuple], ports: int = 4, idle: str = IDLE) -> None:
         super().__init__(count, [(cable[0], cable[2]) for cable in cables])
@@ -154,7 +154,7 @@ class MacHosts(CabledHosts):
         return self.folder / f"mac-{name}"
 
     def replay(self) -> None:
-        """Writes what the Macs say, and has their sshd find it."""
+        """Writes the programs of all Macs and puts them into the PATH of their sshd."""
         for name, mac in self.macs.items():
             mac.write(self.programs(name), self.address(name))
             cables = ""
@@ -168,6 +168,6 @@ class MacHosts(CabledHosts):
             self.serve_again(name)
 
     def log(self, name: str) -> list[str]:
-        """What was run there that changes something."""
+        """Returns the commands logged on that host: those that change its network."""
         file = self.programs(name) / "log"
         return file.read_text().splitlines() if file.exists() else []

@@ -1,8 +1,8 @@
-"""Where pools of worker processes come from: one process that has imported what they need.
+"""Fork servers from which pools start their worker processes.
 
-Importing torch takes seconds of a core; a child of a process that has done it takes none of them.
-multiprocessing keeps one such process, with the imports of whoever came first, so that each kind of
-pool has one of its own here.
+Importing torch takes seconds of a core, which children of a process that has imported it save.
+multiprocessing keeps only one fork server, with the imports of its first user. Each kind of pool
+therefore has its own server here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from multiprocessing.context import ForkServerProcess
 
 
 class Origin:
-    """Starts processes in which `modules` are imported; begins with the first of them."""
+    """Starts processes in which `modules` are already imported. The first start is slow."""
 
     def __init__(self, *modules: str) -> None:
         self._server = forkserver.ForkServer()

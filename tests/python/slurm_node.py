@@ -1,4 +1,4 @@
-"""A real Slurm for tests: slurmctld, slurmd and munged on this machine, and what runs under it."""
+"""A real Slurm for tests: slurmctld, slurmd and munged on this machine."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ DAEMONS = ("slurmctld", "slurmd", "munged", "srun", "sbatch")
 
 
 def run(*command: object, **variables: str) -> str:
-    # Ended by a signal, so that an allocation goes with it.
+    # SIGTERM lets srun and sbatch give their allocation back.
     limited = ("timeout", "--signal=TERM", PATIENCE, *command)
     done = subprocess.run(
         [str(word) for word in limited],
@@ -37,7 +37,7 @@ def find(name: str) -> str:
 
 
 class Slurm:
-    """One node that says it has four cores."""
+    """A Slurm cluster of one node, which claims to have four cores."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="mccl-slurm-"))
@@ -135,7 +135,7 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 
 
 def made_for_a_module():
-    """What a fixture `slurm` yields from."""
+    """Body of a module-scoped fixture `slurm`: yields a running Slurm and stops it afterwards."""
     for name in DAEMONS:
         find(name)
     if os.geteuid() != 0:

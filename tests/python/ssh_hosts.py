@@ -1,4 +1,4 @@
-"""Hosts to launch on: network namespaces with an address and a real sshd each."""
+"""Hosts for `mccl launch`: network namespaces with an address and a real sshd each."""
 
 import itertools
 import os
@@ -20,7 +20,7 @@ def shell(*command: object) -> subprocess.CompletedProcess[str]:
 
 
 def missing() -> str:
-    """Why there can be no such hosts here; empty when there can."""
+    """Returns why such hosts cannot be made on this machine, or an empty string if they can."""
     for program in ("ip", "ssh", "ssh-keygen"):
         if shutil.which(program) is None:
             return f"{program} is not installed"
@@ -33,9 +33,9 @@ def missing() -> str:
 
 
 class SshHosts:
-    """`desk`, from which jobs are launched, and hosts a, b, … on one network.
+    """The host `desk`, from which jobs are launched, and hosts a, b, … on one network.
 
-    Hosts that are `apart` have a network with the desk each, and none with each other.
+    If `apart` is true, each host has a separate network with the desk and none with other hosts.
     """
 
     def __init__(self, count: int, apart: bool = False) -> None:
@@ -46,7 +46,8 @@ class SshHosts:
         self.servers: dict[str, subprocess.Popen] = {}
         self.cables = 0
         self.config = self.folder / "ssh_config"
-        # By host: words before sshd's, and options of its own; for those that start again.
+        # Both by host: words that precede the sshd command, and extra options for sshd. They take
+        # effect when `serve_again` restarts the sshd.
         self.before_sshd: dict[str, tuple[object, ...]] = {}
         self.sshd_options: dict[str, tuple[str, ...]] = {}
         try:
@@ -124,21 +125,23 @@ class SshHosts:
             time.sleep(0.005)
 
     def variables(self, name: str) -> dict[str, str]:
-        """Variables of the host's sessions.
+        """Returns the environment variables of the host's ssh sessions.
 
-        Their home is empty: what ~/.bashrc does here, each would do over there.
+        HOME is an empty folder. Otherwise this machine's ~/.bashrc would run on every host.
         """
         return {"HOME": f"{self.folder}/home"}
 
     def _with_variables(self, name: str) -> list[str]:
-        """The options of the host's sshd, which takes the first SetEnv of several."""
+        """Returns the extra options of the host's sshd. They contain a single SetEnv, because sshd
+        uses only the first one.
+        """
         options = self.sshd_options.get(name, ())
         words = " ".join(f"{key}={value}" for key, value in self.variables(name).items())
         given = [f"{o} {words}" if o.startswith("SetEnv=") else o for o in options]
         return given if given != list(options) else [*given, "-o", f"SetEnv={words}"]
 
     def serve_again(self, name: str) -> None:
-        """Starts the host's sshd anew, with what is now in before_sshd and sshd_options."""
+        """Restarts the host's sshd with the current `before_sshd` and `sshd_options`."""
         self.servers[name].send_signal(signal.SIGTERM)
         self.servers[name].wait(timeout=PATIENCE)
         self.serve(name)
@@ -150,29 +153,32 @@ class SshHosts:
         text = "".join(f"Host {name}\n  HostName {self.address(name)}\n" for name in self.names)
         text += f"Host *\n  IdentityFile {self.folder}/{key}\n  IdentitiesOnly yes\n"
         text += f"  UserKnownHostsFile {known}\n  GlobalKnownHostsFile /dev/null\n"
-        # The default takes a tenth of a second of a core, for each of many connections.
+        # The default key exchange takes a tenth of a second of a core per connection.
         text += "  KexAlgorithms curve25519-sha256\n"
         self.config.write_text(text)
 
     def use_key(self, key: str) -> None:
-        """`client`, which the hosts know, or `stranger`."""
+        """Makes ssh use the key `client`, which the hosts accept, or `stranger`, which they refuse.
+
+        The keys' files are in `folder`.
+        """
         self._write_config(key)
 
     def forget(self, name: str) -> None:
-        """The desk no longer knows the host's key."""
+        """Removes the host's key from the desk's known_hosts file."""
         known = self.folder / "known_hosts"
         lines = known.read_text().splitlines(keepends=True)
         known.write_text("".join(x for x in lines if not x.startswith(self.address(name) + " ")))
 
     def pull(self, name: str) -> None:
-        """Pulls the host's cable."""
+        """Takes down the link between the host and the desk."""
         self._must("ip", "-n", self.space("desk"), "link", "set", f"to-{name}", "down")
 
     def plug_in(self, name: str) -> None:
         self._must("ip", "-n", self.space("desk"), "link", "set", f"to-{name}", "up")
 
     def isolate(self) -> None:
-        """From now on each host reaches the desk over the network, and no other host."""
+        """Cuts the hosts off from each other on the network. Each still reaches the desk."""
         for name in self.names:
             self._must(
                 "bridge", "-n", self.space("desk"), "link", "set", "dev", f"to-{name}",
@@ -180,7 +186,7 @@ class SshHosts:
             )  # fmt: skip
 
     def join(self, one: str, other: str, network: str) -> None:
-        """Joins two hosts by a cable of their own, whose ends are `network`.1 and .2."""
+        """Joins two hosts by a cable whose ends have the addresses `network`.1 and `network`.2."""
         device, self.cables = f"cable{self.cables}", self.cables + 1
         self._must(
             "ip", "-n", self.space(one), "link", "add", device, "type", "veth",
@@ -192,7 +198,7 @@ class SshHosts:
             self._must("ip", "-n", space, "link", "set", device, "up")
 
     def on(self, name: str, *command: object) -> list[str]:
-        """The command as one that runs on a host, or the desk."""
+        """Returns the command wrapped so that it runs on a host, or on the desk."""
         return ["ip", "netns", "exec", self.space(name), *map(str, command)]
 
     def close(self) -> None:

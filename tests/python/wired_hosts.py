@@ -1,4 +1,4 @@
-"""Hosts that only cables join: network namespaces, and a veth pair for each cable."""
+"""Hosts joined only by cables: network namespaces with a veth pair for each cable."""
 
 import itertools
 import json
@@ -22,7 +22,7 @@ def shell(*command: object) -> subprocess.CompletedProcess[str]:
 
 
 def missing() -> str:
-    """Why there can be no such hosts here; empty when there can."""
+    """Returns why such hosts cannot be made on this machine, or an empty string if they can."""
     if shutil.which("ip") is None:
         return "ip is not installed"
     probe = f"mccl-probe-{os.getpid()}"
@@ -32,17 +32,17 @@ def missing() -> str:
 
 
 class WiredHosts:
-    """Host r is rank r's. Cable k joins the hosts `cables[k]` with a /30 of its own.
+    """Hosts for one rank each. Cable k joins the hosts of ranks `cables[k]` and has its own /30.
 
-    The hostfile is what `mlx.distributed_config` writes for a ring: of each host the addresses at
-    which the other end of a cable reaches it, where that end is the lower rank (or, on the cable
-    that closes a ring, the higher one).
+    The hostfile is the one that `mlx.distributed_config` writes for a ring. It lists a host's
+    addresses on the cables whose other end has the lower rank. On the cable that closes a ring, the
+    other end has the higher rank.
     """
 
     def __init__(self, size: int, cables: list[tuple[int, int]], rates: dict | None = None) -> None:
         self.size = size
         self.cables = cables
-        self.rates = rates or {}  # by index of the cable, for tc
+        self.rates = rates or {}  # rates for tc, by index of the cable
         self.folder = Path(tempfile.mkdtemp(prefix="mccl-wired-"))
         self.prefix = f"mcclw{os.getpid()}-{next(_number)}"
         self.processes: list[subprocess.Popen] = []
@@ -62,7 +62,7 @@ class WiredHosts:
         return f"{self.prefix}-{rank}"
 
     def end(self, cable: int, rank: int) -> str:
-        """The address of a rank's end of a cable."""
+        """Returns the address of a rank's end of a cable."""
         return f"{NETWORK}.{cable}.{1 + self.cables[cable].index(rank)}"
 
     def _must(self, *command: object) -> None:
@@ -93,13 +93,13 @@ class WiredHosts:
             table[b].append(f"{self.end(index, b)}:{FIRST_PORT + b}")
         for rank, addresses in enumerate(table):
             if addresses:
-                continue  # of one that is the lower end of all its cables
+                continue  # this rank is the lower end of all its cables
             index = next(i for i, ends in enumerate(self.cables) if rank in ends)
             addresses.append(f"{self.end(index, rank)}:{FIRST_PORT + rank}")
         self.hostfile.write_text(json.dumps(table))
 
     def unplug(self, cable: int) -> None:
-        """Nothing gets through any more, and no process is told."""
+        """Takes the cable down. Packets are lost and no process is notified."""
         self._must(
             "ip", "-n", self.space(self.cables[cable][0]), "link", "set", f"c{cable}", "down"
         )
@@ -110,7 +110,7 @@ class WiredHosts:
             "MCCL_WORLD_SIZE": str(self.size),
             "MCCL_HOSTFILE": str(self.hostfile),
             "MCCL_JOB_KEY": "a key of the tests",
-            "MCCL_TRANSPORT": "tcp",  # they share a kernel, and with it memory
+            "MCCL_TRANSPORT": "tcp",  # the hosts share a kernel and therefore memory
             "MCCL_CONNECT_TIMEOUT": "30",
             "MCCL_TIMEOUT": "60",
             "OMP_NUM_THREADS": "1",
@@ -131,7 +131,9 @@ class WiredHosts:
         return [self.start(rank, *command, **settings) for rank in range(self.size)]
 
     def run(self, *command: object, **settings: str) -> list[str]:
-        """The same command on all hosts; what each has printed, when all have ended well."""
+        """Runs the command on all hosts and returns each one's standard output. Fails unless all
+        succeed.
+        """
         ranks = self.start_all(*command, **settings)
         ended = [process.communicate(timeout=PATIENCE) for process in ranks]
         told = "\n".join(f"rank {r}: {out}{err}" for r, (out, err) in enumerate(ended))

@@ -5,7 +5,7 @@ from reasons import EXPECTED_FAILURES, SKIPS
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leaves out what a class does not ask for; marks what is known to fail, with the reason."""
+    """Deselects tests that a class's ONLY does not match, and marks known failures."""
     unwanted = [item for item in items if not re.search(getattr(item.cls, "ONLY", ""), item.name)]
     items[:] = [item for item in items if item not in unwanted]
     config.hook.pytest_deselected(items=unwanted)
@@ -16,7 +16,7 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """A skip for a reason that nobody has looked at is a failure."""
+    """Turns a skip into a failure if reasons.py does not list its reason."""
     report = yield
     if report.skipped and not hasattr(report, "wasxfail"):
         reason = str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else ""

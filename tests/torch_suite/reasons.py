@@ -1,6 +1,6 @@
-"""Why tests of PyTorch's suite are skipped or fail, here where there is no GPU and 4 ranks.
+"""Why tests of PyTorch's suite are skipped or fail here, without GPUs and with 4 ranks.
 
-A skip with a reason that is not listed fails the run, so that nothing drops out unseen.
+A skip for an unlisted reason fails the run, so that no test drops out unnoticed.
 """
 
 SKIPS = {

@@ -4,7 +4,7 @@ tests = import_pretending("gloo")
 
 
 class TestMeantForGloo(Forking, tests.TestDistBackend, tests.DistributedTest._DistTestBase):
-    """What PyTorch runs on gloo alone, and every backend for host memory can do."""
+    """Tests that PyTorch runs only on gloo, but that any backend for host memory can pass."""
 
     TESTS = tests
     ONLY = (

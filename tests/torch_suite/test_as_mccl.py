@@ -4,6 +4,6 @@ tests = import_pretending("mccl")
 
 
 class TestMccl(Forking, tests.TestDistBackend, tests.DistributedTest._DistTestBase):
-    """Everything that is not meant for a backend by name."""
+    """All tests that are not restricted to a named backend."""
 
     TESTS = tests

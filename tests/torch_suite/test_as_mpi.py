@@ -4,7 +4,7 @@ tests = import_pretending("mpi")
 
 
 class TestMeantForMpi(Forking, tests.TestDistBackend, tests.DistributedTest._DistTestBase):
-    """What PyTorch runs on MPI alone."""
+    """Tests that PyTorch runs only on MPI."""
 
     TESTS = tests
     ONLY = r"all_to_all(?!.*cuda)"

@@ -1,7 +1,7 @@
-"""PyTorch's own tests of torch.distributed, as they lie in the installed torch, aimed at MCCL.
+"""PyTorch's own torch.distributed tests, taken from the installed torch and run on MCCL.
 
-Their decorators compare the backend's name with those that PyTorch knows while the module is
-imported. A name is therefore pretended for the time of the import, and mccl put in its place after.
+On import, the tests' decorators compare the backend's name with the names that PyTorch knows. The
+module is therefore imported under a known name, which mccl's own replaces afterwards.
 """
 
 import importlib
@@ -16,7 +16,7 @@ MODULE = "torch.testing._internal.distributed.distributed_test"
 
 
 class AlsoKnownAs(str):
-    """A backend's name that equals another's too, for the conditions inside the tests."""
+    """A backend's name that also equals another one, for the conditions inside the tests."""
 
     def __new__(cls, name: str, other: str) -> "AlsoKnownAs":
         self = super().__new__(cls, name)
@@ -33,7 +33,7 @@ class AlsoKnownAs(str):
 
 
 def import_pretending(backend: str, ranks: int = RANKS) -> ModuleType:
-    """A copy of PyTorch's tests that kept those meant for `backend`, and runs them on mccl."""
+    """Imports a copy of PyTorch's tests that keeps those for `backend` and runs them on mccl."""
     os.environ |= {
         "BACKEND": backend,
         "WORLD_SIZE": str(ranks),
@@ -49,7 +49,7 @@ def import_pretending(backend: str, ranks: int = RANKS) -> ModuleType:
     sys.modules.pop(MODULE, None)
     module = importlib.import_module(MODULE)
     module.BACKEND = AlsoKnownAs("mccl", backend)
-    # For the children, which get it from the environment.
+    # Child processes read the backend's name from the environment.
     os.environ["BACKEND"] = "mccl"
     return module
 
@@ -65,6 +65,7 @@ class Forking:
 
     def setUp(self):
         super().setUp()
-        # What a test pickles is looked up here by the ranks, which must find their own copy.
+        # Ranks unpickle a test's objects through sys.modules, which must hold their own copy of the
+        # module.
         sys.modules[MODULE] = self.TESTS
         self._start_processes(torch.multiprocessing.get_context("fork").Process)

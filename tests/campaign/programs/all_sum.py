@@ -1,4 +1,4 @@
-"""A program of MLX's that knows nothing of MCCL; each rank prints a sum of all ranks."""
+"""An MLX program without a mention of MCCL. Each rank prints an element of an all-reduce."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""One step of DDP; each rank prints the digest of all its parameters."""
+"""One training step with DDP. Each rank prints the digest of all parameters."""
 
 import hashlib
 import sys
@@ -9,7 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 dist.init_process_group("mccl")
 rank, size = dist.get_rank(), dist.get_world_size()
-torch.manual_seed(rank)  # DDP gives all ranks the parameters of the first
+torch.manual_seed(rank)  # DDP replaces all parameters by those of rank 0
 model = DistributedDataParallel(torch.nn.Linear(24, 16))
 before = [parameter.detach().clone() for parameter in model.parameters()]
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -19,5 +19,5 @@ assert not any(map(torch.equal, before, model.parameters()))
 digest = hashlib.sha256()
 for parameter in model.parameters():
     digest.update(parameter.detach().numpy().tobytes())
-sys.stdout.write(f"rank {rank} of {size}: {digest.hexdigest()}\n")  # a line is one write
+sys.stdout.write(f"rank {rank} of {size}: {digest.hexdigest()}\n")  # a single write
 dist.destroy_process_group()

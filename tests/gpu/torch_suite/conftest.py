@@ -1,4 +1,4 @@
-"""Runs a share of PyTorch's tests: `--share 2/8` the second of eight, which run side by side."""
+"""Runs a share of PyTorch's tests: `--share 2/8` runs the second of eight parallel shares."""
 
 import importlib
 import os
@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from unittest import mock
 
-# The ranks are forked, so CUDA must not be started here: neither to ask whether there are GPUs, nor
-# whether triton or numba can use them, which PyTorch's tests do while they are imported.
+# The ranks are forked, so this process must not initialise CUDA. PyTorch's tests would do so on
+# import, to look for GPUs and to ask whether triton or numba can use them.
 os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "torch_suite"))
 
@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """A skip for a reason that nobody has looked at is a failure."""
+    """Turns a skip into a failure if gpu_reasons.py does not list its reason."""
     report = yield
     if report.skipped and not hasattr(report, "wasxfail"):
         reason = str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else ""

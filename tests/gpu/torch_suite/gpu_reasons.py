@@ -1,6 +1,6 @@
-"""Why tests of PyTorch's suite are skipped or left out where there are two GPUs and two ranks.
+"""Why tests of PyTorch's suite are skipped or left out on two GPUs with two ranks.
 
-A skip with a reason that is not listed fails the run, so that nothing drops out unseen.
+A skip for an unlisted reason fails the run, so that no test drops out unnoticed.
 """
 
 SKIPS = {

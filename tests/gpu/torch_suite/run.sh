@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# PyTorch's own tests that it runs by NCCL, several at a time. The last line of LOG says how many
-# passed. Usage: run.sh PYTHON LOG
+# Runs PyTorch's own tests for NCCL in parallel shares. The last line of LOG gives the number of
+# passed tests. Usage: run.sh PYTHON LOG
 set -uo pipefail
 python=$1 log=$2
 shares=${SHARES:-12}

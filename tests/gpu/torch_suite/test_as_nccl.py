@@ -1,4 +1,4 @@
-"""PyTorch's own tests of torch.distributed that it runs by NCCL, on mccl and two GPUs."""
+"""Runs PyTorch's own torch.distributed tests for NCCL on mccl, with two GPUs."""
 
 from torch_tests import Forking, import_pretending
 
@@ -6,6 +6,6 @@ tests = import_pretending("nccl", ranks=2)
 
 
 class TestMeantForNccl(Forking, tests.TestDistBackend, tests.DistributedTest._DistTestBase):
-    """Everything that PyTorch runs on NCCL, and on every backend for GPUs."""
+    """All tests that PyTorch runs on NCCL or on every backend for GPUs."""
 
     TESTS = tests

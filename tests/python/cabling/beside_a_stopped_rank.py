@@ -1,4 +1,7 @@
-"""On a ring of four rank 1 stops, and rank 2 aborts: its way to rank 0 may lead through rank 1."""
+"""On a ring of four, rank 1 stops and rank 2 aborts.
+
+The path from rank 2 to rank 0 may pass through rank 1.
+"""
 
 import os
 import signal

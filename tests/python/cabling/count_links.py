@@ -1,4 +1,4 @@
-"""How many connections to each neighbour have carried a share of some sums."""
+"""Prints how many connections to each neighbour carried a share of a series of all-reduces."""
 
 import re
 import subprocess

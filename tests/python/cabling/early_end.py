@@ -1,4 +1,4 @@
-"""Ranks 0 and 2 talk through rank 1, which has nothing more to do."""
+"""Ranks 0 and 2 exchange messages through rank 1, which has already shut down."""
 
 import time
 
@@ -15,7 +15,7 @@ else:
     other = 2 - world.rank
     data = np.arange(50_000, dtype=np.float32)
     for i in range(200):
-        time.sleep(0.002)  # so that rank 1 is long at its end
+        time.sleep(0.002)  # keeps messages in flight long after rank 1 has shut down
         if world.rank == 0:
             world.send(data + i, other)
         else:

@@ -1,6 +1,7 @@
-"""Calls on a ring of four until one fails.
+"""Repeats calls on a ring of four ranks until one fails.
 
-Sums; messages between ranks that no cable joins; or messages elsewhere than between ranks 1 and 2.
+The argument selects the calls. "sums": all-reduces. "messages": messages between ranks that no
+cable joins. Any other word: messages between ranks 0 and 1, and between ranks 2 and 3.
 """
 
 import sys

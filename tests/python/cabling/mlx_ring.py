@@ -1,4 +1,4 @@
-"""A program of MLX's, on the group that its ring's hostfile describes."""
+"""An MLX program on the group that the hostfile of MLX's ring backend describes."""
 
 import mlx.core as mx
 

@@ -1,4 +1,4 @@
-"""Every rank sends to every other, and all groups of two or more ranks sum."""
+"""Sends a message between every pair of ranks and runs collectives on all groups of 2 or more."""
 
 import itertools
 

@@ -1,4 +1,7 @@
-"""DDP along cables: torch meets by mccl://, since no store of its own reaches all ranks."""
+"""Trains with DDP along cables.
+
+torch meets through mccl://, because no TCPStore of its own is reachable from all ranks.
+"""
 
 import hashlib
 
@@ -6,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-import mccl  # noqa: F401  (makes the backend known)
+import mccl  # noqa: F401  (registers the backend)
 
 dist.init_process_group("mccl", init_method="mccl://")
 torch.manual_seed(0)
@@ -19,7 +22,7 @@ for _ in range(5):
     optimizer.zero_grad()
     model(torch.randn(16, 32)).square().mean().backward()
     optimizer.step()
-# Groups too, whose ranks no cable of their own joins.
+# These groups include some whose ranks are not joined by cables among themselves.
 for members in ([0, 2], [1, 3], [0, 1, 2]):
     group = dist.new_group(members)
     if dist.get_rank() in members:

@@ -1,4 +1,4 @@
-"""Worker processes, one per rank, that stay for a whole file and make worlds of arrays."""
+"""Worker processes, one per rank, that serve all tests of a file and form worlds of arrays."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _ORIGIN = Origin("numpy", "ml_dtypes", "pytest")
 
 
 class RankError(AssertionError):
-    """What failed, on each rank where something did."""
+    """Reports each failure with the ranks on which it happened."""
 
 
 def free_address() -> str:
-    """Where rank 0 may serve the store."""
+    """Returns an address at which rank 0 can serve the store."""
     return f"127.0.0.1:{free_port()}"
 
 
@@ -40,7 +40,7 @@ def _serve(connection, rank: int, size: int, root: str) -> None:
         except EOFError:
             return
         function, args, deadline, settings = task
-        # Says where a rank hangs before the pool is killed.
+        # Dumps the stack of a rank that hangs, before the pool is killed.
         faulthandler.dump_traceback_later(max(deadline - 2, 1), exit=False)
         try:
             if settings is None:
@@ -55,7 +55,7 @@ def _serve(connection, rank: int, size: int, root: str) -> None:
 
 
 class WorldPool:
-    """Runs functions on all ranks at once; the world lives from test to test."""
+    """Runs functions on all ranks at once. All tests of the pool share one world."""
 
     def __init__(self, size: int, **settings) -> None:
         self.size = size
@@ -64,18 +64,18 @@ class WorldPool:
         self._workers = []
 
     def run(self, function, *args, deadline: float = DEADLINE):
-        """`function(world, *args)` on every rank; its results in rank order."""
+        """Runs `function(world, *args)` on every rank and returns the results in rank order."""
         return self._everywhere([(function, args)] * self.size, deadline, self._settings)
 
     def run_each(self, tasks, deadline: float = DEADLINE, lost=()):
-        """The same with a function and arguments of its own for each rank.
+        """Runs a different function with different arguments on each rank.
 
-        The ranks in `lost` are to die; their answer is None.
+        Ranks in `lost` are expected to die; their result is None.
         """
         return self._everywhere(tasks, deadline, self._settings, lost)
 
     def run_and_leave(self, function, *args, deadline: float = DEADLINE):
-        """As run, for a function that breaks the world: the next call makes another."""
+        """Runs a function that breaks the world. The next call makes a new world."""
         try:
             return self.run(function, *args, deadline=deadline)
         finally:

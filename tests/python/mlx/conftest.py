@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("mlx.core")
-# For launching.py; last, as folders there have the names of packages.
+# The path of launching.py. It is appended last because folders there are named like packages.
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from mlx_ranks import MlxRanks
@@ -14,7 +14,7 @@ from mlx_ranks import MlxRanks
 
 @pytest.fixture(scope="module", params=[2, 4, 8], ids="{} ranks".format)
 def ranks(request):
-    """Processes of one job, of each size, with the modules that the file names as IMPORTED."""
+    """One job of each size, whose processes have imported the modules in the file's IMPORTED."""
     imported = getattr(request.module, "IMPORTED", ())
     with MlxRanks(request.param, imported=imported) as processes:
         yield processes

@@ -1,4 +1,4 @@
-"""Processes of their own that run a few lines, with the environment that a test gives them."""
+"""Separate Python processes that run a few lines with the environment that a test gives them."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def start(code: str, environment: dict[str, str], *arguments: str) -> subprocess
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # The tests may run where Control-C is ignored, as behind a shell's `&`.
+        # The tests may run where SIGINT is ignored, for example in a shell's background job.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
 def finish(process: subprocess.Popen, status: int = 0) -> tuple[str, str]:
-    """Its output and what it logged."""
+    """Waits for the process to exit and returns its standard output and standard error."""
     output, errors = process.communicate(timeout=120)
     assert process.returncode == status, output + errors
     return output, errors
@@ -54,7 +54,7 @@ def run_ranks(code: str, environments: list[dict[str, str]]) -> list[tuple[str, 
     return [finish(process) for process in processes]
 
 
-#: A line is one write: launchers pass on pieces of what ranks write.
+#: Each line is a single write, because launchers pass on partial lines as ranks write them.
 SUM = """
 total = mx.distributed.all_sum(mx.array(group.rank() + 1), group=group).item()
 sys.stdout.write(f"{total} {group.size()}\\n")

@@ -1,4 +1,4 @@
-"""Worker processes, one per rank of a job, that stay for a whole test file."""
+"""Worker processes, one per rank of a job, that serve all tests of a file."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from free_port import free_port
 from pool_origin import Origin
 
 DEADLINE = 120.0
-#: Of a call that is meant to succeed, on a machine that may be busy.
+#: Timeout in seconds of a call that should succeed, for a machine that may be busy.
 TIMEOUT = 60
 
 
 @functools.cache
 def _origin(*more: str) -> Origin:
-    """Of processes that have imported what all need, and `more`."""
+    """Returns the fork server whose processes have imported the common modules and `more`."""
     return Origin("mlx.core", "mlx.nn", "numpy", "pytest", *more)
 
 
 class RankError(AssertionError):
-    """What failed, on each rank where something did."""
+    """Reports each failure with the ranks on which it happened."""
 
 
 def job_environment(rank: int, size: int, port: int) -> dict[str, str]:
@@ -41,12 +41,12 @@ def job_environment(rank: int, size: int, port: int) -> dict[str, str]:
 
 
 def clean_environment() -> dict[str, str]:
-    """This process's, without what tells of a job."""
+    """Returns this process's environment without the variables of a job."""
     return {k: v for k, v in os.environ.items() if not k.startswith(("MCCL_", "MLX_"))}
 
 
 def error_of(call: Callable[[], Any], kind: type[Exception] = Exception) -> str:
-    """The message of the failure that `call` must have."""
+    """Returns the message of the exception that `call` must raise."""
     try:
         call()
     except kind as error:
@@ -66,7 +66,7 @@ def _serve(connection, environment: dict[str, str]) -> None:
             function, arguments, deadline = connection.recv()
         except EOFError:
             return
-        # Says where a rank hangs before it is killed.
+        # Dumps the stack of a rank that hangs, before it is killed.
         faulthandler.dump_traceback_later(max(deadline - 2, 1), exit=False)
         try:
             answer = (True, function(*arguments))
@@ -77,10 +77,10 @@ def _serve(connection, environment: dict[str, str]) -> None:
 
 
 class MlxRanks:
-    """Runs functions on all ranks at once; `mccl.mlx.init()` is one job in all of them.
+    """Runs functions on all ranks at once. `mccl.mlx.init()` joins all of them into one job.
 
-    Processes that are `spawned` end as a Python program does; others without its last steps, and
-    begin with the modules `imported`, which takes one process's time for all of them.
+    `spawned` processes run the interpreter's exit steps, as a Python program does. Other processes
+    skip those. They fork from a server that has imported `imported` once for all of them.
     """
 
     def __init__(
@@ -99,13 +99,13 @@ class MlxRanks:
         self.close()
 
     def run(self, function: Callable[..., Any], *arguments: Any, deadline: float = DEADLINE):
-        """`function(*arguments)` on every rank; its results in rank order."""
+        """Runs `function(*arguments)` on every rank and returns the results in rank order."""
         return self.run_each(function, [arguments] * self.size, deadline)
 
     def run_each(
         self, function: Callable[..., Any], arguments: Sequence[tuple], deadline: float = DEADLINE
     ):
-        """The same with arguments of its own for each rank."""
+        """Runs `function` on every rank with the arguments given for that rank."""
         answers = self.answers(function, arguments, deadline)
         failures: dict[str, list[int]] = {}
         for rank, (good, value) in enumerate(answers):
@@ -118,7 +118,9 @@ class MlxRanks:
     def answers(
         self, function: Callable[..., Any], arguments: Sequence[tuple], deadline: float = DEADLINE
     ) -> list[tuple[bool, Any]]:
-        """Whether each rank returned, with what it returned or what went wrong."""
+        """Returns for each rank whether it returned, and its result or the description of its
+        failure.
+        """
         if not self._workers:
             self._start()
         for (_, connection), own in zip(self._workers, arguments, strict=True):

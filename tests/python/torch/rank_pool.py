@@ -1,4 +1,4 @@
-"""Worker processes, one per rank, that stay for a whole file: importing torch takes seconds."""
+"""Worker processes, one per rank, that serve all tests of a file: importing torch takes seconds."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _ORIGIN = Origin("torch", "torch.distributed", "pytest")
 
 
 class RankError(AssertionError):
-    """What failed, on each rank where something did."""
+    """Reports each failure with the ranks on which it happened."""
 
 
 def start_group(folder: str, rank: int, size: int, number: int, **options) -> None:
-    """Makes the default group; `number` gives each group a store of its own."""
+    """Makes the default group. Each `number` selects a separate store."""
     import torch.distributed as dist
 
     store = dist.FileStore(str(Path(folder) / f"store{number}"), size)
@@ -61,7 +61,7 @@ def _serve(connection, rank: int, size: int, folder: str) -> None:
         except EOFError:
             return
         function, args, deadline = task
-        # Says where a rank hangs before the pool is killed.
+        # Dumps the stack of a rank that hangs, before the pool is killed.
         faulthandler.dump_traceback_later(max(deadline - 2, 1), exit=False)
         try:
             answer = (True, function(*args))
@@ -72,7 +72,7 @@ def _serve(connection, rank: int, size: int, folder: str) -> None:
 
 
 class RankPool:
-    """Runs functions on all ranks at once; the default group lives from test to test."""
+    """Runs functions on all ranks at once. All tests of the pool share the default group."""
 
     def __init__(self, size: int = SIZE) -> None:
         self.size = size
@@ -83,9 +83,9 @@ class RankPool:
         self._has_group = False
 
     def run(self, function, *args, deadline: float = DEADLINE, group: bool = True):
-        """`function(*args)` on every rank; its results in rank order.
+        """Runs `function(*args)` on every rank and returns the results in rank order.
 
-        With `group` false there is no default group, before or after.
+        If `group` is false, the default group is destroyed first.
         """
         if group and not self._has_group:
             self.start_group()
@@ -98,12 +98,14 @@ class RankPool:
             raise
 
     def run_each(self, function, arguments, deadline: float = DEADLINE):
-        """As run, without a group, with arguments of its own for each rank."""
+        """Runs `function` on every rank with the arguments given for that rank, without a default
+        group.
+        """
         self._end_group()
         return self._everywhere([(function, args) for args in arguments], deadline)
 
     def run_and_break(self, function, *args, deadline: float = DEADLINE):
-        """As run, for a function that leaves the group failed."""
+        """Runs a function that leaves the default group failed. Destroys the group afterwards."""
         try:
             return self.run(function, *args, deadline=deadline)
         finally:
