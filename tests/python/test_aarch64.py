@@ -1,4 +1,4 @@
-"""The engine built for ARM, under qemu: some kernels, and calls of ranks of both processors."""
+"""The engine built for ARM, under qemu: some kernels, and groups of ARM and native ranks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NATIVE = Path(os.environ.get("BUILD_FOLDER", "build/release"))
 
 
 def steps_to_do(build: Path) -> str:
-    """What would be compiled or linked; empty where all is as it should be."""
+    """Returns what ninja would compile or link, or its message that there is no work to do."""
     return subprocess.run(
         ["cmake", "--build", build, "--target", "mccl_kernels_test", "mccl_group_conformance",
          "--", "-n"],
@@ -24,7 +24,7 @@ def steps_to_do(build: Path) -> str:
 
 
 def test_ranks_of_both_processors_agree_and_kernels_give_the_same_bits():
-    """What `make test-aarch64` does, in short, where it has built its programs."""
+    """Runs a short form of `make test-aarch64`, if its programs have been built."""
     engine = ROOT / BUILT / "engine"
     if not (engine / "tests" / "mccl_group_conformance").exists():
         pytest.skip("nothing was built for ARM here yet: make test-aarch64 does")

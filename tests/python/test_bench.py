@@ -84,7 +84,7 @@ def test_batches_fill_the_time_and_end():
     assert next_batch(Times(batches=[1e-9]), spent=0.0, seconds=0.2) == MAX_CALLS
     assert next_batch(Times(batches=[0.5]), spent=0.5, seconds=0.2) == 1
     assert next_batch(Times(batches=[0.5] * 3), spent=1.5, seconds=0.2) == 0
-    # Calls of over two seconds are not repeated.
+    # Calls that take more than two seconds are not repeated.
     assert next_batch(Times(batches=[2.5]), spent=2.5, seconds=0.2) == 0
 
 
@@ -299,7 +299,7 @@ def run_rounds(one: Contestant, cells: Sequence[Cell], rounds: int = 2) -> Resul
 
 
 class Machine:
-    """A clock, and cores whose distances come one after another; the last one stays."""
+    """A fake clock, and fake distances between cores in ns, one per look; the last one repeats."""
 
     def __init__(self, *distances: float) -> None:
         self.distances = list(distances)
@@ -325,9 +325,9 @@ def test_what_is_usual_is_found_among_what_happens():
 @pytest.mark.parametrize(
     ("distances", "turns", "unsteady"),
     [
-        ([100.0, 120.0], 1, 0),  # before, after
-        ([100.0, 500.0, 100.0, 90.0], 2, 0),  # it changed in the first turn
-        ([500.0, 50.0, 100.0, 100.0], 1, 0),  # waited for
+        ([100.0, 120.0], 1, 0),  # measured before and after the turn
+        ([100.0, 500.0, 100.0, 90.0], 2, 0),  # changes during the first turn
+        ([500.0, 50.0, 100.0, 100.0], 1, 0),  # awaits the usual distance
         ([100.0, 50.0, 100.0, 50.0, 100.0, 50.0], 3, 1),
     ],
 )
@@ -396,7 +396,7 @@ def test_contestants_start_as_many_processes_as_they_should(tmp_path: Path):
             assert commands[0].argv[-1] == "all_reduce:8"
 
 
-# --- MCCL's own program
+# --- the `mccl bench` program
 
 
 def test_the_rows_of_mccl_bench_are_found():
@@ -434,7 +434,7 @@ def test_mccl_bench_is_asked_once_per_collective(tmp_path: Path):
     ]
 
 
-# --- the whole
+# --- complete comparisons
 
 
 def test_torch_backends_are_compared(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""What the compiler is told of sources whose results must not depend on the processor."""
+"""Compiler options of the sources whose results must not depend on the processor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / os.environ.get("BUILD_FOLDER", "build/release")
 
-#: Kernels, and what predicts the cost of algorithms, by which all ranks must choose alike.
+#: Kernels, and the cost model, from which all ranks must choose the same algorithm.
 EXACT = [
     *("src/kernels/" + name for name in ("fold_float.cpp", "reference.cpp", "codec/blocks.cpp")),
     *(

@@ -1,4 +1,4 @@
-"""C programs in a job: the example, what docs/C.md shows, and ranks of C beside ranks of Python."""
+"""C programs in a job: the example, the code in docs/C.md, and C ranks beside Python ranks."""
 
 import importlib.util
 import re
@@ -16,7 +16,7 @@ STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic")
 
 
 def compiled(source: Path, target: Path) -> Path:
-    """A C program against the build folder."""
+    """Compiles a C program against the library in the build folder."""
     compiler = shutil.which("cc")
     assert compiler is not None, "the library was built with a compiler, which is gone"
     subprocess.run(
@@ -42,13 +42,13 @@ def launch(size: int, *command: object, status: int = 0) -> subprocess.Completed
 
 
 def block(language: str) -> str:
-    """The program of that language on the page."""
+    """Returns the page's first code block in that language."""
     return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)[0]
 
 
 @pytest.fixture(scope="module")
 def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The example, built."""
+    """The program of the example."""
     return compiled(ROOT / "examples/c/all_reduce.c", tmp_path_factory.mktemp("c") / "all_reduce")
 
 

@@ -1,4 +1,4 @@
-"""The C interface stays what programs were built against: tests/c_api/abi.txt holds the promise."""
+"""The C interface stays compatible with existing programs; tests/c_api/abi.txt records it."""
 
 import importlib.util
 import re
@@ -24,7 +24,7 @@ thing a new name. If something was added, and is meant to be:
 
 
 def load_script():
-    """scripts/c_abi.py as a module."""
+    """Loads scripts/c_abi.py as a module."""
     spec = importlib.util.spec_from_file_location("c_abi", ROOT / "scripts/c_abi.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -35,7 +35,7 @@ c_abi = load_script()
 
 
 def differences(found: list[str], promised: list[str]) -> tuple[list[str], list[str]]:
-    """What broke, and what is new."""
+    """Returns the promised lines that are missing or different, and the lines that are new."""
     new = [line for line in found if line not in promised]
     broken = [line for line in promised if line not in found and not MAY_GROW.match(line)]
     return broken, new
@@ -80,7 +80,7 @@ def test_the_header_is_strict_c_and_cpp(header: str, language: str, tmp_path: Pa
     )  # fmt: skip
 
 
-# Old text, new text, and what the comparison must say of it.
+# Changes to the header: old text, new text, and how the line that must be reported begins.
 CHANGES = {
     "a field in the middle": ("  int32_t size;", "  int32_t more;\n  int32_t size;", "field"),
     "a wider type": ("typedef int32_t mccl_dtype;", "typedef int64_t mccl_dtype;", "type"),

@@ -1,4 +1,4 @@
-"""The campaign of random clusters: its judge, its graphs, and a slice of it."""
+"""The campaign of random clusters: its judge, its functions on graphs, and two of its trials."""
 
 import dataclasses
 import itertools
@@ -120,7 +120,7 @@ def test_a_job_behind_a_firewall_may_run_and_else_says_which_rank_is_not_reached
     assert verdict(closed, job(status=1, err="could not connect to rank 1 in time")) == (0, 0, 0)
     other = job(status=1, err="rank 2 has not connected")
     assert verdict(closed, other) == (0, 1, 0)
-    # In a chain it stands between the others.
+    # In a chain the victim separates the other two.
     assert verdict(with_fault(Fault.CLOSED_PORTS), other) == (0, 0, 0)
 
 
@@ -174,7 +174,7 @@ def test_notes_on_the_machine_are_left_out():
 
 
 def test_each_fault_has_its_findings():
-    """Of doctor on a chain with addresses and a common network, where b has the fault."""
+    """Findings of doctor on a chain with addresses and a common network, where b has the fault."""
     expected = {
         Fault.NONE: set(),
         Fault.NO_MCCL: {at("mccl-unusable", "b")},

@@ -1,4 +1,4 @@
-"""The `mccl` program as people run it: exit statuses, tables, files, and no process left behind."""
+"""The `mccl` program as users run it: exit statuses, tables, files, and no leftover processes."""
 
 import csv
 import json
@@ -23,7 +23,7 @@ PATIENCE = 60
 
 
 def run(*arguments: object, status: int = 0, **settings: str) -> subprocess.CompletedProcess[str]:
-    """Runs the program to its end."""
+    """Runs the program until it exits, and checks its exit status."""
     done = subprocess.run(
         [program(), *map(str, arguments)],
         capture_output=True,
@@ -37,7 +37,7 @@ def run(*arguments: object, status: int = 0, **settings: str) -> subprocess.Comp
 
 @pytest.fixture
 def endless():
-    """A run that would last for minutes, whose ranks have met; with its ranks."""
+    """A benchmark that would run for minutes, whose ranks have met; yields it with its ranks."""
     flags = ("--ranks", "3", "--no-bounds", "--sizes", "8", "--iterations", "10000000")
     started = subprocess.Popen(
         [program(), "bench", *flags],
@@ -60,7 +60,7 @@ def endless():
 
 
 def runs(process: psutil.Process) -> bool:
-    """Whether the process does; a dead one that nobody has collected does not."""
+    """Returns whether the process runs. A zombie does not count."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -1,4 +1,4 @@
-"""Where a clone may lie: `make` works there or refuses before it installs anything."""
+"""Paths of a clone: `make` either works there or refuses before it installs anything."""
 
 import shutil
 import subprocess
@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def clone_to(folder: Path) -> Path:
-    """Copies what make and CMake read first."""
+    """Copies the files that make and CMake read first."""
     folder.mkdir()
     for name in ("Makefile", "CMakeLists.txt", "pyproject.toml"):
         shutil.copy(ROOT / name, folder)

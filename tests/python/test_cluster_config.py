@@ -1,4 +1,4 @@
-"""`mccl config` on hosts that cables join, each with a real sshd."""
+"""`mccl config` on hosts joined by cables, each with a real sshd."""
 
 import json
 import os
@@ -19,7 +19,7 @@ ALL = ("--hosts", "a,b,c,d")
 
 @pytest.fixture(scope="module")
 def ring():
-    """Four hosts in a ring of cables, with two between the first two."""
+    """Four hosts in a ring of cables, with a second cable between the first two."""
     with CabledHosts(4, [*RING, ("a", "b")]) as made:
         yield made
 
@@ -33,7 +33,7 @@ def all_addresses(hosts: CabledHosts) -> list[str]:
 
 
 def job(hosts: CabledHosts, hostfile: Path) -> subprocess.CompletedProcess[str]:
-    """Some calls among the hosts of the file, over the network."""
+    """Runs a short benchmark on the hosts of the file, over TCP."""
     return run(
         "--ssh-arg=-F", "--ssh-arg", hosts.config, "--hostfile", hostfile,
         "--env", "MCCL_TRANSPORT=tcp", "--env", "MCCL_LOG_LEVEL=INFO",
@@ -52,7 +52,8 @@ def test_from_a_heap_of_cables_to_a_job_and_back(ring: CabledHosts, tmp_path: Pa
     before = all_addresses(ring)
     done = ring.mccl("config", *ALL, "--output", file, "--auto-setup", "--yes")
     assert [entry["ssh"] for entry in entries(file)] == ["a", "b", "c", "d"]
-    # Two cables lead from a to b; of the others MLX wants as many connections.
+    # Two cables join a and b. MLX needs the same number of addresses for every host, so the other
+    # hosts list theirs twice.
     assert [len(set(entry["ips"])) for entry in entries(file)] == [1, 2, 1, 1]
     assert [len(entry["ips"]) for entry in entries(file)] == [2, 2, 2, 2]
     for name, entry in zip("abcd", entries(file), strict=True):
@@ -66,7 +67,7 @@ def test_from_a_heap_of_cables_to_a_job_and_back(ring: CabledHosts, tmp_path: Pa
 
 
 def test_a_cable_that_has_only_just_come_up(ring: CabledHosts):
-    """Its link-local addresses cannot be sent from for a second or two."""
+    """For a second or two its link-local addresses cannot be used as a source."""
     for name in ("a", "b"):
         ring.ip(name, "link", "set", "c4", "down")
     for name in ("a", "b"):
@@ -77,7 +78,7 @@ def test_a_cable_that_has_only_just_come_up(ring: CabledHosts):
 
 
 def test_the_way_to_the_desk_is_not_taken_for_a_silent_cable():
-    """A chain of hosts that share no network, each with a network of its own to the desk."""
+    """A chain of hosts without a common network. Each has its own network with the desk."""
     with CabledHosts(3, [("a", "b"), ("b", "c")], apart=True) as hosts:
         done = hosts.mccl("config", "--hosts", "a,b,c", "--json")
     assert [f["id"] for f in json.loads(done.stdout)["findings"]] == ["no-ring"]
@@ -142,7 +143,7 @@ def test_what_the_hostfile_says_of_a_host_is_kept(ring: CabledHosts, tmp_path: P
 
 
 def test_a_failing_command_leaves_nothing_half_done(ring: CabledHosts, tmp_path: Path):
-    """The second address that c is to have is refused."""
+    """Assigning the second address of c fails."""
     programs = tmp_path / "bin"
     programs.mkdir()
     counted = tmp_path / "counted"
@@ -181,7 +182,7 @@ def test_a_cut_cable_leaves_no_ring_and_is_named(ring: CabledHosts):
         ring.ip("c", "link", "set", "c2", "up")
     assert "no ring of cables goes through all hosts" in done.stderr
     assert "this cable would make one: from c to d" in done.stderr
-    # Without a backend of MLX's, a line is enough.
+    # Without one of MLX's backends, a chain of cables is enough.
     answer = json.loads(picture.stdout)
     assert "backend" not in answer["hostfile"]
     assert len(answer["links"]) == 4
@@ -203,7 +204,7 @@ def test_a_host_that_does_not_answer(ring: CabledHosts, tmp_path: Path):
 
 @pytest.fixture
 def dot(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A program in place of Graphviz's, which prints its flags and what it is given."""
+    """A stand-in for Graphviz's `dot`, which prints its flags and its input."""
     folder = tmp_path_factory.mktemp("bin")
     (folder / "dot").write_text('#!/bin/sh\necho "<svg $*>"; exec cat\n')
     (folder / "dot").chmod(0o755)
@@ -234,7 +235,7 @@ def test_a_picture_without_graphviz(tmp_path: Path):
     ids=["nothing", "failure", "garbage", "too much", "words"],
 )
 def test_odd_hosts_are_told_of(ring: CabledHosts, tmp_path: Path, said: str):
-    """Every program of one host says the same odd thing."""
+    """Several programs of one host print the same odd output."""
     programs = tmp_path / "bin"
     programs.mkdir()
     for name in ("nvidia-smi", "python3", "sudo"):
@@ -280,7 +281,7 @@ def answered(answer):
 
 @pytest.mark.usefixtures("dot")
 def test_a_picture_is_all_that_is_done(ring: CabledHosts, tmp_path: Path):
-    """As MLX's --dot prints and ends."""
+    """Like MLX's --dot, the option prints a picture and exits."""
     before = all_addresses(ring)
     for flag, begin in (("--dot", "graph cluster {"), ("--svg", "<svg ")):
         done = ring.mccl("config", *ALL, flag, "--no-auto-setup", cwd=tmp_path)
@@ -298,7 +299,8 @@ def test_mlx_reads_the_hostfile(ring: CabledHosts, tmp_path: Path):
     theirs = common.Hostfile.from_file(file)
     assert (theirs.backend, theirs.envs) == ("ring", ["WHO=me"])
     assert [host.ssh_hostname for host in theirs.hosts] == ["a", "b", "c", "d"]
-    # MLX's ring pairs the k-th address of a host with the k-th of the next: all have as many.
+    # MLX's ring pairs the k-th address of a host with the k-th address of the next one, so all
+    # hosts need the same number of addresses.
     assert [len(host.ips) for host in theirs.hosts] == [2, 2, 2, 2]
     assert all(host.rdma == [] for host in theirs.hosts)
 

@@ -1,4 +1,4 @@
-"""RDMA, Wi-Fi, tunnels, Thunderbolt of Linux and GPUs: recordings behind a real sshd."""
+"""RDMA, Wi-Fi, tunnels, Thunderbolt on Linux and GPUs: recorded devices behind a real sshd."""
 
 import json
 import os
@@ -30,7 +30,7 @@ esac
 
 @pytest.fixture
 def pair() -> Iterator[CabledHosts]:
-    """Two hosts with two cables, which are crossed, and have addresses."""
+    """Two hosts joined by two cables, which have addresses."""
     with CabledHosts(2, [("a", "b"), ("a", "b")]) as made:
         made.give_addresses()
         yield made
@@ -46,7 +46,7 @@ def faults(done: subprocess.CompletedProcess[str]) -> list[str]:
 
 
 def ethernet(folder: Path) -> Devices:
-    """What the hosts of `pair` have, as if their cables were devices."""
+    """Returns a /sys/class that shows the interfaces of `pair` as Ethernet devices."""
     devices = Devices(folder)
     for name in ("cable", "c0", "c1"):
         devices.interface(name, speed=-1)
@@ -106,11 +106,11 @@ def test_a_cable_that_is_slower_than_its_hardware(pair: CabledHosts, tmp_path: P
 
 
 def test_thunderbolt_of_linux(pair: CabledHosts, tmp_path: Path):
-    """Each end names the computer at the other, and no port: calls tell the two cables apart."""
+    """Each end names the other computer but no port. Calls over the cables tell them apart."""
     for name, other in (("a", "b"), ("b", "a")):
         devices = Devices(tmp_path / name)
         devices.interface("cable")
-        # On one of them they are found in the other order.
+        # Host b lists its cables in the reverse order.
         for number, cable in enumerate(("c0", "c1") if name == "a" else ("c1", "c0")):
             devices.thunderbolt(cable, f"host-{name}", f"host-{other}", number + 1)
         devices.show_to(pair, name)
@@ -119,11 +119,11 @@ def test_thunderbolt_of_linux(pair: CabledHosts, tmp_path: Path):
     assert ends == [["c0", "c0"], ["c1", "c1"]]
     assert {link["kind"] for link in answer["links"]} == {"Thunderbolt"}
     assert {link["mbit_per_s"] for link in answer["links"]} == {40_000}
-    assert answer["setup"] == []  # the addresses that are there are kept
+    assert answer["setup"] == []  # existing addresses are kept
 
 
 def test_a_mac_and_a_linux_machine(pair: CabledHosts, tmp_path: Path):
-    """One writes names of ports in capitals, the other does not."""
+    """Macs write the UUIDs of ports in capitals, Linux writes them in lower case."""
     for name in "ab":
         pair.ip(name, "-4", "addr", "flush", "dev", "c0")
     mac = Mac("a", 2, IDLE)

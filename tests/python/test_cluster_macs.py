@@ -1,4 +1,4 @@
-"""`mccl config` and `mccl doctor` on hosts that answer as Macs were seen to."""
+"""`mccl config` and `mccl doctor` on hosts that answer like recorded Macs."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ ALL = ("--hosts", "a,b,c")
 
 @pytest.fixture(scope="module")
 def macs():
-    """Three Macs, each joined to each by a Thunderbolt 5 cable; two by two of them."""
+    """Three Macs, pairwise joined by Thunderbolt 5 cables. A second cable joins a and b."""
     with MacHosts(3, [*TRIANGLE, ("a", 3, "b", 4)]) as made:
         yield made
 

@@ -1,4 +1,4 @@
-"""`mccl config --auto-setup`: it asks, takes free networks, and locks nobody out of a host."""
+"""`mccl config --auto-setup` asks first, chooses unused networks, and cuts no host off."""
 
 import json
 import re
@@ -24,7 +24,7 @@ NETWORKD = "/lib/systemd/systemd-networkd"
 
 @pytest.fixture
 def pair() -> Iterator[CabledHosts]:
-    """Two hosts and a cable without addresses."""
+    """Two hosts joined by a cable without addresses."""
     with CabledHosts(2, [("a", "b")]) as made:
         yield made
 
@@ -45,7 +45,7 @@ def until(is_true: Callable[[], bool]) -> None:
 
 
 def put_program(hosts: CabledHosts, name: str, folder: Path, file: str, text: str) -> None:
-    """The host finds this script of sh before all other programs of its name."""
+    """Puts a shell script into `folder` as the program `file`, first in the PATH of the host."""
     folder.mkdir(exist_ok=True)
     (folder / file).write_text("#!/bin/sh\n" + text)
     (folder / file).chmod(0o755)
@@ -71,7 +71,10 @@ def test_it_asks_before_anything_is_changed(pair: CabledHosts, tmp_path: Path):
 
 
 def test_the_operators_network_is_left_alone(pair: CabledHosts, tmp_path: Path):
-    """The operator sits at 192.168.0.2 behind a router, which no route of a host tells of."""
+    """The operator's address is 192.168.0.2, behind a router.
+
+    No route of a host shows its network.
+    """
     pair._must("ip", "-n", pair.space("desk"), "addr", "add", "192.168.0.2/32", "dev", "net")
     for name in pair.names:
         pair.ip(name, "route", "add", "default", "via", "10.78.0.100")
@@ -85,7 +88,7 @@ def test_the_operators_network_is_left_alone(pair: CabledHosts, tmp_path: Path):
 
 
 def test_what_hosts_and_the_desk_use_is_left_alone(pair: CabledHosts):
-    """A neighbour, a table of routes of its own, and a network of the desk alone."""
+    """A network counts as used if it is that of a neighbour, of a routing table, or of the desk."""
     pair.ip("a", "neigh", "add", "192.168.0.9", "lladdr", "2:0:0:0:0:1", "dev", "cable")
     pair.ip("b", "route", "add", "192.168.1.0/25", "dev", "cable", "table", "77")
     pair._must("ip", "-n", pair.space("desk"), "addr", "add", "192.168.1.130/25", "dev", "net")
@@ -119,7 +122,7 @@ def test_a_network_that_cannot_be_chosen(network: str, complaint: str):
 
 
 def test_a_host_that_is_cut_off_undoes_its_part(pair: CabledHosts, tmp_path: Path):
-    """A step takes the way to b away, as an address in the operator's network would."""
+    """A step of the set-up cuts off b, as an address in the operator's network would."""
     before = addresses(pair)
     cuts = 'case "$*" in "addr add"*) /sbin/ip "$@"; exec /sbin/ip link set cable down ;; esac\n'
     put_program(pair, "b", tmp_path / "bin", "ip", cuts + 'exec /sbin/ip "$@"')
@@ -135,7 +138,7 @@ def test_a_host_that_is_cut_off_undoes_its_part(pair: CabledHosts, tmp_path: Pat
 
 
 def test_new_connections_must_be_possible_afterwards(pair: CabledHosts, tmp_path: Path):
-    """The connection that stands goes on; a new one is refused."""
+    """An existing connection keeps working, but b refuses new ones."""
     before = addresses(pair)
     pair.sshd_options["b"] = ("-o", "MaxSessions=10")
     refuses = tmp_path / "refuses"
@@ -170,14 +173,14 @@ def test_a_set_up_that_is_killed_undoes_itself(pair: CabledHosts, tmp_path: Path
     running.wait()
     pair.sshd_options.clear()
     pair.serve_again("b")
-    # Another set-up would be undone by the guards of the first.
+    # The guards of the first set-up would also undo another one, so it is refused.
     refused = pair.mccl("config", *PAIR, "--yes", status=1, cwd=tmp_path)
     assert "an earlier set-up there is not confirmed" in refused.stderr
     until(lambda: addresses(pair) == before)
 
 
 def persisted(pair: CabledHosts, tmp_path: Path, manager: str) -> subprocess.CompletedProcess[str]:
-    """Sets up with --persist; both hosts' systemctl says that only `manager` is active."""
+    """Runs a set-up with --persist. systemctl on both hosts reports only `manager` as active."""
     says = f'[ "$*" = "is-active {manager}" ] && echo active'
     for name in pair.names:
         put_program(pair, name, tmp_path / "bin", "systemctl", says)
@@ -190,7 +193,7 @@ def persisted(pair: CabledHosts, tmp_path: Path, manager: str) -> subprocess.Com
 
 @pytest.fixture
 def etc(pair: CabledHosts) -> Iterator[dict[str, Path]]:
-    """By host: a folder whose entries lie over those of /etc there."""
+    """Folders by host. `ip netns exec` mounts their entries over those of the host's /etc."""
     folders = {name: Path("/etc/netns") / pair.space(name) for name in pair.names}
     for folder in folders.values():
         (folder / "systemd/network").mkdir(parents=True)
@@ -210,8 +213,8 @@ def test_addresses_survive_a_restart_with_networkd(pair: CabledHosts, etc: dict,
     assert done.returncode == 0, done.stderr
     file = etc["a"] / "systemd/network/05-mccl-c0.network"
     assert "Address=192.168.0.1/30" in file.read_text()
-    # What a restart leaves is the file; networkd, for which a /sys that cannot be written means
-    # that there is no udev to wait for, gives the address again.
+    # A restart keeps the file only, from which networkd assigns the address again. With a read-only
+    # /sys networkd does not wait for udev.
     pair.ip("a", "-4", "addr", "flush", "dev", "c0")
     script = (
         "mount -o remount,ro /sys && mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/netif && "
@@ -287,7 +290,7 @@ def test_a_host_without_a_network_manager_is_named(pair: CabledHosts, tmp_path: 
 
 @without_netplan
 def test_networkmanager_gives_the_addresses_itself(pair: CabledHosts, tmp_path: Path):
-    """An address that it does not know of, it would take away when DHCP has failed."""
+    """NetworkManager removes addresses that it does not manage when DHCP fails."""
     log = tmp_path / "log"
     nmcli = f"""
 echo "$*" >> {log}

@@ -1,4 +1,4 @@
-"""What shells and man(1) are told of the program."""
+"""The completions of shells and the manual pages of the program."""
 
 import re
 import shutil
@@ -20,13 +20,13 @@ def said(*words: str) -> str:
 
 
 def flags_of_help(command: str) -> set[str]:
-    """Those that begin a line of its help."""
+    """Returns the flags at the beginning of lines in the command's help."""
     lines = [x.split()[0] for x in said(command, "--help").splitlines() if x.startswith("  -")]
     return {flag for names in lines for flag in names.split(",")}
 
 
 def completed(tmp_path: Path, *words: str) -> set[str]:
-    """What bash proposes for the last of the words."""
+    """Returns bash's proposals for completing the last word."""
     script = tmp_path / "mccl.bash"
     script.write_text(said("completion", "bash"))
     quoted = " ".join(f"'{word}'" for word in words)
@@ -94,7 +94,7 @@ def test_manual_pages_hold_the_help(command: str):
         [groff, "-man", "-Tutf8", "-ww"], input=page, capture_output=True, text=True, check=True
     )
     assert shown.stderr == ""
-    assert "SYNOPSIS" in re.sub(r".\x08", "", shown.stdout)  # bold is struck twice
+    assert "SYNOPSIS" in re.sub(r".\x08", "", shown.stdout)  # groff overstrikes bold characters
 
 
 def test_a_manual_page_of_nothing_is_an_error():

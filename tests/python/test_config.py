@@ -20,13 +20,13 @@ ROOT = Path(__file__).parents[2]
 ROWS = {row["name"]: row for row in _core.settings()}
 
 
-#: Settings whose defaults give way to what suits better, unless they are given.
+#: Settings whose defaults MCCL may replace by a more suitable value, unless they are given.
 GIVE_WAY = {"port_base", "chunk_bytes"}
 
 
 @pytest.fixture(autouse=True)
 def clean_process(monkeypatch):
-    """No setting from outside, and none left behind."""
+    """Removes all settings of the environment, and restores the previous settings afterwards."""
     for name in list(os.environ):
         if name.startswith("MCCL_"):
             monkeypatch.delenv(name)
@@ -34,7 +34,7 @@ def clean_process(monkeypatch):
 
 
 def values_of(row):
-    """Valid values of a setting."""
+    """Returns a hypothesis strategy for valid values of a setting."""
     kind = row["type"]
     if row["name"] == "rdma_gid":
         return st.sampled_from(["", "roce_v2", "ipv6"]) | st.ip_addresses().map(str)
@@ -209,7 +209,7 @@ def test_replace_changes_what_it_names_and_gives_nothing_else(monkeypatch):
     assert made.__replace__(rank=1).given == {**made.given, "rank": 1}
     with pytest.raises(ValueError, match="did you mean rank"):
         dataclasses.replace(made, rnak=1)
-    # What was not given stays with the environment.
+    # A setting that was not given still comes from the environment.
     monkeypatch.setenv("MCCL_CHUNK_BYTES", "8M")
     init(dataclasses.replace(made, rank=1))
     assert get_config().chunk_bytes == 8 << 20

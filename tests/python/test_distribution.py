@@ -1,4 +1,4 @@
-"""Which MCCL is installed, what to do when it is the wrong one, and `python -m mccl`."""
+"""Detection of a wrong MCCL distribution, the advice that errors give, and `python -m mccl`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def python(*arguments: object, before: Path | None = None, **environment: str):
-    """Runs Python outside the source tree; `before` is looked through first for packages."""
+    """Runs Python outside the source tree. Packages in `before` take precedence."""
     seen = dict(os.environ) | environment
     if before is not None:
         seen["PYTHONPATH"] = os.pathsep.join([str(before), seen.get("PYTHONPATH", "")])
@@ -32,7 +32,7 @@ def python(*arguments: object, before: Path | None = None, **environment: str):
 
 @pytest.fixture
 def other(tmp_path: Path) -> Path:
-    """A folder in which a distribution of the name mccl seems to be installed."""
+    """A folder in which a distribution named mccl appears to be installed."""
     (tmp_path / "mccl-6.8.0.dist-info").mkdir()
     return tmp_path
 

@@ -1,4 +1,4 @@
-"""`mccl doctor` on more hosts than can be looked at by hand."""
+"""`mccl doctor` on 20 hosts."""
 
 import json
 

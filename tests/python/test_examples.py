@@ -1,4 +1,4 @@
-"""Runs what the README tells people to run, smaller."""
+"""Runs the examples of the README at a smaller size."""
 
 import importlib.util
 import json
@@ -19,12 +19,12 @@ EXAMPLES = ROOT / "examples"
 
 
 def run(*command: object, ranks: int = 0, status: int = 0) -> str:
-    """Runs a script, under torchrun for `ranks` processes, and returns what it printed."""
+    """Runs a script, under torchrun if `ranks` is not 0, and returns its output."""
     launcher = [sys.executable]
     if ranks:
         launcher += ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}"]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("MCCL_")}
-    # Any free port, so that jobs on one machine do not meet.
+    # Port base 0 selects free ports, so that jobs on one machine do not meet.
     environment |= {"OMP_NUM_THREADS": "1", "MCCL_PORT_BASE": "0"}
     done = subprocess.run(
         [*launcher, *map(str, command)],
@@ -39,7 +39,7 @@ def run(*command: object, ranks: int = 0, status: int = 0) -> str:
 
 
 def load_example(name: str):
-    """An example as a module."""
+    """Loads an example as a module."""
     spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
@@ -48,7 +48,7 @@ def load_example(name: str):
 
 
 def test_digits_learn_and_every_check_passes():
-    """On 3 ranks, whose shares differ; `make demo` takes 2."""
+    """Uses 3 ranks, whose shares differ in size; `make demo` uses 2."""
     output = run(EXAMPLES / "ddp_digits.py", "--epochs", "8", ranks=3)
     assert output.count("ok  ") == 3
     assert "FAIL" not in output
@@ -71,7 +71,7 @@ def test_digits_say_so_when_the_model_has_not_learned():
 def refusal_of(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, *words: object
 ) -> str:
-    """What an example says of a command line that it refuses."""
+    """Returns the error message of an example for a command line that it refuses."""
     monkeypatch.setattr(sys, "argv", [f"{name}.py", *map(str, words)])
     monkeypatch.syspath_prepend(str(EXAMPLES))
     with pytest.raises(SystemExit) as ended:
@@ -137,7 +137,7 @@ def test_digits_notice_weights_that_differ(monkeypatch: pytest.MonkeyPatch):
 
 
 def stats_files(folder: Path, **changes: dict) -> tuple[Path, Path]:
-    """Two files as ddp_dummy_train.py writes them, with changes to `baseline` and `ddp`."""
+    """Writes two files as ddp_dummy_train.py does, with changes to `baseline` and `ddp`."""
     common = {
         "global_batch": 8, "parameters": 96_000_000, "image_size": 32, "device": "cpu",
         "warmup_steps": 1, "machine": "Linux x86_64, 2 cores",
@@ -197,7 +197,8 @@ def test_the_median_is_one_everywhere(
     baseline, ddp = stats_files(tmp_path)
     compare(monkeypatch, baseline, ddp, tmp_path / "c")
     printed = capsys.readouterr().out
-    # Of an even number of steps: 8 samples in 0.3 s, the mean of the two in the middle.
+    # The number of steps is even, so the median is the mean of the two in the middle: 8 samples in
+    # 0.3 s.
     assert re.search(r"1 process +26\.67 samples/s", printed)
     assert re.search(r"2 ranks, mccl +13\.33 samples/s", printed)
     assert re.search(r"ratio +0\.50", printed)
@@ -229,7 +230,7 @@ def test_without_matplotlib_there_are_the_numbers(
 ):
     for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)  # importing it fails
+    monkeypatch.setitem(sys.modules, "matplotlib", None)  # makes the import fail
     baseline, ddp = stats_files(tmp_path)
     compare(monkeypatch, baseline, ddp, tmp_path / "c")
     printed = capsys.readouterr().out
@@ -239,7 +240,7 @@ def test_without_matplotlib_there_are_the_numbers(
 
 
 def options_of(monkeypatch: pytest.MonkeyPatch, *arguments: object, **variables: object):
-    """What ddp_dummy_train.py makes of a command line and an environment."""
+    """Returns the options that ddp_dummy_train.py reads from its command line and environment."""
     for name in ("RANK", "WORLD_SIZE", "BATCH_SIZE", "TRAIN_STEPS", "MODEL_DEPTH", "SINGLE_GPU"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():

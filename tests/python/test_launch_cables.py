@@ -1,6 +1,6 @@
-"""`mccl launch` over ssh, from a desk that reaches every host, to hosts that only cables join.
+"""`mccl launch` over ssh, from a desk that reaches all hosts, to hosts joined only by cables.
 
-They are those of docs/CABLING.md, and so are the files.
+The hosts, cables and files are the example of docs/CABLING.md.
 """
 
 import importlib.util
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(bool(why := ssh_hosts.missing()), reason=why or 
 PROGRAMS = Path(__file__).parent / "cabling"
 PAGE = (ROOT / "docs/CABLING.md").read_text()
 TABLE, HOSTS = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
-#: Knows nothing of MCCL. A line is one write.
+#: An MLX program that does not use MCCL. Each line is a single write, which keeps it whole.
 PLAIN_MLX = """
 import sys
 import mlx.core as mx
@@ -35,7 +35,7 @@ SUMS = [f"{rank} of 4: [10.0, 10.0, 10.0]" for rank in range(4)]
 
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory):
-    """a, b, c and d in a ring; `hosts.file` is the page's."""
+    """Hosts a, b, c and d in a ring of cables. `hosts.file` is the hostfile of docs/CABLING.md."""
     made = ssh_hosts.SshHosts(4)
     try:
         made.isolate()
@@ -65,7 +65,10 @@ def need(*modules: str) -> None:
 def launch(
     hosts, *arguments: object, file: Path | None = None, status: int = 0
 ) -> subprocess.CompletedProcess[str]:
-    """The hosts share a kernel, and with it memory: hence MCCL_TRANSPORT."""
+    """Runs `mccl launch` on the desk.
+
+    The hosts share a kernel, so MCCL_TRANSPORT=tcp keeps ranks from using shared memory.
+    """
     return run(
         "--ssh-arg=-F", "--ssh-arg", hosts.config, "--hostfile", file or hosts.file, "--no-prefix",
         "--python", sys.executable, "--env", "MCCL_TRANSPORT=tcp", "--env", "OMP_NUM_THREADS=1",
@@ -103,7 +106,7 @@ def test_plain_mlx_on_mccl(hosts, plain: Path):
 
 
 def test_a_job_that_fails_names_hosts_that_mlx_on_mccl_has_not_reached(hosts, tmp_path: Path):
-    """The last rank never imports MLX; the first does, and fails."""
+    """Ranks 0 to 2 import MLX and then fail, while rank 3 never imports it."""
     need("mlx")
     script = tmp_path / "fails.py"
     script.write_text(
@@ -153,7 +156,7 @@ dist.destroy_process_group()
 
 @pytest.fixture
 def env_ddp(tmp_path: Path) -> Path:
-    """A DDP program that meets by torch's env://, as most do."""
+    """A DDP program that meets through torch's env://, as most programs do."""
     need("torch", "mccl._core")
     script = tmp_path / "ddp.py"
     script.write_text(ENV_DDP)
@@ -161,7 +164,7 @@ def env_ddp(tmp_path: Path) -> Path:
 
 
 def test_torch_by_its_environment_on_a_ring(hosts, env_ddp: Path):
-    """c reaches a by no cable of its own, d by another than the one that a lists."""
+    """Host c has no cable to a. Host b has one, but a lists the address of its other cable."""
     done = launch(hosts, env_ddp)
     lines = [line.split() for line in done.stdout.splitlines()]
     assert {tuple(line[:2]) for line in lines} == {("4", lines[0][1])}
@@ -170,7 +173,7 @@ def test_torch_by_its_environment_on_a_ring(hosts, env_ddp: Path):
 
 
 def test_torch_by_its_environment_on_a_chain_from_its_end(hosts, env_ddp: Path, tmp_path: Path):
-    """a, b, c: c reaches a by no cable."""
+    """Host c, at the end of the chain a, b, c, has no cable to a."""
     file = tmp_path / "chain.json"
     chain = json.loads(HOSTS)[:3]
     chain[0]["ips"] = ["10.0.12.1"]
@@ -212,7 +215,8 @@ def test_a_forwarder_is_for_its_own_user_and_ends_with_its_input(hosts, tmp_path
     port = int(forwarder.stdout.readline().removeprefix("mccl-forward listening "))
     listening = ssh_hosts.shell(*hosts.on("c", "cat", "/proc/net/tcp")).stdout
     assert f" 0100007F:{port:04X} 00000000:0000 0A " in listening
-    # As torch does: by IPv6 to an address of IPv4, which is in another table of the kernel's.
+    # torch connects over IPv6 to an IPv4-mapped address. The kernel lists such a connection in
+    # another table, /proc/net/tcp6.
     mapped = (
         "import socket\n"
         "s = socket.socket(socket.AF_INET6)\n"
@@ -231,7 +235,7 @@ def test_a_forwarder_is_for_its_own_user_and_ends_with_its_input(hosts, tmp_path
             hosts.on("c", sys.executable, "-c", client), stdout=subprocess.PIPE, text=True
         )
         if client == ask:
-            time.sleep(0.5)  # nothing listens at the socket yet, and the client does not notice
+            time.sleep(0.5)  # nothing listens at the socket yet; the client must not notice
             store.bind(str(socket_path))
             store.listen()
         connection, _ = store.accept()
@@ -251,7 +255,7 @@ def test_a_forwarder_is_for_its_own_user_and_ends_with_its_input(hosts, tmp_path
 
 def test_mlx_launch(hosts, tmp_path: Path):
     need("mlx")
-    ssh = tmp_path / "ssh"  # it has no flag for ssh's own
+    ssh = tmp_path / "ssh"  # mlx.launch has no flag for ssh options
     ssh.write_text(f'#!/bin/sh\nexec /usr/bin/ssh -F {hosts.config} "$@"\n')
     ssh.chmod(0o755)
     launcher = [
@@ -279,8 +283,9 @@ def test_mlx_launch(hosts, tmp_path: Path):
     [("once", 1), ("--connections-per-ip", 2), ("listed twice", 2)],
 )
 def test_links_along_a_cable(hosts, tmp_path: Path, how: str, links: int):
-    """As many as are asked for, and data goes along each."""
-    # Not what is cheapest by what was measured: a tree would send to one neighbour only.
+    """Each neighbour gets as many links as requested, and each link carries data."""
+    # The cheapest algorithm by measurement may be a tree, in which a rank sends to one neighbour
+    # only.
     file, flags = hosts.file, ["--env", "MCCL_ALGORITHM=ring_both"]
     if how == "--connections-per-ip":
         flags += [how, links]

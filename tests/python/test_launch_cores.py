@@ -1,4 +1,4 @@
-"""Which cores the ranks of `mccl launch` run on, on this machine."""
+"""The cores to which `mccl launch` binds its ranks on this machine."""
 
 import os
 import sys

@@ -1,6 +1,6 @@
-"""Ranks that other launchers start find their place; `mccl launch --slurm` finds its hosts.
+"""Ranks started by other launchers find their place, and `mccl launch --slurm` finds its hosts.
 
-Slurm is a real one, made for the test (slurm_node.py).
+Slurm is real; slurm_node.py sets it up for the tests.
 """
 
 import sys

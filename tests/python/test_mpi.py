@@ -1,7 +1,7 @@
-"""The mpi backend for real: Debian's Open MPI and MPICH, every face, `mccl launch`, srun.
+"""The mpi backend with Debian's Open MPI and MPICH: every binding, `mccl launch` and srun.
 
-The conformance suite of groups, which the native engine passes as threads of one process, is here a
-program that mpirun starts.
+mpirun starts the conformance suite of groups as a program. The native engine passes the same suite
+with threads of one process.
 """
 
 import os
@@ -14,7 +14,7 @@ from launching import BUILD, PATIENCE, ROOT, environment, program
 from slurm_node import Slurm, find, made_for_a_module
 
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-# Ranks that Open MPI binds to cores wait there for whatever else runs on them.
+# Ranks are not bound to cores, where they would wait for other processes on the same core.
 FLAGS = {
     "openmpi": ("--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"),
     "mpich": (),
@@ -23,7 +23,7 @@ LIBRARY = {"openmpi": "Open MPI", "mpich": "MPICH"}
 
 
 def run(*command: object, patience: int = 3 * PATIENCE, **variables: str):
-    """A job, with what it said on standard output and error together."""
+    """Runs a job and returns it with its standard output and error in one text."""
     return subprocess.run(
         [str(word) for word in command],
         stdout=subprocess.PIPE,
@@ -59,7 +59,7 @@ def conformance() -> Path:
     return path
 
 
-#: MPICH's ranks spin while they wait, so many of them take long.
+#: MPICH's ranks spin while they wait, so jobs with many ranks take long.
 SIZES = [1, 2, 3, 4, *(pytest.param(n, marks=pytest.mark.campaign) for n in (5, 6, 7, 8))]
 
 
@@ -146,7 +146,7 @@ def test_mlx(mpi: str):
     assert python(mpi, 4, MLX).count("fine") == 4
 
 
-#: The library whose calls carry out an operation is in the process's memory.
+#: Prints whether libmpi is loaded, which shows whether MPI carries out the operations.
 MLX_BY_NAME = """
 from pathlib import Path
 import mlx.core as mx
@@ -190,7 +190,7 @@ def test_mlx_that_names_mpi_after_another_backend_is_told(mpi: str):
 
 
 def at_the_front_of_the_path(mpi: str, folder: Path) -> str:
-    """A PATH on which `mpirun` is this MPI's."""
+    """Returns a PATH on which `mpirun` is the one of this MPI."""
     script = folder / "mpirun"
     script.write_text(f'#!/bin/sh\nexec {find(f"mpirun.{mpi}")} "$@"\n')
     script.chmod(0o755)
@@ -249,7 +249,7 @@ print("fine\\n", end="", flush=True)
 def test_beside_mpi4py(mpi: str, order: str, tmp_path: Path):
     pytest.importorskip("mpi4py")
     variables = {"MPI4PY_MPIABI": mpi}
-    if mpi == "mpich":  # whose library Debian calls by another name
+    if mpi == "mpich":  # Debian gives MPICH's library another name
         (tmp_path / "libmpi.so.12").symlink_to("/usr/lib/x86_64-linux-gnu/libmpich.so.12")
         variables["LD_LIBRARY_PATH"] = str(tmp_path)
     assert python(mpi, 2, WITH_MPI4PY, order, **variables).count("fine") == 2
@@ -276,7 +276,7 @@ def test_a_program_that_ends_mpi_before_mccl():
     assert said.count("the program has called MPI_Finalize, after which nobody can call MPI") == 2
 
 
-# Bad input: one clear sentence each.
+# Bad input. Each error is one clear sentence.
 
 REFUSED = """
 import mccl.distributed as dist
@@ -312,7 +312,7 @@ def test_the_library_of_another_launcher_is_an_error_that_names_both(mpi: str):
 
 
 def test_ranks_of_two_implementations(mpi: str):
-    """Each is told by itself, before MPI waits for ranks that never come."""
+    """The rank with the wrong library fails before MPI waits for ranks that never arrive."""
     other = {"openmpi": "libmpich.so.12", "mpich": "libmpi.so.40"}[mpi]
     variable = {"openmpi": "OMPI_COMM_WORLD_RANK", "mpich": "PMI_RANK"}[mpi]
     code = f"import os\nif os.environ['{variable}'] == '1': os.environ['MPI_LIBNAME'] = '{other}'\n"
@@ -320,7 +320,7 @@ def test_ranks_of_two_implementations(mpi: str):
     done = mpirun(mpi, 2, sys.executable, "-c", code, MCCL_CONNECT_TIMEOUT="5")
     assert done.returncode != 0
     assert "InvalidArgument: the MPI library is " in done.stdout
-    if mpi == "mpich":  # whose launcher lets the other wait
+    if mpi == "mpich":  # MPICH's launcher leaves the other rank waiting
         assert "has not initialised after 5 s" in done.stdout
 
 
@@ -347,7 +347,7 @@ def test_mpi_that_is_finalised_already():
     assert "refused: MPI has been finalised in this process" in python("openmpi", 1, code)
 
 
-# What goes wrong while the job runs.
+# Failures while the job runs.
 
 LEAVES = """
 import numpy as np
@@ -396,7 +396,7 @@ assert world.all_reduce(np.ones(3))[0] == world.size
     assert "this process is a child by fork() of one that uses MPI" in said
 
 
-# Under Slurm.
+# Jobs under Slurm.
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What `import mccl` shows to whoever looks around in it."""
+"""The names that `import mccl` provides."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""RDMA on a device in software, in a guest under qemu: a short form of `make test-rdma`."""
+"""RDMA on a software device, in a guest under qemu: a short form of `make test-rdma`."""
 
 import os
 import re
@@ -11,15 +11,15 @@ from launching import BUILD, ROOT
 GUEST = ROOT / "scripts/rdma_guest.sh"
 CHECKS = ROOT / "tests/rdma/checks.sh"
 CANNOT_BE_HAD = 77
-# The guest ends by itself before; a machine that does much else besides is slow.
+# Time limit of the guest in seconds. It normally ends much earlier, but a busy machine is slow.
 LIMIT = 1800
 
 
 def run_in_guest(*command: object) -> tuple[int, str]:
-    """The exit status of a command in a guest, and what it said.
+    """Runs a command in a guest; returns its exit status and its output.
 
-    One emulated core: of two, on a machine that other tests keep busy, each spins while it waits
-    for the other, which takes four times the processor's time.
+    The guest has one emulated core. If it had two on a busy machine, each core would spin while
+    waiting for the other, which takes four times the processor time.
     """
     guest = subprocess.Popen(
         ["bash", str(GUEST), "-n", "1", "-t", str(LIMIT), "--", *map(str, command)],
@@ -45,5 +45,5 @@ def test_links_calls_and_a_death_on_a_device_in_a_guest():
     if status == CANNOT_BE_HAD:
         pytest.skip(said.strip().splitlines()[-1])
     assert status == 0, said
-    # The firmware's last words stand before the first of them, on its line.
+    # The first line begins with the last output of the guest's firmware.
     assert len(re.findall(r"ok {6}\w", said)) == 4, said

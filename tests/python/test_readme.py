@@ -1,4 +1,4 @@
-"""What the README and docs/ say is so: the settings, the links, and the example."""
+"""The README and docs/ are correct about settings, links, files and variables."""
 
 import re
 from pathlib import Path

@@ -33,7 +33,7 @@ def exists(test: str) -> bool:
 
 @functools.cache
 def all_tests() -> set[str]:
-    """The names of all tests: those of Python, and of C++ as Suite.Case."""
+    """Returns the names of all tests: functions in Python, Suite.Case in C++."""
     found: set[str] = set()
     for path in TESTS.rglob("*.py"):
         found.update(re.findall(r"^\s*def (test_\w+)\(", path.read_text(), re.MULTILINE))
@@ -44,7 +44,7 @@ def all_tests() -> set[str]:
 
 
 def is_named(test: str) -> bool:
-    """True for a test that a table names without its file."""
+    """Returns whether a test exists that a table names without its file."""
     return test in all_tests()
 
 

@@ -1,4 +1,4 @@
-"""What scripts/show_progress.py makes of a build's lines."""
+"""The output of scripts/show_progress.py for the lines of a build."""
 
 import os
 import pty
@@ -12,7 +12,7 @@ STEPS = [f"[{i}/3] Building CXX object src/CMakeFiles/mccl.dir/base/{i}.cpp.o" f
 
 
 def command(log: Path, lines: list[str], status: int = 0) -> list[str]:
-    """The script over a build that prints some lines."""
+    """Returns a command that runs the script over a build which prints these lines."""
     code = f"import sys; print({os.linesep.join(lines)!r}); sys.exit({status})"
     return [sys.executable, str(SCRIPT), "build", str(log), sys.executable, "-c", code]
 
@@ -48,7 +48,7 @@ def test_a_terminal_sees_each_step_in_one_line(tmp_path: Path):
         try:
             while chunk := os.read(ours, 4096):
                 seen += chunk
-        except OSError:  # Linux says so that nobody writes any more.
+        except OSError:  # Linux raises this once the other end is closed.
             pass
         assert process.wait(timeout=60) == 0
     os.close(ours)

@@ -1,4 +1,4 @@
-"""The shape of the tests: that they can fail, and that each fault they guard against has one."""
+"""Checks on the tests themselves: they can fail, and each fault they guard against has a test."""
 
 import ast
 import re
@@ -9,12 +9,13 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ROOT / "tests"
 ENDS = {"os._exit", "sys.exit", "exit", "quit"}
-# What a test would need to write or read messages of its own instead of calling the library.
+# Names that a test needs only if it builds or parses messages itself instead of calling the
+# library.
 WIRE = {"to_bytes", "from_bytes", "sendall", "sendmsg", "recv_into", "recvmsg"}
 
 
 def calls_of_a_module(tree: ast.AST) -> list[ast.AST]:
-    """What runs when a module does: the calls and raises outside its functions and classes."""
+    """Returns the calls and raises outside functions and classes, which run on import."""
     found = []
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
@@ -26,7 +27,7 @@ def calls_of_a_module(tree: ast.AST) -> list[ast.AST]:
 
 
 def ends_its_process(text: str) -> bool:
-    """Whether a module ends its process, whatever its tests had to say."""
+    """Returns whether a module ends its process on import, which hides the results of its tests."""
     for node in calls_of_a_module(ast.parse(text)):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ENDS:
             return True
@@ -36,7 +37,7 @@ def ends_its_process(text: str) -> bool:
 
 
 def builds_messages(text: str) -> bool:
-    """Whether a module packs or parses bytes of a protocol by itself."""
+    """Returns whether a module packs or parses bytes of a protocol itself."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import) and any(name.name == "struct" for name in node.names):
             return True
@@ -91,7 +92,7 @@ def test_fault_37_a_protocol_of_its_own_is_found(text: str):
 
 
 def test_every_fault_of_the_table_has_its_tests():
-    """docs/TESTING.md names a test of each fault, by its number."""
+    """For each fault, docs/TESTING.md names tests whose names contain the fault's number."""
     rows = re.findall(r"^\| (\d+) \|.*\| (.+) \|$", (ROOT / "docs/TESTING.md").read_text(), re.M)
     assert len(rows) > 25
     written = "".join(p.read_text() for p in TESTS.rglob("*") if p.suffix in (".py", ".cpp"))
