@@ -1,4 +1,4 @@
-"""Hosts that no network joins, only cables between some of them."""
+"""Hosts without a network, joined only by cables between some of them."""
 
 import json
 import re
@@ -46,7 +46,7 @@ def wrong_rows(table: str) -> list[str]:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_collective_is_right(shape: str) -> None:
-    """On cables of unequal rate too."""
+    """Covers cables of unequal rates, too."""
     size, cables, rates = SHAPES[shape]
     with WiredHosts(size, cables, rates) as hosts:
         table = hosts.bench(
@@ -56,7 +56,7 @@ def test_every_collective_is_right(shape: str) -> None:
 
 
 def test_cables_that_join_all_ranks_are_no_network_with_a_switch() -> None:
-    """They are measured one by one, and so taken both ways around."""
+    """The cables are measured one by one, so the ring is used in both directions."""
     with WiredHosts(3, ring(3)) as hosts:
         small = (*BENCH, "all_reduce", "--sizes", "8", "--iterations", "1")
         for process in hosts.start_all(*small, MCCL_LOG_LEVEL="INFO"):
@@ -67,7 +67,7 @@ def test_cables_that_join_all_ranks_are_no_network_with_a_switch() -> None:
 
 @pytest.fixture(scope="module")
 def desk():
-    """Four machines, each with a cable to the next, and no other network."""
+    """Four machines in a ring of cables, without any other network."""
     with WiredHosts(4, ring(4)) as hosts:
         yield hosts
 
@@ -92,7 +92,7 @@ def test_mlx_on_the_hostfile_of_its_ring(desk: WiredHosts) -> None:
 
 
 def test_ranks_listen_at_their_ends_of_cables_only(desk: WiredHosts) -> None:
-    """Not at other addresses of their hosts, such as that of Wi-Fi."""
+    """They do not listen at other addresses of their hosts, such as that of Wi-Fi."""
     for rank in range(4):
         lay = ("ip", "-n", desk.space(rank), "link", "add", "wifi", "type", "dummy")
         wired_hosts.shell(*lay)
@@ -117,7 +117,7 @@ def test_ranks_listen_at_their_ends_of_cables_only(desk: WiredHosts) -> None:
 
 
 def test_a_name_that_means_loopback_keeps_nobody_out() -> None:
-    """As Debian has a host's own name."""
+    """On Debian, a host's own name resolves to a loopback address."""
     with WiredHosts(3, ring(3)) as hosts:
         table = json.loads(hosts.hostfile.read_text())
         table[0] = ["localhost:5100", "localhost:5100", *table[0]]
@@ -126,7 +126,7 @@ def test_a_name_that_means_loopback_keeps_nobody_out() -> None:
 
 
 def test_two_hosts_use_both_cables_though_each_names_its_end_of_one(tmp_path: Path) -> None:
-    """As the hostfile is that `mlx.distributed_config` writes for two hosts."""
+    """`mlx.distributed_config` writes such a hostfile for two hosts."""
     with WiredHosts(2, [(0, 1), (1, 0)]) as hosts:
         counted = hosts.run(sys.executable, PROGRAMS / "count_links.py")
         assert counted == ["links with data to each neighbour: [1, 1]\n"] * 2
@@ -146,7 +146,7 @@ def test_training_with_torch(desk: WiredHosts) -> None:
 
 
 def lines_of_ends(processes: list[subprocess.Popen]) -> list[str]:
-    """The last line that each has told, of those that the test has not killed."""
+    """Returns the last error line of each process, except those that the test has killed."""
     ended = [process.communicate(timeout=wired_hosts.PATIENCE) for process in processes]
     told = [err.strip().splitlines()[-1:] for _, err in ended]
     return [
@@ -191,7 +191,7 @@ def test_a_cable_that_is_cut_is_named_with_both_ends(what: str) -> None:
 
 
 def test_a_rank_that_starts_again_while_others_wait_is_found_again() -> None:
-    """Its cable to rank 1 is listed at its own end, so rank 1 must try that once more."""
+    """The hostfile lists only rank 2's end of its cable to rank 1, so rank 1 must dial again."""
     small = (*BENCH, "all_reduce", "--sizes", "8", "--iterations", "1")
     with WiredHosts(4, [(0, 1), (1, 2), (2, 3)]) as hosts:
         ranks = [hosts.start(rank, *small) for rank in (0, 1)]
@@ -254,7 +254,7 @@ def test_a_hostfile_of_other_machines_is_refused() -> None:
 
 
 def test_a_rank_that_has_done_passes_on_what_others_still_send() -> None:
-    """Of three in a line, the one in the middle ends at once; the others go on for a while."""
+    """Of three ranks in a line, the middle one ends at once while the others continue."""
     with WiredHosts(3, [(0, 1), (1, 2)]) as hosts:
         started = time.monotonic()
         outs = hosts.run(sys.executable, PROGRAMS / "early_end.py")
@@ -264,7 +264,7 @@ def test_a_rank_that_has_done_passes_on_what_others_still_send() -> None:
 
 @pytest.mark.parametrize("slow", [0, 1])
 def test_of_two_cables_that_look_alike_the_faster_one_is_taken(slow: int) -> None:
-    """Both say that they are of 10 Gbit/s; there is no hostfile to say that both are meant."""
+    """Both cables claim 10 Gbit/s, and no hostfile says that both should be used."""
     with WiredHosts(2, [(0, 1), (0, 1)], {slow: "20mbit"}) as hosts:
         ranks = hosts.start_all(
             *BENCH, "all_reduce", "--sizes", "1M", "--iterations", "3", "--warmup", "1",

@@ -1,4 +1,4 @@
-"""What scripts/clang_tidy.py makes of a build's compile commands."""
+"""The compile commands that scripts/clang_tidy.py derives from those of a build."""
 
 from clang_tidy import one_by_one
 

@@ -1,4 +1,4 @@
-"""Firewalls for calls, routes that differ on two hosts, and networks of IPv6 alone."""
+"""Firewalls that block calls, routes that differ between two hosts, and IPv6-only networks."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ PAIR = ("--hosts", "a,b")
 
 @pytest.fixture
 def pair() -> Iterator[CabledHosts]:
-    """Two hosts and a cable without addresses."""
+    """Two hosts joined by a cable without addresses."""
     with CabledHosts(2, [("a", "b")]) as made:
         yield made
 
@@ -60,7 +60,10 @@ def test_firewalls_that_drop_all_calls_are_thought_of(pair: CabledHosts):
 
 
 def test_packets_that_rp_filter_drops(tmp_path: Path):
-    """Two cables in one network: one host sends by the first, the other answers by the second."""
+    """Two cables share one network.
+
+    One host sends over the first, the other replies over the second.
+    """
     with CabledHosts(2, [("a", "b"), ("a", "b")]) as hosts:
         for name, ends in (("a", (1, 2)), ("b", (3, 4))):
             for cable, end in enumerate(ends):
@@ -82,7 +85,7 @@ def test_packets_that_rp_filter_drops(tmp_path: Path):
 
 @pytest.fixture
 def ipv6() -> Iterator[CabledHosts]:
-    """Three hosts whose only network has addresses of IPv6, also for ssh."""
+    """Three hosts whose only network has IPv6 addresses, for ssh too."""
     with CabledHosts(3, []) as made:
         desk = made.space("desk")
         shell("ip", "-n", desk, "addr", "add", "fd00:78::100/64", "dev", "net", "nodad")
@@ -130,7 +133,7 @@ JOB = ("bench", "all_reduce", "--sizes", "4M", "--no-bounds", "--seconds", "40")
 
 
 def test_doctor_beside_a_running_job(tmp_path: Path):
-    """Of config's own hostfile it tells no fault, and it times no link of the job."""
+    """Doctor finds no fault in config's hostfile and times no link that the job uses."""
     with CabledHosts(3, [("a", "b"), ("b", "c"), ("c", "a")]) as hosts:
         file = tmp_path / "hosts.json"
         hosts.mccl("config", "--hosts", "a,b,c", "--output", file, "--auto-setup", "--yes")

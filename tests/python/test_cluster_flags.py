@@ -1,4 +1,4 @@
-"""Flags of `mccl config` and `mccl doctor`, without any host but this machine."""
+"""Flags of `mccl config` and `mccl doctor`, on this machine only."""
 
 import argparse
 import json
@@ -12,7 +12,7 @@ from launching import environment, program
 
 
 def flags_of_mlx(monkeypatch: pytest.MonkeyPatch) -> list[argparse.Action]:
-    """What the installed MLX's mlx.distributed_config takes."""
+    """Returns the options of the installed MLX's mlx.distributed_config."""
     theirs = pytest.importorskip("mlx._distributed_utils.config")
     parsers = []
 
@@ -27,7 +27,7 @@ def flags_of_mlx(monkeypatch: pytest.MonkeyPatch) -> list[argparse.Action]:
 
 
 def test_flags_are_those_of_mlx(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """Each of its flags, with each of its choices, is taken, and means the same."""
+    """Each of MLX's flags is accepted with each of its choices, and means the same."""
     actions = flags_of_mlx(monkeypatch)
     names = {name for action in actions for name in action.option_strings}
     assert names == {
@@ -35,7 +35,7 @@ def test_flags_are_those_of_mlx(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         "--auto-setup", "--no-auto-setup", "--dot", "--backend", "--env",
     }, "MLX has other flags now: see whether mccl config should"  # fmt: skip
     by_name = {action.dest: action for action in actions}
-    # Where a choice is given that is none, all are listed.
+    # The error for an unknown choice lists all choices.
     for flag in ("over", "backend"):
         done = subprocess.run(
             [program(), "config", f"--{flag}", "nothing"], capture_output=True, text=True
@@ -45,7 +45,8 @@ def test_flags_are_those_of_mlx(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         assert set(by_name[flag].choices) <= set(listed), done.stderr
     assert by_name["hosts"].default == "127.0.0.1"
     assert not by_name["auto_setup"].default and by_name["env"].default == []
-    # Alone, with what both default to, and all the others at once.
+    # This run leaves out the flags whose defaults both programs share, and gives all others at
+    # once.
     file = tmp_path / "hosts.json"
     done = subprocess.run(
         [program(), "config", "--verbose", "--ignore-unreachable", "--backend", "ring",
@@ -74,7 +75,7 @@ def test_more_hosts_than_files_are_refused_before_any_is_asked(command: str):
 
 @pytest.mark.skipif(shutil.which("prlimit") is None, reason="prlimit is not installed")
 def test_the_limit_of_files_is_told_as_the_shell_has_it():
-    """Not as mccl raises it for itself."""
+    """Doctor reports the shell's limit, not the one that mccl raises for itself."""
     done = subprocess.run(
         ["prlimit", "--nofile=1100:2200", program(), "doctor", "--json"],
         capture_output=True, text=True, env=environment(),
@@ -108,6 +109,6 @@ def test_whoever_asks_for_json_gets_some(command: str, words: tuple, status: int
             [program(), command, *order], capture_output=True, text=True, env=environment()
         )
         assert done.returncode == status, done
-        if order[-2:] != ("--patience", "--json"):  # whose value is missing, or "--json"
+        if order[-2:] != ("--patience", "--json"):  # here the value is missing, or it is "--json"
             assert said in json.loads(done.stdout)["error"]
         assert done.stderr

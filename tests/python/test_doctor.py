@@ -1,4 +1,4 @@
-"""`mccl doctor`: alone, and on hosts that cables join; each fault is planted once."""
+"""`mccl doctor` on one machine and on hosts joined by cables. Each test plants one fault."""
 
 import json
 import os
@@ -21,14 +21,14 @@ ALL = ("--hosts", "a,b,c")
 
 @pytest.fixture(scope="module")
 def hosts():
-    """Three hosts in a ring of cables that have their addresses."""
+    """Three hosts in a ring of cables that have addresses."""
     with CabledHosts(3, CABLES) as made:
         made.give_addresses()
         yield made
 
 
 def faults(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """Each fault as a line; notes are none."""
+    """Returns a line for each finding except notes."""
     found = json.loads(done.stdout)["findings"]
     for each in found:
         assert each["id"] and each["what"] and each["where"] and each["why"]
@@ -42,7 +42,7 @@ def look(hosts: CabledHosts, *words: object, sound: bool = False) -> list[str]:
 
 @contextmanager
 def served(hosts: CabledHosts, name: str) -> Iterator[None]:
-    """The host's sshd as it is now to be, and afterwards as it was."""
+    """Restarts the host's sshd with the options just set, and restores the defaults afterwards."""
     try:
         hosts.serve_again(name)
         yield
@@ -91,14 +91,14 @@ def test_a_healthy_cluster_has_no_fault(hosts: CabledHosts):
     done = hosts.mccl("doctor", *ALL, "--json")
     assert faults(done) == []
     paths = json.loads(done.stdout)["paths"]
-    assert len(paths) == 6 + 6  # both ways through each cable, and through the side network
+    assert len(paths) == 6 + 6  # both directions of each cable and of each pair on the side network
     for path in paths:
         assert path["connects"] and path["largest_packet"] == 1500
         assert path["mbit_per_s"] > 0 and path["latency_us"] > 0
 
 
 def anything(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """Notes as well, but for what this machine's cores are busy with at the moment."""
+    """Returns all findings, including notes, except those on how busy this machine's cores are."""
     found = json.loads(done.stdout)["findings"]
     texts = [f"{f['where']}: {f['what']}" for f in found]
     return [
@@ -127,14 +127,14 @@ def test_of_a_healthy_cluster_nothing_at_all_is_said(hosts: CabledHosts, words: 
 
 @needs_hosts
 def test_nothing_is_wrong_with_what_config_has_set_up(tmp_path: Path):
-    """From cables without addresses to a hostfile that fits."""
+    """Doctor accepts the hosts and the hostfile that config made from cables without addresses."""
     file = tmp_path / "desk.json"
     with CabledHosts(3, CABLES) as hosts:
         hosts.mccl("config", *ALL, "--output", file, "--auto-setup", "--yes")
         assert anything(hosts.mccl("doctor", "--hostfile", file, "--json")) == []
         text = hosts.mccl("doctor", "--hostfile", file).stdout
         assert text.endswith("nothing is wrong\n")
-        # Again: nothing is left to be done, and the file stays as it is.
+        # A second run has nothing to set up and leaves the file unchanged.
         before = file.read_text()
         again = hosts.mccl("config", "--hostfile", file, "--json", "--output", file)
         assert json.loads(again.stdout)["setup"] == [] and file.read_text() == before
@@ -180,7 +180,7 @@ def test_addresses_of_different_networks(hosts: CabledHosts):
 
 @needs_hosts
 def test_addresses_that_no_cable_joins(hosts: CabledHosts):
-    """The addresses of c1's ends were given to two other cables."""
+    """One network's addresses are on interfaces of a and c that lead to b, not to each other."""
     hosts.ip("a", "addr", "add", "10.83.0.1/29", "dev", "c0")
     hosts.ip("c", "addr", "add", "10.83.0.2/29", "dev", "c1")
     try:
@@ -208,7 +208,7 @@ def test_an_address_that_two_hosts_have(hosts: CabledHosts):
 
 @needs_hosts
 def test_packets_that_get_lost_on_the_way(hosts: CabledHosts):
-    """A port of the switch passes on less than the hosts believe."""
+    """A port of the switch has a smaller MTU than the hosts."""
     hosts.ip("desk", "link", "set", "to-b", "mtu", 1000)
     try:
         found = look(hosts)
@@ -234,7 +234,7 @@ def test_an_mtu_that_is_too_small_at_one_end(hosts: CabledHosts):
 
 @contextmanager
 def firewall(hosts: CabledHosts, name: str, rule: str) -> Iterator[None]:
-    """The host has this one rule for what comes in."""
+    """Gives the host a firewall with this one rule for incoming packets."""
     rules = "table inet filter {\nchain input {\ntype filter hook input priority 0;\n"
     applied = shell(*hosts.on(name, "nft", f"{rules}{rule}\n}}\n}}"))
     assert applied.returncode == 0, applied.stderr
@@ -388,8 +388,8 @@ def test_a_hostfile_that_does_not_fit(hosts: CabledHosts, tmp_path: Path):
 
 @needs_hosts
 def test_a_host_without_mccl(hosts: CabledHosts):
-    """The others are looked at all the same."""
-    # One may lie beside the Python that is first in PATH, too.
+    """Doctor still examines the other hosts."""
+    # There may be a second mccl beside the Python that is first in PATH.
     installed = {program().resolve(), Path(sys.executable).parent / "mccl"}
     hide = "".join(f"mount --bind /dev/null {path};" for path in installed if path.is_file())
     hosts.before_sshd["b"] = ("unshare", "--mount", "sh", "-c", f'{hide} exec "$@"', "-")
@@ -429,7 +429,7 @@ def test_everything_that_is_there_goes_into_one_file(tmp_path: Path):
 
 @needs_hosts
 def test_everything_among_hosts_goes_into_one_file(hosts: CabledHosts, tmp_path: Path):
-    """Each host runs the mccl that it has; here at two places."""
+    """Each host runs its own installation of mccl. Here two of them differ in their path."""
     elsewhere = tmp_path / "bin"
     elsewhere.mkdir()
     (elsewhere / "mccl").symlink_to(program())
@@ -459,7 +459,7 @@ def test_what_is_safe_is_cured_and_can_be_undone(hosts: CabledHosts, tmp_path: P
     try:
         refused = hosts.mccl("doctor", *ALL, "--fix", status=1, cwd=tmp_path)
         assert "Do it? [y/N]" in refused.stderr and not list(tmp_path.iterdir())
-        # What it says at the end is what it sees when it looks again.
+        # After the fixes, doctor examines the hosts again and reports what it finds then.
         done = hosts.mccl("doctor", *ALL, "--fix", "--yes", cwd=tmp_path)
         assert "on b: ip link set c0 up\n" in done.stderr
         before, after = done.stdout.split("Looked at again:")

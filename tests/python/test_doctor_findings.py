@@ -1,4 +1,4 @@
-"""What programs read of `mccl doctor`: exit status, ids of findings, and what was not timed."""
+"""Output of `mccl doctor` that programs read: exit status, ids of findings, and untimed paths."""
 
 import json
 import re
@@ -16,7 +16,7 @@ ALL = ("--hosts", "a,b,c")
 
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[CabledHosts]:
-    """Three hosts in a ring of cables that have their addresses."""
+    """Three hosts in a ring of cables that have addresses."""
     with CabledHosts(3, [("a", "b"), ("b", "c"), ("c", "a")]) as made:
         made.give_addresses()
         yield made
@@ -64,11 +64,11 @@ def test_two_doctors_at_once_do_not_disturb_each_other(hosts: CabledHosts):
 
 
 def test_every_finding_has_a_documented_id():
-    """All words with hyphens that stand alone in quotes beside a severity, or as an id."""
+    """The ids in the sources are hyphenated words in quotes, beside a severity or after `.id`."""
     made = set()
     for folder in ("cluster", "cli/config", "cli/doctor", "cli/hosts", "cli/probe"):
         for file in (ROOT / "src" / folder).glob("*.cpp"):
-            # Names of threads and arguments of programs look alike.
+            # Names of threads and arguments of programs look the same, so they are removed first.
             text = re.sub(r"start_thread\(\s*\S+|says\(\{.*?\}", "", file.read_text())
             made |= set(re.findall(r'\.id = "([a-z0-9-]+)"', text))
             made |= set(re.findall(r'[{(? :]\s*"([a-z0-9]+(?:-[a-z0-9]+)+)",\s', text))

@@ -1,4 +1,4 @@
-"""`mccl doctor` where cables have addresses of IPv6, and none of IPv4."""
+"""`mccl doctor` on cables that have only IPv6 addresses."""
 
 import json
 import shutil
@@ -14,7 +14,7 @@ PAIR = ("--hosts", "a,b")
 
 @pytest.fixture(scope="module")
 def pair():
-    """Two hosts and a cable with addresses of IPv6."""
+    """Two hosts joined by a cable with IPv6 addresses."""
     with CabledHosts(2, [("a", "b")]) as made:
         for number, name in enumerate("ab"):
             made.ip(name, "addr", "add", f"fd00:81::{number + 1}/64", "dev", "c0", "nodad")

@@ -1,4 +1,4 @@
-"""`mccl doctor` and `mccl config` on hosts that lie, hang, or go away while they are looked at."""
+"""`mccl doctor` and `mccl config` on hosts that lie, hang, or disappear during the run."""
 
 import json
 import os
@@ -23,7 +23,7 @@ PAIR = ("--hosts", "a,b")
 
 @pytest.fixture(scope="module")
 def pair():
-    """Two hosts and a cable with addresses."""
+    """Two hosts joined by a cable with addresses."""
     with CabledHosts(2, [("a", "b")]) as made:
         made.give_addresses()
         yield made
@@ -31,7 +31,7 @@ def pair():
 
 @contextmanager
 def with_program(hosts: CabledHosts, name: str, folder: Path, **texts: str) -> Iterator[None]:
-    """The host has these programs, scripts of sh, before all others."""
+    """Puts shell scripts with these texts first in the PATH of the host."""
     for file, text in texts.items():
         (folder / file).write_text("#!/bin/sh\n" + text)
         (folder / file).chmod(0o755)
@@ -48,7 +48,7 @@ def findings(done: subprocess.CompletedProcess[str]) -> list[str]:
     return [f"{f['where']}: {f['what']}" for f in found if f["severity"] != "note"]
 
 
-# Claims to have heard interfaces of the other host whenever it is to call.
+# On each call, the probe claims to have heard interfaces whose names are commands.
 LIAR = """
 def answered(answer):
     if "called" not in answer:
@@ -60,7 +60,7 @@ def answered(answer):
 
 
 def test_what_a_host_says_of_another_is_run_nowhere(pair: CabledHosts, tmp_path: Path):
-    """It claims to have heard an interface of the other whose name is a command."""
+    """A host claims to have heard an interface whose name is a command. No host may run it."""
     mark = tmp_path / "mark"
     with pair.with_odd_probe("b", tmp_path, LIAR.format(mark=mark)):
         done = subprocess.run(
@@ -76,7 +76,7 @@ def test_what_a_host_says_of_another_is_run_nowhere(pair: CabledHosts, tmp_path:
 
 
 def test_an_interface_whose_name_is_a_command(pair: CabledHosts):
-    """Linux allows it."""
+    """Linux allows such a name."""
     name = "x;false`"
     pair.ip("b", "link", "add", name, "type", "veth", "peer", "name", "y")
     try:
@@ -110,7 +110,7 @@ def asked(request):
 
 
 def test_ports_that_are_none_bring_nobody_down(pair: CabledHosts, tmp_path: Path):
-    """The other host's probe would end of a port of 0."""
+    """A port of 0 would make the other host's probe exit."""
     odd = """
 def answered(answer):
     if "listening" in answer:
@@ -226,7 +226,7 @@ def test_ctrl_c_at_the_question_ends_it(pair: CabledHosts, tmp_path: Path):
             assert letter, said
             said += letter
         running.send_signal(signal.SIGINT)
-        # Its input stays open meanwhile: the end of that would be an answer.
+        # Its input stays open meanwhile, because an end of input would count as an answer.
         rest = running.stderr.read()
         running.communicate(timeout=PATIENCE)
     finally:
@@ -237,7 +237,7 @@ def test_ctrl_c_at_the_question_ends_it(pair: CabledHosts, tmp_path: Path):
 
 
 def test_a_command_that_never_ends_is_not_called_undone(pair: CabledHosts, tmp_path: Path):
-    """Nobody knows what became of it: its connection is lost in the midst."""
+    """The connection is lost while the command runs, so its outcome is unknown."""
     pair.ip("a", "-4", "addr", "flush", "dev", "c0")
     pair.ip("b", "-4", "addr", "flush", "dev", "c0")
     lost = """
@@ -252,14 +252,14 @@ exec /sbin/ip "$@"
             )  # fmt: skip
         assert "the connection was lost" in done.stderr
         assert "not all of what was done before could be undone" in done.stderr
-        # All the same it is tried, over another connection.
+        # The undo is attempted nevertheless, over another connection.
         assert "c0" not in pair.addresses("a") and "c0" not in pair.addresses("b")
     finally:
         pair.give_addresses()
 
 
 def test_sixty_four_hosts_are_asked_at_once(pair: CabledHosts, tmp_path: Path):
-    """All are one host, which answers as if it were another each time."""
+    """All 64 names lead to one host, which serves each of them separately."""
     names = [f"h{i}" for i in range(64)]
     text = pair.config.read_text()
     for i, name in enumerate(names):
@@ -285,7 +285,7 @@ def test_sixty_four_hosts_are_asked_at_once(pair: CabledHosts, tmp_path: Path):
 
 @pytest.mark.skipif(shutil.which("prlimit") is None, reason="prlimit is not installed")
 def test_more_hosts_are_asked_than_the_shells_limit_of_files_allows(pair: CabledHosts):
-    """Each takes three: mccl raises its own limit as far as it may."""
+    """Each host takes three open files, so mccl raises its soft limit as far as it may."""
     names = [f"h{i}" for i in range(24)]
     before = pair.config.read_text()
     pair.config.write_text(
@@ -309,7 +309,10 @@ def test_more_hosts_are_asked_than_the_shells_limit_of_files_allows(pair: Cabled
 
 
 def test_a_host_that_answers_slowly_is_waited_for(pair: CabledHosts, tmp_path: Path):
-    """Slow is not wrong: neither what it says of itself nor what it answers comes at once."""
+    """A slow host is not faulty.
+
+    Both the probe's start and each of its answers are delayed here.
+    """
     slowly = """
 time.sleep(2)
 def asked(request):
@@ -321,7 +324,7 @@ def asked(request):
 
 
 def test_a_host_of_another_locale(pair: CabledHosts, tmp_path: Path):
-    """Its programs would speak German, and write numbers with commas, if they were let."""
+    """Programs of the host would print German text and decimal commas without LC_ALL=C."""
     german = 'case "$LC_ALL" in C) ;; *) echo "Kein Treiber" ;; esac'
     (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{german}\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
@@ -347,7 +350,7 @@ def test_a_start_up_file_that_prints_without_a_line_end(pair: CabledHosts, tmp_p
 
 
 def test_hosts_by_ipv6_with_a_port_and_a_user(pair: CabledHosts):
-    """Neither ssh nor the hostfile takes the port for a part of the address."""
+    """Neither ssh nor the hostfile mistakes the port for part of the address."""
     desk = pair.space("desk")
     pair.ip("a", "addr", "add", "fd00:78::1/64", "dev", "cable", "nodad")
     shell("ip", "-n", desk, "addr", "add", "fd00:78::100/64", "dev", "net", "nodad")
@@ -363,7 +366,7 @@ def test_hosts_by_ipv6_with_a_port_and_a_user(pair: CabledHosts):
         config = pair.mccl("config", "--hosts", f"{named},b", "--json")
         entry = json.loads(config.stdout)["hostfile"]["hosts"][0]
         assert (entry["ssh"], entry["port"]) == ("root@fd00:78::1", 2222)
-        # And the same host twice, by two names.
+        # The same host is named twice, by two names.
         twice = pair.mccl("doctor", "--hosts", f"{named},a", "--json", status=1)
         assert findings(twice) == [f"{named}, a: they are one machine"]
     finally:
@@ -382,7 +385,7 @@ def test_a_hostfile_of_one_host(pair: CabledHosts, tmp_path: Path):
     done = pair.mccl("config", "--hostfile", given, "--output", file, "--json")
     assert findings(done) == [] and json.loads(done.stdout)["setup"] == []
     assert json.loads(file.read_text())["hosts"][0]["slots"] == 2
-    # It needs no network to be in one with others.
+    # A single host needs no network that it shares with others.
     alone = pair.mccl("config", "--hostfile", given, "--over", "ethernet", "--json")
     assert findings(alone) == [] and json.loads(alone.stdout)["hostfile"]["hosts"]
 
@@ -412,7 +415,7 @@ def read_until(running: subprocess.Popen[str], text: str) -> None:
 
 @contextmanager
 def silent(pair: CabledHosts, name: str, mark: str) -> Iterator[None]:
-    """The host takes the connection, and says nothing."""
+    """The connection to the host is accepted, but nothing answers."""
     text = pair.config.read_text()
     pair.config.write_text(f"Host {name}\n  ProxyCommand sleep {mark}\n{text}")
     try:
@@ -444,7 +447,7 @@ def test_ctrl_c_ends_what_waits(pair: CabledHosts):
 
 
 def test_the_undo_script_takes_back_half_a_set_up(pair: CabledHosts, tmp_path: Path):
-    """Of one that was killed: nobody else is left who could."""
+    """The set-up was killed half way, so it can no longer undo its steps itself."""
     for name in "ab":
         pair.ip(name, "-4", "addr", "flush", "dev", "c0")
     before = [pair.addresses(name) for name in "ab"]

@@ -1,4 +1,4 @@
-"""`mccl launch` on this machine: what ranks get and give, and how a job ends."""
+"""`mccl launch` on this machine: what ranks receive and print, and how a job ends."""
 
 import json
 import re
@@ -22,7 +22,7 @@ FACES = (
 
 @pytest.fixture(autouse=True)
 def nothing_remains():
-    """No folder of a job; a process that was looked for by its mark is looked for in the test."""
+    """Checks that no job folder remains. Tests look for leftover processes by their mark."""
     before = folders()
     yield
     wait_until(lambda: folders() <= before, folders() - before)
@@ -30,13 +30,13 @@ def nothing_remains():
 
 @pytest.fixture
 def mark() -> str:
-    """A word that no other process has in its command line."""
+    """A word that is in the command line of no other process."""
     return f"mark-{uuid.uuid4().hex}"
 
 
 @pytest.fixture
 def endless(mark: str):
-    """Starts a job whose ranks have a child each and never end by themselves; they have begun."""
+    """Starts a job whose ranks have one child each and never end. Returns when all have begun."""
     jobs = []
 
     def begin(ranks: int = 3) -> subprocess.Popen:
@@ -313,7 +313,7 @@ def test_a_full_pipe_holds_up_the_ranks_and_loses_nothing():
     while piece := job.stdout.read(1 << 20):
         read += len(piece)
     assert job.wait(timeout=PATIENCE) == 0
-    # Every line of either rank has a prefix; the last, cut off by head, may get an end.
+    # Every line of either rank has a prefix. The last line, cut off by head, may get an end.
     lines = 2 * (total // 11 + 1)
     assert 2 * total + 4 * lines <= read <= 2 * total + 4 * lines + 2
     job.stderr.close()
@@ -399,13 +399,13 @@ def test_bad_arguments_are_told_apart():
 
 @pytest.mark.parametrize("flag", ["--hosts", "--hostfile", "--check", "--cwd", "--log-dir"])
 def test_an_empty_value_is_not_the_default(flag: str):
-    """A variable of the shell that is not set must not start one rank here."""
+    """An unset shell variable must not start a single rank on this machine."""
     assert "it is empty" in run(flag, "", "true", status=2).stderr
 
 
 def test_four_hundred_ranks_have_files_enough_and_the_shells_limit():
-    """Ranks keep the limit of the shell, on which programs that use select() rely."""
-    limited = ("prlimit", "--nofile=256:")  # the hard limit stays
+    """Ranks keep the limit of the shell, because programs that use select() rely on it."""
+    limited = ("prlimit", "--nofile=256:")  # changes only the soft limit
     done = run("-n", 400, "--no-prefix", *SH, "ulimit -Sn", before=limited)
     assert done.stdout == "256\n" * 400
     refused = run("-n", 400, "true", before=("prlimit", "--nofile=256:512"), status=1)

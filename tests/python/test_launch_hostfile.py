@@ -1,4 +1,4 @@
-"""Hostfiles, and what stands for one: what `mccl launch` takes, and what it says of the rest."""
+"""Hostfiles and lists of hosts: the forms that `mccl launch` accepts, and its errors for others."""
 
 import json
 import re

@@ -30,7 +30,7 @@ def hosts():
 
 @pytest.fixture(autouse=True)
 def nothing_remains(hosts):
-    """No folder on any host, which all share this machine's."""
+    """Checks that no job folder remains. All hosts share this machine's temporary folder."""
     before = folders()
     yield
     wait_until(lambda: folders() <= before, folders() - before)
@@ -144,7 +144,7 @@ def test_no_secret_is_on_a_command_line(hosts, mark: str):
 
 
 def _command_lines() -> list[str]:
-    """Of all processes that have not ended meanwhile."""
+    """Returns the command lines of all processes that still exist."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
@@ -201,7 +201,7 @@ def cable_pulled(hosts, name: str):
 
 
 def test_a_cut_shorter_than_the_liveness_interval_is_borne(hosts, tmp_path: Path):
-    """TCP tries again at growing intervals, so words may come twice as late as the cable."""
+    """TCP retransmits at growing intervals, so data may flow only after twice the cut's length."""
     back = tmp_path / "back"
     script = f"echo ready; until [ -e {back} ]; do sleep 0.1; done; echo still here"
     job = begin(hosts, *ALL, *SH, script)
@@ -216,7 +216,7 @@ def test_a_cut_shorter_than_the_liveness_interval_is_borne(hosts, tmp_path: Path
 
 
 def test_a_host_that_drops_off_ends_the_job_and_its_ranks(hosts, mark: str):
-    """With an interval of 1 s, words may be missing for 6 s."""
+    """A liveness interval of 1 s lets the connection be silent for 6 s."""
     job = begin(
         hosts, *ALL, "--grace", 2, "--env", "MCCL_LIVENESS_INTERVAL=1",
         *SH, "echo ready; sleep 1000 & wait", mark,
@@ -241,14 +241,14 @@ def assert_it_names_the_network(stderr: str, host: str, limit: str) -> None:
 
 
 def test_a_job_of_mccl_without_its_network_names_it(hosts):
-    """The ranks notice first, and fail; what they say comes before what the launcher knows."""
+    """The ranks notice the cut and fail before the launcher knows that the network failed."""
     words = ("--no-bounds", "--sizes", "8", "--seconds", PATIENCE, "--transport", "tcp")
     job = begin(
         hosts, *ALL, "--grace", 1, "--env", "MCCL_LIVENESS_INTERVAL=4", "--env",
         "MCCL_LOG_LEVEL=INFO", program(), "bench", "all_reduce", *words,
     )  # fmt: skip
     line = ""
-    while "] measured: " not in line:  # by all, which have met
+    while "] measured: " not in line:  # which rank 0 logs when all ranks have met
         line = job.stderr.readline()
         assert line, "the job ended"
     with cable_pulled(hosts, "b"):
@@ -260,7 +260,7 @@ def test_a_job_of_mccl_without_its_network_names_it(hosts):
 
 @pytest.mark.parametrize("heeding", ["exit 0", "trap - TERM; kill -TERM $$"])
 def test_a_launcher_that_stood_still_says_so_and_names_no_signal(hosts, heeding: str):
-    """Its ranks are ended by the other hosts, and that is no good end, however they take it."""
+    """The other hosts end the ranks. The job fails even if a rank then exits with status 0."""
     job = begin(
         hosts, "--hosts", "a,b", "--grace", 1, "--silence", 4, "--env", "MCCL_LIVENESS_INTERVAL=1",
         *SH, f"trap '{heeding}' TERM; echo $$; sleep 1000 & wait",

@@ -24,7 +24,7 @@ def pair() -> Iterator[SshHosts]:
 
 @contextmanager
 def taken(hosts: SshHosts, name: str, port: int) -> Iterator[None]:
-    """A program listens there."""
+    """Occupies the port on the host with a program that listens."""
     text = """
         import socket, sys, time
         held = socket.create_server(("", int(sys.argv[1])))
@@ -57,7 +57,7 @@ def test_another_store_port_is_taken_where_the_usual_one_is_not_free(pair: SshHo
 
 
 def test_a_job_starts_while_doctor_looks(pair: SshHosts):
-    """Its probes hold no port of the job's, and the job none of theirs."""
+    """Doctor's probes and the job use different ports, so neither blocks the other."""
     looking = subprocess.Popen(
         pair.on("desk", program(), "doctor", "--ssh-arg=-F", "--ssh-arg", pair.config, "--hosts",
                 "a,b", "--measure", "--json"),

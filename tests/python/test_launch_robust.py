@@ -27,7 +27,10 @@ def hosts():
 
 @pytest.fixture(autouse=True)
 def nothing_remains(hosts):
-    """No folder on any host, which all share this machine's; and each host is as it was."""
+    """Checks that no job folder remains, and restores the hosts' settings.
+
+    All hosts share this machine's temporary folder.
+    """
     before = folders()
     yield
     wait_until(lambda: folders() <= before, folders() - before)
@@ -45,7 +48,7 @@ def mark() -> str:
 
 @pytest.fixture
 def bashrc(hosts):
-    """Writes the ~/.bashrc of all hosts, which bash reads for a command of ssh's."""
+    """Writes the ~/.bashrc of all hosts, which bash reads when ssh runs a command."""
     file = hosts.folder / "home/.bashrc"
     yield file.write_text
     file.unlink(missing_ok=True)
@@ -93,7 +96,7 @@ def test_a_stray_process_does_not_hold_the_job(hosts, mark: str):
 
 
 def test_what_a_stray_process_writes_later_is_dropped(hosts):
-    """Rank 0 keeps the job for longer than the stray of rank 1 waits."""
+    """Rank 0 keeps the job running for longer than the stray process of rank 1 waits."""
     script = (
         "[ $RANK = 0 ] && exec sleep 4; echo mine; setsid sh -c 'sleep 2.5; echo late' & exit 0"
     )
@@ -102,7 +105,7 @@ def test_what_a_stray_process_writes_later_is_dropped(hosts):
 
 
 def test_all_that_a_rank_wrote_before_it_ended_comes(hosts):
-    """Over a link on which what is under way when it ends takes several seconds."""
+    """On a slow link, output in flight at the rank's end takes several seconds to arrive."""
     hosts._must(
         "ip", "netns", "exec", hosts.space("a"), "tc", "qdisc", "add", "dev", "cable", "root",
         "tbf", "rate", "8mbit", "burst", "32k", "latency", "50ms",
@@ -124,7 +127,10 @@ def test_many_ranks_on_one_host_at_sshds_own_limits(hosts):
 
 
 def through_jump_host(hosts, count: int) -> tuple[str, ...]:
-    """Names of hosts behind `d`; each is one of a, b, c. The desk's ssh dials them through it."""
+    """Returns names of `count` hosts behind the jump host `d`.
+
+    Each is one of the hosts a, b and c.
+    """
     text = hosts.config.read_text()
     names = [f"far{i}" for i in range(count)]
     jumping = ""
@@ -144,7 +150,7 @@ def test_many_hosts_behind_a_jump_host_at_sshds_own_limits(hosts):
 
 
 def test_logins_that_are_dropped_are_tried_again(hosts):
-    """Half of them, at any number."""
+    """While one login is pending, sshd drops half of the others."""
     with_sshd(hosts, "a", "-o", "MaxStartups=1:50:100")
     done = launch(hosts, "--hosts", "a", "-n", 24, *SH, "echo $RANK")
     assert len(done.stdout.splitlines()) == 24
@@ -177,7 +183,7 @@ def test_a_server_that_drops_all_logins_is_said(hosts):
 
 
 def hold_a_login(hosts, name: str):
-    """A connection to the host's sshd that never logs in."""
+    """Opens a connection to the host's sshd that never logs in."""
     command = f"exec 3<>/dev/tcp/{hosts.address(name)}/22; read -r l <&3; echo up; sleep 1000"
     held = subprocess.Popen(
         hosts.on("desk", "bash", "-c", command), stdout=subprocess.PIPE, text=True
@@ -233,7 +239,7 @@ def test_signals_for_the_ranks_reach_them(hosts, number: signal.Signals):
 
 
 def test_ctrl_c_while_hosts_are_reached_leaves_nothing(hosts):
-    """The fixture looks for folders."""
+    """The fixture nothing_remains then looks for leftover folders."""
     for i in range(24):
         job = begin(hosts, "--hosts", "a,b,c,d", *SH, "sleep 1000")
         time.sleep(0.02 + 0.03 * i)
@@ -244,7 +250,7 @@ def test_ctrl_c_while_hosts_are_reached_leaves_nothing(hosts):
 
 @pytest.fixture
 def small_disk(tmp_path: Path):
-    """A function that makes a folder with so many bytes."""
+    """Yields a function that makes a small file system, whose size is in its mount options."""
     made = []
 
     def make(options: str) -> Path:
@@ -281,7 +287,7 @@ def test_a_quiet_ssh_still_says_the_cause(hosts):
 
 
 def test_a_connection_that_ends_before_the_job_begins_is_named(hosts):
-    """A host is ready, and then it goes while another is waited for."""
+    """The connection to a ready host ends while the launcher still waits for another host."""
     hosts.servers["b"].send_signal(signal.SIGSTOP)
     job = begin(hosts, "--hosts", "a,b", "--patience", 20, "true")
     time.sleep(2)

@@ -34,7 +34,7 @@ while True:
 
 @pytest.fixture
 def session():
-    """Starts a job on a terminal of its own; it is ended afterwards."""
+    """Starts jobs, each on its own terminal, and ends them after the test."""
     started = []
 
     def begin(*arguments: object, before: tuple = (), size: tuple = (30, 90)) -> pexpect.spawn:
@@ -54,7 +54,7 @@ def session():
 
 
 def ends(child: pexpect.spawn) -> int:
-    """The status that a shell would see."""
+    """Waits for the job's end and returns the exit status that a shell would see."""
     child.expect(pexpect.EOF)
     child.close()
     return child.exitstatus if child.signalstatus is None else 128 + child.signalstatus
@@ -74,7 +74,7 @@ def test_a_debugger_in_one_rank_that_has_the_keys(session, tmp_path: Path):
     child.sendline("p secret")
     child.expect_exact("41")
     child.expect_exact("(Pdb) ")
-    child.sendintr()  # the debugger's, and not the end of the job
+    child.sendintr()  # interrupts the debugger's command; the job must not end
     child.expect_exact("KeyboardInterrupt")
     child.expect_exact("(Pdb) ")
     child.sendline("p secret + 1")

@@ -1,4 +1,4 @@
-"""The shape of the source tree: which layer may include which, and how long a file may be."""
+"""The structure of the source tree: which layer may include which, and how long a file may be."""
 
 import re
 import subprocess
@@ -22,7 +22,7 @@ ENVIRONMENT = re.compile(r"\b(?:secure_)?getenv\s*\(|\bsetenv\s*\(|\bputenv\s*\(
 
 
 def readers_of_the_environment(root: Path) -> list[str]:
-    """Files outside src/base that read or write the environment."""
+    """Returns the files outside src/base that read or write the environment."""
     return [
         str(path.relative_to(root))
         for layer, path in sources(root)
@@ -31,7 +31,7 @@ def readers_of_the_environment(root: Path) -> list[str]:
 
 
 def too_long(paths: list[Path]) -> list[str]:
-    """Files of more lines than one should have."""
+    """Returns the files with more than MOST_LINES lines."""
     return [
         f"{path}: {lines} lines"
         for path in paths
@@ -40,7 +40,7 @@ def too_long(paths: list[Path]) -> list[str]:
 
 
 def files_of_the_project() -> list[Path]:
-    """What git tracks, and what it would if asked to add everything."""
+    """Returns all files that git tracks or would add."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -82,7 +82,7 @@ def test_files_are_short():
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A tree of two layers, right as it stands."""
+    """A correct source tree of three layers."""
     for name, text in {
         "include/mccl/group.h": "#include <vector>\n",
         "src/base/log.h": '#include "mccl/group.h"\n',

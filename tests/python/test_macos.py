@@ -1,4 +1,4 @@
-"""What is read of programs made for Macs, and what is found wrong with them."""
+"""The parser of programs built for Macs, and the faults that it reports."""
 
 from __future__ import annotations
 
@@ -143,12 +143,12 @@ def test_a_list_with_two_symbols_in_a_line_is_refused(tmp_path):
         stub.read_list(path)
 
 
-#: So many files compile within the two minutes that this may take.
+#: At most this many files compile within the two minutes that the test may take.
 MOST_STEPS = 40
 
 
 def steps_to_do(build: Path) -> int:
-    """How much of the library and the program would be compiled or linked."""
+    """Returns how many steps of the library's and the program's build remain."""
     said = subprocess.run(
         ["cmake", "--build", build, "--target", "mccl", "mccl_program", "--", "-n"],
         stdout=subprocess.PIPE,
@@ -159,7 +159,7 @@ def steps_to_do(build: Path) -> int:
 
 
 def test_the_library_and_the_program_link_for_macs():
-    """What `make macos` does first, where its tools are there already."""
+    """Runs the first part of `make macos`, if its tools are present."""
     folder = Path("build") / "macos"
     build = ROOT / folder / "release"
     if not (build / "src" / "cli" / "mccl").exists():

@@ -16,7 +16,7 @@ def no_calls_counted():
 
 
 def run_python(code):
-    """Runs code in a fresh interpreter, where no group was made; gives what it printed."""
+    """Runs code in a fresh interpreter, in which no group was made."""
     return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
 
 

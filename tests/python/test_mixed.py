@@ -1,4 +1,4 @@
-"""Jobs whose ranks are of different frameworks, as examples/mixed shows them."""
+"""Jobs whose ranks use different frameworks, as in examples/mixed."""
 
 import importlib.util
 import os
@@ -36,7 +36,7 @@ def launch_any(size: int, *command: object) -> subprocess.CompletedProcess:
 
 
 def compiled(source: Path, target: Path) -> Path:
-    """A C++ program against the build folder."""
+    """Compiles a C++ program against the library in the build folder."""
     compiler = shutil.which(os.environ.get("CXX", "c++"))
     assert compiler is not None, "the library was built with a C++ compiler, which is gone"
     library = BUILD / "src"
@@ -50,7 +50,7 @@ def compiled(source: Path, target: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def cpp_rank(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The C++ rank."""
+    """The program of the C++ rank."""
     return compiled(MIXED / "meet.cpp", tmp_path_factory.mktemp("mixed") / "meet")
 
 
@@ -173,7 +173,7 @@ def test_nobody_tells_the_rank():
 
 
 def five_lines() -> dict[str, list[str]]:
-    """The programs that docs/NUMPY.md shows beside each other, by name."""
+    """Returns the programs that docs/NUMPY.md compares, by name."""
     text = (ROOT / "docs" / "NUMPY.md").read_text()
     rows = re.findall(r"^\| (C\+\+|NumPy|MLX|torch) \| (`.*`) \|$", text, re.MULTILINE)
     return {name: [line.strip("`") for line in cell.split("<br>")] for name, cell in rows}

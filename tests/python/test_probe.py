@@ -1,4 +1,4 @@
-"""`mccl probe`, spoken to directly: what it sends, whom it believes, and when it ends."""
+"""`mccl probe`, used directly: what it sends, which messages it accepts, and when it ends."""
 
 import json
 import queue
@@ -19,7 +19,7 @@ CALLS = 29599
 
 
 class Probe:
-    """One that listens on a host."""
+    """A probe that listens on a host."""
 
     def __init__(self, hosts: CabledHosts, name: str, key: str = KEY) -> None:
         self.process = subprocess.Popen(
@@ -40,7 +40,7 @@ class Probe:
         self.process.stdin.flush()
 
     def answer(self, kind: str, patience: float = PATIENCE) -> dict:
-        """The next answer of that kind; others are dropped."""
+        """Returns the next answer of that kind and drops all answers before it."""
         limit = time.monotonic() + patience
         while True:
             answer = self.answers.get(timeout=max(0.001, limit - time.monotonic()))
@@ -48,7 +48,7 @@ class Probe:
                 return answer[kind]
 
     def all_answers(self) -> list[dict]:
-        """Those that have come."""
+        """Returns the answers received so far."""
         return [self.answers.get() for _ in range(self.answers.qsize())]
 
     def dial(self, to: str, port: int) -> dict:
@@ -62,7 +62,7 @@ class Probe:
 
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[CabledHosts]:
-    """Cables join a to b (c0) and c to b (c1)."""
+    """Three hosts. Cables join a to b (c0) and c to b (c1)."""
     with CabledHosts(3, [("a", "b"), ("c", "b")]) as made:
         made.give_addresses()
         yield made
@@ -70,7 +70,7 @@ def hosts() -> Iterator[CabledHosts]:
 
 @pytest.fixture
 def pair(hosts: CabledHosts) -> Iterator[tuple[Probe, Probe]]:
-    """Probes of a and b."""
+    """Probes on hosts a and b."""
     probes = [Probe(hosts, name) for name in "ab"]
     yield tuple(probes)
     for probe in probes:
@@ -78,14 +78,14 @@ def pair(hosts: CabledHosts) -> Iterator[tuple[Probe, Probe]]:
 
 
 def script(hosts: CabledHosts, name: str, text: str, *words: object) -> subprocess.Popen[str]:
-    """A program of Python on a host, whose standard streams are pipes."""
+    """Starts a Python program on a host, with pipes as its standard input and output."""
     return subprocess.Popen(
         hosts.on(name, "python3", "-u", "-c", textwrap.dedent(text), *words),
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
 
 
-# Prints a line when it listens, and all payloads in hexadecimal when its input ends.
+# Prints "ready" once it captures packets. When its input ends, prints them all in hexadecimal.
 RECORDER = """
     import select, socket, sys
     all_packets = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
@@ -123,7 +123,7 @@ def test_the_key_does_not_cross_the_network(hosts: CabledHosts, pair: tuple[Prob
         assert secret.encode() not in said and bytes.fromhex(secret) not in said
 
 
-# Repeats on c1 what it is given: every message of the other cable.
+# Sends its arguments, which are messages recorded on the other cable, over cable c1.
 REPEATER = f"""
     import socket, sys
     out = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
@@ -136,7 +136,7 @@ REPEATER = f"""
 
 
 def test_a_recorded_call_makes_no_neighbour(hosts: CabledHosts, pair: tuple[Probe, Probe]):
-    """c has heard all that a and b said to each other, and says it to b."""
+    """Host c replays to b all messages that a and b exchanged."""
     a, b = pair
     recorder = script(hosts, "a", RECORDER)
     assert recorder.stdout.readline() == "ready\n"
@@ -209,7 +209,7 @@ FLOOD = """
 
 
 def test_a_stranger_does_not_make_it_deaf(hosts: CabledHosts, pair: tuple[Probe, Probe]):
-    """With more connections than it holds, each with a byte now and then."""
+    """A stranger holds more connections than the probe does and keeps sending bytes on each."""
     a, b = pair
     port = b.listening["ports"][0]
     stranger = script(hosts, "c", FLOOD, "10.81.1.2", port)
@@ -249,7 +249,7 @@ def test_it_ends_while_it_waits_for_an_answer(hosts: CabledHosts, pair: tuple[Pr
 
 
 def test_it_takes_no_port_of_a_job(hosts: CabledHosts, pair: tuple[Probe, Probe]):
-    """Neither the first ones of ranks, nor those of `mccl launch`."""
+    """The probe avoids the first ports of ranks and those of `mccl launch`."""
     _, b = pair
     for port in b.listening["ports"]:
         assert 29680 <= port <= 29700 or 32380 <= port <= 32400

@@ -1,4 +1,4 @@
-"""The README's train.py runs as it stands under every launcher."""
+"""The README's train.py runs unchanged under every launcher."""
 
 import re
 import subprocess
@@ -38,7 +38,7 @@ def slurm():
 def check_training(done: str, ranks: int = 2) -> None:
     losses = dict(re.findall(r"rank (\d): loss ([\d.]+)", done))
     assert losses.keys() == {str(rank) for rank in range(ranks)}, done
-    # The model can hold the function exactly; at the start the loss is about 10.
+    # The model can represent the function exactly. The loss is about 10 at the start.
     assert max(map(float, losses.values())) < 0.5, done
 
 

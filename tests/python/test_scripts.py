@@ -1,4 +1,4 @@
-"""The shell scripts: what they say of themselves, and that the bash of macOS (3.2) can run them."""
+"""The shell scripts: their help, and whether the bash of macOS (3.2) can run them."""
 
 import json
 import os
@@ -17,7 +17,7 @@ SCRIPTS = sorted(
 )
 MATRIX = ROOT / "scripts/benchmark_matrix.sh"
 
-# What came with bash 4 or later, and what it would be in the text of a script.
+# Features of bash 4 and later, with the patterns that find them in a script.
 NEWER = {
     "mapfile": r"\b(?:mapfile|readarray)\b",
     "associative arrays": r"\b(?:declare|local|typeset)\s+-[a-zA-Z]*[Ang]",
@@ -33,20 +33,20 @@ NEWER = {
     "times of printf": r"printf\s.*%\(",
     "globstar": r"\bglobstar\b",
     "sequences with steps": r"\{\d+\.\.\d+\.\.",
-    "the arguments from one on": r"\$\{@:\d",  # unbound under set -u where there are fewer
+    "the arguments from one on": r"\$\{@:\d",  # unbound under set -u if there are fewer
 }
 
 
 def newer_than_bash_3(text: str) -> list[str]:
-    """What bash 3.2 cannot run."""
+    """Returns the features in the text that bash 3.2 lacks."""
     code = re.sub(r"^\s*#.*$", "", text, flags=re.M)
     return [name for name, pattern in NEWER.items() if re.search(pattern, code)]
 
 
 def arrays_that_may_be_empty(text: str) -> list[str]:
-    """Arrays that begin empty and are used before their length was looked at.
+    """Returns the arrays that begin empty and are used before their length is checked.
 
-    To bash 3.2 such an array is an unbound variable, which ends a script under `set -u`.
+    In bash 3.2 such an array is an unbound variable, which ends a script under `set -u`.
     """
     found = []
     for name in set(re.findall(r"^\s*(\w+)=\((?:\s*\)|\"\$@\"\))", text, re.M)):
@@ -93,7 +93,7 @@ def test_an_array_that_may_be_empty_is_found():
 
 
 def test_the_brewfile_has_what_debian_needs():
-    """Every library of scripts/apt-packages*.txt has a formula."""
+    """The Brewfile has a formula for every library in scripts/apt-packages*.txt."""
     formulas = set(re.findall(r'^brew "([^"]+)"', (ROOT / "Brewfile").read_text(), re.M))
     wanted = {
         "cmake": "cmake",
@@ -162,7 +162,7 @@ def test_the_matrix_refuses_before_it_measures(tmp_path: Path):
 
 @pytest.fixture(scope="module")
 def matrix(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """What a small matrix wrote and said."""
+    """The output folder of a small matrix, and the text that the script printed."""
     pytest.importorskip("torch")
     folder = tmp_path_factory.mktemp("matrix")
     done = run_matrix(folder, SIZES="tiny", BACKENDS="mccl gloo", STEPS="4", WARMUP="1", BATCH="4")
@@ -193,4 +193,4 @@ def test_the_matrix_ends_with_a_table(matrix: tuple[Path, str]):
     ]
     for row in rows[2:]:
         one, several, ratio = map(float, row[4:])
-        assert ratio == pytest.approx(several / one, rel=0.02)  # of rounded numbers
+        assert ratio == pytest.approx(several / one, rel=0.02)  # the table's numbers are rounded
