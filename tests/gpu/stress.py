@@ -24,7 +24,7 @@ import torch.distributed as dist
 SUMS = ("all_reduce", "reduce_scatter")
 MOVES = ("all_gather", "all_to_all", "broadcast")
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-MOST_BYTES = 24 << 20  #: of one call; needs more than one round of the staging area for two ranks
+MOST_BYTES = 24 << 20  #: per call; needs more than one round of the staging area for two ranks
 GUARD = 64  #: bytes of sentinels on each side of a result
 SENTINEL = 0xA5
 CALLS_AT_ONCE = 16  #: calls between two checks of the results

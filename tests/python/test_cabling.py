@@ -254,7 +254,7 @@ def test_a_hostfile_of_other_machines_is_refused() -> None:
 
 
 def test_a_rank_that_has_done_passes_on_what_others_still_send() -> None:
-    """Of three ranks in a line, the middle one ends at once while the others continue."""
+    """The middle one of three ranks in a line ends at once while the others continue."""
     with WiredHosts(3, [(0, 1), (1, 2)]) as hosts:
         started = time.monotonic()
         outs = hosts.run(sys.executable, PROGRAMS / "early_end.py")

@@ -248,7 +248,7 @@ def test_a_job_of_mccl_without_its_network_names_it(hosts):
         "MCCL_LOG_LEVEL=INFO", program(), "bench", "all_reduce", *words,
     )  # fmt: skip
     line = ""
-    while "] measured: " not in line:  # which rank 0 logs when all ranks have met
+    while "] measured: " not in line:  # logged once all ranks have met
         line = job.stderr.readline()
         assert line, "the job ended"
     with cable_pulled(hosts, "b"):

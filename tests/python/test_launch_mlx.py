@@ -17,7 +17,7 @@ from launching import environment, program, run
 
 pytest.importorskip("mlx.core")
 
-#: A line is one write: launchers pass on pieces of what ranks write.
+#: Each line is a single write, because launchers pass on partial lines as ranks write them.
 HELLO = """
 import os, sys
 import mlx.core as mx
@@ -31,7 +31,7 @@ ALONE = ["0 1 [1.0, 1.0, 1.0]"]
 
 @pytest.fixture
 def hello(tmp_path: Path) -> Path:
-    """A program that knows nothing of MCCL."""
+    """A program that does not mention MCCL."""
     return write(tmp_path, "")
 
 
@@ -56,7 +56,7 @@ def test_a_plain_program_of_one_rank_is_alone_at_once(hello: Path):
 
 
 def test_a_plain_program_with_jaccl_does_not_run_on_the_ring(tmp_path: Path):
-    """MLX's jaccl is not there on this system, so that the ring would have been taken."""
+    """MLX's jaccl is unavailable on this system, so MLX would otherwise choose the ring."""
     hosts = tmp_path / "hosts.json"
     entries = [
         {"ssh": "127.0.0.1", "ips": ["127.0.0.1"], "rdma": [None, "rdma0"]},
@@ -80,7 +80,7 @@ def on_mccl(tmp_path: Path) -> Path:
     return write(tmp_path, "strict=True, backend='mccl'")
 
 
-#: Words after `mccl launch -n 2 --mlx`; P is Python, and S the script.
+#: Arguments after `mccl launch -n 2 --mlx`. P stands for Python, and S for the script.
 COMMANDS = {
     "the script": "S",
     "python": "python S",
@@ -161,7 +161,7 @@ def test_mccl_mlx_may_be_imported_first(tmp_path: Path):
 
 
 def test_readme_s_line_needs_no_environment(hello: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv("BUILD_FOLDER", raising=False)  # the installed program, as README has it
+    monkeypatch.delenv("BUILD_FOLDER", raising=False)  # uses the installed program
     if not (Path(sys.executable).parent / "mccl").samefile(program()):
         pytest.skip("no program is installed beside this Python")
     bare = {"PATH": "/usr/bin:/bin"}
@@ -206,7 +206,7 @@ def test_mlx_s_own_launcher_starts_ranks_on_mccl(on_mccl: Path):
 
 @pytest.fixture
 def mpirun(tmp_path: Path) -> dict[str, str]:
-    """An environment in which Open MPI's mpirun is the first."""
+    """An environment in which `mpirun` is Open MPI's."""
     found = shutil.which("mpirun.openmpi")
     if found is None:
         pytest.skip("mpirun.openmpi is not installed")

@@ -43,7 +43,8 @@ def session():
             words[0], words[1:], env=environment(TERM="dumb"), timeout=PATIENCE, dimensions=size,
             encoding="utf-8",
         )  # fmt: skip
-        # What is typed at once would be thrown away where a debugger prepares the terminal.
+        # Keys are sent without a delay. A debugger that discards early input while it prepares the
+        # terminal would lose them.
         child.delaybeforesend = None
         started.append(child)
         return child

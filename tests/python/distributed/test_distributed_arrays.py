@@ -1,4 +1,4 @@
-"""What counts as an array: layouts, scalars, other libraries' memory; and what does not."""
+"""Arrays that calls accept: layouts, scalars, other libraries' memory. And those they reject."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import mccl.distributed as dist
 
 @pytest.fixture(scope="module")
 def alone():
-    """A world of one, in this process: what is tested here needs no second rank."""
+    """A world of one rank in this process. These tests need no second rank."""
     yield dist.init()
     dist.shutdown()
 
 
 class Lent:
-    """Memory of another library, which knows DLPack and nothing else."""
+    """Memory of another library, which supports only DLPack."""
 
     def __init__(self, values: np.ndarray) -> None:
         self.values = values
@@ -32,7 +32,7 @@ class Lent:
 
 
 class LentElsewhere(Lent):
-    """The same, in memory that is not the host's."""
+    """Memory of another library on a device, which the host cannot read."""
 
     def __dlpack__(self, **options):
         raise BufferError("lies on a device; copy it to the CPU")
@@ -243,7 +243,7 @@ def test_a_timeout_that_is_no_number(alone):
 
 
 def check_templates(world) -> None:
-    """Where a rank's values do not matter, out= is enough."""
+    """Ranks whose values are not used may pass only out=."""
     root, rank = world.size - 1, world.rank
     out = np.empty((2, 2), "i4")
     x = np.full((2, 2), 9, "i4") if rank == root else None

@@ -1,4 +1,4 @@
-"""The calls against NumPy: every dtype and reduction, shapes drawn at random, 2, 4 and 8 ranks."""
+"""The calls, compared with NumPy: every dtype and reduction, random shapes, 2, 4 and 8 ranks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def dtype_of(name: str) -> np.dtype:
 
 
 def defined(name: str, op: str) -> bool:
-    """Whether a reduction makes sense for a dtype."""
+    """Returns whether a reduction is defined for a dtype."""
     kind = dtype_of(name).kind
     if kind == "b":
         return True
@@ -43,7 +43,10 @@ def defined(name: str, op: str) -> bool:
 
 
 def values(rank: int, shape: tuple[int, ...], name: str) -> np.ndarray:
-    """Small integers, other ones on every rank; products of 8 ranks are exact in every float."""
+    """Returns small integers that differ from rank to rank.
+
+    Products over 8 ranks are exact in every float type.
+    """
     count = math.prod(shape)
     numbers = (np.arange(count) * 7 + rank * 3 + 1) % 3
     return numbers.reshape(shape).astype(dtype_of(name))
@@ -98,7 +101,7 @@ def test_averages_and_factors(pool):
 
 
 def check_case(world, shape, name, in_place, out_of_order, wait) -> None:
-    """Every collective on one shape, whose first axis the ranks divide."""
+    """Runs every collective on one shape, whose first axis divides evenly among the ranks."""
     size, rank = world.size, world.rank
     whole = [values(r, (shape[0] * size, *shape[1:]), name) for r in range(size)]
     parts = [values(r, shape, name) for r in range(size)]
@@ -187,7 +190,7 @@ def check_uneven(world, counts, name) -> None:
     assert world.scatter(x, 0, out, counts=counts) is out
     check(out, whole[0][mine])
 
-    # Rank i gives counts[(i + j) % size] rows to rank j.
+    # Rank i sends counts[(i + j) % size] rows to rank j.
     given_by = [[counts[(i + j) % size] for j in range(size)] for i in range(size)]
     arrays = [values(r, (sum(given_by[r]), 3), name) for r in range(size)]
     expected = []
@@ -231,7 +234,8 @@ def test_split(pool):
 
 def check_messages(world) -> None:
     after, before = (world.rank + 1) % world.size, (world.rank - 1) % world.size
-    # Both at once, larger than what is sent ahead, and with tags that arrive out of order.
+    # Both messages are in flight at once. One is larger than what is sent ahead of its receive, and
+    # the tags are received in another order than sent.
     large = np.full(200_000, world.rank, "f8")
     works = [world.send(large, after, 2, wait=False), world.send([1, 2, 3], after, 9, wait=False)]
     out = np.empty(3, "i8")

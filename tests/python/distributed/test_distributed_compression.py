@@ -1,4 +1,4 @@
-"""Sums of arrays in fewer bytes."""
+"""Sums of arrays with compression."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong: every rank is told what, in bounded time, by an exception of the right kind."""
+"""Failures: every rank gets the right exception and its cause, in bounded time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import mccl.distributed as dist
 
 
 def failure_of(call) -> tuple[str, str]:
-    """The class and message of the failure that `call` must have."""
+    """Returns the class and message of the error that `call` must raise."""
     try:
         call()
     except dist.Error as error:
@@ -36,7 +36,7 @@ def test_classes_are_the_builtin_ones_too():
 
 def check_mismatch(world, calls) -> tuple[str, str]:
     found = failure_of(lambda: calls[min(world.rank, 1)](world))
-    # The group has failed, and says so at once.
+    # The group has failed, so later calls fail at once.
     assert failure_of(lambda: world.all_reduce(1))[0] != "InvalidArgument"
     assert world.failure
     return found
@@ -192,4 +192,4 @@ def check_left(world) -> tuple[str, str]:
 def test_a_rank_that_leaves_is_named(four):
     for _, text in four.run_and_leave(check_left):
         assert "rank 0" in text
-    four.run(meet)  # and all of them start again
+    four.run(meet)  # all ranks start again

@@ -1,4 +1,4 @@
-"""`backend="jaccl"`: the job that MLX's variables tell of, without MLX."""
+"""`backend="jaccl"` joins the job that MLX's variables describe, without MLX."""
 
 from __future__ import annotations
 

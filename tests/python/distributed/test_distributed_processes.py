@@ -1,4 +1,4 @@
-"""A process's life in a job: how it finds it, how it ends, and what a child of it may do."""
+"""A process in a job: how it finds the job, how it leaves, and what its children may do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LIMIT = 60
 
 
 def start(code: str, **environment: str) -> subprocess.Popen:
-    """A Python process under no launcher but `environment`."""
+    """Starts a Python process whose only settings of a job are those in `environment`."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("MCCL_")}
     return subprocess.Popen(
         [sys.executable, "-c", "import mccl.distributed as dist\n" + textwrap.dedent(code)],
@@ -151,7 +151,7 @@ def test_control_c_while_meeting():
         except KeyboardInterrupt:
             print("interrupted")
     """
-    # A child of a shell's background job ignores the signal.
+    # A child of a shell's background job ignores SIGINT.
     code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n" + (
         textwrap.dedent(code)
     )
@@ -286,7 +286,7 @@ def test_the_default_port_may_be_given_to_a_world_that_has_it():
 @pytest.mark.parametrize("transport", ["tcp", "shm"])
 @pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)], ids=str)
 def test_closed_standard_streams_stay_closed(tmp_path, closed: tuple[int, ...], transport: str):
-    """A log line that went into a socket would end the job, and a socket's number is looked at."""
+    """No socket may get the number of a closed standard stream, where log lines would end up."""
     code = """
         import os, pathlib, sys, traceback
         answer = pathlib.Path(sys.argv[1])

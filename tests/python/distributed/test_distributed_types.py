@@ -1,4 +1,4 @@
-"""The stubs say what the compiled module has, and every call is documented."""
+"""The stub matches the compiled module, and every call is documented."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ STUB = ast.parse((PACKAGE / "_distributed.pyi").read_text())
 
 
 def stubbed(owner: ast.AST) -> dict[str, ast.FunctionDef]:
-    """The functions that a part of the stub declares; of overloads one, as they share arguments."""
+    """Returns the functions that a part of the stub declares.
+
+    Overloads have the same arguments, so only one is kept.
+    """
     return {node.name: node for node in ast.iter_child_nodes(owner) if is_function(node)}
 
 
@@ -30,12 +33,12 @@ def stubbed_classes() -> dict[str, ast.ClassDef]:
 
 
 def names_of(declared: ast.FunctionDef) -> tuple[list[str], list[str]]:
-    """Its positional and its keyword-only arguments."""
+    """Returns the positional and the keyword-only arguments of a function in the stub."""
     return [a.arg for a in declared.args.args], [a.arg for a in declared.args.kwonlyargs]
 
 
 def names_in_module(function) -> tuple[list[str], list[str]]:
-    """The same, as the compiled function tells in the first line of its help."""
+    """Returns the same of a compiled function, from the first line of its help."""
     line = function.__doc__.splitlines()[0]
     listed = re.sub(r" = ('[^']*'|\w+)", "", line[line.index("(") + 1 : line.rindex(") ->")])
     names = [re.split(r"[:=]", part.strip())[0] for part in split_outside_brackets(listed)]

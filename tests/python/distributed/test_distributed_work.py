@@ -19,7 +19,7 @@ PATIENCE = 20
 
 
 def let_go(world) -> None:
-    """Rank 0 lets the others go on, who wait in held()."""
+    """Rank 0 releases the other ranks, which wait in held()."""
     for peer in range(1, world.size):
         world.send(0, peer, 77)
 
@@ -75,7 +75,7 @@ def check_memory(world) -> None:
         for x in (inside, outside):
             weakref.finalize(x, threading.Thread(target=freed.wait, args=(PATIENCE,)).start)
         watched = weakref.ref(inside), weakref.ref(outside)
-        world.all_reduce(inside, out=outside, wait=False)  # and nobody keeps the Work
+        world.all_reduce(inside, out=outside, wait=False)  # the Work is dropped at once
         del inside, outside, x
         gc.collect()
         assert all(ref() is not None for ref in watched)
@@ -98,7 +98,7 @@ def check_asyncio(world) -> None:
         return await world.all_reduce(np.full(10, i), wait=False)
 
     async def main() -> None:
-        # In the order in which gather starts them, which is the same on all ranks.
+        # Calls begin in the order in which gather starts them, which is the same on all ranks.
         found = await asyncio.gather(*(one(i) for i in range(20)))
         assert [x[0] for x in found] == [i * world.size for i in range(20)]
         if world.rank == 0:
@@ -142,7 +142,7 @@ def check_asyncio_cancelled(world) -> None:
         work = world.barrier(wait=False)
         loop = asyncio.new_event_loop()
         loop.run_until_complete(_start_only(work))
-        loop.close()  # while somebody awaits: the call ends after its loop
+        loop.close()  # while a task awaits the call, which outlives this loop
         let_go(world)
         work.wait()
     else:
@@ -197,7 +197,7 @@ def check_callbacks(world) -> None:
     assert raised == ["of a callback"]
     assert called[0] is not threading.main_thread()
     good.clear()
-    work.on_done(note)  # of a call that is done
+    work.on_done(note)  # the call is done already
     assert good.wait(PATIENCE)
     sys.unraisablehook = sys.__unraisablehook__
 
@@ -207,7 +207,7 @@ def test_callbacks(pair):
 
 
 def check_threads(world) -> None:
-    """A thread that waits holds neither Python nor the other calls up."""
+    """A waiting thread blocks neither Python nor other calls."""
     if world.rank == 0:
         out = np.empty(3)
         waiting = threading.Thread(target=world.recv, args=(out, 1, 5))
@@ -256,7 +256,7 @@ def check_interrupt(world, blocking: bool) -> None:
     else:
         held(world)
         world.barrier()
-    # The call went on without its caller.
+    # The call completed, although its caller stopped waiting.
     assert world.all_reduce(1) == world.size
 
 

@@ -1,4 +1,4 @@
-"""Ranks whose "mps" is a double of a Mac's GPU; see fake_mps/gpu.h."""
+"""Ranks whose "mps" device is a double of a Mac's GPU; see fake_mps/gpu.h."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if importlib.util.find_spec("torch") is None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips all of this folder where the double was not built."""
+    """Skips all tests of this folder if the double was not built."""
     if any((BUILD / "tests" / "python").glob("fake_mps.*.so")):
         return
     for item in items:
@@ -27,7 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pool_with_gpus(shared: bool):
-    """Ranks that have the double, of one kind of storage."""
+    """Returns ranks that use the double, with memory that is shared with the host or private."""
     from fake_device import start
     from rank_pool import RankPool
 

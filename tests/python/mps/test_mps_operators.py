@@ -1,4 +1,4 @@
-"""That torch's operators know MPS, and that the double sees who touches memory too early."""
+"""torch's operators support MPS, and the double detects memory that is touched too early."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mccl import torch_backend
 
 HERE = Path(__file__).parent
 
-#: All that torch has, but for the one of gloo's alone.
+#: All operators of torch except monitored_barrier_, which only gloo has.
 OPERATORS = {
     "_allgather_base_",
     "_reduce_scatter_base_",

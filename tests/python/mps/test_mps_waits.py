@@ -1,4 +1,4 @@
-"""Calls that wait for the GPU of a double: the first of a group, of one that ends, a receive."""
+"""Calls that wait for the double's GPU: a group's first call, an aborted one, and a receive."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_who_aborts_waits_for_no_device(pool):
 
 
 def check_receive_behind_the_device() -> None:
-    """Rank 1's message is there while rank 0's GPU has yet to write what it was told before."""
+    """Rank 1's message arrives while rank 0's GPU has not yet executed its earlier writes."""
     rank = dist.get_rank()
     store = dist.distributed_c10d._get_default_store()
     fake = load()

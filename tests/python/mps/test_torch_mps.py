@@ -1,5 +1,7 @@
-"""torch.distributed on tensors of MPS: every collective, on a double of a Mac's GPU that nobody may
-touch before its event, with memory that the host shares and with private memory."""
+"""torch.distributed on MPS tensors: every collective, with shared and with private memory.
+
+The device is a double of a Mac's GPU. Nothing may touch its memory before the event.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,15 @@ SIZES = [0, 1, 7, 1000, 100_003]
 
 
 def numbers(rank: int, count: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """Small whole numbers of the CPU's, whose sums are exact in every type."""
+    """Returns small whole numbers on the CPU, whose sums are exact in every type."""
     return ((torch.arange(count) + rank) % 5).to(dtype)
 
 
 def on_gpu(values: torch.Tensor) -> torch.Tensor:
-    """The same on the device, once that has come to it: before, it is all ones."""
+    """Copies the values to the device, which first writes ones and zeros to the same memory.
+
+    A read that comes too early therefore gives wrong values.
+    """
     made = torch.ones_like(values, device="mps")
     made.zero_()
     return made.copy_(values)
@@ -56,7 +61,7 @@ def check_all_reduce(dtype: torch.dtype) -> None:
             for operation in operations:
                 data, alike = on_gpu(numbers(rank, count, dtype)), numbers(rank, count, dtype)
                 dist.all_reduce(data, operation)
-                dist.all_reduce(alike, operation)  # the CPU's, which other tests have seen
+                dist.all_reduce(alike, operation)  # the result on the CPU, which other tests check
                 assert equal(data, alike), (count, operation)
         whole = on_gpu(numbers(rank, 6 * size, dtype))
         part = torch.zeros(6, dtype=dtype, device="mps")
@@ -95,7 +100,7 @@ def test_lists_of_tensors(pool):
     pool.run(check_lists)
 
 
-# --- What moves data ------------------------------------------------------------------------------
+# --- Calls that move data -------------------------------------------------------------------------
 
 
 def check_moves() -> None:
@@ -126,7 +131,7 @@ def check_moves() -> None:
                 given = [on_gpu(one) for one in every]
                 dist.scatter(out, given if rank == root else None, root)
                 assert equal(out, every[rank])
-            # An input that is its own slot of the output, and one that lies across it.
+            # The input is this rank's slot of the output.
             whole[rank * count : (rank + 1) * count] = mine
             dist.all_gather_into_tensor(whole, whole[rank * count : (rank + 1) * count])
             assert equal(whole, torch.cat(every))
@@ -156,7 +161,7 @@ def test_uneven_parts(pool):
 
 
 def check_mixed_memory(shared: bool) -> None:
-    """As with torch 2.11, which shares what has up to 8 bytes with the host, and nothing else."""
+    """torch 2.11 shares memory of up to 8 bytes with the host, and no other memory."""
     rank, size = dist.get_rank(), dist.get_world_size()
     counts = [1_000_000] * size
     counts[0] = 2
@@ -205,7 +210,7 @@ def check_strided() -> None:
         rows = on_gpu(numbers(rank, 12).view(3, 4)).t()
         dist.broadcast(rows, 1)
         assert equal(rows, numbers(1, 12).view(3, 4).t())
-        # The input lies across the output, and is copied before.
+        # The input overlaps the output, so it is copied first.
         memory = on_gpu(numbers(rank, size * 4 + 2))
         mine = memory[1:5].cpu()
         dist.all_gather_into_tensor(memory[2:], memory[1:5])
@@ -236,7 +241,7 @@ def check_messages() -> None:
             dist.send(mine, before, tag=3)
             receive.wait()
             assert got.cpu().eq(after).all()
-        # The late zeros of an output do not fall on what was received.
+        # The delayed zeros of an output must not overwrite the received values.
         for _ in range(20):
             got = torch.zeros(1000, device="mps")
             receive = dist.irecv(got, before)
@@ -254,7 +259,7 @@ def test_messages(pool):
     pool.run(check_messages)
 
 
-# --- When -----------------------------------------------------------------------------------------
+# --- Order and waiting ----------------------------------------------------------------------------
 
 
 def check_nobody_waits() -> None:
@@ -280,9 +285,9 @@ def check_one_fence_each() -> None:
     rank, size = dist.get_rank(), dist.get_world_size()
     fake = load()
     with watched() as done:
-        data = torch.ones(4, device="mps")  # less than goes in pieces
+        data = torch.ones(4, device="mps")  # too small to be copied in pieces
         for _ in range(5):
-            data.mul_(1)  # each call has something new to wait for
+            data.mul_(1)  # gives each call new work to wait for
             dist.all_reduce(data)
         assert data.cpu().eq(size**5).all()
         whole = torch.zeros(4 * size, device="mps")
@@ -322,7 +327,7 @@ def check_future() -> None:
         data = torch.ones(10_000, device="mps")
         future = dist.all_reduce(data, async_op=True).get_future()
         assert future.wait()[0].cpu().eq(size).all()
-        for _ in range(50):  # tensors that nobody keeps are safe until the call is over
+        for _ in range(50):  # dropped tensors stay valid until their calls are over
             dist.all_reduce(torch.ones(1000, device="mps"), async_op=True)
         dist.barrier()
 
@@ -342,7 +347,7 @@ def check_order_of_both_kinds() -> None:
             on_device /= size
             on_cpu /= size
         assert on_cpu.eq(1).all() and on_device.cpu().eq(1).all()
-        # One rank's memory is the device's, and that of the others the host's.
+        # One rank's memory is the device's, and the other ranks' memory is the host's.
         mixed = torch.ones(100, device="mps" if dist.get_rank() == 0 else "cpu")
         dist.all_reduce(mixed)
         assert mixed.cpu().eq(size).all()
@@ -352,11 +357,11 @@ def test_calls_of_both_kinds_keep_their_order(pool):
     pool.run(check_order_of_both_kinds)
 
 
-# --- What is built on collectives -----------------------------------------------------------------
+# --- DDP, FSDP, groups and functional collectives -------------------------------------------------
 
 
 def train(model: torch.nn.Module, where: str, parts: int, part: int) -> list[float]:
-    """Losses of a few steps on this part of the data."""
+    """Trains for a few steps on this part of the data and returns the losses."""
     everything = torch.randn(6 * parts, 10, generator=torch.Generator().manual_seed(1))
     inputs = everything[6 * part : 6 * (part + 1)].to(where)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, foreach=False)
@@ -376,7 +381,7 @@ def network() -> torch.nn.Sequential:
 
 
 def trained_alone() -> dict[str, torch.Tensor]:
-    """On all the data, on the CPU."""
+    """Returns the state after training on all the data, on the CPU."""
     model = network()
     train(model, "cpu", 1, 0) if dist.get_world_size() == 1 else _train_on_all(model)
     return model.state_dict()

@@ -28,7 +28,7 @@ std::atomic<std::uint64_t> encoded{0};
 c10::Device device() { return {c10::DeviceType::MPS, 0}; }
 c10::Stream stream() { return c10::Stream(c10::Stream::DEFAULT, device()); }
 
-std::atomic<std::size_t> buffers{0};  // that torch has
+std::atomic<std::size_t> buffers{0};  // allocated by torch and not yet freed
 thread_local c10::StreamId current_stream = 0;
 
 void forget(void* buffer) {
@@ -50,8 +50,7 @@ class Allocator final : public c10::Allocator {
   }
 };
 
-/// What a test makes the current stream is one by its number alone: all is given to the default
-/// one.
+/// Streams differ only in their number. All work is given to the default stream.
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   static constexpr c10::DeviceType static_type = c10::DeviceType::MPS;
   Guard() = default;
@@ -68,7 +67,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::Stream getDefaultStream(c10::Device) const override { return stream(); }
   c10::Stream exchangeStream(c10::Stream) const override { return stream(); }
   c10::DeviceIndex deviceCount() const noexcept override { return 1; }
-  // Whoever waits for an event is of the same stream.
+  // Events are recorded and awaited on the same stream only, so they need no state.
   void record(void** event, const c10::Stream&, c10::DeviceIndex, c10::EventFlag) const override {
     *event = const_cast<Guard*>(this);
   }
@@ -82,9 +81,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 
 }  // namespace
 
-/// torch's name for it, by which it is found.
+/// torch finds the hooks by the name of this class.
 struct MPSHooks final : at::MPSHooksInterface {
-  /// Torch 2.11 gives an at::MPSHooksArgs, 2.15 nothing.
+  /// Torch 2.11 passes an at::MPSHooksArgs, torch 2.15 passes nothing.
   template <typename... Nothing>
   explicit MPSHooks(const Nothing&...) {}
 
@@ -175,7 +174,7 @@ namespace {
 
 std::optional<c10::DeviceType> mps_as_accelerator(bool /*checked*/) { return c10::DeviceType::MPS; }
 
-/// Whoever calls the function at `from` comes to the one at `to` from now on.
+/// Makes every call of the function at `from` jump to the one at `to`.
 void redirect(void* from, void* to) {
 #if defined(__x86_64__)
   unsigned char jump[] = {0x48, 0xB8, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xE0};  // mov rax, to; jmp rax
@@ -196,8 +195,9 @@ void redirect(void* from, void* to) {
   ::mprotect(first, bytes, PROT_READ | PROT_EXEC);
 }
 
-/// Autograd asks the accelerator's streams, and torch built for CUDA takes that for the
-/// accelerator, GPU or not. Built for Macs it takes MPS, and so must this one.
+/// Autograd asks for the streams of the accelerator. A torch built for CUDA takes CUDA for the
+/// accelerator, even without a GPU. A torch built for Macs takes MPS, and this torch must do the
+/// same.
 [[maybe_unused]] const bool is_accelerator = [] {
   redirect(reinterpret_cast<void*>(&at::accelerator::getAccelerator),
            reinterpret_cast<void*>(&mps_as_accelerator));

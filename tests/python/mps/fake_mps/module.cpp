@@ -1,4 +1,4 @@
-// fake_mps: see gpu.h.
+// The Python module fake_mps; see gpu.h.
 #include <ATen/detail/MPSHooksInterface.h>
 #include <torch/csrc/utils/pybind.h>
 

@@ -1,5 +1,5 @@
-// torch's operators on the double: views by torch's own code, copies, and all others on the CPU, on
-// the thread of the device, when that comes to it.
+// torch's operators on the double. Views use torch's own code, and copies have a kernel here. All
+// other operators run on the CPU, on the device's thread, when the device reaches them.
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/_local_scalar_dense.h>
@@ -28,7 +28,7 @@ using Memories = MetalDouble::Memories;
 
 bool on_mps(const at::Tensor& tensor) { return tensor.defined() && tensor.device().is_mps(); }
 
-/// The tensor as the device's own thread sees it: one of the CPU's.
+/// Returns a CPU tensor over the same memory, for the device's own thread.
 at::Tensor inside(const at::Tensor& tensor, Memories& used) {
   const auto options = tensor.options().device(at::kCPU);
   const auto memory = memory_of(tensor);
@@ -94,7 +94,8 @@ at::Scalar local_scalar(const at::Tensor& self) {
   return at::_local_scalar_dense(inside(self, used));
 }
 
-/// Of a view as of a contiguous gradient: torch's CPU has no operator of this name.
+/// Computes linear_backward from matrix products, because torch's CPU has no operator of this name.
+/// The gradient may be a view.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> linear_backward(const at::Tensor& input,
                                                                const at::Tensor& gradient,
                                                                const at::Tensor& weight,
@@ -107,7 +108,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> linear_backward(const at::Tensor&
   return found;
 }
 
-/// `value` with every tensor in it replaced.
+/// Returns `value` with every tensor in it replaced, and with the CPU in place of MPS devices.
 template <typename Replace>
 c10::IValue with_tensors(const c10::IValue& value, const Replace& replace) {
   if (value.isTensor()) {
@@ -132,12 +133,12 @@ c10::IValue with_tensors(const c10::IValue& value, const Replace& replace) {
 
 struct Call {
   Stack on_cpu;
-  Stack outputs;  ///< Null where the result is a tensor of its own.
+  Stack outputs;  ///< Null where the operator returns a new tensor.
   Memories reads;
   Memories writes;
 };
 
-/// Also of lists, whose elements it is that are written.
+/// True if the operator writes the argument, or the elements of a list.
 bool is_written(const c10::Argument& argument) {
   const auto* const alias = argument.alias_info();
   if (!alias) return false;
@@ -146,7 +147,7 @@ bool is_written(const c10::Argument& argument) {
          std::any_of(inner.begin(), inner.end(), [](const auto& one) { return one.isWrite(); });
 }
 
-/// Results that are arguments, which the operator writes.
+/// Returns the results that are arguments written by the operator, and null for all others.
 Stack written_arguments(const c10::FunctionSchema& schema, const Stack& arguments) {
   Stack written;
   for (const auto& result : schema.returns()) {
@@ -162,7 +163,7 @@ Stack written_arguments(const c10::FunctionSchema& schema, const Stack& argument
   return written;
 }
 
-/// The arguments without data.
+/// Returns the arguments with meta tensors, which have shapes but no data.
 Stack meta_of(const Stack& arguments) {
   Stack on_meta;
   for (const c10::IValue& argument : arguments) {
@@ -197,7 +198,7 @@ at::Tensor tensor_like(const at::Tensor& model) {
                            model.options().device(c10::Device(at::kMPS, 0)));
 }
 
-/// A result of the shape of `model`; `targets` are what is to be filled of it.
+/// Returns a result with the shape of `model`, and appends its CPU views to `targets` to be filled.
 c10::IValue result_like(const c10::IValue& model, Memories& writes,
                         std::vector<at::Tensor>& targets) {
   return with_tensors(model, [&](const at::Tensor& tensor) {
@@ -227,7 +228,8 @@ bool gives_tensors_alone(const c10::FunctionSchema& schema) {
   return true;
 }
 
-/// Where only the data tell a result's shape, torch waits for the device, as it does on a Mac.
+/// Runs an operator whose result shapes depend on the data. Waits for the device, as torch does on
+/// a Mac.
 Stack run_at_once(const c10::OperatorHandle& op, const Stack& arguments) {
   gpu()->finish();
   Call call = prepare(op.schema(), arguments);
@@ -247,7 +249,7 @@ Stack run_at_once(const c10::OperatorHandle& op, const Stack& arguments) {
   return results;
 }
 
-/// Results without data; none where only the data tell their shapes.
+/// Returns results without data, or nullopt if their shapes depend on the data.
 std::optional<Stack> shapes_of_results(const c10::OperatorHandle& op, const Stack& arguments) {
   if (!gives_tensors_alone(op.schema())) return std::nullopt;
   Stack on_meta = meta_of(arguments);
@@ -259,7 +261,7 @@ std::optional<Stack> shapes_of_results(const c10::OperatorHandle& op, const Stac
   }
 }
 
-/// Outputs that were given without a shape get theirs.
+/// Resizes outputs that were passed without their final shape.
 void shape_outputs(const Stack& outputs, const Stack& shapes) {
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].isTensor() || !shapes[i].isTensor()) continue;
