@@ -1,4 +1,4 @@
-"""Where no group can be made: alone if nobody asks for one, an error if somebody does."""
+"""Processes for which no group can be made are alone, or fail if a group was requested."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ with pytest.raises(RuntimeError, match="cannot be split"):
     group.split(0)
 """
     _, errors = run(code)
-    # Nobody asked for a group, so it is no warning.
+    # No group was requested, so this is logged as information and not as a warning.
     assert "WARNING" not in errors
     assert "INFO this process is alone" in errors
 
@@ -155,7 +155,7 @@ assert len(looks) == 3, len(looks)
 
 
 def test_a_blank_hostfile_is_a_job_of_one(tmp_path: Path):
-    """As `mlx.launch -n 1` has it."""
+    """`mlx.launch -n 1` writes such a hostfile."""
     blank = tmp_path / "blank"
     blank.write_text("\n")
     code = "group = mccl.mlx.init(True, 'ring')\nprint(group.size(), mccl.mlx.init() is group)"

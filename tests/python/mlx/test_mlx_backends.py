@@ -1,4 +1,4 @@
-"""Which job a process belongs to, by its environment: pure decisions."""
+"""The choice of a process's job from its environment. These tests start no processes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_rank_of_a_ring_listens_at_its_own_address(tmp_path: Path, rank: int):
     assert (settings["rank"], settings["world_size"]) == (str(rank), "4")
     assert settings["root"] == "10.0.0.1:5000"
     assert settings["listen_addr"] == f"10.0.0.{rank + 1}"
-    # Rank 0's only port is where the ranks meet; the others listen at theirs.
+    # Rank 0's only port serves the rendezvous. The other ranks listen at their own ports.
     port = int(settings["port_base"]) + rank if settings["port_base"] != "0" else 0
     assert port == (0 if rank == 0 else 5000 + rank)
 
@@ -188,7 +188,7 @@ def test_half_a_launcher():
 
 
 def test_a_blank_hostfile_is_a_job_of_one(tmp_path: Path):
-    """As `mlx.launch -n 1` has it."""
+    """`mlx.launch -n 1` writes such a hostfile."""
     assert ring(tmp_path, "\n").alone
     assert "is not JSON" in str(refusal_of(lambda: ring(tmp_path, "\n", 1)))
     assert not ring(tmp_path, FOUR).alone
@@ -237,7 +237,7 @@ def test_the_variables_of_jaccl_and_nccl_are_a_place_to_meet(tmp_path: Path):
     environment = jaccl_environment(tmp_path)
     job = backends.jaccl(environment, NOTHING)
     assert job.settings == place | {"rdma_device": environment["MLX_IBV_DEVICES"]}
-    assert job.slower == ""  # the engine warns where the devices cannot be used
+    assert job.slower == ""  # the engine warns if the devices cannot be used
     job = backends.nccl(nccl_environment(), NOTHING)
     assert job.settings == place
     assert job.on_gpu == mx.cuda.is_available()
@@ -320,10 +320,10 @@ def test_mccl_s_twins_of_jaccl_s_variables(tmp_path: Path):
         "rdma_device": path,
         "rdma_ring": "true",
     }
-    # MLX's go first, and MCCL's stand in for what is missing.
+    # MLX's variables take precedence, and MCCL's replace those that are missing.
     settings = backends.jaccl({"MLX_RANK": "1", "MLX_IBV_DEVICES": path}, twins).settings
     assert (settings["rank"], settings["root"]) == ("1", "10.0.0.9:1")
-    # Each of them is no word for jaccl.
+    # MCCL's variables select jaccl only if all three are set.
     for name in ("rank", "root", "rdma_device"):
         assert refusal_of(lambda n=name: backends.jaccl({}, twins | {n: NOTHING[n]})).absent
     assert refusal_of(lambda: backends.jaccl({}, twins | {"rdma_device": "mlx5_0"})).absent

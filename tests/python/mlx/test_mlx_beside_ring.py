@@ -1,4 +1,4 @@
-"""MCCL and MLX's own ring, side by side in the same processes: the same bits, the same memory."""
+"""MCCL and MLX's own ring, in the same processes, give the same bits and use the same memory."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def bits(x: mx.array) -> bytes:
 
 
 def values(rank: int, dtype: str) -> mx.array:
-    """Of the whole range of the type, so that sums wrap and round."""
+    """Returns values from the whole range of the type, so that sums wrap and round."""
     generator = np.random.default_rng([rank, DTYPES.index(dtype)])
     if dtype == "complex64":
-        # Few real parts, so that imaginary ones decide which is larger.
+        # There are few real parts, so imaginary parts often decide which number is larger.
         parts = generator.integers(-2, 3, 500), generator.normal(size=500)
         return mx.array((parts[0] + 1j * parts[1]).astype(np.complex64))
     if "float" in dtype:
@@ -55,13 +55,13 @@ def check_bits() -> None:
             assert bits(found) == bits(theirs), (name, dtype)
 
 
-#: Elements of an array whose peak is measured: 4 MiB.
+#: Number of elements of an array whose peak memory is measured: 4 MiB.
 LARGE = 1 << 20
 STEPS = 8
 
 
 def peak_of(call, *arguments) -> float:
-    """How many such arrays there are at the most while it is evaluated, beside what there was."""
+    """Returns the peak memory of the call in such arrays, beyond the memory in use before."""
     held = [mx.ones((LARGE,))]
     mx.eval(held)
     mx.synchronize()
@@ -81,7 +81,7 @@ def chain(held: list[mx.array], step) -> mx.array:
 
 
 def chain_of_gathers(held: list[mx.array], group) -> mx.array:
-    """Evaluated step by step: what is allocated before it is used is a matter of time."""
+    """Evaluates each step, because it depends on timing how early MLX allocates later outputs."""
     x = held.pop()
     for _ in range(STEPS):
         x = mx.distributed.all_gather(x[: x.size // group.size()], group=group) * 0.5

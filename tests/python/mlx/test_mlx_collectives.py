@@ -1,4 +1,4 @@
-"""What `mx.distributed` does, on groups of MCCL: every operation, type and shape, and any pair."""
+"""`mx.distributed` on groups of MCCL: every operation, type and shape, and every pair of ranks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LARGE = (1024, 1024)
 
 
 def values(rank: int, shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """Small integers, whose sums every type holds, different on each rank."""
+    """Returns small integers that differ from rank to rank, whose sums every type can hold."""
     count = math.prod(shape)
     numbers = ((np.arange(count) * 7 + rank * 3) % 5).reshape(shape)
     if dtype == "complex64":
@@ -51,7 +51,7 @@ def reduced(op: str, everyone: list[np.ndarray]) -> np.ndarray:
         return stacked.all(0) if op == "min" else stacked.any(0)
     if op == "sum":
         return stacked.sum(0)
-    # NumPy orders complex numbers as MLX does: by real parts, then by imaginary ones.
+    # NumPy orders complex numbers as MLX does: by real parts first, then by imaginary parts.
     return stacked.max(0) if op == "max" else stacked.min(0)
 
 
@@ -95,8 +95,8 @@ def check_messages(dtypes) -> None:
                 x = array(values(rank, shape, dtype), dtype)
                 like = array(values(source, shape, dtype), dtype)
                 sent = mx.distributed.send(x, to, group=group)
-                # All ranks send first, however long the message: a receive is posted as soon as it
-                # is evaluated.
+                # All ranks send first, however long the message. The sends complete because each
+                # receive is posted as soon as it is evaluated.
                 mx.async_eval(sent)
                 if step % 2:
                     got = mx.distributed.recv_like(like, source, group=group)
@@ -138,7 +138,7 @@ def check_split() -> None:
     assert backwards.rank() == size - 1 - rank
     gathered = mx.distributed.all_gather(mx.array(rank), group=backwards)
     assert gathered.tolist() == list(reversed(range(size)))
-    # A negative key keeps a rank's place, among keys of others that are not negative.
+    # A rank with a negative key keeps its place, even among ranks with other keys.
     assert world.split(0, -5).rank() == rank
     assert world.split(0, rank if rank % 2 else -1).rank() == rank
     alone = world.split(rank)
@@ -182,7 +182,7 @@ def test_a_rank_may_be_in_no_group(four):
 
 def check_laziness() -> None:
     group = mccl.mlx.init(strict=True)
-    # Recorded on one rank only, and never evaluated: nothing is communicated.
+    # One rank records an operation and never evaluates it, so nothing is communicated.
     if group.rank() == 0:
         forgotten = mx.distributed.all_sum(mx.ones(3), group=group)
         del forgotten
@@ -214,7 +214,7 @@ def check_memory() -> None:
         mx.async_eval(results[-1])
     for step, result in enumerate(results):
         assert (np.array(result) == step * size).all()
-    # Memory that Python owns is dropped on the stream's thread, which needs Python's lock then.
+    # Memory owned by Python is released on the stream's thread, which then needs Python's lock.
     for step in range(30):
         mx.async_eval(mx.distributed.all_sum(mx.array(np.full(9000, step)), group=group))
     mx.synchronize()
@@ -226,14 +226,14 @@ def test_arrays_live_as_long_as_the_operation(ranks):
 
 
 def check_donation() -> None:
-    """A temporary that nobody else holds is summed in place; what is used again is not."""
+    """A temporary without another owner is summed in place. An array that is used again is not."""
     group = mccl.mlx.init(strict=True)
     buffer = 8 << 20
     x = mx.ones((buffer // 4,))
     mx.eval(x)
 
     def peak_of(call) -> float:
-        """In buffers, beyond what there was."""
+        """Returns the peak memory of the call in buffers, beyond the memory in use before."""
         mx.clear_cache()
         before = mx.get_active_memory()
         mx.reset_peak_memory()
@@ -261,7 +261,7 @@ def check_streams() -> None:
     for turn in range(20):
         results = []
         for step in range(12):
-            # What comes first takes longest to compute on some ranks, on others what comes last.
+            # On even ranks the first operations take longest to compute, on odd ranks the last.
             work = 40000 if (step < 6) == (rank % 2 == 0) else 4
             with mx.stream(streams[step % 4]):
                 x = mx.full((work,), float(step + turn)).sum() / work
@@ -322,7 +322,7 @@ def test_a_thread_per_group(ranks):
 
 
 def check_threads_that_share() -> None:
-    """Two threads that use one group, in an order that the program decides."""
+    """Two threads use one group, in an order that the program fixes."""
     world = mccl.mlx.init(strict=True)
     turn, errors = threading.Condition(), []
     now = [0]
@@ -362,7 +362,7 @@ def check_compiled() -> None:
     @mx.compile
     def step(x):
         total = mx.distributed.all_sum(x * 2, group=group)
-        # The same call twice is two calls.
+        # Two identical calls are two operations.
         return total + mx.distributed.all_sum(x * 2, group=group), mccl.mlx.all_mean(x, group=group)
 
     for value in (1.0, 2.0, 3.0):

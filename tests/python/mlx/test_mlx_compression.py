@@ -1,4 +1,4 @@
-"""Gradients of MLX in fewer bytes."""
+"""Compressed gradients of MLX."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def check_compression(codec: str, worst: float) -> None:
     compression = mccl.mlx.Compression(codec, ratio=0.1, warm_up=1)
     options = {"compression": compression, "all_reduce_size": 1 << 16}
     first = mccl.mlx.average_gradients(everyone[rank], **options)
-    assert mx.allclose(first["weight"], exact["weight"], atol=1e-5)  # as the first steps are
+    assert mx.allclose(first["weight"], exact["weight"], atol=1e-5)  # the warm-up step is exact
     assert not compression.residuals
     total = mx.zeros_like(exact["weight"])
     for _ in range(STEPS):
@@ -48,7 +48,7 @@ def check_compression(codec: str, worst: float) -> None:
     assert mx.allclose(found["bias"], exact["bias"], atol=1e-5)
     assert set(compression.residuals) == {"weight"}
     left = mx.distributed.all_sum(compression.residuals["weight"], group=group) / size
-    # Nothing is lost: what the ranks keep is what is missing.
+    # Nothing is lost: the residuals on the ranks make up the difference.
     assert mx.allclose(total + left, STEPS * exact["weight"], atol=1e-3 * STEPS)
     error = mx.linalg.norm(total / STEPS - exact["weight"]) / mx.linalg.norm(exact["weight"])
     assert error.item() < worst
@@ -67,7 +67,7 @@ def check_compression(codec: str, worst: float) -> None:
 
 
 def large_among_small(large: float, small: float, dtype) -> mx.array:
-    """A gradient with more large elements than topk sends, so that small ones are never sent."""
+    """Returns a gradient with more large elements than topk sends, so small ones are never sent."""
     return mx.concatenate([mx.full((400,), large), mx.full((3696,), small)]).astype(dtype)
 
 
@@ -76,7 +76,10 @@ def every_gradient(name: str, gradient: mx.array) -> bool:
 
 
 def check_small_steps_beside_large_ones(type_name: str) -> None:
-    """What the small elements sum up to is kept. A sum of ones stops at 256 in bfloat16."""
+    """The sum of the unsent small elements is kept.
+
+    In bfloat16, a sum of ones would stop at 256.
+    """
     group = world()
     steps = 300
     gradient = large_among_small(3000.0, 1.0, getattr(mx, type_name))
@@ -93,7 +96,7 @@ def check_small_steps_beside_large_ones(type_name: str) -> None:
 
 
 def check_a_mean_too_large_for_its_type() -> None:
-    """A mean that is finite in 32 bits, and not in those of the gradient, is no step."""
+    """A mean that is finite in 32 bits but not in the gradient's type changes no residual."""
     world()
     gradient = large_among_small(30000.0, 0.0, mx.float16)
     compression = mccl.mlx.Compression("topk", ratio=0.01, exact=every_gradient)

@@ -1,4 +1,4 @@
-"""The programs of docs/MLX.md run as they stand."""
+"""The programs of docs/MLX.md run unchanged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def program(name: str, folder: Path) -> Path:
-    """The block of the page that begins with this file's name, as a file."""
+    """Writes the page's code block that begins with this file's name into a file."""
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/MLX.md").read_text(), re.DOTALL)
     [block] = [block for block in blocks if block.startswith(f"# {name}\n")]
     path = folder / name

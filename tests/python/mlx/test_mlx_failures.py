@@ -1,4 +1,4 @@
-"""What goes wrong: every rank is told what, at evaluation, and nothing else breaks."""
+"""Failures: evaluation raises the cause on every rank, and nothing else breaks."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ def check_difference(call) -> None:
     group = world.split(0)
 
     def evaluate():
-        # A root whose data has left may be done before anyone sees that ranks differ.
+        # A root whose data has been sent may complete before any rank sees the difference.
         mx.eval(call(group))
         mccl.mlx.barrier(group)
 
     text = error_of(evaluate, RuntimeError)
     assert re.search(r"rank \d", text), text
     assert "timed out" not in text, text
-    # A failed group stays failed, and says so with the first reason.
+    # A failed group stays failed, and its errors repeat the first cause.
     reason = text.rpartition(": ")[2]
     again = error_of(lambda: mx.eval(mx.distributed.all_sum(mx.ones(1), group=group)), RuntimeError)
     assert re.search(r"on rank \d cannot start", again), again
@@ -152,7 +152,7 @@ def check_timeout() -> None:
         text = error_of(lambda: mx.eval(mx.distributed.all_sum(mx.ones(1), group=group)))
         assert re.search(r"timed out after [\d.]+ s.*waiting for rank 1", text), text
     else:
-        # Too late, whenever it comes: the group has failed.
+        # This rank never joins the call of rank 0. Its own calls fail once the group has failed.
         time_out = threading.Event()
         while not time_out.wait(0.05):
             try:
@@ -172,11 +172,11 @@ def check_other_streams_after_an_error() -> None:
     group = world.split(0)
     stream = mx.new_stream(mx.cpu)
     bad = mx.distributed.all_sum(mx.ones(2 + world.rank()), group=group, stream=stream)
-    # What depends on it fails with it, on whatever stream.
+    # Results that depend on the failed call fail with it, on any stream.
     depends = (bad.sum() + 1) * 2
     text = error_of(lambda: mx.eval(depends), RuntimeError)
     assert re.search(r"rank \d", text), text
-    # The stream on which it happened tells of it too, once.
+    # The stream of the failed call raises the error as well, once.
     error_of(lambda: mx.synchronize(stream), RuntimeError)
     good = mx.distributed.all_sum(mx.ones(3), group=world, stream=stream)
     assert good.tolist() == [world.size()] * 3
@@ -188,7 +188,7 @@ def test_an_error_reaches_what_depends_on_it(two):
 
 
 def survive(dying: int) -> str:
-    """Evaluates until it fails; what the failure says. One rank dies on the way."""
+    """Evaluates until a call fails and returns the error. Rank `dying` is killed on the way."""
     group = mccl.mlx.init(strict=True)
     for step in range(100000):
         if group.rank() == dying and step == 20:
@@ -212,7 +212,10 @@ def test_a_killed_rank_is_named_on_every_other(size: int):
 
 
 def time_of_failure(dying: int, receives: bool, when: str) -> float:
-    """When a call failed that waits for a rank, which dies meanwhile and tells when."""
+    """Returns the time at which a call failed that waited for the dying rank.
+
+    The dying rank writes the time of its death into the file `when`.
+    """
     group = mccl.mlx.init(strict=True)
     mx.eval(mx.distributed.all_sum(mx.ones(1000), group=group))
     if group.rank() == dying:
@@ -230,7 +233,7 @@ def time_of_failure(dying: int, receives: bool, when: str) -> float:
 @pytest.mark.parametrize("transport", ["auto", "tcp"])
 @pytest.mark.parametrize("receives", [False, True])
 def test_a_death_is_told_at_once(tmp_path: Path, transport: str, receives: bool):
-    """In about 0.03 s here, where nothing else runs."""
+    """The error takes about 0.03 s on this machine when idle."""
     took = []
     for turn in range(5):
         when = tmp_path / str(turn)
@@ -244,7 +247,7 @@ def test_a_death_is_told_at_once(tmp_path: Path, transport: str, receives: bool)
 
 
 def stop_while_pending(dying: int) -> str:
-    """Waits for a message of a rank that is killed meanwhile."""
+    """Waits for a message from a rank that is killed meanwhile."""
     group = mccl.mlx.init(strict=True)
     if group.rank() == dying:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -261,7 +264,7 @@ def test_a_receive_from_a_killed_rank_fails():
 
 
 def leave_with_work_pending() -> None:
-    """A process that ends with operations that no one will ever join."""
+    """Ends a process while operations are pending that no other rank will ever join."""
     group = mccl.mlx.init(strict=True)
     if group.rank() == 0:
         mx.async_eval(mx.distributed.all_sum(mx.ones(4), group=group))

@@ -1,4 +1,4 @@
-"""Arrays of MLX's GPU. Needs an MLX that is built for CUDA; one GPU serves all ranks."""
+"""Arrays on MLX's GPU. Needs an MLX built for CUDA. One GPU serves all ranks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(
     not load().has_gpu(), reason="needs a GPU, MLX for CUDA, and MCCL built beside it"
 )
 
-#: Through pinned memory, and by the kernels where ranks share the GPU for tests.
+#: Through pinned host memory, and through the kernels, with ranks that share a GPU for tests.
 WAYS = [{}, {"MCCL_BACKEND": "cuda", "MCCL_TEST_ONLY_SHARED_GPU": "nvlink"}]
 
 CALLS = """

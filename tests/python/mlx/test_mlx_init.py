@@ -1,4 +1,4 @@
-"""How groups begin: which backend, where ranks meet, and what is kept. Real processes."""
+"""How groups begin: the backend, the meeting of ranks, and reuse of groups. Real processes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_job_of_mpirun(tmp_path: Path, launcher: str):
 
 @pytest.mark.parametrize("launcher", ["mpirun.openmpi", "mpirun.mpich"])
 def test_mpirun_of_one_process_is_no_job_of_mpi(launcher: str):
-    """As with MLX itself."""
+    """MLX itself behaves in the same way."""
     if shutil.which(launcher) is None:
         pytest.skip(f"{launcher} is not installed")
     code = f"""{PRELUDE}
@@ -96,7 +96,7 @@ except RuntimeError as error:
     assert done.returncode == 0, done.stderr
 
 
-#: What MLX's documentation says of backends that are named, one after the other.
+#: The cases of MLX's documentation in which backends are named one after the other.
 CASES = """
 case = sys.argv[1]
 if case == "1":
@@ -122,7 +122,7 @@ def test_the_cases_of_mlx_s_page_under_mpirun(tmp_path: Path, case: str):
         pytest.skip("mpirun.openmpi is not installed")
     ring_environments(tmp_path, 2)
     script = tmp_path / "job.py"
-    # mpirun gives all ranks one environment; the ring's rank is the one that it gives.
+    # mpirun gives all ranks the same environment, so MLX_RANK is set from mpirun's own rank.
     script.write_text(f"""{PRELUDE}
 if sys.argv[1] == "3":
     os.environ["MLX_RANK"] = os.environ["OMPI_COMM_WORLD_RANK"]
@@ -217,7 +217,7 @@ def test_ranks_meet_where_jaccl_or_nccl_would(tmp_path: Path, backend: str, any_
     code = f"group = mccl.mlx.init(True, '{name}')\nmccl.mlx.init(True, '{backend}')\n{SUM}"
     for output, errors in run_ranks(code, environments):
         assert output.split() == ["3", "2"]
-        # Of one host, whose ranks share memory, there is nothing to be said of RDMA.
+        # All ranks are on one host and share memory, so no warning about RDMA is due.
         slower = errors.count(f"WARNING {backend}: arrays go through the host")
         on_gpu = mx.cuda.is_available()
         assert slower == (1 if backend == "nccl" and not on_gpu else 0)

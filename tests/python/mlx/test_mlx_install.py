@@ -1,4 +1,4 @@
-"""Unchanged programs on MCCL, and an MLX that does not match."""
+"""Unchanged programs on MCCL, and errors for an MLX that does not match."""
 
 from __future__ import annotations
 

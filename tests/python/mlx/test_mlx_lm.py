@@ -1,4 +1,4 @@
-"""mlx_lm with models cut over ranks: small ones, of random weights, with a tokenizer made here."""
+"""mlx_lm with small models split over ranks. Weights are random, the tokenizer is made here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import mccl.mlx
 
 pytest.importorskip("mlx_lm")
 
-#: By mlx_lm, which itself makes a stream of MLX's, and so a thread, that a fork would not have.
+#: Modules that mlx_lm imports. mlx_lm itself makes a stream of MLX, and so a thread, which a fork
+#: would lose.
 IMPORTED = ("transformers", "transformers.models.auto.tokenization_auto")
 
 WORDS = ["the", "a", "cat", "dog", "ring", "rank", "sum", "of", "all", "sends", "waits", "and"]
@@ -55,7 +56,7 @@ def make_tokenizer(folder: Path) -> None:
     )
 
 
-#: A model that can be cut into stages, too.
+#: A model that can also be split into stages.
 STAGES = CONFIG | {
     "model_type": "ministral3",
     "num_hidden_layers": 8,
@@ -87,7 +88,7 @@ def make_weights(folder: Path, config: dict = CONFIG) -> None:
 
 
 def make_model(folder: Path, config: dict = CONFIG) -> Path:
-    """What `mlx_lm` loads, as if it had been downloaded."""
+    """Writes the files that `mlx_lm` loads, as if they had been downloaded."""
     (folder / "config.json").write_text(json.dumps(config))
     make_tokenizer(folder)
     make_weights(folder, config)
@@ -156,7 +157,7 @@ def test_a_model_in_stages_matches_one_process(ranks, stages_folder: Path):
 
 
 def check_pipeline() -> None:
-    """A model cut into stages, whose activations go from rank to rank, as in mlx_lm."""
+    """A model is split into stages, and activations are sent from rank to rank, as in mlx_lm."""
     mccl.mlx.install()
     group = mx.distributed.init(strict=True)
     rank, size = group.rank(), group.size()
@@ -170,7 +171,7 @@ def check_pipeline() -> None:
         h = mx.tanh(h @ layers[rank])
         if rank < size - 1:
             h = mx.distributed.send(h, rank + 1)
-        # Everyone gets the last stage's.
+        # All ranks receive the result of the last stage.
         result = mx.distributed.all_gather(h)[-3:]
         expected = x + step
         for layer in layers:

@@ -26,7 +26,7 @@ PATIENCE = 300
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a kind that can be cut either way."""
+    """A model that can be split by tensors or into stages."""
     return make_model(tmp_path_factory.mktemp("ministral"), STAGES)
 
 
@@ -54,7 +54,7 @@ def run(ranks: int, *words: object, text: str = "", by: tuple = ("--", "-m", "ml
 
 
 def chat(ranks: int, model: Path, *flags: str) -> str:
-    """What the model says; its line is the one of words that it knows."""
+    """Returns the model's answer, which is the only line made up of words that it knows."""
     words = ("chat", "--model", model, "--max-tokens", 8, "--temp", 0, *flags)
     output = run(ranks, *words, text=f"{PROMPT}\nq\n")
     answers = [line.split() for line in output.splitlines()]
@@ -79,7 +79,7 @@ def adapters(ranks: int, model: Path, data: Path, folder: Path) -> dict[str, mx.
 
 
 def test_lora_trains_as_one_process_does(model: Path, tmp_path: Path):
-    """Rows of one length weigh the same, so that the mean of means is the mean."""
+    """Rows of equal length have equal weight, so the mean of means is the overall mean."""
     data = tmp_path / "data"
     data.mkdir()
     count = len(WORDS)
@@ -116,7 +116,7 @@ def answers_of_server(ranks: int, model: Path) -> list[str]:
             try:
                 return [ask(port)["choices"][0]["text"] for _ in range(2)]
             except (urllib.error.URLError, ConnectionError):
-                time.sleep(0.1)  # it does not listen yet
+                time.sleep(0.1)  # the server does not listen yet
     finally:
         job.send_signal(signal.SIGTERM)
         job.communicate(timeout=PATIENCE)
@@ -151,7 +151,7 @@ def test_files_are_shared(files: Path, tmp_path: Path, by: tuple[str, ...]):
 
 @pytest.mark.parametrize("launched", [True, False])
 def test_files_are_shared_with_the_hosts_of_a_hostfile(files: Path, tmp_path: Path, launched: bool):
-    """The program starts the ranks itself, by MLX's launcher."""
+    """The program itself starts the ranks, with MLX's launcher."""
     hosts = [{"ssh": name, "ips": ["127.0.0.1"]} for name in ("127.0.0.1", "localhost")]
     hostfile, copy = tmp_path / "hosts.json", tmp_path / "copy"
     hostfile.write_text(json.dumps({"backend": "ring", "hosts": hosts}))

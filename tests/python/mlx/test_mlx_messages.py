@@ -1,4 +1,4 @@
-"""Messages that are evaluated together, whatever order MLX gives them, meet."""
+"""Messages that are evaluated together are matched, whatever the order in which MLX runs them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 import mccl.mlx
 
-#: Elements of a message that no link takes before somebody receives it: 16 MiB.
+#: Number of elements of a message that no link buffers before it is received: 16 MiB.
 LONG = 1 << 22
 
 
@@ -17,7 +17,7 @@ def neighbours(group) -> tuple[int, int, int]:
 
 
 def check_exchange(elements: int, order: str) -> None:
-    """Everyone sends to the right what it computes now, and receives from the left."""
+    """Every rank sends a newly computed array to the right, and receives from the left."""
     group = mccl.mlx.init(True)
     rank, right, left = neighbours(group)
     for step in range(3):
@@ -39,7 +39,7 @@ def test_a_send_and_a_receive_in_one_evaluation(ranks, elements: int, order: str
 
 
 def check_exchange_that_is_used(elements: int) -> None:
-    """What is received is used before MLX comes to the send, which does not depend on it."""
+    """MLX uses the received array before it runs the send, which does not depend on it."""
     group = mccl.mlx.init(True)
     rank, right, left = neighbours(group)
     mine = mx.full((elements,), float(rank)) + 1

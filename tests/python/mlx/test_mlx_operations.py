@@ -1,4 +1,4 @@
-"""What MLX has no function for: results, gradients and mapping."""
+"""Operations that MLX lacks: results, gradients and vmap."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ WIDTH = 3
 
 
 def rows_of(size: int) -> list[int]:
-    """Shares of different sizes, one of them empty."""
+    """Returns the number of rows of each rank. They differ, and some are 0."""
     return [(3 * rank + 1) % 4 for rank in range(size)]
 
 
 def numbers(rank: int, rows: int, seed: int = 0) -> np.ndarray:
-    """Rows that differ from rank to rank, small enough to be exact."""
+    """Returns rows that differ from rank to rank, with values small enough to be exact."""
     return np.random.default_rng([rank, seed]).integers(-4, 5, (rows, WIDTH)).astype(np.float32)
 
 
 class Case:
-    """One exchange: what each rank gives, and what each gets for it."""
+    """One exchange: the call, the input of each rank, and the expected output of each rank."""
 
     def __init__(self, call, inputs, outputs):
         self.call, self.inputs, self.outputs = call, inputs, outputs
 
 
 def cases_of(size: int, seed: int = 0) -> dict[str, Case]:
-    """Every exchange over `size` ranks, with what NumPy makes of it."""
+    """Returns every exchange over `size` ranks, with the results that NumPy computes."""
     ranks = range(size)
     root, rows = size - 1, rows_of(size)
     starts = np.cumsum([0, *rows])
@@ -40,7 +40,7 @@ def cases_of(size: int, seed: int = 0) -> dict[str, Case]:
     even = [numbers(rank, 2 * size, seed) for rank in ranks]
     none = np.zeros((0, WIDTH), np.float32)
     total, total_full, total_even = sum(same), sum(full), sum(even)
-    # Rank i gives rank j so many rows.
+    # table[i][j] is the number of rows that rank i gives to rank j.
     table = [[(i + 2 * j) % 3 for j in ranks] for i in ranks]
     given = [numbers(rank, sum(table[rank]), seed) for rank in ranks]
     taken = [
@@ -122,7 +122,7 @@ def check_result(name: str) -> None:
         assert result.shape == case.outputs[rank].shape
         assert np.allclose(np.array(result), case.outputs[rank]), (name, rank)
         assert (np.array(x) == case.inputs[rank]).all()
-    # Of an input that is not in one piece, and as part of a larger graph.
+    # The input is not contiguous, and the call is part of a larger graph.
     transposed = mx.array(case.inputs[rank].T.copy()).T
     assert np.allclose(np.array(case.call(transposed * 2, group) + 1), case.outputs[rank] * 2 + 1)
 
@@ -137,8 +137,11 @@ def total_of(value: mx.array, group) -> float:
 
 
 def check_gradient(name: str) -> None:
-    """The inner product of a cotangent with a tangent's image equals that of the pulled back
-    cotangent with the tangent, both summed over all ranks: this is what an adjoint is."""
+    """Checks the definition of an adjoint.
+
+    The inner product of a cotangent with a tangent's image equals that of the pulled back cotangent
+    with the tangent, both summed over all ranks.
+    """
     group = mccl.mlx.init(strict=True)
     rank, size = group.rank(), group.size()
     case, other = cases_of(size)[name], cases_of(size, seed=1)[name]
@@ -158,7 +161,7 @@ def check_gradient(name: str) -> None:
     assert abs(before - after) < 1e-3, (before, after)
     # The adjoint of the adjoint is the exchange itself.
     _, [again] = mx.vjp(lambda c: mx.vjp(call, [x], [c])[1][0], [cotangent], [tangent])
-    if name != "uneven scatter":  # where a rank that is not root has no rows to tell of
+    if name != "uneven scatter":  # in which ranks other than the root have no rows
         assert np.allclose(np.array(again), other.outputs[rank])
 
 
@@ -176,7 +179,7 @@ def check_rule_of_gradients() -> None:
     def loss(x):
         return (mccl.mlx.all_gather(x, group=group) * mx.array(weights[rank])).sum()
 
-    # Each rank's loss weighs all rows in its own way; a row's gradient is the sum of its weights.
+    # Each rank's loss has its own weights for all rows. A row's gradient is the sum of its weights.
     gradient = np.array(mx.grad(loss)(x))
     assert np.allclose(gradient, sum(weights)[2 * rank : 2 * rank + 2])
 

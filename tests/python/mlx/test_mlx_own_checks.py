@@ -1,6 +1,7 @@
-"""What MLX checks of its own backends, on the default group: ring's, MPI's and NCCL's promises.
+"""MLX's checks of its own backends (ring, MPI and NCCL), run on the default group.
 
-Where those differ, the most that any of them promises: groups split, and messages go anywhere.
+Where the backends differ, the strongest guarantee is checked: groups can be split, and messages may
+go to any rank.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from mlx.nn.utils import average_gradients, clip_grad_norm_sharded
 import mccl.mlx
 
 INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
-#: The relative error that a sum of eight may have.
+#: Relative error allowed for a sum of eight values.
 FLOATS = {"float32": 1e-6, "float16": 5e-3, "bfloat16": 1e-1, "complex64": 1e-6, "float64": 1e-12}
 SHAPES = [(7,), (10,), (1024,)]
 LARGE = (1024, 1024)
-#: Of the types, those that are tried in an array so large.
+#: Types that are also tested with arrays of shape LARGE.
 OF_LARGE = ["int8", "int32", "float32", "float16", "bfloat16"]
 
 
 def cases() -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Types with shapes."""
+    """Yields the tested combinations of type and shape."""
     for dtype in [*INTEGERS, *FLOATS]:
         yield from ((dtype, shape) for shape in SHAPES)
         if dtype in OF_LARGE:
@@ -39,7 +40,10 @@ def world() -> mx.distributed.Group:
 
 
 def of_everyone(size: int, shape: tuple[int, ...], dtype: str) -> mx.array:
-    """The same on all ranks: a first axis over ranks, numbers from 0 to 10."""
+    """Returns an array that is the same on all ranks. Its first axis is the rank.
+
+    The values range from 0 to 10.
+    """
     numbers = mx.random.uniform(shape=(size, *shape), key=mx.random.key(0)) * 10
     return numbers.astype(getattr(mx, dtype))
 
@@ -59,7 +63,7 @@ def check_reductions(group: mx.distributed.Group | None, rank: int, size: int) -
         summed = mx.distributed.all_sum(x[rank], group=group)
         expected = x[0]
         for other in range(1, size):
-            expected = expected + x[other]  # in this type, as sums of it wrap and round
+            expected = expected + x[other]  # in this type, because its sums wrap and round
         assert summed.dtype == expected.dtype, what
         tolerance = FLOATS.get(dtype, 0)
         assert error(summed, expected, tolerance > 0) <= tolerance, what
@@ -96,7 +100,7 @@ def check_groups() -> None:
     assert (every_other.rank(), every_other.size()) == (rank // 2, size // 2)
     pair = group.split(rank // 2)
     assert (pair.rank(), pair.size()) == (rank % 2, 2)
-    # Sums of pairs, gathered over every other rank, are those of all pairs.
+    # Gathering the sums of pairs over every other rank gives the sums of all pairs.
     total = mx.distributed.all_sum(mx.full((1, 8), float(rank)), group=pair)
     found = mx.distributed.all_gather(total, group=every_other)
     expected = mx.arange(size).reshape(size // 2, 2).sum(-1, keepdims=True)
@@ -181,7 +185,7 @@ def check_pairs() -> None:
             mx.eval(x)
         sends = not sends
     assert mx.all(x == (1024 if pair.rank() == 0 else 512)).item()
-    # A message beside something that is computed.
+    # A message is evaluated together with an unrelated computation.
     y = mx.ones((5, 5)) + mx.array(2.0)
     last = (
         mx.distributed.send(2 * x, other, group=pair)
@@ -326,7 +330,7 @@ def check_predicate() -> None:
 
     shard_inplace(parts, axis)
     x = mx.random.normal((4, 16, 16, 3))
-    # Biases of layers that are summed count once on each rank.
+    # The ranks' results are summed, so each rank adds only its share of the bias.
     for layer in parts.layers:
         if layer.sums:
             layer.conv.bias = layer.conv.bias / mx.distributed.init().size()

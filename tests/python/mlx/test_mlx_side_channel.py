@@ -1,4 +1,4 @@
-"""Ranks that meet by an all-gather of the program's own (`all_gather_factory`)."""
+"""Ranks that meet through an all-gather of the program's own (`all_gather_factory`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mccl.mlx import side_channel
 
 
 def all_gather_of(size: int) -> Callable[[int, int], side_channel.AllGather]:
-    """The factory of ranks that are threads of this process."""
+    """Returns a factory for ranks that are threads of this process."""
     barrier = threading.Barrier(size, timeout=60)
     parts: dict[int, bytes] = {}
 
@@ -97,7 +97,7 @@ def test_what_is_no_all_gather_is_an_error(factory: side_channel.Factory, expect
     assert expected in str(raised.value)
 
 
-#: Gathers by files in the folder that FOLDER names.
+#: Gathers through files in the folder that the variable FOLDER names.
 FACTORY = """
 import pathlib, time
 def factory(rank, size):

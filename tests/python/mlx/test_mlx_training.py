@@ -39,7 +39,7 @@ def trees_equal(found, expected, tolerance: float = 1e-5) -> None:
 
 
 def gradients_of(rank: int):
-    """A tree of several types and shapes, different on each rank."""
+    """Returns a tree of arrays of several types and shapes, which differ from rank to rank."""
 
     def numbers(shape, dtype=mx.float32, seed=0):
         generator = np.random.default_rng([rank, seed])
@@ -89,7 +89,7 @@ def test_buckets_hold_one_type_each_from_the_last_to_the_first():
         for bucket in buckets:
             assert bucket == sorted(bucket, reverse=True)
             assert len({arrays[i].dtype for i in bucket}) == 1
-            # None is full before its last one comes.
+            # No bucket is full before its last array.
             assert sum(arrays[i].nbytes for i in bucket[:-1]) < max(size, 1)
     assert len(list(buckets_of(arrays, 0))) >= len(arrays) - 1
 
@@ -122,7 +122,7 @@ def test_the_stream_is_never_dropped(two):
 
 
 def check_overlap() -> None:
-    """What was averaged before the barrier has communicated by then, though nobody evaluated it."""
+    """A barrier waits for averages started before it, although nothing has evaluated them."""
     group = world()
     mccl.reset_metrics()
     gradients = {"first": mx.full((1000,), 1.0), "last": mx.full((1000,), 2.0)}
@@ -140,7 +140,7 @@ def test_communication_starts_before_evaluation_is_asked_for(two):
 
 
 def check_computing_goes_on() -> None:
-    """Rank 1 averages only when it hears that rank 0 has computed its next bucket meanwhile."""
+    """Rank 1 averages only after rank 0 reports that it has computed its next bucket."""
     group = world()
     token, stream = group.split(0), mx.new_stream(mx.cpu)
     first, last = mx.full((1000,), 1.0) * 3, mx.full((1000,), 2.0)
@@ -204,7 +204,7 @@ def test_a_leaf_that_is_no_array_is_named(two, leaf, name):
 def check_shard_linear(bias: bool, quantized: bool) -> None:
     group = world()
     mx.random.seed(7)
-    # The sizes that quantised groups of 64 can be cut into for 8 ranks.
+    # These sizes let 8 ranks split a layer whose quantisation groups have 64 elements.
     inner = 64 * 8
     layer = nn.Linear(inner, inner, bias=bias)
     if quantized:
@@ -274,7 +274,7 @@ def check_shard_inplace() -> None:
     block.group = group
     assert block.up.weight.shape == (64 // group.size(), 16)
     equal(block(x), expected, 1e-4)
-    # A fused layer, of three segments.
+    # A fused layer of three segments.
     fused = nn.Linear(16, 3 * 64)
     parts = mx.split(fused(x), 3, axis=-1)
     nn.layers.distributed.shard_inplace(fused, "all-to-sharded", segments=3, group=group)

@@ -1,4 +1,4 @@
-"""The double of a Mac's GPU in a process of its own."""
+"""Loads the double of a Mac's GPU into this process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ FOLDER = ROOT / os.environ.get("BUILD_FOLDER", "build/release") / "tests" / "pyt
 
 
 def load() -> ModuleType:
-    """Imports it, behind the library that it takes the place of the system in."""
+    """Imports the double.
+
+    It replaces the Metal driver of mccl's extension, which is loaded first.
+    """
     import torch
 
     from mccl import torch_backend
@@ -25,23 +28,26 @@ def load() -> ModuleType:
     if str(FOLDER) not in sys.path:
         sys.path.insert(0, str(FOLDER))
     fake = importlib.import_module("fake_mps")
-    # What torch's Python asks of a build for Macs.
-    # Torch 2.15 asks for what is behind the cache of the real one.
+    # torch's Python code asks these functions of a build for Macs. torch 2.15 uses attributes that
+    # only a cached function has.
     torch.backends.mps.is_available = functools.cache(lambda: True)
-    if hasattr(torch.mps, "default_stream"):  # from 2.15 on, in C++ that no build for Linux has
+    if hasattr(torch.mps, "default_stream"):  # new in torch 2.15, in C++ that Linux builds lack
         torch.mps.current_stream = torch.mps.default_stream = functools.cache(object)
     return fake
 
 
 def start(shared: bool) -> None:
-    """As a torch of its kind: memory is shared with the host from torch 2.12 on."""
+    """Loads the double with one kind of memory: torch 2.12 and newer share it with the host."""
     load().set_shared(shared)
 
 
 @contextlib.contextmanager
 def watched(*, may_wait: bool = False) -> Iterator[dict[str, int]]:
-    """Nothing was touched before its event, no thread of the library's gave torch's stream
-    anything, and nobody waited for all of the device; tells what was done inside."""
+    """Checks how the block uses the device, and yields the counts of what the device did.
+
+    Memory must not be touched before its event, and no thread of the library may give torch's
+    stream work. Unless `may_wait` is true, nothing may wait for all work of the device.
+    """
     fake = load()
     before = fake.counts()
     done: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Every collective against what one process computes."""
+"""Every collective, compared with the result that one process computes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SIZES = [0, 1, 5, 1000, 70001]
 
 
 def data_of(rank: int, count: int, dtype: torch.dtype) -> torch.Tensor:
-    """Small whole numbers, so that sums are exact in any order and type."""
+    """Returns small whole numbers, whose sums are exact in any order and type."""
     values = (torch.arange(count, dtype=torch.int64) * 7 + rank * 3) % 5
     if dtype is torch.bool:
         return values > 2
@@ -39,7 +39,7 @@ def all_data(count: int, dtype: torch.dtype) -> list[torch.Tensor]:
 
 
 def reduced(inputs: list[torch.Tensor], op) -> torch.Tensor:
-    """The reduction in a type that holds it, back in the type of the inputs."""
+    """Reduces in a wider type and converts the result to the type of the inputs."""
     dtype = inputs[0].dtype
     if dtype is torch.bool:
         wide = torch.stack([x.to(torch.int64) for x in inputs])
@@ -124,7 +124,8 @@ def test_all_reduce(pool, op, dtypes):
 
 
 def check_complex_product() -> None:
-    # dist.all_reduce views complex as real and refuses PRODUCT; the group itself takes it.
+    # dist.all_reduce views complex numbers as real ones and refuses PRODUCT. The group itself
+    # accepts it.
     inputs = all_data(100, torch.complex128)
     tensor = inputs[dist.get_rank()].clone()
     options = dist.AllreduceOptions()
@@ -181,7 +182,7 @@ def check_reduce_scatter(dtype, op_name: str) -> None:
         output = torch.empty(part, dtype=dtype)
         dist.reduce_scatter_tensor(output, whole, op)
         same(output, expected)
-        same(whole, inputs[rank])  # fault 6: the input stays as it was
+        same(whole, inputs[rank])  # fault 6: the input is unchanged
         dist.reduce_scatter(
             output.zero_(),
             list(inputs[rank].clone().chunk(size))
@@ -271,7 +272,7 @@ def test_fault_22_gather_scatter_and_other_moves(pool, dtype):
 
 def check_all_to_all(dtype) -> None:
     rank, size = dist.get_rank(), dist.get_world_size()
-    # Rank a sends b + 1 rows of value 10 a + b to rank b, and nothing to itself.
+    # Rank a sends b + 1 rows of value 10 a + b to rank b, and no rows to itself.
     rows = [0 if b == rank else b + 1 for b in range(size)]
     inputs = [torch.full((n, 2), 10 * rank + b, dtype=dtype) for b, n in enumerate(rows)]
     expected = [
@@ -287,7 +288,7 @@ def check_all_to_all(dtype) -> None:
     same(output, torch.cat(expected))
     equal = torch.arange(size * 3).to(dtype) + rank
     output = torch.empty_like(equal)
-    # Empty splits on some ranks and equal ones on others mean the same.
+    # Empty splits on some ranks and equal splits on others mean the same.
     splits = [3] * size if rank % 2 else None
     dist.all_to_all_single(output, equal, splits, splits)
     same(output, torch.cat([(torch.arange(3) + 3 * rank).to(dtype) + a for a in range(size)]))
@@ -325,7 +326,8 @@ def test_fault_22_base_calls_and_bitwise_reductions(pool):
 def check_strided() -> None:
     rank, size = dist.get_rank(), dist.get_world_size()
     base = torch.arange(24.0).reshape(4, 6)
-    # Transposed on odd ranks: what counts is the order of elements, not of memory.
+    # The tensor is transposed on odd ranks: elements are matched by their index, not by their place
+    # in memory.
     mine = (base + rank) if rank % 2 == 0 else (base + rank).t().contiguous().t()
     dist.all_reduce(mine)
     same(mine, base * size + sum(range(size)))
@@ -356,7 +358,7 @@ def test_fault_08_strided_and_odd_tensors_come_back_whole(pool):
 
 
 def check_offsets() -> None:
-    # Buckets are slices of a larger tensor, at any alignment.
+    # Buckets are slices of a larger tensor and may have any alignment.
     for offset in range(1, 9):
         memory = torch.zeros(4096 + 9, dtype=torch.bfloat16)
         piece = memory[offset : offset + 4096]
@@ -460,7 +462,7 @@ def test_more_than_two_gib(pool):
 
 
 def check_default_dtype_orders() -> None:
-    # Any result of floats that are no whole numbers is the same on every rank, to the bit.
+    # Floats that are no whole numbers also give the same bits on every rank.
     torch.manual_seed(dist.get_rank())
     for dtype in FLOATS:
         for count in (10, 20000, 400000):

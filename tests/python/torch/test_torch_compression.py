@@ -1,4 +1,4 @@
-"""Sums that a setting or a group rounds between machines, and what stays exact."""
+"""Sums between machines that a setting or a group compresses, and calls that stay exact."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CODECS = ["fp16", "bf16", "int8", "fp8", "fp8_e5m2", "int4", "topk"]
 
 
 def exact_in_float32(count: int, rank: int) -> torch.Tensor:
-    """Values that no 16-bit float holds, whose sums over a few ranks float32 holds exactly."""
+    """Returns values that no 16-bit float holds, whose sums over ranks are exact in float32."""
     return 1 + (torch.arange(count) * 5 + rank * 3) % 1021 * 2.0**-20
 
 
@@ -64,7 +64,7 @@ def test_fault_04_small_sums_are_read_as_they_were_sent(pool, codec):
 
 
 def check_rounded_sums(error: float, rank: int, size: int) -> None:
-    """The same on all ranks, and not far off."""
+    """The results are the same on all ranks, and the error is below the bound."""
     for count in (70001, 300000):
         tensor = torch.randn(count, generator=torch.Generator().manual_seed(rank))
         exact = tensor.clone()
@@ -78,7 +78,7 @@ def check_rounded_sums(error: float, rank: int, size: int) -> None:
         assert 0 < found < error, found
 
 
-#: The most by which a sum of normal numbers may be off, of its norm.
+#: Largest error of a sum of normally distributed numbers, relative to its norm.
 ERRORS = {
     "fp16": 1e-3, "bf16": 5e-3, "int8": 2e-2, "fp8": 5e-2, "fp8_e5m2": 1e-1, "int4": 0.3, "topk": 1
 }  # fmt: skip
@@ -105,7 +105,7 @@ def check_groups(rank: int, size: int) -> None:
         dist.all_reduce(tensor, dist.ReduceOp.AVG, group=group)
         assert torch.equal(tensor, torch.full((100000,), expected))
     backend = rounded._get_backend(torch.device("cpu"))
-    assert backend.bytes_to_sum(torch.full((1000,), value)) == 4000  # too small to be rounded
+    assert backend.bytes_to_sum(torch.full((1000,), value)) == 4000  # too small to be compressed
     tensor, left = torch.full((100000,), value), torch.full((100000,), 7.0)
     assert 200000 <= backend.bytes_to_sum(tensor) < 201000
     backend.all_reduce_keeping(tensor, left, dist.ReduceOp.AVG).wait()

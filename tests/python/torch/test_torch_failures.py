@@ -1,4 +1,4 @@
-"""What goes wrong: every rank is told what, in bounded time, and nothing else breaks."""
+"""Failures: every rank gets the cause in bounded time, and nothing else breaks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHORT = timedelta(seconds=1)
 
 
 def error_of(call) -> str:
-    """The message of the failure that `call` must have."""
+    """Returns the message of the exception that `call` must raise."""
     try:
         call()
     except (RuntimeError, ValueError, TypeError) as error:
@@ -32,7 +32,7 @@ def error_of(call) -> str:
 
 
 def everyone() -> dist.ProcessGroup:
-    """A group of its own, which a test may break."""
+    """Makes a group of all ranks that a test may break."""
     return dist.new_group(list(range(dist.get_world_size())))
 
 
@@ -55,7 +55,7 @@ def check_timeout() -> None:
         assert group._get_backend(CPU).get_error().name != "SUCCESS"
     healthy()
     if dist.get_rank() == 1:
-        # Too late: the group has failed, and says so at once.
+        # This call is too late: the group has failed, so the call fails at once.
         assert error_of(lambda: dist.barrier(group))
     healthy()
 
@@ -87,7 +87,7 @@ def check_set_timeout() -> None:
         assert re.search(begin, text), text
         assert "waiting for rank 0" in text, text
         assert "give a longer timeout" in text, text
-        # Each thing once.
+        # The message has each part only once.
         assert [text.count(part) for part in ("all_reduce", "rank 2", "timed")] == [1, 1, 1], text
     healthy()
 
@@ -99,7 +99,7 @@ def test_the_default_timeout_can_change(pool):
 def check_torchs_own_call_sets_the_timeout() -> None:
     group = everyone()
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # torch would warn that it has set nothing
+        warnings.simplefilter("error")  # torch warns if a backend cannot set its timeout
         dist.distributed_c10d._set_pg_timeout(SHORT, group)
     if dist.get_rank() == 2:
         text = error_of(lambda: dist.all_reduce(torch.ones(1), group=group))
@@ -116,7 +116,7 @@ def check_wait_with_timeout() -> None:
     tensor = torch.zeros(2)
     if rank == 1:
         work = dist.irecv(tensor, 0)
-        # The wait gives up; the receive goes on.
+        # The wait times out, but the receive continues.
         text = error_of(lambda: work.wait(timedelta(milliseconds=200)))
         assert re.search(r"^\[rank 1\] Timed out : recv from rank 0 .* is not done", text), text
         assert not work.is_completed()
@@ -142,7 +142,7 @@ def check_late_message() -> None:
         assert re.search(r"^recv from rank 0 .* on rank 1 failed: it timed out", text), text
     dist.barrier()
     if rank == 0:
-        # Whether it goes out or fails, it must reach nobody.
+        # The message may be sent or fail, but it must not be received.
         with contextlib.suppress(RuntimeError):
             dist.send(torch.ones(1000), 1, group=group)
     healthy()
@@ -192,13 +192,13 @@ def differ_in_splits(group, rank):
     size = dist.get_world_size()
     rows = [1] * size
     if rank == 0:
-        rows[1] = 2  # rank 1 expects one
+        rows[1] = 2  # rank 1 expects one row
     output = torch.zeros(size)
     dist.all_to_all_single(output, torch.ones(sum(rows)), [1] * size, rows, group=group)
 
 
 def call_and_barrier(call, group, rank) -> None:
-    # A root whose data has left may be done before anyone sees that ranks differ.
+    # A root whose data has been sent may complete before any rank sees the difference.
     call(group, rank)
     dist.barrier(group)
 
@@ -316,7 +316,7 @@ def check_abort_of_own_send() -> None:
     rank = dist.get_rank()
     group = dist.new_group([0, 1])
     if rank == 0:
-        # Nobody receives it, and it fits no buffer.
+        # The message has no receiver and fits no buffer.
         timer = threading.Timer(0.3, group.abort)
         timer.start()
         text = error_of(lambda: dist.send(torch.ones(1 << 24), 1, group=group))

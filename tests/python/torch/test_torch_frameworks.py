@@ -1,4 +1,4 @@
-"""What people build on a backend, each beside the same on one process."""
+"""Frameworks on top of the backend, each compared with the same computation in one process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How groups come, go, share connections and survive fork()."""
+"""Groups are made, destroyed, share connections and survive fork()."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def check_overlapping() -> None:
         for group, ranks in zip(groups, members, strict=True):
             if rank in ranks:
                 assert total(group) == sum(ranks)
-    # Independent groups may be used in different orders by different ranks.
+    # Independent groups may be used in a different order on each rank.
     works = []
     mine = [i for i, ranks in enumerate(members) if rank in ranks]
     for i in mine if rank % 2 else reversed(mine):
@@ -139,7 +139,7 @@ def check_again_on_one_store(rank: int, size: int, port: int) -> None:
         dist.broadcast(tensor, 0)
         assert tensor.eq(round_).all()
         dist.destroy_process_group()
-    # The master's store must outlive the others' last question to it.
+    # The master's store must live until the other ranks have made their last request.
     store.add("done", 1)
     while rank == 0 and store.add("done", 0) < size:
         pass
@@ -167,20 +167,23 @@ sys.exit("it met somebody")
 
 
 def check_extra_start(rank: int, size: int, port: int) -> None:
-    """A process of a rank more than of the others, which nobody answers, and then all start."""
+    """One rank starts an extra process that no other rank meets.
+
+    Afterwards all ranks start again.
+    """
     store = dist.TCPStore("127.0.0.1", port, size, is_master=rank == 0, timeout=TIMEOUT)
     for round_ in range(2):
         dist.init_process_group("mccl", store=store, rank=rank, world_size=size, timeout=TIMEOUT)
         assert total() == sum(range(size))
         dist.destroy_process_group()
-        # Nobody starts again before the extra start is over.
+        # No rank starts again before the extra process has ended.
         if rank == 1 and round_ == 0:
             command = [sys.executable, "-c", EXTRA_START, str(rank), str(size), str(port)]
             subprocess.run(command, check=True, timeout=60)
         store.add(f"ready {round_}", 1)
         while store.add(f"ready {round_}", 0) < size:
             pass
-    # The master's store must outlive the others' last question to it.
+    # The master's store must live until the other ranks have made their last request.
     store.add("done", 1)
     while rank == 0 and store.add("done", 0) < size:
         pass
@@ -263,11 +266,11 @@ def check_use_after_fork() -> None:
         except Exception as error:
             text = str(error)
         try:
-            # Teardown in the child must not say goodbye in the parent's name.
+            # Teardown in the child must not close the parent's membership.
             dist.destroy_process_group()
             os.write(writer, text.encode())
         finally:
-            os._exit(0)  # never back into the pool; what the child has to say is in the pipe
+            os._exit(0)  # bypasses the pool's code; the child's text is in the pipe
     os.close(writer)
     os.waitpid(child, 0)
     assert "forked" in os.read(reader, 4096).decode()

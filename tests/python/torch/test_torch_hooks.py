@@ -1,4 +1,4 @@
-"""DDP with gradients in fewer bytes."""
+"""DDP with compressed gradients."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def assert_the_same_on_all(tensor: torch.Tensor, size: int) -> None:
 
 
 class Lines(logging.Handler):
-    """Collects what is logged while it is entered, as levels and texts."""
+    """Collects the log lines, as levels and texts, between entry and exit."""
 
     def __enter__(self) -> list[tuple[int, str]]:
         self.lines: list[tuple[int, str]] = []
@@ -98,7 +98,7 @@ def check_training(rank: int, size: int, codec: str, options: dict, worse: float
     exact = DistributedDataParallel(model())
     train(exact, rank, size, range(STEPS))
     before = loss_of(DistributedDataParallel(model()))
-    ddp = DistributedDataParallel(model(), bucket_cap_mb=0.2)  # of which there are several
+    ddp = DistributedDataParallel(model(), bucket_cap_mb=0.2)  # gives several buckets
     state = mccl.hooks.compress(ddp, codec, **options)
     train(ddp, rank, size, range(STEPS))
     assert_the_same_on_all(weights_of(ddp), size)
@@ -156,7 +156,7 @@ def check_ramp(rank: int, size: int) -> None:
         train(ddp, rank, size, range(step, step + 1))
         shares.append(
             4 / 6 / state.statistics.ratio
-        )  # an element takes 4 bytes, or 6 with its place
+        )  # an element takes 4 bytes, or 6 together with its index
     assert state.statistics.sent > 0
     expected = [0.25, 0.0625, 0.0156, 0.01, 0.01]
     assert shares[1:] == [pytest.approx(share, rel=0.06) for share in expected]
@@ -192,7 +192,7 @@ def check_momentum_of_some(rank: int, size: int) -> None:
     for name, left in state.residuals.items():
         assert not velocities[name][left == 0].any(), name
         assert velocities[name][left != 0].count_nonzero() > left.numel() / 3, name
-    assert velocities["0.bias"].any()  # of what is exact nothing begins anew
+    assert velocities["0.bias"].any()  # exact parameters keep their momentum
     saved = state.state_dict()
     again = DistributedDataParallel(model())
     resumed = mccl.hooks.compress(again, "topk", ratio=0.05, momentum=0.9)
@@ -201,7 +201,7 @@ def check_momentum_of_some(rank: int, size: int) -> None:
     train(ddp, rank, size, range(3, 5))
     train(again, rank, size, range(3, 5))
     difference = (weights_of(ddp) - weights_of(again)).norm() / weights_of(ddp).norm()
-    assert difference < 1e-2, difference  # blocks begin elsewhere
+    assert difference < 1e-2, difference  # blocks begin at other elements
     odd = {"step": 1, "residuals": {}, "velocities": {"0.bias": torch.zeros(3)}}
     with pytest.raises(ValueError, match=r"momentum of 0\.bias"):
         resumed.load_state_dict(odd)
@@ -222,7 +222,7 @@ def check_exact_parameters(rank: int, size: int) -> None:
     for (name, mine), other in zip(
         ddp.module.named_parameters(), exact.module.parameters(), strict=True
     ):
-        # Sums of other lengths may add up in another order.
+        # Sums over buckets of other lengths may be added in another order.
         assert torch.allclose(mine, other, rtol=1e-5, atol=1e-7) == (name == "2.weight"), name
     assert "2.weight" not in state.residuals
     assert set(state.residuals) == {name for name, _ in model().named_parameters()} - {"2.weight"}
@@ -243,14 +243,14 @@ def check_resume(rank: int, size: int, codec: str) -> None:
     train(whole, rank, size, range(4, 8))
     again = model()
     again.load_state_dict(weights)
-    # Other buckets, whose order of parameters is another one too.
+    # The buckets differ, and so does their order of parameters.
     ddp = DistributedDataParallel(again, bucket_cap_mb=0.2 if codec == "powersgd" else 25)
     resumed = mccl.hooks.compress(ddp, codec)
     resumed.load_state_dict(saved)
     train(ddp, rank, size, range(4, 8))
     assert resumed.step == 8
     difference = (weights_of(ddp) - weights_of(whole)).norm() / weights_of(whole).norm()
-    assert difference < 4e-3, difference  # blocks begin elsewhere
+    assert difference < 4e-3, difference  # blocks begin at other elements
     odd = {"step": 1, "residuals": {"nothing.weight": torch.zeros(3)}}
     with pytest.raises(ValueError, match=r"nothing\.weight"):
         resumed.load_state_dict(odd)
@@ -273,7 +273,7 @@ class SometimesUnused(nn.Module):
 
 
 def weights_of_outputs() -> torch.Tensor:
-    """With which gradients have a rank above that of powersgd."""
+    """Returns factors that give the gradients a rank above that of powersgd."""
     return torch.randn(8, 100, generator=torch.Generator().manual_seed(7))
 
 
@@ -312,7 +312,7 @@ def check_group_of_some(rank: int, size: int) -> None:
         train(ddp, rank, 2, range(2))
         for group in (state.group, state.rounding):
             assert group._get_backend(torch.device("cpu")).options._timeout == TIMEOUT
-    # Names of later groups are the same everywhere.
+    # Groups made later have the same names on all ranks.
     later = dist.new_group(list(range(size)))
     one = torch.ones(1)
     dist.all_reduce(one, group=later)
@@ -346,7 +346,7 @@ def test_what_is_exact_is_so_whatever_the_group_does(pool, codec):
 
 
 def check_shared_memory(codec: str) -> None:
-    """Where sums are exact nothing is left out, and nothing added."""
+    """Exact sums leave no residuals, and change nothing."""
     import mccl.hooks
 
     rank, size = dist.get_rank(), dist.get_world_size()

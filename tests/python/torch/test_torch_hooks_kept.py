@@ -1,4 +1,4 @@
-"""What hooks keep for the next step: its precision, and how it outlives steps that overflow."""
+"""State that hooks keep for the next step: its precision, and its survival of overflows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SIXTEEN_BIT = [torch.float16, torch.bfloat16]
 
 
 class Slope(nn.Module):
-    """A parameter whose gradient is what it is called with, on every rank."""
+    """A parameter whose gradient, on every rank, is the argument of the call."""
 
     def __init__(self, *shape: int, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ def check_precision(rank: int, size: int, codec: str, options: dict, dtype: torc
     assert state.residuals["weight"].dtype == torch.float32
     still_to_send = mean_of_ranks(state.residuals["weight"].double())
     error = (applied + still_to_send - steps * gradient.double()).norm(dim=0)
-    # Averages are rounded to the type of the gradients: by half of its last place.
+    # Averages are rounded to the gradients' type, by at most half a unit in the last place.
     bound = torch.finfo(dtype).eps * steps * gradient.double().norm(dim=0)
     assert (error < bound + torch.finfo(dtype).eps * 3000).all(), (error / bound).max()
     assert state.statistics.given == steps * 64 * 64 * 2
@@ -72,7 +72,7 @@ def check_small_beside_large(rank: int, size: int, dtype: torch.dtype) -> None:
     gradient[0, 0] = 3000
     gradient[0, 1] = 1
     start = torch.zeros(64, 64)
-    start[0, 1] = 2900  # as after so many steps
+    start[0, 1] = 2900  # the value after that many steps
     state.load_state_dict({"step": 2900, "residuals": {"weight": start}})
     for _ in range(90):
         ddp.zero_grad()
@@ -107,7 +107,7 @@ def test_momentum_of_16_bit_gradients_is_not_rounded(pool, dtype):
 
 
 def check_loading(rank: int, size: int, codec: str) -> None:
-    """States of 16 bits, as earlier releases saved them, and states without what is new."""
+    """Loads 16-bit states, as earlier releases saved them, without the fields that are new."""
     import mccl.hooks
 
     ddp = DistributedDataParallel(model())
@@ -118,7 +118,7 @@ def check_loading(rank: int, size: int, codec: str) -> None:
         each.dtype == torch.float32 and each.eq(1).all() for each in state.residuals.values()
     )
     train(ddp, rank, size, range(1))
-    assert old["0.weight"].eq(1).all()  # the state is a copy
+    assert old["0.weight"].eq(1).all()  # the hook works on a copy of the loaded state
 
 
 @pytest.mark.parametrize("codec", ["int8", "powersgd"])
@@ -139,9 +139,9 @@ def check_overflow(rank: int, size: int, codec: str, dtype: torch.dtype) -> None
             inputs[0, 0] = torch.inf
         ddp(inputs).float().sum().backward()
         finite.append(bool(ddp.module.weight.grad.isfinite().all()))
-    assert finite == [True, False, True]  # as a loss scaler needs it
+    assert finite == [True, False, True]  # a loss scaler relies on the overflow being visible
     assert all(each.isfinite().all() for each in state.residuals.values())
-    assert state.statistics.error < 1  # a number, though the squares are above 65504
+    assert state.statistics.error < 1  # finite, although the squares exceed 65504
 
 
 def check_momentum_after_overflow(rank: int, size: int) -> None:
@@ -184,7 +184,7 @@ def check_kept(rank: int, size: int, codec: str, options: dict) -> None:
     train(ddp, rank, size, range(3))
     before = snapshot(state)
     assert before
-    # Only the last layer's gradients overflow, on one rank.
+    # Only the last layer's gradients overflow, and only on one rank.
     ddp.zero_grad()
     layers = ddp.module
     handle = layers[3].weight.register_hook(
@@ -263,7 +263,7 @@ def check_complex(rank: int, size: int, codec: str) -> None:
     state = mccl.hooks.compress(ddp, codec)
     generator = torch.Generator().manual_seed(rank)
     inputs = torch.randn(8, 30, dtype=torch.complex64, generator=generator)
-    for step in range(3):  # the order of the buckets changes after the first
+    for step in range(3):  # DDP changes the order of the buckets after the first step
         applied = {}
         before = {name: mean_of_ranks(each) for name, each in state.residuals.items()}
         for each in (exact, ddp):

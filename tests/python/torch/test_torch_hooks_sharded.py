@@ -1,4 +1,4 @@
-"""FSDP2 with gradients in fewer bytes."""
+"""FSDP2 with compressed gradients."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_resumed_training_has_the_bits_of_uninterrupted_training(pool, codec, op
 
 
 def in_two_parts() -> nn.Module:
-    """One unit of fully_shard with two matrices."""
+    """Returns two layers that make up one unit of fully_shard."""
     return nn.Sequential(nn.Linear(64, 320), nn.ReLU(), nn.Linear(320, 12, bias=False))
 
 
@@ -192,7 +192,7 @@ def check_other_axis(rank: int, size: int, dtype: torch.dtype) -> None:
         for name, each in gradients_of(mine, rank, dtype).items():
             applied[name] = applied.get(name, 0) + each / 20
     expected = gradients_of(exact, rank, dtype)
-    # A residual that is added elsewhere than it was taken from makes this worse, not better.
+    # A residual that is added to other elements than it was taken from would increase the error.
     assert_close(applied, expected, 0.02)
     shapes = {name: each.shape for name, each in exact.named_parameters() if each.dim() > 1}
     complex_part = (2,) if dtype.is_complex else ()
@@ -256,7 +256,7 @@ def test_what_no_codec_takes_is_exact_and_that_is_said(pool):
 
 
 def check_without_root(rank: int, size: int) -> None:
-    """Each layer then reduces in a callback of its own at the end of the backward pass."""
+    """Without a root module, each layer reduces in its own callback after the backward pass."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
@@ -286,7 +286,7 @@ def check_sharded_overflow(rank: int, size: int) -> None:
     train_sharded(module, rank, size, range(2))
     before = {name: each.clone() for name, each in state.residuals.items()}
     assert all(each.any() for each in before.values())
-    # Only the last layer's gradients overflow, on one rank.
+    # Only the last layer's gradients overflow, and only on one rank.
     module.zero_grad()
     hidden = module[2](module[1](module[0](batch(rank)[0])))
     spoilt = module[3](hidden.detach() * (torch.inf if rank == 1 else 1))
@@ -304,7 +304,7 @@ def test_a_step_that_overflows_leaves_residuals_of_every_rank(pool):
 
 
 def check_precision(rank: int, size: int) -> None:
-    """Mixed precision reduces in 16 bits; what is kept is not rounded to them."""
+    """Mixed precision reduces in 16 bits, but residuals are not rounded to 16 bits."""
     from torch.distributed.fsdp import MixedPrecisionPolicy
 
     import mccl.hooks

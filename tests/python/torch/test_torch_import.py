@@ -1,4 +1,4 @@
-"""What importing mccl does, with torch, without it, and with another one."""
+"""Importing mccl: with torch, without torch, and with another version of torch."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ print(tried("mccl"), tried("mccl_engine"), sep=", ")
 
 
 def owned_by_another(folder: Path, code: str) -> str:
-    """What a process with another backend "mccl" is told; it can use both."""
+    """Returns the warning in a process with another backend "mccl". Both backends stay usable."""
     (folder / "others_backend.py").write_text(OTHER)
     said, warned = run_and_hear(
         code + BOTH_NAMES, PYTHONPATH=str(folder), TORCH_DEVICE_BACKEND_AUTOLOAD="0"

@@ -1,4 +1,4 @@
-"""What env:// finds under launchers that torch does not know, and what it leaves alone."""
+"""The variables that env:// gets from launchers unknown to torch, and those left unchanged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ BY_HAND = {"MCCL_RANK": "3", "MCCL_WORLD_SIZE": "4"}
 
 @pytest.fixture
 def complete(monkeypatch: pytest.MonkeyPatch):
-    """Completes an environment of these variables; what torch then finds, and the answer."""
+    """Yields a function that completes an environment with these variables.
+
+    It returns the variables that torch then finds, and the answer of the completion.
+    """
 
     def run(variables: dict[str, str], url: str = "env://") -> tuple[dict[str, str], bool]:
         for name in list(os.environ):
@@ -35,7 +38,7 @@ def complete(monkeypatch: pytest.MonkeyPatch):
             monkeypatch.setenv(name, text)
         elsewhere = torch_meeting._complete_environment(url)
         found = {name: os.environ[name] for name in TORCHS if name in os.environ}
-        for name in TORCHS:  # so that it goes away with the test
+        for name in TORCHS:  # makes monkeypatch restore the variables after the test
             monkeypatch.setenv(name, "")
         return found, elsewhere
 
@@ -51,7 +54,7 @@ def test_what_is_missing_comes_from_the_launcher(complete):
 
 
 def test_a_second_group_is_completed_by_the_same_launcher(complete):
-    """The first one has set RANK and WORLD_SIZE, which are torchrun's otherwise."""
+    """The first group sets RANK and WORLD_SIZE, which otherwise come from torchrun."""
     first, _ = complete(SLURM)
     again, _ = complete(SLURM | {"RANK": "3", "WORLD_SIZE": "4"})
     assert again == first

@@ -1,4 +1,4 @@
-"""GPU memory of the backend, where no GPU is: it says so, and nothing else changes."""
+"""The backend's GPU memory functions without a GPU: they refuse, and nothing else changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages between two ranks, and how they stand beside the collectives."""
+"""Messages between two ranks, and their independence from collectives."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def check_both_ways(count: int) -> None:
     dist.recv(incoming, peer)
     send.wait()
     assert incoming.eq(peer).all()
-    # One direction ends while the other waits: rank 0 receives only once it has heard so.
+    # One direction completes while the other waits. Rank 0 receives only after rank 1's token.
     incoming.zero_()
     token = torch.zeros(1)
     send = dist.isend(outgoing, peer)
@@ -124,7 +124,7 @@ def test_fault_09_messages_do_not_count_as_collectives(pool):
 
 
 def check_pending_receive() -> None:
-    # A receive that nobody has answered yet stops no collective.
+    # A receive without a matching send blocks no collective.
     rank = dist.get_rank()
     tensor = torch.zeros(2)
     receive = dist.irecv(tensor, 0, tag=7) if rank == 1 else None
@@ -182,7 +182,7 @@ def check_broken_batch() -> None:
         assert "nonnegative" in str(error)
     else:
         raise AssertionError("a negative tag passed")
-    # What the batch recorded before it broke still goes.
+    # Operations that the batch recorded before its failure are still carried out.
     tensor = torch.zeros(1)
     works = dist.batch_isend_irecv([dist.P2POp(dist.irecv, tensor, left)])
     for work in works:

@@ -18,7 +18,7 @@ FAR = timedelta(seconds=PATIENCE)
 
 
 def main_thread_waits() -> bool:
-    """Whether it has come to the wait, its call begun."""
+    """Returns whether the main thread waits for a call that it has begun."""
     frame = sys._current_frames()[threading.main_thread().ident]
     line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
     return any(wait in line for wait in (".wait(", "monitored_barrier(", "waiter.acquire("))
@@ -35,7 +35,7 @@ def interrupt(ready: threading.Event, handled: threading.Event) -> None:
 
 
 def interrupted(call) -> None:
-    """Calls what blocks; the third signal that comes meanwhile raises KeyboardInterrupt."""
+    """Runs a blocking call and sends it SIGINT three times; the third raises KeyboardInterrupt."""
     seen = []
     ready, handled = threading.Event(), threading.Event()
 
@@ -92,7 +92,7 @@ def check_collective(name: str) -> None:
     else:
         held(name)
         call()
-    # The call went on without its caller.
+    # The call completed, although its caller stopped waiting.
     total = torch.ones(1)
     dist.all_reduce(total)
     assert total.item() == dist.get_world_size()
@@ -132,7 +132,7 @@ def check_second_wait() -> None:
 
 
 def check_send() -> None:
-    # Large enough to be announced first, and to wait until somebody wants it.
+    # The message is too large to be sent before the receiver asks for it.
     data = torch.ones(32 << 20)
     if dist.get_rank() == 0:
         interrupted(lambda: dist.send(data, dst=1))
@@ -162,14 +162,14 @@ def test_control_c_ends_a_monitored_barrier(pool, waiting):
 
 
 def check_thread() -> None:
-    """Only the main thread may run handlers; another waits on."""
+    """Only the main thread may run signal handlers, so another thread keeps waiting."""
     if dist.get_rank() == 0:
         done = threading.Event()
         waiting = threading.Thread(target=lambda: (dist.barrier(), done.set()))
         waiting.start()
 
         def wait() -> None:
-            # In slices: which thread gets a signal is the system's choice.
+            # Waits in slices, because the system may deliver the signal to any thread.
             while not done.wait(0.05):
                 pass
 

@@ -1,4 +1,4 @@
-"""What a start says: of ranks that do not come, and of settings that come too late."""
+"""Messages at the start of a job: missing ranks, and settings that come too late."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_missing_ranks_are_named_on_every_rank(pair, come, said):
 
 
 def late(call) -> list[str]:
-    """What a call warns of."""
+    """Returns the warnings that a call raises."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         call()
@@ -98,7 +98,7 @@ def test_a_job_beside_another_runs_with_default_ports(pair):
             listener.bind(("127.0.0.1", port))
             listener.listen()
         except OSError:
-            continue  # something else has it, which does as well
+            continue  # another program has the port, which serves the test as well
     path = pair.store_path()
     try:
         sums = pair.run_each(check_default_ports, [(path, rank, 2) for rank in range(2)])

@@ -1,4 +1,4 @@
-"""Handles, futures, hooks and the profiler."""
+"""Work handles, futures, hooks and the profiler."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check_future_value() -> None:
     assert isinstance(future.value(), list)
     assert future.value()[0].data_ptr() == tensor.data_ptr()
     assert tensor.eq(expected_sum()).all()
-    # Asked for after the end, it is complete at once.
+    # A future requested after the call's end is complete at once.
     other = dist.all_reduce(torch.ones(1), async_op=True)
     other.wait()
     assert other.is_completed()
@@ -58,7 +58,7 @@ def test_fault_17_copies_are_back_before_the_future_completes(pool):
 
 
 def check_chained(depth: int) -> None:
-    # As PowerSGD does: a callback that waits for the next collective of the same group.
+    # Like PowerSGD's, this callback waits for the next collective of the same group.
     def again(left: int):
         def step(future):
             tensor = future.value()[0]
@@ -120,7 +120,7 @@ def test_errors_have_the_types_that_torch_knows(pool):
 
 
 def check_dropped_handles() -> None:
-    # Nobody waits, nobody keeps the tensor: the memory must live until the call is over.
+    # The works and tensors are dropped at once, so the memory must live until the calls are over.
     for _ in range(30):
         dist.all_reduce(torch.ones(50000), async_op=True)
         dist.all_reduce(torch.ones(100000)[::2], async_op=True)
@@ -135,7 +135,7 @@ def test_fault_16_memory_lives_as_long_as_the_call(pool):
 
 
 def check_threads() -> None:
-    # One group per thread: calls of each come in order, and none stops another's.
+    # Each thread has one group. Calls of a group keep their order, and no group blocks another.
     size = dist.get_world_size()
     groups = [dist.new_group(list(range(size))) for _ in range(4)]
     failures = []
