@@ -108,7 +108,7 @@ def check_sizes() -> None:
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         for count in (1, 3, 8, 63, 513, 70_001, 131_073, 1_000_003, 9_000_001, 20_000_000):
             whole = torch.randn(count + 3, generator=generator, device=where).to(dtype)
-            for offset in (0, 1):  # aligned to the 16 bytes that a thread reads, and not
+            for offset in (0, 1):  # aligned to the 16 bytes of a thread's read, and unaligned
                 data = (
                     whole[offset : offset + count].clone() if offset == 0 else whole[1 : count + 1]
                 )
@@ -267,7 +267,7 @@ def test_a_call_of_one_stream_is_waited_for_in_another(pair):
 
 
 def check_split() -> None:
-    """Splits groups of two ranks and of one off a group whose ranks have met on their GPUs."""
+    """Splits off a group of both ranks, and groups of one rank, after the ranks have met."""
     rank, size, where = dist.get_rank(), dist.get_world_size(), checks.place("cuda")
     torch.cuda.set_device(where)
     for count in (1000, 3_000_000):

@@ -44,7 +44,7 @@ def numbers(count: int, rank: int, like: torch.Tensor) -> torch.Tensor:
 def check_sums(whole: torch.Tensor, in_pool: str) -> None:
     rank, size = dist.get_rank(), dist.get_world_size()
     for count in COUNTS:
-        for offset in (0, 8, 1):  # aligned to 16 bytes, and not
+        for offset in (0, 8, 1):  # aligned to 16 bytes, and unaligned
             data = whole[offset : offset + count]
             fill(data, rank)
             expected = sum(numbers(count, r, data) for r in range(size))

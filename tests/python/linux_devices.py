@@ -1,6 +1,6 @@
 """Devices that no test machine has: folders that replace a host's /sys/class.
 
-The files follow Linux's documentation and machines that have such devices.
+The files have the format that Linux documents and that machines with such devices show.
 """
 
 from pathlib import Path

@@ -1,8 +1,8 @@
 """Fork servers from which pools start their worker processes.
 
-Importing torch takes seconds of a core, which children of a process that has imported it save.
-multiprocessing keeps only one fork server, with the imports of its first user. Each kind of pool
-therefore has its own server here.
+Importing torch takes seconds of a core. A child of a process that has imported it does not import
+it again. multiprocessing keeps only one fork server, with the imports of its first user, so each
+kind of pool has its own server here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from multiprocessing.context import ForkServerProcess
 
 
 class Origin:
-    """Starts processes in which `modules` are already imported. The first start is slow."""
+    """Starts processes in which `modules` are already imported. The first start imports them."""
 
     def __init__(self, *modules: str) -> None:
         self._server = forkserver.ForkServer()

@@ -327,7 +327,7 @@ def test_what_is_usual_is_found_among_what_happens():
     [
         ([100.0, 120.0], 1, 0),  # measured before and after the turn
         ([100.0, 500.0, 100.0, 90.0], 2, 0),  # changes during the first turn
-        ([500.0, 50.0, 100.0, 100.0], 1, 0),  # awaits the usual distance
+        ([500.0, 50.0, 100.0, 100.0], 1, 0),  # waits for the usual distance
         ([100.0, 50.0, 100.0, 50.0, 100.0, 50.0], 3, 1),
     ],
 )

@@ -67,7 +67,7 @@ def test_from_a_heap_of_cables_to_a_job_and_back(ring: CabledHosts, tmp_path: Pa
 
 
 def test_a_cable_that_has_only_just_come_up(ring: CabledHosts):
-    """For a second or two its link-local addresses cannot be used as a source."""
+    """The link-local addresses of a new cable cannot be used as a source for a second or two."""
     for name in ("a", "b"):
         ring.ip(name, "link", "set", "c4", "down")
     for name in ("a", "b"):

@@ -106,7 +106,10 @@ def test_a_cable_that_is_slower_than_its_hardware(pair: CabledHosts, tmp_path: P
 
 
 def test_thunderbolt_of_linux(pair: CabledHosts, tmp_path: Path):
-    """Each end names the other computer but no port. Calls over the cables tell them apart."""
+    """Each end names the other computer but no port.
+
+    Calls by mccl over the cables tell them apart.
+    """
     for name, other in (("a", "b"), ("b", "a")):
         devices = Devices(tmp_path / name)
         devices.interface("cable")

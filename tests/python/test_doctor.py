@@ -429,7 +429,7 @@ def test_everything_that_is_there_goes_into_one_file(tmp_path: Path):
 
 @needs_hosts
 def test_everything_among_hosts_goes_into_one_file(hosts: CabledHosts, tmp_path: Path):
-    """Each host runs its own installation of mccl. Here two of them differ in their path."""
+    """Each host runs its own installation of mccl, which lies in another folder on one host."""
     elsewhere = tmp_path / "bin"
     elsewhere.mkdir()
     (elsewhere / "mccl").symlink_to(program())

@@ -366,7 +366,7 @@ def test_hosts_by_ipv6_with_a_port_and_a_user(pair: CabledHosts):
         config = pair.mccl("config", "--hosts", f"{named},b", "--json")
         entry = json.loads(config.stdout)["hostfile"]["hosts"][0]
         assert (entry["ssh"], entry["port"]) == ("root@fd00:78::1", 2222)
-        # The same host is named twice, by two names.
+        # The same host is given twice, under two names.
         twice = pair.mccl("doctor", "--hosts", f"{named},a", "--json", status=1)
         assert findings(twice) == [f"{named}, a: they are one machine"]
     finally:

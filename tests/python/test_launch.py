@@ -313,7 +313,7 @@ def test_a_full_pipe_holds_up_the_ranks_and_loses_nothing():
     while piece := job.stdout.read(1 << 20):
         read += len(piece)
     assert job.wait(timeout=PATIENCE) == 0
-    # Every line of either rank has a prefix. The last line, cut off by head, may get an end.
+    # Every line of either rank has a prefix. The last line, cut off by head, may get a line end.
     lines = 2 * (total // 11 + 1)
     assert 2 * total + 4 * lines <= read <= 2 * total + 4 * lines + 2
     job.stderr.close()

@@ -284,8 +284,8 @@ def test_mlx_launch(hosts, tmp_path: Path):
 )
 def test_links_along_a_cable(hosts, tmp_path: Path, how: str, links: int):
     """Each neighbour gets as many links as requested, and each link carries data."""
-    # The cheapest algorithm by measurement may be a tree, in which a rank sends to one neighbour
-    # only.
+    # The algorithm is fixed, because measurements may favour a tree, in which a rank sends to one
+    # neighbour only.
     file, flags = hosts.file, ["--env", "MCCL_ALGORITHM=ring_both"]
     if how == "--connections-per-ip":
         flags += [how, links]

@@ -150,7 +150,7 @@ def test_many_hosts_behind_a_jump_host_at_sshds_own_limits(hosts):
 
 
 def test_logins_that_are_dropped_are_tried_again(hosts):
-    """While one login is pending, sshd drops half of the others."""
+    """While one login is pending, sshd drops half of the further ones."""
     with_sshd(hosts, "a", "-o", "MaxStartups=1:50:100")
     done = launch(hosts, "--hosts", "a", "-n", 24, *SH, "echo $RANK")
     assert len(done.stdout.splitlines()) == 24

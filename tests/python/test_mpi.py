@@ -14,7 +14,7 @@ from launching import BUILD, PATIENCE, ROOT, environment, program
 from slurm_node import Slurm, find, made_for_a_module
 
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-# Ranks are not bound to cores, where they would wait for other processes on the same core.
+# Ranks are not bound to cores. A bound rank would wait for other processes on its core.
 FLAGS = {
     "openmpi": ("--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"),
     "mpich": (),

@@ -123,7 +123,7 @@ def test_the_key_does_not_cross_the_network(hosts: CabledHosts, pair: tuple[Prob
         assert secret.encode() not in said and bytes.fromhex(secret) not in said
 
 
-# Sends its arguments, which are messages recorded on the other cable, over cable c1.
+# Sends its arguments over cable c1. They are messages recorded on the other cable.
 REPEATER = f"""
     import socket, sys
     out = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)

@@ -45,5 +45,5 @@ def test_links_calls_and_a_death_on_a_device_in_a_guest():
     if status == CANNOT_BE_HAD:
         pytest.skip(said.strip().splitlines()[-1])
     assert status == 0, said
-    # The first line begins with the last output of the guest's firmware.
+    # The first of these lines begins with the last output of the guest's firmware.
     assert len(re.findall(r"ok {6}\w", said)) == 4, said

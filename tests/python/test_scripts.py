@@ -33,7 +33,7 @@ NEWER = {
     "times of printf": r"printf\s.*%\(",
     "globstar": r"\bglobstar\b",
     "sequences with steps": r"\{\d+\.\.\d+\.\.",
-    "the arguments from one on": r"\$\{@:\d",  # unbound under set -u if there are fewer
+    "the arguments from one on": r"\$\{@:\d",  # unbound under set -u if fewer are given
 }
 
 

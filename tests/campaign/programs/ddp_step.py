@@ -19,5 +19,5 @@ assert not any(map(torch.equal, before, model.parameters()))
 digest = hashlib.sha256()
 for parameter in model.parameters():
     digest.update(parameter.detach().numpy().tobytes())
-sys.stdout.write(f"rank {rank} of {size}: {digest.hexdigest()}\n")  # a single write
+sys.stdout.write(f"rank {rank} of {size}: {digest.hexdigest()}\n")  # one write keeps the line whole
 dist.destroy_process_group()

@@ -22,7 +22,7 @@ for _ in range(5):
     optimizer.zero_grad()
     model(torch.randn(16, 32)).square().mean().backward()
     optimizer.step()
-# These groups include some whose ranks are not joined by cables among themselves.
+# Some of these groups have ranks that no cable joins.
 for members in ([0, 2], [1, 3], [0, 1, 2]):
     group = dist.new_group(members)
     if dist.get_rank() in members:

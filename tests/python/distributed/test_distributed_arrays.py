@@ -1,4 +1,4 @@
-"""Arrays that calls accept: layouts, scalars, other libraries' memory. And those they reject."""
+"""Arrays that calls accept (layouts, scalars, other libraries' memory) and that they reject."""
 
 from __future__ import annotations
 

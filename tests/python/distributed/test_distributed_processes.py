@@ -286,7 +286,7 @@ def test_the_default_port_may_be_given_to_a_world_that_has_it():
 @pytest.mark.parametrize("transport", ["tcp", "shm"])
 @pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)], ids=str)
 def test_closed_standard_streams_stay_closed(tmp_path, closed: tuple[int, ...], transport: str):
-    """No socket may get the number of a closed standard stream, where log lines would end up."""
+    """Sockets must not reuse the numbers of closed standard streams: logs would go into them."""
     code = """
         import os, pathlib, sys, traceback
         answer = pathlib.Path(sys.argv[1])

@@ -38,7 +38,7 @@ def names_of(declared: ast.FunctionDef) -> tuple[list[str], list[str]]:
 
 
 def names_in_module(function) -> tuple[list[str], list[str]]:
-    """Returns the same of a compiled function, from the first line of its help."""
+    """Returns the same for a compiled function, from the first line of its help."""
     line = function.__doc__.splitlines()[0]
     listed = re.sub(r" = ('[^']*'|\w+)", "", line[line.index("(") + 1 : line.rindex(") ->")])
     names = [re.split(r"[:=]", part.strip())[0] for part in split_outside_brackets(listed)]

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(
     not load().has_gpu(), reason="needs a GPU, MLX for CUDA, and MCCL built beside it"
 )
 
-#: Through pinned host memory, and through the kernels, with ranks that share a GPU for tests.
+#: Settings for the path through pinned host memory, and for the kernels on a shared GPU.
 WAYS = [{}, {"MCCL_BACKEND": "cuda", "MCCL_TEST_ONLY_SHARED_GPU": "nvlink"}]
 
 CALLS = """

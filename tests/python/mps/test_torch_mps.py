@@ -32,7 +32,7 @@ def numbers(rank: int, count: int, dtype: torch.dtype = torch.float32) -> torch.
 def on_gpu(values: torch.Tensor) -> torch.Tensor:
     """Copies the values to the device, which first writes ones and zeros to the same memory.
 
-    A read that comes too early therefore gives wrong values.
+    A read before the copy therefore gives wrong values.
     """
     made = torch.ones_like(values, device="mps")
     made.zero_()
@@ -347,7 +347,7 @@ def check_order_of_both_kinds() -> None:
             on_device /= size
             on_cpu /= size
         assert on_cpu.eq(1).all() and on_device.cpu().eq(1).all()
-        # One rank's memory is the device's, and the other ranks' memory is the host's.
+        # One rank's tensor is on the device, and the other ranks' tensors are on the host.
         mixed = torch.ones(100, device="mps" if dist.get_rank() == 0 else "cpu")
         dist.all_reduce(mixed)
         assert mixed.cpu().eq(size).all()

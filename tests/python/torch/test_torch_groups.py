@@ -1,4 +1,4 @@
-"""Groups are made, destroyed, share connections and survive fork()."""
+"""Groups: making and destroying them, shared connections, and fork()."""
 
 from __future__ import annotations
 

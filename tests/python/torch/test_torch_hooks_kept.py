@@ -72,7 +72,7 @@ def check_small_beside_large(rank: int, size: int, dtype: torch.dtype) -> None:
     gradient[0, 0] = 3000
     gradient[0, 1] = 1
     start = torch.zeros(64, 64)
-    start[0, 1] = 2900  # the value after that many steps
+    start[0, 1] = 2900  # the value after 2900 steps
     state.load_state_dict({"step": 2900, "residuals": {"weight": start}})
     for _ in range(90):
         ddp.zero_grad()
@@ -141,7 +141,7 @@ def check_overflow(rank: int, size: int, codec: str, dtype: torch.dtype) -> None
         finite.append(bool(ddp.module.weight.grad.isfinite().all()))
     assert finite == [True, False, True]  # a loss scaler relies on the overflow being visible
     assert all(each.isfinite().all() for each in state.residuals.values())
-    assert state.statistics.error < 1  # finite, although the squares exceed 65504
+    assert state.statistics.error < 1  # finite, although squares exceed float16's range
 
 
 def check_momentum_after_overflow(rank: int, size: int) -> None:

@@ -168,7 +168,7 @@ print(tried("mccl"), tried("mccl_engine"), sep=", ")
 
 
 def owned_by_another(folder: Path, code: str) -> str:
-    """Returns the warning in a process with another backend "mccl". Both backends stay usable."""
+    """Returns the warning of a process with another backend "mccl". Both backends stay usable."""
     (folder / "others_backend.py").write_text(OTHER)
     said, warned = run_and_hear(
         code + BOTH_NAMES, PYTHONPATH=str(folder), TORCH_DEVICE_BACKEND_AUTOLOAD="0"

@@ -27,7 +27,7 @@ BY_HAND = {"MCCL_RANK": "3", "MCCL_WORLD_SIZE": "4"}
 def complete(monkeypatch: pytest.MonkeyPatch):
     """Yields a function that completes an environment with these variables.
 
-    It returns the variables that torch then finds, and the answer of the completion.
+    The function returns the variables that torch then finds, and the result of the completion.
     """
 
     def run(variables: dict[str, str], url: str = "env://") -> tuple[dict[str, str], bool]:

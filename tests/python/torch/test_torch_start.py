@@ -1,4 +1,4 @@
-"""Messages at the start of a job: missing ranks, and settings that come too late."""
+"""Messages at the start of a job: missing ranks, and settings made too late."""
 
 from __future__ import annotations
 
